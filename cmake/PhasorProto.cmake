@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# phasor_proto_library(NAME PROTOS ...): generated messages and gRPC stubs as one library.
+# Works with a CMake package of gRPC/protobuf (newer releases) and with pkg-config (Debian 12).
+include_guard(GLOBAL)
+find_package(Protobuf REQUIRED)
+find_package(gRPC REQUIRED)
+find_program(PHASOR_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+
+function(phasor_proto_library name)
+  cmake_parse_arguments(ARG "" "" "PROTOS" ${ARGN})
+  set(out ${PROJECT_BINARY_DIR}/generated)
+  file(MAKE_DIRECTORY ${out})
+  set(srcs)
+  set(deps)
+  foreach(proto ${ARG_PROTOS})
+    string(REGEX REPLACE "\\.proto$" "" stem ${proto})
+    list(APPEND srcs ${out}/${stem}.pb.cc ${out}/${stem}.grpc.pb.cc)
+    list(APPEND deps ${PROJECT_SOURCE_DIR}/proto/${proto})
+    add_custom_command(
+      OUTPUT ${out}/${stem}.pb.cc ${out}/${stem}.pb.h ${out}/${stem}.grpc.pb.cc ${out}/${stem}.grpc.pb.h
+      COMMAND protobuf::protoc --cpp_out=${out} --grpc_out=${out}
+              --plugin=protoc-gen-grpc=${PHASOR_GRPC_CPP_PLUGIN}
+              -I ${PROJECT_SOURCE_DIR}/proto ${PROJECT_SOURCE_DIR}/proto/${proto}
+      DEPENDS ${PROJECT_SOURCE_DIR}/proto/${proto} VERBATIM)
+  endforeach()
+  add_library(${name} STATIC ${srcs})
+  add_library(phasor::${name} ALIAS ${name})
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${out}>)
+  target_link_libraries(${name} PUBLIC protobuf::libprotobuf gRPC::grpc++
+                        PRIVATE $<BUILD_INTERFACE:phasor_build_options>)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()

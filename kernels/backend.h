@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backend runs jobs. All backends return the same bytes (docs/numerics.md).
+#ifndef PHASOR_KERNELS_BACKEND_H_
+#define PHASOR_KERNELS_BACKEND_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/batch.h"
+
+namespace phasor {
+
+// Threads: Run may be called from any number of threads at once.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // "cpu", "cuda" or "reference".
+  virtual std::string_view name() const = 0;
+  // What the backend dispatched to, e.g. "AVX2".
+  virtual std::string target() const = 0;
+  // Threads that a job may use, the caller's included.
+  virtual int threads() const = 0;
+  // Runs the jobs in order and returns when their outputs are written. Jobs are valid by
+  // construction; an error means that the device failed.
+  virtual absl::Status Run(absl::Span<const Job> jobs) = 0;
+};
+
+struct BackendOptions {
+  // "auto", "cpu" or "reference" (the scalar definition, slow; for tests).
+  std::string name = "auto";
+  // Threads a job may use, the caller's included. 0: one per core; 1 starts none.
+  int threads = 0;
+};
+
+// NOT_FOUND: unknown name. FAILED_PRECONDITION: known, but this host lacks it.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
+
+}  // namespace phasor
+
+#endif  // PHASOR_KERNELS_BACKEND_H_

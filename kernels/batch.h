@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs: what a backend runs. Plain borrowed values, checked by kernels/request.h before they are made.
+#ifndef PHASOR_KERNELS_BATCH_H_
+#define PHASOR_KERNELS_BATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "kernels/dtype.h"
+#include "kernels/plan.h"
+#include "kernels/positions.h"
+
+namespace phasor {
+
+// out[t, :] = embedding_scale * add_to[t, :] + encoding(position[t]).
+struct EncodeJob {
+  const Plan* plan = nullptr;
+  const PositionSource* positions = nullptr;  // count() rows
+  Dtype dtype = Dtype::kFloat32;              // of out and add_to; a compute dtype
+  std::byte* out = nullptr;                   // [count, dim], any alignment
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add. May equal out.
+  int64_t add_to_row_bytes = 0;
+  double embedding_scale = 1.0;
+};
+
+// Distances between neighbours, in bytes.
+struct RotaryStrides {
+  int64_t batch = 0;
+  int64_t token = 0;
+  int64_t head = 0;
+};
+
+// One tensor of a rotary job. Lanes of a head are contiguous.
+struct RotaryTensor {
+  Dtype dtype = Dtype::kFloat32;  // a compute dtype
+  int64_t heads = 0;
+  const std::byte* x = nullptr;  // any alignment
+  RotaryStrides x_strides;
+  std::byte* y = nullptr;  // may equal x (in place) if the strides are equal; no other overlap
+  RotaryStrides y_strides;
+};
+
+// y = R(phase) x for every token and head, phase = phase(positions) under `plan`, negated when
+// `inverse`, less phase(from_positions) under `from_plan` when those are set.
+struct RotaryJob {
+  const Plan* plan = nullptr;
+  const PositionSource* positions = nullptr;       // tokens, or batch * tokens
+  const Plan* from_plan = nullptr;                 // same pairs, pairing_out of it is plan's pairing
+  const PositionSource* from_positions = nullptr;  // delta only
+  bool inverse = false;
+  int64_t batch = 1;
+  int64_t tokens = 0;
+  std::vector<RotaryTensor> tensors;
+};
+
+using Job = std::variant<EncodeJob, RotaryJob>;
+
+}  // namespace phasor
+
+#endif  // PHASOR_KERNELS_BATCH_H_

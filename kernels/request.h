@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests as values, and their preparation: every check that does not need the payload bytes.
+// The server and the in-process client share it, so both give the same errors and the same bytes.
+//
+// Life of a request: the caller fills an EncodeRequest or RopeRequest; Prepare* resolves the spec,
+// gets the plan and computes all sizes; the caller provides memory of those sizes; Make*Job joins
+// the two.
+#ifndef PHASOR_KERNELS_REQUEST_H_
+#define PHASOR_KERNELS_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/batch.h"
+#include "kernels/dtype.h"
+#include "kernels/plan.h"
+#include "kernels/positions.h"
+#include "kernels/spec.h"
+
+namespace phasor {
+
+// Type and shape of one tensor; strides in elements, empty for dense row major, last one 1.
+struct TensorDesc {
+  Dtype dtype = Dtype::kFloat32;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+};
+
+// What a caller insists on; empty or 0 means any.
+struct Pins {
+  std::string spec_fingerprint;
+  uint32_t numerics_version = 0;
+  std::string backend;
+};
+
+struct EncodeRequest {
+  Spec spec;
+  Positions positions;
+  Dtype output_dtype = Dtype::kFloat32;
+  std::optional<TensorDesc> add_to;
+  double embedding_scale = 1.0;
+  Pins pins;
+};
+
+enum class Direction : uint8_t { kForward, kInverse, kDelta };
+enum class RopeLayout : uint8_t { kTokensHeads, kHeadsTokens };
+
+struct RopeRequest {
+  Spec spec;
+  Positions positions;
+  std::vector<TensorDesc> tensors;  // [(batch,) tokens, heads, head_dim] or heads before tokens
+  Direction direction = Direction::kForward;
+  RopeLayout layout = RopeLayout::kTokensHeads;
+  std::optional<Positions> from_positions;  // delta only
+  std::optional<Spec> from_spec;            // delta only
+  Pins pins;
+};
+
+// Gets the plan of a resolved spec: CompilePlan, or a cache in front of it.
+using PlanProvider =
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<const Plan>>(const ResolvedSpec&)>;
+
+// A checked request. All byte counts fit int64 and are those of the memory that Make*Job wants.
+struct PreparedEncode {
+  std::shared_ptr<const Plan> plan;
+  PositionSource positions;      // without data
+  int64_t positions_bytes = 0;   // payload of a position tensor, else 0
+  TensorDesc output;             // dense
+  int64_t output_bytes = 0;
+  std::optional<TensorDesc> add_to;
+  int64_t add_to_bytes = 0;      // what shape and strides span; 0: nothing to add
+  double embedding_scale = 1.0;
+};
+
+struct PreparedRope {
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> from_plan;  // delta only
+  PositionSource positions;
+  int64_t positions_bytes = 0;
+  std::optional<PositionSource> from_positions;
+  int64_t from_positions_bytes = 0;
+  bool inverse = false;
+  int64_t batch = 1;
+  int64_t tokens = 0;
+  struct Tensor {
+    Dtype dtype = Dtype::kFloat32;
+    std::vector<int64_t> shape;  // of input and output
+    bool dense = true;           // input strides are the output's
+    int64_t heads = 0;
+    RotaryStrides x_strides;
+    RotaryStrides y_strides;     // dense output
+    int64_t input_bytes = 0;     // what shape and strides span
+    int64_t output_bytes = 0;
+  };
+  std::vector<Tensor> tensors;
+};
+
+// INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED as in ResolveSpec; FAILED_PRECONDITION: a pin differs
+// (the backend pin is checked by whoever owns the backend). `path` prefixes messages ("item").
+absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanProvider plans,
+                                             std::string_view path);
+absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvider plans,
+                                         std::string_view path);
+
+// Joins a prepared request with memory. `positions` data pointers must be set in `prepared` by the
+// caller (SetData below); `prepared` must outlive the job.
+EncodeJob MakeEncodeJob(const PreparedEncode& prepared, const std::byte* add_to, std::byte* output);
+// x[i], y[i]: tensor i; x[i] == y[i] means in place, only for dense tensors. y strides may be
+// replaced by the caller afterwards (in-process calls on strided memory).
+RotaryJob MakeRotaryJob(const PreparedRope& prepared, absl::Span<const std::byte* const> x,
+                        absl::Span<std::byte* const> y);
+
+// Product of extents times element size; error when it passes 2^62. Extents must be >= 0.
+absl::StatusOr<int64_t> DenseBytes(const TensorDesc& tensor, std::string_view path);
+// Bytes from the first to the last element of a strided view, 0 when a dimension is 0.
+absl::StatusOr<int64_t> SpannedBytes(const TensorDesc& tensor, std::string_view path);
+
+}  // namespace phasor
+
+#endif  // PHASOR_KERNELS_REQUEST_H_

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call as the engine sees it: checked items with borrowed payload bytes, and where to answer.
+#ifndef PHASOR_SERVER_ENGINE_CALL_H_
+#define PHASOR_SERVER_ENGINE_CALL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/request.h"
+#include "server/engine/buffer.h"
+
+namespace phasor::engine {
+
+// Received bytes in pieces, in order. Borrowed from the call that holds them; any alignment.
+using Segments = absl::InlinedVector<absl::Span<const std::byte>, 4>;
+
+// Total length.
+int64_t SegmentBytes(const Segments& segments);
+
+// Payloads have exactly the lengths that `prepared` states; whoever makes the item checks that.
+struct EncodeItem {
+  PreparedEncode prepared;
+  Segments positions;
+  Segments add_to;
+};
+struct RopeItem {
+  PreparedRope prepared;
+  Segments positions;
+  Segments from_positions;
+  std::vector<Segments> tensors;
+};
+// A batch item that failed already stays in its place as its status.
+using Item = std::variant<absl::Status, EncodeItem, RopeItem>;
+
+// One output inside the result's buffer.
+struct OutputRange {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+struct ItemResult {
+  absl::Status status;               // a unary call has one item; its status is the call's
+  std::vector<OutputRange> outputs;  // in order; empty on failure
+};
+struct Result {
+  std::vector<ItemResult> items;
+  BufferRef buffer;  // all outputs; may be shared by the response until it is sent
+};
+
+// Owned by the engine from Submit until Done returned.
+class Call {
+ public:
+  virtual ~Call() = default;
+  // Whether the caller is still there. Any thread.
+  virtual bool cancelled() const = 0;
+  // The answer, exactly once. Must not block.
+  virtual void Done(absl::StatusOr<Result> result) = 0;
+  // Items' payload is not needed any more from here on: the received bytes may be released.
+  // Called at most once, before Done, after every payload was gathered.
+  virtual void ReleasePayload() {}
+
+  std::vector<Item> items;
+  int64_t cost_bytes = 0;  // request plus response bytes
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+}  // namespace phasor::engine
+
+#endif  // PHASOR_SERVER_ENGINE_CALL_H_

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: admission by bytes, a queue that honours deadlines and cancellation, workers that
+// gather payloads and run the backend. Knows nothing of gRPC or protobuf.
+#ifndef PHASOR_SERVER_ENGINE_ENGINE_H_
+#define PHASOR_SERVER_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/backend.h"
+#include "kernels/plan.h"
+#include "server/engine/call.h"
+
+namespace phasor::engine {
+
+// Time as the engine sees it; tests give their own.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual absl::Time Now() const = 0;
+  static Clock* Real();  // lives for ever
+};
+
+struct EngineOptions {
+  // Threads that gather and compute. 0: one per core. Range [0, 1024].
+  int workers = 0;
+  // Bytes of requests and responses in flight before calls are refused. > 0.
+  int64_t max_inflight_bytes = int64_t{4} << 30;
+  // Calls whose cost is up to this run inside Submit. >= 0.
+  int64_t inline_bytes = 64 << 10;
+  // Plans kept. > 0.
+  int64_t plan_cache_entries = 256;
+  // Memory of finished large responses kept for reuse. >= 0.
+  int64_t pool_bytes = int64_t{256} << 20;
+};
+
+// What the engine has done since it started, and what it holds now.
+struct EngineStats {
+  int64_t calls_inline = 0;
+  int64_t calls_queued = 0;
+  int64_t calls_refused = 0;    // over the byte budget, or draining
+  int64_t calls_expired = 0;    // deadline passed in the queue
+  int64_t calls_cancelled = 0;  // caller gone in the queue
+  int64_t inflight_bytes = 0;
+  int64_t queued_calls = 0;
+  int64_t plan_cache_hits = 0;
+  int64_t plan_cache_misses = 0;
+};
+
+// Threads: all methods may be called from any thread. Owns its workers; the destructor drains.
+class Engine {
+ public:
+  // `backend` and `clock` must outlive the engine.
+  Engine(const EngineOptions& options, Backend* backend, Clock* clock);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // The plan of `spec`, compiled once and kept. Errors are CompilePlan's and are not kept.
+  absl::StatusOr<std::shared_ptr<const Plan>> GetPlan(const ResolvedSpec& spec);
+
+  // Takes the call. Calls Done exactly once: with UNAVAILABLE when the byte budget is spent or the
+  // engine drains, DEADLINE_EXCEEDED within 10 ms of a deadline that passes in the queue,
+  // CANCELLED when the caller went away in the queue, else with a result. Done may run inside
+  // Submit or on a worker.
+  void Submit(std::unique_ptr<Call> call);
+
+  // Refuses new calls from now on and waits until those in flight are done or `deadline` passes.
+  // True when nothing is left.
+  bool Drain(absl::Time deadline);
+
+  EngineStats stats() const;
+  Backend* backend() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace phasor::engine
+
+#endif  // PHASOR_SERVER_ENGINE_ENGINE_H_

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that can be set about a server: by flag, by environment (PHASOR_ + flag name in upper
+// case) and by config file, in that order of precedence.
+#ifndef PHASOR_SERVER_OPTIONS_H_
+#define PHASOR_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace phasor {
+
+struct ServerOptions {
+  // Addresses to listen on: "host:port" (port 0 chooses one), "[v6]:port" or "unix:/path".
+  std::vector<std::string> listen = {"127.0.0.1:50051"};
+
+  // Compute.
+  std::string backend = "auto";        // auto | cpu | reference
+  int threads = 0;                     // compute threads; 0: one per core
+  int64_t inline_bytes = 64 << 10;     // calls up to this run on the thread that received them
+  int64_t plan_cache_entries = 256;
+  int64_t pool_bytes = int64_t{256} << 20;
+
+  // Limits.
+  int64_t max_message_bytes = int64_t{2047} << 20;  // largest request or response message
+  int64_t max_header_bytes = 1 << 20;               // request metadata, everything but raw
+  int64_t max_inflight_bytes = int64_t{8} << 30;
+  int64_t max_metadata_bytes = 8 << 10;             // HTTP/2 headers
+  int max_concurrent_streams = 128;                 // per connection
+  int max_connections = 1024;
+  int max_connections_per_peer = 256;               // per IP address; Unix sockets: per uid
+  int max_batch_items = 4096;
+  int64_t max_frame_bytes = 4 << 20;                // HTTP/2 frame
+  absl::Duration max_connection_idle = absl::Minutes(5);
+  absl::Duration max_connection_age = absl::Minutes(30);
+  absl::Duration max_connection_age_grace = absl::Minutes(5);
+  absl::Duration handshake_timeout = absl::Seconds(10);
+  absl::Duration keepalive_time = absl::Seconds(60);
+  absl::Duration keepalive_timeout = absl::Seconds(20);
+
+  // Shutdown.
+  absl::Duration drain_delay = absl::Seconds(0);      // NOT_SERVING but accepting
+  absl::Duration drain_timeout = absl::Seconds(30);   // for calls in flight
+
+  std::string log_level = "info";  // debug | info | warn | error | off
+  bool reflection = true;
+
+  // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
+  absl::Status Validate() const;
+};
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_OPTIONS_H_

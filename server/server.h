@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A running server: backend, engine, gRPC listeners. main.cc adds flags and signals to it; tests
+// start it directly.
+#ifndef PHASOR_SERVER_SERVER_H_
+#define PHASOR_SERVER_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/options.h"
+
+namespace phasor {
+
+// Threads: all methods from any thread.
+class Server {
+ public:
+  // Starts serving. INVALID_ARGUMENT: options; FAILED_PRECONDITION: backend missing on this host;
+  // UNAVAILABLE: an address cannot be bound.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
+  virtual ~Server() = default;
+
+  // Addresses that accept calls, as a client would write them: "127.0.0.1:40123", "unix:/path".
+  virtual std::vector<std::string> listeners() const = 0;
+
+  // Health turns NOT_SERVING, drain_delay passes, listeners close, calls in flight get
+  // drain_timeout, then are cancelled. Returns true when every call was answered. Idempotent.
+  virtual bool Shutdown() = 0;
+};
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_SERVER_H_
