@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// See convert.h.
+#include "proto/convert.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/status_macros.h"
+#include "proto/enums.h"
+
+namespace phasor {
+namespace {
+
+absl::Status Missing(const std::string& path, const std::string& accepted) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": not set, must be ", accepted));
+}
+
+absl::Status NotImplemented(const std::string& path, const std::string& accepted) {
+  return absl::UnimplementedError(
+      absl::StrCat(path, ": not implemented in this version, must be ", accepted));
+}
+
+absl::StatusOr<AxisRange> AxisRangeFromWire(const v1::AxisRange& wire, const std::string& path) {
+  switch (wire.kind_case()) {
+    case v1::AxisRange::kInteger: {
+      const v1::IntegerRange& range = wire.integer();
+      return IntegerRange{range.start(), range.has_step() ? range.step() : 1, range.count()};
+    }
+    case v1::AxisRange::kReal:
+      return RealRange{wire.real().start(), wire.real().step(), wire.real().count()};
+    case v1::AxisRange::KIND_NOT_SET:
+      break;
+  }
+  return Missing(path, "integer or real");
+}
+
+absl::StatusOr<PositionGrid> GridFromWire(const v1::PositionGrid& wire, const std::string& path) {
+  if (wire.axes_size() > kMaxAxes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".axes: ", wire.axes_size(), " ranges, must be at most ", kMaxAxes));
+  }
+  PositionGrid grid;
+  for (int i = 0; i < wire.axes_size(); ++i) {
+    PHASOR_ASSIGN_OR_RETURN(AxisRange axis,
+                            AxisRangeFromWire(wire.axes(i), absl::StrCat(path, ".axes[", i, "]")));
+    grid.axes.push_back(axis);
+  }
+  return grid;
+}
+
+absl::StatusOr<PositionTensor> PositionTensorFromWire(const v1::TensorSpec& wire,
+                                                      const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor, TensorDescFromWire(wire, path));
+  if (!tensor.strides.empty()) {
+    return NotImplemented(absl::StrCat(path, ".strides"), "empty: positions are dense");
+  }
+  return PositionTensor{tensor.dtype, std::move(tensor.shape)};
+}
+
+RaggedPositions RaggedFromWire(const v1::RaggedPositions& wire) {
+  RaggedPositions ragged;
+  ragged.lengths.assign(wire.lengths().begin(), wire.lengths().end());
+  ragged.offsets.assign(wire.offsets().begin(), wire.offsets().end());
+  return ragged;
+}
+
+Pins PinsFromWire(const v1::Pins& wire) {
+  return Pins{wire.spec_fingerprint(), wire.numerics_version(), wire.backend()};
+}
+
+// Fields that both kinds of item have.
+template <typename Item>
+absl::Status CheckCommonFields(const Item& wire, const std::string& path) {
+  if (!wire.has_spec()) return Missing(absl::StrCat(path, ".spec"), "given");
+  if (!wire.has_positions()) return Missing(absl::StrCat(path, ".positions"), "given");
+  if (wire.has_sequence_length() && wire.sequence_length() <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".sequence_length: ", wire.sequence_length(), ", must be positive"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEncodeOutput(const v1::EncodeItem& wire, const std::string& path) {
+  const std::string output = absl::StrCat(path, ".output");
+  if (!v1::EncodeOutput_IsValid(wire.output())) {
+    return UnknownEnumError(wire.output(), v1::EncodeOutput_descriptor(), output);
+  }
+  if (wire.output() > v1::ENCODE_OUTPUT_EMBEDDING) {
+    return NotImplemented(output, "ENCODE_OUTPUT_EMBEDDING");
+  }
+  if (wire.has_destination()) {
+    return NotImplemented(absl::StrCat(path, ".destination"), "unset: results are inline");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorDesc> RopeTensorFromWire(const v1::RopeTensor& wire, const std::string& path) {
+  if (!wire.has_tensor()) return Missing(absl::StrCat(path, ".tensor"), "given");
+  PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor,
+                          TensorDescFromWire(wire.tensor(), absl::StrCat(path, ".tensor")));
+  PHASOR_ASSIGN_OR_RETURN(
+      std::optional<Dtype> output_dtype,
+      OptionalEnumFromWire<Dtype>(wire.output_dtype(), absl::StrCat(path, ".output_dtype")));
+  if (output_dtype && *output_dtype != tensor.dtype) {
+    return NotImplemented(absl::StrCat(path, ".output_dtype"), "the input's dtype or unset");
+  }
+  if (wire.has_inv_scale()) {
+    return NotImplemented(absl::StrCat(path, ".inv_scale"), "unset: FLOAT8 outputs are not built");
+  }
+  if (wire.has_destination()) {
+    return NotImplemented(absl::StrCat(path, ".destination"), "unset: results are inline");
+  }
+  return tensor;
+}
+
+// DELTA's fields, which belong to DELTA only.
+absl::Status ReadDelta(const v1::ApplyRoPEItem& wire, const std::string& path,
+                       RopeRequest* request) {
+  if (wire.has_from_positions()) {
+    PHASOR_ASSIGN_OR_RETURN(
+        request->from_positions,
+        PositionsFromWire(wire.from_positions(), absl::StrCat(path, ".from_positions")));
+  }
+  if (wire.has_from_spec()) {
+    PHASOR_ASSIGN_OR_RETURN(request->from_spec,
+                            SpecFromWire(wire.from_spec(), absl::StrCat(path, ".from_spec")));
+  }
+  return absl::OkStatus();
+}
+
+struct AxisRangeWriter {
+  v1::AxisRange* wire;
+
+  void operator()(const IntegerRange& range) const {
+    v1::IntegerRange* integer = wire->mutable_integer();
+    integer->set_start(range.start);
+    integer->set_step(range.step);
+    integer->set_count(range.count);
+  }
+  void operator()(const RealRange& range) const {
+    v1::RealRange* real = wire->mutable_real();
+    real->set_start(range.start);
+    real->set_step(range.step);
+    real->set_count(range.count);
+  }
+};
+
+struct PositionsWriter {
+  v1::Positions* wire;
+
+  void operator()(const AxisRange& range) const {
+    std::visit(AxisRangeWriter{wire->mutable_range()}, range);
+  }
+  void operator()(const PositionGrid& grid) const {
+    v1::PositionGrid* out = wire->mutable_grid();
+    for (const AxisRange& axis : grid.axes) std::visit(AxisRangeWriter{out->add_axes()}, axis);
+  }
+  void operator()(const RaggedPositions& ragged) const {
+    v1::RaggedPositions* out = wire->mutable_ragged();
+    out->mutable_lengths()->Add(ragged.lengths.begin(), ragged.lengths.end());
+    out->mutable_offsets()->Add(ragged.offsets.begin(), ragged.offsets.end());
+  }
+  void operator()(const PositionTensor& tensor) const {
+    *wire->mutable_tensor() = ToWire(TensorDesc{tensor.dtype, tensor.shape, {}});
+  }
+};
+
+template <typename Item>
+void WritePins(const Pins& pins, Item* item) {
+  if (pins.spec_fingerprint.empty() && pins.numerics_version == 0 && pins.backend.empty()) return;
+  v1::Pins* wire = item->mutable_pins();
+  wire->set_spec_fingerprint(pins.spec_fingerprint);
+  wire->set_numerics_version(pins.numerics_version);
+  wire->set_backend(pins.backend);
+}
+
+int CountInline(const v1::TensorSpec& tensor) {
+  return tensor.source_case() == v1::TensorSpec::SOURCE_NOT_SET ? 1 : 0;
+}
+
+int CountInline(const v1::Positions& positions) {
+  return positions.has_tensor() ? CountInline(positions.tensor()) : 0;
+}
+
+int CountInline(const v1::PagedCacheWrite& cache) {
+  return (cache.has_values() ? CountInline(cache.values()) : 0) +
+         (cache.has_key_cache() ? CountInline(cache.key_cache()) : 0) +
+         (cache.has_value_cache() ? CountInline(cache.value_cache()) : 0) +
+         (cache.has_slot_mapping() ? CountInline(cache.slot_mapping()) : 0);
+}
+
+}  // namespace
+
+absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path) {
+  TensorDesc tensor;
+  PHASOR_ASSIGN_OR_RETURN(tensor.dtype,
+                          EnumFromWire<Dtype>(wire.dtype(), absl::StrCat(path, ".dtype")));
+  tensor.shape.assign(wire.shape().begin(), wire.shape().end());
+  tensor.strides.assign(wire.strides().begin(), wire.strides().end());
+  switch (wire.source_case()) {
+    case v1::TensorSpec::kRegion:
+      return NotImplemented(absl::StrCat(path, ".region"), "unset: send the bytes inline");
+    case v1::TensorSpec::kDevice:
+      return NotImplemented(absl::StrCat(path, ".device"), "unset: send the bytes inline");
+    case v1::TensorSpec::SOURCE_NOT_SET:
+      break;
+  }
+  return tensor;
+}
+
+absl::StatusOr<Positions> PositionsFromWire(const v1::Positions& wire, const std::string& path) {
+  switch (wire.kind_case()) {
+    case v1::Positions::kRange:
+      return AxisRangeFromWire(wire.range(), absl::StrCat(path, ".range"));
+    case v1::Positions::kGrid:
+      return GridFromWire(wire.grid(), absl::StrCat(path, ".grid"));
+    case v1::Positions::kTensor:
+      return PositionTensorFromWire(wire.tensor(), absl::StrCat(path, ".tensor"));
+    case v1::Positions::kRagged:
+      return RaggedFromWire(wire.ragged());
+    case v1::Positions::KIND_NOT_SET:
+      break;
+  }
+  return Missing(path, "one of range, grid, tensor, ragged");
+}
+
+absl::StatusOr<EncodeRequest> EncodeRequestFromWire(const v1::EncodeItem& wire,
+                                                    const std::string& path) {
+  PHASOR_RETURN_IF_ERROR(CheckCommonFields(wire, path));
+  EncodeRequest request;
+  PHASOR_ASSIGN_OR_RETURN(request.spec, SpecFromWire(wire.spec(), absl::StrCat(path, ".spec")));
+  PHASOR_ASSIGN_OR_RETURN(request.positions,
+                          PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions")));
+  PHASOR_ASSIGN_OR_RETURN(
+      request.output_dtype,
+      EnumFromWire<Dtype>(wire.output_dtype(), absl::StrCat(path, ".output_dtype")));
+  if (wire.has_add_to()) {
+    PHASOR_ASSIGN_OR_RETURN(request.add_to,
+                            TensorDescFromWire(wire.add_to(), absl::StrCat(path, ".add_to")));
+  }
+  if (wire.has_embedding_scale()) request.embedding_scale = wire.embedding_scale();
+  request.pins = PinsFromWire(wire.pins());
+  PHASOR_RETURN_IF_ERROR(CheckEncodeOutput(wire, path));
+  return request;
+}
+
+absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
+                                                const std::string& path) {
+  PHASOR_RETURN_IF_ERROR(CheckCommonFields(wire, path));
+  RopeRequest request;
+  PHASOR_ASSIGN_OR_RETURN(request.spec, SpecFromWire(wire.spec(), absl::StrCat(path, ".spec")));
+  PHASOR_ASSIGN_OR_RETURN(request.positions,
+                          PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions")));
+  PHASOR_ASSIGN_OR_RETURN(
+      request.direction,
+      EnumFromWire<Direction>(wire.direction(), absl::StrCat(path, ".direction")));
+  PHASOR_ASSIGN_OR_RETURN(request.layout,
+                          EnumFromWire<RopeLayout>(wire.layout(), absl::StrCat(path, ".layout")));
+  for (int i = 0; i < wire.tensors_size(); ++i) {
+    PHASOR_ASSIGN_OR_RETURN(
+        TensorDesc tensor,
+        RopeTensorFromWire(wire.tensors(i), absl::StrCat(path, ".tensors[", i, "]")));
+    request.tensors.push_back(std::move(tensor));
+  }
+  PHASOR_RETURN_IF_ERROR(ReadDelta(wire, path, &request));
+  request.pins = PinsFromWire(wire.pins());
+  if (wire.has_paged_cache()) return NotImplemented(absl::StrCat(path, ".paged_cache"), "unset");
+  return request;
+}
+
+v1::TensorSpec ToWire(const TensorDesc& tensor) {
+  v1::TensorSpec wire;
+  wire.set_dtype(ToWire(tensor.dtype));
+  wire.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  wire.mutable_strides()->Add(tensor.strides.begin(), tensor.strides.end());
+  return wire;
+}
+
+v1::Positions ToWire(const Positions& positions) {
+  v1::Positions wire;
+  std::visit(PositionsWriter{&wire}, positions);
+  return wire;
+}
+
+v1::EncodeItem ToWire(const EncodeRequest& request) {
+  v1::EncodeItem wire;
+  *wire.mutable_spec() = ToWire(request.spec);
+  *wire.mutable_positions() = ToWire(request.positions);
+  wire.set_output_dtype(ToWire(request.output_dtype));
+  if (request.add_to) *wire.mutable_add_to() = ToWire(*request.add_to);
+  if (request.embedding_scale != 1.0) wire.set_embedding_scale(request.embedding_scale);
+  WritePins(request.pins, &wire);
+  return wire;
+}
+
+v1::ApplyRoPEItem ToWire(const RopeRequest& request) {
+  v1::ApplyRoPEItem wire;
+  *wire.mutable_spec() = ToWire(request.spec);
+  *wire.mutable_positions() = ToWire(request.positions);
+  for (const TensorDesc& tensor : request.tensors) {
+    *wire.add_tensors()->mutable_tensor() = ToWire(tensor);
+  }
+  wire.set_direction(ToWire(request.direction));
+  wire.set_layout(ToWire(request.layout));
+  if (request.from_positions) *wire.mutable_from_positions() = ToWire(*request.from_positions);
+  if (request.from_spec) *wire.mutable_from_spec() = ToWire(*request.from_spec);
+  WritePins(request.pins, &wire);
+  return wire;
+}
+
+int CountInlineTensors(const v1::EncodeItem& item) {
+  return CountInline(item.positions()) + (item.has_add_to() ? CountInline(item.add_to()) : 0);
+}
+
+int CountInlineTensors(const v1::ApplyRoPEItem& item) {
+  int count = CountInline(item.positions()) + CountInline(item.from_positions());
+  for (const v1::RopeTensor& tensor : item.tensors()) {
+    if (tensor.has_tensor()) count += CountInline(tensor.tensor());
+  }
+  if (item.has_paged_cache()) count += CountInline(item.paged_cache());
+  return count;
+}
+
+}  // namespace phasor

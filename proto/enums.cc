@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// See enums.h.
+#include "proto/enums.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/descriptor.h"
+
+namespace phasor {
+
+v1::Dtype ToWire(Dtype value) {
+  switch (value) {
+    case Dtype::kFloat64:
+      return v1::DTYPE_FLOAT64;
+    case Dtype::kFloat32:
+      return v1::DTYPE_FLOAT32;
+    case Dtype::kFloat16:
+      return v1::DTYPE_FLOAT16;
+    case Dtype::kBFloat16:
+      return v1::DTYPE_BFLOAT16;
+    case Dtype::kFloat8E4M3:
+      return v1::DTYPE_FLOAT8_E4M3;
+    case Dtype::kFloat8E5M2:
+      return v1::DTYPE_FLOAT8_E5M2;
+    case Dtype::kInt32:
+      return v1::DTYPE_INT32;
+    case Dtype::kInt64:
+      return v1::DTYPE_INT64;
+  }
+  return v1::DTYPE_UNSPECIFIED;
+}
+
+v1::SpecKind ToWire(SpecKind value) {
+  switch (value) {
+    case SpecKind::kEncoding:
+      return v1::SPEC_KIND_ENCODING;
+    case SpecKind::kRotary:
+      return v1::SPEC_KIND_ROTARY;
+  }
+  return v1::SPEC_KIND_UNSPECIFIED;
+}
+
+v1::FrequencyFamily ToWire(FrequencyFamily value) {
+  switch (value) {
+    case FrequencyFamily::kGeometric:
+      return v1::FREQUENCY_FAMILY_GEOMETRIC;
+    case FrequencyFamily::kPerElement:
+      return v1::FREQUENCY_FAMILY_PER_ELEMENT;
+    case FrequencyFamily::kPeriods:
+      return v1::FREQUENCY_FAMILY_PERIODS;
+    case FrequencyFamily::kPeriodsExclusive:
+      return v1::FREQUENCY_FAMILY_PERIODS_EXCLUSIVE;
+    case FrequencyFamily::kExplicit:
+      return v1::FREQUENCY_FAMILY_EXPLICIT;
+    case FrequencyFamily::kLinear:
+      return v1::FREQUENCY_FAMILY_LINEAR;
+  }
+  return v1::FREQUENCY_FAMILY_UNSPECIFIED;
+}
+
+v1::TrigOrder ToWire(TrigOrder value) {
+  switch (value) {
+    case TrigOrder::kSinCos:
+      return v1::TRIG_ORDER_SIN_COS;
+    case TrigOrder::kCosSin:
+      return v1::TRIG_ORDER_COS_SIN;
+    case TrigOrder::kCosOnly:
+      return v1::TRIG_ORDER_COS_ONLY;
+  }
+  return v1::TRIG_ORDER_UNSPECIFIED;
+}
+
+v1::Arrangement ToWire(Arrangement value) {
+  switch (value) {
+    case Arrangement::kInterleaved:
+      return v1::ARRANGEMENT_INTERLEAVED;
+    case Arrangement::kConcatenated:
+      return v1::ARRANGEMENT_CONCATENATED;
+  }
+  return v1::ARRANGEMENT_UNSPECIFIED;
+}
+
+v1::AxisGrouping ToWire(AxisGrouping value) {
+  switch (value) {
+    case AxisGrouping::kAxisMajor:
+      return v1::AXIS_GROUPING_AXIS_MAJOR;
+    case AxisGrouping::kComponentMajor:
+      return v1::AXIS_GROUPING_COMPONENT_MAJOR;
+    case AxisGrouping::kSum:
+      return v1::AXIS_GROUPING_SUM;
+  }
+  return v1::AXIS_GROUPING_UNSPECIFIED;
+}
+
+v1::AxisRule ToWire(AxisRule value) {
+  switch (value) {
+    case AxisRule::kSingle:
+      return v1::AXIS_RULE_SINGLE;
+    case AxisRule::kAxial:
+      return v1::AXIS_RULE_AXIAL;
+    case AxisRule::kMropeChunked:
+      return v1::AXIS_RULE_MROPE_CHUNKED;
+    case AxisRule::kMropeInterleaved:
+      return v1::AXIS_RULE_MROPE_INTERLEAVED;
+    case AxisRule::kList:
+      return v1::AXIS_RULE_LIST;
+  }
+  return v1::AXIS_RULE_UNSPECIFIED;
+}
+
+v1::Pairing ToWire(Pairing value) {
+  switch (value) {
+    case Pairing::kHalfSplit:
+      return v1::PAIRING_HALF_SPLIT;
+    case Pairing::kInterleaved:
+      return v1::PAIRING_INTERLEAVED;
+  }
+  return v1::PAIRING_UNSPECIFIED;
+}
+
+v1::Precision ToWire(Precision value) {
+  switch (value) {
+    case Precision::kExact:
+      return v1::PRECISION_EXACT;
+    case Precision::kParity:
+      return v1::PRECISION_PARITY;
+  }
+  return v1::PRECISION_UNSPECIFIED;
+}
+
+v1::Direction ToWire(Direction value) {
+  switch (value) {
+    case Direction::kForward:
+      return v1::DIRECTION_FORWARD;
+    case Direction::kInverse:
+      return v1::DIRECTION_INVERSE;
+    case Direction::kDelta:
+      return v1::DIRECTION_DELTA;
+  }
+  return v1::DIRECTION_UNSPECIFIED;
+}
+
+v1::RopeLayout ToWire(RopeLayout value) {
+  switch (value) {
+    case RopeLayout::kTokensHeads:
+      return v1::ROPE_LAYOUT_TOKENS_HEADS;
+    case RopeLayout::kHeadsTokens:
+      return v1::ROPE_LAYOUT_HEADS_TOKENS;
+  }
+  return v1::ROPE_LAYOUT_UNSPECIFIED;
+}
+
+// A forgotten enumerator is refused as unknown; the test walks every value of the wire enums.
+template <>
+absl::Span<const Dtype> Enumerators() {
+  static constexpr Dtype kAll[] = {Dtype::kFloat64,  Dtype::kFloat32,    Dtype::kFloat16,
+                                   Dtype::kBFloat16, Dtype::kFloat8E4M3, Dtype::kFloat8E5M2,
+                                   Dtype::kInt32,    Dtype::kInt64};
+  return kAll;
+}
+template <>
+absl::Span<const SpecKind> Enumerators() {
+  static constexpr SpecKind kAll[] = {SpecKind::kEncoding, SpecKind::kRotary};
+  return kAll;
+}
+template <>
+absl::Span<const FrequencyFamily> Enumerators() {
+  using F = FrequencyFamily;
+  static constexpr F kAll[] = {F::kGeometric,        F::kPerElement, F::kPeriods,
+                               F::kPeriodsExclusive, F::kExplicit,   F::kLinear};
+  return kAll;
+}
+template <>
+absl::Span<const TrigOrder> Enumerators() {
+  static constexpr TrigOrder kAll[] = {TrigOrder::kSinCos, TrigOrder::kCosSin, TrigOrder::kCosOnly};
+  return kAll;
+}
+template <>
+absl::Span<const Arrangement> Enumerators() {
+  static constexpr Arrangement kAll[] = {Arrangement::kInterleaved, Arrangement::kConcatenated};
+  return kAll;
+}
+template <>
+absl::Span<const AxisGrouping> Enumerators() {
+  using G = AxisGrouping;
+  static constexpr G kAll[] = {G::kAxisMajor, G::kComponentMajor, G::kSum};
+  return kAll;
+}
+template <>
+absl::Span<const AxisRule> Enumerators() {
+  using R = AxisRule;
+  static constexpr R kAll[] = {R::kSingle, R::kAxial, R::kMropeChunked, R::kMropeInterleaved,
+                               R::kList};
+  return kAll;
+}
+template <>
+absl::Span<const Pairing> Enumerators() {
+  static constexpr Pairing kAll[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
+  return kAll;
+}
+template <>
+absl::Span<const Precision> Enumerators() {
+  static constexpr Precision kAll[] = {Precision::kExact, Precision::kParity};
+  return kAll;
+}
+template <>
+absl::Span<const Direction> Enumerators() {
+  static constexpr Direction kAll[] = {Direction::kForward, Direction::kInverse, Direction::kDelta};
+  return kAll;
+}
+template <>
+absl::Span<const RopeLayout> Enumerators() {
+  static constexpr RopeLayout kAll[] = {RopeLayout::kTokensHeads, RopeLayout::kHeadsTokens};
+  return kAll;
+}
+
+absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,
+                              const std::string& path) {
+  std::string names;
+  for (int i = 0; i < accepted->value_count(); ++i) {
+    if (accepted->value(i)->number() == 0) continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", accepted->value(i)->name());
+  }
+  if (value == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not set, must be one of ", names));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": unknown value ", value, ", must be one of ", names));
+}
+
+}  // namespace phasor

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// See grpc_status.h. Both enumerations number the same 17 codes, so a cast is the mapping.
+#include "proto/grpc_status.h"
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace phasor {
+namespace {
+
+#define PHASOR_SAME_CODE(absl_code, grpc_code) \
+  static_assert(static_cast<int>(absl::StatusCode::absl_code) == grpc::StatusCode::grpc_code)
+PHASOR_SAME_CODE(kOk, OK);
+PHASOR_SAME_CODE(kCancelled, CANCELLED);
+PHASOR_SAME_CODE(kUnknown, UNKNOWN);
+PHASOR_SAME_CODE(kInvalidArgument, INVALID_ARGUMENT);
+PHASOR_SAME_CODE(kDeadlineExceeded, DEADLINE_EXCEEDED);
+PHASOR_SAME_CODE(kNotFound, NOT_FOUND);
+PHASOR_SAME_CODE(kAlreadyExists, ALREADY_EXISTS);
+PHASOR_SAME_CODE(kPermissionDenied, PERMISSION_DENIED);
+PHASOR_SAME_CODE(kResourceExhausted, RESOURCE_EXHAUSTED);
+PHASOR_SAME_CODE(kFailedPrecondition, FAILED_PRECONDITION);
+PHASOR_SAME_CODE(kAborted, ABORTED);
+PHASOR_SAME_CODE(kOutOfRange, OUT_OF_RANGE);
+PHASOR_SAME_CODE(kUnimplemented, UNIMPLEMENTED);
+PHASOR_SAME_CODE(kInternal, INTERNAL);
+PHASOR_SAME_CODE(kUnavailable, UNAVAILABLE);
+PHASOR_SAME_CODE(kDataLoss, DATA_LOSS);
+PHASOR_SAME_CODE(kUnauthenticated, UNAUTHENTICATED);
+#undef PHASOR_SAME_CODE
+
+constexpr int kLastCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
+
+// Whether `c` continues a multi-byte UTF-8 character.
+bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+}  // namespace
+
+std::string BoundedStatusMessage(absl::string_view message) {
+  if (message.size() <= kMaxStatusMessageBytes) return std::string(message);
+  static constexpr char kEllipsis[] = "...";
+  size_t end = kMaxStatusMessageBytes - (sizeof(kEllipsis) - 1);
+  while (end > 0 && IsContinuation(message[end])) --end;
+  std::string cut(message.substr(0, end));
+  cut += kEllipsis;
+  return cut;
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      BoundedStatusMessage(status.message()));
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  return StatusFromWire(status.error_code(), status.error_message());
+}
+
+absl::Status StatusFromWire(int code, absl::string_view message) {
+  if (code < 0 || code > kLastCode) return absl::UnknownError(message);
+  return absl::Status(static_cast<absl::StatusCode>(code), message);
+}
+
+}  // namespace phasor
