@@ -50,8 +50,9 @@ function(phasor_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  # A prefix tells the builds apart when `./dev test` runs several of them in one CTest run.
+  add_test(NAME ${PHASOR_TEST_PREFIX}${name} COMMAND ${name})
+  set_tests_properties(${PHASOR_TEST_PREFIX}${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
 function(phasor_benchmark name)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every header compiles alone: `headers.py COMPILER [FLAG...]`. A flag -I<generated> makes wire headers visible."""
+
+import concurrent.futures
+import os
+import subprocess
+import sys
+
+import tree
+
+
+def compiles_alone(command, root, header):
+    """Compiler output when `header`, included first and alone, does not compile; else ''."""
+    run = subprocess.run(
+        [*command, "-I.", "-fsyntax-only", "-x", "c++", "-"],
+        input=f'#include "{header}"\n#include "{header}"\n',
+        cwd=root, capture_output=True, text=True, check=False,
+    )
+    return run.stderr if run.returncode else ""
+
+
+def check(command, root, headers):
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        outputs = pool.map(lambda header: compiles_alone(command, root, header), headers)
+    return [f"{header}: does not compile alone\n{output}" for header, output in zip(headers, outputs) if output]
+
+
+def main():
+    headers = [path for path in tree.load() if path.endswith(".h")]
+    found = check(sys.argv[1:], tree.ROOT, headers)
+    print("\n".join(found) or f"{len(headers)} headers compile alone")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

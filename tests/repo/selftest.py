@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each rule finds a planted violation and is quiet about the right way to write the same thing."""
+
+import pathlib
+import tempfile
+import unittest
+
+import docs
+import headers
+import layering
+import rules
+
+SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+class LayeringTest(unittest.TestCase):
+    def refuses(self, path, include):
+        found = layering.violations({path: SPDX + f"#include {include}\n"})
+        self.assertEqual(len(found), 1, f"{path} may include {include}: {found}")
+        self.assertIn(f"{path}:2:", found[0])
+
+    def accepts(self, path, include):
+        self.assertEqual(layering.violations({path: f"#include {include}\n"}), [])
+
+    def test_nobody_includes_the_layer_above(self):
+        self.refuses("kernels/plan.cc", '"server/engine/engine.h"')
+        self.refuses("kernels/cpu/encode.cc", '"kernels/cuda/encode.cuh"')
+        self.refuses("kernels/reference/encode.cc", '"kernels/cpu/encode.h"')
+        self.refuses("kernels/plan.cc", '"kernels/cpu/cpu_backend.h"')
+        self.refuses("server/engine/engine.cc", '"server/rpc/request_view.h"')
+        self.refuses("server/rpc/service.cc", '"client/client.h"')
+        self.refuses("client/client.cc", '"server/server.h"')
+        self.refuses("server/server.cc", '"tests/support/fake_clock.h"')
+
+    def test_everybody_includes_the_layers_below(self):
+        self.accepts("kernels/backends.cc", '"kernels/cpu/cpu_backend.h"')
+        self.accepts("kernels/cpu/encode.cc", '"kernels/plan.h"')
+        self.accepts("server/engine/engine.cc", '"kernels/backend.h"')
+        self.accepts("server/rpc/service.cc", '"server/engine/engine.h"')
+        self.accepts("client/internal/connection.cc", '"phasor/v1/tensor.pb.h"')
+        self.accepts("tests/server/engine/engine_test.cc", '"server/engine/engine.h"')
+
+    def test_external_libraries_stay_where_they_belong(self):
+        self.refuses("server/engine/engine.cc", "<grpcpp/grpcpp.h>")
+        self.refuses("kernels/request.cc", '"phasor/v1/tensor.pb.h"')
+        self.refuses("kernels/plan.cc", "<google/protobuf/message.h>")
+        self.refuses("kernels/reference/encode.cc", '"hwy/highway.h"')
+        self.refuses("kernels/plan.h", "<cuda_runtime.h>")
+        self.refuses("kernels/plan.cc", "<boost/multiprecision/cpp_int.hpp>")
+        self.refuses("kernels/spec.cc", "<nlohmann/json.hpp>")
+        self.refuses("kernels/spec.cc", "<gtest/gtest.h>")
+        self.accepts("server/rpc/service.cc", "<grpcpp/grpcpp.h>")
+        self.accepts("kernels/cpu/encode.cc", '"hwy/highway.h"')
+        self.accepts("kernels/frequencies.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
+
+    def test_public_client_headers_show_no_generated_code(self):
+        self.refuses("client/client.h", '"client/internal/grpc_connection.h"')
+        self.accepts("client/client.cc", '"client/internal/grpc_connection.h"')
+
+    def test_includes_start_at_the_root(self):
+        self.refuses("kernels/plan.cc", '"plan.h"')
+        self.refuses("kernels/plan.cc", '"kernels/spec.cc"')
+
+
+class RulesTest(unittest.TestCase):
+    def test_long_file_needs_a_reason_and_a_reason_needs_a_long_file(self):
+        long, short = {"kernels/a.cc": "\n" * 501}, {"kernels/a.cc": "\n" * 500}
+        self.assertEqual(len(rules.long_files(long, {})), 1)
+        self.assertEqual(rules.long_files(long, {"kernels/a.cc": "tables"}), [])
+        self.assertEqual(rules.long_files(short, {}), [])
+        self.assertEqual(len(rules.long_files(short, {"kernels/a.cc": "tables"})), 1)
+        self.assertEqual(len(rules.long_files({}, {"kernels/a.cc": "tables"})), 1)
+
+    def test_every_code_file_states_its_licence(self):
+        self.assertEqual(len(rules.missing_spdx({"kernels/a.cc": "int a;\n"})), 1)
+        self.assertEqual(len(rules.missing_spdx({"dev": "#!/bin/sh\n"})), 1)
+        self.assertEqual(rules.missing_spdx({"kernels/a.cc": SPDX, "README.md": ""}), [])
+
+    def test_fast_math_is_found_and_its_negation_is_not(self):
+        self.assertEqual(len(rules.forbidden_flags({"CMakeLists.txt": "add_compile_options(-ffast-math)"})), 1)
+        self.assertEqual(len(rules.forbidden_flags({"cmake/A.cmake": "x -march=native"})), 1)
+        self.assertEqual(rules.forbidden_flags({"CMakeLists.txt": "-fno-fast-math -ffp-contract=off"}), [])
+
+    def test_include_guard_is_the_path(self):
+        self.assertEqual(len(rules.include_guards({"a/b.h": "#pragma once\n"})), 1)
+        self.assertEqual(rules.include_guards({"a/b.h": "#ifndef PHASOR_A_B_H_\n#define PHASOR_A_B_H_\n"}), [])
+
+    def test_every_source_has_a_test(self):
+        self.assertEqual(len(rules.untested_sources({"kernels/a.cc": ""}, {})), 1)
+        self.assertEqual(rules.untested_sources({"kernels/a.cc": ""}, {"kernels/a.cc": "why"}), [])
+        tested = {"kernels/a.cc": "", "tests/kernels/a_test.cc": ""}
+        self.assertEqual(rules.untested_sources(tested, {}), [])
+        self.assertEqual(len(rules.untested_sources(tested, {"kernels/a.cc": "why"})), 1)
+        op = {"kernels/cpu/op.cc": "", "kernels/reference/op.cc": "", "tests/kernels/op_test.cc": ""}
+        self.assertEqual(rules.untested_sources(op, {}), [])
+
+    def test_a_test_name_claims_something(self):
+        bad = "TEST(PlanTest, Basic) {}\nTEST_F(PlanTest, Works2) {}\n"
+        self.assertEqual(len(rules.empty_test_names({"tests/plan_test.cc": bad})), 2)
+        self.assertEqual(rules.empty_test_names({"tests/plan_test.cc": "TEST(PlanTest, RejectsOddDim) {}"}), [])
+
+
+class DocsTest(unittest.TestCase):
+    def test_documents_name_files_that_exist(self):
+        tree = {"docs/a.md": "[x](../kernels/gone.h) `kernels/gone.cc` `kernels/{plan,gone}.h`", "kernels/plan.h": ""}
+        self.assertEqual(len(docs.violations(tree)), 3)
+        tree["docs/a.md"] = "[x](../kernels/plan.h#top) `kernels/` `kernels/{plan}.h` [y](https://example.org) `a/b`"
+        self.assertEqual(docs.violations(tree), [])
+
+
+class HeadersTest(unittest.TestCase):
+    def test_header_without_its_includes_does_not_compile_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "good.h").write_text("#pragma once\n#include <string>\nstd::string f();\n", encoding="utf-8")
+            pathlib.Path(folder, "bad.h").write_text("#pragma once\nstd::string f();\n", encoding="utf-8")
+            found = headers.check(["c++"], folder, ["good.h", "bad.h"])
+        self.assertEqual(len(found), 1)
+        self.assertIn("bad.h", found[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
