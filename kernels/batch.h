@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs: what a backend runs. Plain borrowed values, checked by kernels/request.h before they are made.
+// Jobs: what a backend runs. Plain borrowed values, checked by kernels/request.h before they are
+// made.
 #ifndef PHASOR_KERNELS_BATCH_H_
 #define PHASOR_KERNELS_BATCH_H_
 
@@ -44,11 +45,12 @@ struct RotaryTensor {
 };
 
 // y = R(phase) x for every token and head, phase = phase(positions) under `plan`, negated when
-// `inverse`, less phase(from_positions) under `from_plan` when those are set.
+// `inverse`, less phase(from_positions) under `from_plan` when those are set. The plan's
+// attention_factor multiplies sine and cosine, except in a delta, whose keys carry it already.
 struct RotaryJob {
   const Plan* plan = nullptr;
-  const PositionSource* positions = nullptr;       // tokens, or batch * tokens
-  const Plan* from_plan = nullptr;                 // same pairs, pairing_out of it is plan's pairing
+  const PositionSource* positions = nullptr;  // tokens, or batch * tokens
+  const Plan* from_plan = nullptr;            // same pairs, pairing_out of it is plan's pairing
   const PositionSource* from_positions = nullptr;  // delta only
   bool inverse = false;
   int64_t batch = 1;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frequencies in turns per unit position, correctly rounded to 2^-64, from multiprecision arithmetic.
+// Frequencies in turns per unit position, correctly rounded to 2^-64, from multiprecision
+// arithmetic. Threads: pure functions.
 #ifndef PHASOR_KERNELS_FREQUENCIES_H_
 #define PHASOR_KERNELS_FREQUENCIES_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/phase.h"
@@ -11,17 +13,15 @@
 namespace phasor {
 
 // position_scale * base^(-j / denominator) / (2 pi) for j = 0..count-1.
-// base > 0 and finite, denominator != 0 and finite.
-std::vector<Frequency> GeometricFrequencies(double base, double denominator, int64_t count,
-                                            double position_scale);
+// base > 0, denominator != 0, all finite. Nothing when a magnitude is 2^63 turns or more.
+std::optional<std::vector<Frequency>> GeometricFrequencies(double base, double denominator,
+                                                           int64_t count, double position_scale);
 
-// position_scale / (min_period * (max_period / min_period)^(j / denominator)) for j = 0..count-1;
-// denominator 0 means exponent 0 (count is 1).
-std::vector<Frequency> PeriodFrequencies(double min_period, double max_period, double denominator,
-                                         int64_t count, double position_scale);
-
-// Whether every frequency fits Q64.64: magnitude below 2^63 turns per unit position.
-// The largest magnitudes of the families above are at their ends.
+// position_scale / (min_period * (max_period / min_period)^(j / denominator)) for j = 0..count-1.
+// Periods > 0, denominator != 0, all finite. Nothing when a magnitude is 2^63 turns or more.
+std::optional<std::vector<Frequency>> PeriodFrequencies(double min_period, double max_period,
+                                                        double denominator, int64_t count,
+                                                        double position_scale);
 
 // Nearest double of f in radians per unit position.
 double RadiansPerUnit(Frequency f);

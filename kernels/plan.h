@@ -15,14 +15,14 @@
 
 namespace phasor {
 
-// Where a run of pairs goes in an encoding row. Component 0 is the sine of the stored phase and
-// component 1 its cosine; COS_SIN and sine-only outputs are expressed by the fields below.
+// Where a run of pairs goes in an encoding row. COS_SIN order, and PER_ELEMENT encodings (a sine
+// per element, those of odd elements a quarter turn ahead), are expressed by the fields below.
 struct EncodeBlock {
   int64_t first_pair = 0;  // even
   int64_t pairs = 0;
-  int64_t sin_begin = 0;   // column of the first sine
-  int64_t cos_begin = 0;   // column of the first cosine; -1: cosines are not stored
-  int64_t stride = 1;      // columns between neighbours of one component: 1 or 2
+  int64_t sin_begin = 0;    // column of the first sine
+  int64_t cos_begin = 0;    // column of the first cosine; -1: cosines are not stored
+  int64_t stride = 1;       // columns between neighbours of one component: 1 or 2
   bool accumulate = false;  // add to the columns instead of setting them (AxisGrouping::kSum)
 };
 
@@ -40,7 +40,7 @@ struct PhaseTable {
   int64_t half = 0;
   std::vector<uint64_t> fraction;  // [2 * half]
   std::vector<uint64_t> whole;     // [2 * half], two's complement
-  std::vector<uint64_t> offset;    // [2 * half] phase added to every position; empty: zeros
+  std::vector<uint64_t> offset;    // [2 * half] phase added to a position's; empty: zeros
   bool has_whole = false;          // some `whole` is not zero
   std::vector<AxisRun> runs;       // cover [0, 2 * half)
 
@@ -54,13 +54,14 @@ struct Plan {
   int64_t pairs = 0;                 // including pairs that only pad a block to an even count
   std::vector<Frequency> frequency;  // [pairs]
   std::vector<uint8_t> axis;         // [pairs]
-  std::vector<uint64_t> offset;      // [pairs] phase added to every position
+  std::vector<uint64_t> offset;      // [pairs] phase added, once, to the phase of the position
   PhaseTable table;                  // the three above, rearranged
   std::vector<EncodeBlock> blocks;   // encoding only
   int64_t zero_begin = 0;            // encoding only: columns [zero_begin, dim) are zero
 };
 
-// Compiles a resolved spec. INVALID_ARGUMENT when a frequency is 2^63 turns or more per position.
+// Compiles a resolved spec; `spec` must come from ResolveSpec. INVALID_ARGUMENT when a frequency is
+// 2^63 turns or more per position.
 absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec);
 
 }  // namespace phasor

@@ -58,8 +58,8 @@ struct RopeRequest {
   std::vector<TensorDesc> tensors;  // [(batch,) tokens, heads, head_dim] or heads before tokens
   Direction direction = Direction::kForward;
   RopeLayout layout = RopeLayout::kTokensHeads;
-  std::optional<Positions> from_positions;  // delta only
-  std::optional<Spec> from_spec;            // delta only
+  std::optional<Positions> from_positions;  // delta only: where the keys stand now
+  std::optional<Spec> from_spec;            // delta only: what rotated them; `spec` when not set
   Pins pins;
 };
 
@@ -70,12 +70,12 @@ using PlanProvider =
 // A checked request. All byte counts fit int64 and are those of the memory that Make*Job wants.
 struct PreparedEncode {
   std::shared_ptr<const Plan> plan;
-  PositionSource positions;      // without data
-  int64_t positions_bytes = 0;   // payload of a position tensor, else 0
-  TensorDesc output;             // dense
+  PositionSource positions;     // without data
+  int64_t positions_bytes = 0;  // payload of a position tensor, else 0
+  TensorDesc output;            // dense
   int64_t output_bytes = 0;
   std::optional<TensorDesc> add_to;
-  int64_t add_to_bytes = 0;      // what shape and strides span; 0: nothing to add
+  int64_t add_to_bytes = 0;  // what shape and strides span; 0: nothing to add
   double embedding_scale = 1.0;
 };
 
@@ -95,22 +95,26 @@ struct PreparedRope {
     bool dense = true;           // input strides are the output's
     int64_t heads = 0;
     RotaryStrides x_strides;
-    RotaryStrides y_strides;     // dense output
-    int64_t input_bytes = 0;     // what shape and strides span
+    RotaryStrides y_strides;  // dense output
+    int64_t input_bytes = 0;  // what shape and strides span
     int64_t output_bytes = 0;
   };
   std::vector<Tensor> tensors;
 };
 
-// INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED as in ResolveSpec; FAILED_PRECONDITION: a pin differs
-// (the backend pin is checked by whoever owns the backend). `path` prefixes messages ("item").
+// INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED as in ResolveSpec; INVALID_ARGUMENT also for shapes,
+// strides, dtypes and positions; FAILED_PRECONDITION: a pin differs (the backend pin is checked by
+// whoever owns the backend). `path` prefixes messages ("item").
+//
+// A rotary spec may leave head_dim open: it is then the tensors' last dimension. A delta moves keys
+// whose amplitude is already on them, so from and to must have the same attention_factor.
 absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanProvider plans,
                                              std::string_view path);
 absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvider plans,
                                          std::string_view path);
 
-// Joins a prepared request with memory. `positions` data pointers must be set in `prepared` by the
-// caller (SetData below); `prepared` must outlive the job.
+// Joins a prepared request with memory. The caller first points `prepared.positions.data` (and
+// `from_positions->data`) at the payload of position tensors; `prepared` must outlive the job.
 EncodeJob MakeEncodeJob(const PreparedEncode& prepared, const std::byte* add_to, std::byte* output);
 // x[i], y[i]: tensor i; x[i] == y[i] means in place, only for dense tensors. y strides may be
 // replaced by the caller afterwards (in-process calls on strided memory).

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What to compute. `Spec` is what a user writes: a base (preset, config, named encoder) and fields
 // that override it. `ResolvedSpec` is the canonical value with every field filled in: it keys the
-// plan cache and is what the fingerprint hashes. Names are the field's own; proto/phasor/v1/spec.proto
-// documents unit, range and default of each.
+// plan cache and is what the fingerprint hashes. Names are the field's own;
+// proto/phasor/v1/spec.proto documents unit, range and default of each.
 #ifndef PHASOR_KERNELS_SPEC_H_
 #define PHASOR_KERNELS_SPEC_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -62,8 +64,8 @@ struct LongRopeScaling {
   std::optional<double> factor, attention_factor;
   friend bool operator==(const LongRopeScaling&, const LongRopeScaling&) = default;
 };
-using RopeScaling = std::variant<std::monostate, LinearScaling, NtkScaling, YarnScaling, Llama3Scaling,
-                                 LongRopeScaling>;
+using RopeScaling = std::variant<std::monostate, LinearScaling, NtkScaling, YarnScaling,
+                                 Llama3Scaling, LongRopeScaling>;
 
 // What a user writes. At most one of preset, config_json, encoder is not empty.
 struct Spec {
@@ -107,7 +109,7 @@ struct ResolvedSpec {
   SpecKind kind = SpecKind::kEncoding;
   int64_t dim = 0;  // encoding: row width including padding
   int axes = 1;
-  std::vector<int64_t> axes_dim;  // width of each axis' block, [axes]; SUM: each the full width
+  std::vector<int64_t> axes_dim;  // width of each axis' block, [axes]; SUM: each dim - pad_back
   FrequencyFamily family = FrequencyFamily::kGeometric;
   double rope_theta = 10000.0;
   double downscale_freq_shift = 0.0;
@@ -117,7 +119,7 @@ struct ResolvedSpec {
   TrigOrder order = TrigOrder::kSinCos;
   Arrangement arrangement = Arrangement::kInterleaved;
   AxisGrouping grouping = AxisGrouping::kAxisMajor;
-  int64_t pad_back = 0;
+  int64_t pad_back = 0;  // 1 exactly when dim is odd
   int64_t head_dim = 0;  // rotary
   int64_t rotary_dim = 0;
   int64_t rotary_begin = 0;
@@ -130,8 +132,8 @@ struct ResolvedSpec {
   friend H AbslHashValue(H h, const ResolvedSpec& s) {
     return H::combine(std::move(h), s.kind, s.dim, s.axes, s.axes_dim, s.family, s.rope_theta,
                       s.downscale_freq_shift, s.min_period, s.max_period, s.position_scale, s.order,
-                      s.arrangement, s.grouping, s.pad_back, s.head_dim, s.rotary_dim, s.rotary_begin,
-                      s.pairing, s.pairing_out, s.attention_factor);
+                      s.arrangement, s.grouping, s.pad_back, s.head_dim, s.rotary_dim,
+                      s.rotary_begin, s.pairing, s.pairing_out, s.attention_factor);
   }
 };
 
@@ -144,11 +146,11 @@ inline constexpr int kMaxAxes = 4;
 // NOT_FOUND: unknown preset or encoder. UNIMPLEMENTED: a convention that is not built yet.
 absl::StatusOr<ResolvedSpec> ResolveSpec(const Spec& spec, std::string_view path = "spec");
 
-// The spec that resolves to `resolved`: every field set, no base.
+// The spec that resolves to `resolved`: every field that its kind and family use, no base.
 Spec ToSpec(const ResolvedSpec& resolved);
 
-// 128-bit hash of the canonical value and the numerics version, 32 hexadecimal digits. Stable across
-// machines and releases of equal numerics_version.
+// 128-bit hash of the canonical value and the numerics version, 32 hexadecimal digits. Stable
+// across machines and releases of equal numerics_version.
 std::string Fingerprint(const ResolvedSpec& spec);
 
 // Version of the bits that every backend returns. docs/numerics.md says when it changes.

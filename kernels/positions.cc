@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// Positions: checks once, then plain loops. The value of a Q64.64 number is one signed 128-bit
+// integer; ranges are evaluated in that.
+#include "kernels/positions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor {
+namespace {
+
+using Int128 = __int128;
+using Uint128 = unsigned __int128;
+
+constexpr int64_t kMaxTokens = int64_t{1} << 40;
+
+absl::Status Invalid(std::string_view path, std::string_view message) {
+  return absl::InvalidArgumentError(StrCat(path, ": ", message));
+}
+
+Int128 ToFixed(Position p) {
+  return static_cast<Int128>((static_cast<Uint128>(static_cast<uint64_t>(p.whole)) << 64) |
+                             p.fraction);
+}
+
+Position ToPosition(Int128 fixed) {
+  const Uint128 bits = static_cast<Uint128>(fixed);
+  return {static_cast<int64_t>(static_cast<uint64_t>(bits >> 64)), static_cast<uint64_t>(bits)};
+}
+
+// Checks ----------------------------------------------------------------------------------------
+
+absl::Status CheckCount(int64_t count, std::string_view path) {
+  if (count >= 0 && count <= kMaxTokens) return absl::OkStatus();
+  return Invalid(path, StrCat(count, " is out of range, must be in [0, 2^40]"));
+}
+
+// The last position of the range must be representable; those between then are.
+absl::Status CheckLast(const PositionSource::AxisSteps& steps, std::string_view path) {
+  if (steps.count < 2) return absl::OkStatus();
+  Int128 last = 0;
+  if (__builtin_mul_overflow(ToFixed(steps.step), Int128{steps.count - 1}, &last) ||
+      __builtin_add_overflow(last, ToFixed(steps.start), &last)) {
+    return Invalid(path, "the last position leaves [-2^63, 2^63), must stay inside");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Position> RealPosition(double x, std::string_view path) {
+  Position position;
+  if (PositionFromDouble(x, &position)) return position;
+  return Invalid(path, StrCat(x, ", must be finite and below 2^63 in magnitude"));
+}
+
+absl::StatusOr<PositionSource::AxisSteps> MakeSteps(const AxisRange& range, std::string_view path) {
+  PositionSource::AxisSteps steps;
+  std::string kind;
+  if (const auto* integer = std::get_if<IntegerRange>(&range)) {
+    kind = StrCat(path, ".integer");
+    steps = {{integer->start, 0}, {integer->step, 0}, integer->count};
+  } else {
+    const RealRange& real = std::get<RealRange>(range);
+    kind = StrCat(path, ".real");
+    PHASOR_ASSIGN_OR_RETURN(steps.start, RealPosition(real.start, StrCat(kind, ".start")));
+    PHASOR_ASSIGN_OR_RETURN(steps.step, RealPosition(real.step, StrCat(kind, ".step")));
+    steps.count = real.count;
+  }
+  PHASOR_RETURN_IF_ERROR(CheckCount(steps.count, StrCat(kind, ".count")));
+  PHASOR_RETURN_IF_ERROR(CheckLast(steps, kind));
+  return steps;
+}
+
+absl::Status CheckOneAxis(int axes, std::string_view path) {
+  if (axes == 1) return absl::OkStatus();
+  return Invalid(
+      path, StrCat("one axis, the spec has ", axes, ", must be a grid or a tensor with that many"));
+}
+
+absl::StatusOr<PositionSource> FromRange(const AxisRange& range, int axes, std::string_view path) {
+  PHASOR_RETURN_IF_ERROR(CheckOneAxis(axes, path));
+  PositionSource source;
+  PHASOR_ASSIGN_OR_RETURN(source.grid[0], MakeSteps(range, path));
+  source.tokens = source.grid[0].count;
+  return source;
+}
+
+absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std::string_view path) {
+  if (static_cast<int64_t>(grid.axes.size()) != axes) {
+    return Invalid(StrCat(path, ".axes"),
+                   StrCat(grid.axes.size(), " axes, the spec has ", axes, ", must be equal"));
+  }
+  PositionSource source;
+  source.axes = axes;
+  source.tokens = 1;
+  for (int a = 0; a < axes; ++a) {
+    const std::string axis_path = StrCat(path, ".axes[", a, "]");
+    PHASOR_ASSIGN_OR_RETURN(source.grid[a], MakeSteps(grid.axes[a], axis_path));
+  }
+  // Counts are at most 2^40; a zero anywhere makes the product zero whatever the others are.
+  for (int a = 0; a < axes; ++a) {
+    if (source.grid[a].count == 0) source.tokens = 0;
+  }
+  for (int a = 0; a < axes && source.tokens > 0; ++a) {
+    if (__builtin_mul_overflow(source.tokens, source.grid[a].count, &source.tokens) ||
+        source.tokens > kMaxTokens) {
+      return Invalid(path, "more than 2^40 positions, must be at most 2^40");
+    }
+  }
+  return source;
+}
+
+absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axes,
+                                          std::string_view path) {
+  PHASOR_RETURN_IF_ERROR(CheckOneAxis(axes, path));
+  const size_t sequences = ragged.lengths.size();
+  if (!ragged.offsets.empty() && ragged.offsets.size() != sequences) {
+    return Invalid(StrCat(path, ".offsets"),
+                   StrCat(ragged.offsets.size(), " entries, must be none or as many as lengths (",
+                          sequences, ")"));
+  }
+  PositionSource source;
+  source.kind = PositionSource::Kind::kRagged;
+  for (size_t s = 0; s < sequences; ++s) {
+    const int64_t length = ragged.lengths[s];
+    const int64_t offset = ragged.offsets.empty() ? 0 : ragged.offsets[s];
+    const std::string length_path = StrCat(path, ".lengths[", s, "]");
+    PHASOR_RETURN_IF_ERROR(CheckCount(length, length_path));
+    if (source.tokens + length > kMaxTokens) {
+      return Invalid(length_path, "more than 2^40 positions in all, must be at most 2^40");
+    }
+    if (length > 0 && offset > std::numeric_limits<int64_t>::max() - (length - 1)) {
+      return Invalid(length_path, "the last position leaves [-2^63, 2^63), must stay inside");
+    }
+    if (length == 0) continue;
+    // Wraps for offsets near -2^63; adding the token's index wraps back.
+    source.starts.push_back(
+        static_cast<int64_t>(static_cast<uint64_t>(offset) - static_cast<uint64_t>(source.tokens)));
+    source.tokens += length;
+    source.ends.push_back(source.tokens);
+  }
+  return source;
+}
+
+absl::Status CheckPositionDtype(Dtype dtype, std::string_view path) {
+  switch (dtype) {
+    case Dtype::kFloat64:
+    case Dtype::kFloat32:
+    case Dtype::kInt32:
+    case Dtype::kInt64:
+      return absl::OkStatus();
+    case Dtype::kBFloat16:
+      return Invalid(path,
+                     "BFLOAT16 cannot hold position 257, must be INT32, INT64, FLOAT32 or FLOAT64");
+    case Dtype::kFloat16:
+      return Invalid(path,
+                     "FLOAT16 cannot hold position 2049, must be INT32, INT64, FLOAT32 or FLOAT64");
+    case Dtype::kFloat8E4M3:
+    case Dtype::kFloat8E5M2:
+      break;
+  }
+  return Invalid(path, StrCat(Name(dtype), ", must be INT32, INT64, FLOAT32 or FLOAT64"));
+}
+
+absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes,
+                                          std::string_view path) {
+  PHASOR_RETURN_IF_ERROR(CheckPositionDtype(tensor.dtype, StrCat(path, ".dtype")));
+  const std::string shape_path = StrCat(path, ".shape");
+  const size_t trailing = axes > 1 ? 1 : 0;
+  const size_t rank = tensor.shape.size();
+  if (rank != 1 + trailing && rank != 2 + trailing) {
+    return Invalid(shape_path, StrCat(rank, " dimensions, must be ",
+                                      trailing ? "[tokens, axes] or [batch, tokens, axes]"
+                                               : "[tokens] or [batch, tokens]"));
+  }
+  for (size_t i = 0; i < rank; ++i) {
+    PHASOR_RETURN_IF_ERROR(CheckCount(tensor.shape[i], StrCat(shape_path, "[", i, "]")));
+  }
+  if (trailing && tensor.shape.back() != axes) {
+    return Invalid(StrCat(shape_path, "[", rank - 1, "]"),
+                   StrCat(tensor.shape.back(), ", must be ", axes, ", the spec's axes"));
+  }
+  PositionSource source;
+  source.kind = PositionSource::Kind::kTensor;
+  source.axes = axes;
+  source.dtype = tensor.dtype;
+  source.batch = rank == 2 + trailing ? tensor.shape[0] : 1;
+  source.tokens = tensor.shape[rank - 1 - trailing];
+  int64_t count = 0;
+  if (__builtin_mul_overflow(source.batch, source.tokens, &count) || count > kMaxTokens) {
+    return Invalid(shape_path, "more than 2^40 positions, must be at most 2^40");
+  }
+  source.data_bytes = count * axes * SizeOf(source.dtype);
+  return source;
+}
+
+// Reading ---------------------------------------------------------------------------------------
+
+void ReadRange(const PositionSource::AxisSteps& steps, int64_t first, int64_t count,
+               Position* out) {
+  if (steps.start.fraction == 0 && steps.step.fraction == 0) {
+    // Wraps like the checked result, which fits.
+    const uint64_t step = static_cast<uint64_t>(steps.step.whole);
+    const uint64_t start =
+        static_cast<uint64_t>(steps.start.whole) + step * static_cast<uint64_t>(first);
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] = {static_cast<int64_t>(start + step * static_cast<uint64_t>(i)), 0};
+    }
+    return;
+  }
+  const Uint128 start = static_cast<Uint128>(ToFixed(steps.start));
+  const Uint128 step = static_cast<Uint128>(ToFixed(steps.step));
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = ToPosition(static_cast<Int128>(start + step * static_cast<Uint128>(first + i)));
+  }
+}
+
+void ReadGrid(const PositionSource& source, int64_t first, int64_t count, Position* out) {
+  if (source.axes == 1) return ReadRange(source.grid[0], first, count, out);
+  std::array<int64_t, kMaxAxes> index = {};
+  int64_t rest = first;
+  for (int a = source.axes - 1; a >= 0; --a) {
+    index[a] = rest % source.grid[a].count;
+    rest /= source.grid[a].count;
+  }
+  std::array<Position, kMaxAxes> here;
+  for (int a = 0; a < source.axes; ++a) ReadRange(source.grid[a], index[a], 1, &here[a]);
+  for (int64_t i = 0; i < count; ++i) {
+    out = std::copy_n(here.begin(), source.axes, out);
+    int a = source.axes - 1;
+    while (a > 0 && index[a] + 1 == source.grid[a].count) index[a--] = 0;
+    ++index[a];
+    if (i + 1 == count) break;
+    for (; a < source.axes; ++a) ReadRange(source.grid[a], index[a], 1, &here[a]);
+  }
+}
+
+void ReadRagged(const PositionSource& source, int64_t first, int64_t count, Position* out) {
+  size_t s = std::upper_bound(source.ends.begin(), source.ends.end(), first) - source.ends.begin();
+  for (int64_t t = first; t < first + count; ++s) {
+    const int64_t end = std::min(source.ends[s], first + count);
+    const uint64_t start = static_cast<uint64_t>(source.starts[s]);
+    for (; t < end; ++t) *out++ = {static_cast<int64_t>(start + static_cast<uint64_t>(t)), 0};
+  }
+}
+
+template <typename T>
+T Load(const std::byte* data, int64_t i) {
+  T value;
+  std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+template <typename T>
+void ReadIntegers(const std::byte* data, int64_t first, int64_t count, Position* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = {static_cast<int64_t>(Load<T>(data, first + i)), 0};
+}
+
+template <typename T>
+void ReadReals(const std::byte* data, int64_t first, int64_t count, Position* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = {};
+    PositionFromDouble(Load<T>(data, first + i), &out[i]);
+  }
+}
+
+void ReadTensor(const PositionSource& source, int64_t first, int64_t count, Position* out) {
+  switch (source.dtype) {
+    case Dtype::kInt32:
+      return ReadIntegers<int32_t>(source.data, first, count, out);
+    case Dtype::kInt64:
+      return ReadIntegers<int64_t>(source.data, first, count, out);
+    case Dtype::kFloat32:
+      return ReadReals<float>(source.data, first, count, out);
+    case Dtype::kFloat64:
+      return ReadReals<double>(source.data, first, count, out);
+    case Dtype::kFloat16:
+    case Dtype::kBFloat16:
+    case Dtype::kFloat8E4M3:
+    case Dtype::kFloat8E5M2:
+      return;  // MakePositionSource refuses them
+  }
+}
+
+template <typename T>
+absl::Status CheckReals(const PositionSource& source, std::string_view path) {
+  const int64_t count = source.count() * source.axes;
+  for (int64_t i = 0; i < count; ++i) {
+    const T x = Load<T>(source.data, i);
+    if (std::abs(x) < static_cast<T>(0x1p63)) continue;  // false for NaN
+    return Invalid(StrCat(path, ".tensor"), StrCat("element ", i, " is ", x,
+                                                   ", must be finite and below 2^63 in magnitude"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PositionSource> MakePositionSource(const Positions& positions, int axes,
+                                                  std::string_view path) {
+  if (const auto* range = std::get_if<AxisRange>(&positions)) {
+    return FromRange(*range, axes, StrCat(path, ".range"));
+  }
+  if (const auto* grid = std::get_if<PositionGrid>(&positions)) {
+    return FromGrid(*grid, axes, StrCat(path, ".grid"));
+  }
+  if (const auto* ragged = std::get_if<RaggedPositions>(&positions)) {
+    return FromRagged(*ragged, axes, StrCat(path, ".ragged"));
+  }
+  return FromTensor(std::get<PositionTensor>(positions), axes, StrCat(path, ".tensor"));
+}
+
+absl::Status CheckPositionValues(const PositionSource& source, std::string_view path) {
+  if (source.kind != PositionSource::Kind::kTensor) return absl::OkStatus();
+  if (source.dtype == Dtype::kFloat32) return CheckReals<float>(source, path);
+  if (source.dtype == Dtype::kFloat64) return CheckReals<double>(source, path);
+  return absl::OkStatus();
+}
+
+void ReadPositions(const PositionSource& source, int64_t first, int64_t count, Position* out) {
+  if (count == 0) return;
+  switch (source.kind) {
+    case PositionSource::Kind::kGrid:
+      return ReadGrid(source, first, count, out);
+    case PositionSource::Kind::kRagged:
+      return ReadRagged(source, first, count, out);
+    case PositionSource::Kind::kTensor:
+      return ReadTensor(source, first * source.axes, count * source.axes, out);
+  }
+}
+
+bool PositionFromDouble(double x, Position* out) {
+  if (!(std::abs(x) < 0x1p63)) return false;
+  uint64_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const int biased = static_cast<int>(bits >> 52) & 0x7FF;
+  const uint64_t stored = bits & ((uint64_t{1} << 52) - 1);
+  const Uint128 mantissa = biased == 0 ? stored : stored | (uint64_t{1} << 52);
+  const int shift = (biased == 0 ? 1 : biased) - 1075 + 64;  // |x| * 2^64 = mantissa * 2^shift
+  Uint128 magnitude = 0;
+  if (shift >= 0) {
+    magnitude = mantissa << shift;
+  } else if (shift >= -54) {
+    const Uint128 half = Uint128{1} << (-shift - 1);
+    const Uint128 rest = mantissa & (2 * half - 1);
+    magnitude = mantissa >> -shift;
+    if (rest > half || (rest == half && (magnitude & 1))) ++magnitude;
+  }
+  *out = ToPosition(static_cast<Int128>(bits >> 63 ? -magnitude : magnitude));
+  return true;
+}
+
+}  // namespace phasor

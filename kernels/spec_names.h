@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of a spec's enumerators, as spec.proto writes them less their prefix. Pure values.
+#ifndef PHASOR_KERNELS_SPEC_NAMES_H_
+#define PHASOR_KERNELS_SPEC_NAMES_H_
+
+#include <string_view>
+
+#include "kernels/spec.h"
+
+namespace phasor {
+
+constexpr std::string_view Name(SpecKind kind) {
+  switch (kind) {
+    case SpecKind::kEncoding:
+      return "ENCODING";
+    case SpecKind::kRotary:
+      return "ROTARY";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(FrequencyFamily family) {
+  switch (family) {
+    case FrequencyFamily::kGeometric:
+      return "GEOMETRIC";
+    case FrequencyFamily::kPerElement:
+      return "PER_ELEMENT";
+    case FrequencyFamily::kPeriods:
+      return "PERIODS";
+    case FrequencyFamily::kPeriodsExclusive:
+      return "PERIODS_EXCLUSIVE";
+    case FrequencyFamily::kExplicit:
+      return "EXPLICIT";
+    case FrequencyFamily::kLinear:
+      return "LINEAR";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(TrigOrder order) {
+  switch (order) {
+    case TrigOrder::kSinCos:
+      return "SIN_COS";
+    case TrigOrder::kCosSin:
+      return "COS_SIN";
+    case TrigOrder::kCosOnly:
+      return "COS_ONLY";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(Arrangement arrangement) {
+  switch (arrangement) {
+    case Arrangement::kInterleaved:
+      return "INTERLEAVED";
+    case Arrangement::kConcatenated:
+      return "CONCATENATED";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(AxisGrouping grouping) {
+  switch (grouping) {
+    case AxisGrouping::kAxisMajor:
+      return "AXIS_MAJOR";
+    case AxisGrouping::kComponentMajor:
+      return "COMPONENT_MAJOR";
+    case AxisGrouping::kSum:
+      return "SUM";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(AxisRule rule) {
+  switch (rule) {
+    case AxisRule::kSingle:
+      return "SINGLE";
+    case AxisRule::kAxial:
+      return "AXIAL";
+    case AxisRule::kMropeChunked:
+      return "MROPE_CHUNKED";
+    case AxisRule::kMropeInterleaved:
+      return "MROPE_INTERLEAVED";
+    case AxisRule::kList:
+      return "LIST";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(Pairing pairing) {
+  switch (pairing) {
+    case Pairing::kHalfSplit:
+      return "HALF_SPLIT";
+    case Pairing::kInterleaved:
+      return "INTERLEAVED";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(Precision precision) {
+  switch (precision) {
+    case Precision::kExact:
+      return "EXACT";
+    case Precision::kParity:
+      return "PARITY";
+  }
+  return "?";
+}
+
+}  // namespace phasor
+
+#endif  // PHASOR_KERNELS_SPEC_NAMES_H_
