@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# phasor_prefer_static_libraries(): makes every imported library of this directory that has an
+# archive beside its shared object link that archive. Debian's CMake packages of gRPC and Abseil name
+# shared objects only; their dependency lists are complete, which is all that static linking needs.
+include_guard(GLOBAL)
+
+function(phasor_prefer_static_libraries)
+  get_property(imported DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTY IMPORTED_TARGETS)
+  foreach(target IN LISTS imported)
+    get_target_property(type ${target} TYPE)
+    if(NOT type MATCHES "SHARED_LIBRARY|UNKNOWN_LIBRARY|INTERFACE_LIBRARY")
+      continue()
+    endif()
+    foreach(property IN ITEMS IMPORTED_LOCATION IMPORTED_LOCATION_NONE IMPORTED_LOCATION_RELEASE
+                              INTERFACE_LINK_LIBRARIES)
+      get_target_property(value ${target} ${property})
+      if(value)
+        phasor_archives_of("${value}" archives)
+        set_target_properties(${target} PROPERTIES ${property} "${archives}")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+# Replaces /path/libx.so* by /path/libx.a and -lx by libx.a where that exists, but for the C library.
+function(phasor_archives_of libraries result)
+  set(archives)
+  foreach(library IN LISTS libraries)
+    string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive "${library}")
+    if(library MATCHES "^-l" AND NOT library MATCHES "^-l(atomic|dl|m|pthread|rt)$")
+      string(SUBSTRING ${library} 2 -1 name)
+      find_library(PHASOR_ARCHIVE_${name} lib${name}.a)
+      mark_as_advanced(PHASOR_ARCHIVE_${name})
+      set(archive "${PHASOR_ARCHIVE_${name}}")
+    endif()
+    if(IS_ABSOLUTE "${archive}" AND EXISTS "${archive}")
+      set(library "${archive}")
+    endif()
+    list(APPEND archives "${library}")
+  endforeach()
+  set(${result} "${archives}" PARENT_SCOPE)
+endfunction()
