@@ -24,6 +24,8 @@ using Segments = absl::InlinedVector<absl::Span<const std::byte>, 4>;
 
 // Total length.
 int64_t SegmentBytes(const Segments& segments);
+// Copies the segments one after another to `out`.
+void Gather(const Segments& segments, std::byte* out);
 
 // Payloads have exactly the lengths that `prepared` states; whoever makes the item checks that.
 struct EncodeItem {
@@ -67,6 +69,7 @@ class Call {
   virtual void ReleasePayload() {}
 
   std::vector<Item> items;
+  bool batch = false;      // messages say "items[3]" instead of "item"
   int64_t cost_bytes = 0;  // request plus response bytes
   absl::Time deadline = absl::InfiniteFuture();
 };

@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "kernels/plan.h"
 #include "server/engine/call.h"
+#include "server/engine/mutex.h"
 
 namespace phasor::engine {
 
@@ -20,13 +21,16 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual absl::Time Now() const = 0;
+  // Waits on `changed` with `mutex` held until it is signalled or this clock reaches `until`. May
+  // return early.
+  virtual void Wait(CondVar* changed, Mutex* mutex, absl::Time until) = 0;
   static Clock* Real();  // lives for ever
 };
 
 struct EngineOptions {
   // Threads that gather and compute. 0: one per core. Range [0, 1024].
   int workers = 0;
-  // Bytes of requests and responses in flight before calls are refused. > 0.
+  // Bytes of requests in flight and of responses not yet freed before calls are refused. > 0.
   int64_t max_inflight_bytes = int64_t{4} << 30;
   // Calls whose cost is up to this run inside Submit. >= 0.
   int64_t inline_bytes = 64 << 10;
@@ -61,10 +65,11 @@ class Engine {
   // The plan of `spec`, compiled once and kept. Errors are CompilePlan's and are not kept.
   absl::StatusOr<std::shared_ptr<const Plan>> GetPlan(const ResolvedSpec& spec);
 
-  // Takes the call. Calls Done exactly once: with UNAVAILABLE when the byte budget is spent or the
-  // engine drains, DEADLINE_EXCEEDED within 10 ms of a deadline that passes in the queue,
-  // CANCELLED when the caller went away in the queue, else with a result. Done may run inside
-  // Submit or on a worker.
+  // Takes the call. Calls Done exactly once: with UNAVAILABLE when the byte budget is spent, memory
+  // is short or the engine drains, RESOURCE_EXHAUSTED when the call costs more than the whole
+  // budget, DEADLINE_EXCEEDED within 10 ms of a deadline that passes in the queue, CANCELLED when
+  // the caller went away in the queue, the backend's error when the device failed, else with a
+  // result. Done may run inside Submit, on a worker or on the thread that watches deadlines.
   void Submit(std::unique_ptr<Call> call);
 
   // Refuses new calls from now on and waits until those in flight are done or `deadline` passes.

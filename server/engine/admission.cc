@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// One atomic counter; permits give back what they took.
+#include "server/engine/admission.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace phasor::engine {
+
+Permit& Permit::operator=(Permit&& other) noexcept {
+  std::swap(budget_, other.budget_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Permit::~Permit() {
+  if (bytes_ > 0) budget_->fetch_sub(bytes_, std::memory_order_relaxed);
+}
+
+Permit Permit::Split(int64_t bytes) {
+  const int64_t part = std::min(bytes, bytes_);
+  bytes_ -= part;
+  return Permit(budget_, part);
+}
+
+absl::StatusOr<Permit> Admission::Take(int64_t bytes) {
+  if (bytes > limit_) {
+    return absl::ResourceExhaustedError(absl::StrCat("request and response: ", bytes,
+                                                     " bytes together, the server takes at most ",
+                                                     limit_, " bytes at a time"));
+  }
+  int64_t taken = taken_->load(std::memory_order_relaxed);
+  do {
+    if (bytes > limit_ - taken) {
+      return absl::UnavailableError(absl::StrCat("server: ", taken, " of ", limit_,
+                                                 " bytes are in flight, this call needs ", bytes,
+                                                 ", try again"));
+    }
+  } while (!taken_->compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
+  return Permit(taken_, bytes);
+}
+
+}  // namespace phasor::engine

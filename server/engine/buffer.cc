@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small buffers come from the allocator. Large ones are mapped in a few sizes and shelved when they
+// come back: touching 16 MiB of fresh pages costs more than writing them.
+#include "server/engine/buffer.h"
+
+#include <sys/mman.h>
+
+#include <bit>
+#include <cstdlib>
+#include <deque>
+#include <list>
+#include <map>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "server/engine/mutex.h"
+
+namespace phasor::engine {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kSmallAlignment = 64;
+constexpr size_t kLarge = size_t{64} << 10;
+constexpr size_t kMaxBytes = size_t{1} << 62;
+
+struct Block {
+  std::byte* data = nullptr;
+  size_t capacity = 0;
+};
+
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Four sizes per power of two, so that at most a fifth of a block is unused.
+size_t SizeClass(size_t bytes) { return RoundUp(bytes, std::bit_floor(bytes - 1) / 4); }
+
+// Maps `capacity` bytes; from 2 MiB up on a huge page boundary and in huge pages where possible.
+Block Map(size_t capacity) {
+  const size_t slack = capacity >= kHugePage ? kHugePage - kPage : 0;
+  void* mapped = mmap(nullptr, capacity + slack, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return {};
+  auto* begin = static_cast<std::byte*>(mapped);
+  if (slack == 0) return {begin, capacity};
+  const size_t skipped =
+      RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
+  if (skipped > 0) munmap(begin, skipped);
+  if (slack > skipped) munmap(begin + skipped + capacity, slack - skipped);
+  madvise(begin + skipped, capacity, MADV_HUGEPAGE);  // a hint: failure costs only time
+  return {begin + skipped, capacity};
+}
+
+void Unmap(Block block) { munmap(block.data, block.capacity); }
+
+class SmallBuffer final : public Buffer {
+ public:
+  SmallBuffer(std::byte* data, int64_t size) : data_(data), size_(size) {}
+  SmallBuffer(const SmallBuffer&) = delete;
+  SmallBuffer& operator=(const SmallBuffer&) = delete;
+  ~SmallBuffer() override { std::free(data_); }
+  std::byte* data() override { return data_; }
+  int64_t size() const override { return size_; }
+
+ private:
+  std::byte* const data_;
+  const int64_t size_;
+};
+
+}  // namespace
+
+// Returned blocks, oldest first. Threads: any. Owns the blocks on it.
+struct BufferPool::Shelf {
+  explicit Shelf(size_t keep) : keep_bytes(keep) {}
+  Shelf(const Shelf&) = delete;
+  Shelf& operator=(const Shelf&) = delete;
+  ~Shelf() { Close(); }
+
+  // The block of that capacity that came back last, or none.
+  Block Take(size_t capacity) {
+    MutexLock lock(&mu);
+    const auto found = by_capacity.find(capacity);
+    if (found == by_capacity.end()) return {};
+    const auto newest = found->second.back();
+    found->second.pop_back();
+    if (found->second.empty()) by_capacity.erase(found);
+    const Block block = *newest;
+    blocks.erase(newest);
+    kept_bytes -= block.capacity;
+    return block;
+  }
+
+  void Return(Block block) {
+    std::list<Block> dropped;  // unmapped outside the lock
+    {
+      MutexLock lock(&mu);
+      if (block.capacity > keep_bytes) {
+        dropped.push_back(block);
+      } else {
+        while (kept_bytes + block.capacity > keep_bytes) DropOldest(&dropped);
+        by_capacity[block.capacity].push_back(blocks.insert(blocks.end(), block));
+        kept_bytes += block.capacity;
+      }
+    }
+    for (const Block& old : dropped) Unmap(old);
+  }
+
+  // Keeps nothing from now on.
+  void Close() {
+    std::list<Block> dropped;
+    {
+      MutexLock lock(&mu);
+      keep_bytes = 0;
+      kept_bytes = 0;
+      by_capacity.clear();
+      dropped.swap(blocks);
+    }
+    for (const Block& old : dropped) Unmap(old);
+  }
+
+ private:
+  void DropOldest(std::list<Block>* dropped) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const auto same = by_capacity.find(blocks.front().capacity);
+    same->second.pop_front();
+    if (same->second.empty()) by_capacity.erase(same);
+    kept_bytes -= blocks.front().capacity;
+    dropped->splice(dropped->end(), blocks, blocks.begin());
+  }
+
+  Mutex mu;
+  size_t keep_bytes ABSL_GUARDED_BY(mu);
+  size_t kept_bytes ABSL_GUARDED_BY(mu) = 0;
+  std::list<Block> blocks ABSL_GUARDED_BY(mu);
+  std::map<size_t, std::deque<std::list<Block>::iterator>> by_capacity ABSL_GUARDED_BY(mu);
+};
+
+namespace {
+
+// Gives its block back to the shelf, which it keeps alive.
+template <typename Shelf>
+class LargeBuffer final : public Buffer {
+ public:
+  LargeBuffer(std::shared_ptr<Shelf> shelf, Block block, int64_t size)
+      : shelf_(std::move(shelf)), block_(block), size_(size) {}
+  LargeBuffer(const LargeBuffer&) = delete;
+  LargeBuffer& operator=(const LargeBuffer&) = delete;
+  ~LargeBuffer() override { shelf_->Return(block_); }
+  std::byte* data() override { return block_.data; }
+  int64_t size() const override { return size_; }
+
+ private:
+  const std::shared_ptr<Shelf> shelf_;
+  const Block block_;
+  const int64_t size_;
+};
+
+}  // namespace
+
+BufferPool::BufferPool(int64_t keep_bytes)
+    : shelf_(std::make_shared<Shelf>(static_cast<size_t>(keep_bytes))) {}
+
+BufferPool::~BufferPool() { shelf_->Close(); }
+
+BufferRef BufferPool::Get(int64_t bytes) {
+  const auto wanted = static_cast<size_t>(bytes);
+  if (bytes < 0 || wanted > kMaxBytes) return nullptr;
+  if (wanted < kLarge) {
+    const size_t capacity = RoundUp(wanted + (wanted == 0), kSmallAlignment);
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(kSmallAlignment, capacity));
+    return data == nullptr ? nullptr : std::make_shared<SmallBuffer>(data, bytes);
+  }
+  const size_t capacity = SizeClass(wanted);
+  Block block = shelf_->Take(capacity);
+  if (block.data == nullptr) block = Map(capacity);
+  if (block.data == nullptr) return nullptr;
+  return std::make_shared<LargeBuffer<Shelf>>(shelf_, block, bytes);
+}
+
+}  // namespace phasor::engine

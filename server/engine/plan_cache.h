@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans by the spec they stand for, the least recently used dropped first.
+#ifndef PHASOR_SERVER_ENGINE_PLAN_CACHE_H_
+#define PHASOR_SERVER_ENGINE_PLAN_CACHE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "kernels/plan.h"
+#include "kernels/spec.h"
+#include "server/engine/mutex.h"
+
+namespace phasor::engine {
+
+using PlanOr = absl::StatusOr<std::shared_ptr<const Plan>>;
+
+// Threads: any. Owns a reference to each plan it keeps; plans in use outlive their eviction.
+class PlanCache {
+ public:
+  using Compiler = std::function<PlanOr(const ResolvedSpec&)>;
+
+  // Keeps at most `capacity` > 0 plans.
+  explicit PlanCache(int64_t capacity, Compiler compile = CompilePlan);
+
+  // The plan of `spec`. Callers that miss the same spec at once wait for one compilation. Errors
+  // are the compiler's and are not kept.
+  PlanOr Get(const ResolvedSpec& spec);
+
+  // A call that waits for another one's compilation counts as a hit.
+  int64_t hits() const { return hits_.load(std::memory_order_relaxed); }
+  int64_t misses() const { return misses_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Compilation;
+  struct Entry {
+    ResolvedSpec spec;
+    std::shared_ptr<const Plan> plan;
+  };
+  using Entries = std::list<Entry>;
+
+  void Keep(const ResolvedSpec& spec, std::shared_ptr<const Plan> plan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const size_t capacity_;
+  const Compiler compile_;
+  std::atomic<int64_t> hits_ = 0;
+  std::atomic<int64_t> misses_ = 0;
+  Mutex mu_;
+  CondVar compiled_;
+  Entries entries_ ABSL_GUARDED_BY(mu_);  // most recently used first
+  absl::flat_hash_map<ResolvedSpec, Entries::iterator> by_spec_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<ResolvedSpec, std::shared_ptr<Compilation>> running_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace phasor::engine
+
+#endif  // PHASOR_SERVER_ENGINE_PLAN_CACHE_H_

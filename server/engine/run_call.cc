@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// A payload that arrived in one piece is read where it lies. Otherwise dense tensors are gathered
+// into the output and computed in place, which makes the gather the only copy; strided tensors and
+// positions are gathered into scratch memory.
+#include "server/engine/run_call.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/request.h"
+#include "kernels/status_macros.h"
+
+namespace phasor::engine {
+namespace {
+
+constexpr int64_t kOutputAlignment = 64;
+
+absl::Status NoMemory(int64_t bytes) {
+  return absl::UnavailableError(absl::StrCat("server: no memory for ", bytes, " bytes, try again"));
+}
+
+// Places the outputs of `call` one after another. Their sum is at most the call's cost plus
+// padding.
+class OutputLayout {
+ public:
+  explicit OutputLayout(const Call& call) {
+    ranges_.reserve(call.items.size());
+    for (const Item& item : call.items) {
+      std::vector<OutputRange>& outputs = ranges_.emplace_back();
+      if (const auto* encode = std::get_if<EncodeItem>(&item)) {
+        outputs.push_back(Place(encode->prepared.output_bytes));
+      } else if (const auto* rope = std::get_if<RopeItem>(&item)) {
+        for (const auto& tensor : rope->prepared.tensors) {
+          outputs.push_back(Place(tensor.output_bytes));
+        }
+      }
+    }
+  }
+
+  int64_t bytes() const { return end_; }
+  std::vector<OutputRange>& of_item(size_t i) { return ranges_[i]; }
+
+ private:
+  OutputRange Place(int64_t bytes) {
+    const int64_t offset = (end_ + kOutputAlignment - 1) / kOutputAlignment * kOutputAlignment;
+    end_ = offset + bytes;
+    return {offset, bytes};
+  }
+
+  std::vector<std::vector<OutputRange>> ranges_;
+  int64_t end_ = 0;
+};
+
+// Turns items into jobs. Holds the scratch memory that the jobs read.
+class Stager {
+ public:
+  Stager(BufferPool* pool, std::byte* output) : pool_(*pool), output_(output) {}
+
+  // Whether some job reads the payload itself.
+  bool borrows() const { return borrows_; }
+
+  absl::StatusOr<Job> Stage(EncodeItem& item, absl::Span<const OutputRange> outputs,
+                            const std::string& path) {
+    PreparedEncode& prepared = item.prepared;
+    PHASOR_RETURN_IF_ERROR(StagePositions(item.positions, prepared.positions_bytes,
+                                          path + ".positions", &prepared.positions));
+    std::byte* const out = output_ + outputs[0].offset;
+    const std::byte* add_to = nullptr;
+    if (prepared.add_to_bytes > 0) {
+      const bool dense = prepared.add_to_bytes == prepared.output_bytes;
+      PHASOR_ASSIGN_OR_RETURN(
+          add_to, StagePayload(item.add_to, prepared.add_to_bytes, dense ? out : nullptr));
+    }
+    return MakeEncodeJob(prepared, add_to, out);
+  }
+
+  absl::StatusOr<Job> Stage(RopeItem& item, absl::Span<const OutputRange> outputs,
+                            const std::string& path) {
+    PreparedRope& prepared = item.prepared;
+    PHASOR_RETURN_IF_ERROR(StagePositions(item.positions, prepared.positions_bytes,
+                                          path + ".positions", &prepared.positions));
+    if (prepared.from_positions.has_value()) {
+      PHASOR_RETURN_IF_ERROR(StagePositions(item.from_positions, prepared.from_positions_bytes,
+                                            path + ".from_positions", &*prepared.from_positions));
+    }
+    absl::InlinedVector<const std::byte*, 4> x;
+    absl::InlinedVector<std::byte*, 4> y;
+    for (size_t i = 0; i < prepared.tensors.size(); ++i) {
+      const PreparedRope::Tensor& tensor = prepared.tensors[i];
+      std::byte* const out = output_ + outputs[i].offset;
+      PHASOR_ASSIGN_OR_RETURN(const std::byte* in, StagePayload(item.tensors[i], tensor.input_bytes,
+                                                                tensor.dense ? out : nullptr));
+      x.push_back(in);
+      y.push_back(out);
+    }
+    return MakeRotaryJob(prepared, x, y);
+  }
+
+ private:
+  // The payload as one piece: where it lies, or gathered to `place`, or to scratch memory.
+  absl::StatusOr<const std::byte*> StagePayload(const Segments& segments, int64_t bytes,
+                                                std::byte* place) {
+    if (segments.size() == 1) {
+      borrows_ = true;
+      return segments[0].data();
+    }
+    if (place == nullptr) {
+      BufferRef scratch = pool_.Get(bytes);
+      if (scratch == nullptr) return NoMemory(bytes);
+      place = scratch->data();
+      scratch_.push_back(std::move(scratch));
+    }
+    Gather(segments, place);
+    return place;
+  }
+
+  // Sets the numbers of a position tensor and checks them.
+  absl::Status StagePositions(const Segments& segments, int64_t bytes, const std::string& path,
+                              PositionSource* source) {
+    if (source->kind != PositionSource::Kind::kTensor) return absl::OkStatus();
+    PHASOR_ASSIGN_OR_RETURN(source->data, StagePayload(segments, bytes, nullptr));
+    source->data_bytes = bytes;
+    return CheckPositionValues(*source, path);
+  }
+
+  BufferPool& pool_;
+  std::byte* const output_;
+  bool borrows_ = false;
+  absl::InlinedVector<BufferRef, 4> scratch_;
+};
+
+std::string PathOf(const Call& call, size_t i) {
+  return call.batch ? absl::StrCat("items[", i, "]") : "item";
+}
+
+}  // namespace
+
+absl::StatusOr<Result> RunCall(Call& call, Backend& backend, BufferPool& pool) {
+  OutputLayout layout(call);
+  Result result;
+  result.buffer = pool.Get(layout.bytes());
+  if (result.buffer == nullptr) return NoMemory(layout.bytes());
+  result.items.resize(call.items.size());
+
+  Stager stager(&pool, result.buffer->data());
+  std::vector<Job> jobs;
+  jobs.reserve(call.items.size());
+  for (size_t i = 0; i < call.items.size(); ++i) {
+    ItemResult& item_result = result.items[i];
+    if (const auto* failed = std::get_if<absl::Status>(&call.items[i])) {
+      item_result.status = *failed;
+      continue;
+    }
+    auto* const encode = std::get_if<EncodeItem>(&call.items[i]);
+    absl::StatusOr<Job> job =
+        encode != nullptr
+            ? stager.Stage(*encode, layout.of_item(i), PathOf(call, i))
+            : stager.Stage(std::get<RopeItem>(call.items[i]), layout.of_item(i), PathOf(call, i));
+    if (!job.ok()) {
+      item_result.status = std::move(job).status();
+      continue;
+    }
+    jobs.push_back(*std::move(job));
+    item_result.outputs = std::move(layout.of_item(i));
+  }
+
+  if (!stager.borrows()) call.ReleasePayload();
+  if (!jobs.empty()) PHASOR_RETURN_IF_ERROR(backend.Run(jobs));
+  if (stager.borrows()) call.ReleasePayload();
+  return result;
+}
+
+}  // namespace phasor::engine

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: where calls run, when they are refused, how they leave the queue, how it drains.
+#include "server/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/fake_backend.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/test_call.h"
+
+namespace phasor::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
+
+class EngineTest : public ::testing::Test {
+ protected:
+  EngineTest() {
+    options_.workers = 1;
+    options_.inline_bytes = 0;
+    options_.max_inflight_bytes = 1000;
+  }
+
+  Engine& engine() {
+    if (engine_ == nullptr) engine_ = std::make_unique<Engine>(options_, &backend_, &clock_);
+    return *engine_;
+  }
+
+  // Submits a call of 2 * text_.size() bytes.
+  AnswerRef Submit(absl::Time deadline = absl::InfiniteFuture()) {
+    auto answer = std::make_shared<Answer>();
+    auto call = BytesCall(answer, text_, 3);
+    call->deadline = deadline;
+    engine().Submit(std::move(call));
+    return answer;
+  }
+
+  // Submits a call and waits until the only worker is stuck with it.
+  AnswerRef BlockWorker() {
+    backend_.Hold();
+    const int runs = backend_.runs();
+    AnswerRef answer = Submit();
+    backend_.WaitForRuns(runs + 1);
+    return answer;
+  }
+
+  const std::string text_ = "01234567";
+  FakeBackend backend_;
+  FakeClock clock_;
+  EngineOptions options_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineTest, SmallCallRunsOnTheSubmittingThread) {
+  options_.inline_bytes = 16;
+  const AnswerRef answer = Submit();
+  ASSERT_TRUE(answer->answered());
+  EXPECT_EQ(answer->thread(), std::this_thread::get_id());
+  EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
+  EXPECT_EQ(engine().stats().calls_inline, 1);
+  EXPECT_EQ(engine().stats().calls_queued, 0);
+}
+
+TEST_F(EngineTest, LargerCallRunsOnAWorker) {
+  options_.inline_bytes = 15;
+  const AnswerRef answer = Submit();
+  EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
+  EXPECT_NE(answer->thread(), std::this_thread::get_id());
+  EXPECT_EQ(engine().stats().calls_queued, 1);
+}
+
+TEST_F(EngineTest, RefusesWhatExceedsTheBudgetAndAdmitsAgainAfterwards) {
+  options_.max_inflight_bytes = 40;
+  const AnswerRef first = BlockWorker();
+  const AnswerRef second = Submit();
+  EXPECT_EQ(engine().stats().inflight_bytes, 32);
+  const AnswerRef third = Submit();
+  ASSERT_TRUE(third->answered());
+  EXPECT_EQ(third->Wait().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(third->Wait().status().message(), HasSubstr("32 of 40 bytes"));
+  EXPECT_EQ(engine().stats().calls_refused, 1);
+
+  backend_.Release();
+  EXPECT_TRUE(first->Wait().ok());
+  EXPECT_TRUE(second->Wait().ok());
+  first->Forget();
+  second->Forget();
+  ASSERT_TRUE(engine().Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(engine().stats().inflight_bytes, 0);
+}
+
+TEST_F(EngineTest, ResponseHoldsItsBytesUntilItIsSent) {
+  options_.inline_bytes = 1000;
+  const AnswerRef answer = Submit();
+  ASSERT_TRUE(answer->Wait().ok());
+  EXPECT_EQ(engine().stats().inflight_bytes, 8);
+  answer->Forget();
+  EXPECT_EQ(engine().stats().inflight_bytes, 0);
+}
+
+TEST_F(EngineTest, CallThatCanNeverFitIsResourceExhausted) {
+  options_.max_inflight_bytes = 15;
+  EXPECT_EQ(Submit()->Wait().status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(EngineTest, DeadlineInTheQueueIsAnsweredWhileAllWorkersAreBusy) {
+  const AnswerRef busy = BlockWorker();
+  const AnswerRef late = Submit(clock_.Now() + absl::Milliseconds(30));
+  const AnswerRef patient = Submit(clock_.Now() + absl::Hours(1));
+  clock_.Advance(absl::Milliseconds(29));
+  EXPECT_FALSE(late->answered());
+  clock_.Advance(absl::Milliseconds(1));
+  EXPECT_EQ(late->Wait().status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(busy->answered());
+  EXPECT_FALSE(patient->answered());
+  EXPECT_EQ(engine().stats().calls_expired, 1);
+  EXPECT_EQ(engine().stats().queued_calls, 1);
+  backend_.Release();
+  EXPECT_TRUE(patient->Wait().ok());
+  EXPECT_EQ(backend_.runs(), 2);
+}
+
+TEST_F(EngineTest, EarlierDeadlineThatArrivesLaterIsSeen) {
+  const AnswerRef busy = BlockWorker();
+  const AnswerRef patient = Submit(clock_.Now() + absl::Milliseconds(40));
+  const AnswerRef late = Submit(clock_.Now() + absl::Milliseconds(10));
+  clock_.Advance(absl::Milliseconds(10));
+  EXPECT_EQ(late->Wait().status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(patient->answered());
+  backend_.Release();
+}
+
+TEST_F(EngineTest, CallOfACallerThatLeftIsSweptFromTheQueue) {
+  const AnswerRef busy = BlockWorker();
+  const AnswerRef gone = Submit();
+  gone->Cancel();
+  while (!gone->answered()) clock_.Advance(absl::Milliseconds(50));
+  EXPECT_EQ(gone->Wait().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(busy->answered());
+  EXPECT_EQ(engine().stats().calls_cancelled, 1);
+  backend_.Release();
+  EXPECT_TRUE(busy->Wait().ok());
+  EXPECT_EQ(backend_.runs(), 1);
+}
+
+TEST_F(EngineTest, WorkerDropsACancelledCallItReaches) {
+  const AnswerRef busy = BlockWorker();
+  const AnswerRef gone = Submit();
+  gone->Cancel();
+  backend_.Release();
+  EXPECT_EQ(gone->Wait().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(backend_.runs(), 1);
+}
+
+TEST_F(EngineTest, FailureOfTheDeviceIsTheAnswer) {
+  backend_.FailWith(absl::InternalError("device lost"));
+  EXPECT_EQ(Submit()->Wait().status().code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(engine().Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(engine().stats().inflight_bytes, 0);
+}
+
+TEST_F(EngineTest, DrainRefusesNewCallsAndWaitsForOldOnes) {
+  const AnswerRef running = BlockWorker();
+  const AnswerRef queued = Submit();
+  EXPECT_FALSE(engine().Drain(clock_.Now()));
+  const AnswerRef refused = Submit();
+  ASSERT_TRUE(refused->answered());
+  EXPECT_EQ(refused->Wait().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(refused->Wait().status().message(), HasSubstr("draining"));
+  EXPECT_FALSE(queued->answered());
+  backend_.Release();
+  EXPECT_TRUE(engine().Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(running->Wait().status().code(), kOk);
+  EXPECT_EQ(queued->Wait().status().code(), kOk);
+}
+
+TEST_F(EngineTest, DrainGivesUpAtItsDeadline) {
+  const AnswerRef running = BlockWorker();
+  const absl::Time deadline = clock_.Now() + absl::Seconds(30);
+  std::thread advance([this] { clock_.Advance(absl::Seconds(30)); });
+  EXPECT_FALSE(engine().Drain(deadline));
+  advance.join();
+  backend_.Release();
+}
+
+TEST_F(EngineTest, DestructorAnswersEverythingAdmitted) {
+  const AnswerRef running = BlockWorker();
+  const AnswerRef queued = Submit();
+  backend_.Release();
+  engine_.reset();
+  EXPECT_TRUE(running->answered());
+  EXPECT_TRUE(queued->answered());
+}
+
+TEST_F(EngineTest, ResponseOutlivesTheEngine) {
+  const AnswerRef answer = Submit();
+  ASSERT_TRUE(answer->Wait().ok());
+  engine_.reset();
+  EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
+}
+
+TEST_F(EngineTest, ManyCallsFromManyThreadsAreAnsweredOnce) {
+  constexpr int kThreads = 4;
+  constexpr int kCalls = 100;
+  options_.workers = 3;
+  options_.inline_bytes = 20;  // some inline, some queued
+  options_.max_inflight_bytes = 300;
+  engine();
+  std::vector<std::vector<AnswerRef>> answers(kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([this, t, &answers] {
+      for (int i = 0; i < kCalls; ++i) {
+        auto answer = std::make_shared<Answer>();
+        auto call = BytesCall(answer, text_, 3);
+        call->cost_bytes += (i % 3) * 8;
+        if (i % 7 == 0) answer->Cancel();
+        if (i % 11 == 0) call->deadline = clock_.Now() - absl::Seconds(1);
+        engine_->Submit(std::move(call));
+        answers[t].push_back(std::move(answer));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  int ok = 0;
+  for (const auto& of_thread : answers) {
+    for (const AnswerRef& answer : of_thread) {
+      if (answer->Wait().ok()) {
+        EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
+        ++ok;
+      }
+      EXPECT_EQ(answer->times_answered(), 1);
+    }
+  }
+  EXPECT_GT(ok, 0);
+  const EngineStats stats = engine().stats();
+  EXPECT_EQ(stats.calls_inline + stats.calls_queued + stats.calls_refused, kThreads * kCalls);
+  EXPECT_EQ(stats.queued_calls, 0);
+}
+
+}  // namespace
+}  // namespace phasor::engine

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathering, staging and layout of one call.
+#include "server/engine/run_call.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/support/fake_backend.h"
+#include "tests/support/test_call.h"
+
+namespace phasor::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kPoolBytes = 1 << 20;
+
+class RunCallTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<Result> Run() { return RunCall(call_, backend_, pool_); }
+
+  FakeBackend backend_;
+  BufferPool pool_{kPoolBytes};
+  AnswerRef answer_ = std::make_shared<Answer>();
+  TestCall call_{answer_};
+};
+
+TEST_F(RunCallTest, ComputesThePayloadHoweverItWasCut) {
+  const std::string x = "the quick brown fox jumps over!!";
+  for (const size_t piece : {0, 1, 5, 31}) {
+    call_.items.clear();
+    call_.items.push_back(BytesItem(x, piece));
+    const auto result = Run();
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(OutputOf(*result), Inverted(x)) << piece;
+  }
+}
+
+TEST_F(RunCallTest, ReleasesThePayloadBeforeTheRunWhenItWasGathered) {
+  const std::string x = "01234567";
+  call_.items.push_back(BytesItem(x, 3));
+  backend_.FailWith(absl::InternalError("device"));
+  EXPECT_FALSE(Run().ok());
+  EXPECT_EQ(answer_->times_released(), 1);
+}
+
+TEST_F(RunCallTest, KeepsThePayloadDuringTheRunWhenItIsReadInPlace) {
+  const std::string x = "01234567";
+  call_.items.push_back(BytesItem(x));
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(answer_->times_released(), 1);
+  backend_.FailWith(absl::InternalError("device"));
+  EXPECT_FALSE(Run().ok());
+  EXPECT_EQ(answer_->times_released(), 1);
+}
+
+TEST_F(RunCallTest, SeveralTensorsGetSeveralAlignedOutputs) {
+  const std::string q = "01234567";
+  const std::string k = "abcd";
+  RopeItem item = BytesItem(q, 3);
+  RopeItem other = BytesItem(k, 1);
+  item.prepared.tensors.push_back(other.prepared.tensors[0]);
+  item.prepared.tensors[1].heads = 0;  // the fake leaves it as it was gathered
+  item.tensors.push_back(other.tensors[0]);
+  call_.items.push_back(std::move(item));
+  const auto result = Run();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(OutputOf(*result, 0, 0), Inverted(q));
+  EXPECT_EQ(OutputOf(*result, 0, 1), k);
+  EXPECT_EQ(result->items[0].outputs[1].offset % 64, 0);
+}
+
+TEST_F(RunCallTest, GathersStridedTensorsBesideTheOutput) {
+  const std::string x = "aaaa----bbbb----cccc";  // tokens of 4 bytes, 8 apart
+  for (const size_t piece : {0, 3}) {
+    call_.items.clear();
+    RopeItem item = BytesItem("............", 0);
+    PreparedRope::Tensor& tensor = item.prepared.tensors[0];
+    tensor.dense = false;
+    tensor.input_bytes = 20;
+    tensor.x_strides.token = 8;
+    item.tensors[0] = Pieces(x, piece);
+    call_.items.push_back(std::move(item));
+    const auto result = Run();
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(OutputOf(*result), Inverted("aaaabbbbcccc")) << piece;
+  }
+}
+
+// An item whose positions are a FLOAT64 tensor.
+RopeItem ItemAt(std::string_view x, const std::vector<double>& positions, size_t piece) {
+  RopeItem item = BytesItem(x);
+  PositionSource& source = item.prepared.positions;
+  source.kind = PositionSource::Kind::kTensor;
+  source.dtype = Dtype::kFloat64;
+  item.prepared.positions_bytes = static_cast<int64_t>(positions.size() * sizeof(double));
+  item.positions = Pieces(
+      {reinterpret_cast<const char*>(positions.data()), positions.size() * sizeof(double)}, piece);
+  return item;
+}
+
+TEST_F(RunCallTest, ItemWithBadPositionsFailsAloneAndByItsPath) {
+  const std::string x = "01234567";
+  const std::vector<double> good = {1, 2};
+  const std::vector<double> bad = {1, std::numeric_limits<double>::quiet_NaN()};
+  call_.batch = true;
+  call_.items.push_back(ItemAt(x, good, 5));
+  call_.items.push_back(ItemAt(x, bad, 5));
+  call_.items.push_back(absl::NotFoundError("items[2].spec.preset: unknown"));
+  call_.items.push_back(BytesItem(x));
+  const auto result = Run();
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->items.size(), 4u);
+  EXPECT_EQ(OutputOf(*result, 0), Inverted(x));
+  EXPECT_EQ(result->items[1].status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(result->items[1].status.message(), HasSubstr("items[1].positions"));
+  EXPECT_TRUE(result->items[1].outputs.empty());
+  EXPECT_EQ(result->items[2].status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OutputOf(*result, 3), Inverted(x));
+}
+
+TEST_F(RunCallTest, UnaryMessagesSayItem) {
+  const std::vector<double> bad = {1, std::numeric_limits<double>::infinity()};
+  call_.items.push_back(ItemAt("01234567", bad, 0));
+  const auto result = Run();
+  ASSERT_TRUE(result.ok());
+  EXPECT_THAT(result->items[0].status.message(), HasSubstr("item.positions"));
+}
+
+TEST_F(RunCallTest, EncodesWithAndWithoutAddTo) {
+  const std::string embedding = "embedding of 2 rows of 16 bytes.";
+  EncodeItem item;
+  auto plan = std::make_shared<Plan>();
+  plan->spec.dim = 4;
+  item.prepared.plan = plan;
+  item.prepared.positions.tokens = 2;
+  item.prepared.positions.grid[0].count = 2;
+  item.prepared.output = {Dtype::kFloat32, {2, 4}, {}};
+  item.prepared.output_bytes = 32;
+  call_.items.push_back(item);
+  item.prepared.add_to = item.prepared.output;
+  item.prepared.add_to_bytes = 32;
+  for (const size_t piece : {0, 7}) {
+    item.add_to = Pieces(embedding, piece);
+    call_.items.push_back(item);
+  }
+  const auto result = Run();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(OutputOf(*result, 0), std::string(32, 0x5A));
+  EXPECT_EQ(OutputOf(*result, 1), Inverted(embedding));
+  EXPECT_EQ(OutputOf(*result, 2), Inverted(embedding));
+}
+
+TEST_F(RunCallTest, ZeroTokensAndZeroItemsAnswerEmpty) {
+  const auto nothing = Run();
+  ASSERT_TRUE(nothing.ok());
+  EXPECT_TRUE(nothing->items.empty());
+  EXPECT_EQ(backend_.runs(), 0);
+  call_.items.push_back(BytesItem(""));
+  const auto empty = Run();
+  ASSERT_TRUE(empty.ok());
+  EXPECT_TRUE(empty->items[0].status.ok());
+  EXPECT_EQ(OutputOf(*empty), "");
+}
+
+TEST_F(RunCallTest, MissingMemoryIsUnavailable) {
+  RopeItem item = BytesItem("");
+  item.prepared.tensors[0].output_bytes = int64_t{1} << 60;
+  call_.items.push_back(std::move(item));
+  EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace phasor::engine

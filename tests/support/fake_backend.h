@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backend for tests of what stands above backends: it inverts every bit, and can be held.
+#ifndef PHASOR_TESTS_SUPPORT_FAKE_BACKEND_H_
+#define PHASOR_TESTS_SUPPORT_FAKE_BACKEND_H_
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <variant>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "server/engine/mutex.h"
+
+namespace phasor {
+
+// Rotary: y = ~x of dense tensors. Encode: out = ~add_to, or 0x5A without one; rows dense.
+// Threads: any.
+class FakeBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "fake"; }
+  std::string target() const override { return "fake"; }
+  int threads() const override { return 1; }
+
+  absl::Status Run(absl::Span<const Job> jobs) override {
+    {
+      engine::MutexLock lock(&mu_);
+      ++runs_;
+      changed_.SignalAll();
+      while (held_) changed_.Wait(&mu_);
+      if (!error_.ok()) return error_;
+    }
+    for (const Job& job : jobs) {
+      if (const auto* rotary = std::get_if<RotaryJob>(&job)) {
+        for (const RotaryTensor& tensor : rotary->tensors) Invert(tensor, *rotary);
+      } else {
+        Fill(std::get<EncodeJob>(job));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // From now on Run blocks until Release.
+  void Hold() {
+    engine::MutexLock lock(&mu_);
+    held_ = true;
+  }
+  void Release() {
+    engine::MutexLock lock(&mu_);
+    held_ = false;
+    changed_.SignalAll();
+  }
+  // Blocks until Run was entered `count` times in all.
+  void WaitForRuns(int count) {
+    engine::MutexLock lock(&mu_);
+    while (runs_ < count) changed_.Wait(&mu_);
+  }
+  int runs() {
+    engine::MutexLock lock(&mu_);
+    return runs_;
+  }
+  void FailWith(absl::Status error) {
+    engine::MutexLock lock(&mu_);
+    error_ = std::move(error);
+  }
+
+ private:
+  static void Invert(const RotaryTensor& tensor, const RotaryJob& job) {
+    const int64_t lanes = tensor.y_strides.head;  // dense: a head follows the other
+    for (int64_t t = 0; t < job.tokens; ++t) {
+      for (int64_t h = 0; h < tensor.heads; ++h) {
+        const std::byte* x = tensor.x + t * tensor.x_strides.token + h * tensor.x_strides.head;
+        std::byte* y = tensor.y + t * tensor.y_strides.token + h * tensor.y_strides.head;
+        for (int64_t i = 0; i < lanes; ++i) y[i] = ~x[i];
+      }
+    }
+  }
+  static void Fill(const EncodeJob& job) {
+    const int64_t bytes = job.positions->count() * job.out_row_bytes;
+    for (int64_t i = 0; i < bytes; ++i) {
+      job.out[i] = job.add_to == nullptr ? std::byte{0x5A} : ~job.add_to[i];
+    }
+  }
+
+  engine::Mutex mu_;
+  engine::CondVar changed_;
+  int runs_ ABSL_GUARDED_BY(mu_) = 0;
+  bool held_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status error_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace phasor
+
+#endif  // PHASOR_TESTS_SUPPORT_FAKE_BACKEND_H_

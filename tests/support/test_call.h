@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls for tests of the engine, and where their answers go.
+#ifndef PHASOR_TESTS_SUPPORT_TEST_CALL_H_
+#define PHASOR_TESTS_SUPPORT_TEST_CALL_H_
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "server/engine/call.h"
+#include "server/engine/mutex.h"
+
+namespace phasor::engine {
+
+// What became of a call. Outlives it. Threads: any.
+class Answer {
+ public:
+  // Blocks until the call is answered.
+  const absl::StatusOr<Result>& Wait() {
+    MutexLock lock(&mu_);
+    while (!result_.has_value()) changed_.Wait(&mu_);
+    return *result_;
+  }
+  bool answered() {
+    MutexLock lock(&mu_);
+    return result_.has_value();
+  }
+  int times_answered() {
+    MutexLock lock(&mu_);
+    return times_;
+  }
+  int times_released() {
+    MutexLock lock(&mu_);
+    return released_;
+  }
+  bool released_before_answer() {
+    MutexLock lock(&mu_);
+    return released_before_answer_;
+  }
+  std::thread::id thread() {
+    MutexLock lock(&mu_);
+    return thread_;
+  }
+  // Drops the response, as gRPC does when it was sent.
+  void Forget() {
+    MutexLock lock(&mu_);
+    result_ = absl::UnknownError("forgotten");
+  }
+
+  void Cancel() {
+    MutexLock lock(&mu_);
+    cancelled_ = true;
+  }
+  bool cancelled() {
+    MutexLock lock(&mu_);
+    return cancelled_;
+  }
+
+  void Set(absl::StatusOr<Result> result) {
+    MutexLock lock(&mu_);
+    ++times_;
+    thread_ = std::this_thread::get_id();
+    result_ = std::move(result);
+    changed_.SignalAll();
+  }
+  void SetReleased() {
+    MutexLock lock(&mu_);
+    ++released_;
+    released_before_answer_ = !result_.has_value();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::optional<absl::StatusOr<Result>> result_ ABSL_GUARDED_BY(mu_);
+  std::thread::id thread_ ABSL_GUARDED_BY(mu_);
+  int times_ ABSL_GUARDED_BY(mu_) = 0;
+  int released_ ABSL_GUARDED_BY(mu_) = 0;
+  bool released_before_answer_ ABSL_GUARDED_BY(mu_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+};
+using AnswerRef = std::shared_ptr<Answer>;
+
+class TestCall final : public Call {
+ public:
+  explicit TestCall(AnswerRef answer) : answer_(std::move(answer)) {}
+  bool cancelled() const override { return answer_->cancelled(); }
+  void Done(absl::StatusOr<Result> result) override { answer_->Set(std::move(result)); }
+  void ReleasePayload() override { answer_->SetReleased(); }
+
+ private:
+  const AnswerRef answer_;
+};
+
+// `text` cut into pieces of `piece` bytes; 0: one piece.
+inline Segments Pieces(std::string_view text, size_t piece) {
+  Segments segments;
+  if (piece == 0) piece = text.size();
+  while (!text.empty()) {
+    const std::string_view head = text.substr(0, piece);
+    segments.push_back({reinterpret_cast<const std::byte*>(head.data()), head.size()});
+    text.remove_prefix(head.size());
+  }
+  return segments;
+}
+
+// Rotates one dense tensor [tokens, 1, lanes] of bytes `x`, tokens = size / lanes, at positions
+// 0...
+inline RopeItem BytesItem(std::string_view x, size_t piece = 0, int64_t lanes = 4) {
+  RopeItem item;
+  const auto bytes = static_cast<int64_t>(x.size());
+  PreparedRope& prepared = item.prepared;
+  prepared.tokens = bytes / lanes;
+  prepared.positions.tokens = prepared.tokens;
+  prepared.positions.grid[0] = {{0, 0}, {1, 0}, prepared.tokens};
+  PreparedRope::Tensor tensor;
+  tensor.dtype = Dtype::kFloat16;
+  tensor.shape = {prepared.tokens, 1, lanes / 2};
+  tensor.heads = 1;
+  tensor.x_strides = tensor.y_strides = {bytes, lanes, lanes};
+  tensor.input_bytes = tensor.output_bytes = bytes;
+  prepared.tensors.push_back(tensor);
+  item.tensors.push_back(Pieces(x, piece));
+  return item;
+}
+
+// A call of one such item; `x` must outlive it.
+inline std::unique_ptr<TestCall> BytesCall(AnswerRef answer, std::string_view x, size_t piece = 0) {
+  auto call = std::make_unique<TestCall>(std::move(answer));
+  call->items.push_back(BytesItem(x, piece));
+  call->cost_bytes = static_cast<int64_t>(2 * x.size());
+  return call;
+}
+
+// Output `output` of item `item`.
+inline std::string OutputOf(const Result& result, size_t item = 0, size_t output = 0) {
+  const OutputRange range = result.items[item].outputs[output];
+  std::string bytes(static_cast<size_t>(range.bytes), '\0');
+  std::memcpy(bytes.data(), result.buffer->data() + range.offset, bytes.size());
+  return bytes;
+}
+
+inline std::string Inverted(std::string_view text) {
+  std::string inverted(text);
+  for (char& c : inverted) c = static_cast<char>(~c);
+  return inverted;
+}
+
+}  // namespace phasor::engine
+
+#endif  // PHASOR_TESTS_SUPPORT_TEST_CALL_H_
