@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// See request_view.h. Three passes over the items, in the order of checks that docs/errors.md
+// states: metadata of every item, then the number of raw entries, then their lengths.
+#include "server/rpc/request_view.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/status_macros.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/convert.h"
+#include "proto/grpc_status.h"
+
+namespace phasor::rpc {
+namespace {
+
+using engine::EncodeItem;
+using engine::Item;
+using engine::RopeItem;
+using engine::Segments;
+
+// Raw entries of the message, handed out in order.
+class RawEntries {
+ public:
+  explicit RawEntries(absl::Span<const Segments> entries) : entries_(entries) {}
+
+  // The next entry, which must have exactly `bytes` bytes for `tensor`, described by `what`.
+  absl::Status Take(int64_t bytes, const std::string& path, const std::string& what,
+                    Segments* out) {
+    const Segments& entry = entries_[next_];
+    const int64_t got = engine::SegmentBytes(entry);
+    if (got != bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": raw[", next_, "] has ", got,
+                                                     " bytes, expected ", bytes, " for ", what));
+    }
+    ++next_;
+    *out = entry;
+    return absl::OkStatus();
+  }
+
+  size_t next() const { return next_; }
+  void SkipTo(size_t next) { next_ = next; }
+
+ private:
+  absl::Span<const Segments> entries_;
+  size_t next_ = 0;
+};
+
+// "FLOAT32 [8, 1, 128]".
+std::string Describe(const v1::TensorSpec& tensor) {
+  std::string text = absl::StrCat(v1::Dtype_Name(tensor.dtype()).substr(sizeof("DTYPE_") - 1), " [",
+                                  absl::StrJoin(tensor.shape(), ", "), "]");
+  if (tensor.strides_size() > 0) {
+    absl::StrAppend(&text, " with strides [", absl::StrJoin(tensor.strides(), ", "), "]");
+  }
+  return text;
+}
+
+absl::Status TakePositions(const v1::Positions& wire, int64_t bytes, const std::string& path,
+                           RawEntries* raw, Segments* out) {
+  if (!wire.has_tensor()) return absl::OkStatus();
+  return raw->Take(bytes, absl::StrCat(path, ".tensor"), Describe(wire.tensor()), out);
+}
+
+absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
+                             const std::string& path) {
+  if (pins.backend().empty() || pins.backend() == context.backend) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(path, ".pins.backend: '", pins.backend(),
+                                                    "' does not run here, must be '",
+                                                    context.backend, "' or empty"));
+}
+
+// Most bytes of a response beside its elements: an item's status message or run info, an output's
+// dtype and shape.
+constexpr int64_t kItemHeaderBytes = kMaxStatusMessageBytes + 256;
+constexpr int64_t kOutputHeaderBytes = 128;
+
+// Size of the response. A sum beyond `limit` is an error, so sums cannot overflow.
+class ResponseSize {
+ public:
+  explicit ResponseSize(int64_t limit) : limit_(limit), room_(limit) {}
+
+  absl::Status AddItem(const std::string& path) { return Spend(kItemHeaderBytes, path); }
+
+  absl::Status AddOutput(int64_t bytes, const std::string& path) {
+    PHASOR_RETURN_IF_ERROR(Spend(kOutputHeaderBytes, path));
+    PHASOR_RETURN_IF_ERROR(Spend(bytes, path));
+    element_bytes_ += bytes;
+    return absl::OkStatus();
+  }
+
+  int64_t element_bytes() const { return element_bytes_; }
+
+ private:
+  absl::Status Spend(int64_t bytes, const std::string& path) {
+    if (bytes > room_) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path, ": the response is too large, must be at most ", limit_, " bytes"));
+    }
+    room_ -= bytes;
+    return absl::OkStatus();
+  }
+
+  const int64_t limit_;
+  int64_t room_;
+  int64_t element_bytes_ = 0;
+};
+
+// What differs between the two kinds of item.
+struct EncodeTraits {
+  using Wire = v1::EncodeItem;
+  using Prepared = PreparedEncode;
+  using EngineItem = EncodeItem;
+
+  static absl::StatusOr<Prepared> Prepare(const Wire& wire, PlanProvider plans,
+                                          const std::string& path) {
+    PHASOR_ASSIGN_OR_RETURN(const EncodeRequest request, EncodeRequestFromWire(wire, path));
+    return PrepareEncode(request, plans, path);
+  }
+
+  static absl::Status AddOutputs(const Prepared& prepared, const std::string& path,
+                                 ResponseSize* size) {
+    return size->AddOutput(prepared.output_bytes, path);
+  }
+
+  static absl::Status Assign(const Wire& wire, const std::string& path, RawEntries* raw,
+                             EngineItem* item) {
+    PHASOR_RETURN_IF_ERROR(TakePositions(wire.positions(), item->prepared.positions_bytes,
+                                         absl::StrCat(path, ".positions"), raw, &item->positions));
+    if (!wire.has_add_to()) return absl::OkStatus();
+    return raw->Take(item->prepared.add_to_bytes, absl::StrCat(path, ".add_to"),
+                     Describe(wire.add_to()), &item->add_to);
+  }
+};
+
+struct RopeTraits {
+  using Wire = v1::ApplyRoPEItem;
+  using Prepared = PreparedRope;
+  using EngineItem = RopeItem;
+
+  static absl::StatusOr<Prepared> Prepare(const Wire& wire, PlanProvider plans,
+                                          const std::string& path) {
+    PHASOR_ASSIGN_OR_RETURN(const RopeRequest request, RopeRequestFromWire(wire, path));
+    return PrepareRope(request, plans, path);
+  }
+
+  static absl::Status AddOutputs(const Prepared& prepared, const std::string& path,
+                                 ResponseSize* size) {
+    for (const PreparedRope::Tensor& tensor : prepared.tensors) {
+      PHASOR_RETURN_IF_ERROR(size->AddOutput(tensor.output_bytes, path));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Assign(const Wire& wire, const std::string& path, RawEntries* raw,
+                             EngineItem* item) {
+    const PreparedRope& prepared = item->prepared;
+    PHASOR_RETURN_IF_ERROR(TakePositions(wire.positions(), prepared.positions_bytes,
+                                         absl::StrCat(path, ".positions"), raw, &item->positions));
+    item->tensors.resize(prepared.tensors.size());
+    for (size_t i = 0; i < item->tensors.size(); ++i) {
+      PHASOR_RETURN_IF_ERROR(
+          raw->Take(prepared.tensors[i].input_bytes, absl::StrCat(path, ".tensors[", i, "]"),
+                    Describe(wire.tensors(static_cast<int>(i)).tensor()), &item->tensors[i]));
+    }
+    return TakePositions(wire.from_positions(), prepared.from_positions_bytes,
+                         absl::StrCat(path, ".from_positions"), raw, &item->from_positions);
+  }
+};
+
+// Items of one message while they are checked.
+template <typename Traits>
+class Viewer {
+ public:
+  using Wire = typename Traits::Wire;
+
+  using Prepared = typename Traits::Prepared;
+  using EngineItem = typename Traits::EngineItem;
+
+  Viewer(const ViewContext& context, int items)
+      : context_(context), size_(context.max_message_bytes) {
+    view_.items.reserve(items);
+    entries_.reserve(items);
+  }
+
+  // Checks the metadata of the next item; its own errors take its place.
+  // RESOURCE_EXHAUSTED: the response of all items so far is too large.
+  absl::Status Add(const Wire& wire, std::string path) {
+    inline_tensors_ += CountInlineTensors(wire);
+    PHASOR_RETURN_IF_ERROR(size_.AddItem(path));
+    absl::StatusOr<Prepared> prepared = Prepare(wire, path);
+    if (prepared.ok()) {
+      PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(*prepared, path, &size_));
+      Item& item = view_.items.emplace_back(std::in_place_type<EngineItem>);
+      std::get<EngineItem>(item).prepared = *std::move(prepared);
+    } else {
+      view_.items.emplace_back(std::move(prepared).status());
+    }
+    entries_.push_back({&wire, std::move(path)});
+    return absl::OkStatus();
+  }
+
+  // Gives every item its payload.
+  absl::Status Assign(absl::Span<const Segments> raw) {
+    if (static_cast<int64_t>(raw.size()) != inline_tensors_) {
+      return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
+                                                     inline_tensors_, ", one per inline tensor"));
+    }
+    RawEntries entries(raw);
+    for (size_t i = 0; i < view_.items.size(); ++i) {
+      const size_t next = entries.next() + CountInlineTensors(*entries_[i].wire);
+      if (auto* item = std::get_if<EngineItem>(&view_.items[i])) {
+        absl::Status status = Traits::Assign(*entries_[i].wire, entries_[i].path, &entries, item);
+        if (!status.ok()) view_.items[i] = std::move(status);
+      }
+      entries.SkipTo(next);
+    }
+    return absl::OkStatus();
+  }
+
+  const Item& item(size_t i) const { return view_.items[i]; }
+
+  RequestView Finish() {
+    view_.response_bytes = size_.element_bytes();
+    return std::move(view_);
+  }
+
+ private:
+  struct Entry {
+    const Wire* wire;
+    std::string path;
+  };
+
+  absl::StatusOr<Prepared> Prepare(const Wire& wire, const std::string& path) {
+    PHASOR_ASSIGN_OR_RETURN(Prepared prepared, Traits::Prepare(wire, context_.plans, path));
+    PHASOR_RETURN_IF_ERROR(CheckBackendPin(wire.pins(), context_, path));
+    ResponseSize alone(context_.max_message_bytes);
+    PHASOR_RETURN_IF_ERROR(alone.AddItem(path));
+    PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(prepared, path, &alone));
+    return prepared;
+  }
+
+  const ViewContext& context_;
+  ResponseSize size_;
+  int64_t inline_tensors_ = 0;
+  std::vector<Entry> entries_;
+  RequestView view_;
+};
+
+template <typename Message>
+absl::Status ParseHeader(const WalkedMessage& walked, Message* message) {
+  if (walked.header.size() <= std::numeric_limits<int>::max() &&
+      message->ParseFromArray(walked.header.data(), static_cast<int>(walked.header.size()))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("request: does not parse, must be a ", message->GetTypeName()));
+}
+
+// The status of an item that failed, else OK.
+absl::Status StatusOf(const Item& item) {
+  const auto* status = std::get_if<absl::Status>(&item);
+  return status == nullptr ? absl::OkStatus() : *status;
+}
+
+template <typename Traits, typename Message>
+absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewContext& context) {
+  Message message;
+  PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
+  if (!message.has_item()) {
+    return absl::InvalidArgumentError("item: not set, must be given");
+  }
+  Viewer<Traits> viewer(context, 1);
+  PHASOR_RETURN_IF_ERROR(viewer.Add(message.item(), "item"));
+  PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
+  PHASOR_RETURN_IF_ERROR(viewer.Assign(walked.raw));
+  PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
+  return viewer.Finish();
+}
+
+template <typename Traits, typename Message>
+absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewContext& context) {
+  Message message;
+  PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
+  if (message.items_size() > context.max_batch_items) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "items: ", message.items_size(), " items, must be at most ", context.max_batch_items));
+  }
+  Viewer<Traits> viewer(context, message.items_size());
+  for (int i = 0; i < message.items_size(); ++i) {
+    PHASOR_RETURN_IF_ERROR(viewer.Add(message.items(i), absl::StrCat("items[", i, "]")));
+  }
+  PHASOR_RETURN_IF_ERROR(viewer.Assign(walked.raw));
+  return viewer.Finish();
+}
+
+}  // namespace
+
+absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context) {
+  return ParseUnary<EncodeTraits, v1::EncodeRequest>(message, context);
+}
+
+absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
+                                           const ViewContext& context) {
+  return ParseUnary<RopeTraits, v1::ApplyRoPERequest>(message, context);
+}
+
+absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,
+                                             const ViewContext& context) {
+  return ParseBatch<EncodeTraits, v1::BatchEncodeRequest>(message, context);
+}
+
+absl::StatusOr<RequestView> ParseBatchApplyRoPE(const WalkedMessage& message,
+                                                const ViewContext& context) {
+  return ParseBatch<RopeTraits, v1::BatchApplyRoPERequest>(message, context);
+}
+
+}  // namespace phasor::rpc

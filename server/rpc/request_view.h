@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A walked message as engine items: parsed, checked, sized, with payload assigned. The only maker
+// of items; what it returns is valid and nothing below checks it again.
+#ifndef PHASOR_SERVER_RPC_REQUEST_VIEW_H_
+#define PHASOR_SERVER_RPC_REQUEST_VIEW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/request.h"
+#include "server/engine/call.h"
+#include "server/rpc/wire_walker.h"
+
+namespace phasor::rpc {
+
+// What a request is checked against.
+struct ViewContext {
+  PlanProvider plans;
+  std::string backend;            // name of the backend that runs here, for pins
+  int64_t max_message_bytes = 0;  // largest response
+  int64_t max_batch_items = 0;
+};
+
+// Items borrow the walked message's pieces.
+struct RequestView {
+  std::vector<engine::Item> items;
+  int64_t response_bytes = 0;  // element bytes of all outputs
+};
+
+// All return
+//   INVALID_ARGUMENT: the header does not parse; a field is missing or out of range; the number or
+//     the length of raw entries is not what the tensors need;
+//   NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION: as PrepareEncode and PrepareRope;
+//     FAILED_PRECONDITION also when a pin asks for another backend;
+//   RESOURCE_EXHAUSTED: too many items, or the response would be too large.
+// In a batch these are the failing item's status, except errors of the message as a whole: its
+// header, its number of items or raw entries, the size of the whole response.
+// Threads: pure functions (but for `plans`).
+absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context);
+absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
+                                           const ViewContext& context);
+absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,
+                                             const ViewContext& context);
+absl::StatusOr<RequestView> ParseBatchApplyRoPE(const WalkedMessage& message,
+                                                const ViewContext& context);
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_RPC_REQUEST_VIEW_H_

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results as response messages: a generated header, then the output bytes by reference.
+#ifndef PHASOR_SERVER_RPC_RESPONSE_H_
+#define PHASOR_SERVER_RPC_RESPONSE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <string>
+
+#include "absl/types/span.h"
+#include "server/engine/call.h"
+
+namespace phasor::rpc {
+
+// Responses up to this size are one copied slice: a reference costs more than the copy.
+inline constexpr int64_t kCopiedResponseBytes = 4096;
+
+// Serialized responses of unary and batch calls. `items` are the call's, in the order of
+// `result.items`. The outputs are not copied beyond kCopiedResponseBytes: the buffer lives until
+// gRPC has sent them. Threads: pure functions.
+//
+// A unary call's item must have succeeded.
+grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
+                                    const engine::Result& result, const std::string& backend);
+grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
+                                       const engine::Result& result, const std::string& backend);
+grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
+                                         const engine::Result& result, const std::string& backend);
+grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
+                                            const engine::Result& result,
+                                            const std::string& backend);
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_RPC_RESPONSE_H_

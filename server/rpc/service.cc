@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// See service.h.
+#include "server/rpc/service.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/presets.h"
+#include "kernels/status_macros.h"
+#include "proto/convert.h"
+#include "server/rpc/response.h"
+#include "server/rpc/unimplemented.h"
+#include "server/rpc/wire.h"
+
+namespace phasor::rpc {
+namespace {
+
+constexpr TensorMethod kEncode{ParseEncode, MakeEncodeResponse};
+constexpr TensorMethod kApplyRoPE{ParseApplyRoPE, MakeApplyRoPEResponse};
+constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchEncodeResponse, /*batch=*/true};
+constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPEResponse,
+                                       /*batch=*/true};
+
+// gRPC declares a raw request const but hands over a message of its own making, which is a plain
+// object: emptying it is what lets received memory go before the call ends.
+grpc::ByteBuffer* Mutable(const grpc::ByteBuffer* request) {
+  return const_cast<grpc::ByteBuffer*>(request);
+}
+
+// Reads a message without `raw`. INVALID_ARGUMENT: does not parse; RESOURCE_EXHAUSTED: too large.
+template <typename Message>
+absl::StatusOr<Message> ReadMessage(const grpc::ByteBuffer& request, int64_t max_bytes) {
+  PHASOR_ASSIGN_OR_RETURN(const std::string bytes, CopyMessage(request, max_bytes));
+  Message message;
+  if (message.ParseFromString(bytes)) return message;
+  return absl::InvalidArgumentError(
+      absl::StrCat("request: does not parse, must be a ", message.GetTypeName()));
+}
+
+grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// Answers at once with a message or an error.
+template <typename Message>
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                 const absl::StatusOr<Message>& message,
+                                 grpc::ByteBuffer* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  if (message.ok()) *response = WriteMessage(*message);
+  FinishCall(context, reactor, message.status());
+  return reactor;
+}
+
+v1::ListPresetsResponse AllPresets() {
+  v1::ListPresetsResponse response;
+  for (const Preset& preset : Presets()) {
+    v1::Preset* out = response.add_presets();
+    out->set_name(preset.name);
+    out->set_summary(preset.summary);
+    out->set_source(preset.source);
+    for (const std::string& field : preset.required_fields) out->add_required_fields(field);
+    *out->mutable_spec() = ToWire(preset.spec);
+  }
+  return response;
+}
+
+}  // namespace
+
+PositionEmbeddingServiceImpl::PositionEmbeddingServiceImpl(engine::Engine* engine,
+                                                           ServiceOptions options)
+    : engine_(*engine), options_(std::move(options)), backend_(engine->backend()->name()) {}
+
+void PositionEmbeddingServiceImpl::SetListeners(std::vector<std::string> listeners) {
+  absl::MutexLock lock(&mu_);
+  listeners_ = std::move(listeners);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod& method,
+                                                              grpc::CallbackServerContext* context,
+                                                              const grpc::ByteBuffer* request,
+                                                              grpc::ByteBuffer* response) {
+  const TensorCallLimits limits{options_.max_message_bytes, options_.max_header_bytes,
+                                options_.max_batch_items};
+  return StartTensorCall(method, limits, engine_, context, Mutable(request), response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Encode(grpc::CallbackServerContext* context,
+                                                               const grpc::ByteBuffer* request,
+                                                               grpc::ByteBuffer* response) {
+  return Start(kEncode, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ApplyRoPE(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kApplyRoPE, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::BatchEncode(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kBatchEncode, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::BatchApplyRoPE(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kBatchApplyRoPE, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::AttentionBias(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer*, grpc::ByteBuffer*) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(NotInThisVersion("AttentionBias", "compute the bias in the caller"));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Answer(context, Resolve(*request), response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ListPresets(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  auto message = ReadMessage<v1::ListPresetsRequest>(*request, options_.max_header_bytes);
+  if (!message.ok()) return Answer(context, std::move(message), response);
+  return Answer(context, absl::StatusOr<v1::ListPresetsResponse>(AllPresets()), response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::GetServerInfo(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  auto message = ReadMessage<v1::GetServerInfoRequest>(*request, options_.max_header_bytes);
+  if (!message.ok()) return Answer(context, std::move(message), response);
+  return Answer(context, absl::StatusOr<v1::GetServerInfoResponse>(Info()), response);
+}
+
+grpc::ServerBidiReactor<v1::StreamEncodeRequest, v1::StreamEncodeResponse>*
+PositionEmbeddingServiceImpl::StreamEncode(grpc::CallbackServerContext*) {
+  using Stream = grpc::ServerBidiReactor<v1::StreamEncodeRequest, v1::StreamEncodeResponse>;
+  return new RefusingReactor<Stream>(NotInThisVersion("StreamEncode", "use BatchEncode"));
+}
+
+grpc::ServerBidiReactor<v1::StreamApplyRoPERequest, v1::StreamApplyRoPEResponse>*
+PositionEmbeddingServiceImpl::StreamApplyRoPE(grpc::CallbackServerContext*) {
+  using Stream = grpc::ServerBidiReactor<v1::StreamApplyRoPERequest, v1::StreamApplyRoPEResponse>;
+  return new RefusingReactor<Stream>(NotInThisVersion("StreamApplyRoPE", "use BatchApplyRoPE"));
+}
+
+absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
+    const grpc::ByteBuffer& request) {
+  PHASOR_ASSIGN_OR_RETURN(const auto message,
+                          ReadMessage<v1::ResolveSpecRequest>(request, options_.max_header_bytes));
+  if (!message.has_spec()) return absl::InvalidArgumentError("spec: not set, must be given");
+  if (message.has_sequence_length() && message.sequence_length() <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence_length: ", message.sequence_length(), ", must be positive"));
+  }
+  PHASOR_ASSIGN_OR_RETURN(const Spec spec, SpecFromWire(message.spec(), "spec"));
+  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
+  PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(resolved));
+  return MakeResolveSpecResponse(*plan, backend_);
+}
+
+v1::GetServerInfoResponse PositionEmbeddingServiceImpl::Info() {
+  v1::GetServerInfoResponse info;
+  info.set_version(options_.version);
+  info.set_numerics_version(kNumericsVersion);
+  info.add_backends(backend_);
+  info.set_cpu_target(engine_.backend()->target());
+  info.set_cpu_threads(engine_.backend()->threads());
+  v1::ServerLimits* limits = info.mutable_limits();
+  limits->set_max_message_bytes(options_.max_message_bytes);
+  limits->set_max_header_bytes(options_.max_header_bytes);
+  limits->set_max_inflight_bytes(options_.max_inflight_bytes);
+  limits->set_inline_bytes(options_.inline_bytes);
+  limits->set_max_batch_items(options_.max_batch_items);
+  absl::MutexLock lock(&mu_);
+  for (const std::string& listener : listeners_) info.add_listeners(listener);
+  return info;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// See tensor_call.h.
+//
+// Lifetimes: gRPC calls the reactor until OnDone, the engine uses the call until Done has returned,
+// and either may be last. The reactor is therefore shared: gRPC's share is dropped in OnDone, the
+// call's when the engine destroys it. `context` and `response` live until OnDone, which cannot come
+// before Done has finished the RPC.
+#include "server/rpc/tensor_call.h"
+
+#include <grpcpp/server_context.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "kernels/status_macros.h"
+#include "proto/grpc_status.h"
+#include "server/rpc/wire.h"
+
+namespace phasor::rpc {
+namespace {
+
+// Batch messages may have this many inline tensors per item on average, and some more.
+constexpr int64_t kRawEntriesPerItem = 4;
+constexpr int64_t kRawEntriesSpare = 64;
+
+absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
+  return absl::FromChrono(deadline);
+}
+
+// Owns itself until OnDone.
+class Reactor final : public grpc::ServerUnaryReactor {
+ public:
+  static std::shared_ptr<Reactor> Make() {
+    auto reactor = std::make_shared<Reactor>();
+    reactor->self_ = reactor;
+    return reactor;
+  }
+
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  void OnCancel() override { cancelled_.store(true, std::memory_order_relaxed); }
+  void OnDone() override { std::shared_ptr<Reactor>(std::move(self_)).reset(); }
+
+  std::atomic<bool> cancelled_ = false;
+  std::shared_ptr<Reactor> self_;
+};
+
+class TensorCall final : public engine::Call {
+ public:
+  TensorCall(const TensorMethod& method, std::string backend, grpc::CallbackServerContext* context,
+             grpc::ByteBuffer* response, std::shared_ptr<Reactor> reactor)
+      : method_(method),
+        backend_(std::move(backend)),
+        context_(context),
+        response_(response),
+        reactor_(std::move(reactor)) {
+    batch = method.batch;
+    deadline = DeadlineOf(*context);
+  }
+
+  // Fills in the items. Errors as those of the method's parse function.
+  absl::Status Receive(grpc::ByteBuffer* request, const TensorCallLimits& limits,
+                       engine::Engine& engine) {
+    PHASOR_RETURN_IF_ERROR(received_.Take(request));
+    const WalkLimits walk_limits{
+        limits.max_header_bytes,
+        kRawEntriesSpare + (batch ? kRawEntriesPerItem * limits.max_batch_items : 0)};
+    PHASOR_ASSIGN_OR_RETURN(const WalkedMessage walked, received_.Walk(walk_limits));
+    const auto plans = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
+    const ViewContext view_context{plans, backend_, limits.max_message_bytes,
+                                   limits.max_batch_items};
+    PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
+    items = std::move(view.items);
+    cost_bytes = received_.size() + view.response_bytes;
+    return absl::OkStatus();
+  }
+
+  bool cancelled() const override { return reactor_->cancelled(); }
+
+  void ReleasePayload() override { received_.Release(); }
+
+  void Done(absl::StatusOr<engine::Result> result) override {
+    absl::Status status = result.status();
+    if (status.ok() && !batch) status = result->items[0].status;
+    if (status.ok()) *response_ = method_.respond(items, *result, backend_);
+    FinishCall(context_, reactor_.get(), status);
+  }
+
+ private:
+  const TensorMethod& method_;
+  const std::string backend_;
+  grpc::CallbackServerContext* const context_;
+  grpc::ByteBuffer* const response_;
+  const std::shared_ptr<Reactor> reactor_;
+  ReceivedMessage received_;
+};
+
+}  // namespace
+
+void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
+                const absl::Status& status) {
+  if (absl::IsUnavailable(status)) context->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
+  reactor->Finish(ToGrpcStatus(status));
+}
+
+grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
+                                          const TensorCallLimits& limits, engine::Engine& engine,
+                                          grpc::CallbackServerContext* context,
+                                          grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  std::shared_ptr<Reactor> reactor = Reactor::Make();
+  auto call = std::make_unique<TensorCall>(method, std::string(engine.backend()->name()), context,
+                                           response, reactor);
+  if (absl::Status status = call->Receive(request, limits, engine); !status.ok()) {
+    FinishCall(context, reactor.get(), status);
+  } else {
+    engine.Submit(std::move(call));
+  }
+  return reactor.get();
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// One tensor call (Encode, ApplyRoPE and their batches) from received bytes to response.
+#ifndef PHASOR_SERVER_RPC_TENSOR_CALL_H_
+#define PHASOR_SERVER_RPC_TENSOR_CALL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/engine/engine.h"
+#include "server/rpc/request_view.h"
+#include "server/rpc/wire_walker.h"
+
+namespace phasor::rpc {
+
+// How one RPC method reads and answers.
+struct TensorMethod {
+  absl::StatusOr<RequestView> (*parse)(const WalkedMessage&, const ViewContext&);
+  grpc::ByteBuffer (*respond)(absl::Span<const engine::Item>, const engine::Result&,
+                              const std::string& backend);
+  bool batch = false;
+};
+
+// What all calls of a server share.
+struct TensorCallLimits {
+  int64_t max_message_bytes = 0;
+  int64_t max_header_bytes = 0;
+  int64_t max_batch_items = 0;
+};
+
+// Starts a call and returns its reactor, which gRPC owns from here on. Never blocks; the answer
+// comes inside this function or later from an engine thread. `request` is emptied: its slices go to
+// the call, which drops them as soon as the payload was read.
+grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
+                                          const TensorCallLimits& limits, engine::Engine& engine,
+                                          grpc::CallbackServerContext* context,
+                                          grpc::ByteBuffer* request, grpc::ByteBuffer* response);
+
+// Ends a call; UNAVAILABLE carries when to come back, as trailing metadata.
+void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
+                const absl::Status& status);
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_RPC_TENSOR_CALL_H_

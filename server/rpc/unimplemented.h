@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Methods that the wire has and this version has not: UNIMPLEMENTED, saying what to use instead.
+#ifndef PHASOR_SERVER_RPC_UNIMPLEMENTED_H_
+#define PHASOR_SERVER_RPC_UNIMPLEMENTED_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+
+#include "phasor/v1/shared_memory_service.grpc.pb.h"
+#include "phasor/v1/table_service.grpc.pb.h"
+
+namespace phasor::rpc {
+
+// UNIMPLEMENTED "<method>: not implemented in this version, <instead>".
+grpc::Status NotInThisVersion(const std::string& method, const std::string& instead);
+
+// Ends a stream of any kind at once. Owns itself until OnDone.
+template <typename Base>
+class RefusingReactor final : public Base {
+ public:
+  explicit RefusingReactor(grpc::Status status) { this->Finish(std::move(status)); }
+  void OnDone() override { delete this; }
+};
+
+// Threads: any.
+class TableServiceImpl final : public v1::TableService::CallbackService {
+  grpc::ServerReadReactor<v1::CreateTableRequest>* CreateTable(
+      grpc::CallbackServerContext* context, v1::CreateTableResponse* response) override;
+  grpc::ServerUnaryReactor* GetTable(grpc::CallbackServerContext* context,
+                                     const v1::GetTableRequest* request,
+                                     v1::GetTableResponse* response) override;
+  grpc::ServerUnaryReactor* ListTables(grpc::CallbackServerContext* context,
+                                       const v1::ListTablesRequest* request,
+                                       v1::ListTablesResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteTable(grpc::CallbackServerContext* context,
+                                        const v1::DeleteTableRequest* request,
+                                        v1::DeleteTableResponse* response) override;
+};
+
+// Threads: any.
+class SharedMemoryServiceImpl final : public v1::SharedMemoryService::CallbackService {
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
+                                     const v1::RegisterRequest* request,
+                                     v1::RegisterResponse* response) override;
+  grpc::ServerUnaryReactor* Unregister(grpc::CallbackServerContext* context,
+                                       const v1::UnregisterRequest* request,
+                                       v1::UnregisterResponse* response) override;
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
+                                 const v1::ListRequest* request,
+                                 v1::ListResponse* response) override;
+};
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_RPC_UNIMPLEMENTED_H_
