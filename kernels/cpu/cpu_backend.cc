@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/cpu_backend.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "kernels/cpu/thread_pool.h"
+
+namespace phasor::cpu {
+namespace {
+
+// Work that one thread should have before another one is asked to help: waking one costs tens of
+// microseconds, in which a core writes a few hundred KiB.
+constexpr int64_t kPieceBytes = 256 << 10;
+
+// Rows encoded per kernel call: positions of one tile live on the stack of its piece.
+constexpr int64_t kEncodeTile = 256;
+
+// 64-byte aligned working memory of one thread, kept between calls.
+class Scratch {
+ public:
+  Scratch() = default;
+  ~Scratch() { std::free(data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  std::byte* Get(int64_t bytes) {
+    if (bytes > size_) {
+      std::free(data_);
+      size_ = (bytes + 4095) / 4096 * 4096;
+      data_ = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(size_)));
+      if (data_ == nullptr) throw std::bad_alloc();
+    }
+    return data_;
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+Scratch& ThreadScratch() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+// A piece of a job: rows or tokens [first, first + count).
+struct Piece {
+  const Job* job;
+  int64_t first;
+  int64_t count;
+};
+
+int64_t LastLevelCacheBytes() {
+  const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t{32} << 20;
+}
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const CpuBackendOptions& options)
+      : options_(options),
+        encode_(GetEncode(options.target)),
+        rotary_(GetRotary(options.target)),
+        stream_bytes_(options.stream_bytes > 0 ? options.stream_bytes : LastLevelCacheBytes()),
+        pool_(options.threads) {}
+
+  std::string_view name() const override { return options_.name; }
+  std::string target() const override { return std::string(Name(options_.target)); }
+  int threads() const override { return pool_.threads(); }
+
+  absl::Status Run(absl::Span<const Job> jobs) override {
+    std::vector<Piece> pieces;
+    for (const Job& job : jobs) Split(job, &pieces);
+    pool_.ParallelFor(static_cast<int64_t>(pieces.size()),
+                      [&](int64_t i) { RunPiece(pieces[static_cast<size_t>(i)]); });
+    return absl::OkStatus();
+  }
+
+ private:
+  // Rows or tokens of a job, and the bytes that one of them writes.
+  static int64_t Rows(const Job& job) {
+    if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->positions->count();
+    const auto& rotary = std::get<RotaryJob>(job);
+    return rotary.batch * rotary.tokens;
+  }
+  static int64_t RowBytes(const Job& job) {
+    if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->plan->spec.dim * SizeOf(encode->dtype);
+    const auto& rotary = std::get<RotaryJob>(job);
+    int64_t bytes = 0;
+    for (const RotaryTensor& t : rotary.tensors) {
+      bytes += t.heads * rotary.plan->spec.head_dim * SizeOf(t.dtype);
+    }
+    return bytes;
+  }
+
+  void Split(const Job& job, std::vector<Piece>* pieces) const {
+    const int64_t rows = Rows(job);
+    if (rows == 0) return;
+    const int64_t row_bytes = std::max<int64_t>(RowBytes(job), 1);
+    // Pieces of a few hundred KiB, and enough of them that threads finish together.
+    const int64_t wanted = std::max<int64_t>(kPieceBytes / row_bytes, 1);
+    const int64_t per_piece = threads() == 1 ? rows : std::min(wanted, rows);
+    for (int64_t first = 0; first < rows; first += per_piece) {
+      pieces->push_back({&job, first, std::min(per_piece, rows - first)});
+    }
+  }
+
+  void RunPiece(const Piece& piece) const {
+    if (const auto* job = std::get_if<EncodeJob>(piece.job)) {
+      RunEncode(*job, piece.first, piece.count);
+    } else {
+      RunRotary(std::get<RotaryJob>(*piece.job), piece.first, piece.count);
+    }
+  }
+
+  void RunEncode(const EncodeJob& job, int64_t first, int64_t count) const {
+    const Plan& plan = *job.plan;
+    EncodeArgs args;
+    args.table = &plan.table;
+    args.axes = plan.spec.axes;
+    args.blocks = plan.blocks.data();
+    args.block_count = static_cast<int64_t>(plan.blocks.size());
+    args.dim = plan.spec.dim;
+    args.zero_begin = plan.zero_begin;
+    args.amplitude = plan.spec.attention_factor;
+    args.dtype = job.dtype;
+    args.out_row_bytes = job.out_row_bytes;
+    args.add_to_row_bytes = job.add_to_row_bytes;
+    args.embedding_scale = job.embedding_scale;
+    args.stream = job.positions->count() * job.out_row_bytes > stream_bytes_;
+    args.scratch = ThreadScratch().Get(EncodeScratchBytes(plan.table, plan.spec.dim));
+    Position positions[kEncodeTile * kMaxAxes];
+    args.positions = positions;
+    for (int64_t done = 0; done < count; done += args.rows) {
+      args.rows = std::min(kEncodeTile, count - done);
+      const int64_t row = first + done;
+      ReadPositions(*job.positions, row, args.rows, positions);
+      args.out = job.out + row * job.out_row_bytes;
+      if (job.add_to != nullptr) args.add_to = job.add_to + row * job.add_to_row_bytes;
+      encode_(args);
+    }
+  }
+
+  void RunRotary(const RotaryJob& job, int64_t first, int64_t count) const {
+    const Plan& plan = *job.plan;
+    RotaryArgs args;
+    args.table = &plan.table;
+    args.axes = plan.spec.axes;
+    if (job.from_positions != nullptr) {
+      args.from_table = &job.from_plan->table;
+      args.from_axes = job.from_plan->spec.axes;
+    }
+    args.inverse = job.inverse;
+    args.amplitude = job.from_positions != nullptr ? 1.0 : plan.spec.attention_factor;
+    args.head_dim = plan.spec.head_dim;
+    args.rotary_begin = plan.spec.rotary_begin;
+    args.pairs = plan.pairs;
+    args.pairing_in = plan.spec.pairing;
+    args.pairing_out = plan.spec.pairing_out;
+    args.stream = RowBytes(job) * job.batch * job.tokens > stream_bytes_;
+    args.scratch = ThreadScratch().Get(RotaryScratchBytes(plan.table, plan.pairs));
+    Position positions[64 * kMaxAxes];
+    Position from_positions[64 * kMaxAxes];
+    args.positions = positions;
+    args.from_positions = from_positions;
+    std::vector<RotaryArgs::Tensor> tensors(job.tensors.size());
+    args.tensors = tensors.data();
+    args.tensor_count = static_cast<int64_t>(tensors.size());
+    const int64_t tile = RotaryTile(plan.pairs);
+    for (int64_t done = 0; done < count; done += args.tokens) {
+      const int64_t b = (first + done) / job.tokens;
+      const int64_t t = (first + done) % job.tokens;
+      args.tokens = std::min({tile, count - done, job.tokens - t});
+      const auto read = [&](const PositionSource& source, Position* out) {
+        ReadPositions(source, source.batch == 1 ? t : b * job.tokens + t, args.tokens, out);
+      };
+      read(*job.positions, positions);
+      if (job.from_positions != nullptr) read(*job.from_positions, from_positions);
+      for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = At(job.tensors[i], b, t);
+      rotary_(args);
+    }
+  }
+
+  // The tensor from token t of batch entry b on.
+  static RotaryArgs::Tensor At(const RotaryTensor& tensor, int64_t b, int64_t t) {
+    return {tensor.dtype,
+            tensor.heads,
+            tensor.x + b * tensor.x_strides.batch + t * tensor.x_strides.token,
+            tensor.x_strides.token,
+            tensor.x_strides.head,
+            tensor.y + b * tensor.y_strides.batch + t * tensor.y_strides.token,
+            tensor.y_strides.token,
+            tensor.y_strides.head};
+  }
+
+  const CpuBackendOptions options_;
+  const EncodeKernel encode_;
+  const RotaryKernel rotary_;
+  const int64_t stream_bytes_;
+  ThreadPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend(const CpuBackendOptions& options) {
+  return std::make_unique<CpuBackend>(options);
+}
+
+}  // namespace phasor::cpu

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU backend: splits jobs into pieces of rows or tokens and runs them on a thread pool.
+#ifndef PHASOR_KERNELS_CPU_CPU_BACKEND_H_
+#define PHASOR_KERNELS_CPU_CPU_BACKEND_H_
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/kernels.h"
+
+namespace phasor::cpu {
+
+struct CpuBackendOptions {
+  Target target = Target::kScalar;
+  int threads = 1;  // >= 1, the caller's included
+  // Bytes written from which outputs bypass the caches; 0: from the size of the last-level cache.
+  int64_t stream_bytes = 0;
+  std::string_view name = "cpu";
+};
+
+std::unique_ptr<Backend> MakeCpuBackend(const CpuBackendOptions& options);
+
+}  // namespace phasor::cpu
+
+#endif  // PHASOR_KERNELS_CPU_CPU_BACKEND_H_

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Per-target building blocks: phases of a row, sine and cosine, 16-bit conversions. Every function
+// performs the operations of its scalar definition (kernels/sincos.h, kernels/convert.h) in the same
+// order, so lanes and scalars agree bit for bit.
+//
+// Included once per SIMD target by kernels/cpu/*.cc; compiles to nothing on targets without vectors.
+#if defined(PHASOR_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASOR_KERNELS_CPU_SIMD_INL_H_
+#undef PHASOR_KERNELS_CPU_SIMD_INL_H_
+#else
+#define PHASOR_KERNELS_CPU_SIMD_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/dtype.h"
+#include "kernels/phase.h"
+#include "kernels/plan.h"
+#include "kernels/sincos.h"
+
+// Targets without fused multiply-add or vectors run the scalar reference instead.
+#undef PHASOR_SCALAR_TARGET
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+#define PHASOR_SCALAR_TARGET 1
+#else
+#define PHASOR_SCALAR_TARGET 0
+#endif
+
+#if !PHASOR_SCALAR_TARGET
+
+HWY_BEFORE_NAMESPACE();
+namespace phasor::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Df = hn::ScalableTag<float>;
+using Dd = hn::ScalableTag<double>;
+using Du32 = hn::RebindToUnsigned<Df>;
+using Di32 = hn::RebindToSigned<Df>;
+using Du64 = hn::RebindToUnsigned<Dd>;
+using Vf = hn::Vec<Df>;
+using Vd = hn::Vec<Dd>;
+using Vu32 = hn::Vec<Du32>;
+using Vu64 = hn::Vec<Du64>;
+
+// Phases ------------------------------------------------------------------------------------------
+
+// add + low64(n * fraction[i]), n and add the same for all.
+HWY_INLINE void IntegerPhases(const uint64_t* HWY_RESTRICT fraction, uint64_t n, uint64_t add,
+                              int64_t count, uint64_t* HWY_RESTRICT phases) {
+  const Du64 d;
+  const auto bias = hn::Set(d, add);
+  const Du32 d32;
+  const auto low = hn::Set(d32, static_cast<uint32_t>(n));
+  const auto high = hn::Set(d32, static_cast<uint32_t>(n >> 32));
+  const bool narrow = (n >> 32) == 0;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto f = hn::LoadU(d, fraction + i);
+    const auto f32 = hn::BitCast(d32, f);
+    const auto f_high = hn::BitCast(d32, hn::ShiftRight<32>(f));
+    auto cross = hn::MulEven(f_high, low);
+    if (!narrow) cross = hn::Add(cross, hn::MulEven(f32, high));
+    const auto sum = hn::Add(hn::MulEven(f32, low), hn::ShiftLeft<32>(cross));
+    hn::StoreU(hn::Add(sum, bias), d, phases + i);
+  }
+  for (; i < count; ++i) phases[i] = add + n * fraction[i];
+}
+
+// Phases of every table entry for a token at p[axes], plus `add`.
+HWY_INLINE void RowPhases(const PhaseTable& table, const Position* p, uint64_t add,
+                          uint64_t* HWY_RESTRICT phases) {
+  for (const AxisRun& run : table.runs) {
+    const Position position = p[run.axis];
+    const uint64_t* fraction = table.fraction.data() + run.begin;
+    if (position.fraction == 0) {
+      IntegerPhases(fraction, static_cast<uint64_t>(position.whole), add, run.count,
+                    phases + run.begin);
+      continue;
+    }
+    const uint64_t* whole = table.whole.data() + run.begin;
+    for (int64_t i = 0; i < run.count; ++i) {
+      phases[run.begin + i] = add + PhaseOf(position, {static_cast<int64_t>(whole[i]), fraction[i]});
+    }
+  }
+  if (table.offset.empty()) return;
+  for (int64_t i = 0; i < 2 * table.half; ++i) phases[i] += table.offset[i];
+}
+
+// phases += steps; `count` is a multiple of 32 and both are 64-byte aligned.
+HWY_INLINE void AdvancePhases(const uint64_t* HWY_RESTRICT steps, int64_t count,
+                              uint64_t* HWY_RESTRICT phases) {
+  const Du64 d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < count; i += lanes) {
+    hn::StoreU(hn::Add(hn::LoadU(d, phases + i), hn::LoadU(d, steps + i)), d, phases + i);
+  }
+}
+
+// Sine and cosine ---------------------------------------------------------------------------------
+
+// SinCos32 of phases in pair order: even[i] is pair 2i, odd[i] pair 2i+1, lane k is pair k. The
+// phases have kSinCosOffset added already.
+HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
+  using namespace sincos32;
+  const Df df;
+  const Du32 du;
+  const Di32 di;
+  const auto low = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd)), hn::BitCast(du, even));
+  const auto high = hn::OddEven(hn::BitCast(du, odd), hn::BitCast(du, hn::ShiftRight<32>(even)));
+  const auto tail = hn::Xor(low, hn::Set(du, 0x80000000u));
+  const auto l = hn::ConvertTo(df, hn::BitCast(di, tail));
+  const auto head = hn::BitCast(di, hn::And(high, hn::Set(du, kHeadMask)));
+  const auto h = hn::MulAdd(hn::ConvertTo(df, head), hn::Set(df, kScale), hn::Set(df, kHeadBias));
+  const auto middle = hn::BitCast(
+      df, hn::Or(hn::And(high, hn::Set(du, kMiddleMask)), hn::Set(du, kMiddleExponent)));
+  const auto d = hn::MulAdd(middle, hn::Set(df, kScale), hn::Set(df, kMiddleBias));
+  const auto e = hn::MulAdd(l, hn::Set(df, kTailScale), d);
+  const auto x = hn::Add(h, e);
+  const auto z = hn::MulAdd(h, h, hn::Mul(h, hn::Add(e, e)));
+  auto u = hn::MulAdd(z, hn::Set(df, kS3), hn::Set(df, kS2));
+  u = hn::MulAdd(z, u, hn::Set(df, kS1));
+  u = hn::MulAdd(z, u, hn::Set(df, kS0));
+  const auto a = hn::Set(df, kA);
+  const auto s = hn::MulAdd(h, a, hn::MulAdd(d, a, hn::MulAdd(l, hn::Set(df, kTailA), hn::Mul(x, u))));
+  auto c = hn::MulAdd(z, hn::Set(df, kC4), hn::Set(df, kC3));
+  c = hn::MulAdd(z, c, hn::Set(df, kC2));
+  c = hn::MulAdd(z, c, hn::Set(df, kC1));
+  c = hn::MulAdd(z, c, hn::Set(df, 1.0f));
+  // Bit 30 of high swaps, bit 31 negates the sine, their exclusive or the cosine.
+  const auto shifted = hn::ShiftLeft<1>(high);
+  const auto swap = hn::MaskFromVec(hn::BitCast(df, hn::BroadcastSignBit(hn::BitCast(di, shifted))));
+  const auto sign = hn::Set(du, 0x80000000u);
+  const auto sin_sign = hn::BitCast(df, hn::And(high, sign));
+  const auto cos_sign = hn::BitCast(df, hn::And(hn::Xor(high, shifted), sign));
+  sin = hn::Xor(hn::IfThenElse(swap, c, s), sin_sign);
+  cos = hn::Xor(hn::IfThenElse(swap, s, c), cos_sign);
+}
+
+// SinCos64, lane by lane, of phases that have kSinCosOffset added already.
+HWY_INLINE void SinCosVector(Vu64 phase, Vd& sin, Vd& cos) {
+  using namespace sincos64;
+  const Dd df;
+  const Du64 du;
+  const hn::RebindToSigned<Dd> di;
+  const auto p = hn::Sub(phase, hn::Set(du, kSinCosOffset - (uint64_t{1} << 61)));
+  const auto r = hn::Sub(hn::BitCast(di, hn::And(p, hn::Set(du, 0x3FFFFFFFFFFFFFFFu))),
+                         hn::Set(di, int64_t{1} << 61));
+  const auto x = hn::Mul(hn::ConvertTo(df, r), hn::Set(df, kScale));
+  const auto z = hn::Mul(x, x);
+  auto u = hn::MulAdd(z, hn::Set(df, kS6), hn::Set(df, kS5));
+  u = hn::MulAdd(z, u, hn::Set(df, kS4));
+  u = hn::MulAdd(z, u, hn::Set(df, kS3));
+  u = hn::MulAdd(z, u, hn::Set(df, kS2));
+  u = hn::MulAdd(z, u, hn::Set(df, kS1));
+  u = hn::MulAdd(z, u, hn::Set(df, kS0));
+  const auto s = hn::MulAdd(x, hn::Set(df, kA), hn::Mul(x, u));
+  auto v = hn::MulAdd(z, hn::Set(df, kC7), hn::Set(df, kC6));
+  v = hn::MulAdd(z, v, hn::Set(df, kC5));
+  v = hn::MulAdd(z, v, hn::Set(df, kC4));
+  v = hn::MulAdd(z, v, hn::Set(df, kC3));
+  v = hn::MulAdd(z, v, hn::Set(df, kC2));
+  v = hn::MulAdd(z, v, hn::Set(df, kC1));
+  const auto c = hn::MulAdd(z, v, hn::Set(df, 1.0));
+  const auto shifted = hn::ShiftLeft<1>(p);
+  const auto one_bit = hn::Set(du, uint64_t{1} << 63);
+  const auto swap = hn::RebindMask(df, hn::TestBit(p, hn::Set(du, uint64_t{1} << 62)));
+  const auto sin_sign = hn::BitCast(df, hn::And(p, one_bit));
+  const auto cos_sign = hn::BitCast(df, hn::And(hn::Xor(p, shifted), one_bit));
+  sin = hn::Xor(hn::IfThenElse(swap, c, s), sin_sign);
+  cos = hn::Xor(hn::IfThenElse(swap, s, c), cos_sign);
+}
+
+// 16-bit floats -----------------------------------------------------------------------------------
+
+// Upper 16 bits of f32 bits rounded to nearest even, in the upper half of each lane; the lower half
+// is garbage. Keeps NaNs: those that arise from bfloat16 inputs here have a zero lower half, so the
+// carry cannot leave the payload.
+HWY_INLINE Vu32 RoundToBFloat16(Vf v) {
+  const Du32 du;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
+}
+
+// Loads and stores of Lanes(Df) elements as f32, any alignment.
+struct F32 {
+  using T = float;
+  static HWY_INLINE Vf Load(const T* p) { return hn::LoadU(Df(), p); }
+  static HWY_INLINE void Store(Vf v, T* p) { hn::StoreU(v, Df(), p); }
+};
+struct BF16 {
+  using T = uint16_t;
+  static HWY_INLINE Vf Load(const T* p) {
+    const hn::Rebind<uint16_t, Df> dh;
+    return hn::BitCast(Df(), hn::ShiftLeft<16>(hn::PromoteTo(Du32(), hn::LoadU(dh, p))));
+  }
+  static HWY_INLINE void Store(Vf v, T* p) {
+    const hn::Rebind<uint16_t, Df> dh;
+    const auto bits = hn::BitCast(Di32(), hn::ShiftRight<16>(RoundToBFloat16(v)));
+    hn::StoreU(hn::DemoteTo(dh, bits), dh, p);
+  }
+};
+struct F16 {
+  using T = uint16_t;
+  static HWY_INLINE Vf Load(const T* p) {
+    const hn::Rebind<uint16_t, Df> dh;
+    const hn::Rebind<hwy::float16_t, Df> df16;
+    return hn::PromoteTo(Df(), hn::BitCast(df16, hn::LoadU(dh, p)));
+  }
+  static HWY_INLINE void Store(Vf v, T* p) {
+    const hn::Rebind<uint16_t, Df> dh;
+    const hn::Rebind<hwy::float16_t, Df> df16;
+    hn::StoreU(hn::BitCast(dh, hn::DemoteTo(df16, v)), dh, p);
+  }
+};
+struct F64 {
+  using T = double;
+  static HWY_INLINE Vd Load(const T* p) { return hn::LoadU(Dd(), p); }
+  static HWY_INLINE void Store(Vd v, T* p) { hn::StoreU(v, Dd(), p); }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace phasor::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // !PHASOR_SCALAR_TARGET
+#endif  // include guard

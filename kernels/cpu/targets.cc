@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instruction sets this machine can run.
+#include "kernels/cpu/kernels.h"
+
+namespace phasor::cpu {
+namespace {
+
+std::vector<Target> Detect() {
+  std::vector<Target> targets;
+#if defined(__x86_64__)
+  // What Highway's AVX3 and AVX2 code may use; the builtins also check the operating system.
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                    __builtin_cpu_supports("f16c");
+  const bool avx3 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512cd");
+  if (avx3) targets.push_back(Target::kAvx3);
+  if (avx2) targets.push_back(Target::kAvx2);
+#elif defined(__aarch64__)
+  targets.push_back(Target::kArm);  // NEON or SVE, as compiled
+#endif
+  targets.push_back(Target::kScalar);
+  return targets;
+}
+
+}  // namespace
+
+std::string_view Name(Target target) {
+  switch (target) {
+    case Target::kAvx3:
+      return "AVX3";
+    case Target::kAvx2:
+      return "AVX2";
+    case Target::kArm:
+      return "ARM";
+    case Target::kScalar:
+      return "SCALAR";
+  }
+  return "?";
+}
+
+const std::vector<Target>& RunnableTargets() {
+  static const std::vector<Target>* const targets = new std::vector<Target>(Detect());
+  return *targets;
+}
+
+}  // namespace phasor::cpu

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/thread_pool.h"
+
+#include <algorithm>
+
+namespace phasor::cpu {
+
+// One ParallelFor. Pieces are claimed by counting up; `work` is only touched by whoever claimed a
+// piece, and the caller stays until all claimed pieces are done.
+struct ThreadPool::Call {
+  Call(int64_t n, absl::FunctionRef<void(int64_t)> f) : count(n), work(f) {}
+
+  // Runs pieces until none is left to claim.
+  void Run() {
+    int64_t ran = 0;
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count; ++ran) work(i);
+    if (ran == 0) return;
+    absl::MutexLock lock(&mutex);
+    done += ran;
+  }
+  bool Exhausted() const { return next.load(std::memory_order_relaxed) >= count; }
+
+  const int64_t count;
+  const absl::FunctionRef<void(int64_t)> work;
+  std::atomic<int64_t> next{0};
+  absl::Mutex mutex;
+  int64_t done ABSL_GUARDED_BY(mutex) = 0;
+};
+
+ThreadPool::ThreadPool(int threads) {
+  helpers_.reserve(static_cast<size_t>(std::max(threads - 1, 0)));
+  for (int i = 1; i < threads; ++i) helpers_.emplace_back([this] { Help(); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  for (std::thread& helper : helpers_) helper.join();
+}
+
+void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> work) {
+  if (helpers_.empty() || count <= 1) {
+    for (int64_t i = 0; i < count; ++i) work(i);
+    return;
+  }
+  const auto call = std::make_shared<Call>(count, work);
+  {
+    absl::MutexLock lock(&mutex_);
+    calls_.push_back(call);
+  }
+  call->Run();
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = std::find(calls_.begin(), calls_.end(), call);
+    if (it != calls_.end()) calls_.erase(it);
+  }
+  absl::MutexLock lock(&call->mutex);
+  call->mutex.Await(absl::Condition(
+      +[](Call* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->mutex) { return c->done == c->count; }, call.get()));
+}
+
+void ThreadPool::Help() {
+  for (;;) {
+    std::shared_ptr<Call> call;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](ThreadPool* pool) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pool->mutex_) {
+            return pool->stopping_ || !pool->calls_.empty();
+          },
+          this));
+      if (stopping_) return;
+      call = calls_.front();
+      if (call->Exhausted()) {
+        calls_.pop_front();
+        continue;
+      }
+    }
+    call->Run();
+  }
+}
+
+}  // namespace phasor::cpu

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fixed set of threads that help a caller run numbered pieces of work.
+#ifndef PHASOR_KERNELS_CPU_THREAD_POOL_H_
+#define PHASOR_KERNELS_CPU_THREAD_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+
+namespace phasor::cpu {
+
+// Threads: ParallelFor from any number of threads at once; helpers serve the oldest call first, and
+// a caller never waits for a helper that has not started. Owns its helpers.
+class ThreadPool {
+ public:
+  // `threads` counts the caller: threads - 1 helpers are started. threads >= 1.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(helpers_.size()) + 1; }
+
+  // Calls work(0) ... work(count - 1), each once, on this thread and idle helpers; returns when all
+  // returned.
+  void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> work);
+
+ private:
+  struct Call;
+  void Help();
+
+  absl::Mutex mutex_;
+  std::deque<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace phasor::cpu
+
+#endif  // PHASOR_KERNELS_CPU_THREAD_POOL_H_

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contract of the encode op: rows of sines and cosines, optionally added to given rows.
+//
+//   phase[t, j] = sum over nothing but pair j's axis: PhaseOf(position[t, axis j], frequency j) + offset j
+//   v[t, sin column of j] = A sin(2 pi phase)    v[t, cos column of j] = A cos(2 pi phase)
+//   out[t, c] = embedding_scale * add_to[t, c] + v[t, c]
+//
+// Source   kernels/sincos.h for sin and cos; docs/conventions.md for what plans express.
+// Shape    positions [rows, axes]; out, add_to [rows, dim], lanes contiguous.
+// Unit     phases in turns * 2^64; row strides in bytes.
+// Range    any position; dim, pairs <= 65536.
+// Order    s' = rn(A*s), c' = rn(A*c) unless A == 1; a column that accumulates adds blocks in order;
+//          then fma(embedding_scale, add_to, v). f32 arithmetic for FLOAT32, FLOAT16 and BFLOAT16
+//          (A and embedding_scale rounded to f32 first), f64 for FLOAT64; one rounding to the dtype.
+// Error    docs/numerics.md.
+// Special  NaN or infinity in add_to stays in its column. rows == 0 touches nothing.
+// Alias    add_to == out allowed; no other overlap. Alignment: none needed.
+#ifndef PHASOR_KERNELS_OPS_ENCODE_H_
+#define PHASOR_KERNELS_OPS_ENCODE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+#include "kernels/phase.h"
+#include "kernels/plan.h"
+
+namespace phasor {
+
+struct EncodeArgs {
+  const PhaseTable* table = nullptr;
+  const Position* positions = nullptr;  // [rows, axes]
+  int axes = 1;
+  int64_t rows = 0;
+  const EncodeBlock* blocks = nullptr;
+  int64_t block_count = 0;
+  int64_t dim = 0;
+  int64_t zero_begin = 0;  // columns [zero_begin, dim) of v are zero
+  double amplitude = 1.0;
+  Dtype dtype = Dtype::kFloat32;
+  std::byte* out = nullptr;
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add
+  int64_t add_to_row_bytes = 0;
+  double embedding_scale = 1.0;
+  bool stream = false;  // hint: the output will not be read soon
+  // Working memory, 64-byte aligned, EncodeScratchBytes() of it.
+  std::byte* scratch = nullptr;
+};
+
+// Slack of vectors that read past the end of scratch arrays, in elements.
+inline constexpr int64_t kLaneSlack = 64;
+
+inline int64_t EncodeScratchBytes(const PhaseTable& table, int64_t dim) {
+  const int64_t entries = 2 * table.half + kLaneSlack;
+  return 8 * (2 * entries + (dim + kLaneSlack + 8) + 2 * entries);
+}
+
+}  // namespace phasor
+
+#endif  // PHASOR_KERNELS_OPS_ENCODE_H_

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops in plain scalar code: the definition that every backend must match byte for byte, and
+// what runs on machines without a supported SIMD target.
+#ifndef PHASOR_KERNELS_REFERENCE_REFERENCE_H_
+#define PHASOR_KERNELS_REFERENCE_REFERENCE_H_
+
+#include "kernels/ops/encode.h"
+#include "kernels/ops/rotary.h"
+
+namespace phasor::reference {
+
+void Encode(const EncodeArgs& args);
+void Rotary(const RotaryArgs& args);
+
+}  // namespace phasor::reference
+
+#endif  // PHASOR_KERNELS_REFERENCE_REFERENCE_H_

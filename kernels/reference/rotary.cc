@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary, in scalar code. Contract: kernels/ops/rotary.h.
+#include <cstring>
+
+#include "kernels/reference/reference.h"
+#include "kernels/reference/scalar.h"
+
+namespace phasor::reference {
+namespace {
+
+uint64_t TokenPhase(const RotaryArgs& args, int64_t t, int64_t j) {
+  uint64_t phase = PairPhase(*args.table, j, args.positions + t * args.axes);
+  if (args.from_table != nullptr) {
+    phase -= PairPhase(*args.from_table, j, args.from_positions + t * args.from_axes);
+  }
+  return args.inverse ? -phase : phase;
+}
+
+// Lane of component 0 or 1 of pair j.
+int64_t Lane(const RotaryArgs& args, Pairing pairing, int64_t j, int component) {
+  const int64_t lane =
+      pairing == Pairing::kHalfSplit ? j + component * args.pairs : 2 * j + component;
+  return args.rotary_begin + lane;
+}
+
+// Rotates one head; `row` is scratch for head_dim values, since pairings may differ in place.
+template <typename Element>
+void RotateHead(const RotaryArgs& args, const typename Element::Math* sin,
+                const typename Element::Math* cos, const std::byte* x, std::byte* y,
+                typename Element::Math* row) {
+  using T = typename Element::Math;
+  constexpr int64_t kBytes = Element::kBytes;
+  for (int64_t j = 0; j < args.pairs; ++j) {
+    const T x1 = Element::Load(x + Lane(args, args.pairing_in, j, 0) * kBytes);
+    const T x2 = Element::Load(x + Lane(args, args.pairing_in, j, 1) * kBytes);
+    row[2 * j] = std::fma(-x2, sin[j], x1 * cos[j]);
+    row[2 * j + 1] = std::fma(x2, cos[j], x1 * sin[j]);
+  }
+  for (int64_t j = 0; j < args.pairs; ++j) {
+    Element::Store(row[2 * j], y + Lane(args, args.pairing_out, j, 0) * kBytes);
+    Element::Store(row[2 * j + 1], y + Lane(args, args.pairing_out, j, 1) * kBytes);
+  }
+  if (x == y) return;
+  const int64_t end = args.rotary_begin + 2 * args.pairs;
+  std::memcpy(y, x, args.rotary_begin * kBytes);
+  std::memcpy(y + end * kBytes, x + end * kBytes, (args.head_dim - end) * kBytes);
+}
+
+template <typename Element>
+void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
+  using T = typename Element::Math;
+  T* sin = reinterpret_cast<T*>(args.scratch);
+  T* cos = sin + args.pairs;
+  T* row = cos + args.pairs;
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t j = 0; j < args.pairs; ++j) {
+      const SinCos<T> v = ScaledTrig<Element>(TokenPhase(args, t, j), args.amplitude);
+      sin[j] = v.sin;
+      cos[j] = v.cos;
+    }
+    for (int64_t h = 0; h < tensor.heads; ++h) {
+      RotateHead<Element>(args, sin, cos,
+                          tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes,
+                          tensor.y + t * tensor.y_token_bytes + h * tensor.y_head_bytes, row);
+    }
+  }
+}
+
+}  // namespace
+
+void Rotary(const RotaryArgs& args) {
+  for (int64_t i = 0; i < args.tensor_count; ++i) {
+    VisitElement(args.tensors[i].dtype, [&]<typename Element>(Element) {
+      RotateTensor<Element>(args, args.tensors[i]);
+    });
+  }
+}
+
+}  // namespace phasor::reference
