@@ -27,17 +27,20 @@ enum class Emit { kStore, kStream, kAccumulate };
 
 // Scratch of one call, carved from args.scratch.
 struct Scratch {
-  uint64_t* phases;  // [2 * half], slack behind
-  uint64_t* steps;   // [2 * half]
-  double* row;       // [dim], also as float
-  double* trig;      // 2 * [2 * half], f64 only
+  uint64_t* phases;  // [tile, entries], slack behind; kSinCosOffset added
+  uint64_t* steps;   // [entries]
+  double* rows;      // [tile, dim] as float, or [dim] as double; slack behind
+  double* trig;      // 2 * [entries], f64 only
+  int64_t entries;
 };
 
 HWY_INLINE Scratch Carve(const EncodeArgs& args) {
-  const int64_t entries = 2 * args.table->half + kLaneSlack;
-  auto* words = reinterpret_cast<uint64_t*>(args.scratch);
-  auto* row = reinterpret_cast<double*>(words + 2 * entries);
-  return {words, words + entries, row, row + ((args.dim + kLaneSlack + 7) & ~int64_t{7})};
+  const int64_t entries = 2 * args.table->half;
+  const int64_t tile = EncodeTile(*args.table);
+  auto* phases = reinterpret_cast<uint64_t*>(args.scratch);
+  uint64_t* steps = phases + tile * entries + kLaneSlack;
+  auto* rows = reinterpret_cast<double*>(steps + entries + kLaneSlack);
+  return {phases, steps, rows, rows + EncodeRowsWords(tile, args.dim), entries};
 }
 
 template <Emit kEmit>
@@ -93,140 +96,145 @@ HWY_INLINE void PutInterleaved(Vf first, Vf second, float* p) {
 
 enum class Layout { kApart, kInterleaved, kSineOnly };
 
-// Sines and cosines of one block of pairs into an f32 row. When kAdvance, phases move on to the next
-// row by `steps` as they are read (whole vectors: only for a row's only block).
-template <Emit kEmit, Layout kLayout, bool kScaled, bool kAdvance>
-HWY_INLINE void EmitPairs(const EncodeBlock& block, uint64_t* HWY_RESTRICT even, int64_t half,
-                          const uint64_t* HWY_RESTRICT steps, float amplitude, float* HWY_RESTRICT row) {
+// Where f32 rows go: the output itself or scratch.
+struct Rows32 {
+  float* first;
+  int64_t stride;  // in floats
+};
+
+// Sines and cosines of one block of pairs into `count` rows. Kept out of line: inlined into one
+// function, the variants compete for registers and every one spills.
+template <Emit kEmit, Layout kLayout, bool kScaled>
+HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block, const Scratch& scratch,
+                            int64_t count, Rows32 rows) {
   const Df df;
   const Du64 d64;
-  const auto a = hn::Set(df, amplitude);
+  const auto amplitude = hn::Set(df, static_cast<float>(args.amplitude));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const bool sin_first = block.sin_begin < block.cos_begin;
-  float* sin_out = row + block.sin_begin;
-  float* cos_out = row + (kLayout == Layout::kSineOnly ? 0 : block.cos_begin);
-  float* pair_out = sin_first ? sin_out : cos_out;
-  const auto compute = [&](int64_t i, Vf& sin, Vf& cos) HWY_ATTR {
-    const auto even_phase = hn::LoadU(d64, even + i / 2);
-    const auto odd_phase = hn::LoadU(d64, even + half + i / 2);
-    if constexpr (kAdvance) {
-      hn::StoreU(hn::Add(even_phase, hn::LoadU(d64, steps + i / 2)), d64, even + i / 2);
-      hn::StoreU(hn::Add(odd_phase, hn::LoadU(d64, steps + half + i / 2)), d64, even + half + i / 2);
-    }
-    SinCosVector(even_phase, odd_phase, sin, cos);
-    if constexpr (kScaled) {
-      sin = hn::Mul(a, sin);
-      cos = hn::Mul(a, cos);
-    }
-  };
-  Vf sin, cos;
-  int64_t i = 0;
-  for (; i + lanes <= block.pairs; i += lanes) {
-    compute(i, sin, cos);
-    if constexpr (kLayout == Layout::kInterleaved) {
-      PutInterleaved<kEmit>(sin_first ? sin : cos, sin_first ? cos : sin, pair_out + 2 * i);
-    } else {
-      PutVector<kEmit>(sin, sin_out + i);
-      if constexpr (kLayout == Layout::kApart) PutVector<kEmit>(cos, cos_out + i);
-    }
-  }
-  if (i == block.pairs) return;
-  HWY_ALIGN float s[hn::MaxLanes(Df())];
-  HWY_ALIGN float c[hn::MaxLanes(Df())];
-  compute(i, sin, cos);
-  hn::Store(sin, df, s);
-  hn::Store(cos, df, c);
-  for (int64_t k = 0; i + k < block.pairs; ++k) {
-    PutScalar<kEmit>(s[k], sin_out + (i + k) * block.stride);
-    if constexpr (kLayout != Layout::kSineOnly) {
-      PutScalar<kEmit>(c[k], cos_out + (i + k) * block.stride);
-    }
-  }
-}
-
-template <Emit kEmit, bool kScaled, bool kAdvance = false>
-HWY_INLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block, const Scratch& scratch,
-                          float* row) {
-  const float amplitude = static_cast<float>(args.amplitude);
   const int64_t half = args.table->half;
-  uint64_t* even = scratch.phases + block.first_pair / 2;
-  const uint64_t* steps = scratch.steps + block.first_pair / 2;
-  if (block.cos_begin < 0) {
-    EmitPairs<kEmit, Layout::kSineOnly, kScaled, kAdvance>(block, even, half, steps, amplitude, row);
-  } else if (block.stride == 2) {
-    EmitPairs<kEmit, Layout::kInterleaved, kScaled, kAdvance>(block, even, half, steps, amplitude, row);
-  } else {
-    EmitPairs<kEmit, Layout::kApart, kScaled, kAdvance>(block, even, half, steps, amplitude, row);
+  const bool sin_first = block.sin_begin < block.cos_begin;
+  for (int64_t t = 0; t < count; ++t) {
+    const uint64_t* HWY_RESTRICT even = scratch.phases + t * scratch.entries + block.first_pair / 2;
+    const uint64_t* HWY_RESTRICT odd = even + half;
+    float* HWY_RESTRICT row = rows.first + t * rows.stride;
+    float* sin_out = row + block.sin_begin;
+    float* cos_out = row + (kLayout == Layout::kSineOnly ? 0 : block.cos_begin);
+    int64_t i = 0;
+    Vf sin, cos;
+    for (; i + lanes <= block.pairs; i += lanes) {
+      SinCosVector(hn::LoadU(d64, even + i / 2), hn::LoadU(d64, odd + i / 2), sin, cos);
+      if constexpr (kScaled) {
+        sin = hn::Mul(amplitude, sin);
+        cos = hn::Mul(amplitude, cos);
+      }
+      if constexpr (kLayout == Layout::kInterleaved) {
+        if (sin_first) {
+          PutInterleaved<kEmit>(sin, cos, sin_out + 2 * i);
+        } else {
+          PutInterleaved<kEmit>(cos, sin, cos_out + 2 * i);
+        }
+      } else {
+        PutVector<kEmit>(sin, sin_out + i);
+        if constexpr (kLayout == Layout::kApart) PutVector<kEmit>(cos, cos_out + i);
+      }
+    }
+    if (i == block.pairs) continue;
+    SinCosVector(hn::LoadU(d64, even + i / 2), hn::LoadU(d64, odd + i / 2), sin, cos);
+    if constexpr (kScaled) {
+      sin = hn::Mul(amplitude, sin);
+      cos = hn::Mul(amplitude, cos);
+    }
+    HWY_ALIGN float s[hn::MaxLanes(Df())];
+    HWY_ALIGN float c[hn::MaxLanes(Df())];
+    hn::Store(sin, df, s);
+    hn::Store(cos, df, c);
+    for (int64_t k = 0; i + k < block.pairs; ++k) {
+      PutScalar<kEmit>(s[k], sin_out + (i + k) * block.stride);
+      if constexpr (kLayout != Layout::kSineOnly) {
+        PutScalar<kEmit>(c[k], cos_out + (i + k) * block.stride);
+      }
+    }
   }
 }
 
-// Whether EncodeRow32 advances the phases itself.
-HWY_INLINE bool AdvancesInPlace(const EncodeArgs& args, bool stepping) {
-  return stepping && args.block_count == 1 && static_cast<float>(args.amplitude) == 1.0f;
+template <Emit kEmit, bool kScaled>
+HWY_INLINE void EmitBlockOf(const EncodeArgs& args, const EncodeBlock& block, const Scratch& scratch,
+                            int64_t count, Rows32 rows) {
+  if (block.cos_begin < 0) {
+    EmitBlock<kEmit, Layout::kSineOnly, kScaled>(args, block, scratch, count, rows);
+  } else if (block.stride == 2) {
+    EmitBlock<kEmit, Layout::kInterleaved, kScaled>(args, block, scratch, count, rows);
+  } else {
+    EmitBlock<kEmit, Layout::kApart, kScaled>(args, block, scratch, count, rows);
+  }
 }
 
-// One f32 row of encodings, without add_to.
-template <bool kStream>
-HWY_INLINE void EncodeRow32(const EncodeArgs& args, const Scratch& scratch, bool stepping, float* row) {
-  constexpr Emit kSet = kStream ? Emit::kStream : Emit::kStore;
+// Encodings of `count` rows in f32, without add_to.
+void EmitRows32(const EncodeArgs& args, const Scratch& scratch, int64_t count, bool stream, Rows32 rows) {
   const bool scaled = static_cast<float>(args.amplitude) != 1.0f;
   for (int64_t b = 0; b < args.block_count; ++b) {
     const EncodeBlock& block = args.blocks[b];
     if (block.accumulate) {
-      scaled ? EmitBlock<Emit::kAccumulate, true>(args, block, scratch, row)
-             : EmitBlock<Emit::kAccumulate, false>(args, block, scratch, row);
+      scaled ? EmitBlockOf<Emit::kAccumulate, true>(args, block, scratch, count, rows)
+             : EmitBlockOf<Emit::kAccumulate, false>(args, block, scratch, count, rows);
     } else if (scaled) {
-      EmitBlock<Emit::kStore, true>(args, block, scratch, row);
-    } else if (AdvancesInPlace(args, stepping)) {
-      EmitBlock<kSet, false, true>(args, block, scratch, row);
+      EmitBlockOf<Emit::kStore, true>(args, block, scratch, count, rows);
+    } else if (stream) {
+      EmitBlockOf<Emit::kStream, false>(args, block, scratch, count, rows);
     } else {
-      EmitBlock<kSet, false>(args, block, scratch, row);
+      EmitBlockOf<Emit::kStore, false>(args, block, scratch, count, rows);
     }
   }
-  for (int64_t c = args.zero_begin; c < args.dim; ++c) row[c] = 0.0f;
+  if (args.zero_begin == args.dim) return;
+  for (int64_t t = 0; t < count; ++t) {
+    for (int64_t c = args.zero_begin; c < args.dim; ++c) rows.first[t * rows.stride + c] = 0.0f;
+  }
 }
 
-// out = scale * add_to + row, in the element type. `row` has slack behind.
+// out = scale * add_to + row for rows [first, first + count), in the element type.
 template <typename E>
-HWY_INLINE void FinishRow32(const EncodeArgs& args, const float* row, int64_t t) {
+HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t count, Rows32 rows) {
   using T = typename E::T;
   const Df df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
   const auto scale = hn::Set(df, static_cast<float>(args.embedding_scale));
-  auto* out = reinterpret_cast<T*>(args.out + t * args.out_row_bytes);
-  const auto* add = args.add_to == nullptr
-                        ? nullptr
-                        : reinterpret_cast<const T*>(args.add_to + t * args.add_to_row_bytes);
-  int64_t c = 0;
-  for (; c + lanes <= args.dim; c += lanes) {
+  for (int64_t t = 0; t < count; ++t) {
+    const float* row = rows.first + t * rows.stride;
+    auto* out = reinterpret_cast<T*>(args.out + (first + t) * args.out_row_bytes);
+    const auto* add = args.add_to == nullptr ? nullptr
+                                             : reinterpret_cast<const T*>(
+                                                   args.add_to + (first + t) * args.add_to_row_bytes);
+    int64_t c = 0;
+    for (; c + lanes <= args.dim; c += lanes) {
+      auto v = hn::LoadU(df, row + c);
+      if (add != nullptr) v = hn::MulAdd(scale, E::Load(add + c), v);
+      E::Store(v, out + c);
+    }
+    if (c == args.dim) continue;
+    HWY_ALIGN T tail[hn::MaxLanes(Df())] = {};
+    const size_t bytes = static_cast<size_t>(args.dim - c) * sizeof(T);
     auto v = hn::LoadU(df, row + c);
-    if (add != nullptr) v = hn::MulAdd(scale, E::Load(add + c), v);
-    E::Store(v, out + c);
+    if (add != nullptr) {
+      std::memcpy(tail, add + c, bytes);
+      v = hn::MulAdd(scale, E::Load(tail), v);
+    }
+    E::Store(v, tail);
+    std::memcpy(out + c, tail, bytes);
   }
-  if (c == args.dim) return;
-  HWY_ALIGN T tail[hn::MaxLanes(Df())] = {};
-  const size_t bytes = static_cast<size_t>(args.dim - c) * sizeof(T);
-  auto v = hn::LoadU(df, row + c);
-  if (add != nullptr) {
-    std::memcpy(tail, add + c, bytes);
-    v = hn::MulAdd(scale, E::Load(tail), v);
-  }
-  E::Store(v, tail);
-  std::memcpy(out + c, tail, bytes);
 }
 
-// One f64 row, finished.
-HWY_INLINE void EncodeRow64(const EncodeArgs& args, const Scratch& scratch, int64_t t) {
+// One f64 row, finished. `phases` are the row's.
+HWY_NOINLINE void EncodeRow64(const EncodeArgs& args, const Scratch& scratch, const uint64_t* phases,
+                              int64_t t) {
   const Dd df;
   const Du64 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const int64_t entries = 2 * args.table->half;
   double* sin = scratch.trig;
-  double* cos = sin + entries + kLaneSlack;
+  double* cos = sin + scratch.entries + kLaneSlack;
   const auto amplitude = hn::Set(df, args.amplitude);
-  for (int64_t i = 0; i < entries; i += lanes) {
+  for (int64_t i = 0; i < scratch.entries; i += lanes) {
     Vd s, c;
-    SinCosVector(hn::LoadU(du, scratch.phases + i), s, c);
+    SinCosVector(hn::LoadU(du, phases + i), s, c);
     if (args.amplitude != 1.0) {
       s = hn::Mul(amplitude, s);
       c = hn::Mul(amplitude, c);
@@ -234,7 +242,7 @@ HWY_INLINE void EncodeRow64(const EncodeArgs& args, const Scratch& scratch, int6
     hn::StoreU(s, df, sin + i);
     hn::StoreU(c, df, cos + i);
   }
-  double* row = scratch.row;
+  double* row = scratch.rows;
   for (int64_t c = args.zero_begin; c < args.dim; ++c) row[c] = 0.0;
   for (int64_t b = 0; b < args.block_count; ++b) {
     const EncodeBlock& block = args.blocks[b];
@@ -300,53 +308,65 @@ HWY_INLINE bool ConstantStep(const EncodeArgs& args, Position* step) {
   return true;
 }
 
-template <bool kStream>
-HWY_INLINE void WriteRow32(const EncodeArgs& args, const Scratch& scratch, bool stepping, bool direct,
-                           int64_t t) {
-  if (direct) {
-    EncodeRow32<kStream>(args, scratch, stepping,
-                         reinterpret_cast<float*>(args.out + t * args.out_row_bytes));
-    return;
+// Phases of rows [first, first + count) into scratch. When `stepping`, rows after the first of the
+// call advance from the row before.
+HWY_NOINLINE void TilePhases(const EncodeArgs& args, const Scratch& scratch, bool stepping, int64_t first,
+                             int64_t count, const uint64_t* previous) {
+  for (int64_t t = 0; t < count; ++t) {
+    uint64_t* row = scratch.phases + t * scratch.entries;
+    if (previous == nullptr || !stepping) {
+      RowPhases(*args.table, args.positions + (first + t) * args.axes, kSinCosOffset, row);
+    } else {
+      AddPhases(previous, scratch.steps, scratch.entries, row);
+    }
+    previous = row;
   }
-  float* row = reinterpret_cast<float*>(scratch.row);
-  EncodeRow32<false>(args, scratch, stepping, row);
+}
+
+// The phases of a constant step, without offsets.
+void StepPhases(const EncodeArgs& args, const Position* step, uint64_t* steps) {
+  for (const AxisRun& run : args.table->runs) {
+    IntegerPhases(args.table->fraction.data() + run.begin,
+                  static_cast<uint64_t>(step[run.axis].whole), 0, run.count, steps + run.begin);
+  }
+}
+
+void FinishTile(const EncodeArgs& args, int64_t first, int64_t count, Rows32 rows) {
   switch (args.dtype) {
     case Dtype::kFloat32:
-      return FinishRow32<F32>(args, row, t);
+      return FinishRows32<F32>(args, first, count, rows);
     case Dtype::kFloat16:
-      return FinishRow32<F16>(args, row, t);
+      return FinishRows32<F16>(args, first, count, rows);
     default:
-      return FinishRow32<BF16>(args, row, t);
+      return FinishRows32<BF16>(args, first, count, rows);
   }
 }
 
 void EncodeRows(const EncodeArgs& args) {
   const Scratch scratch = Carve(args);
-  const int64_t entries = 2 * args.table->half;
-  const bool direct = args.dtype == Dtype::kFloat32 && args.add_to == nullptr;
+  const int64_t tile = EncodeTile(*args.table);
+  const bool direct = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
+                      args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
   const bool stream = direct && args.stream && CanStream(args);
   Position step[kMaxAxes];
   const bool stepping = ConstantStep(args, step);
-  if (stepping) {
-    // A step turns without offsets.
-    for (const AxisRun& run : args.table->runs) {
-      IntegerPhases(args.table->fraction.data() + run.begin,
-                    static_cast<uint64_t>(step[run.axis].whole), 0, run.count,
-                    scratch.steps + run.begin);
-    }
-  }
-  for (int64_t t = 0; t < args.rows; ++t) {
-    if (t == 0 || !stepping) {
-      RowPhases(*args.table, args.positions + t * args.axes, kSinCosOffset, scratch.phases);
-    } else if (args.dtype == Dtype::kFloat64 || !AdvancesInPlace(args, stepping)) {
-      AdvancePhases(scratch.steps, entries, scratch.phases);
-    }
+  if (stepping) StepPhases(args, step, scratch.steps);
+  for (int64_t first = 0, count; first < args.rows; first += count) {
+    count = HWY_MIN(tile, args.rows - first);
+    const uint64_t* previous = first == 0 ? nullptr : scratch.phases + (tile - 1) * scratch.entries;
+    TilePhases(args, scratch, stepping, first, count, previous);
     if (args.dtype == Dtype::kFloat64) {
-      EncodeRow64(args, scratch, t);
-    } else if (stream) {
-      WriteRow32<true>(args, scratch, stepping, direct, t);
+      for (int64_t t = 0; t < count; ++t) {
+        EncodeRow64(args, scratch, scratch.phases + t * scratch.entries, first + t);
+      }
+    } else if (direct) {
+      auto* out = reinterpret_cast<float*>(args.out + first * args.out_row_bytes);
+      EmitRows32(args, scratch, count, stream,
+                 {out, args.out_row_bytes / static_cast<int64_t>(sizeof(float))});
     } else {
-      WriteRow32<false>(args, scratch, stepping, direct, t);
+      const Rows32 rows{reinterpret_cast<float*>(scratch.rows), args.dim};
+      EmitRows32(args, scratch, count, false, rows);
+      FinishTile(args, first, count, rows);
     }
   }
   if (stream) hwy::FlushStream();

@@ -100,7 +100,7 @@ HWY_INLINE Needs NeedsOf(const RotaryArgs& args) {
 }
 
 // Phases of token t plus kSinCosOffset, as SinCosVector wants them.
-HWY_INLINE void TokenPhases(const RotaryArgs& args, const Scratch& scratch, int64_t t) {
+HWY_NOINLINE void TokenPhases(const RotaryArgs& args, const Scratch& scratch, int64_t t) {
   // Added before a negation it would come out negative: add its negative then.
   const uint64_t add = args.inverse ? 0 - kSinCosOffset : kSinCosOffset;
   RowPhases(*args.table, args.positions + t * args.axes, add, scratch.phases);
@@ -120,7 +120,7 @@ HWY_INLINE void TokenPhases(const RotaryArgs& args, const Scratch& scratch, int6
   }
 }
 
-HWY_INLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, const Needs& needs,
+HWY_NOINLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, const Needs& needs,
                            const Trig32& out) {
   const Df df;
   const Du64 d64;
@@ -152,7 +152,7 @@ HWY_INLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, const
   }
 }
 
-HWY_INLINE void FillTrig64(const RotaryArgs& args, const Scratch& scratch, const Trig64& out) {
+HWY_NOINLINE void FillTrig64(const RotaryArgs& args, const Scratch& scratch, const Trig64& out) {
   const Dd df;
   const Du64 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -405,8 +405,9 @@ HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tens
   return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
 }
 
+// Out of line for the same reason as encode's EmitBlock.
 template <typename E, bool kStream>
-HWY_INLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
+HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
                              const RotaryArgs::Tensor& tensor) {
   constexpr int64_t kBytes = sizeof(typename E::T);
   const int64_t begin = args.rotary_begin * kBytes;

@@ -90,13 +90,12 @@ HWY_INLINE void RowPhases(const PhaseTable& table, const Position* p, uint64_t a
   for (int64_t i = 0; i < 2 * table.half; ++i) phases[i] += table.offset[i];
 }
 
-// phases += steps; `count` is a multiple of 32 and both are 64-byte aligned.
-HWY_INLINE void AdvancePhases(const uint64_t* HWY_RESTRICT steps, int64_t count,
-                              uint64_t* HWY_RESTRICT phases) {
+// out = a + b; `count` is a multiple of 32.
+HWY_INLINE void AddPhases(const uint64_t* a, const uint64_t* b, int64_t count, uint64_t* out) {
   const Du64 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < count; i += lanes) {
-    hn::StoreU(hn::Add(hn::LoadU(d, phases + i), hn::LoadU(d, steps + i)), d, phases + i);
+    hn::StoreU(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
   }
 }
 

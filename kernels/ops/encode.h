@@ -51,9 +51,21 @@ struct EncodeArgs {
 // Slack of vectors that read past the end of scratch arrays, in elements.
 inline constexpr int64_t kLaneSlack = 64;
 
+// Rows whose phases are kept at once: 16 KiB of them.
+inline int64_t EncodeTile(const PhaseTable& table) {
+  const int64_t tile = 1024 / (table.half < 1 ? 1 : table.half);
+  return tile < 1 ? 1 : (tile > 64 ? 64 : tile);
+}
+
+// 8-byte words of the rows in scratch: `tile` rows of f32 or one of f64, whole cache lines.
+inline int64_t EncodeRowsWords(int64_t tile, int64_t dim) {
+  return ((tile > 2 ? tile : 2) * dim / 2 + kLaneSlack + 15) / 8 * 8;
+}
+
 inline int64_t EncodeScratchBytes(const PhaseTable& table, int64_t dim) {
   const int64_t entries = 2 * table.half + kLaneSlack;
-  return 8 * (2 * entries + (dim + kLaneSlack + 8) + 2 * entries);
+  const int64_t tile = EncodeTile(table);
+  return 8 * (tile * 2 * table.half + kLaneSlack + entries + EncodeRowsWords(tile, dim) + 2 * entries);
 }
 
 }  // namespace phasor
