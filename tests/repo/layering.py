@@ -29,7 +29,7 @@ LAYERS = {
 MAY_INCLUDE = {
     "kernels": set(),
     "reference": {"kernels"},
-    "cpu": {"kernels"},
+    "cpu": {"kernels", "reference"},  # what SIMD does not do falls back to the definition
     "cuda": {"kernels"},
     "backends": {"kernels", "reference", "cpu", "cuda"},
     "engine": {"kernels", "backends"},

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# build-image.sh --target runtime|prebuilt --tag NAME: builds the Dockerfile with docker or podman when an engine
+# answers, else with buildah in a chroot over a base that debootstrap makes (root only). PHASOR_IMAGE_BASE names another
+# base image; PHASOR_IMAGE_ENGINE forces docker, podman or buildah. Exit status 77: nothing here can build images.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+target=runtime tag=phasor:latest
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --target) target=$2 ;;
+    --tag) tag=$2 ;;
+    *) echo "build-image: unknown option $1" >&2; exit 1 ;;
+  esac
+  shift 2
+done
+
+version=$(sed -n 's/^project(phasor VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+build_args=(--target "$target" --tag "$tag" --file Dockerfile
+  --build-arg "VERSION=$version" --build-arg "REVISION=$revision")
+
+skip() { echo "SKIP: $*" >&2; exit 77; }
+say() { printf '==> %s\n' "$*" >&2; }
+
+engine() {
+  local name
+  for name in docker podman; do
+    if "$name" info >/dev/null 2>&1; then echo $name; return; fi
+  done
+  echo buildah
+}
+
+# A Debian 12 minbase without documentation, about what debian:bookworm-slim is.
+make_base() {
+  local root=build/image/base mirror
+  command -v debootstrap >/dev/null || skip "no container engine answers and debootstrap is not installed"
+  mirror=$(deploy/apt-mirror.sh)
+  [[ -n $mirror ]] || skip "apt has no bookworm mirror here to make a base image from"
+  say "no container engine answers: making a Debian 12 base from $mirror"
+  rm -rf $root && mkdir -p $root
+  debootstrap --variant=minbase bookworm $root "$mirror" >build/image/debootstrap.log ||
+    { tail -5 build/image/debootstrap.log >&2; skip "debootstrap failed"; }
+  rm -rf $root/usr/share/{doc,info,man,locale}/* $root/var/cache/apt/* $root/var/lib/apt/lists/*
+  tar -C $root -cf build/image/base.tar .
+  rm -rf $root
+}
+
+build_with_buildah() {
+  command -v buildah >/dev/null || skip "no container engine answers and buildah is not installed"
+  [[ $(id -u) == 0 ]] || skip "buildah with chroot isolation needs root here"
+  mkdir -p build/image
+  local base=${PHASOR_IMAGE_BASE:-localhost/phasor-base:bookworm}
+  if [[ -z ${PHASOR_IMAGE_BASE:-} ]] && ! deploy/buildah.sh inspect --type image "$base" >/dev/null 2>&1; then
+    make_base
+    printf 'FROM scratch\nADD base.tar /\nCMD ["/bin/sh"]\n' |
+      deploy/buildah.sh build --quiet --tag "$base" --file - build/image >/dev/null
+    rm build/image/base.tar
+  fi
+  say "building target $target with buildah, chroot isolation"
+  deploy/buildah.sh build --pull-never --isolation chroot --build-arg "BASE=$base" "${build_args[@]}" .
+}
+
+case ${PHASOR_IMAGE_ENGINE:=$(engine)} in
+  buildah) build_with_buildah ;;
+  *)
+    say "building target $target with $PHASOR_IMAGE_ENGINE"
+    "$PHASOR_IMAGE_ENGINE" build --build-arg "BASE=${PHASOR_IMAGE_BASE:-debian:bookworm-slim}" "${build_args[@]}" .
+    ;;
+esac
+say "built $tag"
