@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// A spec survives the wire; a resolved one says the numbers that its plan uses.
+#include "proto/convert_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "google/protobuf/descriptor.h"
+#include "kernels/presets.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor {
+namespace {
+
+using ::phasor::testing::IsOk;
+using ::phasor::testing::StatusIs;
+using ::testing::HasSubstr;
+
+// A spec in which every field is set; one that cannot exist, but conversion does not judge.
+Spec FullSpec() {
+  Spec spec;
+  spec.preset = "rope";
+  spec.kind = SpecKind::kRotary;
+  spec.dim = 512;
+  spec.axes = 3;
+  spec.axes_dim = {16, 56, 56};
+  spec.family = FrequencyFamily::kPeriodsExclusive;
+  spec.rope_theta = 500000.0;
+  spec.downscale_freq_shift = 1.0;
+  spec.min_period = 4e-3;
+  spec.max_period = 4.0;
+  spec.inv_freq = {1.0, 0.5};
+  spec.position_scale = 1000.0;
+  spec.order = TrigOrder::kCosSin;
+  spec.arrangement = Arrangement::kConcatenated;
+  spec.grouping = AxisGrouping::kSum;
+  spec.head_dim = 128;
+  spec.rotary_dim = 64;
+  spec.rotary_begin = 32;
+  spec.partial_rotary_factor = 0.5;
+  spec.pairing = Pairing::kInterleaved;
+  spec.pairing_out = Pairing::kHalfSplit;
+  spec.axis_rule = AxisRule::kList;
+  spec.mrope_section = {16, 24, 24};
+  spec.axis_of_pair = {0, 1, 2};
+  spec.attention_factor = 1.25;
+  spec.precision = Precision::kParity;
+  spec.pad_back = 1;
+  return spec;
+}
+
+TEST(SpecFromWireTest, EveryFieldSurvivesTheRoundTrip) {
+  const auto back = SpecFromWire(ToWire(FullSpec()), "spec");
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(*back, FullSpec());
+}
+
+TEST(SpecFromWireTest, FullSpecSetsEveryFieldOfTheMessage) {
+  v1::Spec wire = ToWire(FullSpec());
+  wire.mutable_rope_scaling()->mutable_linear()->set_factor(2);
+  const auto* descriptor = v1::Spec::descriptor();
+  std::vector<const google::protobuf::FieldDescriptor*> set;
+  wire.GetReflection()->ListFields(wire, &set);
+  // config_json and encoder share a oneof with preset.
+  EXPECT_EQ(static_cast<int>(set.size()), descriptor->field_count() - 2);
+}
+
+TEST(SpecFromWireTest, EmptySpecStaysEmpty) {
+  EXPECT_EQ(ToWire(Spec()).ByteSizeLong(), 0u);
+  const auto back = SpecFromWire(v1::Spec(), "spec");
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(*back, Spec());
+}
+
+TEST(SpecFromWireTest, OtherBasesSurviveTheRoundTrip) {
+  Spec config;
+  config.config_json = "{}";
+  Spec encoder;
+  encoder.encoder = "clip";
+  for (const Spec& spec : {config, encoder}) {
+    const auto back = SpecFromWire(ToWire(spec), "spec");
+    ASSERT_THAT(back, IsOk());
+    EXPECT_EQ(*back, spec);
+  }
+}
+
+TEST(SpecFromWireTest, ScalingsSurviveTheRoundTrip) {
+  const RopeScaling scalings[] = {
+      std::monostate(),
+      LinearScaling{4.0},
+      NtkScaling{8.0, true, 2048},
+      YarnScaling{16.0, 4096, 32.0, 1.0, false, 1.1, 0.7, 0.8},
+      YarnScaling{16.0, 4096},
+      Llama3Scaling{8.0, 1.0, 4.0, 8192},
+      LongRopeScaling{{1.0, 2.0}, {3.0, 4.0}, 4096, 32.0, 1.19},
+  };
+  for (const RopeScaling& scaling : scalings) {
+    Spec spec;
+    spec.rope_scaling = scaling;
+    const auto back = SpecFromWire(ToWire(spec), "spec");
+    ASSERT_THAT(back, IsOk());
+    EXPECT_EQ(*back, spec) << scaling.index();
+  }
+}
+
+TEST(SpecFromWireTest, EveryPresetSurvivesTheRoundTrip) {
+  for (const Preset& preset : Presets()) {
+    const auto back = SpecFromWire(ToWire(preset.spec), "spec");
+    ASSERT_THAT(back, IsOk());
+    EXPECT_EQ(*back, preset.spec) << preset.name;
+  }
+}
+
+TEST(SpecFromWireTest, UnknownEnumNamesItsField) {
+  v1::Spec wire;
+  wire.set_axis_rule(static_cast<v1::AxisRule>(42));
+  EXPECT_THAT(SpecFromWire(wire, "items[3].spec"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("items[3].spec.axis_rule: unknown value 42")));
+}
+
+std::shared_ptr<const Plan> PlanOf(const Spec& spec) {
+  const auto resolved = ResolveSpec(spec);
+  EXPECT_THAT(resolved, IsOk());
+  const auto plan = CompilePlan(*resolved);
+  EXPECT_THAT(plan, IsOk());
+  return *plan;
+}
+
+TEST(ResolveSpecResponseTest, RotaryListsTheFrequenciesOfItsPairs) {
+  Spec spec;
+  spec.kind = SpecKind::kRotary;
+  spec.family = FrequencyFamily::kGeometric;
+  spec.pairing = Pairing::kHalfSplit;
+  spec.rope_theta = 10000.0;
+  spec.head_dim = 8;
+  const auto plan = PlanOf(spec);
+  const v1::ResolveSpecResponse response = MakeResolveSpecResponse(*plan, "cpu");
+  ASSERT_EQ(response.pairs_size(), 4);
+  for (int j = 0; j < 4; ++j) {
+    EXPECT_DOUBLE_EQ(response.pairs(j).inv_freq(), std::pow(10000.0, -j / 4.0));
+    EXPECT_EQ(response.pairs(j).turns_fraction(), plan->frequency[j].fraction);
+  }
+  EXPECT_EQ(response.width(), 8);
+  EXPECT_EQ(response.attention_factor(), 1.0);
+  EXPECT_EQ(response.info().backend(), "cpu");
+  EXPECT_EQ(response.info().spec_fingerprint(), plan->fingerprint);
+}
+
+TEST(ResolveSpecResponseTest, ResolvedSpecResolvesToItself) {
+  Spec spec;
+  spec.kind = SpecKind::kRotary;
+  spec.family = FrequencyFamily::kGeometric;
+  spec.pairing = Pairing::kHalfSplit;
+  spec.rope_theta = 10000.0;
+  spec.head_dim = 8;
+  const auto plan = PlanOf(spec);
+  const auto again = SpecFromWire(MakeResolveSpecResponse(*plan, "cpu").spec(), "spec");
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(PlanOf(*again)->spec, plan->spec);
+}
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Codes keep their meaning both ways and messages fit into HTTP/2 trailers.
+#include "proto/grpc_status.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace phasor {
+namespace {
+
+TEST(GrpcStatusTest, AllSeventeenCodesSurviveTheRoundTrip) {
+  for (int code = 0; code <= 16; ++code) {
+    const absl::Status status(static_cast<absl::StatusCode>(code), code == 0 ? "" : "item: why");
+    const grpc::Status wire = ToGrpcStatus(status);
+    EXPECT_EQ(wire.error_code(), code);
+    EXPECT_EQ(FromGrpcStatus(wire), status);
+  }
+}
+
+TEST(GrpcStatusTest, UndefinedCodeBecomesUnknown) {
+  EXPECT_EQ(StatusFromWire(17, "x").code(), absl::StatusCode::kUnknown);
+  EXPECT_EQ(StatusFromWire(-1, "x").code(), absl::StatusCode::kUnknown);
+  EXPECT_EQ(StatusFromWire(17, "x").message(), "x");
+}
+
+TEST(GrpcStatusTest, MessageAtTheLimitIsKeptWhole) {
+  const std::string message(kMaxStatusMessageBytes, 'a');
+  EXPECT_EQ(BoundedStatusMessage(message), message);
+}
+
+TEST(GrpcStatusTest, LongMessageIsCutBetweenCharacters) {
+  std::string message;
+  while (message.size() <= kMaxStatusMessageBytes) message += "\u20ac";  // three bytes each
+  const std::string cut = BoundedStatusMessage(message);
+  EXPECT_LE(cut.size(), kMaxStatusMessageBytes);
+  EXPECT_GT(cut.size(), kMaxStatusMessageBytes - 6);
+  ASSERT_TRUE(cut.ends_with("..."));
+  EXPECT_EQ((cut.size() - 3) % 3, 0u);
+  EXPECT_EQ(ToGrpcStatus(absl::InternalError(message)).error_message(), cut);
+}
+
+}  // namespace
+}  // namespace phasor
