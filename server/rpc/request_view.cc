@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See request_view.h. Three passes over the items, in the order of checks that docs/errors.md
-// states: metadata of every item, then the number of raw entries, then their lengths.
+// See request_view.h. The order of checks: metadata of every item, the number of raw entries, their
+// lengths, the size of the response.
 #include "server/rpc/request_view.h"
 
 #include <limits>
@@ -187,23 +187,20 @@ class Viewer {
   }
 
   // Checks the metadata of the next item; its own errors take its place.
-  // RESOURCE_EXHAUSTED: the response of all items so far is too large.
-  absl::Status Add(const Wire& wire, std::string path) {
+  void Add(const Wire& wire, std::string path) {
     inline_tensors_ += CountInlineTensors(wire);
-    PHASOR_RETURN_IF_ERROR(size_.AddItem(path));
     absl::StatusOr<Prepared> prepared = Prepare(wire, path);
     if (prepared.ok()) {
-      PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(*prepared, path, &size_));
       Item& item = view_.items.emplace_back(std::in_place_type<EngineItem>);
       std::get<EngineItem>(item).prepared = *std::move(prepared);
     } else {
       view_.items.emplace_back(std::move(prepared).status());
     }
     entries_.push_back({&wire, std::move(path)});
-    return absl::OkStatus();
   }
 
-  // Gives every item its payload.
+  // Gives every item its payload, then adds up the response; an item's own errors take its place.
+  // INVALID_ARGUMENT: not as many entries as tensors. RESOURCE_EXHAUSTED: all items together.
   absl::Status Assign(absl::Span<const Segments> raw) {
     if (static_cast<int64_t>(raw.size()) != inline_tensors_) {
       return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
@@ -211,10 +208,15 @@ class Viewer {
     }
     RawEntries entries(raw);
     for (size_t i = 0; i < view_.items.size(); ++i) {
-      const size_t next = entries.next() + CountInlineTensors(*entries_[i].wire);
+      const auto& [wire, path] = entries_[i];
+      PHASOR_RETURN_IF_ERROR(size_.AddItem(path));
+      const size_t next = entries.next() + CountInlineTensors(*wire);
       if (auto* item = std::get_if<EngineItem>(&view_.items[i])) {
-        absl::Status status = Traits::Assign(*entries_[i].wire, entries_[i].path, &entries, item);
-        if (!status.ok()) view_.items[i] = std::move(status);
+        if (absl::Status status = AssignItem(*wire, path, &entries, item); status.ok()) {
+          PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(item->prepared, path, &size_));
+        } else {
+          view_.items[i] = std::move(status);
+        }
       }
       entries.SkipTo(next);
     }
@@ -237,10 +239,15 @@ class Viewer {
   absl::StatusOr<Prepared> Prepare(const Wire& wire, const std::string& path) {
     PHASOR_ASSIGN_OR_RETURN(Prepared prepared, Traits::Prepare(wire, context_.plans, path));
     PHASOR_RETURN_IF_ERROR(CheckBackendPin(wire.pins(), context_, path));
+    return prepared;
+  }
+
+  absl::Status AssignItem(const Wire& wire, const std::string& path, RawEntries* entries,
+                          EngineItem* item) {
+    PHASOR_RETURN_IF_ERROR(Traits::Assign(wire, path, entries, item));
     ResponseSize alone(context_.max_message_bytes);
     PHASOR_RETURN_IF_ERROR(alone.AddItem(path));
-    PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(prepared, path, &alone));
-    return prepared;
+    return Traits::AddOutputs(item->prepared, path, &alone);
   }
 
   const ViewContext& context_;
@@ -274,7 +281,7 @@ absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewCo
     return absl::InvalidArgumentError("item: not set, must be given");
   }
   Viewer<Traits> viewer(context, 1);
-  PHASOR_RETURN_IF_ERROR(viewer.Add(message.item(), "item"));
+  viewer.Add(message.item(), "item");
   PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
   PHASOR_RETURN_IF_ERROR(viewer.Assign(walked.raw));
   PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
@@ -291,7 +298,7 @@ absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewCo
   }
   Viewer<Traits> viewer(context, message.items_size());
   for (int i = 0; i < message.items_size(); ++i) {
-    PHASOR_RETURN_IF_ERROR(viewer.Add(message.items(i), absl::StrCat("items[", i, "]")));
+    viewer.Add(message.items(i), absl::StrCat("items[", i, "]"));
   }
   PHASOR_RETURN_IF_ERROR(viewer.Assign(walked.raw));
   return viewer.Finish();

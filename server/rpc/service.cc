@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/stubs/logging.h"
 #include "kernels/presets.h"
 #include "kernels/status_macros.h"
 #include "proto/convert.h"
@@ -71,7 +72,10 @@ v1::ListPresetsResponse AllPresets() {
 
 PositionEmbeddingServiceImpl::PositionEmbeddingServiceImpl(engine::Engine* engine,
                                                            ServiceOptions options)
-    : engine_(*engine), options_(std::move(options)), backend_(engine->backend()->name()) {}
+    : engine_(*engine), options_(std::move(options)), backend_(engine->backend()->name()) {
+  // protobuf would print text that is not UTF-8 to standard error, whenever a caller sends some.
+  google::protobuf::SetLogHandler(nullptr);
+}
 
 void PositionEmbeddingServiceImpl::SetListeners(std::vector<std::string> listeners) {
   absl::MutexLock lock(&mu_);
