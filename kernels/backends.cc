@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/text.h"
 
 namespace phasor {
 
@@ -23,10 +23,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
     return cpu::MakeCpuBackend(cpu);
   }
   if (options.name == "cuda") {
-    return absl::FailedPreconditionError("backend: this build has no CUDA backend, accepted are auto, cpu and reference");
+    return absl::FailedPreconditionError(
+        "backend: this build has no CUDA backend, accepted are auto, cpu and reference");
   }
   return absl::NotFoundError(
-      absl::StrCat("backend: \"", options.name, "\" is not known, accepted are auto, cpu and reference"));
+      StrCat("backend: \"", options.name, "\" is not known, accepted are auto, cpu and reference"));
 }
 
 }  // namespace phasor

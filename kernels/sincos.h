@@ -21,19 +21,20 @@ namespace phasor {
 
 // Added to a phase before its bits are split: half a quadrant (2^61), half of the head's unit
 // (2^37), half of the tail's range (2^31).
-inline constexpr uint64_t kSinCosOffset = (uint64_t{1} << 61) + (uint64_t{1} << 37) + (uint64_t{1} << 31);
+inline constexpr uint64_t kSinCosOffset =
+    (uint64_t{1} << 61) + (uint64_t{1} << 37) + (uint64_t{1} << 31);
 
 namespace sincos32 {
-inline constexpr uint32_t kHeadMask = 0x3FFFFFC0;  // 24 bits of the high word
-inline constexpr uint32_t kMiddleMask = 0x3F;      // 6 bits below them
+inline constexpr uint32_t kHeadMask = 0x3FFFFFC0;        // 24 bits of the high word
+inline constexpr uint32_t kMiddleMask = 0x3F;            // 6 bits below them
 inline constexpr uint32_t kMiddleExponent = 0x4B000000;  // bits of 2^23: (m | this) is 2^23 + m
-inline constexpr float kScale = 0x1p-32f;          // high word to turns
-inline constexpr float kHeadBias = -0x1p-3f;       // -2^29 units
+inline constexpr float kScale = 0x1p-32f;                // high word to turns
+inline constexpr float kHeadBias = -0x1p-3f;             // -2^29 units
 inline constexpr float kMiddleBias = -(0x1p23f + 32.0f) * 0x1p-32f;
-inline constexpr float kA = 0x1.921fb6p+2f;        // rn(2 pi)
-inline constexpr float kTailScale = 0x1p-64f;      // tail to turns
-inline constexpr float kTailA = 0x1.921fb6p-62f;   // kA * 2^-64
-inline constexpr float kS0 = -0x1.9f4bbcp-23f;     // 2 pi - kA, and on
+inline constexpr float kA = 0x1.921fb6p+2f;       // rn(2 pi)
+inline constexpr float kTailScale = 0x1p-64f;     // tail to turns
+inline constexpr float kTailA = 0x1.921fb6p-62f;  // kA * 2^-64
+inline constexpr float kS0 = -0x1.9f4bbcp-23f;    // 2 pi - kA, and on
 inline constexpr float kS1 = -0x1.4abbbap5f;
 inline constexpr float kS2 = 0x1.465ee4p6f;
 inline constexpr float kS3 = -0x1.2da064p6f;
@@ -84,7 +85,8 @@ PHASOR_HD SinCos<float> SinCos32(uint64_t phase) {
   const uint32_t high = static_cast<uint32_t>(p >> 32);
   const int32_t tail = static_cast<int32_t>(static_cast<uint32_t>(p) ^ 0x80000000u);
   const float l = static_cast<float>(tail);
-  const float h = std::fma(static_cast<float>(static_cast<int32_t>(high & kHeadMask)), kScale, kHeadBias);
+  const float h =
+      std::fma(static_cast<float>(static_cast<int32_t>(high & kHeadMask)), kScale, kHeadBias);
   const float middle = static_cast<float>((high & kMiddleMask) + 0x800000u);  // 2^23 + m, exact
   const float d = std::fma(middle, kScale, kMiddleBias);
   const float e = std::fma(l, kTailScale, d);
@@ -92,8 +94,7 @@ PHASOR_HD SinCos<float> SinCos32(uint64_t phase) {
   const float z = std::fma(h, h, h * (e + e));
   const float u = std::fma(z, std::fma(z, std::fma(z, kS3, kS2), kS1), kS0);
   const float sin = std::fma(h, kA, std::fma(d, kA, std::fma(l, kTailA, x * u)));
-  const float cos =
-      std::fma(z, std::fma(z, std::fma(z, std::fma(z, kC4, kC3), kC2), kC1), 1.0f);
+  const float cos = std::fma(z, std::fma(z, std::fma(z, std::fma(z, kC4, kC3), kC2), kC1), 1.0f);
   return ToQuadrant(high >> 30, sin, cos);
 }
 

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define PHASOR_RETURN_IF_ERROR(expression)                      \
-  do {                                                          \
+#define PHASOR_RETURN_IF_ERROR(expression)                                                    \
+  do {                                                                                        \
     if (absl::Status phasor_status = (expression); !phasor_status.ok()) return phasor_status; \
   } while (false)
 

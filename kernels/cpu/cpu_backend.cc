@@ -89,7 +89,8 @@ class CpuBackend final : public Backend {
     return rotary.batch * rotary.tokens;
   }
   static int64_t RowBytes(const Job& job) {
-    if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->plan->spec.dim * SizeOf(encode->dtype);
+    if (const auto* encode = std::get_if<EncodeJob>(&job))
+      return encode->plan->spec.dim * SizeOf(encode->dtype);
     const auto& rotary = std::get<RotaryJob>(job);
     int64_t bytes = 0;
     for (const RotaryTensor& t : rotary.tensors) {

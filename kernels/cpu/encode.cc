@@ -105,8 +105,8 @@ struct Rows32 {
 // Sines and cosines of one block of pairs into `count` rows. Kept out of line: inlined into one
 // function, the variants compete for registers and every one spills.
 template <Emit kEmit, Layout kLayout, bool kScaled>
-HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block, const Scratch& scratch,
-                            int64_t count, Rows32 rows) {
+HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block,
+                            const Scratch& scratch, int64_t count, Rows32 rows) {
   const Df df;
   const Du64 d64;
   const auto amplitude = hn::Set(df, static_cast<float>(args.amplitude));
@@ -158,8 +158,8 @@ HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block, co
 }
 
 template <Emit kEmit, bool kScaled>
-HWY_INLINE void EmitBlockOf(const EncodeArgs& args, const EncodeBlock& block, const Scratch& scratch,
-                            int64_t count, Rows32 rows) {
+HWY_INLINE void EmitBlockOf(const EncodeArgs& args, const EncodeBlock& block,
+                            const Scratch& scratch, int64_t count, Rows32 rows) {
   if (block.cos_begin < 0) {
     EmitBlock<kEmit, Layout::kSineOnly, kScaled>(args, block, scratch, count, rows);
   } else if (block.stride == 2) {
@@ -170,7 +170,8 @@ HWY_INLINE void EmitBlockOf(const EncodeArgs& args, const EncodeBlock& block, co
 }
 
 // Encodings of `count` rows in f32, without add_to.
-void EmitRows32(const EncodeArgs& args, const Scratch& scratch, int64_t count, bool stream, Rows32 rows) {
+void EmitRows32(const EncodeArgs& args, const Scratch& scratch, int64_t count, bool stream,
+                Rows32 rows) {
   const bool scaled = static_cast<float>(args.amplitude) != 1.0f;
   for (int64_t b = 0; b < args.block_count; ++b) {
     const EncodeBlock& block = args.blocks[b];
@@ -201,9 +202,10 @@ HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t co
   for (int64_t t = 0; t < count; ++t) {
     const float* row = rows.first + t * rows.stride;
     auto* out = reinterpret_cast<T*>(args.out + (first + t) * args.out_row_bytes);
-    const auto* add = args.add_to == nullptr ? nullptr
-                                             : reinterpret_cast<const T*>(
-                                                   args.add_to + (first + t) * args.add_to_row_bytes);
+    const auto* add =
+        args.add_to == nullptr
+            ? nullptr
+            : reinterpret_cast<const T*>(args.add_to + (first + t) * args.add_to_row_bytes);
     int64_t c = 0;
     for (; c + lanes <= args.dim; c += lanes) {
       auto v = hn::LoadU(df, row + c);
@@ -224,8 +226,8 @@ HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t co
 }
 
 // One f64 row, finished. `phases` are the row's.
-HWY_NOINLINE void EncodeRow64(const EncodeArgs& args, const Scratch& scratch, const uint64_t* phases,
-                              int64_t t) {
+HWY_NOINLINE void EncodeRow64(const EncodeArgs& args, const Scratch& scratch,
+                              const uint64_t* phases, int64_t t) {
   const Dd df;
   const Du64 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -272,7 +274,8 @@ HWY_NOINLINE void EncodeRow64(const EncodeArgs& args, const Scratch& scratch, co
 // Whether f32 rows can be written with full-vector non-temporal stores.
 HWY_INLINE bool CanStream(const EncodeArgs& args) {
   const uintptr_t vector_bytes = hn::Lanes(Df()) * sizeof(float);
-  uintptr_t bits = reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
+  uintptr_t bits =
+      reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
   for (int64_t b = 0; b < args.block_count; ++b) {
     const EncodeBlock& block = args.blocks[b];
     if (block.accumulate) return false;
@@ -299,8 +302,9 @@ HWY_INLINE bool ConstantStep(const EncodeArgs& args, Position* step) {
   for (int64_t t = 0; t < args.rows; ++t, p += args.axes) {
     for (int a = 0; a < args.axes; ++a) {
       if (p[a].fraction != 0) return false;
-      if (t > 0 && static_cast<uint64_t>(p[a].whole) - static_cast<uint64_t>(p[a - args.axes].whole) !=
-                       static_cast<uint64_t>(step[a].whole)) {
+      if (t > 0 &&
+          static_cast<uint64_t>(p[a].whole) - static_cast<uint64_t>(p[a - args.axes].whole) !=
+              static_cast<uint64_t>(step[a].whole)) {
         return false;
       }
     }
@@ -310,8 +314,8 @@ HWY_INLINE bool ConstantStep(const EncodeArgs& args, Position* step) {
 
 // Phases of rows [first, first + count) into scratch. When `stepping`, rows after the first of the
 // call advance from the row before.
-HWY_NOINLINE void TilePhases(const EncodeArgs& args, const Scratch& scratch, bool stepping, int64_t first,
-                             int64_t count, const uint64_t* previous) {
+HWY_NOINLINE void TilePhases(const EncodeArgs& args, const Scratch& scratch, bool stepping,
+                             int64_t first, int64_t count, const uint64_t* previous) {
   for (int64_t t = 0; t < count; ++t) {
     uint64_t* row = scratch.phases + t * scratch.entries;
     if (previous == nullptr || !stepping) {

@@ -3,7 +3,8 @@
 //
 // Sines and cosines of a tile of tokens are computed once and shared by all heads of all tensors.
 // They are kept in the orders that the rotations read: natural (pair j at j), split (even pairs,
-// then odd pairs: two bfloat16 lanes share a 32-bit word) and interleaved ([c s ...] and [-s c ...]).
+// then odd pairs: two bfloat16 lanes share a 32-bit word) and interleaved ([c s ...] and [-s c
+// ...]).
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -29,12 +30,12 @@ void RotateTile(const RotaryArgs& args) { reference::Rotary(args); }
 
 // Tables of one token.
 struct Trig32 {
-  float* cos;        // natural
+  float* cos;  // natural
   float* sin;
   float* cos_split;  // even pairs, then odd pairs from stride / 2
   float* sin_split;
-  float* cos_sin;    // c0 s0 c1 s1 ...
-  float* neg_cos;    // -s0 c0 -s1 c1 ...
+  float* cos_sin;  // c0 s0 c1 s1 ...
+  float* neg_cos;  // -s0 c0 -s1 c1 ...
 };
 struct Trig64 {
   double* cos;
@@ -65,12 +66,7 @@ HWY_INLINE Scratch Carve(const RotaryArgs& args) {
 
 HWY_INLINE Trig32 TokenTrig32(const Scratch& s, int64_t t) {
   float* p = s.tables32 + 8 * s.stride * t;
-  return {p,
-          p + s.stride,
-          p + 2 * s.stride,
-          p + 3 * s.stride,
-          p + 4 * s.stride,
-          p + 6 * s.stride};
+  return {p, p + s.stride, p + 2 * s.stride, p + 3 * s.stride, p + 4 * s.stride, p + 6 * s.stride};
 }
 HWY_INLINE Trig64 TokenTrig64(const Scratch& s, int64_t t) {
   double* p = s.tables64 + 2 * s.stride * t;
@@ -94,7 +90,8 @@ HWY_INLINE Needs NeedsOf(const RotaryArgs& args) {
     needs.f64 |= dtype == Dtype::kFloat64;
     needs.f32 |= dtype != Dtype::kFloat64;
     needs.split |= same && half_split && dtype == Dtype::kBFloat16;
-    needs.interleaved |= same && !half_split && (dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16);
+    needs.interleaved |=
+        same && !half_split && (dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16);
   }
   return needs;
 }
@@ -121,7 +118,7 @@ HWY_NOINLINE void TokenPhases(const RotaryArgs& args, const Scratch& scratch, in
 }
 
 HWY_NOINLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, const Needs& needs,
-                           const Trig32& out) {
+                             const Trig32& out) {
   const Df df;
   const Du64 d64;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -181,8 +178,8 @@ HWY_INLINE void RotatePair(V x1, V x2, V c, V s, V& y1, V& y2) {
   y2 = hn::MulAdd(x2, c, hn::Mul(x1, s));
 }
 
-// Pair j of the natural tables with lanes x1[j], x2[j], from pair `begin` on. V is the vector, E the
-// element, T the tables' type.
+// Pair j of the natural tables with lanes x1[j], x2[j], from pair `begin` on. V is the vector, E
+// the element, T the tables' type.
 template <typename E, class D, typename T>
 HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos, const T* sin,
                                 const typename E::T* x1, const typename E::T* x2, typename E::T* y1,
@@ -192,7 +189,8 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   int64_t j = begin;
   for (; j + lanes <= pairs; j += lanes) {
     decltype(hn::Zero(d)) a, b;
-    RotatePair(E::Load(x1 + j), E::Load(x2 + j), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a, b);
+    RotatePair(E::Load(x1 + j), E::Load(x2 + j), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a,
+               b);
     E::Store(a, y1 + j);
     E::Store(b, y2 + j);
   }
@@ -212,8 +210,9 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
 
 // The same for bfloat16, two lanes per 32-bit word.
 template <bool kStream>
-HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pairs, const uint16_t* x1,
-                                    const uint16_t* x2, uint16_t* y1, uint16_t* y2) {
+HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pairs,
+                                    const uint16_t* x1, const uint16_t* x2, uint16_t* y1,
+                                    uint16_t* y2) {
   const Df df;
   const Du32 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -229,8 +228,10 @@ HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pa
     RotatePair(hn::BitCast(df, hn::And(w1, upper)), hn::BitCast(df, hn::And(w2, upper)),
                hn::LoadU(df, trig.cos_split + half + j / 2),
                hn::LoadU(df, trig.sin_split + half + j / 2), odd1, odd2);
-    const auto r1 = hn::Or(hn::ShiftRight<16>(RoundToBFloat16(even1)), hn::And(RoundToBFloat16(odd1), upper));
-    const auto r2 = hn::Or(hn::ShiftRight<16>(RoundToBFloat16(even2)), hn::And(RoundToBFloat16(odd2), upper));
+    const auto r1 =
+        hn::Or(hn::ShiftRight<16>(RoundToBFloat16(even1)), hn::And(RoundToBFloat16(odd1), upper));
+    const auto r2 =
+        hn::Or(hn::ShiftRight<16>(RoundToBFloat16(even2)), hn::And(RoundToBFloat16(odd2), upper));
     if constexpr (kStream) {
       hn::Stream(r1, du, reinterpret_cast<uint32_t*>(y1 + j));
       hn::Stream(r2, du, reinterpret_cast<uint32_t*>(y2 + j));
@@ -268,7 +269,8 @@ HWY_INLINE void RotateInterleaved(const Trig32& trig, int64_t pairs, const typen
 }
 
 template <bool kStream>
-HWY_INLINE void RotateInterleavedBF16(const Trig32& trig, int64_t pairs, const uint16_t* x, uint16_t* y) {
+HWY_INLINE void RotateInterleavedBF16(const Trig32& trig, int64_t pairs, const uint16_t* x,
+                                      uint16_t* y) {
   const Df df;
   const Du32 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -369,7 +371,8 @@ HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64
   if constexpr (std::is_same_v<E, F64>) {
     const Trig64 trig = TokenTrig64(scratch, t);
     if (mixed) {
-      return RotateMixed<E>(Dd(), args, trig.cos, trig.sin, x, y, scratch.lanes_in, scratch.lanes_out);
+      return RotateMixed<E>(Dd(), args, trig.cos, trig.sin, x, y, scratch.lanes_in,
+                            scratch.lanes_out);
     }
     if (half_split) return RotateHalfSplit<E>(Dd(), 0, n, trig.cos, trig.sin, x, x + n, y, y + n);
     return RotateInterleaved64(trig, n, x, y);
@@ -396,19 +399,21 @@ HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64
 }
 
 // Whether non-temporal stores of full vectors fit: every head's lanes start on a vector boundary.
-HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tensor, int64_t lane_bytes) {
+HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
+                          int64_t lane_bytes) {
   const int64_t begin = args.rotary_begin * lane_bytes;
   const int64_t half = args.pairs * lane_bytes;
   const int64_t vector_bytes = static_cast<int64_t>(hn::Lanes(Df()) * sizeof(float));
-  const auto bits = reinterpret_cast<uintptr_t>(tensor.y) |
-                    static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
+  const auto bits =
+      reinterpret_cast<uintptr_t>(tensor.y) |
+      static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
   return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
 }
 
 // Out of line for the same reason as encode's EmitBlock.
 template <typename E, bool kStream>
 HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
-                             const RotaryArgs::Tensor& tensor) {
+                               const RotaryArgs::Tensor& tensor) {
   constexpr int64_t kBytes = sizeof(typename E::T);
   const int64_t begin = args.rotary_begin * kBytes;
   const int64_t end = begin + 2 * args.pairs * kBytes;

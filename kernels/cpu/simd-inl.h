@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Per-target building blocks: phases of a row, sine and cosine, 16-bit conversions. Every function
-// performs the operations of its scalar definition (kernels/sincos.h, kernels/convert.h) in the same
-// order, so lanes and scalars agree bit for bit.
+// performs the operations of its scalar definition (kernels/sincos.h, kernels/convert.h) in the
+// same order, so lanes and scalars agree bit for bit.
 //
-// Included once per SIMD target by kernels/cpu/*.cc; compiles to nothing on targets without vectors.
+// Included once per SIMD target by kernels/cpu/*.cc; compiles to nothing on targets without
+// vectors.
 #if defined(PHASOR_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASOR_KERNELS_CPU_SIMD_INL_H_
 #undef PHASOR_KERNELS_CPU_SIMD_INL_H_
@@ -83,7 +84,8 @@ HWY_INLINE void RowPhases(const PhaseTable& table, const Position* p, uint64_t a
     }
     const uint64_t* whole = table.whole.data() + run.begin;
     for (int64_t i = 0; i < run.count; ++i) {
-      phases[run.begin + i] = add + PhaseOf(position, {static_cast<int64_t>(whole[i]), fraction[i]});
+      phases[run.begin + i] =
+          add + PhaseOf(position, {static_cast<int64_t>(whole[i]), fraction[i]});
     }
   }
   if (table.offset.empty()) return;
@@ -124,14 +126,16 @@ HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
   u = hn::MulAdd(z, u, hn::Set(df, kS1));
   u = hn::MulAdd(z, u, hn::Set(df, kS0));
   const auto a = hn::Set(df, kA);
-  const auto s = hn::MulAdd(h, a, hn::MulAdd(d, a, hn::MulAdd(l, hn::Set(df, kTailA), hn::Mul(x, u))));
+  const auto s =
+      hn::MulAdd(h, a, hn::MulAdd(d, a, hn::MulAdd(l, hn::Set(df, kTailA), hn::Mul(x, u))));
   auto c = hn::MulAdd(z, hn::Set(df, kC4), hn::Set(df, kC3));
   c = hn::MulAdd(z, c, hn::Set(df, kC2));
   c = hn::MulAdd(z, c, hn::Set(df, kC1));
   c = hn::MulAdd(z, c, hn::Set(df, 1.0f));
   // Bit 30 of high swaps, bit 31 negates the sine, their exclusive or the cosine.
   const auto shifted = hn::ShiftLeft<1>(high);
-  const auto swap = hn::MaskFromVec(hn::BitCast(df, hn::BroadcastSignBit(hn::BitCast(di, shifted))));
+  const auto swap =
+      hn::MaskFromVec(hn::BitCast(df, hn::BroadcastSignBit(hn::BitCast(di, shifted))));
   const auto sign = hn::Set(du, 0x80000000u);
   const auto sin_sign = hn::BitCast(df, hn::And(high, sign));
   const auto cos_sign = hn::BitCast(df, hn::And(hn::Xor(high, shifted), sign));

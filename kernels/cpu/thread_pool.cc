@@ -58,7 +58,8 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> wor
   }
   absl::MutexLock lock(&call->mutex);
   call->mutex.Await(absl::Condition(
-      +[](Call* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->mutex) { return c->done == c->count; }, call.get()));
+      +[](Call* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->mutex) { return c->done == c->count; },
+      call.get()));
 }
 
 void ThreadPool::Help() {

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contract of the encode op: rows of sines and cosines, optionally added to given rows.
 //
-//   phase[t, j] = sum over nothing but pair j's axis: PhaseOf(position[t, axis j], frequency j) + offset j
-//   v[t, sin column of j] = A sin(2 pi phase)    v[t, cos column of j] = A cos(2 pi phase)
+//   phase[t, j] = sum over nothing but pair j's axis: PhaseOf(position[t, axis j], frequency j) +
+//   offset j v[t, sin column of j] = A sin(2 pi phase)    v[t, cos column of j] = A cos(2 pi phase)
 //   out[t, c] = embedding_scale * add_to[t, c] + v[t, c]
 //
 // Source   kernels/sincos.h for sin and cos; docs/conventions.md for what plans express.
 // Shape    positions [rows, axes]; out, add_to [rows, dim], lanes contiguous.
 // Unit     phases in turns * 2^64; row strides in bytes.
 // Range    any position; dim, pairs <= 65536.
-// Order    s' = rn(A*s), c' = rn(A*c) unless A == 1; a column that accumulates adds blocks in order;
+// Order    s' = rn(A*s), c' = rn(A*c) unless A == 1; a column that accumulates adds blocks in
+// order;
 //          then fma(embedding_scale, add_to, v). f32 arithmetic for FLOAT32, FLOAT16 and BFLOAT16
-//          (A and embedding_scale rounded to f32 first), f64 for FLOAT64; one rounding to the dtype.
+//          (A and embedding_scale rounded to f32 first), f64 for FLOAT64; one rounding to the
+//          dtype.
 // Error    docs/numerics.md.
 // Special  NaN or infinity in add_to stays in its column. rows == 0 touches nothing.
 // Alias    add_to == out allowed; no other overlap. Alignment: none needed.
@@ -65,7 +67,8 @@ inline int64_t EncodeRowsWords(int64_t tile, int64_t dim) {
 inline int64_t EncodeScratchBytes(const PhaseTable& table, int64_t dim) {
   const int64_t entries = 2 * table.half + kLaneSlack;
   const int64_t tile = EncodeTile(table);
-  return 8 * (tile * 2 * table.half + kLaneSlack + entries + EncodeRowsWords(tile, dim) + 2 * entries);
+  return 8 *
+         (tile * 2 * table.half + kLaneSlack + entries + EncodeRowsWords(tile, dim) + 2 * entries);
 }
 
 }  // namespace phasor

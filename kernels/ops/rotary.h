@@ -6,12 +6,14 @@
 //   y1 = x1 cos - x2 sin        y2 = x1 sin + x2 cos,   sin and cos times A
 //
 // Source   Su et al., RoFormer, arXiv:2104.09864, section 3.2.2; pairings: docs/conventions.md.
-// Shape    positions [tokens, axes]; tensors [tokens, heads, head_dim] by strides, lanes contiguous.
+// Shape    positions [tokens, axes]; tensors [tokens, heads, head_dim] by strides, lanes
+// contiguous.
 //          Pair j: HALF_SPLIT lanes begin+j and begin+j+pairs; INTERLEAVED begin+2j and begin+2j+1.
 // Unit     phases in turns * 2^64; strides in bytes.
 // Order    s' = rn(A*s), c' = rn(A*c) unless A == 1;
 //          y1 = fma(-x2, s', rn(x1*c')), y2 = fma(x2, c', rn(x1*s')).
-//          f32 arithmetic for FLOAT32, FLOAT16, BFLOAT16; f64 for FLOAT64; one rounding to the dtype.
+//          f32 arithmetic for FLOAT32, FLOAT16, BFLOAT16; f64 for FLOAT64; one rounding to the
+//          dtype.
 // Error    docs/numerics.md; relative to hypot(x1, x2).
 // Special  NaN and infinity stay in their pair. Lanes outside the pairs are copied bit for bit, and
 //          not touched in place. tokens == 0 or heads == 0 touches nothing.

@@ -32,7 +32,8 @@ void EncodeRow(const EncodeArgs& args, int64_t t) {
   for (int64_t c = 0; c < args.dim; ++c) {
     T v = row[c];
     if (args.add_to != nullptr) {
-      v = std::fma(scale, Element::Load(args.add_to + t * args.add_to_row_bytes + c * Element::kBytes), v);
+      v = std::fma(scale,
+                   Element::Load(args.add_to + t * args.add_to_row_bytes + c * Element::kBytes), v);
     }
     Element::Store(v, args.out + t * args.out_row_bytes + c * Element::kBytes);
   }

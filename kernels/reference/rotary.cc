@@ -70,9 +70,8 @@ void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
 
 void Rotary(const RotaryArgs& args) {
   for (int64_t i = 0; i < args.tensor_count; ++i) {
-    VisitElement(args.tensors[i].dtype, [&]<typename Element>(Element) {
-      RotateTensor<Element>(args, args.tensors[i]);
-    });
+    VisitElement(args.tensors[i].dtype,
+                 [&]<typename Element>(Element) { RotateTensor<Element>(args, args.tensors[i]); });
   }
 }
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU backend: how jobs are split never shows in the bytes.
+#include "kernels/cpu/cpu_backend.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/request.h"
+#include "tests/support/backends.h"
+#include "tests/support/tensors.h"
+
+namespace phasor::cpu {
+namespace {
+
+using phasor::testing::SameBits;
+using phasor::testing::Tensor;
+
+PlanProvider Compile() {
+  static const auto compile = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+  return compile;
+}
+
+Tensor EncodeRange(Backend& backend, int64_t start, int64_t count) {
+  EncodeRequest request;
+  request.spec.preset = "timestep-sin-cos";
+  request.spec.dim = 320;
+  request.positions = AxisRange{IntegerRange{start, 1, count}};
+  auto prepared = PrepareEncode(request, Compile(), "item");
+  EXPECT_TRUE(prepared.ok()) << prepared.status();
+  Tensor out(Dtype::kFloat32, count * 320);
+  const Job jobs[] = {MakeEncodeJob(*prepared, nullptr, out.data())};
+  EXPECT_TRUE(backend.Run(jobs).ok());
+  return out;
+}
+
+TEST(CpuBackendTest, EverySplitOfARangeGivesTheSameRows) {
+  constexpr int64_t kRows = 1500;  // several pieces for several threads
+  const auto whole_backend = MakeCpuBackend({RunnableTargets().front(), 4});
+  const Tensor whole = EncodeRange(*whole_backend, 1000, kRows);
+  const auto one = MakeCpuBackend({RunnableTargets().front(), 1});
+  for (int64_t cut : {int64_t{1}, int64_t{255}, int64_t{256}, int64_t{777}, kRows - 1}) {
+    const Tensor head = EncodeRange(*one, 1000, cut);
+    const Tensor tail = EncodeRange(*one, 1000 + cut, kRows - cut);
+    EXPECT_EQ(std::memcmp(whole.data(), head.data(), head.size_bytes()), 0) << cut;
+    EXPECT_EQ(std::memcmp(whole.data() + head.size_bytes(), tail.data(), tail.size_bytes()), 0)
+        << cut;
+  }
+}
+
+TEST(CpuBackendTest, JobsOfOneBatchDoNotInfluenceEachOther) {
+  const auto backend = MakeCpuBackend({RunnableTargets().front(), 2});
+  std::vector<Tensor> alone;
+  std::vector<Tensor> together;
+  std::vector<PreparedEncode> prepared;
+  for (int64_t i = 0; i < 20; ++i) {
+    EncodeRequest request;
+    request.spec.preset = "transformer";
+    request.spec.dim = 2 + 2 * i;
+    request.positions = AxisRange{IntegerRange{i, 1 + i, 3 * i}};
+    prepared.push_back(*PrepareEncode(request, Compile(), "item"));
+    together.emplace_back(Dtype::kFloat32, prepared.back().output_bytes / 4);
+    alone.emplace_back(Dtype::kFloat32, prepared.back().output_bytes / 4);
+  }
+  std::vector<Job> jobs;
+  for (size_t i = 0; i < prepared.size(); ++i) {
+    const Job single[] = {MakeEncodeJob(prepared[i], nullptr, alone[i].data())};
+    ASSERT_TRUE(backend->Run(single).ok());
+    jobs.push_back(MakeEncodeJob(prepared[i], nullptr, together[i].data()));
+  }
+  ASSERT_TRUE(backend->Run(jobs).ok());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    EXPECT_TRUE(SameBits(alone[i], together[i])) << i;
+    EXPECT_TRUE(together[i].GuardsIntact());
+  }
+}
+
+TEST(CpuBackendTest, BatchPositionsRotateEachBatchEntryByItsOwn) {
+  const auto backend = MakeCpuBackend({RunnableTargets().front(), 2});
+  constexpr int64_t kBatch = 3, kTokens = 5;
+  const int32_t places[kBatch * kTokens] = {0,   1,   2,  3, 4, 100, 101,   102,
+                                            103, 104, -7, 9, 9, 9,   131071};
+  const auto rotate = [&](const std::byte* data, std::vector<int64_t> positions_shape,
+                          int64_t batch, std::byte* x) {
+    RopeRequest request;
+    request.spec.preset = "rope-half-split";
+    request.positions = PositionTensor{Dtype::kInt32, std::move(positions_shape)};
+    request.tensors = {{Dtype::kFloat32, {batch, kTokens, 2, 8}, {}}};
+    auto prepared = PrepareRope(request, Compile(), "item");
+    ASSERT_TRUE(prepared.ok()) << prepared.status();
+    prepared->positions.data = data;
+    std::byte* const y[] = {x};
+    const std::byte* const in[] = {x};
+    const Job jobs[] = {MakeRotaryJob(*prepared, in, y)};
+    ASSERT_TRUE(backend->Run(jobs).ok());
+  };
+  Tensor all(Dtype::kFloat32, kBatch * kTokens * 16);
+  all.Fill(5);
+  Tensor each = all;
+  rotate(reinterpret_cast<const std::byte*>(places), {kBatch, kTokens}, kBatch, all.data());
+  for (int64_t b = 0; b < kBatch; ++b) {
+    rotate(reinterpret_cast<const std::byte*>(places + b * kTokens), {kTokens}, 1,
+           each.data() + b * kTokens * 16 * 4);
+  }
+  EXPECT_TRUE(SameBits(all, each));
+}
+
+}  // namespace
+}  // namespace phasor::cpu

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace phasor::cpu {
+namespace {
+
+TEST(ThreadPoolTest, RunsEveryPieceExactlyOnce) {
+  for (int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int64_t count : {0, 1, 2, 1000}) {
+      std::vector<std::atomic<int>> ran(count);
+      pool.ParallelFor(count, [&](int64_t i) { ++ran[i]; });
+      for (const auto& r : ran) EXPECT_EQ(r, 1);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, OneThreadRunsOnTheCallersThread) {
+  ThreadPool pool(1);
+  const auto caller = std::this_thread::get_id();
+  pool.ParallelFor(10, [&](int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
+}
+
+TEST(ThreadPoolTest, ServesConcurrentCallersWithoutMixingTheirWork) {
+  ThreadPool pool(3);
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&pool] {
+      for (int round = 0; round < 50; ++round) {
+        std::atomic<int64_t> sum = 0;
+        pool.ParallelFor(100, [&](int64_t i) { sum += i; });
+        EXPECT_EQ(sum, 4950);
+      }
+    });
+  }
+  for (auto& caller : callers) caller.join();
+}
+
+TEST(ThreadPoolTest, HelpersShareTheWorkOfABlockedCaller) {
+  ThreadPool pool(2);
+  // Piece 0 ends only after another piece ran, which needs the helper.
+  std::atomic<int> ran = 0;
+  pool.ParallelFor(2, [&](int64_t) {
+    ++ran;
+    while (ran < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(ran, 2);
+}
+
+}  // namespace
+}  // namespace phasor::cpu

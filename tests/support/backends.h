@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way this machine can run a job: each instruction set, one thread and several, caches
+// bypassed and not. The first is the scalar reference that the others must equal.
+#ifndef PHASOR_TESTS_SUPPORT_BACKENDS_H_
+#define PHASOR_TESTS_SUPPORT_BACKENDS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/text.h"
+
+namespace phasor::testing {
+
+struct NamedBackend {
+  std::string name;
+  std::unique_ptr<Backend> backend;
+};
+
+inline std::vector<NamedBackend> AllBackends() {
+  std::vector<NamedBackend> all;
+  const auto add = [&](cpu::Target target, int threads, int64_t stream_bytes) {
+    all.push_back({StrCat(cpu::Name(target), "_", threads, "t", stream_bytes == 1 ? "_stream" : ""),
+                   cpu::MakeCpuBackend({target, threads, stream_bytes})});
+  };
+  add(cpu::Target::kScalar, 1, 0);
+  for (cpu::Target target : cpu::RunnableTargets()) {
+    if (target == cpu::Target::kScalar) continue;
+    add(target, 1, 0);
+    add(target, 1, 1);  // every output counts as larger than the caches
+    add(target, 3, 0);
+  }
+  return all;
+}
+
+}  // namespace phasor::testing
+
+#endif  // PHASOR_TESTS_SUPPORT_BACKENDS_H_
