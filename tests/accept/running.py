@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A phasor-server for the time of a `with` block."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+START_S = 30
+STOP_S = 60
+
+
+@contextlib.contextmanager
+def server(command):
+    """Runs `command --listen 127.0.0.1:0`; yields the address; SIGTERM at the end, whose exit status must be 0."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            yield _address(process, log)
+        except BaseException:
+            process.kill()
+            raise
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(STOP_S)
+        if status != 0:
+            raise RuntimeError(f"after SIGTERM the server ended with status {status}:\n{_text(log)}")
+
+
+def _address(process, log):
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        found = re.search(r"127\.0\.0\.1:[1-9]\d*", _text(log))
+        if found:
+            return found[0]
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    raise RuntimeError(f"the server told no address:\n{_text(log)}")
+
+
+def _text(log):
+    log.seek(0)
+    return log.read()
