@@ -38,6 +38,7 @@ struct Pins {
   std::string spec_fingerprint;
   uint32_t numerics_version = 0;
   std::string backend;
+  friend bool operator==(const Pins&, const Pins&) = default;
 };
 
 struct EncodeRequest {

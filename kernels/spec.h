@@ -67,38 +67,39 @@ struct LongRopeScaling {
 using RopeScaling = std::variant<std::monostate, LinearScaling, NtkScaling, YarnScaling,
                                  Llama3Scaling, LongRopeScaling>;
 
-// What a user writes. At most one of preset, config_json, encoder is not empty.
+// What a user writes. At most one of preset, config_json, encoder is not empty. The initializers let
+// {.preset = "...", .dim = 128} compile without -Wmissing-field-initializers.
 struct Spec {
-  std::string preset;
-  std::string config_json;
-  std::string encoder;
-  std::optional<SpecKind> kind;
-  std::optional<int64_t> dim;
-  std::optional<int> axes;
-  std::vector<int64_t> axes_dim;
-  std::optional<FrequencyFamily> family;
-  std::optional<double> rope_theta;
-  std::optional<double> downscale_freq_shift;
-  std::optional<double> min_period;
-  std::optional<double> max_period;
-  std::vector<double> inv_freq;
-  std::optional<double> position_scale;
-  std::optional<TrigOrder> order;
-  std::optional<Arrangement> arrangement;
-  std::optional<AxisGrouping> grouping;
-  std::optional<int64_t> head_dim;
-  std::optional<int64_t> rotary_dim;
-  std::optional<int64_t> rotary_begin;
-  std::optional<double> partial_rotary_factor;
-  std::optional<Pairing> pairing;
-  std::optional<Pairing> pairing_out;
-  std::optional<AxisRule> axis_rule;
-  std::vector<int64_t> mrope_section;
-  std::vector<int> axis_of_pair;
-  std::optional<double> attention_factor;
-  RopeScaling rope_scaling;
-  std::optional<Precision> precision;
-  std::optional<int64_t> pad_back;
+  std::string preset = {};
+  std::string config_json = {};
+  std::string encoder = {};
+  std::optional<SpecKind> kind = {};
+  std::optional<int64_t> dim = {};
+  std::optional<int> axes = {};
+  std::vector<int64_t> axes_dim = {};
+  std::optional<FrequencyFamily> family = {};
+  std::optional<double> rope_theta = {};
+  std::optional<double> downscale_freq_shift = {};
+  std::optional<double> min_period = {};
+  std::optional<double> max_period = {};
+  std::vector<double> inv_freq = {};
+  std::optional<double> position_scale = {};
+  std::optional<TrigOrder> order = {};
+  std::optional<Arrangement> arrangement = {};
+  std::optional<AxisGrouping> grouping = {};
+  std::optional<int64_t> head_dim = {};
+  std::optional<int64_t> rotary_dim = {};
+  std::optional<int64_t> rotary_begin = {};
+  std::optional<double> partial_rotary_factor = {};
+  std::optional<Pairing> pairing = {};
+  std::optional<Pairing> pairing_out = {};
+  std::optional<AxisRule> axis_rule = {};
+  std::vector<int64_t> mrope_section = {};
+  std::vector<int> axis_of_pair = {};
+  std::optional<double> attention_factor = {};
+  RopeScaling rope_scaling = {};
+  std::optional<Precision> precision = {};
+  std::optional<int64_t> pad_back = {};
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };
