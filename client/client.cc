@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Client: fills in deadlines and pins, and turns a connection's callbacks into the caller's form.
+#include "client/client.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/synchronization/notification.h"
+
+namespace phasor {
+namespace {
+
+// Runs `start` with a callback and waits for it.
+template <typename T, typename Start>
+absl::StatusOr<T> Wait(Start start) {
+  // Both live here: the callback is done with them before the wait ends.
+  std::optional<absl::StatusOr<T>> result;
+  absl::Notification done;
+  start(Done<T>([&](absl::StatusOr<T> answer) {
+    result = std::move(answer);
+    done.Notify();
+  }));
+  done.WaitForNotification();
+  return *std::move(result);
+}
+
+template <typename Call>
+void FillPins(Call& call, const Pins& pins) {
+  if (call.pins == Pins{}) call.pins = pins;
+}
+
+template <typename Call>
+void FillPins(std::vector<Call>& calls, const Pins& pins) {
+  for (Call& call : calls) FillPins(call, pins);
+}
+
+}  // namespace
+
+Client::Client(std::shared_ptr<Connection> connection, const ClientOptions& options)
+    : connection_(std::move(connection)), timeout_(options.timeout) {}
+
+CallContext Client::Context(const CallOptions& options, bool caller_waits) const {
+  const absl::Time by_timeout = absl::Now() + options.timeout.value_or(timeout_);
+  return {.deadline = std::min(by_timeout, options.deadline.value_or(absl::InfiniteFuture())),
+          .cancel = options.cancel,
+          .caller_waits = caller_waits};
+}
+
+absl::StatusOr<RunInfo> Client::Encode(const Spec& spec, PositionList positions,
+                                       MutableTensorView output, const CallOptions& options) const {
+  const Dtype dtype = output.desc.dtype;
+  auto result = Encode(EncodeCall{.spec = spec,
+                                  .positions = std::move(positions),
+                                  .output_dtype = dtype,
+                                  .output = std::move(output)},
+                       options);
+  if (!result.ok()) return std::move(result).status();
+  return std::move(result->info);
+}
+
+absl::StatusOr<EncodeResult> Client::Encode(EncodeCall call, const CallOptions& options) const {
+  FillPins(call, options.pins);
+  return Wait<EncodeResult>([&](Done<EncodeResult> done) {
+    connection_->Encode(std::move(call), Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<std::vector<absl::StatusOr<EncodeResult>>> Client::BatchEncode(
+    std::vector<EncodeCall> calls, const CallOptions& options) const {
+  FillPins(calls, options.pins);
+  using Results = std::vector<absl::StatusOr<EncodeResult>>;
+  return Wait<Results>([&](Done<Results> done) {
+    connection_->BatchEncode(std::move(calls), Context(options, true), std::move(done));
+  });
+}
+
+void Client::EncodeAsync(EncodeCall call, Done<EncodeResult> done,
+                         const CallOptions& options) const {
+  FillPins(call, options.pins);
+  connection_->Encode(std::move(call), Context(options, false), std::move(done));
+}
+
+absl::StatusOr<RunInfo> Client::ApplyRoPE(const Spec& spec, PositionList positions,
+                                          absl::Span<const RopeTensor> tensors,
+                                          const CallOptions& options) const {
+  return ApplyRoPE(RopeCall{.spec = spec,
+                            .positions = std::move(positions),
+                            .tensors = {tensors.begin(), tensors.end()}},
+                   options);
+}
+
+absl::StatusOr<RunInfo> Client::ApplyRoPE(RopeCall call, const CallOptions& options) const {
+  FillPins(call, options.pins);
+  return Wait<RunInfo>([&](Done<RunInfo> done) {
+    connection_->ApplyRoPE(std::move(call), Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<std::vector<absl::StatusOr<RunInfo>>> Client::BatchApplyRoPE(
+    std::vector<RopeCall> calls, const CallOptions& options) const {
+  FillPins(calls, options.pins);
+  using Results = std::vector<absl::StatusOr<RunInfo>>;
+  return Wait<Results>([&](Done<Results> done) {
+    connection_->BatchApplyRoPE(std::move(calls), Context(options, true), std::move(done));
+  });
+}
+
+void Client::ApplyRoPEAsync(RopeCall call, Done<RunInfo> done, const CallOptions& options) const {
+  FillPins(call, options.pins);
+  connection_->ApplyRoPE(std::move(call), Context(options, false), std::move(done));
+}
+
+std::future<absl::StatusOr<RunInfo>> Client::ApplyRoPEAsync(RopeCall call,
+                                                            const CallOptions& options) const {
+  auto [future, done] = MakeFuture<RunInfo>();
+  ApplyRoPEAsync(std::move(call), std::move(done), options);
+  return std::move(future);
+}
+
+absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
+                                                const CallOptions& options) const {
+  return Wait<SpecDetails>([&](Done<SpecDetails> done) {
+    connection_->ResolveSpec(spec, Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<std::vector<Preset>> Client::ListPresets(const CallOptions& options) const {
+  return Wait<std::vector<Preset>>([&](Done<std::vector<Preset>> done) {
+    connection_->ListPresets(Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& options) const {
+  return Wait<ServerInfo>([&](Done<ServerInfo> done) {
+    connection_->GetServerInfo(Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<Health> Client::CheckHealth(std::string_view service,
+                                           const CallOptions& options) const {
+  return Wait<Health>([&](Done<Health> done) {
+    connection_->CheckHealth(std::string(service), Context(options, true), std::move(done));
+  });
+}
+
+}  // namespace phasor

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client talks through: one virtual function per RPC, in value types of our own. Tests give
+// their own (client/testing/mock_connection.h).
+#ifndef PHASOR_CLIENT_CONNECTION_H_
+#define PHASOR_CLIENT_CONNECTION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/options.h"
+#include "client/position_list.h"
+#include "client/tensor.h"
+#include "kernels/phase.h"
+#include "kernels/presets.h"
+#include "kernels/request.h"
+#include "kernels/spec.h"
+
+namespace phasor {
+
+// One Encode. Borrows the memory of its views until the call is done.
+struct EncodeCall {
+  Spec spec = {};
+  PositionList positions = {};
+  Dtype output_dtype = Dtype::kFloat32;
+  std::optional<TensorView> add_to = {};  // out = embedding_scale * add_to + encoding
+  double embedding_scale = 1.0;
+  Pins pins = {};
+  // Where the rows go: of output_dtype, shape [tokens, dim]; may be add_to's own memory. Not set:
+  // the result owns them. Written only on success.
+  std::optional<MutableTensorView> output = {};
+};
+
+struct EncodeResult {
+  TensorDesc output;  // dense
+  Bytes bytes;        // empty when the call named its output
+  RunInfo info;
+};
+
+// One tensor of an ApplyRoPE: [(batch,) tokens, heads, head_dim], or heads before tokens. Lanes of
+// a head are contiguous. Input and output agree in type and shape; they may be the same memory with
+// equal strides (in place), and must not overlap otherwise.
+struct RopeTensor {
+  RopeTensor() = default;
+  RopeTensor(MutableTensorView in_place)
+      : input(in_place), output(std::move(in_place)) {}  // NOLINT
+  RopeTensor(TensorView in, MutableTensorView out) : input(std::move(in)), output(std::move(out)) {}
+
+  TensorView input;
+  MutableTensorView output;
+};
+
+// One ApplyRoPE. Borrows the memory of its views until the call is done; outputs are written only
+// on success.
+struct RopeCall {
+  Spec spec = {};
+  PositionList positions = {};
+  std::vector<RopeTensor> tensors = {};
+  Direction direction = Direction::kForward;
+  RopeLayout layout = RopeLayout::kTokensHeads;
+  std::optional<PositionList> from_positions =
+      {};                              // Direction::kDelta only: where the keys stand now
+  std::optional<Spec> from_spec = {};  // Direction::kDelta only: `spec` when not set
+  Pins pins = {};
+};
+
+// Every number that a spec stands for.
+struct SpecDetails {
+  struct Pair {
+    int axis = 0;
+    Frequency turns;            // per unit position, exactly as used
+    double inv_freq = 0;        // radians per unit position, nearest double
+    uint64_t phase_offset = 0;  // fraction of a turn times 2^64
+  };
+  Spec spec;  // every field filled in; it resolves to itself
+  std::vector<Pair> pairs;
+  double attention_factor = 1.0;
+  int64_t width = 0;  // of an output row or a head
+  RunInfo info;
+};
+
+struct ServerInfo {
+  std::string version;
+  uint32_t numerics_version = 0;
+  std::vector<std::string> backends;  // in order of preference
+  std::string cpu_target;             // e.g. "AVX2"
+  int cpu_threads = 0;
+  std::vector<std::string> listeners;
+  int64_t max_message_bytes = 0;  // these five: 0 means no limit
+  int64_t max_header_bytes = 0;
+  int64_t max_inflight_bytes = 0;
+  int64_t inline_bytes = 0;
+  int64_t max_batch_items = 0;
+};
+
+enum class Health : uint8_t { kUnknown, kServing, kNotServing };
+
+// What a connection must know about the call beside its content.
+struct CallContext {
+  absl::Time deadline = absl::InfiniteFuture();
+  std::optional<CancelToken> cancel = {};
+  // The caller waits for `done`: its thread may do the work, sleep between attempts included.
+  bool caller_waits = false;
+};
+
+template <typename T>
+using Done = absl::AnyInvocable<void(absl::StatusOr<T>)>;
+
+// Each function calls `done` exactly once, on any thread, perhaps before it returns. When it does,
+// nothing reads or writes the call's memory any more.
+//
+// Errors are the service's own, with equal codes and messages from every kind of connection. On top
+// of those: DEADLINE_EXCEEDED and CANCELLED; UNAVAILABLE when no server answers; INTERNAL when an
+// answer does not fit its request.
+//
+// Threads: all functions from any thread.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  virtual void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) = 0;
+  virtual void ApplyRoPE(RopeCall call, CallContext context, Done<RunInfo> done) = 0;
+  // One result per call, in order; an item's error spoils no other.
+  virtual void BatchEncode(std::vector<EncodeCall> calls, CallContext context,
+                           Done<std::vector<absl::StatusOr<EncodeResult>>> done) = 0;
+  virtual void BatchApplyRoPE(std::vector<RopeCall> calls, CallContext context,
+                              Done<std::vector<absl::StatusOr<RunInfo>>> done) = 0;
+  virtual void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) = 0;
+  virtual void ListPresets(CallContext context, Done<std::vector<Preset>> done) = 0;
+  virtual void GetServerInfo(CallContext context, Done<ServerInfo> done) = 0;
+  // `service` is a gRPC service name, empty for the server as a whole. NOT_FOUND: no such service.
+  virtual void CheckHealth(std::string service, CallContext context, Done<Health> done) = 0;
+};
+
+}  // namespace phasor
+
+#endif  // PHASOR_CLIENT_CONNECTION_H_

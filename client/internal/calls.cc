@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/internal/calls.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::client_internal {
+namespace {
+
+absl::Status Invalid(std::string_view path, std::string_view what) {
+  return absl::InvalidArgumentError(StrCat(path, ": ", what));
+}
+
+std::string Text(const TensorDesc& tensor) {
+  return StrCat(Name(tensor.dtype), " [", absl::StrJoin(tensor.shape, ", "), "]");
+}
+
+// The memory of a view holds what shape and strides span.
+absl::Status CheckMemory(const TensorDesc& tensor, int64_t bytes, std::string_view path) {
+  PHASOR_ASSIGN_OR_RETURN(const int64_t spanned, SpannedBytes(tensor, path));
+  if (bytes >= spanned) return absl::OkStatus();
+  return Invalid(path, StrCat(bytes, " bytes of memory, ", Text(tensor), " spans ", spanned));
+}
+
+absl::Status CheckPositions(const PositionList& positions, std::string_view path) {
+  const auto* tensor = std::get_if<PositionTensor>(&positions.value());
+  if (tensor == nullptr) return absl::OkStatus();
+  const std::string tensor_path = StrCat(path, ".tensor");
+  if (positions.strided()) {
+    return Invalid(StrCat(tensor_path, ".strides"), "given, must be empty: dense positions");
+  }
+  return CheckMemory({tensor->dtype, tensor->shape, {}},
+                     static_cast<int64_t>(positions.bytes().size()), tensor_path);
+}
+
+absl::Status CheckRopeTensor(const RopeTensor& tensor, std::string_view path) {
+  const TensorDesc& input = tensor.input.desc;
+  const TensorDesc& output = tensor.output.desc;
+  PHASOR_RETURN_IF_ERROR(CheckMemory(input, tensor.input.bytes, StrCat(path, ".tensor")));
+  const std::string output_path = StrCat(path, ".output");
+  if (output.dtype != input.dtype || output.shape != input.shape) {
+    return Invalid(output_path, StrCat(Text(output), ", must be as the input, ", Text(input)));
+  }
+  if (tensor.output.data == tensor.input.data && StridesOf(output) != StridesOf(input)) {
+    return Invalid(output_path, "in place with other strides, must be the input's");
+  }
+  return CheckMemory(output, tensor.output.bytes, output_path);
+}
+
+// Calls copy(strided offset, dense offset, bytes) for every contiguous run.
+template <typename Copy>
+void ForEachRun(const TensorDesc& tensor, Copy copy) {
+  const int64_t element = SizeOf(tensor.dtype);
+  const int64_t total = ElementCount(tensor);
+  if (total == 0) return;
+  if (IsDense(tensor)) return copy(int64_t{0}, int64_t{0}, total * element);
+  const std::vector<int64_t>& strides = tensor.strides;  // the last one is 1
+  const size_t outer = tensor.shape.size() - 1;
+  const int64_t run = tensor.shape[outer];
+  std::vector<int64_t> index(outer, 0);
+  int64_t offset = 0;
+  for (int64_t done = 0; done < total; done += run) {
+    copy(offset * element, done * element, run * element);
+    for (size_t d = outer; d-- > 0;) {
+      offset += strides[d];
+      if (++index[d] < tensor.shape[d]) break;
+      offset -= strides[d] * tensor.shape[d];
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+std::string BatchItemPath(size_t i) { return StrCat("items[", i, "]"); }
+
+absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view path) {
+  EncodeRequest request{.spec = call.spec,
+                        .positions = call.positions.value(),
+                        .output_dtype = call.output_dtype,
+                        .embedding_scale = call.embedding_scale,
+                        .pins = call.pins};
+  PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, StrCat(path, ".positions")));
+  if (call.add_to.has_value()) {
+    PHASOR_RETURN_IF_ERROR(
+        CheckMemory(call.add_to->desc, call.add_to->bytes, StrCat(path, ".add_to")));
+    request.add_to = call.add_to->desc;
+  }
+  if (call.output.has_value()) {
+    PHASOR_RETURN_IF_ERROR(
+        CheckMemory(call.output->desc, call.output->bytes, StrCat(path, ".output")));
+  }
+  return request;
+}
+
+absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view path) {
+  RopeRequest request{.spec = call.spec,
+                      .positions = call.positions.value(),
+                      .direction = call.direction,
+                      .layout = call.layout,
+                      .from_spec = call.from_spec,
+                      .pins = call.pins};
+  PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, StrCat(path, ".positions")));
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    PHASOR_RETURN_IF_ERROR(CheckRopeTensor(call.tensors[i], StrCat(path, ".tensors[", i, "]")));
+    request.tensors.push_back(call.tensors[i].input.desc);
+  }
+  if (call.from_positions.has_value()) {
+    PHASOR_RETURN_IF_ERROR(CheckPositions(*call.from_positions, StrCat(path, ".from_positions")));
+    request.from_positions = call.from_positions->value();
+  }
+  return request;
+}
+
+absl::Span<const std::byte> PositionBytes(const PositionList& positions) {
+  const auto* tensor = std::get_if<PositionTensor>(&positions.value());
+  if (tensor == nullptr) return {};
+  const int64_t count = ElementCount({tensor->dtype, tensor->shape, {}});
+  return positions.bytes().first(static_cast<size_t>(count * SizeOf(tensor->dtype)));
+}
+
+int64_t ElementCount(const TensorDesc& tensor) {
+  int64_t count = 1;
+  for (int64_t extent : tensor.shape) count *= extent;
+  return count;
+}
+
+std::vector<int64_t> StridesOf(const TensorDesc& tensor) {
+  if (!tensor.strides.empty()) return tensor.strides;
+  std::vector<int64_t> strides(tensor.shape.size(), 1);
+  for (size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * tensor.shape[d];
+  return strides;
+}
+
+bool IsDense(const TensorDesc& tensor) {
+  if (tensor.strides.empty()) return true;
+  const std::vector<int64_t> dense = StridesOf({tensor.dtype, tensor.shape, {}});
+  for (size_t d = 0; d < dense.size(); ++d) {
+    if (tensor.shape[d] > 1 && tensor.strides[d] != dense[d]) return false;
+  }
+  return true;
+}
+
+RotaryStrides RotaryStridesOf(const TensorDesc& tensor, RopeLayout layout) {
+  const int64_t element = SizeOf(tensor.dtype);
+  const std::vector<int64_t> strides = StridesOf(tensor);
+  const size_t first = strides.size() - 3;  // 1 with a batch dimension
+  const bool tokens_first = layout == RopeLayout::kTokensHeads;
+  return {.batch = first == 1 ? strides[0] * element : 0,
+          .token = strides[tokens_first ? first : first + 1] * element,
+          .head = strides[tokens_first ? first + 1 : first] * element};
+}
+
+absl::Status CheckOutput(const MutableTensorView& output, const TensorDesc& result,
+                         std::string_view path) {
+  const TensorDesc& given = output.desc;
+  const bool flat = given.shape.size() == 1 && given.shape[0] == ElementCount(result);
+  if (given.dtype == result.dtype && (given.shape == result.shape || flat)) {
+    return absl::OkStatus();
+  }
+  return Invalid(path, StrCat(Text(given), ", must be ", Text(result)));
+}
+
+void CopyToDense(const TensorView& from, std::byte* to) {
+  ForEachRun(from.desc, [&](int64_t strided, int64_t dense, int64_t bytes) {
+    std::memcpy(to + dense, from.data + strided, static_cast<size_t>(bytes));
+  });
+}
+
+void CopyFromDense(const std::byte* from, const MutableTensorView& to) {
+  ForEachRun(to.desc, [&](int64_t strided, int64_t dense, int64_t bytes) {
+    std::memcpy(to.data + strided, from + dense, static_cast<size_t>(bytes));
+  });
+}
+
+}  // namespace phasor::client_internal

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unary calls of raw messages: channels, deadlines, cancellation, retries, and the return of lent
+// memory.
+#ifndef PHASOR_CLIENT_INTERNAL_GRPC_CHANNEL_H_
+#define PHASOR_CLIENT_INTERNAL_GRPC_CHANNEL_H_
+
+#include <grpcpp/generic/generic_stub.h>
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/connection.h"
+#include "client/internal/raw_message.h"
+#include "client/internal/retry.h"
+#include "client/options.h"
+
+namespace phasor::client_internal {
+
+// Largest message sent. gRPC's own limit is 2 GiB - 1.
+inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - (int64_t{64} << 10);
+
+// `target` as gRPC names it: "host:port" gets "dns:///". INVALID_ARGUMENT: no such kind of target.
+absl::StatusOr<std::string> GrpcTarget(std::string_view target);
+
+struct RawCall {
+  std::string method;  // "/package.Service/Method"
+  std::string header;
+  std::vector<absl::Span<const std::byte>> raw;  // borrowed until the call is done
+  // Takes the response of the successful attempt. Its error becomes the call's.
+  absl::AnyInvocable<absl::Status(const RawMessage&)> on_response;
+  // Called once, when nothing holds `raw` any more.
+  absl::AnyInvocable<void(absl::Status)> done;
+};
+
+// Threads: any. Owns its connections; calls in flight keep what they need.
+class GrpcChannel {
+ public:
+  // `target` from GrpcTarget. `timer` waits between attempts of calls; nullptr: real time.
+  GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer = nullptr);
+
+  // RESOURCE_EXHAUSTED: larger than kMaxMessageBytes. Else what the server, gRPC or on_response
+  // says.
+  void Start(RawCall call, const CallContext& context);
+
+ private:
+  std::vector<std::shared_ptr<grpc::GenericStub>> stubs_;
+  std::atomic<size_t> next_stub_{0};
+  const RetryPolicy retry_;
+  Timer* const timer_;
+};
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_INTERNAL_GRPC_CHANNEL_H_

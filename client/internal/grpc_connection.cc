@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/internal/grpc_connection.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/internal/calls.h"
+#include "client/internal/grpc_channel.h"
+#include "client/internal/raw_message.h"
+#include "client/internal/responses.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/convert.h"
+
+namespace phasor::client_internal {
+namespace {
+
+constexpr std::string_view kService = "/phasor.v1.PositionEmbeddingService/";
+
+// What a call sends beside its header, in wire order. Dense tensors stay where they are; others are
+// gathered, so that gaps do not travel.
+// Threads: a plain value. Borrows dense tensors, owns the others.
+struct Payload {
+  std::vector<absl::Span<const std::byte>> raw;
+  std::vector<Bytes> gathered;
+
+  void AddPositions(const PositionList& positions) {
+    if (std::holds_alternative<PositionTensor>(positions.value())) {
+      raw.push_back(PositionBytes(positions));
+    }
+  }
+
+  // Makes `desc` that of what is sent.
+  absl::Status AddTensor(const TensorView& tensor, TensorDesc& desc) {
+    const int64_t bytes = ElementCount(tensor.desc) * SizeOf(tensor.desc.dtype);
+    desc.strides.clear();
+    if (IsDense(tensor.desc)) {
+      raw.emplace_back(tensor.data, static_cast<size_t>(bytes));
+      return absl::OkStatus();
+    }
+    PHASOR_ASSIGN_OR_RETURN(Bytes dense, Bytes::Allocate(bytes));
+    CopyToDense(tensor, dense.data());
+    raw.emplace_back(dense.data(), static_cast<size_t>(bytes));
+    gathered.push_back(std::move(dense));
+    return absl::OkStatus();
+  }
+};
+
+// On failure, `payload` may hold a part of the item.
+absl::StatusOr<v1::EncodeItem> MakeItem(const EncodeCall& call, std::string_view path,
+                                        Payload& payload) {
+  PHASOR_ASSIGN_OR_RETURN(EncodeRequest request, ToRequest(call, path));
+  payload.AddPositions(call.positions);
+  if (call.add_to.has_value()) {
+    PHASOR_RETURN_IF_ERROR(payload.AddTensor(*call.add_to, *request.add_to));
+  }
+  return ToWire(request);
+}
+
+absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_view path,
+                                           Payload& payload) {
+  PHASOR_ASSIGN_OR_RETURN(RopeRequest request, ToRequest(call, path));
+  payload.AddPositions(call.positions);
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    PHASOR_RETURN_IF_ERROR(payload.AddTensor(call.tensors[i].input, request.tensors[i]));
+  }
+  if (call.from_positions.has_value()) payload.AddPositions(*call.from_positions);
+  return ToWire(request);
+}
+
+// A call in flight: what it asked, what it lends, and its answer so far.
+template <typename Call, typename Result>
+struct InFlight {
+  Call call;
+  Payload payload;
+  Done<Result> done;
+  std::optional<Result> result;
+
+  void Finish(absl::Status status) {
+    if (!status.ok()) return done(std::move(status));
+    done(*std::move(result));
+  }
+};
+
+// Threads: any. Owns the channel.
+class GrpcConnection final : public Connection {
+ public:
+  GrpcConnection(const std::string& target, const ClientOptions& options, Timer* timer)
+      : channel_(target, options, timer) {}
+
+  void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) override {
+    StartUnary<v1::EncodeRequest>("Encode", std::move(call), context, std::move(done));
+  }
+  void ApplyRoPE(RopeCall call, CallContext context, Done<RunInfo> done) override {
+    StartUnary<v1::ApplyRoPERequest>("ApplyRoPE", std::move(call), context, std::move(done));
+  }
+  void BatchEncode(std::vector<EncodeCall> calls, CallContext context,
+                   Done<std::vector<absl::StatusOr<EncodeResult>>> done) override {
+    StartBatch<v1::BatchEncodeRequest>("BatchEncode", std::move(calls), context, std::move(done));
+  }
+  void BatchApplyRoPE(std::vector<RopeCall> calls, CallContext context,
+                      Done<std::vector<absl::StatusOr<RunInfo>>> done) override {
+    StartBatch<v1::BatchApplyRoPERequest>("BatchApplyRoPE", std::move(calls), context,
+                                          std::move(done));
+  }
+  void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) override {
+    v1::ResolveSpecRequest request;
+    *request.mutable_spec() = ToWire(spec);
+    StartPlain(StrCat(kService, "ResolveSpec"), request.SerializeAsString(), context,
+               &ReadResolveSpecResponse, std::move(done));
+  }
+  void ListPresets(CallContext context, Done<std::vector<Preset>> done) override {
+    StartPlain(StrCat(kService, "ListPresets"), "", context, &ReadListPresetsResponse,
+               std::move(done));
+  }
+  void GetServerInfo(CallContext context, Done<ServerInfo> done) override {
+    StartPlain(StrCat(kService, "GetServerInfo"), "", context, &ReadServerInfoResponse,
+               std::move(done));
+  }
+  void CheckHealth(std::string service, CallContext context, Done<Health> done) override {
+    StartPlain("/grpc.health.v1.Health/Check", WriteHealthRequest(service), context,
+               &ReadHealthResponse, std::move(done));
+  }
+
+ private:
+  // Request: the message of a unary tensor RPC.
+  template <typename Request, typename Call, typename Result>
+  void StartUnary(std::string_view method, Call call, const CallContext& context,
+                  Done<Result> done) {
+    auto flight = std::make_shared<InFlight<Call, Result>>();
+    flight->call = std::move(call);
+    flight->done = std::move(done);
+    auto item = MakeItem(flight->call, kItemPath, flight->payload);
+    if (!item.ok()) return flight->Finish(item.status());
+    Request request;
+    *request.mutable_item() = *std::move(item);
+    Start(method, request.SerializeAsString(), context, std::move(flight));
+  }
+
+  // An item that cannot be sent keeps its error and travels empty, so that the others keep their
+  // places.
+  template <typename Request, typename Call, typename Result>
+  void StartBatch(std::string_view method, std::vector<Call> calls, const CallContext& context,
+                  Done<std::vector<absl::StatusOr<Result>>> done) {
+    auto flight =
+        std::make_shared<InFlight<BatchCall<Call>, std::vector<absl::StatusOr<Result>>>>();
+    flight->done = std::move(done);
+    flight->call.calls = std::move(calls);
+    Request request;
+    for (size_t i = 0; i < flight->call.calls.size(); ++i) {
+      const size_t sent = flight->payload.raw.size();
+      auto item = MakeItem(flight->call.calls[i], BatchItemPath(i), flight->payload);
+      if (!item.ok()) flight->payload.raw.resize(sent);
+      flight->call.local.push_back(item.status());
+      auto* wire = request.add_items();
+      if (item.ok()) *wire = *std::move(item);
+    }
+    Start(method, request.SerializeAsString(), context, std::move(flight));
+  }
+
+  template <typename Flight>
+  void Start(std::string_view method, std::string header, const CallContext& context,
+             std::shared_ptr<Flight> flight) {
+    RawCall raw_call{.method = StrCat(kService, method),
+                     .header = std::move(header),
+                     .raw = flight->payload.raw};
+    raw_call.on_response = [flight](const RawMessage& message) {
+      return ReadResponse(message, flight->call, flight->result.emplace());
+    };
+    raw_call.done = [flight](absl::Status status) { flight->Finish(std::move(status)); };
+    channel_.Start(std::move(raw_call), context);
+  }
+
+  template <typename Result>
+  void StartPlain(std::string method, std::string request, const CallContext& context,
+                  absl::StatusOr<Result> (*read)(const std::string&), Done<Result> done) {
+    auto answer = std::make_shared<std::optional<Result>>();
+    auto shared_done = std::make_shared<Done<Result>>(std::move(done));
+    RawCall call{.method = std::move(method), .header = std::move(request)};
+    call.on_response = [answer, read](const RawMessage& message) -> absl::Status {
+      PHASOR_ASSIGN_OR_RETURN(*answer, read(message.header));
+      return absl::OkStatus();
+    };
+    call.done = [answer, shared_done](absl::Status status) {
+      if (!status.ok()) return (*shared_done)(std::move(status));
+      (*shared_done)(**std::move(answer));
+    };
+    channel_.Start(std::move(call), context);
+  }
+
+  GrpcChannel channel_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view target,
+                                                               const ClientOptions& options,
+                                                               Timer* timer) {
+  PHASOR_ASSIGN_OR_RETURN(const std::string grpc_target, GrpcTarget(target));
+  return std::make_shared<GrpcConnection>(grpc_target, options, timer);
+}
+
+}  // namespace phasor::client_internal

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/internal/inproc_connection.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "client/internal/calls.h"
+#include "kernels/backend.h"
+#include "kernels/frequencies.h"
+#include "kernels/plan.h"
+#include "kernels/presets.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::client_internal {
+namespace {
+
+// Plans by spec. A process uses a handful; when there are too many, it starts over.
+// Threads: any.
+class Plans {
+ public:
+  absl::StatusOr<std::shared_ptr<const Plan>> Get(const ResolvedSpec& spec) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (auto it = plans_.find(spec); it != plans_.end()) return it->second;
+    }
+    PHASOR_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, CompilePlan(spec));
+    absl::MutexLock lock(&mutex_);
+    if (plans_.size() >= kMaxPlans) plans_.clear();
+    plans_.emplace(spec, plan);
+    return plan;
+  }
+
+ private:
+  static constexpr size_t kMaxPlans = 256;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<ResolvedSpec, std::shared_ptr<const Plan>> plans_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::Status CheckContext(const CallContext& context) {
+  if (context.cancel.has_value() && context.cancel->cancelled()) {
+    return absl::CancelledError("call: cancelled before it began");
+  }
+  if (absl::Now() >= context.deadline) {
+    return absl::DeadlineExceededError("call: deadline passed before it began");
+  }
+  return absl::OkStatus();
+}
+
+// Gives `source` its numbers and checks them.
+absl::Status SetPositions(const PositionList& positions, PositionSource& source,
+                          std::string_view path) {
+  source.data = PositionBytes(positions).data();
+  return CheckPositionValues(source, path);
+}
+
+// Threads: any. Owns the backend and the plans.
+class InprocConnection final : public Connection {
+ public:
+  explicit InprocConnection(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) override {
+    const absl::Status status = CheckContext(context);
+    done(status.ok() ? RunEncode(call, kItemPath) : status);
+  }
+
+  void ApplyRoPE(RopeCall call, CallContext context, Done<RunInfo> done) override {
+    const absl::Status status = CheckContext(context);
+    done(status.ok() ? RunRope(call, kItemPath) : status);
+  }
+
+  // A batch that began is not given up: outputs are written only when the call succeeds.
+  void BatchEncode(std::vector<EncodeCall> calls, CallContext context,
+                   Done<std::vector<absl::StatusOr<EncodeResult>>> done) override {
+    if (absl::Status status = CheckContext(context); !status.ok()) return done(status);
+    std::vector<absl::StatusOr<EncodeResult>> results;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      results.push_back(RunEncode(calls[i], BatchItemPath(i)));
+    }
+    done(std::move(results));
+  }
+
+  void BatchApplyRoPE(std::vector<RopeCall> calls, CallContext context,
+                      Done<std::vector<absl::StatusOr<RunInfo>>> done) override {
+    if (absl::Status status = CheckContext(context); !status.ok()) return done(status);
+    std::vector<absl::StatusOr<RunInfo>> results;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      results.push_back(RunRope(calls[i], BatchItemPath(i)));
+    }
+    done(std::move(results));
+  }
+
+  void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) override {
+    const absl::Status status = CheckContext(context);
+    done(status.ok() ? Details(spec) : status);
+  }
+
+  void ListPresets(CallContext, Done<std::vector<Preset>> done) override {
+    done(std::vector<Preset>(Presets().begin(), Presets().end()));
+  }
+
+  void GetServerInfo(CallContext, Done<ServerInfo> done) override {
+    done(ServerInfo{.version = PHASOR_VERSION,
+                    .numerics_version = kNumericsVersion,
+                    .backends = {std::string(backend_->name())},
+                    .cpu_target = backend_->target(),
+                    .cpu_threads = backend_->threads()});
+  }
+
+  void CheckHealth(std::string, CallContext, Done<Health> done) override { done(Health::kServing); }
+
+ private:
+  absl::StatusOr<EncodeResult> RunEncode(const EncodeCall& call, std::string_view path);
+  absl::StatusOr<RunInfo> RunRope(const RopeCall& call, std::string_view path);
+  absl::StatusOr<SpecDetails> Details(const Spec& spec);
+
+  absl::Status CheckBackendPin(const Pins& pins, std::string_view path) const {
+    if (pins.backend.empty() || pins.backend == backend_->name()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        StrCat(path, ".pins.backend: ", pins.backend, " is not here, must be ", backend_->name()));
+  }
+  RunInfo Info(const Plan& plan) const {
+    return {plan.fingerprint, kNumericsVersion, std::string(backend_->name())};
+  }
+
+  const std::unique_ptr<Backend> backend_;
+  Plans plans_;
+};
+
+absl::StatusOr<EncodeResult> InprocConnection::RunEncode(const EncodeCall& call,
+                                                         std::string_view path) {
+  PHASOR_ASSIGN_OR_RETURN(const EncodeRequest request, ToRequest(call, path));
+  auto plans = [this](const ResolvedSpec& spec) { return plans_.Get(spec); };
+  PHASOR_ASSIGN_OR_RETURN(PreparedEncode prepared, PrepareEncode(request, plans, path));
+  PHASOR_RETURN_IF_ERROR(CheckBackendPin(call.pins, path));
+  PHASOR_RETURN_IF_ERROR(
+      SetPositions(call.positions, prepared.positions, StrCat(path, ".positions")));
+
+  EncodeResult result{.output = prepared.output, .info = Info(*prepared.plan)};
+  std::byte* output = nullptr;
+  if (call.output.has_value()) {
+    PHASOR_RETURN_IF_ERROR(CheckOutput(*call.output, prepared.output, StrCat(path, ".output")));
+    output = call.output->data;
+  } else {
+    PHASOR_ASSIGN_OR_RETURN(result.bytes, Bytes::Allocate(prepared.output_bytes));
+    output = result.bytes.data();
+  }
+  if (prepared.output_bytes == 0) return result;
+  EncodeJob job =
+      MakeEncodeJob(prepared, call.add_to.has_value() ? call.add_to->data : nullptr, output);
+  if (call.output.has_value() && !IsDense(call.output->desc)) {
+    job.out_row_bytes = call.output->desc.strides[0] * SizeOf(job.dtype);
+  }
+  PHASOR_RETURN_IF_ERROR(backend_->Run({Job(job)}));
+  return result;
+}
+
+absl::StatusOr<RunInfo> InprocConnection::RunRope(const RopeCall& call, std::string_view path) {
+  PHASOR_ASSIGN_OR_RETURN(const RopeRequest request, ToRequest(call, path));
+  auto plans = [this](const ResolvedSpec& spec) { return plans_.Get(spec); };
+  PHASOR_ASSIGN_OR_RETURN(PreparedRope prepared, PrepareRope(request, plans, path));
+  PHASOR_RETURN_IF_ERROR(CheckBackendPin(call.pins, path));
+  PHASOR_RETURN_IF_ERROR(
+      SetPositions(call.positions, prepared.positions, StrCat(path, ".positions")));
+  if (prepared.from_positions.has_value()) {
+    PHASOR_RETURN_IF_ERROR(SetPositions(*call.from_positions, *prepared.from_positions,
+                                        StrCat(path, ".from_positions")));
+  }
+
+  std::vector<const std::byte*> x;
+  std::vector<std::byte*> y;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    x.push_back(call.tensors[i].input.data);
+    y.push_back(call.tensors[i].output.data);
+    bytes += prepared.tensors[i].output_bytes;
+  }
+  RunInfo info = Info(*prepared.plan);
+  if (bytes == 0) return info;
+  RotaryJob job = MakeRotaryJob(prepared, x, y);
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    job.tensors[i].y_strides = RotaryStridesOf(call.tensors[i].output.desc, call.layout);
+  }
+  PHASOR_RETURN_IF_ERROR(backend_->Run({Job(std::move(job))}));
+  return info;
+}
+
+absl::StatusOr<SpecDetails> InprocConnection::Details(const Spec& spec) {
+  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
+  PHASOR_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, plans_.Get(resolved));
+  SpecDetails details{
+      .spec = ToSpec(resolved),
+      .attention_factor = resolved.attention_factor,
+      .width = resolved.kind == SpecKind::kRotary ? resolved.head_dim : resolved.dim,
+      .info = Info(*plan)};
+  auto add_pairs = [&](int64_t first, int64_t count) {
+    for (int64_t j = first; j < first + count; ++j) {
+      details.pairs.push_back({.axis = plan->axis[j],
+                               .turns = plan->frequency[j],
+                               .inv_freq = RadiansPerUnit(plan->frequency[j]),
+                               .phase_offset = plan->offset[j]});
+    }
+  };
+  if (resolved.kind == SpecKind::kRotary) add_pairs(0, resolved.rotary_dim / 2);
+  for (const EncodeBlock& block : plan->blocks) add_pairs(block.first_pair, block.pairs);
+  return details;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Connection>> MakeInprocConnection(const ClientOptions& options) {
+  PHASOR_ASSIGN_OR_RETURN(
+      std::unique_ptr<Backend> backend,
+      MakeBackend({.name = options.inproc_backend, .threads = options.inproc_threads}));
+  return std::make_shared<InprocConnection>(std::move(backend));
+}
+
+}  // namespace phasor::client_internal

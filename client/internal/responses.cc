@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/internal/responses.h"
+
+#include <optional>
+#include <utility>
+
+#include "client/internal/calls.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/convert.h"
+#include "proto/grpc_status.h"
+
+namespace phasor::client_internal {
+namespace {
+
+template <typename... T>
+absl::Status Unfit(const T&... what) {
+  return absl::InternalError(StrCat("response: ", what...));
+}
+
+template <typename Message>
+absl::StatusOr<Message> Parse(const std::string& header) {
+  Message message;
+  if (!message.ParseFromString(header)) return Unfit("cannot be parsed");
+  return message;
+}
+
+RunInfo InfoFromWire(const v1::RunInfo& wire) {
+  return {wire.spec_fingerprint(), wire.numerics_version(), wire.backend()};
+}
+
+// How many tokens the positions stand for; nothing for a tensor, where that depends on the spec.
+std::optional<int64_t> TokenCount(const Positions& positions) {
+  auto count = [](const AxisRange& range) {
+    return std::visit([](const auto& r) { return r.count; }, range);
+  };
+  if (const auto* range = std::get_if<AxisRange>(&positions)) return count(*range);
+  if (const auto* grid = std::get_if<PositionGrid>(&positions)) {
+    int64_t product = 1;
+    for (const AxisRange& axis : grid->axes) product *= count(axis);
+    return product;
+  }
+  if (const auto* ragged = std::get_if<RaggedPositions>(&positions)) {
+    int64_t sum = 0;
+    for (int64_t length : ragged->lengths) sum += length;
+    return sum;
+  }
+  return std::nullopt;
+}
+
+bool HasRows(const Positions& positions, int64_t rows) {
+  if (const auto* tensor = std::get_if<PositionTensor>(&positions)) {
+    const int64_t numbers = ElementCount({tensor->dtype, tensor->shape, {}});
+    if (rows == 0) return numbers == 0;
+    return numbers % rows == 0 && numbers / rows >= 1 && numbers / rows <= kMaxAxes;
+  }
+  return TokenCount(positions) == rows;
+}
+
+// The tensors of a response with their bytes: checked first, then copied, all or none.
+class Outputs {
+ public:
+  explicit Outputs(const RawMessage& message) : raw_(message.raw) {}
+
+  // The next inline tensor of the response; its bytes are those of `wire`.
+  absl::StatusOr<TensorDesc> Next(const v1::TensorSpec& wire, std::string_view what) {
+    absl::StatusOr<TensorDesc> tensor = TensorDescFromWire(wire, std::string(what));
+    if (!tensor.ok()) return Unfit(tensor.status().message());
+    if (!tensor->strides.empty()) return Unfit(what, ".strides: not empty");
+    const absl::StatusOr<int64_t> bytes = DenseBytes(*tensor, what);
+    if (!bytes.ok()) return Unfit(bytes.status().message());
+    if (next_ == raw_.size()) return Unfit(what, ": no bytes");
+    if (raw_[next_].bytes != *bytes) {
+      return Unfit(what, ": ", raw_[next_].bytes, " bytes, its shape has ", *bytes);
+    }
+    ++next_;
+    return tensor;
+  }
+
+  // Where the bytes of the tensor that Next just gave go.
+  void CopyLastTo(std::byte* dense) { copies_.push_back({next_ - 1, dense, nullptr}); }
+  void CopyLastTo(const MutableTensorView& view) {
+    if (IsDense(view.desc)) return CopyLastTo(view.data);
+    copies_.push_back({next_ - 1, nullptr, &view});
+  }
+
+  // Nothing may be left over.
+  absl::Status Copy() const {
+    if (next_ != raw_.size()) return Unfit(raw_.size() - next_, " tensors more than asked for");
+    for (const auto& [entry, dense, view] : copies_) {
+      if (view == nullptr) {
+        raw_[entry].CopyTo(dense);
+        continue;
+      }
+      PHASOR_ASSIGN_OR_RETURN(Bytes gathered, Bytes::Allocate(raw_[entry].bytes));
+      raw_[entry].CopyTo(gathered.data());
+      CopyFromDense(gathered.data(), *view);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct PendingCopy {
+    size_t entry;
+    std::byte* dense;
+    const MutableTensorView* view;  // when it is not dense
+  };
+  const std::vector<RawEntry>& raw_;
+  size_t next_ = 0;
+  std::vector<PendingCopy> copies_;
+};
+
+absl::Status ReadItem(const v1::EncodeResult& wire, const EncodeCall& call, std::string_view path,
+                      Outputs& outputs, absl::StatusOr<EncodeResult>& result) {
+  PHASOR_ASSIGN_OR_RETURN(TensorDesc output, outputs.Next(wire.output(), "result.output"));
+  if (output.dtype != call.output_dtype || output.shape.size() != 2 ||
+      !HasRows(call.positions.value(), output.shape[0])) {
+    return Unfit("result.output: not of the type or token count that was asked for");
+  }
+  EncodeResult value{.output = output, .info = InfoFromWire(wire.info())};
+  if (call.output.has_value()) {
+    const absl::Status fits = CheckOutput(*call.output, output, StrCat(path, ".output"));
+    if (!fits.ok()) {
+      result = fits;
+      return absl::OkStatus();
+    }
+    outputs.CopyLastTo(*call.output);
+  } else {
+    PHASOR_ASSIGN_OR_RETURN(value.bytes,
+                            Bytes::Allocate(ElementCount(output) * SizeOf(output.dtype)));
+    outputs.CopyLastTo(value.bytes.data());
+  }
+  result = std::move(value);
+  return absl::OkStatus();
+}
+
+absl::Status ReadItem(const v1::ApplyRoPEResult& wire, const RopeCall& call, std::string_view,
+                      Outputs& outputs, absl::StatusOr<RunInfo>& result) {
+  if (static_cast<size_t>(wire.tensors_size()) != call.tensors.size()) {
+    return Unfit("result.tensors: ", wire.tensors_size(), ", asked for ", call.tensors.size());
+  }
+  for (int i = 0; i < wire.tensors_size(); ++i) {
+    const MutableTensorView& wanted = call.tensors[i].output;
+    PHASOR_ASSIGN_OR_RETURN(const TensorDesc output,
+                            outputs.Next(wire.tensors(i), StrCat("result.tensors[", i, "]")));
+    if (output.dtype != wanted.desc.dtype || output.shape != wanted.desc.shape) {
+      return Unfit("result.tensors[", i, "]: not of the type or shape that was asked for");
+    }
+    outputs.CopyLastTo(wanted);
+  }
+  result = InfoFromWire(wire.info());
+  return absl::OkStatus();
+}
+
+template <typename Response, typename Call, typename Result>
+absl::Status ReadUnary(const RawMessage& message, const Call& call, Result& result) {
+  PHASOR_ASSIGN_OR_RETURN(const Response response, Parse<Response>(message.header));
+  Outputs outputs(message);
+  absl::StatusOr<Result> item = absl::UnknownError("");
+  PHASOR_RETURN_IF_ERROR(ReadItem(response.result(), call, kItemPath, outputs, item));
+  PHASOR_RETURN_IF_ERROR(outputs.Copy());
+  PHASOR_ASSIGN_OR_RETURN(result, std::move(item));
+  return absl::OkStatus();
+}
+
+template <typename Response, typename Call, typename Result>
+absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch,
+                       std::vector<absl::StatusOr<Result>>& results) {
+  PHASOR_ASSIGN_OR_RETURN(const Response response, Parse<Response>(message.header));
+  if (static_cast<size_t>(response.results_size()) != batch.calls.size()) {
+    return Unfit(response.results_size(), " results, asked for ", batch.calls.size());
+  }
+  Outputs outputs(message);
+  results.clear();
+  for (size_t i = 0; i < batch.calls.size(); ++i) {
+    const auto& wire = response.results(static_cast<int>(i));
+    absl::StatusOr<Result>& result = results.emplace_back(batch.local[i]);
+    if (!batch.local[i].ok()) continue;
+    if (wire.status().code() != 0) {
+      result = StatusFromWire(wire.status().code(), wire.status().message());
+      continue;
+    }
+    PHASOR_RETURN_IF_ERROR(ReadItem(wire, batch.calls[i], BatchItemPath(i), outputs, result));
+  }
+  return outputs.Copy();
+}
+
+}  // namespace
+
+absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, EncodeResult& result) {
+  return ReadUnary<v1::EncodeResponse>(message, call, result);
+}
+
+absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, RunInfo& result) {
+  return ReadUnary<v1::ApplyRoPEResponse>(message, call, result);
+}
+
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch,
+                          std::vector<absl::StatusOr<EncodeResult>>& results) {
+  return ReadBatch<v1::BatchEncodeResponse>(message, batch, results);
+}
+
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
+                          std::vector<absl::StatusOr<RunInfo>>& results) {
+  return ReadBatch<v1::BatchApplyRoPEResponse>(message, batch, results);
+}
+
+absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header) {
+  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::ResolveSpecResponse>(header));
+  absl::StatusOr<Spec> spec = SpecFromWire(response.spec(), "spec");
+  if (!spec.ok()) return Unfit(spec.status().message());
+  SpecDetails details{.spec = *std::move(spec),
+                      .attention_factor = response.attention_factor(),
+                      .width = response.width(),
+                      .info = InfoFromWire(response.info())};
+  for (const v1::ResolvedPair& pair : response.pairs()) {
+    details.pairs.push_back({.axis = pair.axis(),
+                             .turns = {pair.turns_whole(), pair.turns_fraction()},
+                             .inv_freq = pair.inv_freq(),
+                             .phase_offset = pair.phase_offset()});
+  }
+  return details;
+}
+
+absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& header) {
+  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::ListPresetsResponse>(header));
+  std::vector<Preset> presets;
+  for (const v1::Preset& wire : response.presets()) {
+    absl::StatusOr<Spec> spec = SpecFromWire(wire.spec(), StrCat(wire.name(), ".spec"));
+    if (!spec.ok()) return Unfit(spec.status().message());
+    presets.push_back(
+        {.name = wire.name(),
+         .summary = wire.summary(),
+         .source = wire.source(),
+         .required_fields = {wire.required_fields().begin(), wire.required_fields().end()},
+         .spec = *std::move(spec)});
+  }
+  return presets;
+}
+
+absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header) {
+  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::GetServerInfoResponse>(header));
+  const v1::ServerLimits& limits = response.limits();
+  return ServerInfo{.version = response.version(),
+                    .numerics_version = response.numerics_version(),
+                    .backends = {response.backends().begin(), response.backends().end()},
+                    .cpu_target = response.cpu_target(),
+                    .cpu_threads = response.cpu_threads(),
+                    .listeners = {response.listeners().begin(), response.listeners().end()},
+                    .max_message_bytes = limits.max_message_bytes(),
+                    .max_header_bytes = limits.max_header_bytes(),
+                    .max_inflight_bytes = limits.max_inflight_bytes(),
+                    .inline_bytes = limits.inline_bytes(),
+                    .max_batch_items = limits.max_batch_items()};
+}
+
+std::string WriteHealthRequest(const std::string& service) {
+  if (service.empty()) return "";
+  std::string request(1, '\x0A');  // field 1, length-delimited
+  size_t rest = service.size();
+  for (; rest >= 0x80; rest >>= 7) request.push_back(static_cast<char>(rest | 0x80));
+  request.push_back(static_cast<char>(rest));
+  return request + service;
+}
+
+absl::StatusOr<Health> ReadHealthResponse(const std::string& header) {
+  if (header.empty()) return Health::kUnknown;
+  if (header.size() != 2 || header[0] != '\x08') return Unfit("cannot be parsed");
+  switch (header[1]) {
+    case 1:
+      return Health::kServing;
+    case 2:
+      return Health::kNotServing;
+    default:
+      return Health::kUnknown;
+  }
+}
+
+}  // namespace phasor::client_internal

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of a server, checked against what was asked before any of the caller's memory is written.
+// INTERNAL when an answer does not fit its request. Threads: pure functions.
+#ifndef PHASOR_CLIENT_INTERNAL_RESPONSES_H_
+#define PHASOR_CLIENT_INTERNAL_RESPONSES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/connection.h"
+#include "client/internal/raw_message.h"
+
+namespace phasor::client_internal {
+
+// A batch as it was sent: items whose status is not OK were sent empty and keep that status.
+template <typename Call>
+struct BatchCall {
+  std::vector<Call> calls;
+  std::vector<absl::Status> local;
+};
+
+// Copies the outputs to where the calls want them.
+absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, EncodeResult& result);
+absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, RunInfo& result);
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch,
+                          std::vector<absl::StatusOr<EncodeResult>>& results);
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
+                          std::vector<absl::StatusOr<RunInfo>>& results);
+
+absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);
+absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& header);
+absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header);
+
+// grpc.health.v1, whose two small messages are written out by hand.
+std::string WriteHealthRequest(const std::string& service);
+absl::StatusOr<Health> ReadHealthResponse(const std::string& header);
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_INTERNAL_RESPONSES_H_

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/options.h"
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/text.h"
+
+namespace phasor {
+namespace {
+
+absl::Status CheckRange(std::string_view name, int value, int low, int high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(name, ": ", value, " is out of range, must be in [", low, ", ", high, "]"));
+}
+
+absl::Status CheckPositive(std::string_view name, absl::Duration value) {
+  if (value > absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(name, ": ", absl::FormatDuration(value), " is too short, must be above 0"));
+}
+
+}  // namespace
+
+absl::Status ClientOptions::Validate() const {
+  absl::Status status = CheckPositive("timeout", timeout);
+  status.Update(CheckRange("max_attempts", max_attempts, 1, 10));
+  status.Update(CheckPositive("initial_backoff", initial_backoff));
+  status.Update(CheckPositive("max_backoff", max_backoff));
+  status.Update(CheckRange("channels", channels, 1, 64));
+  status.Update(CheckRange("inproc_threads", inproc_threads, 1, 1024));
+  return status;
+}
+
+struct CancelToken::State {
+  absl::Mutex mutex;
+  bool cancelled ABSL_GUARDED_BY(mutex) = false;
+  int64_t next_id ABSL_GUARDED_BY(mutex) = 0;
+  std::map<int64_t, std::function<void()>> hooks ABSL_GUARDED_BY(mutex);
+};
+
+CancelToken::CancelToken() : state_(std::make_shared<State>()) {}
+
+void CancelToken::Cancel() {
+  std::map<int64_t, std::function<void()>> hooks;
+  {
+    absl::MutexLock lock(&state_->mutex);
+    state_->cancelled = true;
+    hooks.swap(state_->hooks);
+  }
+  for (auto& [id, hook] : hooks) hook();
+}
+
+bool CancelToken::cancelled() const {
+  absl::MutexLock lock(&state_->mutex);
+  return state_->cancelled;
+}
+
+CancelToken::Registration CancelToken::OnCancel(std::function<void()> hook) const {
+  int64_t id = 0;
+  bool now = false;
+  {
+    absl::MutexLock lock(&state_->mutex);
+    now = state_->cancelled;
+    id = state_->next_id++;
+    if (!now) state_->hooks.emplace(id, std::move(hook));
+  }
+  if (now) {
+    hook();
+    return nullptr;
+  }
+  return Registration(nullptr, [state = state_, id](void*) {
+    std::function<void()> dropped;  // destroyed without the lock
+    absl::MutexLock lock(&state->mutex);
+    if (auto it = state->hooks.find(id); it != state->hooks.end()) {
+      dropped = std::move(it->second);
+      state->hooks.erase(it);
+    }
+  });
+}
+
+}  // namespace phasor

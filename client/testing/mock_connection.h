@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection for the tests of programs that use a Client:
+//
+//   auto connection = std::make_shared<phasor::MockConnection>();
+//   EXPECT_CALL(*connection, Encode).WillOnce(phasor::Answer(absl::UnavailableError("down")));
+//   phasor::Client client(connection);
+#ifndef PHASOR_CLIENT_TESTING_MOCK_CONNECTION_H_
+#define PHASOR_CLIENT_TESTING_MOCK_CONNECTION_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/connection.h"
+#include "gmock/gmock.h"
+
+namespace phasor {
+
+class MockConnection : public Connection {
+ public:
+  MOCK_METHOD(void, Encode, (EncodeCall, CallContext, Done<EncodeResult>), (override));
+  MOCK_METHOD(void, ApplyRoPE, (RopeCall, CallContext, Done<RunInfo>), (override));
+  MOCK_METHOD(void, BatchEncode,
+              (std::vector<EncodeCall>, CallContext,
+               Done<std::vector<absl::StatusOr<EncodeResult>>>),
+              (override));
+  MOCK_METHOD(void, BatchApplyRoPE,
+              (std::vector<RopeCall>, CallContext, Done<std::vector<absl::StatusOr<RunInfo>>>),
+              (override));
+  MOCK_METHOD(void, ResolveSpec, (Spec, CallContext, Done<SpecDetails>), (override));
+  MOCK_METHOD(void, ListPresets, (CallContext, Done<std::vector<Preset>>), (override));
+  MOCK_METHOD(void, GetServerInfo, (CallContext, Done<ServerInfo>), (override));
+  MOCK_METHOD(void, CheckHealth, (std::string, CallContext, Done<Health>), (override));
+};
+
+// An action that calls `done`, the last argument, with `answer`: a status or a result, once.
+template <typename T>
+auto Answer(T answer) {
+  return [shared = std::make_shared<T>(std::move(answer))](auto&&... args) {
+    auto all = std::forward_as_tuple(args...);
+    std::get<sizeof...(args) - 1>(all)(std::move(*shared));
+  };
+}
+
+}  // namespace phasor
+
+#endif  // PHASOR_CLIENT_TESTING_MOCK_CONNECTION_H_
