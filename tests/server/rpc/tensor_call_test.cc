@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls meet their end in every order: refused, cancelled or expired in the queue, failed, served.
+#include "server/rpc/tensor_call.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "tests/server/rpc/test_server.h"
+#include "tests/support/requests.h"
+
+namespace phasor::rpc {
+namespace {
+
+using ::phasor::testing::EncodeRequestOf;
+using ::phasor::testing::RopeRequestOf;
+using ::testing::HasSubstr;
+
+// Everything goes through the queue of one worker.
+engine::EngineOptions QueueEverything() {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.inline_bytes = 0;
+  return options;
+}
+
+// A server whose worker is busy until the backend is released.
+class BusyServer : public ::testing::Test {
+ protected:
+  BusyServer() : server_(QueueEverything()) {
+    server_.backend().Hold();
+    server_.Start("Encode", EncodeRequestOf(1).SerializeAsString(), &first_);
+    server_.backend().WaitForRuns(1);
+  }
+
+  // Lets the worker go and waits for the call that kept it busy.
+  void ReleaseFirst() {
+    server_.backend().Release();
+    first_.done.WaitForNotification();
+    EXPECT_TRUE(first_.status.ok()) << first_.status.error_message();
+  }
+
+  // Waits until the engine has dropped `count` queued calls.
+  void WaitForDropped(int64_t count) {
+    while (true) {
+      const engine::EngineStats stats = server_.engine().stats();
+      if (stats.calls_cancelled + stats.calls_expired >= count) return;
+      std::this_thread::yield();
+    }
+  }
+
+  PendingCall first_;
+  TestServer server_;
+};
+
+TEST_F(BusyServer, CancelledCallLeavesTheQueueWithoutRunning) {
+  PendingCall second;
+  server_.Start("ApplyRoPE", RopeRequestOf(2).SerializeAsString(), &second);
+  while (server_.engine().stats().queued_calls == 0) std::this_thread::yield();
+  second.context.TryCancel();
+  second.done.WaitForNotification();
+  EXPECT_EQ(second.status.error_code(), grpc::StatusCode::CANCELLED);
+  WaitForDropped(1);
+  ReleaseFirst();
+  EXPECT_EQ(server_.backend().runs(), 1);
+}
+
+TEST_F(BusyServer, DeadlineOfTheCallerReachesTheQueue) {
+  PendingCall second;
+  second.context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  server_.Start("Encode", EncodeRequestOf(2).SerializeAsString(), &second);
+  second.done.WaitForNotification();
+  EXPECT_EQ(second.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  WaitForDropped(1);
+  ReleaseFirst();
+  EXPECT_EQ(server_.backend().runs(), 1);
+}
+
+TEST_F(BusyServer, QueuedCallIsServedWhenTheWorkerIsFree) {
+  PendingCall second;
+  server_.Start("ApplyRoPE", RopeRequestOf(2).SerializeAsString(), &second);
+  ReleaseFirst();
+  second.done.WaitForNotification();
+  EXPECT_TRUE(second.status.ok());
+  EXPECT_GT(second.response.Length(), 192u);
+}
+
+TEST(TensorCallTest, UnavailableSaysWhenToComeBack) {
+  TestServer server;
+  ASSERT_TRUE(server.engine().Drain(absl::InfiniteFuture()));
+  PendingCall call;
+  server.Start("Encode", EncodeRequestOf(1).SerializeAsString(), &call);
+  call.done.WaitForNotification();
+  EXPECT_EQ(call.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  const auto& trailers = call.context.GetServerTrailingMetadata();
+  const auto pushback = trailers.find("grpc-retry-pushback-ms");
+  ASSERT_NE(pushback, trailers.end());
+  EXPECT_EQ(pushback->second, "100");
+}
+
+TEST(TensorCallTest, OtherErrorsDoNotInviteARetry) {
+  TestServer server;
+  PendingCall call;
+  server.Start("Encode", "", &call);
+  call.done.WaitForNotification();
+  EXPECT_EQ(call.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(call.context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 0u);
+}
+
+TEST(TensorCallTest, BackendFailureIsTheStatusOfTheCall) {
+  for (const int64_t inline_bytes : {0, 1 << 20}) {
+    engine::EngineOptions options = TestServer::SmallEngine();
+    options.inline_bytes = inline_bytes;
+    TestServer server(options);
+    server.backend().FailWith(absl::InternalError("device: lost"));
+    const grpc::Status status = server.Call("Encode", EncodeRequestOf(1).SerializeAsString());
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
+    EXPECT_THAT(status.error_message(), HasSubstr("device: lost"));
+  }
+}
+
+TEST(TensorCallTest, UnaryMessageHasRoomForTheTensorsOfOneItemOnly) {
+  TestServer server;
+  v1::EncodeRequest request = EncodeRequestOf(1);
+  for (int i = 0; i < 1000; ++i) request.add_raw("");
+  const grpc::Status status = server.Call("Encode", request.SerializeAsString());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("raw: too many entries"));
+}
+
+TEST(TensorCallTest, ManyConcurrentCallsAllGetTheirOwnAnswer) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.workers = 3;
+  options.inline_bytes = 1000;
+  TestServer server(options);
+  std::vector<std::unique_ptr<PendingCall>> calls;
+  for (int i = 0; i < 200; ++i) {
+    calls.push_back(std::make_unique<PendingCall>());
+    server.Start("Encode", EncodeRequestOf(i).SerializeAsString(), calls.back().get());
+    if (i % 7 == 3) calls.back()->context.TryCancel();
+  }
+  for (int i = 0; i < 200; ++i) {
+    calls[i]->done.WaitForNotification();
+    if (!calls[i]->status.ok()) {
+      EXPECT_EQ(calls[i]->status.error_code(), grpc::StatusCode::CANCELLED);
+      EXPECT_EQ(i % 7, 3);
+      continue;
+    }
+    EXPECT_GE(calls[i]->response.Length(), static_cast<size_t>(32 * i));
+    EXPECT_LE(calls[i]->response.Length(), static_cast<size_t>(32 * i + 200));
+  }
+}
+
+}  // namespace
+}  // namespace phasor::rpc
