@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the Arm kernels with the scalar reference byte for byte. Stands alone (no GoogleTest, no
+// Abseil at link time), so that arm_bits.sh can cross-compile it and run it under emulation.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/reference/reference.h"
+
+namespace phasor {
+namespace {
+
+constexpr int64_t kRows = 11;
+int compared = 0, different = 0;
+
+PhaseTable Table(int64_t pairs) {
+  PhaseTable table;
+  table.half = ((pairs + 1) / 2 + 15) / 16 * 16;
+  table.fraction.assign(2 * table.half, 0);
+  table.whole.assign(2 * table.half, 0);
+  table.runs = {{0, 0, 2 * table.half}};
+  for (int64_t j = 0; j < pairs; ++j) {
+    table.fraction[table.Entry(j)] =
+        static_cast<uint64_t>(std::ldexp(std::pow(1e4, -1.0 * j / pairs) / 6.283185307179586, 64));
+  }
+  return table;
+}
+
+// A real first position makes rows take the direct formula, a whole one lets them step.
+std::vector<Position> Places(bool real) {
+  std::vector<Position> places;
+  for (int64_t t = 0; t < kRows; ++t) {
+    places.push_back({131000 + 3 * t, real ? uint64_t{1} << 61 : 0});
+  }
+  return places;
+}
+
+std::vector<std::byte> Random(int64_t bytes) {
+  std::mt19937_64 random(5);
+  std::vector<std::byte> out(bytes);
+  for (std::byte& b : out) b = static_cast<std::byte>(random() & 0x3F);  // finite in every dtype
+  return out;
+}
+
+std::byte* Scratch(int64_t bytes) {
+  return static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 4095) / 4096 * 4096));
+}
+
+void Compare(const std::vector<std::byte>& a, const std::vector<std::byte>& b, const char* what,
+             Dtype dtype, int64_t pairs) {
+  ++compared;
+  if (a == b) return;
+  ++different;
+  std::printf("DIFFERS %s %s pairs %d\n", what, std::string(Name(dtype)).c_str(),
+              static_cast<int>(pairs));
+}
+
+void CompareEncode(Dtype dtype, int64_t pairs, bool real, bool interleaved, bool add) {
+  const PhaseTable table = Table(pairs);
+  const auto places = Places(real);
+  const EncodeBlock block{0, pairs, 0, interleaved ? 1 : pairs, interleaved ? 2 : 1, false};
+  const auto embedding = Random(kRows * 2 * pairs * SizeOf(dtype));
+  EncodeArgs args;
+  args.table = &table;
+  args.positions = places.data();
+  args.rows = kRows;
+  args.blocks = &block;
+  args.block_count = 1;
+  args.dim = args.zero_begin = 2 * pairs;
+  args.dtype = dtype;
+  args.out_row_bytes = args.add_to_row_bytes = 2 * pairs * SizeOf(dtype);
+  args.add_to = add ? embedding.data() : nullptr;
+  args.embedding_scale = 1.7;
+  args.scratch = Scratch(EncodeScratchBytes(table, args.dim));
+  std::vector<std::byte> want(embedding.size()), got(embedding.size());
+  args.out = want.data();
+  reference::Encode(args);
+  args.out = got.data();
+  cpu::GetEncode(cpu::Target::kArm)(args);
+  std::free(args.scratch);
+  Compare(want, got, "encode", dtype, pairs);
+}
+
+void CompareRotary(Dtype dtype, int64_t pairs, Pairing in, Pairing out, bool inverse) {
+  const PhaseTable table = Table(pairs);
+  const auto places = Places(inverse);
+  const int64_t head_bytes = (2 * pairs + 3) * SizeOf(dtype);
+  const auto x = Random(kRows * 2 * head_bytes);
+  std::vector<std::byte> want(x.size()), got(x.size());
+  RotaryArgs::Tensor tensor{dtype,      2,           x.data(),       2 * head_bytes,
+                            head_bytes, want.data(), 2 * head_bytes, head_bytes};
+  RotaryArgs args;
+  args.table = &table;
+  args.inverse = inverse;
+  args.head_dim = 2 * pairs + 3;
+  args.rotary_begin = 1;
+  args.pairs = pairs;
+  args.pairing_in = in;
+  args.pairing_out = out;
+  args.tensors = &tensor;
+  args.tensor_count = 1;
+  args.scratch = Scratch(RotaryScratchBytes(table, pairs));
+  const auto run = [&](cpu::RotaryKernel kernel, std::byte* y) {
+    for (int64_t t = 0; t < kRows; ++t) {  // one token a tile: every tile size is allowed
+      args.positions = &places[t];
+      args.tokens = 1;
+      tensor.x = x.data() + t * 2 * head_bytes;
+      tensor.y = y + t * 2 * head_bytes;
+      kernel(args);
+    }
+  };
+  run(&reference::Rotary, want.data());
+  run(cpu::GetRotary(cpu::Target::kArm), got.data());
+  std::free(args.scratch);
+  Compare(want, got, "rotary", dtype, pairs);
+}
+
+}  // namespace
+}  // namespace phasor
+
+int main() {
+  using namespace phasor;
+  for (Dtype dtype : {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
+    for (int64_t pairs : {1, 3, 4, 8, 9, 16, 33, 64}) {
+      for (int bits = 0; bits < 8; ++bits) {
+        CompareEncode(dtype, pairs, bits & 1, bits & 2, bits & 4);
+        CompareRotary(dtype, pairs, static_cast<Pairing>(bits & 1),
+                      static_cast<Pairing>(bits >> 1 & 1), bits & 4);
+      }
+    }
+  }
+  std::printf("%d comparisons, %d differ\n", compared, different);
+  return different == 0 ? 0 : 1;
+}
