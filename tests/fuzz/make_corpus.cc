@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the seed corpus: `make_fuzz_corpus tests/fuzz/corpus`. Run it when the wire gains a field
+// that seeds should have, and commit what it writes.
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "tests/fuzz/mutator.h"
+#include "tests/support/requests.h"
+
+namespace phasor::fuzz {
+namespace {
+
+using ::phasor::testing::EncodeOf;
+using ::phasor::testing::RopeOf;
+using ::phasor::testing::SetShape;
+
+enum Method : uint8_t { kEncode, kApplyRoPE, kBatchEncode, kBatchApplyRoPE };
+
+class Writer {
+ public:
+  explicit Writer(std::string folder) : folder_(std::move(folder)) {}
+
+  void Write(const std::string& name, Method method, std::string message, uint8_t cut = 0) {
+    std::ofstream file(folder_ + "/" + name + ".bin", std::ios::binary);
+    file << static_cast<char>(method) << static_cast<char>(cut) << message;
+    failed_ = failed_ || !file.good();
+  }
+  void Write(const std::string& name, const v1::EncodeItem& item, uint8_t cut = 0) {
+    v1::EncodeRequest request;
+    *request.mutable_item() = item;
+    RepairRaw(&request);
+    Write(name, kEncode, request.SerializeAsString(), cut);
+  }
+  void Write(const std::string& name, const v1::ApplyRoPEItem& item, uint8_t cut = 0) {
+    v1::ApplyRoPERequest request;
+    *request.mutable_item() = item;
+    RepairRaw(&request);
+    Write(name, kApplyRoPE, request.SerializeAsString(), cut);
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  const std::string folder_;
+  bool failed_ = false;
+};
+
+void WriteEncodes(Writer& writer) {
+  writer.Write("encode_range", EncodeOf(5));
+  writer.Write("encode_nothing", EncodeOf(0), 1);
+
+  v1::EncodeItem real = EncodeOf(0);
+  auto* range = real.mutable_positions()->mutable_range()->mutable_real();
+  range->set_start(0.25);
+  range->set_step(-0.125);
+  range->set_count(7);
+  real.mutable_spec()->set_preset("flow-periods");
+  real.set_output_dtype(v1::DTYPE_FLOAT64);
+  writer.Write("encode_real_range", real, 3);
+
+  v1::EncodeItem tensor = EncodeOf(0);
+  SetShape(tensor.mutable_positions()->mutable_tensor(), v1::DTYPE_FLOAT32, {2, 3});
+  tensor.set_output_dtype(v1::DTYPE_FLOAT16);
+  tensor.mutable_pins()->set_backend("cpu");
+  tensor.mutable_pins()->set_numerics_version(1);
+  writer.Write("encode_tensor", tensor, 2);
+
+  v1::EncodeItem ragged = EncodeOf(0);
+  for (const int64_t length : {3, 0, 2}) {
+    ragged.mutable_positions()->mutable_ragged()->add_lengths(length);
+    ragged.mutable_positions()->mutable_ragged()->add_offsets(10 * length);
+  }
+  writer.Write("encode_ragged", ragged);
+
+  v1::EncodeItem grid = EncodeOf(0);
+  grid.mutable_spec()->set_preset("grid-2d-concat");
+  grid.mutable_spec()->set_dim(16);
+  for (const int64_t count : {3, 4}) {
+    grid.mutable_positions()->mutable_grid()->add_axes()->mutable_integer()->set_count(count);
+  }
+  grid.set_output_dtype(v1::DTYPE_BFLOAT16);
+  writer.Write("encode_grid", grid);
+
+  v1::EncodeItem add = EncodeOf(4);
+  SetShape(add.mutable_add_to(), v1::DTYPE_FLOAT32, {4, 8});
+  add.mutable_add_to()->add_strides(12);
+  add.mutable_add_to()->add_strides(1);
+  add.set_embedding_scale(2.0);
+  writer.Write("encode_add_strided", add, 7);
+
+  v1::EncodeItem full = EncodeOf(3);
+  v1::Spec* spec = full.mutable_spec();
+  spec->clear_base();
+  spec->set_kind(v1::SPEC_KIND_ENCODING);
+  spec->set_family(v1::FREQUENCY_FAMILY_GEOMETRIC);
+  spec->set_rope_theta(10000);
+  spec->set_order(v1::TRIG_ORDER_COS_SIN);
+  spec->set_arrangement(v1::ARRANGEMENT_CONCATENATED);
+  spec->set_position_scale(1000);
+  spec->set_downscale_freq_shift(1);
+  writer.Write("encode_full_spec", full);
+}
+
+void WriteRopes(Writer& writer) {
+  writer.Write("rope_range", RopeOf(3), 9);
+  writer.Write("rope_nothing", RopeOf(0));
+
+  v1::ApplyRoPEItem heads = RopeOf(4);
+  heads.set_layout(v1::ROPE_LAYOUT_HEADS_TOKENS);
+  heads.mutable_spec()->set_preset("rope-interleaved");
+  SetShape(heads.mutable_tensors(0)->mutable_tensor(), v1::DTYPE_BFLOAT16, {2, 3, 4, 8});
+  SetShape(heads.mutable_tensors(1)->mutable_tensor(), v1::DTYPE_FLOAT16, {2, 1, 4, 8});
+  writer.Write("rope_heads_tokens", heads, 1);
+
+  v1::ApplyRoPEItem delta = RopeOf(4);
+  delta.set_direction(v1::DIRECTION_DELTA);
+  SetShape(delta.mutable_positions()->mutable_tensor(), v1::DTYPE_INT32, {4});
+  SetShape(delta.mutable_from_positions()->mutable_tensor(), v1::DTYPE_INT64, {4});
+  *delta.mutable_from_spec() = delta.spec();
+  delta.mutable_from_spec()->set_rope_theta(500000);
+  writer.Write("rope_delta", delta, 5);
+
+  v1::ApplyRoPEItem strided = RopeOf(3);
+  strided.set_direction(v1::DIRECTION_INVERSE);
+  for (const int64_t stride : {48, 16, 1}) {
+    strided.mutable_tensors(0)->mutable_tensor()->add_strides(stride);
+  }
+  strided.mutable_spec()->set_rotary_dim(4);
+  strided.mutable_spec()->set_rotary_begin(2);
+  SetShape(strided.mutable_tensors(1)->mutable_tensor(), v1::DTYPE_FLOAT64, {3, 1, 8});
+  writer.Write("rope_strided_partial", strided);
+
+  v1::ApplyRoPEItem unbuilt = RopeOf(2);
+  unbuilt.mutable_paged_cache()->mutable_values();
+  unbuilt.mutable_tensors(0)->mutable_destination()->mutable_region()->set_region("r");
+  unbuilt.mutable_spec()->mutable_rope_scaling()->mutable_yarn()->set_factor(4);
+  writer.Write("rope_not_built", unbuilt);
+
+  // Tokens without bytes: a batch of none.
+  v1::ApplyRoPEItem empty_batch = RopeOf(0);
+  for (int i = 0; i < 2; ++i) {
+    SetShape(empty_batch.mutable_tensors(i)->mutable_tensor(), v1::DTYPE_FLOAT32,
+             {0, int64_t{1} << 40, 1, 8});
+  }
+  empty_batch.mutable_positions()->mutable_range()->mutable_integer()->set_count(int64_t{1} << 40);
+  writer.Write("rope_batch_of_none", empty_batch);
+}
+
+void WriteBatches(Writer& writer) {
+  v1::BatchEncodeRequest encodes;
+  for (const int64_t count : {1, 0, 3}) *encodes.add_items() = EncodeOf(count);
+  encodes.mutable_items(1)->mutable_spec()->set_dim(7);
+  SetShape(encodes.mutable_items(2)->mutable_positions()->mutable_tensor(), v1::DTYPE_INT64, {3});
+  RepairRaw(&encodes);
+  writer.Write("batch_encode", kBatchEncode, encodes.SerializeAsString(), 4);
+
+  v1::BatchApplyRoPERequest ropes;
+  for (const int64_t tokens : {2, 1}) *ropes.add_items() = RopeOf(tokens);
+  RepairRaw(&ropes);
+  writer.Write("batch_rope", kBatchApplyRoPE, ropes.SerializeAsString(), 6);
+  writer.Write("batch_nothing", kBatchEncode, "");
+}
+
+void WriteMalformed(Writer& writer) {
+  writer.Write("claims_3_gib", kApplyRoPE,
+               std::string("\x7A\x80\x80\x80\x80\x0C", 6) + "0123456789");
+  writer.Write("raw_as_group", kEncode, "\x7B\x7C");
+  writer.Write("endless_varint", kEncode, std::string(16, '\xFF'), 1);
+}
+
+}  // namespace
+}  // namespace phasor::fuzz
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_fuzz_corpus FOLDER\n");
+    return 2;
+  }
+  phasor::fuzz::Writer writer(argv[1]);
+  phasor::fuzz::WriteEncodes(writer);
+  phasor::fuzz::WriteRopes(writer);
+  phasor::fuzz::WriteBatches(writer);
+  phasor::fuzz::WriteMalformed(writer);
+  if (writer.failed()) std::fprintf(stderr, "cannot write to %s\n", argv[1]);
+  return writer.failed() ? 1 : 0;
+}
