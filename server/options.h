@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that can be set about a server: by flag, by environment (PHASOR_ + flag name in upper
-// case) and by config file, in that order of precedence.
+// Everything that can be set about a server: by flag (--max-message-bytes), by environment
+// (PHASOR_MAX_MESSAGE_BYTES) and by config file (max-message-bytes = 64MiB), in that order of
+// precedence.
 #ifndef PHASOR_SERVER_OPTIONS_H_
 #define PHASOR_SERVER_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +22,9 @@ struct ServerOptions {
   std::vector<std::string> listen = {"127.0.0.1:50051"};
 
   // Compute.
-  std::string backend = "auto";        // auto | cpu | reference
-  int threads = 0;                     // compute threads; 0: one per core
-  int64_t inline_bytes = 64 << 10;     // calls up to this run on the thread that received them
+  std::string backend = "auto";     // auto | cpu | reference
+  int threads = 0;                  // compute threads; 0: one per core
+  int64_t inline_bytes = 64 << 10;  // calls up to this run on the thread that received them
   int64_t plan_cache_entries = 256;
   int64_t pool_bytes = int64_t{256} << 20;
 
@@ -29,22 +32,22 @@ struct ServerOptions {
   int64_t max_message_bytes = int64_t{2047} << 20;  // largest request or response message
   int64_t max_header_bytes = 1 << 20;               // request metadata, everything but raw
   int64_t max_inflight_bytes = int64_t{8} << 30;
-  int64_t max_metadata_bytes = 8 << 10;             // HTTP/2 headers
-  int max_concurrent_streams = 128;                 // per connection
+  int64_t max_metadata_bytes = 8 << 10;  // HTTP/2 headers
+  int max_concurrent_streams = 128;      // per connection
   int max_connections = 1024;
-  int max_connections_per_peer = 256;               // per IP address; Unix sockets: per uid
+  int max_connections_per_peer = 256;  // per IP address; Unix sockets: per uid
   int max_batch_items = 4096;
-  int64_t max_frame_bytes = 4 << 20;                // HTTP/2 frame
-  absl::Duration max_connection_idle = absl::Minutes(5);
-  absl::Duration max_connection_age = absl::Minutes(30);
+  int64_t max_frame_bytes = 4 << 20;                      // HTTP/2 frame
+  absl::Duration max_connection_idle = absl::Minutes(5);  // 0: never closed
+  absl::Duration max_connection_age = absl::Minutes(30);  // 0: never closed
   absl::Duration max_connection_age_grace = absl::Minutes(5);
   absl::Duration handshake_timeout = absl::Seconds(10);
-  absl::Duration keepalive_time = absl::Seconds(60);
+  absl::Duration keepalive_time = absl::Seconds(60);  // 0: no pings
   absl::Duration keepalive_timeout = absl::Seconds(20);
 
   // Shutdown.
-  absl::Duration drain_delay = absl::Seconds(0);      // NOT_SERVING but accepting
-  absl::Duration drain_timeout = absl::Seconds(30);   // for calls in flight
+  absl::Duration drain_delay = absl::Seconds(0);     // NOT_SERVING but accepting
+  absl::Duration drain_timeout = absl::Seconds(30);  // for calls in flight
 
   std::string log_level = "info";  // debug | info | warn | error | off
   bool reflection = true;
@@ -52,6 +55,25 @@ struct ServerOptions {
   // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
   absl::Status Validate() const;
 };
+
+// A command line of the server.
+struct ServerCommand {
+  ServerOptions options;
+  std::string print;  // not empty: print this (--help, --version) and exit
+};
+
+// Value of an environment variable, if it is set.
+using GetEnvironment = std::function<std::optional<std::string>(const std::string& name)>;
+
+// Reads flags (`arguments` without the program's name), environment and the file of --config, and
+// validates. INVALID_ARGUMENT: an unknown flag or key, or a value that is not accepted. NOT_FOUND:
+// the config file cannot be read. Empty variables count as not set. Unknown PHASOR_ variables are
+// ignored: Kubernetes sets some (PHASOR_PORT, ...) for a Service named phasor.
+absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>& arguments,
+                                                 const GetEnvironment& environment);
+
+// The text of --help: every option with its default, unit and range.
+std::string ServerHelp();
 
 }  // namespace phasor
 

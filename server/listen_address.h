@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses that a server listens on, as users write them.
+#ifndef PHASOR_SERVER_LISTEN_ADDRESS_H_
+#define PHASOR_SERVER_LISTEN_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace phasor {
+
+// "unix:/path", "host:port" or "[v6]:port".
+struct ListenAddress {
+  std::string unix_path;  // not empty: a Unix socket, host and port are unused
+  std::string host;       // a name or an address without brackets
+  int port = 0;           // 0: the system chooses
+};
+
+// INVALID_ARGUMENT "listen: ...": not an address.
+absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_LISTEN_ADDRESS_H_

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sockets: an owned descriptor, and listening on an address.
+#ifndef PHASOR_SERVER_LISTEN_SOCKET_H_
+#define PHASOR_SERVER_LISTEN_SOCKET_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/listen_address.h"
+
+namespace phasor {
+
+// Owns a file descriptor. Threads: as an int.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.Release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor() { Close(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
+  void Close();
+
+ private:
+  int fd_ = -1;
+};
+
+// A non-blocking listening socket. Removes the file of a Unix socket at the end.
+class ListenSocket {
+ public:
+  ListenSocket(FileDescriptor fd, std::string address, std::string unix_path)
+      : fd_(std::move(fd)), address_(std::move(address)), unix_path_(std::move(unix_path)) {}
+  ListenSocket(ListenSocket&& other) noexcept
+      : fd_(std::move(other.fd_)),
+        address_(std::move(other.address_)),
+        unix_path_(std::exchange(other.unix_path_, "")) {}
+  ListenSocket& operator=(ListenSocket&&) = delete;
+  ~ListenSocket() { Close(); }
+
+  int fd() const { return fd_.get(); }
+  // As clients write it, with the real port.
+  const std::string& address() const { return address_; }
+  void Close();
+
+ private:
+  FileDescriptor fd_;
+  std::string address_;
+  std::string unix_path_;  // empty: TCP, or closed
+};
+
+// Listens on every address that `address` resolves to. Port 0 gives all of them the same port. The
+// file of a Unix socket that nobody listens on any more is replaced. UNAVAILABLE "listen: ...".
+absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address);
+
+// Whom a connection counts for: "ip:<address>", or "uid:<user>" over a Unix socket.
+std::string PeerKey(int connected_fd);
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_LISTEN_SOCKET_H_

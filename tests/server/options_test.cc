@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options from every source, their precedence and their ranges.
+#include "server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace phasor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// One option: a value that is not its default, how to see that it was set, and values refused.
+struct Case {
+  std::string name;
+  std::string text;
+  std::function<bool(const ServerOptions&)> is_set;
+  std::vector<std::string> refused;
+};
+
+const std::vector<Case>& Cases() {
+  using O = ServerOptions;
+  static const auto* const cases = new std::vector<Case>{
+      {"listen",
+       "[::1]:7,unix:/a",
+       [](const O& o) {
+         return o.listen == std::vector<std::string>{"[::1]:7", "unix:/a"};
+       },
+       {"", "nowhere", ","}},
+      {"backend", "reference", [](const O& o) { return o.backend == "reference"; }, {"gpu", ""}},
+      {"threads", "3", [](const O& o) { return o.threads == 3; }, {"-1", "1025", "x", ""}},
+      {"inline-bytes",
+       "1MiB",
+       [](const O& o) { return o.inline_bytes == 1 << 20; },
+       {"-1", "2GiB"}},
+      {"plan-cache-entries",
+       "7",
+       [](const O& o) { return o.plan_cache_entries == 7; },
+       {"0", "1000001", "1KiB"}},
+      {"pool-bytes", "1GiB", [](const O& o) { return o.pool_bytes == 1 << 30; }, {"2TiB", "x"}},
+      {"max-message-bytes",
+       "4MiB",
+       [](const O& o) { return o.max_message_bytes == 4 << 20; },
+       {"1023", "2GiB"}},
+      {"max-header-bytes",
+       "2KiB",
+       [](const O& o) { return o.max_header_bytes == 2048; },
+       {"1", "65MiB"}},
+      {"max-inflight-bytes",
+       "1GiB",
+       [](const O& o) { return o.max_inflight_bytes == 1 << 30; },
+       {"0", "2048TiB"}},
+      {"max-metadata-bytes",
+       "16KiB",
+       [](const O& o) { return o.max_metadata_bytes == 16 << 10; },
+       {"0", "2MiB"}},
+      {"max-concurrent-streams",
+       "9",
+       [](const O& o) { return o.max_concurrent_streams == 9; },
+       {"0", "2000000"}},
+      {"max-connections", "9", [](const O& o) { return o.max_connections == 9; }, {"0", "-5"}},
+      {"max-connections-per-peer",
+       "9",
+       [](const O& o) { return o.max_connections_per_peer == 9; },
+       {"0", "99999999999"}},
+      {"max-batch-items", "9", [](const O& o) { return o.max_batch_items == 9; }, {"0", "x"}},
+      {"max-frame-bytes",
+       "16777215",
+       [](const O& o) { return o.max_frame_bytes == 16777215; },
+       {"16MiB", "1KiB"}},
+      {"max-connection-idle",
+       "0",
+       [](const O& o) { return o.max_connection_idle == absl::ZeroDuration(); },
+       {"1ms", "-1s", "31h2"}},
+      {"max-connection-age",
+       "90s",
+       [](const O& o) { return o.max_connection_age == absl::Seconds(90); },
+       {"999ms", "800h"}},
+      {"max-connection-age-grace",
+       "1s",
+       [](const O& o) { return o.max_connection_age_grace == absl::Seconds(1); },
+       {"0", "25h"}},
+      {"handshake-timeout",
+       "250ms",
+       [](const O& o) { return o.handshake_timeout == absl::Milliseconds(250); },
+       {"0", "11m", "10"}},
+      {"keepalive-time",
+       "0",
+       [](const O& o) { return o.keepalive_time == absl::ZeroDuration(); },
+       {"1ms"}},
+      {"keepalive-timeout",
+       "5s",
+       [](const O& o) { return o.keepalive_timeout == absl::Seconds(5); },
+       {"0"}},
+      {"drain-delay",
+       "5s",
+       [](const O& o) { return o.drain_delay == absl::Seconds(5); },
+       {"-1s", "2h"}},
+      {"drain-timeout",
+       "0",
+       [](const O& o) { return o.drain_timeout == absl::ZeroDuration(); },
+       {"-1s", "inf"}},
+      {"log-level", "debug", [](const O& o) { return o.log_level == "debug"; }, {"loud"}},
+      {"reflection", "false", [](const O& o) { return !o.reflection; }, {"maybe", ""}},
+  };
+  return *cases;
+}
+
+std::string VariableOf(std::string name) {
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  return "PHASOR_" + name;
+}
+
+class OptionsTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<ServerCommand> Parse(const std::vector<std::string>& arguments) {
+    return ParseServerCommand(arguments, [this](const std::string& name) {
+      const auto variable = environment_.find(name);
+      return variable == environment_.end() ? std::nullopt : std::optional(variable->second);
+    });
+  }
+
+  std::string WriteConfig(const std::string& text) {
+    const std::string path = ::testing::TempDir() + "/options_test_" +
+                             ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+                             ".conf";
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  std::map<std::string, std::string> environment_;
+};
+
+TEST_F(OptionsTest, DefaultsAreValid) {
+  EXPECT_TRUE(ServerOptions().Validate().ok());
+  const auto command = Parse({});
+  ASSERT_TRUE(command.ok());
+  EXPECT_THAT(command->options.listen, ElementsAre("127.0.0.1:50051"));
+  for (const Case& c : Cases()) EXPECT_FALSE(c.is_set(command->options)) << c.name;
+}
+
+TEST_F(OptionsTest, EveryOptionIsSetByFlag) {
+  for (const Case& c : Cases()) {
+    const auto joined = Parse({"--" + c.name + "=" + c.text});
+    ASSERT_TRUE(joined.ok()) << joined.status();
+    EXPECT_TRUE(c.is_set(joined->options)) << c.name;
+    if (c.name == "reflection") continue;  // a switch takes no separate value
+    const auto separate = Parse({"--" + c.name, c.text});
+    ASSERT_TRUE(separate.ok()) << separate.status();
+    EXPECT_TRUE(c.is_set(separate->options)) << c.name;
+  }
+}
+
+TEST_F(OptionsTest, EveryOptionIsSetByEnvironment) {
+  for (const Case& c : Cases()) {
+    environment_ = {{VariableOf(c.name), c.text}};
+    const auto command = Parse({});
+    ASSERT_TRUE(command.ok()) << command.status();
+    EXPECT_TRUE(c.is_set(command->options)) << c.name;
+  }
+}
+
+TEST_F(OptionsTest, EveryOptionIsSetByConfigFile) {
+  std::string text = "# all of them\n\n";
+  for (const Case& c : Cases()) text += c.name + " = " + c.text + "  # so\n";
+  const auto command = Parse({"--config", WriteConfig(text)});
+  ASSERT_TRUE(command.ok()) << command.status();
+  for (const Case& c : Cases()) EXPECT_TRUE(c.is_set(command->options)) << c.name;
+}
+
+TEST_F(OptionsTest, EveryRangeIsCheckedAndNamedInTheMessage) {
+  for (const Case& c : Cases()) {
+    for (const std::string& text : c.refused) {
+      const auto command = Parse({"--" + c.name + "=" + text});
+      EXPECT_EQ(command.status().code(), absl::StatusCode::kInvalidArgument) << c.name << text;
+      EXPECT_THAT(command.status().message(), HasSubstr(c.name + ": ")) << text;
+      EXPECT_THAT(command.status().message(), HasSubstr("accepted")) << text;
+    }
+  }
+}
+
+TEST_F(OptionsTest, HelpShowsEveryOptionWithItsVariable) {
+  const auto command = Parse({"--help"});
+  ASSERT_TRUE(command.ok());
+  for (const Case& c : Cases()) {
+    EXPECT_THAT(command->print, HasSubstr("--" + c.name + "  (" + VariableOf(c.name) + ")"));
+  }
+  EXPECT_THAT(command->print, HasSubstr("default 127.0.0.1:50051"));
+  EXPECT_THAT(command->print, HasSubstr("16KiB to 16777215"));
+  size_t options = 0;
+  for (size_t at = 0; (at = command->print.find("default ", at)) != std::string::npos; ++at)
+    ++options;
+  EXPECT_EQ(options, Cases().size()) << "an option is missing in this test";
+}
+
+TEST_F(OptionsTest, VersionIsPrinted) {
+  const auto command = Parse({"--version"});
+  ASSERT_TRUE(command.ok());
+  EXPECT_THAT(command->print, HasSubstr("phasor-server 0."));
+}
+
+TEST_F(OptionsTest, FlagWinsOverEnvironmentOverFile) {
+  const std::string path = WriteConfig("threads = 1\nmax-batch-items = 1\nmax-connections = 1\n");
+  environment_ = {
+      {"PHASOR_CONFIG", path}, {"PHASOR_THREADS", "2"}, {"PHASOR_MAX_BATCH_ITEMS", "2"}};
+  const auto command = Parse({"--threads=3"});
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_EQ(command->options.threads, 3);
+  EXPECT_EQ(command->options.max_batch_items, 2);
+  EXPECT_EQ(command->options.max_connections, 1);
+}
+
+TEST_F(OptionsTest, UnknownNamesAreRefusedWithTheNearestOne) {
+  const auto flag = Parse({"--max-conections=5"});
+  EXPECT_EQ(flag.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(flag.status().message(), HasSubstr("did you mean max-connections?"));
+  const std::string path = WriteConfig("threads = 1\ntreads = 1\n");
+  const auto key = Parse({"--config=" + path});
+  EXPECT_THAT(key.status().message(), HasSubstr(path + ":2: treads: unknown option"));
+  EXPECT_THAT(key.status().message(), HasSubstr("did you mean threads?"));
+}
+
+TEST_F(OptionsTest, VariablesThatKubernetesSetsAreIgnored) {
+  environment_ = {{"PHASOR_PORT", "tcp://10.0.0.1:50051"}, {"PHASOR_SERVICE_HOST", "10.0.0.1"}};
+  EXPECT_TRUE(Parse({}).ok());
+}
+
+TEST_F(OptionsTest, EmptyVariableCountsAsNotSet) {
+  environment_ = {{"PHASOR_THREADS", ""}};
+  EXPECT_TRUE(Parse({}).ok());
+}
+
+TEST_F(OptionsTest, ListenMayBeRepeated) {
+  const auto command = Parse({"--listen", "127.0.0.1:0", "--listen=unix:/run/p.sock"});
+  ASSERT_TRUE(command.ok());
+  EXPECT_THAT(command->options.listen, ElementsAre("127.0.0.1:0", "unix:/run/p.sock"));
+}
+
+TEST_F(OptionsTest, UnderscoresAreAsGoodAsDashes) {
+  EXPECT_EQ(Parse({"--max_batch_items=5"})->options.max_batch_items, 5);
+}
+
+TEST_F(OptionsTest, SwitchNeedsNoValue) {
+  environment_ = {{"PHASOR_REFLECTION", "off"}};
+  EXPECT_FALSE(Parse({})->options.reflection);
+  EXPECT_TRUE(Parse({"--reflection"})->options.reflection);
+}
+
+TEST_F(OptionsTest, RefusesWhatIsNoFlagAndFlagsWithoutValue) {
+  EXPECT_THAT(Parse({"serve"}).status().message(), HasSubstr("serve: not a flag"));
+  EXPECT_THAT(Parse({"--threads"}).status().message(), HasSubstr("threads: no value"));
+}
+
+TEST_F(OptionsTest, RefusesBrokenConfigFiles) {
+  EXPECT_EQ(Parse({"--config=/nonexistent/file"}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Parse({"--config", WriteConfig("threads 1\n")}).status().message(),
+              HasSubstr(":1: no '='"));
+}
+
+TEST_F(OptionsTest, QuotedConfigValuesLoseTheirQuotes) {
+  const auto command = Parse({"--config", WriteConfig("listen = \"127.0.0.1:0, unix:/p\"\n")});
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_THAT(command->options.listen, ElementsAre("127.0.0.1:0", "unix:/p"));
+}
+
+}  // namespace
+}  // namespace phasor
