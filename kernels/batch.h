@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/pieces.h"
 #include "kernels/plan.h"
 #include "kernels/positions.h"
 
@@ -42,6 +43,9 @@ struct RotaryTensor {
   RotaryStrides x_strides;
   std::byte* y = nullptr;  // may equal x (in place) if the strides are equal; no other overlap
   RotaryStrides y_strides;
+  // Instead of x: the dense tensor as it arrived, in y's layout. x is then ignored; the backend
+  // gathers the pieces into y and rotates there.
+  Pieces pieces;
 };
 
 // y = R(phase) x for every token and head, phase = phase(positions) under `plan`, negated when

@@ -75,7 +75,10 @@ class CpuBackend final : public Backend {
 
   absl::Status Run(absl::Span<const Job> jobs) override {
     std::vector<Piece> pieces;
-    for (const Job& job : jobs) Split(job, &pieces);
+    for (const Job& job : jobs) {
+      if (const auto* rotary = std::get_if<RotaryJob>(&job)) GatherWhole(*rotary);
+      Split(job, &pieces);
+    }
     pool_.ParallelFor(static_cast<int64_t>(pieces.size()),
                       [&](int64_t i) { RunPiece(pieces[static_cast<size_t>(i)]); });
     return absl::OkStatus();
@@ -116,6 +119,24 @@ class CpuBackend final : public Backend {
       RunEncode(*job, piece.first, piece.count);
     } else {
       RunRotary(std::get<RotaryJob>(*piece.job), piece.first, piece.count);
+    }
+  }
+
+  // Whether a range of tokens is a range of bytes, so that each piece of the job can gather its
+  // own.
+  static bool TokensAreContiguous(const RotaryJob& job, const RotaryTensor& tensor) {
+    const int64_t head_bytes = job.plan->spec.head_dim * SizeOf(tensor.dtype);
+    return tensor.y_strides.token == tensor.heads * head_bytes &&
+           (job.batch == 1 || tensor.y_strides.batch == job.tokens * tensor.y_strides.token);
+  }
+
+  // Gathers tensors of other layouts as a whole, before the job is split.
+  static void GatherWhole(const RotaryJob& job) {
+    for (const RotaryTensor& tensor : job.tensors) {
+      if (tensor.pieces.empty() || TokensAreContiguous(job, tensor)) continue;
+      const int64_t bytes =
+          job.batch * job.tokens * tensor.heads * job.plan->spec.head_dim * SizeOf(tensor.dtype);
+      PieceReader(tensor.pieces, 0).Read(bytes, tensor.y);
     }
   }
 
@@ -170,6 +191,10 @@ class CpuBackend final : public Backend {
     args.positions = positions;
     args.from_positions = from_positions;
     std::vector<RotaryArgs::Tensor> tensors(job.tensors.size());
+    std::vector<PieceReader> readers;  // of the tensors that are gathered tile by tile, in order
+    for (const RotaryTensor& tensor : job.tensors) {
+      if (Gathers(job, tensor)) readers.emplace_back(tensor.pieces, first * tensor.y_strides.token);
+    }
     args.tensors = tensors.data();
     args.tensor_count = static_cast<int64_t>(tensors.size());
     const int64_t tile = RotaryTile(plan.pairs);
@@ -182,21 +207,29 @@ class CpuBackend final : public Backend {
       };
       read(*job.positions, positions);
       if (job.from_positions != nullptr) read(*job.from_positions, from_positions);
-      for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = At(job.tensors[i], b, t);
+      auto reader = readers.begin();
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        const RotaryTensor& tensor = job.tensors[i];
+        tensors[i] = At(tensor, b, t);
+        if (Gathers(job, tensor))
+          (reader++)->Read(args.tokens * tensor.y_strides.token, tensors[i].y);
+      }
       rotary_(args);
     }
   }
 
-  // The tensor from token t of batch entry b on.
+  static bool Gathers(const RotaryJob& job, const RotaryTensor& tensor) {
+    return !tensor.pieces.empty() && TokensAreContiguous(job, tensor);
+  }
+
+  // The tensor from token t of batch entry b on; in place where pieces were gathered.
   static RotaryArgs::Tensor At(const RotaryTensor& tensor, int64_t b, int64_t t) {
-    return {tensor.dtype,
-            tensor.heads,
-            tensor.x + b * tensor.x_strides.batch + t * tensor.x_strides.token,
-            tensor.x_strides.token,
-            tensor.x_strides.head,
-            tensor.y + b * tensor.y_strides.batch + t * tensor.y_strides.token,
-            tensor.y_strides.token,
-            tensor.y_strides.head};
+    const RotaryStrides& xs = tensor.pieces.empty() ? tensor.x_strides : tensor.y_strides;
+    const RotaryStrides& ys = tensor.y_strides;
+    const std::byte* x = tensor.pieces.empty() ? tensor.x : tensor.y;
+    return {tensor.dtype, tensor.heads, x + b * xs.batch + t * xs.token,
+            xs.token,     xs.head,      tensor.y + b * ys.batch + t * ys.token,
+            ys.token,     ys.head};
   }
 
   const CpuBackendOptions options_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A payload that arrived in one piece is read where it lies. Otherwise dense tensors are gathered
-// into the output and computed in place, which makes the gather the only copy; strided tensors and
-// positions are gathered into scratch memory.
+// into the output and computed in place, which makes the gather the only copy (of tensors to rotate
+// by the backend, tile by tile); strided tensors and positions are gathered into scratch memory.
 #include "server/engine/run_call.h"
 
 #include <optional>
@@ -90,15 +90,29 @@ class Stager {
     for (size_t i = 0; i < prepared.tensors.size(); ++i) {
       const PreparedRope::Tensor& tensor = prepared.tensors[i];
       std::byte* const out = output_ + outputs[i].offset;
-      PHASOR_ASSIGN_OR_RETURN(const std::byte* in, StagePayload(item.tensors[i], tensor.input_bytes,
-                                                                tensor.dense ? out : nullptr));
+      const std::byte* in = out;  // gathered by the backend
+      if (!GatheredByBackend(item, i)) {
+        PHASOR_ASSIGN_OR_RETURN(in, StagePayload(item.tensors[i], tensor.input_bytes, nullptr));
+      }
       x.push_back(in);
       y.push_back(out);
     }
-    return MakeRotaryJob(prepared, x, y);
+    RotaryJob job = MakeRotaryJob(prepared, x, y);
+    for (size_t i = 0; i < prepared.tensors.size(); ++i) {
+      if (!GatheredByBackend(item, i)) continue;
+      job.tensors[i].pieces = item.tensors[i];
+      borrows_ = true;
+    }
+    return job;
   }
 
  private:
+  // Dense tensors in several pieces: the backend gathers a tile of tokens and rotates it while it
+  // is in cache.
+  static bool GatheredByBackend(const RopeItem& item, size_t i) {
+    return item.prepared.tensors[i].dense && item.tensors[i].size() > 1;
+  }
+
   // The payload as one piece: where it lies, or gathered to `place`, or to scratch memory.
   absl::StatusOr<const std::byte*> StagePayload(const Segments& segments, int64_t bytes,
                                                 std::byte* place) {

@@ -68,9 +68,16 @@ class FakeBackend final : public Backend {
  private:
   static void Invert(const RotaryTensor& tensor, const RotaryJob& job) {
     const int64_t lanes = tensor.y_strides.head;  // dense: a head follows the other
+    if (!tensor.pieces.empty()) {
+      int64_t bytes = 0;
+      for (const auto& piece : tensor.pieces) bytes += static_cast<int64_t>(piece.size());
+      PieceReader(tensor.pieces, 0).Read(bytes, tensor.y);
+    }
+    const std::byte* const from = tensor.pieces.empty() ? tensor.x : tensor.y;
+    const RotaryStrides& strides = tensor.pieces.empty() ? tensor.x_strides : tensor.y_strides;
     for (int64_t t = 0; t < job.tokens; ++t) {
       for (int64_t h = 0; h < tensor.heads; ++h) {
-        const std::byte* x = tensor.x + t * tensor.x_strides.token + h * tensor.x_strides.head;
+        const std::byte* x = from + t * strides.token + h * strides.head;
         std::byte* y = tensor.y + t * tensor.y_strides.token + h * tensor.y_strides.head;
         for (int64_t i = 0; i < lanes; ++i) y[i] = ~x[i];
       }

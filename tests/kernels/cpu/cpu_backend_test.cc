@@ -103,5 +103,45 @@ TEST(CpuBackendTest, BatchPositionsRotateEachBatchEntryByItsOwn) {
   EXPECT_TRUE(SameBits(all, each));
 }
 
+// A tensor cut into pieces of awkward sizes, gathered by the backend.
+TEST(CpuBackendTest, PiecesGiveTheBytesOfTheWhole) {
+  constexpr int64_t kBatch = 2, kTokens = 301, kHeads = 5, kHeadDim = 64;
+  const auto backend = MakeCpuBackend({RunnableTargets().front(), 3});
+  for (RopeLayout layout : {RopeLayout::kTokensHeads, RopeLayout::kHeadsTokens}) {
+    RopeRequest request;
+    request.spec.preset = "rope-interleaved";
+    request.layout = layout;
+    request.positions = AxisRange{IntegerRange{77, 1, kTokens}};
+    const bool heads_first = layout == RopeLayout::kHeadsTokens;
+    request.tensors = {
+        {Dtype::kBFloat16,
+         {kBatch, heads_first ? kHeads : kTokens, heads_first ? kTokens : kHeads, kHeadDim},
+         {}}};
+    const auto prepared = PrepareRope(request, Compile(), "item");
+    ASSERT_TRUE(prepared.ok()) << prepared.status();
+    Tensor x(Dtype::kBFloat16, kBatch * kTokens * kHeads * kHeadDim);
+    x.Fill(9);
+    Tensor whole(Dtype::kBFloat16, x.count()), gathered(Dtype::kBFloat16, x.count());
+    const std::byte* const in[] = {x.data()};
+    std::byte* const out[] = {whole.data()};
+    const Job whole_job[] = {MakeRotaryJob(*prepared, in, out)};
+    ASSERT_TRUE(backend->Run(whole_job).ok());
+
+    std::vector<absl::Span<const std::byte>> pieces;
+    for (int64_t at = 0, size = 1; at < x.size_bytes(); at += size, size = size * 3 % 65537) {
+      size = std::min(size, x.size_bytes() - at);
+      pieces.emplace_back(x.data() + at, size);
+      pieces.emplace_back();  // empty pieces do not disturb
+    }
+    RotaryJob job = MakeRotaryJob(*prepared, in, {{gathered.data()}});
+    job.tensors[0].x = nullptr;
+    job.tensors[0].pieces = pieces;
+    const Job gathered_job[] = {job};
+    ASSERT_TRUE(backend->Run(gathered_job).ok());
+    EXPECT_TRUE(SameBits(whole, gathered));
+    EXPECT_TRUE(gathered.GuardsIntact());
+  }
+}
+
 }  // namespace
 }  // namespace phasor::cpu

@@ -40,9 +40,26 @@ TEST_F(RunCallTest, ComputesThePayloadHoweverItWasCut) {
   }
 }
 
+// Two rows of sixteen bytes without anything to add.
+EncodeItem TwoRows() {
+  EncodeItem item;
+  auto plan = std::make_shared<Plan>();
+  plan->spec.dim = 4;
+  item.prepared.plan = plan;
+  item.prepared.positions.tokens = 2;
+  item.prepared.positions.grid[0].count = 2;
+  item.prepared.output = {Dtype::kFloat32, {2, 4}, {}};
+  item.prepared.output_bytes = 32;
+  return item;
+}
+
 TEST_F(RunCallTest, ReleasesThePayloadBeforeTheRunWhenItWasGathered) {
-  const std::string x = "01234567";
-  call_.items.push_back(BytesItem(x, 3));
+  const std::string embedding(32, 'e');
+  EncodeItem item = TwoRows();
+  item.prepared.add_to = item.prepared.output;
+  item.prepared.add_to_bytes = 32;
+  item.add_to = Pieces(embedding, 7);
+  call_.items.push_back(item);
   backend_.FailWith(absl::InternalError("device"));
   EXPECT_FALSE(Run().ok());
   EXPECT_EQ(answer_->times_released(), 1);
@@ -62,9 +79,9 @@ TEST_F(RunCallTest, SeveralTensorsGetSeveralAlignedOutputs) {
   const std::string q = "01234567";
   const std::string k = "abcd";
   RopeItem item = BytesItem(q, 3);
-  RopeItem other = BytesItem(k, 1);
+  RopeItem other = BytesItem(k, 2);
   item.prepared.tensors.push_back(other.prepared.tensors[0]);
-  item.prepared.tensors[1].heads = 0;  // the fake leaves it as it was gathered
+  item.prepared.tensors[1].heads = 0;  // the fake only gathers it
   item.tensors.push_back(other.tensors[0]);
   call_.items.push_back(std::move(item));
   const auto result = Run();
@@ -133,14 +150,7 @@ TEST_F(RunCallTest, UnaryMessagesSayItem) {
 
 TEST_F(RunCallTest, EncodesWithAndWithoutAddTo) {
   const std::string embedding = "embedding of 2 rows of 16 bytes.";
-  EncodeItem item;
-  auto plan = std::make_shared<Plan>();
-  plan->spec.dim = 4;
-  item.prepared.plan = plan;
-  item.prepared.positions.tokens = 2;
-  item.prepared.positions.grid[0].count = 2;
-  item.prepared.output = {Dtype::kFloat32, {2, 4}, {}};
-  item.prepared.output_bytes = 32;
+  EncodeItem item = TwoRows();
   call_.items.push_back(item);
   item.prepared.add_to = item.prepared.output;
   item.prepared.add_to_bytes = 32;
