@@ -82,8 +82,10 @@ bool AddAxes(Plan& plan) {
   const bool encoding = spec.kind == SpecKind::kEncoding;
   const bool per_element = spec.family == FrequencyFamily::kPerElement;
   int64_t column = 0;
+  std::optional<std::vector<Frequency>> frequencies;
   for (int axis = 0; axis < spec.axes; ++axis) {
-    const auto frequencies = AxisFrequencies(spec, spec.axes_dim[axis]);
+    const bool same_ladder = axis > 0 && spec.axes_dim[axis] == spec.axes_dim[axis - 1];
+    if (!same_ladder) frequencies = AxisFrequencies(spec, spec.axes_dim[axis]);
     if (!frequencies.has_value()) return false;
     if (encoding && plan.frequency.size() % 2 != 0) AddPair(plan, {}, axis - 1, 0);
     if (encoding) {

@@ -115,6 +115,16 @@ absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std:
   return source;
 }
 
+// What is wrong with a sequence that comes after `before` tokens; empty: nothing.
+std::string_view SequenceError(int64_t length, int64_t offset, int64_t before) {
+  if (length < 0 || length > kMaxTokens) return " is out of range, must be in [0, 2^40]";
+  if (before + length > kMaxTokens) return " makes more than 2^40 positions, must be at most 2^40";
+  if (length > 0 && offset > std::numeric_limits<int64_t>::max() - (length - 1)) {
+    return " leads the last position out of [-2^63, 2^63), must stay inside";
+  }
+  return "";
+}
+
 absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axes,
                                           std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckOneAxis(axes, path));
@@ -129,13 +139,9 @@ absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axe
   for (size_t s = 0; s < sequences; ++s) {
     const int64_t length = ragged.lengths[s];
     const int64_t offset = ragged.offsets.empty() ? 0 : ragged.offsets[s];
-    const std::string length_path = StrCat(path, ".lengths[", s, "]");
-    PHASOR_RETURN_IF_ERROR(CheckCount(length, length_path));
-    if (source.tokens + length > kMaxTokens) {
-      return Invalid(length_path, "more than 2^40 positions in all, must be at most 2^40");
-    }
-    if (length > 0 && offset > std::numeric_limits<int64_t>::max() - (length - 1)) {
-      return Invalid(length_path, "the last position leaves [-2^63, 2^63), must stay inside");
+    if (const std::string_view wrong = SequenceError(length, offset, source.tokens);
+        !wrong.empty()) {
+      return Invalid(StrCat(path, ".lengths[", s, "]"), StrCat(length, wrong));
     }
     if (length == 0) continue;
     // Wraps for offsets near -2^63; adding the token's index wraps back.
@@ -201,42 +207,42 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
 
 // Reading ---------------------------------------------------------------------------------------
 
-void ReadRange(const PositionSource::AxisSteps& steps, int64_t first, int64_t count,
-               Position* out) {
+// Positions first..first+count-1 of one axis, `stride` entries of `out` apart.
+void ReadAxis(const PositionSource::AxisSteps& steps, int64_t first, int64_t count, int stride,
+              Position* out) {
   if (steps.start.fraction == 0 && steps.step.fraction == 0) {
     // Wraps like the checked result, which fits.
     const uint64_t step = static_cast<uint64_t>(steps.step.whole);
     const uint64_t start =
         static_cast<uint64_t>(steps.start.whole) + step * static_cast<uint64_t>(first);
     for (int64_t i = 0; i < count; ++i) {
-      out[i] = {static_cast<int64_t>(start + step * static_cast<uint64_t>(i)), 0};
+      out[i * stride] = {static_cast<int64_t>(start + step * static_cast<uint64_t>(i)), 0};
     }
     return;
   }
   const Uint128 start = static_cast<Uint128>(ToFixed(steps.start));
   const Uint128 step = static_cast<Uint128>(ToFixed(steps.step));
   for (int64_t i = 0; i < count; ++i) {
-    out[i] = ToPosition(static_cast<Int128>(start + step * static_cast<Uint128>(first + i)));
+    const Uint128 fixed = start + step * static_cast<Uint128>(first + i);
+    out[i * stride] = ToPosition(static_cast<Int128>(fixed));
   }
 }
 
+// Runs along the last axis, on which the axes before it stand still.
 void ReadGrid(const PositionSource& source, int64_t first, int64_t count, Position* out) {
-  if (source.axes == 1) return ReadRange(source.grid[0], first, count, out);
-  std::array<int64_t, kMaxAxes> index = {};
-  int64_t rest = first;
-  for (int a = source.axes - 1; a >= 0; --a) {
-    index[a] = rest % source.grid[a].count;
-    rest /= source.grid[a].count;
-  }
-  std::array<Position, kMaxAxes> here;
-  for (int a = 0; a < source.axes; ++a) ReadRange(source.grid[a], index[a], 1, &here[a]);
-  for (int64_t i = 0; i < count; ++i) {
-    out = std::copy_n(here.begin(), source.axes, out);
-    int a = source.axes - 1;
-    while (a > 0 && index[a] + 1 == source.grid[a].count) index[a--] = 0;
-    ++index[a];
-    if (i + 1 == count) break;
-    for (; a < source.axes; ++a) ReadRange(source.grid[a], index[a], 1, &here[a]);
+  const int last = source.axes - 1;
+  for (int64_t t = first; t < first + count;) {
+    const int64_t length = source.grid[last].count;
+    const int64_t run = std::min(length - t % length, first + count - t);
+    ReadAxis(source.grid[last], t % length, run, source.axes, out + last);
+    int64_t rest = t / length;
+    for (int a = last - 1; a >= 0; --a) {
+      ReadAxis(source.grid[a], rest % source.grid[a].count, 1, 1, out + a);
+      for (int64_t i = 1; i < run; ++i) out[i * source.axes + a] = out[a];
+      rest /= source.grid[a].count;
+    }
+    out += run * source.axes;
+    t += run;
   }
 }
 

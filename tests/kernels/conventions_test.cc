@@ -279,6 +279,34 @@ TEST(PropertiesTest, EncodingOfAShiftedPositionIsAFixedRotation) {
   }
 }
 
+TEST(PropertiesTest, LowDimensionsAreTheFastOnes) {
+  const auto plan = Compile(Encoding("transformer", 128));
+  const auto turns = [&](int64_t pair) {
+    return testing::ToReal(plan->frequency[pair]).convert_to<double>();
+  };
+  for (int64_t pair = 1; pair < plan->pairs; ++pair) EXPECT_LT(turns(pair), turns(pair - 1));
+  EXPECT_NEAR(1 / turns(0), 6.28, 0.005);
+  EXPECT_NEAR(1 / turns(63), 54410, 0.5);
+}
+
+TEST(PropertiesTest, SimilarityFallsWithDistanceButNotMonotonically) {
+  const auto plan = Compile(Encoding("transformer", 128));
+  const auto similarity = [&](int64_t distance) {
+    return Dot(testing::EncodeRow(*plan, {{1000, 0}}),
+               testing::EncodeRow(*plan, {{1000 + distance, 0}})) /
+           64;
+  };
+  EXPECT_NEAR(similarity(0), 1, 1e-12);
+  EXPECT_NEAR(similarity(28), 0.5587, 5e-5);
+  EXPECT_NEAR(similarity(31), 0.5670, 5e-5);
+}
+
+TEST(PropertiesTest, LiteralIndexEncodingsAreNotShiftedByARotation) {
+  // Neighbouring columns share no frequency, so their norm is not 1 and no rotation can keep it.
+  const std::vector<double> row = Encode(Encoding("transformer-literal", 8), {2});
+  EXPECT_GT(std::abs(row[0] * row[0] + row[1] * row[1] - 1), 0.1);
+}
+
 TEST(PropertiesTest, DistinctPositionsHaveDistinctBoundedRows) {
   for (const char* preset : {"transformer", "timestep-sin-cos"}) {
     const auto plan = Compile(Encoding(preset, 16));

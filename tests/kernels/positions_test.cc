@@ -225,7 +225,7 @@ TEST(RaggedTest, ReachesBothEndsOfInt64) {
   EXPECT_EQ(Read(source, 2, 2), (std::vector<Position>{{kHighest, 0}, {kLowest, 0}}));
   EXPECT_THAT(
       Error(RaggedPositions{{4}, {kHighest - 2}}),
-      StatusIs(kInvalid, StartsWith("positions.ragged.lengths[0]: the last position leaves")));
+      StatusIs(kInvalid, StartsWith("positions.ragged.lengths[0]: 4 leads the last position out")));
 }
 
 TEST(RaggedTest, RefusesListsThatDisagreeAndBadLengths) {
