@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// One reactor per watch; the service's lock guards them all. gRPC runs reactions on its own
+// threads, never inside the calls that start a write, so starting one under the lock is safe.
+#include "server/rpc/health_service.h"
+
+#include <utility>
+
+namespace phasor::rpc {
+
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+
+// Writes the status whenever it differs from what was written last. Owns itself until OnDone.
+class HealthService::WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse> {
+ public:
+  WatchReactor(HealthService* service, std::string name)
+      : service_(*service), name_(std::move(name)) {}
+
+  // Writes or finishes, whichever is due, unless a write is under way.
+  void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_.mu_) {
+    if (writing_ || finished_) return;
+    const Status status = service_.StatusOf(name_);
+    if (cancelled_) {
+      End(grpc::Status::CANCELLED);
+    } else if (status != written_) {
+      written_ = status;
+      writing_ = true;
+      response_.set_status(status);
+      StartWrite(&response_);
+    } else if (service_.ending_) {
+      End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "server: draining, try another one"));
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&service_.mu_);
+    writing_ = false;
+    cancelled_ = cancelled_ || !ok;
+    Continue();
+  }
+  void OnCancel() override {
+    absl::MutexLock lock(&service_.mu_);
+    cancelled_ = true;
+    Continue();
+  }
+  void OnDone() override {
+    {
+      absl::MutexLock lock(&service_.mu_);
+      service_.watches_.erase(this);
+    }
+    delete this;
+  }
+
+ private:
+  void End(const grpc::Status& status) {
+    finished_ = true;
+    Finish(status);
+  }
+
+  // All below are guarded by the service's lock.
+  HealthService& service_;
+  const std::string name_;
+  HealthCheckResponse response_;
+  Status written_ = HealthCheckResponse::UNKNOWN;  // never written
+  bool writing_ = false;
+  bool cancelled_ = false;
+  bool finished_ = false;
+};
+
+HealthService::HealthService(const std::vector<std::string>& services)
+    : services_(services.begin(), services.end()) {}
+
+HealthService::Status HealthService::StatusOf(const std::string& service) const {
+  if (!service.empty() && services_.count(service) == 0) {
+    return HealthCheckResponse::SERVICE_UNKNOWN;
+  }
+  return serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+}
+
+void HealthService::StopServing() {
+  absl::MutexLock lock(&mu_);
+  serving_ = false;
+  for (WatchReactor* watch : watches_) watch->Continue();
+}
+
+void HealthService::EndWatches() {
+  absl::MutexLock lock(&mu_);
+  ending_ = true;
+  for (WatchReactor* watch : watches_) watch->Continue();
+}
+
+grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
+                                               const HealthCheckRequest* request,
+                                               HealthCheckResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&mu_);
+  const Status status = StatusOf(request->service());
+  if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
+    reactor->Finish(grpc::Status(grpc::StatusCode::NOT_FOUND,
+                                 "service: unknown, accepted: \"\" and full service names"));
+  } else {
+    response->set_status(status);
+    reactor->Finish(grpc::Status::OK);
+  }
+  return reactor;
+}
+
+grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
+    grpc::CallbackServerContext* /*context*/, const HealthCheckRequest* request) {
+  auto* watch = new WatchReactor(this, request->service());
+  absl::MutexLock lock(&mu_);
+  watches_.insert(watch);
+  watch->Continue();
+  return watch;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts the parts together and sets every limit that gRPC has.
+#include "server/server.h"
+
+#include <grpc/grpc.h>
+#include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "kernels/backend.h"
+#include "kernels/status_macros.h"
+#include "server/engine/engine.h"
+#include "server/listener.h"
+#include "server/log.h"
+#include "server/rpc/health_service.h"
+#include "server/rpc/service.h"
+#include "server/rpc/unimplemented.h"
+
+namespace phasor {
+namespace {
+
+using AcceptorRef = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+
+// What gRPC needs for connections themselves before the byte budget decides about calls.
+constexpr int64_t kLeastQuota = int64_t{64} << 20;
+// Clients may ping this often; more is abuse.
+constexpr absl::Duration kPingInterval = absl::Seconds(10);
+
+// gRPC's own log lines, as ours.
+void ForwardGrpcLog(gpr_log_func_args* args) {
+  const LogLevel level =
+      args->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarn : LogLevel::kDebug;
+  Log(level, "grpc", {{"message", std::string(args->message)}});
+}
+
+void SetProcessWideGrpcOptions(bool reflection) {
+  static const bool once = [] {
+    gpr_set_log_function(&ForwardGrpcLog);
+    return true;
+  }();
+  static_cast<void>(once);
+  if (reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+}
+
+int Millis(absl::Duration time) {
+  return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(time), INT_MAX));
+}
+// gRPC's "never" is INT_MAX.
+int MillisOrNever(absl::Duration time) {
+  return time == absl::ZeroDuration() ? INT_MAX : Millis(time);
+}
+
+void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
+  builder->SetMaxSendMessageSize(static_cast<int>(o.max_message_bytes));
+  // gRPC 1.51 inflates a message before it looks at its size.
+  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+
+  const std::pair<const char*, int> arguments[] = {
+      {GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(o.max_metadata_bytes)},
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, o.max_concurrent_streams},
+      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(o.max_frame_bytes)},
+      {GRPC_ARG_MAX_CONNECTION_IDLE_MS, MillisOrNever(o.max_connection_idle)},
+      {GRPC_ARG_MAX_CONNECTION_AGE_MS, MillisOrNever(o.max_connection_age)},
+      {GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, Millis(o.max_connection_age_grace)},
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Millis(o.handshake_timeout)},
+      {GRPC_ARG_KEEPALIVE_TIME_MS, MillisOrNever(o.keepalive_time)},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(o.keepalive_timeout)},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, Millis(kPingInterval)},
+      {GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0},  // corrupts data in releases of this age
+  };
+  for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
+
+  grpc::ResourceQuota quota("phasor");
+  quota.Resize(static_cast<size_t>(std::max(o.max_inflight_bytes, kLeastQuota)));
+  builder->SetResourceQuota(quota);
+}
+
+engine::EngineOptions EngineOptionsOf(const ServerOptions& o) {
+  engine::EngineOptions options;
+  options.workers = o.threads;
+  options.max_inflight_bytes = o.max_inflight_bytes;
+  options.inline_bytes = o.inline_bytes;
+  options.plan_cache_entries = o.plan_cache_entries;
+  options.pool_bytes = o.pool_bytes;
+  return options;
+}
+
+rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o) {
+  rpc::ServiceOptions options;
+  options.version = PHASOR_VERSION;
+  options.max_message_bytes = o.max_message_bytes;
+  options.max_header_bytes = o.max_header_bytes;
+  options.max_inflight_bytes = o.max_inflight_bytes;
+  options.inline_bytes = o.inline_bytes;
+  options.max_batch_items = o.max_batch_items;
+  return options;
+}
+
+ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
+  return {o.listen, o.max_connections, o.max_connections_per_peer};
+}
+
+class GrpcServer final : public Server {
+ public:
+  GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend,
+             std::unique_ptr<Listener> listener)
+      : options_(options),
+        backend_(std::move(backend)),
+        engine_(EngineOptionsOf(options), backend_.get(), engine::Clock::Real()),
+        service_(&engine_, ServiceOptionsOf(options)),
+        health_({v1::PositionEmbeddingService::service_full_name()}),
+        listener_(std::move(listener)) {}
+  ~GrpcServer() override { Shutdown(); }
+
+  absl::Status Start() {
+    SetProcessWideGrpcOptions(options_.reflection);
+    grpc::ServerBuilder builder;
+    SetLimits(options_, &builder);
+    builder.RegisterService(&service_);
+    builder.RegisterService(&table_service_);
+    builder.RegisterService(&shared_memory_service_);
+    builder.RegisterService(&health_);
+    AcceptorRef acceptor = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
+    service_.SetListeners(listeners());
+    listener_->Start([acceptor = std::shared_ptr(std::move(acceptor))](int listening_fd, int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = listening_fd;
+      connection.fd = fd;
+      acceptor->HandleNewConnection(&connection);
+    });
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> listeners() const override { return listener_->addresses(); }
+
+  bool Shutdown() override {
+    absl::MutexLock lock(&shutdown_mu_);
+    if (stopped_) return drained_;
+    stopped_ = true;
+    health_.StopServing();
+    if (server_ != nullptr) absl::SleepFor(options_.drain_delay);
+    listener_->Stop();
+    health_.EndWatches();
+    const absl::Time deadline = absl::Now() + options_.drain_timeout;
+    if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(deadline));
+    drained_ = absl::Now() < deadline;  // gRPC cancels what is left at the deadline
+    engine_.Drain(absl::InfiniteFuture());
+    return drained_;
+  }
+
+ private:
+  const ServerOptions options_;
+  const std::unique_ptr<Backend> backend_;
+  engine::Engine engine_;
+  rpc::PositionEmbeddingServiceImpl service_;
+  rpc::TableServiceImpl table_service_;
+  rpc::SharedMemoryServiceImpl shared_memory_service_;
+  rpc::HealthService health_;
+  const std::unique_ptr<Listener> listener_;
+  std::unique_ptr<grpc::Server> server_;
+
+  absl::Mutex shutdown_mu_;
+  bool stopped_ ABSL_GUARDED_BY(shutdown_mu_) = false;
+  bool drained_ ABSL_GUARDED_BY(shutdown_mu_) = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
+  PHASOR_RETURN_IF_ERROR(options.Validate());
+  PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                          MakeBackend({options.backend, options.threads}));
+  PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
+                          Listener::Bind(ListenerOptionsOf(options)));
+  auto server = std::make_unique<GrpcServer>(options, std::move(backend), std::move(listener));
+  PHASOR_RETURN_IF_ERROR(server->Start());
+  return server;
+}
+
+}  // namespace phasor
