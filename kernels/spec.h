@@ -67,8 +67,8 @@ struct LongRopeScaling {
 using RopeScaling = std::variant<std::monostate, LinearScaling, NtkScaling, YarnScaling,
                                  Llama3Scaling, LongRopeScaling>;
 
-// What a user writes. At most one of preset, config_json, encoder is not empty. The initializers let
-// {.preset = "...", .dim = 128} compile without -Wmissing-field-initializers.
+// What a user writes. At most one of preset, config_json, encoder is not empty. The initializers
+// let {.preset = "...", .dim = 128} compile without -Wmissing-field-initializers.
 struct Spec {
   std::string preset = {};
   std::string config_json = {};
