@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotations of the pairs of one head by given tables, for every element type and pairing. Per
+// target, like kernels/cpu/simd-inl.h; included by kernels/cpu/rotary.cc.
+#if defined(PHASOR_KERNELS_CPU_ROTATE_HEAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASOR_KERNELS_CPU_ROTATE_HEAD_INL_H_
+#undef PHASOR_KERNELS_CPU_ROTATE_HEAD_INL_H_
+#else
+#define PHASOR_KERNELS_CPU_ROTATE_HEAD_INL_H_
+#endif
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/simd-inl.h"
+#include "kernels/ops/rotary.h"
+
+#if !PHASOR_SCALAR_TARGET
+
+HWY_BEFORE_NAMESPACE();
+namespace phasor::cpu {
+namespace HWY_NAMESPACE {
+
+// Tables of one token.
+struct Trig32 {
+  float* cos;  // natural
+  float* sin;
+  float* cos_split;  // even pairs, then odd pairs from stride / 2
+  float* sin_split;
+  float* cos_sin;  // c0 s0 c1 s1 ...
+  float* neg_cos;  // -s0 c0 -s1 c1 ...
+};
+struct Trig64 {
+  double* cos;
+  double* sin;
+};
+
+template <class V>
+HWY_INLINE void RotatePair(V x1, V x2, V c, V s, V& y1, V& y2) {
+  y1 = hn::NegMulAdd(x2, s, hn::Mul(x1, c));
+  y2 = hn::MulAdd(x2, c, hn::Mul(x1, s));
+}
+
+// Pair j of the natural tables with lanes x1[j], x2[j], from pair `begin` on. V is the vector, E
+// the element, T the tables' type.
+template <typename E, class D, typename T>
+HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos, const T* sin,
+                                const typename E::T* x1, const typename E::T* x2, typename E::T* y1,
+                                typename E::T* y2) {
+  using Lane = typename E::T;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t j = begin;
+  for (; j + lanes <= pairs; j += lanes) {
+    decltype(hn::Zero(d)) a, b;
+    RotatePair(E::Load(x1 + j), E::Load(x2 + j), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a,
+               b);
+    E::Store(a, y1 + j);
+    E::Store(b, y2 + j);
+  }
+  if (j == pairs) return;
+  HWY_ALIGN Lane buffer[2 * hn::MaxLanes(d)] = {};
+  Lane* second = buffer + hn::MaxLanes(d);
+  const size_t bytes = static_cast<size_t>(pairs - j) * sizeof(Lane);
+  std::memcpy(buffer, x1 + j, bytes);
+  std::memcpy(second, x2 + j, bytes);
+  decltype(hn::Zero(d)) a, b;
+  RotatePair(E::Load(buffer), E::Load(second), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a, b);
+  E::Store(a, buffer);
+  E::Store(b, second);
+  std::memcpy(y1 + j, buffer, bytes);
+  std::memcpy(y2 + j, second, bytes);
+}
+
+// The same for bfloat16, two lanes per 32-bit word.
+template <bool kStream>
+HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pairs,
+                                    const uint16_t* x1, const uint16_t* x2, uint16_t* y1,
+                                    uint16_t* y2) {
+  const Df df;
+  const Du32 du;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  const auto upper = hn::Set(du, 0xFFFF0000u);
+  int64_t j = 0;
+  for (; j + 2 * lanes <= pairs; j += 2 * lanes) {
+    const auto w1 = hn::LoadU(du, reinterpret_cast<const uint32_t*>(x1 + j));
+    const auto w2 = hn::LoadU(du, reinterpret_cast<const uint32_t*>(x2 + j));
+    Vf even1, even2, odd1, odd2;
+    RotatePair(hn::BitCast(df, hn::ShiftLeft<16>(w1)), hn::BitCast(df, hn::ShiftLeft<16>(w2)),
+               hn::LoadU(df, trig.cos_split + j / 2), hn::LoadU(df, trig.sin_split + j / 2), even1,
+               even2);
+    RotatePair(hn::BitCast(df, hn::And(w1, upper)), hn::BitCast(df, hn::And(w2, upper)),
+               hn::LoadU(df, trig.cos_split + half + j / 2),
+               hn::LoadU(df, trig.sin_split + half + j / 2), odd1, odd2);
+    const auto r1 =
+        hn::Or(hn::ShiftRight<16>(RoundToBFloat16(even1)), hn::And(RoundToBFloat16(odd1), upper));
+    const auto r2 =
+        hn::Or(hn::ShiftRight<16>(RoundToBFloat16(even2)), hn::And(RoundToBFloat16(odd2), upper));
+    if constexpr (kStream) {
+      hn::Stream(r1, du, reinterpret_cast<uint32_t*>(y1 + j));
+      hn::Stream(r2, du, reinterpret_cast<uint32_t*>(y2 + j));
+    } else {
+      hn::StoreU(r1, du, reinterpret_cast<uint32_t*>(y1 + j));
+      hn::StoreU(r2, du, reinterpret_cast<uint32_t*>(y2 + j));
+    }
+  }
+  RotateHalfSplit<BF16>(df, j, pairs, trig.cos, trig.sin, x1, x2, y1, y2);
+}
+
+struct F32Stream : F32 {
+  static HWY_INLINE void Store(Vf v, float* p) { hn::Stream(v, Df(), p); }
+};
+
+// Neighbouring lanes x[2j], x[2j + 1].
+template <typename E>
+HWY_INLINE void RotateInterleaved(const Trig32& trig, int64_t pairs, const typename E::T* x,
+                                  typename E::T* y) {
+  using Lane = typename E::T;
+  const Df d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto rotate = [&](Vf v, int64_t i) HWY_ATTR {
+    const auto product = hn::Mul(hn::DupEven(v), hn::LoadU(d, trig.cos_sin + i));
+    return hn::MulAdd(hn::DupOdd(v), hn::LoadU(d, trig.neg_cos + i), product);
+  };
+  int64_t i = 0;
+  for (; i + lanes <= 2 * pairs; i += lanes) E::Store(rotate(E::Load(x + i), i), y + i);
+  if (i == 2 * pairs) return;
+  HWY_ALIGN Lane buffer[hn::MaxLanes(d)] = {};
+  const size_t bytes = static_cast<size_t>(2 * pairs - i) * sizeof(Lane);
+  std::memcpy(buffer, x + i, bytes);
+  E::Store(rotate(E::Load(buffer), i), buffer);
+  std::memcpy(y + i, buffer, bytes);
+}
+
+template <bool kStream>
+HWY_INLINE void RotateInterleavedBF16(const Trig32& trig, int64_t pairs, const uint16_t* x,
+                                      uint16_t* y) {
+  const Df df;
+  const Du32 du;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  const auto upper = hn::Set(du, 0xFFFF0000u);
+  const auto rotate = [&](Vu32 w, int64_t j) HWY_ATTR {
+    Vf y1, y2;
+    RotatePair(hn::BitCast(df, hn::ShiftLeft<16>(w)), hn::BitCast(df, hn::And(w, upper)),
+               hn::LoadU(df, trig.cos + j), hn::LoadU(df, trig.sin + j), y1, y2);
+    return hn::Or(hn::ShiftRight<16>(RoundToBFloat16(y1)), hn::And(RoundToBFloat16(y2), upper));
+  };
+  const auto* words = reinterpret_cast<const uint32_t*>(x);
+  auto* out = reinterpret_cast<uint32_t*>(y);
+  int64_t j = 0;
+  for (; j + lanes <= pairs; j += lanes) {
+    const auto r = rotate(hn::LoadU(du, words + j), j);
+    if constexpr (kStream) {
+      hn::Stream(r, du, out + j);
+    } else {
+      hn::StoreU(r, du, out + j);
+    }
+  }
+  if (j == pairs) return;
+  HWY_ALIGN uint32_t buffer[hn::MaxLanes(Du32())] = {};
+  const size_t bytes = static_cast<size_t>(pairs - j) * sizeof(uint32_t);
+  std::memcpy(buffer, words + j, bytes);
+  hn::Store(rotate(hn::Load(du, buffer), j), du, buffer);
+  std::memcpy(out + j, buffer, bytes);
+}
+
+HWY_INLINE void RotateInterleaved64(const Trig64& trig, int64_t pairs, const double* x, double* y) {
+  const Dd d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto rotate = [&](const double* in, int64_t j, double* out) HWY_ATTR {
+    Vd x1, x2, y1, y2;
+    hn::LoadInterleaved2(d, in, x1, x2);
+    RotatePair(x1, x2, hn::LoadU(d, trig.cos + j), hn::LoadU(d, trig.sin + j), y1, y2);
+    hn::StoreInterleaved2(y1, y2, d, out);
+  };
+  int64_t j = 0;
+  for (; j + lanes <= pairs; j += lanes) rotate(x + 2 * j, j, y + 2 * j);
+  if (j == pairs) return;
+  HWY_ALIGN double buffer[2 * hn::MaxLanes(Dd())] = {};
+  const size_t bytes = static_cast<size_t>(2 * (pairs - j)) * sizeof(double);
+  std::memcpy(buffer, x + 2 * j, bytes);
+  rotate(buffer, j, buffer);
+  std::memcpy(y + 2 * j, buffer, bytes);
+}
+
+// Vectors of lanes to and from f32 (or f64) scratch, for heads whose pairing changes.
+template <typename E, class D, typename T>
+HWY_INLINE void LoadLanes(D d, const typename E::T* x, int64_t count, T* out) {
+  using Lane = typename E::T;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(E::Load(x + i), d, out + i);
+  if (i == count) return;
+  HWY_ALIGN Lane buffer[hn::MaxLanes(d)] = {};
+  std::memcpy(buffer, x + i, static_cast<size_t>(count - i) * sizeof(Lane));
+  hn::StoreU(E::Load(buffer), d, out + i);
+}
+template <typename E, class D, typename T>
+HWY_INLINE void StoreLanes(D d, const T* in, int64_t count, typename E::T* y) {
+  using Lane = typename E::T;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) E::Store(hn::LoadU(d, in + i), y + i);
+  if (i == count) return;
+  HWY_ALIGN Lane buffer[hn::MaxLanes(d)];
+  E::Store(hn::LoadU(d, in + i), buffer);
+  std::memcpy(y + i, buffer, static_cast<size_t>(count - i) * sizeof(Lane));
+}
+
+template <typename E, class D, typename T>
+HWY_INLINE void RotateMixed(D d, const RotaryArgs& args, const T* cos, const T* sin,
+                            const typename E::T* x, typename E::T* y, T* in, T* out) {
+  const int64_t n = args.pairs;
+  LoadLanes<E>(d, x, 2 * n, in);
+  const bool in_half = args.pairing_in == Pairing::kHalfSplit;
+  for (int64_t j = 0; j < n; ++j) {
+    const T x1 = in_half ? in[j] : in[2 * j];
+    const T x2 = in_half ? in[j + n] : in[2 * j + 1];
+    out[in_half ? 2 * j : j] = std::fma(-x2, sin[j], x1 * cos[j]);
+    out[in_half ? 2 * j + 1 : j + n] = std::fma(x2, cos[j], x1 * sin[j]);
+  }
+  StoreLanes<E>(d, out, 2 * n, y);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace phasor::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // !PHASOR_SCALAR_TARGET
+#endif  // include guard
