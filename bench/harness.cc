@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/harness.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/convert.h"
+
+namespace phasor::bench {
+namespace {
+
+// More than any last-level cache.
+constexpr size_t kEvictionBytes = size_t{256} << 20;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Fills the caches with data of no interest.
+void EvictCaches() {
+  static std::vector<uint64_t> other(kEvictionBytes / sizeof(uint64_t), 1);
+  volatile uint64_t sink = std::accumulate(other.begin(), other.end(), uint64_t{0});
+  (void)sink;
+}
+
+double SecondsPerRun(const Candidate& candidate, int repeats) {
+  if (candidate.cache == Cache::kCold) {
+    EvictCaches();
+  } else {
+    candidate.run();
+  }
+  const double start = Now();
+  for (int i = 0; i < repeats; ++i) candidate.run();
+  return (Now() - start) / repeats;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::string CpuModel() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (absl::StartsWith(line, "model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return text;
+}
+
+std::string Verdict(const Row& row) {
+  if (!row.target.has_value()) return "";
+  return absl::StrFormat(">= %.2f %s", *row.target, row.ratio >= *row.target ? "met" : "MISS");
+}
+
+}  // namespace
+
+Arguments ParseArguments(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--quick") {
+      arguments.quick = true;
+    } else if (!absl::StartsWith(argument, "-") && arguments.json_path.empty()) {
+      arguments.json_path = argument;
+    } else {
+      std::fprintf(stderr, "usage: %s [OUT.json] [--quick]\n", argv[0]);
+      std::exit(2);
+    }
+  }
+  return arguments;
+}
+
+std::vector<double> MedianSeconds(const Arguments& arguments,
+                                  absl::Span<const Candidate> candidates) {
+  std::vector<int> repeats;
+  for (const Candidate& candidate : candidates) {
+    const double once = SecondsPerRun(candidate, 1);  // the first one also touches the memory
+    const bool warm = candidate.cache == Cache::kWarm;
+    const double wanted = arguments.round_seconds() / std::max(once, 1e-9);
+    repeats.push_back(warm ? static_cast<int>(std::clamp(wanted, 1.0, 1e6)) : 1);
+  }
+  std::vector<std::vector<double>> seconds(candidates.size());
+  for (int round = 0; round < arguments.rounds(); ++round) {
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      seconds[i].push_back(SecondsPerRun(candidates[i], repeats[i]));
+    }
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& s : seconds) medians.push_back(Median(std::move(s)));
+  return medians;
+}
+
+Row RateRow(Row row, double value, double baseline_value, std::optional<double> target) {
+  row.value = value;
+  row.baseline_value = baseline_value;
+  row.ratio = value / baseline_value;
+  row.target = target;
+  return row;
+}
+
+Row CostRow(Row row, double value, double baseline_value, std::optional<double> target) {
+  row = RateRow(std::move(row), value, baseline_value, target);
+  row.ratio = baseline_value / value;
+  return row;
+}
+
+Report::Report(std::string title, Arguments arguments, std::string isa)
+    : arguments_(std::move(arguments)), isa_(std::move(isa)) {
+  absl::PrintF("%s on %s, %d cores, %s%s\n", title, CpuModel(), std::thread::hardware_concurrency(),
+               isa_, arguments_.quick ? " (--quick: the times mean nothing)" : "");
+  absl::PrintF("%-16s %-34s %-9s %3s %-5s %10s %-7s %-20s %10s %7s  %s\n", "name", "shape", "dtype",
+               "thr", "cache", "value", "unit", "baseline", "its value", "ratio", "target");
+}
+
+void Report::Add(Row row) {
+  absl::PrintF("%-16s %-34s %-9s %3d %-5s %10.4g %-7s %-20s %10.4g %7.3f  %s\n", row.name,
+               row.shape, row.dtype, row.threads, row.cache, row.value, row.unit, row.baseline,
+               row.baseline_value, row.ratio, Verdict(row));
+  std::fflush(stdout);
+  rows_.push_back(std::move(row));
+}
+
+int Report::Finish() const {
+  const nlohmann::json machine = {{"cpu", CpuModel()},
+                                  {"cores", std::thread::hardware_concurrency()},
+                                  {"isa", isa_},
+                                  {"date", Today()}};
+  nlohmann::json rows = nlohmann::json::array();
+  int targets = 0;
+  int missed = 0;
+  for (const Row& row : rows_) {
+    nlohmann::json json = {{"name", row.name},
+                           {"shape", row.shape},
+                           {"dtype", row.dtype},
+                           {"threads", row.threads},
+                           {"cache", row.cache},
+                           {"value", row.value},
+                           {"unit", row.unit},
+                           {"baseline", row.baseline},
+                           {"baseline_value", row.baseline_value},
+                           {"ratio", row.ratio},
+                           {"quick", arguments_.quick},
+                           {"machine", machine}};
+    json["target"] = nullptr;
+    json["met"] = nullptr;
+    if (row.target.has_value()) {
+      const bool met = row.ratio >= *row.target;
+      json["target"] = *row.target;
+      json["met"] = met;
+      ++targets;
+      missed += met ? 0 : 1;
+    }
+    rows.push_back(std::move(json));
+  }
+  absl::PrintF("%d of %d targets met, %d missed\n", targets - missed, targets, missed);
+  if (arguments_.json_path.empty()) return 0;
+  std::ofstream file(arguments_.json_path);
+  file << rows.dump(1) << "\n";
+  file.close();
+  if (!file) {
+    absl::FPrintF(stderr, "cannot write %s\n", arguments_.json_path);
+    return 1;
+  }
+  return 0;
+}
+
+void Die(std::string_view message) {
+  absl::FPrintF(stderr, "FATAL: %s\n", message);
+  std::exit(1);
+}
+
+Memory::Memory(int64_t bytes)
+    : bytes_(bytes),
+      data_(static_cast<std::byte*>(
+          std::aligned_alloc(4096, (static_cast<size_t>(bytes) + 4095) / 4096 * 4096))) {
+  if (data_ == nullptr) Die("no memory");
+  std::memset(data_.get(), 0x3F, static_cast<size_t>(bytes));
+}
+
+void FillNormal(Dtype dtype, const Memory& memory) {
+  // A prime number of values, repeated: no two tokens or heads are alike.
+  constexpr int64_t kValues = 999983;
+  std::vector<std::byte> block(
+      static_cast<size_t>(std::min(memory.size(), kValues * SizeOf(dtype))));
+  std::minstd_rand generator(1);
+  std::normal_distribution<float> normal;
+  for (size_t at = 0; at < block.size(); at += static_cast<size_t>(SizeOf(dtype))) {
+    float value = 0;
+    while (std::abs(value) < 1e-4f) value = normal(generator);  // 1e-4 is normal in f16, too
+    if (dtype == Dtype::kFloat32) {
+      std::memcpy(&block[at], &value, sizeof(value));
+      continue;
+    }
+    const uint16_t bits =
+        dtype == Dtype::kFloat16 ? Float16FromFloat(value) : BFloat16FromFloat(value);
+    std::memcpy(&block[at], &bits, sizeof(bits));
+  }
+  for (int64_t done = 0; done < memory.size();) {
+    const int64_t part =
+        std::min<int64_t>(memory.size() - done, static_cast<int64_t>(block.size()));
+    std::memcpy(memory.data() + done, block.data(), static_cast<size_t>(part));
+    done += part;
+  }
+}
+
+}  // namespace phasor::bench

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures a subject and its baselines side by side: one run of each per round, in turn, so that
+// what else the machine does hits all alike; medians over the rounds. docs/performance.md says how
+// to read the rows.
+#ifndef PHASOR_BENCH_HARNESS_H_
+#define PHASOR_BENCH_HARNESS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/dtype.h"
+
+namespace phasor::bench {
+
+// Command line of every benchmark: [OUT.json] [--quick].
+struct Arguments {
+  std::string json_path;  // empty: no file
+  bool quick = false;     // few rounds: shows that it works, the times mean nothing
+
+  int rounds() const { return quick ? 2 : 15; }
+  double round_seconds() const { return quick ? 0 : 0.005; }
+};
+// Exits with usage on anything else.
+Arguments ParseArguments(int argc, char** argv);
+
+// What the caches hold when a run starts.
+enum class Cache {
+  kWarm,  // the run's own data: one run goes before, not timed
+  kCold,  // other data: caches are filled with something else before each run
+};
+
+struct Candidate {
+  std::function<void()> run;
+  Cache cache = Cache::kWarm;
+};
+
+// Median seconds of one run of each candidate. A round times each once; a warm candidate repeats
+// its run until the round is long enough for the clock.
+std::vector<double> MedianSeconds(const Arguments& arguments,
+                                  absl::Span<const Candidate> candidates);
+
+// One line of the report.
+struct Row {
+  std::string name;   // encode, rope_inplace, rpc_rope, plan, ...
+  std::string shape;  // "131072x128 interleaved"
+  std::string dtype;
+  int threads = 1;
+  std::string cache;  // "warm", "cold", "DRAM" (data larger than the caches) or ""
+  double value = 0;
+  std::string unit;
+  std::string baseline;
+  double baseline_value = 0;
+  double ratio = 0;              // of value and baseline_value; higher is better
+  std::optional<double> target;  // least ratio; none: for information
+};
+
+// Rates: ratio = value / baseline_value.
+Row RateRow(Row row, double value, double baseline_value, std::optional<double> target = {});
+// Times, sizes, anything that should be small: ratio = baseline_value / value.
+Row CostRow(Row row, double value, double baseline_value, std::optional<double> target = {});
+
+// Prints rows as they come. Threads: one at a time.
+class Report {
+ public:
+  // `isa` is what the backend dispatched to.
+  Report(std::string title, Arguments arguments, std::string isa);
+  void Add(Row row);
+  // Summary and JSON. Returns the exit status: 1 when the file cannot be written. A missed target
+  // is a result, not a failure.
+  int Finish() const;
+
+ private:
+  const Arguments arguments_;
+  const std::string isa_;
+  std::vector<Row> rows_;
+};
+
+// Prints and exits: a benchmark of wrong results is worth nothing.
+[[noreturn]] void Die(std::string_view message);
+
+// Memory of a page's alignment, with its pages mapped. Owns it.
+class Memory {
+ public:
+  explicit Memory(int64_t bytes);
+  std::byte* data() const { return data_.get(); }
+  int64_t size() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  int64_t bytes_;
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+// Fills `memory` with normally distributed elements, none of them zero or subnormal. FLOAT32,
+// FLOAT16 or BFLOAT16.
+void FillNormal(Dtype dtype, const Memory& memory);
+
+}  // namespace phasor::bench
+
+#endif  // PHASOR_BENCH_HARNESS_H_

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/kernels/jobs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "bench/harness.h"
+
+namespace phasor::bench {
+namespace {
+
+// Rows or tokens that one comparison with the reference covers.
+constexpr int64_t kCheckedAtOnce = 1024;
+constexpr int64_t kSampled = 16;
+
+template <typename T>
+T ValueOrDie(absl::StatusOr<T> value) {
+  if (!value.ok()) Die(value.status().ToString());
+  return *std::move(value);
+}
+
+void RunOrDie(Backend& backend, Job job) {
+  const absl::Status status = backend.Run({&job, 1});
+  if (!status.ok()) Die(status.ToString());
+}
+
+Backend& Reference() {
+  static const auto* const backend =
+      new std::unique_ptr<Backend>(ValueOrDie(MakeBackend({.name = "reference"})));
+  return **backend;
+}
+
+// Calls check(first, count) for pieces that cover [0, total), or the two ends of it.
+template <typename Check>
+void ForPieces(int64_t total, bool sample, Check check) {
+  const int64_t piece = sample ? kSampled : kCheckedAtOnce;
+  for (int64_t first = 0; first < total; first += piece) {
+    const int64_t count = std::min(piece, total - first);
+    if (!sample || first == 0 || first + count == total) check(first, count);
+  }
+}
+
+void Compare(const std::byte* got, const std::vector<std::byte>& want, int64_t first) {
+  if (std::memcmp(got, want.data(), want.size()) != 0) {
+    Die(absl::StrCat("rows from ", first, " differ from the reference"));
+  }
+}
+
+EncodeRequest Request(const EncodeCase& c, int64_t first) {
+  EncodeRequest request;
+  request.spec.preset = c.preset;
+  request.spec.dim = c.dim;
+  request.positions = AxisRange(IntegerRange{.start = first, .count = c.rows});
+  request.output_dtype = c.dtype;
+  return request;
+}
+
+}  // namespace
+
+EncodeRun::EncodeRun(const EncodeCase& test_case)
+    : prepared_(ValueOrDie(PrepareEncode(Request(test_case, 0), CompilePlan, "item"))) {}
+
+void EncodeRun::Run(Backend& backend, std::byte* out) const {
+  RunOrDie(backend, MakeEncodeJob(prepared_, nullptr, out));
+}
+
+RopeRun::RopeRun(const RopeCase& test_case) : q_bytes_(test_case.q_bytes()) {
+  RopeRequest request;
+  request.spec.preset = test_case.preset;
+  request.spec.head_dim = test_case.head_dim;
+  const int64_t tokens = test_case.tokens();
+  request.positions = PositionTensor{Dtype::kInt64, {tokens}};
+  for (const int64_t heads : {test_case.q_heads, test_case.k_heads}) {
+    request.tensors.push_back({test_case.dtype, {tokens, heads, test_case.head_dim}, {}});
+  }
+  prepared_ = ValueOrDie(PrepareRope(request, CompilePlan, "item"));
+  prepared_.positions.data = reinterpret_cast<const std::byte*>(test_case.positions.data());
+  prepared_.positions.data_bytes = tokens * SizeOf(Dtype::kInt64);
+}
+
+void RopeRun::Run(Backend& backend, const std::byte* x, std::byte* y) const {
+  RunOrDie(backend, MakeRotaryJob(prepared_, {x, x + q_bytes_}, {y, y + q_bytes_}));
+}
+
+void CheckEncode(const EncodeCase& test_case, const std::byte* out, bool sample) {
+  const int64_t row_bytes = test_case.bytes() / test_case.rows;
+  ForPieces(test_case.rows, sample, [&](int64_t first, int64_t count) {
+    EncodeCase piece = test_case;
+    piece.rows = count;
+    const PreparedEncode prepared =
+        ValueOrDie(PrepareEncode(Request(piece, first), CompilePlan, "item"));
+    std::vector<std::byte> want(static_cast<size_t>(piece.bytes()));
+    RunOrDie(Reference(), MakeEncodeJob(prepared, nullptr, want.data()));
+    Compare(out + first * row_bytes, want, first);
+  });
+}
+
+void CheckRope(const RopeCase& test_case, const std::byte* x, const std::byte* y, bool sample) {
+  ForPieces(test_case.tokens(), sample, [&](int64_t first, int64_t count) {
+    RopeCase piece = test_case;
+    const auto begin = test_case.positions.begin() + first;
+    piece.positions.assign(begin, begin + count);
+    const int64_t q_at = first * test_case.q_bytes() / test_case.tokens();
+    const int64_t k_at = test_case.q_bytes() + q_at / test_case.q_heads * test_case.k_heads;
+    const auto q_size = static_cast<size_t>(piece.q_bytes());
+    // The piece's q and k beside each other.
+    const auto gather = [&](const std::byte* from) {
+      std::vector<std::byte> both(static_cast<size_t>(piece.bytes()));
+      std::memcpy(both.data(), from + q_at, q_size);
+      std::memcpy(both.data() + q_size, from + k_at, both.size() - q_size);
+      return both;
+    };
+    std::vector<std::byte> want = gather(x);
+    RopeRun(piece).Run(Reference(), want.data(), want.data());
+    Compare(gather(y).data(), want, first);
+  });
+}
+
+}  // namespace phasor::bench

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The jobs that benchmarks run: prepared through the same door as every caller's.
+#ifndef PHASOR_BENCH_KERNELS_JOBS_H_
+#define PHASOR_BENCH_KERNELS_JOBS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/request.h"
+
+namespace phasor::bench {
+
+// Encode of positions 0, 1, ... rows - 1.
+struct EncodeCase {
+  std::string preset = "transformer";
+  int64_t rows = 0;
+  int64_t dim = 0;
+  Dtype dtype = Dtype::kFloat32;
+
+  int64_t bytes() const { return rows * dim * SizeOf(dtype); }
+};
+
+// ApplyRoPE on q [tokens, q_heads, head_dim] and k, which lies right behind it.
+struct RopeCase {
+  std::string preset = "rope-half-split";
+  Dtype dtype = Dtype::kFloat32;
+  int64_t q_heads = 32;
+  int64_t k_heads = 8;
+  int64_t head_dim = 128;
+  std::vector<int64_t> positions;  // one per token
+
+  int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
+  int64_t q_bytes() const { return tokens() * q_heads * head_dim * SizeOf(dtype); }
+  int64_t bytes() const { return q_bytes() / q_heads * (q_heads + k_heads); }
+};
+
+// A prepared case that runs on any backend and memory. Dies when the case is not valid.
+// Threads: Run may be called from any number of threads at once.
+class EncodeRun {
+ public:
+  explicit EncodeRun(const EncodeCase& test_case);
+  void Run(Backend& backend, std::byte* out) const;
+
+ private:
+  PreparedEncode prepared_;
+};
+
+// Borrows `test_case.positions`.
+class RopeRun {
+ public:
+  explicit RopeRun(const RopeCase& test_case);
+  // x: q then k; y may be x.
+  void Run(Backend& backend, const std::byte* x, std::byte* y) const;
+
+ private:
+  const int64_t q_bytes_;
+  PreparedRope prepared_;
+};
+
+// Die unless `out` holds what the reference backend makes of the case. A `sample` looks at the
+// first and the last rows or tokens only.
+void CheckEncode(const EncodeCase& test_case, const std::byte* out, bool sample);
+void CheckRope(const RopeCase& test_case, const std::byte* x, const std::byte* y, bool sample);
+
+}  // namespace phasor::bench
+
+#endif  // PHASOR_BENCH_KERNELS_JOBS_H_

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_kernels: Encode and ApplyRoPE on the CPU against memset, memcpy and memmove of the same
+// bytes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/harness.h"
+#include "bench/kernels/jobs.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace phasor::bench {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+// Data of this size does not fit the last-level cache, whatever was done before.
+int64_t DramBytes() {
+  const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t{32} << 20;
+}
+
+std::unique_ptr<Backend> CpuBackend(int threads) {
+  auto backend = MakeBackend({.name = "cpu", .threads = threads});
+  if (!backend.ok()) Die(backend.status().ToString());
+  return *std::move(backend);
+}
+
+// memmove by as many threads as the subject has.
+class Copier {
+ public:
+  explicit Copier(int threads) : pool_(threads) {}
+
+  void Copy(const std::byte* from, std::byte* to, int64_t bytes) {
+    constexpr int64_t kWorthSharing = 512 << 10;
+    const int64_t pieces = bytes < kWorthSharing ? 1 : pool_.threads();
+    pool_.ParallelFor(pieces, [&](int64_t i) {
+      const int64_t begin = bytes * i / pieces;
+      const int64_t end = bytes * (i + 1) / pieces;
+      std::memmove(to + begin, from + begin, static_cast<size_t>(end - begin));
+    });
+  }
+
+ private:
+  cpu::ThreadPool pool_;
+};
+
+struct Bench {
+  const Arguments arguments;
+  Report* report;
+  Backend* one;  // thread
+  Backend* all;  // cores
+  Copier copy_one{1};
+  Copier copy_all{all->threads()};
+
+  Copier& CopierOf(const Backend& backend) { return backend.threads() == 1 ? copy_one : copy_all; }
+};
+
+std::string_view CacheName(Cache cache, int64_t working_set) {
+  if (working_set >= DramBytes()) return "DRAM";
+  return cache == Cache::kWarm ? "warm" : "cold";
+}
+
+// Values of memset differ from run to run, so that no write is without effect.
+Candidate Memset(const Memory& memory) {
+  return {[&memory, value = 1]() mutable {
+    std::memset(memory.data(), value++, static_cast<size_t>(memory.size()));
+  }};
+}
+
+// `memset_bytes`: of another buffer that memset fills; 0: the output itself.
+void BenchEncode(Bench& bench, const EncodeCase& c, Backend& backend, int64_t memset_bytes,
+                 std::optional<double> target) {
+  const Memory out(c.bytes());
+  const EncodeRun encode(c);
+  encode.Run(backend, out.data());
+  CheckEncode(c, out.data(), bench.arguments.quick);
+
+  const Memory other(std::max<int64_t>(memset_bytes, 1));
+  const Memory& filled = memset_bytes > 0 ? other : out;
+  const auto seconds =
+      MedianSeconds(bench.arguments, {{[&] { encode.Run(backend, out.data()); }}, Memset(filled)});
+  Row row{.name = "encode",
+          .shape = absl::StrCat(c.rows, "x", c.dim, " ", c.preset),
+          .dtype = std::string(Name(c.dtype)),
+          .threads = backend.threads(),
+          .cache = std::string(CacheName(Cache::kWarm, c.bytes())),
+          .unit = "GB/s",
+          .baseline = memset_bytes > 0 ? "memset of 256 MiB" : "memset"};
+  bench.report->Add(RateRow(std::move(row), static_cast<double>(c.bytes()) / seconds[0] / kGiga,
+                            static_cast<double>(filled.size()) / seconds[1] / kGiga, target));
+}
+
+void BenchEncodes(Bench& bench) {
+  constexpr int64_t kBig = int64_t{256} << 20;
+  const std::optional<double> none;
+  for (const std::string preset : {"transformer", "timestep-sin-cos"}) {
+    for (const Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16}) {
+      const bool f32 = dtype == Dtype::kFloat32;
+      const auto target = [&](double ratio) { return f32 ? std::optional(ratio) : none; };
+      const EncodeCase table{preset, 131072, 128, dtype};
+      const EncodeCase cached{preset, 4096, 256, dtype};
+      const EncodeCase wide{preset, 4096, 1536, dtype};
+      BenchEncode(bench, table, *bench.one, 0, target(0.85));
+      BenchEncode(bench, cached, *bench.one, kBig, target(0.9));
+      BenchEncode(bench, wide, *bench.one, kBig, none);
+      if (bench.all->threads() == 1) continue;
+      for (const EncodeCase& c : {table, cached, wide}) {
+        BenchEncode(bench, c, *bench.all, c.bytes() < DramBytes() ? kBig : 0, none);
+      }
+    }
+  }
+}
+
+// Decoding reads anywhere in the context, prefill reads it in order.
+std::vector<int64_t> PositionsOf(int64_t tokens) {
+  constexpr int64_t kDecode = 256;
+  std::vector<int64_t> positions;
+  std::minstd_rand generator(7);
+  std::uniform_int_distribution<int64_t> anywhere(0, 131071);
+  for (int64_t t = 0; t < tokens; ++t) {
+    positions.push_back(tokens <= kDecode ? anywhere(generator) : t);
+  }
+  return positions;
+}
+
+void BenchRope(Bench& bench, const RopeCase& c, Backend& backend, bool in_place, Cache cache,
+               std::optional<double> target) {
+  const Memory x(c.bytes());
+  const Memory y(c.bytes());
+  FillNormal(c.dtype, x);
+  std::memcpy(y.data(), x.data(), static_cast<size_t>(x.size()));
+  const RopeRun rope(c);
+  rope.Run(backend, in_place ? y.data() : x.data(), y.data());
+  CheckRope(c, x.data(), y.data(), bench.arguments.quick);
+
+  // The copy puts fresh values into y, so rotating in place over and over does not wear them out.
+  Copier& copier = bench.CopierOf(backend);
+  const Candidate subject{[&] { rope.Run(backend, in_place ? y.data() : x.data(), y.data()); },
+                          cache};
+  const Candidate copy{[&] { copier.Copy(x.data(), y.data(), x.size()); }, cache};
+  const auto seconds = MedianSeconds(bench.arguments, {subject, copy});
+
+  const double moved = 2.0 * static_cast<double>(c.bytes());  // read and written
+  Row row{.name = in_place ? "rope_inplace" : "rope_outofplace",
+          .shape = absl::StrCat("T=", c.tokens(), " ", c.q_heads, "q+", c.k_heads, "k x",
+                                c.head_dim, " ", c.preset.substr(5)),
+          .dtype = std::string(Name(c.dtype)),
+          .threads = backend.threads(),
+          .cache = std::string(CacheName(cache, c.bytes())),
+          .unit = "GB/s",
+          .baseline = in_place ? "memmove" : "memcpy"};
+  bench.report->Add(
+      RateRow(std::move(row), moved / seconds[0] / kGiga, moved / seconds[1] / kGiga, target));
+}
+
+void BenchRopes(Bench& bench) {
+  using enum Dtype;
+  for (const std::string preset : {"rope-half-split", "rope-interleaved"}) {
+    for (const Dtype dtype : {kFloat32, kBFloat16, kFloat16}) {
+      for (const int64_t tokens : {1, 32, 512, 4096, 32768}) {
+        const RopeCase c{.preset = preset, .dtype = dtype, .positions = PositionsOf(tokens)};
+        std::optional<double> in_place, out_of_place;
+        if (tokens == 32768 && dtype != kFloat16) in_place = 1.0;
+        if (tokens == 32768 && dtype == kFloat32) out_of_place = 0.9;
+        BenchRope(bench, c, *bench.all, true, Cache::kWarm, in_place);
+        BenchRope(bench, c, *bench.all, false, Cache::kWarm, out_of_place);
+        if (tokens <= 32) BenchRope(bench, c, *bench.all, true, Cache::kCold, {});
+        if (bench.all->threads() > 1) BenchRope(bench, c, *bench.one, true, Cache::kWarm, {});
+      }
+    }
+  }
+}
+
+int Main(int argc, char** argv) {
+  const Arguments arguments = ParseArguments(argc, argv);
+  const std::unique_ptr<Backend> one = CpuBackend(1);
+  const std::unique_ptr<Backend> all = CpuBackend(0);
+  Report report("bench_kernels", arguments, all->target());
+  Bench bench{.arguments = arguments, .report = &report, .one = one.get(), .all = all.get()};
+  BenchEncodes(bench);
+  BenchRopes(bench);
+  return report.Finish();
+}
+
+}  // namespace
+}  // namespace phasor::bench
+
+int main(int argc, char** argv) { return phasor::bench::Main(argc, argv); }
