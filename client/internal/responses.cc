@@ -175,8 +175,11 @@ absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch,
   results.clear();
   for (size_t i = 0; i < batch.calls.size(); ++i) {
     const auto& wire = response.results(static_cast<int>(i));
-    absl::StatusOr<Result>& result = results.emplace_back(batch.local[i]);
-    if (!batch.local[i].ok()) continue;
+    absl::StatusOr<Result>& result = results.emplace_back(absl::UnknownError(""));
+    if (!batch.local[i].ok()) {
+      result = batch.local[i];
+      continue;
+    }
     if (wire.status().code() != 0) {
       result = StatusFromWire(wire.status().code(), wire.status().message());
       continue;

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the connection sends, and that memory is used as promised. The real server is met in
+// tests/e2e.
+#include "client/internal/grpc_connection.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "tests/client/internal/fake_server.h"
+
+namespace phasor::client_internal {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+Client ClientOf(const FakeServer& server) {
+  auto connection = MakeGrpcConnection(server.target(), {});
+  EXPECT_TRUE(connection.ok()) << connection.status();
+  return Client(*connection);
+}
+
+// Answers ApplyRoPE with its own input.
+FakeServer::Reply EchoRope(const FakeServer::Request& request) {
+  v1::ApplyRoPERequest asked;
+  EXPECT_TRUE(asked.ParseFromString(request.bytes));
+  v1::ApplyRoPEResponse response;
+  int raw = asked.item().positions().has_tensor() ? 1 : 0;
+  for (const v1::RopeTensor& tensor : asked.item().tensors()) {
+    *response.mutable_result()->add_tensors() = tensor.tensor();
+    response.add_raw(asked.raw(raw++));
+  }
+  return {.bytes = response.SerializeAsString()};
+}
+
+TEST(GrpcConnectionTest, SendsTheItemThatTheCallDescribes) {
+  v1::EncodeRequest asked;
+  std::string method;
+  FakeServer server([&](const FakeServer::Request& request) {
+    method = request.method;
+    EXPECT_TRUE(asked.ParseFromString(request.bytes));
+    return FakeServer::Reply{.status = {grpc::StatusCode::NOT_FOUND, "seen"}};
+  });
+  const std::vector<double> embedding = {1, 2, 3, 4};
+  EncodeCall call{.spec = {.preset = "transformer", .dim = 4}, .positions = {7}};
+  call.output_dtype = Dtype::kFloat64;
+  call.add_to = View(embedding, {1, 4});
+  call.embedding_scale = 0.5;
+  call.pins.backend = "cpu";
+  EXPECT_EQ(ClientOf(server).Encode(call).status(), absl::NotFoundError("seen"));
+  EXPECT_EQ(method, "/phasor.v1.PositionEmbeddingService/Encode");
+  EXPECT_EQ(asked.item().spec().preset(), "transformer");
+  EXPECT_EQ(asked.item().spec().dim(), 4);
+  EXPECT_EQ(asked.item().output_dtype(), v1::DTYPE_FLOAT64);
+  EXPECT_EQ(asked.item().embedding_scale(), 0.5);
+  EXPECT_EQ(asked.item().pins().backend(), "cpu");
+  ASSERT_EQ(asked.raw_size(), 2);
+  EXPECT_EQ(asked.raw(0), std::string("\7\0\0\0\0\0\0\0", 8));
+  EXPECT_EQ(asked.raw(1), std::string(reinterpret_cast<const char*>(embedding.data()), 32));
+}
+
+TEST(GrpcConnectionTest, GapsOfStridedTensorsDoNotTravel) {
+  std::atomic<size_t> sent = 0;
+  FakeServer server([&](const FakeServer::Request& request) {
+    sent = request.bytes.size();
+    return EchoRope(request);
+  });
+  std::vector<float> fused(64 * 1024, 1);
+  auto info = ClientOf(server).ApplyRoPE({.preset = "rope-half-split"}, IntegerRange{.count = 64},
+                                         {MutableView(fused, {64, 1, 4}, {1024, 4, 1})});
+  EXPECT_TRUE(info.ok()) << info.status();
+  EXPECT_LT(sent, 2000u);
+  EXPECT_THAT(fused, Each(1));
+}
+
+TEST(GrpcConnectionTest, RetriedInPlaceCallsSendTheOriginalBytes) {
+  std::vector<std::string> seen;
+  FakeServer server([&](const FakeServer::Request& request) {
+    seen.push_back(request.bytes);
+    if (seen.size() == 1) {
+      return FakeServer::Reply{.status = {grpc::StatusCode::UNAVAILABLE, "busy"},
+                               .pushback_ms = "0"};
+    }
+    return EchoRope(request);
+  });
+  std::vector<float> x(1 << 18);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  const std::vector<float> before = x;
+  auto info = ClientOf(server).ApplyRoPE({.preset = "rope-half-split"}, IntegerRange{.count = 1024},
+                                         {MutableView(x, {1024, 2, 128})});
+  EXPECT_TRUE(info.ok()) << info.status();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(x, before);  // the echo
+}
+
+TEST(GrpcConnectionTest, BatchItemsThatCannotBeSentTravelEmpty) {
+  v1::BatchEncodeRequest asked;
+  FakeServer server([&](const FakeServer::Request& request) {
+    EXPECT_TRUE(asked.ParseFromString(request.bytes));
+    v1::BatchEncodeResponse response;
+    for (int i = 0; i < asked.items_size(); ++i) {
+      response.add_results()->mutable_status()->set_code(5);
+    }
+    return FakeServer::Reply{.bytes = response.SerializeAsString()};
+  });
+  const std::vector<float> small(1);
+  std::vector<EncodeCall> calls(2);
+  calls[0].add_to = View(small, {1, 4});
+  calls[1].spec.preset = "p";
+  auto results = ClientOf(server).BatchEncode(calls);
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_EQ((*results)[0].status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ((*results)[1].status().code(), absl::StatusCode::kNotFound);
+  ASSERT_EQ(asked.items_size(), 2);
+  EXPECT_FALSE(asked.items(0).has_spec());
+  EXPECT_EQ(asked.items(1).spec().preset(), "p");
+  EXPECT_EQ(asked.raw_size(), 0);
+}
+
+TEST(GrpcConnectionTest, DropsAnswersThatComeAfterTheDeadlineUnread) {
+  std::vector<float> x = {1, 2, 3, 4};
+  FakeServer server([](const auto&) { return FakeServer::Reply{.never = true}; });
+  auto info =
+      ClientOf(server).ApplyRoPE({.preset = "rope-half-split"}, {1}, {MutableView(x, {1, 1, 4})},
+                                 {.timeout = absl::Milliseconds(100)});
+  EXPECT_EQ(info.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(x, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(GrpcConnectionTest, AsksTheStandardHealthService) {
+  FakeServer server([](const FakeServer::Request& request) {
+    EXPECT_EQ(request.method, "/grpc.health.v1.Health/Check");
+    EXPECT_EQ(request.bytes, "\x0A\x01s");
+    return FakeServer::Reply{.bytes = "\x08\x02"};
+  });
+  EXPECT_EQ(*ClientOf(server).CheckHealth("s"), Health::kNotServing);
+}
+
+}  // namespace
+}  // namespace phasor::client_internal
