@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/commands.h"
+
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "client/cli/npy.h"
+#include "client/cli/output.h"
+#include "client/cli/position_flags.h"
+#include "client/cli/spec_flags.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view DirectionName(Direction direction) {
+  switch (direction) {
+    case Direction::kForward:
+      return "FORWARD";
+    case Direction::kInverse:
+      return "INVERSE";
+    case Direction::kDelta:
+      return "DELTA";
+  }
+  return "?";
+}
+
+std::string_view LayoutName(RopeLayout layout) {
+  switch (layout) {
+    case RopeLayout::kTokensHeads:
+      return "TOKENS_HEADS";
+    case RopeLayout::kHeadsTokens:
+      return "HEADS_TOKENS";
+  }
+  return "?";
+}
+
+constexpr char kBf16Help[] =
+    "Read u2 files as bits of bfloat16, which .npy has no type for (bfloat16 is written as u2)";
+
+// How results are shown and stored.
+struct ResultFlags {
+  int64_t columns = 8;
+  bool u2_as_bf16 = false;
+
+  void Add(CLI::App& app) {
+    app.add_option("--columns", columns, "Numbers per row of the table, 0 for all")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    app.add_flag("--u2-as-bf16", u2_as_bf16, kBf16Help);
+  }
+};
+
+class EncodeCommand final : public Command {
+ public:
+  explicit EncodeCommand(CLI::App& parent) : Command(parent, "encode", "Embedding rows") {
+    AddSpecFlags(*app(), call_.spec);
+    positions_.Add(*app(), "");
+    AddEnumFlag<Dtype>(
+        *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
+        +[](Dtype dtype) { return Name(dtype); }, [this](Dtype d) { call_.output_dtype = d; },
+        "Type of the rows; float32 when not set");
+    app()->add_option("--add-to", add_to_, ".npy [tokens, dim] to add the encoding to");
+    app()->add_option("--embedding-scale", call_.embedding_scale, "Factor of --add-to");
+    app()->add_option("--output", output_, "Write the rows to this .npy instead of printing them");
+    result_.Add(*app());
+  }
+
+  absl::Status Run(std::ostream& out) override {
+    PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
+    PHASOR_ASSIGN_OR_RETURN(call_.positions, positions_.Get());
+    NpyArray add_to;
+    if (!add_to_.empty()) {
+      PHASOR_ASSIGN_OR_RETURN(add_to, ReadNpy(add_to_, result_.u2_as_bf16));
+      call_.add_to = add_to.view();
+    }
+    PHASOR_ASSIGN_OR_RETURN(const EncodeResult result, client.Encode(call_));
+    const TensorView rows = {result.output, result.bytes.data(), result.bytes.size()};
+    Json json = {{"info", ToJson(result.info)}};
+    if (!output_.empty()) {
+      PHASOR_RETURN_IF_ERROR(WriteNpy(output_, rows));
+      json["output"] = output_;
+    } else if (common_.json) {
+      json["rows"] = ToJson(rows);
+    } else {
+      out << FormatTensor(rows, result_.columns);
+    }
+    if (common_.json) {
+      out << json.dump(2) << "\n";
+    } else {
+      out << FormatInfo(result.info);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  EncodeCall call_;
+  PositionFlags positions_;
+  ResultFlags result_;
+  std::string add_to_;
+  std::string output_;
+};
+
+class RopeCommand final : public Command {
+ public:
+  explicit RopeCommand(CLI::App& parent) : Command(parent, "rope", "Rotate tensors") {
+    AddSpecFlags(*app(), call_.spec);
+    positions_.Add(*app(), "");
+    from_positions_.Add(*app(), "from-");
+    AddEnumFlag<Direction>(
+        *app(), "--direction", {Direction::kForward, Direction::kInverse, Direction::kDelta},
+        &DirectionName, [this](Direction d) { call_.direction = d; },
+        "forward when not set; delta moves from --from-positions to --positions");
+    AddEnumFlag<RopeLayout>(
+        *app(), "--layout", {RopeLayout::kTokensHeads, RopeLayout::kHeadsTokens}, &LayoutName,
+        [this](RopeLayout layout) { call_.layout = layout; },
+        "[(batch,) tokens, heads, head_dim] when not set");
+    app()
+        ->add_option("--input", inputs_, ".npy to rotate; several share the positions")
+        ->required()
+        ->allow_extra_args(false);
+    app()
+        ->add_option("--output", outputs_, ".npy for each --input instead of printing them")
+        ->allow_extra_args(false);
+    result_.Add(*app());
+  }
+
+  absl::Status Run(std::ostream& out) override {
+    if (!outputs_.empty() && outputs_.size() != inputs_.size()) {
+      return absl::InvalidArgumentError(StrCat("--output: given ", outputs_.size(),
+                                               " times, must be as often as --input (",
+                                               inputs_.size(), ")"));
+    }
+    PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
+    PHASOR_ASSIGN_OR_RETURN(call_.positions, positions_.Get());
+    if (from_positions_.given()) {
+      PHASOR_ASSIGN_OR_RETURN(call_.from_positions, from_positions_.Get());
+    }
+    std::deque<NpyArray> arrays;
+    for (const std::string& path : inputs_) {
+      PHASOR_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(path, result_.u2_as_bf16));
+      call_.tensors.emplace_back(arrays.emplace_back(std::move(array)).view());
+    }
+    PHASOR_ASSIGN_OR_RETURN(const RunInfo info, client.ApplyRoPE(call_));
+    Json json = {{"info", ToJson(info)}};
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      const TensorView tensor = arrays[i].view();
+      if (!outputs_.empty()) {
+        PHASOR_RETURN_IF_ERROR(WriteNpy(outputs_[i], tensor));
+        json["outputs"].push_back(outputs_[i]);
+      } else if (common_.json) {
+        json["tensors"].push_back(ToJson(tensor));
+      } else {
+        out << inputs_[i] << ": " << FormatTensor(tensor, result_.columns);
+      }
+    }
+    if (common_.json) {
+      out << json.dump(2) << "\n";
+    } else {
+      out << FormatInfo(info);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  RopeCall call_;
+  PositionFlags positions_;
+  PositionFlags from_positions_;
+  ResultFlags result_;
+  std::vector<std::string> inputs_;
+  std::vector<std::string> outputs_;
+};
+
+class ResolveCommand final : public Command {
+ public:
+  explicit ResolveCommand(CLI::App& parent)
+      : Command(parent, "resolve", "Every number that a spec stands for") {
+    AddSpecFlags(*app(), spec_);
+  }
+
+  absl::Status Run(std::ostream& out) override {
+    PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
+    PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_));
+    out << (common_.json ? ToJson(details).dump(2) + "\n" : FormatDetails(details));
+    return absl::OkStatus();
+  }
+
+ private:
+  Spec spec_;
+};
+
+class PresetsCommand final : public Command {
+ public:
+  explicit PresetsCommand(CLI::App& parent) : Command(parent, "presets", "Named specs") {}
+
+  absl::Status Run(std::ostream& out) override {
+    PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
+    PHASOR_ASSIGN_OR_RETURN(const std::vector<Preset> presets, client.ListPresets());
+    if (!common_.json) {
+      out << FormatPresets(presets);
+      return absl::OkStatus();
+    }
+    Json json = Json::array();
+    for (const Preset& preset : presets) json.push_back(ToJson(preset));
+    out << json.dump(2) << "\n";
+    return absl::OkStatus();
+  }
+};
+
+class HealthCommand final : public Command {
+ public:
+  explicit HealthCommand(CLI::App& parent)
+      : Command(parent, "health", "Whether a server serves; an error when it does not") {
+    app()->add_option("--service", service_, "gRPC service name, empty for the whole server");
+  }
+
+  absl::Status Run(std::ostream& out) override {
+    PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
+    PHASOR_ASSIGN_OR_RETURN(const Health health, client.CheckHealth(service_));
+    if (health != Health::kServing) {
+      return absl::UnavailableError(health == Health::kNotServing ? "NOT_SERVING" : "UNKNOWN");
+    }
+    out << (common_.json ? "{\"status\": \"SERVING\"}\n" : "SERVING\n");
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string service_;
+};
+
+}  // namespace
+
+Command::Command(CLI::App& parent, const std::string& name, const std::string& help)
+    : app_(parent.add_subcommand(name, help)) {
+  app_->add_option("--server", common_.server,
+                   "Address of a server, e.g. host:50051 or unix:/path; in process when not set");
+  app_->add_option("--timeout", common_.timeout_s, "Seconds until a call is given up")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app_->add_option("--threads", common_.threads, "Threads that compute in process")
+      ->capture_default_str();
+  app_->add_flag("--json", common_.json, "JSON instead of a table");
+}
+
+absl::StatusOr<Client> Command::Connect() const {
+  const ClientOptions options = {.timeout = absl::Seconds(common_.timeout_s),
+                                 .inproc_threads = common_.threads};
+  return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, options);
+}
+
+std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(std::make_unique<EncodeCommand>(app));
+  commands.push_back(std::make_unique<RopeCommand>(app));
+  commands.push_back(std::make_unique<ResolveCommand>(app));
+  commands.push_back(std::make_unique<PresetsCommand>(app));
+  commands.push_back(std::make_unique<HealthCommand>(app));
+  return commands;
+}
+
+}  // namespace phasor::cli

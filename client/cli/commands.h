@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of `phasor`. Each adds its flags, and later runs with what they hold.
+#ifndef PHASOR_CLIENT_CLI_COMMANDS_H_
+#define PHASOR_CLIENT_CLI_COMMANDS_H_
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/client.h"
+
+namespace phasor::cli {
+
+// Flags that every subcommand has.
+struct CommonFlags {
+  std::string server;  // empty: in process
+  double timeout_s = 30;
+  int threads = 1;
+  bool json = false;
+};
+
+// Threads: none.
+class Command {
+ public:
+  virtual ~Command() = default;
+  // Writes the result to `out`. The error is what the user reads.
+  virtual absl::Status Run(std::ostream& out) = 0;
+
+  CLI::App* app() const { return app_; }
+
+ protected:
+  Command(CLI::App& parent, const std::string& name, const std::string& help);
+  absl::StatusOr<Client> Connect() const;
+
+  CommonFlags common_;
+
+ private:
+  CLI::App* const app_;
+};
+
+// encode, rope, resolve, presets, health.
+std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
+
+}  // namespace phasor::cli
+
+#endif  // PHASOR_CLIENT_CLI_COMMANDS_H_

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// `phasor`, the command line. Exit status: 0, 1 for an error ("phasor: <code>: <message>" on
+// stderr), 2 for a command line that cannot be read.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "client/cli/commands.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Exact position embeddings and rotary embeddings, in process or from a server.",
+               "phasor");
+  app.set_version_flag("--version", PHASOR_VERSION);
+  app.require_subcommand(1);
+  const auto commands = phasor::cli::MakeCommands(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // CLI11 speaks in exceptions
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  for (const auto& command : commands) {
+    if (!command->app()->parsed()) continue;
+    const absl::Status status = command->Run(std::cout);
+    if (status.ok()) return 0;
+    std::cerr << "phasor: " << absl::StatusCodeToString(status.code()) << ": " << status.message()
+              << "\n";
+    return 1;
+  }
+  return 2;
+}

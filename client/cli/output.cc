@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/output.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/spec_flags.h"
+#include "client/internal/calls.h"
+#include "kernels/text.h"
+
+namespace phasor::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+T Load(const TensorView& tensor, int64_t i) {
+  T value;
+  std::memcpy(&value, tensor.data + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+// Values [first, ...) of dimension `d` on.
+Json Nested(const TensorView& tensor, size_t d, int64_t& next) {
+  if (d == tensor.desc.shape.size()) return ElementAt(tensor, next++);
+  Json list = Json::array();
+  for (int64_t i = 0; i < tensor.desc.shape[d]; ++i) list.push_back(Nested(tensor, d + 1, next));
+  return list;
+}
+
+// "[3, 1]" for row `row` of all but the last dimension.
+std::string RowIndex(const std::vector<int64_t>& shape, int64_t row) {
+  std::vector<int64_t> index(shape.size() - 1);
+  for (size_t d = index.size(); d-- > 0;) {
+    index[d] = row % shape[d];
+    row /= shape[d];
+  }
+  return StrCat("[", absl::StrJoin(index, ", "), "]");
+}
+
+// Without trailing blanks, which a terminal would not show.
+void AppendLine(const std::vector<std::string>& cells, const std::vector<size_t>& widths,
+                std::string& text) {
+  std::string line;
+  for (size_t c = 0; c < cells.size(); ++c) {
+    line += (c == 0 ? "" : "  ") + cells[c] + std::string(widths[c] - cells[c].size(), ' ');
+  }
+  text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+}
+
+}  // namespace
+
+std::string FormatTable(const std::vector<std::string>& header,
+                        const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const std::string& cell : header) widths.push_back(cell.size());
+  for (const auto& row : rows) {
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c == widths.size()) widths.push_back(0);
+      widths[c] = std::max(widths[c], row[c].size());
+    }
+  }
+  std::string text;
+  if (!header.empty()) AppendLine(header, widths, text);
+  for (const auto& row : rows) AppendLine(row, widths, text);
+  return text;
+}
+
+double ElementAt(const TensorView& tensor, int64_t i) {
+  switch (tensor.desc.dtype) {
+    case Dtype::kFloat64:
+      return Load<double>(tensor, i);
+    case Dtype::kFloat32:
+      return Load<float>(tensor, i);
+    case Dtype::kFloat16:
+      return ToFloat(Load<Float16>(tensor, i));
+    case Dtype::kBFloat16:
+      return ToFloat(Load<BFloat16>(tensor, i));
+    case Dtype::kInt32:
+      return Load<int32_t>(tensor, i);
+    case Dtype::kInt64:
+      return static_cast<double>(Load<int64_t>(tensor, i));
+    case Dtype::kFloat8E4M3:
+    case Dtype::kFloat8E5M2:
+      return Load<uint8_t>(tensor, i);
+  }
+  return 0;
+}
+
+std::string FormatTensor(const TensorView& tensor, int64_t columns) {
+  const std::vector<int64_t>& shape = tensor.desc.shape;
+  const int64_t width = shape.back();
+  const int64_t shown = columns == 0 ? width : std::min(columns, width);
+  const int64_t count = client_internal::ElementCount(tensor.desc);
+  std::vector<std::vector<std::string>> rows;
+  for (int64_t row = 0; row * width < count; ++row) {
+    std::vector<std::string> cells = {RowIndex(shape, row)};
+    for (int64_t c = 0; c < shown; ++c) {
+      cells.push_back(absl::StrFormat("%9.6f", ElementAt(tensor, row * width + c)));
+    }
+    if (shown < width) cells.push_back(StrCat("... ", width - shown, " more"));
+    rows.push_back(std::move(cells));
+  }
+  return StrCat(Name(tensor.desc.dtype), " [", absl::StrJoin(shape, ", "), "]\n",
+                FormatTable({}, rows));
+}
+
+Json ToJson(const TensorView& tensor) {
+  int64_t next = 0;
+  return {{"dtype", Name(tensor.desc.dtype)},
+          {"shape", tensor.desc.shape},
+          {"values", Nested(tensor, 0, next)}};
+}
+
+Json ToJson(const RunInfo& info) {
+  return {{"spec_fingerprint", info.spec_fingerprint},
+          {"numerics_version", info.numerics_version},
+          {"backend", info.backend}};
+}
+
+std::string FormatInfo(const RunInfo& info) {
+  return StrCat("spec ", info.spec_fingerprint, ", numerics ", info.numerics_version, ", backend ",
+                info.backend, "\n");
+}
+
+std::string FormatTurns(Frequency frequency) {
+  const std::string fraction = absl::StrFormat("0x0.%016x", frequency.fraction);
+  return frequency.whole == 0 ? fraction : StrCat(frequency.whole, " + ", fraction);
+}
+
+std::string FormatDetails(const SpecDetails& details) {
+  std::vector<std::vector<std::string>> fields;
+  const Json spec = ToJson(details.spec);
+  for (const auto& [name, value] : spec.items()) {
+    fields.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+  }
+  fields.push_back({"width", StrCat(details.width)});
+  fields.push_back({"spec_fingerprint", details.info.spec_fingerprint});
+  fields.push_back({"numerics_version", StrCat(details.info.numerics_version)});
+  std::vector<std::vector<std::string>> pairs;
+  for (size_t j = 0; j < details.pairs.size(); ++j) {
+    const SpecDetails::Pair& pair = details.pairs[j];
+    pairs.push_back({StrCat(j), StrCat(pair.axis), absl::StrFormat("%.17g", pair.inv_freq),
+                     FormatTurns(pair.turns),
+                     pair.phase_offset == 0 ? "0" : FormatTurns({0, pair.phase_offset})});
+  }
+  return FormatTable({}, fields) + "\n" +
+         FormatTable({"pair", "axis", "radians per position", "turns per position (exact)",
+                      "phase offset (turns)"},
+                     pairs);
+}
+
+Json ToJson(const SpecDetails& details) {
+  Json pairs = Json::array();
+  for (const SpecDetails::Pair& pair : details.pairs) {
+    pairs.push_back({{"axis", pair.axis},
+                     {"inv_freq", pair.inv_freq},
+                     {"turns_whole", pair.turns.whole},
+                     {"turns_fraction", absl::StrFormat("0x%016x", pair.turns.fraction)},
+                     {"phase_offset", absl::StrFormat("0x%016x", pair.phase_offset)}});
+  }
+  return {{"spec", ToJson(details.spec)},
+          {"width", details.width},
+          {"attention_factor", details.attention_factor},
+          {"info", ToJson(details.info)},
+          {"pairs", std::move(pairs)}};
+}
+
+std::string FormatPresets(absl::Span<const Preset> presets) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Preset& preset : presets) {
+    rows.push_back({preset.name, absl::StrJoin(preset.required_fields, ", "), preset.summary});
+  }
+  return FormatTable({"name", "you give", "what it is"}, rows);
+}
+
+Json ToJson(const Preset& preset) {
+  return {{"name", preset.name},
+          {"summary", preset.summary},
+          {"source", preset.source},
+          {"required_fields", preset.required_fields},
+          {"spec", ToJson(preset.spec)}};
+}
+
+}  // namespace phasor::cli

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results as text tables and as JSON. Threads: pure functions.
+#ifndef PHASOR_CLIENT_CLI_OUTPUT_H_
+#define PHASOR_CLIENT_CLI_OUTPUT_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "client/connection.h"
+#include "client/tensor.h"
+#include "kernels/presets.h"
+
+namespace phasor::cli {
+
+// Columns aligned, numbers and all; rows may be shorter than the header.
+std::string FormatTable(const std::vector<std::string>& header,
+                        const std::vector<std::vector<std::string>>& rows);
+
+// Element i of a dense tensor.
+double ElementAt(const TensorView& tensor, int64_t i);
+
+// One line per row of the last dimension, its index first; at most `columns` numbers a line, 0 for
+// all.
+std::string FormatTensor(const TensorView& tensor, int64_t columns);
+// {"dtype", "shape", "values"}, values nested as the shape.
+nlohmann::ordered_json ToJson(const TensorView& tensor);
+
+nlohmann::ordered_json ToJson(const RunInfo& info);
+std::string FormatInfo(const RunInfo& info);
+
+// Turns per unit position, exact: "0x0.<16 hexadecimal digits>", with "-1 + " or the like before it
+// when there are whole turns.
+std::string FormatTurns(Frequency frequency);
+std::string FormatDetails(const SpecDetails& details);
+nlohmann::ordered_json ToJson(const SpecDetails& details);
+
+std::string FormatPresets(absl::Span<const Preset> presets);
+nlohmann::ordered_json ToJson(const Preset& preset);
+
+}  // namespace phasor::cli
+
+#endif  // PHASOR_CLIENT_CLI_OUTPUT_H_

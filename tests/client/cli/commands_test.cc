@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands in this process; main_test.cc runs the binary.
+#include "client/cli/commands.h"
+
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "client/cli/npy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace phasor::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Outcome {
+  absl::Status status;
+  std::string out;
+};
+
+Outcome RunCommand(std::vector<std::string> arguments) {
+  CLI::App app;
+  app.require_subcommand(1);
+  const auto commands = MakeCommands(app);
+  std::reverse(arguments.begin(), arguments.end());
+  app.parse(arguments);
+  std::ostringstream out;
+  for (const auto& command : commands) {
+    if (!command->app()->parsed()) continue;
+    absl::Status status = command->Run(out);
+    return {std::move(status), out.str()};
+  }
+  return {absl::UnknownError("no command ran"), ""};
+}
+
+std::string TempPath(const std::string& name) {
+  return ::testing::TempDir() + "/commands_test_" + name;
+}
+
+void Write(const std::string& path, const std::vector<float>& values, std::vector<int64_t> shape) {
+  ASSERT_TRUE(WriteNpy(path, View(values, std::move(shape))).ok());
+}
+
+TEST(CommandsTest, EncodePrintsTheTwoAxisExample) {
+  const Outcome run =
+      RunCommand({"encode", "--preset", "grid-2d-concat", "--dim", "8", "--positions", "1/2"});
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_THAT(run.out, HasSubstr("[0]   0.841471   0.540302   0.010000   0.999950   0.909297  "
+                                 "-0.416147   0.019999   0.999800\n"));
+}
+
+TEST(CommandsTest, EncodePrintsTheFlowMatchingExample) {
+  const Outcome run = RunCommand({"encode", "--preset", "flow-periods", "--dim", "8", "--positions",
+                                  "0.37", "--dtype", "float64", "--json"});
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  const auto json = nlohmann::json::parse(run.out);
+  const std::vector<double> row = json["rows"]["values"][0];
+  const std::vector<double> expected = {0, 1, -0.453990, 0.549023, -1, 0, 0.891007, 0.835807};
+  for (int i = 0; i < 8; ++i) EXPECT_NEAR(row[i], expected[i], 1e-6) << i;
+  EXPECT_EQ(json["rows"]["dtype"], "FLOAT64");
+}
+
+TEST(CommandsTest, EncodeAddsAFileAndWritesAnother) {
+  Write(TempPath("add.npy"), {1, 1, 1, 1}, {1, 4});
+  const Outcome run =
+      RunCommand({"encode", "--preset", "transformer", "--dim", "4", "--positions", "2", "--add-to",
+                  TempPath("add.npy"), "--embedding-scale", "2", "--output", TempPath("rows.npy")});
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  auto rows = ReadNpy(TempPath("rows.npy"), false);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  float first = 0;
+  std::memcpy(&first, rows->bytes.data(), sizeof(first));
+  EXPECT_NEAR(first, 2.909297f, 1e-6f);
+}
+
+TEST(CommandsTest, RopeInvertsWhatItRotated) {
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
+  Write(TempPath("q.npy"), x, {2, 1, 4});
+  Write(TempPath("k.npy"), x, {2, 1, 4});
+  for (const char* direction : {"forward", "inverse"}) {
+    const Outcome run =
+        RunCommand({"rope", "--preset", "rope-half-split", "--range", "5:7", "--input",
+                    TempPath("q.npy"), "--input", TempPath("k.npy"), "--output", TempPath("q.npy"),
+                    "--output", TempPath("k.npy"), "--direction", direction});
+    ASSERT_TRUE(run.status.ok()) << run.status;
+  }
+  auto back = ReadNpy(TempPath("k.npy"), false);
+  ASSERT_TRUE(back.ok());
+  const float* values = reinterpret_cast<const float*>(back->bytes.data());
+  for (int i = 0; i < 8; ++i) EXPECT_NEAR(values[i], x[i], 1e-5f);
+}
+
+TEST(CommandsTest, RopeMovesKeysByADelta) {
+  Write(TempPath("k.npy"), {1, 2, 3, 4}, {1, 1, 4});
+  const Outcome run =
+      RunCommand({"rope", "--preset", "rope-interleaved", "--positions", "2", "--from-positions",
+                  "0", "--direction", "delta", "--input", TempPath("k.npy")});
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_THAT(run.out, HasSubstr("-2.234742   0.077004   2.919405   4.059196"));
+}
+
+TEST(CommandsTest, RopeWantsAnOutputForEachInput) {
+  Write(TempPath("k.npy"), {1, 2, 3, 4}, {1, 1, 4});
+  const Outcome run =
+      RunCommand({"rope", "--preset", "rope-interleaved", "--positions", "2", "--input",
+                  TempPath("k.npy"), "--output", TempPath("a.npy"), "--output", TempPath("b.npy")});
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CommandsTest, ResolvePrintsEveryFrequency) {
+  const Outcome run = RunCommand({"resolve", "--preset", "llama-2", "--head-dim", "128"});
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  // 1/(2 pi) turns, correctly rounded to 2^-64: 0x0.28be60db9391054a7f09...
+  EXPECT_THAT(run.out, HasSubstr("0     0     1                       0x0.28be60db9391054a"));
+  EXPECT_THAT(run.out, HasSubstr("\n63    0     "));
+  EXPECT_THAT(run.out, HasSubstr("HALF_SPLIT"));
+  const Outcome as_json = RunCommand({"resolve", "--preset", "llama-2", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(as_json.out)["pairs"].size(), 64u);
+}
+
+TEST(CommandsTest, PresetsListsAllOfThem) {
+  const Outcome run = RunCommand({"presets", "--json"});
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(nlohmann::json::parse(run.out).size(), Presets().size());
+  EXPECT_THAT(RunCommand({"presets"}).out, HasSubstr("timestep-sin-cos"));
+}
+
+TEST(CommandsTest, ServersThatAreNotThereAreUnavailable) {
+  EXPECT_EQ(RunCommand({"health", "--server", "unix:/nonexistent"}).status.code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(RunCommand({"health"}).out, "SERVING\n");
+}
+
+}  // namespace
+}  // namespace phasor::cli

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The binary as a user calls it: output, error text and exit status.
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int status = -1;
+  std::string text;  // stdout and stderr
+};
+
+Outcome Phasor(const std::string& arguments) {
+  Outcome outcome;
+  std::FILE* pipe = popen((std::string(PHASOR_BINARY " ") + arguments + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> buffer;
+  while (size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), size);
+  }
+  outcome.status = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+TEST(MainTest, EncodesTheTimestepExample) {
+  const Outcome run =
+      Phasor("encode --preset timestep-sin-cos --dim 128 --positions 10,12,16,100 --columns 4");
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.text, HasSubstr("[0]  -0.544021   0.692634   0.937633   0.209077"));
+  EXPECT_THAT(run.text, HasSubstr("[1]  -0.536573  -0.823069   0.413275   0.998115"));
+  EXPECT_THAT(run.text, HasSubstr("[3]  -0.506366  -0.979540  -0.397511   0.860007"));
+}
+
+TEST(MainTest, ErrorsNameCodeFieldAndAcceptedValues) {
+  const Outcome run = Phasor("encode --preset transformer --dim 0 --positions 1");
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.text, StartsWith("phasor: INVALID_ARGUMENT: item.spec.dim: 0"));
+  const Outcome missing = Phasor("rope --preset rope-half-split --positions 1 --input none.npy");
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_EQ(missing.text, "phasor: NOT_FOUND: none.npy: cannot be opened\n");
+}
+
+TEST(MainTest, UsageErrorsExitWithTwo) {
+  EXPECT_EQ(Phasor("").status, 2);
+  EXPECT_EQ(Phasor("frobnicate").status, 2);
+  EXPECT_EQ(Phasor("encode --no-such-flag").status, 2);
+  EXPECT_EQ(Phasor("encode --order sideways").status, 2);
+  EXPECT_EQ(Phasor("encode --positions 1 --range 0:3").status, 2);
+}
+
+TEST(MainTest, HelpAndVersionSucceed) {
+  EXPECT_EQ(Phasor("--help").status, 0);
+  EXPECT_EQ(Phasor("rope --help").status, 0);
+  EXPECT_THAT(Phasor("encode --help").text, HasSubstr("--rope-theta"));
+  EXPECT_EQ(Phasor("--version").status, 0);
+}
+
+}  // namespace

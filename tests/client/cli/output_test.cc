@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/output.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace phasor::cli {
+namespace {
+
+TEST(OutputTest, ColumnsAlignAndRowsMayBeLonger) {
+  EXPECT_EQ(FormatTable({"a", "name"}, {{"10", "x", "more"}, {"2", "longer"}}),
+            "a   name\n10  x       more\n2   longer\n");
+}
+
+TEST(OutputTest, WideRowsAreCut) {
+  const std::vector<float> values = {1, -2, 3, 0.5, 0, 7};
+  EXPECT_EQ(FormatTensor(View(values, {2, 3}), 2),
+            "FLOAT32 [2, 3]\n"
+            "[0]   1.000000  -2.000000  ... 1 more\n"
+            "[1]   0.500000   0.000000  ... 1 more\n");
+  EXPECT_EQ(FormatTensor(View(values, {2, 1, 3}), 0),
+            "FLOAT32 [2, 1, 3]\n"
+            "[0, 0]   1.000000  -2.000000   3.000000\n"
+            "[1, 0]   0.500000   0.000000   7.000000\n");
+}
+
+TEST(OutputTest, EmptyTensorsHaveNoRows) {
+  EXPECT_EQ(FormatTensor(View(std::vector<float>(), {0, 3}), 0), "FLOAT32 [0, 3]\n");
+}
+
+TEST(OutputTest, JsonNestsAsTheShape) {
+  const std::vector<BFloat16> values = {{0x3F80}, {0x4000}, {0xBF80}, {0}};
+  EXPECT_EQ(ToJson(View(values, {2, 2})).dump(),
+            R"({"dtype":"BFLOAT16","shape":[2,2],"values":[[1.0,2.0],[-1.0,0.0]]})");
+}
+
+TEST(OutputTest, ElementsOfEveryTypeAreRead) {
+  EXPECT_EQ(ElementAt(View(std::vector<double>{1, 0.1}, {2}), 1), 0.1);
+  EXPECT_EQ(ElementAt(View(std::vector<Float16>{{0}, {0x3C00}}, {2}), 1), 1.0);
+  EXPECT_EQ(ElementAt(View(std::vector<int32_t>{5, -6}, {2}), 1), -6.0);
+  EXPECT_EQ(ElementAt(View(std::vector<int64_t>{5, -7}, {2}), 1), -7.0);
+}
+
+TEST(OutputTest, TurnsAreExactHexadecimalFractions) {
+  EXPECT_EQ(FormatTurns({0, uint64_t{1} << 63}), "0x0.8000000000000000");
+  EXPECT_EQ(FormatTurns({-1, 1}), "-1 + 0x0.0000000000000001");
+}
+
+TEST(OutputTest, DetailsShowFieldsThenPairs) {
+  SpecDetails details{.spec = {.dim = 2}, .width = 2, .info = {"abc", 1, "cpu"}};
+  details.pairs.push_back({.axis = 0, .turns = {0, uint64_t{1} << 62}, .inv_freq = 1.5});
+  EXPECT_EQ(FormatDetails(details),
+            "dim               2\n"
+            "width             2\n"
+            "spec_fingerprint  abc\n"
+            "numerics_version  1\n"
+            "\n"
+            "pair  axis  radians per position  turns per position (exact)  phase offset (turns)\n"
+            "0     0     1.5                   0x0.4000000000000000        0\n");
+  EXPECT_EQ(ToJson(details)["pairs"][0]["turns_fraction"], "0x4000000000000000");
+}
+
+TEST(OutputTest, PresetsNameWhatTheCallerGives) {
+  const std::vector<Preset> presets = {{"p", "what", "where", {"dim", "axes"}, {}}};
+  EXPECT_EQ(FormatPresets(presets), "name  you give   what it is\np     dim, axes  what\n");
+  EXPECT_EQ(ToJson(presets[0])["source"], "where");
+}
+
+}  // namespace
+}  // namespace phasor::cli

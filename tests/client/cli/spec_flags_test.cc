@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/spec_flags.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace phasor::cli {
+namespace {
+
+using ::testing::ElementsAre;
+
+Spec Parse(std::vector<std::string> arguments) {
+  CLI::App app;
+  Spec spec;
+  AddSpecFlags(app, spec);
+  std::reverse(arguments.begin(), arguments.end());
+  app.parse(arguments);
+  return spec;
+}
+
+TEST(SpecFlagsTest, NothingGivenLeavesEveryFieldUnset) { EXPECT_EQ(Parse({}), Spec{}); }
+
+TEST(SpecFlagsTest, EncodingFieldsHaveFlags) {
+  Spec spec = {.preset = "transformer"};
+  spec.kind = SpecKind::kEncoding;
+  spec.dim = 12;
+  spec.axes = 2;
+  spec.axes_dim = {4, 8};
+  spec.family = FrequencyFamily::kPeriodsExclusive;
+  spec.rope_theta = 5e5;
+  spec.downscale_freq_shift = 1;
+  spec.min_period = 4e-3;
+  spec.max_period = 4;
+  spec.position_scale = 1000;
+  spec.order = TrigOrder::kCosSin;
+  spec.arrangement = Arrangement::kConcatenated;
+  spec.grouping = AxisGrouping::kComponentMajor;
+  spec.pad_back = 1;
+  EXPECT_EQ(Parse({"--preset",
+                   "transformer",
+                   "--kind",
+                   "encoding",
+                   "--dim",
+                   "12",
+                   "--axes",
+                   "2",
+                   "--axes-dim",
+                   "4,8",
+                   "--family",
+                   "periods-exclusive",
+                   "--rope-theta",
+                   "5e5",
+                   "--downscale-freq-shift",
+                   "1",
+                   "--min-period",
+                   "4e-3",
+                   "--max-period",
+                   "4",
+                   "--position-scale",
+                   "1000",
+                   "--order",
+                   "cos-sin",
+                   "--arrangement",
+                   "concatenated",
+                   "--grouping",
+                   "component-major",
+                   "--pad-back",
+                   "1"}),
+            spec);
+}
+
+TEST(SpecFlagsTest, RotaryFieldsHaveFlags) {
+  Spec spec;
+  spec.head_dim = 128;
+  spec.rotary_dim = 64;
+  spec.rotary_begin = 32;
+  spec.partial_rotary_factor = 0.25;
+  spec.pairing = Pairing::kInterleaved;
+  spec.pairing_out = Pairing::kHalfSplit;
+  spec.attention_factor = 1.5;
+  EXPECT_EQ(Parse({"--head-dim", "128", "--rotary-dim", "64", "--rotary-begin", "32",
+                   "--partial-rotary-factor", "0.25", "--pairing", "interleaved", "--pairing-out",
+                   "half-split", "--attention-factor", "1.5"}),
+            spec);
+}
+
+TEST(SpecFlagsTest, UnknownNamesAndNumbersAreUsageErrors) {
+  EXPECT_THROW(Parse({"--pairing", "sideways"}), CLI::ParseError);
+  EXPECT_THROW(Parse({"--dim", "wide"}), CLI::ParseError);
+  EXPECT_THROW(Parse({"--ropetheta", "1"}), CLI::ParseError);
+}
+
+TEST(SpecFlagsTest, JsonHoldsTheFieldsThatAreSet) {
+  EXPECT_EQ(ToJson(Spec{}).dump(), "{}");
+  Spec spec = {.preset = "p", .dim = 4};
+  spec.order = TrigOrder::kSinCos;
+  spec.axes_dim = {2, 2};
+  EXPECT_EQ(ToJson(spec).dump(), R"({"preset":"p","dim":4,"axes_dim":[2,2],"order":"SIN_COS"})");
+}
+
+}  // namespace
+}  // namespace phasor::cli
