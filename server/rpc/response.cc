@@ -46,7 +46,7 @@ class MessageWriter {
     text_.push_back(static_cast<char>(kRawTag));
     AppendVarint(static_cast<uint64_t>(range.bytes), &text_);
     if (range.bytes == 0) return;
-    if (copy_) {
+    if (copy_ || range.bytes <= kCopiedOutputBytes) {
       text_.append(reinterpret_cast<const char*>(buffer_->data() + range.offset),
                    static_cast<size_t>(range.bytes));
       return;

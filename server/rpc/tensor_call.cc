@@ -22,9 +22,10 @@
 namespace phasor::rpc {
 namespace {
 
-// Batch messages may have this many inline tensors per item on average, and some more.
-constexpr int64_t kRawEntriesPerItem = 4;
-constexpr int64_t kRawEntriesSpare = 64;
+// Raw entries are counted before the message that explains them is parsed. One item may have 64
+// tensors and two of positions; the items of a batch may have this many on average.
+constexpr int64_t kRawEntriesOfOneItem = 66;
+constexpr int64_t kRawEntriesPerBatchItem = 8;
 
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
   const auto deadline = context.deadline();
@@ -70,7 +71,7 @@ class TensorCall final : public engine::Call {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));
     const WalkLimits walk_limits{
         limits.max_header_bytes,
-        kRawEntriesSpare + (batch ? kRawEntriesPerItem * limits.max_batch_items : 0)};
+        kRawEntriesOfOneItem + (batch ? kRawEntriesPerBatchItem * limits.max_batch_items : 0)};
     PHASOR_ASSIGN_OR_RETURN(const WalkedMessage walked, received_.Walk(walk_limits));
     const auto plans = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
     const ViewContext view_context{plans, backend_, limits.max_message_bytes,

@@ -25,7 +25,7 @@ inline constexpr uint8_t kRawTag = 0x7A;
 
 struct WalkLimits {
   int64_t max_header_bytes = 1 << 20;
-  int64_t max_raw_entries = 4 * 4096 + 64;
+  int64_t max_raw_entries = 1 << 15;
 };
 
 struct WalkedMessage {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer entry point: -DPHASOR_FUZZ=ON with clang, then `request_fuzz tests/fuzz/corpus`.
+// libFuzzer entry point. Build with clang, -DPHASOR_FUZZ=ON and
+// -DPHASOR_SANITIZE=fuzzer-no-link,address,undefined, then run `request_fuzz tests/fuzz/corpus`.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -169,6 +169,19 @@ TEST(ResponseMemoryTest, LargeOutputsAreBorrowedUntilTheMessageIsGone) {
   EXPECT_EQ(outputs.references(), 1);
 }
 
+TEST(ResponseMemoryTest, SmallOutputsOfALargeResponseAreCopied) {
+  const int64_t rows = 4096;
+  Outputs outputs(Sizes{{kCopiedOutputBytes}, {rows * 32}, {kCopiedOutputBytes + 32}});
+  const std::vector<engine::Item> items = {EncodeItemOf(kCopiedOutputBytes / 32),
+                                           EncodeItemOf(rows),
+                                           EncodeItemOf(kCopiedOutputBytes / 32 + 1)};
+  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse(items, outputs.result(), "cpu");
+  EXPECT_EQ(outputs.references(), 3);  // ours and one per large output
+  EXPECT_THAT(Parsed<v1::BatchEncodeResponse>(buffer).raw(),
+              ElementsAre(std::string(kCopiedOutputBytes, 'a'), std::string(rows * 32, 'b'),
+                          std::string(kCopiedOutputBytes + 32, 'c')));
+}
+
 TEST(ResponseMemoryTest, SmallResponsesAreOneSliceAndHoldNoMemory) {
   Outputs outputs(Sizes{{3200}});
   const std::vector<engine::Item> items = {EncodeItemOf(100)};

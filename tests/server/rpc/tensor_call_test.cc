@@ -130,6 +130,27 @@ TEST(TensorCallTest, UnaryMessageHasRoomForTheTensorsOfOneItemOnly) {
   EXPECT_THAT(status.error_message(), HasSubstr("raw: too many entries"));
 }
 
+TEST(TensorCallTest, ItemWithAsManyTensorsAsAllowedIsServed) {
+  TestServer server;
+  v1::ApplyRoPERequest request = RopeRequestOf(1);
+  testing::SetShape(request.mutable_item()->mutable_positions()->mutable_tensor(), v1::DTYPE_INT32,
+                    {1});
+  testing::SetShape(request.mutable_item()->mutable_from_positions()->mutable_tensor(),
+                    v1::DTYPE_INT32, {1});
+  request.mutable_item()->set_direction(v1::DIRECTION_DELTA);
+  const v1::RopeTensor tensor = request.item().tensors(1);
+  request.clear_raw();
+  request.add_raw(std::string(4, '\0'));
+  request.mutable_item()->clear_tensors();
+  for (int i = 0; i < 64; ++i) {
+    *request.mutable_item()->add_tensors() = tensor;
+    request.add_raw(std::string(32, 'k'));
+  }
+  request.add_raw(std::string(4, '\0'));
+  const grpc::Status status = server.Call("ApplyRoPE", request.SerializeAsString());
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
 TEST(TensorCallTest, ManyConcurrentCallsAllGetTheirOwnAnswer) {
   engine::EngineOptions options = TestServer::SmallEngine();
   options.workers = 3;
