@@ -38,20 +38,11 @@ void EvictCaches() {
 }
 
 double SecondsPerRun(const Candidate& candidate, int repeats) {
-  if (candidate.cache == Cache::kCold) {
-    EvictCaches();
-  } else {
-    candidate.run();
-  }
+  if (candidate.cache == Cache::kCold) EvictCaches();
+  if (candidate.cache == Cache::kWarm) candidate.run();
   const double start = Now();
   for (int i = 0; i < repeats; ++i) candidate.run();
   return (Now() - start) / repeats;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 std::string CpuModel() {
@@ -110,6 +101,12 @@ std::vector<double> MedianSeconds(const Arguments& arguments,
   std::vector<double> medians;
   for (std::vector<double>& s : seconds) medians.push_back(Median(std::move(s)));
   return medians;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 Row RateRow(Row row, double value, double baseline_value, std::optional<double> target) {

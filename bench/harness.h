@@ -35,6 +35,7 @@ Arguments ParseArguments(int argc, char** argv);
 enum class Cache {
   kWarm,  // the run's own data: one run goes before, not timed
   kCold,  // other data: caches are filled with something else before each run
+  kAny,   // whatever the run before left; for runs of many calls
 };
 
 struct Candidate {
@@ -46,6 +47,9 @@ struct Candidate {
 // its run until the round is long enough for the clock.
 std::vector<double> MedianSeconds(const Arguments& arguments,
                                   absl::Span<const Candidate> candidates);
+
+// The middle one, or the mean of the two. Not empty.
+double Median(std::vector<double> values);
 
 // One line of the report.
 struct Row {

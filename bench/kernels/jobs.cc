@@ -50,40 +50,48 @@ void Compare(const std::byte* got, const std::vector<std::byte>& want, int64_t f
   }
 }
 
-EncodeRequest Request(const EncodeCase& c, int64_t first) {
+}  // namespace
+
+EncodeRequest RequestOf(const EncodeCase& c) {
   EncodeRequest request;
   request.spec.preset = c.preset;
   request.spec.dim = c.dim;
-  request.positions = AxisRange(IntegerRange{.start = first, .count = c.rows});
+  request.positions = AxisRange(IntegerRange{.start = c.first, .count = c.rows});
   request.output_dtype = c.dtype;
   return request;
 }
 
-}  // namespace
+RopeRequest RequestOf(const RopeCase& c) {
+  RopeRequest request;
+  request.spec.preset = c.preset;
+  request.spec.head_dim = c.head_dim;
+  request.positions = PositionTensor{Dtype::kInt64, {c.tokens()}};
+  for (const int64_t heads : {c.q_heads, c.k_heads}) {
+    if (heads > 0) request.tensors.push_back({c.dtype, {c.tokens(), heads, c.head_dim}, {}});
+  }
+  return request;
+}
 
 EncodeRun::EncodeRun(const EncodeCase& test_case)
-    : prepared_(ValueOrDie(PrepareEncode(Request(test_case, 0), CompilePlan, "item"))) {}
+    : prepared_(ValueOrDie(PrepareEncode(RequestOf(test_case), CompilePlan, "item"))) {}
 
 void EncodeRun::Run(Backend& backend, std::byte* out) const {
   RunOrDie(backend, MakeEncodeJob(prepared_, nullptr, out));
 }
 
-RopeRun::RopeRun(const RopeCase& test_case) : q_bytes_(test_case.q_bytes()) {
-  RopeRequest request;
-  request.spec.preset = test_case.preset;
-  request.spec.head_dim = test_case.head_dim;
-  const int64_t tokens = test_case.tokens();
-  request.positions = PositionTensor{Dtype::kInt64, {tokens}};
-  for (const int64_t heads : {test_case.q_heads, test_case.k_heads}) {
-    request.tensors.push_back({test_case.dtype, {tokens, heads, test_case.head_dim}, {}});
-  }
-  prepared_ = ValueOrDie(PrepareRope(request, CompilePlan, "item"));
+RopeRun::RopeRun(const RopeCase& test_case)
+    : q_bytes_(test_case.q_bytes()),
+      prepared_(ValueOrDie(PrepareRope(RequestOf(test_case), CompilePlan, "item"))) {
   prepared_.positions.data = reinterpret_cast<const std::byte*>(test_case.positions.data());
-  prepared_.positions.data_bytes = tokens * SizeOf(Dtype::kInt64);
+  prepared_.positions.data_bytes = test_case.tokens() * SizeOf(Dtype::kInt64);
 }
 
 void RopeRun::Run(Backend& backend, const std::byte* x, std::byte* y) const {
-  RunOrDie(backend, MakeRotaryJob(prepared_, {x, x + q_bytes_}, {y, y + q_bytes_}));
+  const std::byte* const inputs[] = {x, x + q_bytes_};
+  std::byte* const outputs[] = {y, y + q_bytes_};
+  const size_t count = prepared_.tensors.size();
+  RunOrDie(backend,
+           MakeRotaryJob(prepared_, absl::MakeSpan(inputs, count), absl::MakeSpan(outputs, count)));
 }
 
 void CheckEncode(const EncodeCase& test_case, const std::byte* out, bool sample) {
@@ -91,10 +99,9 @@ void CheckEncode(const EncodeCase& test_case, const std::byte* out, bool sample)
   ForPieces(test_case.rows, sample, [&](int64_t first, int64_t count) {
     EncodeCase piece = test_case;
     piece.rows = count;
-    const PreparedEncode prepared =
-        ValueOrDie(PrepareEncode(Request(piece, first), CompilePlan, "item"));
+    piece.first = test_case.first + first;
     std::vector<std::byte> want(static_cast<size_t>(piece.bytes()));
-    RunOrDie(Reference(), MakeEncodeJob(prepared, nullptr, want.data()));
+    EncodeRun(piece).Run(Reference(), want.data());
     Compare(out + first * row_bytes, want, first);
   });
 }

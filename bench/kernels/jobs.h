@@ -13,17 +13,19 @@
 
 namespace phasor::bench {
 
-// Encode of positions 0, 1, ... rows - 1.
+// Encode of positions first, first + 1, ...
 struct EncodeCase {
   std::string preset = "transformer";
   int64_t rows = 0;
   int64_t dim = 0;
   Dtype dtype = Dtype::kFloat32;
+  int64_t first = 0;
 
   int64_t bytes() const { return rows * dim * SizeOf(dtype); }
 };
 
-// ApplyRoPE on q [tokens, q_heads, head_dim] and k, which lies right behind it.
+// ApplyRoPE on q [tokens, q_heads, head_dim] and k, which lies right behind it; no k
+// when it has no heads.
 struct RopeCase {
   std::string preset = "rope-half-split";
   Dtype dtype = Dtype::kFloat32;
@@ -36,6 +38,9 @@ struct RopeCase {
   int64_t q_bytes() const { return tokens() * q_heads * head_dim * SizeOf(dtype); }
   int64_t bytes() const { return q_bytes() / q_heads * (q_heads + k_heads); }
 };
+
+EncodeRequest RequestOf(const EncodeCase& test_case);
+RopeRequest RequestOf(const RopeCase& test_case);
 
 // A prepared case that runs on any backend and memory. Dies when the case is not valid.
 // Threads: Run may be called from any number of threads at once.
@@ -56,7 +61,7 @@ class RopeRun {
   void Run(Backend& backend, const std::byte* x, std::byte* y) const;
 
  private:
-  const int64_t q_bytes_;
+  int64_t q_bytes_;
   PreparedRope prepared_;
 };
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/server/raw_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/harness.h"
+
+namespace phasor::bench {
+namespace {
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+// One call in flight.
+struct RawClient::Slot {
+  std::unique_ptr<grpc::ClientContext> context;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader;
+  grpc::ByteBuffer response;
+  grpc::Status status;
+
+  void Start(RawClient& client, const std::string& method, const grpc::ByteBuffer& request) {
+    context = std::make_unique<grpc::ClientContext>();
+    context->set_wait_for_ready(true);
+    response.Clear();
+    reader = client.stub_.PrepareUnaryCall(context.get(), method, request, &client.queue_);
+    reader->StartCall();
+    reader->Finish(&response, &status, this);
+  }
+};
+
+RawClient::RawClient(const std::string& address) : stub_(MakeChannel(address)) {}
+
+RawClient::~RawClient() {
+  queue_.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_.Next(&tag, &ok)) {
+  }
+}
+
+grpc::ByteBuffer RawClient::Run(const std::string& method, const grpc::ByteBuffer& request,
+                                int calls, int in_flight) {
+  std::vector<Slot> slots(static_cast<size_t>(std::min(calls, in_flight)));
+  int started = 0;
+  for (Slot& slot : slots) {
+    slot.Start(*this, method, request);
+    ++started;
+  }
+  Slot* last = nullptr;
+  for (int finished = 0; finished < calls; ++finished) {
+    void* tag = nullptr;
+    bool ok = false;
+    if (!queue_.Next(&tag, &ok)) Die("the completion queue has ended");
+    last = static_cast<Slot*>(tag);
+    if (!last->status.ok()) Die(absl::StrCat(method, ": ", last->status.error_message()));
+    if (started == calls) continue;
+    last->Start(*this, method, request);
+    ++started;
+  }
+  return std::move(last->response);
+}
+
+}  // namespace phasor::bench

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The load generator: sends the same bytes again and again, some calls at a time, and drops the
+// answers unread. What it costs is the same for every server it calls.
+#ifndef PHASOR_BENCH_SERVER_RAW_CLIENT_H_
+#define PHASOR_BENCH_SERVER_RAW_CLIENT_H_
+
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstdint>
+#include <string>
+
+namespace phasor::bench {
+
+inline constexpr char kEncodeMethod[] = "/phasor.v1.PositionEmbeddingService/Encode";
+inline constexpr char kRopeMethod[] = "/phasor.v1.PositionEmbeddingService/ApplyRoPE";
+
+// HTTP/2 frames of every client and server here: phasor-server's default.
+inline constexpr int kFrameBytes = 4 << 20;
+
+// One connection. Any failed call dies: a benchmark of errors is worth nothing.
+// Threads: one at a time.
+class RawClient {
+ public:
+  // "127.0.0.1:40123" or "unix:/path".
+  explicit RawClient(const std::string& address);
+  ~RawClient();
+
+  // Makes `calls` calls, `in_flight` at a time. Returns the last answer.
+  grpc::ByteBuffer Run(const std::string& method, const grpc::ByteBuffer& request, int calls = 1,
+                       int in_flight = 1);
+
+ private:
+  struct Slot;
+
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+};
+
+}  // namespace phasor::bench
+
+#endif  // PHASOR_BENCH_SERVER_RAW_CLIENT_H_

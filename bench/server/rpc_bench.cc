@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_rpc: calls to Phasor beside calls to a server that only echoes, and to one written with
+// generated messages; peak memory; time to start. Every server is a process of its own.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/harness.h"
+#include "bench/server/messages.h"
+#include "bench/server/raw_client.h"
+#include "bench/server/servers.h"
+#include "kernels/backend.h"
+
+namespace phasor::bench {
+namespace {
+
+constexpr int64_t kMebi = 1 << 20;
+const EncodeCase kSmallEncode{"timestep-sin-cos", 1, 16, Dtype::kFloat32, 500};
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    if (mkdtemp(path_) == nullptr) Die("no temporary directory");
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/phasor-bench-XXXXXX";
+};
+
+struct Bench {
+  const Arguments arguments;
+  Report* report;
+  std::string directory;
+};
+
+// One client per server, over one transport.
+struct Clients {
+  std::string transport;
+  RawClient phasor, echo, protobuf;
+};
+
+// Servers use all cores.
+Row RpcRow(const std::string& name, const std::string& shape) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return {.name = name, .shape = shape, .dtype = "FLOAT32", .threads = cores};
+}
+
+std::string LoadShape(const std::string& size, int in_flight, const Clients& clients) {
+  return absl::StrCat(size, ", ", in_flight, " in flight, ", clients.transport);
+}
+
+void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
+  const int calls = bench.arguments.quick ? 200 : 4000;
+  const grpc::ByteBuffer request = EncodeMessage(kSmallEncode);
+  CheckEncodeAnswer(kSmallEncode, clients.phasor.Run(kEncodeMethod, request));
+  const auto load = [&](RawClient& client) {
+    return Candidate{[&, calls] { client.Run(kEncodeMethod, request, calls, in_flight); },
+                     Cache::kAny};
+  };
+  const auto seconds = MedianSeconds(bench.arguments, {load(clients.phasor), load(clients.echo)});
+  Row row = RpcRow("rpc_encode", LoadShape("64 B", in_flight, clients));
+  row.unit = "calls/s";
+  row.baseline = "echo";
+  const std::optional<double> target = in_flight == 16 ? std::optional(0.9) : std::nullopt;
+  bench.report->Add(RateRow(std::move(row), calls / seconds[0], calls / seconds[1], target));
+}
+
+void BenchRope(Bench& bench, Clients& clients, int64_t payload_mib, int in_flight) {
+  const int64_t payload = payload_mib * kMebi;
+  const RopeCase test_case = RopeOf(payload);
+  const Memory x(payload);
+  FillNormal(test_case.dtype, x);
+  const grpc::ByteBuffer request = RopeMessage(test_case, x);
+  const bool sample = bench.arguments.quick;
+  for (RawClient* client : {&clients.phasor, &clients.protobuf}) {
+    CheckRopeAnswer(test_case, x, client->Run(kRopeMethod, request), sample);
+  }
+
+  const int64_t run_bytes = bench.arguments.quick ? payload : 128 * kMebi;
+  const int calls = static_cast<int>(std::max<int64_t>(run_bytes / payload, in_flight));
+  const auto load = [&](RawClient& client) {
+    return Candidate{[&, calls] { client.Run(kRopeMethod, request, calls, in_flight); },
+                     Cache::kAny};
+  };
+  const auto seconds = MedianSeconds(
+      bench.arguments, {load(clients.phasor), load(clients.echo), load(clients.protobuf)});
+  const auto rate = [&](double s) { return static_cast<double>(payload) * calls / s / 1e9; };
+
+  const std::string size = absl::StrCat(payload_mib, " MiB");
+  Row row = RpcRow("rpc_rope", LoadShape(size, in_flight, clients));
+  row.unit = "GB/s";
+  row.baseline = "echo";
+  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[1]), 0.9));
+  row.baseline = "protobuf handler";
+  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[2]), payload_mib < 16 ? 1.6 : 2.0));
+}
+
+void BenchCalls(Bench& bench) {
+  ChildServer phasor("phasor", bench.directory);
+  const int64_t reply_bytes = static_cast<int64_t>(
+      RawClient(phasor.tcp()).Run(kEncodeMethod, EncodeMessage(kSmallEncode)).Length());
+  ChildServer echo("echo", bench.directory, reply_bytes);
+  ChildServer protobuf("protobuf", bench.directory);
+  Clients tcp{"TCP", RawClient(phasor.tcp()), RawClient(echo.tcp()), RawClient(protobuf.tcp())};
+  Clients local{"Unix socket", RawClient(phasor.unix_socket()), RawClient(echo.unix_socket()),
+                RawClient(protobuf.unix_socket())};
+  for (Clients* clients : {&tcp, &local}) {
+    for (const int in_flight : {1, 16}) BenchSmallEncode(bench, *clients, in_flight);
+    for (const auto& [mib, in_flight] :
+         {std::pair{1, 1}, {1, 4}, {16, 1}, {16, 4}, {64, 1}, {64, 2}, {256, 1}}) {
+      BenchRope(bench, *clients, mib, in_flight);
+    }
+  }
+}
+
+// Largest resident size of a fresh server after a few calls one after another, in payloads.
+double PeakPayloads(Bench& bench, const std::string& kind, int64_t payload) {
+  ChildServer server(kind, bench.directory);
+  RawClient client(server.tcp());
+  const RopeCase test_case = RopeOf(payload);
+  const Memory x(payload);
+  FillNormal(test_case.dtype, x);
+  CheckRopeAnswer(test_case, x, client.Run(kRopeMethod, RopeMessage(test_case, x), 3), true);
+  return static_cast<double>(server.PeakBytes()) / static_cast<double>(payload);
+}
+
+void BenchMemory(Bench& bench) {
+  constexpr int64_t kPayloadMib = 256;
+  const double phasor = PeakPayloads(bench, "phasor", kPayloadMib * kMebi);
+  const double protobuf = PeakPayloads(bench, "protobuf", kPayloadMib * kMebi);
+  Row row = RpcRow("rpc_memory", absl::StrCat(kPayloadMib, " MiB, peak resident, TCP"));
+  row.unit = "payload";
+  row.baseline = "limit";
+  bench.report->Add(CostRow(row, phasor, 2.4, 1.0));
+  row.baseline = "protobuf handler";
+  bench.report->Add(CostRow(row, phasor, protobuf));
+}
+
+// Until something listens at the path.
+void WaitForSocket(const std::string& path) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  for (int attempt = 0; attempt < 100000; ++attempt) {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int error = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+    close(fd);
+    if (error == 0) return;
+    usleep(100);
+  }
+  Die("phasor-server does not listen");
+}
+
+// From spawning the binary that is shipped to the answer SERVING of its health service.
+double SecondsToServing(const std::string& path) {
+  constexpr std::string_view kServing("\x08\x01", 2);
+  std::filesystem::remove(path);
+  const auto start = std::chrono::steady_clock::now();
+  Process server({PHASOR_SERVER_BINARY, "--listen", absl::StrCat("unix:", path),
+                  "--log-level", "error"});
+  WaitForSocket(path);
+  const grpc::Slice nothing;  // the empty message
+  RawClient client(absl::StrCat("unix:", path));
+  const grpc::ByteBuffer answer =
+      client.Run("/grpc.health.v1.Health/Check", grpc::ByteBuffer(&nothing, 1));
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  grpc::Slice status;
+  if (!answer.TrySingleSlice(&status).ok() || status.size() != kServing.size() ||
+      std::memcmp(status.begin(), kServing.data(), kServing.size()) != 0) {
+    Die("phasor-server does not serve");
+  }
+  return passed.count();
+}
+
+void BenchStart(Bench& bench) {
+  const std::string path = bench.directory + "/start.sock";
+  std::vector<double> seconds;
+  for (int i = 0; i < bench.arguments.rounds(); ++i) seconds.push_back(SecondsToServing(path));
+  Row row = RpcRow("start", "to SERVING, Unix socket");
+  row.dtype = "";
+  row.unit = "ms";
+  row.baseline = "limit";
+  bench.report->Add(CostRow(std::move(row), Median(std::move(seconds)) * 1e3, 150, 1.0));
+}
+
+std::string Isa() {
+  const auto backend = MakeBackend({.threads = 1});
+  return backend.ok() ? (*backend)->target() : "?";
+}
+
+int Main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (argc == 5 && mode == "--serve") return Serve(argv[2], argv[3], std::atoll(argv[4]));
+  const Arguments arguments = ParseArguments(argc, argv);
+  const TemporaryDirectory directory;
+  Report report("bench_rpc", arguments, Isa());
+  Bench bench{arguments, &report, directory.path()};
+  BenchStart(bench);
+  BenchCalls(bench);
+  BenchMemory(bench);
+  return report.Finish();
+}
+
+}  // namespace
+}  // namespace phasor::bench
+
+int main(int argc, char** argv) { return phasor::bench::Main(argc, argv); }

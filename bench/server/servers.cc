@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/server/servers.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/harness.h"
+#include "bench/server/raw_client.h"
+#include "kernels/backend.h"
+#include "kernels/request.h"
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "proto/convert.h"
+#include "proto/grpc_status.h"
+#include "server/server.h"
+
+namespace phasor::bench {
+namespace {
+
+using Base = v1::PositionEmbeddingService;
+
+// What a gRPC call costs when the server does nothing with the bytes.
+class EchoService final : public Base::WithRawCallbackMethod_Encode<
+                              Base::WithRawCallbackMethod_ApplyRoPE<Base::CallbackService>> {
+ public:
+  explicit EchoService(int64_t reply_bytes) {
+    const grpc::Slice slice(std::string(static_cast<size_t>(reply_bytes), 'x'));
+    reply_ = grpc::ByteBuffer(&slice, 1);
+  }
+
+  grpc::ServerUnaryReactor* Encode(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+                                   grpc::ByteBuffer* response) override {
+    *response = reply_;
+    return Finish(context);
+  }
+  grpc::ServerUnaryReactor* ApplyRoPE(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override {
+    *response = *request;
+    return Finish(context);
+  }
+
+ private:
+  static grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  grpc::ByteBuffer reply_;
+};
+
+// ApplyRoPE as it is written first: generated messages, tensors in strings, the same kernels.
+class ProtobufService final : public Base::CallbackService {
+ public:
+  explicit ProtobufService(Backend* backend) : backend_(*backend) {}
+
+  grpc::ServerUnaryReactor* ApplyRoPE(grpc::CallbackServerContext* context,
+                                      const v1::ApplyRoPERequest* request,
+                                      v1::ApplyRoPEResponse* response) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpcStatus(Rotate(*request, response)));
+    return reactor;
+  }
+
+ private:
+  // Ranges as positions and dense tensors only: what the benchmark sends.
+  absl::Status Rotate(const v1::ApplyRoPERequest& request, v1::ApplyRoPEResponse* response) {
+    auto values = RopeRequestFromWire(request.item(), "item");
+    if (!values.ok()) return values.status();
+    auto prepared = PrepareRope(*values, CompilePlan, "item");
+    if (!prepared.ok()) return prepared.status();
+    std::vector<const std::byte*> x;
+    std::vector<std::byte*> y;
+    for (size_t i = 0; i < prepared->tensors.size(); ++i) {
+      const std::string& raw = request.raw(static_cast<int>(i));
+      std::string* out = response->add_raw();
+      out->resize(raw.size());
+      *response->mutable_result()->add_tensors() = ToWire(values->tensors[i]);
+      x.push_back(reinterpret_cast<const std::byte*>(raw.data()));
+      y.push_back(reinterpret_cast<std::byte*>(out->data()));
+    }
+    const Job job = MakeRotaryJob(*prepared, x, y);
+    return backend_.Run({&job, 1});
+  }
+
+  Backend& backend_;
+};
+
+// Announces the address and waits until the parent closes the pipe.
+void ServeUntilEnd(const std::string& tcp_address) {
+  std::printf("%s\n", tcp_address.c_str());
+  std::fflush(stdout);
+  char ignored;
+  while (read(STDIN_FILENO, &ignored, 1) > 0) {
+  }
+}
+
+int ServePhasor(const std::string& unix_path) {
+  ServerOptions options;
+  options.listen = {"127.0.0.1:0", unix_path};
+  options.log_level = "error";
+  const auto server = Server::Start(options);
+  if (!server.ok()) Die(server.status().ToString());
+  ServeUntilEnd((*server)->listeners()[0]);
+  return 0;
+}
+
+int ServeService(const std::string& unix_path, grpc::Service* service) {
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(-1);
+  builder.SetMaxSendMessageSize(-1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(unix_path, grpc::InsecureServerCredentials());
+  builder.RegisterService(service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) Die("a server does not start");
+  ServeUntilEnd(absl::StrCat("127.0.0.1:", port));
+  return 0;
+}
+
+}  // namespace
+
+int Serve(const std::string& kind, const std::string& unix_path, int64_t reply_bytes) {
+  if (kind == "phasor") return ServePhasor(unix_path);
+  if (kind == "echo") {
+    EchoService service(reply_bytes);
+    return ServeService(unix_path, &service);
+  }
+  const auto backend = MakeBackend({});
+  if (!backend.ok()) Die(backend.status().ToString());
+  ProtobufService service(backend->get());
+  return ServeService(unix_path, &service);
+}
+
+}  // namespace phasor::bench

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/harness.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "kernels/convert.h"
+
+namespace phasor::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(HarnessTest, MedianIsTheMiddleOfAnyOrder) {
+  EXPECT_EQ(Median({3, 100, 1}), 3);
+  EXPECT_EQ(Median({4, 1, 2, 100}), 3);
+}
+
+TEST(HarnessTest, RatioIsHigherWhenTheSubjectIsBetter) {
+  EXPECT_DOUBLE_EQ(RateRow({}, 30, 20).ratio, 1.5);  // GB/s
+  EXPECT_DOUBLE_EQ(CostRow({}, 30, 60).ratio, 2.0);  // microseconds
+}
+
+TEST(HarnessTest, CandidatesTakeTurnsInEveryRound) {
+  std::string order;
+  Arguments arguments;
+  arguments.quick = true;
+  MedianSeconds(arguments, {{[&] { order += 'a'; }, Cache::kAny}, {[&] { order += 'b'; }, Cache::kAny}});
+  EXPECT_EQ(order, "ababab");  // once to see how long a run takes, then two rounds
+}
+
+TEST(HarnessTest, WarmRunsAreRepeatedUntimedFirst) {
+  int runs = 0;
+  Arguments arguments;
+  arguments.quick = true;
+  MedianSeconds(arguments, {{[&] { ++runs; }, Cache::kWarm}});
+  EXPECT_EQ(runs, 2 * (1 + arguments.rounds()));
+}
+
+TEST(HarnessTest, MissedTargetsAreShownAndWritten) {
+  Arguments arguments;
+  arguments.json_path = ::testing::TempDir() + "/rows.json";
+  ::testing::internal::CaptureStdout();
+  Report report("bench_test", arguments, "AVX2");
+  report.Add(RateRow({.name = "slow"}, 89, 100, 0.9));
+  report.Add(RateRow({.name = "fast"}, 90, 100, 0.9));
+  report.Add(RateRow({.name = "free"}, 1, 100));
+  EXPECT_EQ(report.Finish(), 0);
+  const std::string printed = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(printed, HasSubstr(">= 0.90 MISS"));
+  EXPECT_THAT(printed, HasSubstr("1 of 2 targets met, 1 missed"));
+
+  std::ifstream file(arguments.json_path);
+  const nlohmann::json rows = nlohmann::json::parse(file);
+  ASSERT_EQ(rows.size(), 3);
+  EXPECT_EQ(rows[0]["met"], false);
+  EXPECT_EQ(rows[0]["target"], 0.9);
+  EXPECT_EQ(rows[1]["met"], true);
+  EXPECT_TRUE(rows[2]["target"].is_null());
+  EXPECT_EQ(rows[0]["machine"]["isa"], "AVX2");
+}
+
+TEST(HarnessTest, DataIsNeverZeroOrSubnormal) {
+  const Memory memory(int64_t{2} << 20);
+  FillNormal(Dtype::kFloat16, memory);
+  const auto* bits = reinterpret_cast<const uint16_t*>(memory.data());
+  double sum_of_squares = 0;
+  for (int64_t i = 0; i < memory.size() / 2; ++i) {
+    const float value = FloatFromFloat16(bits[i]);
+    ASSERT_GE(std::abs(value), 0x1p-14f) << i;  // the least normal float16
+    sum_of_squares += value * value;
+  }
+  EXPECT_NEAR(sum_of_squares / (static_cast<double>(memory.size()) / 2), 1.0, 0.05);
+}
+
+}  // namespace
+}  // namespace phasor::bench
