@@ -173,8 +173,8 @@ double SecondsToServing(const std::string& path) {
   constexpr std::string_view kServing("\x08\x01", 2);
   std::filesystem::remove(path);
   const auto start = std::chrono::steady_clock::now();
-  Process server({PHASOR_SERVER_BINARY, "--listen", absl::StrCat("unix:", path),
-                  "--log-level", "error"});
+  Process server(
+      {PHASOR_SERVER_BINARY, "--listen", absl::StrCat("unix:", path), "--log-level", "error"});
   WaitForSocket(path);
   const grpc::Slice nothing;  // the empty message
   RawClient client(absl::StrCat("unix:", path));

@@ -31,7 +31,8 @@ TEST(HarnessTest, CandidatesTakeTurnsInEveryRound) {
   std::string order;
   Arguments arguments;
   arguments.quick = true;
-  MedianSeconds(arguments, {{[&] { order += 'a'; }, Cache::kAny}, {[&] { order += 'b'; }, Cache::kAny}});
+  MedianSeconds(arguments,
+                {{[&] { order += 'a'; }, Cache::kAny}, {[&] { order += 'b'; }, Cache::kAny}});
   EXPECT_EQ(order, "ababab");  // once to see how long a run takes, then two rounds
 }
 
