@@ -76,6 +76,13 @@ void ForEachRun(const TensorDesc& tensor, Copy copy) {
 
 }  // namespace
 
+absl::Status CheckBase(const Spec& spec, std::string_view path) {
+  const int bases = !spec.preset.empty() + !spec.config_json.empty() + !spec.encoder.empty();
+  if (bases <= 1) return absl::OkStatus();
+  return Invalid(StrCat(path, ".preset"),
+                 "more than one base, at most one of preset, config_json and encoder");
+}
+
 std::string BatchItemPath(size_t i) { return StrCat("items[", i, "]"); }
 
 absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view path) {
@@ -84,6 +91,7 @@ absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view
                         .output_dtype = call.output_dtype,
                         .embedding_scale = call.embedding_scale,
                         .pins = call.pins};
+  PHASOR_RETURN_IF_ERROR(CheckBase(call.spec, StrCat(path, ".spec")));
   PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, StrCat(path, ".positions")));
   if (call.add_to.has_value()) {
     PHASOR_RETURN_IF_ERROR(
@@ -104,6 +112,10 @@ absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view pat
                       .layout = call.layout,
                       .from_spec = call.from_spec,
                       .pins = call.pins};
+  PHASOR_RETURN_IF_ERROR(CheckBase(call.spec, StrCat(path, ".spec")));
+  if (call.from_spec.has_value()) {
+    PHASOR_RETURN_IF_ERROR(CheckBase(*call.from_spec, StrCat(path, ".from_spec")));
+  }
   PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, StrCat(path, ".positions")));
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     PHASOR_RETURN_IF_ERROR(CheckRopeTensor(call.tensors[i], StrCat(path, ".tensors[", i, "]")));

@@ -28,6 +28,9 @@ std::string BatchItemPath(size_t i);
 absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view path);
 absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view path);
 
+// INVALID_ARGUMENT: a second base, which the wire has no place for and must not lose.
+absl::Status CheckBase(const Spec& spec, std::string_view path);
+
 // Bytes of a position tensor, exactly as many as its shape says; empty for other positions. Only
 // after ToRequest.
 absl::Span<const std::byte> PositionBytes(const PositionList& positions);

@@ -108,6 +108,7 @@ class GrpcConnection final : public Connection {
                                           std::move(done));
   }
   void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) override {
+    if (absl::Status status = CheckBase(spec, "spec"); !status.ok()) return done(status);
     v1::ResolveSpecRequest request;
     *request.mutable_spec() = ToWire(spec);
     StartPlain(StrCat(kService, "ResolveSpec"), request.SerializeAsString(), context,

@@ -120,8 +120,9 @@ class InprocConnection final : public Connection {
 
   absl::Status CheckBackendPin(const Pins& pins, std::string_view path) const {
     if (pins.backend.empty() || pins.backend == backend_->name()) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        StrCat(path, ".pins.backend: ", pins.backend, " is not here, must be ", backend_->name()));
+    return absl::FailedPreconditionError(StrCat(path, ".pins.backend: '", pins.backend,
+                                                "' does not run here, must be '", backend_->name(),
+                                                "' or empty"));
   }
   RunInfo Info(const Plan& plan) const {
     return {plan.fingerprint, kNumericsVersion, std::string(backend_->name())};
