@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/spec_flags.h"
-#include "client/internal/calls.h"
 #include "kernels/text.h"
 
 namespace phasor::cli {
@@ -94,7 +93,7 @@ std::string FormatTensor(const TensorView& tensor, int64_t columns) {
   const std::vector<int64_t>& shape = tensor.desc.shape;
   const int64_t width = shape.back();
   const int64_t shown = columns == 0 ? width : std::min(columns, width);
-  const int64_t count = client_internal::ElementCount(tensor.desc);
+  const int64_t count = tensor.bytes / SizeOf(tensor.desc.dtype);
   std::vector<std::vector<std::string>> rows;
   for (int64_t row = 0; row * width < count; ++row) {
     std::vector<std::string> cells = {RowIndex(shape, row)};

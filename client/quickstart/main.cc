@@ -29,9 +29,9 @@ int main(int argc, char** argv) {
   const std::vector<int64_t> positions = {0, 1, 2};
   std::vector<float> q(3 * 2 * 4, 1.0f);
   std::vector<float> k = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
-  auto info = client->ApplyRoPE(
-      {.preset = "rope-half-split"}, positions,
-      {phasor::MutableView(q, {3, 2, 4}), phasor::MutableView(k, {3, 1, 4})});
+  auto info =
+      client->ApplyRoPE({.preset = "rope-half-split"}, positions,
+                        {phasor::MutableView(q, {3, 2, 4}), phasor::MutableView(k, {3, 1, 4})});
   if (!info.ok()) {
     std::fprintf(stderr, "%s\n", info.status().ToString().c_str());
     return 1;

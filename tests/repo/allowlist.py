@@ -7,5 +7,6 @@ LONG_FILES = {
 
 # Sources X/Y.cc without tests/X/Y_test.cc.
 UNTESTED_SOURCES = {
+    "client/quickstart/main.cc": "tests/client/quickstart_installed.sh builds it against the installed package and runs it",
     "server/main.cc": "flags, signals and Server::Start; the end-to-end tests run the binary",
 }
