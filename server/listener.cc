@@ -64,6 +64,10 @@ class EpollListener final : public Listener {
     static_cast<void>(written);  // an eventfd at 0 takes it
     if (thread_.joinable()) thread_.join();
     sockets_.clear();
+  }
+
+  void HangUp() override {
+    for (const auto& [fd, connection] : connections_) shutdown(fd, SHUT_RDWR);
     connections_.clear();
   }
 
@@ -204,7 +208,7 @@ class EpollListener final : public Listener {
   std::atomic<int64_t> starved_ = 0;
   std::atomic<int64_t> open_ = 0;
 
-  // The thread's own.
+  // The thread's own until Stop.
   FileDescriptor spare_;
   bool paused_ = false;
   absl::flat_hash_map<int, Connection> connections_;  // by duplicate

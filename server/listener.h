@@ -44,6 +44,9 @@ class Listener {
   virtual void Start(Connected connected) = 0;
   // Stops accepting and closes the listening sockets. No `connected` runs afterwards. Idempotent.
   virtual void Stop() = 0;
+  // After Stop: hangs up all connections that were handed on. What was written to them still
+  // arrives.
+  virtual void HangUp() = 0;
 
   // Bound addresses with their real ports, as clients write them.
   virtual std::vector<std::string> addresses() const = 0;

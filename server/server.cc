@@ -6,6 +6,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "server/engine/engine.h"
 #include "server/listener.h"
 #include "server/log.h"
+#include "server/rpc/call_counter.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
 #include "server/rpc/unimplemented.h"
@@ -41,14 +43,26 @@ void ForwardGrpcLog(gpr_log_func_args* args) {
   Log(level, "grpc", {{"message", std::string(args->message)}});
 }
 
-void SetProcessWideGrpcOptions(bool reflection) {
+void SetProcessWideGrpcOptions() {
   static const bool once = [] {
     gpr_set_log_function(&ForwardGrpcLog);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     return true;
   }();
   static_cast<void>(once);
-  if (reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
+
+// Takes reflection out of one server; the plug-in itself belongs to the process.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    const auto is_reflection = [](const std::unique_ptr<grpc::ServerBuilderPlugin>& plugin) {
+      return plugin->name() == "proto_server_reflection";
+    };
+    plugins->erase(std::remove_if(plugins->begin(), plugins->end(), is_reflection), plugins->end());
+  }
+};
 
 int Millis(absl::Duration time) {
   return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(time), INT_MAX));
@@ -124,9 +138,13 @@ class GrpcServer final : public Server {
   ~GrpcServer() override { Shutdown(); }
 
   absl::Status Start() {
-    SetProcessWideGrpcOptions(options_.reflection);
+    SetProcessWideGrpcOptions();
     grpc::ServerBuilder builder;
     SetLimits(options_, &builder);
+    if (!options_.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+    auto calls = std::make_unique<rpc::CallCounter>();
+    calls_ = calls.get();
+    builder.SetContextAllocator(std::move(calls));
     builder.RegisterService(&service_);
     builder.RegisterService(&table_service_);
     builder.RegisterService(&shared_memory_service_);
@@ -151,19 +169,27 @@ class GrpcServer final : public Server {
   bool Shutdown() override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopped_) return drained_;
-    stopped_ = true;
+    stopped_ = drained_ = true;
     health_.StopServing();
     if (server_ != nullptr) absl::SleepFor(options_.drain_delay);
     listener_->Stop();
     health_.EndWatches();
-    const absl::Time deadline = absl::Now() + options_.drain_timeout;
-    if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(deadline));
-    drained_ = absl::Now() < deadline;  // gRPC cancels what is left at the deadline
+    if (server_ != nullptr) DrainCalls();
     engine_.Drain(absl::InfiniteFuture());
     return drained_;
   }
 
  private:
+  // Answers the calls that have begun and refuses those that begin now; then hangs up, which late
+  // callers see as UNAVAILABLE. gRPC cancels what is left after drain_timeout.
+  void DrainCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shutdown_mu_) {
+    const absl::Time deadline = absl::Now() + options_.drain_timeout;
+    calls_->StartDraining();
+    drained_ = calls_->WaitForEarlyCalls(deadline);
+    listener_->HangUp();
+    server_->Shutdown(absl::ToChronoTime(deadline));
+  }
+
   const ServerOptions options_;
   const std::unique_ptr<Backend> backend_;
   engine::Engine engine_;
@@ -172,6 +198,7 @@ class GrpcServer final : public Server {
   rpc::SharedMemoryServiceImpl shared_memory_service_;
   rpc::HealthService health_;
   const std::unique_ptr<Listener> listener_;
+  rpc::CallCounter* calls_ = nullptr;  // gRPC owns it
   std::unique_ptr<grpc::Server> server_;
 
   absl::Mutex shutdown_mu_;
@@ -185,6 +212,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   PHASOR_RETURN_IF_ERROR(options.Validate());
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                           MakeBackend({options.backend, options.threads}));
+  return Start(options, std::move(backend));
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      std::unique_ptr<Backend> backend) {
+  PHASOR_RETURN_IF_ERROR(options.Validate());
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
                           Listener::Bind(ListenerOptionsOf(options)));
   auto server = std::make_unique<GrpcServer>(options, std::move(backend), std::move(listener));

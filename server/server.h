@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/backend.h"
 #include "server/options.h"
 
 namespace phasor {
@@ -20,13 +21,17 @@ class Server {
   // Starts serving. INVALID_ARGUMENT: options; FAILED_PRECONDITION: backend missing on this host;
   // UNAVAILABLE: an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
+  // The same on a backend of the caller's, for tests; `options.backend` is not used.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
+                                                       std::unique_ptr<Backend> backend);
   virtual ~Server() = default;
 
   // Addresses that accept calls, as a client would write them: "127.0.0.1:40123", "unix:/path".
   virtual std::vector<std::string> listeners() const = 0;
 
-  // Health turns NOT_SERVING, drain_delay passes, listeners close, calls in flight get
-  // drain_timeout, then are cancelled. Returns true when every call was answered. Idempotent.
+  // Health turns NOT_SERVING and drain_delay passes. Then listeners close, calls whose request has
+  // arrived are answered, later ones are refused with UNAVAILABLE, and connections close. Calls
+  // that take longer than drain_timeout are cancelled. Returns true when none was. Idempotent.
   virtual bool Shutdown() = 0;
 };
 

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "kernels/status_macros.h"
 #include "proto/grpc_status.h"
+#include "server/rpc/call_counter.h"
 #include "server/rpc/wire.h"
 
 namespace phasor::rpc {
@@ -115,6 +116,10 @@ grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
                                           grpc::CallbackServerContext* context,
                                           grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   std::shared_ptr<Reactor> reactor = Reactor::Make();
+  if (CallCounter::IsLate(context)) {
+    FinishCall(context, reactor.get(), absl::UnavailableError("server: draining, try another one"));
+    return reactor.get();
+  }
   auto call = std::make_unique<TensorCall>(method, std::string(engine.backend()->name()), context,
                                            response, reactor);
   if (absl::Status status = call->Receive(request, limits, engine); !status.ok()) {

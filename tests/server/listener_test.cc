@@ -130,6 +130,18 @@ TEST_F(ListenerTest, StopClosesTheDoorAndIsIdempotent) {
   EXPECT_FALSE(ConnectTo(bound).valid());
 }
 
+TEST_F(ListenerTest, HangUpClosesConnectionsAfterWhatWasWritten) {
+  Start();
+  const FileDescriptor client = ConnectTo(address());
+  ASSERT_EQ(write(Accepted(0), "last", 4), 4);
+  listener_->Stop();
+  listener_->HangUp();
+  char last[4];
+  EXPECT_EQ(read(client.get(), last, 4), 4);
+  EXPECT_TRUE(WaitForClose(client.get()));
+  EXPECT_EQ(read(Accepted(0), last, 4), 0);
+}
+
 TEST_F(ListenerTest, ConnectionsBeforeStartWait) {
   auto listener = Listener::Bind(options_);
   ASSERT_TRUE(listener.ok());

@@ -3,7 +3,6 @@
 #include "server/server.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 
@@ -146,44 +145,10 @@ TEST(ServerTest, ShutdownIsIdempotent) {
   EXPECT_TRUE(server->Shutdown());
 }
 
-// The bidirectional reflection stream, by its bytes: field 7 asks for the list of services.
-class ReflectionCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  explicit ReflectionCall(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {
-    SetTestDeadline(&context_);
-    stub_.PrepareBidiStreamingCall(
-        &context_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", {}, this);
-    const grpc::Slice slice(std::string("\x3a\x01*"));
-    request_ = grpc::ByteBuffer(&slice, 1);
-    StartWriteLast(&request_, {});
-    StartRead(&response_);
-    StartCall();
-  }
-  // The answer's bytes, empty on failure.
-  std::string Wait() {
-    done_.WaitForNotification();
-    std::vector<grpc::Slice> slices;
-    (void)response_.Dump(&slices);
-    std::string bytes;
-    for (const grpc::Slice& slice : slices) {
-      bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    }
-    return bytes;
-  }
-  void OnDone(const grpc::Status&) override { done_.Notify(); }
-
- private:
-  grpc::GenericStub stub_;
-  grpc::ClientContext context_;
-  grpc::ByteBuffer request_;
-  grpc::ByteBuffer response_;
-  absl::Notification done_;
-};
-
 TEST(ServerTest, ReflectionListsTheServices) {
   const auto server = StartServer();
-  ReflectionCall call(NewChannel(server->listeners()[0]));
-  const std::string services = call.Wait();
+  testing::ReflectionCall call(NewChannel(server->listeners()[0]));
+  const std::string services = call.Services();
   EXPECT_THAT(services, HasSubstr("phasor.v1.PositionEmbeddingService"));
   EXPECT_THAT(services, HasSubstr("grpc.health.v1.Health"));
 }

@@ -9,8 +9,10 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "kernels/backend.h"
 #include "server/log.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -28,6 +30,15 @@ inline ServerOptions TestOptions() {
 inline std::unique_ptr<Server> StartServer(const ServerOptions& options = TestOptions()) {
   SetLogLevel(LogLevel::kWarn);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
+  EXPECT_TRUE(server.ok()) << server.status();
+  return server.ok() ? *std::move(server) : nullptr;
+}
+
+// The same on a backend of the test's, which the server owns.
+inline std::unique_ptr<Server> StartServer(const ServerOptions& options,
+                                           std::unique_ptr<Backend> backend) {
+  SetLogLevel(LogLevel::kWarn);
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options, std::move(backend));
   EXPECT_TRUE(server.ok()) << server.status();
   return server.ok() ? *std::move(server) : nullptr;
 }

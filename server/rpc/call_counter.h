@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts calls from their first header to the last byte of their answer, so that a shutdown can
+// wait for them and tell them from those that came too late. gRPC's own Shutdown cancels calls that
+// reach it before their client has read GOAWAY; clients do not retry CANCELLED.
+#ifndef PHASOR_SERVER_RPC_CALL_COUNTER_H_
+#define PHASOR_SERVER_RPC_CALL_COUNTER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace phasor::rpc {
+
+// Counts the calls of callback services. Threads: any.
+class CallCounter final : public grpc::ContextAllocator {
+ public:
+  // Calls that begin from now on are late.
+  void StartDraining();
+  // Waits until every call that is not late has ended, or until `deadline`: then false.
+  bool WaitForEarlyCalls(absl::Time deadline);
+
+  // Whether the call began after StartDraining and should be refused. False for contexts that no
+  // CallCounter made.
+  static bool IsLate(const grpc::CallbackServerContext* context);
+
+  grpc::CallbackServerContext* NewCallbackServerContext() override;
+  void Release(grpc::CallbackServerContext* context) override;
+  using grpc::ContextAllocator::Release;
+
+ private:
+  class Context;
+
+  bool NoEarlyCalls() const ABSL_SHARED_LOCKS_REQUIRED(mu_) { return early_calls_ == 0; }
+
+  absl::Mutex mu_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t early_calls_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_RPC_CALL_COUNTER_H_

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The phasor-server binary: flags, log lines, signals, exit status.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/reflection_call.h"
+#include "tests/support/requests.h"
+#include "tests/support/running_server.h"
+#include "tests/support/socket_client.h"
+#include "tests/support/subprocess.h"
+
+namespace phasor {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using testing::Subprocess;
+using v1::PositionEmbeddingService;
+
+std::vector<std::string> Command(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), PHASOR_SERVER_BINARY);
+  return flags;
+}
+
+// A running phasor-server on a free port.
+class ServerProcess : public Subprocess {
+ public:
+  explicit ServerProcess(std::vector<std::string> flags = {})
+      : Subprocess(WithListen(std::move(flags))) {
+    const json line = json::parse(ReadLine());
+    EXPECT_EQ(line["event"], "serving");
+    address_ = line["listeners"][0];
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  static std::vector<std::string> WithListen(std::vector<std::string> flags) {
+    flags.push_back("--listen=127.0.0.1:0");
+    return Command(std::move(flags));
+  }
+  std::string address_;
+};
+
+TEST(ServerProcessTest, ServesUntilSigtermAndExitsZero) {
+  ServerProcess server;
+  grpc::ClientContext context;
+  testing::SetTestDeadline(&context);
+  v1::EncodeResponse response;
+  EXPECT_TRUE(PositionEmbeddingService::NewStub(testing::NewChannel(server.address()))
+                  ->Encode(&context, testing::EncodeRequestOf(2), &response)
+                  .ok());
+  server.Signal(SIGTERM);
+  EXPECT_EQ(json::parse(server.ReadLine())["event"], "draining");
+  const json stopped = json::parse(server.ReadLine());
+  EXPECT_EQ(stopped["event"], "stopped");
+  EXPECT_EQ(stopped["drained"], true);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(ServerProcessTest, SigintStopsItToo) {
+  ServerProcess server;
+  server.Signal(SIGINT);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(ServerProcessTest, SecondSignalEndsItAtOnce) {
+  ServerProcess server({"--drain-delay=1h"});
+  server.Signal(SIGTERM);
+  EXPECT_EQ(json::parse(server.ReadLine())["event"], "draining");
+  server.Signal(SIGINT);
+  EXPECT_EQ(server.Wait(), 128 + SIGINT);
+}
+
+// An HTTP/2 frame.
+std::string Frame(char type, char flags, char stream, const std::string& payload) {
+  std::string frame(9, '\0');
+  frame[1] = static_cast<char>(payload.size() >> 8);
+  frame[2] = static_cast<char>(payload.size());
+  frame[3] = type;
+  frame[4] = flags;
+  frame[8] = stream;
+  return frame + payload;
+}
+
+// HEADERS of a call of Encode, without compression.
+std::string CallHeaders() {
+  std::string block = "\x83\x86";  // POST, http
+  const std::pair<std::string, std::string> headers[] = {
+      {":path", "/phasor.v1.PositionEmbeddingService/Encode"},
+      {":authority", "x"},
+      {"content-type", "application/grpc"},
+      {"te", "trailers"}};
+  for (const auto& [name, value] : headers) {
+    block += '\0';
+    block += static_cast<char>(name.size()) + name + static_cast<char>(value.size()) + value;
+  }
+  return block;
+}
+
+TEST(ServerProcessTest, DrainThatRunsOutOfTimeExitsOne) {
+  ServerProcess server({"--drain-timeout=100ms"});
+  // A caller that never makes room for its answer of 1 MiB.
+  const std::string request = testing::EncodeRequestOf(1 << 15).SerializeAsString();
+  const std::string message = std::string(4, '\0') + static_cast<char>(request.size()) + request;
+  const std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, "") +
+                            Frame(1, 4, 1, CallHeaders()) + Frame(0, 1, 1, message);
+  const FileDescriptor caller = ConnectTo(server.address());
+  ASSERT_EQ(write(caller.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  char answer[1 << 14];
+  for (int64_t received = 0; received < 60000;) {  // of the first window's 65535
+    const ssize_t count = read(caller.get(), answer, sizeof(answer));
+    ASSERT_GT(count, 0);
+    received += count;
+  }
+  server.Signal(SIGTERM);
+  EXPECT_EQ(json::parse(server.ReadLine())["event"], "draining");
+  EXPECT_EQ(json::parse(server.ReadLine())["drained"], false);
+  EXPECT_EQ(server.Wait(), 1);
+}
+
+TEST(ServerProcessTest, HelpAndVersionExitZero) {
+  Subprocess help(Command({"--help"}));
+  EXPECT_THAT(help.ReadAll(), HasSubstr("--max-message-bytes"));
+  EXPECT_EQ(help.Wait(), 0);
+  Subprocess version(Command({"--version"}));
+  EXPECT_THAT(version.ReadAll(), HasSubstr("phasor-server "));
+  EXPECT_EQ(version.Wait(), 0);
+}
+
+TEST(ServerProcessTest, BadOptionsExitTwoWithOneLine) {
+  Subprocess server(Command({"--treads=4"}));
+  EXPECT_EQ(server.ReadLine(), "phasor-server: treads: unknown option, did you mean threads?");
+  EXPECT_EQ(server.ReadAll(), "");
+  EXPECT_EQ(server.Wait(), 2);
+}
+
+TEST(ServerProcessTest, FailureToStartExitsOneWithOneLine) {
+  ServerProcess first;
+  Subprocess second(Command({"--listen=" + first.address()}));
+  EXPECT_THAT(second.ReadLine(), HasSubstr("cannot listen on " + first.address()));
+  EXPECT_EQ(second.ReadAll(), "");
+  EXPECT_EQ(second.Wait(), 1);
+}
+
+TEST(ServerProcessTest, ReflectionCanBeTurnedOff) {
+  ServerProcess with;
+  ServerProcess without({"--reflection=false"});
+  EXPECT_TRUE(testing::ReflectionCall(testing::NewChannel(with.address())).Status().ok());
+  EXPECT_EQ(testing::ReflectionCall(testing::NewChannel(without.address())).Status().error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+}  // namespace
+}  // namespace phasor
