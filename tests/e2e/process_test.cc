@@ -4,8 +4,11 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
@@ -122,6 +125,37 @@ TEST(ServerProcessTest, DrainThatRunsOutOfTimeExitsOne) {
   EXPECT_EQ(json::parse(server.ReadLine())["event"], "draining");
   EXPECT_EQ(json::parse(server.ReadLine())["drained"], false);
   EXPECT_EQ(server.Wait(), 1);
+}
+
+// Peak resident memory of a process, in KiB.
+int64_t PeakResidentKiB(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;) {
+    int64_t kib = 0;
+    if (word == "VmHWM:" && status >> kib) return kib;
+  }
+  return 0;
+}
+
+TEST(ServerProcessTest, CompressedMessageIsRefusedBeforeItIsInflated) {
+  ServerProcess server;
+  grpc::ChannelArguments arguments;
+  arguments.SetCompressionAlgorithm(GRPC_COMPRESS_GZIP);
+  const auto stub =
+      PositionEmbeddingService::NewStub(testing::NewChannel(server.address(), arguments));
+  grpc::ClientContext warm;
+  v1::GetServerInfoResponse info;
+  (void)stub->GetServerInfo(&warm, {}, &info);
+  const int64_t before = PeakResidentKiB(server.pid());
+  ASSERT_GT(before, 0);
+  v1::ApplyRoPERequest request;
+  request.add_raw(std::string(128 << 20, '\0'));  // 128 KiB compressed
+  grpc::ClientContext context;
+  testing::SetTestDeadline(&context);
+  v1::ApplyRoPEResponse response;
+  EXPECT_EQ(stub->ApplyRoPE(&context, request, &response).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_LT(PeakResidentKiB(server.pid()), before + (32 << 10));
 }
 
 TEST(ServerProcessTest, HelpAndVersionExitZero) {

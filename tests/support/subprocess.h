@@ -43,6 +43,7 @@ class Subprocess {
     waitpid(pid_, nullptr, 0);
   }
 
+  pid_t pid() const { return pid_; }
   void Signal(int signal) const { kill(pid_, signal); }
 
   // The next line; empty at the end of the output.
