@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times Phasor and its peers in turn and reports rows as bench/harness.h does."""
+
+import datetime
+import json
+import os
+import pathlib
+import re
+import statistics
+import time
+
+
+def cpu_model():
+    found = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return found[1] if found else "unknown"
+
+
+def median_seconds(candidates, rounds, round_seconds):
+    """Median seconds of one run of each candidate {name: function}, one of each per round."""
+    repeats = {}
+    for name, run in candidates.items():
+        run()  # compiles, touches memory
+        start = time.perf_counter()
+        run()
+        repeats[name] = max(1, int(round_seconds / (time.perf_counter() - start)))
+    seconds = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, run in candidates.items():
+            time.sleep(0.02)  # until threads of the one before stop spinning
+            run()  # its data into the caches
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                run()
+            seconds[name].append((time.perf_counter() - start) / repeats[name])
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+class Report:
+    def __init__(self, target_isa, quick):
+        self.machine = {
+            "cpu": cpu_model(),
+            "cores": os.cpu_count(),
+            "isa": target_isa,
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        self.quick = quick
+        self.rows = []
+        note = " (--quick: the times mean nothing)" if quick else ""
+        print(f"bench_peers on {self.machine['cpu']}, {os.cpu_count()} cores, {target_isa}{note}")
+        print(self._line("name", "shape", "dtype", "thr", "cache", "us", "baseline", "its us", "ratio", "target"))
+
+    @staticmethod
+    def _line(name, shape, dtype, threads, cache, value, baseline, baseline_value, ratio, verdict):
+        return (
+            f"{name:<16} {shape:<34} {dtype:<9} {threads:>3} {cache:<5} {value:>10} {baseline:<28} {baseline_value:>10}"
+            f" {ratio:>8}  {verdict}"
+        )
+
+    def add(self, row, seconds, baseline, baseline_seconds, target=None):
+        ratio = baseline_seconds / seconds
+        met = None if target is None else ratio >= target
+        verdict = "" if target is None else f">= {target} {'met' if met else 'MISS'}"
+        values = (f"{seconds * 1e6:.4g}", baseline, f"{baseline_seconds * 1e6:.4g}", f"{ratio:.3f}")
+        print(self._line(row["name"], row["shape"], row["dtype"], row["threads"], row["cache"], *values, verdict), flush=True)
+        self.rows.append(
+            row
+            | {"value": seconds * 1e6, "unit": "us", "baseline": baseline, "baseline_value": baseline_seconds * 1e6}
+            | {"ratio": ratio, "target": target, "met": met, "quick": self.quick, "machine": self.machine}
+        )
+
+    def finish(self, path):
+        targets = [row["met"] for row in self.rows if row["met"] is not None]
+        print(f"{sum(targets)} of {len(targets)} targets met, {len(targets) - sum(targets)} missed")
+        pathlib.Path(path).write_text(json.dumps(self.rows, indent=1) + "\n")
