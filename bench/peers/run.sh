@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh SHIM OUT.json [--quick]: compares the kernels with numpy, onnxruntime, PyTorch and ggml. A peer that cannot be
+# run.sh OUT.json [--quick]: compares the kernels with numpy, onnxruntime, PyTorch and ggml. A peer that cannot be
 # installed is skipped, loudly.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 venv=build/.venv-peers
 stubs=$venv/cuda-stubs
+shared=build/bench-shared
 stamp=$venv/requirements.txt
 
 if ! cmp -s bench/peers/requirements.txt "$stamp"; then
@@ -21,7 +22,11 @@ if ! cmp -s bench/peers/requirements.txt "$stamp"; then
   if [[ $complete == yes ]]; then cp bench/peers/requirements.txt "$stamp"; fi
 fi
 
+# A build of its own: Debian's archives of Abseil cannot go into a shared library, so PHASOR_STATIC cannot be on.
+cmake -S . -B $shared -G Ninja -DCMAKE_BUILD_TYPE=Release -DPHASOR_BUILD_RPC=OFF -DPHASOR_BUILD_TESTS=OFF >/dev/null
+cmake --build $shared --target phasor_bench_shim >&2
+
 libraries=$(find "$PWD/$venv" -path '*/nvidia/*' -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)
-export LD_LIBRARY_PATH=$PWD/$stubs:$libraries
+export LD_LIBRARY_PATH=$PWD/$stubs${libraries:+:$libraries}
 if [[ -f $stubs/functions.so ]]; then export LD_PRELOAD=$PWD/$stubs/functions.so; fi
-exec "$venv/bin/python" bench/peers/peers.py "$@"
+exec "$venv/bin/python" bench/peers/peers.py "$shared/bench/peers/libphasor_bench_shim.so" "$@"
