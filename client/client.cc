@@ -3,10 +3,10 @@
 #include "client/client.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <string>
-
-#include "absl/synchronization/notification.h"
 
 namespace phasor {
 namespace {
@@ -14,14 +14,17 @@ namespace {
 // Runs `start` with a callback and waits for it.
 template <typename T, typename Start>
 absl::StatusOr<T> Wait(Start start) {
-  // Both live here: the callback is done with them before the wait ends.
+  // All of this lives here: the callback lets go of it before the wait can end.
+  std::mutex mutex;
+  std::condition_variable answered;
   std::optional<absl::StatusOr<T>> result;
-  absl::Notification done;
   start(Done<T>([&](absl::StatusOr<T> answer) {
+    std::lock_guard lock(mutex);
     result = std::move(answer);
-    done.Notify();
+    answered.notify_one();
   }));
-  done.WaitForNotification();
+  std::unique_lock lock(mutex);
+  answered.wait(lock, [&] { return result.has_value(); });
   return *std::move(result);
 }
 

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "kernels/text.h"
 
 namespace phasor {
@@ -37,7 +37,9 @@ absl::Status ClientOptions::Validate() const {
 }
 
 struct CancelToken::State {
-  absl::Mutex mutex;
+  // Of the standard library: distributions build Abseil without TSan, which then cannot see what
+  // its Mutex orders.
+  std::mutex mutex;
   bool cancelled ABSL_GUARDED_BY(mutex) = false;
   int64_t next_id ABSL_GUARDED_BY(mutex) = 0;
   std::map<int64_t, std::function<void()>> hooks ABSL_GUARDED_BY(mutex);
@@ -48,7 +50,7 @@ CancelToken::CancelToken() : state_(std::make_shared<State>()) {}
 void CancelToken::Cancel() {
   std::map<int64_t, std::function<void()>> hooks;
   {
-    absl::MutexLock lock(&state_->mutex);
+    std::lock_guard lock(state_->mutex);
     state_->cancelled = true;
     hooks.swap(state_->hooks);
   }
@@ -56,7 +58,7 @@ void CancelToken::Cancel() {
 }
 
 bool CancelToken::cancelled() const {
-  absl::MutexLock lock(&state_->mutex);
+  std::lock_guard lock(state_->mutex);
   return state_->cancelled;
 }
 
@@ -64,7 +66,7 @@ CancelToken::Registration CancelToken::OnCancel(std::function<void()> hook) cons
   int64_t id = 0;
   bool now = false;
   {
-    absl::MutexLock lock(&state_->mutex);
+    std::lock_guard lock(state_->mutex);
     now = state_->cancelled;
     id = state_->next_id++;
     if (!now) state_->hooks.emplace(id, std::move(hook));
@@ -75,7 +77,7 @@ CancelToken::Registration CancelToken::OnCancel(std::function<void()> hook) cons
   }
   return Registration(nullptr, [state = state_, id](void*) {
     std::function<void()> dropped;  // destroyed without the lock
-    absl::MutexLock lock(&state->mutex);
+    std::lock_guard lock(state->mutex);
     if (auto it = state->hooks.find(id); it != state->hooks.end()) {
       dropped = std::move(it->second);
       state->hooks.erase(it);

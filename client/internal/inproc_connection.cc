@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/internal/inproc_connection.h"
 
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "client/internal/calls.h"
 #include "kernels/backend.h"
 #include "kernels/frequencies.h"
@@ -25,11 +25,11 @@ class Plans {
  public:
   absl::StatusOr<std::shared_ptr<const Plan>> Get(const ResolvedSpec& spec) {
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       if (auto it = plans_.find(spec); it != plans_.end()) return it->second;
     }
     PHASOR_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, CompilePlan(spec));
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     if (plans_.size() >= kMaxPlans) plans_.clear();
     plans_.emplace(spec, plan);
     return plan;
@@ -37,7 +37,7 @@ class Plans {
 
  private:
   static constexpr size_t kMaxPlans = 256;
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   absl::flat_hash_map<ResolvedSpec, std::shared_ptr<const Plan>> plans_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -121,7 +121,7 @@ absl::Status ReadField(Cursor& cursor, RawMessage& message) {
 }  // namespace
 
 struct Loan::State {
-  absl::Mutex mutex;
+  std::mutex mutex;
   int64_t out ABSL_GUARDED_BY(mutex) = 0;
   absl::AnyInvocable<void()> then ABSL_GUARDED_BY(mutex);
 };
@@ -130,7 +130,7 @@ Loan::Loan() : state_(std::make_shared<State>()) {}
 
 grpc::Slice Loan::Lend(absl::Span<const std::byte> bytes) {
   {
-    absl::MutexLock lock(&state_->mutex);
+    std::lock_guard lock(state_->mutex);
     ++state_->out;
   }
   // gRPC only reads a slice that it sends.
@@ -143,14 +143,14 @@ void Loan::Return(void* state) {
   State& loan = **owned;
   absl::AnyInvocable<void()> then;
   {
-    absl::MutexLock lock(&loan.mutex);
+    std::lock_guard lock(loan.mutex);
     if (--loan.out == 0) then = std::exchange(loan.then, nullptr);
   }
   if (then) then();
 }
 
 bool Loan::Returned(absl::AnyInvocable<void()> then) {
-  absl::MutexLock lock(&state_->mutex);
+  std::lock_guard lock(state_->mutex);
   if (state_->out == 0) return true;
   state_->then = std::move(then);
   return false;

@@ -3,12 +3,13 @@
 #include "client/client.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "client/testing/mock_connection.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -131,15 +132,17 @@ class ThreadedConnection : public MockConnection {
   }
   ~ThreadedConnection() override {
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       stop_ = true;
     }
+    changed_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
   void Encode(EncodeCall call, CallContext, Done<EncodeResult> done) override {
     const float dim = static_cast<float>(*call.spec.dim);
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     queue_.push_back([dim, done = std::move(done)]() mutable { done(FloatRow({dim})); });
+    changed_.notify_one();
   }
 
  private:
@@ -147,9 +150,8 @@ class ThreadedConnection : public MockConnection {
     while (true) {
       absl::AnyInvocable<void()> task;
       {
-        absl::MutexLock lock(&mutex_);
-        mutex_.Await(absl::Condition(
-            +[](ThreadedConnection* self) { return self->stop_ || !self->queue_.empty(); }, this));
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
         if (queue_.empty()) return;
         task = std::move(queue_.back());  // last in, first out
         queue_.pop_back();
@@ -158,7 +160,8 @@ class ThreadedConnection : public MockConnection {
     }
   }
 
-  absl::Mutex mutex_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
   bool stop_ = false;
   std::deque<absl::AnyInvocable<void()>> queue_;
   std::vector<std::thread> threads_;
