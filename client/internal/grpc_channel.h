@@ -42,9 +42,10 @@ struct RawCall {
 // Threads: any. Owns its connections; calls in flight keep what they need.
 class GrpcChannel {
  public:
-  // `target` from GrpcTarget. `timer` waits between attempts of calls; nullptr: real time.
+  // `target` from GrpcTarget. `timer` waits between attempts; nullptr: real time.
   GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer = nullptr);
 
+  // With context.caller_waits, `done` runs before this returns, on this thread.
   // RESOURCE_EXHAUSTED: larger than kMaxMessageBytes. Else what the server, gRPC or on_response
   // says.
   void Start(RawCall call, const CallContext& context);
@@ -53,7 +54,7 @@ class GrpcChannel {
   std::vector<std::shared_ptr<grpc::GenericStub>> stubs_;
   std::atomic<size_t> next_stub_{0};
   const RetryPolicy retry_;
-  Timer* const timer_;
+  Timer* const timer_;  // nullptr: real time
 };
 
 }  // namespace phasor::client_internal

@@ -32,7 +32,8 @@ class FakeTimer : public Timer {
 
 const grpc::Status kBusy(grpc::StatusCode::UNAVAILABLE, "busy");
 
-class GrpcChannelTest : public ::testing::Test {
+// Whether the caller waits: its own thread moves the bytes then.
+class GrpcChannelTest : public ::testing::TestWithParam<bool> {
  protected:
   // Calls with one raw entry and waits.
   absl::Status Call(const FakeServer& server, const std::string& raw,
@@ -54,7 +55,10 @@ class GrpcChannelTest : public ::testing::Test {
       result = std::move(status);
       done.Notify();
     };
-    channel.Start(std::move(call), context);
+    CallContext with_mode = context;
+    with_mode.caller_waits = GetParam();
+    channel.Start(std::move(call), with_mode);
+    EXPECT_TRUE(done.HasBeenNotified() || !GetParam());
     done.WaitForNotification();
     return result;
   }
@@ -64,7 +68,7 @@ class GrpcChannelTest : public ::testing::Test {
   absl::Status on_response_;
 };
 
-TEST_F(GrpcChannelTest, CarriesMethodRequestAndResponse) {
+TEST_P(GrpcChannelTest, CarriesMethodRequestAndResponse) {
   FakeServer::Request seen;
   FakeServer server([&](const FakeServer::Request& request) {
     seen = request;
@@ -78,7 +82,7 @@ TEST_F(GrpcChannelTest, CarriesMethodRequestAndResponse) {
   EXPECT_EQ(header_, "\x08\x01");
 }
 
-TEST_F(GrpcChannelTest, ServerErrorsKeepCodeAndMessage) {
+TEST_P(GrpcChannelTest, ServerErrorsKeepCodeAndMessage) {
   FakeServer server([](const auto&) {
     return FakeServer::Reply{.status = {grpc::StatusCode::NOT_FOUND, "item.spec.preset: unknown"}};
   });
@@ -86,7 +90,7 @@ TEST_F(GrpcChannelTest, ServerErrorsKeepCodeAndMessage) {
   EXPECT_THAT(timer_.waits, SizeIs(0));
 }
 
-TEST_F(GrpcChannelTest, RequestsAboveTheRetryBufferAreSentAgainWhole) {
+TEST_P(GrpcChannelTest, RequestsAboveTheRetryBufferAreSentAgainWhole) {
   const std::string large(300 << 10, 'x');  // gRPC's own retries stop at 256 KiB
   std::vector<std::string> seen;
   FakeServer server([&](const FakeServer::Request& request) {
@@ -100,7 +104,7 @@ TEST_F(GrpcChannelTest, RequestsAboveTheRetryBufferAreSentAgainWhole) {
   EXPECT_EQ(seen[2], seen[0]);
 }
 
-TEST_F(GrpcChannelTest, HonoursTheServersPushback) {
+TEST_P(GrpcChannelTest, HonoursTheServersPushback) {
   std::atomic<int> calls = 0;
   FakeServer server([&](const auto&) {
     return ++calls == 1 ? FakeServer::Reply{.status = kBusy, .pushback_ms = "1234"}
@@ -110,7 +114,7 @@ TEST_F(GrpcChannelTest, HonoursTheServersPushback) {
   EXPECT_THAT(timer_.waits, ElementsAre(absl::Milliseconds(1234)));
 }
 
-TEST_F(GrpcChannelTest, NegativePushbackStopsRetries) {
+TEST_P(GrpcChannelTest, NegativePushbackStopsRetries) {
   std::atomic<int> calls = 0;
   FakeServer server([&](const auto&) {
     ++calls;
@@ -120,25 +124,25 @@ TEST_F(GrpcChannelTest, NegativePushbackStopsRetries) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(GrpcChannelTest, RefusedResponsesFailTheCall) {
+TEST_P(GrpcChannelTest, RefusedResponsesFailTheCall) {
   FakeServer server([](const auto&) { return FakeServer::Reply{}; });
   on_response_ = absl::InternalError("response: no good");
   EXPECT_EQ(Call(server, "abc"), on_response_);
 }
 
-TEST_F(GrpcChannelTest, MalformedResponsesAreInternalErrors) {
+TEST_P(GrpcChannelTest, MalformedResponsesAreInternalErrors) {
   FakeServer server([](const auto&) { return FakeServer::Reply{.bytes = "\x7A\x7F"}; });
   EXPECT_EQ(Call(server, "abc").code(), absl::StatusCode::kInternal);
 }
 
-TEST_F(GrpcChannelTest, DeadlinesEndCallsThatNobodyAnswers) {
+TEST_P(GrpcChannelTest, DeadlinesEndCallsThatNobodyAnswers) {
   FakeServer server([](const auto&) { return FakeServer::Reply{.never = true}; });
   const std::string large(1 << 20, 'x');
   EXPECT_EQ(Call(server, large, {.deadline = absl::Now() + absl::Milliseconds(200)}).code(),
             absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(GrpcChannelTest, CancelReachesACallInFlight) {
+TEST_P(GrpcChannelTest, CancelReachesACallInFlight) {
   CancelToken token;
   FakeServer server([&](const auto&) {
     token.Cancel();
@@ -149,7 +153,7 @@ TEST_F(GrpcChannelTest, CancelReachesACallInFlight) {
       absl::StatusCode::kCancelled);
 }
 
-TEST_F(GrpcChannelTest, CancelledTokensStopCallsAtOnce) {
+TEST_P(GrpcChannelTest, CancelledTokensStopCallsAtOnce) {
   FakeServer server([](const auto&) { return FakeServer::Reply{.never = true}; });
   CancelToken token;
   token.Cancel();
@@ -158,7 +162,7 @@ TEST_F(GrpcChannelTest, CancelledTokensStopCallsAtOnce) {
       absl::StatusCode::kCancelled);
 }
 
-TEST_F(GrpcChannelTest, NobodyThereIsUnavailable) {
+TEST_P(GrpcChannelTest, NobodyThereIsUnavailable) {
   std::string target;
   {
     target = FakeServer([](const auto&) { return FakeServer::Reply{}; }).target();
@@ -169,7 +173,7 @@ TEST_F(GrpcChannelTest, NobodyThereIsUnavailable) {
   EXPECT_THAT(timer_.waits, SizeIs(2));
 }
 
-TEST_F(GrpcChannelTest, RefusesMessagesThatGrpcCannotCarry) {
+TEST_P(GrpcChannelTest, RefusesMessagesThatGrpcCannotCarry) {
   absl::Status result;
   GrpcChannel channel("dns:///127.0.0.1:1", {}, &timer_);
   RawCall call{.method = "/a.B/C"};
@@ -181,7 +185,7 @@ TEST_F(GrpcChannelTest, RefusesMessagesThatGrpcCannotCarry) {
   EXPECT_THAT(std::string(result.message()), HasSubstr("split"));
 }
 
-TEST_F(GrpcChannelTest, ChannelsAreConnectionsOfTheirOwn) {
+TEST_P(GrpcChannelTest, ChannelsAreConnectionsOfTheirOwn) {
   std::mutex mutex;
   std::set<std::string> peers;
   FakeServer server([&](const FakeServer::Request& request) {
@@ -194,6 +198,8 @@ TEST_F(GrpcChannelTest, ChannelsAreConnectionsOfTheirOwn) {
   for (int i = 0; i < 6; ++i) EXPECT_TRUE(Call(channel, "abc", context).ok());
   EXPECT_THAT(peers, SizeIs(3));
 }
+
+INSTANTIATE_TEST_SUITE_P(CallerWaits, GrpcChannelTest, ::testing::Bool());
 
 TEST(GrpcTargetTest, NamesWhatGrpcNames) {
   EXPECT_EQ(*GrpcTarget("phasor:50051"), "dns:///phasor:50051");
