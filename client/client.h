@@ -30,9 +30,10 @@ namespace phasor {
 //
 // Threads: a cheap value; copies share the connection and may be used from any thread at once.
 //
-// Deadlines: every call has one (CallOptions, else ClientOptions::timeout). A call returns only when
-// nothing reads its memory any more. Should a peer stop reading in the middle of a large request,
-// that is up to 10 s after the deadline over TCP; on a Unix socket, when the peer reads on or exits.
+// Deadlines: every call has one (CallOptions, else ClientOptions::timeout). A call returns only
+// when nothing reads its memory any more. Should a peer stop reading in the middle of a large
+// request, that is up to 10 s after the deadline over TCP; on a Unix socket, when the peer reads on
+// or exits.
 class Client {
  public:
   // Targets: "dns:///host:port", "host:port", "ipv4:a.b.c.d:port", "ipv6:[a]:port", "unix:/path",
