@@ -2,6 +2,7 @@
 #include "kernels/cpu/thread_pool.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace phasor::cpu {
 
@@ -15,15 +16,17 @@ struct ThreadPool::Call {
     int64_t ran = 0;
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count; ++ran) work(i);
     if (ran == 0) return;
-    absl::MutexLock lock(&mutex);
+    const std::lock_guard<std::mutex> lock(mutex);
     done += ran;
+    if (done == count) finished.notify_all();
   }
   bool Exhausted() const { return next.load(std::memory_order_relaxed) >= count; }
 
   const int64_t count;
   const absl::FunctionRef<void(int64_t)> work;
   std::atomic<int64_t> next{0};
-  absl::Mutex mutex;
+  std::mutex mutex;
+  std::condition_variable finished;
   int64_t done ABSL_GUARDED_BY(mutex) = 0;
 };
 
@@ -34,9 +37,10 @@ ThreadPool::ThreadPool(int threads) {
 
 ThreadPool::~ThreadPool() {
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
   }
+  changed_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
 }
 
@@ -47,31 +51,26 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> wor
   }
   const auto call = std::make_shared<Call>(count, work);
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     calls_.push_back(call);
   }
+  changed_.notify_all();
   call->Run();
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     const auto it = std::find(calls_.begin(), calls_.end(), call);
     if (it != calls_.end()) calls_.erase(it);
   }
-  absl::MutexLock lock(&call->mutex);
-  call->mutex.Await(absl::Condition(
-      +[](Call* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(c->mutex) { return c->done == c->count; },
-      call.get()));
+  std::unique_lock<std::mutex> lock(call->mutex);
+  call->finished.wait(lock, [&call] { return call->done == call->count; });
 }
 
 void ThreadPool::Help() {
   for (;;) {
     std::shared_ptr<Call> call;
     {
-      absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(
-          +[](ThreadPool* pool) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pool->mutex_) {
-            return pool->stopping_ || !pool->calls_.empty();
-          },
-          this));
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !calls_.empty(); });
       if (stopping_) return;
       call = calls_.front();
       if (call->Exhausted()) {

@@ -3,16 +3,16 @@
 #ifndef PHASOR_KERNELS_CPU_THREAD_POOL_H_
 #define PHASOR_KERNELS_CPU_THREAD_POOL_H_
 
-#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
-#include "absl/synchronization/mutex.h"
 
 namespace phasor::cpu {
 
@@ -36,7 +36,10 @@ class ThreadPool {
   struct Call;
   void Help();
 
-  absl::Mutex mutex_;
+  // Of the standard library: distributions build Abseil without TSan, which then cannot see what
+  // its Mutex orders.
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::deque<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> helpers_;
