@@ -58,7 +58,6 @@ EXTERNAL = {
     "Boost": (r"boost/", r"kernels/frequencies\.cc$|tests/|bench/"),
     "nlohmann-json": (r"nlohmann/", r"kernels/config_json\.cc$|client/cli/|tests/|bench/"),
     "CLI11": (r"CLI/", r"server/options\.cc$|server/main\.cc$|client/cli/"),
-    "spdlog": (r"spdlog/", r"server/"),
     "GoogleTest": (r"(gtest|gmock)/", r"tests/|client/testing/"),
     "Google Benchmark": (r"benchmark/", r"bench/"),
 }
