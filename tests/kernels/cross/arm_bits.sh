@@ -20,7 +20,7 @@ for target in neon:-march=armv8-a sve:-march=armv8.2-a+sve sve2:-march=armv8.5-a
   command -v qemu-aarch64 >/dev/null || continue
   # SVE vectors of 128, 256 and 512 bits; NEON has one size.
   for bits in 128 256 512; do
-    [ $name = neon ] && [ $bits != 128 ] && continue
+    [ "$name" = neon ] && [ $bits != 128 ] && continue
     echo -n "$name, $bits bits: "
     qemu-aarch64 -cpu "max,sve-default-vector-length=$((bits / 8))" "$work/arm_bits_$name"
     ran=yes
