@@ -9,10 +9,12 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/bias_rule.h"
 #include "kernels/dtype.h"
 #include "kernels/pieces.h"
 #include "kernels/plan.h"
 #include "kernels/positions.h"
+#include "kernels/table.h"
 
 namespace phasor {
 
@@ -62,7 +64,37 @@ struct RotaryJob {
   std::vector<RotaryTensor> tensors;
 };
 
-using Job = std::variant<EncodeJob, RotaryJob>;
+// out[t, :] = embedding_scale * add_to[t, :] + table[position[t], :], positions beyond the table
+// clipped to it.
+struct LookupJob {
+  const Table* table = nullptr;
+  const PositionSource* positions = nullptr;  // count() rows; integers, one axis
+  Dtype dtype = Dtype::kFloat32;              // of out and add_to; a compute dtype
+  std::byte* out = nullptr;                   // [count, columns], any alignment
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add. May equal out.
+  int64_t add_to_row_bytes = 0;
+  double embedding_scale = 1.0;
+};
+
+// out[h, q, k] = add_to[h, q, k] + bias of query q and key k in head h (kernels/ops/bias.h).
+struct BiasJob {
+  const BiasRule* rule = nullptr;
+  const PositionSource* queries = nullptr;  // integers, the rule's axes
+  const PositionSource* keys = nullptr;
+  int64_t heads = 0;
+  Dtype table_dtype = Dtype::kFloat32;
+  const std::byte* table = nullptr;  // table families: [table_rows, heads], any alignment
+  Dtype dtype = Dtype::kFloat32;     // of out and add_to; INT32 or INT64: indices, one head
+  std::byte* out = nullptr;          // [heads, queries, keys], any alignment
+  int64_t out_head_bytes = 0;
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add. May equal out, strides equal.
+  int64_t add_to_head_bytes = 0;
+  int64_t add_to_row_bytes = 0;
+};
+
+using Job = std::variant<EncodeJob, RotaryJob, LookupJob, BiasJob>;
 
 }  // namespace phasor
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kernels/lookup.h"
 #include "kernels/presets.h"
 #include "kernels/spec_names.h"
 #include "kernels/status_macros.h"
@@ -102,48 +103,6 @@ absl::Status CheckComputeDtype(Dtype dtype, std::string_view path) {
 absl::Status CheckKind(const ResolvedSpec& spec, SpecKind kind, std::string_view path) {
   if (spec.kind == kind) return absl::OkStatus();
   return Invalid(path, ".kind: ", Name(spec.kind), ", this call takes ", Name(kind));
-}
-
-absl::Status CheckPins(const Pins& pins, const Plan& plan, std::string_view path) {
-  if (!pins.spec_fingerprint.empty() && pins.spec_fingerprint != plan.fingerprint) {
-    return absl::FailedPreconditionError(StrCat(path,
-                                                ".pins.spec_fingerprint: ", pins.spec_fingerprint,
-                                                " is pinned, the spec has ", plan.fingerprint));
-  }
-  if (pins.numerics_version != 0 && pins.numerics_version != kNumericsVersion) {
-    return absl::FailedPreconditionError(StrCat(path,
-                                                ".pins.numerics_version: ", pins.numerics_version,
-                                                " is pinned, this is ", kNumericsVersion));
-  }
-  return absl::OkStatus();
-}
-
-// Encode ----------------------------------------------------------------------------------------
-
-absl::Status PrepareAddTo(const EncodeRequest& request, std::string_view path,
-                          PreparedEncode& out) {
-  const std::string scale_path = StrCat(path, ".embedding_scale");
-  if (!std::isfinite(request.embedding_scale)) {
-    return Invalid(scale_path, ": ", request.embedding_scale, ", must be finite");
-  }
-  if (!request.add_to.has_value()) {
-    if (request.embedding_scale != 1) return Invalid(scale_path, ": set without add_to, must be 1");
-    return absl::OkStatus();
-  }
-  const TensorDesc& add_to = *request.add_to;
-  const std::string add_path = StrCat(path, ".add_to");
-  if (add_to.dtype != out.output.dtype) {
-    return Invalid(add_path, ".dtype: ", Name(add_to.dtype), ", must be the output's ",
-                   Name(out.output.dtype));
-  }
-  if (add_to.shape != out.output.shape) {
-    return Invalid(add_path, ".shape: must be [positions, dim] = [", out.output.shape[0], ", ",
-                   out.output.shape[1], "]");
-  }
-  PHASOR_ASSIGN_OR_RETURN(out.add_to_bytes, SpannedBytes(add_to, add_path));
-  out.add_to = add_to;
-  out.embedding_scale = request.embedding_scale;
-  return absl::OkStatus();
 }
 
 // Rope ------------------------------------------------------------------------------------------
@@ -360,10 +319,54 @@ absl::StatusOr<int64_t> SpannedBytes(const TensorDesc& tensor, std::string_view 
   return bytes;
 }
 
+absl::Status CheckPins(const Pins& pins, std::string_view fingerprint, std::string_view path) {
+  if (!pins.spec_fingerprint.empty() && pins.spec_fingerprint != fingerprint) {
+    return absl::FailedPreconditionError(StrCat(path,
+                                                ".pins.spec_fingerprint: ", pins.spec_fingerprint,
+                                                " is pinned, the spec has ", fingerprint));
+  }
+  if (pins.numerics_version != 0 && pins.numerics_version != kNumericsVersion) {
+    return absl::FailedPreconditionError(StrCat(path,
+                                                ".pins.numerics_version: ", pins.numerics_version,
+                                                " is pinned, this is ", kNumericsVersion));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrepareAddTo(const EncodeRequest& request, std::string_view path,
+                          PreparedEncode& out) {
+  const std::string scale_path = StrCat(path, ".embedding_scale");
+  if (!std::isfinite(request.embedding_scale)) {
+    return Invalid(scale_path, ": ", request.embedding_scale, ", must be finite");
+  }
+  if (!request.add_to.has_value()) {
+    if (request.embedding_scale != 1) return Invalid(scale_path, ": set without add_to, must be 1");
+    return absl::OkStatus();
+  }
+  const TensorDesc& add_to = *request.add_to;
+  const std::string add_path = StrCat(path, ".add_to");
+  if (add_to.dtype != out.output.dtype) {
+    return Invalid(add_path, ".dtype: ", Name(add_to.dtype), ", must be the output's ",
+                   Name(out.output.dtype));
+  }
+  if (add_to.shape != out.output.shape) {
+    return Invalid(add_path, ".shape: must be [positions, dim] = [", out.output.shape[0], ", ",
+                   out.output.shape[1], "]");
+  }
+  PHASOR_ASSIGN_OR_RETURN(out.add_to_bytes, SpannedBytes(add_to, add_path));
+  out.add_to = add_to;
+  out.embedding_scale = request.embedding_scale;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanProvider plans,
-                                             std::string_view path) {
+                                             std::string_view path, const TableSource* tables) {
   PreparedEncode out;
   PHASOR_RETURN_IF_ERROR(CheckComputeDtype(request.output_dtype, StrCat(path, ".output_dtype")));
+  if (!request.table.empty()) return PrepareLookup(request, tables, path);
+  if (request.out_of_range != OutOfRange::kStrict) {
+    return Invalid(path, ".out_of_range: CLIP without table, must be STRICT or not set");
+  }
   const std::string spec_path = StrCat(path, ".spec");
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(request.spec, spec_path));
   PHASOR_RETURN_IF_ERROR(CheckKind(resolved, SpecKind::kEncoding, spec_path));
@@ -375,7 +378,8 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
   PHASOR_ASSIGN_OR_RETURN(out.output_bytes, DenseBytes(out.output, positions_path));
   PHASOR_RETURN_IF_ERROR(PrepareAddTo(request, path, out));
   PHASOR_ASSIGN_OR_RETURN(out.plan, plans(resolved));
-  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, *out.plan, path));
+  out.fingerprint = out.plan->fingerprint;
+  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.fingerprint, path));
   return out;
 }
 
@@ -394,7 +398,7 @@ absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvide
   out.inverse = request.direction == Direction::kInverse;
   PHASOR_ASSIGN_OR_RETURN(out.plan, plans(resolved));
   PHASOR_RETURN_IF_ERROR(PrepareDelta(request, resolved, plans, path, out));
-  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, *out.plan, path));
+  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.plan->fingerprint, path));
   return out;
 }
 

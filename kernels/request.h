@@ -23,6 +23,7 @@
 #include "kernels/plan.h"
 #include "kernels/positions.h"
 #include "kernels/spec.h"
+#include "kernels/table.h"
 
 namespace phasor {
 
@@ -48,6 +49,9 @@ struct EncodeRequest {
   std::optional<TensorDesc> add_to;
   double embedding_scale = 1.0;
   Pins pins;
+  // Rows of this stored table instead of a spec's encoding; integer positions, one axis.
+  std::string table = {};
+  OutOfRange out_of_range = OutOfRange::kStrict;  // table only
 };
 
 enum class Direction : uint8_t { kForward, kInverse, kDelta };
@@ -70,7 +74,10 @@ using PlanProvider =
 
 // A checked request. All byte counts fit int64 and are those of the memory that Make*Job wants.
 struct PreparedEncode {
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> plan;    // nullptr: rows of `table`, see kernels/lookup.h
+  std::shared_ptr<const Table> table;  // nullptr: the plan's encoding
+  OutOfRange out_of_range = OutOfRange::kStrict;
+  std::string fingerprint;      // of plan or table
   PositionSource positions;     // without data
   int64_t positions_bytes = 0;  // payload of a position tensor, else 0
   TensorDesc output;            // dense
@@ -105,12 +112,14 @@ struct PreparedRope {
 
 // INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED as in ResolveSpec; INVALID_ARGUMENT also for shapes,
 // strides, dtypes and positions; FAILED_PRECONDITION: a pin differs (the backend pin is checked by
-// whoever owns the backend). `path` prefixes messages ("item").
+// whoever owns the backend). `path` prefixes messages ("item"). `tables` is where a request's table
+// is found; nullptr: UNIMPLEMENTED. OUT_OF_RANGE: positions beyond it, as far as they are known.
 //
 // A rotary spec may leave head_dim open: it is then the tensors' last dimension. A delta moves keys
 // whose amplitude is already on them, so from and to must have the same attention_factor.
 absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanProvider plans,
-                                             std::string_view path);
+                                             std::string_view path,
+                                             const TableSource* tables = nullptr);
 absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvider plans,
                                          std::string_view path);
 
@@ -121,6 +130,11 @@ EncodeJob MakeEncodeJob(const PreparedEncode& prepared, const std::byte* add_to,
 // replaced by the caller afterwards (in-process calls on strided memory).
 RotaryJob MakeRotaryJob(const PreparedRope& prepared, absl::Span<const std::byte* const> x,
                         absl::Span<std::byte* const> y);
+
+// Parts of preparation that other kinds of request share. FAILED_PRECONDITION: a pin differs.
+absl::Status CheckPins(const Pins& pins, std::string_view fingerprint, std::string_view path);
+// Checks add_to and embedding_scale against out.output and fills in theirs. INVALID_ARGUMENT.
+absl::Status PrepareAddTo(const EncodeRequest& request, std::string_view path, PreparedEncode& out);
 
 // Product of extents times element size; error when it passes 2^62. Extents must be >= 0.
 absl::StatusOr<int64_t> DenseBytes(const TensorDesc& tensor, std::string_view path);

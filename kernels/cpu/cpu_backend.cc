@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "kernels/cpu/table_jobs.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace phasor::cpu {
@@ -88,12 +89,17 @@ class CpuBackend final : public Backend {
   // Rows or tokens of a job, and the bytes that one of them writes.
   static int64_t Rows(const Job& job) {
     if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->positions->count();
+    if (const auto* lookup = std::get_if<LookupJob>(&job)) return lookup->positions->count();
+    if (const auto* bias = std::get_if<BiasJob>(&job)) return BiasRows(*bias);
     const auto& rotary = std::get<RotaryJob>(job);
     return rotary.batch * rotary.tokens;
   }
   static int64_t RowBytes(const Job& job) {
     if (const auto* encode = std::get_if<EncodeJob>(&job))
       return encode->plan->spec.dim * SizeOf(encode->dtype);
+    if (const auto* lookup = std::get_if<LookupJob>(&job))
+      return lookup->table->columns * SizeOf(lookup->dtype);
+    if (const auto* bias = std::get_if<BiasJob>(&job)) return bias->heads * BiasRowBytes(*bias);
     const auto& rotary = std::get<RotaryJob>(job);
     int64_t bytes = 0;
     for (const RotaryTensor& t : rotary.tensors) {
@@ -117,6 +123,10 @@ class CpuBackend final : public Backend {
   void RunPiece(const Piece& piece) const {
     if (const auto* job = std::get_if<EncodeJob>(piece.job)) {
       RunEncode(*job, piece.first, piece.count);
+    } else if (const auto* lookup = std::get_if<LookupJob>(piece.job)) {
+      RunLookup(*lookup, piece.first, piece.count);
+    } else if (const auto* bias = std::get_if<BiasJob>(piece.job)) {
+      RunBias(*bias, piece.first, piece.count);
     } else {
       RunRotary(std::get<RotaryJob>(*piece.job), piece.first, piece.count);
     }

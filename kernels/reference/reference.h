@@ -4,12 +4,16 @@
 #ifndef PHASOR_KERNELS_REFERENCE_REFERENCE_H_
 #define PHASOR_KERNELS_REFERENCE_REFERENCE_H_
 
+#include "kernels/ops/bias.h"
 #include "kernels/ops/encode.h"
+#include "kernels/ops/lookup.h"
 #include "kernels/ops/rotary.h"
 
 namespace phasor::reference {
 
+void Bias(const BiasArgs& args);
 void Encode(const EncodeArgs& args);
+void Lookup(const LookupArgs& args);
 void Rotary(const RotaryArgs& args);
 
 }  // namespace phasor::reference

@@ -34,8 +34,8 @@ class FakeBackend final : public Backend {
     for (const Job& job : jobs) {
       if (const auto* rotary = std::get_if<RotaryJob>(&job)) {
         for (const RotaryTensor& tensor : rotary->tensors) Invert(tensor, *rotary);
-      } else {
-        Fill(std::get<EncodeJob>(job));
+      } else if (const auto* encode = std::get_if<EncodeJob>(&job)) {
+        Fill(*encode);
       }
     }
     return absl::OkStatus();
