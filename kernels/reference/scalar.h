@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "kernels/dtype.h"
 #include "kernels/phase.h"
 #include "kernels/plan.h"
 #include "kernels/sincos.h"

@@ -13,6 +13,7 @@ mirror=$(deploy/apt-mirror.sh)
 [[ -n $mirror ]] || skip "apt has no bookworm mirror here"
 
 rm -rf "$root"
+mkdir -p build
 debootstrap --variant=minbase --include=ca-certificates,git bookworm "$root" "$mirror" >build/fresh.log
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
 for file in /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do # what reaches registries from this network
