@@ -18,12 +18,13 @@
 
 namespace phasor {
 
-// out[t, :] = embedding_scale * add_to[t, :] + encoding(position[t]).
+// out[t, :] = embedding_scale * add_to[t, :] + encoding(position[t]), or rows of a rotary table.
 struct EncodeJob {
   const Plan* plan = nullptr;
+  const RowLayout* layout = nullptr;          // nullptr: the plan's, for an encoding
   const PositionSource* positions = nullptr;  // count() rows
   Dtype dtype = Dtype::kFloat32;              // of out and add_to; a compute dtype
-  std::byte* out = nullptr;                   // [count, dim], any alignment
+  std::byte* out = nullptr;                   // [count, width], any alignment
   int64_t out_row_bytes = 0;
   const std::byte* add_to = nullptr;  // nullptr: nothing to add. May equal out.
   int64_t add_to_row_bytes = 0;
@@ -50,13 +51,13 @@ struct RotaryTensor {
   Pieces pieces;
 };
 
-// y = R(phase) x for every token and head, phase = phase(positions) under `plan`, negated when
-// `inverse`, less phase(from_positions) under `from_plan` when those are set. The plan's
-// attention_factor multiplies sine and cosine, except in a delta, whose keys carry it already.
+// y = A R(phase) x for every token and head: phase and amplitude of `positions` under `plan`,
+// undone when `inverse`, relative to those of `from_positions` under `from_plan` when these are
+// set. Then lanes are read where from_plan wrote them.
 struct RotaryJob {
   const Plan* plan = nullptr;
-  const PositionSource* positions = nullptr;  // tokens, or batch * tokens
-  const Plan* from_plan = nullptr;            // same pairs, pairing_out of it is plan's pairing
+  const PositionSource* positions = nullptr;       // tokens, or batch * tokens
+  const Plan* from_plan = nullptr;                 // same lanes and heads
   const PositionSource* from_positions = nullptr;  // delta only
   bool inverse = false;
   int64_t batch = 1;

@@ -97,6 +97,18 @@ std::optional<std::vector<Frequency>> PeriodFrequencies(double min_period, doubl
                 (std::log2(min_period) - std::log2(max_period)) / denominator, count);
 }
 
+std::vector<uint64_t> XposRates(int64_t count, double scale_base) {
+  const Real octave = log(Real(2)) * Real(scale_base);
+  std::vector<uint64_t> rates(count);
+  for (int64_t j = 0; j < count; ++j) {
+    // zeta_j as a quotient of integers: 0.4 and 1.4 are not doubles.
+    Uint128 rate = 0;
+    RoundMagnitude(log(Real(7 * count) / Real(5 * j + 2 * count)) / octave, &rate);
+    rates[j] = static_cast<uint64_t>(rate);
+  }
+  return rates;
+}
+
 double RadiansPerUnit(Frequency f) {
   const Real turns = Real(f.whole) + ldexp(Real(f.fraction), -64);
   return (turns * TwoPi()).convert_to<double>();

@@ -23,6 +23,10 @@ std::optional<std::vector<Frequency>> PeriodFrequencies(double min_period, doubl
                                                         double denominator, int64_t count,
                                                         double position_scale);
 
+// -log2(zeta_j) / scale_base for j = 0..count-1, zeta_j = (j + 0.4 count) / (1.4 count), as fractions
+// times 2^64: how many octaves an xPos amplitude falls per unit of position. scale_base >= 2.
+std::vector<uint64_t> XposRates(int64_t count, double scale_base);
+
 // Nearest double of f in radians per unit position.
 double RadiansPerUnit(Frequency f);
 

@@ -2,7 +2,6 @@
 // ResolvedSpec -> Plan: ladders of frequencies, where their sines and cosines go, and the tables.
 #include "kernels/plan.h"
 
-#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <utility>
@@ -14,7 +13,6 @@ namespace phasor {
 namespace {
 
 constexpr uint64_t kQuarterTurn = uint64_t{1} << 62;
-constexpr int64_t kTableAlignment = 16;
 
 // The frequencies of one axis whose block is `width` columns or lanes wide.
 std::optional<std::vector<Frequency>> AxisFrequencies(const ResolvedSpec& spec, int64_t width) {
@@ -89,8 +87,8 @@ bool AddAxes(Plan& plan) {
     if (!frequencies.has_value()) return false;
     if (encoding && plan.frequency.size() % 2 != 0) AddPair(plan, {}, axis - 1, 0);
     if (encoding) {
-      plan.blocks.push_back(MakeBlock(spec, axis, column));
-      plan.blocks.back().first_pair = static_cast<int64_t>(plan.frequency.size());
+      plan.layout.blocks.push_back(MakeBlock(spec, axis, column));
+      plan.layout.blocks.back().first_pair = static_cast<int64_t>(plan.frequency.size());
     }
     // An element with an odd index is a cosine: a sine a quarter of a turn ahead.
     for (size_t i = 0; i < frequencies->size(); ++i) {
@@ -99,37 +97,6 @@ bool AddAxes(Plan& plan) {
     column += spec.axes_dim[axis];
   }
   return true;
-}
-
-void FillRuns(const Plan& plan, PhaseTable& table) {
-  std::vector<int> axis(2 * table.half, -1);
-  for (int64_t pair = 0; pair < plan.pairs; ++pair) axis[table.Entry(pair)] = plan.axis[pair];
-  for (int64_t entry = 0; entry < 2 * table.half; ++entry) {
-    const bool padding = axis[entry] < 0;
-    if (entry > 0 && (padding || axis[entry] == table.runs.back().axis)) {
-      ++table.runs.back().count;
-    } else {
-      table.runs.push_back({std::max(axis[entry], 0), entry, 1});
-    }
-  }
-}
-
-void FillTable(const Plan& plan, PhaseTable& table) {
-  const int64_t longer = (plan.pairs + 1) / 2;
-  table.half = (longer + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
-  table.fraction.assign(2 * table.half, 0);
-  table.whole.assign(2 * table.half, 0);
-  if (std::any_of(plan.offset.begin(), plan.offset.end(), [](uint64_t o) { return o != 0; })) {
-    table.offset.assign(2 * table.half, 0);
-  }
-  for (int64_t pair = 0; pair < plan.pairs; ++pair) {
-    const int64_t entry = table.Entry(pair);
-    table.fraction[entry] = plan.frequency[pair].fraction;
-    table.whole[entry] = static_cast<uint64_t>(plan.frequency[pair].whole);
-    table.has_whole = table.has_whole || plan.frequency[pair].whole != 0;
-    if (!table.offset.empty()) table.offset[entry] = plan.offset[pair];
-  }
-  FillRuns(plan, table);
 }
 
 }  // namespace
@@ -145,8 +112,11 @@ absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec
   plan->id = next_id.fetch_add(1, std::memory_order_relaxed);
   plan->fingerprint = Fingerprint(spec);
   plan->pairs = static_cast<int64_t>(plan->frequency.size());
-  plan->zero_begin = spec.kind == SpecKind::kEncoding ? spec.dim - spec.pad_back : 0;
-  FillTable(*plan, plan->table);
+  if (spec.kind == SpecKind::kEncoding) {
+    plan->layout.width = spec.dim;
+    plan->layout.content_end = spec.dim - spec.pad_back;
+  }
+  plan->table = MakePhaseTable(plan->frequency, plan->axis, plan->offset);
   return plan;
 }
 

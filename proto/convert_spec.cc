@@ -227,7 +227,7 @@ v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::str
     return response;
   }
   response.set_width(plan.spec.dim);
-  for (const EncodeBlock& block : plan.blocks) {
+  for (const EncodeBlock& block : plan.layout.blocks) {
     for (int64_t j = 0; j < block.pairs; ++j) AddPair(plan, block.first_pair + j, &response);
   }
   return response;

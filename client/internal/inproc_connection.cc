@@ -207,7 +207,7 @@ absl::StatusOr<SpecDetails> InprocConnection::Details(const Spec& spec) {
     }
   };
   if (resolved.kind == SpecKind::kRotary) add_pairs(0, resolved.rotary_dim / 2);
-  for (const EncodeBlock& block : plan->blocks) add_pairs(block.first_pair, block.pairs);
+  for (const EncodeBlock& block : plan->layout.blocks) add_pairs(block.first_pair, block.pairs);
   return details;
 }
 

@@ -94,9 +94,12 @@ class CpuBackend final : public Backend {
     const auto& rotary = std::get<RotaryJob>(job);
     return rotary.batch * rotary.tokens;
   }
+  static const RowLayout& LayoutOf(const EncodeJob& job) {
+    return job.layout != nullptr ? *job.layout : job.plan->layout;
+  }
   static int64_t RowBytes(const Job& job) {
     if (const auto* encode = std::get_if<EncodeJob>(&job))
-      return encode->plan->spec.dim * SizeOf(encode->dtype);
+      return LayoutOf(*encode).width * SizeOf(encode->dtype);
     if (const auto* lookup = std::get_if<LookupJob>(&job))
       return lookup->table->columns * SizeOf(lookup->dtype);
     if (const auto* bias = std::get_if<BiasJob>(&job)) return bias->heads * BiasRowBytes(*bias);
@@ -155,17 +158,15 @@ class CpuBackend final : public Backend {
     EncodeArgs args;
     args.table = &plan.table;
     args.axes = plan.spec.axes;
-    args.blocks = plan.blocks.data();
-    args.block_count = static_cast<int64_t>(plan.blocks.size());
-    args.dim = plan.spec.dim;
-    args.zero_begin = plan.zero_begin;
+    args.layout = &LayoutOf(job);
     args.amplitude = plan.spec.attention_factor;
+    args.xpos = XposOf(plan);
     args.dtype = job.dtype;
     args.out_row_bytes = job.out_row_bytes;
     args.add_to_row_bytes = job.add_to_row_bytes;
     args.embedding_scale = job.embedding_scale;
     args.stream = job.positions->count() * job.out_row_bytes > stream_bytes_;
-    args.scratch = ThreadScratch().Get(EncodeScratchBytes(plan.table, plan.spec.dim));
+    args.scratch = ThreadScratch().Get(EncodeScratchBytes(plan.table, args.layout->width));
     Position positions[kEncodeTile * kMaxAxes];
     args.positions = positions;
     for (int64_t done = 0; done < count; done += args.rows) {
@@ -178,24 +179,41 @@ class CpuBackend final : public Backend {
     }
   }
 
+  static const Xpos* XposOf(const Plan& plan) {
+    return plan.xpos.has_value() ? &*plan.xpos : nullptr;
+  }
+
+  // The factor of a whole call, xPos apart: what is on the keys already comes off.
+  static double AmplitudeOf(const RotaryJob& job) {
+    const double to = job.plan->spec.attention_factor;
+    if (job.from_positions != nullptr) return to / job.from_plan->spec.attention_factor;
+    return job.inverse ? 1 / to : to;
+  }
+
   void RunRotary(const RotaryJob& job, int64_t first, int64_t count) const {
     const Plan& plan = *job.plan;
     RotaryArgs args;
     args.table = &plan.table;
     args.axes = plan.spec.axes;
-    if (job.from_positions != nullptr) {
+    args.xpos = XposOf(plan);
+    const bool delta = job.from_positions != nullptr;
+    if (delta) {
       args.from_table = &job.from_plan->table;
       args.from_axes = job.from_plan->spec.axes;
+      args.from_xpos = XposOf(*job.from_plan);
     }
     args.inverse = job.inverse;
-    args.amplitude = job.from_positions != nullptr ? 1.0 : plan.spec.attention_factor;
+    args.amplitude = AmplitudeOf(job);
     args.head_dim = plan.spec.head_dim;
     args.rotary_begin = plan.spec.rotary_begin;
-    args.pairs = plan.pairs;
-    args.pairing_in = plan.spec.pairing;
+    args.pairs = plan.spec.rotary_dim / 2;
+    args.frequency_heads = plan.heads;
+    args.head_pairs = plan.head_pairs();
+    args.pairing_in = delta ? job.from_plan->spec.pairing_out : plan.spec.pairing;
     args.pairing_out = plan.spec.pairing_out;
     args.stream = RowBytes(job) * job.batch * job.tokens > stream_bytes_;
-    args.scratch = ThreadScratch().Get(RotaryScratchBytes(plan.table, plan.pairs));
+    args.scratch =
+        ThreadScratch().Get(RotaryScratchBytes(plan.table, args.pairs, args.frequency_heads));
     Position positions[64 * kMaxAxes];
     Position from_positions[64 * kMaxAxes];
     args.positions = positions;
@@ -207,7 +225,7 @@ class CpuBackend final : public Backend {
     }
     args.tensors = tensors.data();
     args.tensor_count = static_cast<int64_t>(tensors.size());
-    const int64_t tile = RotaryTile(plan.pairs);
+    const int64_t tile = RotaryTile(args.frequency_heads * args.pairs);
     for (int64_t done = 0; done < count; done += args.tokens) {
       const int64_t b = (first + done) / job.tokens;
       const int64_t t = (first + done) % job.tokens;
@@ -216,7 +234,7 @@ class CpuBackend final : public Backend {
         ReadPositions(source, source.batch == 1 ? t : b * job.tokens + t, args.tokens, out);
       };
       read(*job.positions, positions);
-      if (job.from_positions != nullptr) read(*job.from_positions, from_positions);
+      if (delta) read(*job.from_positions, from_positions);
       auto reader = readers.begin();
       for (size_t i = 0; i < tensors.size(); ++i) {
         const RotaryTensor& tensor = job.tensors[i];

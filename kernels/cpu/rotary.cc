@@ -36,26 +36,32 @@ struct Scratch {
   double* tables64;  // 2 * stride per token
   double* lanes_in;  // one head, also as float
   double* lanes_out;
+  double* amplitudes;    // per pair, xPos only
+  float* amplitudes_32;  // the same, rounded
   int64_t stride;
 };
 
 HWY_INLINE Scratch Carve(const RotaryArgs& args) {
-  const int64_t entries = 2 * args.table->half + kLaneSlack;
+  const int64_t entries = args.table->entries() + kLaneSlack;
   const int64_t stride = RotaryTableStride(args.pairs);
-  const int64_t tile = RotaryTile(args.pairs);
+  const int64_t rows = RotaryTile(args.frequency_heads * args.pairs) * args.frequency_heads;
   auto* words = reinterpret_cast<uint64_t*>(args.scratch);
   auto* tables32 = reinterpret_cast<float*>(words + 2 * entries);
-  auto* tables64 = reinterpret_cast<double*>(tables32 + 8 * tile * stride);
-  double* lanes = tables64 + 2 * tile * stride;
-  return {words, words + entries, tables32, tables64, lanes, lanes + 2 * stride, stride};
+  auto* tables64 = reinterpret_cast<double*>(tables32 + 8 * rows * stride);
+  double* lanes = tables64 + 2 * rows * stride;
+  double* amplitudes = lanes + 4 * stride;
+  return {words, words + entries,    tables32,   tables64,
+          lanes, lanes + 2 * stride, amplitudes, reinterpret_cast<float*>(amplitudes + entries),
+          stride};
 }
 
-HWY_INLINE Trig32 TokenTrig32(const Scratch& s, int64_t t) {
-  float* p = s.tables32 + 8 * s.stride * t;
+// Tables of row t * frequency_heads + h: token t, head h.
+HWY_INLINE Trig32 RowTrig32(const Scratch& s, int64_t row) {
+  float* p = s.tables32 + 8 * s.stride * row;
   return {p, p + s.stride, p + 2 * s.stride, p + 3 * s.stride, p + 4 * s.stride, p + 6 * s.stride};
 }
-HWY_INLINE Trig64 TokenTrig64(const Scratch& s, int64_t t) {
-  double* p = s.tables64 + 2 * s.stride * t;
+HWY_INLINE Trig64 RowTrig64(const Scratch& s, int64_t row) {
+  double* p = s.tables64 + 2 * s.stride * row;
   return {p, p + s.stride};
 }
 
@@ -89,7 +95,7 @@ HWY_NOINLINE void TokenPhases(const RotaryArgs& args, const Scratch& scratch, in
   RowPhases(*args.table, args.positions + t * args.axes, add, scratch.phases);
   const Du64 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t entries = 2 * args.table->half;
+  const int64_t entries = args.table->entries();
   if (args.from_table != nullptr) {
     RowPhases(*args.from_table, args.from_positions + t * args.from_axes, 0, scratch.from_phases);
     for (int64_t i = 0; i < entries; i += lanes) {
@@ -103,18 +109,44 @@ HWY_NOINLINE void TokenPhases(const RotaryArgs& args, const Scratch& scratch, in
   }
 }
 
+// Whether amplitudes differ from pair to pair.
+HWY_INLINE bool HasXpos(const RotaryArgs& args) {
+  return args.xpos != nullptr || args.from_xpos != nullptr;
+}
+
+// Amplitudes of every pair of token t.
+HWY_NOINLINE void TokenAmplitudes(const RotaryArgs& args, const Scratch& scratch, int64_t t) {
+  const auto exponent = [](const Xpos* xpos, int64_t j, Position p) {
+    return xpos == nullptr ? Exponent{0}
+                           : XposExponent(p, xpos->center, xpos->rate[j], xpos->inverse);
+  };
+  const int64_t count = (args.frequency_heads - 1) * args.head_pairs + args.pairs;
+  for (int64_t j = 0; j < count; ++j) {
+    Exponent e = exponent(args.xpos, j, args.positions[t * args.axes]);
+    if (args.from_xpos != nullptr) {
+      e -= exponent(args.from_xpos, j, args.from_positions[t * args.from_axes]);
+    }
+    scratch.amplitudes[j] = args.amplitude * Exp2(args.inverse ? -e : e);
+    scratch.amplitudes_32[j] = static_cast<float>(scratch.amplitudes[j]);
+  }
+}
+
+// Tables of the pairs from `first` on, which is even or 0.
 HWY_NOINLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, const Needs& needs,
-                             const Trig32& out) {
+                             int64_t first, const Trig32& out) {
   const Df df;
   const Du64 d64;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const auto amplitude = hn::Set(df, static_cast<float>(args.amplitude));
-  const bool scaled = static_cast<float>(args.amplitude) != 1.0f;
-  const uint64_t* odd = scratch.phases + args.table->half;
+  auto amplitude = hn::Set(df, static_cast<float>(args.amplitude));
+  const bool per_pair = HasXpos(args);
+  const bool scaled = per_pair || static_cast<float>(args.amplitude) != 1.0f;
+  const uint64_t* even = scratch.phases + first / 2;
+  const uint64_t* odd = even + args.table->half;
   for (int64_t j = 0; j < args.pairs; j += lanes) {
     Vf sin, cos;
-    SinCosVector(hn::LoadU(d64, scratch.phases + j / 2), hn::LoadU(d64, odd + j / 2), sin, cos);
+    SinCosVector(hn::LoadU(d64, even + j / 2), hn::LoadU(d64, odd + j / 2), sin, cos);
     if (scaled) {
+      if (per_pair) amplitude = hn::LoadU(df, scratch.amplitudes_32 + first + j);
       sin = hn::Mul(amplitude, sin);
       cos = hn::Mul(amplitude, cos);
     }
@@ -135,30 +167,38 @@ HWY_NOINLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, con
   }
 }
 
-HWY_NOINLINE void FillTrig64(const RotaryArgs& args, const Scratch& scratch, const Trig64& out) {
+HWY_NOINLINE void FillTrig64(const RotaryArgs& args, const Scratch& scratch, int64_t first,
+                             const Trig64& out) {
   const Dd df;
   const Du64 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const auto amplitude = hn::Set(df, args.amplitude);
-  const uint64_t* odd = scratch.phases + args.table->half;
+  const bool per_pair = HasXpos(args);
+  auto amplitude0 = hn::Set(df, args.amplitude);
+  auto amplitude1 = amplitude0;
+  const uint64_t* even = scratch.phases + first / 2;
+  const uint64_t* odd = even + args.table->half;
   for (int64_t j = 0; 2 * j < args.pairs; j += lanes) {
     Vd sin0, cos0, sin1, cos1;
-    SinCosVector(hn::LoadU(du, scratch.phases + j), sin0, cos0);
+    SinCosVector(hn::LoadU(du, even + j), sin0, cos0);
     SinCosVector(hn::LoadU(du, odd + j), sin1, cos1);
-    if (args.amplitude != 1.0) {
-      sin0 = hn::Mul(amplitude, sin0);
-      cos0 = hn::Mul(amplitude, cos0);
-      sin1 = hn::Mul(amplitude, sin1);
-      cos1 = hn::Mul(amplitude, cos1);
+    if (per_pair) {
+      hn::LoadInterleaved2(df, scratch.amplitudes + first + 2 * j, amplitude0, amplitude1);
+    }
+    if (per_pair || args.amplitude != 1.0) {
+      sin0 = hn::Mul(amplitude0, sin0);
+      cos0 = hn::Mul(amplitude0, cos0);
+      sin1 = hn::Mul(amplitude1, sin1);
+      cos1 = hn::Mul(amplitude1, cos1);
     }
     hn::StoreInterleaved2(sin0, sin1, df, out.sin + 2 * j);
     hn::StoreInterleaved2(cos0, cos1, df, out.cos + 2 * j);
   }
 }
 
-// Rotates the pairs of one head; x and y stand at the first lane that rotates.
+// Rotates the pairs of one head by the tables of `row`; x and y stand at the first lane that
+// rotates.
 template <typename E, bool kStream>
-HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64_t t,
+HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64_t row,
                            const std::byte* x_bytes, std::byte* y_bytes) {
   using Lane = typename E::T;
   const auto* x = reinterpret_cast<const Lane*>(x_bytes);
@@ -167,7 +207,7 @@ HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64
   const bool half_split = args.pairing_in == Pairing::kHalfSplit;
   const bool mixed = args.pairing_in != args.pairing_out;
   if constexpr (std::is_same_v<E, F64>) {
-    const Trig64 trig = TokenTrig64(scratch, t);
+    const Trig64 trig = RowTrig64(scratch, row);
     if (mixed) {
       return RotateMixed<E>(Dd(), args, trig.cos, trig.sin, x, y, scratch.lanes_in,
                             scratch.lanes_out);
@@ -175,7 +215,7 @@ HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64
     if (half_split) return RotateHalfSplit<E>(Dd(), 0, n, trig.cos, trig.sin, x, x + n, y, y + n);
     return RotateInterleaved64(trig, n, x, y);
   } else {
-    const Trig32 trig = TokenTrig32(scratch, t);
+    const Trig32 trig = RowTrig32(scratch, row);
     if (mixed) {
       return RotateMixed<E>(Df(), args, trig.cos, trig.sin, x, y,
                             reinterpret_cast<float*>(scratch.lanes_in),
@@ -219,7 +259,8 @@ HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
   const auto one = [&](int64_t t, int64_t h) HWY_ATTR {
     const std::byte* x = tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes;
     std::byte* y = tensor.y + t * tensor.y_token_bytes + h * tensor.y_head_bytes;
-    RotateHead<E, kStream>(args, scratch, t, x + begin, y + begin);
+    const int64_t row = args.frequency_heads == 1 ? t : t * args.frequency_heads + h;
+    RotateHead<E, kStream>(args, scratch, row, x + begin, y + begin);
     if (x == y) return;
     if (begin > 0) std::memcpy(y, x, static_cast<size_t>(begin));
     if (tail > 0) std::memcpy(y + end, x + end, static_cast<size_t>(tail));
@@ -250,8 +291,13 @@ void RotateTile(const RotaryArgs& args) {
   const Needs needs = NeedsOf(args);
   for (int64_t t = 0; t < args.tokens; ++t) {
     TokenPhases(args, scratch, t);
-    if (needs.f32) FillTrig32(args, scratch, needs, TokenTrig32(scratch, t));
-    if (needs.f64) FillTrig64(args, scratch, TokenTrig64(scratch, t));
+    if (HasXpos(args)) TokenAmplitudes(args, scratch, t);
+    for (int64_t h = 0; h < args.frequency_heads; ++h) {
+      const int64_t row = t * args.frequency_heads + h;
+      const int64_t pair = h * args.head_pairs;
+      if (needs.f32) FillTrig32(args, scratch, needs, pair, RowTrig32(scratch, row));
+      if (needs.f64) FillTrig64(args, scratch, pair, RowTrig64(scratch, row));
+    }
   }
   bool streamed = false;
   for (int64_t i = 0; i < args.tensor_count; ++i) {

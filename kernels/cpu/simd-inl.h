@@ -48,7 +48,8 @@ using Vu64 = hn::Vec<Du64>;
 
 // Phases ------------------------------------------------------------------------------------------
 
-// add + low64(n * fraction[i]), n and add the same for all.
+// phases[i] = add + low64(n * fraction[i]), n and add the same for all; kMore: added to phases[i].
+template <bool kMore = false>
 HWY_INLINE void IntegerPhases(const uint64_t* HWY_RESTRICT fraction, uint64_t n, uint64_t add,
                               int64_t count, uint64_t* HWY_RESTRICT phases) {
   const Du64 d;
@@ -65,31 +66,42 @@ HWY_INLINE void IntegerPhases(const uint64_t* HWY_RESTRICT fraction, uint64_t n,
     const auto f_high = hn::BitCast(d32, hn::ShiftRight<32>(f));
     auto cross = hn::MulEven(f_high, low);
     if (!narrow) cross = hn::Add(cross, hn::MulEven(f32, high));
-    const auto sum = hn::Add(hn::MulEven(f32, low), hn::ShiftLeft<32>(cross));
+    auto sum = hn::Add(hn::MulEven(f32, low), hn::ShiftLeft<32>(cross));
+    if constexpr (kMore) sum = hn::Add(sum, hn::LoadU(d, phases + i));
     hn::StoreU(hn::Add(sum, bias), d, phases + i);
   }
-  for (; i < count; ++i) phases[i] = add + n * fraction[i];
+  for (; i < count; ++i) phases[i] = (kMore ? phases[i] : 0) + add + n * fraction[i];
+}
+
+// One run of a row's phases, as above.
+template <bool kMore>
+HWY_INLINE void RunPhases(const PhaseTable& table, const AxisRun& run, Position position,
+                          uint64_t add, uint64_t* HWY_RESTRICT phases) {
+  const int64_t first = run.layer * table.entries() + run.begin;
+  const uint64_t* fraction = table.fraction.data() + first;
+  if (position.fraction == 0) {
+    return IntegerPhases<kMore>(fraction, static_cast<uint64_t>(position.whole), add, run.count,
+                                phases);
+  }
+  const uint64_t* whole = table.whole.data() + first;
+  for (int64_t i = 0; i < run.count; ++i) {
+    phases[i] = (kMore ? phases[i] : 0) + add +
+                PhaseOf(position, {static_cast<int64_t>(whole[i]), fraction[i]});
+  }
 }
 
 // Phases of every table entry for a token at p[axes], plus `add`.
 HWY_INLINE void RowPhases(const PhaseTable& table, const Position* p, uint64_t add,
                           uint64_t* HWY_RESTRICT phases) {
   for (const AxisRun& run : table.runs) {
-    const Position position = p[run.axis];
-    const uint64_t* fraction = table.fraction.data() + run.begin;
-    if (position.fraction == 0) {
-      IntegerPhases(fraction, static_cast<uint64_t>(position.whole), add, run.count,
-                    phases + run.begin);
-      continue;
-    }
-    const uint64_t* whole = table.whole.data() + run.begin;
-    for (int64_t i = 0; i < run.count; ++i) {
-      phases[run.begin + i] =
-          add + PhaseOf(position, {static_cast<int64_t>(whole[i]), fraction[i]});
+    if (run.layer == 0) {
+      RunPhases<false>(table, run, p[run.axis], add, phases + run.begin);
+    } else {
+      RunPhases<true>(table, run, p[run.axis], 0, phases + run.begin);
     }
   }
   if (table.offset.empty()) return;
-  for (int64_t i = 0; i < 2 * table.half; ++i) phases[i] += table.offset[i];
+  for (int64_t i = 0; i < table.entries(); ++i) phases[i] += table.offset[i];
 }
 
 // out = a + b; `count` is a multiple of 32.

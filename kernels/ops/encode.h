@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contract of the encode op: rows of sines and cosines, optionally added to given rows.
 //
-//   phase[t, j] = sum over nothing but pair j's axis: PhaseOf(position[t, axis j], frequency j) +
-//   offset j v[t, sin column of j] = A sin(2 pi phase)    v[t, cos column of j] = A cos(2 pi phase)
+//   phase[t, j] = sum over pair j's layers of PhaseOf(position[t, axis], frequency), plus offset j
+//   v[t, sin column of j] = A sin(2 pi phase), negated where the block says so
+//   v[t, cos column of j] = A cos(2 pi phase) + cos_bias
 //   out[t, c] = embedding_scale * add_to[t, c] + v[t, c]
 //
-// Source   kernels/sincos.h for sin and cos; docs/conventions.md for what plans express.
-// Shape    positions [rows, axes]; out, add_to [rows, dim], lanes contiguous.
+// Source   kernels/sincos.h for sin and cos, kernels/xpos.h for amplitudes that depend on position
+//          and pair; docs/conventions.md for what layouts express.
+// Shape    positions [rows, axes]; out, add_to [rows, width], lanes contiguous. Blocks lie inside
+//          [content_begin, content_end); every column there is set by one block before others
+//          accumulate.
 // Unit     phases in turns * 2^64; row strides in bytes.
-// Range    any position; dim, pairs <= 65536.
-// Order    s' = rn(A*s), c' = rn(A*c) unless A == 1; a column that accumulates adds blocks in
-// order;
-//          then fma(embedding_scale, add_to, v). f32 arithmetic for FLOAT32, FLOAT16 and BFLOAT16
-//          (A and embedding_scale rounded to f32 first), f64 for FLOAT64; one rounding to the
-//          dtype.
+// Range    any position; width, pairs <= 2^40.
+// Order    A = amplitude, with xPos rn64(amplitude * 2^exponent); s' = rn(A*s), c' = rn(A*c) unless
+//          A == 1; then c' = rn(c' + cos_bias) unless it is 0, and s' changes sign; a column that
+//          accumulates adds blocks in order; then fma(embedding_scale, add_to, v). f32 arithmetic
+//          for FLOAT32, FLOAT16 and BFLOAT16 (A, cos_bias and embedding_scale rounded to f32
+//          first), f64 for FLOAT64; one rounding to the dtype.
 // Error    docs/numerics.md.
 // Special  NaN or infinity in add_to stays in its column. rows == 0 touches nothing.
 // Alias    add_to == out allowed; no other overlap. Alignment: none needed.
@@ -34,11 +38,9 @@ struct EncodeArgs {
   const Position* positions = nullptr;  // [rows, axes]
   int axes = 1;
   int64_t rows = 0;
-  const EncodeBlock* blocks = nullptr;
-  int64_t block_count = 0;
-  int64_t dim = 0;
-  int64_t zero_begin = 0;  // columns [zero_begin, dim) of v are zero
+  const RowLayout* layout = nullptr;
   double amplitude = 1.0;
+  const Xpos* xpos = nullptr;  // not nullptr: the amplitude follows the position on axis 0
   Dtype dtype = Dtype::kFloat32;
   std::byte* out = nullptr;
   int64_t out_row_bytes = 0;
@@ -60,15 +62,16 @@ inline int64_t EncodeTile(const PhaseTable& table) {
 }
 
 // 8-byte words of the rows in scratch: `tile` rows of f32 or one of f64, whole cache lines.
-inline int64_t EncodeRowsWords(int64_t tile, int64_t dim) {
-  return ((tile > 2 ? tile : 2) * dim / 2 + kLaneSlack + 15) / 8 * 8;
+inline int64_t EncodeRowsWords(int64_t tile, int64_t width) {
+  return ((tile > 2 ? tile : 2) * width / 2 + kLaneSlack + 15) / 8 * 8;
 }
 
-inline int64_t EncodeScratchBytes(const PhaseTable& table, int64_t dim) {
-  const int64_t entries = 2 * table.half + kLaneSlack;
+// Phases of a tile, of a step, rows, f64 sines and cosines, amplitudes of a row in f64 and f32.
+inline int64_t EncodeScratchBytes(const PhaseTable& table, int64_t width) {
+  const int64_t entries = table.entries() + kLaneSlack;
   const int64_t tile = EncodeTile(table);
-  return 8 *
-         (tile * 2 * table.half + kLaneSlack + entries + EncodeRowsWords(tile, dim) + 2 * entries);
+  return 8 * (tile * table.entries() + kLaneSlack + entries + EncodeRowsWords(tile, width) +
+              2 * entries + 2 * entries);
 }
 
 }  // namespace phasor

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contract of the rotary op: rotates pairs of lanes of every (token, head) by the token's phases.
 //
-//   phase[t, j] = PhaseOf(position[t, axis j], frequency j) + offset j, negated when inverse,
-//                 less the same of `from` when given
+//   phase[t, h, j] = sum over the layers of the pair of PhaseOf(position[t, axis], frequency), plus
+//                    its offset, less the same of `from` when given, negated when inverse
 //   y1 = x1 cos - x2 sin        y2 = x1 sin + x2 cos,   sin and cos times A
 //
-// Source   Su et al., RoFormer, arXiv:2104.09864, section 3.2.2; pairings: docs/conventions.md.
+// Source   Su et al., RoFormer, arXiv:2104.09864, section 3.2.2; pairings: docs/conventions.md;
+//          xPos: Sun et al., arXiv:2212.10554, and kernels/xpos.h.
 // Shape    positions [tokens, axes]; tensors [tokens, heads, head_dim] by strides, lanes
-// contiguous.
+//          contiguous. With frequency_heads > 1 every tensor has that many heads and head h turns
+//          by the pairs from h * head_pairs on, else all heads turn by the first `pairs`.
 //          Pair j: HALF_SPLIT lanes begin+j and begin+j+pairs; INTERLEAVED begin+2j and begin+2j+1.
 // Unit     phases in turns * 2^64; strides in bytes.
-// Order    s' = rn(A*s), c' = rn(A*c) unless A == 1;
+// Order    A = amplitude, with xPos rn64(amplitude * 2^exponent), the exponent less that of `from`,
+//          negated when inverse; s' = rn(A*s), c' = rn(A*c) unless A == 1;
 //          y1 = fma(-x2, s', rn(x1*c')), y2 = fma(x2, c', rn(x1*s')).
-//          f32 arithmetic for FLOAT32, FLOAT16, BFLOAT16; f64 for FLOAT64; one rounding to the
-//          dtype.
+//          f32 arithmetic for FLOAT32, FLOAT16, BFLOAT16 (A rounded to f32 first); f64 for FLOAT64;
+//          one rounding to the dtype.
 // Error    docs/numerics.md; relative to hypot(x1, x2).
 // Special  NaN and infinity stay in their pair. Lanes outside the pairs are copied bit for bit, and
 //          not touched in place. tokens == 0 or heads == 0 touches nothing.
@@ -40,14 +43,18 @@ struct RotaryArgs {
   const Position* from_positions = nullptr;  // [tokens, from_axes]
   int axes = 1;
   int from_axes = 1;
+  const Xpos* xpos = nullptr;  // not nullptr: the amplitude follows the position on axis 0
+  const Xpos* from_xpos = nullptr;
   bool inverse = false;
-  double amplitude = 1.0;
-  int64_t tokens = 0;  // <= RotaryTile(pairs)
+  double amplitude = 1.0;  // of the whole call: reciprocal when inverse, a quotient in a delta
+  int64_t tokens = 0;      // <= RotaryTile(frequency_heads * pairs)
 
   // Geometry of a head.
   int64_t head_dim = 0;
   int64_t rotary_begin = 0;
-  int64_t pairs = 0;
+  int64_t pairs = 0;            // of a head
+  int64_t frequency_heads = 1;  // > 1: heads with frequencies of their own
+  int64_t head_pairs = 0;       // from one such head to the next, even
   Pairing pairing_in = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
 
@@ -69,23 +76,25 @@ struct RotaryArgs {
   std::byte* scratch = nullptr;
 };
 
-// Tokens whose sines and cosines are kept at once: 8 KiB of f32 tables.
+// Tokens whose sines and cosines are kept at once: 8 KiB of f32 tables for `pairs` of all heads.
 inline int64_t RotaryTile(int64_t pairs) {
   const int64_t tile = 1024 / (pairs < 1 ? 1 : pairs);
   return tile < 1 ? 1 : (tile > 64 ? 64 : tile);
 }
 
-// Entries of one token in a table, vectors' slack included.
+// Entries of one head of a token in a table, vectors' slack included.
 inline int64_t RotaryTableStride(int64_t pairs) {
   return (pairs + kLaneSlack - 1) / kLaneSlack * kLaneSlack;
 }
 
-// Two rows of phases, then per token of the tile: natural, split and interleaved f32 tables
-// (2 + 2 + 4 floats a pair) and f64 tables (2 doubles a pair), then lanes of one head twice.
-inline int64_t RotaryScratchBytes(const PhaseTable& table, int64_t pairs) {
-  const int64_t entries = 2 * table.half + kLaneSlack;
+// Two rows of phases, then per token and frequency head of the tile: natural, split and interleaved
+// f32 tables (2 + 2 + 4 floats a pair) and f64 tables (2 doubles a pair), then lanes of one head
+// twice, then amplitudes in f64 and f32.
+inline int64_t RotaryScratchBytes(const PhaseTable& table, int64_t pairs, int64_t heads) {
+  const int64_t entries = table.entries() + kLaneSlack;
   const int64_t stride = RotaryTableStride(pairs);
-  return 8 * (2 * entries + 6 * RotaryTile(pairs) * stride + 4 * stride);
+  return 8 *
+         (2 * entries + 6 * RotaryTile(heads * pairs) * heads * stride + 4 * stride + 2 * entries);
 }
 
 }  // namespace phasor

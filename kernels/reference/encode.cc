@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encode, in scalar code. Contract: kernels/ops/encode.h.
-#include <cstring>
+#include <algorithm>
 
 #include "kernels/reference/reference.h"
 #include "kernels/reference/scalar.h"
@@ -9,27 +9,41 @@ namespace phasor::reference {
 namespace {
 
 template <typename T>
-void Put(const EncodeBlock& block, int64_t column, T value, T* row) {
-  row[column] = block.accumulate ? row[column] + value : value;
+void Put(const EncodeBlock& block, int64_t begin, int64_t i, T value, T* row) {
+  if (begin < 0) return;
+  T& column = row[begin + i * block.stride];
+  column = block.accumulate ? column + value : value;
+}
+
+// Sine and cosine of `pair` at p as they go into a row.
+template <typename Element>
+SinCos<typename Element::Math> Components(const EncodeArgs& args, int64_t pair, const Position* p) {
+  using T = typename Element::Math;
+  double amplitude = args.amplitude;
+  if (args.xpos != nullptr) amplitude *= Exp2(PairExponent(args.xpos, pair, p));
+  SinCos<T> v = ScaledTrig<Element>(PairPhase(*args.table, pair, p), amplitude);
+  const T bias = static_cast<T>(args.layout->cos_bias);
+  if (bias != 0) v.cos += bias;
+  return v;
 }
 
 template <typename Element>
 void EncodeRow(const EncodeArgs& args, int64_t t) {
   using T = typename Element::Math;
-  T* row = reinterpret_cast<T*>(args.scratch);  // [dim]
-  for (int64_t c = args.zero_begin; c < args.dim; ++c) row[c] = 0;
-  for (int64_t b = 0; b < args.block_count; ++b) {
-    const EncodeBlock& block = args.blocks[b];
+  const RowLayout& layout = *args.layout;
+  T* row = reinterpret_cast<T*>(args.scratch);  // [width]
+  std::fill(row, row + layout.content_begin, T{0});
+  std::fill(row + layout.content_end, row + layout.width, T{0});
+  for (const EncodeBlock& block : layout.blocks) {
     for (int64_t i = 0; i < block.pairs; ++i) {
-      const uint64_t phase =
-          PairPhase(*args.table, block.first_pair + i, args.positions + t * args.axes);
-      const SinCos<T> v = ScaledTrig<Element>(phase, args.amplitude);
-      Put(block, block.sin_begin + i * block.stride, v.sin, row);
-      if (block.cos_begin >= 0) Put(block, block.cos_begin + i * block.stride, v.cos, row);
+      const SinCos<T> v =
+          Components<Element>(args, block.first_pair + i, args.positions + t * args.axes);
+      Put(block, block.sin_begin, i, block.negate_sin ? -v.sin : v.sin, row);
+      Put(block, block.cos_begin, i, v.cos, row);
     }
   }
   const T scale = static_cast<T>(args.embedding_scale);
-  for (int64_t c = 0; c < args.dim; ++c) {
+  for (int64_t c = 0; c < layout.width; ++c) {
     T v = row[c];
     if (args.add_to != nullptr) {
       v = std::fma(scale,

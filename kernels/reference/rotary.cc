@@ -8,12 +8,22 @@
 namespace phasor::reference {
 namespace {
 
-uint64_t TokenPhase(const RotaryArgs& args, int64_t t, int64_t j) {
-  uint64_t phase = PairPhase(*args.table, j, args.positions + t * args.axes);
+// Sine and cosine, times the amplitude, by which `pair` of the table turns token t.
+template <typename Element>
+SinCos<typename Element::Math> TokenTrig(const RotaryArgs& args, int64_t t, int64_t pair) {
+  const Position* to = args.positions + t * args.axes;
+  uint64_t phase = PairPhase(*args.table, pair, to);
+  Exponent exponent = PairExponent(args.xpos, pair, to);
   if (args.from_table != nullptr) {
-    phase -= PairPhase(*args.from_table, j, args.from_positions + t * args.from_axes);
+    const Position* from = args.from_positions + t * args.from_axes;
+    phase -= PairPhase(*args.from_table, pair, from);
+    exponent -= PairExponent(args.from_xpos, pair, from);
   }
-  return args.inverse ? -phase : phase;
+  double amplitude = args.amplitude;
+  if (args.xpos != nullptr || args.from_xpos != nullptr) {
+    amplitude *= Exp2(args.inverse ? -exponent : exponent);
+  }
+  return ScaledTrig<Element>(args.inverse ? -phase : phase, amplitude);
 }
 
 // Lane of component 0 or 1 of pair j.
@@ -49,17 +59,20 @@ void RotateHead(const RotaryArgs& args, const typename Element::Math* sin,
 template <typename Element>
 void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
   using T = typename Element::Math;
+  const int64_t table_pairs = args.frequency_heads * args.pairs;
   T* sin = reinterpret_cast<T*>(args.scratch);
-  T* cos = sin + args.pairs;
-  T* row = cos + args.pairs;
+  T* cos = sin + table_pairs;
+  T* row = cos + table_pairs;
   for (int64_t t = 0; t < args.tokens; ++t) {
-    for (int64_t j = 0; j < args.pairs; ++j) {
-      const SinCos<T> v = ScaledTrig<Element>(TokenPhase(args, t, j), args.amplitude);
-      sin[j] = v.sin;
-      cos[j] = v.cos;
+    for (int64_t i = 0; i < table_pairs; ++i) {
+      const int64_t pair = i / args.pairs * args.head_pairs + i % args.pairs;
+      const SinCos<T> v = TokenTrig<Element>(args, t, pair);
+      sin[i] = v.sin;
+      cos[i] = v.cos;
     }
     for (int64_t h = 0; h < tensor.heads; ++h) {
-      RotateHead<Element>(args, sin, cos,
+      const int64_t first = args.frequency_heads == 1 ? 0 : h * args.pairs;
+      RotateHead<Element>(args, sin + first, cos + first,
                           tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes,
                           tensor.y + t * tensor.y_token_bytes + h * tensor.y_head_bytes, row);
     }

@@ -16,20 +16,22 @@
 
 namespace phasor::reference {
 
-// The axis of table entry `entry`.
-inline int AxisOf(const PhaseTable& table, int64_t entry) {
-  for (const AxisRun& run : table.runs) {
-    if (entry >= run.begin && entry < run.begin + run.count) return run.axis;
-  }
-  return 0;
-}
-
 // Phase of pair j for a token at p[axes].
 inline uint64_t PairPhase(const PhaseTable& table, int64_t j, const Position* p) {
   const int64_t e = table.Entry(j);
-  const Frequency f{static_cast<int64_t>(table.whole[e]), table.fraction[e]};
-  const uint64_t offset = table.offset.empty() ? 0 : table.offset[e];
-  return PhaseOf(p[AxisOf(table, e)], f) + offset;
+  uint64_t phase = table.offset.empty() ? 0 : table.offset[e];
+  for (const AxisRun& run : table.runs) {
+    if (e < run.begin || e >= run.begin + run.count) continue;
+    const int64_t i = run.layer * table.entries() + e;
+    phase += PhaseOf(p[run.axis], {static_cast<int64_t>(table.whole[i]), table.fraction[i]});
+  }
+  return phase;
+}
+
+// log2 of the xPos amplitude of pair j for a token at p[axes], times 2^64.
+inline Exponent PairExponent(const Xpos* xpos, int64_t j, const Position* p) {
+  if (xpos == nullptr) return 0;
+  return XposExponent(p[0], xpos->center, xpos->rate[j], xpos->inverse);
 }
 
 // Element access by storage type; Math is the type that arithmetic is done in.

@@ -79,8 +79,8 @@ TEST(CompilePlanTest, WritesEveryColumnExactlyOnce) {
     const auto plan = Compile(spec);
     if (plan->spec.kind != SpecKind::kEncoding) continue;
     std::vector<int> written(plan->spec.dim, 0);
-    for (int64_t i = plan->zero_begin; i < plan->spec.dim; ++i) ++written[i];
-    for (const EncodeBlock& block : plan->blocks) {
+    for (int64_t i = plan->layout.content_end; i < plan->spec.dim; ++i) ++written[i];
+    for (const EncodeBlock& block : plan->layout.blocks) {
       if (block.accumulate) continue;
       for (int64_t i = 0; i < block.pairs; ++i) {
         ++written.at(block.sin_begin + i * block.stride);
@@ -94,8 +94,8 @@ TEST(CompilePlanTest, WritesEveryColumnExactlyOnce) {
 TEST(CompilePlanTest, StartsEveryBlockAtAnEvenPair) {
   for (const Spec& spec : ManySpecs()) {
     const auto plan = Compile(spec);
-    EXPECT_EQ(plan->blocks.empty(), plan->spec.kind == SpecKind::kRotary);
-    for (const EncodeBlock& block : plan->blocks) {
+    EXPECT_EQ(plan->layout.blocks.empty(), plan->spec.kind == SpecKind::kRotary);
+    for (const EncodeBlock& block : plan->layout.blocks) {
       EXPECT_EQ(block.first_pair % 2, 0) << spec.preset;
       EXPECT_LE(block.first_pair + block.pairs, plan->pairs) << spec.preset;
       EXPECT_TRUE(block.stride == 1 || block.stride == 2) << spec.preset;
@@ -165,46 +165,46 @@ TEST(CompilePlanTest, NumbersPlansAndLabelsThemByMeaning) {
 }
 
 TEST(CompilePlanTest, LaysOutInterleavedAndConcatenatedRows) {
-  const EncodeBlock interleaved = Compile(Preset("transformer", 8))->blocks.at(0);
+  const EncodeBlock interleaved = Compile(Preset("transformer", 8))->layout.blocks.at(0);
   EXPECT_EQ(interleaved.sin_begin, 0);
   EXPECT_EQ(interleaved.cos_begin, 1);
   EXPECT_EQ(interleaved.stride, 2);
-  const EncodeBlock concatenated = Compile(Preset("timestep-cos-sin", 9))->blocks.at(0);
+  const EncodeBlock concatenated = Compile(Preset("timestep-cos-sin", 9))->layout.blocks.at(0);
   EXPECT_EQ(concatenated.cos_begin, 0);
   EXPECT_EQ(concatenated.sin_begin, 4);
   EXPECT_EQ(concatenated.stride, 1);
-  EXPECT_EQ(Compile(Preset("timestep-cos-sin", 9))->zero_begin, 8);
+  EXPECT_EQ(Compile(Preset("timestep-cos-sin", 9))->layout.content_end, 8);
 }
 
 TEST(CompilePlanTest, GivesEveryElementOfALiteralEncodingItsOwnSine) {
   const auto plan = Compile(Preset("transformer-literal", 6));
   EXPECT_EQ(plan->pairs, 6);
   EXPECT_THAT(plan->offset, ElementsAre(0, kQuarter, 0, kQuarter, 0, kQuarter));
-  ASSERT_EQ(plan->blocks.size(), 1u);
-  EXPECT_EQ(plan->blocks[0].pairs, 6);
-  EXPECT_EQ(plan->blocks[0].cos_begin, -1);
-  EXPECT_EQ(plan->blocks[0].stride, 1);
+  ASSERT_EQ(plan->layout.blocks.size(), 1u);
+  EXPECT_EQ(plan->layout.blocks[0].pairs, 6);
+  EXPECT_EQ(plan->layout.blocks[0].cos_begin, -1);
+  EXPECT_EQ(plan->layout.blocks[0].stride, 1);
 }
 
 TEST(CompilePlanTest, GroupsByComponentAcrossUnevenAxes) {
   Spec spec = Preset("timm-2d", 24);
   spec.axes_dim = {6, 18};
   const auto plan = Compile(spec);
-  ASSERT_EQ(plan->blocks.size(), 2u);
-  EXPECT_EQ(plan->blocks[0].sin_begin, 0);
-  EXPECT_EQ(plan->blocks[1].sin_begin, 3);
-  EXPECT_EQ(plan->blocks[0].cos_begin, 12);
-  EXPECT_EQ(plan->blocks[1].cos_begin, 15);
-  EXPECT_EQ(plan->blocks[1].first_pair, 4) << "after a padding pair";
+  ASSERT_EQ(plan->layout.blocks.size(), 2u);
+  EXPECT_EQ(plan->layout.blocks[0].sin_begin, 0);
+  EXPECT_EQ(plan->layout.blocks[1].sin_begin, 3);
+  EXPECT_EQ(plan->layout.blocks[0].cos_begin, 12);
+  EXPECT_EQ(plan->layout.blocks[1].cos_begin, 15);
+  EXPECT_EQ(plan->layout.blocks[1].first_pair, 4) << "after a padding pair";
   EXPECT_EQ(plan->frequency[3], Frequency{});
 }
 
 TEST(CompilePlanTest, AddsTheAxesOfASumIntoTheSameColumns) {
   const auto plan = Compile(Preset("grid-2d-sum", 8));
-  ASSERT_EQ(plan->blocks.size(), 2u);
-  EXPECT_FALSE(plan->blocks[0].accumulate);
-  EXPECT_TRUE(plan->blocks[1].accumulate);
-  EXPECT_EQ(plan->blocks[0].sin_begin, plan->blocks[1].sin_begin);
+  ASSERT_EQ(plan->layout.blocks.size(), 2u);
+  EXPECT_FALSE(plan->layout.blocks[0].accumulate);
+  EXPECT_TRUE(plan->layout.blocks[1].accumulate);
+  EXPECT_EQ(plan->layout.blocks[0].sin_begin, plan->layout.blocks[1].sin_begin);
 }
 
 TEST(CompilePlanTest, RestartsTheLadderOfEveryRotaryAxis) {

@@ -15,24 +15,36 @@ namespace phasor::testing {
 
 // Phase of `pair` for a token standing at `at` ([axes]).
 inline uint64_t PairPhase(const Plan& plan, int64_t pair, const std::vector<Position>& at) {
-  return PhaseOf(at[plan.axis[pair]], plan.frequency[pair]) + plan.offset[pair];
+  uint64_t phase = plan.offset[pair];
+  for (size_t i = pair; i < plan.frequency.size(); i += plan.pairs) {
+    phase += PhaseOf(at[plan.axis[i]], plan.frequency[i]);
+  }
+  return phase;
 }
 
-// One row of an encoding. Columns that no block writes are NaN.
-inline std::vector<double> EncodeRow(const Plan& plan, const std::vector<Position>& at) {
-  std::vector<double> row(plan.spec.dim, std::numeric_limits<double>::quiet_NaN());
-  for (int64_t i = plan.zero_begin; i < plan.spec.dim; ++i) row[i] = 0;
-  for (const EncodeBlock& block : plan.blocks) {
-    const auto store = [&](int64_t column, double value) {
-      row[column] = block.accumulate ? row[column] + value : value;
+// One row of `layout`. Columns that nothing writes are NaN.
+inline std::vector<double> EncodeRow(const Plan& plan, const RowLayout& layout,
+                                     const std::vector<Position>& at) {
+  std::vector<double> row(layout.width, std::numeric_limits<double>::quiet_NaN());
+  for (int64_t i = 0; i < layout.content_begin; ++i) row[i] = 0;
+  for (int64_t i = layout.content_end; i < layout.width; ++i) row[i] = 0;
+  for (const EncodeBlock& block : layout.blocks) {
+    const auto store = [&](int64_t begin, int64_t i, double value) {
+      if (begin < 0) return;
+      double& column = row[begin + i * block.stride];
+      column = block.accumulate ? column + value : value;
     };
     for (int64_t i = 0; i < block.pairs; ++i) {
       const auto [sin, cos] = SinCos64(PairPhase(plan, block.first_pair + i, at));
-      store(block.sin_begin + i * block.stride, sin);
-      if (block.cos_begin >= 0) store(block.cos_begin + i * block.stride, cos);
+      const double a = plan.spec.attention_factor;
+      store(block.sin_begin, i, block.negate_sin ? -a * sin : a * sin);
+      store(block.cos_begin, i, a * cos + layout.cos_bias);
     }
   }
   return row;
+}
+inline std::vector<double> EncodeRow(const Plan& plan, const std::vector<Position>& at) {
+  return EncodeRow(plan, plan.layout, at);
 }
 
 // One head of a rotary embedding.
@@ -40,17 +52,19 @@ inline std::vector<double> RotateHead(const Plan& plan, const std::vector<Positi
                                       const std::vector<double>& x, bool inverse = false) {
   const ResolvedSpec& spec = plan.spec;
   const auto lane = [&](Pairing pairing, int64_t pair, int component) {
-    return spec.rotary_begin + (pairing == Pairing::kInterleaved ? 2 * pair + component
-                                                                 : pair + component * plan.pairs);
+    return spec.rotary_begin + (pairing == Pairing::kInterleaved
+                                    ? 2 * pair + component
+                                    : pair + component * spec.rotary_dim / 2);
   };
   std::vector<double> y = x;
-  for (int64_t pair = 0; pair < plan.pairs; ++pair) {
+  for (int64_t pair = 0; pair < spec.rotary_dim / 2; ++pair) {
     const uint64_t phase = PairPhase(plan, pair, at);
     const auto [s, c] = SinCos64(inverse ? -phase : phase);
+    const double a = inverse ? 1 / spec.attention_factor : spec.attention_factor;
     const double x1 = x[lane(spec.pairing, pair, 0)];
     const double x2 = x[lane(spec.pairing, pair, 1)];
-    y[lane(spec.pairing_out, pair, 0)] = spec.attention_factor * (x1 * c - x2 * s);
-    y[lane(spec.pairing_out, pair, 1)] = spec.attention_factor * (x2 * c + x1 * s);
+    y[lane(spec.pairing_out, pair, 0)] = a * (x1 * c - x2 * s);
+    y[lane(spec.pairing_out, pair, 1)] = a * (x2 * c + x1 * s);
   }
   return y;
 }

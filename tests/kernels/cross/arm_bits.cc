@@ -59,23 +59,39 @@ void Compare(const std::vector<std::byte>& a, const std::vector<std::byte>& b, c
               static_cast<int>(pairs));
 }
 
-void CompareEncode(Dtype dtype, int64_t pairs, bool real, bool interleaved, bool add) {
+RowLayout Layout(int64_t pairs, bool interleaved, bool negated) {
+  RowLayout layout;
+  layout.width = layout.content_end = 2 * pairs;
+  layout.cos_bias = negated ? -1 : 0;
+  layout.blocks = {
+      {0, pairs, 0, interleaved ? 1 : pairs, interleaved ? 2 : 1, /*accumulate=*/false, negated}};
+  return layout;
+}
+
+Xpos Rates(int64_t pairs) {
+  Xpos xpos;
+  for (int64_t j = 0; j < pairs; ++j) xpos.rate.push_back((uint64_t{1} << 55) / (j + 1));
+  xpos.center = {11, uint64_t{3} << 62};
+  return xpos;
+}
+
+void CompareEncode(Dtype dtype, int64_t pairs, bool real, bool interleaved, bool add, bool any) {
   const PhaseTable table = Table(pairs);
   const auto places = Places(real);
-  const EncodeBlock block{0, pairs, 0, interleaved ? 1 : pairs, interleaved ? 2 : 1, false};
+  const RowLayout layout = Layout(pairs, interleaved, any);
+  const Xpos xpos = Rates(pairs);
   const auto embedding = Random(kRows * 2 * pairs * SizeOf(dtype));
   EncodeArgs args;
   args.table = &table;
   args.positions = places.data();
   args.rows = kRows;
-  args.blocks = &block;
-  args.block_count = 1;
-  args.dim = args.zero_begin = 2 * pairs;
+  args.layout = &layout;
+  args.xpos = any ? &xpos : nullptr;
   args.dtype = dtype;
   args.out_row_bytes = args.add_to_row_bytes = 2 * pairs * SizeOf(dtype);
   args.add_to = add ? embedding.data() : nullptr;
   args.embedding_scale = 1.7;
-  args.scratch = Scratch(EncodeScratchBytes(table, args.dim));
+  args.scratch = Scratch(EncodeScratchBytes(table, layout.width));
   std::vector<std::byte> want(embedding.size()), got(embedding.size());
   args.out = want.data();
   reference::Encode(args);
@@ -85,8 +101,9 @@ void CompareEncode(Dtype dtype, int64_t pairs, bool real, bool interleaved, bool
   Compare(want, got, "encode", dtype, pairs);
 }
 
-void CompareRotary(Dtype dtype, int64_t pairs, Pairing in, Pairing out, bool inverse) {
-  const PhaseTable table = Table(pairs);
+void CompareRotary(Dtype dtype, int64_t pairs, Pairing in, Pairing out, bool inverse, bool heads) {
+  const PhaseTable table = Table(heads ? 2 * pairs : pairs);
+  const Xpos xpos = Rates(2 * pairs);
   const auto places = Places(inverse);
   const int64_t head_bytes = (2 * pairs + 3) * SizeOf(dtype);
   const auto x = Random(kRows * 2 * head_bytes);
@@ -99,11 +116,16 @@ void CompareRotary(Dtype dtype, int64_t pairs, Pairing in, Pairing out, bool inv
   args.head_dim = 2 * pairs + 3;
   args.rotary_begin = 1;
   args.pairs = pairs;
+  if (heads) {  // with frequencies of their own, and xPos
+    args.frequency_heads = 2;
+    args.head_pairs = pairs;
+    args.xpos = &xpos;
+  }
   args.pairing_in = in;
   args.pairing_out = out;
   args.tensors = &tensor;
   args.tensor_count = 1;
-  args.scratch = Scratch(RotaryScratchBytes(table, pairs));
+  args.scratch = Scratch(RotaryScratchBytes(table, pairs, args.frequency_heads));
   const auto run = [&](cpu::RotaryKernel kernel, std::byte* y) {
     for (int64_t t = 0; t < kRows; ++t) {  // one token a tile: every tile size is allowed
       args.positions = &places[t];
@@ -126,10 +148,11 @@ int main() {
   using namespace phasor;
   for (Dtype dtype : {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
     for (int64_t pairs : {1, 3, 4, 8, 9, 16, 33, 64}) {
-      for (int bits = 0; bits < 8; ++bits) {
-        CompareEncode(dtype, pairs, bits & 1, bits & 2, bits & 4);
+      for (int bits = 0; bits < 16; ++bits) {
+        CompareEncode(dtype, pairs, bits & 1, bits & 2, bits & 4, bits & 8);
         CompareRotary(dtype, pairs, static_cast<Pairing>(bits & 1),
-                      static_cast<Pairing>(bits >> 1 & 1), bits & 4);
+                      static_cast<Pairing>(bits >> 1 & 1), bits & 4,
+                      (bits & 8) != 0 && pairs % 2 == 0);
       }
     }
   }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where sines and cosines go in a row that Encode writes. Pure values.
+// Threads: immutable once made; share freely.
+#ifndef PHASOR_KERNELS_ROW_LAYOUT_H_
+#define PHASOR_KERNELS_ROW_LAYOUT_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace phasor {
+
+// Where a run of pairs goes in a row. Blocks may repeat the pairs of others.
+struct EncodeBlock {
+  int64_t first_pair = 0;  // even
+  int64_t pairs = 0;
+  int64_t sin_begin = 0;    // column of the first sine; -1: sines are not stored
+  int64_t cos_begin = 0;    // column of the first cosine; -1: cosines are not stored
+  int64_t stride = 1;       // columns between neighbours of one component, 1 to 4
+  bool accumulate = false;  // add to the columns instead of setting them (AxisGrouping::kSum)
+  bool negate_sin = false;
+
+  friend bool operator==(const EncodeBlock&, const EncodeBlock&) = default;
+};
+
+struct RowLayout {
+  int64_t width = 0;
+  int64_t content_begin = 0;  // columns outside [content_begin, content_end) are zero
+  int64_t content_end = 0;
+  double cos_bias = 0;  // added to every cosine
+  std::vector<EncodeBlock> blocks;
+
+  friend bool operator==(const RowLayout&, const RowLayout&) = default;
+};
+
+// What Encode returns: rows of an ENCODING spec, or a table of a ROTARY spec's sines and cosines.
+enum class EncodeOutput : uint8_t {
+  kEmbedding,         // [positions, dim]
+  kCosSin,            // [positions, 2, pairs]: cosines, then sines
+  kCosSinDuplicated,  // [positions, 2, 2 pairs]: each half is cat(f, f)
+  kCosSinRepeated,    // [positions, 2, 2 pairs]: each value twice in a row
+  kSinCos,            // the same three, sines first
+  kSinCosDuplicated,
+  kSinCosRepeated,
+  kComplex,    // [positions, pairs, 2]: cosine, sine
+  kMatrix2x2,  // [positions, pairs, 2, 2]: cosine, -sine, sine, cosine
+  kCos,        // [positions, pairs]
+  kCosDuplicated,
+  kCosRepeated,  // both [positions, 2 pairs]
+  kSin,          // the same three of the sines
+  kSinDuplicated,
+  kSinRepeated,
+};
+
+// The pairs of a rotary table: those of head h start at h * head_pairs, which is even when there
+// are several heads.
+struct TablePairs {
+  int64_t heads = 1;
+  int64_t pairs = 0;       // of a head
+  int64_t head_pairs = 0;  // from one head to the next
+};
+
+// The layout of a table, any `output` but kEmbedding; heads lie one after another.
+RowLayout TableLayout(EncodeOutput output, TablePairs pairs);
+
+// Its shape without the positions; heads come first when there are several.
+std::vector<int64_t> TableShape(EncodeOutput output, TablePairs pairs);
+
+}  // namespace phasor
+
+#endif  // PHASOR_KERNELS_ROW_LAYOUT_H_
