@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Phasor against the golden values: numbers of upstream packages and of 300-bit arithmetic, never
+// our own. What is not built yet is listed in pending.txt and reported at the end.
+//
+// PHASOR_CONFORMANCE_GOLDEN: another folder of golden values. PHASOR_CONFORMANCE_ROWS: a file that
+// gets one line per case and arithmetic (./dev conformance prints them).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <set>
+
+#include "kernels/plan.h"
+#include "kernels/presets.h"
+#include "kernels/text.h"
+#include "tests/conformance/golden.h"
+#include "tests/conformance/measure.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor {
+namespace {
+
+using testing::Difference;
+using testing::GoldenCase;
+using testing::Integer;
+using testing::Real;
+using testing::Samples;
+using testing::SpecFromJson;
+
+std::string Environment(const char* name, const std::string& otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+const std::vector<GoldenCase>& Cases() {
+  static const auto& cases = *new std::vector<GoldenCase>(testing::ReadGoldenCases(
+      Environment("PHASOR_CONFORMANCE_GOLDEN", PHASOR_CONFORMANCE_FOLDER "/golden")));
+  return cases;
+}
+
+// "exact NAME", "preset NAME" and "parity NAME".
+bool IsPending(const std::string& what, const std::string& name) {
+  static const auto& pending =
+      *new std::set<std::string>(testing::ReadNames(PHASOR_CONFORMANCE_FOLDER "/pending.txt"));
+  return pending.count(StrCat(what, " ", name)) > 0;
+}
+
+void WriteRow(const GoldenCase& golden, const std::string& arithmetic, const std::string& result,
+              const std::string& difference) {
+  const std::string path = Environment("PHASOR_CONFORMANCE_ROWS", "");
+  if (path.empty()) return;
+  std::ofstream(path, std::ios::app) << golden.name << '\t' << golden.preset << '\t' << arithmetic
+                                     << '\t' << result << '\t' << difference << '\n';
+}
+
+// What pending.txt kept from being tested, said once at the end.
+struct PendingReport : ::testing::Environment {
+  std::set<std::string> pending, built;
+
+  void TearDown() override {
+    if (!pending.empty()) {
+      std::cerr << "PENDING, NOT TESTED (tests/conformance/pending.txt): " << pending.size()
+                << " of the checks\n";
+    }
+    for (const std::string& line : built) {
+      std::cerr << "built: remove '" << line << "' from tests/conformance/pending.txt\n";
+    }
+  }
+};
+
+PendingReport& Report() {
+  static auto& report =
+      *static_cast<PendingReport*>(::testing::AddGlobalTestEnvironment(new PendingReport));
+  return report;
+}
+
+class ConformanceTest : public ::testing::TestWithParam<size_t> {
+ protected:
+  const GoldenCase& golden() const { return Cases()[GetParam()]; }
+
+  // Whether `status` ends the test: an error, or a loud skip where pending.txt has the case.
+  bool Stops(const std::string& what, const absl::Status& status) {
+    const bool pending = IsPending(what, golden().name);
+    if (status.ok()) {
+      if (pending) Report().built.insert(StrCat(what, " ", golden().name));
+      return false;
+    }
+    WriteRow(golden(), what, pending ? "PENDING" : "FAIL", status.ToString());
+    EXPECT_TRUE(pending) << status;
+    if (pending) Report().pending.insert(StrCat(what, " ", golden().name));
+    pending_ = pending;
+    return true;
+  }
+
+  void Check(const std::string& what, const Difference& difference, const std::string& unit) {
+    const bool passes = difference.largest_share <= 1;
+    WriteRow(golden(), what, passes ? "PASS" : "FAIL", StrCat(difference.largest, unit));
+    EXPECT_TRUE(passes) << difference.where << ", allowed " << difference.allowed << ", "
+                        << golden().upstream;
+  }
+
+  bool pending_ = false;
+};
+
+#define STOP_IF(stops)                                                                   \
+  if (stops) {                                                                           \
+    if (pending_) GTEST_SKIP() << "PENDING (tests/conformance/pending.txt), not tested"; \
+    return;                                                                              \
+  }
+
+TEST_P(ConformanceTest, ExactResultsKeepTheContract) {
+  const auto spec = SpecFromJson(golden().spec);
+  STOP_IF(!spec.ok() && Stops("exact", spec.status()));
+  const auto samples = testing::Compute(golden(), *spec, Dtype::kFloat64);
+  STOP_IF(Stops("exact", samples.status()));
+  Check("exact", testing::FromTruth(golden(), *spec, *samples), "");
+}
+
+// Frequencies within one unit of 2^-64 turns, and the axis of every pair.
+TEST_P(ConformanceTest, PlansHaveTheTrueFrequencies) {
+  if (golden().encoding || golden().inv_freq.empty()) return;  // their rows show it
+  const auto spec = SpecFromJson(golden().spec);
+  const auto resolved = spec.ok() ? ResolveSpec(*spec) : spec.status();
+  STOP_IF(Stops("exact", resolved.status()));
+  const auto plan = CompilePlan(*resolved);
+  ASSERT_THAT(plan, testing::IsOk());
+  ASSERT_EQ((*plan)->pairs, golden().pairs);
+  for (size_t i = 0; i < golden().frequency_pairs.size(); ++i) {
+    const int64_t pair = golden().frequency_pairs[i];
+    const Frequency got = (*plan)->frequency[pair];
+    const Integer distance = testing::ToFixed(got.whole, got.fraction) -
+                             testing::RoundToFixed(golden().inv_freq[i] / testing::TwoPi());
+    EXPECT_LE(abs(distance), 1) << "pair " << pair;
+    EXPECT_EQ((*plan)->axis[pair], golden().axis[i]) << "pair " << pair;
+  }
+}
+
+TEST_P(ConformanceTest, PresetMeansWhatItsSourceSays) {
+  if (golden().preset.empty()) return;
+  auto given = SpecFromJson(golden().given);
+  const auto spec = SpecFromJson(golden().spec);
+  STOP_IF(!given.ok() && Stops("preset", given.status()));
+  STOP_IF(!spec.ok() && Stops("preset", spec.status()));
+  given->preset = golden().preset;
+  const auto by_name = ResolveSpec(*given);
+  STOP_IF(Stops("preset", by_name.status()));
+  const auto in_full = ResolveSpec(*spec);
+  ASSERT_THAT(in_full, testing::IsOk());
+  EXPECT_EQ(Fingerprint(*by_name), Fingerprint(*in_full));
+}
+
+// Upstream's own arithmetic: its table to one unit in the last place.
+TEST_P(ConformanceTest, ParityEqualsUpstream) {
+  if (golden().preset.empty()) return;
+  auto spec = SpecFromJson(golden().given);
+  STOP_IF(!spec.ok() && Stops("parity", spec.status()));
+  spec->preset = golden().preset;
+  spec->precision = Precision::kParity;
+  const auto samples = testing::Compute(golden(), *spec, Dtype::kFloat32);
+  STOP_IF(Stops("parity", samples.status()));
+  Check("parity", testing::FromUpstream(golden(), *samples), " ulp");
+}
+
+std::string CaseName(const ::testing::TestParamInfo<size_t>& info) {
+  std::string name = Cases()[info.param].name;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, ConformanceTest, ::testing::Range<size_t>(0, Cases().size()),
+                         CaseName);
+
+TEST(ConformanceListTest, EveryPresetHasGoldenValues) {
+  std::set<std::string> covered;
+  for (const GoldenCase& golden : Cases()) covered.insert(golden.preset);
+  for (const Preset& preset : Presets()) {
+    EXPECT_TRUE(covered.count(preset.name)) << preset.name << " has no case in tests/conformance";
+  }
+}
+
+TEST(ConformanceListTest, PendingNamesCasesThatExist) {
+  std::set<std::string> known;
+  for (const GoldenCase& golden : Cases()) {
+    for (const char* what : {"exact ", "preset ", "parity "}) known.insert(what + golden.name);
+  }
+  for (const std::string& line : testing::ReadNames(PHASOR_CONFORMANCE_FOLDER "/pending.txt")) {
+    EXPECT_TRUE(known.count(line)) << line;
+  }
+}
+
+}  // namespace
+}  // namespace phasor

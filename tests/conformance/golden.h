@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The golden values of this folder as values. generate.py writes them and says what they are.
+#ifndef PHASOR_TESTS_CONFORMANCE_GOLDEN_H_
+#define PHASOR_TESTS_CONFORMANCE_GOLDEN_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/spec.h"
+#include "tests/support/truth.h"
+
+namespace phasor::testing {
+
+template <typename T>
+using Table = std::vector<std::vector<T>>;
+
+// What a spec means and what an upstream package computes for it. Numbers named truth come from the
+// formula in 300-bit arithmetic.
+struct GoldenCase {
+  std::string name;
+  std::string preset;  // empty: a convention that no preset stands for
+  std::string given;   // JSON of phasor.v1.Spec: what is set beside the preset
+  std::string spec;    // the same without a preset: everything
+  std::string upstream;
+  std::string arithmetic;  // the steps that upstream rounds
+  bool encoding = false;
+  Table<double> positions;  // [position, axis]
+
+  int64_t pairs = 0;                     // of all heads
+  std::vector<int64_t> frequency_pairs;  // the pairs that the next two are of
+  std::vector<Real> inv_freq;  // truth, radians per unit; empty when every axis has its own
+  std::vector<int64_t> axis;
+
+  std::vector<int64_t> samples;  // pairs, for encodings columns
+  Table<Real> cos, sin;          // truth [position, sample], amplitude included; rotary only
+  Table<Real> values;            // truth [position, sample]; encodings only
+  Table<double> upstream_cos, upstream_sin, upstream_values;
+};
+
+// Every case of every file in `folder`, in the order of their names.
+std::vector<GoldenCase> ReadGoldenCases(const std::string& folder);
+
+// The lines of `path` without comments and empty lines; none when there is no such file.
+std::set<std::string> ReadNames(const std::string& path);
+
+// INVALID_ARGUMENT: not JSON of phasor.v1.Spec; a field that does not exist is named.
+absl::StatusOr<Spec> SpecFromJson(const std::string& json);
+
+}  // namespace phasor::testing
+
+#endif  // PHASOR_TESTS_CONFORMANCE_GOLDEN_H_

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs golden cases on the scalar backend and compares.
+#include "tests/conformance/measure.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/request.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+#include "tests/support/tensors.h"
+#include "tests/support/tolerance.h"
+
+namespace phasor::testing {
+namespace {
+
+PlanProvider Compile() {
+  static const auto compile = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+  return compile;
+}
+
+// f64 positions, [positions] or [positions, axes].
+struct PositionData {
+  explicit PositionData(const Table<double>& positions)
+      : tensor(Dtype::kFloat64, static_cast<int64_t>(positions.size() * positions[0].size())) {
+    int64_t i = 0;
+    for (const auto& row : positions) {
+      for (const double x : row) tensor.Set(i++, x);
+    }
+    spec.dtype = Dtype::kFloat64;
+    spec.shape = {static_cast<int64_t>(positions.size())};
+    if (positions[0].size() > 1) spec.shape.push_back(static_cast<int64_t>(positions[0].size()));
+  }
+  Tensor tensor;
+  PositionTensor spec;
+};
+
+void RunJob(const Job& job) {
+  static const auto& backend = *cpu::MakeCpuBackend({cpu::Target::kScalar, 1}).release();
+  EXPECT_TRUE(const_cast<Backend&>(backend).Run({&job, 1}).ok());
+}
+
+absl::StatusOr<Samples> Encode(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
+  PositionData positions(golden.positions);
+  EncodeRequest request;
+  request.spec = spec;
+  request.positions = positions.spec;
+  request.output_dtype = dtype;
+  PHASOR_ASSIGN_OR_RETURN(PreparedEncode prepared, PrepareEncode(request, Compile(), "case"));
+  prepared.positions.data = positions.tensor.data();
+  Tensor out(dtype, prepared.output_bytes / SizeOf(dtype));
+  RunJob(MakeEncodeJob(prepared, nullptr, out.data()));
+  const int64_t width = prepared.output.shape.back();
+  Samples samples;
+  for (size_t p = 0; p < golden.positions.size(); ++p) {
+    auto& row = samples.values.emplace_back();
+    for (const int64_t column : golden.samples) {
+      row.push_back(out[static_cast<int64_t>(p) * width + column]);
+    }
+  }
+  return samples;
+}
+
+// Lane of the first or second component of a pair within its head.
+int64_t Lane(const ResolvedSpec& spec, Pairing pairing, int64_t pair, int component) {
+  return spec.rotary_begin + (pairing == Pairing::kInterleaved
+                                  ? 2 * pair + component
+                                  : pair + component * (spec.rotary_dim / 2));
+}
+
+absl::StatusOr<Samples> Rotate(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
+  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(spec, "case.spec"));
+  PositionData positions(golden.positions);
+  const auto tokens = static_cast<int64_t>(golden.positions.size());
+  const int64_t pairs = resolved.rotary_dim / 2;
+  const int64_t heads = golden.pairs / pairs;
+  RopeRequest request;
+  request.spec = spec;
+  request.positions = positions.spec;
+  request.tensors = {{dtype, {tokens, heads, resolved.head_dim}, {}}};
+  PHASOR_ASSIGN_OR_RETURN(PreparedRope prepared, PrepareRope(request, Compile(), "case"));
+  prepared.positions.data = positions.tensor.data();
+  Tensor x(dtype, tokens * heads * resolved.head_dim);
+  for (int64_t i = 0; i < x.count(); ++i) x.Set(i, 0);
+  for (int64_t head = 0; head < tokens * heads; ++head) {
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      x.Set(head * resolved.head_dim + Lane(resolved, resolved.pairing, pair, 0), 1);
+    }
+  }
+  Tensor y(dtype, x.count());
+  const std::byte* const in[] = {x.data()};
+  std::byte* const out[] = {y.data()};
+  RunJob(MakeRotaryJob(prepared, in, out));
+  Samples samples;
+  for (int64_t p = 0; p < tokens; ++p) {
+    auto& cos = samples.cos.emplace_back();
+    auto& sin = samples.sin.emplace_back();
+    for (const int64_t sample : golden.samples) {
+      const int64_t head = (p * heads + sample / pairs) * resolved.head_dim;
+      cos.push_back(y[head + Lane(resolved, resolved.pairing_out, sample % pairs, 0)]);
+      sin.push_back(y[head + Lane(resolved, resolved.pairing_out, sample % pairs, 1)]);
+    }
+  }
+  return samples;
+}
+
+// Radians by which phases may be off at a position.
+double PhaseErrorAt(const GoldenCase& golden, const std::vector<double>& position) {
+  double largest_frequency = 1;
+  for (const Real& f : golden.inv_freq) {
+    largest_frequency = std::max(largest_frequency, std::abs(static_cast<double>(f)));
+  }
+  double sum = 0;
+  for (const double x : position) sum += PhaseError(x, largest_frequency);
+  return sum;
+}
+
+void Compare(const GoldenCase& golden, const char* what, const Table<double>& got,
+             const Table<Real>& want, double base, Difference* out) {
+  for (size_t p = 0; p < want.size(); ++p) {
+    // Amplitudes other than 1 are rounded, and multiply what is there.
+    double scale = 1;
+    for (const Real& value : want[p]) scale = std::max(scale, static_cast<double>(abs(value)));
+    const double allowed = scale * (base + PhaseErrorAt(golden, golden.positions[p]));
+    for (size_t s = 0; s < want[p].size(); ++s) {
+      const double difference = std::abs(static_cast<double>(Real(got[p][s]) - want[p][s]));
+      const double share = difference / allowed;
+      out->largest = std::max(out->largest, difference);
+      if (share > out->largest_share || std::isnan(share)) {
+        out->largest_share = std::isnan(share) ? 1e300 : share;
+        out->allowed = allowed;
+        out->where =
+            StrCat(what, " of sample ", golden.samples[s], " at position ", golden.positions[p][0],
+                   ": ", got[p][s], " instead of ", want[p][s].str(20));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Samples> Compute(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
+  return golden.encoding ? Encode(golden, spec, dtype) : Rotate(golden, spec, dtype);
+}
+
+Difference FromTruth(const GoldenCase& golden, const Spec& spec, const Samples& got) {
+  Difference difference;
+  const bool sum = spec.grouping == AxisGrouping::kSum;
+  Compare(golden, "value", got.values, golden.values, (sum ? 2 : 1) * kEncode64Absolute,
+          &difference);
+  Compare(golden, "cosine", got.cos, golden.cos, 2 * kRotary64, &difference);
+  Compare(golden, "sine", got.sin, golden.sin, 2 * kRotary64, &difference);
+  return difference;
+}
+
+Difference FromUpstream(const GoldenCase& golden, const Samples& got) {
+  Difference difference;
+  difference.allowed = 1;
+  const auto compare = [&](const Table<double>& ours, const Table<double>& theirs) {
+    for (size_t p = 0; p < theirs.size(); ++p) {
+      for (size_t s = 0; s < theirs[p].size(); ++s) {
+        const double f32 = static_cast<double>(abs(Real(ours[p][s]) - Real(theirs[p][s])) /
+                                               UlpAt<float>(Real(theirs[p][s])));
+        if (f32 > difference.largest) {
+          difference.largest = difference.largest_share = f32;
+          difference.where =
+              StrCat("sample ", golden.samples[s], " at position ", golden.positions[p][0], ": ",
+                     ours[p][s], ", upstream ", theirs[p][s]);
+        }
+      }
+    }
+  };
+  compare(got.values, golden.upstream_values);
+  compare(got.cos, golden.upstream_cos);
+  compare(got.sin, golden.upstream_sin);
+  return difference;
+}
+
+}  // namespace phasor::testing
