@@ -7,6 +7,7 @@
 
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
+#include "client/cli/plot_command.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
 #include "kernels/status_macros.h"
@@ -258,6 +259,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   commands.push_back(std::make_unique<RopeCommand>(app));
   commands.push_back(std::make_unique<ResolveCommand>(app));
   commands.push_back(std::make_unique<PresetsCommand>(app));
+  commands.push_back(MakePlotCommand(app));
   commands.push_back(std::make_unique<HealthCommand>(app));
   return commands;
 }
