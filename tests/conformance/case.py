@@ -9,7 +9,7 @@ from typing import Callable
 import numpy as np
 from mpmath import mp, mpf
 
-from facts import facts
+from facts import facts, table_columns
 
 ROOT = pathlib.Path(__file__).parent
 GOLDEN = ROOT / "golden"
@@ -31,8 +31,10 @@ class Case:
     compute: Callable
     preset: str = ""
     given: dict = dataclasses.field(default_factory=dict)  # what is set beside the preset
-    # [positions, head_dim] -> the same, rotated at `positions`
-    rotate: Callable = None
+    # [positions, head_dim] in f32 -> the same, rotated at `positions`; or one such function per dtype
+    rotate: Callable | dict = None
+    # Tables instead of rotations: an EncodeOutput without its prefix; `compute` then returns rows.
+    output: str = ""
     # Relative error of upstream's frequencies.
     tolerance: float = 2.0**-21
 
@@ -78,42 +80,88 @@ def check(case, found, at, got, want, angle):
     return difference
 
 
-def rotated(case, found, spec):
-    """Upstream's rotation of input_lanes at the first, second and last-but-one position, checked against the formula."""
+def rotated(case, found, rotate, dtype):
+    """Upstream's rotation of input_lanes at the second and last-but-one position; every position is checked."""
+    spec = case.spec
     head = spec["head_dim"]
-    got = np.asarray(case.rotate(np.tile(input_lanes(head), (len(case.positions), 1))), np.float64)
+    got = np.asarray(rotate(np.tile(input_lanes(head), (len(case.positions), 1))), np.float64)
     begin = spec.get("rotary_begin", 0)
     n = (spec.get("rotary_dim") or int(head * spec.get("partial_rotary_factor", 1))) // 2
     x = input_lanes(head)
-    places = {"PAIRING_HALF_SPLIT": lambda j: (begin + j, begin + j + n), "PAIRING_INTERLEAVED": lambda j: (begin + 2 * j, begin + 2 * j + 1)}
-    source = places[spec["pairing"]]
-    target = places[spec.get("pairing_out", spec["pairing"])]
+    lane = {"PAIRING_HALF_SPLIT": lambda j, k: begin + j + k * n, "PAIRING_INTERLEAVED": lambda j, k: begin + 2 * j + k}
+    source, target = lane[spec["pairing"]], lane[spec.get("pairing_out", spec["pairing"])]
+    epsilon = {"f32": 2.0**-20, "bf16": 2.0**-7}[dtype]
     for i, position in enumerate(rows(case.positions)):
         want = [mpf(float(v)) for v in x]
         for j in range(n):
-            (a, b), (to_a, to_b) = source(j), target(j)
+            a, b = float(x[source(j, 0)]), float(x[source(j, 1)])
             c, s = found.cos(position, j), found.sin(position, j)
-            want[to_a] = mpf(float(x[a])) * c - mpf(float(x[b])) * s
-            want[to_b] = mpf(float(x[b])) * c + mpf(float(x[a])) * s
+            want[target(j, 0)], want[target(j, 1)] = a * c - b * s, b * c + a * s
         largest = max(abs(found.angle(position, j)) for j in range(n))
-        for lane in range(head):
-            bound = 8 * (2.0**-20 + 2 * (case.tolerance + 2.0**-23) * float(largest)) * float(max(1, found.amplitude(position, 0)))
-            if abs(got[i, lane] - float(want[lane])) > min(bound, 40):
-                raise AssertionError(f"{case.name}: position {position} lane {lane}: upstream rotates to {got[i, lane]}, formula {want[lane]}")
+        bound = 8 * (epsilon + 2 * (case.tolerance + 2.0**-23) * float(largest)) * float(max(1, found.amplitude(position, 0)))
+        for at in range(head):
+            if abs(got[i, at] - float(want[at])) > min(bound, 40):
+                raise AssertionError(f"{case.name}: position {position} lane {at}: upstream rotates to {got[i, at]}, formula {want[at]}")
     keep = sorted({1, len(case.positions) - 2})
     lanes = sample(head, 32)
-    return {"positions": keep, "lanes": lanes, "values": [[float32(got[i, lane]) for lane in lanes] for i in keep]}
+    return {"positions": keep, "lanes": lanes, "values": [[float32(got[i, at]) for at in lanes] for i in keep]}
+
+
+def terms(column):
+    return [int(term.lstrip("-sc")) for term in column.split("+") if term != "0"]
+
+
+def rotary_samples(case, found, positions, boundaries):
+    pairs = sample(found.pairs, MOST_SAMPLES, boundaries[:3])
+    cos, sin = (np.asarray(t, np.float64) for t in case.compute(case.positions))
+    assert cos.shape == sin.shape == (len(positions), found.pairs), (case.name, cos.shape, found.pairs)
+    worst = 0.0
+    for i, p in enumerate(positions):
+        for j in range(found.pairs):
+            angle = found.angle(p, j)
+            worst = max(worst, check(case, found, (p, j, "cos"), cos[i, j], found.cos(p, j), angle))
+            worst = max(worst, check(case, found, (p, j, "sin"), sin[i, j], found.sin(p, j), angle))
+    out = {"samples": pairs}
+    out |= {"cos": [[digits(found.cos(p, j), 19) for j in pairs] for p in positions]}
+    out |= {"sin": [[digits(found.sin(p, j), 19) for j in pairs] for p in positions]}
+    out |= {"upstream_cos": [[float32(v) for v in row[pairs]] for row in cos]}
+    out |= {"upstream_sin": [[float32(v) for v in row[pairs]] for row in sin]}
+    for dtype, rotate in case.rotate.items() if isinstance(case.rotate, dict) else {"f32": case.rotate}.items():
+        if rotate:
+            out |= {f"upstream_rotated_{dtype}": rotated(case, found, rotate, dtype)}
+    return out, worst
+
+
+def row_samples(case, found, positions):
+    """Encodings and tables."""
+    got = np.asarray(case.compute(case.positions), np.float64)
+    width = len(found.columns)
+    assert got.shape == (len(positions), width), (case.name, got.shape, width)
+    edges = [c for c in range(width) if found.columns[c] == "0"][:2] + [0, 1, 2, width // 2, width - 1]
+    columns = sample(width, width if case.output else MOST_SAMPLES, edges)
+    worst = 0.0
+    for i, p in enumerate(positions):
+        for c in range(width):
+            angle = max((abs(found.angle(p, j)) for j in terms(found.columns[c])), default=0)
+            worst = max(worst, check(case, found, (p, c), got[i, c], found.column(p, c), angle))
+    out = {"columns": found.columns if width <= 256 else [], "samples": columns}
+    out |= {"values": [[digits(found.column(p, c), 19) for c in columns] for p in positions]}
+    out |= {"upstream_values": [[float32(row[c]) for c in columns] for row in got]}
+    return out, worst
 
 
 def record(case):
     """The case as it is kept: facts from the formula, samples of the truth and of upstream's result."""
     spec = case.spec
     found = facts(spec)
+    if case.output:
+        found.columns = table_columns(case.output, found.pairs)
     positions = rows(case.positions)
     boundaries = [j for j in range(1, found.pairs) if found.axis and found.axis[j] != found.axis[j - 1]]
     kept = sample(found.pairs, MOST_FREQUENCIES, boundaries[:4])
-    out = {"name": case.name, "preset": case.preset, "given": case.given, "spec": spec, "upstream": case.upstream}
-    out |= {"arithmetic": case.arithmetic, "positions": positions, "pairs": found.pairs, "frequency_pairs": kept}
+    out = {"name": case.name, "preset": case.preset, "given": case.given, "spec": spec, "output": case.output}
+    out |= {"upstream": case.upstream, "arithmetic": case.arithmetic, "positions": positions}
+    out |= {"pairs": found.pairs, "frequency_pairs": kept}
     if found.axis:
         out |= {"inv_freq": [digits(found.inv_freq[j], 30) for j in kept], "axis": [found.axis[j] for j in kept]}
     else:
@@ -121,39 +169,11 @@ def record(case):
     out |= {"attention_factor": digits(found.factor, 35)}
     if found.phase:
         out |= {"phase": [digits(found.phase[j], 30) for j in kept]}
-    worst = 0.0
-    if spec["kind"] == ROTARY:
-        pairs = sample(found.pairs, MOST_SAMPLES, boundaries[:3])
-        cos, sin = (np.asarray(t, np.float64) for t in case.compute(case.positions))
-        assert cos.shape == sin.shape == (len(positions), found.pairs), (case.name, cos.shape, found.pairs)
-        for i, p in enumerate(positions):
-            for j in range(found.pairs):
-                angle = found.angle(p, j)
-                worst = max(worst, check(case, found, (p, j, "cos"), cos[i, j], found.cos(p, j), angle))
-                worst = max(worst, check(case, found, (p, j, "sin"), sin[i, j], found.sin(p, j), angle))
-        out |= {"samples": pairs}
-        out |= {"cos": [[digits(found.cos(p, j), 19) for j in pairs] for p in positions]}
-        out |= {"sin": [[digits(found.sin(p, j), 19) for j in pairs] for p in positions]}
-        out |= {"upstream_cos": [[float32(v) for v in row[pairs]] for row in cos]}
-        out |= {"upstream_sin": [[float32(v) for v in row[pairs]] for row in sin]}
-        if case.rotate:
-            out |= {"upstream_rotated": rotated(case, found, spec)}
+    if found.columns:
+        samples, worst = row_samples(case, found, positions)
     else:
-        got = np.asarray(case.compute(case.positions), np.float64)
-        assert got.shape == (len(positions), spec["dim"]), (case.name, got.shape)
-        edges = [c for c in range(spec["dim"]) if found.columns[c] == "0"][:2] + [0, 1, 2, spec["dim"] // 2, spec["dim"] - 1]
-        columns = sample(spec["dim"], MOST_SAMPLES, edges)
-        for i, p in enumerate(positions):
-            largest = max(abs(found.angle(p, j)) for j in range(found.pairs))
-            for c in range(spec["dim"]):
-                terms = [t for t in found.columns[c].split("+") if t != "0"]
-                angle = max((abs(found.angle(p, int(t[1:]))) for t in terms), default=largest)
-                worst = max(worst, check(case, found, (p, c), got[i, c], found.column(p, c), angle))
-        out |= {"columns": found.columns if len(found.columns) <= 256 else [], "samples": columns}
-        out |= {"values": [[digits(found.column(p, c), 19) for c in columns] for p in positions]}
-        out |= {"upstream_values": [[float32(row[c]) for c in columns] for row in got]}
-    out |= {"upstream_error": float(f"{worst:.3g}")}
-    return out
+        samples, worst = rotary_samples(case, found, positions, boundaries)
+    return out | samples | {"upstream_error": float(f"{worst:.3g}")}
 
 
 def write(path, records):

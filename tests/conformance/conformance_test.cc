@@ -151,7 +151,7 @@ TEST_P(ConformanceTest, PresetMeansWhatItsSourceSays) {
   EXPECT_EQ(Fingerprint(*by_name), Fingerprint(*in_full));
 }
 
-// Upstream's own arithmetic: its table to one unit in the last place.
+// Upstream's own arithmetic: its tables to one unit in the last place, and its rotations.
 TEST_P(ConformanceTest, ParityEqualsUpstream) {
   if (golden().preset.empty()) return;
   auto spec = SpecFromJson(golden().given);
@@ -161,6 +161,11 @@ TEST_P(ConformanceTest, ParityEqualsUpstream) {
   const auto samples = testing::Compute(golden(), *spec, Dtype::kFloat32);
   STOP_IF(Stops("parity", samples.status()));
   Check("parity", testing::FromUpstream(golden(), *samples), " ulp");
+  for (const GoldenCase::Rotated& upstream : golden().upstream_rotated) {
+    const auto difference = testing::FromUpstreamRotation(golden(), *spec, upstream);
+    ASSERT_THAT(difference, testing::IsOk());
+    EXPECT_LE(difference->largest_share, 1) << difference->where;
+  }
 }
 
 std::string CaseName(const ::testing::TestParamInfo<size_t>& info) {

@@ -20,7 +20,7 @@ class Facts:
     factor: mpf  # multiplies sine and cosine
     phase: list  # radians, one per pair; empty: zeros
     pairs: int
-    columns: list  # encodings: what each column is, "s3", "c3", "s3+s7", "0"
+    columns: list  # of encodings and tables: what each is, "s3", "c3", "-s3", "s3+s7", "0"
     cos_bias: mpf
     xpos: dict
 
@@ -51,6 +51,8 @@ class Facts:
         for term in self.columns[column].split("+"):
             if term[0] == "s":
                 total += self.sin(position, int(term[1:]))
+            elif term[0] == "-":
+                total -= self.sin(position, int(term[2:]))
             elif term[0] == "c":
                 total += self.cos(position, int(term[1:])) + self.cos_bias
         return total
@@ -292,6 +294,21 @@ def encoding(spec):
     front = spec.get("pad_front", 0)
     columns = ["0"] * front + columns + ["0"] * (dim - front - len(columns))
     return finish(spec, frequencies, axis_of, mpf(1), len(frequencies), columns)
+
+
+def table_columns(output, n):
+    """The columns of a rotary table of n pairs; `output` is an EncodeOutput without its prefix."""
+    if output == "COMPLEX":
+        return [f"{part}{j}" for j in range(n) for part in "cs"]
+    if output == "MATRIX_2X2":
+        return [column for j in range(n) for column in (f"c{j}", f"-s{j}", f"s{j}", f"c{j}")]
+    parts = [word[0].lower() for word in output.split("_") if word in ("COS", "SIN")]
+    pairs = list(range(n))
+    if output.endswith("DUPLICATED"):
+        pairs = pairs + pairs
+    elif output.endswith("REPEATED"):
+        pairs = [j for j in pairs for _ in "ab"]
+    return [f"{part}{j}" for part in parts for j in pairs]
 
 
 def facts(spec):

@@ -13,7 +13,7 @@ import torch
 
 from case import GOLDEN, record, write
 
-FAMILIES = ("rope", "multi_axis", "sinusoid", "timestep")
+FAMILIES = ("rope", "multi_axis", "sinusoid", "timestep", "tables")
 
 
 def generate(out, families=FAMILIES):

@@ -35,12 +35,21 @@ Table<double> DoubleTable(const json& object, const char* key) {
   return object.contains(key) ? object.at(key).get<Table<double>>() : Table<double>();
 }
 
+void AddRotated(const json& object, const char* key, Dtype dtype, GoldenCase& golden) {
+  if (!object.contains(key)) return;
+  const json& rotated = object.at(key);
+  golden.upstream_rotated.push_back({dtype, rotated.at("positions").get<std::vector<int64_t>>(),
+                                     rotated.at("lanes").get<std::vector<int64_t>>(),
+                                     DoubleTable(rotated, "values")});
+}
+
 GoldenCase FromJson(const json& object) {
   GoldenCase golden;
   golden.name = object.at("name");
   golden.preset = object.at("preset");
   golden.given = object.at("given").dump();
   golden.spec = object.at("spec").dump();
+  golden.output = object.at("output");
   golden.upstream = object.at("upstream");
   golden.arithmetic = object.at("arithmetic");
   golden.encoding = object.at("spec").at("kind") == "SPEC_KIND_ENCODING";
@@ -56,6 +65,8 @@ GoldenCase FromJson(const json& object) {
   golden.upstream_cos = DoubleTable(object, "upstream_cos");
   golden.upstream_sin = DoubleTable(object, "upstream_sin");
   golden.upstream_values = DoubleTable(object, "upstream_values");
+  AddRotated(object, "upstream_rotated_f32", Dtype::kFloat32, golden);
+  AddRotated(object, "upstream_rotated_bf16", Dtype::kBFloat16, golden);
   return golden;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/dtype.h"
 #include "kernels/spec.h"
 #include "tests/support/truth.h"
 
@@ -27,6 +28,7 @@ struct GoldenCase {
   std::string upstream;
   std::string arithmetic;  // the steps that upstream rounds
   bool encoding = false;
+  std::string output;       // of tables, an EncodeOutput without its prefix
   Table<double> positions;  // [position, axis]
 
   int64_t pairs = 0;                     // of all heads
@@ -34,11 +36,23 @@ struct GoldenCase {
   std::vector<Real> inv_freq;  // truth, radians per unit; empty when every axis has its own
   std::vector<int64_t> axis;
 
-  std::vector<int64_t> samples;  // pairs, for encodings columns
-  Table<Real> cos, sin;          // truth [position, sample], amplitude included; rotary only
-  Table<Real> values;            // truth [position, sample]; encodings only
+  std::vector<int64_t> samples;  // pairs; columns of encodings and tables
+  Table<Real> cos, sin;          // truth [position, sample], amplitude included; rotations only
+  Table<Real> values;            // truth [position, sample]; encodings and tables only
   Table<double> upstream_cos, upstream_sin, upstream_values;
+
+  // Upstream's rotation of InputLane(0), InputLane(1), ... in some dtype.
+  struct Rotated {
+    Dtype dtype = Dtype::kFloat32;
+    std::vector<int64_t> positions;  // indices into GoldenCase::positions
+    std::vector<int64_t> lanes;
+    Table<double> values;  // [position, lane]
+  };
+  std::vector<Rotated> upstream_rotated;
 };
+
+// Lane i of what upstream rotated.
+inline double InputLane(int64_t i) { return static_cast<double>(i * 37 % 101 - 50) / 16; }
 
 // Every case of every file in `folder`, in the order of their names.
 std::vector<GoldenCase> ReadGoldenCases(const std::string& folder);

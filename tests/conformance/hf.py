@@ -4,7 +4,6 @@
 import functools
 import importlib
 
-import numpy as np
 import torch
 
 F32 = "inv_freq f32 (base ** f32 exponent), angle = f32 product, cos and sin f32, times attention factor"
@@ -48,18 +47,20 @@ class Rotary:
         cos, sin = self.tables(positions)
         return self.pairs(cos), self.pairs(sin)
 
-    def rotate(self, positions, begin=0, end=None, x=None):
-        """Lanes [begin, end) go through the model's function, as where a model splits its heads."""
-        whole = torch.from_numpy(np.asarray(x, np.float32))
-        q = whole[None, None, :, begin:end]  # [batch, heads, tokens, lanes]
-        cos, sin = self.tables(positions)
-        out = self.apply_function(q, q, cos, sin)
-        y = whole.clone()
-        y[:, begin:end] = (out[0] if isinstance(out, tuple) else out)[0, 0]
-        return y.numpy()
+    def apply(self, q, positions):
+        """q: [tokens, lanes]"""
+        cos, sin = self.tables(positions, q.dtype)
+        return self.apply_function(q[None, None], q[None, None], cos, sin)[0][0, 0]
 
     def rotator(self, positions, begin=0, end=None):
-        return lambda x: self.rotate(positions, begin, end, x)
+        """Lanes [begin, end) go through the model's function, as where a model splits its heads."""
+
+        def rotate(x, dtype):
+            y = torch.from_numpy(x).to(dtype)
+            y[:, begin:end] = self.apply(y[:, begin:end].clone(), positions)
+            return y.float().numpy()
+
+        return {"f32": lambda x: rotate(x, torch.float32), "bf16": lambda x: rotate(x, torch.bfloat16)}
 
 
 class ComplexRotary(Rotary):
@@ -72,13 +73,9 @@ class ComplexRotary(Rotary):
         table = self.tables(positions)[0]
         return table.real.numpy(), table.imag.numpy()
 
-    def rotate(self, positions, begin=0, end=None, x=None):
-        whole = torch.from_numpy(np.asarray(x, np.float32))
-        q = whole[None, :, None, begin:end] if self.layout == "tokens first" else whole[None, None, :, begin:end]
-        out = self.apply_function(q, q, self.tables(positions))[0]
-        y = whole.clone()
-        y[:, begin:end] = out.reshape(whole[:, begin:end].shape)
-        return y.numpy()
+    def apply(self, q, positions):
+        q = q[None, :, None] if self.layout == "tokens first" else q[None, None]
+        return self.apply_function(q, q, self.tables(positions))[0].reshape(q.shape[1] * q.shape[2], -1)
 
 
 @functools.cache

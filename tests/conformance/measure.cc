@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/request.h"
 #include "kernels/status_macros.h"
@@ -69,12 +71,24 @@ int64_t Lane(const ResolvedSpec& spec, Pairing pairing, int64_t pair, int compon
                                   : pair + component * (spec.rotary_dim / 2));
 }
 
-absl::StatusOr<Samples> Rotate(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
+// A rotated tensor [positions, heads, head_dim].
+struct Heads {
+  ResolvedSpec spec;
+  int64_t heads = 0;
+  Tensor values;
+
+  double At(int64_t position, int64_t head, int64_t lane) const {
+    return values[(position * heads + head) * spec.head_dim + lane];
+  }
+};
+
+// Rotates, at every position, heads whose lane i is lane(i).
+absl::StatusOr<Heads> Rotate(const GoldenCase& golden, const Spec& spec, Dtype dtype,
+                             absl::FunctionRef<double(const ResolvedSpec&, int64_t)> lane) {
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(spec, "case.spec"));
   PositionData positions(golden.positions);
   const auto tokens = static_cast<int64_t>(golden.positions.size());
-  const int64_t pairs = resolved.rotary_dim / 2;
-  const int64_t heads = golden.pairs / pairs;
+  const int64_t heads = golden.pairs / (resolved.rotary_dim / 2);
   RopeRequest request;
   request.spec = spec;
   request.positions = positions.spec;
@@ -82,24 +96,36 @@ absl::StatusOr<Samples> Rotate(const GoldenCase& golden, const Spec& spec, Dtype
   PHASOR_ASSIGN_OR_RETURN(PreparedRope prepared, PrepareRope(request, Compile(), "case"));
   prepared.positions.data = positions.tensor.data();
   Tensor x(dtype, tokens * heads * resolved.head_dim);
-  for (int64_t i = 0; i < x.count(); ++i) x.Set(i, 0);
-  for (int64_t head = 0; head < tokens * heads; ++head) {
-    for (int64_t pair = 0; pair < pairs; ++pair) {
-      x.Set(head * resolved.head_dim + Lane(resolved, resolved.pairing, pair, 0), 1);
-    }
-  }
+  for (int64_t i = 0; i < x.count(); ++i) x.Set(i, lane(resolved, i % resolved.head_dim));
   Tensor y(dtype, x.count());
   const std::byte* const in[] = {x.data()};
   std::byte* const out[] = {y.data()};
   RunJob(MakeRotaryJob(prepared, in, out));
+  return Heads{resolved, heads, std::move(y)};
+}
+
+// 1 in the first lane of every pair and 0 in the second: they turn to cosine and sine.
+double FirstOfPair(const ResolvedSpec& spec, int64_t lane) {
+  const int64_t at = lane - spec.rotary_begin;
+  if (at < 0 || at >= spec.rotary_dim) return 0;
+  const bool first = spec.pairing == Pairing::kInterleaved ? at % 2 == 0 : at < spec.rotary_dim / 2;
+  return first ? 1 : 0;
+}
+
+absl::StatusOr<Samples> CosAndSin(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
+  PHASOR_ASSIGN_OR_RETURN(const Heads y, Rotate(golden, spec, dtype, FirstOfPair));
+  const int64_t pairs = y.spec.rotary_dim / 2;
   Samples samples;
-  for (int64_t p = 0; p < tokens; ++p) {
+  for (size_t p = 0; p < golden.positions.size(); ++p) {
     auto& cos = samples.cos.emplace_back();
     auto& sin = samples.sin.emplace_back();
     for (const int64_t sample : golden.samples) {
-      const int64_t head = (p * heads + sample / pairs) * resolved.head_dim;
-      cos.push_back(y[head + Lane(resolved, resolved.pairing_out, sample % pairs, 0)]);
-      sin.push_back(y[head + Lane(resolved, resolved.pairing_out, sample % pairs, 1)]);
+      const auto value = [&](int component) {
+        return y.At(static_cast<int64_t>(p), sample / pairs,
+                    Lane(y.spec, y.spec.pairing_out, sample % pairs, component));
+      };
+      cos.push_back(value(0));
+      sin.push_back(value(1));
     }
   }
   return samples;
@@ -141,7 +167,10 @@ void Compare(const GoldenCase& golden, const char* what, const Table<double>& go
 }  // namespace
 
 absl::StatusOr<Samples> Compute(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
-  return golden.encoding ? Encode(golden, spec, dtype) : Rotate(golden, spec, dtype);
+  if (!golden.output.empty()) {
+    return absl::UnimplementedError("case.output: rotary tables are not built yet");
+  }
+  return golden.encoding ? Encode(golden, spec, dtype) : CosAndSin(golden, spec, dtype);
 }
 
 Difference FromTruth(const GoldenCase& golden, const Spec& spec, const Samples& got) {
@@ -160,20 +189,40 @@ Difference FromUpstream(const GoldenCase& golden, const Samples& got) {
   const auto compare = [&](const Table<double>& ours, const Table<double>& theirs) {
     for (size_t p = 0; p < theirs.size(); ++p) {
       for (size_t s = 0; s < theirs[p].size(); ++s) {
-        const double f32 = static_cast<double>(abs(Real(ours[p][s]) - Real(theirs[p][s])) /
-                                               UlpAt<float>(Real(theirs[p][s])));
-        if (f32 > difference.largest) {
-          difference.largest = difference.largest_share = f32;
-          difference.where =
-              StrCat("sample ", golden.samples[s], " at position ", golden.positions[p][0], ": ",
-                     ours[p][s], ", upstream ", theirs[p][s]);
-        }
+        const double ulps = UlpError(static_cast<float>(ours[p][s]), Real(theirs[p][s]));
+        if (ulps <= difference.largest) continue;
+        difference.largest = difference.largest_share = ulps;
+        difference.where =
+            StrCat("sample ", golden.samples[s], " at position ", golden.positions[p][0], ": ",
+                   ours[p][s], ", upstream ", theirs[p][s]);
       }
     }
   };
   compare(got.values, golden.upstream_values);
   compare(got.cos, golden.upstream_cos);
   compare(got.sin, golden.upstream_sin);
+  return difference;
+}
+
+absl::StatusOr<Difference> FromUpstreamRotation(const GoldenCase& golden, const Spec& spec,
+                                                const GoldenCase::Rotated& upstream) {
+  const auto input = [](const ResolvedSpec&, int64_t lane) { return InputLane(lane); };
+  PHASOR_ASSIGN_OR_RETURN(const Heads y, Rotate(golden, spec, upstream.dtype, input));
+  // One unit in the last place of the table turns to so much of the largest lane, 50 / 16.
+  const double unit = upstream.dtype == Dtype::kFloat32 ? 0x1p-24 : 0x1p-9;
+  Difference difference;
+  difference.allowed = 8 * unit * std::max(1.0, y.spec.attention_factor);
+  for (size_t p = 0; p < upstream.positions.size(); ++p) {
+    for (size_t i = 0; i < upstream.lanes.size(); ++i) {
+      const double got = y.At(upstream.positions[p], 0, upstream.lanes[i]);
+      const double apart = std::abs(got - upstream.values[p][i]);
+      if (!(apart > difference.largest)) continue;
+      difference.largest = apart;
+      difference.where = StrCat("lane ", upstream.lanes[i], ": ", got, ", upstream ",
+                                upstream.values[p][i], " in ", Name(upstream.dtype));
+    }
+  }
+  difference.largest_share = difference.largest / difference.allowed;
   return difference;
 }
 

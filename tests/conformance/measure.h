@@ -37,6 +37,10 @@ Difference FromTruth(const GoldenCase& golden, const Spec& spec, const Samples& 
 // f32 results against upstream's, in units in the last place of an f32.
 Difference FromUpstream(const GoldenCase& golden, const Samples& got);
 
+// The rotation of InputLane's vector against upstream's, in the dtype of `upstream`.
+absl::StatusOr<Difference> FromUpstreamRotation(const GoldenCase& golden, const Spec& spec,
+                                                const GoldenCase::Rotated& upstream);
+
 }  // namespace phasor::testing
 
 #endif  // PHASOR_TESTS_CONFORMANCE_MEASURE_H_

@@ -162,10 +162,12 @@ def gemma():
         rotary = Rotary(model, f"{prefix}RotaryEmbedding", config, layer_type=layer, apply="rotate_half")
         positions = around(131072)
 
-        def rotate(x):  # q * cos + rotate_half(q) * sin, as both models do
-            cos, sin = (t[0] for t in rotary.tables(positions))
-            q = torch.from_numpy(x)
-            return (q * cos + rotary.apply_function(q) * sin).numpy()
+        def rotate(x, dtype):  # q * cos + rotate_half(q) * sin, as both models do
+            cos, sin = (t[0] for t in rotary.tables(positions, dtype))
+            q = torch.from_numpy(x).to(dtype)
+            return (q * cos + rotary.apply_function(q) * sin).float().numpy()
+
+        rotate = {"f32": lambda x, r=rotate: r(x, torch.float32), "bf16": lambda x, r=rotate: r(x, torch.bfloat16)}
 
         given = {"head_dim": head} if "head_dim" in PRESETS[name]["required"] else None
         return preset_case(name, positions, rotary.compute, F32, given, rotate)
