@@ -32,6 +32,7 @@ std::optional<std::vector<Frequency>> AxisFrequencies(const ResolvedSpec& spec, 
       return PeriodFrequencies(spec.min_period, spec.max_period, count, pairs, spec.position_scale);
     case FrequencyFamily::kExplicit:
     case FrequencyFamily::kLinear:
+    case FrequencyFamily::kLogRange:
       break;  // ResolveSpec refuses them
   }
   return std::nullopt;

@@ -24,48 +24,90 @@ enum class FrequencyFamily : uint8_t {
   kPerElement,        // element i of d: rope_theta^(-2i/d), sine for even i, cosine for odd i
   kPeriods,           // period min * (max/min)^(j / (n-1)); n = 1: min
   kPeriodsExclusive,  // the same with exponent j / n
-  kExplicit,
-  kLinear,
+  kExplicit,          // inv_freq
+  kLinear,            // equally spaced from min_freq to max_freq inclusive
+  kLogRange,          // min_freq * (max_freq/min_freq)^(j / (n - downscale_freq_shift))
 };
+enum class FrequencyUnit : uint8_t { kRadians, kTurns };
 enum class TrigOrder : uint8_t { kSinCos, kCosSin, kCosOnly };
 enum class Arrangement : uint8_t { kInterleaved, kConcatenated };
 enum class AxisGrouping : uint8_t { kAxisMajor, kComponentMajor, kSum };
-enum class AxisRule : uint8_t { kSingle, kAxial, kMropeChunked, kMropeInterleaved, kList };
+enum class AxisRule : uint8_t {
+  kSingle,
+  kAxial,
+  kMropeChunked,
+  kMropeInterleaved,
+  kList,
+  kMropeAlternating,
+  kFrequencyMajor,
+  kDense,
+};
 enum class Pairing : uint8_t { kHalfSplit, kInterleaved };
+enum class OddDim : uint8_t { kPad, kSplit };
 enum class Precision : uint8_t { kExact, kParity };
 
-// Scalings for longer contexts. The field names and defaults are spec.proto's.
+// Scalings for longer contexts. What must be given and what has a default is spec.proto's to say; a
+// resolved rule has every field that it uses set.
 struct LinearScaling {
-  double factor = 0;
+  std::optional<double> factor = {};
   friend bool operator==(const LinearScaling&, const LinearScaling&) = default;
 };
 struct NtkScaling {
-  double factor = 0;
-  bool dynamic = false;
-  int64_t original_max_position_embeddings = 0;
+  std::optional<double> factor = {};
+  std::optional<bool> dynamic = {};
+  std::optional<int64_t> original_max_position_embeddings = {};
   friend bool operator==(const NtkScaling&, const NtkScaling&) = default;
 };
+struct MixedNtkScaling {
+  std::optional<double> factor = {};
+  std::optional<double> b = {};
+  friend bool operator==(const MixedNtkScaling&, const MixedNtkScaling&) = default;
+};
 struct YarnScaling {
-  double factor = 0;
-  int64_t original_max_position_embeddings = 0;
-  std::optional<double> beta_fast, beta_slow;
-  std::optional<bool> truncate;
-  std::optional<double> attention_factor, mscale, mscale_all_dim;
+  std::optional<double> factor = {};
+  std::optional<int64_t> original_max_position_embeddings = {};
+  std::optional<double> beta_fast = {}, beta_slow = {};
+  std::optional<bool> truncate = {};
+  std::optional<double> attention_factor = {}, mscale = {}, mscale_all_dim = {};
+  std::optional<double> extrapolation_factor = {}, attn_factor = {};
+  std::optional<bool> log_interpolation = {};
+  std::optional<double> mscale_coefficient = {};
   friend bool operator==(const YarnScaling&, const YarnScaling&) = default;
 };
 struct Llama3Scaling {
-  double factor = 0, low_freq_factor = 0, high_freq_factor = 0;
-  int64_t original_max_position_embeddings = 0;
+  std::optional<double> factor = {}, low_freq_factor = {}, high_freq_factor = {};
+  std::optional<int64_t> original_max_position_embeddings = {};
   friend bool operator==(const Llama3Scaling&, const Llama3Scaling&) = default;
 };
 struct LongRopeScaling {
-  std::vector<double> short_factor, long_factor;
-  int64_t original_max_position_embeddings = 0;
-  std::optional<double> factor, attention_factor;
+  std::vector<double> short_factor = {}, long_factor = {};
+  std::optional<int64_t> original_max_position_embeddings = {};
+  std::optional<double> factor = {}, attention_factor = {}, short_mscale = {}, long_mscale = {};
   friend bool operator==(const LongRopeScaling&, const LongRopeScaling&) = default;
 };
-using RopeScaling = std::variant<std::monostate, LinearScaling, NtkScaling, YarnScaling,
-                                 Llama3Scaling, LongRopeScaling>;
+using RopeScaling = std::variant<std::monostate, LinearScaling, NtkScaling, MixedNtkScaling,
+                                 YarnScaling, Llama3Scaling, LongRopeScaling>;
+
+// An amplitude per pair that grows or decays with the position (xPos).
+struct XposScaling {
+  std::optional<double> scale_base = {};
+  std::optional<double> center = {};
+  std::optional<bool> inverse = {};
+  friend bool operator==(const XposScaling&, const XposScaling&) = default;
+};
+
+// Whether a field of a spec is set.
+template <typename T>
+bool IsSet(const std::optional<T>& field) {
+  return field.has_value();
+}
+template <typename T>
+bool IsSet(const std::vector<T>& field) {
+  return !field.empty();
+}
+inline bool IsSet(const RopeScaling& field) {
+  return !std::holds_alternative<std::monostate>(field);
+}
 
 // What a user writes. At most one of preset, config_json, encoder is not empty. The initializers
 // let {.preset = "...", .dim = 128} compile without -Wmissing-field-initializers.
@@ -100,6 +142,19 @@ struct Spec {
   RopeScaling rope_scaling = {};
   std::optional<Precision> precision = {};
   std::optional<int64_t> pad_back = {};
+  std::optional<FrequencyUnit> frequency_unit = {};
+  std::vector<double> phase = {};
+  std::optional<double> min_freq = {};
+  std::optional<double> max_freq = {};
+  std::optional<int64_t> live_pairs = {};
+  std::vector<double> axes_theta = {};
+  std::vector<double> axes_position_scale = {};
+  std::optional<int> frequency_heads = {};
+  std::optional<int64_t> sequence_length = {};
+  std::optional<double> cos_bias = {};
+  std::optional<int64_t> pad_front = {};
+  std::optional<OddDim> odd_dim = {};
+  std::optional<XposScaling> xpos = {};
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };
@@ -126,21 +181,23 @@ struct ResolvedSpec {
   int64_t rotary_begin = 0;
   Pairing pairing = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
+  AxisRule axis_rule = AxisRule::kSingle;
   double attention_factor = 1.0;
 
+  uint64_t Hash() const;
   friend bool operator==(const ResolvedSpec&, const ResolvedSpec&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const ResolvedSpec& s) {
-    return H::combine(std::move(h), s.kind, s.dim, s.axes, s.axes_dim, s.family, s.rope_theta,
-                      s.downscale_freq_shift, s.min_period, s.max_period, s.position_scale, s.order,
-                      s.arrangement, s.grouping, s.pad_back, s.head_dim, s.rotary_dim,
-                      s.rotary_begin, s.pairing, s.pairing_out, s.attention_factor);
+    return H::combine(std::move(h), s.Hash());
   }
 };
 
 // Limits that ResolveSpec enforces.
 inline constexpr int64_t kMaxWidth = 65536;  // dim and head_dim
 inline constexpr int kMaxAxes = 4;
+
+// `base` with every field that `with` sets replaced, the base of `base` included.
+Spec MergeSpec(Spec base, const Spec& with);
 
 // Fills in base and defaults and checks every field. `path` prefixes error messages ("item.spec").
 // INVALID_ARGUMENT: a field out of range, missing, or contradicting another.

@@ -33,6 +33,18 @@ constexpr std::string_view Name(FrequencyFamily family) {
       return "EXPLICIT";
     case FrequencyFamily::kLinear:
       return "LINEAR";
+    case FrequencyFamily::kLogRange:
+      return "LOG_RANGE";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(FrequencyUnit unit) {
+  switch (unit) {
+    case FrequencyUnit::kRadians:
+      return "RADIANS";
+    case FrequencyUnit::kTurns:
+      return "TURNS";
   }
   return "?";
 }
@@ -83,6 +95,12 @@ constexpr std::string_view Name(AxisRule rule) {
       return "MROPE_INTERLEAVED";
     case AxisRule::kList:
       return "LIST";
+    case AxisRule::kMropeAlternating:
+      return "MROPE_ALTERNATING";
+    case AxisRule::kFrequencyMajor:
+      return "FREQUENCY_MAJOR";
+    case AxisRule::kDense:
+      return "DENSE";
   }
   return "?";
 }
@@ -97,6 +115,16 @@ constexpr std::string_view Name(Pairing pairing) {
   return "?";
 }
 
+constexpr std::string_view Name(OddDim odd) {
+  switch (odd) {
+    case OddDim::kPad:
+      return "PAD";
+    case OddDim::kSplit:
+      return "SPLIT";
+  }
+  return "?";
+}
+
 constexpr std::string_view Name(Precision precision) {
   switch (precision) {
     case Precision::kExact:
@@ -105,6 +133,14 @@ constexpr std::string_view Name(Precision precision) {
       return "PARITY";
   }
   return "?";
+}
+
+// How many enumerators, which are numbered from 0, an enum of a spec has.
+template <typename E>
+constexpr int EnumeratorCount() {
+  int count = 0;
+  while (Name(static_cast<E>(count)) != "?") ++count;
+  return count;
 }
 
 }  // namespace phasor

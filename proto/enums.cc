@@ -55,8 +55,20 @@ v1::FrequencyFamily ToWire(FrequencyFamily value) {
       return v1::FREQUENCY_FAMILY_EXPLICIT;
     case FrequencyFamily::kLinear:
       return v1::FREQUENCY_FAMILY_LINEAR;
+    case FrequencyFamily::kLogRange:
+      return v1::FREQUENCY_FAMILY_LOG_RANGE;
   }
   return v1::FREQUENCY_FAMILY_UNSPECIFIED;
+}
+
+v1::FrequencyUnit ToWire(FrequencyUnit value) {
+  switch (value) {
+    case FrequencyUnit::kRadians:
+      return v1::FREQUENCY_UNIT_RADIANS;
+    case FrequencyUnit::kTurns:
+      return v1::FREQUENCY_UNIT_TURNS;
+  }
+  return v1::FREQUENCY_UNIT_UNSPECIFIED;
 }
 
 v1::TrigOrder ToWire(TrigOrder value) {
@@ -105,6 +117,12 @@ v1::AxisRule ToWire(AxisRule value) {
       return v1::AXIS_RULE_MROPE_INTERLEAVED;
     case AxisRule::kList:
       return v1::AXIS_RULE_LIST;
+    case AxisRule::kMropeAlternating:
+      return v1::AXIS_RULE_MROPE_ALTERNATING;
+    case AxisRule::kFrequencyMajor:
+      return v1::AXIS_RULE_FREQUENCY_MAJOR;
+    case AxisRule::kDense:
+      return v1::AXIS_RULE_DENSE;
   }
   return v1::AXIS_RULE_UNSPECIFIED;
 }
@@ -117,6 +135,16 @@ v1::Pairing ToWire(Pairing value) {
       return v1::PAIRING_INTERLEAVED;
   }
   return v1::PAIRING_UNSPECIFIED;
+}
+
+v1::OddDim ToWire(OddDim value) {
+  switch (value) {
+    case OddDim::kPad:
+      return v1::ODD_DIM_PAD;
+    case OddDim::kSplit:
+      return v1::ODD_DIM_SPLIT;
+  }
+  return v1::ODD_DIM_UNSPECIFIED;
 }
 
 v1::Precision ToWire(Precision value) {
@@ -149,70 +177,6 @@ v1::RopeLayout ToWire(RopeLayout value) {
       return v1::ROPE_LAYOUT_HEADS_TOKENS;
   }
   return v1::ROPE_LAYOUT_UNSPECIFIED;
-}
-
-// A forgotten enumerator is refused as unknown; the test walks every value of the wire enums.
-template <>
-absl::Span<const Dtype> Enumerators() {
-  static constexpr Dtype kAll[] = {Dtype::kFloat64,  Dtype::kFloat32,    Dtype::kFloat16,
-                                   Dtype::kBFloat16, Dtype::kFloat8E4M3, Dtype::kFloat8E5M2,
-                                   Dtype::kInt32,    Dtype::kInt64};
-  return kAll;
-}
-template <>
-absl::Span<const SpecKind> Enumerators() {
-  static constexpr SpecKind kAll[] = {SpecKind::kEncoding, SpecKind::kRotary};
-  return kAll;
-}
-template <>
-absl::Span<const FrequencyFamily> Enumerators() {
-  using F = FrequencyFamily;
-  static constexpr F kAll[] = {F::kGeometric,        F::kPerElement, F::kPeriods,
-                               F::kPeriodsExclusive, F::kExplicit,   F::kLinear};
-  return kAll;
-}
-template <>
-absl::Span<const TrigOrder> Enumerators() {
-  static constexpr TrigOrder kAll[] = {TrigOrder::kSinCos, TrigOrder::kCosSin, TrigOrder::kCosOnly};
-  return kAll;
-}
-template <>
-absl::Span<const Arrangement> Enumerators() {
-  static constexpr Arrangement kAll[] = {Arrangement::kInterleaved, Arrangement::kConcatenated};
-  return kAll;
-}
-template <>
-absl::Span<const AxisGrouping> Enumerators() {
-  using G = AxisGrouping;
-  static constexpr G kAll[] = {G::kAxisMajor, G::kComponentMajor, G::kSum};
-  return kAll;
-}
-template <>
-absl::Span<const AxisRule> Enumerators() {
-  using R = AxisRule;
-  static constexpr R kAll[] = {R::kSingle, R::kAxial, R::kMropeChunked, R::kMropeInterleaved,
-                               R::kList};
-  return kAll;
-}
-template <>
-absl::Span<const Pairing> Enumerators() {
-  static constexpr Pairing kAll[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
-  return kAll;
-}
-template <>
-absl::Span<const Precision> Enumerators() {
-  static constexpr Precision kAll[] = {Precision::kExact, Precision::kParity};
-  return kAll;
-}
-template <>
-absl::Span<const Direction> Enumerators() {
-  static constexpr Direction kAll[] = {Direction::kForward, Direction::kInverse, Direction::kDelta};
-  return kAll;
-}
-template <>
-absl::Span<const RopeLayout> Enumerators() {
-  static constexpr RopeLayout kAll[] = {RopeLayout::kTokensHeads, RopeLayout::kHeadsTokens};
-  return kAll;
 }
 
 absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,

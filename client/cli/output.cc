@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/spec_flags.h"
+#include "client/cli/spec_json.h"
 #include "kernels/text.h"
 
 namespace phasor::cli {

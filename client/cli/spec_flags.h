@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a spec as flags, named as the fields are, and as JSON.
+// The fields of a spec as flags, named as the fields are.
 #ifndef PHASOR_CLIENT_CLI_SPEC_FLAGS_H_
 #define PHASOR_CLIENT_CLI_SPEC_FLAGS_H_
 
 #include <CLI/CLI.hpp>
 #include <cctype>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,11 +48,9 @@ CLI::Option* AddEnumFlag(CLI::App& app, const std::string& flag, std::vector<E> 
       ->type_name("");
 }
 
-// Adds a flag for every field; they fill `spec`, which must outlive the parsing.
+// Adds a flag for every field, and --spec for all at once; they fill `spec`, which must outlive the
+// parsing.
 void AddSpecFlags(CLI::App& app, Spec& spec);
-
-// The fields that are set, by name.
-nlohmann::ordered_json ToJson(const Spec& spec);
 
 }  // namespace phasor::cli
 

@@ -22,13 +22,20 @@ void ExpectNamed(E last) {
 
 TEST(SpecNamesTest, EveryEnumeratorHasItsOwnName) {
   ExpectNamed(SpecKind::kRotary);
-  ExpectNamed(FrequencyFamily::kLinear);
+  ExpectNamed(FrequencyFamily::kLogRange);
+  ExpectNamed(FrequencyUnit::kTurns);
   ExpectNamed(TrigOrder::kCosOnly);
   ExpectNamed(Arrangement::kConcatenated);
   ExpectNamed(AxisGrouping::kSum);
-  ExpectNamed(AxisRule::kList);
+  ExpectNamed(AxisRule::kDense);
   ExpectNamed(Pairing::kInterleaved);
+  ExpectNamed(OddDim::kSplit);
   ExpectNamed(Precision::kParity);
+}
+
+TEST(SpecNamesTest, CountsTheEnumerators) {
+  EXPECT_EQ(EnumeratorCount<SpecKind>(), 2);
+  EXPECT_EQ(EnumeratorCount<TrigOrder>(), 3);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "google/protobuf/descriptor.h"
 #include "kernels/presets.h"
+#include "kernels/spec_fields.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -49,6 +50,20 @@ Spec FullSpec() {
   spec.attention_factor = 1.25;
   spec.precision = Precision::kParity;
   spec.pad_back = 1;
+  spec.frequency_unit = FrequencyUnit::kTurns;
+  spec.phase = {0.25, -0.5};
+  spec.min_freq = 0.5;
+  spec.max_freq = 128.0;
+  spec.live_pairs = 16;
+  spec.axes_theta = {10000.0, 100.0};
+  spec.axes_position_scale = {1.0, 0.5};
+  spec.frequency_heads = 8;
+  spec.sequence_length = 131072;
+  spec.cos_bias = -1.0;
+  spec.pad_front = 2;
+  spec.odd_dim = OddDim::kSplit;
+  spec.xpos = XposScaling{512.0, 1024.0, true};
+  spec.rope_scaling = LinearScaling{2.0};
   return spec;
 }
 
@@ -60,7 +75,6 @@ TEST(SpecFromWireTest, EveryFieldSurvivesTheRoundTrip) {
 
 TEST(SpecFromWireTest, FullSpecSetsEveryFieldOfTheMessage) {
   v1::Spec wire = ToWire(FullSpec());
-  wire.mutable_rope_scaling()->mutable_linear()->set_factor(2);
   const auto* descriptor = v1::Spec::descriptor();
   std::vector<const google::protobuf::FieldDescriptor*> set;
   wire.GetReflection()->ListFields(wire, &set);
@@ -92,10 +106,11 @@ TEST(SpecFromWireTest, ScalingsSurviveTheRoundTrip) {
       std::monostate(),
       LinearScaling{4.0},
       NtkScaling{8.0, true, 2048},
-      YarnScaling{16.0, 4096, 32.0, 1.0, false, 1.1, 0.7, 0.8},
+      MixedNtkScaling{8.0, 0.625},
+      YarnScaling{16.0, 4096, 32.0, 1.0, false, 1.1, 0.7, 0.8, 0.5, 0.9, true, 0.07},
       YarnScaling{16.0, 4096},
       Llama3Scaling{8.0, 1.0, 4.0, 8192},
-      LongRopeScaling{{1.0, 2.0}, {3.0, 4.0}, 4096, 32.0, 1.19},
+      LongRopeScaling{{1.0, 2.0}, {3.0, 4.0}, 4096, 32.0, 1.19, 1.0, 1.2},
   };
   for (const RopeScaling& scaling : scalings) {
     Spec spec;
@@ -104,6 +119,22 @@ TEST(SpecFromWireTest, ScalingsSurviveTheRoundTrip) {
     ASSERT_THAT(back, IsOk());
     EXPECT_EQ(*back, spec) << scaling.index();
   }
+}
+
+TEST(SpecFromWireTest, KnowsEveryScalingRuleOfTheMessage) {
+  int rules = 0;
+  VisitScalingRules([&](const char* name, auto rule) {
+    ++rules;
+    const auto* field = v1::RopeScaling::descriptor()->FindFieldByName(name);
+    ASSERT_NE(field, nullptr) << name;
+    int members = 0;
+    VisitFields(&rule, [&](const char* member, auto) {
+      ++members;
+      EXPECT_NE(field->message_type()->FindFieldByName(member), nullptr) << member;
+    });
+    EXPECT_EQ(members, field->message_type()->field_count()) << name;
+  });
+  EXPECT_EQ(rules, v1::RopeScaling::descriptor()->field_count());
 }
 
 TEST(SpecFromWireTest, EveryPresetSurvivesTheRoundTrip) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/spec_flags.h"
 
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/spec_fields.h"
 
 namespace phasor::cli {
 namespace {
-
-using ::testing::ElementsAre;
 
 Spec Parse(std::vector<std::string> arguments) {
   CLI::App app;
@@ -93,12 +93,41 @@ TEST(SpecFlagsTest, UnknownNamesAndNumbersAreUsageErrors) {
   EXPECT_THROW(Parse({"--ropetheta", "1"}), CLI::ParseError);
 }
 
-TEST(SpecFlagsTest, JsonHoldsTheFieldsThatAreSet) {
-  EXPECT_EQ(ToJson(Spec{}).dump(), "{}");
-  Spec spec = {.preset = "p", .dim = 4};
-  spec.order = TrigOrder::kSinCos;
-  spec.axes_dim = {2, 2};
-  EXPECT_EQ(ToJson(spec).dump(), R"({"preset":"p","dim":4,"axes_dim":[2,2],"order":"SIN_COS"})");
+TEST(SpecFlagsTest, EveryFieldHasAFlag) {
+  CLI::App app;
+  Spec spec;
+  AddSpecFlags(app, spec);
+  VisitSpecFields([&](const SpecField& field, auto, auto) {
+    EXPECT_NE(app.get_option_no_throw("--" + FlagName(field.name)), nullptr) << field.name;
+  });
+}
+
+TEST(SpecFlagsTest, ListsAndMessagesHaveFlags) {
+  Spec spec;
+  spec.inv_freq = {1, 0.5};
+  spec.axis_of_pair = {0, 1};
+  spec.axis_rule = AxisRule::kMropeChunked;
+  spec.rope_scaling = LinearScaling{4.0};
+  spec.xpos = XposScaling{.inverse = true};
+  EXPECT_EQ(
+      Parse({"--inv-freq", "1,0.5", "--axis-of-pair", "0,1", "--axis-rule", "mrope-chunked",
+             "--rope-scaling", R"({"linear": {"factor": 4}})", "--xpos", R"({"inverse": true})"}),
+      spec);
+}
+
+TEST(SpecFlagsTest, FlagsOverrideASpecFromAFileWhereverTheyStand) {
+  const std::string path = ::testing::TempDir() + "/spec_flags_test.json";
+  std::ofstream(path) << R"({"preset": "transformer", "dim": 8, "rope_theta": 500})";
+  Spec spec = {.preset = "transformer", .dim = 16};
+  spec.rope_theta = 500;
+  EXPECT_EQ(Parse({"--spec", path, "--dim", "16"}), spec);
+  EXPECT_EQ(Parse({"--dim", "16", "--spec", path}), spec);
+}
+
+TEST(SpecFlagsTest, WrongJsonIsAUsageError) {
+  EXPECT_THROW(Parse({"--rope-scaling", "linear"}), CLI::ParseError);
+  EXPECT_THROW(Parse({"--xpos", R"({"centre": 1})"}), CLI::ParseError);
+  EXPECT_THROW(Parse({"--spec", "/nonexistent"}), CLI::ParseError);
 }
 
 }  // namespace
