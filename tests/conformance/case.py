@@ -33,6 +33,8 @@ class Case:
     given: dict = dataclasses.field(default_factory=dict)  # what is set beside the preset
     # [positions, head_dim] in f32 -> the same, rotated at `positions`; or one such function per dtype
     rotate: Callable | dict = None
+    # Upstream's frequencies, [pairs], asked for after `compute`.
+    frequencies: Callable = None
     # Tables instead of rotations: an EncodeOutput without its prefix; `compute` then returns rows.
     output: str = ""
     # Relative error of upstream's frequencies.
@@ -173,6 +175,11 @@ def record(case):
         samples, worst = row_samples(case, found, positions)
     else:
         samples, worst = rotary_samples(case, found, positions, boundaries)
+    if case.frequencies:
+        own = case.frequencies()
+        for j in range(found.pairs):
+            assert abs(float(own[j]) - float(found.inv_freq[j])) <= case.tolerance * float(found.inv_freq[j]), (case.name, j)
+        out |= {"upstream_inv_freq": [float32(own[j]) for j in kept]}
     return out | samples | {"upstream_error": float(f"{worst:.3g}")}
 
 

@@ -151,7 +151,8 @@ TEST_P(ConformanceTest, PresetMeansWhatItsSourceSays) {
   EXPECT_EQ(Fingerprint(*by_name), Fingerprint(*in_full));
 }
 
-// Upstream's own arithmetic: its tables to one unit in the last place, and its rotations.
+// Upstream's own arithmetic: its tables to one unit in the last place but for the few whose
+// frequency comes out of another libm, and its rotations.
 TEST_P(ConformanceTest, ParityEqualsUpstream) {
   if (golden().preset.empty()) return;
   auto spec = SpecFromJson(golden().given);
@@ -160,11 +161,13 @@ TEST_P(ConformanceTest, ParityEqualsUpstream) {
   spec->precision = Precision::kParity;
   const auto samples = testing::Compute(golden(), *spec, Dtype::kFloat32);
   STOP_IF(Stops("parity", samples.status()));
-  Check("parity", testing::FromUpstream(golden(), *samples), " ulp");
+  const Difference difference = testing::FromUpstream(golden(), *samples);
+  Check("parity", difference, " ulp");
+  EXPECT_GE(difference.close, difference.count * 3 / 4) << difference.where;
   for (const GoldenCase::Rotated& upstream : golden().upstream_rotated) {
-    const auto difference = testing::FromUpstreamRotation(golden(), *spec, upstream);
-    ASSERT_THAT(difference, testing::IsOk());
-    EXPECT_LE(difference->largest_share, 1) << difference->where;
+    const auto rotation = testing::FromUpstreamRotation(golden(), *spec, upstream);
+    ASSERT_THAT(rotation, testing::IsOk());
+    EXPECT_LE(rotation->largest_share, 1) << rotation->where;
   }
 }
 

@@ -62,6 +62,7 @@ GoldenCase FromJson(const json& object) {
   golden.cos = RealTable(object, "cos");
   golden.sin = RealTable(object, "sin");
   golden.values = RealTable(object, "values");
+  golden.upstream_inv_freq = object.value("upstream_inv_freq", std::vector<double>());
   golden.upstream_cos = DoubleTable(object, "upstream_cos");
   golden.upstream_sin = DoubleTable(object, "upstream_sin");
   golden.upstream_values = DoubleTable(object, "upstream_values");

@@ -39,6 +39,7 @@ struct GoldenCase {
   std::vector<int64_t> samples;  // pairs; columns of encodings and tables
   Table<Real> cos, sin;          // truth [position, sample], amplitude included; rotations only
   Table<Real> values;            // truth [position, sample]; encodings and tables only
+  std::vector<double> upstream_inv_freq;  // of frequency_pairs, where upstream shows them; f32
   Table<double> upstream_cos, upstream_sin, upstream_values;
 
   // Upstream's rotation of InputLane(0), InputLane(1), ... in some dtype.

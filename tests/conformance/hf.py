@@ -47,6 +47,10 @@ class Rotary:
         cos, sin = self.tables(positions)
         return self.pairs(cos), self.pairs(sin)
 
+    def frequencies(self):
+        layer = self.arguments.get("layer_type")
+        return getattr(self.embedding, f"{layer}_inv_freq" if layer else "inv_freq").float().numpy()
+
     def apply(self, q, positions):
         """q: [tokens, lanes]"""
         cos, sin = self.tables(positions, q.dtype)

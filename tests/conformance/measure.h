@@ -19,6 +19,7 @@ struct Difference {
   double allowed = 0;        // where `largest_share` is
   double largest_share = 0;  // difference / allowed; more than 1 breaks the contract
   std::string where;
+  int count = 0, close = 0;  // FromUpstream: values, and those at most one unit apart
 };
 
 // Results at the case's positions and samples: [position, sample].
@@ -34,7 +35,8 @@ absl::StatusOr<Samples> Compute(const GoldenCase& golden, const Spec& spec, Dtyp
 // f64 results against the truth and the contract of docs/numerics.md.
 Difference FromTruth(const GoldenCase& golden, const Spec& spec, const Samples& got);
 
-// f32 results against upstream's, in units in the last place of an f32.
+// f32 results against upstream's, in units in the last place of an f32. Allowed is one, and what a
+// frequency that is one unit off turns to at the position.
 Difference FromUpstream(const GoldenCase& golden, const Samples& got);
 
 // The rotation of InputLane's vector against upstream's, in the dtype of `upstream`.

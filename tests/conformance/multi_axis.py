@@ -220,7 +220,8 @@ def language_models():
         rotary = Rotary(model, rotary_name, config, layout=layout)
         context = preset["context_length"]
         positions = TEXT + [[context - 1] * 3, [context] * 3, [2 * context + 1, 17, 23]]
-        return preset_case(name, positions, rotary.compute, F32, rotate=rotary.rotator(positions))
+        own = None if name == "ernie-4.5-vl" else rotary.frequencies  # that one keeps them in another order
+        return preset_case(name, positions, rotary.compute, F32, rotate=rotary.rotator(positions), frequencies=own)
 
     yield case("qwen2-vl", "qwen2_vl", "Qwen2VLText", "Qwen2VLRotaryEmbedding")
     yield case("qwen2.5-vl", "qwen2_5_vl", "Qwen2_5_VLText", "Qwen2_5_VLRotaryEmbedding")

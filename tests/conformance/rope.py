@@ -43,7 +43,7 @@ def llama_like(name, model, prefix, layout="duplicated", context=None, given=Non
     rotary = Rotary(model, f"{prefix}RotaryEmbedding", config, layout=layout)
     own_split = model in ("gpt_neox", "glm4", "phi3")  # the apply function passes the other lanes through
     rotate = rotary.rotator(positions, 0, None if own_split else rotary_dim)
-    return preset_case(name, positions, rotary.compute, F32, given, rotate)
+    return preset_case(name, positions, rotary.compute, F32, given, rotate, frequencies=rotary.frequencies)
 
 
 def named_models():
@@ -99,7 +99,7 @@ def longrope():
             )
             rotary = Rotary("phi3", "Phi3RotaryEmbedding", config)
             positions = [0, 1, 2, 7, 100, 1023, min(length, 4096) - 2, length - 1]
-            case = preset_case(name, positions, rotary.compute, F32, {"sequence_length": length}, rotary.rotator(positions))
+            case = preset_case(name, positions, rotary.compute, F32, {"sequence_length": length}, rotary.rotator(positions), frequencies=rotary.frequencies)
             case.name = f"{name}-{length}"
             yield case
 
@@ -108,7 +108,7 @@ def esm():
     config = config_of("esm", "EsmConfig", vocab_size=33, pad_token_id=1, position_embedding_type="rotary")
     rotary = Rotary("esm", "EsmRotaryEmbedding", config)
     positions = around(1026)
-    return preset_case("esm-2", positions, rotary.compute, F32, rotate=rotary.rotator(positions))
+    return preset_case("esm-2", positions, rotary.compute, F32, rotate=rotary.rotator(positions), frequencies=rotary.frequencies)
 
 
 def gpt_j():
@@ -170,7 +170,7 @@ def gemma():
         rotate = {"f32": lambda x, r=rotate: r(x, torch.float32), "bf16": lambda x, r=rotate: r(x, torch.bfloat16)}
 
         given = {"head_dim": head} if "head_dim" in PRESETS[name]["required"] else None
-        return preset_case(name, positions, rotary.compute, F32, given, rotate)
+        return preset_case(name, positions, rotary.compute, F32, given, rotate, frequencies=rotary.frequencies)
 
     gemma3 = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
@@ -190,7 +190,7 @@ def latent_attention():
 
     def case(name, rotary, begin, end):
         positions = around(PRESETS[name]["context_length"])
-        return preset_case(name, positions, rotary.compute, F32, rotate=rotary.rotator(positions, begin, end))
+        return preset_case(name, positions, rotary.compute, F32, rotate=rotary.rotator(positions, begin, end), frequencies=rotary.frequencies)
 
     def v3(name):
         config = config_of(
@@ -206,7 +206,8 @@ def latent_attention():
         preset = PRESETS[name]
         positions = around(preset["context_length"])
         upstream = f"{packages()} DeepseekV3RotaryEmbedding; rotation in place as in {preset['source']}"
-        yield preset_case(name, positions, v3(name).compute, F32, upstream=upstream)
+        rotary = v3(name)
+        yield preset_case(name, positions, rotary.compute, F32, upstream=upstream, frequencies=rotary.frequencies)
     config = config_of("deepseek_v2", "DeepseekV2Config", rope_parameters=parameters("deepseek-v2"), max_position_embeddings=163840)
     rotary = ComplexRotary("deepseek_v2", "DeepseekV2RotaryEmbedding", config, apply="apply_rotary_emb")
     yield case("deepseek-v2", rotary, 128, 192)
@@ -226,7 +227,7 @@ def llama4():
         config = config_of("llama4", "Llama4TextConfig", rope_parameters=parameters, max_position_embeddings=context)
         rotary = ComplexRotary("llama4", "Llama4TextRotaryEmbedding", config, layout="tokens first", apply="apply_rotary_emb")
         positions = around(context)
-        yield preset_case(name, positions, rotary.compute, F32 + " (complex64)", rotate=rotary.rotator(positions))
+        yield preset_case(name, positions, rotary.compute, F32 + " (complex64)", rotate=rotary.rotator(positions), frequencies=rotary.frequencies)
 
 
 def scalings():
@@ -272,7 +273,7 @@ def scalings():
         )
         rotary = Rotary("llama", "LlamaRotaryEmbedding", config)
         upstream = f"{packages()} LlamaRotaryEmbedding, {parameters['rope_type']}"
-        yield Case(f"scaling-{name}", spec, positions, upstream, F32, rotary.compute, rotate=rotary.rotator(positions))
+        yield Case(f"scaling-{name}", spec, positions, upstream, F32, rotary.compute, rotate=rotary.rotator(positions), frequencies=rotary.frequencies)
 
 
 def hunyuan_alpha():
@@ -292,7 +293,7 @@ def hunyuan_alpha():
     rotary = Rotary("hunyuan_v1_dense", "HunYuanDenseV1RotaryEmbedding", config)
     positions = [0, 1, 2, 7, 100, 1023, 32766, 32767]
     upstream = f"{packages()} HunYuanDenseV1RotaryEmbedding, alpha"
-    yield Case("scaling-ntk-alpha", spec, positions, upstream, F32, rotary.compute, rotate=rotary.rotator(positions))
+    yield Case("scaling-ntk-alpha", spec, positions, upstream, F32, rotary.compute, rotate=rotary.rotator(positions), frequencies=rotary.frequencies)
 
 
 def definitions():
