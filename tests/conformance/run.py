@@ -96,6 +96,9 @@ def main():
         print(f"{kind:11}{name:38}{exact[0]:9}{difference[0]:18}{parity[0]:9}{difference[1]:21}{error:<20.3g}{apart:.2g} ulp")
 
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LD_")}
+    bias = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bias.py")], text=True, capture_output=True)
+    print(f"\n{bias.stdout}{bias.stderr if bias.returncode else ''}", end="")
+    failures += ["bias"] if bias.returncode else []
     listed = subprocess.run([build / "client/cli/phasor", "presets", "--json"], env=environment, text=True, capture_output=True, check=True)
     presets = {preset["name"] for preset in json.loads(listed.stdout)}
     rows = {name for kind, name in groups if kind == "preset"}
