@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/frequencies.h"
+#include "kernels/parity/compile.h"
 
 namespace phasor {
 namespace {
@@ -118,6 +119,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec
     plan->layout.content_end = spec.dim - spec.pad_back;
   }
   plan->table = MakePhaseTable(plan->frequency, plan->axis, plan->offset);
+  if (spec.parity.has_value()) plan->parity = parity::Compile(*plan);
   return plan;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/parity/tables.h"
 #include "kernels/phase.h"
 #include "kernels/phase_table.h"
 #include "kernels/row_layout.h"
@@ -26,14 +27,15 @@ struct Plan {
   uint64_t id = 0;  // unique in the process
   ResolvedSpec spec;
   std::string fingerprint;
-  int64_t pairs = 0;                 // including pairs that only pad a block to an even count
-  int64_t heads = 1;                 // heads with frequencies of their own, 1: all heads share
-  std::vector<Frequency> frequency;  // [layers, pairs]
-  std::vector<uint8_t> axis;         // [layers, pairs]
-  std::vector<uint64_t> offset;      // [pairs] phase added, once, to the phase of the position
-  PhaseTable table;                  // the three above, rearranged
-  RowLayout layout;                  // encoding only
-  std::optional<Xpos> xpos;          // rotary only; one axis
+  int64_t pairs = 0;                   // including pairs that only pad a block to an even count
+  int64_t heads = 1;                   // heads with frequencies of their own, 1: all heads share
+  std::vector<Frequency> frequency;    // [layers, pairs]
+  std::vector<uint8_t> axis;           // [layers, pairs]
+  std::vector<uint64_t> offset;        // [pairs] phase added, once, to the phase of the position
+  PhaseTable table;                    // the three above, rearranged
+  RowLayout layout;                    // encoding only
+  std::optional<Xpos> xpos;            // rotary only; one axis
+  std::optional<ParityTables> parity;  // set: results come from these, not from the table
 
   int64_t head_pairs() const { return pairs / heads; }
 };

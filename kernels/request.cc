@@ -277,6 +277,11 @@ absl::Status PrepareDelta(const RopeRequest& request, const ResolvedSpec& to, Pl
     const std::string from_path = StrCat(path, ".from_spec");
     PHASOR_ASSIGN_OR_RETURN(from, ResolveRotary(*request.from_spec, request, path, from_path));
   }
+  for (const ResolvedSpec* spec : {static_cast<const ResolvedSpec*>(&from), &to}) {
+    if (spec->precision == Precision::kExact) continue;
+    return Invalid(path, spec == &to ? ".spec" : ".from_spec",
+                   ".precision: PARITY, no upstream turns keys by a difference, must be EXACT");
+  }
   PHASOR_RETURN_IF_ERROR(CheckMove(from, to, path));
   const std::string positions_path = StrCat(path, ".from_positions");
   PHASOR_ASSIGN_OR_RETURN(out.from_positions, PrepareRopePositions(*request.from_positions,

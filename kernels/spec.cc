@@ -31,7 +31,6 @@ Spec ToSpec(const ResolvedSpec& resolved) {
       if (field.used(resolved)) spec.*member = resolved.*resolved_member;
     }
   });
-  spec.precision = Precision::kExact;
   return spec;
 }
 

@@ -46,6 +46,22 @@ enum class Pairing : uint8_t { kHalfSplit, kInterleaved };
 enum class OddDim : uint8_t { kPad, kSplit };
 enum class Precision : uint8_t { kExact, kParity };
 
+// The arithmetic of an upstream implementation, stage by stage (docs/numerics.md).
+enum class ParityFrequency : uint8_t {
+  kFloat32Pow,      // 1 / theta^(j / den), every step rounded to f32 (transformers)
+  kFloat32Exp,      // exp(-log(theta) * j / den) in f32 (diffusers' timesteps)
+  kFloat32ExpStep,  // exp(j * -(log(theta) / den)) in f32 (DDPM, tensor2tensor)
+  kFloat64,         // as kFloat32Pow, in f64
+  kGgml,            // angles by repeated products in f32
+};
+enum class ParityType : uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16, kModel };
+struct ParityArithmetic {
+  std::optional<ParityFrequency> frequency = {};
+  std::optional<ParityType> frequency_storage = {}, position = {}, angle = {}, table = {},
+                            math = {};
+  friend bool operator==(const ParityArithmetic&, const ParityArithmetic&) = default;
+};
+
 // Scalings for longer contexts. What must be given and what has a default is spec.proto's to say; a
 // resolved rule has every field that it uses set.
 struct LinearScaling {
@@ -141,6 +157,7 @@ struct Spec {
   std::optional<double> attention_factor = {};
   RopeScaling rope_scaling = {};
   std::optional<Precision> precision = {};
+  std::optional<ParityArithmetic> parity = {};
   std::optional<int64_t> pad_back = {};
   std::optional<FrequencyUnit> frequency_unit = {};
   std::vector<double> phase = {};
@@ -183,6 +200,8 @@ struct ResolvedSpec {
   Pairing pairing_out = Pairing::kHalfSplit;
   AxisRule axis_rule = AxisRule::kSingle;
   double attention_factor = 1.0;
+  Precision precision = Precision::kExact;
+  std::optional<ParityArithmetic> parity;  // set exactly for PARITY, then every stage that is used
 
   uint64_t Hash() const;
   friend bool operator==(const ResolvedSpec&, const ResolvedSpec&) = default;

@@ -120,7 +120,9 @@ void VisitSpecFields(Visit&& visit) {
         &S::sequence_length, NotResolved());
   visit(SpecField{"xpos", use::Rotary, R"(xPos as JSON, e.g. {"center": 1024})"}, &S::xpos,
         NotResolved());
-  visit(SpecField{"precision", use::Always, "Arithmetic"}, &S::precision, NotResolved());
+  visit(SpecField{"precision", use::Always, "Arithmetic"}, &S::precision, &R::precision);
+  visit(SpecField{"parity", use::Always, "Stages of PARITY arithmetic as JSON"}, &S::parity,
+        &R::parity);
 }
 
 // Calls visit(name, member) for every field of a message inside a spec.
@@ -176,6 +178,16 @@ void VisitFields(const XposScaling*, Visit&& visit) {
   visit("scale_base", &XposScaling::scale_base);
   visit("center", &XposScaling::center);
   visit("inverse", &XposScaling::inverse);
+}
+
+template <typename Visit>
+void VisitFields(const ParityArithmetic*, Visit&& visit) {
+  visit("frequency", &ParityArithmetic::frequency);
+  visit("frequency_storage", &ParityArithmetic::frequency_storage);
+  visit("position", &ParityArithmetic::position);
+  visit("angle", &ParityArithmetic::angle);
+  visit("table", &ParityArithmetic::table);
+  visit("math", &ParityArithmetic::math);
 }
 
 // Calls visit(name, rule with nothing set) for every rule of RopeScaling.

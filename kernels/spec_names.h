@@ -135,6 +135,38 @@ constexpr std::string_view Name(Precision precision) {
   return "?";
 }
 
+constexpr std::string_view Name(ParityFrequency frequency) {
+  switch (frequency) {
+    case ParityFrequency::kFloat32Pow:
+      return "FLOAT32_POW";
+    case ParityFrequency::kFloat32Exp:
+      return "FLOAT32_EXP";
+    case ParityFrequency::kFloat32ExpStep:
+      return "FLOAT32_EXP_STEP";
+    case ParityFrequency::kFloat64:
+      return "FLOAT64";
+    case ParityFrequency::kGgml:
+      return "GGML";
+  }
+  return "?";
+}
+
+constexpr std::string_view Name(ParityType type) {
+  switch (type) {
+    case ParityType::kFloat64:
+      return "FLOAT64";
+    case ParityType::kFloat32:
+      return "FLOAT32";
+    case ParityType::kFloat16:
+      return "FLOAT16";
+    case ParityType::kBFloat16:
+      return "BFLOAT16";
+    case ParityType::kModel:
+      return "MODEL";
+  }
+  return "?";
+}
+
 // How many enumerators, which are numbered from 0, an enum of a spec has.
 template <typename E>
 constexpr int EnumeratorCount() {

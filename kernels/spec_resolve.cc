@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kernels/parity/check.h"
 #include "kernels/presets.h"
 #include "kernels/spec.h"
 #include "kernels/spec_fields.h"
@@ -55,6 +56,7 @@ class Resolver {
       PHASOR_RETURN_IF_ERROR(ResolveRotary());
     }
     PHASOR_RETURN_IF_ERROR(CheckDenominators());
+    PHASOR_RETURN_IF_ERROR(ResolvePrecision());
     return std::move(out_);
   }
 
@@ -87,7 +89,6 @@ class Resolver {
     if (!user_.inv_freq.empty()) return Unbuilt("inv_freq", "a list of frequencies");
     if (!user_.mrope_section.empty()) return Unbuilt("mrope_section", "an M-RoPE section list");
     if (!user_.axis_of_pair.empty()) return Unbuilt("axis_of_pair", "an axis per pair");
-    if (user_.precision == Precision::kParity) return Unbuilt("precision", "PARITY");
     if (user_.order == TrigOrder::kCosOnly) return Unbuilt("order", "COS_ONLY");
     if (user_.family == FrequencyFamily::kExplicit || user_.family == FrequencyFamily::kLinear ||
         user_.family == FrequencyFamily::kLogRange) {
@@ -318,6 +319,21 @@ class Resolver {
                        " is the number of pairs, must differ from it");
       }
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status ResolvePrecision() {
+    out_.precision = merged_.precision.value_or(Precision::kExact);
+    if (out_.precision == Precision::kExact) {
+      return user_.parity.has_value()
+                 ? Invalid("parity", "set beside precision EXACT, must be only for PARITY")
+                 : absl::OkStatus();
+    }
+    if (!merged_.parity.has_value()) {
+      return Invalid("parity", "not set, required for precision PARITY",
+                     user_.preset.empty() ? "" : StrCat(": preset ", user_.preset, " names none"));
+    }
+    PHASOR_ASSIGN_OR_RETURN(out_.parity, parity::Resolve(*merged_.parity, out_, path_));
     return absl::OkStatus();
   }
 

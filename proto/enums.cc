@@ -147,6 +147,38 @@ v1::OddDim ToWire(OddDim value) {
   return v1::ODD_DIM_UNSPECIFIED;
 }
 
+v1::ParityFrequency ToWire(ParityFrequency value) {
+  switch (value) {
+    case ParityFrequency::kFloat32Pow:
+      return v1::PARITY_FREQUENCY_FLOAT32_POW;
+    case ParityFrequency::kFloat32Exp:
+      return v1::PARITY_FREQUENCY_FLOAT32_EXP;
+    case ParityFrequency::kFloat32ExpStep:
+      return v1::PARITY_FREQUENCY_FLOAT32_EXP_STEP;
+    case ParityFrequency::kFloat64:
+      return v1::PARITY_FREQUENCY_FLOAT64;
+    case ParityFrequency::kGgml:
+      return v1::PARITY_FREQUENCY_GGML;
+  }
+  return v1::PARITY_FREQUENCY_UNSPECIFIED;
+}
+
+v1::ParityType ToWire(ParityType value) {
+  switch (value) {
+    case ParityType::kFloat64:
+      return v1::PARITY_TYPE_FLOAT64;
+    case ParityType::kFloat32:
+      return v1::PARITY_TYPE_FLOAT32;
+    case ParityType::kFloat16:
+      return v1::PARITY_TYPE_FLOAT16;
+    case ParityType::kBFloat16:
+      return v1::PARITY_TYPE_BFLOAT16;
+    case ParityType::kModel:
+      return v1::PARITY_TYPE_MODEL;
+  }
+  return v1::PARITY_TYPE_UNSPECIFIED;
+}
+
 v1::Precision ToWire(Precision value) {
   switch (value) {
     case Precision::kExact:

@@ -33,6 +33,8 @@ v1::AxisGrouping ToWire(AxisGrouping value);
 v1::AxisRule ToWire(AxisRule value);
 v1::Pairing ToWire(Pairing value);
 v1::OddDim ToWire(OddDim value);
+v1::ParityFrequency ToWire(ParityFrequency value);
+v1::ParityType ToWire(ParityType value);
 v1::Precision ToWire(Precision value);
 v1::Direction ToWire(Direction value);
 v1::RopeLayout ToWire(RopeLayout value);

@@ -69,6 +69,11 @@ CLI::Option* AddFlag(CLI::App& app, const std::string& flag, RopeScaling& field,
   return AddParsed<RopeScaling>(app, flag, &field, help, RopeScalingFromJson);
 }
 
+CLI::Option* AddFlag(CLI::App& app, const std::string& flag, std::optional<ParityArithmetic>& field,
+                     const std::string& help) {
+  return AddParsed<std::optional<ParityArithmetic>>(app, flag, &field, help, ParityFromJson);
+}
+
 CLI::Option* AddFlag(CLI::App& app, const std::string& flag, std::optional<XposScaling>& field,
                      const std::string& help) {
   return AddParsed<std::optional<XposScaling>>(app, flag, &field, help, XposFromJson);

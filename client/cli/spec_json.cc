@@ -46,6 +46,8 @@ Json MessageValue(const T& message) {
 
 Json Value(const std::optional<XposScaling>& xpos) { return MessageValue(*xpos); }
 
+Json Value(const std::optional<ParityArithmetic>& parity) { return MessageValue(*parity); }
+
 Json Value(const RopeScaling& scaling) {
   Json json = Json::object();
   VisitScalingRules([&]<typename T>(const char* name, const T&) {
@@ -202,6 +204,13 @@ absl::StatusOr<RopeScaling> RopeScalingFromJson(const std::string& text) {
   RopeScaling scaling;
   PHASOR_RETURN_IF_ERROR(Read(json, "spec.rope_scaling", &scaling));
   return scaling;
+}
+
+absl::StatusOr<ParityArithmetic> ParityFromJson(const std::string& text) {
+  PHASOR_ASSIGN_OR_RETURN(const Json json, Parse(text, "spec.parity"));
+  ParityArithmetic parity;
+  PHASOR_RETURN_IF_ERROR(Read(json, "spec.parity", &parity));
+  return parity;
 }
 
 absl::StatusOr<XposScaling> XposFromJson(const std::string& text) {

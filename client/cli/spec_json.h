@@ -22,6 +22,7 @@ absl::StatusOr<Spec> SpecFromJson(const std::string& text);
 
 // One field, as it stands in a spec's JSON. INVALID_ARGUMENT as above.
 absl::StatusOr<RopeScaling> RopeScalingFromJson(const std::string& text);
+absl::StatusOr<ParityArithmetic> ParityFromJson(const std::string& text);
 absl::StatusOr<XposScaling> XposFromJson(const std::string& text);
 
 }  // namespace phasor::cli

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/table_jobs.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/reference/parity.h"
 
 namespace phasor::cpu {
 namespace {
@@ -143,10 +144,15 @@ class CpuBackend final : public Backend {
            (job.batch == 1 || tensor.y_strides.batch == job.tokens * tensor.y_strides.token);
   }
 
+  // Parity's scalar loops want their tensors whole.
+  static bool GathersPiecewise(const RotaryJob& job, const RotaryTensor& tensor) {
+    return !job.plan->parity.has_value() && TokensAreContiguous(job, tensor);
+  }
+
   // Gathers tensors of other layouts as a whole, before the job is split.
   static void GatherWhole(const RotaryJob& job) {
     for (const RotaryTensor& tensor : job.tensors) {
-      if (tensor.pieces.empty() || TokensAreContiguous(job, tensor)) continue;
+      if (tensor.pieces.empty() || GathersPiecewise(job, tensor)) continue;
       const int64_t bytes =
           job.batch * job.tokens * tensor.heads * job.plan->spec.head_dim * SizeOf(tensor.dtype);
       PieceReader(tensor.pieces, 0).Read(bytes, tensor.y);
@@ -155,6 +161,7 @@ class CpuBackend final : public Backend {
 
   void RunEncode(const EncodeJob& job, int64_t first, int64_t count) const {
     const Plan& plan = *job.plan;
+    if (plan.parity.has_value()) return reference::EncodeParity(job, first, count);
     EncodeArgs args;
     args.table = &plan.table;
     args.axes = plan.spec.axes;
@@ -192,6 +199,7 @@ class CpuBackend final : public Backend {
 
   void RunRotary(const RotaryJob& job, int64_t first, int64_t count) const {
     const Plan& plan = *job.plan;
+    if (plan.parity.has_value()) return reference::RotateParity(job, first, count);
     RotaryArgs args;
     args.table = &plan.table;
     args.axes = plan.spec.axes;

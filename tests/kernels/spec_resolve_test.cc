@@ -279,7 +279,6 @@ TEST(ResolveSpecTest, NamesTheFieldOfWhatIsNotBuiltYet) {
   expect(With(Rotary(8), &Spec::mrope_section, {2, 1, 1}), "mrope_section");
   expect(With(Rotary(8), &Spec::axis_of_pair, {0}), "axis_of_pair");
   expect(With(Encoding(8), &Spec::order, TrigOrder::kCosOnly), "order");
-  expect(With(Encoding(8), &Spec::precision, Precision::kParity), "precision");
   expect(With(Rotary(8), &Spec::frequency_unit, FrequencyUnit::kTurns), "frequency_unit");
   expect(With(Rotary(8), &Spec::phase, {0, 0, 0, 0}), "phase");
   expect(With(Rotary(8), &Spec::min_freq, 1), "min_freq");

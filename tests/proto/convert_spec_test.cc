@@ -63,6 +63,9 @@ Spec FullSpec() {
   spec.pad_front = 2;
   spec.odd_dim = OddDim::kSplit;
   spec.xpos = XposScaling{512.0, 1024.0, true};
+  spec.parity =
+      ParityArithmetic{ParityFrequency::kFloat32Exp, ParityType::kBFloat16, ParityType::kFloat16,
+                       ParityType::kFloat64,         ParityType::kModel,    ParityType::kFloat32};
   spec.rope_scaling = LinearScaling{2.0};
   return spec;
 }

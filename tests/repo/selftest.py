@@ -52,6 +52,7 @@ class LayeringTest(unittest.TestCase):
         self.accepts("server/rpc/service.cc", "<grpcpp/grpcpp.h>")
         self.accepts("kernels/cpu/encode.cc", '"hwy/highway.h"')
         self.accepts("kernels/frequencies.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
+        self.accepts("kernels/parity/elementary.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
 
     def test_public_client_headers_show_no_generated_code(self):
         self.refuses("client/client.h", '"client/internal/grpc_connection.h"')

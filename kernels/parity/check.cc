@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// See check.h.
+#include "kernels/parity/check.h"
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "kernels/spec_names.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::parity {
+namespace {
+
+template <typename... T>
+absl::Status Invalid(std::string_view path, std::string_view field, const T&... message) {
+  return absl::InvalidArgumentError(StrCat(path, ".parity.", field, ": ", message...));
+}
+
+absl::Status Missing(std::string_view path, std::string_view field) {
+  return Invalid(path, field, "not set, required for precision PARITY");
+}
+
+// Types of stages before there is a tensor.
+absl::Status CheckOwnType(std::string_view path, std::string_view field,
+                          std::optional<ParityType> type) {
+  if (type != ParityType::kModel) return absl::OkStatus();
+  return Invalid(path, field, "MODEL, must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
+}
+
+absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
+                            std::string_view path) {
+  const bool pow =
+      frequency == ParityFrequency::kFloat32Pow || frequency == ParityFrequency::kFloat64;
+  if (pow) return absl::OkStatus();
+  if (spec.family != FrequencyFamily::kGeometric) {
+    return Invalid(path, "frequency", Name(frequency), " makes GEOMETRIC frequencies, ",
+                   Name(spec.family), " takes FLOAT32_POW or FLOAT64");
+  }
+  if (frequency == ParityFrequency::kGgml && spec.kind != SpecKind::kRotary) {
+    return Invalid(path, "frequency", "GGML has no encodings, must be another one");
+  }
+  return absl::OkStatus();
+}
+
+// What ggml has no field for.
+absl::Status CheckGgml(const ParityArithmetic& given, const ResolvedSpec& spec,
+                       std::string_view path) {
+  if (given.angle != ParityType::kFloat32) {
+    return Invalid(path, "angle", Name(*given.angle), ", GGML takes FLOAT32");
+  }
+  if (spec.position_scale != 1 || spec.downscale_freq_shift != 0) {
+    return Invalid(path, "frequency",
+                   "GGML has neither position_scale nor downscale_freq_shift, must not be set");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ParityArithmetic> Resolve(const ParityArithmetic& given, const ResolvedSpec& spec,
+                                         std::string_view path) {
+  if (!given.frequency.has_value()) return Missing(path, "frequency");
+  if (!given.angle.has_value()) return Missing(path, "angle");
+  if (!given.table.has_value()) return Missing(path, "table");
+  const bool rotary = spec.kind == SpecKind::kRotary;
+  if (rotary && !given.math.has_value()) return Missing(path, "math");
+  PHASOR_RETURN_IF_ERROR(CheckOwnType(path, "frequency_storage", given.frequency_storage));
+  PHASOR_RETURN_IF_ERROR(CheckOwnType(path, "position", given.position));
+  PHASOR_RETURN_IF_ERROR(CheckOwnType(path, "angle", given.angle));
+  PHASOR_RETURN_IF_ERROR(CheckFrequency(*given.frequency, spec, path));
+  if (given.frequency == ParityFrequency::kGgml) {
+    PHASOR_RETURN_IF_ERROR(CheckGgml(given, spec, path));
+  }
+  ParityArithmetic out = given;
+  if (!out.position.has_value()) out.position = out.angle;
+  if (!out.math.has_value()) out.math = ParityType::kModel;
+  return out;
+}
+
+}  // namespace phasor::parity
