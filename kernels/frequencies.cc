@@ -1,20 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// One logarithm, one power and repeated products in 256-bit arithmetic, then one rounding.
+// Ladders in 256-bit arithmetic, most of them one logarithm, one power and repeated products, then
+// one rounding.
 #include "kernels/frequencies.h"
 
+#include <algorithm>
 #include <boost/math/constants/constants.hpp>
-#include <boost/multiprecision/cpp_bin_float.hpp>
-#include <cmath>
-#include <limits>
 #include <utility>
 
+#include "kernels/frequencies_real.h"
+#include "kernels/ladders.h"
+
 namespace phasor {
+namespace frequencies {
+
+const Real& TwoPi() {
+  static const Real value = boost::math::constants::two_pi<Real>();
+  return value;
+}
+
+std::vector<Real> PowerLadder(const Real& first, const Real& log_ratio, int64_t terms) {
+  constexpr int64_t kFar = 8192;
+  std::vector<Real> ladder(terms);
+  if (terms == 0 || first == 0) return ladder;
+  ladder[0] = first;
+  const Real log2_ratio = log_ratio / log(Real(2));
+  if (terms == 1 || log2_ratio < -kFar) return ladder;
+  if (log2_ratio > kFar) {
+    std::fill(ladder.begin() + 1, ladder.end(), ldexp(Real(1), kFar));
+    return ladder;
+  }
+  const Real ratio = exp(log_ratio);
+  for (int64_t j = 1; j < terms; ++j) {
+    ladder[j] = ladder[j - 1] * ratio;
+    if (ladder[j].backend().exponent() < -kFar) break;
+    if (ladder[j].backend().exponent() <= kFar) continue;
+    std::fill(ladder.begin() + j, ladder.end(), ladder[j]);
+    break;
+  }
+  return ladder;
+}
+
+}  // namespace frequencies
+
 namespace {
 
-namespace mp = boost::multiprecision;
-
-constexpr int kBits = 256;
-using Real = mp::number<mp::cpp_bin_float<kBits, mp::digit_base_2>, mp::et_off>;
+using frequencies::kBits;
+using frequencies::Real;
+using frequencies::TwoPi;
 using Uint128 = unsigned __int128;
 
 // Rounding errors of a ladder stay below 2^30 units of the 256-bit mantissa, so a fraction of a
@@ -22,11 +54,6 @@ using Uint128 = unsigned __int128;
 // one.
 constexpr Uint128 kTieTolerance = Uint128{1} << 32;  // of 2^128
 constexpr Uint128 kHalf = Uint128{1} << 127;
-
-const Real& TwoPi() {
-  static const Real value = boost::math::constants::two_pi<Real>();
-  return value;
-}
 
 // |x| * 2^64 to nearest, ties to even. False when the result is 2^127 or more.
 bool RoundMagnitude(const Real& x, Uint128* out) {
@@ -49,7 +76,7 @@ bool RoundMagnitude(const Real& x, Uint128* out) {
 }
 
 bool ToFrequency(const Real& turns, Frequency* out) {
-  static_assert(sizeof(mp::limb_type) == 8);
+  static_assert(sizeof(boost::multiprecision::limb_type) == 8);
   Uint128 value = 0;
   if (!RoundMagnitude(turns, &value)) return false;
   if (turns.sign() < 0) value = -value;
@@ -57,44 +84,121 @@ bool ToFrequency(const Real& turns, Frequency* out) {
   return true;
 }
 
-// first * ratio^j, where log2 of |first| and of ratio are known well enough to keep 256-bit
-// exponents from overflowing.
-std::optional<std::vector<Frequency>> Ladder(const Real& first, const Real& log_ratio,
-                                             double log2_first, double log2_ratio, int64_t count) {
-  constexpr double kVanishes = -4096;  // every later term is far below 2^-64
-  if (std::max(log2_first, log2_first + log2_ratio * static_cast<double>(count - 1)) > 64) {
-    return std::nullopt;
+Real TurnsPerUnit(const ResolvedSpec& spec) {
+  return spec.frequency_unit == FrequencyUnit::kTurns ? Real(1) : Real(1 / TwoPi());
+}
+
+// first * (last / first)^(j / denominator), first alone when there is one term.
+std::vector<Real> RangeLadder(const Real& first, const Real& last, const Real& denominator,
+                              int64_t terms) {
+  const Real log_ratio = terms > 1 ? Real(log(last / first) / denominator) : Real(0);
+  return frequencies::PowerLadder(first, log_ratio, terms);
+}
+
+std::vector<Real> LinearLadder(const Real& first, const Real& last, int64_t terms) {
+  std::vector<Real> ladder(terms, first);
+  for (int64_t j = 1; j < terms; ++j) ladder[j] += (last - first) * j / (terms - 1);
+  return ladder;
+}
+
+// The family's formula, in turns.
+std::vector<Real> FamilyTurns(const ResolvedSpec& spec, const Ladder& ladder) {
+  const Real unit = TurnsPerUnit(spec);
+  const Real denominator = Real(ladder.n) - Real(spec.downscale_freq_shift);
+  const int64_t terms = ladder.terms;
+  switch (spec.family) {
+    case FrequencyFamily::kGeometric:
+    case FrequencyFamily::kPerElement: {
+      const Real log_ratio =
+          terms > 1 ? Real(-log(frequencies::BaseOf(spec, ladder.axis)) / denominator) : Real(0);
+      return frequencies::PowerLadder(unit, log_ratio, terms);
+    }
+    case FrequencyFamily::kPeriods:
+      return RangeLadder(1 / Real(spec.min_period), 1 / Real(spec.max_period), terms - 1, terms);
+    case FrequencyFamily::kPeriodsExclusive:
+      return RangeLadder(1 / Real(spec.min_period), 1 / Real(spec.max_period), terms, terms);
+    case FrequencyFamily::kLinear:
+      return LinearLadder(unit * Real(spec.min_freq), unit * Real(spec.max_freq), terms);
+    case FrequencyFamily::kLogRange:
+      return RangeLadder(unit * Real(spec.min_freq), unit * Real(spec.max_freq), denominator,
+                         terms);
+    case FrequencyFamily::kExplicit:
+      break;  // ListedTurns
   }
-  Real ratio = 0;
-  if (count > 1 && log2_ratio > kVanishes) ratio = exp(log_ratio);
-  std::vector<Frequency> frequencies(count);
-  Real turns = first;
-  for (Frequency& frequency : frequencies) {
-    if (!ToFrequency(turns, &frequency)) return std::nullopt;
-    turns *= ratio;
+  return {};
+}
+
+// inv_freq, [heads, layers, pairs], as [layers, heads, pairs].
+std::vector<Real> ListedTurns(const ResolvedSpec& spec) {
+  const int64_t heads = spec.frequency_heads;
+  const int64_t pairs = PairsOf(spec);
+  const int64_t layers = static_cast<int64_t>(spec.inv_freq.size()) / (heads * pairs);
+  const Real unit = TurnsPerUnit(spec);
+  std::vector<Real> turns;
+  turns.reserve(spec.inv_freq.size());
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    for (int64_t i = 0; i < heads * pairs; ++i) {
+      const int64_t head = i / pairs;
+      turns.push_back(unit * Real(spec.inv_freq[(head * layers + layer) * pairs + i % pairs]));
+    }
   }
-  return frequencies;
+  return turns;
+}
+
+// Every ladder's terms: one ladder after another, or in turn for FREQUENCY_MAJOR.
+std::vector<Real> LadderTurns(const ResolvedSpec& spec) {
+  const std::vector<Ladder> ladders = LaddersOf(spec);
+  std::vector<std::vector<Real>> made;
+  for (size_t i = 0; i < ladders.size(); ++i) {
+    const bool same = i > 0 && spec.axes_theta.empty() && ladders[i].n == ladders[i - 1].n;
+    made.push_back(same ? made.back() : FamilyTurns(spec, ladders[i]));
+  }
+  std::vector<Real> turns;
+  if (spec.axis_rule != AxisRule::kFrequencyMajor) {
+    for (const auto& ladder : made) turns.insert(turns.end(), ladder.begin(), ladder.end());
+    return turns;
+  }
+  for (size_t j = 0; j < made[0].size(); ++j) {
+    for (const auto& ladder : made) turns.push_back(ladder[j]);
+  }
+  return turns;
 }
 
 }  // namespace
 
-std::optional<std::vector<Frequency>> GeometricFrequencies(double base, double denominator,
-                                                           int64_t count, double position_scale) {
-  if (count == 0 || position_scale == 0) return std::vector<Frequency>(count);
-  const Real log_ratio = count > 1 ? Real(-log(Real(base)) / denominator) : Real(0);
-  return Ladder(Real(position_scale) / TwoPi(), log_ratio,
-                std::log2(std::abs(position_scale)) - 2.651, -std::log2(base) / denominator, count);
+std::optional<std::vector<Frequency>> FrequenciesOf(const ResolvedSpec& spec) {
+  std::vector<Real> turns =
+      spec.family == FrequencyFamily::kExplicit ? ListedTurns(spec) : LadderTurns(spec);
+  frequencies::ScaleFrequencies(spec, turns);
+  std::vector<Real> scale(spec.axes, spec.position_scale);
+  for (size_t axis = 0; axis < spec.axes_position_scale.size(); ++axis) {
+    scale[axis] *= Real(spec.axes_position_scale[axis]);
+  }
+  const std::vector<uint8_t> axes = AxesOf(spec);
+  const int64_t pairs = PairsOf(spec);
+  std::vector<Frequency> frequencies(turns.size());
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const bool turns_at_all =
+        !spec.live_pairs || static_cast<int64_t>(i) % pairs < *spec.live_pairs;
+    if (turns_at_all && !ToFrequency(turns[i] * scale[axes[i]], &frequencies[i]))
+      return std::nullopt;
+  }
+  return frequencies;
 }
 
-std::optional<std::vector<Frequency>> PeriodFrequencies(double min_period, double max_period,
-                                                        double denominator, int64_t count,
-                                                        double position_scale) {
-  if (count == 0 || position_scale == 0) return std::vector<Frequency>(count);
-  const Real log_ratio =
-      count > 1 ? Real(log(Real(min_period) / Real(max_period)) / denominator) : Real(0);
-  return Ladder(Real(position_scale) / Real(min_period), log_ratio,
-                std::log2(std::abs(position_scale)) - std::log2(min_period),
-                (std::log2(min_period) - std::log2(max_period)) / denominator, count);
+std::optional<std::vector<uint64_t>> PhasesOf(const ResolvedSpec& spec) {
+  std::vector<uint64_t> phases;
+  for (const double phase : spec.phase) {
+    Frequency turns;
+    if (!ToFrequency(Real(phase) * TurnsPerUnit(spec), &turns)) return std::nullopt;
+    phases.push_back(turns.fraction);
+  }
+  return phases;
+}
+
+double AmplitudeOf(const ResolvedSpec& spec) {
+  return Real(Real(spec.attention_factor) * frequencies::ScalingAmplitude(spec))
+      .convert_to<double>();
 }
 
 std::vector<uint64_t> XposRates(int64_t count, double scale_base) {

@@ -9,22 +9,26 @@
 #include <vector>
 
 #include "kernels/phase.h"
+#include "kernels/spec.h"
 
 namespace phasor {
 
-// position_scale * base^(-j / denominator) / (2 pi) for j = 0..count-1.
-// base > 0, denominator != 0, all finite. Nothing when a magnitude is 2^63 turns or more.
-std::optional<std::vector<Frequency>> GeometricFrequencies(double base, double denominator,
-                                                           int64_t count, double position_scale);
+// Frequencies of a resolved spec, position scales included: [layers, heads * pairs of a head],
+// where layers is the number of axes for axis rule DENSE and 1 for others. Nothing when a magnitude
+// is 2^63 turns or more.
+std::optional<std::vector<Frequency>> FrequenciesOf(const ResolvedSpec& spec);
 
-// position_scale / (min_period * (max_period / min_period)^(j / denominator)) for j = 0..count-1.
-// Periods > 0, denominator != 0, all finite. Nothing when a magnitude is 2^63 turns or more.
-std::optional<std::vector<Frequency>> PeriodFrequencies(double min_period, double max_period,
-                                                        double denominator, int64_t count,
-                                                        double position_scale);
+// The spec's phase, one per pair, as fractions of a turn times 2^64; empty where it is. Nothing
+// when a magnitude is 2^63 turns or more.
+std::optional<std::vector<uint64_t>> PhasesOf(const ResolvedSpec& spec);
 
-// -log2(zeta_j) / scale_base for j = 0..count-1, zeta_j = (j + 0.4 count) / (1.4 count), as fractions
-// times 2^64: how many octaves an xPos amplitude falls per unit of position. scale_base >= 2.
+// The factor of sine and cosine, that of rope_scaling included: the nearest double, which may not
+// be finite.
+double AmplitudeOf(const ResolvedSpec& spec);
+
+// -log2(zeta_j) / scale_base for j = 0..count-1, zeta_j = (j + 0.4 count) / (1.4 count), as
+// fractions times 2^64: how many octaves an xPos amplitude falls per unit of position. scale_base
+// >= 2.
 std::vector<uint64_t> XposRates(int64_t count, double scale_base);
 
 // Nearest double of f in radians per unit position.

@@ -23,7 +23,7 @@ struct AxisRun {
 // Entries of even pairs, then entries of odd pairs, each half padded with zeros to `half` entries
 // (a multiple of 16, so that full vectors can be loaded). Pair j is entry (j % 2) * half + j / 2.
 // The phase of an entry is the sum over the layers, plus its offset. One layer unless every axis
-// turns every pair; then there is one per axis.
+// turns every pair, or axes change so often that runs would be short; then there is one per axis.
 struct PhaseTable {
   int64_t half = 0;
   int64_t layers = 1;

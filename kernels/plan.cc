@@ -1,104 +1,151 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResolvedSpec -> Plan: ladders of frequencies, where their sines and cosines go, and the tables.
+// ResolvedSpec -> Plan: frequencies, where their sines and cosines go, and the tables.
 #include "kernels/plan.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "kernels/frequencies.h"
+#include "kernels/ladders.h"
 #include "kernels/parity/compile.h"
+#include "kernels/positions.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
 
 namespace phasor {
 namespace {
 
 constexpr uint64_t kQuarterTurn = uint64_t{1} << 62;
 
-// The frequencies of one axis whose block is `width` columns or lanes wide.
-std::optional<std::vector<Frequency>> AxisFrequencies(const ResolvedSpec& spec, int64_t width) {
-  const int64_t pairs = width / 2;
-  const double count = static_cast<double>(pairs);
-  switch (spec.family) {
-    case FrequencyFamily::kGeometric: {
-      const double denominator = pairs == 1 ? 1 : count - spec.downscale_freq_shift;
-      return GeometricFrequencies(spec.rope_theta, denominator, pairs, spec.position_scale);
+// A run of pairs that starts at an even pair of the plan: a head's, or a block's.
+struct Segment {
+  int64_t pairs = 0;
+  int64_t padded = 0;  // with what keeps the next one even
+};
+
+std::vector<Segment> SegmentsOf(const ResolvedSpec& spec) {
+  std::vector<Segment> segments;
+  if (spec.kind == SpecKind::kEncoding && HasBlocks(spec)) {
+    for (const Ladder& ladder : LaddersOf(spec)) {
+      segments.push_back({ladder.terms, (ladder.terms + 1) / 2 * 2});
     }
-    case FrequencyFamily::kPerElement:
-      return GeometricFrequencies(spec.rope_theta, count, width, spec.position_scale);
-    case FrequencyFamily::kPeriods:
-      return PeriodFrequencies(spec.min_period, spec.max_period, pairs == 1 ? 1 : count - 1, pairs,
-                               spec.position_scale);
-    case FrequencyFamily::kPeriodsExclusive:
-      return PeriodFrequencies(spec.min_period, spec.max_period, count, pairs, spec.position_scale);
-    case FrequencyFamily::kExplicit:
-    case FrequencyFamily::kLinear:
-    case FrequencyFamily::kLogRange:
-      break;  // ResolveSpec refuses them
+    segments.back().padded = segments.back().pairs;
+    return segments;
   }
-  return std::nullopt;
+  const int64_t pairs = PairsOf(spec);
+  const int64_t padded = spec.frequency_heads > 1 ? (pairs + 1) / 2 * 2 : pairs;
+  return std::vector<Segment>(spec.frequency_heads, {pairs, padded});
 }
 
-void AddPair(Plan& plan, Frequency frequency, int axis, uint64_t offset) {
-  plan.frequency.push_back(frequency);
-  plan.axis.push_back(static_cast<uint8_t>(axis));
-  plan.offset.push_back(offset);
+absl::Status TooFast() {
+  return absl::InvalidArgumentError(
+      "spec: a frequency or phase is 2^63 turns per unit position or more, must be less");
 }
 
-// Where axis `axis`'s components go. `column` is the sum of the widths of the axes before it.
-EncodeBlock MakeBlock(const ResolvedSpec& spec, int axis, int64_t column) {
-  const int64_t pairs = spec.axes_dim[axis] / 2;
-  EncodeBlock block;
-  block.pairs = pairs;
-  int64_t first = column;
-  int64_t second = column + pairs;
-  if (spec.grouping == AxisGrouping::kSum) {
-    first = 0;
-    second = pairs;
-    block.accumulate = axis > 0;
-  } else if (spec.grouping == AxisGrouping::kComponentMajor) {
-    first = column / 2;
-    second = (spec.dim - spec.pad_back) / 2 + column / 2;
-  }
-  if (spec.family == FrequencyFamily::kPerElement) {
-    block.pairs = spec.axes_dim[axis];
-    block.sin_begin = first;
-    block.cos_begin = -1;
-    return block;
-  }
-  if (spec.arrangement == Arrangement::kInterleaved) {
-    second = first + 1;
-    block.stride = 2;
-  }
-  if (spec.order == TrigOrder::kCosSin) std::swap(first, second);
-  block.sin_begin = first;
-  block.cos_begin = second;
-  return block;
-}
-
-// Appends the pairs of every axis. False when a frequency is too large.
-bool AddAxes(Plan& plan) {
+// Fills in frequency, axis and offset, with zeros between segments.
+absl::Status AddPairs(const std::vector<Segment>& segments, Plan& plan) {
   const ResolvedSpec& spec = plan.spec;
-  const bool encoding = spec.kind == SpecKind::kEncoding;
+  const auto frequencies = FrequenciesOf(spec);
+  const auto phases = PhasesOf(spec);
+  if (!frequencies.has_value() || !phases.has_value()) return TooFast();
+  const std::vector<uint8_t> axes = AxesOf(spec);
   const bool per_element = spec.family == FrequencyFamily::kPerElement;
-  int64_t column = 0;
-  std::optional<std::vector<Frequency>> frequencies;
-  for (int axis = 0; axis < spec.axes; ++axis) {
-    const bool same_ladder = axis > 0 && spec.axes_dim[axis] == spec.axes_dim[axis - 1];
-    if (!same_ladder) frequencies = AxisFrequencies(spec, spec.axes_dim[axis]);
-    if (!frequencies.has_value()) return false;
-    if (encoding && plan.frequency.size() % 2 != 0) AddPair(plan, {}, axis - 1, 0);
-    if (encoding) {
-      plan.layout.blocks.push_back(MakeBlock(spec, axis, column));
-      plan.layout.blocks.back().first_pair = static_cast<int64_t>(plan.frequency.size());
+  for (const Segment& segment : segments) plan.pairs += segment.padded;
+  int64_t from = 0;
+  while (from < static_cast<int64_t>(frequencies->size())) {
+    const bool first_layer = from == 0;
+    for (const Segment& segment : segments) {
+      for (int64_t j = 0; j < segment.padded; ++j) {
+        const bool padding = j >= segment.pairs;
+        const int64_t i = from + std::min(j, segment.pairs - 1);
+        plan.frequency.push_back(padding ? Frequency{} : (*frequencies)[i]);
+        plan.axis.push_back(axes[i]);
+        if (!first_layer) continue;
+        // An element with an odd index is a cosine: a sine a quarter of a turn ahead.
+        const uint64_t quarter = per_element && j % 2 == 1 ? kQuarterTurn : 0;
+        plan.offset.push_back(padding ? 0 : phases->empty() ? quarter : (*phases)[i]);
+      }
+      from += segment.pairs;
     }
-    // An element with an odd index is a cosine: a sine a quarter of a turn ahead.
-    for (size_t i = 0; i < frequencies->size(); ++i) {
-      AddPair(plan, (*frequencies)[i], axis, per_element && i % 2 == 1 ? kQuarterTurn : 0);
-    }
-    column += spec.axes_dim[axis];
   }
-  return true;
+  return absl::OkStatus();
+}
+
+// Where the components of a block of `width` columns go that starts `column` columns into the
+// content: its first component's columns, then its second's.
+struct Placement {
+  int64_t first = 0;
+  int64_t second = 0;
+  int64_t stride = 1;
+};
+
+Placement Place(const ResolvedSpec& spec, int64_t column, int64_t width) {
+  const int64_t begin = spec.pad_front;
+  if (spec.arrangement == Arrangement::kInterleaved) {
+    return {begin + column, begin + column + 1, 2};
+  }
+  if (spec.grouping == AxisGrouping::kComponentMajor) {
+    return {begin + column / 2, begin + ContentWidth(spec) / 2 + column / 2, 1};
+  }
+  return {begin + column, begin + column + (width + 1) / 2, 1};
+}
+
+// Adds a block of one component or, where both have as many columns, of both.
+void AddBlocks(const ResolvedSpec& spec, int64_t column, int64_t width, EncodeBlock block,
+               RowLayout& layout) {
+  block.sin_begin = block.cos_begin = -1;
+  if (spec.family == FrequencyFamily::kPerElement || spec.order == TrigOrder::kCosOnly) {
+    const bool sines = spec.family == FrequencyFamily::kPerElement;
+    (sines ? block.sin_begin : block.cos_begin) = spec.pad_front + column;
+    layout.blocks.push_back(block);
+    return;
+  }
+  const Placement place = Place(spec, column, width);
+  const bool sin_first = spec.order == TrigOrder::kSinCos;
+  block.stride = place.stride;
+  (sin_first ? block.sin_begin : block.cos_begin) = place.first;
+  if (width % 2 != 0) {  // OddDim::kSplit
+    layout.blocks.push_back(block);
+    block.sin_begin = block.cos_begin = -1;
+    --block.pairs;
+  }
+  (sin_first ? block.cos_begin : block.sin_begin) = place.second;
+  if (block.pairs > 0) layout.blocks.push_back(block);
+}
+
+RowLayout LayoutOf(const ResolvedSpec& spec, const std::vector<Segment>& segments) {
+  RowLayout layout;
+  layout.width = spec.dim;
+  layout.content_begin = spec.pad_front;
+  layout.content_end = spec.dim - spec.pad_back;
+  layout.cos_bias = spec.cos_bias;
+  EncodeBlock block;
+  int64_t column = 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const int64_t width = HasBlocks(spec) ? spec.axes_dim[i] : ContentWidth(spec);
+    block.pairs = segments[i].pairs;
+    block.accumulate = spec.grouping == AxisGrouping::kSum && i > 0;
+    AddBlocks(spec, column, width, block, layout);
+    block.first_pair += segments[i].padded;
+    if (spec.grouping != AxisGrouping::kSum) column += width;
+  }
+  return layout;
+}
+
+Xpos XposOf(const ResolvedSpec& spec, const std::vector<Segment>& segments) {
+  Xpos xpos;
+  xpos.inverse = *spec.xpos->inverse;
+  PositionFromDouble(*spec.xpos->center, &xpos.center);
+  std::vector<uint64_t> rates = XposRates(segments[0].pairs, *spec.xpos->scale_base);
+  rates.resize(segments[0].padded);
+  for (size_t head = 0; head < segments.size(); ++head) {
+    xpos.rate.insert(xpos.rate.end(), rates.begin(), rates.end());
+  }
+  return xpos;
 }
 
 }  // namespace
@@ -107,17 +154,18 @@ absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec
   static std::atomic<uint64_t> next_id{1};
   auto plan = std::make_shared<Plan>();
   plan->spec = spec;
-  if (!AddAxes(*plan)) {
+  plan->amplitude = AmplitudeOf(spec);
+  if (!std::isfinite(plan->amplitude)) {
     return absl::InvalidArgumentError(
-        "spec: a frequency is 2^63 turns per unit position or more, must be less");
+        StrCat("spec: the amplitude is ", plan->amplitude, ", must be finite"));
   }
+  const std::vector<Segment> segments = SegmentsOf(spec);
+  PHASOR_RETURN_IF_ERROR(AddPairs(segments, *plan));
   plan->id = next_id.fetch_add(1, std::memory_order_relaxed);
   plan->fingerprint = Fingerprint(spec);
-  plan->pairs = static_cast<int64_t>(plan->frequency.size());
-  if (spec.kind == SpecKind::kEncoding) {
-    plan->layout.width = spec.dim;
-    plan->layout.content_end = spec.dim - spec.pad_back;
-  }
+  plan->heads = spec.frequency_heads;
+  if (spec.kind == SpecKind::kEncoding) plan->layout = LayoutOf(spec, segments);
+  if (spec.xpos.has_value()) plan->xpos = XposOf(spec, segments);
   plan->table = MakePhaseTable(plan->frequency, plan->axis, plan->offset);
   if (spec.parity.has_value()) plan->parity = parity::Compile(*plan);
   return plan;

@@ -32,7 +32,8 @@ struct Plan {
   std::vector<Frequency> frequency;    // [layers, pairs]
   std::vector<uint8_t> axis;           // [layers, pairs]
   std::vector<uint64_t> offset;        // [pairs] phase added, once, to the phase of the position
-  PhaseTable table;                    // the three above, rearranged
+  double amplitude = 1;                // factor of sine and cosine, rope_scaling's included
+  PhaseTable table;                    // frequency, axis and offset, rearranged
   RowLayout layout;                    // encoding only
   std::optional<Xpos> xpos;            // rotary only; one axis
   std::optional<ParityTables> parity;  // set: results come from these, not from the table
@@ -41,7 +42,7 @@ struct Plan {
 };
 
 // Compiles a resolved spec; `spec` must come from ResolveSpec. INVALID_ARGUMENT when a frequency is
-// 2^63 turns or more per position.
+// 2^63 turns or more per position, or the amplitude is not finite.
 absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec);
 
 }  // namespace phasor

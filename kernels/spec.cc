@@ -15,9 +15,11 @@ Spec MergeSpec(Spec base, const Spec& with) {
     base.config_json = with.config_json;
     base.encoder = with.encoder;
   }
-  // The two exclude each other.
+  // Two ways to say the same exclude each other.
   if (with.rotary_dim.has_value()) base.partial_rotary_factor.reset();
   if (with.partial_rotary_factor.has_value()) base.rotary_dim.reset();
+  if (with.rope_theta.has_value()) base.axes_theta.clear();
+  if (!with.axes_theta.empty()) base.rope_theta.reset();
   VisitSpecFields([&](const SpecField&, auto member, auto) {
     if (IsSet(with.*member)) base.*member = with.*member;
   });

@@ -182,24 +182,42 @@ struct ResolvedSpec {
   SpecKind kind = SpecKind::kEncoding;
   int64_t dim = 0;  // encoding: row width including padding
   int axes = 1;
-  std::vector<int64_t> axes_dim;  // width of each axis' block, [axes]; SUM: each dim - pad_back
+  AxisRule axis_rule = AxisRule::kSingle;
+  // Width of each axis' block, [axes], for SINGLE and AXIAL; grouping SUM: each the whole content.
+  std::vector<int64_t> axes_dim;
+  std::vector<int64_t> mrope_section;
+  std::vector<int> axis_of_pair;
   FrequencyFamily family = FrequencyFamily::kGeometric;
   double rope_theta = 10000.0;
+  std::vector<double> axes_theta;  // empty: rope_theta for all
   double downscale_freq_shift = 0.0;
   double min_period = 0.0;
   double max_period = 0.0;
+  double min_freq = 0.0;
+  double max_freq = 0.0;
+  std::vector<double> inv_freq;
+  FrequencyUnit frequency_unit = FrequencyUnit::kRadians;
+  std::vector<double> phase;          // empty: zeros
+  std::optional<int64_t> live_pairs;  // not set: all
   double position_scale = 1.0;
+  std::vector<double> axes_position_scale;  // empty: ones
+  int frequency_heads = 1;
   TrigOrder order = TrigOrder::kSinCos;
   Arrangement arrangement = Arrangement::kInterleaved;
   AxisGrouping grouping = AxisGrouping::kAxisMajor;
-  int64_t pad_back = 0;  // 1 exactly when dim is odd
+  OddDim odd_dim = OddDim::kPad;  // SPLIT only where the content has an odd width
+  int64_t pad_front = 0;
+  int64_t pad_back = 0;
+  double cos_bias = 0.0;
   int64_t head_dim = 0;  // rotary
   int64_t rotary_dim = 0;
   int64_t rotary_begin = 0;
   Pairing pairing = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
-  AxisRule axis_rule = AxisRule::kSingle;
-  double attention_factor = 1.0;
+  double attention_factor = 1.0;  // without that of rope_scaling
+  RopeScaling rope_scaling;
+  std::optional<int64_t> sequence_length;  // as the length rule sees it
+  std::optional<XposScaling> xpos;
   Precision precision = Precision::kExact;
   std::optional<ParityArithmetic> parity;  // set exactly for PARITY, then every stage that is used
 

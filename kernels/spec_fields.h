@@ -25,104 +25,109 @@ struct NotResolved {};
 
 namespace field_use {
 
+inline bool Is(const ResolvedSpec& s, FrequencyFamily family) { return s.family == family; }
 inline bool IsEncoding(const ResolvedSpec& s) { return s.kind == SpecKind::kEncoding; }
-inline bool IsPaired(const ResolvedSpec& s) { return s.family != FrequencyFamily::kPerElement; }
+inline bool IsPaired(const ResolvedSpec& s) { return !Is(s, FrequencyFamily::kPerElement); }
 inline bool IsPeriods(const ResolvedSpec& s) {
-  return s.family == FrequencyFamily::kPeriods || s.family == FrequencyFamily::kPeriodsExclusive;
+  return Is(s, FrequencyFamily::kPeriods) || Is(s, FrequencyFamily::kPeriodsExclusive);
 }
+inline bool IsExplicit(const ResolvedSpec& s) { return Is(s, FrequencyFamily::kExplicit); }
+inline bool IsLogRange(const ResolvedSpec& s) { return Is(s, FrequencyFamily::kLogRange); }
 
 inline bool Always(const ResolvedSpec&) { return true; }
 inline bool Rotary(const ResolvedSpec& s) { return !IsEncoding(s); }
 inline bool PairedEncoding(const ResolvedSpec& s) { return IsEncoding(s) && IsPaired(s); }
 inline bool PaddedEncoding(const ResolvedSpec& s) { return IsEncoding(s) && !IsPeriods(s); }
-inline bool Theta(const ResolvedSpec& s) { return !IsPeriods(s); }
-inline bool Shift(const ResolvedSpec& s) { return IsPaired(s) && !IsPeriods(s); }
+inline bool Theta(const ResolvedSpec& s) {
+  return Is(s, FrequencyFamily::kGeometric) || !IsPaired(s);
+}
+inline bool OneTheta(const ResolvedSpec& s) { return Theta(s) && s.axes_theta.empty(); }
+inline bool Shift(const ResolvedSpec& s) {
+  return Is(s, FrequencyFamily::kGeometric) || IsLogRange(s);
+}
+inline bool Range(const ResolvedSpec& s) {
+  return Is(s, FrequencyFamily::kLinear) || IsLogRange(s);
+}
+inline bool Live(const ResolvedSpec& s) { return IsPaired(s) && !IsExplicit(s); }
+inline bool Heads(const ResolvedSpec& s) { return !IsEncoding(s) && IsExplicit(s); }
 
 }  // namespace field_use
 
 // Calls visit(SpecField, member of Spec, member of ResolvedSpec or NotResolved) for every field but
-// the base, in the order in which people read them.
+// the base, in the order in which people read them. Fingerprints depend on the order.
 template <typename Visit>
 void VisitSpecFields(Visit&& visit) {
   namespace use = field_use;
   using S = Spec;
   using R = ResolvedSpec;
-  visit(SpecField{"kind", use::Always, "Rows of an embedding, or a rotation"}, &S::kind, &R::kind);
-  visit(SpecField{"dim", use::IsEncoding, "Width of an encoding row, in [1, 65536]"}, &S::dim,
-        &R::dim);
-  visit(SpecField{"axes", use::Always, "Position axes, in [1, 4]"}, &S::axes, &R::axes);
-  visit(SpecField{"axes_dim", use::Always, "Width of each axis' block"}, &S::axes_dim,
-        &R::axes_dim);
-  visit(SpecField{"family", use::Always, "How frequencies are made"}, &S::family, &R::family);
-  visit(SpecField{"rope_theta", use::Theta, "Base of the geometric ladder, above 0"},
-        &S::rope_theta, &R::rope_theta);
-  visit(SpecField{"axes_theta", use::Theta, "Base of each axis, instead of rope_theta"},
-        &S::axes_theta, NotResolved());
-  visit(SpecField{"downscale_freq_shift", use::Shift, "Subtracted from the denominator"},
-        &S::downscale_freq_shift, &R::downscale_freq_shift);
-  visit(SpecField{"min_period", use::IsPeriods, "Smallest period, above 0"}, &S::min_period,
-        &R::min_period);
-  visit(SpecField{"max_period", use::IsPeriods, "Largest period, above 0"}, &S::max_period,
-        &R::max_period);
-  visit(SpecField{"min_freq", use::Always, "First frequency of LINEAR and LOG_RANGE"}, &S::min_freq,
-        NotResolved());
-  visit(SpecField{"max_freq", use::Always, "Last frequency of LINEAR and LOG_RANGE"}, &S::max_freq,
-        NotResolved());
-  visit(SpecField{"inv_freq", use::Always, "Explicit frequencies, one per pair"}, &S::inv_freq,
-        NotResolved());
-  visit(SpecField{"frequency_unit", use::Always, "Unit of frequencies and phases"},
-        &S::frequency_unit, NotResolved());
-  visit(SpecField{"phase", use::Always, "Added to the phase of every position, one per pair"},
-        &S::phase, NotResolved());
-  visit(SpecField{"live_pairs", use::Always, "Pairs from this one on do not turn"}, &S::live_pairs,
-        NotResolved());
-  visit(SpecField{"position_scale", use::Always, "Positions are multiplied by this"},
-        &S::position_scale, &R::position_scale);
-  visit(SpecField{"axes_position_scale", use::Always, "Factor of each axis' positions"},
-        &S::axes_position_scale, NotResolved());
-  visit(SpecField{"frequency_heads", use::Always, "Heads with frequencies of their own"},
-        &S::frequency_heads, NotResolved());
-  visit(SpecField{"order", use::PairedEncoding, "Sine or cosine first"}, &S::order, &R::order);
-  visit(SpecField{"arrangement", use::PairedEncoding, "How components lie in a row"},
-        &S::arrangement, &R::arrangement);
-  visit(SpecField{"grouping", use::IsEncoding, "How axes share a row"}, &S::grouping, &R::grouping);
-  visit(SpecField{"odd_dim", use::IsEncoding, "What an odd width does with the odd column"},
-        &S::odd_dim, NotResolved());
-  visit(SpecField{"pad_front", use::IsEncoding, "Zeros before the content of each row"},
-        &S::pad_front, NotResolved());
-  visit(SpecField{"pad_back", use::PaddedEncoding, "Zeros appended to each row, 0 or 1"},
-        &S::pad_back, &R::pad_back);
-  visit(SpecField{"cos_bias", use::IsEncoding, "Added to cosines"}, &S::cos_bias, NotResolved());
-  visit(SpecField{"head_dim", use::Rotary, "Width of one head, in [2, 65536]"}, &S::head_dim,
-        &R::head_dim);
-  visit(SpecField{"rotary_dim", use::Rotary, "Lanes that rotate, even"}, &S::rotary_dim,
-        &R::rotary_dim);
-  visit(SpecField{"rotary_begin", use::Rotary, "First lane that rotates"}, &S::rotary_begin,
-        &R::rotary_begin);
-  visit(SpecField{"partial_rotary_factor", use::Rotary, "Share of lanes that rotate, (0, 1]"},
-        &S::partial_rotary_factor, NotResolved());
-  visit(SpecField{"pairing", use::Rotary, "Which lanes form a pair in the input"}, &S::pairing,
-        &R::pairing);
-  visit(SpecField{"pairing_out", use::Rotary, "And in the output; as the input when not set"},
-        &S::pairing_out, &R::pairing_out);
-  visit(SpecField{"axis_rule", use::Rotary, "How pairs are assigned to axes"}, &S::axis_rule,
-        &R::axis_rule);
-  visit(SpecField{"mrope_section", use::Rotary, "Pairs of each axis for the MROPE rules"},
-        &S::mrope_section, NotResolved());
-  visit(SpecField{"axis_of_pair", use::Rotary, "Axis of each pair for LIST"}, &S::axis_of_pair,
-        NotResolved());
-  visit(SpecField{"attention_factor", use::Rotary, "Multiplies sine and cosine"},
-        &S::attention_factor, &R::attention_factor);
-  visit(SpecField{"rope_scaling", use::Rotary,
-                  R"(Rule for longer contexts as JSON, e.g. {"linear": {"factor": 4}})"},
-        &S::rope_scaling, NotResolved());
-  visit(SpecField{"sequence_length", use::Always, "Length that dynamic NTK and LongRoPE look at"},
-        &S::sequence_length, NotResolved());
-  visit(SpecField{"xpos", use::Rotary, R"(xPos as JSON, e.g. {"center": 1024})"}, &S::xpos,
-        NotResolved());
-  visit(SpecField{"precision", use::Always, "Arithmetic"}, &S::precision, &R::precision);
-  visit(SpecField{"parity", use::Always, "Stages of PARITY arithmetic as JSON"}, &S::parity,
-        &R::parity);
+  const auto field = [&visit](const char* name, bool (*used)(const ResolvedSpec&), auto member,
+                              auto resolved, const char* help) {
+    visit(SpecField{name, used, help}, member, resolved);
+  };
+  field("kind", use::Always, &S::kind, &R::kind, "Rows of an embedding, or a rotation");
+  field("dim", use::IsEncoding, &S::dim, &R::dim, "Width of an encoding row, in [1, 65536]");
+  field("axes", use::Always, &S::axes, &R::axes, "Position axes, in [1, 4]");
+  field("axis_rule", use::Always, &S::axis_rule, &R::axis_rule, "How pairs belong to axes");
+  field("axes_dim", use::Always, &S::axes_dim, &R::axes_dim, "Width of each axis' block");
+  field("mrope_section", use::Always, &S::mrope_section, &R::mrope_section,
+        "Pairs of each axis for the MROPE rules");
+  field("axis_of_pair", use::Always, &S::axis_of_pair, &R::axis_of_pair,
+        "Axis of each pair for LIST");
+  field("family", use::Always, &S::family, &R::family, "How frequencies are made");
+  field("rope_theta", use::OneTheta, &S::rope_theta, &R::rope_theta,
+        "Base of the geometric ladder, above 0");
+  field("axes_theta", use::Theta, &S::axes_theta, &R::axes_theta,
+        "Base of each axis, instead of rope_theta");
+  field("downscale_freq_shift", use::Shift, &S::downscale_freq_shift, &R::downscale_freq_shift,
+        "Subtracted from the denominator");
+  field("min_period", use::IsPeriods, &S::min_period, &R::min_period, "Smallest period, above 0");
+  field("max_period", use::IsPeriods, &S::max_period, &R::max_period, "Largest period, above 0");
+  field("min_freq", use::Range, &S::min_freq, &R::min_freq,
+        "First frequency of LINEAR and LOG_RANGE");
+  field("max_freq", use::Range, &S::max_freq, &R::max_freq,
+        "Last frequency of LINEAR and LOG_RANGE");
+  field("inv_freq", use::IsExplicit, &S::inv_freq, &R::inv_freq,
+        "Explicit frequencies, one per pair");
+  field("frequency_unit", use::Always, &S::frequency_unit, &R::frequency_unit,
+        "Unit of frequencies and phases");
+  field("phase", use::IsPaired, &S::phase, &R::phase,
+        "Added to the phase of every position, one per pair");
+  field("live_pairs", use::Live, &S::live_pairs, &R::live_pairs,
+        "Pairs from this one on do not turn");
+  field("position_scale", use::Always, &S::position_scale, &R::position_scale,
+        "Positions are multiplied by this");
+  field("axes_position_scale", use::Always, &S::axes_position_scale, &R::axes_position_scale,
+        "Factor of each axis' positions");
+  field("frequency_heads", use::Heads, &S::frequency_heads, &R::frequency_heads,
+        "Heads with frequencies of their own");
+  field("order", use::PairedEncoding, &S::order, &R::order, "Sine or cosine first");
+  field("arrangement", use::PairedEncoding, &S::arrangement, &R::arrangement,
+        "How components lie in a row");
+  field("grouping", use::IsEncoding, &S::grouping, &R::grouping, "How axes share a row");
+  field("odd_dim", use::PaddedEncoding, &S::odd_dim, &R::odd_dim,
+        "What an odd width does with the odd column");
+  field("pad_front", use::PaddedEncoding, &S::pad_front, &R::pad_front,
+        "Zeros before the content of each row");
+  field("pad_back", use::PaddedEncoding, &S::pad_back, &R::pad_back,
+        "Zeros behind the content of each row");
+  field("cos_bias", use::PairedEncoding, &S::cos_bias, &R::cos_bias, "Added to cosines");
+  field("head_dim", use::Rotary, &S::head_dim, &R::head_dim, "Width of one head, in [2, 65536]");
+  field("rotary_dim", use::Rotary, &S::rotary_dim, &R::rotary_dim, "Lanes that rotate, even");
+  field("rotary_begin", use::Rotary, &S::rotary_begin, &R::rotary_begin, "First lane that rotates");
+  field("partial_rotary_factor", use::Rotary, &S::partial_rotary_factor, NotResolved(),
+        "Share of lanes that rotate, (0, 1]");
+  field("pairing", use::Rotary, &S::pairing, &R::pairing, "Which lanes form a pair in the input");
+  field("pairing_out", use::Rotary, &S::pairing_out, &R::pairing_out,
+        "And in the output; as the input when not set");
+  field("attention_factor", use::Always, &S::attention_factor, &R::attention_factor,
+        "Multiplies sine and cosine");
+  field("rope_scaling", use::Rotary, &S::rope_scaling, &R::rope_scaling,
+        R"(Rule for longer contexts as JSON, e.g. {"linear": {"factor": 4}})");
+  field("sequence_length", use::Rotary, &S::sequence_length, &R::sequence_length,
+        "Tokens that the sequence will have, for dynamic NTK and LongRoPE");
+  field("xpos", use::Rotary, &S::xpos, &R::xpos, R"(xPos as JSON, e.g. {"center": 1024})");
+  field("precision", use::Always, &S::precision, &R::precision, "Arithmetic");
+  field("parity", use::Always, &S::parity, &R::parity, "Stages of PARITY arithmetic as JSON");
 }
 
 // Calls visit(name, member) for every field of a message inside a spec.

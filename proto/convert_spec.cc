@@ -213,7 +213,7 @@ v1::RunInfo MakeRunInfo(const Plan& plan, const std::string& backend) {
 v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::string& backend) {
   v1::ResolveSpecResponse response;
   *response.mutable_spec() = ToWire(ToSpec(plan.spec));
-  response.set_attention_factor(plan.spec.attention_factor);
+  response.set_attention_factor(plan.amplitude);
   *response.mutable_info() = MakeRunInfo(plan, backend);
   if (plan.spec.kind == SpecKind::kRotary) {
     response.set_width(plan.spec.head_dim);

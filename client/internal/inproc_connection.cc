@@ -195,7 +195,7 @@ absl::StatusOr<SpecDetails> InprocConnection::Details(const Spec& spec) {
   PHASOR_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, plans_.Get(resolved));
   SpecDetails details{
       .spec = ToSpec(resolved),
-      .attention_factor = resolved.attention_factor,
+      .attention_factor = plan->amplitude,
       .width = resolved.kind == SpecKind::kRotary ? resolved.head_dim : resolved.dim,
       .info = Info(*plan)};
   auto add_pairs = [&](int64_t first, int64_t count) {

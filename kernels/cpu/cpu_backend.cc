@@ -166,7 +166,7 @@ class CpuBackend final : public Backend {
     args.table = &plan.table;
     args.axes = plan.spec.axes;
     args.layout = &LayoutOf(job);
-    args.amplitude = plan.spec.attention_factor;
+    args.amplitude = plan.amplitude;
     args.xpos = XposOf(plan);
     args.dtype = job.dtype;
     args.out_row_bytes = job.out_row_bytes;
@@ -192,8 +192,8 @@ class CpuBackend final : public Backend {
 
   // The factor of a whole call, xPos apart: what is on the keys already comes off.
   static double AmplitudeOf(const RotaryJob& job) {
-    const double to = job.plan->spec.attention_factor;
-    if (job.from_positions != nullptr) return to / job.from_plan->spec.attention_factor;
+    const double to = job.plan->amplitude;
+    if (job.from_positions != nullptr) return to / job.from_plan->amplitude;
     return job.inverse ? 1 / to : to;
   }
 

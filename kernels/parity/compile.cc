@@ -122,7 +122,7 @@ ParityTables Compile(const Plan& plan) {
   tables.angle = OwnType(*arithmetic.angle);
   tables.table = DtypeOf(*arithmetic.table);
   tables.math = DtypeOf(*arithmetic.math);
-  tables.amplitude = Round(tables.angle, plan.spec.attention_factor);
+  tables.amplitude = Round(tables.angle, plan.amplitude);
   tables.cos_bias = Round(tables.angle, plan.layout.cos_bias);
   FillFrequencies(plan, tables);
   if (plan.spec.family == FrequencyFamily::kPerElement) {

@@ -172,9 +172,9 @@ TEST(EncodeTest, EveryBackendScalesByTheAmplitude) {
     auto plan = std::make_shared<Plan>(*PlanOf(Sinusoid(38, arrangement, TrigOrder::kSinCos)));
     const PositionSource positions = Source(AxisRange{IntegerRange{0, 1, 40}}, 1);
     for (Dtype dtype : kDtypes) {
-      plan->spec.attention_factor = 1.0;
+      plan->amplitude = 1.0;
       const Tensor plain = RunOn(*backends[0].backend, {plan, &positions, dtype});
-      plan->spec.attention_factor = 1.25;
+      plan->amplitude = 1.25;
       const Tensor want = RunOn(*backends[0].backend, {plan, &positions, dtype});
       for (int64_t i = 0; i < want.count(); ++i) ASSERT_NEAR(want[i], 1.25 * plain[i], 0.02);
       for (const auto& b : backends) {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/reference/scalar.h"
+
 namespace phasor {
 namespace {
 
@@ -39,6 +41,25 @@ TEST(PhaseTableTest, GivesEveryLayerItsOwnRuns) {
     EXPECT_EQ(table.runs[layer].begin, 0);
     EXPECT_EQ(table.runs[layer].count, table.entries());
     EXPECT_EQ(table.fraction[layer * table.entries() + table.Entry(1)], 2u * layer + 2);
+  }
+}
+
+TEST(PhaseTableTest, MakesLayersOfAxesThatTakeTurns) {
+  constexpr int kPairs = 62;
+  const Position at[] = {{5, 0}, {-7, uint64_t{3} << 61}, {1 << 20, 12345}};
+  std::vector<Frequency> frequency;
+  std::vector<uint8_t> axis;
+  std::vector<uint64_t> offset;
+  for (uint64_t j = 0; j < kPairs; ++j) {
+    frequency.push_back({static_cast<int64_t>(j) - 30, (j + 1) * 0x9e3779b97f4a7c15});
+    axis.push_back(static_cast<uint8_t>(j % 3));
+    offset.push_back(j << 50);
+  }
+  const PhaseTable table = MakePhaseTable(frequency, axis, offset);
+  EXPECT_EQ(table.layers, 3);
+  EXPECT_THAT(table.runs, SizeIs(3));
+  for (int64_t j = 0; j < kPairs; ++j) {
+    EXPECT_EQ(reference::PairPhase(table, j, at), PhaseOf(at[axis[j]], frequency[j]) + offset[j]);
   }
 }
 

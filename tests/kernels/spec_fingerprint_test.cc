@@ -21,7 +21,7 @@ using testing::With;
 TEST(FingerprintTest, IsStableAcrossReleases) {
   EXPECT_EQ(Fingerprint(Resolve(Encoding(512))), "ff4b924dacf0a1b79c0d74da7a85937a");
   EXPECT_EQ(Fingerprint(Resolve(PresetSpec("llama-3"))), "9d997e15d7e337d096ac501343dae0fa");
-  EXPECT_EQ(Fingerprint(Resolve(PresetSpec("flux"))), "c7d9c046572b1244250759501c05a7a6");
+  EXPECT_EQ(Fingerprint(Resolve(PresetSpec("flux"))), "e06940de644c512317e49d84cd052b80");
   EXPECT_EQ(Fingerprint(Resolve(Flow(32))), "f5db420b4917a54521f92600c6d7649d");
 }
 
@@ -56,6 +56,7 @@ TEST(FingerprintTest, ChangesWithEveryField) {
   expect_new(With(Flow(64), &Spec::max_period, 8.0));
   expect_new(With(Flow(64), &Spec::family, FrequencyFamily::kPeriodsExclusive));
   expect_new(With(PresetSpec("transformer-literal"), &Spec::dim, 64));
+  for (const Spec& spec : testing::SpecsOfEveryField()) expect_new(spec);
 }
 
 }  // namespace

@@ -36,6 +36,13 @@ TEST(MergeSpecTest, LetsOneWayToSayTheRotaryWidthReplaceTheOther) {
   EXPECT_EQ(MergeSpec(with, base), base);
 }
 
+TEST(MergeSpecTest, LetsOneWayToSayTheBaseReplaceTheOther) {
+  const Spec base = {.rope_theta = 10.0};
+  const Spec with = {.axes_theta = {1, 2}};
+  EXPECT_EQ(MergeSpec(base, with), with);
+  EXPECT_EQ(MergeSpec(with, base), base);
+}
+
 TEST(ToSpecTest, ResolvesItsOwnAnswerToItself) {
   for (const phasor::Preset& preset : Presets()) {
     for (const int64_t width : {48, 49}) {
@@ -53,6 +60,17 @@ TEST(ToSpecTest, ResolvesItsOwnAnswerToItself) {
       EXPECT_EQ(*again, *resolved) << preset.name;
       EXPECT_EQ(ToSpec(*again), full) << preset.name;
     }
+  }
+}
+
+TEST(ToSpecTest, ResolvesToTheSameForEveryField) {
+  for (const Spec& spec : testing::SpecsOfEveryField()) {
+    const ResolvedSpec resolved = testing::Resolve(spec);
+    const Spec full = ToSpec(resolved);
+    const ResolvedSpec again = testing::Resolve(full);
+    EXPECT_EQ(again, resolved);
+    EXPECT_EQ(again.Hash(), resolved.Hash());
+    EXPECT_EQ(ToSpec(again), full);
   }
 }
 

@@ -36,7 +36,7 @@ inline std::vector<double> EncodeRow(const Plan& plan, const RowLayout& layout,
     };
     for (int64_t i = 0; i < block.pairs; ++i) {
       const auto [sin, cos] = SinCos64(PairPhase(plan, block.first_pair + i, at));
-      const double a = plan.spec.attention_factor;
+      const double a = plan.amplitude;
       store(block.sin_begin, i, block.negate_sin ? -a * sin : a * sin);
       store(block.cos_begin, i, a * cos + layout.cos_bias);
     }
@@ -60,7 +60,7 @@ inline std::vector<double> RotateHead(const Plan& plan, const std::vector<Positi
   for (int64_t pair = 0; pair < spec.rotary_dim / 2; ++pair) {
     const uint64_t phase = PairPhase(plan, pair, at);
     const auto [s, c] = SinCos64(inverse ? -phase : phase);
-    const double a = inverse ? 1 / spec.attention_factor : spec.attention_factor;
+    const double a = inverse ? 1 / plan.amplitude : plan.amplitude;
     const double x1 = x[lane(spec.pairing, pair, 0)];
     const double x2 = x[lane(spec.pairing, pair, 1)];
     y[lane(spec.pairing_out, pair, 0)] = a * (x1 * c - x2 * s);

@@ -40,7 +40,7 @@ inline std::shared_ptr<Plan> MakeHandPlan(const HandPlan& want, uint64_t seed = 
   plan->spec.head_dim = want.rotary_begin + 2 * want.pairs + want.tail;
   plan->spec.pairing = want.pairing;
   plan->spec.pairing_out = want.pairing_out;
-  plan->spec.attention_factor = want.amplitude;
+  plan->amplitude = want.amplitude;
   plan->heads = want.heads;
   const int64_t head_pairs = want.heads == 1 ? want.pairs : (want.pairs + 1) / 2 * 2;
   plan->pairs = want.heads * head_pairs;
