@@ -257,6 +257,10 @@ absl::Status CheckMove(const ResolvedSpec& from, const ResolvedSpec& to, std::st
                                            "), moving keys to other lanes [", to.rotary_begin, ", ",
                                            to.rotary_begin + to.rotary_dim, ") is not built yet"));
   }
+  if (from.frequency_heads != to.frequency_heads) {
+    return Invalid(path, ".from_spec.frequency_heads: ", from.frequency_heads, ", must be ",
+                   to.frequency_heads, " as of spec");
+  }
   if (from.attention_factor != to.attention_factor) {
     return absl::UnimplementedError(
         StrCat(path, ".from_spec.attention_factor: ", from.attention_factor,
@@ -265,6 +269,17 @@ absl::Status CheckMove(const ResolvedSpec& from, const ResolvedSpec& to, std::st
   if (from.pairing_out != to.pairing) {
     return Invalid(path, ".spec.pairing: ", Name(to.pairing), ", keys to move lie as ",
                    Name(from.pairing_out), " and must be read so");
+  }
+  return absl::OkStatus();
+}
+
+// Heads that have frequencies of their own are as many as the tensors'.
+absl::Status CheckHeads(const ResolvedSpec& spec, const PreparedRope& out, std::string_view path) {
+  if (spec.frequency_heads == 1) return absl::OkStatus();
+  for (size_t i = 0; i < out.tensors.size(); ++i) {
+    if (out.tensors[i].heads == spec.frequency_heads) continue;
+    return Invalid(path, ".tensors[", i, "]: ", out.tensors[i].heads, " heads, must be ",
+                   spec.frequency_heads, " (frequency_heads)");
   }
   return absl::OkStatus();
 }
@@ -396,6 +411,7 @@ absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvide
   const std::string spec_path = StrCat(path, ".spec");
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved,
                           ResolveRotary(request.spec, request, path, spec_path));
+  PHASOR_RETURN_IF_ERROR(CheckHeads(resolved, out, path));
   const std::string positions_path = StrCat(path, ".positions");
   PHASOR_ASSIGN_OR_RETURN(
       out.positions, PrepareRopePositions(request.positions, resolved.axes, out, positions_path));

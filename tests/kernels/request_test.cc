@@ -437,6 +437,16 @@ TEST(PrepareDeltaTest, LeavesAmplitudesAloneAndRefusesToChangeThem) {
                                          StartsWith("item.from_spec.attention_factor: 1,")));
 }
 
+TEST(PrepareRopeTest, TakesAsManyHeadsAsHaveFrequencies) {
+  RopeRequest request = Rope({Tensor({5, 2, 8}), Tensor({5, 3, 8})}, 5);
+  request.spec.family = FrequencyFamily::kExplicit;
+  request.spec.inv_freq.assign(8, 1);
+  request.spec.frequency_heads = 2;
+  ExpectInvalid(request, "tensors[1]: 3 heads, must be 2 (frequency_heads)");
+  request.tensors.pop_back();
+  EXPECT_THAT(Prepare(request), IsOk());
+}
+
 TEST(PrepareDeltaTest, RefusesToMoveKeysToOtherLanes) {
   RopeRequest request = Delta({Tensor({5, 2, 8})}, 5);
   request.from_spec = Rotary();
