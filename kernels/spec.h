@@ -172,6 +172,8 @@ struct Spec {
   std::optional<int64_t> pad_front = {};
   std::optional<OddDim> odd_dim = {};
   std::optional<XposScaling> xpos = {};
+  std::optional<std::string> layer_type = {};
+  std::optional<std::string> sub_config = {};
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };

@@ -64,6 +64,10 @@ void VisitSpecFields(Visit&& visit) {
                               auto resolved, const char* help) {
     visit(SpecField{name, used, help}, member, resolved);
   };
+  field("sub_config", use::Always, &S::sub_config, NotResolved(),
+        "Part of the config.json, e.g. vision_config");
+  field("layer_type", use::Always, &S::layer_type, NotResolved(),
+        "Kind of layers in the config.json, e.g. full_attention");
   field("kind", use::Always, &S::kind, &R::kind, "Rows of an embedding, or a rotation");
   field("dim", use::IsEncoding, &S::dim, &R::dim, "Width of an encoding row, in [1, 65536]");
   field("axes", use::Always, &S::axes, &R::axes, "Position axes, in [1, 4]");

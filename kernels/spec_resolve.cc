@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "kernels/ladders.h"
 #include "kernels/parity/check.h"
-#include "kernels/presets.h"
 #include "kernels/spec.h"
+#include "kernels/spec_base.h"
 #include "kernels/spec_fields.h"
 #include "kernels/spec_names.h"
 #include "kernels/spec_resolution.h"
@@ -16,31 +16,6 @@
 
 namespace phasor {
 namespace {
-
-absl::Status ApplyBase(Resolution& r) {
-  const Spec& user = r.user;
-  const int bases = !user.preset.empty() + !user.config_json.empty() + !user.encoder.empty();
-  if (bases > 1) {
-    return r.Invalid("preset",
-                     "more than one base, at most one of preset, config_json and encoder");
-  }
-  if (!user.config_json.empty()) return r.Unbuilt("config_json", "reading a model's configuration");
-  if (!user.encoder.empty()) {
-    return absl::NotFoundError(StrCat(r.path, ".encoder: no encoder named \"", user.encoder,
-                                      "\" is configured, must be a configured name"));
-  }
-  if (user.preset.empty()) {
-    r.merged = user;
-    return absl::OkStatus();
-  }
-  const Preset* preset = FindPreset(user.preset);
-  if (preset == nullptr) {
-    return absl::NotFoundError(StrCat(r.path, ".preset: no preset named \"", user.preset,
-                                      "\", must be one of ListPresets"));
-  }
-  r.merged = MergeSpec(preset->spec, user);
-  return absl::OkStatus();
-}
 
 absl::Status ResolveKindAndFamily(Resolution& r) {
   if (!r.merged.kind.has_value()) return r.Missing("kind");
@@ -105,7 +80,7 @@ absl::Status ResolvePrecision(Resolution& r) {
 
 absl::StatusOr<ResolvedSpec> ResolveSpec(const Spec& spec, std::string_view path) {
   Resolution r = {.user = spec, .path = path};
-  PHASOR_RETURN_IF_ERROR(ApplyBase(r));
+  PHASOR_ASSIGN_OR_RETURN(r.merged, WithBase(spec, path));
   PHASOR_RETURN_IF_ERROR(ResolveKindAndFamily(r));
   PHASOR_RETURN_IF_ERROR(RejectUnusedFields(r));
   PHASOR_RETURN_IF_ERROR(ResolveFamily(r));

@@ -64,6 +64,8 @@ class Reader {
       *out = reflection_.GetInt32(wire_, field);
     } else if constexpr (std::is_same_v<T, bool>) {
       *out = reflection_.GetBool(wire_, field);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      *out = reflection_.GetString(wire_, field);
     } else {
       return ReadMessage(field, &out->emplace());
     }
@@ -130,6 +132,8 @@ class Writer {
       reflection_.SetInt32(&wire_, field, *value);
     } else if constexpr (std::is_same_v<T, bool>) {
       reflection_.SetBool(&wire_, field, *value);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      reflection_.SetString(&wire_, field, *value);
     } else {
       WriteMessage(field, *value);
     }

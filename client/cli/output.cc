@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/spec_json.h"
+#include "kernels/spec_json.h"
 #include "kernels/text.h"
 
 namespace phasor::cli {
@@ -171,17 +171,22 @@ Json ToJson(const SpecDetails& details) {
 std::string FormatPresets(absl::Span<const Preset> presets) {
   std::vector<std::vector<std::string>> rows;
   for (const Preset& preset : presets) {
-    rows.push_back({preset.name, absl::StrJoin(preset.required_fields, ", "), preset.summary});
+    rows.push_back({preset.name, absl::StrJoin(preset.required_fields, ", "),
+                    preset.verified ? "" : "unverified", preset.summary});
   }
-  return FormatTable({"name", "you give", "what it is"}, rows);
+  return FormatTable({"name", "you give", "", "what it is"}, rows);
 }
 
 Json ToJson(const Preset& preset) {
-  return {{"name", preset.name},
-          {"summary", preset.summary},
-          {"source", preset.source},
-          {"required_fields", preset.required_fields},
-          {"spec", ToJson(preset.spec)}};
+  return {
+      {"name", preset.name},
+      {"summary", preset.summary},
+      {"source", preset.source},
+      {"verified", preset.verified},
+      {"note", preset.note},
+      {"context_length", preset.context_length.has_value() ? Json(*preset.context_length) : Json()},
+      {"required_fields", preset.required_fields},
+      {"spec", ToJson(preset.spec)}};
 }
 
 }  // namespace phasor::cli

@@ -7,9 +7,10 @@
 #include <iterator>
 #include <optional>
 
-#include "client/cli/spec_json.h"
 #include "kernels/spec_fields.h"
+#include "kernels/spec_json.h"
 #include "kernels/spec_names.h"
+#include "kernels/status_macros.h"
 #include "kernels/text.h"
 
 namespace phasor::cli {
@@ -19,6 +20,10 @@ constexpr char kSpecHelp[] =
     "File with a spec as JSON, - for standard input: what `phasor resolve --json` prints; the "
     "flags "
     "override it";
+
+constexpr char kConfigHelp[] =
+    "A model's config.json, - for standard input: the rotary embedding that it describes; the "
+    "flags override it";
 
 // Adds a flag whose text `read` turns into `*field`; a text that it refuses is a usage error.
 template <typename T>
@@ -36,12 +41,21 @@ CLI::Option* AddParsed(CLI::App& app, const std::string& flag, T* field, const s
       ->type_name("");
 }
 
-absl::StatusOr<Spec> ReadSpec(const std::string& path) {
+// The text of a file, or of standard input. Files larger than any JSON that is accepted are cut.
+absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file;
   if (path != "-") file.open(path);
   std::istream& in = path == "-" ? std::cin : file;
-  if (!in) return absl::NotFoundError(StrCat(path, ": cannot be read"));
-  return SpecFromJson(std::string(std::istreambuf_iterator<char>(in), {}));
+  std::string text(kMaxJsonBytes + 1, '\0');
+  if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!in && !in.eof()) return absl::NotFoundError(StrCat(path, ": cannot be read"));
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
+}
+
+absl::StatusOr<Spec> ReadSpec(const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  return SpecFromJson(text);
 }
 
 template <typename T>
@@ -85,6 +99,7 @@ void AddSpecFlags(CLI::App& app, Spec& spec) {
   constexpr char kGroup[] = "Spec";
   // Options are processed in the order in which they are added: --spec is, then what overrides it.
   AddParsed<Spec>(app, "--spec", &spec, kSpecHelp, ReadSpec)->group(kGroup);
+  AddParsed<std::string>(app, "--config", &spec.config_json, kConfigHelp, ReadText)->group(kGroup);
   app.add_option("--preset", spec.preset,
                  "Name of a preset, see `phasor presets`; the flags override it")
       ->group(kGroup);

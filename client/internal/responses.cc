@@ -237,7 +237,11 @@ absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& h
          .summary = wire.summary(),
          .source = wire.source(),
          .required_fields = {wire.required_fields().begin(), wire.required_fields().end()},
-         .spec = *std::move(spec)});
+         .spec = *std::move(spec),
+         .context_length =
+             wire.has_context_length() ? std::optional(wire.context_length()) : std::nullopt,
+         .verified = wire.verified(),
+         .note = wire.note()});
   }
   return presets;
 }

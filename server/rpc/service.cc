@@ -64,6 +64,9 @@ v1::ListPresetsResponse AllPresets() {
     out->set_source(preset.source);
     for (const std::string& field : preset.required_fields) out->add_required_fields(field);
     *out->mutable_spec() = ToWire(preset.spec);
+    if (preset.context_length.has_value()) out->set_context_length(*preset.context_length);
+    out->set_verified(preset.verified);
+    out->set_note(preset.note);
   }
   return response;
 }

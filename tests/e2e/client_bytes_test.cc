@@ -186,6 +186,9 @@ TEST_F(ClientBytesTest, ServersDescribeThemselves) {
     EXPECT_EQ((*presets)[i].name, Presets()[i].name);
     EXPECT_EQ((*presets)[i].spec, Presets()[i].spec);
     EXPECT_EQ((*presets)[i].required_fields, Presets()[i].required_fields);
+    EXPECT_EQ((*presets)[i].context_length, Presets()[i].context_length);
+    EXPECT_EQ((*presets)[i].verified, Presets()[i].verified);
+    EXPECT_EQ((*presets)[i].note, Presets()[i].note);
   }
   auto info = unix_.GetServerInfo();
   ASSERT_TRUE(info.ok()) << info.status();

@@ -6,6 +6,7 @@ import sys
 import allowlist
 import docs
 import layering
+import presets
 import rules
 import tree
 
@@ -14,6 +15,7 @@ RULES = {
     "flags": rules.forbidden_flags,
     "guards": rules.include_guards,
     "layering": layering.violations,
+    "presets": presets.violations,
     "size": lambda files: rules.long_files(files, allowlist.LONG_FILES),
     "spdx": rules.missing_spdx,
     "symmetry": lambda files: rules.untested_sources(files, allowlist.UNTESTED_SOURCES),

@@ -56,7 +56,7 @@ EXTERNAL = {
     "Highway": (r"hwy/", r"kernels/cpu/|tests/kernels/cpu/"),
     "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", r"kernels/cuda/|tests/kernels/cuda/"),
     "Boost": (r"boost/", r"kernels/(frequencies\w*\.(cc|h)|parity/elementary\.cc)$|tests/|bench/"),
-    "nlohmann-json": (r"nlohmann/", r"kernels/config_json\.cc$|server/log\.cc$|client/cli/|tests/|bench/"),
+    "nlohmann-json": (r"nlohmann/", r"kernels/json\.h$|server/log\.cc$|client/cli/|tests/|bench/"),
     "CLI11": (r"CLI/", r"server/options\.cc$|server/main\.cc$|client/cli/"),
     "GoogleTest": (r"(gtest|gmock)/", r"tests/|client/testing/"),
     "Google Benchmark": (r"benchmark/", r"bench/"),

@@ -8,6 +8,7 @@ import unittest
 import docs
 import headers
 import layering
+import presets
 import rules
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
@@ -50,6 +51,7 @@ class LayeringTest(unittest.TestCase):
         self.refuses("kernels/spec.cc", "<nlohmann/json.hpp>")
         self.refuses("kernels/spec.cc", "<gtest/gtest.h>")
         self.accepts("server/rpc/service.cc", "<grpcpp/grpcpp.h>")
+        self.accepts("kernels/json.h", "<nlohmann/json.hpp>")
         self.accepts("kernels/cpu/encode.cc", '"hwy/highway.h"')
         self.accepts("kernels/frequencies.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
         self.accepts("kernels/parity/elementary.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
@@ -107,6 +109,18 @@ class DocsTest(unittest.TestCase):
         self.assertEqual(len(docs.violations(tree)), 3)
         tree["docs/a.md"] = "[x](../kernels/plan.h#top) `kernels/` `kernels/{plan}.h` [y](https://example.org) `a/b`"
         self.assertEqual(docs.violations(tree), [])
+
+
+class PresetsTest(unittest.TestCase):
+    def test_the_list_of_presets_is_the_data(self):
+        preset = '{"name": "x-1", "summary": "a | b", "required": ["dim"], "context_length": null, "verified": false}'
+        tree = {presets.DATA: f"[{preset}]", presets.MODELS: '{.model_type = "llama"}', presets.DOCUMENT: ""}
+        self.assertEqual(len(presets.violations(tree)), 2)
+        row = "| `x-1` | a \\| b | `dim` |  | **no** |\n"
+        tree[presets.DOCUMENT] = row + "`llama`"
+        self.assertEqual(presets.violations(tree), [])
+        tree[presets.DOCUMENT] = row.replace("**no**", "yes") + row + "| `gone` | | | | yes |\n`llama`"
+        self.assertEqual(len(presets.violations(tree)), 3)
 
 
 class HeadersTest(unittest.TestCase):

@@ -63,8 +63,15 @@ TEST(OutputTest, DetailsShowFieldsThenPairs) {
 }
 
 TEST(OutputTest, PresetsNameWhatTheCallerGives) {
-  const std::vector<Preset> presets = {{"p", "what", "where", {"dim", "axes"}, {}}};
-  EXPECT_EQ(FormatPresets(presets), "name  you give   what it is\np     dim, axes  what\n");
+  std::vector<Preset> presets = {{"p", "what", "where", {"dim", "axes"}, {}}};
+  EXPECT_EQ(FormatPresets(presets),
+            "name  you give               what it is\n"
+            "p     dim, axes  unverified  what\n");
+  EXPECT_TRUE(ToJson(presets[0])["context_length"].is_null());
+  presets[0].verified = true;
+  presets[0].context_length = 8192;
+  EXPECT_EQ(FormatPresets(presets), "name  you give     what it is\np     dim, axes    what\n");
+  EXPECT_EQ(ToJson(presets[0])["context_length"], 8192);
   EXPECT_EQ(ToJson(presets[0])["source"], "where");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/cli/spec_json.h"
+#include "kernels/spec_json.h"
 
 #include <string>
 
@@ -8,7 +8,7 @@
 #include "kernels/presets.h"
 #include "tests/support/status_matchers.h"
 
-namespace phasor::cli {
+namespace phasor {
 namespace {
 
 using ::phasor::testing::IsOk;
@@ -99,4 +99,4 @@ TEST(SpecJsonTest, ReadsSingleMessages) {
 }
 
 }  // namespace
-}  // namespace phasor::cli
+}  // namespace phasor

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// What configurations mean is compared with transformers in tests/conformance/configs_test.cc.
+// Here: what is chosen, and what is refused.
+#include "kernels/config_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace phasor {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IsOk;
+using testing::StatusIs;
+
+Spec Config(const std::string& text) {
+  Spec spec;
+  spec.config_json = text;
+  return spec;
+}
+
+Spec Layer(const std::string& text, const std::string& layer_type) {
+  Spec spec = Config(text);
+  spec.layer_type = layer_type;
+  return spec;
+}
+
+Spec Part(const std::string& text, const std::string& sub_config) {
+  Spec spec = Config(text);
+  spec.sub_config = sub_config;
+  return spec;
+}
+
+Spec Read(const Spec& user) {
+  const auto spec = SpecFromConfigJson(user, "item.spec");
+  EXPECT_THAT(spec, IsOk()) << user.config_json;
+  return spec.ok() ? *spec : Spec();
+}
+
+void ExpectRefused(const Spec& user, const std::string& message) {
+  EXPECT_THAT(SpecFromConfigJson(user, "spec"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)))
+      << user.config_json;
+}
+
+// A Llama's keys, and `more`.
+std::string Llama(const std::string& more) {
+  return R"({"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32)" +
+         (more.empty() ? "" : ", " + more) + "}";
+}
+
+TEST(ConfigJsonTest, ReadsALlama) {
+  Spec want;
+  want.kind = SpecKind::kRotary;
+  want.family = FrequencyFamily::kGeometric;
+  want.rope_theta = 500000;
+  want.head_dim = 128;
+  want.pairing = want.pairing_out = Pairing::kHalfSplit;
+  EXPECT_EQ(Read(Config(Llama(R"("rope_theta": 500000.0, "vocab_size": 9, "rope_scaling": null)"))),
+            want);
+}
+
+TEST(ConfigJsonTest, PathsOfErrorsAreTheConfigurations) {
+  EXPECT_THAT(SpecFromConfigJson(Config(Llama(R"("rope_theta": "x")")), "item.spec"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "item.spec.config_json.rope_theta: \"x\", must be a number"));
+}
+
+TEST(ConfigJsonTest, RefusesWhatIsNoObject) {
+  for (const char* text : {"", "{", "[]", "null", "3", "\"llama\""}) {
+    EXPECT_FALSE(SpecFromConfigJson(Config(text), "spec").ok()) << text;
+  }
+  ExpectRefused(Config(R"({"model_type": "llama", "model_type": "gptj"})"), "twice");
+}
+
+TEST(ConfigJsonTest, AnUnknownModelTypeAsksForThePairing) {
+  const std::string text =
+      R"({"model_type": "newmodel", "head_dim": 64, "rope_theta": 1e6, "partial_rotary_factor": 0.5})";
+  ExpectRefused(Config(text),
+                "spec.config_json.model_type: \"newmodel\" is not known, must be one "
+                "of docs/presets.md, or spec.pairing must say");
+  Spec user = Config(text);
+  user.pairing = Pairing::kInterleaved;
+  const Spec spec = Read(user);
+  EXPECT_EQ(spec.rope_theta, 1e6);
+  EXPECT_EQ(spec.partial_rotary_factor, 0.5);
+  EXPECT_EQ(spec.pairing, std::nullopt);  // the user's remains
+  user.config_json = R"({"model_type": "newmodel", "head_dim": 64})";
+  ExpectRefused(user, "rope_theta: not set, required where the model_type is not known");
+  user.rope_theta = 10000;
+  EXPECT_EQ(Read(user).rope_theta, std::nullopt);
+  user.config_json = R"({"head_dim": 64, "rope_scaling": {"mrope_section": [8, 12, 12]}})";
+  ExpectRefused(user, "spec.axis_rule: not set");
+  user.axis_rule = AxisRule::kMropeChunked;
+  EXPECT_EQ(Read(user).axes, 3);
+}
+
+TEST(ConfigJsonTest, AKeyAboutRotationThatIsNotUnderstoodIsAnError) {
+  ExpectRefused(Config(Llama(R"("rope_thta": 1)")),
+                "rope_thta: no such field, the nearest known one is rope_theta");
+  for (const char* key : {"swa_rope_theta", "use_xpos", "rotary_percent", "nope_layers",
+                          "rope_type", "yarn_factor", "partial_rotary_factors"}) {
+    ExpectRefused(Config(Llama("\"" + std::string(key) + "\": 2")), key);
+    EXPECT_THAT(SpecFromConfigJson(Config(Llama("\"" + std::string(key) + "\": null")), "spec"),
+                IsOk());
+  }
+  ExpectRefused(Config(Llama(R"("rope_scaling": {"type": "linear", "factor": 2, "beta": 1})")),
+                "beta");
+}
+
+TEST(ConfigJsonTest, KeysOfOtherModelsAreErrors) {
+  for (const char* key : {"rope_local_base_freq", "qk_rope_head_dim", "global_head_dim"}) {
+    ExpectRefused(Config(Llama("\"" + std::string(key) + "\": 64")),
+                  "is nothing that model_type llama");
+  }
+  ExpectRefused(Config(Llama(R"("partial_rotary_factor": 0.5)")), "llama rotates whole heads");
+  ExpectRefused(Config(Llama(R"("rotary_dim": 64)")), "64 contradicts head_dim 128");
+  EXPECT_EQ(Read(Config(Llama(R"("partial_rotary_factor": 1.0)"))).partial_rotary_factor,
+            std::nullopt);
+  ExpectRefused(Config(Llama(R"("rope_scaling": {"mrope_section": [16, 24, 24]})")),
+                "model_type llama has one axis");
+}
+
+TEST(ConfigJsonTest, OtherPositionEncodingsAreErrors) {
+  ExpectRefused(Config(R"({"model_type": "falcon", "head_dim": 64, "alibi": true})"),
+                "alibi: true");
+  ExpectRefused(Config(R"({"model_type": "esm", "head_dim": 20, "position_embedding_type":
+                           "absolute"})"),
+                "position_embedding_type: absolute, must be rope");
+}
+
+TEST(ConfigJsonTest, ContradictionsAreErrors) {
+  ExpectRefused(Config(Llama(R"("rope_theta": 1, "rope_parameters": {"rope_theta": 2})")),
+                "rope_theta: 1 contradicts 2");
+  ExpectRefused(Config(Llama(R"("rope_scaling": {"type": "default"},
+                               "rope_parameters": {"rope_type": "default"})")),
+                "rope_scaling: differs from rope_parameters");
+  ExpectRefused(Config(R"({"model_type": "phi", "head_dim": 80, "partial_rotary_factor": 0.5,
+                           "rope_parameters": {"partial_rotary_factor": 0.4}})"),
+                "partial_rotary_factor: 0.5 contradicts 0.4");
+  ExpectRefused(Config(R"({"model_type": "gptj", "head_dim": 256, "rotary_dim": 64,
+                           "partial_rotary_factor": 0.5})"),
+                "rotary_dim: 64 contradicts");
+  ExpectRefused(Config(R"({"model_type": "deepseek_v3", "qk_nope_head_dim": 128,
+                           "qk_rope_head_dim": 64, "head_dim": 128})"),
+                "head_dim: 128 contradicts qk_rope_head_dim 64");
+  ExpectRefused(Config(R"({"rope_theta": 5, "text_config": {"model_type": "llama"}})"),
+                "config_json.rope_theta: text_config does not say the same");
+}
+
+TEST(ConfigJsonTest, HeadsNeedAWidth) {
+  ExpectRefused(Config(R"({"model_type": "llama"})"),
+                "head_dim: not set, required without hidden_size");
+  ExpectRefused(Config(R"({"model_type": "llama", "hidden_size": 100, "num_attention_heads": 3})"),
+                "does not split evenly over 3 heads");
+  ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 0})"), "head_dim: 0, must be > 0");
+  ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 65538})"), "out of range");
+  Spec user = Config(R"({"model_type": "llama"})");
+  user.head_dim = 96;
+  EXPECT_EQ(Read(user).head_dim, 96);
+}
+
+TEST(ConfigJsonTest, ModelsOfGptJsKindGiveTheirOwnNames) {
+  const Spec spec = Read(Config(R"({"model_type": "gptj", "n_embd": 4096, "n_head": 16,
+                                    "rotary_dim": 64})"));
+  EXPECT_EQ(spec.head_dim, 256);
+  EXPECT_EQ(spec.rotary_dim, 64);
+  EXPECT_EQ(spec.pairing, Pairing::kInterleaved);
+}
+
+TEST(ConfigJsonTest, LatentHeadsRotateTheirLastLanes) {
+  const std::string text = R"({"model_type": "deepseek_v3", "qk_nope_head_dim": 128,
+                               "qk_rope_head_dim": 64, "head_dim": 64, "rope_theta": 10000)";
+  const Spec spec = Read(Config(text + "}"));
+  EXPECT_EQ(spec.head_dim, 192);
+  EXPECT_EQ(spec.rotary_begin, 128);
+  EXPECT_EQ(spec.rotary_dim, 64);
+  EXPECT_EQ(spec.pairing, Pairing::kInterleaved);
+  EXPECT_EQ(spec.pairing_out, Pairing::kHalfSplit);
+  EXPECT_EQ(Read(Config(text + ", \"rope_interleave\": false}")).pairing, Pairing::kHalfSplit);
+}
+
+TEST(ConfigJsonTest, LayersWithBasesOfTheirOwnAreChosenByKind) {
+  const std::string gemma = R"({"model_type": "gemma3_text", "rope_local_base_freq": 20000.0,
+                                "rope_scaling": {"rope_type": "linear", "factor": 8.0}})";
+  ExpectRefused(Config(gemma),
+                "spec.layer_type: not set, must be full_attention or sliding_attention");
+  ExpectRefused(Layer(gemma, "global"), "spec.layer_type: global, must be");
+  EXPECT_EQ(Read(Layer(gemma, "full_attention")).rope_theta, 1e6);
+  EXPECT_EQ(Read(Layer(gemma, "full_attention")).rope_scaling, RopeScaling(LinearScaling{8.0}));
+  EXPECT_EQ(Read(Layer(gemma, "sliding_attention")).rope_theta, 20000.0);
+  EXPECT_EQ(Read(Layer(gemma, "sliding_attention")).rope_scaling, RopeScaling());
+}
+
+TEST(ConfigJsonTest, NestedParametersAreChosenByKind) {
+  const std::string olmo = R"({"model_type": "olmo3", "head_dim": 128, "rope_parameters": {
+      "full_attention": {"rope_type": "linear", "factor": 2, "rope_theta": 7},
+      "sliding_attention": {"rope_type": "default", "rope_theta": 8}, "other": null}})";
+  ExpectRefused(Config(olmo),
+                "spec.layer_type: not set, must be one of full_attention, "
+                "sliding_attention");
+  ExpectRefused(Layer(olmo, "other"), "spec.layer_type: other, must be one of");
+  EXPECT_EQ(Read(Layer(olmo, "sliding_attention")).rope_theta, 8);
+  EXPECT_EQ(Read(Layer(olmo, "full_attention")).rope_scaling, RopeScaling(LinearScaling{2.0}));
+  ExpectRefused(Layer(R"({"model_type": "olmo3", "head_dim": 128, "rope_parameters":
+                          {"full_attention": {}, "rope_theta": 3}})",
+                      "full_attention"),
+                "rope_parameters.rope_theta: 3, must be an object");
+}
+
+TEST(ConfigJsonTest, AKindOfLayerMustExist) {
+  ExpectRefused(Layer(Llama(""), "full_attention"), "spec.layer_type: full_attention is not in");
+  const std::string listed = Llama(R"("layer_types": ["full_attention", "sliding_attention"])");
+  EXPECT_THAT(SpecFromConfigJson(Layer(listed, "full_attention"), "spec"), IsOk());
+}
+
+TEST(ConfigJsonTest, PartsAreChosenByName) {
+  const std::string model = R"({"model_type": "mix",
+      "text_config": {"model_type": "llama", "head_dim": 64},
+      "thinker_config": {"text_config": {"model_type": "llama", "head_dim": 32}},
+      "vision_config": {"model_type": "qwen2_vl", "embed_dim": 1280, "num_heads": 16}})";
+  EXPECT_EQ(Read(Config(model)).head_dim, 64);
+  EXPECT_EQ(Read(Part(model, "thinker_config.text_config")).head_dim, 32);
+  const Spec vision = Read(Part(model, "vision_config"));
+  EXPECT_EQ(vision.head_dim, 80);
+  EXPECT_EQ(vision.axes, 2);
+  EXPECT_EQ(vision.axis_rule, AxisRule::kAxial);
+  for (const char* name : {"audio_config", "model_type", ".", "text_config."}) {
+    ExpectRefused(Part(model, name), "spec.sub_config: no object");
+  }
+}
+
+TEST(ConfigJsonTest, AVisionTowerIsNotItsLanguageModel) {
+  ExpectRefused(
+      Part(R"({"vision_config": {"model_type": "llama", "head_dim": 64}})", "vision_config"),
+      "is not known");
+}
+
+TEST(ConfigJsonTest, SectionsMustBeThereAndOfTheModelsOrder) {
+  const std::string head = R"({"model_type": "qwen3_vl_text", "rope_parameters": {)";
+  ExpectRefused(Config(head + "}}"),
+                "mrope_section: not set, required for model_type qwen3_vl_text");
+  ExpectRefused(Config(head + R"("mrope_section": [24, 20, 20], "mrope_interleaved": false}})"),
+                "mrope_interleaved: false, must be true");
+  const Spec spec = Read(Config(head + R"("mrope_section": [24, 20, 20]}})"));
+  EXPECT_EQ(spec.axis_rule, AxisRule::kMropeInterleaved);
+  EXPECT_EQ(spec.axes, 3);
+}
+
+TEST(ConfigJsonTest, ModelsThatAreScaledByDefaultMustSaySo) {
+  ExpectRefused(Config(R"({"model_type": "gpt_oss"})"), "rope_parameters: not set, required");
+}
+
+// Bytes changed at random: whatever comes, an answer or INVALID_ARGUMENT.
+TEST(ConfigJsonTest, SurvivesAnyBytes) {
+  const std::vector<std::string> seeds = {
+      Llama(R"("rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings":
+              2048, "mscale": 1e300}, "max_position_embeddings": 8192)"),
+      R"({"model_type": "phi3", "head_dim": 4, "max_position_embeddings": 9, "rope_scaling": {"type":
+          "su", "short_factor": [1, 2], "long_factor": [3, 4], "original_max_position_embeddings": 3}})",
+      R"({"text_config": {"model_type": "gemma4_text", "rope_parameters": {"full_attention":
+          {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}}})",
+      R"({"model_type": "deepseek_v3", "qk_nope_head_dim": 128, "qk_rope_head_dim": 64})"};
+  const std::string alphabet = "{}[]\",:0123456789.eE-+ntrufalsx\\\xff";
+  std::mt19937_64 random(7);
+  int answers = 0;
+  for (int run = 0; run < 20000; ++run) {
+    std::string text = seeds[random() % seeds.size()];
+    for (uint64_t changes = random() % 6; changes > 0; --changes) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = alphabet[random() % alphabet.size()];
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 8);
+          break;
+        case 2:
+          text.insert(at, text.substr(random() % text.size(), random() % 16));
+          break;
+        default:
+          text.insert(at, 1, alphabet[random() % alphabet.size()]);
+      }
+      if (text.empty()) text = "{";
+    }
+    const auto spec = SpecFromConfigJson(Layer(text, run % 2 == 0 ? "" : "full_attention"), "spec");
+    answers += spec.ok();
+    if (spec.ok()) continue;
+    ASSERT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_GT(answers, 1000);  // and not all of it is rubbish
+}
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/presets.md lists every preset, and every model_type of configurations, as the data has it."""
+
+import json
+import re
+
+DATA = "kernels/presets.json"
+MODELS = "kernels/config_models.cc"
+DOCUMENT = "docs/presets.md"
+ROW = re.compile(r"^\| `([a-z0-9.-]+)` \|.*\|$", re.MULTILINE)
+
+
+def row(preset):
+    given = ", ".join(f"`{field}`" for field in preset["required"])
+    length = preset["context_length"] or ""
+    summary = preset["summary"].replace("|", "\\|")
+    return f"| `{preset['name']}` | {summary} | {given} | {length} | {'yes' if preset['verified'] else '**no**'} |"
+
+
+def violations(tree):
+    document = tree.get(DOCUMENT) or ""
+    presets = json.loads(tree[DATA])
+    rows = [match[0] for match in ROW.finditer(document)]
+    wanted = [row(preset) for preset in presets]
+    found = [f"{DOCUMENT}: lacks the row {line}" for line in wanted if line not in rows]
+    names = {preset["name"] for preset in presets}
+    found += [f"{DOCUMENT}: a preset that {DATA} has not, or has differently: {line}" for line in rows if line not in wanted]
+    found += [f"{DOCUMENT}: `{name}` has two rows" for name in names if sum(r.startswith(f"| `{name}` |") for r in rows) > 1]
+    models = re.findall(r'\.model_type = "([^"]+)"', tree[MODELS])
+    listed = set(re.findall(r"`([^`]+)`", document))
+    found += [f"{DOCUMENT}: does not name model_type {model}" for model in models if model not in listed]
+    return found
