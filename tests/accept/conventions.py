@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every convention, line by line. `conventions.py [--reuse]`: --reuse takes the results of an earlier `./dev test`."""
+
+import json
+import subprocess
+import sys
+import tempfile
+
+from acceptance import ROOT, Fail, Skip, TestRun, command
+import acceptance
+
+TOPIC = "conventions"
+CLI = ROOT / "build/release/client/cli/phasor"
+# What to give a preset that leaves a field open.
+OPEN_FIELDS = {
+    "dim": 64,
+    "head_dim": 64,
+    "axes_dim": "16,24,24",
+    "sequence_length": 4096,
+    "inv_freq": "1,0.5,0.25,0.125",
+    "frequency_heads": 1,
+    "phase": "0,0.1,0.2,0.3",
+}
+
+
+def tested():
+    """./dev test passes"""
+    if "--reuse" not in sys.argv:
+        subprocess.run(["./dev", "test"], cwd=ROOT, check=False)
+    run = any_run()
+    if run.status != 0:
+        raise Fail("failed: " + ", ".join(n for n, c in run.cases.items() if c.get("status") == "fail"))
+    return f"{run.seconds} s, {len(run.cases)} tests"
+
+
+def any_run():
+    for mode in ("default", "full", "quick"):
+        try:
+            return TestRun(mode)
+        except Skip:
+            pass
+    raise Skip("no result of ./dev test here")
+
+
+def of_tests(promise, pattern):
+    def check():
+        return any_run().passed(pattern)
+
+    check.__doc__ = promise
+    return check
+
+
+def presets():
+    return json.loads(command(CLI, "presets", "--json", timeout=60))
+
+
+def open_flags(preset):
+    flags = []
+    for field in preset.get("required_fields", []):
+        if field not in OPEN_FIELDS:
+            raise Fail(f"{preset['name']} leaves {field} open, which this list does not know")
+        flags += [f"--{field.replace('_', '-')}", str(OPEN_FIELDS[field])]
+    return flags
+
+
+def every_preset_has_a_source():
+    """Every preset says where it is from, and unverified ones say so"""
+    listed = presets()
+    nameless = [p["name"] for p in listed if not p.get("source")]
+    if nameless:
+        raise Fail("no source: " + ", ".join(nameless))
+    unverified = [p["name"] for p in listed if not p.get("verified", False)]
+    return f"{len(listed)} presets, unverified: {', '.join(unverified) or 'none'}"
+
+
+def computed(arguments):
+    """Fingerprint and values of `phasor encode --json`."""
+    answer = json.loads(command(CLI, "encode", "--json", *arguments, timeout=60))
+    return answer["info"]["spec_fingerprint"], answer["rows"]["values"]
+
+
+def sample(resolved):
+    """What to encode with a resolved spec: a few positions, tables if it rotates."""
+    spec = resolved["spec"]
+    axes = spec.get("axes", 1)
+    tokens = ["/".join(str(p + axis) for axis in range(axes)) for p in (0, 1, 77, 4095)]
+    output = ["--table", "cos-sin"] if spec["kind"] == "ROTARY" else []
+    return ["--positions", ",".join(tokens), *output]
+
+
+def round_trip():
+    """resolve --json of any preset, fed back as a full spec, gives the same bytes and fingerprint"""
+    done, different = 0, []
+    for preset in presets():
+        by_name = ["--preset", preset["name"], *open_flags(preset)]
+        resolved = json.loads(command(CLI, "resolve", "--json", *by_name, timeout=60))
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(resolved["spec"], file)
+            file.flush()
+            again = computed(["--spec", file.name, *sample(resolved)])
+        if again != computed([*by_name, *sample(resolved)]) or again[0] != resolved["info"]["spec_fingerprint"]:
+            different.append(preset["name"])
+        done += 1
+    if different:
+        raise Fail("differ: " + ", ".join(different))
+    return f"{done} presets"
+
+
+WRONG = [
+    # what is wrong, arguments, part of the message
+    ("unknown preset", ["--preset", "llama-99"], "preset"),
+    ("odd rotary_dim", ["--preset", "llama-2", "--rotary-dim", "63"], "rotary_dim"),
+    ("odd dim", ["--preset", "transformer", "--dim", "63"], "dim"),
+    ("infinite base", ["--preset", "llama-2", "--rope-theta", "inf"], "rope_theta"),
+]
+LLAMA3 = {"factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}
+WRONG_SPECS = [
+    ("unknown key", {"rope_thta": 1e4}, "rope_thta"),
+    ("factor 0", {"rope_scaling": {"linear": {"factor": 0}}}, "factor"),
+    ("low_freq_factor == high_freq_factor", {"rope_scaling": {"llama3": {**LLAMA3, "low_freq_factor": 4}}}, "low_freq_factor"),
+    ("no original_max_position_embeddings", {"rope_scaling": {"yarn": {"factor": 4}}}, "original_max_position_embeddings"),
+    ("sections that do not sum", {"axes": 3, "axis_rule": "MROPE_CHUNKED", "mrope_section": [16, 24, 23]}, "mrope_section"),
+    ("short factor list", {"rope_scaling": {"longrope": {"short_factor": [1, 1], "long_factor": [1, 1], "original_max_position_embeddings": 4096}}, "sequence_length": 4096}, "short_factor"),
+]
+
+
+def refused(arguments, part):
+    done = subprocess.run([CLI, "resolve", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 0:
+        raise Fail(f"accepted: {' '.join(arguments)}")
+    if part not in done.stderr or "Traceback" in done.stderr or done.returncode < 0:
+        raise Fail(f"{' '.join(arguments)} says only: {done.stderr.strip()}")
+
+
+def wrong_use():
+    """Wrong use is answered with the field that is wrong"""
+    for _, arguments, part in WRONG:
+        refused(arguments, part)
+    for _, fields, part in WRONG_SPECS:
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"preset": "llama-2", **fields}, file)
+            file.flush()
+            refused(["--spec", file.name], part)
+    return ", ".join(what for what, *_ in WRONG + WRONG_SPECS)
+
+
+def plots():
+    """phasor plot draws values and errors as PNG"""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, arguments in (("values", ["--preset", "transformer", "--dim", "64", "--range", "0:64"]), ("error", ["--preset", "llama-3", "--error"])):
+            path = f"{folder}/{name}.png"
+            command(CLI, "plot", *arguments, "--output", path, timeout=120)
+            with open(path, "rb") as file:
+                if file.read(8) != b"\x89PNG\r\n\x1a\n":
+                    raise Fail(f"{name} is no PNG")
+    return "values, error"
+
+
+CHECKS = [
+    tested,
+    of_tests("Every convention and preset agrees with upstream and with 300-bit arithmetic", r"conformance_test"),
+    every_preset_has_a_source,
+    round_trip,
+    wrong_use,
+    of_tests("A model's config.json gives upstream's frequencies", r"config_json_test"),
+    of_tests("Parity arithmetic: upstream's bits where they are defined", r"parity_\w*test|parity_test"),
+    of_tests("Cached keys: 8 moves of a bf16 key within 0.0048", r"cached_keys_test"),
+    of_tests("Learned tables and attention biases", r"(\w*bias\w*|\w*table\w*)_test"),
+    plots,
+]
+
+if __name__ == "__main__":
+    acceptance.run(TOPIC, CHECKS)
