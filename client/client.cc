@@ -121,6 +121,53 @@ std::future<absl::StatusOr<RunInfo>> Client::ApplyRoPEAsync(RopeCall call,
   return std::move(future);
 }
 
+absl::StatusOr<EncodeResult> Client::AttentionBias(BiasCall call,
+                                                   const CallOptions& options) const {
+  FillPins(call, options.pins);
+  return Wait<EncodeResult>([&](Done<EncodeResult> done) {
+    connection_->AttentionBias(std::move(call), Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<std::vector<TableInfo>> Client::ListTables(const CallOptions& options) const {
+  std::vector<TableInfo> tables;
+  std::string page_token;
+  do {
+    auto page = Wait<TablePage>([&](Done<TablePage> done) {
+      connection_->ListTables(page_token, Context(options, true), std::move(done));
+    });
+    if (!page.ok()) return std::move(page).status();
+    for (TableInfo& table : page->tables) tables.push_back(std::move(table));
+    page_token = std::move(page->next_page_token);
+  } while (!page_token.empty());
+  return tables;
+}
+
+absl::StatusOr<TableInfo> Client::GetTable(std::string_view name,
+                                           const CallOptions& options) const {
+  return Wait<TableInfo>([&](Done<TableInfo> done) {
+    connection_->GetTable(std::string(name), Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<TableInfo> Client::CreateTable(std::string_view name, const TensorView& values,
+                                              const CallOptions& options) const {
+  return Wait<TableInfo>([&](Done<TableInfo> done) {
+    connection_->CreateTable(std::string(name), values, Context(options, true), std::move(done));
+  });
+}
+
+absl::Status Client::DeleteTable(std::string_view name, const CallOptions& options) const {
+  const auto deleted = Wait<bool>([&](Done<bool> done) {
+    connection_->DeleteTable(std::string(name), Context(options, true),
+                             [done = std::move(done)](absl::Status status) mutable {
+                               if (!status.ok()) return done(std::move(status));
+                               done(true);
+                             });
+  });
+  return deleted.status();
+}
+
 absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
                                                 const CallOptions& options) const {
   return Wait<SpecDetails>([&](Done<SpecDetails> done) {

@@ -101,6 +101,20 @@ class Client {
   std::future<absl::StatusOr<RunInfo>> ApplyRoPEAsync(RopeCall call,
                                                       const CallOptions& options = {}) const;
 
+  // Attention biases and learned tables ----------------------------------------------------------
+
+  absl::StatusOr<EncodeResult> AttentionBias(BiasCall call, const CallOptions& options = {}) const;
+
+  // All tables of the server, by name.
+  absl::StatusOr<std::vector<TableInfo>> ListTables(const CallOptions& options = {}) const;
+  // NOT_FOUND: no such table.
+  absl::StatusOr<TableInfo> GetTable(std::string_view name, const CallOptions& options = {}) const;
+  // Uploads `values`, dense [positions, width] or [buckets, heads], and replaces a table that was
+  // uploaded under the name before. On the server's disk when this returns. Not tried again.
+  absl::StatusOr<TableInfo> CreateTable(std::string_view name, const TensorView& values,
+                                        const CallOptions& options = {}) const;
+  absl::Status DeleteTable(std::string_view name, const CallOptions& options = {}) const;
+
   // About specs and the server -------------------------------------------------------------------
 
   absl::StatusOr<SpecDetails> ResolveSpec(const Spec& spec, const CallOptions& options = {}) const;

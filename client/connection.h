@@ -16,10 +16,12 @@
 #include "client/options.h"
 #include "client/position_list.h"
 #include "client/tensor.h"
+#include "kernels/bias_rule.h"
 #include "kernels/phase.h"
 #include "kernels/presets.h"
 #include "kernels/request.h"
 #include "kernels/spec.h"
+#include "kernels/table.h"
 
 namespace phasor {
 
@@ -34,12 +36,44 @@ struct EncodeCall {
   // Where the rows go: of output_dtype, shape [tokens, dim]; may be add_to's own memory. Not set:
   // the result owns them. Written only on success.
   std::optional<MutableTensorView> output = {};
+  // Rows of this table of the server instead of a spec's encoding; `spec` stays empty then.
+  std::string table = {};
+  OutOfRange out_of_range = OutOfRange::kStrict;
 };
 
 struct EncodeResult {
   TensorDesc output;  // dense
   Bytes bytes;        // empty when the call named its output
   RunInfo info;
+};
+
+// One AttentionBias, [heads, queries, keys]. Borrows the memory of its views until the call is
+// done.
+struct BiasCall {
+  BiasSpec spec = {};
+  int64_t heads = 0;
+  // One axis of integers; for SWIN two axes, or nothing for the window's own grid.
+  std::optional<PositionList> query_positions = {};
+  std::optional<PositionList> key_positions = {};
+  // For the table families: the name of a table of the server, or the table itself.
+  std::string table = {};
+  std::optional<TensorView> table_values = {};
+  Dtype output_dtype = Dtype::kFloat32;   // INT32 or INT64: rows of the table, [1, queries, keys]
+  std::optional<TensorView> add_to = {};  // scores that the bias is added to
+  Pins pins = {};
+  // Where the result goes: dense, may be add_to's own memory. Not set: the result owns it.
+  std::optional<MutableTensorView> output = {};
+};
+
+// A learned table of a server.
+struct TableInfo {
+  std::string name;
+  TensorDesc tensor;  // [positions, width] or [buckets, heads]
+  std::string sha256;
+};
+struct TablePage {
+  std::vector<TableInfo> tables;
+  std::string next_page_token;  // empty: the last page
 };
 
 // One tensor of an ApplyRoPE: [(batch,) tokens, heads, head_dim], or heads before tokens. Lanes of
@@ -129,9 +163,17 @@ class Connection {
                            Done<std::vector<absl::StatusOr<EncodeResult>>> done) = 0;
   virtual void BatchApplyRoPE(std::vector<RopeCall> calls, CallContext context,
                               Done<std::vector<absl::StatusOr<RunInfo>>> done) = 0;
+  virtual void AttentionBias(BiasCall call, CallContext context, Done<EncodeResult> done) = 0;
   virtual void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) = 0;
   virtual void ListPresets(CallContext context, Done<std::vector<Preset>> done) = 0;
   virtual void GetServerInfo(CallContext context, Done<ServerInfo> done) = 0;
+  // Learned tables. "inproc:" keeps none: UNIMPLEMENTED. CreateTable may block until it is done.
+  virtual void ListTables(std::string page_token, CallContext context, Done<TablePage> done) = 0;
+  virtual void GetTable(std::string name, CallContext context, Done<TableInfo> done) = 0;
+  virtual void CreateTable(std::string name, TensorView values, CallContext context,
+                           Done<TableInfo> done) = 0;
+  virtual void DeleteTable(std::string name, CallContext context,
+                           absl::AnyInvocable<void(absl::Status)> done) = 0;
   // `service` is a gRPC service name, empty for the server as a whole. NOT_FOUND: no such service.
   virtual void CheckHealth(std::string service, CallContext context, Done<Health> done) = 0;
 };

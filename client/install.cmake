@@ -24,7 +24,7 @@ set(headers ${CMAKE_INSTALL_INCLUDEDIR}/phasor)
 install(FILES client.h connection.h options.h position_list.h tensor.h
   DESTINATION ${headers}/client)
 install(FILES testing/mock_connection.h DESTINATION ${headers}/client/testing)
-set(kernel_headers batch dtype host_device phase pieces plan positions presets request spec)
+set(kernel_headers batch bias_rule dtype host_device log_buckets phase pieces plan positions presets request spec table)
 list(TRANSFORM kernel_headers PREPEND ${PROJECT_SOURCE_DIR}/kernels/)
 list(TRANSFORM kernel_headers APPEND .h)
 install(FILES ${kernel_headers} DESTINATION ${headers}/kernels)

@@ -66,19 +66,30 @@ RaggedPositions RaggedFromWire(const v1::RaggedPositions& wire) {
   return ragged;
 }
 
-Pins PinsFromWire(const v1::Pins& wire) {
-  return Pins{wire.spec_fingerprint(), wire.numerics_version(), wire.backend()};
-}
-
 // Fields that both kinds of item have.
 template <typename Item>
 absl::Status CheckCommonFields(const Item& wire, const std::string& path) {
-  if (!wire.has_spec()) return Missing(absl::StrCat(path, ".spec"), "given");
   if (!wire.has_positions()) return Missing(absl::StrCat(path, ".positions"), "given");
   if (wire.has_sequence_length() && wire.sequence_length() <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ".sequence_length: ", wire.sequence_length(), ", must be positive"));
   }
+  return absl::OkStatus();
+}
+
+// An encoding or a stored table.
+absl::Status CheckSource(const v1::EncodeItem& wire, const std::string& path) {
+  if (wire.has_spec() || !wire.table().empty()) return absl::OkStatus();
+  return Missing(absl::StrCat(path, ".spec"), "given, or table");
+}
+
+absl::Status ReadTable(const v1::EncodeItem& wire, const std::string& path,
+                       EncodeRequest* request) {
+  request->table = wire.table();
+  PHASOR_ASSIGN_OR_RETURN(
+      const std::optional<OutOfRange> out_of_range,
+      OptionalEnumFromWire<OutOfRange>(wire.out_of_range(), absl::StrCat(path, ".out_of_range")));
+  request->out_of_range = out_of_range.value_or(OutOfRange::kStrict);
   return absl::OkStatus();
 }
 
@@ -169,11 +180,28 @@ struct PositionsWriter {
 
 template <typename Item>
 void WritePins(const Pins& pins, Item* item) {
-  if (pins.spec_fingerprint.empty() && pins.numerics_version == 0 && pins.backend.empty()) return;
-  v1::Pins* wire = item->mutable_pins();
-  wire->set_spec_fingerprint(pins.spec_fingerprint);
-  wire->set_numerics_version(pins.numerics_version);
-  wire->set_backend(pins.backend);
+  if (!(pins == Pins{})) *item->mutable_pins() = ToWire(pins);
+}
+
+int CountPagedCache(const v1::PagedCacheWrite& cache) {
+  return (cache.has_values() ? CountInline(cache.values()) : 0) +
+         (cache.has_key_cache() ? CountInline(cache.key_cache()) : 0) +
+         (cache.has_value_cache() ? CountInline(cache.value_cache()) : 0) +
+         (cache.has_slot_mapping() ? CountInline(cache.slot_mapping()) : 0);
+}
+
+}  // namespace
+
+Pins PinsFromWire(const v1::Pins& wire) {
+  return Pins{wire.spec_fingerprint(), wire.numerics_version(), wire.backend()};
+}
+
+v1::Pins ToWire(const Pins& pins) {
+  v1::Pins wire;
+  wire.set_spec_fingerprint(pins.spec_fingerprint);
+  wire.set_numerics_version(pins.numerics_version);
+  wire.set_backend(pins.backend);
+  return wire;
 }
 
 int CountInline(const v1::TensorSpec& tensor) {
@@ -183,15 +211,6 @@ int CountInline(const v1::TensorSpec& tensor) {
 int CountInline(const v1::Positions& positions) {
   return positions.has_tensor() ? CountInline(positions.tensor()) : 0;
 }
-
-int CountInline(const v1::PagedCacheWrite& cache) {
-  return (cache.has_values() ? CountInline(cache.values()) : 0) +
-         (cache.has_key_cache() ? CountInline(cache.key_cache()) : 0) +
-         (cache.has_value_cache() ? CountInline(cache.value_cache()) : 0) +
-         (cache.has_slot_mapping() ? CountInline(cache.slot_mapping()) : 0);
-}
-
-}  // namespace
 
 absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path) {
   TensorDesc tensor;
@@ -228,9 +247,11 @@ absl::StatusOr<Positions> PositionsFromWire(const v1::Positions& wire, const std
 
 absl::StatusOr<EncodeRequest> EncodeRequestFromWire(const v1::EncodeItem& wire,
                                                     const std::string& path) {
+  PHASOR_RETURN_IF_ERROR(CheckSource(wire, path));
   PHASOR_RETURN_IF_ERROR(CheckCommonFields(wire, path));
   EncodeRequest request;
   PHASOR_ASSIGN_OR_RETURN(request.spec, SpecFromWire(wire.spec(), absl::StrCat(path, ".spec")));
+  PHASOR_RETURN_IF_ERROR(ReadTable(wire, path, &request));
   PHASOR_ASSIGN_OR_RETURN(request.positions,
                           PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions")));
   PHASOR_ASSIGN_OR_RETURN(
@@ -248,6 +269,7 @@ absl::StatusOr<EncodeRequest> EncodeRequestFromWire(const v1::EncodeItem& wire,
 
 absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
                                                 const std::string& path) {
+  if (!wire.has_spec()) return Missing(absl::StrCat(path, ".spec"), "given");
   PHASOR_RETURN_IF_ERROR(CheckCommonFields(wire, path));
   RopeRequest request;
   PHASOR_ASSIGN_OR_RETURN(request.spec, SpecFromWire(wire.spec(), absl::StrCat(path, ".spec")));
@@ -286,7 +308,13 @@ v1::Positions ToWire(const Positions& positions) {
 
 v1::EncodeItem ToWire(const EncodeRequest& request) {
   v1::EncodeItem wire;
-  *wire.mutable_spec() = ToWire(request.spec);
+  wire.set_table(request.table);
+  if (request.out_of_range != OutOfRange::kStrict) {
+    wire.set_out_of_range(ToWire(request.out_of_range));
+  }
+  if (request.table.empty() || !(request.spec == Spec{})) {
+    *wire.mutable_spec() = ToWire(request.spec);
+  }
   *wire.mutable_positions() = ToWire(request.positions);
   wire.set_output_dtype(ToWire(request.output_dtype));
   if (request.add_to) *wire.mutable_add_to() = ToWire(*request.add_to);
@@ -319,7 +347,7 @@ int CountInlineTensors(const v1::ApplyRoPEItem& item) {
   for (const v1::RopeTensor& tensor : item.tensors()) {
     if (tensor.has_tensor()) count += CountInline(tensor.tensor());
   }
-  if (item.has_paged_cache()) count += CountInline(item.paged_cache());
+  if (item.has_paged_cache()) count += CountPagedCache(item.paged_cache());
   return count;
 }
 

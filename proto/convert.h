@@ -19,6 +19,9 @@
 
 namespace phasor {
 
+Pins PinsFromWire(const v1::Pins& wire);
+v1::Pins ToWire(const Pins& pins);
+
 // Inline tensors only; regions and devices are UNIMPLEMENTED.
 absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path);
 absl::StatusOr<Positions> PositionsFromWire(const v1::Positions& wire, const std::string& path);
@@ -32,6 +35,9 @@ v1::Positions ToWire(const Positions& positions);
 v1::EncodeItem ToWire(const EncodeRequest& request);
 v1::ApplyRoPEItem ToWire(const RopeRequest& request);
 
+// How many entries of `raw` these take: 1 for an inline tensor, else 0.
+int CountInline(const v1::TensorSpec& tensor);
+int CountInline(const v1::Positions& positions);
 // How many entries of `raw` belong to the item, whether or not it can be converted.
 int CountInlineTensors(const v1::EncodeItem& item);
 int CountInlineTensors(const v1::ApplyRoPEItem& item);

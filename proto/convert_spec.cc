@@ -206,9 +206,9 @@ v1::Spec ToWire(const Spec& spec) {
   return wire;
 }
 
-v1::RunInfo MakeRunInfo(const Plan& plan, const std::string& backend) {
+v1::RunInfo MakeRunInfo(const std::string& fingerprint, const std::string& backend) {
   v1::RunInfo info;
-  info.set_spec_fingerprint(plan.fingerprint);
+  info.set_spec_fingerprint(fingerprint);
   info.set_numerics_version(kNumericsVersion);
   info.set_backend(backend);
   return info;
@@ -218,7 +218,7 @@ v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::str
   v1::ResolveSpecResponse response;
   *response.mutable_spec() = ToWire(ToSpec(plan.spec));
   response.set_attention_factor(plan.amplitude);
-  *response.mutable_info() = MakeRunInfo(plan, backend);
+  *response.mutable_info() = MakeRunInfo(plan.fingerprint, backend);
   if (plan.spec.kind == SpecKind::kRotary) {
     response.set_width(plan.spec.head_dim);
     for (int64_t pair = 0; pair < plan.spec.rotary_dim / 2; ++pair) AddPair(plan, pair, &response);

@@ -22,7 +22,7 @@ absl::StatusOr<Spec> SpecFromWire(const v1::Spec& wire, const std::string& path)
 v1::Spec ToWire(const Spec& spec);
 
 // How results of `plan` from `backend` are labelled.
-v1::RunInfo MakeRunInfo(const Plan& plan, const std::string& backend);
+v1::RunInfo MakeRunInfo(const std::string& fingerprint, const std::string& backend);
 
 // Every number of `plan`.
 v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::string& backend);

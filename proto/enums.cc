@@ -211,6 +211,34 @@ v1::RopeLayout ToWire(RopeLayout value) {
   return v1::ROPE_LAYOUT_UNSPECIFIED;
 }
 
+v1::OutOfRange ToWire(OutOfRange value) {
+  switch (value) {
+    case OutOfRange::kStrict:
+      return v1::OUT_OF_RANGE_STRICT;
+    case OutOfRange::kClip:
+      return v1::OUT_OF_RANGE_CLIP;
+  }
+  return v1::OUT_OF_RANGE_UNSPECIFIED;
+}
+
+v1::BiasFamily ToWire(BiasFamily value) {
+  switch (value) {
+    case BiasFamily::kT5:
+      return v1::BIAS_FAMILY_T5;
+    case BiasFamily::kClipped:
+      return v1::BIAS_FAMILY_CLIPPED;
+    case BiasFamily::kSwin:
+      return v1::BIAS_FAMILY_SWIN;
+    case BiasFamily::kAlibi:
+      return v1::BIAS_FAMILY_ALIBI;
+    case BiasFamily::kDeberta:
+      return v1::BIAS_FAMILY_DEBERTA;
+    case BiasFamily::kAlibiKey:
+      return v1::BIAS_FAMILY_ALIBI_KEY;
+  }
+  return v1::BIAS_FAMILY_UNSPECIFIED;
+}
+
 absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,
                               const std::string& path) {
   std::string names;

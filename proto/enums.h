@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "google/protobuf/generated_enum_reflection.h"
+#include "kernels/bias_rule.h"
 #include "kernels/dtype.h"
 #include "kernels/request.h"
 #include "kernels/spec.h"
@@ -38,6 +39,8 @@ v1::ParityType ToWire(ParityType value);
 v1::Precision ToWire(Precision value);
 v1::Direction ToWire(Direction value);
 v1::RopeLayout ToWire(RopeLayout value);
+v1::OutOfRange ToWire(OutOfRange value);
+v1::BiasFamily ToWire(BiasFamily value);
 
 // INVALID_ARGUMENT "<path>: unknown value 99, must be one of ...".
 absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,

@@ -50,6 +50,9 @@ struct Choice {
   std::string ServerOptions::*field;
   std::vector<std::string> accepted;
 };
+struct Path {
+  std::string ServerOptions::*field;
+};
 struct Switch {
   bool ServerOptions::*field;
 };
@@ -60,7 +63,7 @@ struct Addresses {
 struct Option {
   std::string name;
   std::string help;
-  std::variant<Bytes, Count, Time, Choice, Switch, Addresses> value;
+  std::variant<Bytes, Count, Time, Choice, Path, Switch, Addresses> value;
 };
 
 const std::vector<Option>& Options() {
@@ -76,6 +79,12 @@ const std::vector<Option>& Options() {
       {"plan-cache-entries", "compiled specs kept", Count{&O::plan_cache_entries, 1, 1000000}},
       {"pool-bytes", "memory of finished large responses kept for reuse",
        Bytes{&O::pool_bytes, 0, kTiB}},
+      {"tables-dir", "directory of learned tables (.safetensors, .npy); uploads are written to it",
+       Path{&O::tables_dir}},
+      {"max-table-bytes", "largest table that can be uploaded",
+       Bytes{&O::max_table_bytes, kKiB, kTiB}},
+      {"max-tables-bytes", "memory of all learned tables",
+       Bytes{&O::max_tables_bytes, kKiB, 16 * kTiB}},
       {"max-message-bytes", "largest request or response",
        Bytes{&O::max_message_bytes, kKiB, 2047 * kMiB}},
       {"max-header-bytes", "largest request without its tensor bytes",
@@ -127,6 +136,7 @@ std::string Accepted(const Time& v) {
                       " (ms, s, m, h)");
 }
 std::string Accepted(const Choice& v) { return absl::StrJoin(v.accepted, ", "); }
+std::string Accepted(const Path&) { return "a directory; empty: none"; }
 std::string Accepted(const Switch&) { return "true, false"; }
 std::string Accepted(const Addresses&) { return "one or more, separated by commas"; }
 std::string Accepted(const Option& option) {
@@ -139,6 +149,9 @@ std::string Format(const ServerOptions& o, const Count& v) {
 }
 std::string Format(const ServerOptions& o, const Time& v) { return FormatTime(o.*v.field); }
 std::string Format(const ServerOptions& o, const Choice& v) { return o.*v.field; }
+std::string Format(const ServerOptions& o, const Path& v) {
+  return (o.*v.field).empty() ? "none" : o.*v.field;
+}
 std::string Format(const ServerOptions& o, const Switch& v) {
   return o.*v.field ? "true" : "false";
 }
@@ -167,6 +180,10 @@ bool Set(ServerOptions* o, const Choice& v, const std::string& text) {
   o->*v.field = text;
   return true;
 }
+bool Set(ServerOptions* o, const Path& v, const std::string& text) {
+  o->*v.field = text;
+  return true;
+}
 bool Set(ServerOptions* o, const Switch& v, const std::string& text) {
   const std::optional<bool> on = ParseSwitch(text);
   if (on.has_value()) o->*v.field = *on;
@@ -192,6 +209,7 @@ bool InRange(const ServerOptions& o, const Time& v) {
 bool InRange(const ServerOptions& o, const Choice& v) {
   return std::find(v.accepted.begin(), v.accepted.end(), o.*v.field) != v.accepted.end();
 }
+bool InRange(const ServerOptions&, const Path&) { return true; }
 bool InRange(const ServerOptions&, const Switch&) { return true; }
 bool InRange(const ServerOptions& o, const Addresses& v) { return !(o.*v.field).empty(); }
 

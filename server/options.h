@@ -28,6 +28,11 @@ struct ServerOptions {
   int64_t plan_cache_entries = 256;
   int64_t pool_bytes = int64_t{256} << 20;
 
+  // Learned tables.
+  std::string tables_dir;  // empty: none
+  int64_t max_table_bytes = int64_t{256} << 20;
+  int64_t max_tables_bytes = int64_t{1} << 30;
+
   // Limits.
   int64_t max_message_bytes = int64_t{2047} << 20;  // largest request or response message
   int64_t max_header_bytes = 1 << 20;               // request metadata, everything but raw

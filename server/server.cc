@@ -24,7 +24,9 @@
 #include "server/rpc/call_counter.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
+#include "server/rpc/table_service.h"
 #include "server/rpc/unimplemented.h"
+#include "server/tables/table_store.h"
 
 namespace phasor {
 namespace {
@@ -110,7 +112,7 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o) {
   return options;
 }
 
-rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o) {
+rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -118,7 +120,12 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o) {
   options.max_inflight_bytes = o.max_inflight_bytes;
   options.inline_bytes = o.inline_bytes;
   options.max_batch_items = o.max_batch_items;
+  options.tables = tables;
   return options;
+}
+
+tables::TableStoreOptions TableStoreOptionsOf(const ServerOptions& o) {
+  return {o.tables_dir, o.max_table_bytes, o.max_tables_bytes};
 }
 
 ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
@@ -128,11 +135,13 @@ ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend,
-             std::unique_ptr<Listener> listener)
+             std::unique_ptr<tables::TableStore> tables, std::unique_ptr<Listener> listener)
       : options_(options),
         backend_(std::move(backend)),
+        tables_(std::move(tables)),
         engine_(EngineOptionsOf(options), backend_.get(), engine::Clock::Real()),
-        service_(&engine_, ServiceOptionsOf(options)),
+        service_(&engine_, ServiceOptionsOf(options, tables_.get())),
+        table_service_(tables_.get()),
         health_({v1::PositionEmbeddingService::service_full_name()}),
         listener_(std::move(listener)) {}
   ~GrpcServer() override { Shutdown(); }
@@ -192,6 +201,7 @@ class GrpcServer final : public Server {
 
   const ServerOptions options_;
   const std::unique_ptr<Backend> backend_;
+  const std::unique_ptr<tables::TableStore> tables_;
   engine::Engine engine_;
   rpc::PositionEmbeddingServiceImpl service_;
   rpc::TableServiceImpl table_service_;
@@ -220,7 +230,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   PHASOR_RETURN_IF_ERROR(options.Validate());
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
                           Listener::Bind(ListenerOptionsOf(options)));
-  auto server = std::make_unique<GrpcServer>(options, std::move(backend), std::move(listener));
+  PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<tables::TableStore> tables,
+                          tables::TableStore::Open(TableStoreOptionsOf(options)));
+  auto server = std::make_unique<GrpcServer>(options, std::move(backend), std::move(tables),
+                                             std::move(listener));
   PHASOR_RETURN_IF_ERROR(server->Start());
   return server;
 }

@@ -18,7 +18,8 @@ namespace phasor {
 // Threads: all methods from any thread.
 class Server {
  public:
-  // Starts serving. INVALID_ARGUMENT: options; FAILED_PRECONDITION: backend missing on this host;
+  // Starts serving. INVALID_ARGUMENT: options; FAILED_PRECONDITION: backend missing on this host,
+  // or tables that cannot be loaded;
   // UNAVAILABLE: an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
   // The same on a backend of the caller's, for tests; `options.backend` is not used.

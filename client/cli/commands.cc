@@ -10,6 +10,7 @@
 #include "client/cli/plot_command.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
+#include "client/cli/table_commands.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -66,6 +67,10 @@ class EncodeCommand final : public Command {
         +[](Dtype dtype) { return Name(dtype); }, [this](Dtype d) { call_.output_dtype = d; },
         "Type of the rows; float32 when not set");
     app()->add_option("--add-to", add_to_, ".npy [tokens, dim] to add the encoding to");
+    app()->add_option("--table", call_.table, "Rows of this table of the server, without a spec");
+    app()->add_flag_callback(
+        "--clip", [this] { call_.out_of_range = OutOfRange::kClip; },
+        "Positions beyond the table take its nearest row instead of being an error");
     app()->add_option("--embedding-scale", call_.embedding_scale, "Factor of --add-to");
     app()->add_option("--output", output_, "Write the rows to this .npy instead of printing them");
     result_.Add(*app());
@@ -257,6 +262,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(std::make_unique<EncodeCommand>(app));
   commands.push_back(std::make_unique<RopeCommand>(app));
+  AddTableCommands(app, &commands);
   commands.push_back(std::make_unique<ResolveCommand>(app));
   commands.push_back(std::make_unique<PresetsCommand>(app));
   commands.push_back(MakePlotCommand(app));

@@ -90,7 +90,9 @@ absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view
                         .positions = call.positions.value(),
                         .output_dtype = call.output_dtype,
                         .embedding_scale = call.embedding_scale,
-                        .pins = call.pins};
+                        .pins = call.pins,
+                        .table = call.table,
+                        .out_of_range = call.out_of_range};
   PHASOR_RETURN_IF_ERROR(CheckBase(call.spec, StrCat(path, ".spec")));
   PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, StrCat(path, ".positions")));
   if (call.add_to.has_value()) {
@@ -126,6 +128,44 @@ absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view pat
     request.from_positions = call.from_positions->value();
   }
   return request;
+}
+
+absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view path) {
+  BiasRequest request{.spec = call.spec,
+                      .heads = call.heads,
+                      .table = call.table,
+                      .output_dtype = call.output_dtype,
+                      .pins = call.pins};
+  if (call.query_positions.has_value()) {
+    PHASOR_RETURN_IF_ERROR(CheckPositions(*call.query_positions, StrCat(path, ".query_positions")));
+    request.query_positions = call.query_positions->value();
+  }
+  if (call.key_positions.has_value()) {
+    PHASOR_RETURN_IF_ERROR(CheckPositions(*call.key_positions, StrCat(path, ".key_positions")));
+    request.key_positions = call.key_positions->value();
+  }
+  if (call.table_values.has_value()) {
+    PHASOR_RETURN_IF_ERROR(CheckTableValues(*call.table_values, StrCat(path, ".table_values")));
+    request.table_values = call.table_values->desc;
+    request.table_values->strides.clear();
+  }
+  if (call.add_to.has_value()) {
+    PHASOR_RETURN_IF_ERROR(
+        CheckMemory(call.add_to->desc, call.add_to->bytes, StrCat(path, ".add_to")));
+    request.add_to = call.add_to->desc;
+  }
+  if (call.output.has_value()) {
+    const std::string output_path = StrCat(path, ".output");
+    PHASOR_RETURN_IF_ERROR(CheckMemory(call.output->desc, call.output->bytes, output_path));
+    if (!IsDense(call.output->desc)) return Invalid(output_path, "strided, must be dense");
+  }
+  return request;
+}
+
+absl::Status CheckTableValues(const TensorView& values, std::string_view path) {
+  PHASOR_RETURN_IF_ERROR(CheckMemory(values.desc, values.bytes, path));
+  if (IsDense(values.desc)) return absl::OkStatus();
+  return Invalid(path, "strided, must be dense");
 }
 
 absl::Span<const std::byte> PositionBytes(const PositionList& positions) {

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "client/connection.h"
 #include "kernels/batch.h"
+#include "kernels/bias.h"
 #include "kernels/request.h"
 
 namespace phasor::client_internal {
@@ -27,6 +28,10 @@ std::string BatchItemPath(size_t i);
 // there may be none, inputs and outputs that differ. All else is the service's to check.
 absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view path);
 absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view path);
+absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view path);
+
+// INVALID_ARGUMENT unless `values` is a dense table in enough memory.
+absl::Status CheckTableValues(const TensorView& values, std::string_view path);
 
 // INVALID_ARGUMENT: a second base, which the wire has no place for and must not lose.
 absl::Status CheckBase(const Spec& spec, std::string_view path);

@@ -216,8 +216,10 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
 GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer)
     : retry_{options.max_attempts, options.initial_backoff, options.max_backoff}, timer_(timer) {
   for (int i = 0; i < options.channels; ++i) {
-    stubs_.push_back(std::make_shared<grpc::GenericStub>(
-        grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments())));
+    auto channel =
+        grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments());
+    if (channel_ == nullptr) channel_ = channel;
+    stubs_.push_back(std::make_shared<grpc::GenericStub>(std::move(channel)));
   }
 }
 

@@ -4,10 +4,12 @@
 #ifndef PHASOR_CLIENT_INTERNAL_GRPC_CHANNEL_H_
 #define PHASOR_CLIENT_INTERNAL_GRPC_CHANNEL_H_
 
+#include <grpcpp/channel.h>
 #include <grpcpp/generic/generic_stub.h>
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,7 +52,11 @@ class GrpcChannel {
   // says.
   void Start(RawCall call, const CallContext& context);
 
+  // A connection for streams.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+
  private:
+  std::shared_ptr<grpc::Channel> channel_;  // of the first stub
   std::vector<std::shared_ptr<grpc::GenericStub>> stubs_;
   std::atomic<size_t> next_stub_{0};
   const RetryPolicy retry_;

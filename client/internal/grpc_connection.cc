@@ -11,15 +11,19 @@
 #include "client/internal/grpc_channel.h"
 #include "client/internal/raw_message.h"
 #include "client/internal/responses.h"
+#include "client/internal/upload.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "phasor/v1/table_service.pb.h"
 #include "proto/convert.h"
+#include "proto/convert_bias.h"
 
 namespace phasor::client_internal {
 namespace {
 
 constexpr std::string_view kService = "/phasor.v1.PositionEmbeddingService/";
+constexpr std::string_view kTableService = "/phasor.v1.TableService/";
 
 // What a call sends beside its header, in wire order. Dense tensors stay where they are; others are
 // gathered, so that gaps do not travel.
@@ -72,6 +76,20 @@ absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_vie
   return ToWire(request);
 }
 
+absl::StatusOr<v1::AttentionBiasItem> MakeItem(const BiasCall& call, std::string_view path,
+                                               Payload& payload) {
+  PHASOR_ASSIGN_OR_RETURN(BiasRequest request, ToRequest(call, path));
+  if (call.query_positions.has_value()) payload.AddPositions(*call.query_positions);
+  if (call.key_positions.has_value()) payload.AddPositions(*call.key_positions);
+  if (call.add_to.has_value()) {
+    PHASOR_RETURN_IF_ERROR(payload.AddTensor(*call.add_to, *request.add_to));
+  }
+  if (call.table_values.has_value()) {
+    PHASOR_RETURN_IF_ERROR(payload.AddTensor(*call.table_values, *request.table_values));
+  }
+  return ToWire(request);
+}
+
 // A call in flight: what it asked, what it lends, and its answer so far.
 template <typename Call, typename Result>
 struct InFlight {
@@ -106,6 +124,36 @@ class GrpcConnection final : public Connection {
                       Done<std::vector<absl::StatusOr<RunInfo>>> done) override {
     StartBatch<v1::BatchApplyRoPERequest>("BatchApplyRoPE", std::move(calls), context,
                                           std::move(done));
+  }
+  void AttentionBias(BiasCall call, CallContext context, Done<EncodeResult> done) override {
+    StartUnary<v1::AttentionBiasRequest>("AttentionBias", std::move(call), context,
+                                         std::move(done));
+  }
+  void ListTables(std::string page_token, CallContext context, Done<TablePage> done) override {
+    v1::ListTablesRequest request;
+    request.set_page_token(page_token);
+    StartPlain(StrCat(kTableService, "ListTables"), request.SerializeAsString(), context,
+               &ReadListTablesResponse, std::move(done));
+  }
+  void GetTable(std::string name, CallContext context, Done<TableInfo> done) override {
+    v1::GetTableRequest request;
+    request.set_name(name);
+    StartPlain(StrCat(kTableService, "GetTable"), request.SerializeAsString(), context,
+               &ReadGetTableResponse, std::move(done));
+  }
+  void CreateTable(std::string name, TensorView values, CallContext context,
+                   Done<TableInfo> done) override {
+    done(UploadTable(channel_.channel(), name, values, context));
+  }
+  void DeleteTable(std::string name, CallContext context,
+                   absl::AnyInvocable<void(absl::Status)> done) override {
+    v1::DeleteTableRequest request;
+    request.set_name(name);
+    RawCall call{.method = StrCat(kTableService, "DeleteTable"),
+                 .header = request.SerializeAsString()};
+    call.on_response = [](const RawMessage&) { return absl::OkStatus(); };
+    call.done = std::move(done);
+    channel_.Start(std::move(call), context);
   }
   void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) override {
     if (absl::Status status = CheckBase(spec, "spec"); !status.ok()) return done(status);

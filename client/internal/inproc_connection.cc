@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "client/internal/calls.h"
 #include "kernels/backend.h"
+#include "kernels/bias.h"
 #include "kernels/frequencies.h"
 #include "kernels/plan.h"
 #include "kernels/presets.h"
@@ -49,6 +50,11 @@ absl::Status CheckContext(const CallContext& context) {
     return absl::DeadlineExceededError("call: deadline passed before it began");
   }
   return absl::OkStatus();
+}
+
+absl::Status NoTables() {
+  return absl::UnimplementedError(
+      "tables: not kept in process, must be a server's (--server, Client::Connect)");
 }
 
 // Gives `source` its numbers and checks them.
@@ -94,6 +100,20 @@ class InprocConnection final : public Connection {
     done(std::move(results));
   }
 
+  void AttentionBias(BiasCall call, CallContext context, Done<EncodeResult> done) override {
+    const absl::Status status = CheckContext(context);
+    done(status.ok() ? RunBias(call, kItemPath) : status);
+  }
+
+  void ListTables(std::string, CallContext, Done<TablePage> done) override { done(NoTables()); }
+  void GetTable(std::string, CallContext, Done<TableInfo> done) override { done(NoTables()); }
+  void CreateTable(std::string, TensorView, CallContext, Done<TableInfo> done) override {
+    done(NoTables());
+  }
+  void DeleteTable(std::string, CallContext, absl::AnyInvocable<void(absl::Status)> done) override {
+    done(NoTables());
+  }
+
   void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) override {
     const absl::Status status = CheckContext(context);
     done(status.ok() ? Details(spec) : status);
@@ -116,6 +136,7 @@ class InprocConnection final : public Connection {
  private:
   absl::StatusOr<EncodeResult> RunEncode(const EncodeCall& call, std::string_view path);
   absl::StatusOr<RunInfo> RunRope(const RopeCall& call, std::string_view path);
+  absl::StatusOr<EncodeResult> RunBias(const BiasCall& call, std::string_view path);
   absl::StatusOr<SpecDetails> Details(const Spec& spec);
 
   absl::Status CheckBackendPin(const Pins& pins, std::string_view path) const {
@@ -188,6 +209,37 @@ absl::StatusOr<RunInfo> InprocConnection::RunRope(const RopeCall& call, std::str
   }
   PHASOR_RETURN_IF_ERROR(backend_->Run({Job(std::move(job))}));
   return info;
+}
+
+absl::StatusOr<EncodeResult> InprocConnection::RunBias(const BiasCall& call,
+                                                       std::string_view path) {
+  PHASOR_ASSIGN_OR_RETURN(const BiasRequest request, ToRequest(call, path));
+  PHASOR_ASSIGN_OR_RETURN(PreparedBias prepared, PrepareBias(request, nullptr, path));
+  PHASOR_RETURN_IF_ERROR(CheckBackendPin(call.pins, path));
+  if (call.query_positions.has_value()) {
+    prepared.queries.data = PositionBytes(*call.query_positions).data();
+  }
+  if (call.key_positions.has_value()) {
+    prepared.keys.data = PositionBytes(*call.key_positions).data();
+  }
+  EncodeResult result{
+      .output = prepared.output,
+      .info = {prepared.fingerprint, kNumericsVersion, std::string(backend_->name())}};
+  std::byte* output = nullptr;
+  if (call.output.has_value()) {
+    PHASOR_RETURN_IF_ERROR(CheckOutput(*call.output, prepared.output, StrCat(path, ".output")));
+    output = call.output->data;
+  } else {
+    PHASOR_ASSIGN_OR_RETURN(result.bytes, Bytes::Allocate(prepared.output_bytes));
+    output = result.bytes.data();
+  }
+  PHASOR_RETURN_IF_ERROR(CheckBiasPositions(prepared, path));
+  if (prepared.output_bytes == 0) return result;
+  const BiasJob job =
+      MakeBiasJob(prepared, call.table_values.has_value() ? call.table_values->data : nullptr,
+                  call.add_to.has_value() ? call.add_to->data : nullptr, output);
+  PHASOR_RETURN_IF_ERROR(backend_->Run({Job(job)}));
+  return result;
 }
 
 absl::StatusOr<SpecDetails> InprocConnection::Details(const Spec& spec) {

@@ -111,6 +111,28 @@ class Outputs {
   std::vector<PendingCopy> copies_;
 };
 
+// Puts the output that Next just gave into the call's memory, or the result's.
+template <typename Call>
+absl::Status PlaceOutput(const Call& call, TensorDesc output, const v1::RunInfo& info,
+                         std::string_view path, Outputs& outputs,
+                         absl::StatusOr<EncodeResult>& result) {
+  EncodeResult value{.output = std::move(output), .info = InfoFromWire(info)};
+  if (call.output.has_value()) {
+    const absl::Status fits = CheckOutput(*call.output, value.output, StrCat(path, ".output"));
+    if (!fits.ok()) {
+      result = fits;
+      return absl::OkStatus();
+    }
+    outputs.CopyLastTo(*call.output);
+  } else {
+    PHASOR_ASSIGN_OR_RETURN(
+        value.bytes, Bytes::Allocate(ElementCount(value.output) * SizeOf(value.output.dtype)));
+    outputs.CopyLastTo(value.bytes.data());
+  }
+  result = std::move(value);
+  return absl::OkStatus();
+}
+
 absl::Status ReadItem(const v1::EncodeResult& wire, const EncodeCall& call, std::string_view path,
                       Outputs& outputs, absl::StatusOr<EncodeResult>& result) {
   PHASOR_ASSIGN_OR_RETURN(TensorDesc output, outputs.Next(wire.output(), "result.output"));
@@ -118,21 +140,7 @@ absl::Status ReadItem(const v1::EncodeResult& wire, const EncodeCall& call, std:
       !HasRows(call.positions.value(), output.shape[0])) {
     return Unfit("result.output: not of the type or token count that was asked for");
   }
-  EncodeResult value{.output = output, .info = InfoFromWire(wire.info())};
-  if (call.output.has_value()) {
-    const absl::Status fits = CheckOutput(*call.output, output, StrCat(path, ".output"));
-    if (!fits.ok()) {
-      result = fits;
-      return absl::OkStatus();
-    }
-    outputs.CopyLastTo(*call.output);
-  } else {
-    PHASOR_ASSIGN_OR_RETURN(value.bytes,
-                            Bytes::Allocate(ElementCount(output) * SizeOf(output.dtype)));
-    outputs.CopyLastTo(value.bytes.data());
-  }
-  result = std::move(value);
-  return absl::OkStatus();
+  return PlaceOutput(call, std::move(output), wire.info(), path, outputs, result);
 }
 
 absl::Status ReadItem(const v1::ApplyRoPEResult& wire, const RopeCall& call, std::string_view,
@@ -199,6 +207,22 @@ absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, RunIn
   return ReadUnary<v1::ApplyRoPEResponse>(message, call, result);
 }
 
+absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, EncodeResult& result) {
+  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::AttentionBiasResponse>(message.header));
+  Outputs outputs(message);
+  PHASOR_ASSIGN_OR_RETURN(TensorDesc output, outputs.Next(response.output(), "output"));
+  if (output.dtype != call.output_dtype || output.shape.size() != 3 ||
+      output.shape[0] != call.heads) {
+    return Unfit("output: not of the type or heads that were asked for");
+  }
+  absl::StatusOr<EncodeResult> item = absl::UnknownError("");
+  PHASOR_RETURN_IF_ERROR(
+      PlaceOutput(call, std::move(output), response.info(), kItemPath, outputs, item));
+  PHASOR_RETURN_IF_ERROR(outputs.Copy());
+  PHASOR_ASSIGN_OR_RETURN(result, std::move(item));
+  return absl::OkStatus();
+}
+
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch,
                           std::vector<absl::StatusOr<EncodeResult>>& results) {
   return ReadBatch<v1::BatchEncodeResponse>(message, batch, results);
@@ -260,6 +284,30 @@ absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header) {
                     .max_inflight_bytes = limits.max_inflight_bytes(),
                     .inline_bytes = limits.inline_bytes(),
                     .max_batch_items = limits.max_batch_items()};
+}
+
+absl::StatusOr<TableInfo> TableFromWire(const v1::Table& wire) {
+  absl::StatusOr<TensorDesc> tensor = TensorDescFromWire(wire.tensor(), "table.tensor");
+  if (!tensor.ok()) return Unfit(tensor.status().message());
+  return TableInfo{wire.name(), *std::move(tensor), wire.sha256()};
+}
+
+absl::StatusOr<TablePage> ReadListTablesResponse(const std::string& header) {
+  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::ListTablesResponse>(header));
+  TablePage page{.next_page_token = response.next_page_token()};
+  for (const v1::Table& wire : response.tables()) {
+    PHASOR_ASSIGN_OR_RETURN(TableInfo table, TableFromWire(wire));
+    page.tables.push_back(std::move(table));
+  }
+  if (page.tables.empty() && !page.next_page_token.empty()) {
+    return Unfit("next_page_token: set after no tables");
+  }
+  return page;
+}
+
+absl::StatusOr<TableInfo> ReadGetTableResponse(const std::string& header) {
+  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::GetTableResponse>(header));
+  return TableFromWire(response.table());
 }
 
 std::string WriteHealthRequest(const std::string& service) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "client/connection.h"
 #include "client/internal/raw_message.h"
+#include "phasor/v1/table_service.pb.h"
 
 namespace phasor::client_internal {
 
@@ -24,6 +25,7 @@ struct BatchCall {
 // Copies the outputs to where the calls want them.
 absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, EncodeResult& result);
 absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, RunInfo& result);
+absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, EncodeResult& result);
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch,
                           std::vector<absl::StatusOr<EncodeResult>>& results);
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
@@ -32,6 +34,11 @@ absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);
 absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& header);
 absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header);
+
+absl::StatusOr<TablePage> ReadListTablesResponse(const std::string& header);
+absl::StatusOr<TableInfo> ReadGetTableResponse(const std::string& header);
+// Also of CreateTableResponse.
+absl::StatusOr<TableInfo> TableFromWire(const v1::Table& wire);
 
 // grpc.health.v1, whose two small messages are written out by hand.
 std::string WriteHealthRequest(const std::string& service);

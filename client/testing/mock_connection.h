@@ -28,6 +28,13 @@ class MockConnection : public Connection {
   MOCK_METHOD(void, BatchApplyRoPE,
               (std::vector<RopeCall>, CallContext, Done<std::vector<absl::StatusOr<RunInfo>>>),
               (override));
+  MOCK_METHOD(void, AttentionBias, (BiasCall, CallContext, Done<EncodeResult>), (override));
+  MOCK_METHOD(void, ListTables, (std::string, CallContext, Done<TablePage>), (override));
+  MOCK_METHOD(void, GetTable, (std::string, CallContext, Done<TableInfo>), (override));
+  MOCK_METHOD(void, CreateTable, (std::string, TensorView, CallContext, Done<TableInfo>),
+              (override));
+  MOCK_METHOD(void, DeleteTable, (std::string, CallContext, absl::AnyInvocable<void(absl::Status)>),
+              (override));
   MOCK_METHOD(void, ResolveSpec, (Spec, CallContext, Done<SpecDetails>), (override));
   MOCK_METHOD(void, ListPresets, (CallContext, Done<std::vector<Preset>>), (override));
   MOCK_METHOD(void, GetServerInfo, (CallContext, Done<ServerInfo>), (override));

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "kernels/bias.h"
 #include "kernels/request.h"
 #include "server/engine/buffer.h"
 
@@ -39,8 +40,15 @@ struct RopeItem {
   Segments from_positions;
   std::vector<Segments> tensors;
 };
+struct BiasItem {
+  PreparedBias prepared;
+  Segments queries;
+  Segments keys;
+  Segments add_to;
+  Segments table_values;
+};
 // A batch item that failed already stays in its place as its status.
-using Item = std::variant<absl::Status, EncodeItem, RopeItem>;
+using Item = std::variant<absl::Status, EncodeItem, RopeItem, BiasItem>;
 
 // One output inside the result's buffer.
 struct OutputRange {

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/bias.h"
+#include "kernels/lookup.h"
 #include "kernels/request.h"
 #include "kernels/status_macros.h"
 
@@ -35,6 +37,8 @@ class OutputLayout {
         for (const auto& tensor : rope->prepared.tensors) {
           outputs.push_back(Place(tensor.output_bytes));
         }
+      } else if (const auto* bias = std::get_if<BiasItem>(&item)) {
+        outputs.push_back(Place(bias->prepared.output_bytes));
       }
     }
   }
@@ -61,19 +65,47 @@ class Stager {
   // Whether some job reads the payload itself.
   bool borrows() const { return borrows_; }
 
+  // `item` is no status.
+  absl::StatusOr<Job> StageItem(Item& item, absl::Span<const OutputRange> outputs,
+                                const std::string& path) {
+    if (auto* encode = std::get_if<EncodeItem>(&item)) return Stage(*encode, outputs, path);
+    if (auto* bias = std::get_if<BiasItem>(&item)) return Stage(*bias, outputs, path);
+    return Stage(std::get<RopeItem>(item), outputs, path);
+  }
+
+ private:
   absl::StatusOr<Job> Stage(EncodeItem& item, absl::Span<const OutputRange> outputs,
                             const std::string& path) {
     PreparedEncode& prepared = item.prepared;
     PHASOR_RETURN_IF_ERROR(StagePositions(item.positions, prepared.positions_bytes,
                                           path + ".positions", &prepared.positions));
-    std::byte* const out = output_ + outputs[0].offset;
-    const std::byte* add_to = nullptr;
-    if (prepared.add_to_bytes > 0) {
-      const bool dense = prepared.add_to_bytes == prepared.output_bytes;
-      PHASOR_ASSIGN_OR_RETURN(
-          add_to, StagePayload(item.add_to, prepared.add_to_bytes, dense ? out : nullptr));
+    if (prepared.table != nullptr) {
+      PHASOR_RETURN_IF_ERROR(CheckLookupPositions(prepared, path));
     }
+    std::byte* const out = output_ + outputs[0].offset;
+    PHASOR_ASSIGN_OR_RETURN(const std::byte* add_to, StageAddTo(item.add_to, prepared.add_to_bytes,
+                                                                prepared.output_bytes, out));
+    if (prepared.table != nullptr) return MakeLookupJob(prepared, add_to, out);
     return MakeEncodeJob(prepared, add_to, out);
+  }
+
+  absl::StatusOr<Job> Stage(BiasItem& item, absl::Span<const OutputRange> outputs,
+                            const std::string& path) {
+    PreparedBias& prepared = item.prepared;
+    PHASOR_RETURN_IF_ERROR(StagePositions(item.queries, prepared.queries_bytes,
+                                          path + ".query_positions", &prepared.queries));
+    PHASOR_RETURN_IF_ERROR(
+        StagePositions(item.keys, prepared.keys_bytes, path + ".key_positions", &prepared.keys));
+    PHASOR_RETURN_IF_ERROR(CheckBiasPositions(prepared, path));
+    const std::byte* table_values = nullptr;
+    if (prepared.table_bytes > 0) {
+      PHASOR_ASSIGN_OR_RETURN(table_values,
+                              StagePayload(item.table_values, prepared.table_bytes, nullptr));
+    }
+    std::byte* const out = output_ + outputs[0].offset;
+    PHASOR_ASSIGN_OR_RETURN(const std::byte* add_to, StageAddTo(item.add_to, prepared.add_to_bytes,
+                                                                prepared.output_bytes, out));
+    return MakeBiasJob(prepared, table_values, add_to, out);
   }
 
   absl::StatusOr<Job> Stage(RopeItem& item, absl::Span<const OutputRange> outputs,
@@ -106,11 +138,17 @@ class Stager {
     return job;
   }
 
- private:
   // Dense tensors in several pieces: the backend gathers a tile of tokens and rotates it while it
   // is in cache.
   static bool GatheredByBackend(const RopeItem& item, size_t i) {
     return item.prepared.tensors[i].dense && item.tensors[i].size() > 1;
+  }
+
+  // What is added, if anything. As large as the output means dense: it may be gathered there.
+  absl::StatusOr<const std::byte*> StageAddTo(const Segments& segments, int64_t bytes,
+                                              int64_t output_bytes, std::byte* output) {
+    if (bytes == 0) return nullptr;
+    return StagePayload(segments, bytes, bytes == output_bytes ? output : nullptr);
   }
 
   // The payload as one piece: where it lies, or gathered to `place`, or to scratch memory.
@@ -167,11 +205,7 @@ absl::StatusOr<Result> RunCall(Call& call, Backend& backend, BufferPool& pool) {
       item_result.status = *failed;
       continue;
     }
-    auto* const encode = std::get_if<EncodeItem>(&call.items[i]);
-    absl::StatusOr<Job> job =
-        encode != nullptr
-            ? stager.Stage(*encode, layout.of_item(i), PathOf(call, i))
-            : stager.Stage(std::get<RopeItem>(call.items[i]), layout.of_item(i), PathOf(call, i));
+    absl::StatusOr<Job> job = stager.StageItem(call.items[i], layout.of_item(i), PathOf(call, i));
     if (!job.ok()) {
       item_result.status = std::move(job).status();
       continue;

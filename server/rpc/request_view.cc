@@ -12,11 +12,13 @@
 #include "kernels/status_macros.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
+#include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
 
 namespace phasor::rpc {
 namespace {
 
+using engine::BiasItem;
 using engine::EncodeItem;
 using engine::Item;
 using engine::RopeItem;
@@ -115,10 +117,10 @@ struct EncodeTraits {
   using Prepared = PreparedEncode;
   using EngineItem = EncodeItem;
 
-  static absl::StatusOr<Prepared> Prepare(const Wire& wire, PlanProvider plans,
+  static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
                                           const std::string& path) {
     PHASOR_ASSIGN_OR_RETURN(const EncodeRequest request, EncodeRequestFromWire(wire, path));
-    return PrepareEncode(request, plans, path);
+    return PrepareEncode(request, context.plans, path, context.tables);
   }
 
   static absl::Status AddOutputs(const Prepared& prepared, const std::string& path,
@@ -141,10 +143,10 @@ struct RopeTraits {
   using Prepared = PreparedRope;
   using EngineItem = RopeItem;
 
-  static absl::StatusOr<Prepared> Prepare(const Wire& wire, PlanProvider plans,
+  static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
                                           const std::string& path) {
     PHASOR_ASSIGN_OR_RETURN(const RopeRequest request, RopeRequestFromWire(wire, path));
-    return PrepareRope(request, plans, path);
+    return PrepareRope(request, context.plans, path);
   }
 
   static absl::Status AddOutputs(const Prepared& prepared, const std::string& path,
@@ -168,6 +170,40 @@ struct RopeTraits {
     }
     return TakePositions(wire.from_positions(), prepared.from_positions_bytes,
                          absl::StrCat(path, ".from_positions"), raw, &item->from_positions);
+  }
+};
+
+struct BiasTraits {
+  using Wire = v1::AttentionBiasItem;
+  using Prepared = PreparedBias;
+  using EngineItem = BiasItem;
+
+  static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
+                                          const std::string& path) {
+    PHASOR_ASSIGN_OR_RETURN(const BiasRequest request, BiasRequestFromWire(wire, path));
+    return PrepareBias(request, context.tables, path);
+  }
+
+  static absl::Status AddOutputs(const Prepared& prepared, const std::string& path,
+                                 ResponseSize* size) {
+    return size->AddOutput(prepared.output_bytes, path);
+  }
+
+  static absl::Status Assign(const Wire& wire, const std::string& path, RawEntries* raw,
+                             EngineItem* item) {
+    const PreparedBias& prepared = item->prepared;
+    PHASOR_RETURN_IF_ERROR(TakePositions(wire.query_positions(), prepared.queries_bytes,
+                                         absl::StrCat(path, ".query_positions"), raw,
+                                         &item->queries));
+    PHASOR_RETURN_IF_ERROR(TakePositions(wire.key_positions(), prepared.keys_bytes,
+                                         absl::StrCat(path, ".key_positions"), raw, &item->keys));
+    if (wire.has_add_to()) {
+      PHASOR_RETURN_IF_ERROR(raw->Take(prepared.add_to_bytes, absl::StrCat(path, ".add_to"),
+                                       Describe(wire.add_to()), &item->add_to));
+    }
+    if (!wire.has_table_values()) return absl::OkStatus();
+    return raw->Take(prepared.table_bytes, absl::StrCat(path, ".table_values"),
+                     Describe(wire.table_values()), &item->table_values);
   }
 };
 
@@ -237,7 +273,7 @@ class Viewer {
   };
 
   absl::StatusOr<Prepared> Prepare(const Wire& wire, const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(Prepared prepared, Traits::Prepare(wire, context_.plans, path));
+    PHASOR_ASSIGN_OR_RETURN(Prepared prepared, Traits::Prepare(wire, context_, path));
     PHASOR_RETURN_IF_ERROR(CheckBackendPin(wire.pins(), context_, path));
     return prepared;
   }
@@ -313,6 +349,11 @@ absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const View
 absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
                                            const ViewContext& context) {
   return ParseUnary<RopeTraits, v1::ApplyRoPERequest>(message, context);
+}
+
+absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
+                                               const ViewContext& context) {
+  return ParseUnary<BiasTraits, v1::AttentionBiasRequest>(message, context);
 }
 
 absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,

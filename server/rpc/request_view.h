@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/request.h"
+#include "kernels/table.h"
 #include "server/engine/call.h"
 #include "server/rpc/wire_walker.h"
 
@@ -21,6 +22,7 @@ struct ViewContext {
   std::string backend;            // name of the backend that runs here, for pins
   int64_t max_message_bytes = 0;  // largest response
   int64_t max_batch_items = 0;
+  const TableSource* tables = nullptr;  // nullptr: none are kept
 };
 
 // Items borrow the walked message's pieces.
@@ -32,7 +34,8 @@ struct RequestView {
 // All return
 //   INVALID_ARGUMENT: the header does not parse; a field is missing or out of range; the number or
 //     the length of raw entries is not what the tensors need;
-//   NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION: as PrepareEncode and PrepareRope;
+//   NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION: as PrepareEncode, PrepareRope and
+//     PrepareBias; OUT_OF_RANGE: a range of positions beyond a table;
 //     FAILED_PRECONDITION also when a pin asks for another backend;
 //   RESOURCE_EXHAUSTED: too many items, or the response would be too large.
 // In a batch these are the failing item's status, except errors of the message as a whole: its
@@ -41,6 +44,8 @@ struct RequestView {
 absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context);
 absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
                                            const ViewContext& context);
+absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
+                                               const ViewContext& context);
 absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,
                                              const ViewContext& context);
 absl::StatusOr<RequestView> ParseBatchApplyRoPE(const WalkedMessage& message,

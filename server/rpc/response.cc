@@ -88,7 +88,7 @@ grpc::ByteBuffer Join(const Message& header, const engine::Result& result) {
 void FillResult(const engine::Item& item, const std::string& backend, v1::EncodeResult* out) {
   const PreparedEncode& prepared = std::get<engine::EncodeItem>(item).prepared;
   *out->mutable_output() = ToWire(prepared.output);
-  *out->mutable_info() = MakeRunInfo(*prepared.plan, backend);
+  *out->mutable_info() = MakeRunInfo(prepared.fingerprint, backend);
 }
 
 void FillResult(const engine::Item& item, const std::string& backend, v1::ApplyRoPEResult* out) {
@@ -96,7 +96,7 @@ void FillResult(const engine::Item& item, const std::string& backend, v1::ApplyR
   for (const PreparedRope::Tensor& tensor : prepared.tensors) {
     *out->add_tensors() = ToWire(TensorDesc{tensor.dtype, tensor.shape, {}});
   }
-  *out->mutable_info() = MakeRunInfo(*prepared.plan, backend);
+  *out->mutable_info() = MakeRunInfo(prepared.plan->fingerprint, backend);
 }
 
 template <typename Message>
@@ -134,6 +134,16 @@ grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
 grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
                                        const engine::Result& result, const std::string& backend) {
   return MakeUnary<v1::ApplyRoPEResponse>(items, result, backend);
+}
+
+grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
+                                           const engine::Result& result,
+                                           const std::string& backend) {
+  const PreparedBias& prepared = std::get<engine::BiasItem>(items[0]).prepared;
+  v1::AttentionBiasResponse header;
+  *header.mutable_output() = ToWire(prepared.output);
+  *header.mutable_info() = MakeRunInfo(prepared.fingerprint, backend);
+  return Join(header, result);
 }
 
 grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,

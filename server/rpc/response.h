@@ -26,6 +26,9 @@ grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
                                     const engine::Result& result, const std::string& backend);
 grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
                                        const engine::Result& result, const std::string& backend);
+grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
+                                           const engine::Result& result,
+                                           const std::string& backend);
 grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
                                          const engine::Result& result, const std::string& backend);
 grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,

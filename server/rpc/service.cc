@@ -10,6 +10,7 @@
 #include "kernels/presets.h"
 #include "kernels/status_macros.h"
 #include "proto/convert.h"
+#include "proto/convert_bias.h"
 #include "server/rpc/response.h"
 #include "server/rpc/unimplemented.h"
 #include "server/rpc/wire.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr TensorMethod kEncode{ParseEncode, MakeEncodeResponse};
 constexpr TensorMethod kApplyRoPE{ParseApplyRoPE, MakeApplyRoPEResponse};
+constexpr TensorMethod kAttentionBias{ParseAttentionBias, MakeAttentionBiasResponse};
 constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchEncodeResponse, /*batch=*/true};
 constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPEResponse,
                                        /*batch=*/true};
@@ -68,6 +70,7 @@ v1::ListPresetsResponse AllPresets() {
     out->set_verified(preset.verified);
     out->set_note(preset.note);
   }
+  for (const BiasPreset& preset : BiasPresets()) *response.add_bias_presets() = ToWire(preset);
   return response;
 }
 
@@ -90,7 +93,7 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod
                                                               const grpc::ByteBuffer* request,
                                                               grpc::ByteBuffer* response) {
   const TensorCallLimits limits{options_.max_message_bytes, options_.max_header_bytes,
-                                options_.max_batch_items};
+                                options_.max_batch_items, options_.tables};
   return StartTensorCall(method, limits, engine_, context, Mutable(request), response);
 }
 
@@ -119,10 +122,9 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::BatchApplyRoPE(
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::AttentionBias(
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer*, grpc::ByteBuffer*) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(NotInThisVersion("AttentionBias", "compute the bias in the caller"));
-  return reactor;
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kAttentionBias, context, request, response);
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(

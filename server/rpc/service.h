@@ -26,6 +26,7 @@ struct ServiceOptions {
   int64_t max_inflight_bytes = 0;  // reported only; the engine enforces it
   int64_t inline_bytes = 0;        // reported only; the engine enforces it
   int64_t max_batch_items = 0;
+  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
 };
 
 // Unary methods take the received bytes as they are, so that element bytes are never copied into a

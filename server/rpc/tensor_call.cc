@@ -76,7 +76,7 @@ class TensorCall final : public engine::Call {
     PHASOR_ASSIGN_OR_RETURN(const WalkedMessage walked, received_.Walk(walk_limits));
     const auto plans = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
     const ViewContext view_context{plans, backend_, limits.max_message_bytes,
-                                   limits.max_batch_items};
+                                   limits.max_batch_items, limits.tables};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
     items = std::move(view.items);
     cost_bytes = received_.size() + view.response_bytes;

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
-#include "phasor/v1/table_service.grpc.pb.h"
 
 namespace phasor::rpc {
 
@@ -21,21 +20,6 @@ class RefusingReactor final : public Base {
  public:
   explicit RefusingReactor(grpc::Status status) { this->Finish(std::move(status)); }
   void OnDone() override { delete this; }
-};
-
-// Threads: any.
-class TableServiceImpl final : public v1::TableService::CallbackService {
-  grpc::ServerReadReactor<v1::CreateTableRequest>* CreateTable(
-      grpc::CallbackServerContext* context, v1::CreateTableResponse* response) override;
-  grpc::ServerUnaryReactor* GetTable(grpc::CallbackServerContext* context,
-                                     const v1::GetTableRequest* request,
-                                     v1::GetTableResponse* response) override;
-  grpc::ServerUnaryReactor* ListTables(grpc::CallbackServerContext* context,
-                                       const v1::ListTablesRequest* request,
-                                       v1::ListTablesResponse* response) override;
-  grpc::ServerUnaryReactor* DeleteTable(grpc::CallbackServerContext* context,
-                                        const v1::DeleteTableRequest* request,
-                                        v1::DeleteTableResponse* response) override;
 };
 
 // Threads: any.

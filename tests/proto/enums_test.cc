@@ -21,9 +21,10 @@ using ::testing::HasSubstr;
 template <typename E>
 class EnumTest : public ::testing::Test {};
 
-using AllEnums = ::testing::Types<Dtype, SpecKind, FrequencyFamily, FrequencyUnit, TrigOrder,
-                                  Arrangement, AxisGrouping, AxisRule, Pairing, OddDim,
-                                  ParityFrequency, ParityType, Precision, Direction, RopeLayout>;
+using AllEnums =
+    ::testing::Types<Dtype, SpecKind, FrequencyFamily, FrequencyUnit, TrigOrder, Arrangement,
+                     AxisGrouping, AxisRule, Pairing, OddDim, ParityFrequency, ParityType,
+                     Precision, Direction, RopeLayout, OutOfRange, BiasFamily>;
 TYPED_TEST_SUITE(EnumTest, AllEnums);
 
 TYPED_TEST(EnumTest, EveryWireValueHasItsOwnEnumerator) {

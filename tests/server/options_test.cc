@@ -108,6 +108,15 @@ const std::vector<Case>& Cases() {
        [](const O& o) { return o.drain_timeout == absl::ZeroDuration(); },
        {"-1s", "inf"}},
       {"log-level", "debug", [](const O& o) { return o.log_level == "debug"; }, {"loud"}},
+      {"tables-dir", "/tables", [](const O& o) { return o.tables_dir == "/tables"; }, {}},
+      {"max-table-bytes",
+       "2KiB",
+       [](const O& o) { return o.max_table_bytes == 2048; },
+       {"1023", "2TiB", "x"}},
+      {"max-tables-bytes",
+       "3KiB",
+       [](const O& o) { return o.max_tables_bytes == 3072; },
+       {"1023", "17TiB", "x"}},
       {"reflection", "false", [](const O& o) { return !o.reflection; }, {"maybe", ""}},
   };
   return *cases;

@@ -14,7 +14,9 @@
 #include "absl/synchronization/notification.h"
 #include "server/engine/engine.h"
 #include "server/rpc/service.h"
+#include "server/rpc/table_service.h"
 #include "server/rpc/unimplemented.h"
+#include "server/tables/table_store.h"
 #include "tests/support/fake_backend.h"
 
 namespace phasor::rpc {
@@ -35,14 +37,18 @@ class TestServer {
     return options;
   }
 
-  explicit TestServer(const engine::EngineOptions& engine_options = SmallEngine())
-      : engine_(engine_options, &backend_, engine::Clock::Real()),
+  explicit TestServer(const engine::EngineOptions& engine_options = SmallEngine(),
+                      const tables::TableStoreOptions& table_options = {})
+      : store_(tables::TableStore::Open(table_options).value()),
+        engine_(engine_options, &backend_, engine::Clock::Real()),
         service_(&engine_, {.version = "1.2.3",
                             .max_message_bytes = 64 << 20,
                             .max_header_bytes = 1 << 16,
                             .max_inflight_bytes = engine_options.max_inflight_bytes,
                             .inline_bytes = engine_options.inline_bytes,
-                            .max_batch_items = 8}) {
+                            .max_batch_items = 8,
+                            .tables = store_.get()}),
+        tables_(store_.get()) {
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(64 << 20);
     builder.RegisterService(&service_);
@@ -64,6 +70,7 @@ class TestServer {
   FakeBackend& backend() { return backend_; }
   engine::Engine& engine() { return engine_; }
   PositionEmbeddingServiceImpl& service() { return service_; }
+  tables::TableStore& store() { return *store_; }
   const std::shared_ptr<grpc::Channel>& channel() { return channel_; }
 
   // Starts `method` of the position-embedding service with these bytes.
@@ -87,6 +94,7 @@ class TestServer {
 
  private:
   FakeBackend backend_;
+  std::unique_ptr<tables::TableStore> store_;
   engine::Engine engine_;
   PositionEmbeddingServiceImpl service_;
   TableServiceImpl tables_;

@@ -30,36 +30,6 @@ TEST(UnimplementedTest, StreamsEndAtOnceAndPointToBatches) {
   EXPECT_THAT(rope.error_message(), HasSubstr("use BatchApplyRoPE"));
 }
 
-TEST(UnimplementedTest, AttentionBiasIsRefusedWithoutReadingTheRequest) {
-  TestServer server;
-  ExpectRefused(server.Call("AttentionBias", "\xFF"), "AttentionBias");
-}
-
-TEST(UnimplementedTest, TablesAreRefused) {
-  TestServer server;
-  const auto stub = v1::TableService::NewStub(server.channel());
-  {
-    grpc::ClientContext context;
-    v1::CreateTableResponse response;
-    ExpectRefused(stub->CreateTable(&context, &response)->Finish(), "CreateTable");
-  }
-  {
-    grpc::ClientContext context;
-    v1::GetTableResponse response;
-    ExpectRefused(stub->GetTable(&context, {}, &response), "GetTable");
-  }
-  {
-    grpc::ClientContext context;
-    v1::ListTablesResponse response;
-    ExpectRefused(stub->ListTables(&context, {}, &response), "ListTables");
-  }
-  {
-    grpc::ClientContext context;
-    v1::DeleteTableResponse response;
-    ExpectRefused(stub->DeleteTable(&context, {}, &response), "DeleteTable");
-  }
-}
-
 TEST(UnimplementedTest, SharedMemoryIsRefused) {
   TestServer server;
   const auto stub = v1::SharedMemoryService::NewStub(server.channel());

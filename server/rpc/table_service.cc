@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// See table_service.h.
+#include "server/rpc/table_service.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/status_macros.h"
+#include "proto/convert.h"
+#include "proto/convert_bias.h"
+#include "proto/grpc_status.h"
+#include "server/rpc/call_counter.h"
+#include "server/rpc/tensor_call.h"
+
+namespace phasor::rpc {
+namespace {
+
+constexpr int kDefaultPageSize = 100;
+constexpr int kMaxPageSize = 1000;
+
+absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
+
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  FinishCall(context, reactor, status);
+  return reactor;
+}
+
+// One upload. Owns itself until OnDone.
+class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableRequest> {
+ public:
+  UploadReactor(tables::TableStore* store, TaskThread* writer, grpc::CallbackServerContext* context,
+                v1::CreateTableResponse* response)
+      : store_(*store), writer_(*writer), context_(context), response_(response) {
+    if (CallCounter::IsLate(context)) {
+      End(Draining());
+    } else {
+      StartRead(&request_);
+    }
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) return Commit();
+    if (absl::Status status = Take(); !status.ok()) return End(status);
+    StartRead(&request_);
+  }
+  void OnDone() override { delete this; }
+
+  absl::Status Take() {
+    if (upload_ == nullptr) {
+      PHASOR_RETURN_IF_ERROR(Begin());
+    } else if (request_.has_table()) {
+      return absl::InvalidArgumentError("table: set again, must be in the first message only");
+    }
+    for (const std::string& bytes : request_.raw()) {
+      PHASOR_RETURN_IF_ERROR(
+          upload_->Append({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Begin() {
+    if (!request_.has_table()) {
+      return absl::InvalidArgumentError("table: not set, must be in the first message");
+    }
+    const v1::Table& table = request_.table();
+    PHASOR_ASSIGN_OR_RETURN(const TensorDesc tensor,
+                            TensorDescFromWire(table.tensor(), "table.tensor"));
+    PHASOR_ASSIGN_OR_RETURN(upload_, store_.Begin(table.name(), tensor, table.sha256()));
+    return absl::OkStatus();
+  }
+
+  // The stream has ended: as its caller meant it, or cut off, which the missing bytes tell.
+  void Commit() {
+    if (upload_ == nullptr) return End(absl::InvalidArgumentError("table: no message received"));
+    writer_.Post([this] {
+      auto stored = store_.Commit(std::move(upload_));
+      if (stored.ok()) *response_->mutable_table() = ToWire(**stored);
+      End(stored.status());
+    });
+  }
+
+  void End(const absl::Status& status) {
+    upload_.reset();
+    if (absl::IsUnavailable(status)) {
+      context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
+    }
+    Finish(ToGrpcStatus(status));
+  }
+
+  tables::TableStore& store_;
+  TaskThread& writer_;
+  grpc::CallbackServerContext* const context_;
+  v1::CreateTableResponse* const response_;
+  v1::CreateTableRequest request_;
+  std::unique_ptr<tables::TableUpload> upload_;
+};
+
+}  // namespace
+
+TaskThread::TaskThread() : thread_([this] { Work(); }) {}
+
+TaskThread::~TaskThread() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+}
+
+void TaskThread::Post(absl::AnyInvocable<void()> task) {
+  std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+  changed_.notify_one();
+}
+
+void TaskThread::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    absl::AnyInvocable<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+}
+
+grpc::ServerReadReactor<v1::CreateTableRequest>* TableServiceImpl::CreateTable(
+    grpc::CallbackServerContext* context, v1::CreateTableResponse* response) {
+  return new UploadReactor(&store_, &writer_, context, response);
+}
+
+grpc::ServerUnaryReactor* TableServiceImpl::GetTable(grpc::CallbackServerContext* context,
+                                                     const v1::GetTableRequest* request,
+                                                     v1::GetTableResponse* response) {
+  if (CallCounter::IsLate(context)) return Answer(context, Draining());
+  if (absl::Status status = CheckTableName(request->name(), "name"); !status.ok()) {
+    return Answer(context, status);
+  }
+  const auto table = store_.Find(request->name(), "name");
+  if (table.ok()) *response->mutable_table() = ToWire(**table);
+  return Answer(context, table.status());
+}
+
+grpc::ServerUnaryReactor* TableServiceImpl::ListTables(grpc::CallbackServerContext* context,
+                                                       const v1::ListTablesRequest* request,
+                                                       v1::ListTablesResponse* response) {
+  if (CallCounter::IsLate(context)) return Answer(context, Draining());
+  if (request->page_size() < 0 || request->page_size() > kMaxPageSize) {
+    return Answer(context, absl::InvalidArgumentError(absl::StrCat(
+                               "page_size: ", request->page_size(), ", must be in [0, 1000]")));
+  }
+  if (!request->page_token().empty()) {
+    const absl::Status status = CheckTableName(request->page_token(), "page_token");
+    if (!status.ok()) return Answer(context, status);
+  }
+  const int size = request->page_size() == 0 ? kDefaultPageSize : request->page_size();
+  const auto tables = store_.List(request->page_token(), size + 1);
+  for (const auto& table : tables) {
+    if (response->tables_size() == size) {
+      response->set_next_page_token(response->tables(size - 1).name());
+      break;
+    }
+    *response->add_tables() = ToWire(*table);
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* TableServiceImpl::DeleteTable(grpc::CallbackServerContext* context,
+                                                        const v1::DeleteTableRequest* request,
+                                                        v1::DeleteTableResponse*) {
+  if (CallCounter::IsLate(context)) return Answer(context, Draining());
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  writer_.Post([this, context, reactor, name = request->name()] {
+    FinishCall(context, reactor, store_.Delete(name));
+  });
+  return reactor;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// See table_files.h.
+#include "server/tables/table_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "kernels/npy.h"
+#include "kernels/safetensors.h"
+#include "kernels/sha256.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::tables {
+namespace {
+
+constexpr std::string_view kSafetensors = ".safetensors";
+constexpr std::string_view kNpy = ".npy";
+constexpr std::string_view kTemporary = ".upload-";
+
+std::string SystemError(int error) { return std::generic_category().message(error); }
+
+absl::Status Failed(std::string_view what, const std::string& path) {
+  const int error = errno;
+  return absl::InternalError(StrCat("tables: cannot ", what, " ", path, ": ", SystemError(error)));
+}
+
+absl::Status Unusable(std::string_view file, std::string_view what) {
+  return absl::FailedPreconditionError(StrCat(file, ": ", what));
+}
+
+absl::Status BeforeStep(const StepHook& hook, const std::string& step) {
+  return hook == nullptr ? absl::OkStatus() : hook(step);
+}
+
+// A descriptor that closes itself. Threads: one.
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+  // False: the system could not write all it had taken.
+  bool Close() { return close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+bool ReadAt(int fd, int64_t offset, int64_t bytes, void* out) {
+  auto* to = static_cast<char*>(out);
+  while (bytes > 0) {
+    const ssize_t n = pread(fd, to, static_cast<size_t>(bytes), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    to += n;
+    offset += n;
+    bytes -= n;
+  }
+  return true;
+}
+
+bool WriteAll(int fd, const void* data, int64_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = write(fd, from, static_cast<size_t>(bytes));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    from += n;
+    bytes -= n;
+  }
+  return true;
+}
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
+// The tensors of a file by their full names.
+absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
+                                                    const std::string& start, int64_t file_bytes) {
+  if (file.ends_with(kNpy)) {
+    PHASOR_ASSIGN_OR_RETURN(NpyHeader header, ParseNpyHeader(start, file_bytes, false, file));
+    if (header.data_begin + header.data_bytes != file_bytes) {
+      return Unusable(file, "bytes after the data, must end with it");
+    }
+    const std::string stem = file.substr(0, file.size() - kNpy.size());
+    return std::vector<NamedTensor>{
+        {LowerCase(stem), header.tensor, header.data_begin, header.data_bytes}};
+  }
+  PHASOR_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors,
+                          ParseSafetensorsHeader(start, file_bytes, file));
+  const std::string stem = LowerCase(file.substr(0, file.size() - kSafetensors.size()));
+  const bool alone = tensors.size() == 1;
+  for (NamedTensor& tensor : tensors) {
+    tensor.name = alone ? stem : StrCat(stem, ".", LowerCase(tensor.name));
+  }
+  return tensors;
+}
+
+// Name and shape of a table, without data.
+absl::StatusOr<Table> DescribeTable(const std::string& file, const NamedTensor& tensor) {
+  if (absl::Status status = CheckTableName(tensor.name, tensor.name); !status.ok()) {
+    return Unusable(file, std::string(status.message()));
+  }
+  if (!IsComputeDtype(tensor.tensor.dtype)) {
+    return Unusable(file, StrCat("'", tensor.name, "' is ", Name(tensor.tensor.dtype),
+                                 ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
+  }
+  std::vector<int64_t> shape = tensor.tensor.shape;
+  while (shape.size() > 2 && shape.front() == 1) shape.erase(shape.begin());
+  if (shape.size() != 2 || tensor.data_bytes == 0) {
+    return Unusable(
+        file, StrCat("'", tensor.name, "' has shape [", absl::StrJoin(tensor.tensor.shape, ", "),
+                     "], must be [positions, width] or [buckets, heads]"));
+  }
+  return Table{tensor.name, tensor.tensor.dtype, shape[0], shape[1], {}, {}};
+}
+
+absl::StatusOr<std::shared_ptr<const Table>> ReadTable(int fd, const std::string& file,
+                                                       const NamedTensor& tensor,
+                                                       const std::shared_ptr<Budget>& budget) {
+  PHASOR_ASSIGN_OR_RETURN(Table table, DescribeTable(file, tensor));
+  PHASOR_ASSIGN_OR_RETURN(TableBlock allocated, TableBlock::Allocate(budget, tensor.data_bytes));
+  auto block = std::make_shared<TableBlock>(std::move(allocated));
+  PHASOR_RETURN_IF_ERROR(block->Take(tensor.data_bytes));
+  if (!ReadAt(fd, tensor.data_begin, tensor.data_bytes, block->data())) {
+    return Unusable(file, "cannot be read to its end");
+  }
+  table.sha256 = Sha256Hex({block->data(), static_cast<size_t>(block->size())});
+  table.data = {block, block->data()};
+  return std::make_shared<const Table>(std::move(table));
+}
+
+// Errors of a file's content are the operator's to mend, whoever found them.
+absl::Status AsUnusable(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::FailedPreconditionError(status.message());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& directory) {
+  DIR* const opened = opendir(directory.c_str());
+  if (opened == nullptr) {
+    return absl::FailedPreconditionError(
+        StrCat("tables-dir: ", directory, " cannot be read: ", SystemError(errno)));
+  }
+  std::vector<std::string> files;
+  while (const dirent* entry = readdir(opened)) {
+    const std::string name = entry->d_name;
+    if (name.front() == '.') {
+      if (name.find(kTemporary) != std::string::npos) unlink((directory + "/" + name).c_str());
+      continue;
+    }
+    if (name.ends_with(kSafetensors) || name.ends_with(kNpy)) files.push_back(name);
+  }
+  closedir(opened);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
+    const std::string& directory, const std::string& file, const std::shared_ptr<Budget>& budget) {
+  const File opened(open((directory + "/" + file).c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat about;
+  if (opened.fd() < 0 || fstat(opened.fd(), &about) != 0) {
+    return Unusable(file, StrCat("cannot be opened: ", SystemError(errno)));
+  }
+  if (!S_ISREG(about.st_mode)) return Unusable(file, "is no file");
+  const int64_t longest = std::max(kMaxSafetensorsHeaderBytes, kMaxNpyHeaderBytes) + 16;
+  std::string start(static_cast<size_t>(std::min<int64_t>(about.st_size, longest)), '\0');
+  if (!ReadAt(opened.fd(), 0, static_cast<int64_t>(start.size()), start.data())) {
+    return Unusable(file, "cannot be read");
+  }
+  auto tensors = ReadHeader(file, start, about.st_size);
+  if (!tensors.ok()) return AsUnusable(tensors.status());
+  std::vector<std::shared_ptr<const Table>> tables;
+  for (const NamedTensor& tensor : *tensors) {
+    PHASOR_ASSIGN_OR_RETURN(auto table, ReadTable(opened.fd(), file, tensor, budget));
+    tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+std::string UploadFileName(const std::string& name) { return StrCat(name, kSafetensors); }
+
+absl::StatusOr<std::string> WriteTemporaryFile(const std::string& directory, const Table& table,
+                                               const StepHook& hook) {
+  PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "create"));
+  std::string path = StrCat(directory, "/.", table.name, kTemporary, "XXXXXX");
+  File file(mkostemp(path.data(), O_CLOEXEC));
+  if (file.fd() < 0) return Failed("create a file in", directory);
+  const TensorDesc tensor{table.dtype, {table.rows, table.columns}, {}};
+  const std::string header = FormatSafetensorsHeader("table", tensor);
+  const auto write = [&]() -> absl::Status {
+    PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "write"));
+    if (!WriteAll(file.fd(), header.data(), static_cast<int64_t>(header.size())) ||
+        !WriteAll(file.fd(), table.data.get(), table.bytes())) {
+      return Failed("write", path);
+    }
+    PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "sync"));
+    if (fchmod(file.fd(), 0644) != 0 || fsync(file.fd()) != 0 || !file.Close()) {
+      return Failed("sync", path);
+    }
+    return absl::OkStatus();
+  };
+  if (absl::Status status = write(); !status.ok()) {
+    unlink(path.c_str());
+    return status;
+  }
+  return path.substr(directory.size() + 1);
+}
+
+absl::Status RenameIntoPlace(const std::string& directory, const std::string& temporary,
+                             const std::string& file, const StepHook& hook) {
+  const std::string from = StrCat(directory, "/", temporary);
+  absl::Status status = BeforeStep(hook, "rename");
+  if (status.ok() && rename(from.c_str(), StrCat(directory, "/", file).c_str()) != 0) {
+    status = Failed("rename", from);
+  }
+  if (!status.ok()) unlink(from.c_str());
+  return status;
+}
+
+absl::Status SyncDirectory(const std::string& directory, const StepHook& hook) {
+  PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "sync directory"));
+  const File opened(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.fd() < 0 || fsync(opened.fd()) != 0) return Failed("sync", directory);
+  return absl::OkStatus();
+}
+
+absl::Status RemoveFile(const std::string& directory, const std::string& file) {
+  const std::string path = StrCat(directory, "/", file);
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return Failed("remove", path);
+}
+
+}  // namespace phasor::tables

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// See table_store.h.
+#include "server/tables/table_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/sha256.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::tables {
+namespace {
+
+absl::Status CheckChecksum(const std::string& sha256) {
+  const bool valid = sha256.size() == 64 && std::all_of(sha256.begin(), sha256.end(), [](char c) {
+                       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+                     });
+  if (valid) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "table.sha256: must be given, 64 hexadecimal digits in lower case");
+}
+
+absl::Status CheckTensor(const TensorDesc& tensor) {
+  if (!IsComputeDtype(tensor.dtype)) {
+    return absl::InvalidArgumentError(StrCat("table.tensor.dtype: ", Name(tensor.dtype),
+                                             ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
+  }
+  if (tensor.shape.size() != 2 || !tensor.strides.empty()) {
+    return absl::InvalidArgumentError(
+        "table.tensor.shape: must be dense [positions, width] or [buckets, heads]");
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    if (tensor.shape[i] > 0) continue;
+    return absl::InvalidArgumentError(
+        StrCat("table.tensor.shape[", i, "]: ", tensor.shape[i], ", must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NotFound(std::string_view name, std::string_view path) {
+  return absl::NotFoundError(StrCat(path, ": no table '", name, "', must be one of ListTables"));
+}
+
+}  // namespace
+
+TableUpload::TableUpload(Table table, TableBlock block, std::shared_ptr<std::atomic<int>> uploads)
+    : table_(std::move(table)),
+      block_(std::make_shared<TableBlock>(std::move(block))),
+      uploads_(std::move(uploads)) {}
+
+TableUpload::~TableUpload() { uploads_->fetch_sub(1); }
+
+absl::Status TableUpload::Append(absl::Span<const std::byte> bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (size > block_->size() - received_) {
+    return absl::InvalidArgumentError(
+        StrCat("raw: more bytes than the shape says, must be ", block_->size()));
+  }
+  if (size == 0) return absl::OkStatus();
+  PHASOR_RETURN_IF_ERROR(block_->Take(size));
+  std::memcpy(block_->data() + received_, bytes.data(), bytes.size());
+  received_ += size;
+  return absl::OkStatus();
+}
+
+TableStore::TableStore(const TableStoreOptions& options)
+    : options_(options),
+      budget_(std::make_shared<Budget>(options.max_tables_bytes)),
+      uploads_(std::make_shared<std::atomic<int>>(0)) {}
+
+absl::StatusOr<std::unique_ptr<TableStore>> TableStore::Open(const TableStoreOptions& options) {
+  std::unique_ptr<TableStore> store(new TableStore(options));
+  if (!options.directory.empty()) PHASOR_RETURN_IF_ERROR(store->Load());
+  return store;
+}
+
+absl::Status TableStore::Load() {
+  PHASOR_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListTableFiles(options_.directory));
+  std::lock_guard lock(mutex_);
+  for (const std::string& file : files) {
+    PHASOR_ASSIGN_OR_RETURN(auto tables, ReadTableFile(options_.directory, file, budget_));
+    const bool alone = tables.size() == 1;
+    for (auto& table : tables) {
+      const std::string name = table->name;
+      const auto [entry, is_new] = tables_.try_emplace(name, Entry{std::move(table), file, alone});
+      if (is_new) continue;
+      return absl::FailedPreconditionError(StrCat(file, ": defines table '", name, "' as does ",
+                                                  entry->second.file, ", must be one of the two"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Table>> TableStore::Find(std::string_view name,
+                                                              std::string_view path) const {
+  std::lock_guard lock(mutex_);
+  const auto found = tables_.find(name);
+  if (found == tables_.end()) return NotFound(name, path);
+  return found->second.table;
+}
+
+std::vector<std::shared_ptr<const Table>> TableStore::List(std::string_view after,
+                                                           int64_t limit) const {
+  std::vector<std::shared_ptr<const Table>> tables;
+  std::lock_guard lock(mutex_);
+  for (auto it = tables_.upper_bound(after); it != tables_.end() && limit > 0; ++it, --limit) {
+    tables.push_back(it->second.table);
+  }
+  return tables;
+}
+
+absl::Status TableStore::CheckDirectory() const {
+  if (!options_.directory.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "table: this server keeps no tables, must be started with --tables-dir");
+}
+
+absl::StatusOr<std::unique_ptr<TableUpload>> TableStore::Begin(const std::string& name,
+                                                               const TensorDesc& tensor,
+                                                               const std::string& sha256) {
+  PHASOR_RETURN_IF_ERROR(CheckDirectory());
+  PHASOR_RETURN_IF_ERROR(CheckTableName(name, "table.name"));
+  PHASOR_RETURN_IF_ERROR(CheckTensor(tensor));
+  PHASOR_RETURN_IF_ERROR(CheckChecksum(sha256));
+  PHASOR_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(tensor, "table.tensor"));
+  if (bytes > options_.max_table_bytes) {
+    return absl::ResourceExhaustedError(StrCat("table.tensor: ", bytes, " bytes, must be at most ",
+                                               options_.max_table_bytes, " (--max-table-bytes)"));
+  }
+  PHASOR_RETURN_IF_ERROR(CheckReplaceable(name));
+  PHASOR_ASSIGN_OR_RETURN(TableBlock block, TableBlock::Allocate(budget_, bytes));
+  if (uploads_->fetch_add(1) >= kMaxUploads) {
+    uploads_->fetch_sub(1);
+    return absl::UnavailableError(
+        StrCat("server: ", kMaxUploads, " uploads at a time, try again later"));
+  }
+  Table table{name, tensor.dtype, tensor.shape[0], tensor.shape[1], sha256, {}};
+  return std::unique_ptr<TableUpload>(
+      new TableUpload(std::move(table), std::move(block), uploads_));
+}
+
+absl::Status TableStore::CheckReplaceable(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto found = tables_.find(name);
+  if (found == tables_.end()) return absl::OkStatus();
+  const Entry& entry = found->second;
+  if (entry.alone && entry.file == UploadFileName(name)) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      StrCat("table.name: '", name, "' comes from ", entry.file, ", must be another name"));
+}
+
+absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
+    std::unique_ptr<TableUpload> upload) {
+  const int64_t bytes = upload->block_->size();
+  if (upload->received_ != bytes) {
+    return absl::InvalidArgumentError(
+        StrCat("raw: ", upload->received_, " bytes, must be the ", bytes, " of the shape"));
+  }
+  Table& table = upload->table_;
+  const std::string sha256 = Sha256Hex({upload->block_->data(), static_cast<size_t>(bytes)});
+  if (sha256 != table.sha256) {
+    return absl::DataLossError(StrCat("table.sha256: the bytes received have ", sha256,
+                                      ", must be the ", table.sha256, " that was announced"));
+  }
+  table.data = {upload->block_, upload->block_->data()};
+  const std::string file = UploadFileName(table.name);
+
+  std::lock_guard writing(write_mutex_);
+  PHASOR_RETURN_IF_ERROR(CheckReplaceable(table.name));
+  PHASOR_ASSIGN_OR_RETURN(const std::string temporary,
+                          WriteTemporaryFile(options_.directory, table, options_.step_hook));
+  PHASOR_RETURN_IF_ERROR(RenameIntoPlace(options_.directory, temporary, file, options_.step_hook));
+  const auto stored = std::make_shared<const Table>(std::move(table));
+  {
+    std::lock_guard lock(mutex_);
+    tables_[stored->name] = Entry{stored, file, true};
+  }
+  PHASOR_RETURN_IF_ERROR(SyncDirectory(options_.directory, options_.step_hook));
+  return stored;
+}
+
+absl::Status TableStore::Delete(const std::string& name) {
+  PHASOR_RETURN_IF_ERROR(CheckTableName(name, "name"));
+  std::lock_guard writing(write_mutex_);
+  Entry entry;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = tables_.find(name);
+    if (found == tables_.end()) return NotFound(name, "name");
+    entry = found->second;
+  }
+  if (!entry.alone) {
+    return absl::FailedPreconditionError(StrCat("name: '", name, "' is one of several tables of ",
+                                                entry.file, ", must be removed with its file"));
+  }
+  PHASOR_RETURN_IF_ERROR(RemoveFile(options_.directory, entry.file));
+  {
+    std::lock_guard lock(mutex_);
+    tables_.erase(name);
+  }
+  return SyncDirectory(options_.directory, options_.step_hook);
+}
+
+}  // namespace phasor::tables
