@@ -24,10 +24,11 @@ set(headers ${CMAKE_INSTALL_INCLUDEDIR}/phasor)
 install(FILES client.h connection.h options.h position_list.h tensor.h
   DESTINATION ${headers}/client)
 install(FILES testing/mock_connection.h DESTINATION ${headers}/client/testing)
-set(kernel_headers batch bias_rule dtype host_device log_buckets phase pieces plan positions presets request spec table)
+set(kernel_headers batch bias_rule dtype host_device log_buckets phase pieces plan positions presets request sincos spec table)
 list(TRANSFORM kernel_headers PREPEND ${PROJECT_SOURCE_DIR}/kernels/)
 list(TRANSFORM kernel_headers APPEND .h)
 install(FILES ${kernel_headers} DESTINATION ${headers}/kernels)
+install(FILES ${PROJECT_SOURCE_DIR}/kernels/parity/tables.h DESTINATION ${headers}/kernels/parity)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/phasor)
 install(EXPORT phasorTargets NAMESPACE phasor:: DESTINATION ${package})

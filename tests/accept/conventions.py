@@ -84,7 +84,7 @@ def sample(resolved):
     spec = resolved["spec"]
     axes = spec.get("axes", 1)
     tokens = ["/".join(str(p + axis) for axis in range(axes)) for p in (0, 1, 77, 4095)]
-    output = ["--table", "cos-sin"] if spec["kind"] == "ROTARY" else []
+    output = ["--form", "cos-sin"] if spec["kind"] == "ROTARY" else []
     return ["--positions", ",".join(tokens), *output]
 
 

@@ -66,7 +66,7 @@ TEST_P(ConfigsTest, MeansWhatTransformersComputes) {
   ASSERT_THAT(plan, testing::IsOk());
 
   const std::vector<double> position = golden()["position"];
-  const double amplitude = (*plan)->spec.attention_factor;
+  const double amplitude = (*plan)->amplitude;
   const auto ones = At(std::vector<double>(position.size(), 1.0));
   for (size_t i = 0; i < golden()["pairs"].size(); ++i) {
     const auto [sin, cos] = SinCos64(testing::PairPhase(**plan, golden()["pairs"][i], ones));

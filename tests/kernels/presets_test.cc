@@ -15,6 +15,7 @@
 #include "kernels/json.h"
 #include "kernels/plan.h"
 #include "kernels/spec_json.h"
+#include "tests/support/complete_preset.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -23,21 +24,6 @@ namespace {
 using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::StatusIs;
-
-// The preset with its required fields filled in.
-Spec Complete(const Preset& preset) {
-  Spec spec;
-  spec.preset = preset.name;
-  for (const std::string& field : preset.required_fields) {
-    if (field == "dim") spec.dim = 48;
-    if (field == "head_dim") spec.head_dim = 96;
-    if (field == "axes_dim") spec.axes_dim = {32, 48, 16};
-    if (field == "sequence_length") spec.sequence_length = 5000;
-    if (field == "inv_freq") spec.inv_freq = {1.0, 0.5, 0.25};
-    if (field == "phase") spec.phase = {0.0, 1.0, 2.0};
-  }
-  return spec;
-}
 
 bool IsBuilt(const Spec& spec) {
   return ResolveSpec(spec).status().code() != absl::StatusCode::kUnimplemented;
@@ -88,7 +74,7 @@ TEST(PresetsTest, KeepTheNamesOfTheFirstRelease) {
 TEST(PresetsTest, CompileOnceTheirRequiredFieldsAreSet) {
   std::vector<std::string> pending;
   for (const Preset& preset : Presets()) {
-    const auto resolved = ResolveSpec(Complete(preset));
+    const auto resolved = ResolveSpec(testing::Complete(preset));
     if (resolved.status().code() == absl::StatusCode::kUnimplemented) {
       pending.push_back(preset.name + ": " + std::string(resolved.status().message()));
       continue;
@@ -101,9 +87,9 @@ TEST(PresetsTest, CompileOnceTheirRequiredFieldsAreSet) {
 
 TEST(PresetsTest, RequireExactlyTheFieldsTheyList) {
   for (const Preset& preset : Presets()) {
-    if (!IsBuilt(Complete(preset))) continue;
+    if (!IsBuilt(testing::Complete(preset))) continue;
     for (const std::string& field : preset.required_fields) {
-      Spec spec = Complete(preset);
+      Spec spec = testing::Complete(preset);
       if (field == "dim") spec.dim.reset();
       if (field == "head_dim") spec.head_dim.reset();
       if (field == "sequence_length") spec.sequence_length.reset();

@@ -25,7 +25,6 @@ using ::testing::StartsWith;
 using testing::StatusIs;
 using testing::With;
 
-constexpr auto kUnbuilt = absl::StatusCode::kUnimplemented;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(ResolveSpecTest, FillsInWhatAPresetSays) {
@@ -185,11 +184,6 @@ TEST(ResolveSpecTest, DoesNotFindUnknownBases) {
       StatusIs(absl::StatusCode::kNotFound, StartsWith("spec.preset: no preset named \"lama\"")));
   EXPECT_THAT(ResolveSpec(With(Spec{}, &Spec::encoder, "mine")),
               StatusIs(absl::StatusCode::kNotFound, StartsWith("spec.encoder: ")));
-}
-
-TEST(ResolveSpecTest, NamesTheFieldOfWhatIsNotBuiltYet) {
-  EXPECT_THAT(ResolveSpec(With(Spec{}, &Spec::config_json, "{}"), "s"),
-              StatusIs(kUnbuilt, StartsWith("s.config_json: ")));
 }
 
 }  // namespace

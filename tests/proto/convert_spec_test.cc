@@ -67,6 +67,8 @@ Spec FullSpec() {
       ParityArithmetic{ParityFrequency::kFloat32Exp, ParityType::kBFloat16, ParityType::kFloat16,
                        ParityType::kFloat64,         ParityType::kModel,    ParityType::kFloat32};
   spec.rope_scaling = LinearScaling{2.0};
+  spec.layer_type = "full_attention";
+  spec.sub_config = "text_config";
   return spec;
 }
 

@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
                    }},
         EncodeCase{"UnknownPreset", absl::StatusCode::kNotFound, "item.spec.preset",
                    [](auto* r) { r->mutable_item()->mutable_spec()->set_preset("nobody"); }},
-        EncodeCase{"ConfigJson", kUnimplemented, "item.spec.config_json",
+        EncodeCase{"ConfigJson", kInvalid, "item.spec.config_json.model_type",
                    [](auto* r) { r->mutable_item()->mutable_spec()->set_config_json("{}"); }},
         EncodeCase{"NegativeCount", kInvalid, "item.positions",
                    [](auto* r) { RangeOf(r)->set_count(-1); }},
