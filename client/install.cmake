@@ -24,11 +24,12 @@ set(headers ${CMAKE_INSTALL_INCLUDEDIR}/phasor)
 install(FILES client.h connection.h options.h position_list.h tensor.h
   DESTINATION ${headers}/client)
 install(FILES testing/mock_connection.h DESTINATION ${headers}/client/testing)
-set(kernel_headers batch bias_rule dtype host_device log_buckets phase pieces plan positions presets request sincos spec table)
-list(TRANSFORM kernel_headers PREPEND ${PROJECT_SOURCE_DIR}/kernels/)
-list(TRANSFORM kernel_headers APPEND .h)
-install(FILES ${kernel_headers} DESTINATION ${headers}/kernels)
-install(FILES ${PROJECT_SOURCE_DIR}/kernels/parity/tables.h DESTINATION ${headers}/kernels/parity)
+set(kernel_headers batch bias_rule dtype host_device log_buckets parity/tables phase phase_table pieces plan
+    positions presets request row_layout sincos spec table xpos)
+foreach(header IN LISTS kernel_headers)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/kernels/${header}.h DESTINATION ${headers}/kernels/${folder})
+endforeach()
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/phasor)
 install(EXPORT phasorTargets NAMESPACE phasor:: DESTINATION ${package})
