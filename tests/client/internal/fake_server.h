@@ -8,6 +8,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -70,24 +71,30 @@ class FakeServer : private grpc::CallbackGenericService {
       StartRead(&request_);
     }
     void OnReadDone(bool ok) override {
-      if (!ok) return Finish(grpc::Status::CANCELLED);
+      if (!ok) return End(grpc::Status::CANCELLED);
       const Reply reply = handler_({context_.method(), context_.peer(), FromBuffer(request_)});
       if (reply.never) return;
       if (!reply.pushback_ms.empty()) {
         context_.AddTrailingMetadata("grpc-retry-pushback-ms", reply.pushback_ms);
       }
-      if (!reply.status.ok()) return Finish(reply.status);
+      if (!reply.status.ok()) return End(reply.status);
       response_ = ToBuffer(reply.bytes);
-      StartWriteAndFinish(&response_, {}, reply.status);
+      if (!ended_.exchange(true)) StartWriteAndFinish(&response_, {}, reply.status);
     }
     void OnCancel() override {
-      if (context_.IsCancelled()) Finish(grpc::Status::CANCELLED);
+      if (context_.IsCancelled()) End(grpc::Status::CANCELLED);
     }
     void OnDone() override { delete this; }
 
    private:
+    // A caller may give up while its message is still being read: whoever comes first ends the call.
+    void End(const grpc::Status& status) {
+      if (!ended_.exchange(true)) Finish(status);
+    }
+
     grpc::GenericCallbackServerContext& context_;
     const Handler& handler_;
+    std::atomic<bool> ended_ = false;
     grpc::ByteBuffer request_;
     grpc::ByteBuffer response_;
   };
