@@ -30,11 +30,12 @@ struct EncodeCall {
   Spec spec = {};
   PositionList positions = {};
   Dtype output_dtype = Dtype::kFloat32;
-  std::optional<TensorView> add_to = {};  // out = embedding_scale * add_to + encoding
+  EncodeOutput form = EncodeOutput::kEmbedding;  // or a table of a rotary spec
+  std::optional<TensorView> add_to = {};         // out = embedding_scale * add_to + encoding
   double embedding_scale = 1.0;
   Pins pins = {};
-  // Where the rows go: of output_dtype, shape [tokens, dim]; may be add_to's own memory. Not set:
-  // the result owns them. Written only on success.
+  // Where the rows go: of output_dtype, shape [tokens, dim] or the table's; may be add_to's own
+  // memory. Not set: the result owns them. Written only on success.
   std::optional<MutableTensorView> output = {};
   // Rows of this table of the server instead of a spec's encoding; `spec` stays empty then.
   std::string table = {};

@@ -24,15 +24,9 @@
 #include "kernels/positions.h"
 #include "kernels/spec.h"
 #include "kernels/table.h"
+#include "kernels/tensor_desc.h"
 
 namespace phasor {
-
-// Type and shape of one tensor; strides in elements, empty for dense row major, last one 1.
-struct TensorDesc {
-  Dtype dtype = Dtype::kFloat32;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;
-};
 
 // What a caller insists on; empty or 0 means any.
 struct Pins {
@@ -48,6 +42,7 @@ struct EncodeRequest {
   Dtype output_dtype = Dtype::kFloat32;
   std::optional<TensorDesc> add_to;
   double embedding_scale = 1.0;
+  EncodeOutput output = EncodeOutput::kEmbedding;
   Pins pins;
   // Rows of this stored table instead of a spec's encoding; integer positions, one axis.
   std::string table = {};
@@ -77,10 +72,11 @@ struct PreparedEncode {
   std::shared_ptr<const Plan> plan;    // nullptr: rows of `table`, see kernels/lookup.h
   std::shared_ptr<const Table> table;  // nullptr: the plan's encoding
   OutOfRange out_of_range = OutOfRange::kStrict;
-  std::string fingerprint;      // of plan or table
-  PositionSource positions;     // without data
-  int64_t positions_bytes = 0;  // payload of a position tensor, else 0
-  TensorDesc output;            // dense
+  std::shared_ptr<const RowLayout> layout;  // of the plan's rows
+  std::string fingerprint;                  // of plan or table
+  PositionSource positions;                 // without data
+  int64_t positions_bytes = 0;              // payload of a position tensor, else 0
+  TensorDesc output;                        // dense; [positions, dim] unless a rotary table
   int64_t output_bytes = 0;
   std::optional<TensorDesc> add_to;
   int64_t add_to_bytes = 0;  // what shape and strides span; 0: nothing to add
@@ -115,8 +111,8 @@ struct PreparedRope {
 // whoever owns the backend). `path` prefixes messages ("item"). `tables` is where a request's table
 // is found; nullptr: UNIMPLEMENTED. OUT_OF_RANGE: positions beyond it, as far as they are known.
 //
-// A rotary spec may leave head_dim open: it is then the tensors' last dimension. A delta moves keys
-// whose amplitude is already on them, so from and to must have the same attention_factor.
+// A rotary spec may leave head_dim open: it is then the tensors' last dimension. A delta reads keys
+// as from_spec wrote them and writes them as spec would have.
 absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanProvider plans,
                                              std::string_view path,
                                              const TableSource* tables = nullptr);
@@ -135,11 +131,6 @@ RotaryJob MakeRotaryJob(const PreparedRope& prepared, absl::Span<const std::byte
 absl::Status CheckPins(const Pins& pins, std::string_view fingerprint, std::string_view path);
 // Checks add_to and embedding_scale against out.output and fills in theirs. INVALID_ARGUMENT.
 absl::Status PrepareAddTo(const EncodeRequest& request, std::string_view path, PreparedEncode& out);
-
-// Product of extents times element size; error when it passes 2^62. Extents must be >= 0.
-absl::StatusOr<int64_t> DenseBytes(const TensorDesc& tensor, std::string_view path);
-// Bytes from the first to the last element of a strided view, 0 when a dimension is 0.
-absl::StatusOr<int64_t> SpannedBytes(const TensorDesc& tensor, std::string_view path);
 
 }  // namespace phasor
 

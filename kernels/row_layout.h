@@ -5,6 +5,7 @@
 #define PHASOR_KERNELS_ROW_LAYOUT_H_
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace phasor {
@@ -50,6 +51,43 @@ enum class EncodeOutput : uint8_t {
   kSinDuplicated,
   kSinRepeated,
 };
+
+// As position_embedding_service.proto writes it, less the prefix.
+constexpr std::string_view Name(EncodeOutput output) {
+  switch (output) {
+    case EncodeOutput::kEmbedding:
+      return "EMBEDDING";
+    case EncodeOutput::kCosSin:
+      return "COS_SIN";
+    case EncodeOutput::kCosSinDuplicated:
+      return "COS_SIN_DUPLICATED";
+    case EncodeOutput::kCosSinRepeated:
+      return "COS_SIN_REPEATED";
+    case EncodeOutput::kSinCos:
+      return "SIN_COS";
+    case EncodeOutput::kSinCosDuplicated:
+      return "SIN_COS_DUPLICATED";
+    case EncodeOutput::kSinCosRepeated:
+      return "SIN_COS_REPEATED";
+    case EncodeOutput::kComplex:
+      return "COMPLEX";
+    case EncodeOutput::kMatrix2x2:
+      return "MATRIX_2X2";
+    case EncodeOutput::kCos:
+      return "COS";
+    case EncodeOutput::kCosDuplicated:
+      return "COS_DUPLICATED";
+    case EncodeOutput::kCosRepeated:
+      return "COS_REPEATED";
+    case EncodeOutput::kSin:
+      return "SIN";
+    case EncodeOutput::kSinDuplicated:
+      return "SIN_DUPLICATED";
+    case EncodeOutput::kSinRepeated:
+      return "SIN_REPEATED";
+  }
+  return "?";
+}
 
 // The pairs of a rotary table: those of head h start at h * head_pairs, which is even when there
 // are several heads.

@@ -93,20 +93,6 @@ absl::Status ReadTable(const v1::EncodeItem& wire, const std::string& path,
   return absl::OkStatus();
 }
 
-absl::Status CheckEncodeOutput(const v1::EncodeItem& wire, const std::string& path) {
-  const std::string output = absl::StrCat(path, ".output");
-  if (!v1::EncodeOutput_IsValid(wire.output())) {
-    return UnknownEnumError(wire.output(), v1::EncodeOutput_descriptor(), output);
-  }
-  if (wire.output() > v1::ENCODE_OUTPUT_EMBEDDING) {
-    return NotImplemented(output, "ENCODE_OUTPUT_EMBEDDING");
-  }
-  if (wire.has_destination()) {
-    return NotImplemented(absl::StrCat(path, ".destination"), "unset: results are inline");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<TensorDesc> RopeTensorFromWire(const v1::RopeTensor& wire, const std::string& path) {
   if (!wire.has_tensor()) return Missing(absl::StrCat(path, ".tensor"), "given");
   PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor,
@@ -263,7 +249,13 @@ absl::StatusOr<EncodeRequest> EncodeRequestFromWire(const v1::EncodeItem& wire,
   }
   if (wire.has_embedding_scale()) request.embedding_scale = wire.embedding_scale();
   request.pins = PinsFromWire(wire.pins());
-  PHASOR_RETURN_IF_ERROR(CheckEncodeOutput(wire, path));
+  PHASOR_ASSIGN_OR_RETURN(
+      const std::optional<EncodeOutput> output,
+      OptionalEnumFromWire<EncodeOutput>(wire.output(), absl::StrCat(path, ".output")));
+  request.output = output.value_or(EncodeOutput::kEmbedding);
+  if (wire.has_destination()) {
+    return NotImplemented(absl::StrCat(path, ".destination"), "unset: results are inline");
+  }
   return request;
 }
 
@@ -319,6 +311,7 @@ v1::EncodeItem ToWire(const EncodeRequest& request) {
   wire.set_output_dtype(ToWire(request.output_dtype));
   if (request.add_to) *wire.mutable_add_to() = ToWire(*request.add_to);
   if (request.embedding_scale != 1.0) wire.set_embedding_scale(request.embedding_scale);
+  if (request.output != EncodeOutput::kEmbedding) wire.set_output(ToWire(request.output));
   WritePins(request.pins, &wire);
   return wire;
 }

@@ -239,6 +239,42 @@ v1::BiasFamily ToWire(BiasFamily value) {
   return v1::BIAS_FAMILY_UNSPECIFIED;
 }
 
+v1::EncodeOutput ToWire(EncodeOutput value) {
+  switch (value) {
+    case EncodeOutput::kEmbedding:
+      return v1::ENCODE_OUTPUT_EMBEDDING;
+    case EncodeOutput::kCosSin:
+      return v1::ENCODE_OUTPUT_COS_SIN;
+    case EncodeOutput::kCosSinDuplicated:
+      return v1::ENCODE_OUTPUT_COS_SIN_DUPLICATED;
+    case EncodeOutput::kCosSinRepeated:
+      return v1::ENCODE_OUTPUT_COS_SIN_REPEATED;
+    case EncodeOutput::kSinCos:
+      return v1::ENCODE_OUTPUT_SIN_COS;
+    case EncodeOutput::kSinCosDuplicated:
+      return v1::ENCODE_OUTPUT_SIN_COS_DUPLICATED;
+    case EncodeOutput::kSinCosRepeated:
+      return v1::ENCODE_OUTPUT_SIN_COS_REPEATED;
+    case EncodeOutput::kComplex:
+      return v1::ENCODE_OUTPUT_COMPLEX;
+    case EncodeOutput::kMatrix2x2:
+      return v1::ENCODE_OUTPUT_MATRIX_2X2;
+    case EncodeOutput::kCos:
+      return v1::ENCODE_OUTPUT_COS;
+    case EncodeOutput::kCosDuplicated:
+      return v1::ENCODE_OUTPUT_COS_DUPLICATED;
+    case EncodeOutput::kCosRepeated:
+      return v1::ENCODE_OUTPUT_COS_REPEATED;
+    case EncodeOutput::kSin:
+      return v1::ENCODE_OUTPUT_SIN;
+    case EncodeOutput::kSinDuplicated:
+      return v1::ENCODE_OUTPUT_SIN_DUPLICATED;
+    case EncodeOutput::kSinRepeated:
+      return v1::ENCODE_OUTPUT_SIN_REPEATED;
+  }
+  return v1::ENCODE_OUTPUT_UNSPECIFIED;
+}
+
 absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,
                               const std::string& path) {
   std::string names;

@@ -41,6 +41,7 @@ v1::Direction ToWire(Direction value);
 v1::RopeLayout ToWire(RopeLayout value);
 v1::OutOfRange ToWire(OutOfRange value);
 v1::BiasFamily ToWire(BiasFamily value);
+v1::EncodeOutput ToWire(EncodeOutput value);
 
 // INVALID_ARGUMENT "<path>: unknown value 99, must be one of ...".
 absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,

@@ -11,6 +11,7 @@
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
 #include "client/cli/table_commands.h"
+#include "kernels/spec_names.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -41,6 +42,14 @@ std::string_view LayoutName(RopeLayout layout) {
   return "?";
 }
 
+std::vector<EncodeOutput> AllOutputs() {
+  std::vector<EncodeOutput> outputs;
+  for (int i = 0; i < EnumeratorCount<EncodeOutput>(); ++i) {
+    outputs.push_back(static_cast<EncodeOutput>(i));
+  }
+  return outputs;
+}
+
 constexpr char kBf16Help[] =
     "Read u2 files as bits of bfloat16, which .npy has no type for (bfloat16 is written as u2)";
 
@@ -66,6 +75,9 @@ class EncodeCommand final : public Command {
         *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
         +[](Dtype dtype) { return Name(dtype); }, [this](Dtype d) { call_.output_dtype = d; },
         "Type of the rows; float32 when not set");
+    AddEnumFlag<EncodeOutput>(
+        *app(), "--form", AllOutputs(), &Name, [this](EncodeOutput form) { call_.form = form; },
+        "Embedding when not set; the others are tables of a rotary spec");
     app()->add_option("--add-to", add_to_, ".npy [tokens, dim] to add the encoding to");
     app()->add_option("--table", call_.table, "Rows of this table of the server, without a spec");
     app()->add_flag_callback(

@@ -90,6 +90,7 @@ absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view
                         .positions = call.positions.value(),
                         .output_dtype = call.output_dtype,
                         .embedding_scale = call.embedding_scale,
+                        .output = call.form,
                         .pins = call.pins,
                         .table = call.table,
                         .out_of_range = call.out_of_range};
@@ -195,6 +196,11 @@ bool IsDense(const TensorDesc& tensor) {
     if (tensor.shape[d] > 1 && tensor.strides[d] != dense[d]) return false;
   }
   return true;
+}
+
+bool RowsAreDense(TensorDesc tensor) {
+  tensor.shape[0] = 1;
+  return IsDense(tensor);
 }
 
 RotaryStrides RotaryStridesOf(const TensorDesc& tensor, RopeLayout layout) {

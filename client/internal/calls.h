@@ -44,6 +44,8 @@ absl::Span<const std::byte> PositionBytes(const PositionList& positions);
 int64_t ElementCount(const TensorDesc& tensor);
 // Whether neighbours lie as in a dense row-major tensor.
 bool IsDense(const TensorDesc& tensor);
+// Whether all but the first dimension are.
+bool RowsAreDense(TensorDesc tensor);
 // Distances in elements: the strides, or those of a dense tensor.
 std::vector<int64_t> StridesOf(const TensorDesc& tensor);
 // The same of a tensor to rotate, in bytes. Rank 3 or 4.

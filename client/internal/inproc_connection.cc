@@ -172,12 +172,19 @@ absl::StatusOr<EncodeResult> InprocConnection::RunEncode(const EncodeCall& call,
     output = result.bytes.data();
   }
   if (prepared.output_bytes == 0) return result;
+  const bool strided = call.output.has_value() && !IsDense(call.output->desc);
+  Bytes dense;  // for rows that are not dense in themselves
+  if (strided && !RowsAreDense(call.output->desc)) {
+    PHASOR_ASSIGN_OR_RETURN(dense, Bytes::Allocate(prepared.output_bytes));
+    output = dense.data();
+  }
   EncodeJob job =
       MakeEncodeJob(prepared, call.add_to.has_value() ? call.add_to->data : nullptr, output);
-  if (call.output.has_value() && !IsDense(call.output->desc)) {
+  if (strided && dense.size() == 0) {
     job.out_row_bytes = call.output->desc.strides[0] * SizeOf(job.dtype);
   }
   PHASOR_RETURN_IF_ERROR(backend_->Run({Job(job)}));
+  if (dense.size() > 0) CopyFromDense(dense.data(), *call.output);
   return result;
 }
 

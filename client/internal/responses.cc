@@ -133,10 +133,17 @@ absl::Status PlaceOutput(const Call& call, TensorDesc output, const v1::RunInfo&
   return absl::OkStatus();
 }
 
+// Positions, then dim, or a table's dimensions with or without one for heads.
+bool HasRankOf(EncodeOutput form, size_t rank) {
+  if (form == EncodeOutput::kEmbedding) return rank == 2;
+  const size_t table = TableShape(form, {1, 1, 1}).size();
+  return rank == 1 + table || rank == 2 + table;
+}
+
 absl::Status ReadItem(const v1::EncodeResult& wire, const EncodeCall& call, std::string_view path,
                       Outputs& outputs, absl::StatusOr<EncodeResult>& result) {
   PHASOR_ASSIGN_OR_RETURN(TensorDesc output, outputs.Next(wire.output(), "result.output"));
-  if (output.dtype != call.output_dtype || output.shape.size() != 2 ||
+  if (output.dtype != call.output_dtype || !HasRankOf(call.form, output.shape.size()) ||
       !HasRows(call.positions.value(), output.shape[0])) {
     return Unfit("result.output: not of the type or token count that was asked for");
   }

@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/request.h"
+#include "kernels/spec_names.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 #include "tests/support/tensors.h"
@@ -43,17 +44,28 @@ void RunJob(const Job& job) {
   EXPECT_TRUE(const_cast<Backend&>(backend).Run({&job, 1}).ok());
 }
 
+absl::StatusOr<EncodeOutput> OutputNamed(std::string_view name) {
+  for (int i = 0; i < EnumeratorCount<EncodeOutput>(); ++i) {
+    const auto output = static_cast<EncodeOutput>(i);
+    if (Name(output) == name) return output;
+  }
+  return absl::InvalidArgumentError(StrCat("case.output: ", name, ", must be an EncodeOutput"));
+}
+
 absl::StatusOr<Samples> Encode(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
   PositionData positions(golden.positions);
   EncodeRequest request;
   request.spec = spec;
   request.positions = positions.spec;
   request.output_dtype = dtype;
+  if (!golden.output.empty()) {
+    PHASOR_ASSIGN_OR_RETURN(request.output, OutputNamed(golden.output));
+  }
   PHASOR_ASSIGN_OR_RETURN(PreparedEncode prepared, PrepareEncode(request, Compile(), "case"));
   prepared.positions.data = positions.tensor.data();
   Tensor out(dtype, prepared.output_bytes / SizeOf(dtype));
   RunJob(MakeEncodeJob(prepared, nullptr, out.data()));
-  const int64_t width = prepared.output.shape.back();
+  const int64_t width = prepared.layout->width;
   Samples samples;
   for (size_t p = 0; p < golden.positions.size(); ++p) {
     auto& row = samples.values.emplace_back();
@@ -167,10 +179,8 @@ void Compare(const GoldenCase& golden, const char* what, const Table<double>& go
 }  // namespace
 
 absl::StatusOr<Samples> Compute(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
-  if (!golden.output.empty()) {
-    return absl::UnimplementedError("case.output: rotary tables are not built yet");
-  }
-  return golden.encoding ? Encode(golden, spec, dtype) : CosAndSin(golden, spec, dtype);
+  const bool rows = golden.encoding || !golden.output.empty();
+  return rows ? Encode(golden, spec, dtype) : CosAndSin(golden, spec, dtype);
 }
 
 Difference FromTruth(const GoldenCase& golden, const Spec& spec, const Samples& got) {

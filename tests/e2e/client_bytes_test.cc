@@ -65,6 +65,27 @@ TEST_F(ClientBytesTest, EncodedRowsAreEqualForEveryTypeAndPresetAndSize) {
   }
 }
 
+TEST_F(ClientBytesTest, RotaryTablesAreEqualInEveryLayout) {
+  for (int i = 1; i <= static_cast<int>(EncodeOutput::kSinRepeated); ++i) {
+    std::vector<EncodeResult> results;
+    for (const Client* client : Clients()) {
+      auto result = client->Encode(EncodeCall{.spec = {.preset = "llama-3"},
+                                              .positions = IntegerRange{131000, 1, 50},
+                                              .output_dtype = Dtype::kBFloat16,
+                                              .form = static_cast<EncodeOutput>(i)});
+      ASSERT_TRUE(result.ok()) << result.status();
+      results.push_back(*std::move(result));
+    }
+    for (const EncodeResult& other : results) {
+      EXPECT_EQ(other.output.shape, results[0].output.shape);
+      ASSERT_EQ(other.bytes.size(), results[0].bytes.size());
+      EXPECT_EQ(std::memcmp(other.bytes.data(), results[0].bytes.data(),
+                            static_cast<size_t>(other.bytes.size())),
+                0);
+    }
+  }
+}
+
 TEST_F(ClientBytesTest, RotatedTensorsAreEqualForEveryTypeAndDirection) {
   constexpr int64_t kTokens = 700, kHeads = 3, kLanes = 64;
   std::vector<int64_t> positions, from;

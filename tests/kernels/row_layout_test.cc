@@ -8,30 +8,13 @@
 
 #include <string>
 
+#include "tests/support/draw.h"
+
 namespace phasor {
 namespace {
 
+using testing::Draw;
 using ::testing::ElementsAre;
-
-// "c0 s0 ...": the component and pair of every column; "-s0" where negated, "?" where nothing.
-std::string Draw(const RowLayout& layout) {
-  std::vector<std::string> columns(layout.width, "?");
-  const auto put = [&](const EncodeBlock& block, int64_t begin, const std::string& name) {
-    if (begin < 0) return;
-    for (int64_t i = 0; i < block.pairs; ++i) {
-      std::string& column = columns.at(begin + i * block.stride);
-      EXPECT_EQ(column, "?") << "written twice";
-      column = name + std::to_string(block.first_pair + i);
-    }
-  };
-  for (const EncodeBlock& block : layout.blocks) {
-    put(block, block.sin_begin, block.negate_sin ? "-s" : "s");
-    put(block, block.cos_begin, "c");
-  }
-  std::string drawn;
-  for (const std::string& column : columns) drawn += (drawn.empty() ? "" : " ") + column;
-  return drawn;
-}
 
 std::string DrawTable(EncodeOutput output, int64_t pairs) {
   return Draw(TableLayout(output, {1, pairs, pairs}));

@@ -87,6 +87,7 @@ TEST(EncodeRequestFromWireTest, EveryFieldSurvivesTheRoundTrip) {
   request.output_dtype = Dtype::kFloat16;
   request.add_to = TensorDesc{Dtype::kFloat16, {3, 8}, {16, 1}};
   request.embedding_scale = 2.5;
+  request.output = EncodeOutput::kMatrix2x2;
   request.pins = {"0123", 1, "cpu"};
   const auto back = EncodeRequestFromWire(ToWire(request), "item");
   ASSERT_THAT(back, IsOk());
@@ -94,6 +95,7 @@ TEST(EncodeRequestFromWireTest, EveryFieldSurvivesTheRoundTrip) {
   EXPECT_EQ(back->spec, request.spec);
   EXPECT_EQ(back->add_to->strides, request.add_to->strides);
   EXPECT_EQ(back->embedding_scale, 2.5);
+  EXPECT_EQ(back->output, EncodeOutput::kMatrix2x2);
   EXPECT_EQ(back->pins.spec_fingerprint, "0123");
   EXPECT_EQ(back->pins.numerics_version, 1u);
   EXPECT_EQ(back->pins.backend, "cpu");
@@ -159,11 +161,9 @@ INSTANTIATE_TEST_SUITE_P(
         EncodeRefusal{{"AddToWithoutDtype", kInvalid, "item.add_to.dtype: not set"},
                       [](v1::EncodeItem* i) { i->mutable_add_to()->add_shape(4); }},
         EncodeRefusal{{"UnknownOutput", kInvalid, "item.output: unknown value 9"},
-                      [](v1::EncodeItem* i) { i->set_output(v1::EncodeOutput(9)); }},
+                      [](v1::EncodeItem* i) { i->set_output(v1::EncodeOutput(99)); }},
         EncodeRefusal{{"SequenceLengthOfZero", kInvalid, "item.sequence_length: 0"},
                       [](v1::EncodeItem* i) { i->set_sequence_length(0); }},
-        EncodeRefusal{{"Tables", kUnimplemented, "item.output: not implemented"},
-                      [](v1::EncodeItem* i) { i->set_output(v1::ENCODE_OUTPUT_COS_SIN); }},
         EncodeRefusal{{"Destination", kUnimplemented, "item.destination: not implemented"},
                       [](v1::EncodeItem* i) { i->mutable_destination(); }},
         EncodeRefusal{{"AddToInARegion", kUnimplemented, "item.add_to.region: not implemented"},

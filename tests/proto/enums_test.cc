@@ -24,7 +24,7 @@ class EnumTest : public ::testing::Test {};
 using AllEnums =
     ::testing::Types<Dtype, SpecKind, FrequencyFamily, FrequencyUnit, TrigOrder, Arrangement,
                      AxisGrouping, AxisRule, Pairing, OddDim, ParityFrequency, ParityType,
-                     Precision, Direction, RopeLayout, OutOfRange, BiasFamily>;
+                     Precision, Direction, RopeLayout, OutOfRange, BiasFamily, EncodeOutput>;
 TYPED_TEST_SUITE(EnumTest, AllEnums);
 
 TYPED_TEST(EnumTest, EveryWireValueHasItsOwnEnumerator) {

@@ -7,6 +7,7 @@ LONG_FILES = {
 
 # Sources X/Y.cc without tests/X/Y_test.cc.
 UNTESTED_SOURCES = {
+    "client/examples/cached_keys.cc": "checks itself; CTest runs it as example_cached_keys",
     "client/quickstart/main.cc": "tests/client/quickstart_installed.sh builds it against the installed package and runs it",
     "server/main.cc": "flags, signals and Server::Start; the end-to-end tests run the binary",
 }

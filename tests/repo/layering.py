@@ -9,7 +9,7 @@ from tree import includes, sources
 LAYERS = {
     "tests": r"(tests|bench)/",
     "client_testing": r"client/testing/",
-    "quickstart": r"client/quickstart/",
+    "quickstart": r"client/(quickstart|examples)/",
     "cli": r"client/cli/",
     "client_internal": r"client/internal/",
     "client": r"client/",

@@ -77,6 +77,17 @@ TEST(CommandsTest, EncodeAddsAFileAndWritesAnother) {
   EXPECT_NEAR(first, 2.909297f, 1e-6f);
 }
 
+TEST(CommandsTest, EncodePrintsARotaryTable) {
+  const Outcome run = RunCommand({"encode", "--preset", "rope-half-split", "--head-dim", "4",
+                                  "--positions", "2", "--form", "matrix-2x2", "--json"});
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  const auto rows = nlohmann::json::parse(run.out)["rows"];
+  EXPECT_EQ(rows["shape"], (std::vector<int64_t>{1, 2, 2, 2}));
+  const double c = rows["values"][0][0][0][0], minus_s = rows["values"][0][0][0][1];
+  EXPECT_NEAR(c, -0.416147, 1e-6);
+  EXPECT_NEAR(minus_s, -0.909297, 1e-6);
+}
+
 TEST(CommandsTest, RopeInvertsWhatItRotated) {
   const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
   Write(TempPath("q.npy"), x, {2, 1, 4});

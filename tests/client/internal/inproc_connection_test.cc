@@ -52,6 +52,27 @@ TEST(InprocConnectionTest, RotatesTheExampleVectorInPlace) {
   EXPECT_THAT(y, Pointwise(FloatNear(kPrinted), {-3.144039f, 1.919605f, -0.339143f, 4.039197f}));
 }
 
+TEST(InprocConnectionTest, WritesATableIntoStridedMemory) {
+  const Client client = Inproc();
+  EncodeCall call = {.spec = {.preset = "rope-half-split", .head_dim = 6},
+                     .positions = {0, 5},
+                     .form = EncodeOutput::kCosSin};
+  const auto dense = client.Encode(call);
+  ASSERT_TRUE(dense.ok()) << dense.status();
+  ASSERT_EQ(dense->output.shape, (std::vector<int64_t>{2, 2, 3}));
+  const auto* want = reinterpret_cast<const float*>(dense->bytes.data());
+  for (const auto& [row, half] : {std::pair{10, 3}, std::pair{10, 4}}) {
+    std::vector<float> wide(20, 7.0f);
+    call.output = MutableView(wide, {2, 2, 3}, {row, half, 1});
+    const auto result = client.Encode(call);
+    ASSERT_TRUE(result.ok()) << result.status();
+    for (int i = 0; i < 12; ++i) {
+      EXPECT_EQ(wide[i / 6 * row + i / 3 % 2 * half + i % 3], want[i]) << i;
+    }
+    EXPECT_EQ(std::count(wide.begin(), wide.end(), 7.0f), 8);
+  }
+}
+
 TEST(InprocConnectionTest, WritesRowsIntoAWiderTensor) {
   const Client client = Inproc();
   const Spec spec = {.preset = "transformer", .dim = 4};

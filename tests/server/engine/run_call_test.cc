@@ -44,8 +44,9 @@ TEST_F(RunCallTest, ComputesThePayloadHoweverItWasCut) {
 EncodeItem TwoRows() {
   EncodeItem item;
   auto plan = std::make_shared<Plan>();
-  plan->spec.dim = 4;
+  plan->layout.width = 4;
   item.prepared.plan = plan;
+  item.prepared.layout = std::shared_ptr<const RowLayout>(plan, &plan->layout);
   item.prepared.positions.tokens = 2;
   item.prepared.positions.grid[0].count = 2;
   item.prepared.output = {Dtype::kFloat32, {2, 4}, {}};
