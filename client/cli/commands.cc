@@ -7,6 +7,7 @@
 
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
+#include "client/cli/parity_report.h"
 #include "client/cli/plot_command.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
@@ -198,17 +199,33 @@ class ResolveCommand final : public Command {
   explicit ResolveCommand(CLI::App& parent)
       : Command(parent, "resolve", "Every number that a spec stands for") {
     AddSpecFlags(*app(), spec_);
+    app()->add_option("--context-length", context_length_,
+                      "With precision PARITY: how far it is from EXACT at positions below this");
+    AddEnumFlag<Dtype>(
+        *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
+        +[](Dtype dtype) { return Name(dtype); }, [this](Dtype dtype) { model_ = dtype; },
+        "The model's type for --context-length, BFLOAT16 when not given");
   }
 
   absl::Status Run(std::ostream& out) override {
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_));
-    out << (common_.json ? ToJson(details).dump(2) + "\n" : FormatDetails(details));
+    Json json = ToJson(details);
+    std::string text = FormatDetails(details);
+    if (context_length_.has_value()) {
+      PHASOR_ASSIGN_OR_RETURN(const ParityReport report,
+                              MakeParityReport(details.spec, *context_length_, model_));
+      json["difference"] = ToJson(report);
+      text += "\n" + FormatReport(report);
+    }
+    out << (common_.json ? json.dump(2) + "\n" : text);
     return absl::OkStatus();
   }
 
  private:
   Spec spec_;
+  std::optional<int64_t> context_length_;
+  Dtype model_ = Dtype::kBFloat16;
 };
 
 class PresetsCommand final : public Command {
