@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "kernels/ladders.h"
 #include "kernels/parity/check.h"
 #include "kernels/spec.h"
 #include "kernels/spec_base.h"
@@ -43,22 +42,6 @@ absl::Status RejectUnusedFields(Resolution& r) {
   return status;
 }
 
-// What kernels/parity does not compute yet, or nullptr.
-const char* WithoutParity(const ResolvedSpec& s) {
-  if (IsSet(s.rope_scaling)) return "rope_scaling";
-  if (!HasBlocks(s)) return "axis_rule";
-  if (!s.axes_theta.empty()) return "axes_theta";
-  if (!s.axes_position_scale.empty()) return "axes_position_scale";
-  if (!s.phase.empty()) return "phase";
-  if (s.live_pairs.has_value()) return "live_pairs";
-  if (s.frequency_unit != FrequencyUnit::kRadians) return "frequency_unit";
-  if (s.frequency_heads != 1) return "frequency_heads";
-  if (s.order == TrigOrder::kCosOnly) return "order";
-  if (s.odd_dim == OddDim::kSplit) return "odd_dim";
-  if (s.xpos.has_value()) return "xpos";
-  return nullptr;
-}
-
 absl::Status ResolvePrecision(Resolution& r) {
   r.out.precision = r.merged.precision.value_or(Precision::kExact);
   if (r.out.precision == Precision::kExact) {
@@ -66,7 +49,6 @@ absl::Status ResolvePrecision(Resolution& r) {
                ? r.Invalid("parity", "set beside precision EXACT, must be only for PARITY")
                : absl::OkStatus();
   }
-  if (const char* field = WithoutParity(r.out)) return r.Unbuilt(field, "PARITY with this field");
   if (!r.merged.parity.has_value()) {
     return r.Invalid(
         "parity", "not set, required for precision PARITY",

@@ -3,6 +3,7 @@
 #include "kernels/parity/check.h"
 
 #include <optional>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "kernels/spec_names.h"
@@ -37,6 +38,12 @@ absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
     return Invalid(path, "frequency", Name(frequency), " makes GEOMETRIC frequencies, ",
                    Name(spec.family), " takes FLOAT32_POW or FLOAT64");
   }
+  const bool by_division =
+      !IsSet(spec.rope_scaling) || std::holds_alternative<LinearScaling>(spec.rope_scaling);
+  if (frequency != ParityFrequency::kGgml && !by_division) {
+    return Invalid(path, "frequency", Name(frequency),
+                   " goes with no rope_scaling but linear, must be FLOAT32_POW or FLOAT64");
+  }
   if (frequency == ParityFrequency::kGgml && spec.kind != SpecKind::kRotary) {
     return Invalid(path, "frequency", "GGML has no encodings, must be another one");
   }
@@ -49,9 +56,20 @@ absl::Status CheckGgml(const ParityArithmetic& given, const ResolvedSpec& spec,
   if (given.angle != ParityType::kFloat32) {
     return Invalid(path, "angle", Name(*given.angle), ", GGML takes FLOAT32");
   }
-  if (spec.position_scale != 1 || spec.downscale_freq_shift != 0) {
+  if (spec.position_scale != 1 || !spec.axes_position_scale.empty() ||
+      spec.downscale_freq_shift != 0 || spec.live_pairs.has_value() || !spec.phase.empty() ||
+      spec.frequency_unit != FrequencyUnit::kRadians) {
     return Invalid(path, "frequency",
-                   "GGML has neither position_scale nor downscale_freq_shift, must not be set");
+                   "GGML has no position scales, downscale_freq_shift, live_pairs, phase or TURNS, "
+                   "must not be set");
+  }
+  const auto* yarn = std::get_if<YarnScaling>(&spec.rope_scaling);
+  if (yarn != nullptr && (!*yarn->truncate || *yarn->log_interpolation)) {
+    return Invalid(path, "frequency",
+                   "GGML truncates YaRN's range and interpolates linearly, rope_scaling must too");
+  }
+  if (std::holds_alternative<MixedNtkScaling>(spec.rope_scaling)) {
+    return Invalid(path, "frequency", "GGML has no mixed_ntk, must be another rope_scaling");
   }
   return absl::OkStatus();
 }
@@ -63,6 +81,10 @@ absl::StatusOr<ParityArithmetic> Resolve(const ParityArithmetic& given, const Re
   if (!given.frequency.has_value()) return Missing(path, "frequency");
   if (!given.angle.has_value()) return Missing(path, "angle");
   if (!given.table.has_value()) return Missing(path, "table");
+  if (spec.xpos.has_value()) {
+    return absl::InvalidArgumentError(
+        StrCat(path, ".xpos: has no PARITY arithmetic, precision must be EXACT"));
+  }
   const bool rotary = spec.kind == SpecKind::kRotary;
   if (rotary && !given.math.has_value()) return Missing(path, "math");
   PHASOR_RETURN_IF_ERROR(CheckOwnType(path, "frequency_storage", given.frequency_storage));

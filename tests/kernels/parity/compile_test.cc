@@ -72,6 +72,49 @@ TEST(ParityCompileTest, OtherFamiliesRoundTheirExactFrequencies) {
   EXPECT_DOUBLE_EQ(tables.frequency[1], 2 * M_PI / 4);
 }
 
+TEST(ParityCompileTest, ScalingRulesAreSteps) {
+  const ParityTables tables =
+      TablesOf(With(Rotary(8), &Spec::rope_scaling, LinearScaling{.factor = 3}));
+  for (int j = 0; j < 4; ++j) {
+    const float want = static_cast<float>(Step(j, 4)) / 3.0f;
+    EXPECT_NEAR(tables.frequency[j], want, 2e-8) << j;
+  }
+}
+
+TEST(ParityCompileTest, AxesThatShareALadderDoNotRestartIt) {
+  Spec spec = Rotary(16);
+  spec.axes = 3;
+  spec.axis_rule = AxisRule::kMropeChunked;
+  spec.mrope_section = {2, 3, 3};
+  const ParityTables tables = TablesOf(spec);
+  ASSERT_EQ(tables.frequency.size(), 8u);
+  for (int j = 0; j < 8; ++j) EXPECT_NEAR(tables.frequency[j], Step(j, 8), 1e-7) << j;
+}
+
+TEST(ParityCompileTest, ListedFrequenciesInTurnsMultiplyTheAngle) {
+  Spec spec;
+  spec.kind = SpecKind::kEncoding;
+  spec.dim = 4;
+  spec.family = FrequencyFamily::kExplicit;
+  spec.inv_freq = {0.1, -7};
+  spec.phase = {0.25, 0};
+  spec.frequency_unit = FrequencyUnit::kTurns;
+  spec.order = TrigOrder::kSinCos;
+  spec.arrangement = Arrangement::kConcatenated;
+  const ParityTables tables = TablesOf(spec);
+  const double two_pi = static_cast<float>(2 * M_PI);
+  EXPECT_EQ(tables.frequency, (std::vector<double>{0.1f, -7}));
+  EXPECT_EQ(tables.scale, (std::vector<double>{two_pi, two_pi}));
+  EXPECT_EQ(tables.phase, (std::vector<double>{static_cast<float>(M_PI / 2), 0}));
+}
+
+TEST(ParityCompileTest, PairsBeyondTheLiveOnesStandStill) {
+  const ParityTables tables = TablesOf(With(Rotary(8), &Spec::live_pairs, 2));
+  EXPECT_GT(tables.frequency[1], 0);
+  EXPECT_EQ(tables.frequency[2], 0);
+  EXPECT_EQ(tables.frequency[3], 0);
+}
+
 TEST(ParityCompileTest, GgmlRestartsWithEveryAxis) {
   Spec spec = Rotary(8);
   spec.axes_dim = {4, 4};
