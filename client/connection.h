@@ -17,7 +17,7 @@
 #include "client/position_list.h"
 #include "client/tensor.h"
 #include "kernels/bias_rule.h"
-#include "kernels/phase.h"
+#include "kernels/plan_details.h"
 #include "kernels/presets.h"
 #include "kernels/request.h"
 #include "kernels/spec.h"
@@ -106,16 +106,12 @@ struct RopeCall {
 
 // Every number that a spec stands for.
 struct SpecDetails {
-  struct Pair {
-    int axis = 0;
-    Frequency turns;            // per unit position, exactly as used
-    double inv_freq = 0;        // radians per unit position, nearest double
-    uint64_t phase_offset = 0;  // fraction of a turn times 2^64
-  };
+  using Pair = PairDetail;
+
   Spec spec;  // every field filled in; it resolves to itself
   std::vector<Pair> pairs;
-  double attention_factor = 1.0;
-  int64_t width = 0;  // of an output row or a head
+  double amplitude = 1.0;  // factor of sine and cosine
+  int64_t width = 0;       // of an output row or a head
   RunInfo info;
 };
 

@@ -70,10 +70,6 @@ RaggedPositions RaggedFromWire(const v1::RaggedPositions& wire) {
 template <typename Item>
 absl::Status CheckCommonFields(const Item& wire, const std::string& path) {
   if (!wire.has_positions()) return Missing(absl::StrCat(path, ".positions"), "given");
-  if (wire.has_sequence_length() && wire.sequence_length() <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ".sequence_length: ", wire.sequence_length(), ", must be positive"));
-  }
   return absl::OkStatus();
 }
 

@@ -13,7 +13,6 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/reflection.h"
-#include "kernels/frequencies.h"
 #include "kernels/spec_fields.h"
 #include "kernels/status_macros.h"
 #include "proto/enums.h"
@@ -167,14 +166,22 @@ class Writer {
   const Reflection& reflection_;
 };
 
-void AddPair(const Plan& plan, int64_t pair, v1::ResolveSpecResponse* response) {
-  v1::ResolvedPair* wire = response->add_pairs();
-  const Frequency frequency = plan.frequency[pair];
-  wire->set_axis(plan.axis[pair]);
-  wire->set_turns_whole(frequency.whole);
-  wire->set_turns_fraction(frequency.fraction);
-  wire->set_inv_freq(RadiansPerUnit(frequency));
-  if (!plan.offset.empty()) wire->set_phase_offset(plan.offset[pair]);
+v1::ResolvedPair ToWire(const PairDetail& pair) {
+  v1::ResolvedPair wire;
+  wire.set_head(pair.head);
+  wire.set_pair(pair.pair);
+  wire.set_axis(pair.axis);
+  wire.set_turns_whole(pair.turns.whole);
+  wire.set_turns_fraction(pair.turns.fraction);
+  wire.set_inv_freq(pair.inv_freq);
+  wire.set_phase_offset(pair.phase_offset);
+  if (pair.sine_column) wire.set_sine_column(*pair.sine_column);
+  if (pair.cosine_column) wire.set_cosine_column(*pair.cosine_column);
+  if (pair.first_lane) wire.set_first_lane(*pair.first_lane);
+  if (pair.second_lane) wire.set_second_lane(*pair.second_lane);
+  if (pair.first_lane_out) wire.set_first_lane_out(*pair.first_lane_out);
+  if (pair.second_lane_out) wire.set_second_lane_out(*pair.second_lane_out);
+  return wire;
 }
 
 }  // namespace
@@ -214,20 +221,29 @@ v1::RunInfo MakeRunInfo(const std::string& fingerprint, const std::string& backe
   return info;
 }
 
+PairDetail PairFromWire(const v1::ResolvedPair& wire) {
+  PairDetail pair = {.head = wire.head(),
+                     .pair = wire.pair(),
+                     .axis = wire.axis(),
+                     .turns = {wire.turns_whole(), wire.turns_fraction()},
+                     .inv_freq = wire.inv_freq(),
+                     .phase_offset = wire.phase_offset()};
+  if (wire.has_sine_column()) pair.sine_column = wire.sine_column();
+  if (wire.has_cosine_column()) pair.cosine_column = wire.cosine_column();
+  if (wire.has_first_lane()) pair.first_lane = wire.first_lane();
+  if (wire.has_second_lane()) pair.second_lane = wire.second_lane();
+  if (wire.has_first_lane_out()) pair.first_lane_out = wire.first_lane_out();
+  if (wire.has_second_lane_out()) pair.second_lane_out = wire.second_lane_out();
+  return pair;
+}
+
 v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::string& backend) {
   v1::ResolveSpecResponse response;
   *response.mutable_spec() = ToWire(ToSpec(plan.spec));
-  response.set_attention_factor(plan.amplitude);
+  response.set_amplitude(plan.amplitude);
+  response.set_width(plan.spec.kind == SpecKind::kRotary ? plan.spec.head_dim : plan.spec.dim);
   *response.mutable_info() = MakeRunInfo(plan.fingerprint, backend);
-  if (plan.spec.kind == SpecKind::kRotary) {
-    response.set_width(plan.spec.head_dim);
-    for (int64_t pair = 0; pair < plan.spec.rotary_dim / 2; ++pair) AddPair(plan, pair, &response);
-    return response;
-  }
-  response.set_width(plan.spec.dim);
-  for (const EncodeBlock& block : plan.layout.blocks) {
-    for (int64_t j = 0; j < block.pairs; ++j) AddPair(plan, block.first_pair + j, &response);
-  }
+  for (const PairDetail& pair : DetailsOf(plan)) *response.add_pairs() = ToWire(pair);
   return response;
 }
 

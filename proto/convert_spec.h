@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/plan.h"
+#include "kernels/plan_details.h"
 #include "kernels/spec.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/spec.pb.h"
@@ -23,6 +24,9 @@ v1::Spec ToWire(const Spec& spec);
 
 // How results of `plan` from `backend` are labelled.
 v1::RunInfo MakeRunInfo(const std::string& fingerprint, const std::string& backend);
+
+// One pair of a ResolveSpecResponse.
+PairDetail PairFromWire(const v1::ResolvedPair& wire);
 
 // Every number of `plan`.
 v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::string& backend);

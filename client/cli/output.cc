@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -130,40 +131,83 @@ std::string FormatTurns(Frequency frequency) {
   return frequency.whole == 0 ? fraction : StrCat(frequency.whole, " + ", fraction);
 }
 
+namespace {
+
+// "3, 7", "3, 7 -> 6, 7" when the output has the pair elsewhere, "sin 3, cos 7".
+std::string FormatPlace(const SpecDetails::Pair& pair) {
+  if (pair.first_lane.has_value()) {
+    const std::string in = StrCat(*pair.first_lane, ", ", *pair.second_lane);
+    const std::string out = StrCat(*pair.first_lane_out, ", ", *pair.second_lane_out);
+    return in == out ? in : StrCat(in, " -> ", out);
+  }
+  std::string place;
+  if (pair.sine_column) place = StrCat("sin ", *pair.sine_column);
+  if (pair.cosine_column) {
+    place += StrCat(place.empty() ? "" : ", ", "cos ", *pair.cosine_column);
+  }
+  return place;
+}
+
+}  // namespace
+
 std::string FormatDetails(const SpecDetails& details) {
   std::vector<std::vector<std::string>> fields;
   const Json spec = ToJson(details.spec);
   for (const auto& [name, value] : spec.items()) {
     fields.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
   }
+  fields.push_back({"amplitude", absl::StrFormat("%.17g", details.amplitude)});
   fields.push_back({"width", StrCat(details.width)});
   fields.push_back({"spec_fingerprint", details.info.spec_fingerprint});
   fields.push_back({"numerics_version", StrCat(details.info.numerics_version)});
+  const bool heads = !details.pairs.empty() && details.pairs.back().head > 0;
+  const bool rotary = details.spec.kind == SpecKind::kRotary;
+  std::vector<std::string> header = {"pair",
+                                     "axis",
+                                     "radians per position",
+                                     "turns per position (exact)",
+                                     "phase offset (turns)",
+                                     rotary ? "lanes" : "columns"};
+  if (heads) header.insert(header.begin(), "head");
   std::vector<std::vector<std::string>> pairs;
-  for (size_t j = 0; j < details.pairs.size(); ++j) {
-    const SpecDetails::Pair& pair = details.pairs[j];
-    pairs.push_back({StrCat(j), StrCat(pair.axis), absl::StrFormat("%.17g", pair.inv_freq),
-                     FormatTurns(pair.turns),
-                     pair.phase_offset == 0 ? "0" : FormatTurns({0, pair.phase_offset})});
+  for (const SpecDetails::Pair& pair : details.pairs) {
+    std::vector<std::string> row = {
+        StrCat(pair.pair),
+        StrCat(pair.axis),
+        absl::StrFormat("%.17g", pair.inv_freq),
+        FormatTurns(pair.turns),
+        pair.phase_offset == 0 ? "0" : FormatTurns({0, pair.phase_offset}),
+        FormatPlace(pair)};
+    if (heads) row.insert(row.begin(), StrCat(pair.head));
+    pairs.push_back(std::move(row));
   }
-  return FormatTable({}, fields) + "\n" +
-         FormatTable({"pair", "axis", "radians per position", "turns per position (exact)",
-                      "phase offset (turns)"},
-                     pairs);
+  return FormatTable({}, fields) + "\n" + FormatTable(header, pairs);
 }
 
 Json ToJson(const SpecDetails& details) {
   Json pairs = Json::array();
   for (const SpecDetails::Pair& pair : details.pairs) {
-    pairs.push_back({{"axis", pair.axis},
-                     {"inv_freq", pair.inv_freq},
-                     {"turns_whole", pair.turns.whole},
-                     {"turns_fraction", absl::StrFormat("0x%016x", pair.turns.fraction)},
-                     {"phase_offset", absl::StrFormat("0x%016x", pair.phase_offset)}});
+    Json json = {{"head", pair.head},
+                 {"pair", pair.pair},
+                 {"axis", pair.axis},
+                 {"inv_freq", pair.inv_freq},
+                 {"turns_whole", pair.turns.whole},
+                 {"turns_fraction", absl::StrFormat("0x%016x", pair.turns.fraction)},
+                 {"phase_offset", absl::StrFormat("0x%016x", pair.phase_offset)}};
+    const auto put = [&json](const char* name, std::optional<int64_t> value) {
+      if (value.has_value()) json[name] = *value;
+    };
+    put("sine_column", pair.sine_column);
+    put("cosine_column", pair.cosine_column);
+    put("first_lane", pair.first_lane);
+    put("second_lane", pair.second_lane);
+    put("first_lane_out", pair.first_lane_out);
+    put("second_lane_out", pair.second_lane_out);
+    pairs.push_back(std::move(json));
   }
   return {{"spec", ToJson(details.spec)},
           {"width", details.width},
-          {"attention_factor", details.attention_factor},
+          {"amplitude", details.amplitude},
           {"info", ToJson(details.info)},
           {"pairs", std::move(pairs)}};
 }

@@ -13,6 +13,7 @@
 #include "kernels/bias.h"
 #include "kernels/frequencies.h"
 #include "kernels/plan.h"
+#include "kernels/plan_details.h"
 #include "kernels/presets.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
@@ -252,22 +253,11 @@ absl::StatusOr<EncodeResult> InprocConnection::RunBias(const BiasCall& call,
 absl::StatusOr<SpecDetails> InprocConnection::Details(const Spec& spec) {
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
   PHASOR_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, plans_.Get(resolved));
-  SpecDetails details{
-      .spec = ToSpec(resolved),
-      .attention_factor = plan->amplitude,
-      .width = resolved.kind == SpecKind::kRotary ? resolved.head_dim : resolved.dim,
-      .info = Info(*plan)};
-  auto add_pairs = [&](int64_t first, int64_t count) {
-    for (int64_t j = first; j < first + count; ++j) {
-      details.pairs.push_back({.axis = plan->axis[j],
-                               .turns = plan->frequency[j],
-                               .inv_freq = RadiansPerUnit(plan->frequency[j]),
-                               .phase_offset = plan->offset[j]});
-    }
-  };
-  if (resolved.kind == SpecKind::kRotary) add_pairs(0, resolved.rotary_dim / 2);
-  for (const EncodeBlock& block : plan->layout.blocks) add_pairs(block.first_pair, block.pairs);
-  return details;
+  return SpecDetails{.spec = ToSpec(resolved),
+                     .pairs = DetailsOf(*plan),
+                     .amplitude = plan->amplitude,
+                     .width = resolved.kind == SpecKind::kRotary ? resolved.head_dim : resolved.dim,
+                     .info = Info(*plan)};
 }
 
 }  // namespace

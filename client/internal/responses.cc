@@ -245,14 +245,11 @@ absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header) {
   absl::StatusOr<Spec> spec = SpecFromWire(response.spec(), "spec");
   if (!spec.ok()) return Unfit(spec.status().message());
   SpecDetails details{.spec = *std::move(spec),
-                      .attention_factor = response.attention_factor(),
+                      .amplitude = response.amplitude(),
                       .width = response.width(),
                       .info = InfoFromWire(response.info())};
   for (const v1::ResolvedPair& pair : response.pairs()) {
-    details.pairs.push_back({.axis = pair.axis(),
-                             .turns = {pair.turns_whole(), pair.turns_fraction()},
-                             .inv_freq = pair.inv_freq(),
-                             .phase_offset = pair.phase_offset()});
+    details.pairs.push_back(PairFromWire(pair));
   }
   return details;
 }

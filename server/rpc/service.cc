@@ -166,10 +166,6 @@ absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
   PHASOR_ASSIGN_OR_RETURN(const auto message,
                           ReadMessage<v1::ResolveSpecRequest>(request, options_.max_header_bytes));
   if (!message.has_spec()) return absl::InvalidArgumentError("spec: not set, must be given");
-  if (message.has_sequence_length() && message.sequence_length() <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence_length: ", message.sequence_length(), ", must be positive"));
-  }
   PHASOR_ASSIGN_OR_RETURN(const Spec spec, SpecFromWire(message.spec(), "spec"));
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
   PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(resolved));

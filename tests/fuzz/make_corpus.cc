@@ -148,6 +148,105 @@ void WriteRopes(Writer& writer) {
   writer.Write("rope_batch_of_none", empty_batch);
 }
 
+// Every rule that a spec can name, over heads of 8 lanes.
+void WriteRotarySpecs(Writer& writer) {
+  const auto rope = [](auto&& change) {
+    v1::ApplyRoPEItem item = RopeOf(3);
+    change(item.mutable_spec());
+    return item;
+  };
+  writer.Write("rope_yarn", rope([](v1::Spec* spec) {
+                 auto* yarn = spec->mutable_rope_scaling()->mutable_yarn();
+                 yarn->set_factor(4);
+                 yarn->set_original_max_position_embeddings(4096);
+                 yarn->set_truncate(false);
+               }));
+  writer.Write("rope_llama3", rope([](v1::Spec* spec) {
+                 auto* llama3 = spec->mutable_rope_scaling()->mutable_llama3();
+                 llama3->set_factor(8);
+                 llama3->set_low_freq_factor(1);
+                 llama3->set_high_freq_factor(4);
+                 llama3->set_original_max_position_embeddings(8192);
+               }));
+  writer.Write("rope_longrope", rope([](v1::Spec* spec) {
+                 auto* longrope = spec->mutable_rope_scaling()->mutable_longrope();
+                 for (int i = 1; i <= 4; ++i) {
+                   longrope->add_short_factor(i);
+                   longrope->add_long_factor(2 * i);
+                 }
+                 longrope->set_factor(32);
+                 longrope->set_original_max_position_embeddings(4096);
+                 spec->set_sequence_length(5000);
+               }));
+  writer.Write("rope_dynamic_ntk", rope([](v1::Spec* spec) {
+                 auto* ntk = spec->mutable_rope_scaling()->mutable_ntk();
+                 ntk->set_factor(2);
+                 ntk->set_dynamic(true);
+                 ntk->set_original_max_position_embeddings(4096);
+                 spec->set_sequence_length(8192);
+               }));
+  writer.Write("rope_mixed_ntk", rope([](v1::Spec* spec) {
+                 spec->mutable_rope_scaling()->mutable_mixed_ntk()->set_factor(2);
+                 spec->mutable_rope_scaling()->mutable_mixed_ntk()->set_b(0.5);
+               }));
+  writer.Write("rope_xpos", rope([](v1::Spec* spec) {
+                 spec->mutable_xpos()->set_center(2);
+                 spec->set_live_pairs(3);
+               }));
+  v1::ApplyRoPEItem mrope = rope([](v1::Spec* spec) {
+    spec->set_axis_rule(v1::AXIS_RULE_MROPE_INTERLEAVED);
+    for (const int section : {2, 1, 1}) spec->add_mrope_section(section);
+  });
+  SetShape(mrope.mutable_positions()->mutable_tensor(), v1::DTYPE_INT32, {3, 3});
+  writer.Write("rope_mrope", mrope);
+
+  v1::ApplyRoPEItem dense = rope([](v1::Spec* spec) {
+    spec->set_axes(2);
+    spec->set_axis_rule(v1::AXIS_RULE_DENSE);
+    spec->set_family(v1::FREQUENCY_FAMILY_EXPLICIT);
+    spec->set_frequency_heads(2);
+    for (int i = 0; i < 16; ++i) spec->add_inv_freq(0.25 * i);
+  });
+  SetShape(dense.mutable_positions()->mutable_tensor(), v1::DTYPE_FLOAT32, {3, 2});
+  SetShape(dense.mutable_tensors(0)->mutable_tensor(), v1::DTYPE_FLOAT32, {3, 2, 8});
+  SetShape(dense.mutable_tensors(1)->mutable_tensor(), v1::DTYPE_BFLOAT16, {3, 2, 8});
+  writer.Write("rope_dense_heads", dense);
+}
+
+void WriteEncodingSpecs(Writer& writer) {
+  const auto encode = [](auto&& change) {
+    v1::EncodeItem item = EncodeOf(3);
+    change(item.mutable_spec());
+    return item;
+  };
+  writer.Write("encode_split", encode([](v1::Spec* spec) {
+                 spec->set_dim(9);
+                 spec->set_odd_dim(v1::ODD_DIM_SPLIT);
+                 spec->set_pad_front(2);
+                 spec->set_cos_bias(-1);
+               }));
+  writer.Write("encode_fourier", encode([](v1::Spec* spec) {
+                 spec->set_dim(5);
+                 spec->set_order(v1::TRIG_ORDER_COS_ONLY);
+                 spec->set_family(v1::FREQUENCY_FAMILY_EXPLICIT);
+                 spec->set_frequency_unit(v1::FREQUENCY_UNIT_TURNS);
+                 for (int i = 0; i < 5; ++i) spec->add_inv_freq(i - 1.5);
+                 for (int i = 0; i < 5; ++i) spec->add_phase(0.1 * i);
+                 spec->set_attention_factor(1.5);
+               }));
+  v1::EncodeItem range = encode([](v1::Spec* spec) {
+    spec->set_dim(12);
+    spec->set_axes(3);
+    spec->set_axis_rule(v1::AXIS_RULE_FREQUENCY_MAJOR);
+    spec->set_family(v1::FREQUENCY_FAMILY_LOG_RANGE);
+    spec->set_min_freq(0.25);
+    spec->set_max_freq(64);
+    for (const double scale : {1.0, 0.5, -1.0}) spec->add_axes_position_scale(scale);
+  });
+  SetShape(range.mutable_positions()->mutable_tensor(), v1::DTYPE_FLOAT64, {3, 3});
+  writer.Write("encode_log_range", range);
+}
+
 void WriteBatches(Writer& writer) {
   v1::BatchEncodeRequest encodes;
   for (const int64_t count : {1, 0, 3}) *encodes.add_items() = EncodeOf(count);
@@ -181,6 +280,8 @@ int main(int argc, char** argv) {
   phasor::fuzz::Writer writer(argv[1]);
   phasor::fuzz::WriteEncodes(writer);
   phasor::fuzz::WriteRopes(writer);
+  phasor::fuzz::WriteRotarySpecs(writer);
+  phasor::fuzz::WriteEncodingSpecs(writer);
   phasor::fuzz::WriteBatches(writer);
   phasor::fuzz::WriteMalformed(writer);
   if (writer.failed()) std::fprintf(stderr, "cannot write to %s\n", argv[1]);

@@ -2,10 +2,13 @@
 #include "kernels/spec_json.h"
 
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/presets.h"
+#include "tests/support/complete_preset.h"
+#include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -51,6 +54,22 @@ TEST(SpecJsonTest, EveryPresetSurvivesTheRoundTrip) {
     const auto back = SpecFromJson(ToJson(preset.spec).dump());
     ASSERT_THAT(back, IsOk()) << preset.name;
     EXPECT_EQ(*back, preset.spec) << preset.name;
+  }
+}
+
+// What `phasor resolve --json` prints of a preset is a spec of the same meaning, so of the same
+// bytes: the canonical value is all that a plan is made of.
+TEST(SpecJsonTest, ResolvedPresetsResolveToThemselves) {
+  std::vector<Spec> specs = phasor::testing::SpecsOfEveryField();
+  for (const Preset& preset : Presets()) specs.push_back(phasor::testing::Complete(preset));
+  for (const Spec& spec : specs) {
+    const ResolvedSpec resolved = phasor::testing::Resolve(spec);
+    const auto back = SpecFromJson(ToJson(ToSpec(resolved)).dump(2));
+    ASSERT_THAT(back, IsOk()) << spec.preset;
+    EXPECT_TRUE(back->preset.empty());
+    const ResolvedSpec again = phasor::testing::Resolve(*back);
+    EXPECT_EQ(again, resolved) << spec.preset;
+    EXPECT_EQ(Fingerprint(again), Fingerprint(resolved)) << spec.preset;
   }
 }
 

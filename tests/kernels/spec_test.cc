@@ -13,7 +13,6 @@ namespace phasor {
 namespace {
 
 using testing::IsOk;
-using testing::PresetSpec;
 
 TEST(MergeSpecTest, ReplacesWhatIsSetAndKeepsTheRest) {
   const Spec base = {.preset = "a", .dim = 4, .axes_dim = {2, 2}, .rope_theta = 10.0};

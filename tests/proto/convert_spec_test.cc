@@ -11,6 +11,7 @@
 #include "google/protobuf/descriptor.h"
 #include "kernels/presets.h"
 #include "kernels/spec_fields.h"
+#include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -181,9 +182,22 @@ TEST(ResolveSpecResponseTest, RotaryListsTheFrequenciesOfItsPairs) {
     EXPECT_EQ(response.pairs(j).turns_fraction(), plan->frequency[j].fraction);
   }
   EXPECT_EQ(response.width(), 8);
-  EXPECT_EQ(response.attention_factor(), 1.0);
+  EXPECT_EQ(response.amplitude(), 1.0);
   EXPECT_EQ(response.info().backend(), "cpu");
   EXPECT_EQ(response.info().spec_fingerprint(), plan->fingerprint);
+}
+
+TEST(ResolveSpecResponseTest, EveryDetailOfAPairArrives) {
+  for (const Spec& spec : testing::SpecsOfEveryField()) {
+    const auto plan = PlanOf(spec);
+    std::vector<PairDetail> arrived;
+    const v1::ResolveSpecResponse response = MakeResolveSpecResponse(*plan, "cpu");
+    for (const v1::ResolvedPair& pair : response.pairs()) {
+      arrived.push_back(PairFromWire(pair));
+    }
+    EXPECT_EQ(arrived, DetailsOf(*plan));
+    EXPECT_EQ(response.amplitude(), plan->amplitude);
+  }
 }
 
 TEST(ResolveSpecResponseTest, ResolvedSpecResolvesToItself) {

@@ -162,8 +162,6 @@ INSTANTIATE_TEST_SUITE_P(
                       [](v1::EncodeItem* i) { i->mutable_add_to()->add_shape(4); }},
         EncodeRefusal{{"UnknownOutput", kInvalid, "item.output: unknown value 9"},
                       [](v1::EncodeItem* i) { i->set_output(v1::EncodeOutput(99)); }},
-        EncodeRefusal{{"SequenceLengthOfZero", kInvalid, "item.sequence_length: 0"},
-                      [](v1::EncodeItem* i) { i->set_sequence_length(0); }},
         EncodeRefusal{{"Destination", kUnimplemented, "item.destination: not implemented"},
                       [](v1::EncodeItem* i) { i->mutable_destination(); }},
         EncodeRefusal{{"AddToInARegion", kUnimplemented, "item.add_to.region: not implemented"},

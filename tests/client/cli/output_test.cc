@@ -9,6 +9,8 @@
 namespace phasor::cli {
 namespace {
 
+using ::testing::HasSubstr;
+
 TEST(OutputTest, ColumnsAlignAndRowsMayBeLonger) {
   EXPECT_EQ(FormatTable({"a", "name"}, {{"10", "x", "more"}, {"2", "longer"}}),
             "a   name\n10  x       more\n2   longer\n");
@@ -50,16 +52,35 @@ TEST(OutputTest, TurnsAreExactHexadecimalFractions) {
 
 TEST(OutputTest, DetailsShowFieldsThenPairs) {
   SpecDetails details{.spec = {.dim = 2}, .width = 2, .info = {"abc", 1, "cpu"}};
-  details.pairs.push_back({.axis = 0, .turns = {0, uint64_t{1} << 62}, .inv_freq = 1.5});
+  details.pairs.push_back(
+      {.turns = {0, uint64_t{1} << 62}, .inv_freq = 1.5, .sine_column = 0, .cosine_column = 1});
   EXPECT_EQ(FormatDetails(details),
             "dim               2\n"
+            "amplitude         1\n"
             "width             2\n"
             "spec_fingerprint  abc\n"
             "numerics_version  1\n"
             "\n"
-            "pair  axis  radians per position  turns per position (exact)  phase offset (turns)\n"
-            "0     0     1.5                   0x0.4000000000000000        0\n");
+            "pair  axis  radians per position  turns per position (exact)  phase offset (turns)  "
+            "columns\n"
+            "0     0     1.5                   0x0.4000000000000000        0                     "
+            "sin 0, cos 1\n");
   EXPECT_EQ(ToJson(details)["pairs"][0]["turns_fraction"], "0x4000000000000000");
+}
+
+TEST(OutputTest, DetailsShowHeadsAndLanes) {
+  SpecDetails details{.spec = {.kind = SpecKind::kRotary}};
+  details.pairs = {{.head = 0, .first_lane = 0, .second_lane = 1},
+                   {.head = 1, .first_lane = 0, .second_lane = 1}};
+  for (SpecDetails::Pair& pair : details.pairs) {
+    pair.first_lane_out = 0;
+    pair.second_lane_out = 4;
+  }
+  EXPECT_THAT(FormatDetails(details), HasSubstr("\nhead  pair  axis "));
+  EXPECT_THAT(FormatDetails(details), HasSubstr(" 0, 1 -> 0, 4\n"));
+  EXPECT_EQ(ToJson(details)["pairs"][1]["head"], 1);
+  EXPECT_EQ(ToJson(details)["pairs"][1]["second_lane_out"], 4);
+  EXPECT_FALSE(ToJson(details)["pairs"][1].contains("sine_column"));
 }
 
 TEST(OutputTest, PresetsNameWhatTheCallerGives) {

@@ -168,22 +168,29 @@ TEST(ResponsesTest, EveryNumberOfASpecArrives) {
   v1::ResolveSpecResponse response;
   response.mutable_spec()->set_rope_theta(5e5);
   response.set_width(64);
-  response.set_attention_factor(1.5);
+  response.set_amplitude(1.5);
   v1::ResolvedPair* pair = response.add_pairs();
   pair->set_axis(2);
   pair->set_turns_whole(-3);
   pair->set_turns_fraction(uint64_t{1} << 63);
   pair->set_inv_freq(0.25);
   pair->set_phase_offset(7);
+  pair->set_head(1);
+  pair->set_pair(5);
+  pair->set_first_lane(0);
   auto details = ReadResolveSpecResponse(response.SerializeAsString());
   ASSERT_TRUE(details.ok()) << details.status();
   EXPECT_EQ(details->spec.rope_theta, 5e5);
   EXPECT_EQ(details->width, 64);
-  EXPECT_EQ(details->attention_factor, 1.5);
+  EXPECT_EQ(details->amplitude, 1.5);
   EXPECT_EQ(details->pairs[0].axis, 2);
   EXPECT_EQ(details->pairs[0].turns, (Frequency{-3, uint64_t{1} << 63}));
   EXPECT_EQ(details->pairs[0].inv_freq, 0.25);
   EXPECT_EQ(details->pairs[0].phase_offset, 7u);
+  EXPECT_EQ(details->pairs[0].head, 1);
+  EXPECT_EQ(details->pairs[0].pair, 5);
+  EXPECT_EQ(details->pairs[0].first_lane, 0);
+  EXPECT_EQ(details->pairs[0].sine_column, std::nullopt);
 }
 
 }  // namespace

@@ -152,8 +152,10 @@ TEST_F(ServiceTest, ResolveSpecNamesWhatIsWrong) {
   EXPECT_THAT(Fails(&Stub::ResolveSpec, request).error_message(), HasSubstr("spec: not set"));
   request.mutable_spec()->set_preset("nobody");
   EXPECT_EQ(Fails(&Stub::ResolveSpec, request).error_code(), grpc::StatusCode::NOT_FOUND);
-  request.set_sequence_length(0);
-  EXPECT_THAT(Fails(&Stub::ResolveSpec, request).error_message(), HasSubstr("sequence_length: 0"));
+  request.mutable_spec()->set_preset("llama-3");
+  request.mutable_spec()->set_sequence_length(1);
+  EXPECT_THAT(Fails(&Stub::ResolveSpec, request).error_message(),
+              HasSubstr("spec.sequence_length: has no meaning"));
 }
 
 TEST_F(ServiceTest, ListPresetsListsAllOfThem) {
