@@ -200,11 +200,12 @@ class ResolveCommand final : public Command {
       : Command(parent, "resolve", "Every number that a spec stands for") {
     AddSpecFlags(*app(), spec_);
     app()->add_option("--context-length", context_length_,
-                      "With precision PARITY: how far it is from EXACT at positions below this");
+                      "Look below this position for PARITY's largest difference from EXACT; the "
+                      "preset's context length when not given");
     AddEnumFlag<Dtype>(
         *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
         +[](Dtype dtype) { return Name(dtype); }, [this](Dtype dtype) { model_ = dtype; },
-        "The model's type for --context-length, BFLOAT16 when not given");
+        "The model's type for that difference, BFLOAT16 when not given");
   }
 
   absl::Status Run(std::ostream& out) override {
@@ -212,11 +213,11 @@ class ResolveCommand final : public Command {
     PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_));
     Json json = ToJson(details);
     std::string text = FormatDetails(details);
-    if (context_length_.has_value()) {
-      PHASOR_ASSIGN_OR_RETURN(const ParityReport report,
-                              MakeParityReport(details.spec, *context_length_, model_));
-      json["difference"] = ToJson(report);
-      text += "\n" + FormatReport(report);
+    PHASOR_ASSIGN_OR_RETURN(const std::optional<ParityReport> report,
+                            MakeParityReport(spec_, context_length_, model_));
+    if (report.has_value()) {
+      json["difference"] = ToJson(*report);
+      text += "\n" + FormatReport(*report);
     }
     out << (common_.json ? json.dump(2) + "\n" : text);
     return absl::OkStatus();

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/parity_report.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "kernels/plan.h"
+#include "kernels/presets.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
 namespace phasor::cli {
 
-absl::StatusOr<ParityReport> MakeParityReport(const Spec& spec, int64_t context_length,
-                                              Dtype model) {
+namespace {
+
+absl::StatusOr<ParityReport> Measure(const Spec& spec, int64_t context_length, Dtype model) {
   if (context_length < 1) {
     return absl::InvalidArgumentError(
         StrCat("context_length: ", context_length, ", must be at least 1"));
   }
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(spec));
-  if (resolved.precision != Precision::kParity) {
-    return absl::InvalidArgumentError(
-        "context_length: given for a spec with precision EXACT, must be only for PARITY");
-  }
   PHASOR_ASSIGN_OR_RETURN(const auto plan, CompilePlan(resolved));
   ParityReport report;
   report.context_length = context_length;
@@ -30,10 +30,34 @@ absl::StatusOr<ParityReport> MakeParityReport(const Spec& spec, int64_t context_
   return report;
 }
 
+}  // namespace
+
+absl::StatusOr<std::optional<ParityReport>> MakeParityReport(Spec spec,
+                                                             std::optional<int64_t> context_length,
+                                                             Dtype model) {
+  const bool asked = context_length.has_value();
+  const Preset* const preset = FindPreset(spec.preset);
+  const bool known =
+      spec.parity.has_value() || (preset != nullptr && preset->spec.parity.has_value());
+  if (!asked && preset != nullptr) context_length = preset->context_length;
+  if (asked && !known) {
+    return absl::InvalidArgumentError(
+        "context_length: given for a spec without parity, must be only for one that has it");
+  }
+  if (!known || !context_length.has_value()) return std::nullopt;
+  spec.precision = Precision::kParity;
+  absl::StatusOr<ParityReport> report = Measure(spec, *context_length, model);
+  if (report.ok()) return *std::move(report);
+  // A preset with fields of its user's may have no PARITY.
+  if (!asked) return std::nullopt;
+  return std::move(report).status();
+}
+
 std::string FormatReport(const ParityReport& report) {
   const parity::Difference& d = report.largest;
   return absl::StrFormat(
-      "largest difference from exact, positions below %d (%d looked at), %s tensors\n"
+      "largest difference of upstream's arithmetic (PARITY) from exact, positions below %d (%d looked "
+      "at), %s tensors\n"
       "  angle           %.3g radians, at %d\n"
       "  sine or cosine  %.3g, at %d\n",
       report.context_length, report.positions, std::string(Name(report.model)), d.angle,

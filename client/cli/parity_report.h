@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,13 @@ struct ParityReport {
   std::vector<double> inv_freq;  // as rounded, radians per position; empty for GGML
 };
 
-// Computed here: the numbers are the same everywhere. `spec` is a resolved one. INVALID_ARGUMENT: a
-// context_length below 1, or a spec that is not PARITY.
-absl::StatusOr<ParityReport> MakeParityReport(const Spec& spec, int64_t context_length,
-                                              Dtype model);
+// How far upstream's arithmetic, the `parity` block of `spec` or of its preset, is from the exact
+// one below `context_length`, or below its preset's. Computed here: the numbers are the same
+// everywhere. nullopt: nothing is known of an upstream, or how far to look, and nothing was asked
+// for. INVALID_ARGUMENT: a context_length below 1, or beside a spec that has no PARITY.
+absl::StatusOr<std::optional<ParityReport>> MakeParityReport(Spec spec,
+                                                             std::optional<int64_t> context_length,
+                                                             Dtype model);
 
 std::string FormatReport(const ParityReport& report);
 nlohmann::ordered_json ToJson(const ParityReport& report);

@@ -43,7 +43,7 @@ class Case:
 
 def preset_case(name, positions, compute, arithmetic, given=None, rotate=None, upstream=None, **more):
     preset = PRESETS[name]
-    spec = dict(preset["spec"], **(given or {}))
+    spec = {k: v for k, v in preset["spec"].items() if k != "parity"} | (given or {})
     return Case(name, spec, positions, upstream or preset["source"], arithmetic, compute, name, given or {}, rotate, **more)
 
 

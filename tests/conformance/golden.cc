@@ -57,6 +57,7 @@ GoldenCase FromJson(const json& object) {
   golden.pairs = object.at("pairs");
   golden.axis = object.at("axis").get<std::vector<int64_t>>();
   golden.frequency_pairs = object.at("frequency_pairs").get<std::vector<int64_t>>();
+  golden.attention_factor = std::stod(object.at("attention_factor").get<std::string>());
   if (!golden.axis.empty()) golden.inv_freq = Reals(object.at("inv_freq"));
   golden.samples = object.at("samples").get<std::vector<int64_t>>();
   golden.cos = RealTable(object, "cos");
@@ -83,17 +84,6 @@ std::vector<GoldenCase> ReadGoldenCases(const std::string& folder) {
   std::sort(cases.begin(), cases.end(),
             [](const GoldenCase& a, const GoldenCase& b) { return a.name < b.name; });
   return cases;
-}
-
-std::set<std::string> ReadNames(const std::string& path) {
-  std::set<std::string> names;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    line.erase(std::min(line.find('#'), line.size()));
-    line.erase(line.find_last_not_of(" \t") + 1);
-    if (!line.empty()) names.insert(line);
-  }
-  return names;
 }
 
 absl::StatusOr<Spec> SpecFromJson(const std::string& json_text) {

@@ -4,7 +4,6 @@
 #define PHASOR_TESTS_CONFORMANCE_GOLDEN_H_
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +34,7 @@ struct GoldenCase {
   std::vector<int64_t> frequency_pairs;  // the pairs that the next two are of
   std::vector<Real> inv_freq;  // truth, radians per unit; empty when every axis has its own
   std::vector<int64_t> axis;
+  double attention_factor = 1;  // truth, rounded
 
   std::vector<int64_t> samples;  // pairs; columns of encodings and tables
   Table<Real> cos, sin;          // truth [position, sample], amplitude included; rotations only
@@ -57,9 +57,6 @@ inline double InputLane(int64_t i) { return static_cast<double>(i * 37 % 101 - 5
 
 // Every case of every file in `folder`, in the order of their names.
 std::vector<GoldenCase> ReadGoldenCases(const std::string& folder);
-
-// The lines of `path` without comments and empty lines; none when there is no such file.
-std::set<std::string> ReadNames(const std::string& path);
 
 // INVALID_ARGUMENT: not JSON of phasor.v1.Spec; a field that does not exist is named.
 absl::StatusOr<Spec> SpecFromJson(const std::string& json);

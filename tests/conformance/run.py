@@ -58,10 +58,9 @@ def cell(results):
     """The worst of several results, and its largest difference."""
     if not results:
         return "-", ""
-    order = ["FAIL", "PENDING", "PASS"]
-    worst = min(results, key=lambda r: order.index(r[0]))
-    if worst[0] != "PASS":
-        return worst
+    failed = [r for r in results if r[0] == "FAIL"]
+    if failed:
+        return failed[0]
     return "PASS", max((d for _, d in results), key=lambda d: float(d.split()[0]))
 
 
@@ -103,11 +102,9 @@ def main():
     presets = {preset["name"] for preset in json.loads(listed.stdout)}
     rows = {name for kind, name in groups if kind == "preset"}
     failures += [f"{name}: a preset without a row" for name in sorted(presets - rows)]
-    pending = sorted(rows - presets)
+    failures += [f"{name}: golden values of a preset that is not there" for name in sorted(rows - presets)]
     conventions = len(groups) - len(rows)
     print(f"\n{len(presets)} presets, {len(rows & presets)} rows for them; {conventions} conventions beside them")
-    if pending:
-        print(f"PENDING: {len(pending)} presets that have golden values and are not built: {', '.join(pending)}")
     if test.returncode != 0:
         print(test.stdout[-4000:], test.stderr[-2000:])
         failures.append("conformance_test failed")
