@@ -113,7 +113,8 @@ TEST_P(ConformanceTest, PresetMeansWhatItsSourceSays) {
 // Upstream's own arithmetic: its tables to one unit in the last place but for pairs whose frequency
 // comes out of another libm, and its rotations.
 TEST_P(ConformanceTest, ParityEqualsUpstream) {
-  if (golden().preset.empty()) return;
+  const Preset* const preset = FindPreset(golden().preset);
+  if (preset == nullptr || !preset->spec.parity.has_value()) return;
   auto spec = SpecFromJson(golden().given);
   if (Stops("parity", spec.status())) return;
   spec->preset = golden().preset;
@@ -149,8 +150,13 @@ TEST(ConformanceListTest, EveryPresetHasGoldenValues) {
   }
 }
 
+// But for definitions, which nobody's program is the measure of.
 TEST(ConformanceListTest, EveryPresetNamesItsUpstreamsArithmetic) {
-  for (const Preset& preset : Presets()) EXPECT_TRUE(preset.spec.parity.has_value()) << preset.name;
+  for (const Preset& preset : Presets()) {
+    const bool definition = preset.note.find("a definition") != std::string::npos ||
+                            preset.note.find("no installed package") != std::string::npos;
+    EXPECT_NE(preset.spec.parity.has_value(), definition) << preset.name;
+  }
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST(ParityCheckTest, RejectsRecipesThatNoUpstreamHas) {
   arithmetic.frequency = ParityFrequency::kGgml;
   ExpectRefused(Parity(Encoding(8), arithmetic), "GGML has no encodings");
   ExpectRefused(Parity(With(Rotary(8), &Spec::position_scale, 2.0), arithmetic),
-                "GGML has neither position_scale");
+                "GGML has no position scales");
   arithmetic.angle = ParityType::kFloat64;
   ExpectRefused(Parity(Rotary(8), arithmetic), "spec.parity.angle: FLOAT64, GGML takes FLOAT32");
   arithmetic = Llama();
