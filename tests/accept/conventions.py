@@ -59,7 +59,10 @@ def open_flags(preset):
     for field in preset.get("required_fields", []):
         if field not in OPEN_FIELDS:
             raise Fail(f"{preset['name']} leaves {field} open, which this list does not know")
-        flags += [f"--{field.replace('_', '-')}", str(OPEN_FIELDS[field])]
+        value = OPEN_FIELDS[field]
+        if field == "dim" and "inv_freq" in preset["required_fields"]:
+            value = 4 if preset["spec"].get("order") == "COS_ONLY" else 8
+        flags += [f"--{field.replace('_', '-')}", str(value)]
     return flags
 
 
@@ -124,8 +127,15 @@ WRONG_SPECS = [
 ]
 
 
+def npy(path, rows, columns):
+    """An .npy of float32 zeros."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}".ljust(117) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(4 * rows * columns))
+
+
 def refused(arguments, part):
-    done = subprocess.run([CLI, "resolve", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([CLI, *arguments], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == 0:
         raise Fail(f"accepted: {' '.join(arguments)}")
     if part not in done.stderr or "Traceback" in done.stderr or done.returncode < 0:
@@ -135,13 +145,18 @@ def refused(arguments, part):
 def wrong_use():
     """Wrong use is answered with the field that is wrong"""
     for _, arguments, part in WRONG:
-        refused(arguments, part)
+        refused(["resolve", *arguments], part)
     for _, fields, part in WRONG_SPECS:
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump({"preset": "llama-2", **fields}, file)
             file.flush()
-            refused(["--spec", file.name], part)
-    return ", ".join(what for what, *_ in WRONG + WRONG_SPECS)
+            refused(["resolve", "--spec", file.name], part)
+    with tempfile.NamedTemporaryFile(suffix=".npy") as table:
+        for rows, heads in ((31, 8), (32, 4)):
+            npy(table.name, rows, heads)
+            bias = ["bias", "--preset", "t5", "--heads", "8", "--query-range", "0:4", "--key-range", "0:4"]
+            refused([*bias, "--table-file", table.name], "table_values")
+    return ", ".join([what for what, *_ in WRONG + WRONG_SPECS] + ["table too short", "head count mismatch"])
 
 
 def plots():
