@@ -53,7 +53,7 @@ struct RotaryTensor {
 
 // y = A R(phase) x for every token and head: phase and amplitude of `positions` under `plan`,
 // undone when `inverse`, relative to those of `from_positions` under `from_plan` when these are
-// set. Then lanes are read where from_plan wrote them.
+// set (then `inverse` is not).
 struct RotaryJob {
   const Plan* plan = nullptr;
   const PositionSource* positions = nullptr;       // tokens, or batch * tokens
@@ -64,6 +64,16 @@ struct RotaryJob {
   int64_t tokens = 0;
   std::vector<RotaryTensor> tensors;
 };
+
+// Lanes are read where they were written: by from_plan, or by the rotation that an inverse undoes.
+inline Pairing PairingIn(const RotaryJob& job) {
+  if (job.from_positions != nullptr) return job.from_plan->spec.pairing_out;
+  return job.inverse ? job.plan->spec.pairing_out : job.plan->spec.pairing;
+}
+
+inline Pairing PairingOut(const RotaryJob& job) {
+  return job.inverse ? job.plan->spec.pairing : job.plan->spec.pairing_out;
+}
 
 // out[t, :] = embedding_scale * add_to[t, :] + table[position[t], :], positions beyond the table
 // clipped to it.

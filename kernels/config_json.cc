@@ -52,6 +52,7 @@ class ConfigReader {
   absl::StatusOr<Spec> Run() {
     PHASOR_ASSIGN_OR_RETURN(const Json root, ParseJson(user_.config_json, root_path_));
     if (!root.is_object()) return WrongJson(root_path_, root, "an object");
+    PHASOR_RETURN_IF_ERROR(JsonObject(root, root_path_).Read("model_type", &whole_type_));
     PHASOR_ASSIGN_OR_RETURN(const JsonObject section, ChooseSection(root));
     in_ = &section;
     PHASOR_RETURN_IF_ERROR(FindModel());
@@ -118,6 +119,7 @@ class ConfigReader {
   absl::Status FindModel() {
     std::optional<std::string> type;
     PHASOR_RETURN_IF_ERROR(in_->Read("model_type", &type));
+    if (vision_ && !type.has_value()) type = whole_type_;
     const std::string name = type.value_or("");
     const ConfigModel* found = FindConfigModel(name);
     if (vision_ && (found == nullptr || !found->vision)) found = FindConfigModel(name + "_vision");
@@ -140,6 +142,7 @@ class ConfigReader {
 
   absl::Status CheckKeys() const {
     for (const auto& [key, value] : in_->json().items()) {
+      if (Harmless(key, value)) continue;
       const bool tells = std::any_of(std::begin(kTelling), std::end(kTelling),
                                      [&key = key](auto part) { return Contains(key, part); });
       if (!tells || value.is_null()) continue;
@@ -152,10 +155,23 @@ class ConfigReader {
     if (alibi.value_or(false)) return Invalid("alibi", "true, must be false: no rotary embedding");
     std::optional<std::string> type;
     PHASOR_RETURN_IF_ERROR(in_->Read("position_embedding_type", &type));
-    if (type.has_value() && *type != "rope" && *type != "rotary") {
+    if (type.has_value() && !IsRotary(*type)) {
       return Invalid("position_embedding_type", type->substr(0, 64), ", must be rope or rotary");
     }
     return CheckForeignKeys();
+  }
+
+  // Keys that say what is so anyway.
+  static bool Harmless(const std::string& key, const Json& value) {
+    return (key == "use_mrope" && value == false) || (key == "rotary" && value == true) ||
+           (key == "use_rotary_pos_emb" && value == true);
+  }
+
+  // ModernBERT's "absolute" is left over from BERT, and nobody reads it.
+  bool IsRotary(std::string_view type) const {
+    if (type == "rope_gptj") return model_.pairing == Pairing::kInterleaved;
+    return type == "rope" || type == "rotary" ||
+           (type == "absolute" && model_.model_type == "modernbert");
   }
 
   // Keys that only some model types read.
@@ -299,6 +315,10 @@ class ConfigReader {
     PHASOR_ASSIGN_OR_RETURN(out_.head_dim, HeadDim());
     std::optional<int64_t> rotary_dim;
     PHASOR_RETURN_IF_ERROR(in_->Read("rotary_dim", &rotary_dim));
+    // An absent key is the class's default, null is the whole head.
+    if (model_.rotary_dim > 0 && !in_->json().contains("rotary_dim")) {
+      rotary_dim = model_.rotary_dim;
+    }
     PHASOR_ASSIGN_OR_RETURN(const std::optional<double> factor, PartialFactor());
     const int64_t head_dim = *out_.head_dim;
     if (head_dim > kMaxWidth) {
@@ -451,6 +471,7 @@ class ConfigReader {
   ConfigModel model_;
   bool generic_ = false;  // the model_type is not known
   bool vision_ = false;   // sub_config names a vision tower
+  std::optional<std::string> whole_type_;  // model_type of the whole configuration
   bool nested_ = false;   // rope_parameters are per kind of layer
   ConfigLengths lengths_;
   ConfigRope rope_;

@@ -25,6 +25,7 @@ struct ConfigModel {
   int64_t head_dim = 0;          // when the config has none; 0: hidden_size / num_attention_heads
   int64_t full_head_dim = 0;     // > 0: of full_attention layers, unless global_head_dim says
   double partial_rotary_factor = 0;    // when the config has none; 0: the model rotates whole heads
+  int64_t rotary_dim = 0;              // when the config has none; 0: what the factor says
   std::optional<AxisRule> mrope = {};  // how mrope_section, then required, is read
   bool latent = false;                 // heads are [qk_nope_head_dim | qk_rope_head_dim]
   bool ntk_alpha = false;              // "dynamic" with alpha is NTK by alpha

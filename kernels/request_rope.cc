@@ -116,7 +116,8 @@ absl::StatusOr<ResolvedSpec> ResolveRotary(Spec spec, const RopeRequest& request
   const Preset* preset = FindPreset(spec.preset);
   const bool preset_states = preset != nullptr && preset->spec.head_dim.has_value();
   const auto kind = spec.kind.has_value() || preset == nullptr ? spec.kind : preset->spec.kind;
-  if (kind == SpecKind::kRotary && !spec.head_dim.has_value() && !preset_states) {
+  const bool other_base = !spec.config_json.empty() || !spec.encoder.empty();
+  if (kind == SpecKind::kRotary && !spec.head_dim.has_value() && !preset_states && !other_base) {
     spec.head_dim = request.tensors[0].shape.back();
   }
   if (kind == SpecKind::kEncoding) {

@@ -20,6 +20,8 @@ Spec MergeSpec(Spec base, const Spec& with) {
   if (with.partial_rotary_factor.has_value()) base.rotary_dim.reset();
   if (with.rope_theta.has_value()) base.axes_theta.clear();
   if (!with.axes_theta.empty()) base.rope_theta.reset();
+  // Frequencies of one's own are the model's, scaled already.
+  if (!with.inv_freq.empty()) base.rope_scaling = {};
   VisitSpecFields([&](const SpecField&, auto member, auto) {
     if (IsSet(with.*member)) base.*member = with.*member;
   });

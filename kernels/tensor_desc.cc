@@ -83,6 +83,10 @@ std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape) {
   return strides;
 }
 
+bool IsDense(const TensorDesc& tensor) {
+  return tensor.strides.empty() || tensor.strides == DenseStrides(tensor.shape);
+}
+
 absl::Status CheckComputeDtype(Dtype dtype, std::string_view path) {
   if (IsComputeDtype(dtype)) return absl::OkStatus();
   return Invalid(path, ": ", Name(dtype), ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");

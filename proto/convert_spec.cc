@@ -82,7 +82,9 @@ class Reader {
     const Message& scaling = reflection_.GetMessage(wire_, field);
     const FieldDescriptor* const set = scaling.GetReflection()->GetOneofFieldDescriptor(
         scaling, scaling.GetDescriptor()->oneof_decl(0));
-    if (set == nullptr) return absl::OkStatus();
+    if (set == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(PathOf(field), ": empty, must name a rule"));
+    }
     absl::Status status;
     VisitScalingRules([&](const char* name, auto rule) {
       if (set->name() != name) return;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -306,7 +307,10 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
 // Lines `name = value`; # begins a comment, quotes around a value are dropped.
 absl::StatusOr<Texts> ReadConfig(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("config: cannot read '", path, "'"));
+  // A stream opens directories, and reads nothing of them.
+  if (!file || std::filesystem::is_directory(path)) {
+    return absl::NotFoundError(absl::StrCat("config: cannot read '", path, "'"));
+  }
   Texts texts;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

@@ -95,11 +95,13 @@ std::string FormatTensor(const TensorView& tensor, int64_t columns) {
   const int64_t width = shape.back();
   const int64_t shown = columns == 0 ? width : std::min(columns, width);
   const int64_t count = tensor.bytes / SizeOf(tensor.desc.dtype);
+  const bool whole = tensor.desc.dtype == Dtype::kInt32 || tensor.desc.dtype == Dtype::kInt64;
   std::vector<std::vector<std::string>> rows;
   for (int64_t row = 0; row * width < count; ++row) {
     std::vector<std::string> cells = {RowIndex(shape, row)};
     for (int64_t c = 0; c < shown; ++c) {
-      cells.push_back(absl::StrFormat("%9.6f", ElementAt(tensor, row * width + c)));
+      const double value = ElementAt(tensor, row * width + c);
+      cells.push_back(absl::StrFormat(whole ? "%9.0f" : "%9.6f", value));
     }
     if (shown < width) cells.push_back(StrCat("... ", width - shown, " more"));
     rows.push_back(std::move(cells));

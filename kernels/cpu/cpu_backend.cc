@@ -217,8 +217,8 @@ class CpuBackend final : public Backend {
     args.pairs = plan.spec.rotary_dim / 2;
     args.frequency_heads = plan.heads;
     args.head_pairs = plan.head_pairs();
-    args.pairing_in = delta ? job.from_plan->spec.pairing_out : plan.spec.pairing;
-    args.pairing_out = plan.spec.pairing_out;
+    args.pairing_in = PairingIn(job);
+    args.pairing_out = PairingOut(job);
     args.stream = RowBytes(job) * job.batch * job.tokens > stream_bytes_;
     args.scratch =
         ThreadScratch().Get(RotaryScratchBytes(plan.table, args.pairs, args.frequency_heads));

@@ -29,6 +29,17 @@ absl::Status CheckOwnType(std::string_view path, std::string_view field,
   return Invalid(path, field, "MODEL, must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
 }
 
+// Every frequency takes powers and quotients of many digits.
+constexpr int64_t kMaxWidth = 8192;
+
+absl::Status CheckWidth(const ResolvedSpec& spec, std::string_view path) {
+  const int64_t width =
+      spec.kind == SpecKind::kRotary ? spec.rotary_dim * spec.frequency_heads : spec.dim;
+  if (width <= kMaxWidth) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(path, ".precision: PARITY of ", width,
+                                           " columns, must be at most ", kMaxWidth));
+}
+
 absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
                             std::string_view path) {
   const bool pow =
@@ -85,6 +96,7 @@ absl::StatusOr<ParityArithmetic> Resolve(const ParityArithmetic& given, const Re
     return absl::InvalidArgumentError(
         StrCat(path, ".xpos: has no PARITY arithmetic, precision must be EXACT"));
   }
+  PHASOR_RETURN_IF_ERROR(CheckWidth(spec, path));
   const bool rotary = spec.kind == SpecKind::kRotary;
   if (rotary && !given.math.has_value()) return Missing(path, "math");
   PHASOR_RETURN_IF_ERROR(CheckOwnType(path, "frequency_storage", given.frequency_storage));

@@ -46,8 +46,9 @@ std::vector<int64_t> SampledPositions(int64_t context_length) {
   for (int64_t p = 0; p < std::min(kDense, context_length); ++p) positions.push_back(p);
   if (context_length <= kDense) return positions;
   const int64_t last = context_length - 1;
-  for (int64_t power = kDense; power > 0 && power - 1 <= last; power *= 2) {
+  for (int64_t power = kDense; power - 1 <= last; power *= 2) {
     for (const int64_t p : {power - 1, power, power + 1}) positions.push_back(std::min(p, last));
+    if (power > last / 2) break;
   }
   const int64_t step = std::max<int64_t>((last - kDense) / kSpread, 1);
   for (int64_t i = 0; i < kSpread; ++i) positions.push_back(std::min(kDense + i * step, last));

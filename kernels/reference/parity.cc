@@ -78,20 +78,23 @@ int64_t Lane(const ResolvedSpec& spec, Pairing pairing, int64_t j, int component
 
 // Rotates one head; `turned` has room for its rotary lanes, since pairings may differ in place.
 template <typename Element>
-void RotateHead(const ResolvedSpec& spec, Dtype math, const SinCos<double>* v, const std::byte* x,
+void RotateHead(const RotaryJob& job, Dtype math, const SinCos<double>* v, const std::byte* x,
                 std::byte* y, std::vector<double>& turned) {
   constexpr int64_t kBytes = Element::kBytes;
+  const ResolvedSpec& spec = job.plan->spec;
+  const Pairing in = PairingIn(job);
+  const Pairing out = PairingOut(job);
   const auto rn = [math](double value) { return Round(math, value); };
   const int64_t pairs = spec.rotary_dim / 2;
   for (int64_t j = 0; j < pairs; ++j) {
-    const double x1 = rn(Element::Load(x + Lane(spec, spec.pairing, j, 0) * kBytes));
-    const double x2 = rn(Element::Load(x + Lane(spec, spec.pairing, j, 1) * kBytes));
+    const double x1 = rn(Element::Load(x + Lane(spec, in, j, 0) * kBytes));
+    const double x2 = rn(Element::Load(x + Lane(spec, in, j, 1) * kBytes));
     turned[2 * j] = rn(rn(x1 * v[j].cos) - rn(x2 * v[j].sin));
     turned[2 * j + 1] = rn(rn(x2 * v[j].cos) + rn(x1 * v[j].sin));
   }
   using Math = typename Element::Math;
   for (int64_t j = 0; j < 2 * pairs; ++j) {
-    const int64_t lane = Lane(spec, spec.pairing_out, j / 2, static_cast<int>(j % 2));
+    const int64_t lane = Lane(spec, out, j / 2, static_cast<int>(j % 2));
     Element::Store(static_cast<Math>(turned[j]), y + lane * kBytes);
   }
   if (x == y) return;
@@ -100,8 +103,9 @@ void RotateHead(const ResolvedSpec& spec, Dtype math, const SinCos<double>* v, c
   std::memcpy(y + end * kBytes, x + end * kBytes, (spec.head_dim - end) * kBytes);
 }
 
-void RotateToken(const Plan& plan, const RotaryTensor& tensor, int64_t b, int64_t t,
+void RotateToken(const RotaryJob& job, const RotaryTensor& tensor, int64_t b, int64_t t,
                  const SinCos<double>* v, std::vector<double>& turned) {
+  const Plan& plan = *job.plan;
   const bool gathered = !tensor.pieces.empty();
   const RotaryStrides& xs = gathered ? tensor.y_strides : tensor.x_strides;
   const RotaryStrides& ys = tensor.y_strides;
@@ -111,7 +115,7 @@ void RotateToken(const Plan& plan, const RotaryTensor& tensor, int64_t b, int64_
   VisitElement(tensor.dtype, [&]<typename Element>(Element) {
     for (int64_t h = 0; h < tensor.heads; ++h) {
       const int64_t first = plan.heads == 1 ? 0 : h * plan.head_pairs();
-      RotateHead<Element>(plan.spec, math, v + first, x + h * xs.head, y + h * ys.head, turned);
+      RotateHead<Element>(job, math, v + first, x + h * xs.head, y + h * ys.head, turned);
     }
   });
 }
@@ -157,7 +161,7 @@ void RotateParity(const RotaryJob& job, int64_t first, int64_t count) {
     ReadPositions(*job.positions, job.positions->batch == 1 ? t : i, 1, p);
     tokens.Compute(p);
     for (const RotaryTensor& tensor : job.tensors) {
-      RotateToken(plan, tensor, b, t, tokens.For(tensor.dtype), turned);
+      RotateToken(job, tensor, b, t, tokens.For(tensor.dtype), turned);
     }
   }
 }

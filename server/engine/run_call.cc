@@ -83,8 +83,9 @@ class Stager {
       PHASOR_RETURN_IF_ERROR(CheckLookupPositions(prepared, path));
     }
     std::byte* const out = output_ + outputs[0].offset;
-    PHASOR_ASSIGN_OR_RETURN(const std::byte* add_to, StageAddTo(item.add_to, prepared.add_to_bytes,
-                                                                prepared.output_bytes, out));
+    PHASOR_ASSIGN_OR_RETURN(
+        const std::byte* add_to,
+        StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, out));
     if (prepared.table != nullptr) return MakeLookupJob(prepared, add_to, out);
     return MakeEncodeJob(prepared, add_to, out);
   }
@@ -103,8 +104,9 @@ class Stager {
                               StagePayload(item.table_values, prepared.table_bytes, nullptr));
     }
     std::byte* const out = output_ + outputs[0].offset;
-    PHASOR_ASSIGN_OR_RETURN(const std::byte* add_to, StageAddTo(item.add_to, prepared.add_to_bytes,
-                                                                prepared.output_bytes, out));
+    PHASOR_ASSIGN_OR_RETURN(
+        const std::byte* add_to,
+        StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, out));
     return MakeBiasJob(prepared, table_values, add_to, out);
   }
 
@@ -144,11 +146,12 @@ class Stager {
     return item.prepared.tensors[i].dense && item.tensors[i].size() > 1;
   }
 
-  // What is added, if anything. As large as the output means dense: it may be gathered there.
+  // What is added, if anything. When it lies as the output will, it may be gathered there.
   absl::StatusOr<const std::byte*> StageAddTo(const Segments& segments, int64_t bytes,
-                                              int64_t output_bytes, std::byte* output) {
+                                              const std::optional<TensorDesc>& add_to,
+                                              std::byte* output) {
     if (bytes == 0) return nullptr;
-    return StagePayload(segments, bytes, bytes == output_bytes ? output : nullptr);
+    return StagePayload(segments, bytes, IsDense(*add_to) ? output : nullptr);
   }
 
   // The payload as one piece: where it lies, or gathered to `place`, or to scratch memory.

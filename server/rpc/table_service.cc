@@ -75,6 +75,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
 
   // The stream has ended: as its caller meant it, or cut off, which the missing bytes tell.
   void Commit() {
+    if (context_->IsCancelled()) return End(absl::CancelledError("table: the caller went away"));
     if (upload_ == nullptr) return End(absl::InvalidArgumentError("table: no message received"));
     writer_.Post([this] {
       auto stored = store_.Commit(std::move(upload_));

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "kernels/status_macros.h"
 #include "proto/grpc_status.h"
+#include "server/engine/plan_budget.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/wire.h"
 
@@ -74,7 +75,9 @@ class TensorCall final : public engine::Call {
         limits.max_header_bytes,
         kRawEntriesOfOneItem + (batch ? kRawEntriesPerBatchItem * limits.max_batch_items : 0)};
     PHASOR_ASSIGN_OR_RETURN(const WalkedMessage walked, received_.Walk(walk_limits));
-    const auto plans = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
+    engine::PlanBudget budget;
+    const auto cached = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
+    const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
     const ViewContext view_context{plans, backend_, limits.max_message_bytes,
                                    limits.max_batch_items, limits.tables};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));

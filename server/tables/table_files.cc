@@ -23,6 +23,7 @@ namespace phasor::tables {
 namespace {
 
 constexpr std::string_view kSafetensors = ".safetensors";
+constexpr std::string_view kUploaded = ".uploaded.safetensors";
 constexpr std::string_view kNpy = ".npy";
 constexpr std::string_view kTemporary = ".upload-";
 
@@ -103,7 +104,8 @@ absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
   }
   PHASOR_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors,
                           ParseSafetensorsHeader(start, file_bytes, file));
-  const std::string stem = LowerCase(file.substr(0, file.size() - kSafetensors.size()));
+  const size_t extension = IsUploadFile(file) ? kUploaded.size() : kSafetensors.size();
+  const std::string stem = LowerCase(file.substr(0, file.size() - extension));
   const bool alone = tensors.size() == 1;
   for (NamedTensor& tensor : tensors) {
     tensor.name = alone ? stem : StrCat(stem, ".", LowerCase(tensor.name));
@@ -196,7 +198,9 @@ absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
   return tables;
 }
 
-std::string UploadFileName(const std::string& name) { return StrCat(name, kSafetensors); }
+std::string UploadFileName(const std::string& name) { return StrCat(name, kUploaded); }
+
+bool IsUploadFile(std::string_view file) { return file.ends_with(kUploaded); }
 
 absl::StatusOr<std::string> WriteTemporaryFile(const std::string& directory, const Table& table,
                                                const StepHook& hook) {

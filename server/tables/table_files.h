@@ -22,14 +22,16 @@ namespace phasor::tables {
 absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& directory);
 
 // The tables of one file. A single tensor is called FILE, several FILE.TENSOR, without extension
-// and in lower case. Leading dimensions of 1 are dropped until two are left.
+// (and ".uploaded") and in lower case. Leading dimensions of 1 are dropped until two are left.
 // FAILED_PRECONDITION "<file>: ...": not readable, malformed (kernels/safetensors.h,
 // kernels/npy.h), a tensor that is no table or has no valid name. RESOURCE_EXHAUSTED: no memory.
 absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
     const std::string& directory, const std::string& file, const std::shared_ptr<Budget>& budget);
 
-// Name of the file that an upload of `name` makes.
+// Name of the file that an upload of `name` makes: NAME.uploaded.safetensors, so that uploads never
+// touch a file that somebody put there.
 std::string UploadFileName(const std::string& name);
+bool IsUploadFile(std::string_view file);
 
 // Called before each step of a write ("create", "write", "sync", "rename", "sync directory"); its
 // error ends the write there. For tests.

@@ -81,10 +81,9 @@ absl::Status TableStore::Load() {
   std::lock_guard lock(mutex_);
   for (const std::string& file : files) {
     PHASOR_ASSIGN_OR_RETURN(auto tables, ReadTableFile(options_.directory, file, budget_));
-    const bool alone = tables.size() == 1;
     for (auto& table : tables) {
       const std::string name = table->name;
-      const auto [entry, is_new] = tables_.try_emplace(name, Entry{std::move(table), file, alone});
+      const auto [entry, is_new] = tables_.try_emplace(name, Entry{std::move(table), file});
       if (is_new) continue;
       return absl::FailedPreconditionError(StrCat(file, ": defines table '", name, "' as does ",
                                                   entry->second.file, ", must be one of the two"));
@@ -146,7 +145,7 @@ absl::Status TableStore::CheckReplaceable(const std::string& name) const {
   const auto found = tables_.find(name);
   if (found == tables_.end()) return absl::OkStatus();
   const Entry& entry = found->second;
-  if (entry.alone && entry.file == UploadFileName(name)) return absl::OkStatus();
+  if (IsUploadFile(entry.file)) return absl::OkStatus();
   return absl::AlreadyExistsError(
       StrCat("table.name: '", name, "' comes from ", entry.file, ", must be another name"));
 }
@@ -175,7 +174,7 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
   const auto stored = std::make_shared<const Table>(std::move(table));
   {
     std::lock_guard lock(mutex_);
-    tables_[stored->name] = Entry{stored, file, true};
+    tables_[stored->name] = Entry{stored, file};
   }
   PHASOR_RETURN_IF_ERROR(SyncDirectory(options_.directory, options_.step_hook));
   return stored;
@@ -191,9 +190,9 @@ absl::Status TableStore::Delete(const std::string& name) {
     if (found == tables_.end()) return NotFound(name, "name");
     entry = found->second;
   }
-  if (!entry.alone) {
-    return absl::FailedPreconditionError(StrCat("name: '", name, "' is one of several tables of ",
-                                                entry.file, ", must be removed with its file"));
+  if (!IsUploadFile(entry.file)) {
+    return absl::FailedPreconditionError(StrCat("name: '", name, "' comes from ", entry.file,
+                                                ", which was not uploaded, must be removed there"));
   }
   PHASOR_RETURN_IF_ERROR(RemoveFile(options_.directory, entry.file));
   {

@@ -75,8 +75,8 @@ class TableStore final : public TableSource {
   // INVALID_ARGUMENT: bytes are missing. DATA_LOSS: another checksum. ALREADY_EXISTS: the name
   // belongs to another file. INTERNAL: the system refused to write.
   absl::StatusOr<std::shared_ptr<const Table>> Commit(std::unique_ptr<TableUpload> upload);
-  // Blocks until the file is gone. NOT_FOUND. FAILED_PRECONDITION: the file holds other tables,
-  // too.
+  // Blocks until the file is gone. NOT_FOUND. FAILED_PRECONDITION: the file is no
+  // upload's.
   absl::Status Delete(const std::string& name);
 
   // Bytes of all tables, also of those deleted but still in use.
@@ -86,7 +86,6 @@ class TableStore final : public TableSource {
   struct Entry {
     std::shared_ptr<const Table> table;
     std::string file;
-    bool alone = true;  // the only table of its file
   };
 
   explicit TableStore(const TableStoreOptions& options);

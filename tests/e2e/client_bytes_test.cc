@@ -134,6 +134,47 @@ TEST_F(ClientBytesTest, StridedTensorsAreEqualAndGapsUntouched) {
   EXPECT_EQ(fused[2], fused[0]);
 }
 
+// Scores in every order of their dimensions, in several slices, and a table beside them.
+TEST_F(ClientBytesTest, BiasesAddedToStridedScoresAreEqual) {
+  constexpr int64_t kHeads = 4, kQueries = 64, kKeys = 128;
+  const std::vector<std::vector<int64_t>> orders = {
+      {kQueries * kKeys, kKeys, 1}, {kKeys, kHeads * kKeys, 1}, {kQueries * kKeys * 2, kKeys, 1}};
+  std::vector<float> scores(kHeads * kQueries * kKeys * 2);
+  for (size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(i % 8191);
+  std::vector<float> table(32 * kHeads);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i) / 16;
+  for (const char* preset : {"alibi", "t5"}) {
+    for (const std::vector<int64_t>& strides : orders) {
+      BiasCall call{.spec = {.preset = preset}, .heads = kHeads};
+      call.query_positions = IntegerRange{.count = kQueries};
+      call.key_positions = IntegerRange{.count = kKeys};
+      if (call.spec.preset == "t5") call.table_values = View(table, {32, kHeads});
+      std::vector<std::vector<std::byte>> sums;
+      for (const Client* client : Clients()) {
+        call.add_to.reset();
+        const auto plain = client->AttentionBias(call);
+        ASSERT_TRUE(plain.ok()) << plain.status();
+        call.add_to = View(scores, {kHeads, kQueries, kKeys}, strides);
+        const auto sum = client->AttentionBias(call);
+        ASSERT_TRUE(sum.ok()) << sum.status();
+        sums.emplace_back(sum->bytes.begin(), sum->bytes.end());
+        const auto at = [](const auto& bytes, int64_t i) {
+          float value = 0;
+          std::memcpy(&value, bytes.data() + i * 4, 4);
+          return value;
+        };
+        for (int64_t i = 0; i < kHeads * kQueries * kKeys; ++i) {
+          const int64_t from = i / (kQueries * kKeys) * strides[0] +
+                               i / kKeys % kQueries * strides[1] + i % kKeys;
+          ASSERT_EQ(at(sum->bytes, i), at(plain->bytes, i) + scores[from]) << preset << " " << i;
+        }
+      }
+      EXPECT_EQ(sums[1], sums[0]);
+      EXPECT_EQ(sums[2], sums[0]);
+    }
+  }
+}
+
 TEST_F(ClientBytesTest, AddedEmbeddingsAreEqual) {
   std::vector<std::vector<float>> sums;
   for (const Client* client : Clients()) {

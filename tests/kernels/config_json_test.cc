@@ -55,6 +55,34 @@ std::string Llama(const std::string& more) {
          (more.empty() ? "" : ", " + more) + "}";
 }
 
+TEST(ConfigJsonTest, KeysThatSayWhatIsSoAnywayAreAccepted) {
+  for (const char* extra :
+       {R"("model_type": "qwen2", "use_mrope": false)", R"("model_type": "gptj", "rotary": true)",
+        R"("model_type": "cohere2", "position_embedding_type": "rope_gptj")",
+        R"("model_type": "modernbert", "position_embedding_type": "absolute")"}) {
+    Spec spec;
+    spec.config_json = std::string("{\"head_dim\": 64, ") + extra + "}";
+    if (std::string(extra).find("modernbert") != std::string::npos) spec.layer_type = "full_attention";
+    EXPECT_TRUE(ResolveSpec(spec).ok()) << extra << ResolveSpec(spec).status();
+  }
+  for (const char* extra :
+       {R"("model_type": "qwen2", "use_mrope": true)", R"("model_type": "gptj", "rotary": false)",
+        R"("model_type": "llama", "position_embedding_type": "rope_gptj")"}) {
+    Spec spec;
+    spec.config_json = std::string("{\"head_dim\": 64, ") + extra + "}";
+    EXPECT_FALSE(ResolveSpec(spec).ok()) << extra;
+  }
+}
+
+// GPT-J's class rotates 64 lanes when nothing is said, and the whole head when null is.
+TEST(ConfigJsonTest, AnAbsentRotaryDimIsTheClassesDefault) {
+  Spec spec;
+  spec.config_json = R"({"model_type": "gptj", "head_dim": 256})";
+  EXPECT_EQ(ResolveSpec(spec)->rotary_dim, 64);
+  spec.config_json = R"({"model_type": "gptj", "head_dim": 256, "rotary_dim": null})";
+  EXPECT_EQ(ResolveSpec(spec)->rotary_dim, 256);
+}
+
 TEST(ConfigJsonTest, ReadsALlama) {
   Spec want;
   want.kind = SpecKind::kRotary;

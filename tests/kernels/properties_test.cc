@@ -123,6 +123,30 @@ TEST(PropertiesTest, InverseUndoesForwardWithinTwiceTheBound) {
   }
 }
 
+// DeepSeek's neighbours in, half-split out.
+TEST(PropertiesTest, InverseUndoesTheOrderOfLanesToo) {
+  for (const Precision precision : {Precision::kExact, Precision::kParity}) {
+    RopeRequest request;
+    request.spec.preset = "deepseek-v3-hf";
+    request.spec.precision = precision;
+    request.positions = IntegerRange{77, 1, 1};
+    request.tensors = {{Dtype::kFloat32, {1, 1, 192}, {}}};
+    const Tensor x = Random(192, 9, Dtype::kFloat32);
+    Tensor y = x;
+    for (const Direction direction : {Direction::kForward, Direction::kInverse}) {
+      request.direction = direction;
+      auto prepared =
+          PrepareRope(request, [](const ResolvedSpec& spec) { return CompilePlan(spec); }, "item");
+      ASSERT_TRUE(prepared.ok()) << prepared.status();
+      const std::byte* const in[] = {y.data()};
+      std::byte* const out[] = {y.data()};
+      const Job jobs[] = {MakeRotaryJob(*prepared, in, out)};
+      ASSERT_TRUE(TheBackend().Run(jobs).ok());
+    }
+    for (int64_t i = 0; i < 192; ++i) EXPECT_NEAR(y[i], x[i], 1e-5) << i;
+  }
+}
+
 TEST(PropertiesTest, DeltaMovesAKeyToWhereItWouldHaveBeen) {
   const Tensor k = Random(128, 5);
   const Tensor moved =

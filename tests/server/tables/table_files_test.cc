@@ -115,8 +115,8 @@ TEST(TableFilesTest, WhatIsWrittenIsReadBack) {
   ASSERT_THAT(temporary, IsOk());
   EXPECT_THAT(RenameIntoPlace(dir.path(), *temporary, UploadFileName("t"), nullptr), IsOk());
   EXPECT_THAT(SyncDirectory(dir.path(), nullptr), IsOk());
-  EXPECT_THAT(dir.Files(), ElementsAre("t.safetensors"));
-  const auto read = Read(dir, "t.safetensors");
+  EXPECT_THAT(dir.Files(), ElementsAre("t.uploaded.safetensors"));
+  const auto read = Read(dir, "t.uploaded.safetensors");
   ASSERT_THAT(read, IsOk());
   EXPECT_EQ((*read)[0]->sha256, table->sha256);
   EXPECT_EQ((*read)[0]->rows, 3);

@@ -221,7 +221,7 @@ TEST(TableStoreTest, ADeletedTableLivesWhileItIsInUse) {
   EXPECT_THAT(store->Delete("../t"), StatusIs(kInvalid, HasSubstr("name: ")));
 }
 
-TEST(TableStoreTest, TablesOfOtherFilesAreNotReplacedAndSharedFilesNotDeleted) {
+TEST(TableStoreTest, FilesOfTheOperatorAreNeitherReplacedNorDeleted) {
   const TempDir dir;
   dir.Write("n.npy", FormatNpyHeader({Dtype::kFloat32, {4, 2}, {}}) + kOld);
   const std::string json = R"({"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},)"
@@ -232,9 +232,13 @@ TEST(TableStoreTest, TablesOfOtherFilesAreNotReplacedAndSharedFilesNotDeleted) {
   EXPECT_THAT(Put(*store, "n", kNew),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("comes from n.npy")));
   EXPECT_THAT(Put(*store, "m.a", kNew), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("")));
-  EXPECT_THAT(store->Delete("m.a"), StatusIs(kPrecondition, HasSubstr("one of several tables")));
-  EXPECT_THAT(store->Delete("n"), IsOk());
-  EXPECT_THAT(Put(*store, "n", kNew), IsOk());
+  EXPECT_THAT(store->Delete("m.a"), StatusIs(kPrecondition, HasSubstr("was not uploaded")));
+  EXPECT_THAT(store->Delete("n"), StatusIs(kPrecondition, HasSubstr("comes from n.npy")));
+  // Not a table's name, but a file's.
+  EXPECT_THAT(Put(*store, "m", kNew), IsOk());
+  EXPECT_THAT(Open(dir)->List("", 9), SizeIs(4));
+  EXPECT_THAT(store->Delete("m"), IsOk());
+  EXPECT_THAT(Open(dir)->List("", 9), SizeIs(3));
 }
 
 TEST(TableStoreTest, TwoFilesOfOneNameStopTheStart) {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/engine/plan_budget.h"
+
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::engine {
+namespace {
+
+constexpr int64_t kParityFactor = 16;
+
+int64_t CostOf(const ResolvedSpec& spec, const Plan& plan) {
+  const int64_t pairs = plan.heads * plan.head_pairs();
+  return spec.precision == Precision::kParity ? pairs * kParityFactor : pairs;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Plan>> PlanBudget::Get(const ResolvedSpec& spec,
+                                                            PlanProvider plans) {
+  const bool known = seen_.contains(spec);
+  if (!known && cost_ >= kMaxPlanCost) {
+    return absl::ResourceExhaustedError(
+        StrCat("spec: the different specs before this one have ", cost_, " pairs, a message must ",
+               "have at most ", kMaxPlanCost, "; split it"));
+  }
+  PHASOR_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, plans(spec));
+  if (!known) {
+    seen_.insert(spec);
+    cost_ += CostOf(spec, *plan);
+  }
+  return plan;
+}
+
+}  // namespace phasor::engine

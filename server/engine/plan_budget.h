@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many plans one message may have made: they are compiled before the message is admitted.
+#ifndef PHASOR_SERVER_ENGINE_PLAN_BUDGET_H_
+#define PHASOR_SERVER_ENGINE_PLAN_BUDGET_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "kernels/plan.h"
+#include "kernels/spec.h"
+
+namespace phasor::engine {
+
+// Pairs of all plans of one message together; a pair of a PARITY plan counts 16 times, as often as
+// it takes longer. 128 different specs of 4096 columns, or 8 of the widest.
+inline constexpr int64_t kMaxPlanCost = int64_t{1} << 18;
+
+// Threads: one. Owns nothing but the names of plans that it counted.
+class PlanBudget {
+ public:
+  using PlanProvider =
+      absl::FunctionRef<absl::StatusOr<std::shared_ptr<const Plan>>(const ResolvedSpec&)>;
+
+  // The plan of `spec` from `plans`, whose errors these are. A plan counts once per message.
+  // RESOURCE_EXHAUSTED: the plans before it have used the budget up.
+  absl::StatusOr<std::shared_ptr<const Plan>> Get(const ResolvedSpec& spec, PlanProvider plans);
+
+ private:
+  absl::flat_hash_set<ResolvedSpec> seen_;
+  int64_t cost_ = 0;
+};
+
+}  // namespace phasor::engine
+
+#endif  // PHASOR_SERVER_ENGINE_PLAN_BUDGET_H_
