@@ -31,6 +31,10 @@ struct EncodeJob {
   double embedding_scale = 1.0;
 };
 
+inline const RowLayout& LayoutOf(const EncodeJob& job) {
+  return job.layout != nullptr ? *job.layout : job.plan->layout;
+}
+
 // Distances between neighbours, in bytes.
 struct RotaryStrides {
   int64_t batch = 0;
@@ -63,11 +67,20 @@ struct RotaryJob {
   int64_t batch = 1;
   int64_t tokens = 0;
   std::vector<RotaryTensor> tensors;
+
+  bool is_delta() const { return from_positions != nullptr; }
 };
+
+// The factor of a whole call, xPos apart: what is on the keys already comes off.
+inline double AmplitudeOf(const RotaryJob& job) {
+  const double to = job.plan->amplitude;
+  if (job.is_delta()) return to / job.from_plan->amplitude;
+  return job.inverse ? 1 / to : to;
+}
 
 // Lanes are read where they were written: by from_plan, or by the rotation that an inverse undoes.
 inline Pairing PairingIn(const RotaryJob& job) {
-  if (job.from_positions != nullptr) return job.from_plan->spec.pairing_out;
+  if (job.is_delta()) return job.from_plan->spec.pairing_out;
   return job.inverse ? job.plan->spec.pairing_out : job.plan->spec.pairing;
 }
 

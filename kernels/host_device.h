@@ -9,4 +9,11 @@
 #define PHASOR_HD inline
 #endif
 
+// Before a loop whose arrays are to live in a GPU's registers.
+#ifdef __CUDA_ARCH__
+#define PHASOR_UNROLL _Pragma("unroll")
+#else
+#define PHASOR_UNROLL
+#endif
+
 #endif  // PHASOR_KERNELS_HOST_DEVICE_H_

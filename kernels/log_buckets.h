@@ -10,6 +10,7 @@
 #define PHASOR_KERNELS_LOG_BUCKETS_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace phasor {
@@ -27,6 +28,16 @@ class LogBuckets {
 
   // The bucket of a distance n >= 0.
   int64_t Of(int64_t n) const;
+
+  // What a kernel needs to do the same for distances below limit().
+  int64_t exact_end() const { return exact_end_; }        // distances below are their own bucket
+  int64_t first_bucket() const { return first_bucket_; }  // bucket of exact_end()
+  // [i]: least distance of bucket first_bucket() + i + 1.
+  const std::vector<int64_t>& thresholds() const { return thresholds_; }
+  // Thresholds say nothing about distances from here on.
+  int64_t limit() const {
+    return formula_begin_ < 0 ? std::numeric_limits<int64_t>::max() : formula_begin_;
+  }
 
  private:
   int64_t Formula(int64_t n) const;

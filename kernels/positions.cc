@@ -15,23 +15,10 @@
 namespace phasor {
 namespace {
 
-using Int128 = __int128;
-using Uint128 = unsigned __int128;
-
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
 absl::Status Invalid(std::string_view path, std::string_view message) {
   return absl::InvalidArgumentError(StrCat(path, ": ", message));
-}
-
-Int128 ToFixed(Position p) {
-  return static_cast<Int128>((static_cast<Uint128>(static_cast<uint64_t>(p.whole)) << 64) |
-                             p.fraction);
-}
-
-Position ToPosition(Int128 fixed) {
-  const Uint128 bits = static_cast<Uint128>(fixed);
-  return {static_cast<int64_t>(static_cast<uint64_t>(bits >> 64)), static_cast<uint64_t>(bits)};
 }
 
 // Checks ----------------------------------------------------------------------------------------
@@ -210,21 +197,9 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
 // Positions first..first+count-1 of one axis, `stride` entries of `out` apart.
 void ReadAxis(const PositionSource::AxisSteps& steps, int64_t first, int64_t count, int stride,
               Position* out) {
-  if (steps.start.fraction == 0 && steps.step.fraction == 0) {
-    // Wraps like the checked result, which fits.
-    const uint64_t step = static_cast<uint64_t>(steps.step.whole);
-    const uint64_t start =
-        static_cast<uint64_t>(steps.start.whole) + step * static_cast<uint64_t>(first);
-    for (int64_t i = 0; i < count; ++i) {
-      out[i * stride] = {static_cast<int64_t>(start + step * static_cast<uint64_t>(i)), 0};
-    }
-    return;
-  }
-  const Uint128 start = static_cast<Uint128>(ToFixed(steps.start));
-  const Uint128 step = static_cast<Uint128>(ToFixed(steps.step));
+  const Position start = steps.start, step = steps.step;
   for (int64_t i = 0; i < count; ++i) {
-    const Uint128 fixed = start + step * static_cast<Uint128>(first + i);
-    out[i * stride] = ToPosition(static_cast<Int128>(fixed));
+    out[i * stride] = PositionAlong(start, step, first + i);
   }
 }
 
@@ -338,27 +313,6 @@ void ReadPositions(const PositionSource& source, int64_t first, int64_t count, P
     case PositionSource::Kind::kTensor:
       return ReadTensor(source, first * source.axes, count * source.axes, out);
   }
-}
-
-bool PositionFromDouble(double x, Position* out) {
-  if (!(std::abs(x) < 0x1p63)) return false;
-  uint64_t bits;
-  std::memcpy(&bits, &x, sizeof(bits));
-  const int biased = static_cast<int>(bits >> 52) & 0x7FF;
-  const uint64_t stored = bits & ((uint64_t{1} << 52) - 1);
-  const Uint128 mantissa = biased == 0 ? stored : stored | (uint64_t{1} << 52);
-  const int shift = (biased == 0 ? 1 : biased) - 1075 + 64;  // |x| * 2^64 = mantissa * 2^shift
-  Uint128 magnitude = 0;
-  if (shift >= 0) {
-    magnitude = mantissa << shift;
-  } else if (shift >= -54) {
-    const Uint128 half = Uint128{1} << (-shift - 1);
-    const Uint128 rest = mantissa & (2 * half - 1);
-    magnitude = mantissa >> -shift;
-    if (rest > half || (rest == half && (magnitude & 1))) ++magnitude;
-  }
-  *out = ToPosition(static_cast<Int128>(bits >> 63 ? -magnitude : magnitude));
-  return true;
 }
 
 }  // namespace phasor

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/dtype.h"
+#include "kernels/fixed_position.h"
 #include "kernels/phase.h"
 #include "kernels/spec.h"
 
@@ -81,10 +82,6 @@ absl::Status CheckPositionValues(const PositionSource& source, std::string_view 
 
 // Reads the positions of tokens first..first+count-1 into out[count * axes].
 void ReadPositions(const PositionSource& source, int64_t first, int64_t count, Position* out);
-
-// x in Q64.64: exact for |x| >= 2^-12, else rounded to nearest even at 2^-64. False for NaN,
-// infinity and |x| >= 2^63.
-bool PositionFromDouble(double x, Position* out);
 
 }  // namespace phasor
 

@@ -95,9 +95,6 @@ class CpuBackend final : public Backend {
     const auto& rotary = std::get<RotaryJob>(job);
     return rotary.batch * rotary.tokens;
   }
-  static const RowLayout& LayoutOf(const EncodeJob& job) {
-    return job.layout != nullptr ? *job.layout : job.plan->layout;
-  }
   static int64_t RowBytes(const Job& job) {
     if (const auto* encode = std::get_if<EncodeJob>(&job))
       return LayoutOf(*encode).width * SizeOf(encode->dtype);
@@ -190,13 +187,6 @@ class CpuBackend final : public Backend {
     return plan.xpos.has_value() ? &*plan.xpos : nullptr;
   }
 
-  // The factor of a whole call, xPos apart: what is on the keys already comes off.
-  static double AmplitudeOf(const RotaryJob& job) {
-    const double to = job.plan->amplitude;
-    if (job.from_positions != nullptr) return to / job.from_plan->amplitude;
-    return job.inverse ? 1 / to : to;
-  }
-
   void RunRotary(const RotaryJob& job, int64_t first, int64_t count) const {
     const Plan& plan = *job.plan;
     if (plan.parity.has_value()) return reference::RotateParity(job, first, count);
@@ -204,8 +194,7 @@ class CpuBackend final : public Backend {
     args.table = &plan.table;
     args.axes = plan.spec.axes;
     args.xpos = XposOf(plan);
-    const bool delta = job.from_positions != nullptr;
-    if (delta) {
+    if (job.is_delta()) {
       args.from_table = &job.from_plan->table;
       args.from_axes = job.from_plan->spec.axes;
       args.from_xpos = XposOf(*job.from_plan);
@@ -242,7 +231,7 @@ class CpuBackend final : public Backend {
         ReadPositions(source, source.batch == 1 ? t : b * job.tokens + t, args.tokens, out);
       };
       read(*job.positions, positions);
-      if (delta) read(*job.from_positions, from_positions);
+      if (job.is_delta()) read(*job.from_positions, from_positions);
       auto reader = readers.begin();
       for (size_t i = 0; i < tensors.size(); ++i) {
         const RotaryTensor& tensor = job.tensors[i];

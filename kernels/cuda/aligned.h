@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Access to aligned memory: one instruction on a GPU, which reads byte by byte what may be
+// misaligned. Threads: pure functions.
+#ifndef PHASOR_KERNELS_CUDA_ALIGNED_H_
+#define PHASOR_KERNELS_CUDA_ALIGNED_H_
+
+#include <cstddef>
+#include <cstring>
+
+#include "kernels/dtype.h"
+#include "kernels/element.h"
+#include "kernels/host_device.h"
+
+namespace phasor::cuda {
+
+template <typename T>
+PHASOR_HD T LoadAligned(const std::byte* p) {
+  T value;
+  std::memcpy(&value, __builtin_assume_aligned(p, sizeof value), sizeof value);
+  return value;
+}
+
+template <typename T>
+PHASOR_HD void StoreAligned(T value, std::byte* p) {
+  std::memcpy(__builtin_assume_aligned(p, sizeof value), &value, sizeof value);
+}
+
+// Elements as kernels/element.h reads and writes them.
+template <typename Element>
+PHASOR_HD typename Element::Math LoadElement(const std::byte* p) {
+  alignas(Element::kBytes) std::byte bytes[Element::kBytes];
+  std::memcpy(bytes, __builtin_assume_aligned(p, Element::kBytes), Element::kBytes);
+  return Element::Load(bytes);
+}
+
+template <typename Element>
+PHASOR_HD void StoreElement(typename Element::Math value, std::byte* p) {
+  alignas(Element::kBytes) std::byte bytes[Element::kBytes];
+  Element::Store(value, bytes);
+  std::memcpy(__builtin_assume_aligned(p, Element::kBytes), bytes, Element::kBytes);
+}
+
+// Element i of an array of a compute dtype, rounded to T.
+template <typename T>
+PHASOR_HD T LoadAs(Dtype dtype, const std::byte* array, int64_t i) {
+  switch (dtype) {
+    case Dtype::kFloat64:
+      return static_cast<T>(LoadElement<scalar::F64>(array + i * 8));
+    case Dtype::kFloat32:
+      return static_cast<T>(LoadElement<scalar::F32>(array + i * 4));
+    case Dtype::kFloat16:
+      return static_cast<T>(LoadElement<scalar::F16>(array + i * 2));
+    case Dtype::kBFloat16:
+      return static_cast<T>(LoadElement<scalar::BF16>(array + i * 2));
+    case Dtype::kFloat8E4M3:
+    case Dtype::kFloat8E5M2:
+    case Dtype::kInt32:
+    case Dtype::kInt64:
+      return 0;  // not compute dtypes
+  }
+  return 0;
+}
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_ALIGNED_H_

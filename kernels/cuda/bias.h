@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention biases on a GPU. Contract: kernels/ops/bias.h; pointers and strides are multiples of
+// the element's size. Rows are queries; a unit is a key, whose index or distance serves all heads.
+// Threads: bodies of one launch touch different elements.
+#ifndef PHASOR_KERNELS_CUDA_BIAS_H_
+#define PHASOR_KERNELS_CUDA_BIAS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/aligned.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/positions.h"
+#include "kernels/dtype.h"
+#include "kernels/host_device.h"
+
+namespace phasor::cuda {
+
+enum class BiasKind : uint8_t { kBuckets, kSignedBuckets, kClipped, kWindow, kDistance, kKey };
+
+// Pointers are the device's.
+struct BiasItem {
+  ItemGrid grid;
+  ItemPositions queries;
+  ItemPositions keys;
+  BiasKind kind = BiasKind::kDistance;
+  bool bidirectional = false;
+  Dtype table_dtype = Dtype::kFloat32;
+  int64_t heads = 0;
+  int64_t direction_rows = 0;
+  int64_t clip = 0;
+  int64_t window_height = 0;
+  int64_t window_width = 0;
+  // Buckets: distances below exact_end are their own; then thresholds, ascending.
+  int64_t exact_end = 0;
+  int64_t first_bucket = 0;
+  const int64_t* thresholds = nullptr;
+  int64_t threshold_count = 0;
+  const double* slopes = nullptr;    // [heads]; nullptr: a table, or indices are wanted
+  const std::byte* table = nullptr;  // [rows, heads]
+  std::byte* out = nullptr;
+  int64_t out_head_bytes = 0;
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add
+  int64_t add_to_head_bytes = 0;
+  int64_t add_to_row_bytes = 0;
+};
+
+// Bucket of a distance n >= 0: those whose least distance is at most n.
+PHASOR_HD int64_t BucketOf(const BiasItem& item, int64_t n) {
+  if (n < item.exact_end) return n;
+  int64_t low = 0, high = item.threshold_count;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (item.thresholds[middle] > n) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return item.first_bucket + low;
+}
+
+// index[q, k] of a table family. |positions| < 2^62.
+PHASOR_HD int64_t BiasIndex(const BiasItem& item, int64_t row, int64_t column) {
+  const int64_t query = PositionOf(item.queries, row, 0).whole;
+  const int64_t key = PositionOf(item.keys, column, 0).whole;
+  const int64_t after = key - query;
+  switch (item.kind) {
+    case BiasKind::kBuckets:
+      if (!item.bidirectional) return BucketOf(item, after < 0 ? -after : 0);
+      return (after > 0 ? item.direction_rows : 0) + BucketOf(item, after > 0 ? after : -after);
+    case BiasKind::kSignedBuckets:
+      return after > 0 ? -BucketOf(item, after) : BucketOf(item, -after);
+    case BiasKind::kClipped:
+      return (after < -item.clip ? -item.clip : after > item.clip ? item.clip : after) + item.clip;
+    case BiasKind::kWindow: {
+      const int64_t dy = item.window_height - 1 - after;
+      const int64_t dx = PositionOf(item.queries, row, 1).whole -
+                         PositionOf(item.keys, column, 1).whole + item.window_width - 1;
+      return dy * (2 * item.window_width - 1) + dx;
+    }
+    case BiasKind::kDistance:
+    case BiasKind::kKey:
+      return 0;  // no table
+  }
+  return 0;
+}
+
+template <typename Element>
+struct BiasBody {
+  using Item = BiasItem;
+  using T = typename Element::Math;
+
+  static PHASOR_HD void Run(const BiasItem& item, int64_t block, int thread) {
+    ForEachUnit(item.grid, block, thread, [&](int64_t row, int32_t column) {
+      if (item.slopes != nullptr) {
+        const T distance = Distance(item, row, column);
+        for (int64_t head = 0; head < item.heads; ++head) {
+          Put(item, head, row, column, static_cast<T>(item.slopes[head]) * distance);
+        }
+      } else {
+        const int64_t first = BiasIndex(item, row, column) * item.heads;
+        for (int64_t head = 0; head < item.heads; ++head) {
+          Put(item, head, row, column, LoadAs<T>(item.table_dtype, item.table, first + head));
+        }
+      }
+    });
+  }
+
+ private:
+  // What slopes multiply.
+  static PHASOR_HD T Distance(const BiasItem& item, int64_t row, int64_t column) {
+    const int64_t key = PositionOf(item.keys, column, 0).whole;
+    if (item.kind == BiasKind::kKey) return static_cast<T>(key);
+    const int64_t before = PositionOf(item.queries, row, 0).whole - key;
+    return -static_cast<T>(before < 0 ? -before : before);
+  }
+
+  static PHASOR_HD void Put(const BiasItem& item, int64_t head, int64_t row, int64_t column,
+                            T value) {
+    const int64_t at = column * Element::kBytes;
+    if (item.add_to != nullptr) {
+      value = LoadElement<Element>(item.add_to + head * item.add_to_head_bytes +
+                                   row * item.add_to_row_bytes + at) +
+              value;
+    }
+    StoreElement<Element>(value,
+                          item.out + head * item.out_head_bytes + row * item.out_row_bytes + at);
+  }
+};
+
+// The indices themselves, as INT32 or INT64.
+template <typename Integer>
+struct BiasIndexBody {
+  using Item = BiasItem;
+
+  static PHASOR_HD void Run(const BiasItem& item, int64_t block, int thread) {
+    ForEachUnit(item.grid, block, thread, [&](int64_t row, int32_t column) {
+      constexpr int64_t kBytes = sizeof(Integer);
+      StoreAligned(static_cast<Integer>(BiasIndex(item, row, column)),
+                   item.out + row * item.out_row_bytes + column * kBytes);
+    });
+  }
+};
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_BIAS_H_

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encode on a GPU. Contract: kernels/ops/encode.h; pointers and strides are multiples of the
+// element's size. A layout is compiled into steps (kernels/cuda/row_program.h), so that a thread
+// computes a pair once for all its columns, whatever the layout.
+// Threads: bodies of one launch touch different columns.
+#ifndef PHASOR_KERNELS_CUDA_ENCODE_H_
+#define PHASOR_KERNELS_CUDA_ENCODE_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/aligned.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/positions.h"
+#include "kernels/cuda/row_program.h"
+#include "kernels/cuda/turns.h"
+#include "kernels/element.h"
+#include "kernels/host_device.h"
+
+namespace phasor::cuda {
+
+// Pointers are the device's.
+struct EncodeItem {
+  ItemGrid grid;
+  ItemPositions positions;
+  ItemTurns turns;
+  double amplitude = 1;
+  double cos_bias = 0;
+  double embedding_scale = 1;
+  const int64_t* unit_begin = nullptr;  // [units + 1] first step of each unit
+  const RowStep* steps = nullptr;
+  std::byte* out = nullptr;
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add
+  int64_t add_to_row_bytes = 0;
+};
+
+// kPlain: one axis and layer, no xPos.
+template <typename Element, bool kPlain>
+struct EncodeBody {
+  using Item = EncodeItem;
+  using T = typename Element::Math;
+
+  static PHASOR_HD void Run(const EncodeItem& item, int64_t block, int thread) {
+    ForEachUnit(item.grid, block, thread,
+                [&](int64_t row, int32_t unit) { RunUnit(item, row, unit); });
+  }
+
+ private:
+  static PHASOR_HD void RunUnit(const EncodeItem& item, int64_t row, int32_t unit) {
+    std::byte* const out = item.out + row * item.out_row_bytes;
+    const std::byte* const add_to =
+        item.add_to == nullptr ? nullptr : item.add_to + row * item.add_to_row_bytes;
+    const T scale = static_cast<T>(item.embedding_scale);
+    const int64_t end = item.unit_begin[unit + 1];
+    int64_t pair = -1;  // that v belongs to
+    SinCos<T> v = {};
+    T column = 0;
+    for (int64_t i = item.unit_begin[unit]; i < end; ++i) {
+      const RowStep step = item.steps[i];
+      if (step.what != RowStep::What::kZero && step.pair != pair) {
+        pair = step.pair;
+        v = Components(item, row, pair);
+      }
+      const T value = Value(step, v);
+      column = step.first ? value : column + value;
+      if (!step.last) continue;
+      const int64_t at = step.column * Element::kBytes;
+      T result = column;
+      if (add_to != nullptr) result = std::fma(scale, LoadElement<Element>(add_to + at), result);
+      StoreElement<Element>(result, out + at);
+    }
+  }
+
+  static PHASOR_HD T Value(const RowStep& step, const SinCos<T>& v) {
+    switch (step.what) {
+      case RowStep::What::kSin:
+        return v.sin;
+      case RowStep::What::kMinusSin:
+        return -v.sin;
+      case RowStep::What::kCos:
+        return v.cos;
+      case RowStep::What::kZero:
+        return 0;
+    }
+    return 0;
+  }
+
+  static PHASOR_HD SinCos<T> Components(const EncodeItem& item, int64_t row, int64_t pair) {
+    uint64_t phase;
+    double amplitude = item.amplitude;
+    if constexpr (kPlain) {
+      phase = PhaseOnOneAxis(item.turns, pair, PositionOf(item.positions, row, 0));
+    } else {
+      phase = PhaseOfRow(item.turns, item.positions, pair, row);
+      if (item.turns.xpos_rate != nullptr) {
+        amplitude *= Exp2(ExponentOfRow(item.turns, item.positions, pair, row));
+      }
+    }
+    SinCos<T> v = scalar::ScaledTrig<Element>(phase, amplitude);
+    const T bias = static_cast<T>(item.cos_bias);
+    if (bias != 0) v.cos += bias;
+    return v;
+  }
+};
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_ENCODE_H_

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a launch covers a batch: blocks are numbered through all items, and each item cuts its rows
+// into tiles. Bodies get the block's number within the item and the thread's within the block, and
+// are otherwise plain C++: tests run them over the whole grid on the host.
+#ifndef PHASOR_KERNELS_CUDA_GRID_H_
+#define PHASOR_KERNELS_CUDA_GRID_H_
+
+#include <cstdint>
+
+#include "kernels/host_device.h"
+
+namespace phasor::cuda {
+
+inline constexpr int kThreads = 256;  // of a block
+
+// Work of an item: rows of `units` each. A thread does whole units, a block whole rows: those of a
+// tile, or, where a row has many units, a part of one row.
+struct ItemGrid {
+  int64_t rows = 0;
+  int32_t units = 0;  // of a row, > 0
+  int32_t rows_per_block = 1;
+  int32_t parts = 1;  // blocks of a row; 1 unless rows_per_block is 1
+};
+
+// Units that a block is given, if there are as many.
+inline constexpr int32_t kUnitsPerBlock = 4 * kThreads;
+
+// units > 0.
+inline ItemGrid MakeItemGrid(int64_t rows, int32_t units) {
+  ItemGrid grid{rows, units, 1, 1};
+  if (units >= kUnitsPerBlock) {
+    grid.parts = units / kUnitsPerBlock + (units % kUnitsPerBlock != 0 ? 1 : 0);
+  } else {
+    grid.rows_per_block = kUnitsPerBlock / units;
+  }
+  return grid;
+}
+
+inline int64_t BlocksOf(const ItemGrid& grid) {
+  return (grid.rows + grid.rows_per_block - 1) / grid.rows_per_block * grid.parts;
+}
+
+// Calls work(row, unit) for the units of a thread.
+template <typename Work>
+PHASOR_HD void ForEachUnit(const ItemGrid& grid, int64_t block, int thread, const Work& work) {
+  if (grid.parts > 1) {
+    const int64_t row = block / grid.parts;
+    const auto begin = static_cast<int32_t>(block % grid.parts) * kUnitsPerBlock;
+    const int32_t left = grid.units - begin;
+    const int32_t end = begin + (left < kUnitsPerBlock ? left : kUnitsPerBlock);
+    for (int32_t unit = begin + thread; unit < end; unit += kThreads) work(row, unit);
+    return;
+  }
+  const int64_t first = block * grid.rows_per_block;
+  const int64_t left = grid.rows - first;
+  const auto rows = static_cast<int32_t>(left < grid.rows_per_block ? left : grid.rows_per_block);
+  for (int32_t i = thread; i < rows * grid.units; i += kThreads) {
+    work(first + i / grid.units, i % grid.units);
+  }
+}
+
+// Items of one kernel, as a launch gets them. Pointers are the device's.
+struct Batch {
+  const void* items = nullptr;           // [count] of the kernel's Item
+  const int64_t* first_block = nullptr;  // [count], ascending from 0
+  int32_t count = 0;
+  int64_t blocks = 0;  // of all items
+};
+
+// The item that a block belongs to.
+PHASOR_HD int32_t ItemOfBlock(const Batch& batch, int64_t block) {
+  int32_t low = 0, high = batch.count - 1;
+  while (low < high) {
+    const int32_t middle = low + (high - low + 1) / 2;
+    if (batch.first_block[middle] <= block) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+// What one thread of one block does. Body has an Item and Run(item, block, thread).
+template <typename Body>
+PHASOR_HD void RunThread(const Batch& batch, int64_t block, int thread) {
+  const int32_t i = ItemOfBlock(batch, block);
+  const auto* items = static_cast<const typename Body::Item*>(batch.items);
+  Body::Run(items[i], block - batch.first_block[i], thread);
+}
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_GRID_H_

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// From jobs to what kernels read: plain items whose pointers are the device's, and beside them, in
+// an arena, the numbers of plans, rules and positions.
+//
+// An item computes a slice of a job's rows. The tensors that it reads and writes are given
+// separately: where they lie is the caller's business, as is that they are aligned to their
+// elements.
+#ifndef PHASOR_KERNELS_CUDA_ITEMS_H_
+#define PHASOR_KERNELS_CUDA_ITEMS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "kernels/batch.h"
+#include "kernels/cuda/arena.h"
+#include "kernels/cuda/bias.h"
+#include "kernels/cuda/encode.h"
+#include "kernels/cuda/kernel_id.h"
+#include "kernels/cuda/lookup.h"
+#include "kernels/cuda/rotary.h"
+#include "kernels/cuda/row_program.h"
+
+namespace phasor::cuda {
+
+// Whether kernels can compute the job. Not: an upstream's arithmetic (PARITY); DeBERTa's buckets
+// beyond its thresholds, which take a logarithm; rows of 2^24 columns, pairs, heads or keys.
+bool Supports(const Job& job);
+
+// Rows of a job: positions of an encoding or lookup, tokens of all batch entries, queries. 0 when
+// there is nothing to write.
+int64_t RowsOf(const Job& job);
+
+// Rows [first, first + count), count > 0. Of a rotary job whose batch entries share positions:
+// whole entries, or a part of one.
+struct Slice {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// The longest slice from `first` on of at most `most` rows that is a slice of the job. most > 0.
+Slice SliceFrom(const Job& job, int64_t first, int64_t most);
+
+// Where rows of a slice lie on the device.
+struct RowBuffers {
+  std::byte* out = nullptr;
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add
+  int64_t add_to_row_bytes = 0;
+  int64_t out_head_bytes = 0;  // biases only
+  int64_t add_to_head_bytes = 0;
+};
+
+// Which lanes of a head the views show.
+struct HeadLanes {
+  int64_t rotary_begin = 0;
+  int64_t apart = 0;  // lanes beside those that rotate
+};
+
+KernelId EncodeKernel(const EncodeJob& job);
+EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice slice,
+                          const RowBuffers& buffers, Arena& arena);
+
+KernelId LookupKernel(const LookupJob& job);
+LookupItem MakeLookupItem(const LookupJob& job, Slice slice, const RowBuffers& buffers,
+                          Arena& arena);
+
+KernelId BiasKernel(const BiasJob& job);
+BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers, Arena& arena);
+
+// `views` have dtype `dtype`. `tokens`: rows of a batch entry, as the strides of the views see it.
+KernelId RotaryKernel(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
+                      absl::Span<const RotaryView> views);
+RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& kernel,
+                          const HeadLanes& lanes, absl::Span<const RotaryView> views,
+                          int64_t tokens, Arena& arena);
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_ITEMS_H_

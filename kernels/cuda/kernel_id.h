@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of the kernels: which op, for which elements, in which form.
+#ifndef PHASOR_KERNELS_CUDA_KERNEL_ID_H_
+#define PHASOR_KERNELS_CUDA_KERNEL_ID_H_
+
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace phasor::cuda {
+
+enum class Op : uint8_t { kEncode, kRotary, kLookup, kBias };
+
+struct KernelId {
+  Op op = Op::kEncode;
+  Dtype dtype = Dtype::kFloat32;  // of what is written
+  bool wide = false;              // rotary: aligned units of kVectorBytes
+  bool plain = false;             // rotary, encode: one axis and layer, no xPos, no delta
+
+  friend bool operator==(const KernelId&, const KernelId&) = default;
+};
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_KERNEL_ID_H_

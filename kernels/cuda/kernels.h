@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the name of a kernel to its body, for whoever runs bodies: the device or, in tests and when
+// a device fails in the middle of a job, the host.
+#ifndef PHASOR_KERNELS_CUDA_KERNELS_H_
+#define PHASOR_KERNELS_CUDA_KERNELS_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/bias.h"
+#include "kernels/cuda/encode.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/kernel_id.h"
+#include "kernels/cuda/lookup.h"
+#include "kernels/cuda/rotary.h"
+#include "kernels/element.h"
+
+namespace phasor::cuda {
+
+// Calls f(Body{}) for the body of `id`.
+template <typename F>
+void VisitBody(const KernelId& id, F&& f) {
+  if (id.op == Op::kBias && id.dtype == Dtype::kInt32) return f(BiasIndexBody<int32_t>{});
+  if (id.op == Op::kBias && id.dtype == Dtype::kInt64) return f(BiasIndexBody<int64_t>{});
+  scalar::VisitElement(id.dtype, [&]<typename Element>(Element) {
+    switch (id.op) {
+      case Op::kEncode:
+        return id.plain ? f(EncodeBody<Element, true>{}) : f(EncodeBody<Element, false>{});
+      case Op::kRotary:
+        if (id.wide) {
+          return id.plain ? f(RotaryBody<Element, true, true>{})
+                          : f(RotaryBody<Element, true, false>{});
+        }
+        return id.plain ? f(RotaryBody<Element, false, true>{})
+                        : f(RotaryBody<Element, false, false>{});
+      case Op::kLookup:
+        return f(LookupBody<Element>{});
+      case Op::kBias:
+        return f(BiasBody<Element>{});
+    }
+  });
+}
+
+// Runs every thread of every block here, one after another. Pointers of the batch are the host's.
+inline void RunOnHost(const KernelId& id, const Batch& batch) {
+  VisitBody(id, [&]<typename Body>(Body) {
+    for (int64_t block = 0; block < batch.blocks; ++block) {
+      for (int thread = 0; thread < kThreads; ++thread) RunThread<Body>(batch, block, thread);
+    }
+  });
+}
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_KERNELS_H_

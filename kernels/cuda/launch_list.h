@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Items grouped by kernel: every kernel is launched once for all of its items, whatever requests
+// they come from.
+#ifndef PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
+#define PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/cuda/arena.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/kernel_id.h"
+
+namespace phasor::cuda {
+
+struct Launch {
+  KernelId kernel;
+  Batch batch;
+};
+
+// Threads: one. Owns copies of the items.
+class LaunchList {
+ public:
+  // Item is that of the kernel's body.
+  template <typename Item>
+  void Add(const KernelId& kernel, const Item& item) {
+    static_assert(std::is_trivially_copyable_v<Item> && alignof(Item) <= kArenaAlignment);
+    const int64_t blocks = BlocksOf(item.grid);
+    Group& group = GroupFor(kernel, blocks);
+    group.first_block.push_back(group.blocks);
+    group.blocks += blocks;
+    const auto* bytes = reinterpret_cast<const std::byte*>(&item);
+    group.items.insert(group.items.end(), bytes, bytes + sizeof item);
+  }
+
+  // Puts the items into the arena; the launches read them there.
+  std::vector<Launch> Finish(Arena& arena) const {
+    std::vector<Launch> launches;
+    for (const Group& group : groups_) {
+      Batch batch;
+      batch.items = arena.Put(absl::MakeConstSpan(group.items));
+      batch.first_block = arena.Put(absl::MakeConstSpan(group.first_block));
+      batch.count = static_cast<int32_t>(group.first_block.size());
+      batch.blocks = group.blocks;
+      launches.push_back({group.kernel, batch});
+    }
+    return launches;
+  }
+
+ private:
+  static constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a launch
+
+  struct Group {
+    KernelId kernel;
+    std::vector<std::byte> items;
+    std::vector<int64_t> first_block;
+    int64_t blocks = 0;
+  };
+
+  Group& GroupFor(const KernelId& kernel, int64_t blocks) {
+    for (Group& group : groups_) {
+      if (group.kernel == kernel && group.blocks + blocks <= kMostBlocks) return group;
+    }
+    return groups_.emplace_back(Group{kernel, {}, {}, 0});
+  }
+
+  std::vector<Group> groups_;
+};
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where tokens stand, as a kernel reads it: a PositionSource (kernels/positions.h) in plain
+// pointers. Threads: pure functions.
+#ifndef PHASOR_KERNELS_CUDA_POSITIONS_H_
+#define PHASOR_KERNELS_CUDA_POSITIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/aligned.h"
+#include "kernels/dtype.h"
+#include "kernels/fixed_position.h"
+#include "kernels/host_device.h"
+#include "kernels/phase.h"
+
+namespace phasor::cuda {
+
+struct AxisSteps {
+  Position start;
+  Position step;
+  int64_t count = 0;
+};
+
+enum class PositionKind : uint8_t { kRange, kGrid, kRagged, kTensor };
+
+// Positions of the rows of an item; row r stands at index (r % period) of them. Pointers are the
+// device's.
+struct ItemPositions {
+  PositionKind kind = PositionKind::kRange;
+  Dtype dtype = Dtype::kInt64;  // kTensor
+  int32_t axes = 1;
+  int64_t period = 1;               // > 0
+  int64_t first = 0;                // ranges, grids, ragged: index of row 0 in the whole source
+  AxisSteps range;                  // kRange
+  const AxisSteps* grid = nullptr;  // kGrid: [axes], last axis fastest
+  int64_t sequences = 0;            // kRagged
+  const int64_t* ends = nullptr;    // kRagged: running sum of lengths, in the whole source
+  const int64_t* starts = nullptr;  // kRagged: position of the first token less its index
+  const std::byte* data = nullptr;  // kTensor: [period, axes], aligned to its dtype
+};
+
+PHASOR_HD Position TensorPosition(Dtype dtype, const std::byte* data, int64_t i) {
+  if (dtype == Dtype::kInt32) return {LoadAligned<int32_t>(data + i * 4), 0};
+  if (dtype == Dtype::kInt64) return {LoadAligned<int64_t>(data + i * 8), 0};
+  const double real = dtype == Dtype::kFloat32
+                          ? static_cast<double>(LoadAligned<float>(data + i * 4))
+                          : LoadAligned<double>(data + i * 8);
+  Position position;
+  PositionFromDouble(real, &position);
+  return position;
+}
+
+// Position of index i of a ragged source: the sequence is the first that ends beyond i.
+PHASOR_HD Position RaggedPosition(const ItemPositions& p, int64_t i) {
+  int64_t low = 0, high = p.sequences - 1;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (p.ends[middle] > i) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return {static_cast<int64_t>(static_cast<uint64_t>(p.starts[low]) + static_cast<uint64_t>(i)), 0};
+}
+
+PHASOR_HD Position GridPosition(const ItemPositions& p, int64_t i, int axis) {
+  for (int a = p.axes - 1; a > axis; --a) i /= p.grid[a].count;
+  return PositionAlong(p.grid[axis].start, p.grid[axis].step, i % p.grid[axis].count);
+}
+
+// Position of a row on an axis.
+PHASOR_HD Position PositionOf(const ItemPositions& p, int64_t row, int axis) {
+  const int64_t i = row < p.period ? row : row % p.period;
+  switch (p.kind) {
+    case PositionKind::kRange:
+      return PositionAlong(p.range.start, p.range.step, p.first + i);
+    case PositionKind::kGrid:
+      return GridPosition(p, p.first + i, axis);
+    case PositionKind::kRagged:
+      return RaggedPosition(p, p.first + i);
+    case PositionKind::kTensor:
+      return TensorPosition(p.dtype, p.data, i * p.axes + axis);
+  }
+  return {};
+}
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_POSITIONS_H_

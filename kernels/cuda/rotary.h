@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary on a GPU. Contract: kernels/ops/rotary.h, with two differences that whoever makes items
+// sees to (kernels/cuda/items.h): pointers and strides are multiples of the element's size, and
+// y == x takes equal pairings. Sines and cosines of a unit's pairs are computed in registers and
+// shared by its heads; nothing is kept in memory.
+// Threads: bodies of one launch touch different lanes.
+#ifndef PHASOR_KERNELS_CUDA_ROTARY_H_
+#define PHASOR_KERNELS_CUDA_ROTARY_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/positions.h"
+#include "kernels/cuda/turns.h"
+#include "kernels/element.h"
+#include "kernels/host_device.h"
+
+namespace phasor::cuda {
+
+// Bytes that a thread moves at once where everything is aligned to them.
+inline constexpr int kVectorBytes = 16;
+
+struct ViewStrides {
+  int64_t batch = 0;
+  int64_t token = 0;
+  int64_t head = 0;
+};
+
+// One tensor of an item. Pointers are the device's.
+struct RotaryView {
+  const std::byte* x = nullptr;
+  std::byte* y = nullptr;
+  int64_t heads = 0;
+  ViewStrides x_strides;
+  ViewStrides y_strides;
+};
+
+// Rows are tokens: row r is token r % tokens of batch entry r / tokens. All views have one dtype.
+struct RotaryItem {
+  ItemGrid grid;
+  ItemPositions positions;
+  ItemTurns turns;
+  bool delta = false;  // the next two are set
+  bool inverse = false;
+  bool split_in = true;  // HALF_SPLIT, else INTERLEAVED
+  bool split_out = true;
+  ItemPositions from_positions;
+  ItemTurns from_turns;
+  double amplitude = 1;
+  int64_t tokens = 0;
+  int64_t rotary_begin = 0;
+  int32_t pairs = 0;        // of a head
+  int32_t lanes_apart = 0;  // lanes of a head that do not rotate and are copied; 0 in place
+  bool own_turns = false;   // heads have frequencies of their own
+  int64_t head_pairs = 0;   // from one such head to the next
+  int64_t heads_per_unit = 1;
+  int32_t pair_units = 0;  // units of one group of heads_per_unit heads
+  int32_t turn_units = 0;  // units that rotate; units beyond copy one lane of all heads each
+  const RotaryView* views = nullptr;
+  int32_t view_count = 0;
+};
+
+// kWide: units of as many pairs as kVectorBytes holds elements, else of one pair. kPlain: one axis
+// and layer, no xPos, no delta.
+template <typename Element, bool kWide, bool kPlain>
+struct RotaryBody {
+  using Item = RotaryItem;
+  using T = typename Element::Math;
+  static constexpr int kBytes = static_cast<int>(Element::kBytes);
+  static constexpr int kPairs = kWide ? kVectorBytes / kBytes : 1;
+
+  struct Trig {
+    T sin[kPairs];
+    T cos[kPairs];
+  };
+  // Lanes of one component each (half split), or in their order (interleaved).
+  struct Lanes {
+    alignas(kPairs* kBytes) std::byte first[kPairs * kBytes];
+    alignas(kPairs* kBytes) std::byte second[kPairs * kBytes];
+  };
+
+  static PHASOR_HD void Run(const RotaryItem& item, int64_t block, int thread) {
+    ForEachUnit(item.grid, block, thread, [&](int64_t row, int32_t unit) {
+      if (unit < item.turn_units) {
+        Turn(item, row, unit / item.pair_units, unit % item.pair_units * kPairs);
+      } else {
+        CopyLane(item, row, unit - item.turn_units);
+      }
+    });
+  }
+
+ private:
+  // Rotates pairs [j, j + kPairs) of a group of heads.
+  static PHASOR_HD void Turn(const RotaryItem& item, int64_t row, int64_t group, int64_t j) {
+    const bool split_in = item.split_in, split_out = item.split_out, own_turns = item.own_turns;
+    const int64_t second_in = split_in ? item.pairs : kPairs;  // lanes from first to second
+    const int64_t second_out = split_out ? item.pairs : kPairs;
+    const int64_t at_in = (item.rotary_begin + (split_in ? j : 2 * j)) * kBytes;
+    const int64_t at_out = (item.rotary_begin + (split_out ? j : 2 * j)) * kBytes;
+    const int64_t begin = group * item.heads_per_unit, end = begin + item.heads_per_unit;
+    Trig trig;
+    bool known = false;
+    int64_t passed = 0;  // heads of the views before
+    for (int32_t i = 0; i < item.view_count; ++i) {
+      const RotaryView view = item.views[i];
+      const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + at_in;
+      std::byte* const y = view.y + Offset(view.y_strides, item.tokens, row) + at_out;
+      const int64_t last = end - passed < view.heads ? end - passed : view.heads;
+      for (int64_t h = begin > passed ? begin - passed : 0; h < last; ++h) {
+        if (!known || own_turns) {
+          trig = PairTrig(item, row, own_turns ? h * item.head_pairs + j : j);
+          known = true;
+        }
+        Lanes lanes;
+        Load(x + h * view.x_strides.head, second_in, lanes);
+        Rotate(trig, split_in, split_out, lanes);
+        Store(lanes, second_out, y + h * view.y_strides.head);
+      }
+      passed += view.heads;
+    }
+  }
+
+  static PHASOR_HD int64_t Offset(const ViewStrides& strides, int64_t tokens, int64_t row) {
+    if (row < tokens) return row * strides.token;
+    return row / tokens * strides.batch + row % tokens * strides.token;
+  }
+
+  static PHASOR_HD Trig PairTrig(const RotaryItem& item, int64_t row, int64_t first) {
+    Trig trig;
+    Position position;
+    if constexpr (kPlain) position = PositionOf(item.positions, row, 0);
+    PHASOR_UNROLL
+    for (int i = 0; i < kPairs; ++i) {
+      const SinCos<T> v = OneTrig(item, row, position, first + i);
+      trig.sin[i] = v.sin;
+      trig.cos[i] = v.cos;
+    }
+    return trig;
+  }
+
+  static PHASOR_HD SinCos<T> OneTrig(const RotaryItem& item, int64_t row, Position position,
+                                     int64_t pair) {
+    if constexpr (kPlain) {
+      const uint64_t phase = PhaseOnOneAxis(item.turns, pair, position);
+      return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, item.amplitude);
+    } else {
+      uint64_t phase = PhaseOfRow(item.turns, item.positions, pair, row);
+      Exponent exponent = ExponentOfRow(item.turns, item.positions, pair, row);
+      if (item.delta) {
+        phase -= PhaseOfRow(item.from_turns, item.from_positions, pair, row);
+        exponent -= ExponentOfRow(item.from_turns, item.from_positions, pair, row);
+      }
+      double amplitude = item.amplitude;
+      if (item.turns.xpos_rate != nullptr || item.from_turns.xpos_rate != nullptr) {
+        amplitude *= Exp2(item.inverse ? -exponent : exponent);
+      }
+      return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, amplitude);
+    }
+  }
+
+  // Element i of the 2 * kPairs lanes of a unit.
+  static PHASOR_HD std::byte* At(Lanes& lanes, int i) {
+    return i < kPairs ? lanes.first + i * kBytes : lanes.second + (i - kPairs) * kBytes;
+  }
+
+  // Lanes of pair i lie at i and kPairs + i, or at 2i and 2i + 1.
+  static PHASOR_HD void Rotate(const Trig& trig, bool split_in, bool split_out, Lanes& lanes) {
+    T y1[kPairs], y2[kPairs];
+    PHASOR_UNROLL
+    for (int i = 0; i < kPairs; ++i) {
+      const T x1 = split_in ? Element::Load(At(lanes, i)) : Element::Load(At(lanes, 2 * i));
+      const T x2 =
+          split_in ? Element::Load(At(lanes, kPairs + i)) : Element::Load(At(lanes, 2 * i + 1));
+      y1[i] = std::fma(-x2, trig.sin[i], x1 * trig.cos[i]);
+      y2[i] = std::fma(x2, trig.cos[i], x1 * trig.sin[i]);
+    }
+    PHASOR_UNROLL
+    for (int i = 0; i < 2 * kPairs; ++i) {
+      const T split = i < kPairs ? y1[i % kPairs] : y2[i % kPairs];
+      const T interleaved = i % 2 == 0 ? y1[i / 2] : y2[i / 2];
+      Element::Store(split_out ? split : interleaved, At(lanes, i));
+    }
+  }
+
+  static PHASOR_HD void Load(const std::byte* x, int64_t second, Lanes& lanes) {
+    constexpr int kSize = kPairs * kBytes;
+    std::memcpy(lanes.first, __builtin_assume_aligned(x, kSize), kSize);
+    std::memcpy(lanes.second, __builtin_assume_aligned(x + second * kBytes, kSize), kSize);
+  }
+
+  static PHASOR_HD void Store(const Lanes& lanes, int64_t second, std::byte* y) {
+    constexpr int kSize = kPairs * kBytes;
+    std::memcpy(__builtin_assume_aligned(y, kSize), lanes.first, kSize);
+    std::memcpy(__builtin_assume_aligned(y + second * kBytes, kSize), lanes.second, kSize);
+  }
+
+  // Copies lane i of those that do not rotate, of every head of views that are not in place.
+  static PHASOR_HD void CopyLane(const RotaryItem& item, int64_t row, int64_t i) {
+    const int64_t lane = i < item.rotary_begin ? i : i + 2 * item.pairs;
+    for (int32_t v = 0; v < item.view_count; ++v) {
+      const RotaryView view = item.views[v];
+      if (view.x == view.y) continue;
+      const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + lane * kBytes;
+      std::byte* const y = view.y + Offset(view.y_strides, item.tokens, row) + lane * kBytes;
+      for (int64_t h = 0; h < view.heads; ++h) {
+        std::memcpy(__builtin_assume_aligned(y + h * view.y_strides.head, kBytes),
+                    __builtin_assume_aligned(x + h * view.x_strides.head, kBytes), kBytes);
+      }
+    }
+  }
+};
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_ROTARY_H_

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far pairs turn at a position, as a kernel reads it: a plan's tables in plain pointers, in the
+// order of the pairs. The phase of a pair is the sum that kernels/reference computes, of the same
+// integers. Threads: pure functions.
+#ifndef PHASOR_KERNELS_CUDA_TURNS_H_
+#define PHASOR_KERNELS_CUDA_TURNS_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/positions.h"
+#include "kernels/host_device.h"
+#include "kernels/phase.h"
+#include "kernels/xpos.h"
+
+namespace phasor::cuda {
+
+// Pointers are the device's.
+struct ItemTurns {
+  int64_t pairs = 0;
+  int32_t layers = 1;
+  bool xpos_inverse = false;
+  const Frequency* frequency = nullptr;  // [layers, pairs]
+  const uint8_t* axis = nullptr;         // [layers, pairs]; nullptr: all axis 0
+  const uint64_t* offset = nullptr;      // [pairs]; nullptr: zeros
+  const uint64_t* xpos_rate = nullptr;   // [pairs]; nullptr: no xPos
+  Position xpos_center;
+};
+
+// Phase of pair j when one axis turns everything and stands at p.
+PHASOR_HD uint64_t PhaseOnOneAxis(const ItemTurns& turns, int64_t j, Position p) {
+  const uint64_t phase = PhaseOf(p, turns.frequency[j]);
+  return turns.offset == nullptr ? phase : turns.offset[j] + phase;
+}
+
+// Phase of pair j at a row, whatever turns it.
+PHASOR_HD uint64_t PhaseOfRow(const ItemTurns& turns, const ItemPositions& positions, int64_t j,
+                              int64_t row) {
+  uint64_t phase = turns.offset == nullptr ? 0 : turns.offset[j];
+  for (int32_t layer = 0; layer < turns.layers; ++layer) {
+    const int64_t i = layer * turns.pairs + j;
+    const int axis = turns.axis == nullptr ? 0 : turns.axis[i];
+    phase += PhaseOf(PositionOf(positions, row, axis), turns.frequency[i]);
+  }
+  return phase;
+}
+
+// log2 of the xPos amplitude of pair j at a row, times 2^64.
+PHASOR_HD Exponent ExponentOfRow(const ItemTurns& turns, const ItemPositions& positions, int64_t j,
+                                 int64_t row) {
+  if (turns.xpos_rate == nullptr) return 0;
+  return XposExponent(PositionOf(positions, row, 0), turns.xpos_center, turns.xpos_rate[j],
+                      turns.xpos_inverse);
+}
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_TURNS_H_

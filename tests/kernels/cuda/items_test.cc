@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's kernels, run over the whole grid on the host, return the reference's bytes for every
+// op, type, layout and slicing; and what they cannot do is said beforehand.
+#include "kernels/cuda/items.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/request.h"
+#include "kernels/text.h"
+#include "tests/kernels/cuda/random_jobs.h"
+#include "tests/support/host_grid.h"
+
+namespace phasor::cuda {
+namespace {
+
+using testing::MakeHandPlan;
+using testing::RandomJob;
+using testing::SameBits;
+using testing::Tensor;
+
+void RunReference(const Job& job) {
+  static const auto* const backend =
+      new std::unique_ptr<Backend>(cpu::MakeCpuBackend({cpu::Target::kScalar, 1}));
+  EXPECT_TRUE((*backend)->Run({job}).ok());
+}
+
+void ExpectSame(const std::vector<Tensor>& want, const std::vector<Tensor>& got,
+                const std::string& what) {
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_TRUE(got[i].GuardsIntact()) << what;
+    ASSERT_TRUE(SameBits(want[i], got[i])) << what << " memory " << i;
+  }
+}
+
+std::string Describe(const Job& job, uint64_t seed) {
+  return StrCat("seed ", seed, " op ", job.index(), " rows ", RowsOf(job));
+}
+
+TEST(ItemsTest, RandomJobsHaveTheReferencesBytes) {
+  int supported = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    RandomJob random(seed);
+    if (!Supports(random.job())) continue;  // DeBERTa's far distances
+    ++supported;
+    RunReference(random.job());
+    const auto want = random.Now();
+    for (const int64_t most_rows : {int64_t{1} << 40, int64_t{7}}) {
+      random.Reset();
+      testing::RunOnHostGrid({random.job()}, most_rows);
+      ExpectSame(want, random.Now(), Describe(random.job(), seed));
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GE(supported, 560);
+}
+
+TEST(ItemsTest, BatchesOfDifferentJobsAreOneLaunchPerKernel) {
+  std::vector<std::unique_ptr<RandomJob>> randoms;
+  std::vector<Job> jobs;
+  std::vector<std::vector<Tensor>> want;
+  for (uint64_t seed = 1000; seed < 1300; ++seed) {
+    auto random = std::make_unique<RandomJob>(seed);
+    if (!Supports(random->job())) continue;
+    randoms.push_back(std::move(random));
+    jobs.push_back(randoms.back()->job());
+    RunReference(jobs.back());
+    want.push_back(randoms.back()->Now());
+    randoms.back()->Reset();
+  }
+  const int launches = testing::RunOnHostGrid(jobs);
+  EXPECT_LE(launches, 4 * 2 + 4 * 4 + 4 + 6);  // encode, rotary, lookup, bias
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    ExpectSame(want[i], randoms[i]->Now(), Describe(jobs[i], i));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// q and k of a fused projection: one item, one launch, sines and cosines shared.
+TEST(ItemsTest, ViewsOfOneBufferAreOneLaunch) {
+  const auto plan = MakeHandPlan({.pairs = 64});
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{131000, 1, 33}}, 1, "positions");
+  const int64_t token = (8 + 2 + 2) * 128 * 2;
+  Tensor fused(Dtype::kBFloat16, 33 * token / 2);
+  fused.Fill(5, true);
+  const auto job_on = [&](Tensor& memory) {
+    const RotaryStrides strides{0, token, 256};
+    RotaryJob job;
+    job.plan = plan.get();
+    job.positions = &positions;
+    job.tokens = 33;
+    job.tensors = {
+        {Dtype::kBFloat16, 8, memory.data(), strides, memory.data(), strides},
+        {Dtype::kBFloat16, 2, memory.data() + 8 * 256, strides, memory.data() + 8 * 256, strides}};
+    return Job(job);
+  };
+  Tensor want = fused;
+  RunReference(job_on(want));
+  EXPECT_EQ(testing::RunOnHostGrid({job_on(fused)}), 1);
+  EXPECT_TRUE(SameBits(want, fused));
+}
+
+TEST(ItemsTest, AlignedHeadsOfManyPairsGoWide) {
+  const auto plan = MakeHandPlan({.pairs = 64});
+  RotaryJob job;
+  job.plan = plan.get();
+  alignas(16) std::byte memory[512];
+  const ViewStrides strides{0, 512, 256};
+  const RotaryView aligned{memory, memory, 2, strides, strides};
+  const RotaryView misaligned{memory + 2, memory + 2, 2, strides, strides};
+  EXPECT_TRUE(RotaryKernel(job, Dtype::kBFloat16, {}, {aligned}).wide);
+  EXPECT_FALSE(RotaryKernel(job, Dtype::kBFloat16, {}, {misaligned}).wide);
+  EXPECT_FALSE(RotaryKernel(job, Dtype::kBFloat16, {1, 0}, {aligned}).wide);
+  const auto odd = MakeHandPlan({.pairs = 63});
+  job.plan = odd.get();
+  EXPECT_FALSE(RotaryKernel(job, Dtype::kBFloat16, {}, {aligned}).wide);
+}
+
+TEST(ItemsTest, ParityIsNotSupported) {
+  auto plan = MakeHandPlan({.pairs = 8});
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{0, 1, 3}}, 1, "positions");
+  RotaryJob rotary;
+  rotary.plan = plan.get();
+  rotary.positions = &positions;
+  EncodeJob encode;
+  encode.plan = plan.get();
+  encode.positions = &positions;
+  EXPECT_TRUE(Supports(rotary));
+  EXPECT_TRUE(Supports(encode));
+  plan->parity.emplace();
+  EXPECT_FALSE(Supports(rotary));
+  EXPECT_FALSE(Supports(encode));
+}
+
+TEST(ItemsTest, DebertasDistancesBeyondItsThresholdsAreNotSupported) {
+  BiasSpec spec;
+  spec.preset = "deberta-v2";
+  const auto rule = CompileBias(spec, 1, "bias");
+  ASSERT_TRUE(rule.ok()) << rule.status();
+  const int64_t limit = rule->buckets.limit();
+  const auto range = [](int64_t start) {
+    return *MakePositionSource(AxisRange{IntegerRange{start, 1, 1}}, 1, "positions");
+  };
+  const PositionSource origin = range(0), near = range(limit - 1), far = range(limit);
+  BiasJob job;
+  job.rule = &*rule;
+  job.heads = 1;
+  job.dtype = Dtype::kInt32;
+  job.queries = &origin;
+  for (const bool swapped : {false, true}) {
+    (swapped ? job.queries : job.keys) = &near;
+    (swapped ? job.keys : job.queries) = &origin;
+    EXPECT_TRUE(Supports(job));
+    (swapped ? job.queries : job.keys) = &far;
+    EXPECT_FALSE(Supports(job));
+  }
+}
+
+TEST(ItemsTest, SlicesOfBatchesAreWholeEntriesOrPartsOfOne) {
+  const auto plan = MakeHandPlan({.pairs = 8});
+  RotaryJob job;
+  job.plan = plan.get();
+  job.batch = 4;
+  job.tokens = 10;
+  const auto slice = [&](int64_t first, int64_t most) {
+    const Slice s = SliceFrom(job, first, most);
+    return std::pair(s.first, s.count);
+  };
+  EXPECT_EQ(slice(0, 40), std::pair(int64_t{0}, int64_t{40}));
+  EXPECT_EQ(slice(0, 25), std::pair(int64_t{0}, int64_t{20}));
+  EXPECT_EQ(slice(0, 7), std::pair(int64_t{0}, int64_t{7}));
+  EXPECT_EQ(slice(7, 7), std::pair(int64_t{7}, int64_t{3}));
+  EXPECT_EQ(slice(30, 99), std::pair(int64_t{30}, int64_t{10}));
+}
+
+}  // namespace
+}  // namespace phasor::cuda

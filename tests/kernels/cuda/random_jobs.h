@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random jobs over every form that kernels know, with the memory that they work on.
+#ifndef PHASOR_TESTS_KERNELS_CUDA_RANDOM_JOBS_H_
+#define PHASOR_TESTS_KERNELS_CUDA_RANDOM_JOBS_H_
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "kernels/batch.h"
+#include "tests/support/hand_plans.h"
+#include "tests/support/tables.h"
+#include "tests/support/tensors.h"
+
+namespace phasor::testing {
+
+// Random choices. Threads: one.
+class Chooser {
+ public:
+  explicit Chooser(uint64_t seed) : random_(seed) {}
+  int64_t Between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool Coin() { return random_() % 2 == 0; }
+  template <typename T, size_t N>
+  T Of(const T (&values)[N]) {
+    return values[random_() % N];
+  }
+  uint64_t Seed() { return random_(); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+inline constexpr Dtype kAllComputeDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16,
+                                              Dtype::kBFloat16};
+
+// Positions of `batch` * `tokens` rows and the bytes that they borrow. Threads: one.
+class RandomPositions {
+ public:
+  RandomPositions(Chooser& choose, int axes, int64_t batch, int64_t tokens, bool integers) {
+    Positions positions;
+    const int64_t kind = choose.Between(0, 3);
+    if (kind == 0 && axes == 1 && batch == 1) {
+      const auto real = RealRange{choose.Between(-5, 900) + 0.375, 0.8125, tokens};
+      positions = integers || choose.Coin()
+                      ? AxisRange{IntegerRange{choose.Between(-9, 1 << 20), 3, tokens}}
+                      : AxisRange{real};
+    } else if (kind == 1 && axes == 1 && batch == 1) {
+      RaggedPositions ragged;
+      for (int64_t left = tokens; left > 0;) {
+        ragged.lengths.push_back(choose.Between(0, left));
+        ragged.offsets.push_back(choose.Between(-4, 1 << 17));
+        left -= ragged.lengths.back();
+      }
+      positions = ragged;
+    } else if (kind == 2 && axes > 1 && batch == 1) {
+      PositionGrid grid;  // one long axis: the count is what it must be
+      for (int a = 0; a < axes; ++a) {
+        const int64_t count = a == axes - 1 && tokens % 2 == 0 ? 2 : 1;
+        grid.axes.push_back(AxisRange{IntegerRange{choose.Between(-3, 60), 2, count}});
+      }
+      const int64_t rest = tokens % 2 == 0 ? tokens / 2 : tokens;
+      grid.axes[0] = integers || choose.Coin() ? AxisRange{IntegerRange{-7, 5, rest}}
+                                               : AxisRange{RealRange{0.25, 1.5, rest}};
+      positions = grid;
+    } else {
+      PositionTensor tensor;
+      tensor.dtype =
+          integers ? choose.Of({Dtype::kInt32, Dtype::kInt64})
+                   : choose.Of({Dtype::kInt32, Dtype::kInt64, Dtype::kFloat32, Dtype::kFloat64});
+      if (batch > 1) tensor.shape.push_back(batch);
+      tensor.shape.push_back(tokens);
+      if (axes > 1) tensor.shape.push_back(axes);
+      positions = tensor;
+      Fill(choose, tensor.dtype, batch * tokens * axes);
+    }
+    auto made = MakePositionSource(positions, axes, "positions");
+    EXPECT_TRUE(made.ok()) << made.status();
+    source_ = *made;
+    source_.data = bytes_.data() + 1;  // positions need no alignment
+  }
+
+  const PositionSource* source() const { return &source_; }
+
+ private:
+  void Fill(Chooser& choose, Dtype dtype, int64_t count) {
+    bytes_.resize(static_cast<size_t>(count * SizeOf(dtype)) + 1);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t whole = choose.Between(-100, int64_t{1} << 20);
+      const auto small = static_cast<int32_t>(whole);
+      const float real = static_cast<float>(whole) / 64;
+      const double wide = static_cast<double>(whole) / 4096;
+      const void* const from = dtype == Dtype::kInt32     ? static_cast<const void*>(&small)
+                               : dtype == Dtype::kInt64   ? static_cast<const void*>(&whole)
+                               : dtype == Dtype::kFloat32 ? static_cast<const void*>(&real)
+                                                          : static_cast<const void*>(&wide);
+      std::memcpy(bytes_.data() + 1 + i * SizeOf(dtype), from, SizeOf(dtype));
+    }
+  }
+
+  PositionSource source_;
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(1);
+};
+
+// A job and everything it borrows. Copies of `before` are what it starts from: reset between runs.
+// Threads: one.
+class RandomJob {
+ public:
+  explicit RandomJob(uint64_t seed, bool misaligned = false)
+      : choose_(seed), misaligned_(misaligned) {
+    switch (choose_.Between(0, 4)) {
+      case 0:
+        MakeEncode();
+        break;
+      case 1:
+        MakeLookup();
+        break;
+      case 2:
+        MakeBias();
+        break;
+      default:
+        MakeRotary();
+        break;
+    }
+  }
+  RandomJob(const RandomJob&) = delete;
+  RandomJob& operator=(const RandomJob&) = delete;
+
+  const Job& job() const { return job_; }
+  bool in_place() const { return in_place_; }
+  // Makes memory what it was before the job ran.
+  void Reset() {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      std::memcpy(memory_[i]->data(), before_[i].data(),
+                  static_cast<size_t>(memory_[i]->size_bytes()));
+    }
+  }
+  // What memory holds now.
+  std::vector<Tensor> Now() const {
+    std::vector<Tensor> now;
+    for (const auto& tensor : memory_) now.push_back(*tensor);
+    return now;
+  }
+
+ private:
+  // Memory of the job, which Reset restores.
+  std::byte* New(Dtype dtype, int64_t count, bool special) {
+    const int64_t misalign =
+        misaligned_ ? choose_.Between(0, 3) : choose_.Between(0, 1) * SizeOf(dtype);
+    memory_.push_back(std::make_unique<Tensor>(dtype, count, misalign));
+    memory_.back()->Fill(choose_.Seed(), special);
+    before_.push_back(*memory_.back());
+    return memory_.back()->data();
+  }
+
+  const PositionSource* NewPositions(int axes, int64_t batch, int64_t tokens, bool integers) {
+    positions_.push_back(std::make_unique<RandomPositions>(choose_, axes, batch, tokens, integers));
+    return positions_.back()->source();
+  }
+
+  // out and add_to of a row job: own memory, the same, or none to add.
+  template <typename J>
+  void MakeRows(J& job, int64_t rows, int64_t width) {
+    job.dtype = choose_.Of(kAllComputeDtypes);
+    const int64_t row = width + choose_.Between(0, 2);  // rows may be further apart
+    job.out = New(job.dtype, rows * row, false);
+    job.out_row_bytes = row * SizeOf(job.dtype);
+    const int64_t add = choose_.Between(0, 2);
+    in_place_ = add == 2;
+    if (add > 0) {
+      job.add_to = add == 1 ? New(job.dtype, rows * row, true) : job.out;
+      job.add_to_row_bytes = job.out_row_bytes;
+      job.embedding_scale = 22.627416997969522;
+    }
+  }
+
+  void MakeEncode() {
+    EncodeJob job;
+    HandPlan want = RandomPlan();
+    want.xpos = want.xpos && want.axes == 1;
+    plans_.push_back(MakeHandPlan(want, choose_.Seed()));
+    const Plan& plan = *plans_.back();
+    const int64_t rows = choose_.Between(0, 90);
+    if (choose_.Coin()) {
+      layout_ = TableLayout(static_cast<EncodeOutput>(choose_.Between(
+                                1, static_cast<int64_t>(EncodeOutput::kSinRepeated))),
+                            PairsOf(plan));
+    } else {
+      layout_.content_begin = choose_.Between(0, 5);
+      const int64_t stride = choose_.Between(1, 4);
+      layout_.content_end = layout_.content_begin + stride * want.pairs;
+      layout_.width = layout_.content_end + choose_.Between(0, 5);
+      layout_.cos_bias = choose_.Of({0.0, -1.0, 0.3});
+      for (int64_t c = 0; c < stride; ++c) {
+        const int64_t column = layout_.content_begin + c;
+        layout_.blocks.push_back({0, want.pairs, c % 2 == 0 ? -1 : column, c % 2 == 0 ? column : -1,
+                                  stride, false, c == 1});
+      }
+      layout_.blocks.push_back({0, want.pairs, -1, layout_.content_begin, stride, true, false});
+      layout_.blocks.push_back({0, want.pairs, layout_.content_begin, -1, stride, true, true});
+    }
+    job.plan = &plan;
+    job.layout = &layout_;
+    job.positions = NewPositions(want.axes, 1, rows, false);
+    MakeRows(job, rows, layout_.width);
+    job_ = job;
+  }
+
+  void MakeLookup() {
+    LookupJob job;
+    const int64_t rows = choose_.Between(0, 90), table_rows = choose_.Between(1, 40);
+    const int64_t columns = choose_.Between(1, 300);
+    Tensor values(choose_.Of(kAllComputeDtypes), table_rows * columns);
+    values.Fill(choose_.Seed(), true);
+    table_.dtype = values.dtype();
+    table_.rows = table_rows;
+    table_.columns = columns;
+    auto* const copy = new std::byte[static_cast<size_t>(values.size_bytes())];
+    std::memcpy(copy, values.data(), static_cast<size_t>(values.size_bytes()));
+    table_.data = std::shared_ptr<const std::byte>(copy, std::default_delete<const std::byte[]>());
+    job.table = &table_;
+    job.positions = NewPositions(1, 1, rows, true);
+    MakeRows(job, rows, columns);
+    job_ = job;
+  }
+
+  // All places of a window of 4 by 6.
+  static const PositionSource& WindowPositions() {
+    static const PositionSource places = *MakePositionSource(
+        PositionGrid{{IntegerRange{0, 1, 4}, IntegerRange{0, 1, 6}}}, 2, "window");
+    return places;
+  }
+
+  void MakeBias() {
+    BiasJob job;
+    const char* const presets[] = {"alibi", "bloom", "t5", "", "deberta-v2", "window"};
+    BiasSpec spec;
+    spec.preset = choose_.Of(presets);
+    const bool window = spec.preset == "window";
+    if (window) {
+      spec = {.family = BiasFamily::kSwin, .window = {4, 6}};
+    } else if (spec.preset.empty()) {
+      spec.family = BiasFamily::kClipped;
+      spec.max_distance = 5;
+    }
+    const bool indices = spec.preset == "deberta-v2" || (spec.preset == "t5" && choose_.Coin());
+    job.heads = indices ? 1 : choose_.Between(1, 9);
+    const auto rule = CompileBias(spec, job.heads, "bias");
+    EXPECT_TRUE(rule.ok()) << rule.status();
+    rule_ = *rule;
+    job.rule = &rule_;
+    const int64_t queries = window ? 24 : choose_.Between(0, 30);
+    const int64_t keys = window ? 24 : choose_.Between(0, 1100);
+    job.queries = window ? &WindowPositions() : NewPositions(1, 1, queries, true);
+    job.keys = window ? &WindowPositions() : NewPositions(1, 1, keys, true);
+    job.dtype =
+        indices ? choose_.Of({Dtype::kInt32, Dtype::kInt64}) : choose_.Of(kAllComputeDtypes);
+    if (!indices && !rule_.has_slopes()) {
+      job.table_dtype = choose_.Of(kAllComputeDtypes);
+      job.table = New(job.table_dtype, rule_.table_rows * job.heads, true);
+    }
+    const Dtype storage =
+        indices ? (job.dtype == Dtype::kInt32 ? Dtype::kFloat32 : Dtype::kFloat64) : job.dtype;
+    const int64_t row = keys + choose_.Between(0, 3);
+    job.out = New(storage, job.heads * queries * row, false);
+    job.out_row_bytes = row * SizeOf(job.dtype);
+    job.out_head_bytes = queries * job.out_row_bytes;
+    if (!indices && choose_.Coin()) {
+      in_place_ = choose_.Coin();
+      job.add_to = in_place_ ? job.out : New(storage, job.heads * queries * row, true);
+      job.add_to_row_bytes = job.out_row_bytes;
+      job.add_to_head_bytes = job.out_head_bytes;
+    }
+    job_ = job;
+  }
+
+  HandPlan RandomPlan() {
+    HandPlan want;
+    want.pairs = choose_.Of({1, 3, 7, 8, 16, 20, 32, 33, 64, 80});
+    want.heads = choose_.Between(0, 3) == 0 ? 3 : 1;
+    want.axes = choose_.Coin() ? 1 : static_cast<int>(choose_.Between(2, 3));
+    want.dense = choose_.Coin();
+    want.offsets = choose_.Coin();
+    want.xpos = choose_.Between(0, 2) == 0 && want.axes == 1;
+    want.xpos_inverse = choose_.Coin();
+    want.amplitude = choose_.Of({1.0, 1.1875, 0.1});
+    return want;
+  }
+
+  void MakeRotary() {
+    RotaryJob job;
+    HandPlan want = RandomPlan();
+    const bool whole = choose_.Coin();
+    want.rotary_begin = whole ? 0 : choose_.Between(0, 9);
+    want.tail = whole ? 0 : choose_.Between(0, 9);
+    const Pairing pairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
+    want.pairing = choose_.Of(pairings);
+    in_place_ = choose_.Coin();
+    want.pairing_out = in_place_ ? want.pairing : choose_.Of(pairings);
+    plans_.push_back(MakeHandPlan(want, choose_.Seed()));
+    job.plan = plans_.back().get();
+    job.batch = choose_.Coin() ? 1 : choose_.Between(2, 4);
+    job.tokens = choose_.Between(0, 40);
+    const auto source_batch = [&] { return choose_.Coin() ? job.batch : 1; };
+    job.positions = NewPositions(want.axes, source_batch(), job.tokens, false);
+    job.inverse = choose_.Coin();
+    if (!job.inverse && choose_.Coin()) {
+      want.pairing = want.pairing_out = in_place_ ? want.pairing_out : choose_.Of(pairings);
+      want.xpos_inverse = choose_.Coin();
+      plans_.push_back(MakeHandPlan(want, choose_.Seed()));
+      job.from_plan = plans_.back().get();
+      job.from_positions = NewPositions(want.axes, source_batch(), job.tokens, false);
+    }
+    const int64_t tensors = choose_.Between(1, 3);
+    for (int64_t i = 0; i < tensors; ++i) {
+      job.tensors.push_back(MakeTensor(job, want.heads == 1 ? choose_.Between(0, 5) : want.heads));
+    }
+    job_ = job;
+  }
+
+  // [batch, tokens, heads, head_dim], heads before tokens, or a view of something wider.
+  RotaryTensor MakeTensor(const RotaryJob& job, int64_t heads) {
+    RotaryTensor tensor;
+    tensor.dtype = choose_.Of(kAllComputeDtypes);
+    tensor.heads = heads;
+    const int64_t head = job.plan->spec.head_dim;
+    const int64_t token = heads * head + choose_.Between(0, 1) * 8;
+    const bool heads_first = choose_.Coin();
+    const int64_t elements = job.batch * job.tokens * token;
+    const int64_t size = SizeOf(tensor.dtype);
+    const RotaryStrides strides =
+        heads_first
+            ? RotaryStrides{job.tokens * token * size, head * size, job.tokens * head * size}
+            : RotaryStrides{job.tokens * token * size, token * size, head * size};
+    std::byte* const x = New(tensor.dtype, elements, true);
+    tensor.x = x;
+    tensor.y = in_place_ ? x : New(tensor.dtype, elements, false);
+    tensor.x_strides = tensor.y_strides = strides;
+    return tensor;
+  }
+
+  Chooser choose_;
+  const bool misaligned_;
+  bool in_place_ = false;
+  RowLayout layout_;
+  Table table_;
+  BiasRule rule_;
+  std::vector<std::shared_ptr<const Plan>> plans_;
+  std::vector<std::unique_ptr<RandomPositions>> positions_;
+  std::vector<std::unique_ptr<Tensor>> memory_;
+  std::vector<Tensor> before_;
+  Job job_;
+};
+
+}  // namespace phasor::testing
+
+#endif  // PHASOR_TESTS_KERNELS_CUDA_RANDOM_JOBS_H_

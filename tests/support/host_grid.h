@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's kernels run over the whole grid on the host, on tensors where they lie: no copies, so
+// that strides, views and aliases are the job's own.
+#ifndef PHASOR_TESTS_SUPPORT_HOST_GRID_H_
+#define PHASOR_TESTS_SUPPORT_HOST_GRID_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <variant>
+#include <vector>
+
+#include "kernels/batch.h"
+#include "kernels/cuda/items.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/launch_list.h"
+
+namespace phasor::testing {
+
+// Adds the items of one job, cut into slices of at most `most_rows` rows. Tensors are aligned to
+// their elements, and a rotary job in place has equal pairings.
+inline void AddWhereTheyLie(const Job& job, int64_t most_rows, cuda::LaunchList& list,
+                            cuda::Arena& arena) {
+  using namespace cuda;
+  for (int64_t first = 0; first < RowsOf(job);) {
+    const Slice slice = SliceFrom(job, first, most_rows);
+    const auto rows = [&](const auto& j) {
+      return RowBuffers{j.out + first * j.out_row_bytes, j.out_row_bytes,
+                        j.add_to == nullptr ? nullptr : j.add_to + first * j.add_to_row_bytes,
+                        j.add_to_row_bytes};
+    };
+    if (const auto* encode = std::get_if<EncodeJob>(&job)) {
+      const RowProgram program = CompileRow(LayoutOf(*encode));
+      list.Add(EncodeKernel(*encode),
+               MakeEncodeItem(*encode, program, slice, rows(*encode), arena));
+    } else if (const auto* lookup = std::get_if<LookupJob>(&job)) {
+      list.Add(LookupKernel(*lookup), MakeLookupItem(*lookup, slice, rows(*lookup), arena));
+    } else if (const auto* bias = std::get_if<BiasJob>(&job)) {
+      RowBuffers buffers = rows(*bias);
+      buffers.out_head_bytes = bias->out_head_bytes;
+      buffers.add_to_head_bytes = bias->add_to_head_bytes;
+      list.Add(BiasKernel(*bias), MakeBiasItem(*bias, slice, buffers, arena));
+    } else {
+      const auto& rotary = std::get<RotaryJob>(job);
+      std::map<Dtype, std::vector<RotaryView>> views;
+      for (const RotaryTensor& t : rotary.tensors) {
+        const int64_t b = first / rotary.tokens, token = first % rotary.tokens;
+        const auto& xs = t.x_strides;
+        const auto& ys = t.y_strides;
+        views[t.dtype].push_back({t.x + b * xs.batch + token * xs.token,
+                                  t.y + b * ys.batch + token * ys.token,
+                                  t.heads,
+                                  {xs.batch, xs.token, xs.head},
+                                  {ys.batch, ys.token, ys.head}});
+      }
+      const ResolvedSpec& spec = rotary.plan->spec;
+      const HeadLanes lanes{spec.rotary_begin, spec.head_dim - spec.rotary_dim};
+      for (const auto& [dtype, same] : views) {
+        const KernelId kernel = RotaryKernel(rotary, dtype, lanes, same);
+        list.Add(kernel, MakeRotaryItem(rotary, slice, kernel, lanes, same, rotary.tokens, arena));
+      }
+    }
+    first += slice.count;
+  }
+}
+
+// Runs jobs in as few launches as they have kernels; returns how many.
+inline int RunOnHostGrid(absl::Span<const Job> jobs, int64_t most_rows = int64_t{1} << 40) {
+  cuda::Arena count;
+  cuda::LaunchList counted;
+  for (const Job& job : jobs) AddWhereTheyLie(job, most_rows, counted, count);
+  counted.Finish(count);
+  std::vector<std::max_align_t> memory(
+      static_cast<size_t>(count.used()) / sizeof(std::max_align_t) + 1);
+  auto* const base = reinterpret_cast<std::byte*>(memory.data());
+  cuda::Arena arena(base, base, count.used());
+  cuda::LaunchList list;
+  for (const Job& job : jobs) AddWhereTheyLie(job, most_rows, list, arena);
+  const std::vector<cuda::Launch> launches = list.Finish(arena);
+  for (const cuda::Launch& launch : launches) cuda::RunOnHost(launch.kernel, launch.batch);
+  return static_cast<int>(launches.size());
+}
+
+}  // namespace phasor::testing
+
+#endif  // PHASOR_TESTS_SUPPORT_HOST_GRID_H_
