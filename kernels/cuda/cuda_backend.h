@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend: packs jobs into chunks, sends them to a device and brings the results back, and
+// gives to another backend whatever the device cannot or could not do. Same bytes either way.
+#ifndef PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_
+#define PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/slots.h"
+
+namespace phasor::cuda {
+
+struct CudaBackendOptions {
+  // Largest trip to the device, each way. Rows that do not fit are for the other backend.
+  int64_t chunk_bytes = int64_t{32} << 20;
+  // Chunks in flight, of all callers together: four buffers of up to chunk_bytes each, two of them
+  // of the device.
+  int slots = 4;
+  // Batches that write less stay here: the way to a device and back takes longer than they do.
+  int64_t least_bytes = int64_t{1} << 20;
+};
+
+// What a backend has done since it was made.
+struct CudaState {
+  bool lost = false;       // the device failed for good: everything runs on the other backend
+  std::string last_error;  // of the device, empty: none
+  int64_t chunks = 0;      // finished on the device
+  int64_t launches = 0;
+  int64_t jobs_on_device = 0;       // wholly
+  int64_t jobs_not_for_device = 0;  // small, not supported, or larger than a chunk by the row
+  int64_t jobs_rescued = 0;         // that the device failed
+};
+
+// Threads: as Backend says. Owns its memory on the device.
+class CudaBackend final : public Backend {
+ public:
+  // `other` runs what the device does not.
+  CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend> other,
+              const CudaBackendOptions& options);
+  ~CudaBackend() override;
+
+  std::string_view name() const override { return "cuda"; }
+  // Of the backend that stands in: instruction sets are the CPU's.
+  std::string target() const override { return other_->target(); }
+  int threads() const override { return other_->threads(); }
+  // No error of the device is returned: its jobs run elsewhere. One that is in place and was begun
+  // is finished here, by the kernels' own code.
+  absl::Status Run(absl::Span<const Job> jobs) override;
+
+  const DeviceInfo& device() const { return driver_->device(); }
+  CudaState state() const;
+
+ private:
+  friend class BatchRun;
+
+  bool lost() const;
+  // Remembers an error; UNAVAILABLE ends the use of the device.
+  void Note(const absl::Status& error);
+  void Add(const CudaState& counts);
+
+  const std::unique_ptr<Driver> driver_;
+  const std::unique_ptr<Backend> other_;
+  const CudaBackendOptions options_;
+  Slots slots_;
+  mutable std::mutex mutex_;
+  CudaState state_;
+};
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the backend needs of a GPU: memory, copies, launches, and the errors of each. The CUDA
+// runtime implements it (kernels/cuda/cuda_driver.h); tests implement it on the host and inject
+// errors.
+#ifndef PHASOR_KERNELS_CUDA_DRIVER_H_
+#define PHASOR_KERNELS_CUDA_DRIVER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/launch_list.h"
+
+namespace phasor::cuda {
+
+struct DeviceInfo {
+  std::string name;  // as its maker says it
+  std::array<uint8_t, 16> uuid = {};
+  int major = 0;  // compute capability
+  int minor = 0;
+  int64_t memory_bytes = 0;
+};
+
+// A queue of the device: what is put into it happens in order.
+using Stream = void*;
+
+// One device. Every error is one of
+//   RESOURCE_EXHAUSTED  out of memory, of the device or pinned; nothing else is wrong
+//   INTERNAL            this call or launch was refused; the next one may work
+//   UNAVAILABLE         the device or its context is lost: every later call fails too
+// and errors of work that was queued show in whatever call comes later.
+// Threads: any.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  virtual const DeviceInfo& device() const = 0;
+
+  virtual absl::StatusOr<Stream> CreateStream() = 0;
+  virtual void DestroyStream(Stream stream) = 0;
+
+  // Memory of the device, aligned to 256 bytes.
+  virtual absl::StatusOr<std::byte*> Allocate(int64_t bytes) = 0;
+  virtual void Free(std::byte* memory) = 0;
+
+  // Memory of the host that the device copies without help, aligned to 256 bytes.
+  virtual absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes) = 0;
+  virtual void FreePinned(std::byte* memory) = 0;
+
+  // Queues a copy. Both sides stay as they are until the stream is synchronized.
+  virtual absl::Status CopyToDevice(std::byte* device, const std::byte* pinned, int64_t bytes,
+                                    Stream stream) = 0;
+  virtual absl::Status CopyToHost(std::byte* pinned, const std::byte* device, int64_t bytes,
+                                  Stream stream) = 0;
+  // Queues a kernel.
+  virtual absl::Status Run(const Launch& launch, Stream stream) = 0;
+  // Waits for everything in the stream.
+  virtual absl::Status Synchronize(Stream stream) = 0;
+};
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_DRIVER_H_
