@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# PHASOR_CUDA=AUTO|ON|OFF, resolved once: PHASOR_HAS_CUDA says what came of it.
+# phasor_cuda_object(TARGET SOURCE): compiles a .cu file with nvcc into an existing target.
+#
+# nvcc sees plain headers only, so it is run for those files alone and CMake's own CUDA language,
+# with its checks at configure time and flags for every target, is not needed.
+include_guard(GLOBAL)
+
+set(PHASOR_CUDA AUTO CACHE STRING "CUDA backend: ON, OFF, or AUTO, where nvcc is found")
+set_property(CACHE PHASOR_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(PHASOR_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPU architectures to compile for, as in sm_90")
+
+set(PHASOR_HAS_CUDA OFF)
+if(NOT PHASOR_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "PHASOR_CUDA is ${PHASOR_CUDA}, accepted are AUTO, ON and OFF")
+elseif(NOT PHASOR_CUDA STREQUAL "OFF")
+  find_program(PHASOR_NVCC nvcc PATHS /usr/local/cuda/bin)
+  if(PHASOR_NVCC)
+    # A link on the path may point into the toolkit; its folders are beside the real file.
+    file(REAL_PATH "${PHASOR_NVCC}" nvcc)
+    get_filename_component(toolkit "${nvcc}" DIRECTORY)
+    get_filename_component(toolkit "${toolkit}" DIRECTORY)
+    find_path(PHASOR_CUDA_INCLUDE cuda_runtime_api.h
+      PATHS "${toolkit}/include" "${toolkit}/targets/x86_64-linux/include" NO_DEFAULT_PATH)
+    find_library(PHASOR_CUDART cudart_static
+      PATHS "${toolkit}/lib64" "${toolkit}/lib" "${toolkit}/targets/x86_64-linux/lib" NO_DEFAULT_PATH)
+  endif()
+  if(PHASOR_NVCC AND PHASOR_CUDA_INCLUDE AND PHASOR_CUDART)
+    set(PHASOR_HAS_CUDA ON)
+  elseif(PHASOR_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "PHASOR_CUDA is ON but nvcc, cuda_runtime_api.h or libcudart_static.a is missing: "
+      "nvcc ${PHASOR_NVCC}, headers ${PHASOR_CUDA_INCLUDE}, library ${PHASOR_CUDART}")
+  endif()
+endif()
+message(STATUS "CUDA backend: ${PHASOR_HAS_CUDA} (PHASOR_CUDA=${PHASOR_CUDA})")
+
+# One PTX for the newest architecture beside machine code for each, for GPUs that come later. No
+# contraction and no flushing: docs/numerics.md depends on it.
+function(phasor_cuda_object target source)
+  set(flags -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
+    -Werror all-warnings "-I${PROJECT_SOURCE_DIR}"
+    "-Xcompiler=-fPIC,-ffp-contract=off,-fno-fast-math")
+  foreach(architecture IN LISTS PHASOR_CUDA_ARCHITECTURES)
+    list(APPEND flags -gencode "arch=compute_${architecture},code=sm_${architecture}")
+    set(newest ${architecture})
+  endforeach()
+  list(APPEND flags -gencode "arch=compute_${newest},code=compute_${newest}")
+  set(object "${CMAKE_CURRENT_BINARY_DIR}/${source}.o")
+  get_filename_component(folder "${object}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  add_custom_command(OUTPUT "${object}"
+    COMMAND ${PHASOR_CCACHE} "${PHASOR_NVCC}" ${flags} -MD -MF "${object}.d" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}"
+            -o "${object}"
+    DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d" VERBATIM
+    COMMENT "Building CUDA object ${source}.o for ${PHASOR_CUDA_ARCHITECTURES}")
+  target_sources(${target} PRIVATE "${object}")
+  set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+endfunction()

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels: bodies from headers, wrapped. See launch.h.
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/launch.h"
+
+namespace phasor::cuda {
+namespace {
+
+// One block on a multiprocessor is enough for the compiler: asked for more, it spills registers.
+template <typename Body>
+__global__ void __launch_bounds__(kThreads, 1) Kernel(Batch batch) {
+  RunThread<Body>(batch, blockIdx.x, static_cast<int>(threadIdx.x));
+}
+
+}  // namespace
+
+int CanLaunch(int device) {
+  if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) return error;
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, Kernel<LookupBody<scalar::F32>>);
+}
+
+int LaunchKernel(const KernelId& id, const Batch& batch, void* stream) {
+  if (batch.blocks == 0) return cudaSuccess;
+  VisitBody(id, [&]<typename Body>(Body) {
+    Kernel<Body>
+        <<<static_cast<unsigned>(batch.blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+            batch);
+  });
+  return cudaGetLastError();
+}
+
+}  // namespace phasor::cuda

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA runtime behind the driver interface. On a host without a device: that it says so and the
+// process lives. On one with a device: that the kernels return the reference's bytes.
+#include "kernels/cuda/cuda_driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/items.h"
+#include "kernels/cuda/launch.h"
+#include "tests/kernels/cuda/random_jobs.h"
+
+namespace phasor::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The device, or nullptr and why not. With PHASOR_REQUIRE_GPU=1 having none is a failure.
+std::unique_ptr<Driver> Device() {
+  auto driver = OpenDevice();
+  if (driver.ok()) {
+    const DeviceInfo& info = (*driver)->device();
+    std::cout << "device: " << info.name << ", compute capability " << info.major << '.'
+              << info.minor << '\n';
+    return *std::move(driver);
+  }
+  const char* const required = std::getenv("PHASOR_REQUIRE_GPU");
+  EXPECT_FALSE(required != nullptr && std::string(required) == "1") << driver.status();
+  return nullptr;
+}
+
+TEST(CudaDriverTest, WithoutADeviceSaysSo) {
+  const auto driver = OpenDevice();
+  if (driver.ok()) GTEST_SKIP() << "this host has a device: " << (*driver)->device().name;
+  EXPECT_EQ(driver.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(driver.status().message()), HasSubstr("no CUDA device"));
+}
+
+TEST(CudaDriverTest, LaunchesWithoutADeviceFailAndDoNotCrash) {
+  if (OpenDevice().ok()) GTEST_SKIP() << "this host has a device";
+  Batch batch;
+  const KernelId kernel{Op::kRotary, Dtype::kFloat32, true, true};
+  EXPECT_EQ(LaunchKernel(kernel, batch, nullptr), 0) << "no blocks, no launch";
+  batch.blocks = 1;
+  EXPECT_NE(LaunchKernel(kernel, batch, nullptr), 0);
+}
+
+TEST(CudaDriverTest, RandomJobsOnTheDeviceHaveTheReferencesBytes) {
+  auto driver = Device();
+  if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was compared";
+  const auto reference = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
+  CudaBackend backend(std::move(driver), cpu::MakeCpuBackend({cpu::Target::kScalar, 1}),
+                      {int64_t{256} << 10, 4, 0});
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    testing::RandomJob random(seed, /*misaligned=*/true);
+    ASSERT_TRUE(reference->Run({random.job()}).ok());
+    const auto want = random.Now();
+    random.Reset();
+    ASSERT_TRUE(backend.Run({random.job()}).ok());
+    const auto got = random.Now();
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_TRUE(testing::SameBits(want[i], got[i])) << "seed " << seed << " memory " << i;
+    }
+  }
+  const CudaState state = backend.state();
+  EXPECT_EQ(state.jobs_rescued, 0) << state.last_error;
+  EXPECT_GT(state.jobs_on_device, 1500);
+}
+
+}  // namespace
+}  // namespace phasor::cuda
