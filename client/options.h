@@ -29,8 +29,9 @@ struct ClientOptions {
   int channels = 1;
   // "inproc:" only. Threads that compute, the caller's included: 1 starts none. Range [1, 1024].
   int inproc_threads = 1;
-  // "inproc:" only. "auto", "cpu" or "reference".
-  std::string inproc_backend = "auto";
+  // "inproc:" only. "auto", "cpu", "cuda" or "reference". "auto" and "cuda" open a device, which
+  // takes time and its memory.
+  std::string inproc_backend = "cpu";
 
   // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
   absl::Status Validate() const;

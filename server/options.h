@@ -22,7 +22,7 @@ struct ServerOptions {
   std::vector<std::string> listen = {"127.0.0.1:50051"};
 
   // Compute.
-  std::string backend = "auto";     // auto | cpu | reference
+  std::string backend = "auto";     // auto | cpu | cuda | reference
   int threads = 0;                  // compute threads; 0: one per core
   int64_t inline_bytes = 64 << 10;  // calls up to this run on the thread that received them
   int64_t plan_cache_entries = 256;

@@ -296,7 +296,7 @@ RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& ker
   }
   item.inverse = job.inverse;
   item.split_in = PairingIn(job) == Pairing::kHalfSplit;
-  item.split_out = plan.spec.pairing_out == Pairing::kHalfSplit;
+  item.split_out = PairingOut(job) == Pairing::kHalfSplit;
   item.amplitude = AmplitudeOf(job);
   item.tokens = tokens;
   item.rotary_begin = lanes.rotary_begin;

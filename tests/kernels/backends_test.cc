@@ -9,11 +9,26 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(BackendsTest, AutoIsTheCpuHere) {
+// With or without the toolkit, with or without a device: auto always has something to run on.
+TEST(BackendsTest, AutoIsCudaOnlyWhereADeviceAnswers) {
   const auto backend = MakeBackend({});
   ASSERT_TRUE(backend.ok()) << backend.status();
-  EXPECT_EQ((*backend)->name(), "cpu");
+  EXPECT_EQ((*backend)->name(), MakeBackend({"cuda", 1}).ok() ? "cuda" : "cpu");
   EXPECT_GE((*backend)->threads(), 1);
+}
+
+TEST(BackendsTest, CudaWithoutADeviceSaysSo) {
+  const auto backend = MakeBackend({"cuda", 1});
+  if (backend.ok()) GTEST_SKIP() << "this host has a device";
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(backend.status().message()), HasSubstr("CUDA"));
+}
+
+TEST(BackendsTest, TheCpuIsTheCpu) {
+  const auto backend = MakeBackend({"cpu", 2});
+  ASSERT_TRUE(backend.ok());
+  EXPECT_EQ((*backend)->name(), "cpu");
+  EXPECT_EQ((*backend)->threads(), 2);
 }
 
 TEST(BackendsTest, OneThreadStartsNone) {
@@ -33,7 +48,6 @@ TEST(BackendsTest, SaysWhichNamesAreKnown) {
   const auto unknown = MakeBackend({"tpu", 1});
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("accepted are"));
-  EXPECT_EQ(MakeBackend({"cuda", 1}).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every way this machine can run a job: each instruction set, one thread and several, caches
-// bypassed and not. The first is the scalar reference that the others must equal.
+// bypassed and not, and the GPU's kernels on a device made of host memory. The first is the scalar
+// reference that the others must equal.
 #ifndef PHASOR_TESTS_SUPPORT_BACKENDS_H_
 #define PHASOR_TESTS_SUPPORT_BACKENDS_H_
 
@@ -10,7 +11,9 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/text.h"
+#include "tests/support/fake_driver.h"
 
 namespace phasor::testing {
 
@@ -32,6 +35,11 @@ inline std::vector<NamedBackend> AllBackends() {
     add(target, 1, 1);  // every output counts as larger than the caches
     add(target, 3, 0);
   }
+  constexpr cuda::CudaBackendOptions kSmallChunks{int64_t{64} << 10, 2, 0};
+  all.push_back(
+      {"CUDA_on_host", std::make_unique<cuda::CudaBackend>(
+                           std::make_unique<FakeDriver>(std::make_shared<FakeDevice>()),
+                           cpu::MakeCpuBackend({cpu::Target::kScalar, 1}), kSmallChunks)});
   return all;
 }
 
