@@ -25,11 +25,18 @@ elseif(NOT PHASOR_CUDA STREQUAL "OFF")
     find_library(PHASOR_CUDART cudart_static
       PATHS "${toolkit}/lib64" "${toolkit}/lib" "${toolkit}/targets/x86_64-linux/lib" NO_DEFAULT_PATH)
   endif()
+  set(version 0)
   if(PHASOR_NVCC AND PHASOR_CUDA_INCLUDE AND PHASOR_CUDART)
+    execute_process(COMMAND "${PHASOR_NVCC}" --version OUTPUT_VARIABLE said)
+    if(said MATCHES "release ([0-9.]+)")
+      set(version ${CMAKE_MATCH_1})
+    endif()
+  endif()
+  if(version VERSION_GREATER_EQUAL 12.0)  # C++20
     set(PHASOR_HAS_CUDA ON)
   elseif(PHASOR_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "PHASOR_CUDA is ON but nvcc, cuda_runtime_api.h or libcudart_static.a is missing: "
-      "nvcc ${PHASOR_NVCC}, headers ${PHASOR_CUDA_INCLUDE}, library ${PHASOR_CUDART}")
+    message(FATAL_ERROR "PHASOR_CUDA is ON but nvcc 12.0 or later, its headers or libcudart_static.a are missing: "
+      "nvcc ${PHASOR_NVCC} (${version}), headers ${PHASOR_CUDA_INCLUDE}, library ${PHASOR_CUDART}")
   endif()
 endif()
 message(STATUS "CUDA backend: ${PHASOR_HAS_CUDA} (PHASOR_CUDA=${PHASOR_CUDA})")
@@ -38,8 +45,15 @@ message(STATUS "CUDA backend: ${PHASOR_HAS_CUDA} (PHASOR_CUDA=${PHASOR_CUDA})")
 # contraction and no flushing: docs/numerics.md depends on it.
 function(phasor_cuda_object target source)
   set(flags -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
-    -Werror all-warnings "-I${PROJECT_SOURCE_DIR}"
+    "-I${PROJECT_SOURCE_DIR}"
     "-Xcompiler=-fPIC,-ffp-contract=off,-fno-fast-math")
+  if(PHASOR_WERROR)
+    list(APPEND flags -Werror all-warnings)
+  endif()
+  set(launcher)
+  if(PHASOR_CCACHE AND PROJECT_IS_TOP_LEVEL)
+    set(launcher ${PHASOR_CCACHE})
+  endif()
   foreach(architecture IN LISTS PHASOR_CUDA_ARCHITECTURES)
     list(APPEND flags -gencode "arch=compute_${architecture},code=sm_${architecture}")
     set(newest ${architecture})
@@ -49,8 +63,8 @@ function(phasor_cuda_object target source)
   get_filename_component(folder "${object}" DIRECTORY)
   file(MAKE_DIRECTORY "${folder}")
   add_custom_command(OUTPUT "${object}"
-    COMMAND ${PHASOR_CCACHE} "${PHASOR_NVCC}" ${flags} -MD -MF "${object}.d" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}"
-            -o "${object}"
+    COMMAND ${launcher} "${PHASOR_NVCC}" ${flags} -MD -MF "${object}.d"
+            -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
     DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d" VERBATIM
     COMMENT "Building CUDA object ${source}.o for ${PHASOR_CUDA_ARCHITECTURES}")
   target_sources(${target} PRIVATE "${object}")

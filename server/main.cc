@@ -73,7 +73,8 @@ int Run(const ServerOptions& options) {
   RaiseDescriptorLimit(options.max_connections);
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
-  Log(LogLevel::kInfo, "serving", {{"listeners", (*server)->listeners()}});
+  Log(LogLevel::kInfo, "serving",
+      {{"listeners", (*server)->listeners()}, {"backend", (*server)->backend()}});
 
   const int signal = WaitForStopSignal();
   std::thread([] { _exit(128 + WaitForStopSignal()); }).detach();

@@ -174,6 +174,7 @@ class GrpcServer final : public Server {
   }
 
   std::vector<std::string> listeners() const override { return listener_->addresses(); }
+  std::string backend() const override { return std::string(backend_->name()); }
 
   bool Shutdown() override {
     absl::MutexLock lock(&shutdown_mu_);

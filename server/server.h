@@ -29,6 +29,8 @@ class Server {
 
   // Addresses that accept calls, as a client would write them: "127.0.0.1:40123", "unix:/path".
   virtual std::vector<std::string> listeners() const = 0;
+  // Name of what computes, e.g. what "auto" came to.
+  virtual std::string backend() const = 0;
 
   // Health turns NOT_SERVING and drain_delay passes. Then listeners close, calls whose request has
   // arrived are answered, later ones are refused with UNAVAILABLE, and connections close. Calls

@@ -120,6 +120,12 @@ absl::Status NoDevice(cudaError_t error, std::string_view what) {
 
 absl::StatusOr<std::unique_ptr<Driver>> OpenDevice() {
   constexpr int kDevice = 0;
+  int driver_version = 0;  // stays 0 where there is none
+  cudaDriverGetVersion(&driver_version);
+  if (driver_version == 0) {
+    return absl::FailedPreconditionError(
+        "backend: no CUDA device: this host has no NVIDIA driver, accepted are auto and cpu");
+  }
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     return NoDevice(error, "the runtime counts none");

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"
@@ -39,15 +40,17 @@ class ServerProcess : public Subprocess {
     const json line = json::parse(ReadLine());
     EXPECT_EQ(line["event"], "serving");
     address_ = line["listeners"][0];
+    backend_ = line["backend"];
   }
   const std::string& address() const { return address_; }
+  const std::string& backend() const { return backend_; }
 
  private:
   static std::vector<std::string> WithListen(std::vector<std::string> flags) {
     flags.push_back("--listen=127.0.0.1:0");
     return Command(std::move(flags));
   }
-  std::string address_;
+  std::string address_, backend_;
 };
 
 TEST(ServerProcessTest, ServesUntilSigtermAndExitsZero) {
@@ -180,6 +183,15 @@ TEST(ServerProcessTest, FailureToStartExitsOneWithOneLine) {
   EXPECT_THAT(second.ReadLine(), HasSubstr("cannot listen on " + first.address()));
   EXPECT_EQ(second.ReadAll(), "");
   EXPECT_EQ(second.Wait(), 1);
+}
+
+TEST(ServerProcessTest, CudaWithoutADeviceDoesNotStartAndAutoTakesTheCpu) {
+  if (MakeBackend({"cuda", 1}).ok()) GTEST_SKIP() << "this host has a device";
+  Subprocess server(Command({"--backend=cuda", "--listen=127.0.0.1:0"}));
+  EXPECT_THAT(server.ReadLine(), HasSubstr("CUDA"));
+  EXPECT_EQ(server.ReadAll(), "");
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_EQ(ServerProcess({"--backend=auto"}).backend(), "cpu");
 }
 
 TEST(ServerProcessTest, ReflectionCanBeTurnedOff) {
