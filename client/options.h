@@ -29,7 +29,7 @@ struct ClientOptions {
   int channels = 1;
   // "inproc:" only. Threads that compute, the caller's included: 1 starts none. Range [1, 1024].
   int inproc_threads = 1;
-  // "inproc:" only. "auto", "cpu", "cuda" or "reference". "auto" and "cuda" open a device, which
+  // "inproc:" only. "auto", "cpu", "cuda" or "reference". "cuda" opens a device, which
   // takes time and its memory.
   std::string inproc_backend = "cpu";
 

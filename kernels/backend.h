@@ -30,8 +30,8 @@ class Backend {
 };
 
 struct BackendOptions {
-  // "cpu"; "cuda", which gives to the CPU what the device does not do; "auto", which is "cuda"
-  // where a device answers and else "cpu"; "reference" (the scalar definition, slow; for tests).
+  // "cpu"; "cuda", which gives to the CPU what the device does not do; "auto", which is "cpu" as
+  // long as no device has been measured; "reference" (the scalar definition, slow; for tests).
   std::string name = "auto";
   // Threads a job may use, the caller's included. 0: one per core; 1 starts none.
   int threads = 0;

@@ -48,10 +48,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   if (options.name == "cpu") return MakeCpu(options);
   if (options.name == "reference") return MakeCpu(options, cpu::Target::kScalar, "reference");
   if (options.name == "cuda") return MakeCuda(options);
-  if (options.name == "auto") {
-    auto cuda = MakeCuda(options);
-    return cuda.ok() ? std::move(cuda) : MakeCpu(options);
-  }
+  // Until a device has been measured against the cores beside it.
+  if (options.name == "auto") return MakeCpu(options);
   return absl::NotFoundError(StrCat("backend: \"", options.name,
                                     "\" is not known, accepted are auto, cpu, cuda and reference"));
 }

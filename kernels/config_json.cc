@@ -469,10 +469,10 @@ class ConfigReader {
   const std::string root_path_;
   const JsonObject* in_ = nullptr;  // the part of the configuration that is read
   ConfigModel model_;
-  bool generic_ = false;  // the model_type is not known
-  bool vision_ = false;   // sub_config names a vision tower
+  bool generic_ = false;                   // the model_type is not known
+  bool vision_ = false;                    // sub_config names a vision tower
   std::optional<std::string> whole_type_;  // model_type of the whole configuration
-  bool nested_ = false;   // rope_parameters are per kind of layer
+  bool nested_ = false;                    // rope_parameters are per kind of layer
   ConfigLengths lengths_;
   ConfigRope rope_;
   Spec out_;

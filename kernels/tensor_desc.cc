@@ -84,7 +84,12 @@ std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape) {
 }
 
 bool IsDense(const TensorDesc& tensor) {
-  return tensor.strides.empty() || tensor.strides == DenseStrides(tensor.shape);
+  if (tensor.strides.empty()) return true;
+  const std::vector<int64_t> dense = DenseStrides(tensor.shape);
+  for (size_t d = 0; d < dense.size(); ++d) {
+    if (tensor.shape[d] > 1 && tensor.strides[d] != dense[d]) return false;
+  }
+  return true;
 }
 
 absl::Status CheckComputeDtype(Dtype dtype, std::string_view path) {

@@ -31,7 +31,7 @@ absl::Status CheckComputeDtype(Dtype dtype, std::string_view path);
 bool IsEmpty(const TensorDesc& tensor);
 // Dense row-major strides in elements. Shape must be that of a tensor that DenseBytes accepts.
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape);
-// Whether the elements lie in row-major order without holes.
+// Whether the elements lie in row-major order without holes; strides must be as many as extents.
 bool IsDense(const TensorDesc& tensor);
 
 // Product of extents times element size; error when it passes 2^62. Extents must be >= 0.

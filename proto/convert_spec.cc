@@ -79,6 +79,7 @@ class Reader {
   }
 
   absl::Status Read(const FieldDescriptor* field, RopeScaling* out) const {
+    if (!reflection_.HasField(wire_, field)) return absl::OkStatus();
     const Message& scaling = reflection_.GetMessage(wire_, field);
     const FieldDescriptor* const set = scaling.GetReflection()->GetOneofFieldDescriptor(
         scaling, scaling.GetDescriptor()->oneof_decl(0));

@@ -72,7 +72,7 @@ const std::vector<Option>& Options() {
   static const auto* const options = new std::vector<Option>{
       {"listen", "addresses to listen on: host:port (port 0: any free one), [v6]:port, unix:/path",
        Addresses{&O::listen}},
-      {"backend", "what computes; auto is cuda where a device answers, else cpu",
+      {"backend", "what computes; auto is cpu: no device has been measured yet",
        Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
       {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
       {"inline-bytes", "calls of up to this many bytes run on the thread that received them",

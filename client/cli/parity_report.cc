@@ -56,7 +56,8 @@ absl::StatusOr<std::optional<ParityReport>> MakeParityReport(Spec spec,
 std::string FormatReport(const ParityReport& report) {
   const parity::Difference& d = report.largest;
   return absl::StrFormat(
-      "largest difference of upstream's arithmetic (PARITY) from exact, positions below %d (%d looked "
+      "largest difference of upstream's arithmetic (PARITY) from exact, positions below %d (%d "
+      "looked "
       "at), %s tensors\n"
       "  angle           %.3g radians, at %d\n"
       "  sine or cosine  %.3g, at %d\n",

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "kernels/status_macros.h"
+#include "kernels/tensor_desc.h"
 #include "kernels/text.h"
 
 namespace phasor::client_internal {
@@ -187,15 +188,6 @@ std::vector<int64_t> StridesOf(const TensorDesc& tensor) {
   std::vector<int64_t> strides(tensor.shape.size(), 1);
   for (size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * tensor.shape[d];
   return strides;
-}
-
-bool IsDense(const TensorDesc& tensor) {
-  if (tensor.strides.empty()) return true;
-  const std::vector<int64_t> dense = StridesOf({tensor.dtype, tensor.shape, {}});
-  for (size_t d = 0; d < dense.size(); ++d) {
-    if (tensor.shape[d] > 1 && tensor.strides[d] != dense[d]) return false;
-  }
-  return true;
 }
 
 bool RowsAreDense(TensorDesc tensor) {

@@ -42,8 +42,6 @@ absl::Span<const std::byte> PositionBytes(const PositionList& positions);
 
 // Product of the extents.
 int64_t ElementCount(const TensorDesc& tensor);
-// Whether neighbours lie as in a dense row-major tensor.
-bool IsDense(const TensorDesc& tensor);
 // Whether all but the first dimension are.
 bool RowsAreDense(TensorDesc tensor);
 // Distances in elements: the strides, or those of a dense tensor.

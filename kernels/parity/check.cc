@@ -36,8 +36,8 @@ absl::Status CheckWidth(const ResolvedSpec& spec, std::string_view path) {
   const int64_t width =
       spec.kind == SpecKind::kRotary ? spec.rotary_dim * spec.frequency_heads : spec.dim;
   if (width <= kMaxWidth) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(path, ".precision: PARITY of ", width,
-                                           " columns, must be at most ", kMaxWidth));
+  return absl::InvalidArgumentError(
+      StrCat(path, ".precision: PARITY of ", width, " columns, must be at most ", kMaxWidth));
 }
 
 absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,

@@ -20,9 +20,9 @@ absl::StatusOr<std::shared_ptr<const Plan>> PlanBudget::Get(const ResolvedSpec& 
                                                             PlanProvider plans) {
   const bool known = seen_.contains(spec);
   if (!known && cost_ >= kMaxPlanCost) {
-    return absl::ResourceExhaustedError(
-        StrCat("spec: the different specs before this one have ", cost_, " pairs, a message must ",
-               "have at most ", kMaxPlanCost, "; split it"));
+    return absl::ResourceExhaustedError(StrCat("spec: the different specs before this one have ",
+                                               cost_, " pairs, a message must ", "have at most ",
+                                               kMaxPlanCost, "; split it"));
   }
   PHASOR_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, plans(spec));
   if (!known) {

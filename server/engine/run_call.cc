@@ -83,9 +83,8 @@ class Stager {
       PHASOR_RETURN_IF_ERROR(CheckLookupPositions(prepared, path));
     }
     std::byte* const out = output_ + outputs[0].offset;
-    PHASOR_ASSIGN_OR_RETURN(
-        const std::byte* add_to,
-        StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, out));
+    PHASOR_ASSIGN_OR_RETURN(const std::byte* add_to,
+                            StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, out));
     if (prepared.table != nullptr) return MakeLookupJob(prepared, add_to, out);
     return MakeEncodeJob(prepared, add_to, out);
   }
@@ -104,9 +103,8 @@ class Stager {
                               StagePayload(item.table_values, prepared.table_bytes, nullptr));
     }
     std::byte* const out = output_ + outputs[0].offset;
-    PHASOR_ASSIGN_OR_RETURN(
-        const std::byte* add_to,
-        StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, out));
+    PHASOR_ASSIGN_OR_RETURN(const std::byte* add_to,
+                            StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, out));
     return MakeBiasJob(prepared, table_values, add_to, out);
   }
 

@@ -157,15 +157,15 @@ TEST_F(ClientBytesTest, BiasesAddedToStridedScoresAreEqual) {
         call.add_to = View(scores, {kHeads, kQueries, kKeys}, strides);
         const auto sum = client->AttentionBias(call);
         ASSERT_TRUE(sum.ok()) << sum.status();
-        sums.emplace_back(sum->bytes.begin(), sum->bytes.end());
+        sums.emplace_back(sum->bytes.data(), sum->bytes.data() + sum->bytes.size());
         const auto at = [](const auto& bytes, int64_t i) {
           float value = 0;
           std::memcpy(&value, bytes.data() + i * 4, 4);
           return value;
         };
         for (int64_t i = 0; i < kHeads * kQueries * kKeys; ++i) {
-          const int64_t from = i / (kQueries * kKeys) * strides[0] +
-                               i / kKeys % kQueries * strides[1] + i % kKeys;
+          const int64_t from =
+              i / (kQueries * kKeys) * strides[0] + i / kKeys % kQueries * strides[1] + i % kKeys;
           ASSERT_EQ(at(sum->bytes, i), at(plain->bytes, i) + scores[from]) << preset << " " << i;
         }
       }

@@ -39,9 +39,7 @@ TEST_F(ClientErrorsTest, BadEncodesFailAlike) {
       [](auto& c) { c.spec.encoder = "mine"; },
       [](auto& c) { c.spec = {.encoder = "mine"}; },
       [](auto& c) { c.spec = {.config_json = "{}"}; },
-      [](auto& c) {
-        c.spec.preset = "transformer-literal", c.spec.precision = Precision::kParity;
-      },
+      [](auto& c) { c.spec.preset = "transformer-literal", c.spec.precision = Precision::kParity; },
       [](auto& c) { c.spec.preset = "rope-half-split"; },
       [=](auto& c) {
         c.positions = {1.0, nan};

@@ -62,7 +62,8 @@ TEST(ConfigJsonTest, KeysThatSayWhatIsSoAnywayAreAccepted) {
         R"("model_type": "modernbert", "position_embedding_type": "absolute")"}) {
     Spec spec;
     spec.config_json = std::string("{\"head_dim\": 64, ") + extra + "}";
-    if (std::string(extra).find("modernbert") != std::string::npos) spec.layer_type = "full_attention";
+    if (std::string(extra).find("modernbert") != std::string::npos)
+      spec.layer_type = "full_attention";
     EXPECT_TRUE(ResolveSpec(spec).ok()) << extra << ResolveSpec(spec).status();
   }
   for (const char* extra :

@@ -135,8 +135,8 @@ TEST(PropertiesTest, InverseUndoesTheOrderOfLanesToo) {
     Tensor y = x;
     for (const Direction direction : {Direction::kForward, Direction::kInverse}) {
       request.direction = direction;
-      auto prepared =
-          PrepareRope(request, [](const ResolvedSpec& spec) { return CompilePlan(spec); }, "item");
+      auto prepared = PrepareRope(
+          request, [](const ResolvedSpec& spec) { return CompilePlan(spec); }, "item");
       ASSERT_TRUE(prepared.ok()) << prepared.status();
       const std::byte* const in[] = {y.data()};
       std::byte* const out[] = {y.data()};

@@ -48,6 +48,14 @@ TEST(SpannedBytesTest, CountsFromTheFirstToTheLastElement) {
   EXPECT_EQ(*SpannedBytes(Tensor({0, 4}, {kHighest, 1}), "t"), 0);
 }
 
+TEST(IsDenseTest, LooksAtTheOrderNotAtTheSizeAlone) {
+  EXPECT_TRUE(IsDense(Tensor({3, 4})));
+  EXPECT_TRUE(IsDense(Tensor({3, 4}, {4, 1})));
+  EXPECT_TRUE(IsDense(Tensor({1, 4}, {77, 1})));
+  EXPECT_FALSE(IsDense(Tensor({3, 4}, {5, 1})));
+  EXPECT_FALSE(IsDense(Tensor({2, 3, 4}, {4, 8, 1})));
+}
+
 TEST(SpannedBytesTest, AllowsPermutedDimensions) {
   EXPECT_EQ(*SpannedBytes(Tensor({2, 3, 4}, {4, 8, 1}), "t"), 2 * 3 * 4 * 4);
 }

@@ -32,9 +32,10 @@ TEST(ParityReportTest, SaysHowFarF32AnglesAreOff) {
   // Half a unit of an f32 below 4096, and up to as much again from the frequency's own rounding.
   EXPECT_GT((*report)->largest.angle, 0x1p-13);
   EXPECT_LT((*report)->largest.angle, 0x1p-12);
-  EXPECT_THAT(FormatReport(**report),
-              StartsWith("largest difference of upstream's arithmetic (PARITY) from exact, positions "
-                         "below 4096 (4096 looked at), BFLOAT16 tensors\n  angle           0.0002"));
+  EXPECT_THAT(
+      FormatReport(**report),
+      StartsWith("largest difference of upstream's arithmetic (PARITY) from exact, positions "
+                 "below 4096 (4096 looked at), BFLOAT16 tensors\n  angle           0.0002"));
 }
 
 TEST(ParityReportTest, JsonHasTheFrequenciesThatAreUsed) {

@@ -87,7 +87,8 @@ class FakeServer : private grpc::CallbackGenericService {
     void OnDone() override { delete this; }
 
    private:
-    // A caller may give up while its message is still being read: whoever comes first ends the call.
+    // A caller may give up while its message is still being read: whoever comes first ends the
+    // call.
     void End(const grpc::Status& status) {
       if (!ended_.exchange(true)) Finish(status);
     }

@@ -20,6 +20,7 @@ using ::phasor::testing::IsOk;
 using ::phasor::testing::StatusIs;
 using ::phasor::testing::TempDir;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
