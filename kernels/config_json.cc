@@ -24,7 +24,7 @@ constexpr std::string_view kTelling[] = {"rope",      "rotary", "theta", "alibi"
                                          "base_freq", "yarn",   "xpos",  "mscale", "position_emb"};
 constexpr std::string_view kKnown[] = {
     // Read below.
-    "alibi", "global_rope_theta", "local_rope_theta", "max_position_embeddings",
+    "alibi", "attn_rotary_emb", "global_rope_theta", "local_rope_theta", "max_position_embeddings",
     "original_max_position_embeddings", "partial_rotary_factor", "position_embedding_type",
     "qk_nope_head_dim", "qk_rope_head_dim", "rope_interleave", "rope_local_base_freq",
     "rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary_emb_base", "rotary_pct",
@@ -186,6 +186,7 @@ class ConfigReader {
                 {"global_head_dim", model_.full_head_dim > 0},
                 {"qk_rope_head_dim", model_.latent},
                 {"qk_nope_head_dim", model_.latent},
+                {"attn_rotary_emb", model_.model_type == "bamba"},
                 {"rope_interleave", model_.latent || generic_}};
     for (const auto& [key, used] : keys) {
       if (in_->Find(key) == nullptr || used) continue;
@@ -334,6 +335,11 @@ class ConfigReader {
     if (model_.partial_rotary_factor == 0 && turned != 0 && turned != 1) {
       return Invalid("partial_rotary_factor", turned, ", model_type ", model_.model_type,
                      " rotates whole heads, must be 1 or absent");
+    }
+    // Some loaders read Bamba's number of lanes, some its class's fraction.
+    PHASOR_ASSIGN_OR_RETURN(const auto lanes, FirstOf({"attn_rotary_emb"}));
+    if (lanes.has_value() && 2 * *lanes != head_dim) {
+      return Invalid("attn_rotary_emb", *lanes, ", must be half of head_dim ", head_dim);
     }
     if (rotary_dim.has_value()) {
       const bool whole = model_.partial_rotary_factor == 0 && *rotary_dim != head_dim;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -155,9 +156,10 @@ absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec
   auto plan = std::make_shared<Plan>();
   plan->spec = spec;
   plan->amplitude = AmplitudeOf(spec);
-  if (!std::isfinite(plan->amplitude)) {
+  // Beyond float32 it would be infinite, and 0 times it no number.
+  if (!(std::abs(plan->amplitude) <= std::numeric_limits<float>::max())) {
     return absl::InvalidArgumentError(
-        StrCat("spec: the amplitude is ", plan->amplitude, ", must be finite"));
+        StrCat("spec: the amplitude is ", plan->amplitude, ", must be a finite float32"));
   }
   const std::vector<Segment> segments = SegmentsOf(spec);
   PHASOR_RETURN_IF_ERROR(AddPairs(segments, *plan));

@@ -255,6 +255,9 @@ class HealthCommand final : public Command {
   }
 
   absl::Status Run(std::ostream& out) override {
+    if (common_.server.empty()) {
+      return absl::InvalidArgumentError("server: not set, must be the address to ask");
+    }
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_ASSIGN_OR_RETURN(const Health health, client.CheckHealth(service_));
     if (health != Health::kServing) {

@@ -203,6 +203,13 @@ TEST(ConfigJsonTest, ModelsOfGptJsKindGiveTheirOwnNames) {
   EXPECT_EQ(spec.pairing, Pairing::kInterleaved);
 }
 
+TEST(ConfigJsonTest, BambasTwoWaysToSayItsLanesMustAgree) {
+  const std::string text = R"({"model_type": "bamba", "head_dim": 128, "attn_rotary_emb": )";
+  EXPECT_EQ(ResolveSpec(Config(text + "64}"))->rotary_dim, 64);
+  ExpectRefused(Config(text + "128}"), "attn_rotary_emb: 128, must be half of head_dim 128");
+  ExpectRefused(Config(Llama(R"("attn_rotary_emb": 64)")), "attn_rotary_emb: ");
+}
+
 TEST(ConfigJsonTest, LatentHeadsRotateTheirLastLanes) {
   const std::string text = R"({"model_type": "deepseek_v3", "qk_nope_head_dim": 128,
                                "qk_rope_head_dim": 64, "head_dim": 64, "rope_theta": 10000)";

@@ -76,6 +76,13 @@ std::vector<Spec> ManySpecs() {
   return specs;
 }
 
+TEST(CompilePlanTest, AmplitudesThatFloat32CannotHoldAreRefused) {
+  Spec spec = Rotary("rope-half-split", 8);
+  spec.attention_factor = 1e39;
+  EXPECT_THAT(CompilePlan(*ResolveSpec(spec)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must be a finite float32")));
+}
+
 TEST(CompilePlanTest, WritesEveryColumnExactlyOnce) {
   for (const Spec& spec : ManySpecs()) {
     const auto plan = Compile(spec);

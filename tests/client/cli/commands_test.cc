@@ -11,10 +11,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/status_matchers.h"
 
 namespace phasor::cli {
 namespace {
 
+using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 
 struct Outcome {
@@ -143,7 +145,8 @@ TEST(CommandsTest, PresetsListsAllOfThem) {
 TEST(CommandsTest, ServersThatAreNotThereAreUnavailable) {
   EXPECT_EQ(RunCommand({"health", "--server", "unix:/nonexistent"}).status.code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_EQ(RunCommand({"health"}).out, "SERVING\n");
+  EXPECT_THAT(RunCommand({"health"}).status,
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("server: not set")));
 }
 
 }  // namespace
