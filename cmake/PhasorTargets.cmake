@@ -47,8 +47,8 @@ if(PHASOR_SANITIZE)
   set(PHASOR_TEST_SOURCE_OPTIONS -O0 -fno-sanitize=undefined)
 endif()
 
-# LABELS default to "unit". TIMEOUT in seconds, 120 unless given. OPTIMIZED: the test computes much
-# itself and is compiled like a library.
+# LABELS default to "unit". TIMEOUT in seconds, 300 unless given: ten times what an idle machine
+# needs. OPTIMIZED: the test computes much itself and is compiled like a library.
 function(phasor_test name)
   cmake_parse_arguments(ARG "OPTIMIZED" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT PHASOR_BUILD_TESTS)
@@ -62,7 +62,7 @@ function(phasor_test name)
     set(ARG_LABELS unit)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 300)
   endif()
   # A prefix tells the builds apart when `./dev test` runs several of them in one CTest run.
   add_test(NAME ${PHASOR_TEST_PREFIX}${name} COMMAND ${name})
