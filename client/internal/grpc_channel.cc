@@ -10,7 +10,9 @@
 #include <charconv>
 #include <chrono>
 #include <climits>
+#include <cstddef>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -57,6 +59,25 @@ grpc::ChannelArguments Arguments() {
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   return args;
+}
+
+// gRPC ends its callback threads when the last channel that used them goes, and waits for that: on
+// one of them, where a call may be the last to hold its channel, for itself, and goes on with freed
+// memory. A channel to nowhere, with one failed call, keeps them as long as the process.
+void KeepCallbackThreads() {
+  struct Keeper {
+    grpc::GenericStub stub{grpc::CreateCustomChannel("", nullptr, {})};
+    grpc::ClientContext context;
+    grpc::Slice nothing;
+    grpc::ByteBuffer request{&nothing, 1}, response;
+  };
+  alignas(Keeper) static std::byte room[sizeof(Keeper)];  // never destroyed
+  [[maybe_unused]] static const bool kept = [] {
+    auto* const keeper = new (room) Keeper;
+    keeper->stub.UnaryCall(&keeper->context, "/", {}, &keeper->request, &keeper->response,
+                           [](const grpc::Status&) {});
+    return true;
+  }();
 }
 
 // What one attempt needs until it ends.
@@ -215,6 +236,7 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
 
 GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer)
     : retry_{options.max_attempts, options.initial_backoff, options.max_backoff}, timer_(timer) {
+  KeepCallbackThreads();
   for (int i = 0; i < options.channels; ++i) {
     auto channel =
         grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments());

@@ -2,6 +2,7 @@
 #include "client/internal/grpc_channel.h"
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -200,6 +201,25 @@ TEST_P(GrpcChannelTest, ChannelsAreConnectionsOfTheirOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(CallerWaits, GrpcChannelTest, ::testing::Bool());
+
+// The call's own end releases the connection then, on one of gRPC's threads.
+TEST(GrpcChannelEndTest, CallsMayOutliveTheirChannel) {
+  for (int i = 0; i < 20; ++i) {
+    auto channel = std::make_unique<GrpcChannel>("unix:/nonexistent/phasor.sock",
+                                                 ClientOptions{.max_attempts = 1});
+    absl::Notification done;
+    absl::Status result;
+    RawCall call{.method = "/a.B/C", .header = "x"};
+    call.done = [&](absl::Status status) {
+      result = std::move(status);
+      done.Notify();
+    };
+    channel->Start(std::move(call), {.deadline = absl::Now() + absl::Seconds(30)});
+    channel.reset();
+    done.WaitForNotification();
+    EXPECT_EQ(result.code(), absl::StatusCode::kUnavailable);
+  }
+}
 
 TEST(GrpcTargetTest, NamesWhatGrpcNames) {
   EXPECT_EQ(*GrpcTarget("phasor:50051"), "dns:///phasor:50051");
