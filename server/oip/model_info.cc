@@ -34,7 +34,7 @@ void Configure(const TensorSlot& slot, Tensor* out) {
 inference::ModelMetadataResponse MetadataOf(const Model& model) {
   inference::ModelMetadataResponse metadata;
   metadata.set_name(model.name);
-  metadata.add_versions(kModelVersion);
+  metadata.add_versions(std::string(kModelVersion));
   metadata.set_platform(kPlatform);
   for (const TensorSlot& slot : model.inputs) Describe(slot, metadata.add_inputs());
   for (const TensorSlot& slot : model.outputs) Describe(slot, metadata.add_outputs());

@@ -121,7 +121,7 @@ class Preparer {
     request.output_dtype =
         options_.output_dtype.value_or(embeddings == nullptr ? Dtype::kFloat32 : embeddings->dtype);
     if (embeddings != nullptr) request.add_to = RowsOf(*embeddings);
-    engine::EncodeItem item;
+    auto& item = out_.item.emplace<engine::EncodeItem>();
     PHASOR_ASSIGN_OR_RETURN(item.prepared,
                             PrepareEncode(request, context_.plans, "item", context_.tables));
     const PreparedEncode& prepared = item.prepared;
@@ -134,7 +134,6 @@ class Preparer {
                      " columns");
     }
     AddResult("ENCODING", prepared.output.dtype, std::move(shape), prepared.output_bytes);
-    out_.item = std::move(item);
     return absl::OkStatus();
   }
 
@@ -161,12 +160,11 @@ class Preparer {
     request.layout = options_.layout;
     request.tensors.push_back(DescOf(q));
     if (k != nullptr) request.tensors.push_back(DescOf(*k));
-    engine::RopeItem item;
+    auto& item = out_.item.emplace<engine::RopeItem>();
     PHASOR_ASSIGN_OR_RETURN(item.prepared, PrepareRope(request, context_.plans, "item"));
     item.tensors.resize(item.prepared.tensors.size());
     AddResult("Q_OUT", q.dtype, q.shape, q.bytes);
     if (k != nullptr) AddResult("K_OUT", k->dtype, k->shape, k->bytes);
-    out_.item = std::move(item);
     return absl::OkStatus();
   }
 
@@ -183,11 +181,10 @@ class Preparer {
     if (scores != nullptr) request.add_to = DescOf(*scores);
     request.output_dtype =
         options_.output_dtype.value_or(scores == nullptr ? model_.outputs[0].dtype : scores->dtype);
-    engine::BiasItem item;
+    auto& item = out_.item.emplace<engine::BiasItem>();
     PHASOR_ASSIGN_OR_RETURN(item.prepared, PrepareBias(request, context_.tables, "item"));
     const TensorDesc& output = item.prepared.output;
     AddResult("BIAS", output.dtype, output.shape, item.prepared.output_bytes);
-    out_.item = std::move(item);
     return absl::OkStatus();
   }
 

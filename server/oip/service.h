@@ -26,10 +26,35 @@ struct InferenceServiceOptions {
   regions::RegionStoreOptions regions;
 };
 
-// Calls with tensors take the received bytes as they are.
-using InferenceServiceBase = inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
-    inference::GRPCInferenceService::WithRawCallbackMethod_ModelStreamInfer<
-        inference::GRPCInferenceService::CallbackService>>;
+// `Base` with methods added one over the other.
+template <typename Base, template <typename> class... Methods>
+struct WithMethods {
+  using Type = Base;
+};
+template <typename Base, template <typename> class First, template <typename> class... Rest>
+struct WithMethods<Base, First, Rest...> {
+  using Type = First<typename WithMethods<Base, Rest...>::Type>;
+};
+
+// Calls with tensors take the received bytes as they are. The generated CallbackService would give
+// the stream another reactor, so the methods are listed.
+using Generated = inference::GRPCInferenceService;
+using InferenceServiceBase = WithMethods<
+    Generated::Service, Generated::WithRawCallbackMethod_ModelInfer,
+    Generated::WithRawCallbackMethod_ModelStreamInfer, Generated::WithCallbackMethod_ServerLive,
+    Generated::WithCallbackMethod_ServerReady, Generated::WithCallbackMethod_ModelReady,
+    Generated::WithCallbackMethod_ServerMetadata, Generated::WithCallbackMethod_ModelMetadata,
+    Generated::WithCallbackMethod_ModelConfig, Generated::WithCallbackMethod_ModelStatistics,
+    Generated::WithCallbackMethod_RepositoryIndex,
+    Generated::WithCallbackMethod_RepositoryModelLoad,
+    Generated::WithCallbackMethod_RepositoryModelUnload,
+    Generated::WithCallbackMethod_SystemSharedMemoryStatus,
+    Generated::WithCallbackMethod_SystemSharedMemoryRegister,
+    Generated::WithCallbackMethod_SystemSharedMemoryUnregister,
+    Generated::WithCallbackMethod_CudaSharedMemoryStatus,
+    Generated::WithCallbackMethod_CudaSharedMemoryRegister,
+    Generated::WithCallbackMethod_CudaSharedMemoryUnregister,
+    Generated::WithCallbackMethod_TraceSetting, Generated::WithCallbackMethod_LogSettings>::Type;
 
 // Threads: gRPC calls the methods from its own threads, many at once. No method blocks.
 class InferenceService final : public InferenceServiceBase {

@@ -20,19 +20,26 @@ absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
         "shared memory: not enabled, start the server with --shared-memory or send raw bytes");
   }
   if (name.empty()) return absl::InvalidArgumentError("name: not set, must be given");
+  {
+    MutexLock lock(&mu_);
+    PHASOR_RETURN_IF_ERROR(CheckFree(name));
+  }
   PHASOR_ASSIGN_OR_RETURN(auto region, Region::Open(std::move(place), "region"));
   MutexLock lock(&mu_);
+  PHASOR_RETURN_IF_ERROR(CheckFree(name));  // another client may have been faster
+  entries_[name] = {std::move(region), owner, options_.now()};
+  return absl::OkStatus();
+}
+
+absl::Status RegionStore::CheckFree(const std::string& name) {
   DropExpired();
   if (entries_.contains(name)) {
     return absl::AlreadyExistsError(
         StrCat("name: shared memory region '", name, "' already in manager, must be a free name"));
   }
-  if (entries_.size() >= options_.max_regions) {
-    return absl::ResourceExhaustedError(
-        StrCat("name: too many regions, must be at most ", options_.max_regions));
-  }
-  entries_[name] = {std::move(region), owner, options_.now()};
-  return absl::OkStatus();
+  if (entries_.size() < options_.max_regions) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      StrCat("name: too many regions, must be at most ", options_.max_regions));
 }
 
 void RegionStore::Unregister(const std::string& name) {

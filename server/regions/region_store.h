@@ -61,6 +61,8 @@ class RegionStore {
     absl::Time used;
   };
 
+  // That the name and a place are free. ALREADY_EXISTS, RESOURCE_EXHAUSTED.
+  absl::Status CheckFree(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Drops entries whose lease has ended.
   void DropExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -66,10 +66,11 @@ class ClientsTest(unittest.TestCase):
         arguments.setdefault("parameters", {"dim": 64})
         return (client or self.client).infer("transformer", [tensor("POSITIONS", np.asarray(positions))], **arguments)
 
-    def assert_close(self, got, wanted, datatype="FP32"):
+    def assert_close(self, got, wanted, datatype="FP32", furthest=0):
+        """`furthest`: the last position, at which float64 angles are off by their own rounding."""
         self.assertEqual(got.shape, wanted.shape)
         worst = float(np.max(np.abs(got.astype(np.float64) - wanted)))
-        self.assertLessEqual(worst, BOUND[datatype] * max(1.0, float(np.max(np.abs(wanted)))))
+        self.assertLessEqual(worst, BOUND[datatype] * max(1.0, float(np.max(np.abs(wanted)))) + furthest * 3e-16)
 
     def assert_fails(self, status, part, call, *arguments, **keywords):
         with self.assertRaises(InferenceServerException) as raised:
@@ -157,8 +158,8 @@ class ClientsTest(unittest.TestCase):
                 q = bfloat16.from_bytes(bfloat16.to_bytes(q), q.shape)
             inputs = [tensor("POSITIONS", positions), tensor("Q", q, datatype), tensor("K", q[:, :1], datatype)]
             result = self.client.infer("rope-half-split", inputs)
-            self.assert_close(values_of(result, "Q_OUT"), rotated(q, positions), datatype)
-            self.assert_close(values_of(result, "K_OUT"), rotated(q[:, :1], positions), datatype)
+            self.assert_close(values_of(result, "Q_OUT"), rotated(q, positions), datatype, furthest=4095)
+            self.assert_close(values_of(result, "K_OUT"), rotated(q[:, :1], positions), datatype, furthest=4095)
             turned = tensor("Q", values_of(result, "Q_OUT"), datatype)
             back = self.client.infer("rope-half-split", [inputs[0], turned], parameters={"direction": "inverse"})
             self.assertLessEqual(np.max(np.abs(values_of(back, "Q_OUT").astype(np.float64) - q)), 3 * BOUND[datatype])

@@ -60,6 +60,8 @@ TEST_F(RegionStoreTest, ANameIsTakenUntilItIsUnregistered) {
   ASSERT_THAT(Register("in", "me"), IsOk());
   EXPECT_THAT(Register("in", "me"),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("already in manager")));
+  EXPECT_THAT(store_.Register("in", {"/phasor_test_no_such", 0, 1}, "me"),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("already in manager")));
   store_.Unregister("in");
   store_.Unregister("in");  // again is no error
   EXPECT_THAT(Register("in", "other"), IsOk());
