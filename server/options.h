@@ -33,6 +33,10 @@ struct ServerOptions {
   int64_t max_table_bytes = int64_t{256} << 20;
   int64_t max_tables_bytes = int64_t{1} << 30;
 
+  // Memory of this host that clients share (docs/oip.md).
+  bool shared_memory = false;
+  absl::Duration shared_memory_lease = absl::Hours(1);
+
   // Limits.
   int64_t max_message_bytes = int64_t{2047} << 20;  // largest request or response message
   int64_t max_header_bytes = 1 << 20;               // request metadata, everything but raw

@@ -21,6 +21,7 @@
 #include "server/engine/engine.h"
 #include "server/listener.h"
 #include "server/log.h"
+#include "server/oip/service.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
@@ -124,6 +125,17 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   return options;
 }
 
+oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables) {
+  oip::InferenceServiceOptions options;
+  options.version = PHASOR_VERSION;
+  options.max_message_bytes = o.max_message_bytes;
+  options.max_header_bytes = o.max_header_bytes;
+  options.tables = tables;
+  options.regions.enabled = o.shared_memory;
+  options.regions.lease = o.shared_memory_lease;
+  return options;
+}
+
 tables::TableStoreOptions TableStoreOptionsOf(const ServerOptions& o) {
   return {o.tables_dir, o.max_table_bytes, o.max_tables_bytes};
 }
@@ -142,7 +154,9 @@ class GrpcServer final : public Server {
         engine_(EngineOptionsOf(options), backend_.get(), engine::Clock::Real()),
         service_(&engine_, ServiceOptionsOf(options, tables_.get())),
         table_service_(tables_.get()),
-        health_({v1::PositionEmbeddingService::service_full_name()}),
+        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get())),
+        health_({v1::PositionEmbeddingService::service_full_name(),
+                 inference::GRPCInferenceService::service_full_name()}),
         listener_(std::move(listener)) {}
   ~GrpcServer() override { Shutdown(); }
 
@@ -157,6 +171,7 @@ class GrpcServer final : public Server {
     builder.RegisterService(&service_);
     builder.RegisterService(&table_service_);
     builder.RegisterService(&shared_memory_service_);
+    builder.RegisterService(&inference_service_);
     builder.RegisterService(&health_);
     AcceptorRef acceptor = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -181,9 +196,11 @@ class GrpcServer final : public Server {
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
     health_.StopServing();
+    inference_service_.StopServing();
     if (server_ != nullptr) absl::SleepFor(options_.drain_delay);
     listener_->Stop();
     health_.EndWatches();
+    inference_service_.EndStreams();
     if (server_ != nullptr) DrainCalls();
     engine_.Drain(absl::InfiniteFuture());
     return drained_;
@@ -207,6 +224,7 @@ class GrpcServer final : public Server {
   rpc::PositionEmbeddingServiceImpl service_;
   rpc::TableServiceImpl table_service_;
   rpc::SharedMemoryServiceImpl shared_memory_service_;
+  oip::InferenceService inference_service_;
   rpc::HealthService health_;
   const std::unique_ptr<Listener> listener_;
   rpc::CallCounter* calls_ = nullptr;  // gRPC owns it

@@ -72,6 +72,10 @@ class Call {
   virtual bool cancelled() const = 0;
   // The answer, exactly once. Must not block.
   virtual void Done(absl::StatusOr<Result> result) = 0;
+  // Brings payload that did not arrive with the request and points the items at it: called once,
+  // after admission and before any payload is read, on the thread that computes. An error is the
+  // call's answer.
+  virtual absl::Status FetchPayload() { return absl::OkStatus(); }
   // Items' payload is not needed any more from here on: the received bytes may be released.
   // Called at most once, before Done, after every payload was gathered.
   virtual void ReleasePayload() {}

@@ -191,6 +191,7 @@ std::string PathOf(const Call& call, size_t i) {
 }  // namespace
 
 absl::StatusOr<Result> RunCall(Call& call, Backend& backend, BufferPool& pool) {
+  PHASOR_RETURN_IF_ERROR(call.FetchPayload());
   OutputLayout layout(call);
   Result result;
   result.buffer = pool.Get(layout.bytes());

@@ -11,7 +11,8 @@
 namespace phasor::engine {
 
 // Computes every item of `call`; an item that fails does not touch the others. Calls ReleasePayload
-// as soon as nothing reads the payload any more. UNAVAILABLE: no memory; errors of Backend::Run.
+// as soon as nothing reads the payload any more. UNAVAILABLE: no memory; errors of FetchPayload and
+// Backend::Run.
 absl::StatusOr<Result> RunCall(Call& call, Backend& backend, BufferPool& pool);
 
 }  // namespace phasor::engine

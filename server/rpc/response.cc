@@ -2,75 +2,20 @@
 // See response.h.
 #include "server/rpc/response.h"
 
-#include <grpcpp/support/slice.h>
-
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/enums.h"
 #include "proto/grpc_status.h"
+#include "server/rpc/message_writer.h"
 #include "server/rpc/wire_walker.h"
 
 namespace phasor::rpc {
 namespace {
 
-using engine::BufferRef;
 using engine::OutputRange;
-
-void AppendVarint(uint64_t value, std::string* out) {
-  while (value >= 0x80) {
-    out->push_back(static_cast<char>(value | 0x80));
-    value >>= 7;
-  }
-  out->push_back(static_cast<char>(value));
-}
-
-void DropReference(void* buffer) { delete static_cast<BufferRef*>(buffer); }
-
-// A slice over part of `buffer` that holds a reference to it.
-grpc::Slice BorrowSlice(const BufferRef& buffer, const OutputRange& range) {
-  return grpc::Slice(buffer->data() + range.offset, static_cast<size_t>(range.bytes),
-                     &DropReference, new BufferRef(buffer));
-}
-
-// Joins `text`, the serialized header, and the outputs as `raw` entries.
-class MessageWriter {
- public:
-  MessageWriter(std::string text, const BufferRef& buffer, bool copy)
-      : text_(std::move(text)), buffer_(buffer), copy_(copy) {}
-
-  void AddRaw(const OutputRange& range) {
-    text_.push_back(static_cast<char>(kRawTag));
-    AppendVarint(static_cast<uint64_t>(range.bytes), &text_);
-    if (range.bytes == 0) return;
-    if (copy_ || range.bytes <= kCopiedOutputBytes) {
-      text_.append(reinterpret_cast<const char*>(buffer_->data() + range.offset),
-                   static_cast<size_t>(range.bytes));
-      return;
-    }
-    FlushText();
-    slices_.push_back(BorrowSlice(buffer_, range));
-  }
-
-  grpc::ByteBuffer Finish() {
-    if (!text_.empty() || slices_.empty()) FlushText();
-    return grpc::ByteBuffer(slices_.data(), slices_.size());
-  }
-
- private:
-  void FlushText() {
-    slices_.emplace_back(text_);
-    text_.clear();
-  }
-
-  std::string text_;
-  const BufferRef& buffer_;
-  const bool copy_;
-  std::vector<grpc::Slice> slices_;
-};
 
 template <typename Message>
 grpc::ByteBuffer Join(const Message& header, const engine::Result& result) {
@@ -78,9 +23,9 @@ grpc::ByteBuffer Join(const Message& header, const engine::Result& result) {
   for (const engine::ItemResult& item : result.items) {
     for (const OutputRange& range : item.outputs) bytes += range.bytes;
   }
-  MessageWriter writer(header.SerializeAsString(), result.buffer, bytes <= kCopiedResponseBytes);
+  MessageWriter writer(header.SerializeAsString(), result.buffer, bytes);
   for (const engine::ItemResult& item : result.items) {
-    for (const OutputRange& range : item.outputs) writer.AddRaw(range);
+    for (const OutputRange& range : item.outputs) writer.AddRaw(kRawTag, range);
   }
   return writer.Finish();
 }

@@ -12,11 +12,6 @@
 
 namespace phasor::rpc {
 
-// Responses up to the first size, and outputs up to the second, are copied into the message's own
-// slice: a slice by reference costs more than the copy.
-inline constexpr int64_t kCopiedResponseBytes = 4096;
-inline constexpr int64_t kCopiedOutputBytes = 1024;
-
 // Serialized responses of unary and batch calls. `items` are the call's, in the order of
 // `result.items`. Larger outputs are not copied: the buffer lives until gRPC has sent them.
 // Threads: pure functions.

@@ -113,7 +113,7 @@ class Walker {
       return Malformed(absl::StrCat("field number ", field, " before byte ", cursor_.offset(),
                                     ", must be in [1, 2^29)"));
     }
-    if (field == kRawField) {
+    if (field == limits_.raw_field) {
       if (type == kLength) return TakeRaw();
       return Malformed(absl::StrCat("raw has wire type ", type, ", must be bytes"));
     }

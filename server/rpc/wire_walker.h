@@ -2,8 +2,8 @@
 // Splits a tensor message into its metadata and its element bytes without copying the latter.
 //
 // Every tensor message of proto/phasor/v1 has its metadata in ordinary fields and its bytes in
-// `repeated bytes raw = 15` at the top level. The walker reads the top-level tags: entries of field
-// 15 become lists of segments over the received pieces, all else is copied to a header that the
+// `repeated bytes raw = 15` at the top level. The walker reads the top-level tags: entries of that
+// field become lists of segments over the received pieces, all else is copied to a header that the
 // generated parser reads. Knows nothing of gRPC.
 #ifndef PHASOR_SERVER_RPC_WIRE_WALKER_H_
 #define PHASOR_SERVER_RPC_WIRE_WALKER_H_
@@ -26,6 +26,7 @@ inline constexpr uint8_t kRawTag = 0x7A;
 struct WalkLimits {
   int64_t max_header_bytes = 1 << 20;
   int64_t max_raw_entries = 1 << 15;
+  uint32_t raw_field = kRawField;  // other protocols have another number
 };
 
 struct WalkedMessage {

@@ -13,8 +13,10 @@ LAYERS = {
     "cli": r"client/cli/",
     "client_internal": r"client/internal/",
     "client": r"client/",
+    "oip": r"server/oip/",
     "rpc": r"server/rpc/",
     "engine": r"server/engine/",
+    "regions": r"server/regions/",
     "tables": r"server/tables/",
     "server_rpc_glue": r"server/(server|listener\w*)\.cc$",
     "server": r"server/",
@@ -34,10 +36,12 @@ MAY_INCLUDE = {
     "cuda": {"kernels"},
     "backends": {"kernels", "reference", "cpu", "cuda"},
     "engine": {"kernels", "backends"},
+    "regions": {"kernels", "engine"},
     "tables": {"kernels"},
     "proto": {"kernels", "generated"},
     "rpc": {"kernels", "backends", "engine", "tables", "proto", "generated"},
-    "server_rpc_glue": {"kernels", "backends", "engine", "tables", "proto", "generated", "rpc", "server"},
+    "oip": {"kernels", "backends", "engine", "regions", "proto", "generated", "rpc"},
+    "server_rpc_glue": {"kernels", "backends", "engine", "regions", "tables", "proto", "generated", "rpc", "oip", "server"},
     "server": {"kernels", "backends"},
     "client": {"kernels", "backends", "client_internal"},
     "client_internal": {"kernels", "backends", "proto", "generated", "client"},
@@ -53,7 +57,7 @@ HEADERS_MAY_NOT_INCLUDE = {"client": {"client_internal", "proto", "generated"}}
 EXTERNAL = {
     "gRPC and protobuf": (
         r"(grpc|grpcpp|grpc\+\+|google/protobuf)/|.*\.pb\.h$",
-        r"proto/|server/rpc/|server/(server|listener\w*)\.cc$|server/options\.cc$|client/internal/|client/cli/|tests/|bench/",
+        r"proto/|server/rpc/|server/oip/|server/(server|listener\w*)\.cc$|server/options\.cc$|client/internal/|client/cli/|tests/|bench/",
     ),
     "Highway": (r"hwy/", r"kernels/cpu/|tests/kernels/cpu/"),
     "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", r"kernels/cuda/|tests/kernels/cuda/"),
@@ -66,7 +70,7 @@ EXTERNAL = {
 
 
 def layer_of(path):
-    if path.startswith("phasor/v1/"):
+    if path.startswith(("phasor/v1/", "inference/")):
         return "generated"
     return next((name for name, pattern in LAYERS.items() if re.match(pattern, path)), None)
 

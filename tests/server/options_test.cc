@@ -117,6 +117,11 @@ const std::vector<Case>& Cases() {
        "3KiB",
        [](const O& o) { return o.max_tables_bytes == 3072; },
        {"1023", "17TiB", "x"}},
+      {"shared-memory", "true", [](const O& o) { return o.shared_memory; }, {"maybe", ""}},
+      {"shared-memory-lease",
+       "5s",
+       [](const O& o) { return o.shared_memory_lease == absl::Seconds(5); },
+       {"0", "31d"}},
       {"reflection", "false", [](const O& o) { return !o.reflection; }, {"maybe", ""}},
   };
   return *cases;
@@ -160,7 +165,8 @@ TEST_F(OptionsTest, EveryOptionIsSetByFlag) {
     const auto joined = Parse({"--" + c.name + "=" + c.text});
     ASSERT_TRUE(joined.ok()) << joined.status();
     EXPECT_TRUE(c.is_set(joined->options)) << c.name;
-    if (c.name == "reflection") continue;  // a switch takes no separate value
+    if (c.name == "reflection" || c.name == "shared-memory")
+      continue;  // a switch takes no separate value
     const auto separate = Parse({"--" + c.name, c.text});
     ASSERT_TRUE(separate.ok()) << separate.status();
     EXPECT_TRUE(c.is_set(separate->options)) << c.name;

@@ -40,6 +40,39 @@ TEST_F(RunCallTest, ComputesThePayloadHoweverItWasCut) {
   }
 }
 
+// A call whose payload comes from somewhere else.
+class FetchingCall final : public Call {
+ public:
+  explicit FetchingCall(absl::Status status) : status_(std::move(status)) {
+    items.push_back(BytesItem(kFetched));
+    std::get<RopeItem>(items[0]).tensors[0] = {};
+  }
+  bool cancelled() const override { return false; }
+  void Done(absl::StatusOr<Result>) override {}
+  absl::Status FetchPayload() override {
+    std::get<RopeItem>(items[0]).tensors[0] = Pieces(kFetched, 0);
+    return status_;
+  }
+
+  static constexpr std::string_view kFetched = "abcdefgh";
+
+ private:
+  const absl::Status status_;
+};
+
+TEST_F(RunCallTest, FetchesPayloadBeforeItIsRead) {
+  FetchingCall call{absl::OkStatus()};
+  const auto result = RunCall(call, backend_, pool_);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(OutputOf(*result), Inverted(std::string(FetchingCall::kFetched)));
+}
+
+TEST_F(RunCallTest, PayloadThatCannotBeFetchedIsTheAnswer) {
+  FetchingCall call{absl::NotFoundError("gone")};
+  EXPECT_EQ(RunCall(call, backend_, pool_).status(), absl::NotFoundError("gone"));
+  EXPECT_EQ(backend_.runs(), 0);
+}
+
 // Two rows of sixteen bytes without anything to add.
 EncodeItem TwoRows() {
   EncodeItem item;

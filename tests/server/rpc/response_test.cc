@@ -11,6 +11,7 @@
 
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
+#include "server/rpc/message_writer.h"
 #include "tests/support/requests.h"
 
 namespace phasor::rpc {

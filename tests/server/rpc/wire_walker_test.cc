@@ -70,6 +70,15 @@ TEST(WireWalkerTest, SplitsHeaderFromRawHoweverTheBytesAreCut) {
   }
 }
 
+TEST(WireWalkerTest, AnotherProtocolHasItsRawFieldElsewhere) {
+  const std::string bytes = "\x3A\x02xy\x7A\x01z";  // fields 7 and 15
+  const auto walked = Walk(bytes, {1 << 20, 8, /*raw_field=*/7});
+  ASSERT_THAT(walked, IsOk());
+  EXPECT_EQ(walked->header, "\x7A\x01z");
+  ASSERT_EQ(walked->raw.size(), 1u);
+  EXPECT_EQ(Joined(walked->raw[0]), "xy");
+}
+
 TEST(WireWalkerTest, RawIsBorrowedAndNotCopied) {
   const std::string bytes = testing::RopeRequestOf(100).SerializeAsString();
   const auto walked = Walk(bytes);

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// See infer_call.h. Shared memory is read after admission and written after the computation, both
+// on the thread that computes: a client's memory is copied, at the speed of memory, and cannot make
+// that thread wait.
+#include "server/oip/infer_call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "inference/grpc_service.pb.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+#include "server/oip/infer_response.h"
+#include "server/oip/prepared_infer.h"
+#include "server/rpc/wire.h"
+
+namespace phasor::oip {
+namespace {
+
+constexpr uint32_t kRawInputField = 7;  // ModelInferRequest.raw_input_contents
+constexpr int64_t kMaxRawEntries = 64;
+
+using Tick = std::chrono::steady_clock::time_point;
+Tick Now() { return std::chrono::steady_clock::now(); }
+absl::Duration Between(Tick from, Tick to) { return absl::FromChrono(to - from); }
+
+class InferCall final : public engine::Call {
+ public:
+  InferCall(const InferContext& context, const InferCaller& caller,
+            absl::AnyInvocable<void(InferAnswer)> done)
+      : context_(context),
+        cancelled_(caller.cancelled),
+        stream_(caller.stream),
+        done_(std::move(done)) {
+    deadline = caller.deadline;
+  }
+
+  // Fills in the item. Errors as PrepareInfer's; INVALID_ARGUMENT: does not parse.
+  absl::Status Receive(grpc::ByteBuffer* request) {
+    PHASOR_RETURN_IF_ERROR(received_.Take(request));
+    PHASOR_ASSIGN_OR_RETURN(
+        const rpc::WalkedMessage walked,
+        received_.Walk({context_.max_header_bytes, kMaxRawEntries, kRawInputField}));
+    inference::ModelInferRequest header;
+    if (walked.header.size() > std::numeric_limits<int>::max() ||
+        !header.ParseFromArray(walked.header.data(), static_cast<int>(walked.header.size()))) {
+      return absl::InvalidArgumentError(
+          "request: does not parse, must be an inference.ModelInferRequest");
+    }
+    prepared_.id = header.id();
+    prepared_.model = FindModel(header.model_name());
+    const auto plans = [this](const ResolvedSpec& spec) { return context_.engine->GetPlan(spec); };
+    PHASOR_ASSIGN_OR_RETURN(prepared_, PrepareInfer(header, walked.raw,
+                                                    {plans, context_.max_message_bytes,
+                                                     context_.tables, context_.regions}));
+    items.push_back(std::move(prepared_.item));
+    cost_bytes = received_.size() + prepared_.region_bytes + prepared_.output_bytes;
+    deadline = std::min(deadline, absl::Now() + prepared_.timeout);
+    ready_ = Now();
+    return absl::OkStatus();
+  }
+
+  bool cancelled() const override { return cancelled_->load(std::memory_order_relaxed); }
+
+  absl::Status FetchPayload() override {
+    started_ = Now();
+    for (size_t i = 0; i < prepared_.inputs.size(); ++i) {
+      const InputTensor& input = prepared_.inputs[i];
+      if (input.range.region == nullptr || input.bytes == 0) continue;
+      PHASOR_ASSIGN_OR_RETURN(*SegmentsOf(prepared_.roles[i], &items[0]), Fetch(input));
+    }
+    fetched_ = Now();
+    return absl::OkStatus();
+  }
+
+  void ReleasePayload() override {
+    received_.Release();
+    copies_.clear();
+  }
+
+  void Done(absl::StatusOr<engine::Result> result) override {
+    const Tick computed = Now();
+    absl::Status status = result.status();
+    if (status.ok()) status = result->items[0].status;
+    if (status.ok()) status = WriteRegions(*result);
+    if (!status.ok()) return Fail(RenamePath(status, prepared_.paths));
+    InferAnswer answer{absl::OkStatus(), MakeInferResponse(prepared_, *result, stream_),
+                       prepared_.id};
+    context_.statistics->AddSuccess(
+        prepared_.model,
+        {Between(ready_, started_), Between(arrived_, ready_) + Between(started_, fetched_),
+         Between(fetched_, computed), Between(computed, Now())},
+        absl::Now());
+    done_(std::move(answer));
+  }
+
+  // Instead of Submit, for a request that is wrong.
+  void Fail(absl::Status status) {
+    if (prepared_.model != nullptr) {
+      context_.statistics->AddFailure(prepared_.model, Between(arrived_, Now()));
+    }
+    done_({std::move(status), grpc::ByteBuffer(), prepared_.id});
+  }
+
+ private:
+  // A copy of an input in shared memory.
+  absl::StatusOr<engine::Segments> Fetch(const InputTensor& input) {
+    std::unique_ptr<std::byte[]> copy(new (std::nothrow) std::byte[input.bytes]);
+    if (copy == nullptr) {
+      return absl::UnavailableError(
+          StrCat("server: no memory for ", input.bytes, " bytes, try again"));
+    }
+    const RegionRange& range = input.range;
+    PHASOR_RETURN_IF_ERROR(range.region->Read(range.offset, input.bytes, copy.get(), input.path));
+    copies_.push_back(std::move(copy));
+    return engine::Segments{{copies_.back().get(), static_cast<size_t>(input.bytes)}};
+  }
+
+  absl::Status WriteRegions(const engine::Result& result) {
+    for (const OutputTensor& output : prepared_.outputs) {
+      const RegionRange& to = output.range;
+      if (to.region == nullptr) continue;
+      const engine::OutputRange& from = result.items[0].outputs[output.index];
+      PHASOR_RETURN_IF_ERROR(to.region->Write(to.offset, from.bytes,
+                                              result.buffer->data() + from.offset, output.path));
+    }
+    return absl::OkStatus();
+  }
+
+  const InferContext context_;
+  const std::shared_ptr<const std::atomic<bool>> cancelled_;
+  const bool stream_;
+  absl::AnyInvocable<void(InferAnswer)> done_;
+  rpc::ReceivedMessage received_;
+  PreparedInfer prepared_;  // its item is in `items`
+  std::vector<std::unique_ptr<std::byte[]>> copies_;
+
+  const Tick arrived_ = Now();
+  Tick ready_;    // parsed and checked
+  Tick started_;  // taken from the queue
+  Tick fetched_;  // all payload is here
+};
+
+}  // namespace
+
+void StartInfer(const InferContext& context, grpc::ByteBuffer* request, const InferCaller& caller,
+                absl::AnyInvocable<void(InferAnswer)> done) {
+  auto call = std::make_unique<InferCall>(context, caller, std::move(done));
+  if (absl::Status status = call->Receive(request); !status.ok()) {
+    call->Fail(std::move(status));
+    return;
+  }
+  context.engine->Submit(std::move(call));
+}
+
+}  // namespace phasor::oip

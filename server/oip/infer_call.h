@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// One inference from received bytes to the bytes of its answer, for single calls and streams.
+#ifndef PHASOR_SERVER_OIP_INFER_CALL_H_
+#define PHASOR_SERVER_OIP_INFER_CALL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "kernels/table.h"
+#include "server/engine/engine.h"
+#include "server/oip/model_statistics.h"
+#include "server/regions/region_store.h"
+
+namespace phasor::oip {
+
+// What all inferences of a server share. All pointers outlive them; `tables` may be nullptr.
+struct InferContext {
+  engine::Engine* engine = nullptr;
+  const TableSource* tables = nullptr;
+  regions::RegionStore* regions = nullptr;
+  StatisticsBook* statistics = nullptr;
+  int64_t max_message_bytes = 0;
+  int64_t max_header_bytes = 0;
+};
+
+// Who asks.
+struct InferCaller {
+  absl::Time deadline = absl::InfiniteFuture();
+  std::shared_ptr<const std::atomic<bool>> cancelled;
+  bool stream = false;
+};
+
+struct InferAnswer {
+  absl::Status status;
+  grpc::ByteBuffer response;  // when OK
+  std::string id;             // of the request, as far as it was read
+};
+
+// Starts an inference and calls `done` exactly once, inside or later from an engine thread. Never
+// blocks. `request` is emptied.
+void StartInfer(const InferContext& context, grpc::ByteBuffer* request, const InferCaller& caller,
+                absl::AnyInvocable<void(InferAnswer)> done);
+
+}  // namespace phasor::oip
+
+#endif  // PHASOR_SERVER_OIP_INFER_CALL_H_

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// See infer_options.h. Parameters become JSON values, which the readers of spec files understand:
+// lists and objects travel as JSON text in a string.
+#include "server/oip/infer_options.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "kernels/json.h"
+#include "kernels/spec_json.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+#include "server/oip/datatype.h"
+
+namespace phasor::oip {
+namespace {
+
+constexpr char kPath[] = "parameters";
+
+absl::Status Invalid(std::string_view key, std::string_view what) {
+  return absl::InvalidArgumentError(StrCat(kPath, ".", key, ": ", what));
+}
+
+absl::StatusOr<Json> JsonOf(const std::string& key, const inference::InferParameter& parameter) {
+  switch (parameter.parameter_choice_case()) {
+    case inference::InferParameter::kBoolParam:
+      return Json(parameter.bool_param());
+    case inference::InferParameter::kInt64Param:
+      return Json(parameter.int64_param());
+    case inference::InferParameter::kDoubleParam:
+      return Json(parameter.double_param());
+    case inference::InferParameter::kUint64Param:
+      return Json(parameter.uint64_param());
+    case inference::InferParameter::kStringParam: {
+      const std::string& text = parameter.string_param();
+      const bool nested = absl::StartsWith(text, "[") || absl::StartsWith(text, "{");
+      if (nested) return ParseJson(text, StrCat(kPath, ".", key));
+      return Json(text);
+    }
+    case inference::InferParameter::PARAMETER_CHOICE_NOT_SET:
+      break;
+  }
+  return Invalid(key, "no value, must have one");
+}
+
+// What the clients put into requests by themselves.
+absl::Status CheckOfClient(const std::string& key, const Json& value, InferOptions* out) {
+  if (key == "triton_enable_empty_final_response") {
+    return value.is_boolean() ? absl::OkStatus() : Invalid(key, "must be a bool_param");
+  }
+  int64_t number = 0;
+  PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &number));
+  if (key != "timeout") return absl::OkStatus();  // a priority: there is one queue
+  if (number < 0) return Invalid(key, "below 0, must be microseconds, or 0 for none");
+  if (number > 0) out->timeout = absl::Microseconds(number);
+  return absl::OkStatus();
+}
+
+bool IsOfClient(std::string_view key) {
+  return key == "priority" || key == "timeout" || key == "triton_enable_empty_final_response";
+}
+
+absl::Status ReadDatatype(const std::string& key, const Json& value, std::optional<Dtype>* out) {
+  std::string name;
+  PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
+  *out = DtypeOf(name);
+  if (out->has_value()) return absl::OkStatus();
+  return Invalid(key, StrCat("'", name, "', must be ", kAcceptedDatatypes));
+}
+
+absl::Status ReadDirection(const std::string& key, const Json& value, Direction* out) {
+  std::string name;
+  PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
+  const std::string upper = absl::AsciiStrToUpper(name);
+  if (upper == "FORWARD") {
+    *out = Direction::kForward;
+  } else if (upper == "INVERSE") {
+    *out = Direction::kInverse;
+  } else if (upper == "DELTA") {
+    *out = Direction::kDelta;
+  } else {
+    return Invalid(key, StrCat("'", name, "', must be FORWARD, INVERSE or DELTA"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadLayout(const std::string& key, const Json& value, RopeLayout* out) {
+  std::string name;
+  PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
+  const std::string upper = absl::AsciiStrToUpper(name);
+  if (upper == "TOKENS_HEADS") {
+    *out = RopeLayout::kTokensHeads;
+  } else if (upper == "HEADS_TOKENS") {
+    *out = RopeLayout::kHeadsTokens;
+  } else {
+    return Invalid(key, StrCat("'", name, "', must be TOKENS_HEADS or HEADS_TOKENS"));
+  }
+  return absl::OkStatus();
+}
+
+// Reads a parameter that says how to run; false: it is none of those.
+absl::StatusOr<bool> ReadCommon(const Model& model, const std::string& key, const Json& value,
+                                InferOptions* out) {
+  const std::string path = StrCat(kPath, ".", key);
+  if (IsOfClient(key)) {
+    PHASOR_RETURN_IF_ERROR(CheckOfClient(key, value, out));
+  } else if (absl::StartsWith(key, "triton_")) {
+    return Invalid(key, "names that begin with triton_ are reserved, must not be set");
+  } else if (model.kind == ModelKind::kRotary && key == "direction") {
+    PHASOR_RETURN_IF_ERROR(ReadDirection(key, value, &out->direction));
+  } else if (model.kind == ModelKind::kRotary && key == "layout") {
+    PHASOR_RETURN_IF_ERROR(ReadLayout(key, value, &out->layout));
+  } else if (model.kind != ModelKind::kRotary && key == "output_dtype") {
+    PHASOR_RETURN_IF_ERROR(ReadDatatype(key, value, &out->output_dtype));
+  } else if (model.kind == ModelKind::kEncoding && key == "embedding_scale") {
+    PHASOR_RETURN_IF_ERROR(ReadJson(value, path, &out->embedding_scale));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+absl::Status ReadBiasField(const std::string& key, const Json& value, InferOptions* out) {
+  const std::string path = StrCat(kPath, ".", key);
+  if (key == "heads") return ReadJson(value, path, &out->heads.emplace());
+  if (key == "table") return ReadJson(value, path, &out->table);
+  if (key == "num_buckets") return ReadJson(value, path, &out->bias.num_buckets.emplace());
+  if (key == "max_distance") return ReadJson(value, path, &out->bias.max_distance.emplace());
+  if (key == "bidirectional") return ReadJson(value, path, &out->bias.bidirectional.emplace());
+  if (key == "window") return ReadJson(value, path, &out->bias.window);
+  return UnknownKey(
+      kPath, key,
+      {"heads", "table", "num_buckets", "max_distance", "bidirectional", "window", "output_dtype"});
+}
+
+}  // namespace
+
+absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParameters& parameters) {
+  InferOptions out;
+  Json fields = Json::object();
+  // Sorted: the same request gets the same error.
+  const std::map<std::string, inference::InferParameter> sorted(parameters.begin(),
+                                                                parameters.end());
+  for (const auto& [key, parameter] : sorted) {
+    PHASOR_ASSIGN_OR_RETURN(Json value, JsonOf(key, parameter));
+    PHASOR_ASSIGN_OR_RETURN(const bool read, ReadCommon(model, key, value, &out));
+    if (read) continue;
+    if (model.kind == ModelKind::kBias) {
+      PHASOR_RETURN_IF_ERROR(ReadBiasField(key, value, &out));
+    } else if (key == "preset" || key == "config_json" || key == "encoder") {
+      return Invalid(key, "the model is the preset, must not be set");
+    } else {
+      fields[key] = std::move(value);
+    }
+  }
+  if (model.kind == ModelKind::kBias) {
+    out.bias.preset = model.name;
+  } else {
+    PHASOR_ASSIGN_OR_RETURN(out.spec, SpecFromJson(fields, kPath));
+    out.spec.preset = model.name;
+  }
+  return out;
+}
+
+}  // namespace phasor::oip

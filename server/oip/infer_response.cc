@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// See infer_response.h.
+#include "server/oip/infer_response.h"
+
+#include <grpcpp/support/slice.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "inference/grpc_service.pb.h"
+#include "proto/grpc_status.h"
+#include "server/oip/datatype.h"
+#include "server/rpc/message_writer.h"
+
+namespace phasor::oip {
+namespace {
+
+constexpr uint8_t kRawOutputTag = 0x32;      // ModelInferResponse.raw_output_contents
+constexpr uint8_t kInferResponseTag = 0x12;  // ModelStreamInferResponse.infer_response
+
+void DescribeRange(const OutputTensor& output,
+                   inference::ModelInferResponse::InferOutputTensor* out) {
+  auto& parameters = *out->mutable_parameters();
+  parameters["shared_memory_region"].set_string_param(output.range.name);
+  parameters["shared_memory_byte_size"].set_int64_param(output.bytes);
+  if (output.range.offset != 0) {
+    parameters["shared_memory_offset"].set_int64_param(output.range.offset);
+  }
+}
+
+inference::ModelInferResponse HeaderOf(const PreparedInfer& prepared, bool stream) {
+  inference::ModelInferResponse header;
+  header.set_model_name(prepared.model->name);
+  header.set_model_version(kModelVersion);
+  header.set_id(prepared.id);
+  if (stream) (*header.mutable_parameters())["triton_final_response"].set_bool_param(true);
+  for (const OutputTensor& output : prepared.outputs) {
+    auto* out = header.add_outputs();
+    out->set_name(output.name);
+    out->set_datatype(std::string(DatatypeOf(output.dtype)));
+    for (const int64_t extent : output.shape) out->add_shape(extent);
+    if (output.range.region != nullptr) DescribeRange(output, out);
+  }
+  return header;
+}
+
+}  // namespace
+
+grpc::ByteBuffer MakeInferResponse(const PreparedInfer& prepared, const engine::Result& result,
+                                   bool stream) {
+  const std::string header = HeaderOf(prepared, stream).SerializeAsString();
+  std::vector<engine::OutputRange> ranges;
+  auto bytes = static_cast<int64_t>(header.size());
+  for (const OutputTensor& output : prepared.outputs) {
+    const bool in_message = output.range.region == nullptr;
+    ranges.push_back(in_message ? result.items[0].outputs[output.index] : engine::OutputRange{});
+    bytes += 1 + rpc::VarintBytes(static_cast<uint64_t>(ranges.back().bytes)) + ranges.back().bytes;
+  }
+  std::string text;
+  if (stream) {
+    text.push_back(static_cast<char>(kInferResponseTag));
+    rpc::AppendVarint(static_cast<uint64_t>(bytes), &text);
+  }
+  text += header;
+  rpc::MessageWriter writer(std::move(text), result.buffer, bytes);
+  for (const engine::OutputRange& range : ranges) writer.AddRaw(kRawOutputTag, range);
+  return writer.Finish();
+}
+
+grpc::ByteBuffer MakeStreamError(const absl::Status& status, const std::string& id) {
+  inference::ModelStreamInferResponse response;
+  response.set_error_message(BoundedStatusMessage(status.message()));
+  response.mutable_infer_response()->set_id(id);
+  const grpc::Slice slice(response.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+}  // namespace phasor::oip

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// See infer_stream.h. One lock for the state of all streams; it is not held while a request runs,
+// whose answer may come at once. gRPC runs reactions on its own threads, never inside the calls
+// that start an operation, so starting one under the lock is safe.
+#include "server/oip/infer_stream.h"
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "proto/grpc_status.h"
+#include "server/oip/infer_response.h"
+#include "server/rpc/call_counter.h"
+
+namespace phasor::oip {
+namespace {
+
+absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
+
+bool WantsGrpcErrors(const grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find("triton_grpc_error");
+  return found != context.client_metadata().end() && found->second == "true";
+}
+
+}  // namespace
+
+// Owns itself until OnDone.
+class InferStreams::Stream final : public InferStreamReactor {
+ public:
+  Stream(InferStreams* streams, bool grpc_errors) : streams_(*streams), grpc_errors_(grpc_errors) {}
+
+  // Reads the next request, unless the stream must end.
+  void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
+    busy_ = false;
+    if (streams_.ending_) return End(Draining());
+    StartRead(&request_);
+  }
+
+  void EndIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
+    if (!busy_) End(Draining());
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    {
+      absl::MutexLock lock(&streams_.mu_);
+      if (finished_) return;
+      if (!ok) return End(absl::OkStatus());  // the caller has no more
+      busy_ = true;
+    }
+    StartInfer(streams_.context_, &request_, {absl::InfiniteFuture(), cancelled_, /*stream=*/true},
+               [this](InferAnswer answer) { Answer(std::move(answer)); });
+  }
+
+  void Answer(InferAnswer answer) {
+    absl::MutexLock lock(&streams_.mu_);
+    if (!answer.status.ok() && grpc_errors_) return End(answer.status);
+    response_ =
+        answer.status.ok() ? std::move(answer.response) : MakeStreamError(answer.status, answer.id);
+    StartWrite(&response_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&streams_.mu_);
+    response_.Clear();  // its memory belongs to other calls now
+    if (!ok) return End(absl::CancelledError("server: cancelled by the caller"));
+    Next();
+  }
+
+  void OnCancel() override { cancelled_->store(true, std::memory_order_relaxed); }
+
+  void OnDone() override {
+    {
+      absl::MutexLock lock(&streams_.mu_);
+      streams_.streams_.erase(this);
+    }
+    delete this;
+  }
+
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
+    if (std::exchange(finished_, true)) return;
+    Finish(ToGrpcStatus(status));
+  }
+
+  InferStreams& streams_;
+  const bool grpc_errors_;
+  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer response_;
+  bool busy_ = false;  // a request is under way; guarded by the lock, as the next one
+  bool finished_ = false;
+};
+
+InferStreamReactor* InferStreams::Start(grpc::CallbackServerContext* context) {
+  auto* stream = new Stream(this, WantsGrpcErrors(*context));
+  absl::MutexLock lock(&mu_);
+  if (rpc::CallCounter::IsLate(context)) ending_ = true;
+  streams_.insert(stream);
+  stream->Next();
+  return stream;
+}
+
+void InferStreams::End() {
+  absl::MutexLock lock(&mu_);
+  ending_ = true;
+  for (Stream* stream : streams_) stream->EndIfIdle();
+}
+
+}  // namespace phasor::oip

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// See input_tensors.h. The order of checks: each input by itself, then the number of raw entries,
+// then their lengths.
+#include "server/oip/input_tensors.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "kernels/status_macros.h"
+#include "kernels/tensor_desc.h"
+#include "kernels/text.h"
+#include "server/oip/datatype.h"
+#include "server/oip/typed_contents.h"
+
+namespace phasor::oip {
+namespace {
+
+constexpr char kRegion[] = "shared_memory_region";
+constexpr char kByteSize[] = "shared_memory_byte_size";
+constexpr char kOffset[] = "shared_memory_offset";
+
+template <typename... T>
+absl::Status Invalid(const T&... message) {
+  return absl::InvalidArgumentError(StrCat(message...));
+}
+
+absl::StatusOr<int64_t> ReadInteger(const inference::InferParameter& parameter,
+                                    const std::string& path) {
+  if (parameter.has_int64_param()) return parameter.int64_param();
+  if (parameter.has_uint64_param() && static_cast<int64_t>(parameter.uint64_param()) >= 0) {
+    return static_cast<int64_t>(parameter.uint64_param());
+  }
+  return Invalid(path, ": must be an int64_param");
+}
+
+// "INT64 [2, 3]".
+std::string Describe(const InputTensor& input) {
+  return StrCat(DatatypeOf(input.dtype), " [", absl::StrJoin(input.shape, ", "), "]");
+}
+
+absl::Status ReadTypeAndShape(const inference::ModelInferRequest::InferInputTensor& wire,
+                              InputTensor* input) {
+  const auto dtype = DtypeOf(wire.datatype());
+  if (!dtype.has_value()) {
+    return Invalid(input->path, ".datatype: '", wire.datatype(), "', must be ", kAcceptedDatatypes);
+  }
+  input->name = wire.name();
+  input->dtype = *dtype;
+  input->shape.assign(wire.shape().begin(), wire.shape().end());
+  const TensorDesc tensor{input->dtype, input->shape, {}};
+  PHASOR_RETURN_IF_ERROR(CheckExtents(tensor, input->path));
+  PHASOR_ASSIGN_OR_RETURN(input->bytes, DenseBytes(tensor, input->path));
+  return absl::OkStatus();
+}
+
+absl::Status ReadTyped(const inference::ModelInferRequest::InferInputTensor& wire,
+                       InputTensor* input) {
+  const int64_t elements = input->bytes / SizeOf(input->dtype);
+  PHASOR_ASSIGN_OR_RETURN(input->numbers,
+                          BytesOf(wire.contents(), input->dtype, elements, input->path));
+  if (!input->numbers.empty()) input->segments = {absl::MakeConstSpan(input->numbers)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<InputTensor> ReadInput(const inference::ModelInferRequest::InferInputTensor& wire,
+                                      regions::RegionStore* regions, std::string path) {
+  InputTensor input;
+  input.path = std::move(path);
+  PHASOR_RETURN_IF_ERROR(ReadTypeAndShape(wire, &input));
+  PHASOR_ASSIGN_OR_RETURN(
+      input.range, ReadRegionRange(wire.parameters(), regions, StrCat(input.path, ".parameters")));
+  if (input.range.region == nullptr) {
+    if (wire.has_contents()) PHASOR_RETURN_IF_ERROR(ReadTyped(wire, &input));
+    return input;
+  }
+  if (wire.has_contents()) {
+    return Invalid(input.path, ".contents: set beside shared memory, must be one of the two");
+  }
+  if (input.range.bytes != input.bytes) {
+    return Invalid(input.path, ".parameters.", kByteSize, ": ", input.range.bytes, ", must be ",
+                   input.bytes, " for ", Describe(input));
+  }
+  return input;
+}
+
+// Gives every input that needs one its entry of raw_input_contents.
+absl::Status AssignRaw(const std::vector<bool>& needs_raw, absl::Span<const engine::Segments> raw,
+                       std::vector<InputTensor>* inputs) {
+  size_t next = 0;
+  for (size_t i = 0; i < inputs->size(); ++i) {
+    if (!needs_raw[i]) continue;
+    InputTensor& input = (*inputs)[i];
+    const int64_t got = engine::SegmentBytes(raw[next]);
+    if (got != input.bytes) {
+      return Invalid(input.path, ": raw_input_contents[", next, "] has ", got, " bytes, must be ",
+                     input.bytes, " for ", Describe(input));
+    }
+    input.segments = raw[next++];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
+                                            regions::RegionStore* regions,
+                                            const std::string& path) {
+  RegionRange range;
+  bool has_bytes = false;
+  for (const auto& [name, value] : parameters) {
+    const std::string at = StrCat(path, ".", name);
+    if (name == kRegion) {
+      if (!value.has_string_param() || value.string_param().empty()) {
+        return Invalid(at, ": must be a string_param with the region's name");
+      }
+      range.name = value.string_param();
+    } else if (name == kByteSize) {
+      PHASOR_ASSIGN_OR_RETURN(range.bytes, ReadInteger(value, at));
+      has_bytes = true;
+    } else if (name == kOffset) {
+      PHASOR_ASSIGN_OR_RETURN(range.offset, ReadInteger(value, at));
+    } else {
+      return Invalid(at, ": no such parameter, must be ", kRegion, ", ", kByteSize, " or ",
+                     kOffset);
+    }
+  }
+  if (range.name.empty()) {
+    if (parameters.empty()) return range;
+    return Invalid(path, ".", kRegion, ": not set, must be given with the other two");
+  }
+  if (!has_bytes) return Invalid(path, ".", kByteSize, ": not set, must be given");
+  PHASOR_ASSIGN_OR_RETURN(range.region, regions->Find(range.name, StrCat(path, ".", kRegion)));
+  PHASOR_RETURN_IF_ERROR(range.region->CheckRange(range.offset, range.bytes, path));
+  return range;
+}
+
+absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
+                                                    absl::Span<const engine::Segments> raw,
+                                                    regions::RegionStore* regions) {
+  std::vector<InputTensor> inputs;
+  inputs.reserve(static_cast<size_t>(request.inputs_size()));  // segments point into its elements
+  std::vector<bool> needs_raw;
+  std::set<std::string> names;
+  size_t in_message = 0;
+  bool typed = false;
+  for (const auto& wire : request.inputs()) {
+    std::string path = StrCat("inputs[", inputs.size(), "]");
+    if (!names.insert(wire.name()).second) {
+      return Invalid(path, ".name: '", wire.name(), "' twice, must be given once");
+    }
+    PHASOR_ASSIGN_OR_RETURN(InputTensor input, ReadInput(wire, regions, std::move(path)));
+    typed = typed || wire.has_contents();
+    needs_raw.push_back(input.range.region == nullptr && !wire.has_contents());
+    in_message += needs_raw.back() ? 1 : 0;
+    inputs.push_back(std::move(input));
+  }
+  if (typed && !raw.empty()) {
+    return Invalid("raw_input_contents: set beside typed contents, must be one of the two");
+  }
+  if (raw.size() != in_message) {
+    return Invalid("raw_input_contents: ", raw.size(), " entries, must be ", in_message,
+                   ", one for each input that is not in shared memory");
+  }
+  PHASOR_RETURN_IF_ERROR(AssignRaw(needs_raw, raw, &inputs));
+  return inputs;
+}
+
+}  // namespace phasor::oip

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs of a request: type, shape and where their bytes are, which have exactly the length that
+// type and shape need.
+#ifndef PHASOR_SERVER_OIP_INPUT_TENSORS_H_
+#define PHASOR_SERVER_OIP_INPUT_TENSORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "inference/grpc_service.pb.h"
+#include "kernels/dtype.h"
+#include "server/engine/call.h"
+#include "server/regions/region_store.h"
+
+namespace phasor::oip {
+
+using InferParameters = google::protobuf::Map<std::string, inference::InferParameter>;
+
+// Part of a client's shared memory.
+struct RegionRange {
+  std::shared_ptr<const regions::Region> region;  // nullptr: the tensor is in the message
+  std::string name;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// The range that the parameters of a tensor name, if they name one. INVALID_ARGUMENT: a parameter
+// that is not known or of another type, a range outside the region; NOT_FOUND: no such region.
+absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
+                                            regions::RegionStore* regions, const std::string& path);
+
+struct InputTensor {
+  std::string name;
+  std::string path;  // "inputs[0]"
+  Dtype dtype = Dtype::kFloat32;
+  std::vector<int64_t> shape;
+  int64_t bytes = 0;
+  engine::Segments segments;       // of bytes in the message or in `numbers`
+  std::vector<std::byte> numbers;  // that came as typed contents
+  RegionRange range;
+};
+
+// Reads all inputs; `raw` are the entries of raw_input_contents and are borrowed, one for each
+// input that is neither typed nor in shared memory. INVALID_ARGUMENT: a name twice, types, shapes,
+// lengths, typed beside raw; NOT_FOUND: no such region. Does not read shared memory.
+absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
+                                                    absl::Span<const engine::Segments> raw,
+                                                    regions::RegionStore* regions);
+
+}  // namespace phasor::oip
+
+#endif  // PHASOR_SERVER_OIP_INPUT_TENSORS_H_

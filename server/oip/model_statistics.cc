@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// See model_statistics.h. Clients divide the growth of `ns` by that of `count`, for each step: all
+// steps of a success are therefore counted.
+#include "server/oip/model_statistics.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace phasor::oip {
+namespace {
+
+void Add(absl::Duration time, inference::StatisticDuration* out) {
+  const int64_t ns = std::max<int64_t>(absl::ToInt64Nanoseconds(time), 0);
+  out->set_count(out->count() + 1);
+  out->set_ns(out->ns() + static_cast<uint64_t>(ns));
+}
+
+// An entry that says nothing but which model it is of; all durations are there, which clients
+// expect.
+inference::ModelStatistics EmptyEntry(const Model& model) {
+  inference::ModelStatistics entry;
+  entry.set_name(model.name);
+  entry.set_version(kModelVersion);
+  inference::InferStatistics* stats = entry.mutable_inference_stats();
+  stats->mutable_success();
+  stats->mutable_fail();
+  stats->mutable_queue();
+  stats->mutable_compute_input();
+  stats->mutable_compute_infer();
+  stats->mutable_compute_output();
+  stats->mutable_cache_hit();
+  stats->mutable_cache_miss();
+  return entry;
+}
+
+}  // namespace
+
+void StatisticsBook::AddSuccess(const Model* model, const InferTimes& times, absl::Time now) {
+  engine::MutexLock lock(&mu_);
+  inference::ModelStatistics& entry = entries_.try_emplace(model, EmptyEntry(*model)).first->second;
+  entry.set_last_inference(static_cast<uint64_t>(absl::ToUnixMillis(now)));
+  entry.set_inference_count(entry.inference_count() + 1);
+  entry.set_execution_count(entry.execution_count() + 1);
+  inference::InferStatistics* stats = entry.mutable_inference_stats();
+  Add(times.queue + times.compute_input + times.compute_infer + times.compute_output,
+      stats->mutable_success());
+  Add(times.queue, stats->mutable_queue());
+  Add(times.compute_input, stats->mutable_compute_input());
+  Add(times.compute_infer, stats->mutable_compute_infer());
+  Add(times.compute_output, stats->mutable_compute_output());
+}
+
+void StatisticsBook::AddFailure(const Model* model, absl::Duration total) {
+  engine::MutexLock lock(&mu_);
+  inference::ModelStatistics& entry = entries_.try_emplace(model, EmptyEntry(*model)).first->second;
+  Add(total, entry.mutable_inference_stats()->mutable_fail());
+}
+
+inference::ModelStatisticsResponse StatisticsBook::Report(const Model* model) {
+  inference::ModelStatisticsResponse response;
+  engine::MutexLock lock(&mu_);
+  for (const Model& listed : Models()) {
+    if (model != nullptr && model != &listed) continue;
+    const auto found = entries_.find(&listed);
+    *response.add_model_stats() = found == entries_.end() ? EmptyEntry(listed) : found->second;
+  }
+  return response;
+}
+
+}  // namespace phasor::oip

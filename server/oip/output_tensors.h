@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which results a request wants, in which order and where.
+#ifndef PHASOR_SERVER_OIP_OUTPUT_TENSORS_H_
+#define PHASOR_SERVER_OIP_OUTPUT_TENSORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "inference/grpc_service.pb.h"
+#include "kernels/dtype.h"
+#include "server/oip/input_tensors.h"
+#include "server/regions/region_store.h"
+
+namespace phasor::oip {
+
+struct OutputTensor {
+  std::string name;
+  std::string path;  // "outputs[0]"
+  Dtype dtype = Dtype::kFloat32;
+  std::vector<int64_t> shape;
+  int64_t bytes = 0;
+  size_t index = 0;   // among the results
+  RegionRange range;  // its bytes are a capacity; no region: in the message
+};
+
+// The ones of `results` that the request names, in its order; all when it names none.
+// INVALID_ARGUMENT: a name that is unknown or given twice, a parameter, a range that is too small;
+// NOT_FOUND: no such region.
+absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
+                                                      const std::vector<OutputTensor>& results,
+                                                      regions::RegionStore* regions);
+
+}  // namespace phasor::oip
+
+#endif  // PHASOR_SERVER_OIP_OUTPUT_TENSORS_H_

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// See service.h.
+#include "server/oip/service.h"
+
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+#include "server/oip/model_info.h"
+#include "server/oip/prepared_infer.h"
+#include "server/rpc/call_counter.h"
+#include "server/rpc/tensor_call.h"
+
+namespace phasor::oip {
+namespace {
+
+constexpr size_t kCudaHandleBytes = 64;
+constexpr char kBuiltIn[] = "models are built in and always loaded";
+
+absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
+  return absl::FromChrono(deadline);
+}
+
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                 const absl::Status& status = absl::OkStatus()) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  rpc::FinishCall(context, reactor, status);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, std::string_view method,
+                                 std::string_view why) {
+  return Answer(context, absl::UnimplementedError(StrCat(method, ": not implemented, ", why)));
+}
+
+// A number of the wire that sizes and offsets can hold.
+absl::StatusOr<int64_t> SizeFromWire(uint64_t value, std::string_view path) {
+  if (value <= uint64_t{std::numeric_limits<int64_t>::max()}) return static_cast<int64_t>(value);
+  return absl::InvalidArgumentError(StrCat(path, ": ", value, ", must be below 2^63"));
+}
+
+// One ModelInfer. Owns itself until OnDone; lives longer than its call, whose answer finishes it.
+class InferReactor final : public grpc::ServerUnaryReactor {
+ public:
+  void Start(const InferContext& infer, grpc::CallbackServerContext* context,
+             grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+    if (rpc::CallCounter::IsLate(context)) {
+      const absl::Status late = absl::UnavailableError("server: draining, try another one");
+      return rpc::FinishCall(context, this, late);
+    }
+    StartInfer(infer, request, {DeadlineOf(*context), cancelled_, /*stream=*/false},
+               [this, context, response](InferAnswer answer) {
+                 if (answer.status.ok()) *response = std::move(answer.response);
+                 rpc::FinishCall(context, this, answer.status);
+               });
+  }
+
+ private:
+  void OnCancel() override { cancelled_->store(true, std::memory_order_relaxed); }
+  void OnDone() override { delete this; }
+
+  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+}  // namespace
+
+InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptions options)
+    : options_(std::move(options)),
+      regions_(options_.regions),
+      infer_{engine,
+             options_.tables,
+             &regions_,
+             &statistics_,
+             options_.max_message_bytes,
+             options_.max_header_bytes},
+      streams_(infer_) {}
+
+grpc::ServerUnaryReactor* InferenceService::ServerLive(Context* context,
+                                                       const inference::ServerLiveRequest*,
+                                                       inference::ServerLiveResponse* response) {
+  response->set_live(true);
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::ServerReady(Context* context,
+                                                        const inference::ServerReadyRequest*,
+                                                        inference::ServerReadyResponse* response) {
+  response->set_ready(ready_.load(std::memory_order_relaxed));
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context,
+                                                       const inference::ModelReadyRequest* request,
+                                                       inference::ModelReadyResponse* response) {
+  const auto model = FindVersion(request->name(), request->version());
+  if (absl::IsInvalidArgument(model.status())) return Answer(context, model.status());
+  response->set_ready(model.ok() && ready_.load(std::memory_order_relaxed));
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
+    Context* context, const inference::ServerMetadataRequest*,
+    inference::ServerMetadataResponse* response) {
+  response->set_name(kPlatform);
+  response->set_version(options_.version);
+  for (const char* extension : {"model_configuration", "model_repository_index", "parameters",
+                                "statistics", "binary_tensor_data"}) {
+    response->add_extensions(extension);
+  }
+  if (options_.regions.enabled) response->add_extensions("system_shared_memory");
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::ModelMetadata(
+    Context* context, const inference::ModelMetadataRequest* request,
+    inference::ModelMetadataResponse* response) {
+  const auto model = FindVersion(request->name(), request->version());
+  if (!model.ok()) return Answer(context, model.status());
+  *response = MetadataOf(**model);
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::ModelInfer(Context* context,
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
+  auto* const reactor = new InferReactor();
+  // gRPC declares a raw request const but hands over a message of its own making: emptying it is
+  // what lets received memory go before the call ends.
+  reactor->Start(infer_, context, const_cast<grpc::ByteBuffer*>(request), response);
+  return reactor;
+}
+
+InferStreamReactor* InferenceService::ModelStreamInfer(Context* context) {
+  return streams_.Start(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::ModelConfig(
+    Context* context, const inference::ModelConfigRequest* request,
+    inference::ModelConfigResponse* response) {
+  const auto model = FindVersion(request->name(), request->version());
+  if (!model.ok()) return Answer(context, model.status());
+  *response->mutable_config() = ConfigOf(**model);
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::ModelStatistics(
+    Context* context, const inference::ModelStatisticsRequest* request,
+    inference::ModelStatisticsResponse* response) {
+  if (request->name().empty()) {
+    *response = statistics_.Report(nullptr);
+    return Answer(context);
+  }
+  const auto model = FindVersion(request->name(), request->version());
+  if (!model.ok()) return Answer(context, model.status());
+  *response = statistics_.Report(*model);
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(
+    Context* context, const inference::RepositoryIndexRequest*,
+    inference::RepositoryIndexResponse* response) {
+  *response = IndexOfModels();
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::RepositoryModelLoad(
+    Context* context, const inference::RepositoryModelLoadRequest*,
+    inference::RepositoryModelLoadResponse*) {
+  return Refuse(context, "RepositoryModelLoad", kBuiltIn);
+}
+
+grpc::ServerUnaryReactor* InferenceService::RepositoryModelUnload(
+    Context* context, const inference::RepositoryModelUnloadRequest*,
+    inference::RepositoryModelUnloadResponse*) {
+  return Refuse(context, "RepositoryModelUnload", kBuiltIn);
+}
+
+grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
+    Context* context, const inference::SystemSharedMemoryStatusRequest* request,
+    inference::SystemSharedMemoryStatusResponse* response) {
+  for (const regions::NamedRegion& region : regions_.List()) {
+    if (!request->name().empty() && request->name() != region.name) continue;
+    auto& out = (*response->mutable_regions())[region.name];
+    out.set_name(region.name);
+    out.set_key(region.place.key);
+    out.set_offset(static_cast<uint64_t>(region.place.offset));
+    out.set_byte_size(static_cast<uint64_t>(region.place.bytes));
+  }
+  if (!request->name().empty() && response->regions().empty()) {
+    return Answer(context,
+                  absl::NotFoundError(StrCat("name: region '", request->name(),
+                                             "' is not registered, must be a name of one")));
+  }
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryRegister(
+    Context* context, const inference::SystemSharedMemoryRegisterRequest* request,
+    inference::SystemSharedMemoryRegisterResponse*) {
+  const auto offset = SizeFromWire(request->offset(), "offset");
+  if (!offset.ok()) return Answer(context, offset.status());
+  const auto bytes = SizeFromWire(request->byte_size(), "byte_size");
+  if (!bytes.ok()) return Answer(context, bytes.status());
+  return Answer(context, regions_.Register(request->name(), {request->key(), *offset, *bytes},
+                                           context->peer()));
+}
+
+grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
+    Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
+    inference::SystemSharedMemoryUnregisterResponse*) {
+  if (request->name().empty()) {
+    regions_.UnregisterAll(context->peer());
+  } else {
+    regions_.Unregister(request->name());
+  }
+  return Answer(context);
+}
+
+grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
+    Context* context, const inference::CudaSharedMemoryStatusRequest* request,
+    inference::CudaSharedMemoryStatusResponse*) {
+  if (request->name().empty()) return Answer(context);
+  return Answer(context, absl::NotFoundError(StrCat("name: region '", request->name(),
+                                                    "' is not registered, must be a name of one")));
+}
+
+grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
+    Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
+    inference::CudaSharedMemoryRegisterResponse*) {
+  const size_t bytes = request->raw_handle().size();
+  if (bytes != kCudaHandleBytes) {
+    return Answer(context, absl::InvalidArgumentError(StrCat(
+                               "raw_handle: ", bytes, " bytes, must be ", kCudaHandleBytes)));
+  }
+  return Refuse(context, "CudaSharedMemoryRegister",
+                "device memory cannot be opened in this version, use system shared memory");
+}
+
+grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
+    Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
+    inference::CudaSharedMemoryUnregisterResponse*) {
+  return Answer(context);  // a name that is not known is no error
+}
+
+grpc::ServerUnaryReactor* InferenceService::TraceSetting(Context* context,
+                                                         const inference::TraceSettingRequest*,
+                                                         inference::TraceSettingResponse*) {
+  return Refuse(context, "TraceSetting", "this version does not trace");
+}
+
+grpc::ServerUnaryReactor* InferenceService::LogSettings(Context* context,
+                                                        const inference::LogSettingsRequest*,
+                                                        inference::LogSettingsResponse*) {
+  return Refuse(context, "LogSettings", "logging is set by the server's options");
+}
+
+}  // namespace phasor::oip

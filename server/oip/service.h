@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// inference.GRPCInferenceService: the Open Inference Protocol with Triton's extensions.
+#ifndef PHASOR_SERVER_OIP_SERVICE_H_
+#define PHASOR_SERVER_OIP_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "inference/grpc_service.grpc.pb.h"
+#include "server/oip/infer_call.h"
+#include "server/oip/infer_stream.h"
+#include "server/oip/model_statistics.h"
+#include "server/regions/region_store.h"
+
+namespace phasor::oip {
+
+struct InferenceServiceOptions {
+  std::string version;  // of the server
+  int64_t max_message_bytes = 0;
+  int64_t max_header_bytes = 0;
+  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
+  regions::RegionStoreOptions regions;
+};
+
+// `Base` with methods added one over the other.
+template <typename Base, template <typename> class... Methods>
+struct WithMethods {
+  using Type = Base;
+};
+template <typename Base, template <typename> class First, template <typename> class... Rest>
+struct WithMethods<Base, First, Rest...> {
+  using Type = First<typename WithMethods<Base, Rest...>::Type>;
+};
+
+// Calls with tensors take the received bytes as they are. The generated CallbackService would give
+// the stream another reactor, so the methods are listed.
+using Generated = inference::GRPCInferenceService;
+using InferenceServiceBase = WithMethods<
+    Generated::Service, Generated::WithRawCallbackMethod_ModelInfer,
+    Generated::WithRawCallbackMethod_ModelStreamInfer, Generated::WithCallbackMethod_ServerLive,
+    Generated::WithCallbackMethod_ServerReady, Generated::WithCallbackMethod_ModelReady,
+    Generated::WithCallbackMethod_ServerMetadata, Generated::WithCallbackMethod_ModelMetadata,
+    Generated::WithCallbackMethod_ModelConfig, Generated::WithCallbackMethod_ModelStatistics,
+    Generated::WithCallbackMethod_RepositoryIndex,
+    Generated::WithCallbackMethod_RepositoryModelLoad,
+    Generated::WithCallbackMethod_RepositoryModelUnload,
+    Generated::WithCallbackMethod_SystemSharedMemoryStatus,
+    Generated::WithCallbackMethod_SystemSharedMemoryRegister,
+    Generated::WithCallbackMethod_SystemSharedMemoryUnregister,
+    Generated::WithCallbackMethod_CudaSharedMemoryStatus,
+    Generated::WithCallbackMethod_CudaSharedMemoryRegister,
+    Generated::WithCallbackMethod_CudaSharedMemoryUnregister,
+    Generated::WithCallbackMethod_TraceSetting, Generated::WithCallbackMethod_LogSettings>::Type;
+
+// Threads: gRPC calls the methods from its own threads, many at once. No method blocks.
+class InferenceService final : public InferenceServiceBase {
+ public:
+  // `engine` must outlive the service.
+  InferenceService(engine::Engine* engine, InferenceServiceOptions options);
+
+  // ServerReady and ModelReady say no from now on.
+  void StopServing() { ready_.store(false, std::memory_order_relaxed); }
+  // Ends all streams after the requests under way.
+  void EndStreams() { streams_.End(); }
+
+ private:
+  using Reactor = grpc::ServerUnaryReactor;
+  using Context = grpc::CallbackServerContext;
+
+  Reactor* ServerLive(Context*, const inference::ServerLiveRequest*,
+                      inference::ServerLiveResponse*) override;
+  Reactor* ServerReady(Context*, const inference::ServerReadyRequest*,
+                       inference::ServerReadyResponse*) override;
+  Reactor* ModelReady(Context*, const inference::ModelReadyRequest*,
+                      inference::ModelReadyResponse*) override;
+  Reactor* ServerMetadata(Context*, const inference::ServerMetadataRequest*,
+                          inference::ServerMetadataResponse*) override;
+  Reactor* ModelMetadata(Context*, const inference::ModelMetadataRequest*,
+                         inference::ModelMetadataResponse*) override;
+  Reactor* ModelInfer(Context*, const grpc::ByteBuffer*, grpc::ByteBuffer*) override;
+  InferStreamReactor* ModelStreamInfer(Context*) override;
+  Reactor* ModelConfig(Context*, const inference::ModelConfigRequest*,
+                       inference::ModelConfigResponse*) override;
+  Reactor* ModelStatistics(Context*, const inference::ModelStatisticsRequest*,
+                           inference::ModelStatisticsResponse*) override;
+  Reactor* RepositoryIndex(Context*, const inference::RepositoryIndexRequest*,
+                           inference::RepositoryIndexResponse*) override;
+  Reactor* RepositoryModelLoad(Context*, const inference::RepositoryModelLoadRequest*,
+                               inference::RepositoryModelLoadResponse*) override;
+  Reactor* RepositoryModelUnload(Context*, const inference::RepositoryModelUnloadRequest*,
+                                 inference::RepositoryModelUnloadResponse*) override;
+  Reactor* SystemSharedMemoryStatus(Context*, const inference::SystemSharedMemoryStatusRequest*,
+                                    inference::SystemSharedMemoryStatusResponse*) override;
+  Reactor* SystemSharedMemoryRegister(Context*, const inference::SystemSharedMemoryRegisterRequest*,
+                                      inference::SystemSharedMemoryRegisterResponse*) override;
+  Reactor* SystemSharedMemoryUnregister(Context*,
+                                        const inference::SystemSharedMemoryUnregisterRequest*,
+                                        inference::SystemSharedMemoryUnregisterResponse*) override;
+  Reactor* CudaSharedMemoryStatus(Context*, const inference::CudaSharedMemoryStatusRequest*,
+                                  inference::CudaSharedMemoryStatusResponse*) override;
+  Reactor* CudaSharedMemoryRegister(Context*, const inference::CudaSharedMemoryRegisterRequest*,
+                                    inference::CudaSharedMemoryRegisterResponse*) override;
+  Reactor* CudaSharedMemoryUnregister(Context*, const inference::CudaSharedMemoryUnregisterRequest*,
+                                      inference::CudaSharedMemoryUnregisterResponse*) override;
+  Reactor* TraceSetting(Context*, const inference::TraceSettingRequest*,
+                        inference::TraceSettingResponse*) override;
+  Reactor* LogSettings(Context*, const inference::LogSettingsRequest*,
+                       inference::LogSettingsResponse*) override;
+
+  const InferenceServiceOptions options_;
+  std::atomic<bool> ready_ = true;
+  StatisticsBook statistics_;
+  regions::RegionStore regions_;
+  const InferContext infer_;
+  InferStreams streams_;
+};
+
+}  // namespace phasor::oip
+
+#endif  // PHASOR_SERVER_OIP_SERVICE_H_

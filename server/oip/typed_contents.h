@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements that came as numbers of a message, as the bytes that kernels read.
+#ifndef PHASOR_SERVER_OIP_TYPED_CONTENTS_H_
+#define PHASOR_SERVER_OIP_TYPED_CONTENTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "inference/grpc_service.pb.h"
+#include "kernels/dtype.h"
+
+namespace phasor::oip {
+
+// INVALID_ARGUMENT: a type that has no such form, elements of another type, or not `elements` many.
+// Threads: pure function.
+absl::StatusOr<std::vector<std::byte>> BytesOf(const inference::InferTensorContents& contents,
+                                               Dtype dtype, int64_t elements,
+                                               const std::string& path);
+
+}  // namespace phasor::oip
+
+#endif  // PHASOR_SERVER_OIP_TYPED_CONTENTS_H_

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What clients of the Open Inference Protocol may expect, line by line."""
+
+import re
+import subprocess
+
+import acceptance
+from acceptance import ROOT, Fail, Skip, command
+
+TOPIC = "oip"
+BUILD = "build/release"
+
+
+class Clients:
+    """tests/oip/clients_test.py, run once."""
+
+    results = None
+
+    @classmethod
+    def passed(cls, *names):
+        if cls.results is None:
+            cls.results = cls._run()
+        failed = [name for name in names if cls.results.get(name) != "ok"]
+        if failed:
+            raise Fail(", ".join(f"{name}: {cls.results.get(name, 'no such test')}" for name in failed))
+        return f"{len(names)} tests passed"
+
+    @staticmethod
+    def _run():
+        arguments = ["tests/oip/run.sh", BUILD, "-v"]
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, check=False)
+        if done.returncode == 77:
+            raise Skip(done.stdout.strip().split("\n")[-1])
+        return dict(re.findall(r"^(test_\w+) \(.*?\)(?:\n.*?)? \.\.\. (\w+)$", done.stderr, re.MULTILINE))
+
+
+def by_clients(promise, *names):
+    def check():
+        return Clients.passed(*(f"test_{name}" for name in names))
+
+    check.__doc__ = promise
+    return check
+
+
+def same_bytes():
+    """The same tensor through our own API and through this protocol: same bytes"""
+    pattern = "InferenceServiceTest.TheSameTensorsGiveTheBytesOfOurOwnApi"
+    out = command(f"{BUILD}/tests/server/oip/server_oip_test", f"--gtest_filter={pattern}", timeout=120)
+    if "[  PASSED  ] 1 test." not in out:
+        raise Fail(out[-300:])
+    return "as a test of the service says"
+
+
+if __name__ == "__main__":
+    subprocess.run(["cmake", "--build", BUILD, "--target", "phasor-server", "server_oip_test"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    acceptance.run(
+        TOPIC,
+        [
+            by_clients("The wire is the one inside tritonclient", "the_protocol_is_that_of_the_client"),
+            by_clients(
+                "Every call answers, and what is not built says so",
+                "server_and_models_are_described",
+                "what_is_not_built_says_so",
+            ),
+            by_clients(
+                "Every type of positions, encodings, embeddings, queries and keys, against float64",
+                "positions_of_every_type_encode_alike",
+                "encodings_come_in_every_type_and_batch",
+                "embeddings_are_added_in_every_type",
+                "queries_and_keys_rotate_in_every_type_and_back",
+                "heads_may_come_before_tokens",
+                "biases_are_slopes_times_distances",
+                "numbers_of_the_message_are_as_good_as_bytes",
+            ),
+            by_clients(
+                "System shared memory in and out, and its checks",
+                "shared_memory_goes_in_and_out",
+                "shared_memory_and_bytes_mix_in_one_request",
+                "shared_memory_is_checked",
+                "memory_that_shrinks_does_not_end_the_server",
+            ),
+            by_clients("Streams", "a_stream_answers_in_order_and_survives_errors"),
+            by_clients("Errors", "errors_have_codes_and_name_the_field"),
+            by_clients(
+                "What clients rely on without saying so",
+                "outputs_come_in_the_order_that_was_asked_for",
+                "every_output_has_a_raw_entry_and_no_numbers",
+                "parameters_of_the_clients_are_accepted_and_other_reserved_ones_not",
+                "requests_of_any_size_come_back_on_one_connection",
+                "device_handles_arrive_as_64_bytes",
+            ),
+            by_clients("Statistics grow as profilers need it", "statistics_grow_with_every_inference"),
+            by_clients(
+                "Examples with tritonclient and with plain stubs, and bfloat16 without a loop",
+                "the_example_with_tritonclient_runs",
+                "the_example_with_plain_stubs_runs",
+                "bfloat16_rounds_to_nearest_and_back_exactly",
+            ),
+            same_bytes,
+        ],
+    )

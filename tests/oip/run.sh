@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh BUILD [ARGUMENT...]: installs tritonclient once, then clients_test.py. Exit status 77, which CTest shows as skipped,
+# when the packages cannot be had.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+venv=build/.venv-oip
+stamp=$venv/requirements.txt
+
+if ! cmp -s tests/oip/requirements.txt "$stamp"; then
+  echo "installing tritonclient into $venv" >&2
+  if ! { python3 -m venv "$venv" &&
+    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r tests/oip/requirements.txt </dev/null; }; then
+    echo "SKIP: tests/oip/requirements.txt cannot be installed (offline?): no Triton client has been run"
+    exit 77
+  fi
+  cp tests/oip/requirements.txt "$stamp"
+fi
+
+PHASOR_BUILD=$(realpath "$1")
+export PHASOR_BUILD PYTHONDONTWRITEBYTECODE=1
+shift
+exec "$venv/bin/python" tests/oip/clients_test.py "$@"

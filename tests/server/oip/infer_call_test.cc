@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// One inference: its bytes are those of our own API, its memory is accounted for, its times add up.
+#include "server/oip/infer_call.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "kernels/backend.h"
+#include "tests/server/oip/requests.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/shared_memory.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor::oip {
+namespace {
+
+using ::phasor::testing::IsOk;
+using ::phasor::testing::SharedMemory;
+using ::phasor::testing::StatusIs;
+using ::testing::HasSubstr;
+
+class InferCallTest : public ::testing::Test {
+ protected:
+  InferCallTest() { context_ = {&engine_, nullptr, &regions_, &statistics_, 1 << 20, 1 << 16}; }
+
+  static regions::RegionStoreOptions Enabled() {
+    regions::RegionStoreOptions options;
+    options.enabled = true;
+    return options;
+  }
+  static engine::EngineOptions OneWorker() {
+    engine::EngineOptions options;
+    options.workers = 1;
+    return options;
+  }
+
+  InferAnswer InferBytes(const std::string& bytes) {
+    const grpc::Slice slice(bytes);
+    grpc::ByteBuffer request(&slice, 1);
+    absl::Notification done;
+    InferAnswer answer;
+    StartInfer(context_, &request, {absl::InfiniteFuture(), cancelled_, false},
+               [&](InferAnswer got) {
+                 answer = std::move(got);
+                 done.Notify();
+               });
+    done.WaitForNotification();
+    return answer;
+  }
+
+  inference::ModelInferResponse Infer(const inference::ModelInferRequest& request) {
+    const InferAnswer answer = InferBytes(request.SerializeAsString());
+    EXPECT_THAT(answer.status, IsOk());
+    std::vector<grpc::Slice> slices;
+    EXPECT_TRUE(answer.response.Dump(&slices).ok());
+    std::string bytes;
+    for (const grpc::Slice& slice : slices) {
+      bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+    inference::ModelInferResponse response;
+    EXPECT_TRUE(response.ParseFromString(bytes));
+    return response;
+  }
+
+  absl::Status Failure(const inference::ModelInferRequest& request) {
+    return InferBytes(request.SerializeAsString()).status;
+  }
+
+  const std::unique_ptr<Backend> backend_ = *MakeBackend({"cpu", 1});
+  engine::Engine engine_{OneWorker(), backend_.get(), engine::Clock::Real()};
+  regions::RegionStore regions_{Enabled()};
+  StatisticsBook statistics_;
+  InferContext context_;
+  std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+TEST_F(InferCallTest, EncodesSineAndCosine) {
+  const auto response = Infer(EncodeAt({0, 3}));
+  const auto row = ValuesOf<float>(response.raw_output_contents(0));
+  ASSERT_EQ(row.size(), 16u);
+  for (int j = 0; j < 4; ++j) {
+    const double angle = 3.0 * std::pow(10000.0, -j / 4.0);
+    EXPECT_EQ(row[2 * j], 0.0F);
+    EXPECT_EQ(row[2 * j + 1], 1.0F);
+    EXPECT_NEAR(row[8 + 2 * j], std::sin(angle), 6e-8);
+    EXPECT_NEAR(row[8 + 2 * j + 1], std::cos(angle), 6e-8);
+  }
+}
+
+TEST_F(InferCallTest, RotatesPairsOfLanes) {
+  const auto response = Infer(RotateAt(2));
+  ASSERT_EQ(response.raw_output_contents_size(), 2);
+  const auto key = ValuesOf<float>(response.raw_output_contents(1));
+  ASSERT_EQ(key.size(), 8u);
+  for (int j = 0; j < 4; ++j) {
+    const double angle = 2.0 * std::pow(10000.0, -j / 4.0);
+    EXPECT_NEAR(key[j], std::cos(angle) - std::sin(angle), 3e-7);
+    EXPECT_NEAR(key[j + 4], std::sin(angle) + std::cos(angle), 3e-7);
+  }
+}
+
+TEST_F(InferCallTest, SharedMemoryGivesTheSameBytesAsTheMessage) {
+  const std::string inlined = Infer(EncodeAt({5, 6, 7})).raw_output_contents(0);
+  const SharedMemory in("pad8pad8" + BytesOfValues<int64_t>({5, 6, 7}));
+  const SharedMemory out(std::string(200, '.'));
+  ASSERT_THAT(regions_.Register("in", {in.key(), 0, 32}, "me"), IsOk());
+  ASSERT_THAT(regions_.Register("out", {out.key(), 4, 150}, "me"), IsOk());
+  inference::ModelInferRequest request = EncodeAt({5, 6, 7});
+  request.clear_raw_input_contents();
+  SetRegion("in", 24, 8, request.mutable_inputs(0)->mutable_parameters());
+  request.add_outputs()->set_name("ENCODING");
+  SetRegion("out", 120, 10, request.mutable_outputs(0)->mutable_parameters());
+  const auto response = Infer(request);
+  EXPECT_EQ(response.raw_output_contents(0), "");
+  EXPECT_EQ(out.bytes(), std::string(14, '.') + inlined + std::string(200 - 14 - 96, '.'));
+}
+
+TEST_F(InferCallTest, MemoryThatShrankIsAnErrorOfItsTensor) {
+  const SharedMemory in(std::string(24, '\0'));
+  ASSERT_THAT(regions_.Register("in", {in.key(), 0, 24}, "me"), IsOk());
+  inference::ModelInferRequest request = EncodeAt({5, 6, 7});
+  request.clear_raw_input_contents();
+  SetRegion("in", 24, 0, request.mutable_inputs(0)->mutable_parameters());
+  in.Resize(8);
+  EXPECT_THAT(Failure(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("inputs[0]: the shared memory "
+                                                                     "was shrunk")));
+}
+
+TEST_F(InferCallTest, NumbersAreCheckedAndNamedAsInTheRequest) {
+  inference::ModelInferRequest request = EncodeAt({1});
+  request.mutable_inputs(0)->set_datatype("FP64");
+  request.set_raw_input_contents(0, BytesOfValues<double>({std::nan("")}));
+  EXPECT_THAT(Failure(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("inputs[0]: element 0")));
+}
+
+TEST_F(InferCallTest, RefusesWhatDoesNotParse) {
+  EXPECT_THAT(InferBytes("\x0A\x7F").status,
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("request: ")));
+  EXPECT_THAT(InferBytes("\x0A\x02\xC3\x28").status,  // not UTF-8
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("does not parse")));
+  EXPECT_THAT(InferBytes("").status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("model")));
+}
+
+TEST_F(InferCallTest, StatisticsGrowWithEveryCall) {
+  const Model* const model = FindModel("transformer");
+  Infer(EncodeAt({1}));
+  Infer(EncodeAt({1}));
+  inference::ModelInferRequest wrong = EncodeAt({1});
+  wrong.clear_raw_input_contents();
+  EXPECT_FALSE(Failure(wrong).ok());
+  const auto report = statistics_.Report(model);
+  const inference::InferStatistics& stats = report.model_stats(0).inference_stats();
+  EXPECT_EQ(stats.success().count(), 2u);
+  EXPECT_EQ(stats.queue().count(), 2u);
+  EXPECT_EQ(stats.fail().count(), 1u);
+  EXPECT_EQ(stats.success().ns(), stats.queue().ns() + stats.compute_input().ns() +
+                                      stats.compute_infer().ns() + stats.compute_output().ns());
+}
+
+// A call of the fake backend is held until it is let go, so that others wait in the queue.
+TEST(InferCallQueueTest, ATimeoutOfTheRequestIsADeadline) {
+  FakeBackend backend;
+  engine::EngineOptions options;
+  options.workers = 1;
+  options.inline_bytes = 0;
+  engine::Engine engine(options, &backend, engine::Clock::Real());
+  regions::RegionStore regions{regions::RegionStoreOptions()};
+  StatisticsBook statistics;
+  const InferContext context = {&engine, nullptr, &regions, &statistics, 1 << 20, 1 << 16};
+  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
+  absl::Notification first_done;
+  absl::Notification second_done;
+  absl::Status second;
+  const auto start = [&](const inference::ModelInferRequest& message, auto done) {
+    const grpc::Slice slice(message.SerializeAsString());
+    grpc::ByteBuffer request(&slice, 1);
+    StartInfer(context, &request, {absl::InfiniteFuture(), cancelled, false}, done);
+  };
+  backend.Hold();
+  start(EncodeAt({1}), [&](const InferAnswer&) { first_done.Notify(); });
+  backend.WaitForRuns(1);
+  inference::ModelInferRequest hurried = EncodeAt({1});
+  (*hurried.mutable_parameters())["timeout"].set_int64_param(1000);
+  start(hurried, [&](const InferAnswer& answer) {
+    second = answer.status;
+    second_done.Notify();
+  });
+  second_done.WaitForNotification();
+  EXPECT_THAT(second, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("queue")));
+  backend.Release();
+  first_done.WaitForNotification();
+}
+
+}  // namespace
+}  // namespace phasor::oip

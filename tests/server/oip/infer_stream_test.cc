@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams answer every request in order, survive errors, and end when the server does.
+#include "server/oip/infer_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "inference/grpc_service.grpc.pb.h"
+#include "tests/server/oip/requests.h"
+#include "tests/support/running_server.h"
+
+namespace phasor::oip {
+namespace {
+
+using Stream =
+    grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelStreamInferResponse>;
+
+class InferStreamTest : public ::testing::Test {
+ protected:
+  InferStreamTest() { testing::SetTestDeadline(&context_); }
+
+  std::unique_ptr<Stream> Open() { return stub_->ModelStreamInfer(&context_); }
+
+  const std::unique_ptr<Server> server_ = testing::StartServer();
+  const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_ =
+      inference::GRPCInferenceService::NewStub(testing::NewChannel(server_->listeners()[0]));
+  grpc::ClientContext context_;
+};
+
+TEST_F(InferStreamTest, AnswersComeInOrderWithTheirIds) {
+  const auto stream = Open();
+  for (int i = 0; i < 20; ++i) {
+    inference::ModelInferRequest request = EncodeAt({i});
+    request.set_id(std::to_string(i));
+    ASSERT_TRUE(stream->Write(request));
+  }
+  stream->WritesDone();
+  inference::ModelStreamInferResponse response;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.error_message(), "");
+    EXPECT_EQ(response.infer_response().id(), std::to_string(i));
+    EXPECT_TRUE(response.infer_response().parameters().at("triton_final_response").bool_param());
+  }
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(InferStreamTest, AFailedRequestIsToldAndTheStreamGoesOn) {
+  const auto stream = Open();
+  inference::ModelInferRequest wrong = EncodeAt({1});
+  wrong.set_id("wrong");
+  wrong.set_model_name("bert");
+  ASSERT_TRUE(stream->Write(wrong));
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_NE(response.error_message().find("'bert' is not found"), std::string::npos);
+  EXPECT_EQ(response.infer_response().id(), "wrong");
+  ASSERT_TRUE(stream->Write(EncodeAt({1})));
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.error_message(), "");
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(InferStreamTest, AFailedRequestEndsAStreamThatWantsStatuses) {
+  context_.AddMetadata("triton_grpc_error", "true");
+  const auto stream = Open();
+  inference::ModelInferRequest wrong = EncodeAt({1});
+  wrong.set_model_name("bert");
+  ASSERT_TRUE(stream->Write(wrong));
+  inference::ModelStreamInferResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(InferStreamTest, AnOpenStreamDoesNotHoldUpTheShutdown) {
+  const auto stream = Open();
+  ASSERT_TRUE(stream->Write(EncodeAt({1})));
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_TRUE(server_->Shutdown());
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(InferStreamTest, ACallerThatGoesAwayLeavesNothingBehind) {
+  const auto stream = Open();
+  ASSERT_TRUE(stream->Write(EncodeAt({1})));
+  context_.TryCancel();
+  inference::ModelStreamInferResponse response;
+  while (stream->Read(&response)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(server_->Shutdown());
+}
+
+}  // namespace
+}  // namespace phasor::oip

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs: where their bytes are, and that there are as many as type and shape need.
+#include "server/oip/input_tensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/server/oip/requests.h"
+#include "tests/support/shared_memory.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor::oip {
+namespace {
+
+using ::phasor::testing::IsOk;
+using ::phasor::testing::SharedMemory;
+using ::phasor::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+class InputTensorsTest : public ::testing::Test {
+ protected:
+  InputTensorsTest() { EXPECT_THAT(store_.Register("in", {memory_.key(), 0, 16}, "me"), IsOk()); }
+
+  static regions::RegionStoreOptions Enabled() {
+    regions::RegionStoreOptions options;
+    options.enabled = true;
+    return options;
+  }
+
+  absl::StatusOr<std::vector<InputTensor>> Read() {
+    raw_ = RawOf(request_);
+    return ReadInputs(request_, raw_, &store_);
+  }
+
+  const SharedMemory memory_{std::string(16, 'm')};
+  regions::RegionStore store_{Enabled()};
+  inference::ModelInferRequest request_ = RotateAt(5);
+  std::vector<engine::Segments> raw_;
+};
+
+TEST_F(InputTensorsTest, RawEntriesBelongToInputsInOrder) {
+  const auto inputs = Read();
+  ASSERT_THAT(inputs, IsOk());
+  ASSERT_EQ(inputs->size(), 3u);
+  EXPECT_EQ((*inputs)[1].name, "Q");
+  EXPECT_EQ((*inputs)[1].dtype, Dtype::kFloat32);
+  EXPECT_EQ((*inputs)[1].bytes, 64);
+  EXPECT_EQ((*inputs)[1].segments[0].data(),
+            reinterpret_cast<const std::byte*>(request_.raw_input_contents(1).data()));
+}
+
+TEST_F(InputTensorsTest, InputsInSharedMemoryHaveNoRawEntry) {
+  request_.clear_raw_input_contents();
+  request_.mutable_inputs()->DeleteSubrange(1, 2);
+  auto* const parameters = request_.mutable_inputs(0)->mutable_parameters();
+  SetRegion("in", 8, 4, parameters);
+  AddInput("Q", "FP32", {1}, &request_);
+  request_.add_raw_input_contents("abcd");
+  const auto inputs = Read();
+  ASSERT_THAT(inputs, IsOk());
+  EXPECT_NE((*inputs)[0].range.region, nullptr);
+  EXPECT_EQ((*inputs)[0].range.offset, 4);
+  EXPECT_EQ((*inputs)[1].segments.size(), 1u);
+}
+
+TEST_F(InputTensorsTest, NumbersOfTheMessageBecomeBytes) {
+  request_.clear_raw_input_contents();
+  request_.mutable_inputs()->DeleteSubrange(1, 2);
+  request_.mutable_inputs(0)->mutable_contents()->add_int64_contents(77);
+  const auto inputs = Read();
+  ASSERT_THAT(inputs, IsOk());
+  EXPECT_EQ(*reinterpret_cast<const int64_t*>((*inputs)[0].segments[0].data()), 77);
+}
+
+TEST_F(InputTensorsTest, LengthsAreThoseOfTypeAndShape) {
+  request_.mutable_raw_input_contents(1)->pop_back();
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[1]: raw_input_contents[1] has 63 "
+                                                   "bytes, must be 64 for FP32 [1, 2, 8]")));
+}
+
+TEST_F(InputTensorsTest, RefusesMoreOrFewerRawEntriesThanInputs) {
+  request_.add_raw_input_contents("");
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("raw_input_contents: 4 entries, must be 3")));
+  request_.mutable_raw_input_contents()->DeleteSubrange(2, 2);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("raw_input_contents: 2 entries, must be 3")));
+}
+
+TEST_F(InputTensorsTest, RefusesTypesThatNobodyTakes) {
+  for (const char* datatype : {"", "BYTES", "BOOL", "UINT8", "fp32", "FLOAT32"}) {
+    request_.mutable_inputs(1)->set_datatype(datatype);
+    EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[1].datatype: '")));
+  }
+}
+
+TEST_F(InputTensorsTest, RefusesShapesThatHaveNoSize) {
+  request_.mutable_inputs(1)->set_shape(0, -1);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[1].shape")));
+  for (int i = 0; i < 3; ++i) request_.mutable_inputs(1)->set_shape(i, int64_t{1} << 40);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[1]")));
+}
+
+TEST_F(InputTensorsTest, ANameIsGivenOnce) {
+  request_.mutable_inputs(2)->set_name("Q");
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[2].name: 'Q' twice")));
+}
+
+TEST_F(InputTensorsTest, TypedAndRawDoNotMix) {
+  request_.mutable_inputs(0)->mutable_contents()->add_int64_contents(5);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("beside typed contents")));
+}
+
+TEST_F(InputTensorsTest, TypedAndSharedMemoryDoNotMix) {
+  SetRegion("in", 8, 0, request_.mutable_inputs(0)->mutable_parameters());
+  request_.mutable_inputs(0)->mutable_contents()->add_int64_contents(5);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("beside shared memory")));
+}
+
+TEST_F(InputTensorsTest, RangesAreCheckedAgainstTensorAndRegion) {
+  auto* const parameters = request_.mutable_inputs(0)->mutable_parameters();
+  SetRegion("in", 12, 0, parameters);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("shared_memory_byte_size: 12, must be 8")));
+  SetRegion("in", 8, 9, parameters);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[0].parameters")));
+  SetRegion("in", 8, std::numeric_limits<int64_t>::max(), parameters);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[0].parameters")));
+  SetRegion("in", -8, 0, parameters);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[0].parameters")));
+  SetRegion("out", 8, 0, parameters);
+  EXPECT_THAT(Read(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'out' is not registered")));
+}
+
+TEST_F(InputTensorsTest, ParametersOfATensorAreKnownAndOfTheirType) {
+  auto* const parameters = request_.mutable_inputs(0)->mutable_parameters();
+  (*parameters)["binary_data"].set_bool_param(true);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[0].parameters.binary_data")));
+  parameters->clear();
+  (*parameters)["shared_memory_byte_size"].set_int64_param(8);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("shared_memory_region: not set")));
+  parameters->clear();
+  (*parameters)["shared_memory_region"].set_string_param("in");
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("shared_memory_byte_size: not set")));
+  (*parameters)["shared_memory_byte_size"].set_string_param("8");
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("must be an int64_param")));
+}
+
+}  // namespace
+}  // namespace phasor::oip

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Outputs: which ones, in which order, and where.
+#include "server/oip/output_tensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/server/oip/requests.h"
+#include "tests/support/shared_memory.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor::oip {
+namespace {
+
+using ::phasor::testing::IsOk;
+using ::phasor::testing::SharedMemory;
+using ::phasor::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+class OutputTensorsTest : public ::testing::Test {
+ protected:
+  OutputTensorsTest() {
+    EXPECT_THAT(store_.Register("out", {memory_.key(), 0, 16}, "me"), IsOk());
+    results_[0].name = "Q_OUT";
+    results_[0].bytes = 8;
+    results_[1].name = "K_OUT";
+    results_[1].bytes = 4;
+    results_[1].index = 1;
+  }
+
+  static regions::RegionStoreOptions Enabled() {
+    regions::RegionStoreOptions options;
+    options.enabled = true;
+    return options;
+  }
+
+  absl::StatusOr<std::vector<OutputTensor>> Read() {
+    return ReadOutputs(request_, results_, &store_);
+  }
+
+  const SharedMemory memory_{std::string(16, 'm')};
+  regions::RegionStore store_{Enabled()};
+  inference::ModelInferRequest request_;
+  std::vector<OutputTensor> results_{2};
+};
+
+TEST_F(OutputTensorsTest, AllOfThemUnlessSomeAreNamed) {
+  ASSERT_THAT(Read(), IsOk());
+  EXPECT_EQ(Read()->size(), 2u);
+  request_.add_outputs()->set_name("K_OUT");
+  ASSERT_THAT(Read(), IsOk());
+  EXPECT_EQ(Read()->size(), 1u);
+  EXPECT_EQ(Read()->front().index, 1u);
+}
+
+TEST_F(OutputTensorsTest, TheOrderIsThatOfTheRequest) {
+  request_.add_outputs()->set_name("K_OUT");
+  request_.add_outputs()->set_name("Q_OUT");
+  const auto outputs = Read();
+  ASSERT_THAT(outputs, IsOk());
+  EXPECT_EQ((*outputs)[0].name, "K_OUT");
+  EXPECT_EQ((*outputs)[1].name, "Q_OUT");
+}
+
+TEST_F(OutputTensorsTest, RefusesNamesThatAreUnknownOrTwice) {
+  request_.add_outputs()->set_name("V_OUT");
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[0].name: 'V_OUT' is not an output of "
+                                                   "this request, must be one of Q_OUT, K_OUT")));
+  request_.mutable_outputs(0)->set_name("Q_OUT");
+  request_.add_outputs()->set_name("Q_OUT");
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[1].name: 'Q_OUT' twice")));
+}
+
+TEST_F(OutputTensorsTest, TheSizeOfARangeIsACapacity) {
+  auto* const output = request_.add_outputs();
+  output->set_name("Q_OUT");
+  SetRegion("out", 16, 0, output->mutable_parameters());
+  EXPECT_THAT(Read(), IsOk());
+  SetRegion("out", 7, 0, output->mutable_parameters());
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("should be at least 8 bytes")));
+  SetRegion("out", 8, 9, output->mutable_parameters());
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[0].parameters")));
+  SetRegion("other", 8, 0, output->mutable_parameters());
+  EXPECT_THAT(Read(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'other'")));
+}
+
+TEST_F(OutputTensorsTest, ClassificationIsRefused) {
+  auto* const output = request_.add_outputs();
+  output->set_name("Q_OUT");
+  (*output->mutable_parameters())["classification"].set_int64_param(3);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[0].parameters.classification")));
+}
+
+}  // namespace
+}  // namespace phasor::oip

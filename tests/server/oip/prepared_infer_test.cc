@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests of the protocol become the items that our own API would make, or errors that name the
+// request's fields.
+#include "server/oip/prepared_infer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/server/oip/requests.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor::oip {
+namespace {
+
+using ::phasor::testing::IsOk;
+using ::phasor::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+class PreparedInferTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<PreparedInfer> Prepare(const inference::ModelInferRequest& request) {
+    raw_ = RawOf(request);
+    const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+    return PrepareInfer(request, raw_, {plans, limit_, nullptr, &store_});
+  }
+
+  int64_t limit_ = 1 << 20;
+  regions::RegionStore store_{regions::RegionStoreOptions()};
+  std::vector<engine::Segments> raw_;
+};
+
+TEST_F(PreparedInferTest, AnEncodingHasTheShapeOfItsPositions) {
+  inference::ModelInferRequest request = EncodeAt({1, 2, 3, 4, 5, 6});
+  auto prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_THAT(prepared->outputs[0].shape, ElementsAre(6, 8));
+  EXPECT_EQ(prepared->outputs[0].bytes, 6 * 8 * 4);
+  EXPECT_EQ(prepared->id, "r1");
+
+  request.mutable_inputs(0)->set_shape(0, 2);
+  request.mutable_inputs(0)->add_shape(3);
+  prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_THAT(prepared->outputs[0].shape, ElementsAre(2, 3, 8));
+
+  // Several axes: the last dimension of the positions is no dimension of the output.
+  (*request.mutable_parameters())["axes"].set_int64_param(3);
+  (*request.mutable_parameters())["dim"].set_int64_param(12);
+  request.set_model_name("grid-2d-concat");
+  prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_THAT(prepared->outputs[0].shape, ElementsAre(2, 12));
+}
+
+TEST_F(PreparedInferTest, WhatIsAddedHasTheShapeAndTypeOfTheEncoding) {
+  inference::ModelInferRequest request = EncodeAt({1, 2});
+  auto* const input = AddInput("EMBEDDINGS", "BF16", {2, 8}, &request);
+  request.add_raw_input_contents(std::string(32, '\0'));
+  const auto prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->outputs[0].dtype, Dtype::kBFloat16);
+  EXPECT_EQ(std::get<engine::EncodeItem>(prepared->item).add_to.size(), 1u);
+
+  input->clear_shape();
+  input->add_shape(1);
+  input->add_shape(2);
+  input->add_shape(8);
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, HasSubstr("inputs[1].shape")));
+  input->clear_shape();
+  input->add_shape(4);
+  input->add_shape(4);
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, HasSubstr("inputs[1].shape")));
+}
+
+TEST_F(PreparedInferTest, ARotationGivesWhatItTakes) {
+  inference::ModelInferRequest request = RotateAt(3);
+  const auto prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  ASSERT_EQ(prepared->outputs.size(), 2u);
+  EXPECT_EQ(prepared->outputs[0].name, "Q_OUT");
+  EXPECT_THAT(prepared->outputs[1].shape, ElementsAre(1, 1, 8));
+  EXPECT_EQ(prepared->output_bytes, 96);
+
+  request.mutable_inputs()->RemoveLast();
+  request.mutable_raw_input_contents()->RemoveLast();
+  ASSERT_THAT(Prepare(request), IsOk());
+  EXPECT_EQ(Prepare(request)->outputs.size(), 1u);
+  request.add_outputs()->set_name("K_OUT");
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, HasSubstr("outputs[0].name: 'K_OUT'")));
+}
+
+TEST_F(PreparedInferTest, ABiasHasHeadsQueriesAndKeys) {
+  inference::ModelInferRequest request;
+  request.set_model_name("alibi");
+  AddInput("QUERY_POSITIONS", "INT32", {2}, &request);
+  AddInput("KEY_POSITIONS", "INT32", {3}, &request);
+  request.add_raw_input_contents(BytesOfValues<int32_t>({4, 5}));
+  request.add_raw_input_contents(BytesOfValues<int32_t>({3, 4, 5}));
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("parameters.heads")));
+  (*request.mutable_parameters())["heads"].set_int64_param(8);
+  const auto prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_THAT(prepared->outputs[0].shape, ElementsAre(8, 2, 3));
+}
+
+TEST_F(PreparedInferTest, ErrorsNameTheFieldsOfTheRequest) {
+  inference::ModelInferRequest request = RotateAt(3);
+  request.mutable_inputs(2)->set_shape(0, 2);
+  request.mutable_inputs(2)->set_shape(2, 4);
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("inputs[2].shape[0]: 2 tokens")));
+
+  request = EncodeAt({1});
+  request.clear_parameters();
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("parameters.dim: ")));
+
+  request = EncodeAt({1});
+  request.mutable_inputs(0)->set_datatype("FP16");
+  request.set_raw_input_contents(0, "ab");
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("inputs[0].datatype: ")));
+
+  request = RotateAt(3);
+  (*request.mutable_parameters())["direction"].set_string_param("DELTA");
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("parameters.from_positions: ")));
+}
+
+TEST_F(PreparedInferTest, RefusesInputsThatAreMissingOrUnknown) {
+  inference::ModelInferRequest request = RotateAt(3);
+  request.mutable_inputs(1)->set_name("V");
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("inputs[1].name: 'V' is not an "
+                                                              "input of 'rope-half-split'")));
+  request = RotateAt(3);
+  request.clear_inputs();
+  request.clear_raw_input_contents();
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("inputs: POSITIONS is missing")));
+}
+
+TEST_F(PreparedInferTest, AnAnswerLargerThanAMessageIsRefused) {
+  limit_ = 700;
+  EXPECT_THAT(Prepare(EncodeAt({1})), IsOk());
+  EXPECT_THAT(Prepare(EncodeAt({1, 2, 3, 4, 5, 6, 7})),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 700 bytes")));
+}
+
+TEST_F(PreparedInferTest, ModelsHaveOneVersion) {
+  EXPECT_THAT(FindVersion("transformer", ""), IsOk());
+  EXPECT_THAT(FindVersion("transformer", "1"), IsOk());
+  EXPECT_THAT(FindVersion("transformer", "2"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("version 2 is not found")));
+  EXPECT_THAT(FindVersion("transformer", "one"), StatusIs(kInvalid, HasSubstr("model_version")));
+  EXPECT_THAT(FindVersion("bert", ""),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("Request for unknown model: 'bert' is not found")));
+}
+
+TEST_F(PreparedInferTest, PathsAreRenamedAtTheirEndsOnly) {
+  const PathNames names = {{"item.tensors[1]", "inputs[2]"}, {"item", "parameters"}};
+  const auto renamed = [&](const char* message) {
+    return std::string(RenamePath(absl::NotFoundError(message), names).message());
+  };
+  EXPECT_EQ(renamed("item.tensors[1].shape: x"), "inputs[2].shape: x");
+  EXPECT_EQ(renamed("item.tensors[10].shape: x"), "parameters.tensors[10].shape: x");
+  EXPECT_EQ(renamed("items: x"), "items: x");
+  EXPECT_EQ(renamed("server: item"), "server: item");
+}
+
+}  // namespace
+}  // namespace phasor::oip
