@@ -21,8 +21,9 @@ absl::Status DumpSlices(const grpc::ByteBuffer& message, std::vector<grpc::Slice
 }  // namespace
 
 absl::Status ReceivedMessage::Take(grpc::ByteBuffer* message) {
-  absl::Status status = DumpSlices(*message, &slices_);
-  message->Clear();
+  Release();
+  message_.Swap(message);
+  absl::Status status = DumpSlices(message_, &slices_);
   size_ = 0;
   for (const grpc::Slice& slice : slices_) size_ += static_cast<int64_t>(slice.size());
   return status;
@@ -37,7 +38,10 @@ absl::StatusOr<WalkedMessage> ReceivedMessage::Walk(const WalkLimits& limits) co
   return WalkMessage(pieces, limits);
 }
 
-void ReceivedMessage::Release() { std::vector<grpc::Slice>().swap(slices_); }
+void ReceivedMessage::Release() {
+  std::vector<grpc::Slice>().swap(slices_);
+  message_.Clear();
+}
 
 absl::StatusOr<std::string> CopyMessage(const grpc::ByteBuffer& message, int64_t max_bytes) {
   const auto size = static_cast<int64_t>(message.Length());

@@ -23,7 +23,7 @@ namespace phasor::rpc {
 // Threads: one at a time.
 class ReceivedMessage {
  public:
-  // Takes the slices out of `message` and empties it, so that Release really frees them.
+  // Takes `message` over and leaves it empty, so that Release really frees its slices.
   // INVALID_ARGUMENT: the message cannot be read.
   absl::Status Take(grpc::ByteBuffer* message);
 
@@ -40,7 +40,10 @@ class ReceivedMessage {
   void Release();
 
  private:
-  std::vector<grpc::Slice> slices_;
+  // Holds the last reference of every slice: destroying a buffer prepares what gRPC 1.51 needs when
+  // memory returns to a quota that others wait for, destroying a slice does not and would crash.
+  grpc::ByteBuffer message_;
+  std::vector<grpc::Slice> slices_;  // destroyed first
   int64_t size_ = 0;
 };
 
