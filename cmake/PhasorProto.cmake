@@ -28,5 +28,5 @@ function(phasor_proto_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${out}>)
   target_link_libraries(${name} PUBLIC protobuf::libprotobuf gRPC::grpc++
                         PRIVATE $<BUILD_INTERFACE:phasor_build_options>)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD OFF)
 endfunction()

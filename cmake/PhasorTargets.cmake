@@ -13,10 +13,12 @@ if(PHASOR_WERROR)
   target_compile_options(phasor_build_options INTERFACE -Werror)
 endif()
 if(PHASOR_SANITIZE)
-  # GCC's warning is wrong about every std::optional that a sanitizer looks at.
+  # GCC's warning is wrong about every std::optional that a sanitizer looks at. The vptr check opens a
+  # pipe to see whether memory can be read: it reports errors that are none once a test has used up
+  # all file descriptors.
   target_compile_options(phasor_build_options INTERFACE
-    -fsanitize=${PHASOR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1
-    -Wno-maybe-uninitialized)
+    -fsanitize=${PHASOR_SANITIZE} -fno-sanitize=vptr -fno-omit-frame-pointer
+    -fno-sanitize-recover=all -g1 -Wno-maybe-uninitialized)
   target_link_options(phasor_build_options INTERFACE -fsanitize=${PHASOR_SANITIZE})
 endif()
 
@@ -41,32 +43,62 @@ endfunction()
 
 # Test sources are compiled for compile time, which they cost most of: the libraries that they check
 # are optimised and checked in full. Under -fsanitize, undefined behaviour is looked for in the
-# libraries only.
-set(PHASOR_TEST_SOURCE_OPTIONS -O1)
+# libraries only. Not for OPTIMIZED tests.
+add_library(phasor_test_options INTERFACE)
 if(PHASOR_SANITIZE)
-  set(PHASOR_TEST_SOURCE_OPTIONS -O0 -fno-sanitize=undefined)
+  target_compile_options(phasor_test_options INTERFACE -O0 -fno-sanitize=undefined)
+else()
+  target_compile_options(phasor_test_options INTERFACE -O1)
 endif()
 
-# LABELS default to "unit". TIMEOUT in seconds, 300 unless given: ten times what an idle machine
-# needs. OPTIMIZED: the test computes much itself and is compiled like a library.
+# A test's program. LABELS default to "unit". TIMEOUT in seconds, 300 unless given: ten times what an
+# idle machine needs. OPTIMIZED: the test computes much itself and is compiled like a library.
+# CTest runs it under its name; or, with BY_SOURCE, the suites of each source by themselves, named
+# PREFIX and the source: X_test.cc is PREFIX + X_test.
 function(phasor_test name)
-  cmake_parse_arguments(ARG "OPTIMIZED" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
-  if(NOT PHASOR_BUILD_TESTS)
+  cmake_parse_arguments(ARG "OPTIMIZED;BY_SOURCE" "TIMEOUT;PREFIX" "SRCS;DEPS;LABELS" ${ARGN})
+  if(NOT PHASOR_BUILD_TESTS OR NOT ARG_SRCS)
     return()
   endif()
-  if(NOT ARG_OPTIMIZED)
-    set_source_files_properties(${ARG_SRCS} PROPERTIES COMPILE_OPTIONS "${PHASOR_TEST_SOURCE_OPTIONS}")
-  endif()
-  phasor_binary(${name} SRCS ${ARG_SRCS} DEPS ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(NOT ARG_OPTIMIZED)
+    list(APPEND ARG_DEPS phasor_test_options)
+  endif()
+  phasor_binary(${name} SRCS ${ARG_SRCS} DEPS GTest::gmock GTest::gtest_main ${ARG_DEPS})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${PHASOR_UNITY_TESTS})
   # A prefix tells the builds apart when `./dev test` runs several of them in one CTest run.
-  add_test(NAME ${PHASOR_TEST_PREFIX}${name} COMMAND ${name})
-  set_tests_properties(${PHASOR_TEST_PREFIX}${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if(NOT ARG_BY_SOURCE)
+    add_test(NAME ${PHASOR_TEST_PREFIX}${name} COMMAND ${name})
+    set_tests_properties(${PHASOR_TEST_PREFIX}${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    return()
+  endif()
+  foreach(source IN LISTS ARG_SRCS)
+    phasor_suites_of(${source} filter)
+    get_filename_component(test ${source} NAME_WE)
+    set(test ${PHASOR_TEST_PREFIX}${ARG_PREFIX}${test})
+    add_test(NAME ${test} COMMAND ${name} --gtest_filter=${filter})
+    set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+      FAIL_REGULAR_EXPRESSION "Running 0 tests from")
+  endforeach()
+endfunction()
+
+# The GoogleTest filter of the suites that a source defines.
+function(phasor_suites_of source filter)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+  file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|TYPED_TEST)\\(")
+  list(TRANSFORM lines REPLACE "^[A-Z_]+\\( *([A-Za-z0-9_]+).*" "\\1")
+  list(REMOVE_DUPLICATES lines)
+  if(NOT lines)
+    message(FATAL_ERROR "${source} has no tests")
+  endif()
+  list(TRANSFORM lines REPLACE "(.+)" "\\1.*:\\1/*:*/\\1.*")
+  list(JOIN lines ":" joined)
+  set(${filter} "${joined}" PARENT_SCOPE)
 endfunction()
 
 function(phasor_benchmark name)

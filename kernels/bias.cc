@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "kernels/integer_positions.h"
+#include "kernels/invalid.h"
 #include "kernels/sha256.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
@@ -15,11 +16,6 @@ namespace phasor {
 namespace {
 
 constexpr int64_t kMaxPosition = (int64_t{1} << 62) - 1;  // differences fit
-
-template <typename... T>
-absl::Status Invalid(const T&... message) {
-  return absl::InvalidArgumentError(StrCat(message...));
-}
 
 std::string Shape(const std::vector<int64_t>& shape) {
   return StrCat("[", absl::StrJoin(shape, ", "), "]");

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "absl/status/status.h"
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -17,11 +18,6 @@ using Uint128 = unsigned __int128;
 constexpr int64_t kMaxBuckets = 1024;
 constexpr int64_t kMaxDistance = int64_t{1} << 30;
 constexpr int64_t kMaxWindow = 16384;
-
-template <typename... T>
-absl::Status Invalid(const T&... message) {
-  return absl::InvalidArgumentError(StrCat(message...));
-}
 
 template <typename T>
 void Override(const std::optional<T>& from, std::optional<T>* to) {

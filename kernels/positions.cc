@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -17,15 +18,11 @@ namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
-absl::Status Invalid(std::string_view path, std::string_view message) {
-  return absl::InvalidArgumentError(StrCat(path, ": ", message));
-}
-
 // Checks ----------------------------------------------------------------------------------------
 
 absl::Status CheckCount(int64_t count, std::string_view path) {
   if (count >= 0 && count <= kMaxTokens) return absl::OkStatus();
-  return Invalid(path, StrCat(count, " is out of range, must be in [0, 2^40]"));
+  return InvalidAt(path, StrCat(count, " is out of range, must be in [0, 2^40]"));
 }
 
 // The last position of the range must be representable; those between then are.
@@ -34,7 +31,7 @@ absl::Status CheckLast(const PositionSource::AxisSteps& steps, std::string_view 
   Int128 last = 0;
   if (__builtin_mul_overflow(ToFixed(steps.step), Int128{steps.count - 1}, &last) ||
       __builtin_add_overflow(last, ToFixed(steps.start), &last)) {
-    return Invalid(path, "the last position leaves [-2^63, 2^63), must stay inside");
+    return InvalidAt(path, "the last position leaves [-2^63, 2^63), must stay inside");
   }
   return absl::OkStatus();
 }
@@ -42,7 +39,7 @@ absl::Status CheckLast(const PositionSource::AxisSteps& steps, std::string_view 
 absl::StatusOr<Position> RealPosition(double x, std::string_view path) {
   Position position;
   if (PositionFromDouble(x, &position)) return position;
-  return Invalid(path, StrCat(x, ", must be finite and below 2^63 in magnitude"));
+  return InvalidAt(path, StrCat(x, ", must be finite and below 2^63 in magnitude"));
 }
 
 absl::StatusOr<PositionSource::AxisSteps> MakeSteps(const AxisRange& range, std::string_view path) {
@@ -65,7 +62,7 @@ absl::StatusOr<PositionSource::AxisSteps> MakeSteps(const AxisRange& range, std:
 
 absl::Status CheckOneAxis(int axes, std::string_view path) {
   if (axes == 1) return absl::OkStatus();
-  return Invalid(
+  return InvalidAt(
       path, StrCat("one axis, the spec has ", axes, ", must be a grid or a tensor with that many"));
 }
 
@@ -79,8 +76,8 @@ absl::StatusOr<PositionSource> FromRange(const AxisRange& range, int axes, std::
 
 absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std::string_view path) {
   if (static_cast<int64_t>(grid.axes.size()) != axes) {
-    return Invalid(StrCat(path, ".axes"),
-                   StrCat(grid.axes.size(), " axes, the spec has ", axes, ", must be equal"));
+    return InvalidAt(StrCat(path, ".axes"),
+                     StrCat(grid.axes.size(), " axes, the spec has ", axes, ", must be equal"));
   }
   PositionSource source;
   source.axes = axes;
@@ -96,7 +93,7 @@ absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std:
   for (int a = 0; a < axes && source.tokens > 0; ++a) {
     if (__builtin_mul_overflow(source.tokens, source.grid[a].count, &source.tokens) ||
         source.tokens > kMaxTokens) {
-      return Invalid(path, "more than 2^40 positions, must be at most 2^40");
+      return InvalidAt(path, "more than 2^40 positions, must be at most 2^40");
     }
   }
   return source;
@@ -117,9 +114,9 @@ absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axe
   PHASOR_RETURN_IF_ERROR(CheckOneAxis(axes, path));
   const size_t sequences = ragged.lengths.size();
   if (!ragged.offsets.empty() && ragged.offsets.size() != sequences) {
-    return Invalid(StrCat(path, ".offsets"),
-                   StrCat(ragged.offsets.size(), " entries, must be none or as many as lengths (",
-                          sequences, ")"));
+    return InvalidAt(StrCat(path, ".offsets"),
+                     StrCat(ragged.offsets.size(), " entries, must be none or as many as lengths (",
+                            sequences, ")"));
   }
   PositionSource source;
   source.kind = PositionSource::Kind::kRagged;
@@ -128,7 +125,7 @@ absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axe
     const int64_t offset = ragged.offsets.empty() ? 0 : ragged.offsets[s];
     if (const std::string_view wrong = SequenceError(length, offset, source.tokens);
         !wrong.empty()) {
-      return Invalid(StrCat(path, ".lengths[", s, "]"), StrCat(length, wrong));
+      return InvalidAt(StrCat(path, ".lengths[", s, "]"), StrCat(length, wrong));
     }
     if (length == 0) continue;
     // Wraps for offsets near -2^63; adding the token's index wraps back.
@@ -148,16 +145,16 @@ absl::Status CheckPositionDtype(Dtype dtype, std::string_view path) {
     case Dtype::kInt64:
       return absl::OkStatus();
     case Dtype::kBFloat16:
-      return Invalid(path,
-                     "BFLOAT16 cannot hold position 257, must be INT32, INT64, FLOAT32 or FLOAT64");
+      return InvalidAt(
+          path, "BFLOAT16 cannot hold position 257, must be INT32, INT64, FLOAT32 or FLOAT64");
     case Dtype::kFloat16:
-      return Invalid(path,
-                     "FLOAT16 cannot hold position 2049, must be INT32, INT64, FLOAT32 or FLOAT64");
+      return InvalidAt(
+          path, "FLOAT16 cannot hold position 2049, must be INT32, INT64, FLOAT32 or FLOAT64");
     case Dtype::kFloat8E4M3:
     case Dtype::kFloat8E5M2:
       break;
   }
-  return Invalid(path, StrCat(Name(dtype), ", must be INT32, INT64, FLOAT32 or FLOAT64"));
+  return InvalidAt(path, StrCat(Name(dtype), ", must be INT32, INT64, FLOAT32 or FLOAT64"));
 }
 
 absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes,
@@ -167,16 +164,16 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
   const size_t trailing = axes > 1 ? 1 : 0;
   const size_t rank = tensor.shape.size();
   if (rank != 1 + trailing && rank != 2 + trailing) {
-    return Invalid(shape_path, StrCat(rank, " dimensions, must be ",
-                                      trailing ? "[tokens, axes] or [batch, tokens, axes]"
-                                               : "[tokens] or [batch, tokens]"));
+    return InvalidAt(shape_path, StrCat(rank, " dimensions, must be ",
+                                        trailing ? "[tokens, axes] or [batch, tokens, axes]"
+                                                 : "[tokens] or [batch, tokens]"));
   }
   for (size_t i = 0; i < rank; ++i) {
     PHASOR_RETURN_IF_ERROR(CheckCount(tensor.shape[i], StrCat(shape_path, "[", i, "]")));
   }
   if (trailing && tensor.shape.back() != axes) {
-    return Invalid(StrCat(shape_path, "[", rank - 1, "]"),
-                   StrCat(tensor.shape.back(), ", must be ", axes, ", the spec's axes"));
+    return InvalidAt(StrCat(shape_path, "[", rank - 1, "]"),
+                     StrCat(tensor.shape.back(), ", must be ", axes, ", the spec's axes"));
   }
   PositionSource source;
   source.kind = PositionSource::Kind::kTensor;
@@ -186,7 +183,7 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
   source.tokens = tensor.shape[rank - 1 - trailing];
   int64_t count = 0;
   if (__builtin_mul_overflow(source.batch, source.tokens, &count) || count > kMaxTokens) {
-    return Invalid(shape_path, "more than 2^40 positions, must be at most 2^40");
+    return InvalidAt(shape_path, "more than 2^40 positions, must be at most 2^40");
   }
   source.data_bytes = count * axes * SizeOf(source.dtype);
   return source;
@@ -274,8 +271,9 @@ absl::Status CheckReals(const PositionSource& source, std::string_view path) {
   for (int64_t i = 0; i < count; ++i) {
     const T x = Load<T>(source.data, i);
     if (std::abs(x) < static_cast<T>(0x1p63)) continue;  // false for NaN
-    return Invalid(StrCat(path, ".tensor"), StrCat("element ", i, " is ", x,
-                                                   ", must be finite and below 2^63 in magnitude"));
+    return InvalidAt(
+        StrCat(path, ".tensor"),
+        StrCat("element ", i, " is ", x, ", must be finite and below 2^63 in magnitude"));
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kernels/invalid.h"
 #include "kernels/lookup.h"
 #include "kernels/presets.h"
 #include "kernels/spec_names.h"
@@ -16,11 +17,6 @@
 
 namespace phasor {
 namespace {
-
-template <typename... T>
-absl::Status Invalid(const T&... message) {
-  return absl::InvalidArgumentError(StrCat(message...));
-}
 
 // Encodings have rows, rotary specs tables.
 absl::Status CheckOutput(const EncodeRequest& request, SpecKind kind, std::string_view path) {

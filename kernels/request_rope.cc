@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kernels/invalid.h"
 #include "kernels/presets.h"
 #include "kernels/request.h"
 #include "kernels/spec_names.h"
@@ -14,11 +15,6 @@ namespace phasor {
 namespace {
 
 constexpr size_t kMaxTensors = 64;
-
-template <typename... T>
-absl::Status Invalid(const T&... message) {
-  return absl::InvalidArgumentError(StrCat(message...));
-}
 
 // Dimensions of a tensor to rotate, whatever its layout.
 struct RopeDims {

@@ -8,41 +8,36 @@
 #include <set>
 #include <utility>
 
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
-#include "kernels/text.h"
 
 namespace phasor {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 constexpr int64_t kLengthBytes = 8;
 constexpr size_t kMaxRank = 32;
 constexpr char kMetadata[] = "__metadata__";
 
-template <typename... T>
-absl::Status Invalid(std::string_view path, const T&... what) {
-  return absl::InvalidArgumentError(StrCat(path, ": ", what...));
-}
-
 // The JSON object, or discarded: not JSON, not an object, or a key given twice at any depth.
-Json ParseObject(std::string_view text) {
+SortedJson ParseObject(std::string_view text) {
   std::vector<std::set<std::string>> keys;  // of the objects around
   bool repeated = false;
-  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key) {
+  const auto watch = [&](int, SortedJson::parse_event_t event, SortedJson& value) {
+    if (event == SortedJson::parse_event_t::object_start) keys.emplace_back();
+    if (event == SortedJson::parse_event_t::object_end) keys.pop_back();
+    if (event == SortedJson::parse_event_t::key) {
       repeated |= !keys.back().insert(value.get_ref<const std::string&>()).second;
     }
     return true;
   };
-  Json json = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
-  if (repeated || !json.is_object()) return Json(Json::value_t::discarded);
+  SortedJson json = SortedJson::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
+  if (repeated || !json.is_object()) return SortedJson(SortedJson::value_t::discarded);
   return json;
 }
 
-std::optional<Dtype> DtypeOf(const Json& json) {
+std::optional<Dtype> DtypeOf(const SortedJson& json) {
   if (!json.is_string()) return std::nullopt;
   const auto& name = json.get_ref<const std::string&>();
   if (name == "F64") return Dtype::kFloat64;
@@ -72,10 +67,10 @@ std::string_view NameOf(Dtype dtype) {
 }
 
 // A list of at most `max_size` whole numbers from 0 on.
-std::optional<std::vector<int64_t>> NumbersOf(const Json& json, size_t max_size) {
+std::optional<std::vector<int64_t>> NumbersOf(const SortedJson& json, size_t max_size) {
   if (!json.is_array() || json.size() > max_size) return std::nullopt;
   std::vector<int64_t> numbers;
-  for (const Json& number : json) {
+  for (const SortedJson& number : json) {
     if (!number.is_number_unsigned()) return std::nullopt;
     const auto value = number.get<uint64_t>();
     if (value > uint64_t{1} << 62) return std::nullopt;
@@ -85,40 +80,41 @@ std::optional<std::vector<int64_t>> NumbersOf(const Json& json, size_t max_size)
 }
 
 // `data_size` bytes follow the header.
-absl::StatusOr<NamedTensor> TensorOf(const std::string& name, const Json& json, int64_t data_size,
-                                     std::string_view path) {
+absl::StatusOr<NamedTensor> TensorOf(const std::string& name, const SortedJson& json,
+                                     int64_t data_size, std::string_view path) {
   const bool complete = json.is_object() && json.size() == 3 && json.contains("dtype") &&
                         json.contains("shape") && json.contains("data_offsets");
   if (!complete) {
-    return Invalid(path, "tensor '", name, "' must have dtype, shape and data_offsets only");
+    return InvalidAt(path, "tensor '", name, "' must have dtype, shape and data_offsets only");
   }
   const std::optional<Dtype> dtype = DtypeOf(json["dtype"]);
   if (!dtype.has_value()) {
-    return Invalid(path, "tensor '", name, "' has another dtype, must be F64, F32, F16 or BF16");
+    return InvalidAt(path, "tensor '", name, "' has another dtype, must be F64, F32, F16 or BF16");
   }
   const auto shape = NumbersOf(json["shape"], kMaxRank);
   if (!shape.has_value()) {
-    return Invalid(path, "tensor '", name, "' has no shape, must be at most ", kMaxRank,
-                   " whole numbers");
+    return InvalidAt(path, "tensor '", name, "' has no shape, must be at most ", kMaxRank,
+                     " whole numbers");
   }
   const auto offsets = NumbersOf(json["data_offsets"], 2);
   if (!offsets.has_value() || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1] ||
       (*offsets)[1] > data_size) {
-    return Invalid(path, "tensor '", name, "' lies outside the file, data_offsets must be in [0, ",
-                   data_size, "]");
+    return InvalidAt(path, "tensor '", name,
+                     "' lies outside the file, data_offsets must be in [0, ", data_size, "]");
   }
   NamedTensor tensor{name, {*dtype, *shape, {}}, (*offsets)[0], (*offsets)[1] - (*offsets)[0]};
   PHASOR_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(tensor.tensor, path));
   if (bytes == tensor.data_bytes) return tensor;
-  return Invalid(path, "tensor '", name, "' has ", tensor.data_bytes, " bytes, its shape says ",
-                 bytes);
+  return InvalidAt(path, "tensor '", name, "' has ", tensor.data_bytes, " bytes, its shape says ",
+                   bytes);
 }
 
-absl::Status CheckMetadata(const Json& json, std::string_view path) {
-  const bool texts = json.is_object() && std::all_of(json.begin(), json.end(),
-                                                     [](const Json& v) { return v.is_string(); });
+absl::Status CheckMetadata(const SortedJson& json, std::string_view path) {
+  const bool texts =
+      json.is_object() &&
+      std::all_of(json.begin(), json.end(), [](const SortedJson& v) { return v.is_string(); });
   if (texts) return absl::OkStatus();
-  return Invalid(path, kMetadata, " must be an object of strings");
+  return InvalidAt(path, kMetadata, " must be an object of strings");
 }
 
 // Sorts by offset. Tensors must follow one another from 0 to the end.
@@ -130,13 +126,13 @@ absl::Status CheckCoverage(int64_t data_size, std::string_view path,
   int64_t end = 0;
   for (const NamedTensor& tensor : *tensors) {
     if (tensor.data_begin != end) {
-      return Invalid(path, "tensor '", tensor.name, "' begins at ", tensor.data_begin,
-                     ", must where the one before ends (", end, ")");
+      return InvalidAt(path, "tensor '", tensor.name, "' begins at ", tensor.data_begin,
+                       ", must where the one before ends (", end, ")");
     }
     end += tensor.data_bytes;
   }
   if (end == data_size) return absl::OkStatus();
-  return Invalid(path, data_size, " bytes of data, the tensors have ", end);
+  return InvalidAt(path, data_size, " bytes of data, the tensors have ", end);
 }
 
 }  // namespace
@@ -144,18 +140,19 @@ absl::Status CheckCoverage(int64_t data_size, std::string_view path,
 absl::StatusOr<std::vector<NamedTensor>> ParseSafetensorsHeader(std::string_view start,
                                                                 int64_t file_bytes,
                                                                 std::string_view path) {
-  if (start.size() < kLengthBytes) return Invalid(path, "is no .safetensors file, too short");
+  if (start.size() < kLengthBytes) return InvalidAt(path, "is no .safetensors file, too short");
   uint64_t text_bytes = 0;
   for (size_t i = kLengthBytes; i-- > 0;) {
     text_bytes = text_bytes << 8 | static_cast<uint8_t>(start[i]);
   }
   if (text_bytes > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
-    return Invalid(path, "header of ", text_bytes, " bytes, must be at most ",
-                   kMaxSafetensorsHeaderBytes);
+    return InvalidAt(path, "header of ", text_bytes, " bytes, must be at most ",
+                     kMaxSafetensorsHeaderBytes);
   }
-  if (text_bytes > start.size() - kLengthBytes) return Invalid(path, "ends in its header");
-  const Json json = ParseObject(start.substr(kLengthBytes, text_bytes));
-  if (json.is_discarded()) return Invalid(path, "header must be a JSON object without double keys");
+  if (text_bytes > start.size() - kLengthBytes) return InvalidAt(path, "ends in its header");
+  const SortedJson json = ParseObject(start.substr(kLengthBytes, text_bytes));
+  if (json.is_discarded())
+    return InvalidAt(path, "header must be a JSON object without double keys");
 
   const int64_t data_begin = kLengthBytes + static_cast<int64_t>(text_bytes);
   const int64_t data_size = file_bytes - data_begin;
@@ -176,10 +173,10 @@ absl::StatusOr<std::vector<NamedTensor>> ParseSafetensorsHeader(std::string_view
 std::string FormatSafetensorsHeader(std::string_view name, const TensorDesc& tensor) {
   int64_t bytes = SizeOf(tensor.dtype);
   for (const int64_t extent : tensor.shape) bytes *= extent;
-  const Json json = {{std::string(name),
-                      {{"dtype", std::string(NameOf(tensor.dtype))},
-                       {"shape", tensor.shape},
-                       {"data_offsets", {0, bytes}}}}};
+  const SortedJson json = {{std::string(name),
+                            {{"dtype", std::string(NameOf(tensor.dtype))},
+                             {"shape", tensor.shape},
+                             {"data_offsets", {0, bytes}}}}};
   std::string text = json.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data is aligned
   std::string header;

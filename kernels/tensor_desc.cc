@@ -3,19 +3,14 @@
 
 #include <algorithm>
 
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
-#include "kernels/text.h"
 
 namespace phasor {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
 constexpr int64_t kMaxExtent = int64_t{1} << 40;
-
-template <typename... T>
-absl::Status Invalid(const T&... message) {
-  return absl::InvalidArgumentError(StrCat(message...));
-}
 
 absl::Status TooLarge(std::string_view path) {
   return Invalid(path, ": shape times element size passes 2^62 bytes, must not");

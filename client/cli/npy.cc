@@ -5,18 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
 namespace phasor::cli {
-namespace {
-
-template <typename... T>
-absl::Status Invalid(std::string_view path, const T&... what) {
-  return absl::InvalidArgumentError(StrCat(path, ": ", what...));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
   std::error_code error;
@@ -25,7 +19,7 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
   if (error || !file) return absl::NotFoundError(StrCat(path, ": cannot be opened"));
   std::string start(static_cast<size_t>(std::min(file_bytes, kMaxNpyHeaderBytes + 16)), '\0');
   if (!file.read(start.data(), static_cast<std::streamsize>(start.size()))) {
-    return Invalid(path, "cannot be read");
+    return InvalidAt(path, "cannot be read");
   }
   PHASOR_ASSIGN_OR_RETURN(const NpyHeader header,
                           ParseNpyHeader(start, file_bytes, u2_as_bf16, path));
@@ -33,7 +27,7 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
   PHASOR_ASSIGN_OR_RETURN(array.bytes, Bytes::Allocate(header.data_bytes));
   file.seekg(header.data_begin);
   if (!file.read(reinterpret_cast<char*>(array.bytes.data()), header.data_bytes)) {
-    return Invalid(path, "cannot be read");
+    return InvalidAt(path, "cannot be read");
   }
   return array;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -27,11 +28,6 @@ std::optional<std::vector<T>> ParseAll(const std::vector<std::string>& parts) {
     values.push_back(value);
   }
   return values;
-}
-
-template <typename... T>
-absl::Status Invalid(const T&... what) {
-  return absl::InvalidArgumentError(StrCat(what...));
 }
 
 absl::StatusOr<AxisRange> MakeIntegerRange(int64_t start, int64_t stop, int64_t step,

@@ -5,16 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "kernels/tensor_desc.h"
 #include "kernels/text.h"
 
 namespace phasor::client_internal {
 namespace {
-
-absl::Status Invalid(std::string_view path, std::string_view what) {
-  return absl::InvalidArgumentError(StrCat(path, ": ", what));
-}
 
 std::string Text(const TensorDesc& tensor) {
   return StrCat(Name(tensor.dtype), " [", absl::StrJoin(tensor.shape, ", "), "]");
@@ -24,7 +21,7 @@ std::string Text(const TensorDesc& tensor) {
 absl::Status CheckMemory(const TensorDesc& tensor, int64_t bytes, std::string_view path) {
   PHASOR_ASSIGN_OR_RETURN(const int64_t spanned, SpannedBytes(tensor, path));
   if (bytes >= spanned) return absl::OkStatus();
-  return Invalid(path, StrCat(bytes, " bytes of memory, ", Text(tensor), " spans ", spanned));
+  return InvalidAt(path, StrCat(bytes, " bytes of memory, ", Text(tensor), " spans ", spanned));
 }
 
 absl::Status CheckPositions(const PositionList& positions, std::string_view path) {
@@ -32,7 +29,7 @@ absl::Status CheckPositions(const PositionList& positions, std::string_view path
   if (tensor == nullptr) return absl::OkStatus();
   const std::string tensor_path = StrCat(path, ".tensor");
   if (positions.strided()) {
-    return Invalid(StrCat(tensor_path, ".strides"), "given, must be empty: dense positions");
+    return InvalidAt(StrCat(tensor_path, ".strides"), "given, must be empty: dense positions");
   }
   return CheckMemory({tensor->dtype, tensor->shape, {}},
                      static_cast<int64_t>(positions.bytes().size()), tensor_path);
@@ -44,10 +41,10 @@ absl::Status CheckRopeTensor(const RopeTensor& tensor, std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckMemory(input, tensor.input.bytes, StrCat(path, ".tensor")));
   const std::string output_path = StrCat(path, ".output");
   if (output.dtype != input.dtype || output.shape != input.shape) {
-    return Invalid(output_path, StrCat(Text(output), ", must be as the input, ", Text(input)));
+    return InvalidAt(output_path, StrCat(Text(output), ", must be as the input, ", Text(input)));
   }
   if (tensor.output.data == tensor.input.data && StridesOf(output) != StridesOf(input)) {
-    return Invalid(output_path, "in place with other strides, must be the input's");
+    return InvalidAt(output_path, "in place with other strides, must be the input's");
   }
   return CheckMemory(output, tensor.output.bytes, output_path);
 }
@@ -80,8 +77,8 @@ void ForEachRun(const TensorDesc& tensor, Copy copy) {
 absl::Status CheckBase(const Spec& spec, std::string_view path) {
   const int bases = !spec.preset.empty() + !spec.config_json.empty() + !spec.encoder.empty();
   if (bases <= 1) return absl::OkStatus();
-  return Invalid(StrCat(path, ".preset"),
-                 "more than one base, at most one of preset, config_json and encoder");
+  return InvalidAt(StrCat(path, ".preset"),
+                   "more than one base, at most one of preset, config_json and encoder");
 }
 
 std::string BatchItemPath(size_t i) { return StrCat("items[", i, "]"); }
@@ -159,7 +156,7 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
   if (call.output.has_value()) {
     const std::string output_path = StrCat(path, ".output");
     PHASOR_RETURN_IF_ERROR(CheckMemory(call.output->desc, call.output->bytes, output_path));
-    if (!IsDense(call.output->desc)) return Invalid(output_path, "strided, must be dense");
+    if (!IsDense(call.output->desc)) return InvalidAt(output_path, "strided, must be dense");
   }
   return request;
 }
@@ -167,7 +164,7 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
 absl::Status CheckTableValues(const TensorView& values, std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckMemory(values.desc, values.bytes, path));
   if (IsDense(values.desc)) return absl::OkStatus();
-  return Invalid(path, "strided, must be dense");
+  return InvalidAt(path, "strided, must be dense");
 }
 
 absl::Span<const std::byte> PositionBytes(const PositionList& positions) {
@@ -212,7 +209,7 @@ absl::Status CheckOutput(const MutableTensorView& output, const TensorDesc& resu
   if (given.dtype == result.dtype && (given.shape == result.shape || flat)) {
     return absl::OkStatus();
   }
-  return Invalid(path, StrCat(Text(given), ", must be ", Text(result)));
+  return InvalidAt(path, StrCat(Text(given), ", must be ", Text(result)));
 }
 
 void CopyToDense(const TensorView& from, std::byte* to) {

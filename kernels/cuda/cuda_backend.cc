@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/chunk.h"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run_on_host.h"
 #include "kernels/status_macros.h"
 
 namespace phasor::cuda {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the name of a kernel to its body, for whoever runs bodies: the device or, in tests and when
-// a device fails in the middle of a job, the host.
+// From the name of a kernel to its body, for whoever runs bodies: the device (launch.cu) and the
+// host (run_on_host.cc). Compiles every body: include it nowhere else.
 #ifndef PHASOR_KERNELS_CUDA_KERNELS_H_
 #define PHASOR_KERNELS_CUDA_KERNELS_H_
 
@@ -36,15 +36,6 @@ void VisitBody(const KernelId& id, F&& f) {
         return f(LookupBody<Element>{});
       case Op::kBias:
         return f(BiasBody<Element>{});
-    }
-  });
-}
-
-// Runs every thread of every block here, one after another. Pointers of the batch are the host's.
-inline void RunOnHost(const KernelId& id, const Batch& batch) {
-  VisitBody(id, [&]<typename Body>(Body) {
-    for (int64_t block = 0; block < batch.blocks; ++block) {
-      for (int thread = 0; thread < kThreads; ++thread) RunThread<Body>(batch, block, thread);
     }
   });
 }

@@ -14,19 +14,19 @@ namespace phasor::parity {
 namespace {
 
 template <typename... T>
-absl::Status Invalid(std::string_view path, std::string_view field, const T&... message) {
+absl::Status InvalidParity(std::string_view path, std::string_view field, const T&... message) {
   return absl::InvalidArgumentError(StrCat(path, ".parity.", field, ": ", message...));
 }
 
 absl::Status Missing(std::string_view path, std::string_view field) {
-  return Invalid(path, field, "not set, required for precision PARITY");
+  return InvalidParity(path, field, "not set, required for precision PARITY");
 }
 
 // Types of stages before there is a tensor.
 absl::Status CheckOwnType(std::string_view path, std::string_view field,
                           std::optional<ParityType> type) {
   if (type != ParityType::kModel) return absl::OkStatus();
-  return Invalid(path, field, "MODEL, must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
+  return InvalidParity(path, field, "MODEL, must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
 }
 
 // Every frequency takes powers and quotients of many digits.
@@ -46,17 +46,17 @@ absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
       frequency == ParityFrequency::kFloat32Pow || frequency == ParityFrequency::kFloat64;
   if (pow) return absl::OkStatus();
   if (spec.family != FrequencyFamily::kGeometric) {
-    return Invalid(path, "frequency", Name(frequency), " makes GEOMETRIC frequencies, ",
-                   Name(spec.family), " takes FLOAT32_POW or FLOAT64");
+    return InvalidParity(path, "frequency", Name(frequency), " makes GEOMETRIC frequencies, ",
+                         Name(spec.family), " takes FLOAT32_POW or FLOAT64");
   }
   const bool by_division =
       !IsSet(spec.rope_scaling) || std::holds_alternative<LinearScaling>(spec.rope_scaling);
   if (frequency != ParityFrequency::kGgml && !by_division) {
-    return Invalid(path, "frequency", Name(frequency),
-                   " goes with no rope_scaling but linear, must be FLOAT32_POW or FLOAT64");
+    return InvalidParity(path, "frequency", Name(frequency),
+                         " goes with no rope_scaling but linear, must be FLOAT32_POW or FLOAT64");
   }
   if (frequency == ParityFrequency::kGgml && spec.kind != SpecKind::kRotary) {
-    return Invalid(path, "frequency", "GGML has no encodings, must be another one");
+    return InvalidParity(path, "frequency", "GGML has no encodings, must be another one");
   }
   return absl::OkStatus();
 }
@@ -65,22 +65,24 @@ absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
 absl::Status CheckGgml(const ParityArithmetic& given, const ResolvedSpec& spec,
                        std::string_view path) {
   if (given.angle != ParityType::kFloat32) {
-    return Invalid(path, "angle", Name(*given.angle), ", GGML takes FLOAT32");
+    return InvalidParity(path, "angle", Name(*given.angle), ", GGML takes FLOAT32");
   }
   if (spec.position_scale != 1 || !spec.axes_position_scale.empty() ||
       spec.downscale_freq_shift != 0 || spec.live_pairs.has_value() || !spec.phase.empty() ||
       spec.frequency_unit != FrequencyUnit::kRadians) {
-    return Invalid(path, "frequency",
-                   "GGML has no position scales, downscale_freq_shift, live_pairs, phase or TURNS, "
-                   "must not be set");
+    return InvalidParity(
+        path, "frequency",
+        "GGML has no position scales, downscale_freq_shift, live_pairs, phase or TURNS, "
+        "must not be set");
   }
   const auto* yarn = std::get_if<YarnScaling>(&spec.rope_scaling);
   if (yarn != nullptr && (!*yarn->truncate || *yarn->log_interpolation)) {
-    return Invalid(path, "frequency",
-                   "GGML truncates YaRN's range and interpolates linearly, rope_scaling must too");
+    return InvalidParity(
+        path, "frequency",
+        "GGML truncates YaRN's range and interpolates linearly, rope_scaling must too");
   }
   if (std::holds_alternative<MixedNtkScaling>(spec.rope_scaling)) {
-    return Invalid(path, "frequency", "GGML has no mixed_ntk, must be another rope_scaling");
+    return InvalidParity(path, "frequency", "GGML has no mixed_ntk, must be another rope_scaling");
   }
   return absl::OkStatus();
 }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kPath[] = "parameters";
 
-absl::Status Invalid(std::string_view key, std::string_view what) {
+absl::Status InvalidParameter(std::string_view key, std::string_view what) {
   return absl::InvalidArgumentError(StrCat(kPath, ".", key, ": ", what));
 }
 
@@ -43,18 +43,18 @@ absl::StatusOr<Json> JsonOf(const std::string& key, const inference::InferParame
     case inference::InferParameter::PARAMETER_CHOICE_NOT_SET:
       break;
   }
-  return Invalid(key, "no value, must have one");
+  return InvalidParameter(key, "no value, must have one");
 }
 
 // What the clients put into requests by themselves.
 absl::Status CheckOfClient(const std::string& key, const Json& value, InferOptions* out) {
   if (key == "triton_enable_empty_final_response") {
-    return value.is_boolean() ? absl::OkStatus() : Invalid(key, "must be a bool_param");
+    return value.is_boolean() ? absl::OkStatus() : InvalidParameter(key, "must be a bool_param");
   }
   int64_t number = 0;
   PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &number));
   if (key != "timeout") return absl::OkStatus();  // a priority: there is one queue
-  if (number < 0) return Invalid(key, "below 0, must be microseconds, or 0 for none");
+  if (number < 0) return InvalidParameter(key, "below 0, must be microseconds, or 0 for none");
   if (number > 0) out->timeout = absl::Microseconds(number);
   return absl::OkStatus();
 }
@@ -68,7 +68,7 @@ absl::Status ReadDatatype(const std::string& key, const Json& value, std::option
   PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
   *out = DtypeOf(name);
   if (out->has_value()) return absl::OkStatus();
-  return Invalid(key, StrCat("'", name, "', must be ", kAcceptedDatatypes));
+  return InvalidParameter(key, StrCat("'", name, "', must be ", kAcceptedDatatypes));
 }
 
 absl::Status ReadDirection(const std::string& key, const Json& value, Direction* out) {
@@ -82,7 +82,7 @@ absl::Status ReadDirection(const std::string& key, const Json& value, Direction*
   } else if (upper == "DELTA") {
     *out = Direction::kDelta;
   } else {
-    return Invalid(key, StrCat("'", name, "', must be FORWARD, INVERSE or DELTA"));
+    return InvalidParameter(key, StrCat("'", name, "', must be FORWARD, INVERSE or DELTA"));
   }
   return absl::OkStatus();
 }
@@ -96,7 +96,7 @@ absl::Status ReadLayout(const std::string& key, const Json& value, RopeLayout* o
   } else if (upper == "HEADS_TOKENS") {
     *out = RopeLayout::kHeadsTokens;
   } else {
-    return Invalid(key, StrCat("'", name, "', must be TOKENS_HEADS or HEADS_TOKENS"));
+    return InvalidParameter(key, StrCat("'", name, "', must be TOKENS_HEADS or HEADS_TOKENS"));
   }
   return absl::OkStatus();
 }
@@ -108,7 +108,7 @@ absl::StatusOr<bool> ReadCommon(const Model& model, const std::string& key, cons
   if (IsOfClient(key)) {
     PHASOR_RETURN_IF_ERROR(CheckOfClient(key, value, out));
   } else if (absl::StartsWith(key, "triton_")) {
-    return Invalid(key, "names that begin with triton_ are reserved, must not be set");
+    return InvalidParameter(key, "names that begin with triton_ are reserved, must not be set");
   } else if (model.kind == ModelKind::kRotary && key == "direction") {
     PHASOR_RETURN_IF_ERROR(ReadDirection(key, value, &out->direction));
   } else if (model.kind == ModelKind::kRotary && key == "layout") {
@@ -151,7 +151,7 @@ absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParamete
     if (model.kind == ModelKind::kBias) {
       PHASOR_RETURN_IF_ERROR(ReadBiasField(key, value, &out));
     } else if (key == "preset" || key == "config_json" || key == "encoder") {
-      return Invalid(key, "the model is the preset, must not be set");
+      return InvalidParameter(key, "the model is the preset, must not be set");
     } else {
       fields[key] = std::move(value);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "kernels/tensor_desc.h"
 #include "kernels/text.h"
@@ -19,11 +20,6 @@ namespace {
 constexpr char kRegion[] = "shared_memory_region";
 constexpr char kByteSize[] = "shared_memory_byte_size";
 constexpr char kOffset[] = "shared_memory_offset";
-
-template <typename... T>
-absl::Status Invalid(const T&... message) {
-  return absl::InvalidArgumentError(StrCat(message...));
-}
 
 absl::StatusOr<int64_t> ReadInteger(const inference::InferParameter& parameter,
                                     const std::string& path) {

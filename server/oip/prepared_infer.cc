@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "kernels/bias.h"
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 #include "server/oip/datatype.h"
@@ -19,11 +20,6 @@ namespace {
 
 // Most bytes of a response beside its elements, for each output.
 constexpr int64_t kOutputHeaderBytes = 512;
-
-template <typename... T>
-absl::Status Invalid(const T&... message) {
-  return absl::InvalidArgumentError(StrCat(message...));
-}
 
 // A request while it becomes an item.
 class Preparer {

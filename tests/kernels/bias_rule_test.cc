@@ -14,9 +14,9 @@ namespace phasor {
 namespace {
 
 using ::phasor::testing::IsOk;
+using ::phasor::testing::kInvalid;
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 absl::Status Compile(const BiasSpec& spec) { return CompileBias(spec, 8, "item").status(); }
 

@@ -19,12 +19,10 @@ namespace phasor {
 namespace {
 
 using ::phasor::testing::IsOk;
+using ::phasor::testing::kInvalid;
 using ::phasor::testing::StatusIs;
 using ::phasor::testing::Tensor;
 using ::testing::HasSubstr;
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr Dtype kComputeDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16,
-                                    Dtype::kBFloat16};
 
 // Three queries at 100.. and `keys` keys at 97..: decoding with a cache.
 BiasRequest Request(const char* preset, int64_t heads, int64_t keys) {
@@ -76,7 +74,7 @@ void ExpectValues(const BiasRequest& request, const Tensor& out, int64_t queries
 }
 
 TEST(BiasTest, AlibiIsMinusSlopeTimesDistanceInEveryType) {
-  for (const Dtype dtype : kComputeDtypes) {
+  for (const Dtype dtype : testing::kFloatDtypes) {
     for (const int64_t keys : {1, 5, 511, 512, 513, 1030}) {
       BiasRequest request = Request("alibi", 4, keys);
       request.output_dtype = dtype;
@@ -110,8 +108,8 @@ TEST(BiasTest, BothFormsOfAlibiDifferByAConstantPerRowBeforeTheQuery) {
 
 TEST(BiasTest, T5LooksItsBucketUpForEachHead) {
   for (const auto& golden : testing::kT5Golden) {
-    for (const Dtype dtype : kComputeDtypes) {
-      for (const Dtype table_dtype : kComputeDtypes) {
+    for (const Dtype dtype : testing::kFloatDtypes) {
+      for (const Dtype table_dtype : testing::kFloatDtypes) {
         BiasRequest request = Request("t5", 5, 40);
         request.spec.num_buckets = golden.buckets;
         request.spec.max_distance = golden.max_distance;
@@ -177,7 +175,7 @@ TEST(BiasTest, DebertaGivesSignedBucketsOfQueryMinusKey) {
 }
 
 TEST(BiasTest, ScoresAreAddedAfterTheBiasIsRounded) {
-  for (const Dtype dtype : kComputeDtypes) {
+  for (const Dtype dtype : testing::kFloatDtypes) {
     BiasRequest request = Request("alibi", 3, 70);
     request.output_dtype = dtype;
     request.add_to = TensorDesc{dtype, {3, 3, 70}, {}};

@@ -24,7 +24,7 @@ using testing::Tensor;
 constexpr int64_t kTokens = 64, kHeads = 4, kHeadDim = 128, kPairs = kHeadDim / 2;
 constexpr int kMoves = 8;
 
-using Places = std::vector<int64_t>;
+using TokenPositions = std::vector<int64_t>;
 
 Spec HalfSplit() {
   Spec spec;
@@ -46,8 +46,8 @@ RopeRequest RequestOf(const Spec& spec, Dtype dtype) {
   return request;
 }
 
-Tensor Run(const RopeRequest& request, const Tensor& x, const Places& positions,
-           const Places* from) {
+Tensor Run(const RopeRequest& request, const Tensor& x, const TokenPositions& positions,
+           const TokenPositions* from) {
   auto prepared = PrepareRope(request, CompilePlan, "item");
   EXPECT_TRUE(prepared.ok()) << prepared.status();
   prepared->positions.data = reinterpret_cast<const std::byte*>(positions.data());
@@ -62,12 +62,12 @@ Tensor Run(const RopeRequest& request, const Tensor& x, const Places& positions,
   return y;
 }
 
-Tensor Rotate(const Spec& spec, const Tensor& x, const Places& positions) {
+Tensor Rotate(const Spec& spec, const Tensor& x, const TokenPositions& positions) {
   return Run(RequestOf(spec, x.dtype()), x, positions, nullptr);
 }
 
-Tensor Move(const Spec& from_spec, const Places& from, const Spec& to_spec, const Places& to,
-            const Tensor& x) {
+Tensor Move(const Spec& from_spec, const TokenPositions& from, const Spec& to_spec,
+            const TokenPositions& to, const Tensor& x) {
   RopeRequest request = RequestOf(to_spec, x.dtype());
   request.direction = Direction::kDelta;
   request.from_spec = from_spec;
@@ -82,10 +82,10 @@ Tensor Keys(Dtype dtype) {
 }
 
 // Where the tokens stand after each move; the first entry is where they begin.
-std::vector<Places> Journey() {
+std::vector<TokenPositions> Journey() {
   std::mt19937_64 random(1);
-  std::vector<Places> stops(kMoves + 1, Places(kTokens));
-  for (Places& stop : stops) {
+  std::vector<TokenPositions> stops(kMoves + 1, TokenPositions(kTokens));
+  for (TokenPositions& stop : stops) {
     const auto begin = static_cast<int64_t>(random() % 131072);
     for (int64_t t = 0; t < kTokens; ++t) stop[t] = begin + t;
   }
@@ -110,7 +110,7 @@ double RelativeRms(const Tensor& stored, int64_t distance, const Tensor& got) {
 }
 
 TEST(CachedKeysTest, EightMovesOfABFloat16KeyStayNearExactOnes) {
-  const std::vector<Places> stops = Journey();
+  const std::vector<TokenPositions> stops = Journey();
   const Tensor stored = Rotate(HalfSplit(), Keys(Dtype::kBFloat16), stops[0]);
   Tensor moved = stored;
   double rms = 0;
@@ -123,7 +123,7 @@ TEST(CachedKeysTest, EightMovesOfABFloat16KeyStayNearExactOnes) {
 }
 
 TEST(CachedKeysTest, KeepingTheOriginalCostsOneMoveHoweverManyThereWere) {
-  const std::vector<Places> stops = Journey();
+  const std::vector<TokenPositions> stops = Journey();
   const Tensor stored = Rotate(HalfSplit(), Keys(Dtype::kBFloat16), stops[0]);
   for (int i = 1; i <= kMoves; ++i) {
     const Tensor moved = Move(HalfSplit(), stops[0], HalfSplit(), stops[i], stored);
@@ -134,7 +134,7 @@ TEST(CachedKeysTest, KeepingTheOriginalCostsOneMoveHoweverManyThereWere) {
 TEST(CachedKeysTest, AmplitudeIsOnAKeyOnceHoweverOftenItMoves) {
   Spec yarn = HalfSplit();
   yarn.attention_factor = 1.1386294361119891;  // factor 4
-  const std::vector<Places> stops = Journey();
+  const std::vector<TokenPositions> stops = Journey();
   const Tensor keys = Keys(Dtype::kFloat64);
   Tensor moved = Rotate(yarn, keys, stops[0]);
   for (int i = 1; i <= kMoves; ++i) moved = Move(yarn, stops[i - 1], yarn, stops[i], moved);
@@ -145,7 +145,7 @@ TEST(CachedKeysTest, AmplitudeIsOnAKeyOnceHoweverOftenItMoves) {
 TEST(CachedKeysTest, EqualAmplitudesChangeNoBit) {
   Spec yarn = HalfSplit();
   yarn.attention_factor = 1.1386294361119891;
-  const Places places = Journey()[0];
+  const TokenPositions places = Journey()[0];
   for (const Dtype dtype : {Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64}) {
     const Tensor stored = Rotate(yarn, Keys(dtype), places);
     EXPECT_TRUE(SameBits(stored, Move(yarn, places, yarn, places, stored))) << Name(dtype);
@@ -158,7 +158,7 @@ TEST(CachedKeysTest, CrossingToAnotherSpecIsHavingBeenRotatedWithIt) {
   before.attention_factor = 1.19;
   after.attention_factor = 1.31;
   after.rope_theta = 1e6;
-  const std::vector<Places> stops = Journey();
+  const std::vector<TokenPositions> stops = Journey();
   const Tensor keys = Keys(Dtype::kFloat64);
   const Tensor moved = Move(before, stops[0], after, stops[1], Rotate(before, keys, stops[0]));
   const Tensor direct = Rotate(after, keys, stops[1]);
@@ -169,7 +169,7 @@ TEST(CachedKeysTest, NewAmplitudeIsTheQuotientRoundedOnce) {
   Spec before = HalfSplit(), after = HalfSplit();
   before.attention_factor = 1.19;
   after.attention_factor = 1.31;
-  const Places places = Journey()[0];
+  const TokenPositions places = Journey()[0];
   const Tensor stored = Rotate(before, Keys(Dtype::kFloat32), places);
   const Tensor moved = Move(before, places, after, places, stored);
   const auto quotient = static_cast<float>(1.31 / 1.19);
@@ -182,7 +182,7 @@ TEST(CachedKeysTest, NewAmplitudeIsTheQuotientRoundedOnce) {
 TEST(CachedKeysTest, MovesFromOneStorageOrderToTheOther) {
   Spec adjacent;
   adjacent.preset = "rope-interleaved";
-  const std::vector<Places> stops = Journey();
+  const std::vector<TokenPositions> stops = Journey();
   const Tensor keys = Keys(Dtype::kFloat64);
   Tensor permuted = keys;  // what a model of the other order would have computed
   for (int64_t row = 0; row < kTokens * kHeads; ++row) {
@@ -201,7 +201,7 @@ TEST(CachedKeysTest, MovesWhereInputAndStorageOrderDiffer) {
   Spec deepseek;
   deepseek.preset = "rope-interleaved";
   deepseek.pairing_out = Pairing::kHalfSplit;
-  const std::vector<Places> stops = Journey();
+  const std::vector<TokenPositions> stops = Journey();
   const Tensor keys = Keys(Dtype::kFloat64);
   const Tensor moved =
       Move(deepseek, stops[0], deepseek, stops[1], Rotate(deepseek, keys, stops[0]));

@@ -10,30 +10,18 @@
 #include "kernels/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct.h"
+#include "tests/support/plans.h"
 #include "tests/support/tensors.h"
 
 namespace phasor {
 namespace {
 
 using testing::AllBackends;
+using testing::kFloatDtypes;
+using testing::PlanOf;
 using testing::SameBits;
+using testing::SourceOf;
 using testing::Tensor;
-
-constexpr Dtype kDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16};
-
-std::shared_ptr<const Plan> PlanOf(const Spec& spec) {
-  const auto resolved = ResolveSpec(spec);
-  EXPECT_TRUE(resolved.ok()) << resolved.status();
-  auto plan = CompilePlan(*resolved);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return *plan;
-}
-
-PositionSource Source(const Positions& positions, int axes) {
-  auto source = MakePositionSource(positions, axes, "positions");
-  EXPECT_TRUE(source.ok()) << source.status();
-  return *source;
-}
 
 Spec Sinusoid(int64_t dim, Arrangement arrangement, TrigOrder order) {
   Spec spec;
@@ -76,18 +64,18 @@ std::vector<Spec> Layouts() {
 }
 
 // Positions of 0 to 70 rows: stepping and not, negative, huge and real.
-std::vector<PositionSource> Places(int axes) {
+std::vector<PositionSource> ManyPlaces(int axes) {
   std::vector<PositionSource> places;
   if (axes == 2) {
-    places.push_back(Source(PositionGrid{{IntegerRange{-2, 3, 5}, RealRange{0.25, 0.5, 7}}}, 2));
-    places.push_back(Source(PositionGrid{{IntegerRange{7, 1, 1}, IntegerRange{0, 1, 65}}}, 2));
+    places.push_back(SourceOf(PositionGrid{{IntegerRange{-2, 3, 5}, RealRange{0.25, 0.5, 7}}}, 2));
+    places.push_back(SourceOf(PositionGrid{{IntegerRange{7, 1, 1}, IntegerRange{0, 1, 65}}}, 2));
     return places;
   }
   for (int64_t count : {0, 1, 2, 3, 33, 70})
-    places.push_back(Source(AxisRange{IntegerRange{0, 1, count}}, 1));
-  places.push_back(Source(AxisRange{IntegerRange{(int64_t{1} << 40) + 12345, -7, 9}}, 1));
-  places.push_back(Source(AxisRange{RealRange{-3.7, 0.001, 20}}, 1));
-  places.push_back(Source(RaggedPositions{{3, 0, 40, 2}, {5, 0, 1000000, 131071}}, 1));
+    places.push_back(SourceOf(AxisRange{IntegerRange{0, 1, count}}, 1));
+  places.push_back(SourceOf(AxisRange{IntegerRange{(int64_t{1} << 40) + 12345, -7, 9}}, 1));
+  places.push_back(SourceOf(AxisRange{RealRange{-3.7, 0.001, 20}}, 1));
+  places.push_back(SourceOf(RaggedPositions{{3, 0, 40, 2}, {5, 0, 1000000, 131071}}, 1));
   return places;
 }
 
@@ -128,8 +116,8 @@ TEST(EncodeTest, EveryBackendReturnsTheReferencesBytes) {
   std::cout << '\n';
   for (const Spec& spec : Layouts()) {
     const auto plan = PlanOf(spec);
-    for (const PositionSource& positions : Places(plan->spec.axes)) {
-      for (Dtype dtype : kDtypes) {
+    for (const PositionSource& positions : ManyPlaces(plan->spec.axes)) {
+      for (Dtype dtype : kFloatDtypes) {
         const Call call{plan,    &positions, dtype,
                         nullptr, false,      positions.count() % 2 * SizeOf(dtype)};
         const Tensor want = RunOn(*backends[0].backend, call);
@@ -147,8 +135,8 @@ TEST(EncodeTest, EveryBackendAddsTheReferencesBytes) {
   const auto backends = AllBackends();
   for (const Spec& spec : Layouts()) {
     const auto plan = PlanOf(spec);
-    const PositionSource positions = Places(plan->spec.axes).back();
-    for (Dtype dtype : kDtypes) {
+    const PositionSource positions = ManyPlaces(plan->spec.axes).back();
+    for (Dtype dtype : kFloatDtypes) {
       Tensor embedding(dtype, positions.count() * plan->spec.dim, 1);
       embedding.Fill(plan->spec.dim, /*special=*/true);
       Call call{plan, &positions, dtype, &embedding};
@@ -170,8 +158,8 @@ TEST(EncodeTest, EveryBackendScalesByTheAmplitude) {
   const auto backends = AllBackends();
   for (Arrangement arrangement : {Arrangement::kInterleaved, Arrangement::kConcatenated}) {
     auto plan = std::make_shared<Plan>(*PlanOf(Sinusoid(38, arrangement, TrigOrder::kSinCos)));
-    const PositionSource positions = Source(AxisRange{IntegerRange{0, 1, 40}}, 1);
-    for (Dtype dtype : kDtypes) {
+    const PositionSource positions = SourceOf(AxisRange{IntegerRange{0, 1, 40}}, 1);
+    for (Dtype dtype : kFloatDtypes) {
       plan->amplitude = 1.0;
       const Tensor plain = RunOn(*backends[0].backend, {plan, &positions, dtype});
       plan->amplitude = 1.25;
@@ -189,7 +177,7 @@ TEST(EncodeTest, ReferenceReadsPlansLiterally) {
   for (const Spec& spec : Layouts()) {
     const auto plan = PlanOf(spec);
     const int axes = plan->spec.axes;
-    for (const PositionSource& positions : Places(axes)) {
+    for (const PositionSource& positions : ManyPlaces(axes)) {
       const Tensor got = RunOn(*backend, {plan, &positions, Dtype::kFloat64});
       std::vector<Position> at(positions.count() * axes);
       ReadPositions(positions, 0, positions.count(), at.data());
@@ -207,7 +195,7 @@ TEST(EncodeTest, ReferenceReadsPlansLiterally) {
 TEST(EncodeTest, NarrowOutputsAreTheFloat32ResultRoundedOnce) {
   const auto backend = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
   const auto plan = PlanOf(Sinusoid(128, Arrangement::kConcatenated, TrigOrder::kSinCos));
-  const PositionSource positions = Source(AxisRange{IntegerRange{0, 977, 500}}, 1);
+  const PositionSource positions = SourceOf(AxisRange{IntegerRange{0, 977, 500}}, 1);
   const Tensor wide = RunOn(*backend, {plan, &positions, Dtype::kFloat32});
   for (Dtype dtype : {Dtype::kFloat16, Dtype::kBFloat16}) {
     Tensor want(dtype, wide.count());

@@ -5,6 +5,7 @@
 #include "kernels/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/draw.h"
+#include "tests/support/plans.h"
 #include "tests/support/specs.h"
 #include "tests/support/tensors.h"
 #include "tests/support/truth.h"
@@ -13,6 +14,7 @@ namespace phasor {
 namespace {
 
 using testing::Draw;
+using testing::PlanOf;
 using testing::Real;
 using testing::Resolve;
 using testing::Tensor;
@@ -21,12 +23,6 @@ Spec Concatenated(int64_t dim) {
   Spec spec = testing::Encoding(dim);
   spec.arrangement = Arrangement::kConcatenated;
   return spec;
-}
-
-std::shared_ptr<const Plan> PlanOf(const Spec& spec) {
-  auto plan = CompilePlan(Resolve(spec));
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return *std::move(plan);
 }
 
 std::string DrawSpec(const Spec& spec) { return Draw(PlanOf(spec)->layout); }

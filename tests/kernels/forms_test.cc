@@ -8,6 +8,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/direct.h"
 #include "tests/support/hand_plans.h"
+#include "tests/support/plans.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
 #include "tests/support/truth.h"
@@ -17,24 +18,18 @@ namespace {
 
 using testing::AllBackends;
 using testing::HandPlan;
+using testing::kFloatDtypes;
 using testing::MakeHandPlan;
 using testing::Real;
 using testing::SameBits;
+using testing::SourceOf;
 using testing::Tensor;
 
-constexpr Dtype kDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16};
-
-PositionSource Source(const Positions& positions, int axes) {
-  auto source = MakePositionSource(positions, axes, "positions");
-  EXPECT_TRUE(source.ok()) << source.status();
-  return *source;
-}
-
 // Integers that step, and real numbers.
-std::vector<PositionSource> Places(int axes) {
+std::vector<PositionSource> FewPlaces(int axes) {
   if (axes == 1) {
-    return {Source(AxisRange{IntegerRange{-3, 5, 41}}, 1),
-            Source(AxisRange{RealRange{0.75, 1.125, 19}}, 1)};
+    return {SourceOf(AxisRange{IntegerRange{-3, 5, 41}}, 1),
+            SourceOf(AxisRange{RealRange{0.75, 1.125, 19}}, 1)};
   }
   PositionGrid integers, mixed;
   for (int a = 0; a < axes; ++a) {
@@ -42,7 +37,7 @@ std::vector<PositionSource> Places(int axes) {
     mixed.axes.push_back(a == 0 ? AxisRange{IntegerRange{4, 3, 3}}
                                 : AxisRange{RealRange{-0.5, 0.25, 4}});
   }
-  return {Source(integers, axes), Source(mixed, axes)};
+  return {SourceOf(integers, axes), SourceOf(mixed, axes)};
 }
 
 // One position's coordinates.
@@ -81,8 +76,8 @@ Tensor Encode(Backend& backend, const Plan& plan, const RowLayout& layout,
 
 void ExpectSameRowsOnAll(const std::vector<testing::NamedBackend>& backends, const Plan& plan,
                          const RowLayout& layout, const std::string& what) {
-  for (const PositionSource& positions : Places(plan.spec.axes)) {
-    for (const Dtype dtype : kDtypes) {
+  for (const PositionSource& positions : FewPlaces(plan.spec.axes)) {
+    for (const Dtype dtype : kFloatDtypes) {
       const Tensor want = Encode(*backends[0].backend, plan, layout, positions, dtype);
       for (size_t b = 1; b < backends.size(); ++b) {
         ASSERT_TRUE(SameBits(want, Encode(*backends[b].backend, plan, layout, positions, dtype)))
@@ -148,7 +143,7 @@ TEST(TableTest, ReferenceReadsLayoutsLiterally) {
         MakeHandPlan({.pairs = 5, .heads = 2, .axes = 2, .dense = dense, .amplitude = 1.5});
     for (const EncodeOutput output : Tables()) {
       const RowLayout layout = TableLayout(output, testing::PairsOf(*plan));
-      for (const PositionSource& positions : Places(2)) {
+      for (const PositionSource& positions : FewPlaces(2)) {
         const Tensor got = Encode(*backend, *plan, layout, positions, Dtype::kFloat64);
         const auto at = Read(positions);
         for (size_t t = 0; t < at.size(); ++t) {
@@ -167,7 +162,7 @@ TEST(TableTest, OfDenseFrequenciesIsNearTheTruth) {
   const auto backend = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
   const auto plan = MakeHandPlan({.pairs = 16, .axes = 3, .dense = true, .offsets = true});
   const RowLayout layout = TableLayout(EncodeOutput::kCosSin, testing::PairsOf(*plan));
-  for (const PositionSource& positions : Places(3)) {
+  for (const PositionSource& positions : FewPlaces(3)) {
     const Tensor got = Encode(*backend, *plan, layout, positions, Dtype::kFloat32);
     const auto at = Read(positions);
     for (size_t t = 0; t < at.size(); ++t) {
@@ -220,7 +215,7 @@ TEST(LayoutTest, BiasIsAddedAfterTheAmplitudeWithOneRounding) {
   layout.blocks = {{0, 16, -1, 0, 1, false, false}};
   RowLayout biased = layout;
   biased.cos_bias = -1.0;
-  const PositionSource positions = Places(1)[0];
+  const PositionSource positions = FewPlaces(1)[0];
   for (const auto& b : AllBackends()) {
     const Tensor plain = Encode(*b.backend, *plan, layout, positions, Dtype::kFloat32);
     const Tensor moved = Encode(*b.backend, *plan, biased, positions, Dtype::kFloat32);
@@ -236,7 +231,7 @@ TEST(LayoutTest, CosineMinusOneIsZeroAtTheOrigin) {
   layout.width = layout.content_end = 18;
   layout.cos_bias = -1.0;
   layout.blocks = {{0, 9, 0, 1, 2, false, false}};
-  const PositionSource origin = Source(AxisRange{IntegerRange{0, 1, 1}}, 1);
+  const PositionSource origin = SourceOf(AxisRange{IntegerRange{0, 1, 1}}, 1);
   for (const auto& b : AllBackends()) {
     const Tensor row = Encode(*b.backend, *plan, layout, origin, Dtype::kFloat32);
     for (int64_t i = 0; i < row.count(); ++i) EXPECT_EQ(row[i], 0.0) << b.name << " " << i;
@@ -252,8 +247,8 @@ TEST(LayoutTest, AddsPaddedRowsToAnEmbeddingOnEveryBackend) {
   layout.width = 22;
   layout.cos_bias = 0.5;
   layout.blocks = {{0, 7, 5, 12, 1, false, false}};
-  for (const PositionSource& positions : Places(2)) {
-    for (const Dtype dtype : kDtypes) {
+  for (const PositionSource& positions : FewPlaces(2)) {
+    for (const Dtype dtype : kFloatDtypes) {
       Tensor embedding(dtype, positions.count() * layout.width);
       embedding.Fill(3, /*special=*/true);
       const Tensor want = Encode(*backends[0].backend, *plan, layout, positions, dtype, &embedding);
@@ -308,7 +303,7 @@ Tensor Input(const Turn& turn, bool special = true) {
 
 void ExpectSameTurnOnAll(const std::vector<testing::NamedBackend>& backends, Turn turn,
                          const std::string& what) {
-  for (const Dtype dtype : kDtypes) {
+  for (const Dtype dtype : kFloatDtypes) {
     for (const bool in_place : {true, false}) {
       turn.dtype = dtype;
       turn.in_place = in_place;
@@ -338,7 +333,7 @@ TEST(RotaryFormsTest, HeadsWithTheirOwnFrequenciesAreTheSameOnEveryBackend) {
                                         .tail = 1,
                                         .pairing = in,
                                         .pairing_out = out});
-        for (const PositionSource& positions : Places(2)) {
+        for (const PositionSource& positions : FewPlaces(2)) {
           Turn turn{.plan = plan.get(), .positions = &positions, .heads = 3};
           turn.inverse = pairs == 7;
           turn.heads_first = pairs == 16;
@@ -358,9 +353,9 @@ TEST(RotaryFormsTest, XposIsTheSameOnEveryBackend) {
       const auto plan = MakeHandPlan(want);
       want.xpos_inverse = true;
       const auto from = MakeHandPlan(want, 2);
-      const PositionSource positions = Places(1)[0];
+      const PositionSource positions = FewPlaces(1)[0];
       const PositionSource from_positions =
-          Source(AxisRange{RealRange{100.5, -1, positions.count()}}, 1);
+          SourceOf(AxisRange{RealRange{100.5, -1, positions.count()}}, 1);
       Turn turn{.plan = plan.get(), .positions = &positions};
       ExpectSameTurnOnAll(backends, turn, "forward");
       turn.inverse = true;
@@ -376,7 +371,7 @@ TEST(RotaryFormsTest, XposIsTheSameOnEveryBackend) {
 TEST(RotaryFormsTest, EachHeadTurnsByItsOwnFrequencies) {
   const auto backend = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
   const auto plan = MakeHandPlan({.pairs = 5, .heads = 3, .axes = 2, .dense = true});
-  const PositionSource positions = Places(2)[1];
+  const PositionSource positions = FewPlaces(2)[1];
   const Turn turn{
       .plan = plan.get(), .positions = &positions, .dtype = Dtype::kFloat64, .heads = 3};
   const Tensor x = Input(turn, /*special=*/false);
@@ -403,7 +398,7 @@ TEST(RotaryFormsTest, XposScalesByTheFormula) {
   for (const bool keys : {false, true}) {
     const auto plan = MakeHandPlan({.pairs = 8, .xpos = true, .xpos_inverse = keys});
     const auto flat = MakeHandPlan({.pairs = 8});
-    const PositionSource positions = Places(1)[0];
+    const PositionSource positions = FewPlaces(1)[0];
     Turn turn{.plan = plan.get(), .positions = &positions};
     const Tensor x = Input(turn, /*special=*/false);
     const Tensor y = Rotate(*backend, turn, x);
@@ -425,7 +420,7 @@ TEST(RotaryFormsTest, XposScalesByTheFormula) {
 TEST(RotaryFormsTest, InverseUndoesAmplitudeAndXpos) {
   const auto backend = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
   const auto plan = MakeHandPlan({.pairs = 16, .xpos = true, .amplitude = 1.4});
-  const PositionSource positions = Places(1)[1];
+  const PositionSource positions = FewPlaces(1)[1];
   Turn turn{.plan = plan.get(), .positions = &positions, .dtype = Dtype::kFloat64};
   const Tensor x = Input(turn, /*special=*/false);
   const Tensor y = Rotate(*backend, turn, x);
@@ -439,8 +434,8 @@ TEST(RotaryFormsTest, XposKeepsQueriesAndKeysAtADistance) {
   const auto queries = MakeHandPlan({.pairs = 16, .xpos = true});
   const auto keys = MakeHandPlan({.pairs = 16, .xpos = true, .xpos_inverse = true});
   const auto score = [&](int64_t q_at, int64_t k_at) {
-    const PositionSource q_place = Source(AxisRange{IntegerRange{q_at, 1, 1}}, 1);
-    const PositionSource k_place = Source(AxisRange{IntegerRange{k_at, 1, 1}}, 1);
+    const PositionSource q_place = SourceOf(AxisRange{IntegerRange{q_at, 1, 1}}, 1);
+    const PositionSource k_place = SourceOf(AxisRange{IntegerRange{k_at, 1, 1}}, 1);
     Turn q{.plan = queries.get(), .positions = &q_place, .dtype = Dtype::kFloat64, .heads = 1};
     Turn k = q;
     k.plan = keys.get();

@@ -14,11 +14,6 @@ namespace {
 
 using testing::Tensor;
 
-PlanProvider Compile() {
-  static const auto compile = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
-  return compile;
-}
-
 uint64_t Fnv1a(const Tensor& t) {
   uint64_t hash = 14695981039346656037u;
   for (int64_t i = 0; i < t.size_bytes(); ++i) {
@@ -41,7 +36,7 @@ uint64_t EncodeHash(const Golden& golden) {
   request.output_dtype = golden.dtype;
   request.positions = golden.real ? AxisRange{RealRange{-20.25, 0.375, 300}}
                                   : AxisRange{IntegerRange{-7, 4099, 300}};
-  auto prepared = PrepareEncode(request, Compile(), "item");
+  auto prepared = PrepareEncode(request, CompilePlan, "item");
   EXPECT_TRUE(prepared.ok()) << prepared.status();
   Tensor out(golden.dtype, prepared->output_bytes / SizeOf(golden.dtype));
   const auto backend = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
@@ -56,7 +51,7 @@ uint64_t RopeHash(const Golden& golden) {
   request.positions =
       golden.real ? AxisRange{RealRange{-20.25, 0.375, 40}} : AxisRange{IntegerRange{-7, 4099, 40}};
   request.tensors = {{golden.dtype, {40, 3, 64}, {}}};
-  auto prepared = PrepareRope(request, Compile(), "item");
+  auto prepared = PrepareRope(request, CompilePlan, "item");
   EXPECT_TRUE(prepared.ok()) << prepared.status();
   Tensor x(golden.dtype, 40 * 3 * 64);
   for (int64_t i = 0; i < x.count(); ++i) x.Set(i, static_cast<double>(i * 37 % 1001) / 64 - 7);

@@ -20,7 +20,7 @@ using testing::IsOk;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-void ExpectRefused(const std::string& text, const std::string& message) {
+void ExpectJsonRefused(const std::string& text, const std::string& message) {
   EXPECT_THAT(ParseJson(text, "it"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)))
       << text.substr(0, 80);
@@ -29,21 +29,22 @@ void ExpectRefused(const std::string& text, const std::string& message) {
 TEST(JsonTest, RefusesWhatIsNotJson) {
   for (const char* text :
        {"", "{", "{]", "NaN", "[Infinity]", "{\"a\": 1,}", "1e999", "\xff", "1 2"}) {
-    ExpectRefused(text, "it: not JSON");
+    ExpectJsonRefused(text, "it: not JSON");
   }
 }
 
 TEST(JsonTest, RefusesAKeyTwiceInOneObject) {
-  ExpectRefused(R"({"a": 1, "b": {"c": 1, "c": 2}})", "it: key \"c\" twice");
+  ExpectJsonRefused(R"({"a": 1, "b": {"c": 1, "c": 2}})", "it: key \"c\" twice");
   EXPECT_THAT(ParseJson(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]})", "it"), IsOk());
 }
 
 TEST(JsonTest, RefusesMoreThanItsLimits) {
-  ExpectRefused("\"" + std::string(kMaxJsonBytes, 'x') + "\"", "bytes of JSON, must be at most");
+  ExpectJsonRefused("\"" + std::string(kMaxJsonBytes, 'x') + "\"",
+                    "bytes of JSON, must be at most");
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_THAT(ParseJson(nested(kMaxJsonDepth), "it"), IsOk());
-  ExpectRefused(nested(kMaxJsonDepth + 1), "nested deeper than 32");
-  ExpectRefused(nested(500000), "nested deeper than 32");
+  ExpectJsonRefused(nested(kMaxJsonDepth + 1), "nested deeper than 32");
+  ExpectJsonRefused(nested(500000), "nested deeper than 32");
 }
 
 TEST(JsonTest, KeepsTheOrderOfKeysAndEveryBitOfNumbers) {

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace phasor {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 
 // A version 1 file as NumPy writes it.
 std::string File(const std::string& dictionary, const std::string& data) {

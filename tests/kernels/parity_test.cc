@@ -25,10 +25,6 @@ Spec Parity(Spec spec, ParityType table = ParityType::kModel, ParityType math = 
   return spec;
 }
 
-absl::StatusOr<std::shared_ptr<const Plan>> Compile(const ResolvedSpec& spec) {
-  return CompilePlan(spec);
-}
-
 // `heads` heads of x at positions start, start + 1, ...
 Tensor Rotate(const Spec& spec, const Tensor& x, int64_t tokens, int64_t heads, int64_t start,
               Backend& backend, Direction direction = Direction::kForward, bool in_place = false) {
@@ -37,7 +33,7 @@ Tensor Rotate(const Spec& spec, const Tensor& x, int64_t tokens, int64_t heads, 
   request.positions = IntegerRange{start, 1, tokens};
   request.tensors = {{x.dtype(), {tokens, heads, x.count() / tokens / heads}, {}}};
   request.direction = direction;
-  auto prepared = PrepareRope(request, Compile, "item");
+  auto prepared = PrepareRope(request, CompilePlan, "item");
   EXPECT_THAT(prepared, testing::IsOk());
   Tensor y = x;
   const std::byte* const from[] = {in_place ? y.data() : x.data()};
@@ -130,7 +126,7 @@ TEST(ParityTest, RejectsDeltas) {
   request.from_positions = IntegerRange{5, 1, 1};
   request.tensors = {{Dtype::kFloat32, {1, 1, 8}, {}}};
   request.direction = Direction::kDelta;
-  const auto prepared = PrepareRope(request, Compile, "item");
+  const auto prepared = PrepareRope(request, CompilePlan, "item");
   ASSERT_FALSE(prepared.ok());
   EXPECT_EQ(prepared.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
@@ -145,7 +141,7 @@ TEST(ParityTest, AddedEmbeddingsAreScaledAndSummedInTheModelsType) {
   request.output_dtype = Dtype::kBFloat16;
   request.add_to = TensorDesc{Dtype::kBFloat16, {1, 2}, {}};
   request.embedding_scale = 1.7;
-  auto prepared = PrepareEncode(request, Compile, "item");
+  auto prepared = PrepareEncode(request, CompilePlan, "item");
   ASSERT_THAT(prepared, testing::IsOk());
   Tensor add_to(Dtype::kBFloat16, 2);
   add_to.Fill(4);

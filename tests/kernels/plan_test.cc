@@ -22,7 +22,7 @@ using testing::StatusIs;
 
 constexpr uint64_t kQuarter = uint64_t{1} << 62;
 
-Spec Preset(const char* name, int64_t dim) {
+Spec FromPreset(const char* name, int64_t dim) {
   Spec spec;
   spec.preset = name;
   spec.dim = dim;
@@ -49,20 +49,20 @@ std::vector<Spec> ManySpecs() {
   std::vector<Spec> specs;
   for (const char* name : {"transformer", "transformer-literal", "timestep-cos-sin", "flow-periods",
                            "flow-periods-interleaved"}) {
-    for (const int64_t dim : {2, 6, 34, 130}) specs.push_back(Preset(name, dim));
+    for (const int64_t dim : {2, 6, 34, 130}) specs.push_back(FromPreset(name, dim));
   }
-  specs.push_back(Preset("timestep-sin-cos", 35));
+  specs.push_back(FromPreset("timestep-sin-cos", 35));
   for (const char* name : {"grid-2d-concat", "grid-2d-sum", "mae-2d", "timm-2d"}) {
-    for (const int64_t dim : {4, 12, 68}) specs.push_back(Preset(name, dim));
+    for (const int64_t dim : {4, 12, 68}) specs.push_back(FromPreset(name, dim));
   }
-  Spec uneven = Preset("timm-2d", 24);
+  Spec uneven = FromPreset("timm-2d", 24);
   uneven.axes_dim = {6, 18};
   specs.push_back(uneven);
-  uneven = Preset("grid-2d-concat", 24);
+  uneven = FromPreset("grid-2d-concat", 24);
   uneven.axes_dim = {2, 6, 10, 6};
   uneven.axes = 4;
   specs.push_back(uneven);
-  Spec literal = Preset("transformer-literal", 12);
+  Spec literal = FromPreset("transformer-literal", 12);
   literal.axes = 2;
   specs.push_back(literal);
   literal.grouping = AxisGrouping::kSum;
@@ -164,12 +164,12 @@ TEST(CompilePlanTest, CoversTheTableWithRunsOfOneAxis) {
 }
 
 TEST(CompilePlanTest, HasOneRunForOneAxis) {
-  EXPECT_EQ(Compile(Preset("transformer", 100))->table.runs.size(), 1u);
+  EXPECT_EQ(Compile(FromPreset("transformer", 100))->table.runs.size(), 1u);
 }
 
 TEST(CompilePlanTest, NumbersPlansAndLabelsThemByMeaning) {
-  const auto a = Compile(Preset("transformer", 64));
-  const auto b = Compile(Preset("transformer", 64));
+  const auto a = Compile(FromPreset("transformer", 64));
+  const auto b = Compile(FromPreset("transformer", 64));
   EXPECT_NE(a->id, b->id);
   EXPECT_NE(a->id, 0u);
   EXPECT_EQ(a->fingerprint, b->fingerprint);
@@ -177,19 +177,19 @@ TEST(CompilePlanTest, NumbersPlansAndLabelsThemByMeaning) {
 }
 
 TEST(CompilePlanTest, LaysOutInterleavedAndConcatenatedRows) {
-  const EncodeBlock interleaved = Compile(Preset("transformer", 8))->layout.blocks.at(0);
+  const EncodeBlock interleaved = Compile(FromPreset("transformer", 8))->layout.blocks.at(0);
   EXPECT_EQ(interleaved.sin_begin, 0);
   EXPECT_EQ(interleaved.cos_begin, 1);
   EXPECT_EQ(interleaved.stride, 2);
-  const EncodeBlock concatenated = Compile(Preset("timestep-cos-sin", 9))->layout.blocks.at(0);
+  const EncodeBlock concatenated = Compile(FromPreset("timestep-cos-sin", 9))->layout.blocks.at(0);
   EXPECT_EQ(concatenated.cos_begin, 0);
   EXPECT_EQ(concatenated.sin_begin, 4);
   EXPECT_EQ(concatenated.stride, 1);
-  EXPECT_EQ(Compile(Preset("timestep-cos-sin", 9))->layout.content_end, 8);
+  EXPECT_EQ(Compile(FromPreset("timestep-cos-sin", 9))->layout.content_end, 8);
 }
 
 TEST(CompilePlanTest, GivesEveryElementOfALiteralEncodingItsOwnSine) {
-  const auto plan = Compile(Preset("transformer-literal", 6));
+  const auto plan = Compile(FromPreset("transformer-literal", 6));
   EXPECT_EQ(plan->pairs, 6);
   EXPECT_THAT(plan->offset, ElementsAre(0, kQuarter, 0, kQuarter, 0, kQuarter));
   ASSERT_EQ(plan->layout.blocks.size(), 1u);
@@ -199,7 +199,7 @@ TEST(CompilePlanTest, GivesEveryElementOfALiteralEncodingItsOwnSine) {
 }
 
 TEST(CompilePlanTest, GroupsByComponentAcrossUnevenAxes) {
-  Spec spec = Preset("timm-2d", 24);
+  Spec spec = FromPreset("timm-2d", 24);
   spec.axes_dim = {6, 18};
   const auto plan = Compile(spec);
   ASSERT_EQ(plan->layout.blocks.size(), 2u);
@@ -212,7 +212,7 @@ TEST(CompilePlanTest, GroupsByComponentAcrossUnevenAxes) {
 }
 
 TEST(CompilePlanTest, AddsTheAxesOfASumIntoTheSameColumns) {
-  const auto plan = Compile(Preset("grid-2d-sum", 8));
+  const auto plan = Compile(FromPreset("grid-2d-sum", 8));
   ASSERT_EQ(plan->layout.blocks.size(), 2u);
   EXPECT_FALSE(plan->layout.blocks[0].accumulate);
   EXPECT_TRUE(plan->layout.blocks[1].accumulate);
@@ -238,7 +238,7 @@ TEST(CompilePlanTest, UsesRotaryDimAsTheDenominator) {
 }
 
 TEST(CompilePlanTest, FoldsPositionScaleIntoFrequencies) {
-  Spec spec = Preset("timestep-sin-cos", 8);
+  Spec spec = FromPreset("timestep-sin-cos", 8);
   spec.position_scale = 1000;
   const auto scaled = Compile(spec);
   EXPECT_EQ(scaled->frequency[0].whole, 159);  // 1000 / (2 pi)
@@ -246,17 +246,18 @@ TEST(CompilePlanTest, FoldsPositionScaleIntoFrequencies) {
 }
 
 TEST(CompilePlanTest, TakesAShiftOfOneForOnePair) {
-  const auto plan = Compile(Preset("ddpm-timestep", 2));
-  EXPECT_EQ(plan->frequency[0], Compile(Preset("transformer", 2))->frequency[0]);
-  EXPECT_EQ(Compile(Preset("flow-periods", 2))->frequency[0].whole, 249);  // 1 / 4e-3, the double
+  const auto plan = Compile(FromPreset("ddpm-timestep", 2));
+  EXPECT_EQ(plan->frequency[0], Compile(FromPreset("transformer", 2))->frequency[0]);
+  EXPECT_EQ(Compile(FromPreset("flow-periods", 2))->frequency[0].whole,
+            249);  // 1 / 4e-3, the double
 }
 
 TEST(CompilePlanTest, RefusesFrequenciesBeyondFixedPoint) {
-  Spec spec = Preset("timestep-sin-cos", 8);
+  Spec spec = FromPreset("timestep-sin-cos", 8);
   spec.position_scale = 1e300;
   EXPECT_THAT(CompilePlan(*ResolveSpec(spec)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^63 turns")));
-  Spec flow = Preset("flow-periods", 8);
+  Spec flow = FromPreset("flow-periods", 8);
   flow.min_period = 1e-300;
   EXPECT_THAT(CompilePlan(*ResolveSpec(flow)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^63")));

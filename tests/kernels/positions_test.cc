@@ -23,9 +23,9 @@ using testing::Real;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
-constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr int64_t kMinPosition = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMaxPosition = std::numeric_limits<int64_t>::max();
+using ::phasor::testing::kInvalid;
 
 PositionSource Make(const Positions& positions, int axes = 1) {
   auto source = MakePositionSource(positions, axes, "positions");
@@ -107,18 +107,18 @@ TEST(IntegerRangeTest, ReadsStartPlusMultiplesOfStep) {
 }
 
 TEST(IntegerRangeTest, ReachesBothEndsOfInt64) {
-  const PositionSource up = Make(IntegerRange{kHighest - 4, 2, 3});
-  EXPECT_EQ(Read(up, 2, 1)[0], (Position{kHighest, 0}));
-  const PositionSource down = Make(IntegerRange{kHighest, kLowest, 2});
+  const PositionSource up = Make(IntegerRange{kMaxPosition - 4, 2, 3});
+  EXPECT_EQ(Read(up, 2, 1)[0], (Position{kMaxPosition, 0}));
+  const PositionSource down = Make(IntegerRange{kMaxPosition, kMinPosition, 2});
   EXPECT_EQ(Read(down, 1, 1)[0], (Position{-1, 0}));
 }
 
 TEST(IntegerRangeTest, RefusesALastPositionBeyondInt64) {
-  EXPECT_THAT(Error(IntegerRange{kHighest - 4, 2, 4}),
+  EXPECT_THAT(Error(IntegerRange{kMaxPosition - 4, 2, 4}),
               StatusIs(kInvalid, StartsWith("positions.range.integer: the last position leaves")));
-  EXPECT_THAT(Error(IntegerRange{0, kHighest, int64_t{1} << 40}),
+  EXPECT_THAT(Error(IntegerRange{0, kMaxPosition, int64_t{1} << 40}),
               StatusIs(kInvalid, HasSubstr("leaves")));
-  EXPECT_THAT(Error(IntegerRange{kLowest, -1, 2}), StatusIs(kInvalid, HasSubstr("leaves")));
+  EXPECT_THAT(Error(IntegerRange{kMinPosition, -1, 2}), StatusIs(kInvalid, HasSubstr("leaves")));
 }
 
 TEST(IntegerRangeTest, RefusesCountsOutsideItsRange) {
@@ -221,10 +221,10 @@ TEST(RaggedTest, StartsAtZeroWithoutOffsets) {
 }
 
 TEST(RaggedTest, ReachesBothEndsOfInt64) {
-  const PositionSource source = Make(RaggedPositions{{3, 1}, {kHighest - 2, kLowest}});
-  EXPECT_EQ(Read(source, 2, 2), (std::vector<Position>{{kHighest, 0}, {kLowest, 0}}));
+  const PositionSource source = Make(RaggedPositions{{3, 1}, {kMaxPosition - 2, kMinPosition}});
+  EXPECT_EQ(Read(source, 2, 2), (std::vector<Position>{{kMaxPosition, 0}, {kMinPosition, 0}}));
   EXPECT_THAT(
-      Error(RaggedPositions{{4}, {kHighest - 2}}),
+      Error(RaggedPositions{{4}, {kMaxPosition - 2}}),
       StatusIs(kInvalid, StartsWith("positions.ragged.lengths[0]: 4 leads the last position out")));
 }
 
@@ -293,7 +293,7 @@ TEST(PositionTensorTest, RefusesNegativeAndOverflowingShapes) {
   const int64_t large = int64_t{1} << 40;
   EXPECT_THAT(Error(PositionTensor{Dtype::kInt64, {large, large}}),
               StatusIs(kInvalid, HasSubstr("2^40")));
-  EXPECT_THAT(Error(PositionTensor{Dtype::kInt64, {kHighest}}),
+  EXPECT_THAT(Error(PositionTensor{Dtype::kInt64, {kMaxPosition}}),
               StatusIs(kInvalid, HasSubstr("2^40")));
   EXPECT_EQ(Make(PositionTensor{Dtype::kInt64, {0, 5}}).count(), 0);
 }
@@ -313,7 +313,7 @@ TEST(CheckPositionValuesTest, NamesTheFirstBadElement) {
               StatusIs(kInvalid, HasSubstr("element 2")));
   EXPECT_THAT(check(std::vector<double>{-HUGE_VAL}, Dtype::kFloat64),
               StatusIs(kInvalid, HasSubstr("element 0")));
-  EXPECT_THAT(check(std::vector<int64_t>{kLowest, kHighest}, Dtype::kInt64), IsOk());
+  EXPECT_THAT(check(std::vector<int64_t>{kMinPosition, kMaxPosition}, Dtype::kInt64), IsOk());
   EXPECT_THAT(CheckPositionValues(Make(IntegerRange{0, 1, 3}), "p"), IsOk());
 }
 

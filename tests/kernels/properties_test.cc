@@ -17,11 +17,6 @@ namespace {
 using testing::SameBits;
 using testing::Tensor;
 
-PlanProvider Compile() {
-  static const auto compile = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
-  return compile;
-}
-
 Backend& TheBackend() {
   static Backend* const backend =
       cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1}).release();
@@ -34,7 +29,7 @@ Tensor Encode(const Spec& spec, const std::vector<double>& positions,
   request.spec = spec;
   request.output_dtype = dtype;
   request.positions = PositionTensor{Dtype::kFloat64, {static_cast<int64_t>(positions.size())}};
-  auto prepared = PrepareEncode(request, Compile(), "item");
+  auto prepared = PrepareEncode(request, CompilePlan, "item");
   EXPECT_TRUE(prepared.ok()) << prepared.status();
   prepared->positions.data = reinterpret_cast<const std::byte*>(positions.data());
   Tensor out(dtype, prepared->output_bytes / SizeOf(dtype));
@@ -53,7 +48,7 @@ Tensor Rotate(const Tensor& x, const std::vector<int64_t>& positions, Direction 
   request.tensors = {{x.dtype(), {tokens, 1, x.count() / tokens}, {}}};
   request.direction = direction;
   if (direction == Direction::kDelta) request.from_positions = request.positions;
-  auto prepared = PrepareRope(request, Compile(), "item");
+  auto prepared = PrepareRope(request, CompilePlan, "item");
   EXPECT_TRUE(prepared.ok()) << prepared.status();
   prepared->positions.data = reinterpret_cast<const std::byte*>(positions.data());
   if (direction == Direction::kDelta) {

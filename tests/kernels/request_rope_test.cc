@@ -4,38 +4,27 @@
 #include <gtest/gtest.h>
 
 #include "kernels/request.h"
+#include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
 namespace {
 
+using testing::Encoding;
 using ::testing::HasSubstr;
 using testing::IsOk;
+using testing::kInvalid;
+using testing::PresetSpec;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
-Spec Encoding(int64_t dim) {
-  Spec spec;
-  spec.preset = "transformer";
-  spec.dim = dim;
-  return spec;
-}
-
-Spec Rotary(const char* preset = "rope-half-split") {
-  Spec spec;
-  spec.preset = preset;
-  return spec;
-}
-
-TensorDesc Tensor(std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {
+TensorDesc TensorOf(std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {
   return {Dtype::kFloat32, std::move(shape), std::move(strides)};
 }
 
 RopeRequest Rope(std::vector<TensorDesc> tensors, int64_t tokens) {
   RopeRequest request;
-  request.spec = Rotary();
+  request.spec = PresetSpec("rope-half-split");
   request.positions = IntegerRange{0, 1, tokens};
   request.tensors = std::move(tensors);
   return request;
@@ -57,7 +46,7 @@ void ExpectInvalid(const RopeRequest& request, const std::string& start) {
 }
 
 TEST(PrepareRopeTest, TakesHeadDimFromTheTensorsWhenNothingStatesIt) {
-  const auto prepared = Prepare(Rope({Tensor({5, 2, 96}), Tensor({5, 1, 96})}, 5));
+  const auto prepared = Prepare(Rope({TensorOf({5, 2, 96}), TensorOf({5, 1, 96})}, 5));
   ASSERT_THAT(prepared, IsOk());
   EXPECT_EQ(prepared->plan->spec.head_dim, 96);
   EXPECT_EQ(prepared->batch, 1);
@@ -68,17 +57,17 @@ TEST(PrepareRopeTest, TakesHeadDimFromTheTensorsWhenNothingStatesIt) {
 }
 
 TEST(PrepareRopeTest, HoldsTensorsToAStatedHeadDim) {
-  RopeRequest request = Rope({Tensor({5, 2, 128}), Tensor({5, 2, 64})}, 5);
-  request.spec = Rotary("llama-3");
+  RopeRequest request = Rope({TensorOf({5, 2, 128}), TensorOf({5, 2, 64})}, 5);
+  request.spec = PresetSpec("llama-3");
   ExpectInvalid(request, "tensors[1].tensor.shape[2]: 64, must be the spec's head_dim (128)");
-  request.spec = Rotary();
+  request.spec = PresetSpec("rope-half-split");
   ExpectInvalid(request, "tensors[1].tensor.shape[2]: 64, must be the spec's head_dim (128)");
   request.spec.head_dim = 64;
   ExpectInvalid(request, "tensors[0].tensor.shape[2]: 128, must be the spec's head_dim (64)");
 }
 
 TEST(PrepareRopeTest, FindsTokensAndHeadsInEitherLayout) {
-  RopeRequest request = Rope({Tensor({3, 5, 7, 8})}, 5);
+  RopeRequest request = Rope({TensorOf({3, 5, 7, 8})}, 5);
   const auto tokens_first = Prepare(request);
   ASSERT_THAT(tokens_first, IsOk());
   EXPECT_EQ(tokens_first->batch, 3);
@@ -100,7 +89,7 @@ TEST(PrepareRopeTest, FindsTokensAndHeadsInEitherLayout) {
 
 TEST(PrepareRopeTest, ReadsStridedTensorsAndWritesDenseOnes) {
   // K of a fused [tokens, (q q k v), head_dim] tensor.
-  const auto prepared = Prepare(Rope({Tensor({5, 1, 8}, {32, 8, 1})}, 5));
+  const auto prepared = Prepare(Rope({TensorOf({5, 1, 8}, {32, 8, 1})}, 5));
   ASSERT_THAT(prepared, IsOk());
   const PreparedRope::Tensor& tensor = prepared->tensors[0];
   EXPECT_FALSE(tensor.dense);
@@ -111,53 +100,55 @@ TEST(PrepareRopeTest, ReadsStridedTensorsAndWritesDenseOnes) {
 }
 
 TEST(PrepareRopeTest, KnowsDenseStridesWhenItSeesThem) {
-  const auto prepared = Prepare(Rope({Tensor({5, 1, 8}, {8, 12345, 1})}, 5));
+  const auto prepared = Prepare(Rope({TensorOf({5, 1, 8}, {8, 12345, 1})}, 5));
   ASSERT_THAT(prepared, IsOk());
   EXPECT_TRUE(prepared->tensors[0].dense);
   EXPECT_EQ(prepared->tensors[0].x_strides.head, prepared->tensors[0].y_strides.head);
 }
 
 TEST(PrepareRopeTest, AcceptsZeroTokensAndZeroBatchesButNoOtherZero) {
-  const auto none = Prepare(Rope({Tensor({0, 2, 8})}, 0));
+  const auto none = Prepare(Rope({TensorOf({0, 2, 8})}, 0));
   ASSERT_THAT(none, IsOk());
   EXPECT_EQ(none->tensors[0].output_bytes, 0);
   EXPECT_EQ(none->tensors[0].input_bytes, 0);
-  EXPECT_THAT(Prepare(Rope({Tensor({0, 5, 2, 8})}, 5)), IsOk());
-  ExpectInvalid(Rope({Tensor({5, 0, 8})}, 5), "tensors[0].tensor.shape[1]: 0, must be at least 1");
-  ExpectInvalid(Rope({Tensor({5, 2, 0})}, 5), "tensors[0].tensor.shape[2]: 0, must be at least 1");
-  ExpectInvalid(Rope({Tensor({-5, 2, 8})}, 5), "tensors[0].tensor.shape[0]: -5 is out of range");
+  EXPECT_THAT(Prepare(Rope({TensorOf({0, 5, 2, 8})}, 5)), IsOk());
+  ExpectInvalid(Rope({TensorOf({5, 0, 8})}, 5),
+                "tensors[0].tensor.shape[1]: 0, must be at least 1");
+  ExpectInvalid(Rope({TensorOf({5, 2, 0})}, 5),
+                "tensors[0].tensor.shape[2]: 0, must be at least 1");
+  ExpectInvalid(Rope({TensorOf({-5, 2, 8})}, 5), "tensors[0].tensor.shape[0]: -5 is out of range");
 }
 
 TEST(PrepareRopeTest, RefusesBadTensorLists) {
   ExpectInvalid(Rope({}, 5), "tensors: 0 tensors");
-  ExpectInvalid(Rope(std::vector<TensorDesc>(65, Tensor({5, 2, 8})), 5), "tensors: 65 tensors");
-  ExpectInvalid(Rope({Tensor({5, 8})}, 5),
+  ExpectInvalid(Rope(std::vector<TensorDesc>(65, TensorOf({5, 2, 8})), 5), "tensors: 65 tensors");
+  ExpectInvalid(Rope({TensorOf({5, 8})}, 5),
                 "tensors[0].tensor.shape: 2 dimensions, must be [tokens, heads, head_dim]");
-  ExpectInvalid(Rope({Tensor({1, 1, 5, 2, 8})}, 5), "tensors[0].tensor.shape: 5 dimensions");
-  ExpectInvalid(Rope({Tensor({5, 2, 8}), Tensor({6, 2, 8})}, 5),
+  ExpectInvalid(Rope({TensorOf({1, 1, 5, 2, 8})}, 5), "tensors[0].tensor.shape: 5 dimensions");
+  ExpectInvalid(Rope({TensorOf({5, 2, 8}), TensorOf({6, 2, 8})}, 5),
                 "tensors[1].tensor.shape[0]: 6 tokens");
-  ExpectInvalid(Rope({Tensor({5, 2, 8}), Tensor({2, 5, 2, 8})}, 5),
+  ExpectInvalid(Rope({TensorOf({5, 2, 8}), TensorOf({2, 5, 2, 8})}, 5),
                 "tensors[1].tensor.shape: batch 2");
   RopeRequest request = Rope({{Dtype::kInt64, {5, 2, 8}, {}}}, 5);
   ExpectInvalid(request, "tensors[0].tensor.dtype: INT64");
-  request = Rope({Tensor({int64_t{1} << 40, int64_t{1} << 40, 8})}, 5);
+  request = Rope({TensorOf({int64_t{1} << 40, int64_t{1} << 40, 8})}, 5);
   ExpectInvalid(request, "tensors[0].tensor: shape times element size passes 2^62");
-  ExpectInvalid(Rope({Tensor({5, 2, 8}, {16, 4, 1})}, 5),
+  ExpectInvalid(Rope({TensorOf({5, 2, 8}, {16, 4, 1})}, 5),
                 "tensors[0].tensor.strides[1]: 4 makes elements overlap");
 }
 
 TEST(PrepareRopeTest, RefusesWhatIsNotRotary) {
-  RopeRequest request = Rope({Tensor({5, 2, 8})}, 5);
+  RopeRequest request = Rope({TensorOf({5, 2, 8})}, 5);
   request.spec = Encoding(8);
   ExpectInvalid(request, "spec.kind: ENCODING, this call takes ROTARY");
-  request.spec = Rotary("nonsense");
+  request.spec = PresetSpec("nonsense");
   EXPECT_THAT(Prepare(request),
               StatusIs(absl::StatusCode::kNotFound, StartsWith("item.spec.preset")));
-  ExpectInvalid(Rope({Tensor({5, 2, 63})}, 5), "spec.rotary_dim: 63 is odd");
+  ExpectInvalid(Rope({TensorOf({5, 2, 63})}, 5), "spec.rotary_dim: 63 is odd");
 }
 
 TEST(PrepareRopeTest, MatchesPositionsToTokensAndBatch) {
-  RopeRequest request = Rope({Tensor({3, 5, 2, 8})}, 5);
+  RopeRequest request = Rope({TensorOf({3, 5, 2, 8})}, 5);
   request.positions = PositionTensor{Dtype::kInt32, {3, 5}};
   EXPECT_EQ(Prepare(request)->positions_bytes, 60);
   request.positions = PositionTensor{Dtype::kInt32, {1, 5}};
@@ -169,7 +160,7 @@ TEST(PrepareRopeTest, MatchesPositionsToTokensAndBatch) {
 }
 
 TEST(PrepareRopeTest, MakesAJobThatBorrowsThePreparedRequest) {
-  RopeRequest request = Rope({Tensor({5, 2, 8}), Tensor({5, 1, 8}, {32, 8, 1})}, 5);
+  RopeRequest request = Rope({TensorOf({5, 2, 8}), TensorOf({5, 1, 8}, {32, 8, 1})}, 5);
   request.direction = Direction::kInverse;
   const auto prepared = Prepare(request);
   ASSERT_THAT(prepared, IsOk());
@@ -187,7 +178,7 @@ TEST(PrepareRopeTest, MakesAJobThatBorrowsThePreparedRequest) {
 // Delta -----------------------------------------------------------------------------------------
 
 TEST(PrepareDeltaTest, UsesThePlanForBothEndsWithoutAFromSpec) {
-  const auto prepared = Prepare(Delta({Tensor({5, 2, 8})}, 5));
+  const auto prepared = Prepare(Delta({TensorOf({5, 2, 8})}, 5));
   ASSERT_THAT(prepared, IsOk());
   EXPECT_EQ(prepared->from_plan, prepared->plan);
   const RotaryJob job = MakeRotaryJob(*prepared, {nullptr}, {nullptr});
@@ -197,8 +188,8 @@ TEST(PrepareDeltaTest, UsesThePlanForBothEndsWithoutAFromSpec) {
 }
 
 TEST(PrepareDeltaTest, MovesKeysBetweenBases) {
-  RopeRequest request = Delta({Tensor({5, 2, 8})}, 5);
-  request.from_spec = Rotary();
+  RopeRequest request = Delta({TensorOf({5, 2, 8})}, 5);
+  request.from_spec = PresetSpec("rope-half-split");
   request.from_spec->rope_theta = 500000;
   const auto prepared = Prepare(request);
   ASSERT_THAT(prepared, IsOk());
@@ -207,19 +198,19 @@ TEST(PrepareDeltaTest, MovesKeysBetweenBases) {
 }
 
 TEST(PrepareDeltaTest, NeedsFromPositionsExactlyForDelta) {
-  RopeRequest request = Delta({Tensor({5, 2, 8})}, 5);
+  RopeRequest request = Delta({TensorOf({5, 2, 8})}, 5);
   request.from_positions.reset();
   ExpectInvalid(request, "from_positions: not set, required for DELTA");
-  request = Delta({Tensor({5, 2, 8})}, 5);
+  request = Delta({TensorOf({5, 2, 8})}, 5);
   request.direction = Direction::kForward;
   ExpectInvalid(request, "from_positions: set, must be only for DELTA");
   request.from_positions.reset();
-  request.from_spec = Rotary();
+  request.from_spec = PresetSpec("rope-half-split");
   ExpectInvalid(request, "from_spec: set, must be only for DELTA");
 }
 
 TEST(PrepareDeltaTest, NeedsAsManyFromPositions) {
-  RopeRequest request = Delta({Tensor({3, 5, 2, 8})}, 5);
+  RopeRequest request = Delta({TensorOf({3, 5, 2, 8})}, 5);
   request.from_positions = IntegerRange{0, 1, 4};
   ExpectInvalid(request, "from_positions: 4 positions, must be one per token (5)");
   request.from_positions = PositionTensor{Dtype::kInt64, {3, 5}};
@@ -229,23 +220,23 @@ TEST(PrepareDeltaTest, NeedsAsManyFromPositions) {
 }
 
 TEST(PrepareDeltaTest, ReadsKeysAsTheyWereWrittenAndWritesThemAsTheSpecWould) {
-  RopeRequest request = Delta({Tensor({5, 2, 8})}, 5);
+  RopeRequest request = Delta({TensorOf({5, 2, 8})}, 5);
   request.spec.pairing_out = Pairing::kInterleaved;
   EXPECT_THAT(Prepare(request), IsOk()) << "what wrote them: the same spec";
-  request.from_spec = Rotary();
+  request.from_spec = PresetSpec("rope-half-split");
   request.from_spec->pairing = Pairing::kInterleaved;
   EXPECT_THAT(Prepare(request), IsOk()) << "from one storage order to another";
 }
 
 TEST(PrepareDeltaTest, ChangesAmplitudesButOfNothing) {
-  RopeRequest request = Delta({Tensor({5, 2, 8})}, 5);
+  RopeRequest request = Delta({TensorOf({5, 2, 8})}, 5);
   request.spec.attention_factor = 1.25;
   EXPECT_THAT(Prepare(request), IsOk());
-  request.from_spec = Rotary();
+  request.from_spec = PresetSpec("rope-half-split");
   EXPECT_THAT(Prepare(request), IsOk());
   request.from_spec->attention_factor = 0;
   ExpectInvalid(request, "from_spec.attention_factor: 0 cannot be undone");
-  request = Rope({Tensor({5, 2, 8})}, 5);
+  request = Rope({TensorOf({5, 2, 8})}, 5);
   request.spec.attention_factor = 0;
   EXPECT_THAT(Prepare(request), IsOk());
   request.direction = Direction::kInverse;
@@ -253,8 +244,8 @@ TEST(PrepareDeltaTest, ChangesAmplitudesButOfNothing) {
 }
 
 TEST(PrepareDeltaTest, RefusesToMoveKeysToOtherLanes) {
-  RopeRequest request = Delta({Tensor({5, 2, 8})}, 5);
-  request.from_spec = Rotary();
+  RopeRequest request = Delta({TensorOf({5, 2, 8})}, 5);
+  request.from_spec = PresetSpec("rope-half-split");
   request.from_spec->rotary_dim = 4;
   ExpectInvalid(request, "from_spec: rotates lanes [0, 4), must be those of spec, [0, 8)");
 }
@@ -269,21 +260,21 @@ absl::StatusOr<std::shared_ptr<const Plan>> ThreeHeads(const ResolvedSpec& spec)
 }
 
 TEST(PrepareHeadsTest, NameBothNumbersWhenTheyDiffer) {
-  RopeRequest request = Rope({Tensor({5, 3, 8}), Tensor({5, 2, 8})}, 5);
+  RopeRequest request = Rope({TensorOf({5, 3, 8}), TensorOf({5, 2, 8})}, 5);
   EXPECT_THAT(
       PrepareRope(request, ThreeHeads, "item"),
       StatusIs(kInvalid, StartsWith("item.tensors[1].tensor.shape[1]: 2 heads, must be the spec's "
                                     "frequency_heads (3)")));
   request.layout = RopeLayout::kHeadsTokens;
-  request.tensors = {Tensor({4, 5, 8})};
+  request.tensors = {TensorOf({4, 5, 8})};
   EXPECT_THAT(PrepareRope(request, ThreeHeads, "item"),
               StatusIs(kInvalid, StartsWith("item.tensors[0].tensor.shape[0]: 4 heads")));
-  request.tensors = {Tensor({3, 5, 8})};
+  request.tensors = {TensorOf({3, 5, 8})};
   EXPECT_THAT(PrepareRope(request, ThreeHeads, "item"), IsOk());
 }
 
 TEST(PrepareHeadsTest, AreThoseThatASpecHasFrequenciesFor) {
-  RopeRequest request = Rope({Tensor({5, 2, 8}), Tensor({5, 3, 8})}, 5);
+  RopeRequest request = Rope({TensorOf({5, 2, 8}), TensorOf({5, 3, 8})}, 5);
   request.spec.family = FrequencyFamily::kExplicit;
   request.spec.inv_freq.assign(8, 1);
   request.spec.frequency_heads = 2;
@@ -293,8 +284,8 @@ TEST(PrepareHeadsTest, AreThoseThatASpecHasFrequenciesFor) {
 }
 
 TEST(PrepareHeadsTest, MustBeEqualAtBothEndsOfAMove) {
-  RopeRequest request = Delta({Tensor({5, 3, 8})}, 5);
-  request.from_spec = Rotary();
+  RopeRequest request = Delta({TensorOf({5, 3, 8})}, 5);
+  request.from_spec = PresetSpec("rope-half-split");
   request.from_spec->rope_theta = 500;
   EXPECT_THAT(
       PrepareRope(request, ThreeHeads, "item"),

@@ -7,30 +7,19 @@
 
 #include <cmath>
 
+#include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
 namespace {
 
+using testing::Encoding;
 using ::testing::HasSubstr;
 using testing::IsOk;
+using testing::kInvalid;
+using testing::PresetSpec;
 using ::testing::StartsWith;
 using testing::StatusIs;
-
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
-Spec Encoding(int64_t dim) {
-  Spec spec;
-  spec.preset = "transformer";
-  spec.dim = dim;
-  return spec;
-}
-
-Spec Rotary(const char* preset = "rope-half-split") {
-  Spec spec;
-  spec.preset = preset;
-  return spec;
-}
 
 TensorDesc Tensor(std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {
   return {Dtype::kFloat32, std::move(shape), std::move(strides)};
@@ -121,7 +110,7 @@ TEST(PrepareEncodeTest, RefusesWhatIsNotAnEncodingAndTypesItCannotCompute) {
   request.output_dtype = Dtype::kInt32;
   ExpectInvalid(request, "output_dtype: INT32, must be FLOAT64");
   request = Encode(6, 10);
-  request.spec = Rotary("flux");
+  request.spec = PresetSpec("flux");
   ExpectInvalid(request, "output: EMBEDDING of a ROTARY spec, must be a table");
   request.spec = Encoding(7);
   ExpectInvalid(request, "spec.dim: 7 is odd");
@@ -168,7 +157,7 @@ TEST(PrepareEncodeTest, PassesTheErrorsOfThePlanOn) {
 
 EncodeRequest TableOf(EncodeOutput output, int64_t count) {
   EncodeRequest request;
-  request.spec = Rotary();
+  request.spec = PresetSpec("rope-half-split");
   request.spec.head_dim = 10;
   request.spec.rotary_dim = 6;
   request.positions = IntegerRange{0, 1, count};

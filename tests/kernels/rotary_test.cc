@@ -8,16 +8,18 @@
 #include "kernels/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct.h"
+#include "tests/support/plans.h"
 #include "tests/support/tensors.h"
 
 namespace phasor {
 namespace {
 
 using testing::AllBackends;
+using testing::kFloatDtypes;
 using testing::SameBits;
+using testing::SourceOf;
 using testing::Tensor;
 
-constexpr Dtype kDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16};
 constexpr Pairing kPairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
 
 std::shared_ptr<const Plan> RotaryPlan(int64_t head_dim, int64_t begin, int64_t dim, Pairing in,
@@ -32,17 +34,7 @@ std::shared_ptr<const Plan> RotaryPlan(int64_t head_dim, int64_t begin, int64_t 
   spec.pairing = in;
   spec.pairing_out = out;
   spec.attention_factor = amplitude;
-  const auto resolved = ResolveSpec(spec);
-  EXPECT_TRUE(resolved.ok()) << resolved.status();
-  auto plan = CompilePlan(*resolved);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return *plan;
-}
-
-PositionSource Source(const Positions& positions) {
-  auto source = MakePositionSource(positions, 1, "positions");
-  EXPECT_TRUE(source.ok()) << source.status();
-  return *source;
+  return testing::PlanOf(spec);
 }
 
 // A call over q and k in one job: [batch, tokens, heads, head_dim], or heads before tokens.
@@ -114,7 +106,7 @@ void ExpectSameOnAll(const std::vector<testing::NamedBackend>& backends, const C
 
 TEST(RotaryTest, EveryBackendReturnsTheReferencesBytes) {
   const auto backends = AllBackends();
-  for (Dtype dtype : kDtypes) {
+  for (Dtype dtype : kFloatDtypes) {
     for (Pairing in : kPairings) {
       for (Pairing out : kPairings) {
         for (int64_t dim : {2, 6, 14, 16, 18, 32, 34, 64, 80, 128}) {
@@ -123,7 +115,7 @@ TEST(RotaryTest, EveryBackendReturnsTheReferencesBytes) {
             call.plan = RotaryPlan(dim + 5, 3, dim, in, out, dim == 34 ? 1.2 : 1.0);
             call.dtype = dtype;
             call.tokens = 37;
-            call.positions = Source(AxisRange{IntegerRange{131000, 5, call.tokens}});
+            call.positions = SourceOf(AxisRange{IntegerRange{131000, 5, call.tokens}});
             call.in_place = in_place;
             call.inverse = dim % 4 == 0;
             call.misalign = dim % 3;
@@ -139,7 +131,7 @@ TEST(RotaryTest, EveryBackendReturnsTheReferencesBytes) {
 
 TEST(RotaryTest, WholeHeadsStreamTheReferencesBytes) {
   const auto backends = AllBackends();
-  for (Dtype dtype : kDtypes) {
+  for (Dtype dtype : kFloatDtypes) {
     for (Pairing pairing : kPairings) {
       for (bool heads_first : {false, true}) {
         Call call;
@@ -147,7 +139,7 @@ TEST(RotaryTest, WholeHeadsStreamTheReferencesBytes) {
         call.dtype = dtype;
         call.batch = 3;
         call.tokens = 50;
-        call.positions = Source(AxisRange{IntegerRange{0, 1, call.tokens}});
+        call.positions = SourceOf(AxisRange{IntegerRange{0, 1, call.tokens}});
         call.heads_first = heads_first;
         call.in_place = false;
         ExpectSameOnAll(backends, call, StrCat(Name(dtype), " heads first ", heads_first));
@@ -158,14 +150,14 @@ TEST(RotaryTest, WholeHeadsStreamTheReferencesBytes) {
 
 TEST(RotaryTest, DeltaAndRealPositionsAgreeOnEveryBackend) {
   const auto backends = AllBackends();
-  for (Dtype dtype : kDtypes) {
+  for (Dtype dtype : kFloatDtypes) {
     Call call;
     call.plan = RotaryPlan(64, 0, 64, Pairing::kHalfSplit, Pairing::kHalfSplit);
     call.from_plan = RotaryPlan(64, 0, 64, Pairing::kHalfSplit, Pairing::kHalfSplit);
     call.dtype = dtype;
     call.tokens = 21;
-    call.positions = Source(AxisRange{RealRange{0.5, 1.25, call.tokens}});
-    call.from_positions = Source(AxisRange{IntegerRange{1000000, -1, call.tokens}});
+    call.positions = SourceOf(AxisRange{RealRange{0.5, 1.25, call.tokens}});
+    call.from_positions = SourceOf(AxisRange{IntegerRange{1000000, -1, call.tokens}});
     ExpectSameOnAll(backends, call, std::string(Name(dtype)));
   }
 }
@@ -178,7 +170,7 @@ TEST(RotaryTest, ReferenceRotatesAsThePlanReads) {
       call.plan = RotaryPlan(20, 4, 12, in, out);
       call.dtype = Dtype::kFloat64;
       call.tokens = 9;
-      call.positions = Source(AxisRange{IntegerRange{-3, 2, call.tokens}});
+      call.positions = SourceOf(AxisRange{IntegerRange{-3, 2, call.tokens}});
       const auto y = RunOn(*backend, call, /*special=*/false);
       Tensor x(Dtype::kFloat64, y[0].count());
       x.Fill(kHeads[0]);
@@ -198,9 +190,9 @@ TEST(RotaryTest, ReferenceRotatesAsThePlanReads) {
 
 TEST(RotaryTest, NansAndInfinitiesStayInTheirPairs) {
   const auto backend = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
-  for (Dtype dtype : kDtypes) {
+  for (Dtype dtype : kFloatDtypes) {
     const auto plan = RotaryPlan(32, 0, 32, Pairing::kInterleaved, Pairing::kInterleaved);
-    const PositionSource positions = Source(AxisRange{IntegerRange{7, 1, 1}});
+    const PositionSource positions = SourceOf(AxisRange{IntegerRange{7, 1, 1}});
     Tensor x(dtype, 32);
     x.Fill(1);
     Tensor y = x;
@@ -235,7 +227,7 @@ TEST(RotaryTest, ZeroTokensTouchNothing) {
     Call call;
     call.plan = RotaryPlan(64, 0, 64, Pairing::kHalfSplit, Pairing::kHalfSplit);
     call.tokens = 0;
-    call.positions = Source(AxisRange{IntegerRange{0, 1, 0}});
+    call.positions = SourceOf(AxisRange{IntegerRange{0, 1, 0}});
     RunOn(*b.backend, call);  // guards are checked inside
   }
 }

@@ -13,10 +13,10 @@ namespace phasor {
 namespace {
 
 using ::phasor::testing::IsOk;
+using ::phasor::testing::kInvalid;
 using ::phasor::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 std::string File(const std::string& json, size_t data_bytes) {
   std::string file;

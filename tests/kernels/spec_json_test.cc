@@ -79,33 +79,33 @@ TEST(SpecJsonTest, TakesTheSpecOutOfAnAnswerOfResolve) {
   EXPECT_EQ(*spec, Spec{.dim = 8});
 }
 
-void ExpectRefused(const std::string& text, const std::string& message) {
+void ExpectSpecRefused(const std::string& text, const std::string& message) {
   EXPECT_THAT(SpecFromJson(text), StatusIs(absl::StatusCode::kInvalidArgument, StartsWith(message)))
       << text;
 }
 
 TEST(SpecJsonTest, RefusesKeysThatAreNoFields) {
-  ExpectRefused(R"({"theta": 1})", "spec.theta: no such field");
-  ExpectRefused(R"({"xpos": {"centre": 1}})", "spec.xpos.centre: no such field");
-  ExpectRefused(R"({"rope_scaling": {"su": {}}})", "spec.rope_scaling.su: no such field");
-  ExpectRefused(R"({"rope_scaling": {"linear": {"type": "linear"}}})",
-                "spec.rope_scaling.linear.type: no such field");
+  ExpectSpecRefused(R"({"theta": 1})", "spec.theta: no such field");
+  ExpectSpecRefused(R"({"xpos": {"centre": 1}})", "spec.xpos.centre: no such field");
+  ExpectSpecRefused(R"({"rope_scaling": {"su": {}}})", "spec.rope_scaling.su: no such field");
+  ExpectSpecRefused(R"({"rope_scaling": {"linear": {"type": "linear"}}})",
+                    "spec.rope_scaling.linear.type: no such field");
 }
 
 TEST(SpecJsonTest, RefusesValuesOfAnotherType) {
-  ExpectRefused("{", "spec: not JSON");
-  ExpectRefused("[]", "spec: [], must be an object");
-  ExpectRefused(R"({"dim": 8.5})", "spec.dim: 8.5, must be an integer");
-  ExpectRefused(R"({"dim": 9223372036854775808})", "spec.dim: 9223372036854775808, must be");
-  ExpectRefused(R"({"axes": 4294967297})", "spec.axes: 4294967297, must be an integer of 32");
-  ExpectRefused(R"({"rope_theta": null})", "spec.rope_theta: null, must be a number");
-  ExpectRefused(R"({"preset": 1})", "spec.preset: 1, must be a string");
-  ExpectRefused(R"({"axes_dim": [2, "2"]})", "spec.axes_dim[1]: \"2\", must be an integer");
-  ExpectRefused(R"({"axes_dim": 2})", "spec.axes_dim: 2, must be a list");
-  ExpectRefused(R"({"pairing": "sideways"})",
-                "spec.pairing: \"sideways\", must be one of HALF_SPLIT, INTERLEAVED");
-  ExpectRefused(R"({"xpos": {"inverse": 1}})", "spec.xpos.inverse: 1, must be true or false");
-  ExpectRefused(R"({"rope_scaling": {}})", "spec.rope_scaling: {}, must be an object with one");
+  ExpectSpecRefused("{", "spec: not JSON");
+  ExpectSpecRefused("[]", "spec: [], must be an object");
+  ExpectSpecRefused(R"({"dim": 8.5})", "spec.dim: 8.5, must be an integer");
+  ExpectSpecRefused(R"({"dim": 9223372036854775808})", "spec.dim: 9223372036854775808, must be");
+  ExpectSpecRefused(R"({"axes": 4294967297})", "spec.axes: 4294967297, must be an integer of 32");
+  ExpectSpecRefused(R"({"rope_theta": null})", "spec.rope_theta: null, must be a number");
+  ExpectSpecRefused(R"({"preset": 1})", "spec.preset: 1, must be a string");
+  ExpectSpecRefused(R"({"axes_dim": [2, "2"]})", "spec.axes_dim[1]: \"2\", must be an integer");
+  ExpectSpecRefused(R"({"axes_dim": 2})", "spec.axes_dim: 2, must be a list");
+  ExpectSpecRefused(R"({"pairing": "sideways"})",
+                    "spec.pairing: \"sideways\", must be one of HALF_SPLIT, INTERLEAVED");
+  ExpectSpecRefused(R"({"xpos": {"inverse": 1}})", "spec.xpos.inverse: 1, must be true or false");
+  ExpectSpecRefused(R"({"rope_scaling": {}})", "spec.rope_scaling: {}, must be an object with one");
 }
 
 TEST(SpecJsonTest, ReadsSingleMessages) {

@@ -20,7 +20,7 @@ using testing::Resolve;
 using testing::Rotary;
 using testing::With;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using testing::kNan;
 
 TEST(ResolveFrequenciesTest, RefusesADenominatorOfZero) {
   ExpectInvalid(With(Encoding(8), &Spec::downscale_freq_shift, 4.0),

@@ -17,7 +17,7 @@ using testing::Resolve;
 using testing::Rotary;
 using testing::With;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using testing::kNan;
 
 Spec Scaled(RopeScaling scaling) { return With(Rotary(8), &Spec::rope_scaling, scaling); }
 

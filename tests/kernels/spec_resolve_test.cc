@@ -25,7 +25,7 @@ using ::testing::StartsWith;
 using testing::StatusIs;
 using testing::With;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using testing::kNan;
 
 TEST(ResolveSpecTest, FillsInWhatAPresetSays) {
   const ResolvedSpec encoding = Resolve(Encoding(64));

@@ -20,7 +20,7 @@ using testing::Resolve;
 using testing::Rotary;
 using testing::With;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using testing::kNan;
 
 TEST(ResolveWidthsTest, PadsOddWidthsOnlyWhenAsked) {
   ExpectInvalid(Encoding(7), "dim: 7 is odd");

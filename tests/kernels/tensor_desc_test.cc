@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
 
 TensorDesc Tensor(std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {

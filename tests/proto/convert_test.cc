@@ -17,7 +17,7 @@ using ::phasor::testing::IsOk;
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
 
 v1::EncodeItem ValidEncode() {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/cuda/driver.h"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run_on_host.h"
 #include "kernels/text.h"
 
 namespace phasor::testing {

@@ -13,8 +13,8 @@
 
 #include "kernels/batch.h"
 #include "kernels/cuda/items.h"
-#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/launch_list.h"
+#include "kernels/cuda/run_on_host.h"
 
 namespace phasor::testing {
 

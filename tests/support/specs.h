@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -17,6 +18,8 @@
 #include "tests/support/status_matchers.h"
 
 namespace phasor::testing {
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 inline Spec PresetSpec(const std::string& name) {
   Spec spec;

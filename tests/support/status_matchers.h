@@ -13,6 +13,9 @@
 
 namespace phasor::testing {
 
+inline constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+inline constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
+
 inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
 template <typename T>
 const absl::Status& StatusOf(const absl::StatusOr<T>& result) {

@@ -18,6 +18,9 @@
 
 namespace phasor::testing {
 
+inline constexpr Dtype kFloatDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16,
+                                         Dtype::kBFloat16};
+
 inline double GetElement(Dtype dtype, const std::byte* p) {
   uint16_t half = 0;
   float single = 0;

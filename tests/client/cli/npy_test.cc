@@ -11,7 +11,7 @@
 namespace phasor::cli {
 namespace {
 
-std::string TempPath(const std::string& name) { return ::testing::TempDir() + "/npy_test_" + name; }
+std::string NpyPath(const std::string& name) { return ::testing::TempDir() + "/npy_test_" + name; }
 
 TEST(NpyTest, EveryTypeAndRankSurvivesAFile) {
   for (Dtype dtype : {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16,
@@ -22,7 +22,7 @@ TEST(NpyTest, EveryTypeAndRankSurvivesAFile) {
       for (int64_t extent : shape) bytes *= extent;
       std::vector<std::byte> data(static_cast<size_t>(bytes));
       for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 37);
-      const std::string path = TempPath("round_trip.npy");
+      const std::string path = NpyPath("round_trip.npy");
       ASSERT_TRUE(WriteNpy(path, {{dtype, shape, {}}, data.data(), bytes}).ok());
       auto array = ReadNpy(path, true);
       ASSERT_TRUE(array.ok()) << array.status();
@@ -36,13 +36,13 @@ TEST(NpyTest, EveryTypeAndRankSurvivesAFile) {
 }
 
 TEST(NpyTest, MissingFilesAndFoldersAreErrors) {
-  EXPECT_EQ(ReadNpy(TempPath("none.npy"), false).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadNpy(NpyPath("none.npy"), false).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(ReadNpy(::testing::TempDir(), false).ok());
   EXPECT_EQ(WriteNpy("/nonexistent/x.npy", {}).code(), absl::StatusCode::kInternal);
 }
 
 TEST(NpyTest, ShortFilesOnDiskAreErrors) {
-  const std::string path = TempPath("short.npy");
+  const std::string path = NpyPath("short.npy");
   std::ofstream(path, std::ios::binary) << FormatNpyHeader({Dtype::kFloat32, {2}, {}}) << "1234567";
   EXPECT_EQ(ReadNpy(path, false).status().code(), absl::StatusCode::kInvalidArgument);
 }

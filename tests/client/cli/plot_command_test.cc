@@ -11,7 +11,7 @@
 namespace phasor::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Runs `phasor plot` with `arguments`; the text that it prints.
 absl::StatusOr<std::string> Plot(const std::string& arguments) {
@@ -25,7 +25,7 @@ absl::StatusOr<std::string> Plot(const std::string& arguments) {
 }
 
 std::string TempPng(const std::string& name) {
-  const std::string path = testing::TempDir() + name;
+  const std::string path = ::testing::TempDir() + name;
   std::filesystem::remove(path);
   return path;
 }

@@ -7,13 +7,14 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace phasor::cli {
 namespace {
 
 using ::testing::ElementsAre;
 
-constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 
 // Parses `arguments` and gets the positions; `flags` owns their numbers.
 absl::StatusOr<PositionList> Get(PositionFlags& flags, std::vector<std::string> arguments) {

@@ -6,13 +6,14 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace phasor::client_internal {
 namespace {
 
 using ::testing::ElementsAre;
 
-constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 
 TEST(CallsTest, RejectsMemorySmallerThanItsShape) {
   std::vector<float> small(7);

@@ -13,15 +13,15 @@ namespace {
 using testing::FakeDevice;
 using testing::FakeDriver;
 
-struct Fixture {
-  explicit Fixture(int most) : slots(&driver, most) {}
+struct SlotsFixture {
+  explicit SlotsFixture(int most) : slots(&driver, most) {}
   std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
   FakeDriver driver{device};
   Slots slots;
 };
 
 TEST(SlotsTest, GivenSlotsAreTakenAgain) {
-  Fixture f(2);
+  SlotsFixture f(2);
   Slot* const slot = *f.slots.Take(1000, true);
   EXPECT_GE(slot->capacity, 1000);
   f.slots.Give(slot);
@@ -32,7 +32,7 @@ TEST(SlotsTest, GivenSlotsAreTakenAgain) {
 }
 
 TEST(SlotsTest, NoSlotIsNullUnlessItWaits) {
-  Fixture f(1);
+  SlotsFixture f(1);
   Slot* const slot = *f.slots.Take(1, false);
   EXPECT_EQ(*f.slots.Take(1, false), nullptr);
   std::thread giver([&] { f.slots.Give(slot); });
@@ -42,7 +42,7 @@ TEST(SlotsTest, NoSlotIsNullUnlessItWaits) {
 }
 
 TEST(SlotsTest, GrowsAndPrefersTheSmallestThatFits) {
-  Fixture f(2);
+  SlotsFixture f(2);
   Slot* const small = *f.slots.Take(1, true);
   Slot* const large = *f.slots.Take(3 << 20, true);
   EXPECT_EQ(large->capacity, 4 << 20);
@@ -55,7 +55,7 @@ TEST(SlotsTest, GrowsAndPrefersTheSmallestThatFits) {
 }
 
 TEST(SlotsTest, WithoutMemoryTheSlotIsEmptyAndUsableLater) {
-  Fixture f(1);
+  SlotsFixture f(1);
   f.device->FailWith([](const std::string& call, int64_t n) {
     return call == "Allocate" && n == 1 ? absl::ResourceExhaustedError("full") : absl::OkStatus();
   });

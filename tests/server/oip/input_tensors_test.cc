@@ -19,7 +19,7 @@ using ::phasor::testing::SharedMemory;
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 
 class InputTensorsTest : public ::testing::Test {
  protected:

@@ -17,7 +17,7 @@ using ::phasor::testing::SharedMemory;
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 
 class OutputTensorsTest : public ::testing::Test {
  protected:

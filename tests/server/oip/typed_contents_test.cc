@@ -17,7 +17,7 @@ using ::phasor::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 
 template <typename T>
 std::vector<T> Values(const absl::StatusOr<std::vector<std::byte>>& bytes) {

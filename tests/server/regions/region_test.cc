@@ -20,7 +20,7 @@ using ::phasor::testing::SharedMemory;
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 std::string ReadAll(const Region& region, int64_t offset, int64_t bytes) {

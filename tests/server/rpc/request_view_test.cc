@@ -26,8 +26,8 @@ using ::phasor::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
+using ::phasor::testing::kExhausted;
+using ::phasor::testing::kInvalid;
 constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
 
 using Parse = absl::StatusOr<RequestView> (*)(const WalkedMessage&, const ViewContext&);

@@ -21,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+using ::phasor::testing::kInvalid;
 
 using Piece = absl::Span<const std::byte>;
 
@@ -43,7 +43,7 @@ absl::StatusOr<WalkedMessage> Walk(const std::string& bytes, const WalkLimits& l
   return WalkMessage({PieceOf(bytes)}, limits);
 }
 
-std::string Joined(const engine::Segments& segments) {
+std::string JoinedBytes(const engine::Segments& segments) {
   std::string bytes;
   for (const Piece part : segments) {
     bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
@@ -66,7 +66,7 @@ TEST(WireWalkerTest, SplitsHeaderFromRawHoweverTheBytesAreCut) {
     ASSERT_THAT(walked, IsOk()) << size;
     EXPECT_EQ(walked->header, HeaderOf(request)) << size;
     ASSERT_EQ(walked->raw.size(), 3u) << size;
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(Joined(walked->raw[i]), request.raw(i)) << size;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(JoinedBytes(walked->raw[i]), request.raw(i)) << size;
   }
 }
 
@@ -76,7 +76,7 @@ TEST(WireWalkerTest, AnotherProtocolHasItsRawFieldElsewhere) {
   ASSERT_THAT(walked, IsOk());
   EXPECT_EQ(walked->header, "\x7A\x01z");
   ASSERT_EQ(walked->raw.size(), 1u);
-  EXPECT_EQ(Joined(walked->raw[0]), "xy");
+  EXPECT_EQ(JoinedBytes(walked->raw[0]), "xy");
 }
 
 TEST(WireWalkerTest, RawIsBorrowedAndNotCopied) {
@@ -98,8 +98,8 @@ TEST(WireWalkerTest, RawMayComeBeforeAndBetweenOtherFields) {
   ASSERT_THAT(walked, IsOk());
   EXPECT_EQ(walked->header, item);
   ASSERT_EQ(walked->raw.size(), 2u);
-  EXPECT_EQ(Joined(walked->raw[0]), "xy");
-  EXPECT_EQ(Joined(walked->raw[1]), "z");
+  EXPECT_EQ(JoinedBytes(walked->raw[0]), "xy");
+  EXPECT_EQ(JoinedBytes(walked->raw[1]), "z");
 }
 
 TEST(WireWalkerTest, KeepsUnknownFieldsOfEveryWireTypeInTheHeader) {
@@ -125,7 +125,7 @@ TEST(WireWalkerTest, NonCanonicalVarintsOfARawLengthAreAccepted) {
   const auto walked = Walk(bytes);
   ASSERT_THAT(walked, IsOk());
   ASSERT_EQ(walked->raw.size(), 1u);
-  EXPECT_EQ(Joined(walked->raw[0]), "xy");
+  EXPECT_EQ(JoinedBytes(walked->raw[0]), "xy");
 }
 
 struct Malformed {

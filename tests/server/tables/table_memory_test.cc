@@ -11,9 +11,9 @@ namespace phasor::tables {
 namespace {
 
 using ::phasor::testing::IsOk;
+using ::phasor::testing::kExhausted;
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
-constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 
 TEST(TableMemoryTest, BytesCountWhenTakenAndCountBackWhenTheyGo) {
   const auto budget = std::make_shared<Budget>(100);

@@ -17,12 +17,12 @@ namespace phasor::tables {
 namespace {
 
 using ::phasor::testing::IsOk;
+using ::phasor::testing::kExhausted;
+using ::phasor::testing::kInvalid;
 using ::phasor::testing::StatusIs;
 using ::phasor::testing::TempDir;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
 const TensorDesc kShape{Dtype::kFloat32, {4, 2}, {}};  // 32 bytes

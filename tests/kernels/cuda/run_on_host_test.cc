@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host runs every block of a launch, whichever item and part of a row it belongs to. What the
+// bodies compute is the subject of items_test.cc.
+#include "kernels/cuda/run_on_host.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/bias.h"
+
+namespace phasor::cuda {
+namespace {
+
+// Indices of a bias: the clipped distance of key and query, one row per query.
+BiasItem Distances(int64_t queries, int32_t keys, std::vector<int32_t>& out) {
+  out.assign(static_cast<size_t>(queries * keys), -7);
+  BiasItem item;
+  item.grid = MakeItemGrid(queries, keys);
+  item.queries.period = queries;
+  item.queries.range = {{0, 0}, {1, 0}, queries};
+  item.keys.period = keys;
+  item.keys.range = {{0, 0}, {1, 0}, keys};
+  item.kind = BiasKind::kClipped;
+  item.clip = 5;
+  item.out = reinterpret_cast<std::byte*>(out.data());
+  item.out_row_bytes = keys * int64_t{sizeof(int32_t)};
+  return item;
+}
+
+void ExpectDistances(int64_t queries, int32_t keys, const std::vector<int32_t>& got) {
+  for (int64_t q = 0; q < queries; ++q) {
+    for (int64_t k = 0; k < keys; ++k) {
+      ASSERT_EQ(got[static_cast<size_t>(q * keys + k)], std::clamp<int64_t>(k - q, -5, 5) + 5);
+    }
+  }
+}
+
+TEST(RunOnHostTest, EveryBlockOfEveryItemRuns) {
+  std::vector<int32_t> narrow, wide;
+  // Many rows in a block, and many blocks in a row.
+  const BiasItem items[] = {Distances(700, 3, narrow), Distances(2, 5000, wide)};
+  ASSERT_EQ(items[0].grid.parts, 1);
+  ASSERT_GT(items[1].grid.parts, 1);
+  const int64_t first_block[] = {0, BlocksOf(items[0].grid)};
+  RunOnHost({Op::kBias, Dtype::kInt32},
+            {items, first_block, 2, first_block[1] + BlocksOf(items[1].grid)});
+  ExpectDistances(700, 3, narrow);
+  ExpectDistances(2, 5000, wide);
+}
+
+}  // namespace
+}  // namespace phasor::cuda
