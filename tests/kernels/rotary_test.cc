@@ -20,7 +20,7 @@ using testing::SameBits;
 using testing::SourceOf;
 using testing::Tensor;
 
-constexpr Pairing kPairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
+constexpr Pairing kBothPairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
 
 std::shared_ptr<const Plan> RotaryPlan(int64_t head_dim, int64_t begin, int64_t dim, Pairing in,
                                        Pairing out, double amplitude = 1.0) {
@@ -38,7 +38,7 @@ std::shared_ptr<const Plan> RotaryPlan(int64_t head_dim, int64_t begin, int64_t 
 }
 
 // A call over q and k in one job: [batch, tokens, heads, head_dim], or heads before tokens.
-struct Call {
+struct RotaryCall {
   std::shared_ptr<const Plan> plan;
   PositionSource positions;
   Dtype dtype = Dtype::kFloat32;
@@ -54,13 +54,13 @@ struct Call {
 
 constexpr int64_t kHeads[] = {3, 1};
 
-RotaryStrides Strides(const Call& call, int64_t heads) {
+RotaryStrides Strides(const RotaryCall& call, int64_t heads) {
   const int64_t head = call.plan->spec.head_dim * SizeOf(call.dtype);
   if (call.heads_first) return {heads * call.tokens * head, head, call.tokens * head};
   return {call.tokens * heads * head, heads * head, head};
 }
 
-std::vector<Tensor> RunOn(Backend& backend, const Call& call, bool special = true) {
+std::vector<Tensor> RunOn(Backend& backend, const RotaryCall& call, bool special = true) {
   std::vector<Tensor> x, y;
   for (int64_t heads : kHeads) {
     Tensor input(call.dtype, call.batch * call.tokens * heads * call.plan->spec.head_dim,
@@ -93,7 +93,7 @@ std::vector<Tensor> RunOn(Backend& backend, const Call& call, bool special = tru
   return y;
 }
 
-void ExpectSameOnAll(const std::vector<testing::NamedBackend>& backends, const Call& call,
+void ExpectSameOnAll(const std::vector<testing::NamedBackend>& backends, const RotaryCall& call,
                      const std::string& what) {
   const auto want = RunOn(*backends[0].backend, call);
   for (size_t b = 1; b < backends.size(); ++b) {
@@ -107,11 +107,11 @@ void ExpectSameOnAll(const std::vector<testing::NamedBackend>& backends, const C
 TEST(RotaryTest, EveryBackendReturnsTheReferencesBytes) {
   const auto backends = AllBackends();
   for (Dtype dtype : kFloatDtypes) {
-    for (Pairing in : kPairings) {
-      for (Pairing out : kPairings) {
+    for (Pairing in : kBothPairings) {
+      for (Pairing out : kBothPairings) {
         for (int64_t dim : {2, 6, 14, 16, 18, 32, 34, 64, 80, 128}) {
           for (bool in_place : {true, false}) {
-            Call call;
+            RotaryCall call;
             call.plan = RotaryPlan(dim + 5, 3, dim, in, out, dim == 34 ? 1.2 : 1.0);
             call.dtype = dtype;
             call.tokens = 37;
@@ -132,9 +132,9 @@ TEST(RotaryTest, EveryBackendReturnsTheReferencesBytes) {
 TEST(RotaryTest, WholeHeadsStreamTheReferencesBytes) {
   const auto backends = AllBackends();
   for (Dtype dtype : kFloatDtypes) {
-    for (Pairing pairing : kPairings) {
+    for (Pairing pairing : kBothPairings) {
       for (bool heads_first : {false, true}) {
-        Call call;
+        RotaryCall call;
         call.plan = RotaryPlan(128, 0, 128, pairing, pairing);
         call.dtype = dtype;
         call.batch = 3;
@@ -151,7 +151,7 @@ TEST(RotaryTest, WholeHeadsStreamTheReferencesBytes) {
 TEST(RotaryTest, DeltaAndRealPositionsAgreeOnEveryBackend) {
   const auto backends = AllBackends();
   for (Dtype dtype : kFloatDtypes) {
-    Call call;
+    RotaryCall call;
     call.plan = RotaryPlan(64, 0, 64, Pairing::kHalfSplit, Pairing::kHalfSplit);
     call.from_plan = RotaryPlan(64, 0, 64, Pairing::kHalfSplit, Pairing::kHalfSplit);
     call.dtype = dtype;
@@ -164,9 +164,9 @@ TEST(RotaryTest, DeltaAndRealPositionsAgreeOnEveryBackend) {
 
 TEST(RotaryTest, ReferenceRotatesAsThePlanReads) {
   const auto backend = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
-  for (Pairing in : kPairings) {
-    for (Pairing out : kPairings) {
-      Call call;
+  for (Pairing in : kBothPairings) {
+    for (Pairing out : kBothPairings) {
+      RotaryCall call;
       call.plan = RotaryPlan(20, 4, 12, in, out);
       call.dtype = Dtype::kFloat64;
       call.tokens = 9;
@@ -224,7 +224,7 @@ TEST(RotaryTest, NansAndInfinitiesStayInTheirPairs) {
 
 TEST(RotaryTest, ZeroTokensTouchNothing) {
   for (const auto& b : AllBackends()) {
-    Call call;
+    RotaryCall call;
     call.plan = RotaryPlan(64, 0, 64, Pairing::kHalfSplit, Pairing::kHalfSplit);
     call.tokens = 0;
     call.positions = SourceOf(AxisRange{IntegerRange{0, 1, 0}});
