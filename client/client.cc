@@ -8,8 +8,15 @@
 #include <optional>
 #include <string>
 
+#include "client/internal/calls.h"
+#include "client/internal/runs.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
 namespace phasor {
 namespace {
+
+constexpr int64_t kMaxChunkBytes = int64_t{1} << 30;
 
 // Runs `start` with a callback and waits for it.
 template <typename T, typename Start>
@@ -119,6 +126,30 @@ std::future<absl::StatusOr<RunInfo>> Client::ApplyRoPEAsync(RopeCall call,
   auto [future, done] = MakeFuture<RunInfo>();
   ApplyRoPEAsync(std::move(call), std::move(done), options);
   return std::move(future);
+}
+
+absl::StatusOr<RunInfo> Client::ApplyRoPEInChunks(RopeCall call, const ChunkOptions& chunks,
+                                                  const CallOptions& options) const {
+  if (chunks.chunk_bytes < 1 || chunks.chunk_bytes > kMaxChunkBytes) {
+    return absl::InvalidArgumentError(
+        StrCat("chunk_bytes: ", chunks.chunk_bytes, " is out of range, must be in [1, 2^30]"));
+  }
+  FillPins(call, options.pins);
+  PHASOR_RETURN_IF_ERROR(client_internal::ToRequest(call, client_internal::kItemPath).status());
+  auto entries = client_internal::CutBatch(call);
+  if (!entries.has_value()) return ApplyRoPE(std::move(call), options);
+  return Wait<RunInfo>([&](Done<RunInfo> done) {
+    connection_->ApplyRoPEInChunks(*std::move(entries), chunks, Context(options, true),
+                                   std::move(done));
+  });
+}
+
+std::unique_ptr<EncodeStream> Client::StreamEncode(const CallOptions& options) const {
+  return connection_->StreamEncode(Context(options, true));
+}
+
+std::unique_ptr<RopeStream> Client::StreamApplyRoPE(const CallOptions& options) const {
+  return connection_->StreamApplyRoPE(Context(options, true));
 }
 
 absl::StatusOr<EncodeResult> Client::AttentionBias(BiasCall call,

@@ -21,6 +21,7 @@
 #include "client/connection.h"
 #include "client/options.h"
 #include "client/position_list.h"
+#include "client/stream.h"
 #include "client/tensor.h"
 
 namespace phasor {
@@ -100,6 +101,17 @@ class Client {
   void ApplyRoPEAsync(RopeCall call, Done<RunInfo> done, const CallOptions& options = {}) const;
   std::future<absl::StatusOr<RunInfo>> ApplyRoPEAsync(RopeCall call,
                                                       const CallOptions& options = {}) const;
+
+  // Of any size, also beyond one message: sent, computed and received in runs of tokens at the same
+  // time, so that neither side holds all of it; in place or not. Give it a timeout of its own. When
+  // it fails, the outputs may be written in part; nothing is tried again.
+  absl::StatusOr<RunInfo> ApplyRoPEInChunks(RopeCall call, const ChunkOptions& chunks = {},
+                                            const CallOptions& options = {}) const;
+
+  // Streams: many calls, each answered when it is done. The options' deadline is the stream's;
+  // their pins do not count, those of the calls do.
+  std::unique_ptr<EncodeStream> StreamEncode(const CallOptions& options = {}) const;
+  std::unique_ptr<RopeStream> StreamApplyRoPE(const CallOptions& options = {}) const;
 
   // Attention biases and learned tables ----------------------------------------------------------
 

@@ -5,6 +5,7 @@
 #define PHASOR_CLIENT_CONNECTION_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/time/time.h"
 #include "client/options.h"
 #include "client/position_list.h"
+#include "client/stream.h"
 #include "client/tensor.h"
 #include "kernels/bias_rule.h"
 #include "kernels/plan_details.h"
@@ -104,6 +106,10 @@ struct RopeCall {
   Pins pins = {};
 };
 
+// Streams of them.
+using EncodeStream = ItemStream<EncodeCall, EncodeResult>;
+using RopeStream = ItemStream<RopeCall, RunInfo>;
+
 // Every number that a spec stands for.
 struct SpecDetails {
   using Pair = PairDetail;
@@ -161,6 +167,13 @@ class Connection {
   virtual void BatchApplyRoPE(std::vector<RopeCall> calls, CallContext context,
                               Done<std::vector<absl::StatusOr<RunInfo>>> done) = 0;
   virtual void AttentionBias(BiasCall call, CallContext context, Done<EncodeResult> done) = 0;
+  // A stream that ends at the context's deadline. Never nullptr; what is wrong, Finish says.
+  virtual std::unique_ptr<EncodeStream> StreamEncode(CallContext context) = 0;
+  virtual std::unique_ptr<RopeStream> StreamApplyRoPE(CallContext context) = 0;
+  // Calls without a batch, whose tensors have at least one token, run by run. Blocks until it is
+  // done. Outputs may be written in part when it fails.
+  virtual void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options,
+                                 CallContext context, Done<RunInfo> done) = 0;
   virtual void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) = 0;
   virtual void ListPresets(CallContext context, Done<std::vector<Preset>> done) = 0;
   virtual void GetServerInfo(CallContext context, Done<ServerInfo> done) = 0;

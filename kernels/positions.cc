@@ -278,6 +278,20 @@ absl::Status CheckReals(const PositionSource& source, std::string_view path) {
   return absl::OkStatus();
 }
 
+// The sequences that tokens first..first+count-1 are in, counted from `first`.
+void SliceSequences(const PositionSource& source, int64_t first, int64_t count,
+                    PositionSource* slice) {
+  slice->ends.clear();
+  slice->starts.clear();
+  size_t s = std::upper_bound(source.ends.begin(), source.ends.end(), first) - source.ends.begin();
+  for (int64_t end = 0; end < count; ++s) {
+    end = std::min(source.ends[s] - first, count);
+    slice->ends.push_back(end);
+    slice->starts.push_back(static_cast<int64_t>(static_cast<uint64_t>(source.starts[s]) +
+                                                 static_cast<uint64_t>(first)));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<PositionSource> MakePositionSource(const Positions& positions, int axes,
@@ -301,11 +315,35 @@ absl::Status CheckPositionValues(const PositionSource& source, std::string_view 
   return absl::OkStatus();
 }
 
+PositionSource SliceTokens(const PositionSource& source, int64_t first, int64_t count) {
+  PositionSource slice;  // member by member: the sequences may be many
+  slice.kind = source.kind;
+  slice.axes = source.axes;
+  slice.tokens = count;
+  slice.grid = source.grid;
+  slice.dtype = source.dtype;
+  switch (source.kind) {
+    case PositionSource::Kind::kGrid:
+      slice.first = source.first + first;
+      break;
+    case PositionSource::Kind::kRagged:
+      SliceSequences(source, first, count, &slice);
+      break;
+    case PositionSource::Kind::kTensor: {
+      const int64_t token_bytes = source.axes * SizeOf(source.dtype);
+      if (source.data != nullptr) slice.data = source.data + first * token_bytes;
+      slice.data_bytes = count * token_bytes;
+      break;
+    }
+  }
+  return slice;
+}
+
 void ReadPositions(const PositionSource& source, int64_t first, int64_t count, Position* out) {
   if (count == 0) return;
   switch (source.kind) {
     case PositionSource::Kind::kGrid:
-      return ReadGrid(source, first, count, out);
+      return ReadGrid(source, source.first + first, count, out);
     case PositionSource::Kind::kRagged:
       return ReadRagged(source, first, count, out);
     case PositionSource::Kind::kTensor:

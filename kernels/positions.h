@@ -63,6 +63,7 @@ struct PositionSource {
   int64_t batch = 1;   // extent of a leading batch dimension of a tensor, else 1
   int64_t tokens = 0;  // per batch entry
   std::array<AxisSteps, kMaxAxes> grid;
+  int64_t first = 0;            // grid: the first token's index in it
   std::vector<int64_t> ends;    // ragged: running sum of lengths
   std::vector<int64_t> starts;  // ragged: position of the first token minus its index
   Dtype dtype = Dtype::kInt64;
@@ -79,6 +80,10 @@ absl::StatusOr<PositionSource> MakePositionSource(const Positions& positions, in
 
 // Checks the numbers of a tensor: FLOAT positions must be finite and below 2^63 in magnitude.
 absl::Status CheckPositionValues(const PositionSource& source, std::string_view path);
+
+// Tokens first..first+count-1 of the source, batch entries counted as one sequence: 0 <= first,
+// 0 <= count, first + count <= source.count(). Borrows the same data.
+PositionSource SliceTokens(const PositionSource& source, int64_t first, int64_t count);
 
 // Reads the positions of tokens first..first+count-1 into out[count * axes].
 void ReadPositions(const PositionSource& source, int64_t first, int64_t count, Position* out);

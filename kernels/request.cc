@@ -121,6 +121,30 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
   return out;
 }
 
+PreparedEncode SliceTokens(const PreparedEncode& prepared, int64_t first, int64_t count) {
+  PreparedEncode slice;  // member by member: the sequences of positions may be many
+  slice.plan = prepared.plan;
+  slice.table = prepared.table;
+  slice.out_of_range = prepared.out_of_range;
+  slice.layout = prepared.layout;
+  slice.fingerprint = prepared.fingerprint;
+  slice.output = prepared.output;
+  slice.add_to = prepared.add_to;
+  slice.embedding_scale = prepared.embedding_scale;
+  const int64_t tokens = prepared.positions.count();
+  const int64_t row_bytes = tokens == 0 ? 0 : prepared.output_bytes / tokens;
+  slice.positions = SliceTokens(prepared.positions, first, count);
+  slice.positions_bytes = slice.positions.data_bytes;
+  slice.output.shape[0] = count;
+  slice.output_bytes = count * row_bytes;
+  if (slice.add_to.has_value()) {
+    slice.add_to->shape[0] = count;
+    slice.add_to->strides.clear();
+    slice.add_to_bytes = slice.output_bytes;
+  }
+  return slice;
+}
+
 EncodeJob MakeEncodeJob(const PreparedEncode& prepared, const std::byte* add_to,
                         std::byte* output) {
   const int64_t size = SizeOf(prepared.output.dtype);

@@ -91,6 +91,7 @@ struct PreparedRope {
   std::optional<PositionSource> from_positions;
   int64_t from_positions_bytes = 0;
   bool inverse = false;
+  RopeLayout layout = RopeLayout::kTokensHeads;
   int64_t batch = 1;
   int64_t tokens = 0;
   struct Tensor {
@@ -118,6 +119,12 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
                                              const TableSource* tables = nullptr);
 absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvider plans,
                                          std::string_view path);
+
+// The part of a request that tokens first..first+count-1 are, as if they had been asked for alone;
+// both in [0, tokens] together. `prepared` is dense: inputs, add_to; a rotation also has no batch
+// (batch == 1). Position data, where it is set, stays borrowed.
+PreparedEncode SliceTokens(const PreparedEncode& prepared, int64_t first, int64_t count);
+PreparedRope SliceTokens(const PreparedRope& prepared, int64_t first, int64_t count);
 
 // Joins a prepared request with memory. The caller first points `prepared.positions.data` (and
 // `from_positions->data`) at the payload of position tensors; `prepared` must outlive the job.

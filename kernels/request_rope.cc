@@ -228,6 +228,7 @@ absl::Status PrepareDelta(const RopeRequest& request, const ResolvedSpec& to, Pl
 absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvider plans,
                                          std::string_view path) {
   PreparedRope out;
+  out.layout = request.layout;
   PHASOR_RETURN_IF_ERROR(PrepareTensors(request, path, out));
   PHASOR_RETURN_IF_ERROR(CheckDeltaFields(request, path));
   const std::string spec_path = StrCat(path, ".spec");
@@ -244,6 +245,32 @@ absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvide
   PHASOR_RETURN_IF_ERROR(PrepareDelta(request, resolved, plans, path, out));
   PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.plan->fingerprint, path));
   return out;
+}
+
+PreparedRope SliceTokens(const PreparedRope& prepared, int64_t first, int64_t count) {
+  PreparedRope slice;  // member by member: the sequences of positions may be many
+  slice.plan = prepared.plan;
+  slice.from_plan = prepared.from_plan;
+  slice.inverse = prepared.inverse;
+  slice.layout = prepared.layout;
+  slice.tensors = prepared.tensors;
+  slice.tokens = count;
+  slice.positions = SliceTokens(prepared.positions, first, count);
+  slice.positions_bytes = slice.positions.data_bytes;
+  if (prepared.from_positions.has_value()) {
+    slice.from_positions = SliceTokens(*prepared.from_positions, first, count);
+    slice.from_positions_bytes = slice.from_positions->data_bytes;
+  }
+  for (PreparedRope::Tensor& tensor : slice.tensors) {
+    const RopeDims dims = DimsOf(tensor.shape.size(), prepared.layout);
+    tensor.shape[dims.token_index] = count;
+    tensor.y_strides = ByteStrides(DenseStrides(tensor.shape), dims, tensor.dtype);
+    tensor.x_strides = tensor.y_strides;
+    tensor.output_bytes =
+        count * tensor.heads * tensor.shape.back() * static_cast<int64_t>(SizeOf(tensor.dtype));
+    tensor.input_bytes = tensor.output_bytes;
+  }
+  return slice;
 }
 
 RotaryJob MakeRotaryJob(const PreparedRope& prepared, absl::Span<const std::byte* const> x,

@@ -37,6 +37,7 @@ constexpr absl::Duration kDay = absl::Hours(24);
 struct Bytes {
   int64_t ServerOptions::*field;
   int64_t min, max;
+  bool zero_is_off = false;  // 0 is accepted, whatever `min` is
 };
 struct Count {
   std::variant<int ServerOptions::*, int64_t ServerOptions::*> field;
@@ -107,12 +108,18 @@ const std::vector<Option>& Options() {
       {"max-batch-items", "items of one batch call", Count{&O::max_batch_items, 1, 1000000}},
       {"max-frame-bytes", "largest HTTP/2 frame",
        Bytes{&O::max_frame_bytes, 16 * kKiB, 16 * kMiB - 1}},
+      {"stream-window-bytes",
+       "what a call may send ahead of being read; 0: gRPC measures the link and decides",
+       Bytes{&O::stream_window_bytes, 64 * kKiB, 16 * kMiB, true}},
       {"max-connection-idle", "a connection without calls is closed after this time; 0: never",
        Time{&O::max_connection_idle, absl::Seconds(1), 30 * kDay, true}},
       {"max-connection-age", "a connection is replaced after this time; 0: never",
        Time{&O::max_connection_age, absl::Seconds(1), 30 * kDay, true}},
       {"max-connection-age-grace", "time for the calls of a connection that is replaced",
        Time{&O::max_connection_age_grace, absl::Seconds(1), kDay}},
+      {"stream-idle-timeout",
+       "a stream or upload that sends nothing and is owed nothing ends after this time; 0: never",
+       Time{&O::stream_idle_timeout, absl::Milliseconds(100), kDay, true}},
       {"handshake-timeout", "time for a new connection to say that it speaks HTTP/2",
        Time{&O::handshake_timeout, absl::Milliseconds(100), absl::Minutes(10)}},
       {"keepalive-time", "a quiet connection is pinged after this time; 0: never",
@@ -132,7 +139,7 @@ const std::vector<Option>& Options() {
 
 // "1 to 8"; also for messages.
 std::string Accepted(const Bytes& v) {
-  return absl::StrCat(FormatBytes(v.min), " to ", FormatBytes(v.max),
+  return absl::StrCat(v.zero_is_off ? "0, or " : "", FormatBytes(v.min), " to ", FormatBytes(v.max),
                       " (bytes, KiB, MiB, GiB, TiB)");
 }
 std::string Accepted(const Count& v) { return absl::StrCat(v.min, " to ", v.max); }
@@ -202,7 +209,8 @@ bool Set(ServerOptions* o, const Addresses& v, const std::string& text) {
 }
 
 bool InRange(const ServerOptions& o, const Bytes& v) {
-  return o.*v.field >= v.min && o.*v.field <= v.max;
+  const int64_t bytes = o.*v.field;
+  return (v.zero_is_off && bytes == 0) || (bytes >= v.min && bytes <= v.max);
 }
 bool InRange(const ServerOptions& o, const Count& v) {
   return std::visit([&](auto field) { return o.*field >= v.min && o.*field <= v.max; }, v.field);

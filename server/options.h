@@ -47,9 +47,11 @@ struct ServerOptions {
   int max_connections_per_peer = 256;  // per IP address; Unix sockets: per uid
   int max_batch_items = 4096;
   int64_t max_frame_bytes = 4 << 20;                      // HTTP/2 frame
+  int64_t stream_window_bytes = 0;                        // 0: gRPC measures the link
   absl::Duration max_connection_idle = absl::Minutes(5);  // 0: never closed
   absl::Duration max_connection_age = absl::Minutes(30);  // 0: never closed
   absl::Duration max_connection_age_grace = absl::Minutes(5);
+  absl::Duration stream_idle_timeout = absl::Seconds(60);  // 0: never ended
   absl::Duration handshake_timeout = absl::Seconds(10);
   absl::Duration keepalive_time = absl::Seconds(60);  // 0: no pings
   absl::Duration keepalive_timeout = absl::Seconds(20);

@@ -97,6 +97,11 @@ void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
       {GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0},  // corrupts data in releases of this age
   };
   for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
+  if (o.stream_window_bytes > 0) {
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // else it grows
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                                static_cast<int>(o.stream_window_bytes));
+  }
 
   grpc::ResourceQuota quota("phasor");
   quota.Resize(static_cast<size_t>(std::max(o.max_inflight_bytes, kLeastQuota)));
@@ -122,6 +127,7 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.inline_bytes = o.inline_bytes;
   options.max_batch_items = o.max_batch_items;
   options.tables = tables;
+  options.stream_idle_timeout = o.stream_idle_timeout;
   return options;
 }
 
@@ -153,7 +159,7 @@ class GrpcServer final : public Server {
         tables_(std::move(tables)),
         engine_(EngineOptionsOf(options), backend_.get(), engine::Clock::Real()),
         service_(&engine_, ServiceOptionsOf(options, tables_.get())),
-        table_service_(tables_.get()),
+        table_service_(tables_.get(), options.stream_idle_timeout),
         inference_service_(&engine_, InferenceOptionsOf(options, tables_.get())),
         health_({v1::PositionEmbeddingService::service_full_name(),
                  inference::GRPCInferenceService::service_full_name()}),
@@ -212,6 +218,7 @@ class GrpcServer final : public Server {
   void DrainCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shutdown_mu_) {
     const absl::Time deadline = absl::Now() + options_.drain_timeout;
     calls_->StartDraining();
+    service_.DrainStreams();
     drained_ = calls_->WaitForEarlyCalls(deadline);
     listener_->HangUp();
     server_->Shutdown(absl::ToChronoTime(deadline));

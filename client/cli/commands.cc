@@ -2,6 +2,7 @@
 #include "client/cli/commands.h"
 
 #include <deque>
+#include <iostream>
 #include <optional>
 #include <utility>
 
@@ -145,6 +146,9 @@ class RopeCommand final : public Command {
     app()
         ->add_option("--output", outputs_, ".npy for each --input instead of printing them")
         ->allow_extra_args(false);
+    app()->add_flag(
+        "--stream", stream_,
+        "Send in chunks: any size, also beyond one message; progress on standard error");
     result_.Add(*app());
   }
 
@@ -164,7 +168,9 @@ class RopeCommand final : public Command {
       PHASOR_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(path, result_.u2_as_bf16));
       call_.tensors.emplace_back(arrays.emplace_back(std::move(array)).view());
     }
-    PHASOR_ASSIGN_OR_RETURN(const RunInfo info, client.ApplyRoPE(call_));
+    PHASOR_ASSIGN_OR_RETURN(const RunInfo info,
+                            stream_ ? client.ApplyRoPEInChunks(call_, {.progress = ShowProgress})
+                                    : client.ApplyRoPE(call_));
     Json json = {{"info", ToJson(info)}};
     for (size_t i = 0; i < arrays.size(); ++i) {
       const TensorView tensor = arrays[i].view();
@@ -186,7 +192,12 @@ class RopeCommand final : public Command {
   }
 
  private:
+  static void ShowProgress(int64_t done, int64_t all) {
+    std::cerr << "\r" << 100 * done / all << " %" << (done == all ? "\n" : "") << std::flush;
+  }
+
   RopeCall call_;
+  bool stream_ = false;
   PositionFlags positions_;
   PositionFlags from_positions_;
   ResultFlags result_;

@@ -8,87 +8,24 @@
 #include <vector>
 
 #include "client/internal/calls.h"
+#include "client/internal/chunked_rope.h"
 #include "client/internal/grpc_channel.h"
+#include "client/internal/item_stream.h"
 #include "client/internal/raw_message.h"
 #include "client/internal/responses.h"
 #include "client/internal/upload.h"
+#include "client/internal/wire_items.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
 #include "proto/convert.h"
-#include "proto/convert_bias.h"
 
 namespace phasor::client_internal {
 namespace {
 
 constexpr std::string_view kService = "/phasor.v1.PositionEmbeddingService/";
 constexpr std::string_view kTableService = "/phasor.v1.TableService/";
-
-// What a call sends beside its header, in wire order. Dense tensors stay where they are; others are
-// gathered, so that gaps do not travel.
-// Threads: a plain value. Borrows dense tensors, owns the others.
-struct Payload {
-  std::vector<absl::Span<const std::byte>> raw;
-  std::vector<Bytes> gathered;
-
-  void AddPositions(const PositionList& positions) {
-    if (std::holds_alternative<PositionTensor>(positions.value())) {
-      raw.push_back(PositionBytes(positions));
-    }
-  }
-
-  // Makes `desc` that of what is sent.
-  absl::Status AddTensor(const TensorView& tensor, TensorDesc& desc) {
-    const int64_t bytes = ElementCount(tensor.desc) * SizeOf(tensor.desc.dtype);
-    desc.strides.clear();
-    if (IsDense(tensor.desc)) {
-      raw.emplace_back(tensor.data, static_cast<size_t>(bytes));
-      return absl::OkStatus();
-    }
-    PHASOR_ASSIGN_OR_RETURN(Bytes dense, Bytes::Allocate(bytes));
-    CopyToDense(tensor, dense.data());
-    raw.emplace_back(dense.data(), static_cast<size_t>(bytes));
-    gathered.push_back(std::move(dense));
-    return absl::OkStatus();
-  }
-};
-
-// On failure, `payload` may hold a part of the item.
-absl::StatusOr<v1::EncodeItem> MakeItem(const EncodeCall& call, std::string_view path,
-                                        Payload& payload) {
-  PHASOR_ASSIGN_OR_RETURN(EncodeRequest request, ToRequest(call, path));
-  payload.AddPositions(call.positions);
-  if (call.add_to.has_value()) {
-    PHASOR_RETURN_IF_ERROR(payload.AddTensor(*call.add_to, *request.add_to));
-  }
-  return ToWire(request);
-}
-
-absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_view path,
-                                           Payload& payload) {
-  PHASOR_ASSIGN_OR_RETURN(RopeRequest request, ToRequest(call, path));
-  payload.AddPositions(call.positions);
-  for (size_t i = 0; i < call.tensors.size(); ++i) {
-    PHASOR_RETURN_IF_ERROR(payload.AddTensor(call.tensors[i].input, request.tensors[i]));
-  }
-  if (call.from_positions.has_value()) payload.AddPositions(*call.from_positions);
-  return ToWire(request);
-}
-
-absl::StatusOr<v1::AttentionBiasItem> MakeItem(const BiasCall& call, std::string_view path,
-                                               Payload& payload) {
-  PHASOR_ASSIGN_OR_RETURN(BiasRequest request, ToRequest(call, path));
-  if (call.query_positions.has_value()) payload.AddPositions(*call.query_positions);
-  if (call.key_positions.has_value()) payload.AddPositions(*call.key_positions);
-  if (call.add_to.has_value()) {
-    PHASOR_RETURN_IF_ERROR(payload.AddTensor(*call.add_to, *request.add_to));
-  }
-  if (call.table_values.has_value()) {
-    PHASOR_RETURN_IF_ERROR(payload.AddTensor(*call.table_values, *request.table_values));
-  }
-  return ToWire(request);
-}
 
 // A call in flight: what it asked, what it lends, and its answer so far.
 template <typename Call, typename Result>
@@ -128,6 +65,16 @@ class GrpcConnection final : public Connection {
   void AttentionBias(BiasCall call, CallContext context, Done<EncodeResult> done) override {
     StartUnary<v1::AttentionBiasRequest>("AttentionBias", std::move(call), context,
                                          std::move(done));
+  }
+  std::unique_ptr<EncodeStream> StreamEncode(CallContext context) override {
+    return MakeEncodeStream(channel_.channel(), context);
+  }
+  std::unique_ptr<RopeStream> StreamApplyRoPE(CallContext context) override {
+    return MakeRopeStream(channel_.channel(), context);
+  }
+  void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options, CallContext context,
+                         Done<RunInfo> done) override {
+    done(RopeInChunks(channel_.channel(), entries, options, context));
   }
   void ListTables(std::string page_token, CallContext context, Done<TablePage> done) override {
     v1::ListTablesRequest request;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/internal/inproc_connection.h"
 
+#include <algorithm>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -9,6 +11,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "client/internal/calls.h"
+#include "client/internal/inproc_stream.h"
+#include "client/internal/runs.h"
 #include "kernels/backend.h"
 #include "kernels/bias.h"
 #include "kernels/frequencies.h"
@@ -43,16 +47,6 @@ class Plans {
   absl::flat_hash_map<ResolvedSpec, std::shared_ptr<const Plan>> plans_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::Status CheckContext(const CallContext& context) {
-  if (context.cancel.has_value() && context.cancel->cancelled()) {
-    return absl::CancelledError("call: cancelled before it began");
-  }
-  if (absl::Now() >= context.deadline) {
-    return absl::DeadlineExceededError("call: deadline passed before it began");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status NoTables() {
   return absl::UnimplementedError(
       "tables: not kept in process, must be a server's (--server, Client::Connect)");
@@ -66,7 +60,8 @@ absl::Status SetPositions(const PositionList& positions, PositionSource& source,
 }
 
 // Threads: any. Owns the backend and the plans.
-class InprocConnection final : public Connection {
+class InprocConnection final : public Connection,
+                               public std::enable_shared_from_this<InprocConnection> {
  public:
   explicit InprocConnection(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
@@ -106,6 +101,25 @@ class InprocConnection final : public Connection {
     done(status.ok() ? RunBias(call, kItemPath) : status);
   }
 
+  std::unique_ptr<EncodeStream> StreamEncode(CallContext context) override {
+    return std::make_unique<InprocStream<EncodeCall, EncodeResult>>(
+        [self = shared_from_this()](const EncodeCall& call) {
+          return self->RunEncode(call, kItemPath);
+        },
+        std::move(context));
+  }
+  std::unique_ptr<RopeStream> StreamApplyRoPE(CallContext context) override {
+    return std::make_unique<InprocStream<RopeCall, RunInfo>>(
+        [self = shared_from_this()](const RopeCall& call) {
+          return self->RunRope(call, kItemPath);
+        },
+        std::move(context));
+  }
+  void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options, CallContext context,
+                         Done<RunInfo> done) override {
+    done(RunInChunks(entries, options, context));
+  }
+
   void ListTables(std::string, CallContext, Done<TablePage> done) override { done(NoTables()); }
   void GetTable(std::string, CallContext, Done<TableInfo> done) override { done(NoTables()); }
   void CreateTable(std::string, TensorView, CallContext, Done<TableInfo> done) override {
@@ -137,6 +151,11 @@ class InprocConnection final : public Connection {
  private:
   absl::StatusOr<EncodeResult> RunEncode(const EncodeCall& call, std::string_view path);
   absl::StatusOr<RunInfo> RunRope(const RopeCall& call, std::string_view path);
+  absl::StatusOr<RunInfo> RunInChunks(const std::vector<RopeCall>& entries,
+                                      const ChunkOptions& options, const CallContext& context);
+  // Checked, with positions.
+  absl::StatusOr<PreparedRope> Prepare(const RopeCall& call, std::string_view path);
+  absl::Status Rotate(const PreparedRope& prepared, const std::vector<RopeTensor>& tensors);
   absl::StatusOr<EncodeResult> RunBias(const BiasCall& call, std::string_view path);
   absl::StatusOr<SpecDetails> Details(const Spec& spec);
 
@@ -189,7 +208,8 @@ absl::StatusOr<EncodeResult> InprocConnection::RunEncode(const EncodeCall& call,
   return result;
 }
 
-absl::StatusOr<RunInfo> InprocConnection::RunRope(const RopeCall& call, std::string_view path) {
+absl::StatusOr<PreparedRope> InprocConnection::Prepare(const RopeCall& call,
+                                                       std::string_view path) {
   PHASOR_ASSIGN_OR_RETURN(const RopeRequest request, ToRequest(call, path));
   auto plans = [this](const ResolvedSpec& spec) { return plans_.Get(spec); };
   PHASOR_ASSIGN_OR_RETURN(PreparedRope prepared, PrepareRope(request, plans, path));
@@ -200,22 +220,53 @@ absl::StatusOr<RunInfo> InprocConnection::RunRope(const RopeCall& call, std::str
     PHASOR_RETURN_IF_ERROR(SetPositions(*call.from_positions, *prepared.from_positions,
                                         StrCat(path, ".from_positions")));
   }
+  return prepared;
+}
 
+absl::Status InprocConnection::Rotate(const PreparedRope& prepared,
+                                      const std::vector<RopeTensor>& tensors) {
   std::vector<const std::byte*> x;
   std::vector<std::byte*> y;
   int64_t bytes = 0;
-  for (size_t i = 0; i < call.tensors.size(); ++i) {
-    x.push_back(call.tensors[i].input.data);
-    y.push_back(call.tensors[i].output.data);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    x.push_back(tensors[i].input.data);
+    y.push_back(tensors[i].output.data);
     bytes += prepared.tensors[i].output_bytes;
   }
-  RunInfo info = Info(*prepared.plan);
-  if (bytes == 0) return info;
+  if (bytes == 0) return absl::OkStatus();
   RotaryJob job = MakeRotaryJob(prepared, x, y);
-  for (size_t i = 0; i < call.tensors.size(); ++i) {
-    job.tensors[i].y_strides = RotaryStridesOf(call.tensors[i].output.desc, call.layout);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    job.tensors[i].x_strides = RotaryStridesOf(tensors[i].input.desc, prepared.layout);
+    job.tensors[i].y_strides = RotaryStridesOf(tensors[i].output.desc, prepared.layout);
   }
-  PHASOR_RETURN_IF_ERROR(backend_->Run({Job(std::move(job))}));
+  return backend_->Run({Job(std::move(job))});
+}
+
+absl::StatusOr<RunInfo> InprocConnection::RunRope(const RopeCall& call, std::string_view path) {
+  PHASOR_ASSIGN_OR_RETURN(const PreparedRope prepared, Prepare(call, path));
+  PHASOR_RETURN_IF_ERROR(Rotate(prepared, call.tensors));
+  return Info(*prepared.plan);
+}
+
+absl::StatusOr<RunInfo> InprocConnection::RunInChunks(const std::vector<RopeCall>& entries,
+                                                      const ChunkOptions& options,
+                                                      const CallContext& context) {
+  int64_t all = 0, done = 0;
+  for (const RopeCall& entry : entries) all += TokensOf(entry);
+  RunInfo info;
+  for (const RopeCall& entry : entries) {
+    PHASOR_ASSIGN_OR_RETURN(const PreparedRope prepared, Prepare(entry, kItemPath));
+    info = Info(*prepared.plan);
+    const int64_t step = std::max<int64_t>(1, options.chunk_bytes / BytesPerToken(entry));
+    for (int64_t first = 0; first < prepared.tokens; first += step) {
+      PHASOR_RETURN_IF_ERROR(CheckContext(context));
+      const TokenRun run{first, std::min(step, prepared.tokens - first)};
+      PHASOR_RETURN_IF_ERROR(
+          Rotate(SliceTokens(prepared, run.first, run.tokens), RunOf(entry, run).tensors));
+      done += run.tokens;
+      if (options.progress) options.progress(done, all);
+    }
+  }
   return info;
 }
 

@@ -179,6 +179,17 @@ absl::Status ReadUnary(const RawMessage& message, const Call& call, Result& resu
   return absl::OkStatus();
 }
 
+template <typename Wire, typename Call, typename Result>
+absl::Status ReadStreamed(const Wire& wire, const RawMessage& message, const Call& call,
+                          absl::StatusOr<Result>& result) {
+  if (wire.status().code() != 0) {
+    return StatusFromWire(wire.status().code(), wire.status().message());
+  }
+  Outputs outputs(message);
+  PHASOR_RETURN_IF_ERROR(ReadItem(wire, call, kItemPath, outputs, result));
+  return outputs.Copy();
+}
+
 template <typename Response, typename Call, typename Result>
 absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch,
                        std::vector<absl::StatusOr<Result>>& results) {
@@ -238,6 +249,20 @@ absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
                           std::vector<absl::StatusOr<RunInfo>>& results) {
   return ReadBatch<v1::BatchApplyRoPEResponse>(message, batch, results);
+}
+
+absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
+                                        const EncodeCall& call) {
+  absl::StatusOr<EncodeResult> result = absl::UnknownError("");
+  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, result));
+  return result;
+}
+
+absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
+                                   const RopeCall& call) {
+  absl::StatusOr<RunInfo> result = absl::UnknownError("");
+  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, result));
+  return result;
 }
 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "client/connection.h"
 #include "client/internal/raw_message.h"
+#include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
 
 namespace phasor::client_internal {
@@ -30,6 +31,12 @@ absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>
                           std::vector<absl::StatusOr<EncodeResult>>& results);
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
                           std::vector<absl::StatusOr<RunInfo>>& results);
+
+// A result of a stream, whose message has its bytes: the item's own error, or what the call gave.
+absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
+                                        const EncodeCall& call);
+absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
+                                   const RopeCall& call);
 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);
 absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& header);

@@ -35,6 +35,10 @@ class MockConnection : public Connection {
               (override));
   MOCK_METHOD(void, DeleteTable, (std::string, CallContext, absl::AnyInvocable<void(absl::Status)>),
               (override));
+  MOCK_METHOD(std::unique_ptr<EncodeStream>, StreamEncode, (CallContext), (override));
+  MOCK_METHOD(std::unique_ptr<RopeStream>, StreamApplyRoPE, (CallContext), (override));
+  MOCK_METHOD(void, ApplyRoPEInChunks,
+              (std::vector<RopeCall>, ChunkOptions, CallContext, Done<RunInfo>), (override));
   MOCK_METHOD(void, ResolveSpec, (Spec, CallContext, Done<SpecDetails>), (override));
   MOCK_METHOD(void, ListPresets, (CallContext, Done<std::vector<Preset>>), (override));
   MOCK_METHOD(void, GetServerInfo, (CallContext, Done<ServerInfo>), (override));

@@ -52,6 +52,7 @@ ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& ar
         grid[a] = {source.grid[a].start, source.grid[a].step, source.grid[a].count};
       }
       positions.kind = source.axes == 1 ? PositionKind::kRange : PositionKind::kGrid;
+      positions.first += source.first;
       positions.range = grid[0];
       if (source.axes > 1) {
         positions.grid = arena.Put(absl::MakeConstSpan(grid.data(), source.axes));

@@ -72,6 +72,8 @@ class Call {
   virtual bool cancelled() const = 0;
   // The answer, exactly once. Must not block.
   virtual void Done(absl::StatusOr<Result> result) = 0;
+  // The call has its share of the byte budget. Called at most once, before Done. Must not block.
+  virtual void Admitted() {}
   // Brings payload that did not arrive with the request and points the items at it: called once,
   // after admission and before any payload is read, on the thread that computes. An error is the
   // call's answer.
@@ -84,6 +86,7 @@ class Call {
   bool batch = false;      // messages say "items[3]" instead of "item"
   int64_t cost_bytes = 0;  // request plus response bytes
   absl::Time deadline = absl::InfiniteFuture();
+  bool waits_for_room = false;  // rather than UNAVAILABLE while the byte budget is spent
 };
 
 }  // namespace phasor::engine

@@ -35,6 +35,8 @@ class CallQueue {
 
   // The first deadline of all; infinite when the queue is empty.
   absl::Time next_deadline() const;
+  // What the oldest call costs; size() > 0.
+  int64_t front_cost() const { return calls_.front().admitted.call->cost_bytes; }
   int64_t size() const { return static_cast<int64_t>(calls_.size()); }
 
  private:

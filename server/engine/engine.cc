@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Submit admits and either runs the call or queues it; workers take calls in order; one more thread
-// answers calls that need no worker: those past their deadline and those nobody waits for.
+// answers calls that need no worker, those past their deadline and those nobody waits for, and
+// admits those that wait for room.
 #include "server/engine/engine.h"
 
 #include <algorithm>
@@ -21,6 +22,9 @@ namespace {
 
 // How often the queue is searched for calls whose caller is gone.
 constexpr absl::Duration kSweepPeriod = absl::Milliseconds(50);
+// How often calls that wait for room look for it. Looking is cheap, and a budget holds far more
+// than passes in this time, so nobody has to tell them.
+constexpr absl::Duration kRoomPeriod = absl::Milliseconds(5);
 
 int WorkerCount(int wanted) {
   return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -72,6 +76,7 @@ class Engine::Impl {
 
   void Submit(std::unique_ptr<Call> call) {
     absl::StatusOr<Permit> permit = admission_.Take(call->cost_bytes);
+    if (call->waits_for_room && WaitsForRoom(call, permit)) return;
     const bool run_here = call->cost_bytes <= options_.inline_bytes;
     absl::Status status = permit.ok() ? Enter() : std::move(permit).status();
     if (!status.ok()) {
@@ -80,6 +85,7 @@ class Engine::Impl {
       return;
     }
     AdmittedCall admitted{std::move(call), *std::move(permit)};
+    admitted.call->Admitted();
     if (run_here) {
       inline_.fetch_add(1, std::memory_order_relaxed);
       Run(std::move(admitted));
@@ -88,6 +94,8 @@ class Engine::Impl {
       Enqueue(std::move(admitted));
     }
   }
+
+  absl::StatusOr<Permit> Reserve(int64_t bytes) { return admission_.Take(bytes); }
 
   bool Drain(absl::Time deadline) {
     MutexLock lock(&mu_);
@@ -108,6 +116,7 @@ class Engine::Impl {
     stats.plan_cache_misses = plans_.misses();
     MutexLock lock(&mu_);
     stats.queued_calls = queue_.size();
+    stats.waiting_calls = waiting_.size();
     return stats;
   }
 
@@ -123,6 +132,32 @@ class Engine::Impl {
   void Leave() {
     MutexLock lock(&mu_);
     if (--calls_ == 0) all_left_.SignalAll();
+  }
+
+  // Takes the call if it must wait: there is no room, or others wait already.
+  bool WaitsForRoom(std::unique_ptr<Call>& call, absl::StatusOr<Permit>& permit) {
+    MutexLock lock(&mu_);
+    const bool full = absl::IsUnavailable(permit.status());
+    if (draining_ || !(full || (permit.ok() && waiting_.size() > 0))) return false;
+    if (permit.ok()) *permit = Permit();
+    ++calls_;
+    waiting_.Push({std::move(call), Permit()});
+    if (waiting_.size() == 1) watch_changed_.Signal();
+    return true;
+  }
+
+  // Moves calls that there is room for to the queue, in order.
+  void AdmitWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    while (waiting_.size() > 0) {
+      absl::StatusOr<Permit> permit = admission_.Take(waiting_.front_cost());
+      if (!permit.ok()) return;
+      AdmittedCall admitted{waiting_.Pop().call, *std::move(permit)};
+      queued_.fetch_add(1, std::memory_order_relaxed);
+      mu_.Unlock();
+      admitted.call->Admitted();
+      Enqueue(std::move(admitted));
+      mu_.Lock();
+    }
   }
 
   void Enqueue(AdmittedCall admitted) {
@@ -160,28 +195,38 @@ class Engine::Impl {
     MutexLock lock(&mu_);
     absl::Time next_sweep = absl::InfiniteFuture();
     while (!stopping_) {
+      AdmitWaiting();
       const absl::Time now = clock_.Now();
-      if (queue_.size() == 0) {
+      if (queue_.size() + waiting_.size() == 0) {
         next_sweep = absl::InfiniteFuture();
       } else {
         next_sweep = std::min(next_sweep, now + kSweepPeriod);
       }
-      const absl::Time wake = std::min(queue_.next_deadline(), next_sweep);
+      const absl::Time look = waiting_.size() == 0 ? absl::InfiniteFuture() : now + kRoomPeriod;
+      const absl::Time wake =
+          std::min({queue_.next_deadline(), waiting_.next_deadline(), next_sweep});
       if (now < wake) {
-        clock_.Wait(&watch_changed_, &mu_, wake);
+        clock_.Wait(&watch_changed_, &mu_, std::min(wake, look));
         continue;
       }
-      std::vector<AdmittedCall> expired = queue_.TakeExpired(now);
-      std::vector<AdmittedCall> cancelled;
-      if (next_sweep <= now) {
-        cancelled = queue_.TakeCancelled();
-        next_sweep = absl::InfiniteFuture();
-      }
-      mu_.Unlock();
-      for (AdmittedCall& call : expired) AnswerExpired(std::move(call));
-      for (AdmittedCall& call : cancelled) AnswerCancelled(std::move(call));
-      mu_.Lock();
+      const bool sweeps = next_sweep <= now;
+      if (sweeps) next_sweep = absl::InfiniteFuture();
+      AnswerLeavers(&queue_, now, sweeps);
+      AnswerLeavers(&waiting_, now, sweeps);
     }
+  }
+
+  // Answers the calls of `queue` that are past their deadline and, if it `sweeps`, those whose
+  // caller is gone.
+  void AnswerLeavers(CallQueue* queue, absl::Time now, bool sweeps)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::vector<AdmittedCall> expired = queue->TakeExpired(now);
+    std::vector<AdmittedCall> cancelled;
+    if (sweeps) cancelled = queue->TakeCancelled();
+    mu_.Unlock();
+    for (AdmittedCall& call : expired) AnswerExpired(std::move(call));
+    for (AdmittedCall& call : cancelled) AnswerCancelled(std::move(call));
+    mu_.Lock();
   }
 
   void Run(AdmittedCall admitted) {
@@ -230,6 +275,7 @@ class Engine::Impl {
   CondVar watch_changed_;  // for the deadline thread
   CondVar all_left_;       // for Drain
   CallQueue queue_ ABSL_GUARDED_BY(mu_);
+  CallQueue waiting_ ABSL_GUARDED_BY(mu_);  // without permits
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // admitted and not answered
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -244,6 +290,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Engine::GetPlan(const ResolvedSpec& 
   return impl_->plans().Get(spec);
 }
 void Engine::Submit(std::unique_ptr<Call> call) { impl_->Submit(std::move(call)); }
+absl::StatusOr<Permit> Engine::Reserve(int64_t bytes) { return impl_->Reserve(bytes); }
 bool Engine::Drain(absl::Time deadline) { return impl_->Drain(deadline); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 Backend* Engine::backend() const { return impl_->backend(); }

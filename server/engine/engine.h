@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "kernels/backend.h"
 #include "kernels/plan.h"
+#include "server/engine/admission.h"
 #include "server/engine/call.h"
 #include "server/engine/mutex.h"
 
@@ -49,6 +50,7 @@ struct EngineStats {
   int64_t calls_cancelled = 0;  // caller gone in the queue
   int64_t inflight_bytes = 0;
   int64_t queued_calls = 0;
+  int64_t waiting_calls = 0;  // for room in the byte budget
   int64_t plan_cache_hits = 0;
   int64_t plan_cache_misses = 0;
 };
@@ -69,8 +71,14 @@ class Engine {
   // is short or the engine drains, RESOURCE_EXHAUSTED when the call costs more than the whole
   // budget, DEADLINE_EXCEEDED within 10 ms of a deadline that passes in the queue, CANCELLED when
   // the caller went away in the queue, the backend's error when the device failed, else with a
-  // result. Done may run inside Submit, on a worker or on the thread that watches deadlines.
+  // result. A call that waits for room is admitted, first come first served, within 5 ms of there
+  // being room; its deadline and its caller are watched as in the queue. Done may run inside
+  // Submit, on a worker or on the thread that watches deadlines.
   void Submit(std::unique_ptr<Call> call);
+
+  // Takes bytes of the budget for what outlives a call. UNAVAILABLE, RESOURCE_EXHAUSTED as in
+  // Submit.
+  absl::StatusOr<Permit> Reserve(int64_t bytes);
 
   // Refuses new calls from now on and waits until those in flight are done or `deadline` passes.
   // True when nothing is left.

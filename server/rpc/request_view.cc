@@ -207,6 +207,15 @@ struct BiasTraits {
   }
 };
 
+template <typename Traits>
+absl::StatusOr<typename Traits::Prepared> Prepare(const typename Traits::Wire& wire,
+                                                  const ViewContext& context,
+                                                  const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(typename Traits::Prepared prepared, Traits::Prepare(wire, context, path));
+  PHASOR_RETURN_IF_ERROR(CheckBackendPin(wire.pins(), context, path));
+  return prepared;
+}
+
 // Items of one message while they are checked.
 template <typename Traits>
 class Viewer {
@@ -225,7 +234,7 @@ class Viewer {
   // Checks the metadata of the next item; its own errors take its place.
   void Add(const Wire& wire, std::string path) {
     inline_tensors_ += CountInlineTensors(wire);
-    absl::StatusOr<Prepared> prepared = Prepare(wire, path);
+    absl::StatusOr<Prepared> prepared = Prepare<Traits>(wire, context_, path);
     if (prepared.ok()) {
       Item& item = view_.items.emplace_back(std::in_place_type<EngineItem>);
       std::get<EngineItem>(item).prepared = *std::move(prepared);
@@ -272,12 +281,6 @@ class Viewer {
     std::string path;
   };
 
-  absl::StatusOr<Prepared> Prepare(const Wire& wire, const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(Prepared prepared, Traits::Prepare(wire, context_, path));
-    PHASOR_RETURN_IF_ERROR(CheckBackendPin(wire.pins(), context_, path));
-    return prepared;
-  }
-
   absl::Status AssignItem(const Wire& wire, const std::string& path, RawEntries* entries,
                           EngineItem* item) {
     PHASOR_RETURN_IF_ERROR(Traits::Assign(wire, path, entries, item));
@@ -293,20 +296,21 @@ class Viewer {
   RequestView view_;
 };
 
-template <typename Message>
-absl::Status ParseHeader(const WalkedMessage& walked, Message* message) {
-  if (walked.header.size() <= std::numeric_limits<int>::max() &&
-      message->ParseFromArray(walked.header.data(), static_cast<int>(walked.header.size()))) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("request: does not parse, must be a ", message->GetTypeName()));
-}
-
 // The status of an item that failed, else OK.
 absl::Status StatusOf(const Item& item) {
   const auto* status = std::get_if<absl::Status>(&item);
   return status == nullptr ? absl::OkStatus() : *status;
+}
+
+template <typename Traits>
+absl::StatusOr<RequestView> ViewOne(const typename Traits::Wire& item,
+                                    absl::Span<const Segments> raw, const ViewContext& context) {
+  Viewer<Traits> viewer(context, 1);
+  viewer.Add(item, "item");
+  PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
+  PHASOR_RETURN_IF_ERROR(viewer.Assign(raw));
+  PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
+  return viewer.Finish();
 }
 
 template <typename Traits, typename Message>
@@ -316,12 +320,7 @@ absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewCo
   if (!message.has_item()) {
     return absl::InvalidArgumentError("item: not set, must be given");
   }
-  Viewer<Traits> viewer(context, 1);
-  viewer.Add(message.item(), "item");
-  PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
-  PHASOR_RETURN_IF_ERROR(viewer.Assign(walked.raw));
-  PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
-  return viewer.Finish();
+  return ViewOne<Traits>(message.item(), walked.raw, context);
 }
 
 template <typename Traits, typename Message>
@@ -341,6 +340,34 @@ absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewCo
 }
 
 }  // namespace
+
+absl::Status ParseHeader(const WalkedMessage& walked, google::protobuf::MessageLite* message) {
+  if (walked.header.size() <= std::numeric_limits<int>::max() &&
+      message->ParseFromArray(walked.header.data(), static_cast<int>(walked.header.size()))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("request: does not parse, must be a ", message->GetTypeName()));
+}
+
+absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const Segments> raw,
+                                     const ViewContext& context) {
+  return ViewOne<EncodeTraits>(item, raw, context);
+}
+
+absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const Segments> raw,
+                                     const ViewContext& context) {
+  return ViewOne<RopeTraits>(item, raw, context);
+}
+
+absl::StatusOr<PreparedEncode> PrepareItem(const v1::EncodeItem& item, const ViewContext& context) {
+  return Prepare<EncodeTraits>(item, context, "item");
+}
+
+absl::StatusOr<PreparedRope> PrepareItem(const v1::ApplyRoPEItem& item,
+                                         const ViewContext& context) {
+  return Prepare<RopeTraits>(item, context, "item");
+}
 
 absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context) {
   return ParseUnary<EncodeTraits, v1::EncodeRequest>(message, context);

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/request.h"
 #include "kernels/table.h"
+#include "phasor/v1/position_embedding_service.pb.h"
 #include "server/engine/call.h"
 #include "server/rpc/wire_walker.h"
 
@@ -46,6 +47,20 @@ absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
                                            const ViewContext& context);
 absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
                                                const ViewContext& context);
+// The same of one item that was parsed before, and the entries of its message. As ParseEncode.
+absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item,
+                                     absl::Span<const engine::Segments> raw,
+                                     const ViewContext& context);
+absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item,
+                                     absl::Span<const engine::Segments> raw,
+                                     const ViewContext& context);
+// The checks of an item that need no entries.
+absl::StatusOr<PreparedEncode> PrepareItem(const v1::EncodeItem& item, const ViewContext& context);
+absl::StatusOr<PreparedRope> PrepareItem(const v1::ApplyRoPEItem& item, const ViewContext& context);
+
+// Parses what is not `raw`. INVALID_ARGUMENT: it does not parse.
+absl::Status ParseHeader(const WalkedMessage& walked, google::protobuf::MessageLite* message);
+
 absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,
                                              const ViewContext& context);
 absl::StatusOr<RequestView> ParseBatchApplyRoPE(const WalkedMessage& message,

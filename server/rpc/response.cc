@@ -52,6 +52,23 @@ grpc::ByteBuffer MakeUnary(absl::Span<const engine::Item> items, const engine::R
   return Join(header, result);
 }
 
+template <typename Result>
+void SetStatus(const absl::Status& status, Result* out) {
+  out->mutable_status()->set_code(static_cast<int>(status.code()));
+  if (!status.ok()) out->mutable_status()->set_message(BoundedStatusMessage(status.message()));
+}
+
+template <typename Message>
+grpc::ByteBuffer MakeStream(const StreamAnswer& answer, const std::string& backend) {
+  Message header;
+  header.set_id(answer.id);
+  if (answer.chunk.has_value()) *header.mutable_chunk() = *answer.chunk;
+  SetStatus(answer.status, header.mutable_result());
+  if (answer.status.ok()) FillResult(*answer.item, backend, header.mutable_result());
+  const bool empty = !answer.status.ok() || answer.result == nullptr;
+  return Join(header, empty ? engine::Result() : *answer.result);
+}
+
 template <typename Message>
 grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::Result& result,
                            const std::string& backend) {
@@ -59,12 +76,8 @@ grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::R
   for (size_t i = 0; i < items.size(); ++i) {
     const absl::Status& status = result.items[i].status;
     auto* out = header.add_results();
-    out->mutable_status()->set_code(static_cast<int>(status.code()));
-    if (status.ok()) {
-      FillResult(items[i], backend, out);
-    } else {
-      out->mutable_status()->set_message(BoundedStatusMessage(status.message()));
-    }
+    SetStatus(status, out);
+    if (status.ok()) FillResult(items[i], backend, out);
   }
   return Join(header, result);
 }
@@ -100,6 +113,15 @@ grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items
                                             const engine::Result& result,
                                             const std::string& backend) {
   return MakeBatch<v1::BatchApplyRoPEResponse>(items, result, backend);
+}
+
+grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer, const std::string& backend) {
+  return MakeStream<v1::StreamEncodeResponse>(answer, backend);
+}
+
+grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer,
+                                             const std::string& backend) {
+  return MakeStream<v1::StreamApplyRoPEResponse>(answer, backend);
 }
 
 }  // namespace phasor::rpc

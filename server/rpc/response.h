@@ -5,9 +5,13 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "phasor/v1/position_embedding_service.pb.h"
 #include "server/engine/call.h"
 
 namespace phasor::rpc {
@@ -29,6 +33,19 @@ grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
 grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
                                             const engine::Result& result,
                                             const std::string& backend);
+
+// What a stream's message is answered with.
+struct StreamAnswer {
+  int64_t id = 0;
+  std::optional<v1::Chunk> chunk = {};
+  absl::Status status = {};
+  const engine::Item* item = nullptr;      // when the status is OK
+  const engine::Result* result = nullptr;  // nullptr: an answer without bytes
+};
+
+grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer, const std::string& backend);
+grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer,
+                                             const std::string& backend);
 
 }  // namespace phasor::rpc
 

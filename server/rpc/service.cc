@@ -12,7 +12,6 @@
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "server/rpc/response.h"
-#include "server/rpc/unimplemented.h"
 #include "server/rpc/wire.h"
 
 namespace phasor::rpc {
@@ -24,6 +23,8 @@ constexpr TensorMethod kAttentionBias{ParseAttentionBias, MakeAttentionBiasRespo
 constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchEncodeResponse, /*batch=*/true};
 constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPEResponse,
                                        /*batch=*/true};
+constexpr StreamMethod kStreamEncode{ParseStreamEncode, MakeStreamEncodeResponse};
+constexpr StreamMethod kStreamApplyRoPE{ParseStreamApplyRoPE, MakeStreamApplyRoPEResponse};
 
 // gRPC declares a raw request const but hands over a message of its own making, which is a plain
 // object: emptying it is what lets received memory go before the call ends.
@@ -88,13 +89,16 @@ void PositionEmbeddingServiceImpl::SetListeners(std::vector<std::string> listene
   listeners_ = std::move(listeners);
 }
 
+TensorCallLimits PositionEmbeddingServiceImpl::Limits() const {
+  return {options_.max_message_bytes, options_.max_header_bytes, options_.max_batch_items,
+          options_.tables};
+}
+
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod& method,
                                                               grpc::CallbackServerContext* context,
                                                               const grpc::ByteBuffer* request,
                                                               grpc::ByteBuffer* response) {
-  const TensorCallLimits limits{options_.max_message_bytes, options_.max_header_bytes,
-                                options_.max_batch_items, options_.tables};
-  return StartTensorCall(method, limits, engine_, context, Mutable(request), response);
+  return StartTensorCall(method, Limits(), engine_, context, Mutable(request), response);
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Encode(grpc::CallbackServerContext* context,
@@ -149,16 +153,15 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::GetServerInfo(
   return Answer(context, absl::StatusOr<v1::GetServerInfoResponse>(Info()), response);
 }
 
-grpc::ServerBidiReactor<v1::StreamEncodeRequest, v1::StreamEncodeResponse>*
-PositionEmbeddingServiceImpl::StreamEncode(grpc::CallbackServerContext*) {
-  using Stream = grpc::ServerBidiReactor<v1::StreamEncodeRequest, v1::StreamEncodeResponse>;
-  return new RefusingReactor<Stream>(NotInThisVersion("StreamEncode", "use BatchEncode"));
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
+PositionEmbeddingServiceImpl::StreamEncode(grpc::CallbackServerContext* context) {
+  return streams_.Start(kStreamEncode, {Limits(), options_.stream_idle_timeout}, engine_, context);
 }
 
-grpc::ServerBidiReactor<v1::StreamApplyRoPERequest, v1::StreamApplyRoPEResponse>*
-PositionEmbeddingServiceImpl::StreamApplyRoPE(grpc::CallbackServerContext*) {
-  using Stream = grpc::ServerBidiReactor<v1::StreamApplyRoPERequest, v1::StreamApplyRoPEResponse>;
-  return new RefusingReactor<Stream>(NotInThisVersion("StreamApplyRoPE", "use BatchApplyRoPE"));
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
+PositionEmbeddingServiceImpl::StreamApplyRoPE(grpc::CallbackServerContext* context) {
+  return streams_.Start(kStreamApplyRoPE, {Limits(), options_.stream_idle_timeout}, engine_,
+                        context);
 }
 
 absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(

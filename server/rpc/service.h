@@ -12,8 +12,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "server/engine/engine.h"
+#include "server/rpc/stream.h"
 #include "server/rpc/tensor_call.h"
 
 namespace phasor::rpc {
@@ -27,10 +29,11 @@ struct ServiceOptions {
   int64_t inline_bytes = 0;        // reported only; the engine enforces it
   int64_t max_batch_items = 0;
   const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
+  absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: never
 };
 
 // Unary methods take the received bytes as they are, so that element bytes are never copied into a
-// message and what does not parse is INVALID_ARGUMENT. Streaming ones are not implemented.
+// message and what does not parse is INVALID_ARGUMENT. So do streaming ones.
 using PositionEmbeddingServiceBase = v1::PositionEmbeddingService::WithRawCallbackMethod_Encode<
     v1::PositionEmbeddingService::WithRawCallbackMethod_ApplyRoPE<
         v1::PositionEmbeddingService::WithRawCallbackMethod_BatchEncode<
@@ -39,7 +42,10 @@ using PositionEmbeddingServiceBase = v1::PositionEmbeddingService::WithRawCallba
                     v1::PositionEmbeddingService::WithRawCallbackMethod_ResolveSpec<
                         v1::PositionEmbeddingService::WithRawCallbackMethod_ListPresets<
                             v1::PositionEmbeddingService::WithRawCallbackMethod_GetServerInfo<
-                                v1::PositionEmbeddingService::CallbackService>>>>>>>>;
+                                v1::PositionEmbeddingService::WithRawCallbackMethod_StreamEncode<
+                                    v1::PositionEmbeddingService::
+                                        WithRawCallbackMethod_StreamApplyRoPE<
+                                            v1::PositionEmbeddingService::Service>>>>>>>>>>;
 
 // Threads: gRPC calls the methods from its own threads, many at once. No method blocks; calls up to
 // the engine's inline size are computed inside them.
@@ -50,6 +56,10 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
 
   // Addresses that GetServerInfo reports; they are known only after the server has started.
   void SetListeners(std::vector<std::string> listeners);
+
+  // From now on streams end as soon as the items that they began are done.
+  void DrainStreams() { streams_.Drain(); }
+  int64_t streams() { return streams_.size(); }
 
   grpc::ServerUnaryReactor* Encode(grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer* request,
@@ -75,12 +85,13 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* request,
                                           grpc::ByteBuffer* response) override;
-  grpc::ServerBidiReactor<v1::StreamEncodeRequest, v1::StreamEncodeResponse>* StreamEncode(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamEncode(
       grpc::CallbackServerContext* context) override;
-  grpc::ServerBidiReactor<v1::StreamApplyRoPERequest, v1::StreamApplyRoPEResponse>* StreamApplyRoPE(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamApplyRoPE(
       grpc::CallbackServerContext* context) override;
 
  private:
+  TensorCallLimits Limits() const;
   grpc::ServerUnaryReactor* Start(const TensorMethod& method, grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response);
   absl::StatusOr<v1::ResolveSpecResponse> Resolve(const grpc::ByteBuffer& request);
@@ -89,6 +100,7 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   engine::Engine& engine_;
   const ServiceOptions options_;
   const std::string backend_;
+  StreamSet streams_;
   absl::Mutex mu_;
   std::vector<std::string> listeners_ ABSL_GUARDED_BY(mu_);
 };

@@ -3,15 +3,19 @@
 #include "server/rpc/table_service.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "kernels/status_macros.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/idle_timer.h"
 #include "server/rpc/tensor_call.h"
 
 namespace phasor::rpc {
@@ -28,13 +32,22 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
   return reactor;
 }
 
-// One upload. Owns itself until OnDone.
-class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableRequest> {
+// One upload. Owns itself until OnDone. Its timer and its reads take turns under the lock.
+class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableRequest>,
+                            public std::enable_shared_from_this<UploadReactor> {
  public:
   UploadReactor(tables::TableStore* store, TaskThread* writer, grpc::CallbackServerContext* context,
                 v1::CreateTableResponse* response)
-      : store_(*store), writer_(*writer), context_(context), response_(response) {
-    if (CallCounter::IsLate(context)) {
+      : store_(*store), writer_(*writer), context_(context), response_(response) {}
+
+  void Begin(absl::Duration idle_timeout) {
+    self_ = shared_from_this();
+    timer_.emplace(idle_timeout, [weak = weak_from_this(), idle_timeout] {
+      if (const auto upload = weak.lock()) upload->EndIdle(idle_timeout);
+      return true;
+    });
+    absl::MutexLock lock(&mu_);
+    if (CallCounter::IsLate(context_)) {
       End(Draining());
     } else {
       StartRead(&request_);
@@ -43,15 +56,29 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
 
  private:
   void OnReadDone(bool ok) override {
+    timer_->Touch();
+    absl::MutexLock lock(&mu_);
+    if (ended_) return;
     if (!ok) return Commit();
     if (absl::Status status = Take(); !status.ok()) return End(status);
     StartRead(&request_);
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    timer_->Stop();
+    std::shared_ptr<UploadReactor>(std::move(self_)).reset();
+  }
 
-  absl::Status Take() {
+  void EndIdle(absl::Duration idle_timeout) {
+    absl::MutexLock lock(&mu_);
+    if (ended_) return;
+    End(absl::DeadlineExceededError(absl::StrCat("table: nothing received for ",
+                                                 absl::FormatDuration(idle_timeout),
+                                                 ", the server's --stream-idle-timeout")));
+  }
+
+  absl::Status Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (upload_ == nullptr) {
-      PHASOR_RETURN_IF_ERROR(Begin());
+      PHASOR_RETURN_IF_ERROR(Announce());
     } else if (request_.has_table()) {
       return absl::InvalidArgumentError("table: set again, must be in the first message only");
     }
@@ -62,7 +89,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
     return absl::OkStatus();
   }
 
-  absl::Status Begin() {
+  absl::Status Announce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!request_.has_table()) {
       return absl::InvalidArgumentError("table: not set, must be in the first message");
     }
@@ -74,17 +101,20 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   }
 
   // The stream has ended: as its caller meant it, or cut off, which the missing bytes tell.
-  void Commit() {
+  void Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (context_->IsCancelled()) return End(absl::CancelledError("table: the caller went away"));
     if (upload_ == nullptr) return End(absl::InvalidArgumentError("table: no message received"));
-    writer_.Post([this] {
-      auto stored = store_.Commit(std::move(upload_));
+    ended_ = true;  // nothing but this task ends it now
+    writer_.Post([this, self = self_, upload = std::move(upload_)]() mutable {
+      auto stored = store_.Commit(std::move(upload));
       if (stored.ok()) *response_->mutable_table() = ToWire(**stored);
+      absl::MutexLock lock(&mu_);
       End(stored.status());
     });
   }
 
-  void End(const absl::Status& status) {
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ended_ = true;
     upload_.reset();
     if (absl::IsUnavailable(status)) {
       context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
@@ -96,8 +126,12 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   TaskThread& writer_;
   grpc::CallbackServerContext* const context_;
   v1::CreateTableResponse* const response_;
+  std::shared_ptr<UploadReactor> self_;
+  std::optional<IdleTimer> timer_;
   v1::CreateTableRequest request_;
-  std::unique_ptr<tables::TableUpload> upload_;
+  absl::Mutex mu_;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<tables::TableUpload> upload_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
@@ -134,7 +168,9 @@ void TaskThread::Work() {
 
 grpc::ServerReadReactor<v1::CreateTableRequest>* TableServiceImpl::CreateTable(
     grpc::CallbackServerContext* context, v1::CreateTableResponse* response) {
-  return new UploadReactor(&store_, &writer_, context, response);
+  const auto upload = std::make_shared<UploadReactor>(&store_, &writer_, context, response);
+  upload->Begin(idle_timeout_);
+  return upload.get();
 }
 
 grpc::ServerUnaryReactor* TableServiceImpl::GetTable(grpc::CallbackServerContext* context,

@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
 #include "phasor/v1/table_service.grpc.pb.h"
 #include "server/tables/table_store.h"
 
@@ -38,8 +39,10 @@ class TaskThread {
 // Threads: gRPC calls the methods from its own threads, many at once.
 class TableServiceImpl final : public v1::TableService::CallbackService {
  public:
-  // `store` must outlive the service.
-  explicit TableServiceImpl(tables::TableStore* store) : store_(*store) {}
+  // `store` must outlive the service. An upload that sends nothing for `idle_timeout` ends; 0:
+  // never.
+  TableServiceImpl(tables::TableStore* store, absl::Duration idle_timeout)
+      : store_(*store), idle_timeout_(idle_timeout) {}
 
   grpc::ServerReadReactor<v1::CreateTableRequest>* CreateTable(
       grpc::CallbackServerContext* context, v1::CreateTableResponse* response) override;
@@ -55,6 +58,7 @@ class TableServiceImpl final : public v1::TableService::CallbackService {
 
  private:
   tables::TableStore& store_;
+  const absl::Duration idle_timeout_;
   TaskThread writer_;
 };
 

@@ -14,7 +14,6 @@
 #include <memory>
 #include <utility>
 
-#include "absl/time/time.h"
 #include "kernels/status_macros.h"
 #include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
@@ -24,16 +23,8 @@
 namespace phasor::rpc {
 namespace {
 
-// Raw entries are counted before the message that explains them is parsed. One item may have 64
-// tensors and two of positions; the items of a batch may have this many on average.
-constexpr int64_t kRawEntriesOfOneItem = 66;
+// The items of a batch may have this many raw entries on average.
 constexpr int64_t kRawEntriesPerBatchItem = 8;
-
-absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
-  return absl::FromChrono(deadline);
-}
 
 // Owns itself until OnDone.
 class Reactor final : public grpc::ServerUnaryReactor {
@@ -107,6 +98,12 @@ class TensorCall final : public engine::Call {
 };
 
 }  // namespace
+
+absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
+  return absl::FromChrono(deadline);
+}
 
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status) {

@@ -14,14 +14,6 @@ namespace phasor::rpc {
 // UNIMPLEMENTED "<method>: not implemented in this version, <instead>".
 grpc::Status NotInThisVersion(const std::string& method, const std::string& instead);
 
-// Ends a stream of any kind at once. Owns itself until OnDone.
-template <typename Base>
-class RefusingReactor final : public Base {
- public:
-  explicit RefusingReactor(grpc::Status status) { this->Finish(std::move(status)); }
-  void OnDone() override { delete this; }
-};
-
 // Threads: any.
 class SharedMemoryServiceImpl final : public v1::SharedMemoryService::CallbackService {
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,

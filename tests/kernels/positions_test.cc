@@ -317,5 +317,35 @@ TEST(CheckPositionValuesTest, NamesTheFirstBadElement) {
   EXPECT_THAT(CheckPositionValues(Make(IntegerRange{0, 1, 3}), "p"), IsOk());
 }
 
+// Every slice reads what the whole reads there, and so does a slice of a slice.
+void ExpectSlicesReadTheWhole(const PositionSource& whole) {
+  const auto tokens = whole.count();
+  for (int64_t first = 0; first <= tokens; ++first) {
+    for (int64_t count = 0; count <= tokens - first; ++count) {
+      const PositionSource slice = SliceTokens(whole, first, count);
+      EXPECT_EQ(slice.count(), count);
+      EXPECT_EQ(Read(slice, 0, count), Read(whole, first, count)) << first << "+" << count;
+      if (count < 2) continue;
+      EXPECT_EQ(Read(SliceTokens(slice, 1, count - 1), 0, count - 1),
+                Read(whole, first + 1, count - 1));
+    }
+  }
+}
+
+TEST(SliceTokensTest, ReadsWhatTheWholeReadsThere) {
+  ExpectSlicesReadTheWhole(Make(AxisRange(IntegerRange{kMaxPosition - 6, 1, 7})));
+  ExpectSlicesReadTheWhole(Make(AxisRange(RealRange{0.1, 0.7, 9})));
+  ExpectSlicesReadTheWhole(Make(RaggedPositions{{2, 0, 3, 1}, {5, 9, kMinPosition, 7}}));
+  ExpectSlicesReadTheWhole(
+      Make(PositionGrid{{AxisRange(IntegerRange{4, 2, 2}), AxisRange(RealRange{0.5, 0.25, 3}),
+                         AxisRange(IntegerRange{-1, -1, 2})}},
+           3));
+  const std::vector<int32_t> numbers = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+  PositionSource tensor = Make(PositionTensor{Dtype::kInt32, {3, 2, 2}}, 2);
+  tensor.data = reinterpret_cast<const std::byte*>(numbers.data());
+  ExpectSlicesReadTheWhole(tensor);
+  EXPECT_EQ(SliceTokens(tensor, 1, 4).data_bytes, 4 * 2 * 4);
+}
+
 }  // namespace
 }  // namespace phasor

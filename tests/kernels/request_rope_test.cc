@@ -292,5 +292,49 @@ TEST(PrepareHeadsTest, MustBeEqualAtBothEndsOfAMove) {
       StatusIs(kInvalid, StartsWith("item.from_spec.frequency_heads: 1, must be spec's (3)")));
 }
 
+// What a request for tokens first.. of [7, heads, 8] tensors alone would have been.
+void ExpectSliceIsARequestOfItsOwn(RopeLayout layout) {
+  const auto shaped = [&](int64_t tokens, int64_t heads) {
+    return layout == RopeLayout::kTokensHeads ? TensorOf({tokens, heads, 8})
+                                              : TensorOf({heads, tokens, 8});
+  };
+  RopeRequest whole = Delta({shaped(7, 3), shaped(7, 1)}, 7);
+  whole.layout = layout;
+  RopeRequest part = whole;
+  part.tensors = {shaped(4, 3), shaped(4, 1)};
+  part.positions = IntegerRange{2, 1, 4};
+  part.from_positions = IntegerRange{102, 1, 4};
+  const auto expected = Prepare(part);
+  ASSERT_THAT(expected, IsOk());
+  const PreparedRope slice = SliceTokens(Prepare(whole).value(), 2, 4);
+  EXPECT_EQ(slice.tokens, 4);
+  EXPECT_EQ(slice.plan->fingerprint, expected->plan->fingerprint);
+  EXPECT_EQ(slice.from_plan->fingerprint, expected->from_plan->fingerprint);
+  for (size_t i = 0; i < 2; ++i) {
+    const PreparedRope::Tensor& got = slice.tensors[i];
+    const PreparedRope::Tensor& want = expected->tensors[i];
+    EXPECT_EQ(got.shape, want.shape);
+    EXPECT_EQ(got.heads, want.heads);
+    EXPECT_EQ(got.input_bytes, want.input_bytes);
+    EXPECT_EQ(got.output_bytes, want.output_bytes);
+    EXPECT_EQ(got.x_strides.token, want.x_strides.token);
+    EXPECT_EQ(got.x_strides.head, want.x_strides.head);
+    EXPECT_EQ(got.y_strides.token, want.y_strides.token);
+    EXPECT_EQ(got.y_strides.head, want.y_strides.head);
+  }
+  Position got[2], want[2];
+  ReadPositions(slice.positions, 0, 1, &got[0]);
+  ReadPositions(*slice.from_positions, 3, 1, &got[1]);
+  ReadPositions(expected->positions, 0, 1, &want[0]);
+  ReadPositions(*expected->from_positions, 3, 1, &want[1]);
+  EXPECT_EQ(got[0], want[0]);
+  EXPECT_EQ(got[1], want[1]);
+}
+
+TEST(SliceRopeTest, IsTheRequestThatItsTokensAloneWouldBe) {
+  ExpectSliceIsARequestOfItsOwn(RopeLayout::kTokensHeads);
+  ExpectSliceIsARequestOfItsOwn(RopeLayout::kHeadsTokens);
+}
+
 }  // namespace
 }  // namespace phasor

@@ -202,5 +202,24 @@ TEST(PrepareTableTest, AddsToNothing) {
   ExpectInvalid(request, "embedding_scale: set without add_to");
 }
 
+TEST(SliceEncodeTest, HasTheRowsOfItsTokens) {
+  EncodeRequest request;
+  request.spec = Encoding(8);
+  request.positions = IntegerRange{5, 1, 10};
+  request.add_to = TensorDesc{Dtype::kFloat32, {10, 8}, {}};
+  request.embedding_scale = 3;
+  const PreparedEncode slice =
+      SliceTokens(PrepareEncode(request, CompilePlan, "item").value(), 4, 6);
+  EXPECT_EQ(slice.output.shape, (std::vector<int64_t>{6, 8}));
+  EXPECT_EQ(slice.output_bytes, 6 * 8 * 4);
+  EXPECT_EQ(slice.add_to->shape, (std::vector<int64_t>{6, 8}));
+  EXPECT_EQ(slice.add_to_bytes, 6 * 8 * 4);
+  EXPECT_EQ(slice.embedding_scale, 3);
+  EXPECT_EQ(slice.positions.count(), 6);
+  Position first;
+  ReadPositions(slice.positions, 0, 1, &first);
+  EXPECT_EQ(first.whole, 9);
+}
+
 }  // namespace
 }  // namespace phasor

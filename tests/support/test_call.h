@@ -62,6 +62,15 @@ class Answer {
     return cancelled_;
   }
 
+  bool admitted() {
+    MutexLock lock(&mu_);
+    return admitted_;
+  }
+  void SetAdmitted() {
+    MutexLock lock(&mu_);
+    admitted_ = true;
+  }
+
   void Set(absl::StatusOr<Result> result) {
     MutexLock lock(&mu_);
     ++times_;
@@ -84,6 +93,7 @@ class Answer {
   int released_ ABSL_GUARDED_BY(mu_) = 0;
   bool released_before_answer_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  bool admitted_ ABSL_GUARDED_BY(mu_) = false;
 };
 using AnswerRef = std::shared_ptr<Answer>;
 
@@ -92,6 +102,7 @@ class TestCall final : public Call {
   explicit TestCall(AnswerRef answer) : answer_(std::move(answer)) {}
   bool cancelled() const override { return answer_->cancelled(); }
   void Done(absl::StatusOr<Result> result) override { answer_->Set(std::move(result)); }
+  void Admitted() override { answer_->SetAdmitted(); }
   void ReleasePayload() override { answer_->SetReleased(); }
 
  private:

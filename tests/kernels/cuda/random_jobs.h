@@ -47,9 +47,10 @@ class RandomPositions {
     Positions positions;
     const int64_t kind = choose.Between(0, 3);
     if (kind == 0 && axes == 1 && batch == 1) {
-      const auto real = RealRange{choose.Between(-5, 900) + 0.375, 0.8125, tokens};
+      const int64_t count = tokens + 2;  // the range is sliced, too
+      const auto real = RealRange{choose.Between(-5, 900) + 0.375, 0.8125, count};
       positions = integers || choose.Coin()
-                      ? AxisRange{IntegerRange{choose.Between(-9, 1 << 20), 3, tokens}}
+                      ? AxisRange{IntegerRange{choose.Between(-9, 1 << 20), 3, count}}
                       : AxisRange{real};
     } else if (kind == 1 && axes == 1 && batch == 1) {
       RaggedPositions ragged;
@@ -65,7 +66,8 @@ class RandomPositions {
         const int64_t count = a == axes - 1 && tokens % 2 == 0 ? 2 : 1;
         grid.axes.push_back(AxisRange{IntegerRange{choose.Between(-3, 60), 2, count}});
       }
-      const int64_t rest = tokens % 2 == 0 ? tokens / 2 : tokens;
+      // One more than there are tokens for: the grid is sliced.
+      const int64_t rest = 1 + (tokens % 2 == 0 ? tokens / 2 : tokens);
       grid.axes[0] = integers || choose.Coin() ? AxisRange{IntegerRange{-7, 5, rest}}
                                                : AxisRange{RealRange{0.25, 1.5, rest}};
       positions = grid;
@@ -83,6 +85,9 @@ class RandomPositions {
     auto made = MakePositionSource(positions, axes, "positions");
     EXPECT_TRUE(made.ok()) << made.status();
     source_ = *made;
+    if (made->kind == PositionSource::Kind::kGrid && batch == 1) {
+      source_ = SliceTokens(*made, choose.Between(0, made->count() - tokens), tokens);
+    }
     source_.data = bytes_.data() + 1;  // positions need no alignment
   }
 

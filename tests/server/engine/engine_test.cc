@@ -206,6 +206,97 @@ TEST_F(EngineTest, ResponseOutlivesTheEngine) {
   EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
 }
 
+// Calls that wait for room in a budget of two calls and a half.
+class WaitingCallsTest : public EngineTest {
+ protected:
+  WaitingCallsTest() { options_.max_inflight_bytes = 40; }
+
+  AnswerRef SubmitPatient(absl::Time deadline = absl::InfiniteFuture()) {
+    auto answer = std::make_shared<Answer>();
+    auto call = BytesCall(answer, text_, 3);
+    call->deadline = deadline;
+    call->waits_for_room = true;
+    engine().Submit(std::move(call));
+    return answer;
+  }
+  // Lets time pass until `answer` is there.
+  void AdvanceUntil(const AnswerRef& answer) {
+    while (!answer->answered()) clock_.Advance(absl::Milliseconds(5));
+  }
+};
+
+TEST_F(WaitingCallsTest, AFullBudgetMakesThemWaitAndRefusesOthers) {
+  const AnswerRef running = BlockWorker();
+  const AnswerRef queued = Submit();
+  const AnswerRef first = SubmitPatient();
+  const AnswerRef second = SubmitPatient();
+  EXPECT_FALSE(first->admitted());
+  EXPECT_EQ(engine().stats().waiting_calls, 2);
+  EXPECT_EQ(engine().stats().inflight_bytes, 32);
+  EXPECT_EQ(Submit()->Wait().status().code(), absl::StatusCode::kUnavailable);
+
+  backend_.Release();
+  ASSERT_TRUE(running->Wait().ok());
+  running->Forget();
+  ASSERT_TRUE(queued->Wait().ok());
+  queued->Forget();
+  AdvanceUntil(first);
+  EXPECT_TRUE(first->admitted());
+  EXPECT_EQ(OutputOf(*first->Wait()), Inverted(text_));
+  first->Forget();
+  AdvanceUntil(second);
+  second->Forget();
+  ASSERT_TRUE(engine().Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(engine().stats().inflight_bytes, 0);
+  EXPECT_EQ(engine().stats().waiting_calls, 0);
+}
+
+TEST_F(WaitingCallsTest, ALaterCallDoesNotOvertake) {
+  options_.inline_bytes = 1000;
+  const AnswerRef unsent[] = {Submit(), Submit(), Submit(), Submit(), Submit()};  // 8 bytes each
+  const AnswerRef first = SubmitPatient();
+  unsent[0]->Forget();  // room for 8 bytes
+  auto small = std::make_shared<Answer>();
+  auto call = BytesCall(small, text_.substr(0, 4));
+  call->waits_for_room = true;
+  engine().Submit(std::move(call));
+  EXPECT_EQ(engine().stats().waiting_calls, 2);
+  for (const AnswerRef& answer : unsent) answer->Forget();
+  AdvanceUntil(first);
+  AdvanceUntil(small);
+}
+
+TEST_F(WaitingCallsTest, DeadlineAndCancellationEndTheWait) {
+  const AnswerRef running = BlockWorker();
+  const AnswerRef queued = Submit();
+  const AnswerRef late = SubmitPatient(clock_.Now() + absl::Milliseconds(30));
+  const AnswerRef gone = SubmitPatient();
+  gone->Cancel();
+  AdvanceUntil(late);
+  EXPECT_EQ(late->Wait().status().code(), absl::StatusCode::kDeadlineExceeded);
+  AdvanceUntil(gone);
+  EXPECT_EQ(gone->Wait().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(late->admitted());
+  EXPECT_EQ(engine().stats().waiting_calls, 0);
+  backend_.Release();
+}
+
+TEST_F(WaitingCallsTest, WhatCanNeverFitIsNotWaitedFor) {
+  options_.max_inflight_bytes = 15;
+  EXPECT_EQ(SubmitPatient()->Wait().status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(EngineTest, ReservedBytesCountUntilTheyAreGivenBack) {
+  options_.max_inflight_bytes = 40;
+  {
+    const auto permit = engine().Reserve(30);
+    ASSERT_TRUE(permit.ok());
+    EXPECT_EQ(engine().stats().inflight_bytes, 30);
+    EXPECT_EQ(engine().Reserve(11).status().code(), absl::StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(engine().stats().inflight_bytes, 0);
+}
+
 TEST_F(EngineTest, ManyCallsFromManyThreadsAreAnsweredOnce) {
   constexpr int kThreads = 4;
   constexpr int kCalls = 100;

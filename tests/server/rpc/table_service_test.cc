@@ -158,6 +158,38 @@ TEST_F(TableServiceTest, ADeletedTableIsNotFound) {
             grpc::StatusCode::NOT_FOUND);
 }
 
+// Idle uploads take every place, and give them back.
+TEST(IdleUploadTest, EndsAndFreesItsPlace) {
+  const TempDir dir;
+  TestServer server(TestServer::SmallEngine(), {dir.path(), 1000, 4000}, absl::Milliseconds(100));
+  const auto stub = v1::TableService::NewStub(server.channel());
+  v1::CreateTableRequest request;
+  *request.mutable_table() = Announce("t");
+  struct Idle {
+    grpc::ClientContext context;
+    v1::CreateTableResponse response;
+    std::unique_ptr<grpc::ClientWriter<v1::CreateTableRequest>> writer;
+  };
+  std::vector<std::unique_ptr<Idle>> all;
+  for (int i = 0; i < tables::TableStore::kMaxUploads; ++i) {
+    Idle& idle = *all.emplace_back(std::make_unique<Idle>());
+    idle.writer = stub->CreateTable(&idle.context, &idle.response);
+    ASSERT_TRUE(idle.writer->Write(request));
+  }
+  for (const auto& idle : all) {
+    const grpc::Status status = idle->writer->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_THAT(status.error_message(), HasSubstr("table: nothing received for 100ms"));
+  }
+  grpc::ClientContext context;
+  v1::CreateTableResponse response;
+  const auto writer = stub->CreateTable(&context, &response);
+  request.add_raw(kBytes);
+  writer->Write(request);
+  writer->WritesDone();
+  EXPECT_TRUE(writer->Finish().ok());
+}
+
 TEST(TableServiceWithoutDirectoryTest, UploadsSayWhatTheServerLacks) {
   TestServer server;
   const auto stub = v1::TableService::NewStub(server.channel());

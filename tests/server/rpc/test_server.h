@@ -38,7 +38,8 @@ class TestServer {
   }
 
   explicit TestServer(const engine::EngineOptions& engine_options = SmallEngine(),
-                      const tables::TableStoreOptions& table_options = {})
+                      const tables::TableStoreOptions& table_options = {},
+                      absl::Duration stream_idle_timeout = absl::ZeroDuration())
       : store_(tables::TableStore::Open(table_options).value()),
         engine_(engine_options, &backend_, engine::Clock::Real()),
         service_(&engine_, {.version = "1.2.3",
@@ -47,8 +48,9 @@ class TestServer {
                             .max_inflight_bytes = engine_options.max_inflight_bytes,
                             .inline_bytes = engine_options.inline_bytes,
                             .max_batch_items = 8,
-                            .tables = store_.get()}),
-        tables_(store_.get()) {
+                            .tables = store_.get(),
+                            .stream_idle_timeout = stream_idle_timeout}),
+        tables_(store_.get(), stream_idle_timeout) {
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(64 << 20);
     builder.RegisterService(&service_);

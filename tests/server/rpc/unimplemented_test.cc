@@ -17,19 +17,6 @@ void ExpectRefused(const grpc::Status& status, const std::string& method) {
   EXPECT_THAT(status.error_message(), HasSubstr(method + ": not implemented in this version, "));
 }
 
-TEST(UnimplementedTest, StreamsEndAtOnceAndPointToBatches) {
-  TestServer server;
-  const auto stub = v1::PositionEmbeddingService::NewStub(server.channel());
-  grpc::ClientContext encode_context;
-  const grpc::Status encode = stub->StreamEncode(&encode_context)->Finish();
-  ExpectRefused(encode, "StreamEncode");
-  EXPECT_THAT(encode.error_message(), HasSubstr("use BatchEncode"));
-  grpc::ClientContext rope_context;
-  const grpc::Status rope = stub->StreamApplyRoPE(&rope_context)->Finish();
-  ExpectRefused(rope, "StreamApplyRoPE");
-  EXPECT_THAT(rope.error_message(), HasSubstr("use BatchApplyRoPE"));
-}
-
 TEST(UnimplementedTest, SharedMemoryIsRefused) {
   TestServer server;
   const auto stub = v1::SharedMemoryService::NewStub(server.channel());

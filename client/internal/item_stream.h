@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams of items over gRPC.
+#ifndef PHASOR_CLIENT_INTERNAL_ITEM_STREAM_H_
+#define PHASOR_CLIENT_INTERNAL_ITEM_STREAM_H_
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+
+#include "client/connection.h"
+
+namespace phasor::client_internal {
+
+// Answers that nothing asked for end the stream: INTERNAL.
+std::unique_ptr<EncodeStream> MakeEncodeStream(const std::shared_ptr<grpc::Channel>& channel,
+                                               const CallContext& context);
+std::unique_ptr<RopeStream> MakeRopeStream(const std::shared_ptr<grpc::Channel>& channel,
+                                           const CallContext& context);
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_INTERNAL_ITEM_STREAM_H_

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls as they travel: the item of a message, and the bytes beside it.
+#ifndef PHASOR_CLIENT_INTERNAL_WIRE_ITEMS_H_
+#define PHASOR_CLIENT_INTERNAL_WIRE_ITEMS_H_
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/connection.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+
+namespace phasor::client_internal {
+
+// What a call sends beside its header, in wire order. Dense tensors stay where they are; others are
+// gathered, so that gaps do not travel.
+// Threads: a plain value. Borrows dense tensors, owns the others.
+struct Payload {
+  std::vector<absl::Span<const std::byte>> raw;
+  std::vector<Bytes> gathered;
+
+  void AddPositions(const PositionList& positions);
+  // Makes `desc` that of what is sent. RESOURCE_EXHAUSTED: no memory to gather in.
+  absl::Status AddTensor(const TensorView& tensor, TensorDesc& desc);
+};
+
+// Errors are ToRequest's. On failure, `payload` may hold a part of the item.
+absl::StatusOr<v1::EncodeItem> MakeItem(const EncodeCall& call, std::string_view path,
+                                        Payload& payload);
+absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_view path,
+                                           Payload& payload);
+absl::StatusOr<v1::AttentionBiasItem> MakeItem(const BiasCall& call, std::string_view path,
+                                               Payload& payload);
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_INTERNAL_WIRE_ITEMS_H_

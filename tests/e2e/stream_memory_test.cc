@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resident memory of a server process while streams pass through it: it depends on what a stream
+// may have under way, not on how long it is nor on how slowly it is read. PHASOR_STREAM_MIB is the
+// length.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/requests.h"
+#include "tests/support/running_server.h"
+#include "tests/support/subprocess.h"
+
+namespace phasor {
+namespace {
+
+using v1::PositionEmbeddingService;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kHeads = 32;
+constexpr int64_t kTokenBytes = kHeads * 128 * 4;
+
+class ServerProcess : public testing::Subprocess {
+ public:
+  explicit ServerProcess(std::vector<std::string> flags = {}) : Subprocess(Command(flags)) {
+    address_ = nlohmann::json::parse(ReadLine())["listeners"][0];
+  }
+  std::unique_ptr<PositionEmbeddingService::Stub> Connect() const {
+    // Small windows: what a caller's transport takes in for it is not the server's any more.
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
+    return PositionEmbeddingService::NewStub(testing::NewChannel(address_, arguments));
+  }
+  // A line of /proc/<pid>/status, in bytes: VmRSS, VmHWM.
+  int64_t Memory(const std::string& name) const {
+    std::ifstream status("/proc/" + std::to_string(pid()) + "/status");
+    std::string line;
+    while (std::getline(status, line)) {
+      if (line.rfind(name + ":", 0) == 0) return std::atoll(line.c_str() + name.size() + 1) * 1024;
+    }
+    ADD_FAILURE() << "no " << name;
+    return 0;
+  }
+
+ private:
+  static std::vector<std::string> Command(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {PHASOR_SERVER_BINARY, "--threads=2", "--listen=127.0.0.1:0"});
+    return flags;
+  }
+  std::string address_;
+};
+
+v1::ApplyRoPEItem ItemAt(int64_t first, int64_t tokens) {
+  v1::ApplyRoPEItem item;
+  item.mutable_spec()->set_preset("rope-half-split");
+  auto* range = item.mutable_positions()->mutable_range()->mutable_integer();
+  range->set_start(first);
+  range->set_count(tokens);
+  testing::SetShape(item.add_tensors()->mutable_tensor(), v1::DTYPE_FLOAT32, {tokens, kHeads, 128});
+  item.set_direction(v1::DIRECTION_FORWARD);
+  item.set_layout(v1::ROPE_LAYOUT_TOKENS_HEADS);
+  return item;
+}
+
+std::string Payload(int64_t tokens) {
+  std::string bytes(static_cast<size_t>(tokens * kTokenBytes), ' ');
+  for (size_t i = 3; i < bytes.size(); i += 4) bytes[i] = static_cast<char>(0x3F - i % 2);
+  return bytes;
+}
+
+TEST(StreamMemoryTest, AStreamOfAnyLengthHoldsFewOfItsChunks) {
+  const char* mib = std::getenv("PHASOR_STREAM_MIB");
+  const int64_t bytes = (mib == nullptr ? 512 : std::atoll(mib)) * kMiB;
+  const int64_t run = 4 * kMiB / kTokenBytes;
+  const int64_t tokens = bytes / kTokenBytes;
+  const std::string payload = Payload(run);
+  const ServerProcess server;
+  const auto stub = server.Connect();
+  grpc::ClientContext context;
+  const auto stream = stub->StreamApplyRoPE(&context);
+  std::thread writer([&] {
+    v1::StreamApplyRoPERequest request;
+    *request.mutable_item() = ItemAt(0, tokens);
+    request.set_chunked(true);
+    EXPECT_TRUE(stream->Write(request));
+    request.Clear();
+    request.add_raw(payload);
+    request.mutable_chunk()->set_tokens(run);
+    for (int64_t first = 0; first < tokens; first += run) {
+      request.mutable_chunk()->set_first_token(first);
+      if (!stream->Write(request)) break;
+    }
+    stream->WritesDone();
+  });
+  v1::StreamApplyRoPEResponse response;
+  int64_t received = 0;
+  while (stream->Read(&response)) {
+    EXPECT_EQ(response.result().status().code(), 0) << response.result().status().message();
+    if (!response.has_chunk()) continue;
+    received += response.chunk().tokens();
+    const int64_t first = response.chunk().first_token();
+    if (first != 0 && first != tokens - run) continue;
+    grpc::ClientContext unary_context;
+    v1::ApplyRoPERequest unary;
+    *unary.mutable_item() = ItemAt(first, run);
+    unary.add_raw(payload);
+    v1::ApplyRoPEResponse want;
+    ASSERT_TRUE(stub->ApplyRoPE(&unary_context, unary, &want).ok());
+    EXPECT_TRUE(want.raw(0) == response.raw(0)) << "run at token " << first;
+  }
+  writer.join();
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(received, tokens);
+  const int64_t peak = server.Memory("VmHWM");
+  RecordProperty("peak_mib", std::to_string(peak / kMiB));
+  std::printf("%ld MiB streamed, at most %ld MiB resident\n", static_cast<long>(bytes / kMiB),
+              static_cast<long>(peak / kMiB));
+  EXPECT_LE(peak, 256 * kMiB);
+}
+
+// One of many that write and do not read until they are told to.
+struct SlowReader {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::StreamApplyRoPERequest, v1::StreamApplyRoPEResponse>>
+      stream;
+  std::thread writer;
+  std::thread reader;
+};
+
+TEST(StreamMemoryTest, ReadersThatDoNotReadHoldLittleMoreThanTheByteBudget) {
+  constexpr int kReaders = 64;
+  static constexpr int kItems = 40;
+  constexpr int64_t kBudget = 256 * kMiB;
+  constexpr int64_t kTokens = 16;  // 256 KiB
+  const ServerProcess server({"--max-inflight-bytes=256MiB", "--stream-window-bytes=64KiB"});
+  const auto stub = server.Connect();
+  const auto probing = server.Connect();  // a connection of its own
+  v1::ApplyRoPERequest probe;
+  *probe.mutable_item() = ItemAt(0, 64);
+  probe.add_raw(Payload(64));
+  const auto call_probe = [&] {
+    grpc::ClientContext context;
+    v1::ApplyRoPEResponse response;
+    return probing->ApplyRoPE(&context, probe, &response).error_code();
+  };
+  ASSERT_EQ(call_probe(), grpc::StatusCode::OK);
+  const int64_t base = server.Memory("VmRSS");
+
+  v1::StreamApplyRoPERequest request;
+  *request.mutable_item() = ItemAt(7, kTokens);
+  request.add_raw(Payload(kTokens));
+  std::atomic<int> written = 0;
+  std::vector<SlowReader> readers(kReaders);
+  for (SlowReader& reader : readers) {
+    reader.stream = stub->StreamApplyRoPE(&reader.context);
+    reader.writer = std::thread([&] {
+      for (int i = 0; i < kItems; ++i) EXPECT_TRUE(reader.stream->Write(request));
+      reader.stream->WritesDone();
+      ++written;
+    });
+  }
+  while (call_probe() != grpc::StatusCode::UNAVAILABLE) {
+    ASSERT_LT(written, kReaders) << "the budget was never spent";
+  }
+  const int64_t full = server.Memory("VmRSS");
+  // All at once: those that read nothing hold the budget that the others wait for.
+  for (SlowReader& reader : readers) {
+    reader.reader = std::thread([&reader] {
+      v1::StreamApplyRoPEResponse response;
+      int answers = 0;
+      for (; reader.stream->Read(&response); ++answers)
+        EXPECT_EQ(response.result().status().code(), 0);
+      EXPECT_EQ(answers, kItems);
+    });
+  }
+  for (SlowReader& reader : readers) {
+    reader.reader.join();
+    reader.writer.join();
+    EXPECT_TRUE(reader.stream->Finish().ok());
+  }
+  const int64_t peak = server.Memory("VmHWM");
+  std::printf("base %ld, full %ld, peak %ld MiB\n", static_cast<long>(base / kMiB),
+              static_cast<long>(full / kMiB), static_cast<long>(peak / kMiB));
+  // Beside the budget: a message of each stream that waits for room, what gRPC has received of the
+  // next one, and the blocks of memory that it shares between messages.
+  EXPECT_LE(peak, base + kBudget + kBudget / 2);
+}
+
+}  // namespace
+}  // namespace phasor
