@@ -17,7 +17,6 @@
 #include "client/internal/runs.h"
 #include "client/internal/wire_items.h"
 #include "kernels/status_macros.h"
-#include "kernels/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 
@@ -25,11 +24,6 @@ namespace phasor::client_internal {
 namespace {
 
 constexpr char kMethod[] = "/phasor.v1.PositionEmbeddingService/StreamApplyRoPE";
-
-template <typename... T>
-absl::Status Unfit(const T&... what) {
-  return absl::InternalError(StrCat("response: ", what...));
-}
 
 // One such call. Threads: Write on one, the rest on another.
 class ChunkedRope {

@@ -14,11 +14,6 @@
 namespace phasor::client_internal {
 namespace {
 
-template <typename... T>
-absl::Status Unfit(const T&... what) {
-  return absl::InternalError(StrCat("response: ", what...));
-}
-
 template <typename Message>
 absl::StatusOr<Message> Parse(const std::string& header) {
   Message message;

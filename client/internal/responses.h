@@ -11,10 +11,17 @@
 #include "absl/status/statusor.h"
 #include "client/connection.h"
 #include "client/internal/raw_message.h"
+#include "kernels/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
 
 namespace phasor::client_internal {
+
+// INTERNAL: what does not fit its request.
+template <typename... T>
+absl::Status Unfit(const T&... what) {
+  return absl::InternalError(StrCat("response: ", what...));
+}
 
 // A batch as it was sent: items whose status is not OK were sent empty and keep that status.
 template <typename Call>

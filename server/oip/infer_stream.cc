@@ -15,8 +15,6 @@
 namespace phasor::oip {
 namespace {
 
-absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
-
 bool WantsGrpcErrors(const grpc::CallbackServerContext& context) {
   const auto found = context.client_metadata().find("triton_grpc_error");
   return found != context.client_metadata().end() && found->second == "true";
@@ -32,12 +30,12 @@ class InferStreams::Stream final : public InferStreamReactor {
   // Reads the next request, unless the stream must end.
   void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
     busy_ = false;
-    if (streams_.ending_) return End(Draining());
+    if (streams_.ending_) return End(rpc::Draining());
     StartRead(&request_);
   }
 
   void EndIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
-    if (!busy_) End(Draining());
+    if (!busy_) End(rpc::Draining());
   }
 
  private:

@@ -5,6 +5,8 @@
 
 namespace phasor::rpc {
 
+absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
+
 class CallCounter::Context final : public grpc::CallbackServerContext {
  public:
   explicit Context(bool late) : late_(late) {}

@@ -10,10 +10,14 @@
 #include <cstdint>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace phasor::rpc {
+
+// What a call or stream is told that comes too late, or must end for the shutdown.
+absl::Status Draining();
 
 // Counts the calls of callback services. Threads: any.
 class CallCounter final : public grpc::ContextAllocator {

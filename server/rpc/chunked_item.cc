@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "proto/convert.h"
 
@@ -16,11 +17,6 @@ using engine::Segments;
 
 // Most bytes of an answer beside its elements: 64 tensors, a status, run info.
 constexpr int64_t kAnswerHeaderBytes = 16 << 10;
-
-template <typename... T>
-absl::Status Invalid(const T&... what) {
-  return absl::InvalidArgumentError(absl::StrCat(what...));
-}
 
 absl::Status CheckEntries(size_t got, size_t wanted, const char* of_what) {
   if (got == wanted) return absl::OkStatus();

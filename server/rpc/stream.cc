@@ -27,8 +27,6 @@
 namespace phasor::rpc {
 namespace {
 
-absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
-
 // A chunked item and how far it has come.
 struct OpenItem {
   std::shared_ptr<const ChunkedItem> item;

@@ -24,8 +24,6 @@ namespace {
 constexpr int kDefaultPageSize = 100;
 constexpr int kMaxPageSize = 1000;
 
-absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
-
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   FinishCall(context, reactor, status);
