@@ -257,7 +257,8 @@ TEST_F(WaitingCallsTest, ALaterCallDoesNotOvertake) {
   const AnswerRef first = SubmitPatient();
   unsent[0]->Forget();  // room for 8 bytes
   auto small = std::make_shared<Answer>();
-  auto call = BytesCall(small, text_.substr(0, 4));
+  const std::string four = text_.substr(0, 4);  // outlives the call, which borrows it
+  auto call = BytesCall(small, four);
   call->waits_for_room = true;
   engine().Submit(std::move(call));
   EXPECT_EQ(engine().stats().waiting_calls, 2);
