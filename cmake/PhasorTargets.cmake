@@ -43,7 +43,7 @@ endfunction()
 
 # Test sources are compiled for compile time, which they cost most of: the libraries that they check
 # are optimised and checked in full. Under -fsanitize, undefined behaviour is looked for in the
-# libraries only. Not for OPTIMIZED tests.
+# libraries only.
 add_library(phasor_test_options INTERFACE)
 if(PHASOR_SANITIZE)
   target_compile_options(phasor_test_options INTERFACE -O0 -fno-sanitize=undefined)
@@ -52,11 +52,10 @@ else()
 endif()
 
 # A test's program. LABELS default to "unit". TIMEOUT in seconds, 300 unless given: ten times what an
-# idle machine needs. OPTIMIZED: the test computes much itself and is compiled like a library.
-# CTest runs it under its name; or, with BY_SOURCE, the suites of each source by themselves, named
-# PREFIX and the source: X_test.cc is PREFIX + X_test.
+# idle machine needs. CTest runs it under its name; or, with BY_SOURCE, the suites of each source by
+# themselves, named PREFIX and the source: X_test.cc is PREFIX + X_test.
 function(phasor_test name)
-  cmake_parse_arguments(ARG "OPTIMIZED;BY_SOURCE" "TIMEOUT;PREFIX" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "BY_SOURCE" "TIMEOUT;PREFIX" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT PHASOR_BUILD_TESTS OR NOT ARG_SRCS)
     return()
   endif()
@@ -66,10 +65,7 @@ function(phasor_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  if(NOT ARG_OPTIMIZED)
-    list(APPEND ARG_DEPS phasor_test_options)
-  endif()
-  phasor_binary(${name} SRCS ${ARG_SRCS} DEPS GTest::gmock GTest::gtest_main ${ARG_DEPS})
+  phasor_binary(${name} SRCS ${ARG_SRCS} DEPS GTest::gmock GTest::gtest_main ${ARG_DEPS} phasor_test_options)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${PHASOR_UNITY_TESTS})
   # A prefix tells the builds apart when `./dev test` runs several of them in one CTest run.
   if(NOT ARG_BY_SOURCE)

@@ -10,7 +10,6 @@
 #include "kernels/text.h"
 
 namespace phasor::cli {
-namespace {}  // namespace
 
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
   std::error_code error;
