@@ -194,8 +194,9 @@ class Engine::Impl {
   void Watch() {
     MutexLock lock(&mu_);
     absl::Time next_sweep = absl::InfiniteFuture();
-    while (!stopping_) {
-      AdmitWaiting();
+    while (true) {
+      AdmitWaiting();  // lets go of the lock, as AnswerLeavers does
+      if (stopping_) return;
       const absl::Time now = clock_.Now();
       if (queue_.size() + waiting_.size() == 0) {
         next_sweep = absl::InfiniteFuture();

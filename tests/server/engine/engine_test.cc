@@ -253,9 +253,10 @@ TEST_F(WaitingCallsTest, AFullBudgetMakesThemWaitAndRefusesOthers) {
 
 TEST_F(WaitingCallsTest, ALaterCallDoesNotOvertake) {
   options_.inline_bytes = 1000;
+  options_.max_inflight_bytes = 48;
   const AnswerRef unsent[] = {Submit(), Submit(), Submit(), Submit(), Submit()};  // 8 bytes each
-  const AnswerRef first = SubmitPatient();
-  unsent[0]->Forget();  // room for 8 bytes
+  ASSERT_EQ(engine().stats().inflight_bytes, 40);
+  const AnswerRef first = SubmitPatient();  // 16 bytes; there is room for 8
   auto small = std::make_shared<Answer>();
   const std::string four = text_.substr(0, 4);  // outlives the call, which borrows it
   auto call = BytesCall(small, four);
