@@ -45,6 +45,32 @@ void FillPins(std::vector<Call>& calls, const Pins& pins) {
   for (Call& call : calls) FillPins(call, pins);
 }
 
+// A stream whose calls get the stream's pins.
+template <typename Call, typename Result>
+class PinnedStream final : public ItemStream<Call, Result> {
+ public:
+  PinnedStream(std::unique_ptr<ItemStream<Call, Result>> stream, Pins pins)
+      : stream_(std::move(stream)), pins_(std::move(pins)) {}
+
+  absl::Status Write(int64_t id, Call call) override {
+    FillPins(call, pins_);
+    return stream_->Write(id, std::move(call));
+  }
+  std::optional<StreamAnswer<Result>> Read() override { return stream_->Read(); }
+  void WritesDone() override { stream_->WritesDone(); }
+  absl::Status Finish() override { return stream_->Finish(); }
+
+ private:
+  const std::unique_ptr<ItemStream<Call, Result>> stream_;
+  const Pins pins_;
+};
+
+template <typename Call, typename Result>
+std::unique_ptr<ItemStream<Call, Result>> Pinned(std::unique_ptr<ItemStream<Call, Result>> stream,
+                                                 const Pins& pins) {
+  return std::make_unique<PinnedStream<Call, Result>>(std::move(stream), pins);
+}
+
 }  // namespace
 
 Client::Client(std::shared_ptr<Connection> connection, const ClientOptions& options)
@@ -145,11 +171,11 @@ absl::StatusOr<RunInfo> Client::ApplyRoPEInChunks(RopeCall call, const ChunkOpti
 }
 
 std::unique_ptr<EncodeStream> Client::StreamEncode(const CallOptions& options) const {
-  return connection_->StreamEncode(Context(options, true));
+  return Pinned(connection_->StreamEncode(Context(options, true)), options.pins);
 }
 
 std::unique_ptr<RopeStream> Client::StreamApplyRoPE(const CallOptions& options) const {
-  return connection_->StreamApplyRoPE(Context(options, true));
+  return Pinned(connection_->StreamApplyRoPE(Context(options, true)), options.pins);
 }
 
 absl::StatusOr<EncodeResult> Client::AttentionBias(BiasCall call,
@@ -202,7 +228,15 @@ absl::Status Client::DeleteTable(std::string_view name, const CallOptions& optio
 absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
                                                 const CallOptions& options) const {
   return Wait<SpecDetails>([&](Done<SpecDetails> done) {
-    connection_->ResolveSpec(spec, Context(options, true), std::move(done));
+    connection_->ResolveSpec(spec, std::nullopt, Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
+                                                const parity::Comparison& comparison,
+                                                const CallOptions& options) const {
+  return Wait<SpecDetails>([&](Done<SpecDetails> done) {
+    connection_->ResolveSpec(spec, comparison, Context(options, true), std::move(done));
   });
 }
 

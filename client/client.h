@@ -108,8 +108,7 @@ class Client {
   absl::StatusOr<RunInfo> ApplyRoPEInChunks(RopeCall call, const ChunkOptions& chunks = {},
                                             const CallOptions& options = {}) const;
 
-  // Streams: many calls, each answered when it is done. The options' deadline is the stream's;
-  // their pins do not count, those of the calls do.
+  // Streams: many calls, each answered when it is done. The options' deadline is the stream's.
   std::unique_ptr<EncodeStream> StreamEncode(const CallOptions& options = {}) const;
   std::unique_ptr<RopeStream> StreamApplyRoPE(const CallOptions& options = {}) const;
 
@@ -130,6 +129,9 @@ class Client {
   // About specs and the server -------------------------------------------------------------------
 
   absl::StatusOr<SpecDetails> ResolveSpec(const Spec& spec, const CallOptions& options = {}) const;
+  // The same, and how far the upstream's arithmetic (PARITY) is from the exact one.
+  absl::StatusOr<SpecDetails> ResolveSpec(const Spec& spec, const parity::Comparison& comparison,
+                                          const CallOptions& options = {}) const;
   absl::StatusOr<std::vector<Preset>> ListPresets(const CallOptions& options = {}) const;
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& options = {}) const;
   // NOT_FOUND: no such service. "inproc:" is always serving.

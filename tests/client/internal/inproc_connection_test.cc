@@ -195,6 +195,12 @@ TEST(InprocConnectionTest, PinsAreChecked) {
        {Pins{.spec_fingerprint = "0"}, Pins{.numerics_version = 999}, Pins{.backend = "cuda"}}) {
     EXPECT_EQ(client.Encode(spec, {1}, {.pins = pins}).status().code(),
               absl::StatusCode::kFailedPrecondition);
+    const auto stream = client.StreamEncode({.pins = pins});
+    ASSERT_TRUE(stream->Write(1, {.spec = spec, .positions = {1}}).ok());
+    ASSERT_TRUE(
+        stream->Write(2, {.spec = spec, .positions = {1}, .pins = {.numerics_version = 1}}).ok());
+    EXPECT_EQ(stream->Read()->result.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(stream->Read()->result.ok());
   }
 }
 
