@@ -173,6 +173,10 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   bool EndIfIdle() {
     absl::MutexLock lock(&mu_);
     if (end_.has_value()) return true;
+    if (writing_) {  // an answer that nobody takes
+      context_->TryCancel();
+      return true;
+    }
     if (owed_messages_ > 0) return false;
     end_ = absl::DeadlineExceededError(absl::StrCat("stream: nothing received for ",
                                                     absl::FormatDuration(options_.idle_timeout),

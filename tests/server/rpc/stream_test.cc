@@ -7,6 +7,9 @@
 
 #include <map>
 #include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "tests/server/rpc/test_server.h"
 #include "tests/support/requests.h"
@@ -132,22 +135,27 @@ TEST(StreamTest, EncodeStreamsToo) {
   request.set_id(4);
   *request.mutable_item() = EncodeOf(100);
   ASSERT_TRUE(stream->Write(request));
+  request.set_id(5);
   request.set_chunked(true);
   ASSERT_TRUE(stream->Write(request));
   request.Clear();
-  request.set_id(4);
+  request.set_id(5);
   request.mutable_chunk()->set_tokens(100);
   ASSERT_TRUE(stream->Write(request));
   stream->WritesDone();
-  std::vector<v1::StreamEncodeResponse> answers(3);
-  for (auto& answer : answers) ASSERT_TRUE(stream->Read(&answer));
+  std::map<std::pair<int64_t, bool>, v1::StreamEncodeResponse> answers;  // by id and chunk
+  v1::StreamEncodeResponse answer;
+  while (stream->Read(&answer)) answers[{answer.id(), answer.has_chunk()}] = answer;
   ASSERT_TRUE(stream->Finish().ok());
-  ASSERT_EQ(answers[0].raw_size(), 1);
-  EXPECT_EQ(answers[0].raw(0), std::string(3200, 0x5A));
-  EXPECT_EQ(answers[1].raw_size(), 0);
-  EXPECT_EQ(answers[1].result().output().shape(0), 100);
-  ASSERT_EQ(answers[2].raw_size(), 1);
-  EXPECT_EQ(answers[2].raw(0), answers[0].raw(0));
+  ASSERT_EQ(answers.size(), 3);
+  const auto& [item, opening, chunk] =
+      std::tie(answers[{4, false}], answers[{5, false}], answers[{5, true}]);
+  ASSERT_EQ(item.raw_size(), 1);
+  EXPECT_EQ(item.raw(0), std::string(3200, 0x5A));
+  EXPECT_EQ(opening.raw_size(), 0);
+  EXPECT_EQ(opening.result().output().shape(0), 100);
+  ASSERT_EQ(chunk.raw_size(), 1);
+  EXPECT_EQ(chunk.raw(0), item.raw(0));
 }
 
 TEST(StreamTest, AnItemsErrorLeavesTheStreamOpen) {
@@ -309,11 +317,16 @@ TEST(StreamFlowTest, AFullBudgetDelaysItemsAndRefusesNone) {
   EXPECT_EQ(server.Call("ApplyRoPE", RopeRequestOf(5000).SerializeAsString()).error_code(),
             grpc::StatusCode::UNAVAILABLE);
   server.backend().Release();
+  // All at once: whichever holds the budget must be read before the others get theirs.
+  std::vector<std::thread> readers;
   for (RopeStream& stream : streams) {
-    stream.WritesDone();
-    EXPECT_EQ(stream.Read().result().status().code(), 0);
-    EXPECT_TRUE(stream.Finish().ok());
+    readers.emplace_back([&stream] {
+      stream.WritesDone();
+      EXPECT_EQ(stream.Read().result().status().code(), 0);
+      EXPECT_TRUE(stream.Finish().ok());
+    });
   }
+  for (std::thread& reader : readers) reader.join();
   ExpectNothingLeft(server);
 }
 
@@ -374,6 +387,14 @@ TEST(StreamEndTest, AStreamThatIsOwedAnAnswerIsNotIdle) {
   EXPECT_EQ(stream.Read().id(), 1);
   stream.WritesDone();
   EXPECT_TRUE(stream.Finish().ok());
+}
+
+TEST(StreamEndTest, AStreamWhoseAnswerNobodyTakesEnds) {
+  TestServer server(TestServer::SmallEngine(), {}, absl::Milliseconds(100));
+  RopeStream stream(&server);
+  ASSERT_TRUE(stream.WriteItem(1, 200000));  // an answer of 19 MB: more than any window
+  ExpectNothingLeft(server);
+  EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST(StreamEndTest, DrainingEndsIdleStreamsAndFinishesOpenItems) {
