@@ -19,6 +19,7 @@
 #include "client/stream.h"
 #include "client/tensor.h"
 #include "kernels/bias_rule.h"
+#include "kernels/parity/report.h"
 #include "kernels/plan_details.h"
 #include "kernels/presets.h"
 #include "kernels/request.h"
@@ -119,6 +120,7 @@ struct SpecDetails {
   double amplitude = 1.0;  // factor of sine and cosine
   int64_t width = 0;       // of an output row or a head
   RunInfo info;
+  std::optional<parity::Report> parity_difference;  // if asked for, and known
 };
 
 struct ServerInfo {
@@ -174,7 +176,8 @@ class Connection {
   // done. Outputs may be written in part when it fails.
   virtual void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options,
                                  CallContext context, Done<RunInfo> done) = 0;
-  virtual void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) = 0;
+  virtual void ResolveSpec(Spec spec, std::optional<parity::Comparison> comparison,
+                           CallContext context, Done<SpecDetails> done) = 0;
   virtual void ListPresets(CallContext context, Done<std::vector<Preset>> done) = 0;
   virtual void GetServerInfo(CallContext context, Done<ServerInfo> done) = 0;
   // Learned tables. "inproc:" keeps none: UNIMPLEMENTED. CreateTable may block until it is done.

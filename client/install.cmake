@@ -27,7 +27,8 @@ set(headers ${CMAKE_INSTALL_INCLUDEDIR}/phasor)
 install(FILES client.h connection.h options.h position_list.h stream.h tensor.h
   DESTINATION ${headers}/client)
 install(FILES testing/mock_connection.h DESTINATION ${headers}/client/testing)
-set(kernel_headers batch bias_rule dtype fixed_position host_device log_buckets parity/tables phase phase_table pieces plan
+set(kernel_headers batch bias_rule dtype fixed_position host_device log_buckets parity/difference
+    parity/report parity/tables phase phase_table pieces plan
     plan_details positions presets request row_layout sincos spec table tensor_desc xpos)
 foreach(header IN LISTS kernel_headers)
   get_filename_component(folder ${header} DIRECTORY)

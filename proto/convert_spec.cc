@@ -250,4 +250,45 @@ v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::str
   return response;
 }
 
+absl::StatusOr<parity::Comparison> ComparisonFromWire(const v1::ParityComparison& wire) {
+  parity::Comparison comparison;
+  if (wire.has_context_length()) comparison.context_length = wire.context_length();
+  PHASOR_ASSIGN_OR_RETURN(comparison.model,
+                          EnumFromWire<Dtype>(wire.dtype(), "parity_comparison.dtype"));
+  return comparison;
+}
+
+v1::ParityComparison ToWire(const parity::Comparison& comparison) {
+  v1::ParityComparison wire;
+  if (comparison.context_length) wire.set_context_length(*comparison.context_length);
+  wire.set_dtype(ToWire(comparison.model));
+  return wire;
+}
+
+absl::StatusOr<parity::Report> ReportFromWire(const v1::ParityDifference& wire) {
+  PHASOR_ASSIGN_OR_RETURN(const Dtype model,
+                          EnumFromWire<Dtype>(wire.dtype(), "parity_difference.dtype"));
+  return parity::Report{.context_length = wire.context_length(),
+                        .positions = wire.positions(),
+                        .model = model,
+                        .largest = {.angle = wire.angle(),
+                                    .value = wire.value(),
+                                    .angle_position = wire.angle_position(),
+                                    .value_position = wire.value_position()},
+                        .inv_freq = {wire.inv_freq().begin(), wire.inv_freq().end()}};
+}
+
+v1::ParityDifference ToWire(const parity::Report& report) {
+  v1::ParityDifference wire;
+  wire.set_context_length(report.context_length);
+  wire.set_positions(report.positions);
+  wire.set_dtype(ToWire(report.model));
+  wire.set_angle(report.largest.angle);
+  wire.set_angle_position(report.largest.angle_position);
+  wire.set_value(report.largest.value);
+  wire.set_value_position(report.largest.value_position);
+  wire.mutable_inv_freq()->Add(report.inv_freq.begin(), report.inv_freq.end());
+  return wire;
+}
+
 }  // namespace phasor

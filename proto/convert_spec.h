@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/parity/report.h"
 #include "kernels/plan.h"
 #include "kernels/plan_details.h"
 #include "kernels/spec.h"
@@ -30,6 +31,13 @@ PairDetail PairFromWire(const v1::ResolvedPair& wire);
 
 // Every number of `plan`.
 v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::string& backend);
+
+// INVALID_ARGUMENT: a dtype that is not known or not set.
+absl::StatusOr<parity::Comparison> ComparisonFromWire(const v1::ParityComparison& wire);
+v1::ParityComparison ToWire(const parity::Comparison& comparison);
+
+absl::StatusOr<parity::Report> ReportFromWire(const v1::ParityDifference& wire);
+v1::ParityDifference ToWire(const parity::Report& report);
 
 }  // namespace phasor
 

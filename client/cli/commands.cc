@@ -8,7 +8,6 @@
 
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
-#include "client/cli/parity_report.h"
 #include "client/cli/plot_command.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
@@ -210,34 +209,26 @@ class ResolveCommand final : public Command {
   explicit ResolveCommand(CLI::App& parent)
       : Command(parent, "resolve", "Every number that a spec stands for") {
     AddSpecFlags(*app(), spec_);
-    app()->add_option("--context-length", context_length_,
+    app()->add_option("--context-length", comparison_.context_length,
                       "Look below this position for PARITY's largest difference from EXACT; the "
                       "preset's context length when not given");
     AddEnumFlag<Dtype>(
         *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
-        +[](Dtype dtype) { return Name(dtype); }, [this](Dtype dtype) { model_ = dtype; },
+        +[](Dtype dtype) { return Name(dtype); },
+        [this](Dtype dtype) { comparison_.model = dtype; },
         "The model's type for that difference, BFLOAT16 when not given");
   }
 
   absl::Status Run(std::ostream& out) override {
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
-    PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_));
-    Json json = ToJson(details);
-    std::string text = FormatDetails(details);
-    PHASOR_ASSIGN_OR_RETURN(const std::optional<ParityReport> report,
-                            MakeParityReport(spec_, context_length_, model_));
-    if (report.has_value()) {
-      json["difference"] = ToJson(*report);
-      text += "\n" + FormatReport(*report);
-    }
-    out << (common_.json ? json.dump(2) + "\n" : text);
+    PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_, comparison_));
+    out << (common_.json ? ToJson(details).dump(2) + "\n" : FormatDetails(details));
     return absl::OkStatus();
   }
 
  private:
   Spec spec_;
-  std::optional<int64_t> context_length_;
-  Dtype model_ = Dtype::kBFloat16;
+  parity::Comparison comparison_;
 };
 
 class PresetsCommand final : public Command {

@@ -150,6 +150,29 @@ std::string FormatPlace(const SpecDetails::Pair& pair) {
   return place;
 }
 
+std::string FormatDifference(const parity::Report& report) {
+  const parity::Difference& d = report.largest;
+  return absl::StrFormat(
+      "largest difference of upstream's arithmetic (PARITY) from exact, positions below %d (%d "
+      "looked at), %s tensors\n"
+      "  angle           %.3g radians, at %d\n"
+      "  sine or cosine  %.3g, at %d\n",
+      report.context_length, report.positions, std::string(Name(report.model)), d.angle,
+      d.angle_position, d.value, d.value_position);
+}
+
+Json ToJson(const parity::Report& report) {
+  const parity::Difference& d = report.largest;
+  return {{"context_length", report.context_length},
+          {"positions", report.positions},
+          {"dtype", Name(report.model)},
+          {"largest_angle_difference", d.angle},
+          {"largest_angle_position", d.angle_position},
+          {"largest_value_difference", d.value},
+          {"largest_value_position", d.value_position},
+          {"inv_freq", report.inv_freq}};
+}
+
 }  // namespace
 
 std::string FormatDetails(const SpecDetails& details) {
@@ -183,7 +206,9 @@ std::string FormatDetails(const SpecDetails& details) {
     if (heads) row.insert(row.begin(), StrCat(pair.head));
     pairs.push_back(std::move(row));
   }
-  return FormatTable({}, fields) + "\n" + FormatTable(header, pairs);
+  std::string text = FormatTable({}, fields) + "\n" + FormatTable(header, pairs);
+  if (details.parity_difference) text += "\n" + FormatDifference(*details.parity_difference);
+  return text;
 }
 
 Json ToJson(const SpecDetails& details) {
@@ -207,11 +232,13 @@ Json ToJson(const SpecDetails& details) {
     put("second_lane_out", pair.second_lane_out);
     pairs.push_back(std::move(json));
   }
-  return {{"spec", ToJson(details.spec)},
-          {"width", details.width},
-          {"amplitude", details.amplitude},
-          {"info", ToJson(details.info)},
-          {"pairs", std::move(pairs)}};
+  Json json = {{"spec", ToJson(details.spec)},
+               {"width", details.width},
+               {"amplitude", details.amplitude},
+               {"info", ToJson(details.info)},
+               {"pairs", std::move(pairs)}};
+  if (details.parity_difference) json["difference"] = ToJson(*details.parity_difference);
+  return json;
 }
 
 std::string FormatPresets(absl::Span<const Preset> presets) {

@@ -102,10 +102,12 @@ class GrpcConnection final : public Connection {
     call.done = std::move(done);
     channel_.Start(std::move(call), context);
   }
-  void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) override {
+  void ResolveSpec(Spec spec, std::optional<parity::Comparison> comparison, CallContext context,
+                   Done<SpecDetails> done) override {
     if (absl::Status status = CheckBase(spec, "spec"); !status.ok()) return done(status);
     v1::ResolveSpecRequest request;
     *request.mutable_spec() = ToWire(spec);
+    if (comparison.has_value()) *request.mutable_parity_comparison() = ToWire(*comparison);
     StartPlain(StrCat(kService, "ResolveSpec"), request.SerializeAsString(), context,
                &ReadResolveSpecResponse, std::move(done));
   }

@@ -129,9 +129,10 @@ class InprocConnection final : public Connection,
     done(NoTables());
   }
 
-  void ResolveSpec(Spec spec, CallContext context, Done<SpecDetails> done) override {
+  void ResolveSpec(Spec spec, std::optional<parity::Comparison> comparison, CallContext context,
+                   Done<SpecDetails> done) override {
     const absl::Status status = CheckContext(context);
-    done(status.ok() ? Details(spec) : status);
+    done(status.ok() ? Details(spec, comparison) : status);
   }
 
   void ListPresets(CallContext, Done<std::vector<Preset>> done) override {
@@ -157,7 +158,8 @@ class InprocConnection final : public Connection,
   absl::StatusOr<PreparedRope> Prepare(const RopeCall& call, std::string_view path);
   absl::Status Rotate(const PreparedRope& prepared, const std::vector<RopeTensor>& tensors);
   absl::StatusOr<EncodeResult> RunBias(const BiasCall& call, std::string_view path);
-  absl::StatusOr<SpecDetails> Details(const Spec& spec);
+  absl::StatusOr<SpecDetails> Details(const Spec& spec,
+                                      const std::optional<parity::Comparison>& comparison);
 
   absl::Status CheckBackendPin(const Pins& pins, std::string_view path) const {
     if (pins.backend.empty() || pins.backend == backend_->name()) return absl::OkStatus();
@@ -301,14 +303,20 @@ absl::StatusOr<EncodeResult> InprocConnection::RunBias(const BiasCall& call,
   return result;
 }
 
-absl::StatusOr<SpecDetails> InprocConnection::Details(const Spec& spec) {
+absl::StatusOr<SpecDetails> InprocConnection::Details(
+    const Spec& spec, const std::optional<parity::Comparison>& comparison) {
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
   PHASOR_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, plans_.Get(resolved));
+  std::optional<parity::Report> difference;
+  if (comparison.has_value()) {
+    PHASOR_ASSIGN_OR_RETURN(difference, parity::Compare(spec, *comparison));
+  }
   return SpecDetails{.spec = ToSpec(resolved),
                      .pairs = DetailsOf(*plan),
                      .amplitude = plan->amplitude,
                      .width = resolved.kind == SpecKind::kRotary ? resolved.head_dim : resolved.dim,
-                     .info = Info(*plan)};
+                     .info = Info(*plan),
+                     .parity_difference = std::move(difference)};
 }
 
 }  // namespace

@@ -271,6 +271,11 @@ absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header) {
   for (const v1::ResolvedPair& pair : response.pairs()) {
     details.pairs.push_back(PairFromWire(pair));
   }
+  if (response.has_parity_difference()) {
+    auto difference = ReportFromWire(response.parity_difference());
+    if (!difference.ok()) return Unfit(difference.status().message());
+    details.parity_difference = *std::move(difference);
+  }
   return details;
 }
 

@@ -39,7 +39,9 @@ class MockConnection : public Connection {
   MOCK_METHOD(std::unique_ptr<RopeStream>, StreamApplyRoPE, (CallContext), (override));
   MOCK_METHOD(void, ApplyRoPEInChunks,
               (std::vector<RopeCall>, ChunkOptions, CallContext, Done<RunInfo>), (override));
-  MOCK_METHOD(void, ResolveSpec, (Spec, CallContext, Done<SpecDetails>), (override));
+  MOCK_METHOD(void, ResolveSpec,
+              (Spec, std::optional<parity::Comparison>, CallContext, Done<SpecDetails>),
+              (override));
   MOCK_METHOD(void, ListPresets, (CallContext, Done<std::vector<Preset>>), (override));
   MOCK_METHOD(void, GetServerInfo, (CallContext, Done<ServerInfo>), (override));
   MOCK_METHOD(void, CheckHealth, (std::string, CallContext, Done<Health>), (override));

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kDense = 4096;
 constexpr int64_t kSpread = 1024;
+constexpr int64_t kMostAngles = int64_t{1} << 19;
+constexpr int64_t kLeastPositions = 16;
 
 // The exact phase of every pair for a token at p.
 std::vector<uint64_t> ExactPhases(const Plan& plan, const Position* p) {
@@ -39,9 +41,7 @@ void Take(double found, int64_t position, double& largest, int64_t& where) {
   where = position;
 }
 
-}  // namespace
-
-std::vector<int64_t> SampledPositions(int64_t context_length) {
+std::vector<int64_t> AllPositions(int64_t context_length) {
   std::vector<int64_t> positions;
   for (int64_t p = 0; p < std::min(kDense, context_length); ++p) positions.push_back(p);
   if (context_length <= kDense) return positions;
@@ -58,13 +58,31 @@ std::vector<int64_t> SampledPositions(int64_t context_length) {
   return positions;
 }
 
-Difference LargestDifference(const Plan& plan, int64_t context_length, Dtype model) {
+}  // namespace
+
+int64_t MostPositions(const Plan& plan) {
+  const auto angles = static_cast<int64_t>(plan.frequency.size());
+  return std::max(kMostAngles / std::max<int64_t>(angles, 1), kLeastPositions);
+}
+
+std::vector<int64_t> SampledPositions(int64_t context_length, int64_t at_most) {
+  const std::vector<int64_t> all = AllPositions(context_length);
+  const auto size = static_cast<int64_t>(all.size());
+  if (size <= at_most) return all;
+  std::vector<int64_t> chosen;
+  for (int64_t i = 1; i <= at_most; ++i) {
+    chosen.push_back(all[static_cast<size_t>(i * size / at_most - 1)]);
+  }
+  return chosen;
+}
+
+Difference LargestDifference(const Plan& plan, absl::Span<const int64_t> positions, Dtype model) {
   const ParityTables& tables = *plan.parity;
   const Dtype table = tables.TableType(model);
   std::vector<double> angles(static_cast<size_t>(plan.pairs));
   std::vector<SinCos<double>> values(angles.size());
   Difference out;
-  for (const int64_t position : SampledPositions(context_length)) {
+  for (const int64_t position : positions) {
     Position p[kMaxAxes];
     std::fill(p, p + kMaxAxes, Position{position, 0});
     TokenAngles(tables, plan.axis, p, absl::MakeSpan(angles));

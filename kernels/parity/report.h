@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a spec's PARITY arithmetic is from the exact one, for `phasor resolve`.
+// How far a spec's PARITY arithmetic is from the exact one, as ResolveSpec tells it.
 // Threads: pure functions.
-#ifndef PHASOR_CLIENT_CLI_PARITY_REPORT_H_
-#define PHASOR_CLIENT_CLI_PARITY_REPORT_H_
+#ifndef PHASOR_KERNELS_PARITY_REPORT_H_
+#define PHASOR_KERNELS_PARITY_REPORT_H_
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,27 +13,33 @@
 #include "kernels/parity/difference.h"
 #include "kernels/spec.h"
 
-namespace phasor::cli {
+namespace phasor::parity {
 
-struct ParityReport {
+// What to look at: `parity_comparison` of a ResolveSpecRequest, as errors name it.
+struct Comparison {
+  std::optional<int64_t> context_length;  // positions below it; the preset's when not given
+  Dtype model = Dtype::kBFloat16;         // the model's type
+
+  friend bool operator==(const Comparison&, const Comparison&) = default;
+};
+
+struct Report {
   int64_t context_length = 0;
   int64_t positions = 0;  // that were looked at
   Dtype model = Dtype::kBFloat16;
-  parity::Difference largest;
+  Difference largest;
   std::vector<double> inv_freq;  // as rounded, radians per position; empty for GGML
+
+  friend bool operator==(const Report&, const Report&) = default;
 };
 
 // How far upstream's arithmetic, the `parity` block of `spec` or of its preset, is from the exact
-// one below `context_length`, or below its preset's. Computed here: the numbers are the same
-// everywhere. nullopt: nothing is known of an upstream, or how far to look, and nothing was asked
-// for. INVALID_ARGUMENT: a context_length below 1, or beside a spec that has no PARITY.
-absl::StatusOr<std::optional<ParityReport>> MakeParityReport(Spec spec,
-                                                             std::optional<int64_t> context_length,
-                                                             Dtype model);
+// one; `spec` may ask for either. The numbers are the same everywhere. nullopt: nothing is known of
+// an upstream, or how far to look, and no context_length was given. INVALID_ARGUMENT: a
+// context_length below 1, or for a spec without PARITY; a `model` that is not FLOAT64, FLOAT32,
+// FLOAT16 or BFLOAT16.
+absl::StatusOr<std::optional<Report>> Compare(Spec spec, const Comparison& comparison);
 
-std::string FormatReport(const ParityReport& report);
-nlohmann::ordered_json ToJson(const ParityReport& report);
+}  // namespace phasor::parity
 
-}  // namespace phasor::cli
-
-#endif  // PHASOR_CLIENT_CLI_PARITY_REPORT_H_
+#endif  // PHASOR_KERNELS_PARITY_REPORT_H_

@@ -172,7 +172,12 @@ absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
   PHASOR_ASSIGN_OR_RETURN(const Spec spec, SpecFromWire(message.spec(), "spec"));
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
   PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(resolved));
-  return MakeResolveSpecResponse(*plan, backend_);
+  v1::ResolveSpecResponse response = MakeResolveSpecResponse(*plan, backend_);
+  if (!message.has_parity_comparison()) return response;
+  PHASOR_ASSIGN_OR_RETURN(const auto comparison, ComparisonFromWire(message.parity_comparison()));
+  PHASOR_ASSIGN_OR_RETURN(const auto report, parity::Compare(spec, comparison));
+  if (report.has_value()) *response.mutable_parity_difference() = ToWire(*report);
+  return response;
 }
 
 v1::GetServerInfoResponse PositionEmbeddingServiceImpl::Info() {

@@ -223,13 +223,16 @@ TEST_F(ClientBytesTest, SpecsResolveAlike) {
   for (const Spec& spec :
        {Spec{.preset = "llama-3"}, Spec{.preset = "flux"}, Spec{.preset = "timm-2d", .dim = 24},
         Spec{.preset = "timestep-sin-cos", .dim = 7}}) {
-    auto here = here_.ResolveSpec(spec);
-    auto there = tcp_.ResolveSpec(spec);
+    auto here = here_.ResolveSpec(spec, parity::Comparison{});
+    auto there = tcp_.ResolveSpec(spec, parity::Comparison{});
     ASSERT_TRUE(here.ok()) << here.status();
     ASSERT_TRUE(there.ok()) << there.status();
     EXPECT_EQ(there->spec, here->spec);
     EXPECT_EQ(there->width, here->width);
     EXPECT_EQ(there->info, here->info);
+    EXPECT_EQ(there->parity_difference, here->parity_difference);
+    EXPECT_EQ(there->parity_difference.has_value(),
+              spec.preset == "llama-3" || spec.preset == "timestep-sin-cos");
     ASSERT_EQ(there->pairs.size(), here->pairs.size());
     for (size_t j = 0; j < here->pairs.size(); ++j) {
       EXPECT_EQ(there->pairs[j].axis, here->pairs[j].axis);

@@ -158,6 +158,10 @@ TEST_F(ClientErrorsTest, BadSpecsResolveAlike) {
     EXPECT_FALSE(here.ok());
     EXPECT_EQ(tcp_.ResolveSpec(spec).status(), here);
   }
+  const parity::Comparison empty{.context_length = 0};
+  const absl::Status here = here_.ResolveSpec({.preset = "llama-2"}, empty).status();
+  EXPECT_EQ(here.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(tcp_.ResolveSpec({.preset = "llama-2"}, empty).status(), here);
 }
 
 TEST_F(ClientErrorsTest, ServerLimitsAreResourceExhausted) {

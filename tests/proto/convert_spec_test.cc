@@ -200,6 +200,31 @@ TEST(ResolveSpecResponseTest, EveryDetailOfAPairArrives) {
   }
 }
 
+TEST(ParityComparisonTest, ArrivesAsItWas) {
+  for (const parity::Comparison& comparison :
+       {parity::Comparison{}, parity::Comparison{7, Dtype::kFloat64}}) {
+    const auto arrived = ComparisonFromWire(ToWire(comparison));
+    ASSERT_THAT(arrived, IsOk());
+    EXPECT_EQ(*arrived, comparison);
+  }
+  EXPECT_THAT(ComparisonFromWire({}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("parity_comparison.dtype: ")));
+}
+
+TEST(ParityDifferenceTest, ArrivesAsItWas) {
+  const parity::Report report = {
+      .context_length = 9,
+      .positions = 8,
+      .model = Dtype::kFloat16,
+      .largest = {.angle = 1.5, .value = 2.5, .angle_position = 3, .value_position = 4},
+      .inv_freq = {1.0, 0.25}};
+  const auto arrived = ReportFromWire(ToWire(report));
+  ASSERT_THAT(arrived, IsOk());
+  EXPECT_EQ(*arrived, report);
+  EXPECT_THAT(ReportFromWire({}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("parity_difference.dtype: ")));
+}
+
 TEST(ResolveSpecResponseTest, ResolvedSpecResolvesToItself) {
   Spec spec;
   spec.kind = SpecKind::kRotary;

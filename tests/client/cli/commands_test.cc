@@ -135,6 +135,21 @@ TEST(CommandsTest, ResolvePrintsEveryFrequency) {
   EXPECT_EQ(nlohmann::json::parse(as_json.out)["pairs"].size(), 64u);
 }
 
+TEST(CommandsTest, ResolveSaysHowFarUpstreamsArithmeticIsFromExact) {
+  const std::vector<std::string> args = {"resolve", "--preset", "llama-2"};
+  EXPECT_THAT(RunCommand(args).out,
+              HasSubstr("\nlargest difference of upstream's arithmetic (PARITY) from exact, "
+                        "positions below 4096 (4096 looked at), BFLOAT16 tensors\n  angle        "
+                        "   0.0002"));
+  const Outcome json = RunCommand(
+      {"resolve", "--preset", "llama-2", "--json", "--context-length", "1", "--dtype", "float32"});
+  ASSERT_TRUE(json.status.ok()) << json.status;
+  const auto difference = nlohmann::json::parse(json.out)["difference"];
+  EXPECT_EQ(difference["dtype"], "FLOAT32");
+  EXPECT_EQ(difference["inv_freq"].size(), 64u);
+  EXPECT_EQ(difference["largest_angle_difference"], 0.0);
+}
+
 TEST(CommandsTest, PresetsListsAllOfThem) {
   const Outcome run = RunCommand({"presets", "--json"});
   ASSERT_TRUE(run.status.ok()) << run.status;

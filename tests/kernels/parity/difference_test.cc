@@ -26,20 +26,29 @@ std::shared_ptr<const Plan> PlanOf(ParityFrequency frequency, double theta, Pari
 }
 
 Difference Up(const std::shared_ptr<const Plan>& plan, int64_t length, Dtype model) {
-  return LargestDifference(*plan, length, model);
+  return LargestDifference(*plan, SampledPositions(length, MostPositions(*plan)), model);
 }
 
 TEST(ParityDifferenceTest, EveryPositionOfAShortContextIsLookedAt) {
-  EXPECT_EQ(SampledPositions(1), (std::vector<int64_t>{0}));
-  EXPECT_EQ(SampledPositions(4096).size(), 4096u);
+  EXPECT_EQ(SampledPositions(1, 4096), (std::vector<int64_t>{0}));
+  EXPECT_EQ(SampledPositions(4096, 4096).size(), 4096u);
 }
 
 TEST(ParityDifferenceTest, LongContextsAreSampledUpToTheirLastPosition) {
-  const std::vector<int64_t> positions = SampledPositions(131072);
+  const std::vector<int64_t> positions = SampledPositions(131072, 8192);
   EXPECT_TRUE(std::is_sorted(positions.begin(), positions.end()));
   EXPECT_THAT(positions, Contains(131071));
   EXPECT_THAT(positions, Contains(65536));
   EXPECT_THAT(positions, Each(Lt(131072)));
+}
+
+TEST(ParityDifferenceTest, ManyPairsAreLookedAtInFewPositions) {
+  EXPECT_EQ(SampledPositions(100, 4), (std::vector<int64_t>{24, 49, 74, 99}));
+  const std::vector<int64_t> few = SampledPositions(int64_t{1} << 62, 16);
+  EXPECT_EQ(few.size(), 16u);
+  EXPECT_EQ(few.back(), (int64_t{1} << 62) - 1);
+  const auto plan = PlanOf(ParityFrequency::kFloat32Pow, 10000, ParityType::kFloat32);
+  EXPECT_EQ(MostPositions(*plan), 8192);
 }
 
 // f32 angles with base 10000 and 128 lanes are off by 1.4e-4 at position 4095 and by thousandths of
