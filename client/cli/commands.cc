@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "client/cli/bench_command.h"
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
 #include "client/cli/plot_command.h"
@@ -302,6 +303,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   commands.push_back(std::make_unique<PresetsCommand>(app));
   commands.push_back(MakePlotCommand(app));
   commands.push_back(std::make_unique<HealthCommand>(app));
+  AddBenchCommands(app, &commands);
   return commands;
 }
 

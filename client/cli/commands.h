@@ -42,7 +42,7 @@ class Command {
   CLI::App* const app_;
 };
 
-// encode, rope, bias, tables, resolve, presets, plot, health.
+// encode, rope, bias, tables, resolve, presets, plot, health, bench.
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
 
 }  // namespace phasor::cli

@@ -39,7 +39,7 @@ TEST(CanvasTest, TextIsUprightAndStartsAtItsTopLeft) {
 }
 
 TEST(CanvasTest, WritesAPngOfItsSize) {
-  const std::string path = testing::TempDir() + "canvas_test.png";
+  const std::string path = ::testing::TempDir() + "canvas_test.png";
   ASSERT_TRUE(Canvas(300, 2).WritePng(path).ok());
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
@@ -51,7 +51,7 @@ TEST(CanvasTest, WritesAPngOfItsSize) {
 TEST(CanvasTest, SaysWhereItCannotWrite) {
   const absl::Status status = Canvas(1, 1).WritePng("/nowhere/at/all.png");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("/nowhere/at/all.png"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("/nowhere/at/all.png"));
 }
 
 }  // namespace

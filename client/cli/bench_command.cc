@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// See bench_command.h.
+#include "client/cli/bench_command.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <iostream>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "client/cli/bench_report.h"
+#include "client/cli/bench_task.h"
+#include "client/cli/echo.h"
+#include "client/cli/load.h"
+#include "client/cli/spec_flags.h"
+#include "kernels/invalid.h"
+#include "kernels/status_macros.h"
+
+namespace phasor::cli {
+namespace {
+
+// Beside the bytes of tensors: what an echoed message has of everything else.
+constexpr int64_t kHeaderBytes = 100;
+// How long one side runs before it is the other's turn.
+constexpr absl::Duration kTurn = absl::Seconds(1);
+// Connections are made and streams opened in this time, which is not counted.
+constexpr absl::Duration kWarmUp = absl::Milliseconds(200);
+
+std::atomic<bool> stopped = false;
+
+// SIGINT ends the load, and the report follows; a second one ends the program.
+class StopOnInterrupt {
+ public:
+  StopOnInterrupt() {
+    struct sigaction action = {};
+    action.sa_handler = [](int) { stopped = true; };
+    action.sa_flags = SA_RESETHAND;
+    sigaction(SIGINT, &action, &old_);
+  }
+  ~StopOnInterrupt() { sigaction(SIGINT, &old_, nullptr); }
+  StopOnInterrupt(const StopOnInterrupt&) = delete;
+  StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
+
+ private:
+  struct sigaction old_;
+};
+
+// Shows once a second, on a terminal, how far a load is.
+class Display {
+ public:
+  explicit Display(int64_t call_bytes) {
+    if (isatty(STDERR_FILENO) == 0) return;
+    thread_ = std::thread([this, call_bytes] { Show(call_bytes); });
+  }
+  ~Display() {
+    done_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  Display(const Display&) = delete;
+  Display& operator=(const Display&) = delete;
+
+  LoadProgress progress;
+
+ private:
+  void Show(int64_t call_bytes) {
+    int64_t before = 0;
+    for (int tick = 1; !done_; ++tick) {
+      absl::SleepFor(absl::Milliseconds(100));
+      if (tick % 10 != 0) continue;
+      const int64_t calls = progress.succeeded;
+      std::cerr << absl::StrFormat("\r%4d s  %9d calls/s  %9.1f MB/s  %d errors ", tick / 10,
+                                   calls - before,
+                                   static_cast<double>((calls - before) * call_bytes) / 1e6,
+                                   progress.failed.load())
+                << std::flush;
+      before = calls;
+    }
+    std::cerr << "\r" << std::string(70, ' ') << "\r" << std::flush;
+  }
+
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+class BenchCommand final : public Command {
+ public:
+  explicit BenchCommand(CLI::App& parent)
+      : Command(parent, "bench",
+                "How fast calls are answered: rotations for a rotary spec, else encodings") {
+    AddSpecFlags(*app(), options_.spec);
+    AddCount("--tokens", &options_.tokens, int64_t{1} << 40, "Positions of a call: 0, 1, ...");
+    AddCount("--heads", &options_.heads, int64_t{1} << 30, "Heads of [tokens, heads, head_dim]");
+    AddEnumFlag<Dtype>(
+        *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
+        +[](Dtype dtype) { return Name(dtype); }, [this](Dtype d) { options_.dtype = d; },
+        "Type of the tensor or the rows; float32 when not set");
+    AddEnumFlag<BenchMode>(
+        *app(), "--mode", {BenchMode::kUnary, BenchMode::kStream, BenchMode::kChunks},
+        +[](BenchMode mode) { return Name(mode); }, [this](BenchMode m) { options_.mode = m; },
+        "unary when not set; stream: each worker has one, with one item at a time; chunks: "
+        "rotations of any size, 4 MiB at a time");
+    AddCount("--concurrency", &concurrency_, 1024, "Calls at a time, each from a thread");
+    AddCount("--channels", &channels_, 64, "Connections, on which calls take turns");
+    app()
+        ->add_option("--rate", rate_,
+                     "Calls per second, equally spaced. One that is due while --concurrency are "
+                     "under way waits, and its wait counts. As many as possible when not set")
+        ->check(CLI::Range(0.001, 1e7));
+    app()
+        ->add_option("--duration", duration_s_, "Seconds")
+        ->capture_default_str()
+        ->check(CLI::Range(0.01, 86400.0));
+    app()->add_flag("--vs-echo", vs_echo_,
+                    "Take turns, second by second, with a bare gRPC server on this machine that "
+                    "moves as many bytes and computes nothing");
+  }
+
+  absl::Status Run(std::ostream& out) override {
+    if (vs_echo_ && common_.server.empty()) {
+      return Invalid("--vs-echo: there is no wire in process, must be beside --server");
+    }
+    PHASOR_ASSIGN_OR_RETURN(const Client client, ConnectOnce());
+    PHASOR_ASSIGN_OR_RETURN(const BenchTask task, MakeBenchTask(client, options_));
+    PHASOR_RETURN_IF_ERROR(CheckAnswer(client, task));
+    const int workers = static_cast<int>(concurrency_);
+    PHASOR_ASSIGN_OR_RETURN(const auto phasor, BenchOperations(client, task, workers));
+    std::unique_ptr<EchoServer> echo_server;
+    std::vector<Operation> echo;
+    if (vs_echo_) {
+      PHASOR_ASSIGN_OR_RETURN(
+          echo_server,
+          EchoServer::Start("/proc/self/exe", absl::StartsWith(common_.server, "unix:")));
+      echo = EchoOperations(echo_server->address(), SizesOf(task), workers,
+                            static_cast<int>(channels_), absl::Seconds(common_.timeout_s));
+    }
+    BenchReport report{.task = task,
+                       .server = common_.server.empty() ? "inproc:" : common_.server,
+                       .concurrency = workers,
+                       .rate = rate_};
+    RunInTurn(phasor, echo, &report);
+    const nlohmann::ordered_json json = ToJson(report);
+    out << (common_.json ? json.dump(2) + "\n" : FormatBenchReport(json));
+    return WhetherAny(report.phasor);
+  }
+
+ private:
+  void AddCount(const char* flag, int64_t* value, int64_t most, const char* help) {
+    app()
+        ->add_option(flag, *value, help)
+        ->capture_default_str()
+        ->check(CLI::Range(int64_t{1}, most));
+  }
+
+  // Nothing is tried again: a refusal is a result here.
+  absl::StatusOr<Client> ConnectOnce() const {
+    const ClientOptions options = {.timeout = absl::Seconds(common_.timeout_s),
+                                   .max_attempts = 1,
+                                   .channels = static_cast<int>(channels_),
+                                   .inproc_threads = common_.threads};
+    return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, options);
+  }
+
+  static EchoSizes SizesOf(const BenchTask& task) {
+    return {.request_bytes = kHeaderBytes + (task.rotary ? task.tensor_bytes : 0),
+            .reply_bytes = kHeaderBytes + task.tensor_bytes};
+  }
+
+  // Each for the whole duration.
+  void RunInTurn(const std::vector<Operation>& phasor, const std::vector<Operation>& echo,
+                 BenchReport* report) const {
+    const StopOnInterrupt stop_on_interrupt;
+    const absl::Duration duration = absl::Seconds(duration_s_);
+    LoadProgress unseen;
+    RunLoad({kWarmUp}, phasor, stopped, &unseen);
+    if (!echo.empty()) {
+      RunLoad({kWarmUp}, echo, stopped, &unseen);
+      report->echo.emplace();
+    }
+    Display display(report->task.call_bytes());
+    const absl::Duration turn = echo.empty() ? duration : kTurn;
+    for (absl::Duration left = duration; left > absl::ZeroDuration() && !stopped; left -= turn) {
+      const LoadOptions options = {std::min(left, turn), rate_};
+      report->phasor.Append(RunLoad(options, phasor, stopped, &display.progress));
+      if (echo.empty() || stopped) continue;
+      report->echo->Append(RunLoad(options, echo, stopped, &unseen));
+    }
+  }
+
+  // The error, if there was nothing else.
+  static absl::Status WhetherAny(const LoadResult& result) {
+    if (result.succeeded > 0 || result.errors.empty()) return absl::OkStatus();
+    const auto& [code, errors] = *result.errors.begin();
+    return absl::Status(code, errors.message);
+  }
+
+  BenchOptions options_;
+  int64_t concurrency_ = 1;
+  int64_t channels_ = 1;
+  double rate_ = 0;
+  double duration_s_ = 10;
+  bool vs_echo_ = false;
+};
+
+class EchoServerCommand final : public Command {
+ public:
+  explicit EchoServerCommand(CLI::App& parent)
+      : Command(parent, "echo-server", "What bench --vs-echo starts") {
+    app()->group("");  // not listed
+    app()->add_option("--unix", unix_path_, "Socket to serve on instead of a port");
+  }
+
+  absl::Status Run(std::ostream&) override { return ServeEcho(unix_path_); }
+
+ private:
+  std::string unix_path_;
+};
+
+}  // namespace
+
+void AddBenchCommands(CLI::App& app, std::vector<std::unique_ptr<Command>>* commands) {
+  commands->push_back(std::make_unique<BenchCommand>(app));
+  commands->push_back(std::make_unique<EchoServerCommand>(app));
+}
+
+}  // namespace phasor::cli

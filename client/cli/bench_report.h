@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `phasor bench` found, as JSON and as a table. Threads: pure functions.
+#ifndef PHASOR_CLIENT_CLI_BENCH_REPORT_H_
+#define PHASOR_CLIENT_CLI_BENCH_REPORT_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "client/cli/bench_task.h"
+#include "client/cli/load.h"
+
+namespace phasor::cli {
+
+struct BenchReport {
+  BenchTask task;
+  std::string server;
+  int concurrency = 1;
+  double rate = 0;  // 0: as many as there can be
+  LoadResult phasor;
+  std::optional<LoadResult> echo;
+};
+
+nlohmann::ordered_json ToJson(BenchReport& report);
+// Of what ToJson made.
+std::string FormatBenchReport(const nlohmann::ordered_json& json);
+
+}  // namespace phasor::cli
+
+#endif  // PHASOR_CLIENT_CLI_BENCH_REPORT_H_

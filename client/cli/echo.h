@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bare wire: a gRPC server in a process of its own that answers so many bytes to so many, and
+// calls to it. What a call costs when nobody looks at the bytes.
+#ifndef PHASOR_CLIENT_CLI_ECHO_H_
+#define PHASOR_CLIENT_CLI_ECHO_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cli/load.h"
+
+namespace phasor::cli {
+
+// Child: serves on `unix_path`, or on a port of 127.0.0.1 if it is empty, until standard input
+// ends, having printed its address. The method "/bytes/N" answers N bytes.
+absl::Status ServeEcho(const std::string& unix_path);
+
+// Parent: a child that serves. Threads: one. Owns the process and, if there is one, its socket's
+// directory.
+class EchoServer {
+ public:
+  // `program` is run as `program echo-server [--unix PATH]`. INTERNAL: it does not serve.
+  static absl::StatusOr<std::unique_ptr<EchoServer>> Start(const std::string& program,
+                                                           bool unix_socket);
+  ~EchoServer();
+  EchoServer(const EchoServer&) = delete;
+  EchoServer& operator=(const EchoServer&) = delete;
+
+  const std::string& address() const { return address_; }
+
+ private:
+  EchoServer() = default;
+
+  std::string directory_;
+  std::string address_;
+  pid_t pid_ = 0;
+  int to_child_ = -1;
+};
+
+struct EchoSizes {
+  int64_t request_bytes;
+  int64_t reply_bytes;
+};
+
+// One operation per worker; workers take turns over `channels` connections.
+std::vector<Operation> EchoOperations(const std::string& address, const EchoSizes& sizes,
+                                      int workers, int channels, absl::Duration timeout);
+
+}  // namespace phasor::cli
+
+#endif  // PHASOR_CLIENT_CLI_ECHO_H_

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// `phasor bench` as a user calls it, in process and against a server of this process.
+#include "client/cli/bench_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/running_server.h"
+#include "tests/support/temp_dir.h"
+
+namespace phasor::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int status = -1;
+  std::string text;
+};
+
+Outcome Bench(const std::string& arguments, const std::string& before = "") {
+  Outcome outcome;
+  std::FILE* pipe = popen((before + PHASOR_BINARY " bench " + arguments + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> buffer;
+  while (size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), size);
+  }
+  outcome.status = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+nlohmann::json BenchJson(const std::string& arguments) {
+  const Outcome run = Bench(arguments + " --json");
+  EXPECT_EQ(run.status, 0) << run.text;
+  return nlohmann::json::parse(run.text, nullptr, false);
+}
+
+class BenchCommandTest : public ::testing::Test {
+ protected:
+  BenchCommandTest() {
+    ServerOptions options = testing::TestOptions();
+    options.listen.push_back("unix:" + dir_.path() + "/phasor.sock");
+    server_ = testing::StartServer(options);
+  }
+  std::string Tcp() const { return "--server " + server_->listeners()[0]; }
+  std::string Unix() const { return "--server unix:" + dir_.path() + "/phasor.sock"; }
+
+  const testing::TempDir dir_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(BenchCommandTest, EveryModeAnswersWithoutErrors) {
+  const std::string rope = " --preset llama-2 --tokens 4 --dtype bfloat16 --duration 0.2 ";
+  for (const std::string& how :
+       {Tcp(), Tcp() + " --mode stream --concurrency 3", Tcp() + " --mode chunks",
+        Unix() + " --concurrency 4 --channels 2", std::string("--mode stream")}) {
+    const auto json = BenchJson(how + rope);
+    ASSERT_TRUE(json.is_object());
+    EXPECT_EQ(json["shape"], nlohmann::json({4, 32, 128})) << how;
+    EXPECT_GT(json["phasor"]["calls"], 0) << how;
+    EXPECT_GT(json["phasor"]["p50_ms"], 0) << how;
+    EXPECT_TRUE(json["phasor"]["errors"].empty()) << how << json["phasor"]["errors"];
+  }
+}
+
+TEST_F(BenchCommandTest, TheBareWireRunsBesideIt) {
+  for (const std::string& server : {Tcp(), Unix()}) {
+    const auto json = BenchJson(server + " --preset transformer --dim 16 --duration 0.2 --vs-echo");
+    ASSERT_TRUE(json.is_object());
+    EXPECT_GT(json["echo"]["calls"], 0);
+    EXPECT_TRUE(json["echo"]["errors"].empty());
+    EXPECT_GT(json["ratio"], 0);
+  }
+}
+
+TEST_F(BenchCommandTest, ARateIsKept) {
+  const auto json =
+      BenchJson(Tcp() + " --preset transformer --dim 16 --rate 100 --duration 0.5 --concurrency 4");
+  ASSERT_TRUE(json.is_object());
+  EXPECT_EQ(json["phasor"]["calls"].get<int>() + json["phasor"]["unsent"].get<int>(), 50);
+}
+
+TEST_F(BenchCommandTest, RefusalsAreCounted) {
+  ServerOptions options = testing::TestOptions();
+  options.max_inflight_bytes = 3 << 20;
+  options.max_message_bytes = 2 << 20;
+  const std::unique_ptr<Server> small = testing::StartServer(options);
+  const auto json = BenchJson("--server " + small->listeners()[0] +
+                              " --preset llama-2 --tokens 64 --duration 0.5 --concurrency 16");
+  ASSERT_TRUE(json.is_object());
+  EXPECT_GT(json["phasor"]["calls"], 0);
+  ASSERT_FALSE(json["phasor"]["errors"].empty());
+  EXPECT_EQ(json["phasor"]["errors"][0]["code"], "UNAVAILABLE");
+}
+
+TEST_F(BenchCommandTest, AnInterruptEndsTheLoadAndShowsWhatThereWas) {
+  const Outcome run = Bench(Tcp() + " --preset transformer --dim 16 --duration 600",
+                            "timeout --foreground --signal=INT 1 ");
+  EXPECT_THAT(run.text, HasSubstr("calls/s"));
+  EXPECT_THAT(run.text, StartsWith("Encode of [1,16] FLOAT32, UNARY, 127.0.0.1:"));
+}
+
+TEST(BenchCommandErrorsTest, WhatIsWrongIsSaid) {
+  EXPECT_THAT(Bench("--preset transformer --dim 4 --vs-echo").text,
+              StartsWith("phasor: INVALID_ARGUMENT: --vs-echo: there is no wire"));
+  EXPECT_THAT(Bench("--preset nobody").text, StartsWith("phasor: NOT_FOUND: spec.preset"));
+  EXPECT_EQ(Bench("--preset transformer --dim 4 --concurrency 0").status, 2);
+  const Outcome nobody = Bench("--preset transformer --dim 4 --server unix:/nonexistent");
+  EXPECT_EQ(nobody.status, 1);
+  EXPECT_THAT(nobody.text, StartsWith("phasor: UNAVAILABLE"));
+}
+
+}  // namespace
+}  // namespace phasor::cli
