@@ -101,8 +101,8 @@ class BenchCommand final : public Command {
         +[](Dtype dtype) { return Name(dtype); }, [this](Dtype d) { options_.dtype = d; },
         "Type of the tensor or the rows; float32 when not set");
     AddEnumFlag<BenchMode>(
-        *app(), "--mode", {BenchMode::kUnary, BenchMode::kStream, BenchMode::kChunks},
-        +[](BenchMode mode) { return Name(mode); }, [this](BenchMode m) { options_.mode = m; },
+        *app(), "--mode", {BenchMode::kUnary, BenchMode::kStream, BenchMode::kChunks}, &ModeName,
+        [this](BenchMode m) { options_.mode = m; },
         "unary when not set; stream: each worker has one, with one item at a time; chunks: "
         "rotations of any size, 4 MiB at a time");
     AddCount("--concurrency", &concurrency_, 1024, "Calls at a time, each from a thread");

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::pair<const char*, double> kPercentiles[] = {
     {"p50_ms", 0.5}, {"p90_ms", 0.9}, {"p99_ms", 0.99}, {"p999_ms", 0.999}, {"max_ms", 1.0}};
 
-Json ToJson(LoadResult& result, int64_t call_bytes) {
+Json LoadJson(LoadResult& result, int64_t call_bytes) {
   Json json = {{"seconds", absl::ToDoubleSeconds(result.elapsed)},
                {"calls", result.succeeded},
                {"calls_per_second", result.per_second()},
@@ -63,15 +63,15 @@ Json ToJson(BenchReport& report) {
   const BenchTask& task = report.task;
   Json json = {{"method", task.rotary ? "ApplyRoPE" : "Encode"},
                {"server", report.server},
-               {"mode", std::string(Name(task.mode))},
+               {"mode", std::string(ModeName(task.mode))},
                {"dtype", std::string(Name(task.tensor.dtype))},
                {"shape", task.tensor.shape},
                {"bytes_per_call", task.call_bytes()},
                {"concurrency", report.concurrency}};
   if (report.rate > 0) json["rate"] = report.rate;
-  json["phasor"] = ToJson(report.phasor, task.call_bytes());
+  json["phasor"] = LoadJson(report.phasor, task.call_bytes());
   if (!report.echo.has_value()) return json;
-  json["echo"] = ToJson(*report.echo, task.call_bytes());
+  json["echo"] = LoadJson(*report.echo, task.call_bytes());
   const double bare = report.echo->per_second();
   json["ratio"] = bare > 0 ? report.phasor.per_second() / bare : 0;
   return json;

@@ -102,7 +102,7 @@ PositionList FirstPositions(int64_t tokens, int axes) {
 
 }  // namespace
 
-std::string_view Name(BenchMode mode) {
+std::string_view ModeName(BenchMode mode) {
   switch (mode) {
     case BenchMode::kUnary:
       return "UNARY";

@@ -15,7 +15,7 @@
 namespace phasor::cli {
 
 enum class BenchMode : uint8_t { kUnary, kStream, kChunks };
-std::string_view Name(BenchMode mode);
+std::string_view ModeName(BenchMode mode);
 
 struct BenchOptions {
   Spec spec;

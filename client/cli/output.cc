@@ -161,7 +161,7 @@ std::string FormatDifference(const parity::Report& report) {
       d.angle_position, d.value, d.value_position);
 }
 
-Json ToJson(const parity::Report& report) {
+Json DifferenceJson(const parity::Report& report) {
   const parity::Difference& d = report.largest;
   return {{"context_length", report.context_length},
           {"positions", report.positions},
@@ -237,7 +237,7 @@ Json ToJson(const SpecDetails& details) {
                {"amplitude", details.amplitude},
                {"info", ToJson(details.info)},
                {"pairs", std::move(pairs)}};
-  if (details.parity_difference) json["difference"] = ToJson(*details.parity_difference);
+  if (details.parity_difference) json["difference"] = DifferenceJson(*details.parity_difference);
   return json;
 }
 

@@ -57,7 +57,7 @@ TEST(BenchTaskTest, EveryModeCallsAgainAndAgain) {
         const auto task = MakeBenchTask(
             Inproc(), {.spec = spec, .tokens = 3, .heads = 2, .dtype = dtype, .mode = mode});
         if (spec.dim == 8 && mode == BenchMode::kChunks) continue;
-        ASSERT_THAT(task, IsOk()) << spec.preset << " " << Name(mode);
+        ASSERT_THAT(task, IsOk()) << spec.preset << " " << ModeName(mode);
         EXPECT_THAT(CheckAnswer(Inproc(), *task), IsOk());
         const auto operations = BenchOperations(Inproc(), *task, 2);
         ASSERT_THAT(operations, IsOk());
