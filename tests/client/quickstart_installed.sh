@@ -16,8 +16,9 @@ trap finish EXIT
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 cp -r "$source/client/quickstart" "$work/quickstart" # so that nothing of the source tree is found
 
-cmake -S "$work/quickstart" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$cxx" \
-  -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
+# Ninja: what ./dev installs; a bare machine has no make.
+cmake -G Ninja -S "$work/quickstart" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
+  -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build"
 "$work/build/quickstart" | tee "$work/here.txt"
 grep -q -- "-0.544021  0.692634  0.937633" "$work/here.txt"
