@@ -24,11 +24,6 @@ absl::StatusOr<Report> Measure(const Spec& spec, int64_t context_length, Dtype m
                 .inv_freq = plan->parity->frequency};
 }
 
-bool IsModelType(Dtype dtype) {
-  return dtype == Dtype::kFloat64 || dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16 ||
-         dtype == Dtype::kBFloat16;
-}
-
 }  // namespace
 
 absl::StatusOr<std::optional<Report>> Compare(Spec spec, const Comparison& comparison) {
@@ -37,7 +32,7 @@ absl::StatusOr<std::optional<Report>> Compare(Spec spec, const Comparison& compa
   const Preset* const preset = FindPreset(spec.preset);
   const bool known =
       spec.parity.has_value() || (preset != nullptr && preset->spec.parity.has_value());
-  if (!IsModelType(comparison.model)) {
+  if (!IsComputeDtype(comparison.model)) {
     return Invalid("parity_comparison.dtype: ", Name(comparison.model),
                    ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
   }
