@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "kernels/status_macros.h"
 #include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
@@ -173,7 +174,8 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   bool EndIfIdle() {
     absl::MutexLock lock(&mu_);
     if (end_.has_value()) return true;
-    if (writing_) {  // an answer that nobody takes
+    // An answer that nobody takes; one that was just begun has its time yet.
+    if (writing_ && absl::Now() - write_began_ >= options_.idle_timeout) {
       context_->TryCancel();
       return true;
     }
@@ -195,6 +197,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (finished_) return;
     if (!writing_ && !answers_.empty()) {
       writing_ = true;
+      write_began_ = absl::Now();
       StartWrite(&answers_.front().message);
     }
     if (draining_ && !end_.has_value() && owed_messages_ == 0 && open_.empty()) end_ = Draining();
@@ -226,6 +229,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   absl::Mutex mu_;
   bool taking_ ABSL_GUARDED_BY(mu_) = false;  // reading, or the message read has no place yet
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time write_began_ ABSL_GUARDED_BY(mu_);  // while writing
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_

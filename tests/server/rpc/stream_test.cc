@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/server/rpc/test_server.h"
 #include "tests/support/requests.h"
 
@@ -395,6 +396,21 @@ TEST(StreamEndTest, AStreamWhoseAnswerNobodyTakesEnds) {
   ASSERT_TRUE(stream.WriteItem(1, 200000));  // an answer of 19 MB: more than any window
   ExpectNothingLeft(server);
   EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+// The time-out passes while the answer is computed, and again shortly after it began to be sent.
+TEST(StreamEndTest, AnAnswerHasTheWholeTimeToBeTaken) {
+  TestServer server(TestServer::SmallEngine(), {}, absl::Seconds(1));
+  server.backend().Hold();
+  RopeStream stream(&server);
+  ASSERT_TRUE(stream.WriteItem(1, 200000));  // an answer of 19 MB
+  server.backend().WaitForRuns(1);
+  absl::SleepFor(absl::Milliseconds(800));
+  server.backend().Release();
+  absl::SleepFor(absl::Milliseconds(500));
+  EXPECT_EQ(stream.Read().id(), 1);
+  stream.WritesDone();
+  EXPECT_TRUE(stream.Finish().ok());
 }
 
 TEST(StreamEndTest, DrainingEndsIdleStreamsAndFinishesOpenItems) {
