@@ -127,6 +127,10 @@ class BenchCommand final : public Command {
     }
     PHASOR_ASSIGN_OR_RETURN(const Client client, ConnectOnce());
     PHASOR_ASSIGN_OR_RETURN(const BenchTask task, MakeBenchTask(client, options_));
+    if (vs_echo_ && SizesOf(task).reply_bytes > kMaxEchoBytes) {
+      return Invalid("--vs-echo: ", task.tensor_bytes, " bytes of a tensor, must be at most ",
+                     kMaxEchoBytes - kHeaderBytes, " to fit a message of the bare server");
+    }
     PHASOR_RETURN_IF_ERROR(CheckAnswer(client, task));
     const int workers = static_cast<int>(concurrency_);
     PHASOR_ASSIGN_OR_RETURN(const auto phasor, BenchOperations(client, task, workers));
@@ -177,9 +181,9 @@ class BenchCommand final : public Command {
     const StopOnInterrupt stop_on_interrupt;
     const absl::Duration duration = absl::Seconds(duration_s_);
     LoadProgress unseen;
-    RunLoad({kWarmUp}, phasor, stopped, &unseen);
+    RunLoad({kWarmUp, rate_}, phasor, stopped, &unseen);
     if (!echo.empty()) {
-      RunLoad({kWarmUp}, echo, stopped, &unseen);
+      RunLoad({kWarmUp, rate_}, echo, stopped, &unseen);
       report->echo.emplace();
     }
     Display display(report->task.call_bytes());

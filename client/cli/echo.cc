@@ -63,7 +63,7 @@ class Service final : public grpc::CallbackGenericService {
   std::optional<grpc::ByteBuffer> ReplyTo(absl::string_view method) {
     int64_t bytes = 0;
     if (!absl::ConsumePrefix(&method, kMethod) || !absl::SimpleAtoi(method, &bytes) || bytes < 0 ||
-        bytes > INT_MAX) {
+        bytes > kMaxEchoBytes) {
       return std::nullopt;
     }
     absl::MutexLock lock(&mu_);
@@ -142,8 +142,12 @@ absl::StatusOr<std::unique_ptr<EchoServer>> EchoServer::Start(const std::string&
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // Ctrl-C is the parent's
   const int error =
-      posix_spawn(&server->pid_, program.c_str(), &actions, nullptr, arguments.data(), environ);
+      posix_spawn(&server->pid_, program.c_str(), &actions, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(input[0]);
   close(output[1]);

@@ -44,6 +44,9 @@ class EchoServer {
   int to_child_ = -1;
 };
 
+// Largest request or reply, nearly gRPC's own limit.
+inline constexpr int64_t kMaxEchoBytes = (int64_t{1} << 31) - (int64_t{64} << 10);
+
 struct EchoSizes {
   int64_t request_bytes;
   int64_t reply_bytes;

@@ -4,14 +4,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/run_shell.h"
 #include "tests/support/running_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -19,23 +17,13 @@ namespace phasor::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
-struct Outcome {
-  int status = -1;
-  std::string text;
-};
+using Outcome = testing::ShellOutcome;
 
-Outcome Bench(const std::string& arguments, const std::string& before = "") {
-  Outcome outcome;
-  std::FILE* pipe = popen((before + PHASOR_BINARY " bench " + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> buffer;
-  while (size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.text.append(buffer.data(), size);
-  }
-  outcome.status = WEXITSTATUS(pclose(pipe));
-  return outcome;
+Outcome Bench(const std::string& arguments) {
+  return testing::RunShell(PHASOR_BINARY " bench " + arguments);
 }
 
 nlohmann::json BenchJson(const std::string& arguments) {
@@ -82,6 +70,12 @@ TEST_F(BenchCommandTest, TheBareWireRunsBesideIt) {
   }
 }
 
+TEST_F(BenchCommandTest, WhatNoMessageHoldsHasNoBareWire) {
+  EXPECT_THAT(
+      Bench(Tcp() + " --preset llama-2 --tokens 1000000 --mode chunks --vs-echo").text,
+      StartsWith("phasor: INVALID_ARGUMENT: --vs-echo: 16384000000 bytes of a tensor, must be"));
+}
+
 TEST_F(BenchCommandTest, ARateIsKept) {
   const auto json =
       BenchJson(Tcp() + " --preset transformer --dim 16 --rate 100 --duration 0.5 --concurrency 4");
@@ -102,11 +96,15 @@ TEST_F(BenchCommandTest, RefusalsAreCounted) {
   EXPECT_EQ(json["phasor"]["errors"][0]["code"], "UNAVAILABLE");
 }
 
+// Ctrl-C reaches all of a job: the program, and the bare server that it started.
 TEST_F(BenchCommandTest, AnInterruptEndsTheLoadAndShowsWhatThereWas) {
-  const Outcome run = Bench(Tcp() + " --preset transformer --dim 16 --duration 600",
-                            "timeout --foreground --signal=INT 1 ");
-  EXPECT_THAT(run.text, HasSubstr("calls/s"));
-  EXPECT_THAT(run.text, StartsWith("Encode of [1,16] FLOAT32, UNARY, 127.0.0.1:"));
+  const Outcome run = testing::RunShell("setsid " PHASOR_BINARY " bench " + Tcp() +
+                                        " --preset transformer --dim 16 --duration 600 --vs-echo & "
+                                        "sleep 2.5; kill -INT -$!; wait $!");
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.text, HasSubstr("Encode of [1,16] FLOAT32, UNARY, 127.0.0.1:"));
+  EXPECT_THAT(run.text, HasSubstr("of the calls of the bare wire"));
+  EXPECT_THAT(run.text, Not(HasSubstr("UNAVAILABLE")));
 }
 
 TEST(BenchCommandErrorsTest, WhatIsWrongIsSaid) {
@@ -114,6 +112,8 @@ TEST(BenchCommandErrorsTest, WhatIsWrongIsSaid) {
               StartsWith("phasor: INVALID_ARGUMENT: --vs-echo: there is no wire"));
   EXPECT_THAT(Bench("--preset nobody").text, StartsWith("phasor: NOT_FOUND: spec.preset"));
   EXPECT_EQ(Bench("--preset transformer --dim 4 --concurrency 0").status, 2);
+  EXPECT_THAT(Bench("--preset llama-2 --tokens 1000000000000 --heads 1000000").text,
+              StartsWith("phasor: INVALID_ARGUMENT: --tokens"));
   const Outcome nobody = Bench("--preset transformer --dim 4 --server unix:/nonexistent");
   EXPECT_EQ(nobody.status, 1);
   EXPECT_THAT(nobody.text, StartsWith("phasor: UNAVAILABLE"));

@@ -1,34 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The binary as a user calls it: output, error text and exit status.
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdio>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/run_shell.h"
 
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-struct Outcome {
-  int status = -1;
-  std::string text;  // stdout and stderr
-};
+using Outcome = phasor::testing::ShellOutcome;
 
 Outcome Phasor(const std::string& arguments) {
-  Outcome outcome;
-  std::FILE* pipe = popen((std::string(PHASOR_BINARY " ") + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> buffer;
-  while (size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.text.append(buffer.data(), size);
-  }
-  outcome.status = WEXITSTATUS(pclose(pipe));
-  return outcome;
+  return phasor::testing::RunShell(PHASOR_BINARY " " + arguments);
 }
 
 TEST(MainTest, EncodesTheTimestepExample) {
