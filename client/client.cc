@@ -170,6 +170,13 @@ absl::StatusOr<RunInfo> Client::ApplyRoPEInChunks(RopeCall call, const ChunkOpti
   });
 }
 
+absl::StatusOr<SharedMemory> Client::AllocateShared(int64_t bytes,
+                                                    const CallOptions& options) const {
+  return Wait<SharedMemory>([&](Done<SharedMemory> done) {
+    connection_->AllocateShared(bytes, Context(options, true), std::move(done));
+  });
+}
+
 std::unique_ptr<EncodeStream> Client::StreamEncode(const CallOptions& options) const {
   return Pinned(connection_->StreamEncode(Context(options, true)), options.pins);
 }

@@ -108,6 +108,16 @@ class Client {
   absl::StatusOr<RunInfo> ApplyRoPEInChunks(RopeCall call, const ChunkOptions& chunks = {},
                                             const CallOptions& options = {}) const;
 
+  // Memory that Encode and ApplyRoPE use where it lies: the server maps it, no byte is copied or
+  // sent. Shared if the server runs on this host with --lease-socket, else ordinary memory, which
+  // works the same and travels. Tensors of a call may lie anywhere in it; they are in place if they
+  // were given in place. It must outlive the calls. RESOURCE_EXHAUSTED: no such memory.
+  //
+  // A call whose outputs are in shared memory is not tried again once its server may have begun it.
+  // After an error they may be written in part, or still be; ABORTED: what was to change in place
+  // holds neither input nor result.
+  absl::StatusOr<SharedMemory> AllocateShared(int64_t bytes, const CallOptions& options = {}) const;
+
   // Streams: many calls, each answered when it is done. The options' deadline is the stream's.
   std::unique_ptr<EncodeStream> StreamEncode(const CallOptions& options = {}) const;
   std::unique_ptr<RopeStream> StreamApplyRoPE(const CallOptions& options = {}) const;

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "client/options.h"
 #include "client/position_list.h"
+#include "client/shared_memory.h"
 #include "client/stream.h"
 #include "client/tensor.h"
 #include "kernels/bias_rule.h"
@@ -135,6 +136,8 @@ struct ServerInfo {
   int64_t max_inflight_bytes = 0;
   int64_t inline_bytes = 0;
   int64_t max_batch_items = 0;
+  std::string lease_socket;  // path on the server's host; empty: none
+  std::string lease_instance;
 };
 
 enum class Health : uint8_t { kUnknown, kServing, kNotServing };
@@ -178,6 +181,9 @@ class Connection {
                                  CallContext context, Done<RunInfo> done) = 0;
   virtual void ResolveSpec(Spec spec, std::optional<parity::Comparison> comparison,
                            CallContext context, Done<SpecDetails> done) = 0;
+  // Memory that calls over this connection use where it lies, if the server is on this host and
+  // takes leases; else ordinary memory.
+  virtual void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) = 0;
   virtual void ListPresets(CallContext context, Done<std::vector<Preset>> done) = 0;
   virtual void GetServerInfo(CallContext context, Done<ServerInfo> done) = 0;
   // Learned tables. "inproc:" keeps none: UNIMPLEMENTED. CreateTable may block until it is done.

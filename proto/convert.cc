@@ -51,8 +51,8 @@ absl::StatusOr<PositionGrid> GridFromWire(const v1::PositionGrid& wire, const st
 }
 
 absl::StatusOr<PositionTensor> PositionTensorFromWire(const v1::TensorSpec& wire,
-                                                      const std::string& path) {
-  PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor, TensorDescFromWire(wire, path));
+                                                      const std::string& path, Sources sources) {
+  PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor, TensorDescFromWire(wire, path, sources));
   if (!tensor.strides.empty()) {
     return NotImplemented(absl::StrCat(path, ".strides"), "empty: positions are dense");
   }
@@ -73,6 +73,12 @@ absl::Status CheckCommonFields(const Item& wire, const std::string& path) {
   return absl::OkStatus();
 }
 
+template <typename Wire>
+absl::Status CheckDestination(const Wire& wire, const std::string& path, Sources sources) {
+  if (!wire.has_destination() || sources == Sources::kShared) return absl::OkStatus();
+  return NotImplemented(absl::StrCat(path, ".destination"), "unset: results are inline");
+}
+
 // An encoding or a stored table.
 absl::Status CheckSource(const v1::EncodeItem& wire, const std::string& path) {
   if (wire.has_spec() || !wire.table().empty()) return absl::OkStatus();
@@ -89,10 +95,11 @@ absl::Status ReadTable(const v1::EncodeItem& wire, const std::string& path,
   return absl::OkStatus();
 }
 
-absl::StatusOr<TensorDesc> RopeTensorFromWire(const v1::RopeTensor& wire, const std::string& path) {
+absl::StatusOr<TensorDesc> RopeTensorFromWire(const v1::RopeTensor& wire, const std::string& path,
+                                              Sources sources) {
   if (!wire.has_tensor()) return Missing(absl::StrCat(path, ".tensor"), "given");
-  PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor,
-                          TensorDescFromWire(wire.tensor(), absl::StrCat(path, ".tensor")));
+  PHASOR_ASSIGN_OR_RETURN(
+      TensorDesc tensor, TensorDescFromWire(wire.tensor(), absl::StrCat(path, ".tensor"), sources));
   PHASOR_ASSIGN_OR_RETURN(
       std::optional<Dtype> output_dtype,
       OptionalEnumFromWire<Dtype>(wire.output_dtype(), absl::StrCat(path, ".output_dtype")));
@@ -102,19 +109,17 @@ absl::StatusOr<TensorDesc> RopeTensorFromWire(const v1::RopeTensor& wire, const 
   if (wire.has_inv_scale()) {
     return NotImplemented(absl::StrCat(path, ".inv_scale"), "unset: FLOAT8 outputs are not built");
   }
-  if (wire.has_destination()) {
-    return NotImplemented(absl::StrCat(path, ".destination"), "unset: results are inline");
-  }
+  PHASOR_RETURN_IF_ERROR(CheckDestination(wire, path, sources));
   return tensor;
 }
 
 // DELTA's fields, which belong to DELTA only.
-absl::Status ReadDelta(const v1::ApplyRoPEItem& wire, const std::string& path,
+absl::Status ReadDelta(const v1::ApplyRoPEItem& wire, const std::string& path, Sources sources,
                        RopeRequest* request) {
   if (wire.has_from_positions()) {
     PHASOR_ASSIGN_OR_RETURN(
         request->from_positions,
-        PositionsFromWire(wire.from_positions(), absl::StrCat(path, ".from_positions")));
+        PositionsFromWire(wire.from_positions(), absl::StrCat(path, ".from_positions"), sources));
   }
   if (wire.has_from_spec()) {
     PHASOR_ASSIGN_OR_RETURN(request->from_spec,
@@ -194,7 +199,8 @@ int CountInline(const v1::Positions& positions) {
   return positions.has_tensor() ? CountInline(positions.tensor()) : 0;
 }
 
-absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path) {
+absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path,
+                                              Sources sources) {
   TensorDesc tensor;
   PHASOR_ASSIGN_OR_RETURN(tensor.dtype,
                           EnumFromWire<Dtype>(wire.dtype(), absl::StrCat(path, ".dtype")));
@@ -202,6 +208,7 @@ absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const 
   tensor.strides.assign(wire.strides().begin(), wire.strides().end());
   switch (wire.source_case()) {
     case v1::TensorSpec::kRegion:
+      if (sources == Sources::kShared) break;
       return NotImplemented(absl::StrCat(path, ".region"), "unset: send the bytes inline");
     case v1::TensorSpec::kDevice:
       return NotImplemented(absl::StrCat(path, ".device"), "unset: send the bytes inline");
@@ -211,14 +218,15 @@ absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const 
   return tensor;
 }
 
-absl::StatusOr<Positions> PositionsFromWire(const v1::Positions& wire, const std::string& path) {
+absl::StatusOr<Positions> PositionsFromWire(const v1::Positions& wire, const std::string& path,
+                                            Sources sources) {
   switch (wire.kind_case()) {
     case v1::Positions::kRange:
       return AxisRangeFromWire(wire.range(), absl::StrCat(path, ".range"));
     case v1::Positions::kGrid:
       return GridFromWire(wire.grid(), absl::StrCat(path, ".grid"));
     case v1::Positions::kTensor:
-      return PositionTensorFromWire(wire.tensor(), absl::StrCat(path, ".tensor"));
+      return PositionTensorFromWire(wire.tensor(), absl::StrCat(path, ".tensor"), sources);
     case v1::Positions::kRagged:
       return RaggedFromWire(wire.ragged());
     case v1::Positions::KIND_NOT_SET:
@@ -228,20 +236,21 @@ absl::StatusOr<Positions> PositionsFromWire(const v1::Positions& wire, const std
 }
 
 absl::StatusOr<EncodeRequest> EncodeRequestFromWire(const v1::EncodeItem& wire,
-                                                    const std::string& path) {
+                                                    const std::string& path, Sources sources) {
   PHASOR_RETURN_IF_ERROR(CheckSource(wire, path));
   PHASOR_RETURN_IF_ERROR(CheckCommonFields(wire, path));
   EncodeRequest request;
   PHASOR_ASSIGN_OR_RETURN(request.spec, SpecFromWire(wire.spec(), absl::StrCat(path, ".spec")));
   PHASOR_RETURN_IF_ERROR(ReadTable(wire, path, &request));
-  PHASOR_ASSIGN_OR_RETURN(request.positions,
-                          PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions")));
+  PHASOR_ASSIGN_OR_RETURN(
+      request.positions,
+      PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions"), sources));
   PHASOR_ASSIGN_OR_RETURN(
       request.output_dtype,
       EnumFromWire<Dtype>(wire.output_dtype(), absl::StrCat(path, ".output_dtype")));
   if (wire.has_add_to()) {
-    PHASOR_ASSIGN_OR_RETURN(request.add_to,
-                            TensorDescFromWire(wire.add_to(), absl::StrCat(path, ".add_to")));
+    PHASOR_ASSIGN_OR_RETURN(
+        request.add_to, TensorDescFromWire(wire.add_to(), absl::StrCat(path, ".add_to"), sources));
   }
   if (wire.has_embedding_scale()) request.embedding_scale = wire.embedding_scale();
   request.pins = PinsFromWire(wire.pins());
@@ -249,20 +258,19 @@ absl::StatusOr<EncodeRequest> EncodeRequestFromWire(const v1::EncodeItem& wire,
       const std::optional<EncodeOutput> output,
       OptionalEnumFromWire<EncodeOutput>(wire.output(), absl::StrCat(path, ".output")));
   request.output = output.value_or(EncodeOutput::kEmbedding);
-  if (wire.has_destination()) {
-    return NotImplemented(absl::StrCat(path, ".destination"), "unset: results are inline");
-  }
+  PHASOR_RETURN_IF_ERROR(CheckDestination(wire, path, sources));
   return request;
 }
 
 absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
-                                                const std::string& path) {
+                                                const std::string& path, Sources sources) {
   if (!wire.has_spec()) return Missing(absl::StrCat(path, ".spec"), "given");
   PHASOR_RETURN_IF_ERROR(CheckCommonFields(wire, path));
   RopeRequest request;
   PHASOR_ASSIGN_OR_RETURN(request.spec, SpecFromWire(wire.spec(), absl::StrCat(path, ".spec")));
-  PHASOR_ASSIGN_OR_RETURN(request.positions,
-                          PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions")));
+  PHASOR_ASSIGN_OR_RETURN(
+      request.positions,
+      PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions"), sources));
   PHASOR_ASSIGN_OR_RETURN(
       request.direction,
       EnumFromWire<Direction>(wire.direction(), absl::StrCat(path, ".direction")));
@@ -271,10 +279,10 @@ absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
   for (int i = 0; i < wire.tensors_size(); ++i) {
     PHASOR_ASSIGN_OR_RETURN(
         TensorDesc tensor,
-        RopeTensorFromWire(wire.tensors(i), absl::StrCat(path, ".tensors[", i, "]")));
+        RopeTensorFromWire(wire.tensors(i), absl::StrCat(path, ".tensors[", i, "]"), sources));
     request.tensors.push_back(std::move(tensor));
   }
-  PHASOR_RETURN_IF_ERROR(ReadDelta(wire, path, &request));
+  PHASOR_RETURN_IF_ERROR(ReadDelta(wire, path, sources, &request));
   request.pins = PinsFromWire(wire.pins());
   if (wire.has_paged_cache()) return NotImplemented(absl::StrCat(path, ".paged_cache"), "unset");
   return request;

@@ -22,13 +22,21 @@ namespace phasor {
 Pins PinsFromWire(const v1::Pins& wire);
 v1::Pins ToWire(const Pins& pins);
 
-// Inline tensors only; regions and devices are UNIMPLEMENTED.
-absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path);
-absl::StatusOr<Positions> PositionsFromWire(const v1::Positions& wire, const std::string& path);
+// Where the tensors of a message may be: kInline, in it (others, and destinations, are
+// UNIMPLEMENTED); kShared, also in regions, which whoever asks for it finds. Devices are
+// UNIMPLEMENTED.
+enum class Sources : uint8_t { kInline, kShared };
+
+absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path,
+                                              Sources sources = Sources::kInline);
+absl::StatusOr<Positions> PositionsFromWire(const v1::Positions& wire, const std::string& path,
+                                            Sources sources = Sources::kInline);
 absl::StatusOr<EncodeRequest> EncodeRequestFromWire(const v1::EncodeItem& wire,
-                                                    const std::string& path);
+                                                    const std::string& path,
+                                                    Sources sources = Sources::kInline);
 absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
-                                                const std::string& path);
+                                                const std::string& path,
+                                                Sources sources = Sources::kInline);
 
 v1::TensorSpec ToWire(const TensorDesc& tensor);
 v1::Positions ToWire(const Positions& positions);

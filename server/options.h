@@ -33,7 +33,12 @@ struct ServerOptions {
   int64_t max_table_bytes = int64_t{256} << 20;
   int64_t max_tables_bytes = int64_t{1} << 30;
 
-  // Memory of this host that clients share (docs/oip.md).
+  // Memory of this host that clients lease to calls (docs/shared-memory.md).
+  std::string lease_socket;                    // path of a Unix socket; empty: none
+  int64_t max_lease_bytes = int64_t{8} << 30;  // of one user
+  int max_leases = 256;                        // of one user
+
+  // Shared memory that clients name (docs/oip.md).
   bool shared_memory = false;
   absl::Duration shared_memory_lease = absl::Hours(1);
 

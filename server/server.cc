@@ -19,9 +19,12 @@
 #include "kernels/backend.h"
 #include "kernels/status_macros.h"
 #include "server/engine/engine.h"
+#include "server/listen_socket.h"
 #include "server/listener.h"
 #include "server/log.h"
 #include "server/oip/service.h"
+#include "server/regions/lease_socket.h"
+#include "server/regions/lease_store.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
@@ -118,7 +121,8 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o) {
   return options;
 }
 
-rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables) {
+rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
+                                     const regions::LeaseStore* leases) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -127,6 +131,8 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.inline_bytes = o.inline_bytes;
   options.max_batch_items = o.max_batch_items;
   options.tables = tables;
+  options.leases = o.lease_socket.empty() ? nullptr : leases;
+  options.lease_socket = o.lease_socket;
   options.stream_idle_timeout = o.stream_idle_timeout;
   return options;
 }
@@ -153,17 +159,20 @@ ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend,
-             std::unique_ptr<tables::TableStore> tables, std::unique_ptr<Listener> listener)
+             std::unique_ptr<tables::TableStore> tables, std::unique_ptr<Listener> listener,
+             std::vector<ListenSocket> lease_listeners)
       : options_(options),
         backend_(std::move(backend)),
         tables_(std::move(tables)),
+        leases_({options.max_lease_bytes, options.max_leases}),
         engine_(EngineOptionsOf(options), backend_.get(), engine::Clock::Real()),
-        service_(&engine_, ServiceOptionsOf(options, tables_.get())),
+        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
         inference_service_(&engine_, InferenceOptionsOf(options, tables_.get())),
         health_({v1::PositionEmbeddingService::service_full_name(),
                  inference::GRPCInferenceService::service_full_name()}),
-        listener_(std::move(listener)) {}
+        listener_(std::move(listener)),
+        lease_listeners_(std::move(lease_listeners)) {}
   ~GrpcServer() override { Shutdown(); }
 
   absl::Status Start() {
@@ -185,6 +194,9 @@ class GrpcServer final : public Server {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
     service_.SetListeners(listeners());
+    for (const ListenSocket& socket : lease_listeners_) {
+      lease_sockets_.push_back(std::make_unique<regions::LeaseSocket>(socket.fd(), &leases_));
+    }
     listener_->Start([acceptor = std::shared_ptr(std::move(acceptor))](int listening_fd, int fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.listener_fd = listening_fd;
@@ -227,6 +239,7 @@ class GrpcServer final : public Server {
   const ServerOptions options_;
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
+  regions::LeaseStore leases_;
   engine::Engine engine_;
   rpc::PositionEmbeddingServiceImpl service_;
   rpc::TableServiceImpl table_service_;
@@ -234,7 +247,9 @@ class GrpcServer final : public Server {
   oip::InferenceService inference_service_;
   rpc::HealthService health_;
   const std::unique_ptr<Listener> listener_;
-  rpc::CallCounter* calls_ = nullptr;  // gRPC owns it
+  const std::vector<ListenSocket> lease_listeners_;                   // one or none
+  std::vector<std::unique_ptr<regions::LeaseSocket>> lease_sockets_;  // of the same
+  rpc::CallCounter* calls_ = nullptr;                                 // gRPC owns it
   std::unique_ptr<grpc::Server> server_;
 
   absl::Mutex shutdown_mu_;
@@ -258,8 +273,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                           Listener::Bind(ListenerOptionsOf(options)));
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<tables::TableStore> tables,
                           tables::TableStore::Open(TableStoreOptionsOf(options)));
+  std::vector<ListenSocket> lease_listeners;
+  if (!options.lease_socket.empty()) {
+    PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen({.unix_path = options.lease_socket}));
+  }
   auto server = std::make_unique<GrpcServer>(options, std::move(backend), std::move(tables),
-                                             std::move(listener));
+                                             std::move(listener), std::move(lease_listeners));
   PHASOR_RETURN_IF_ERROR(server->Start());
   return server;
 }

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/match.h"
@@ -16,6 +17,15 @@
 #include "bench/server/servers.h"
 
 namespace phasor::bench {
+
+TemporaryDirectory::TemporaryDirectory() {
+  if (mkdtemp(path_) == nullptr) Die("no temporary directory");
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
 
 Process::Process(const std::vector<std::string>& command) {
   int input[2];

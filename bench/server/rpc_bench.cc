@@ -30,21 +30,6 @@ namespace {
 constexpr int64_t kMebi = 1 << 20;
 const EncodeCase kSmallEncode{"timestep-sin-cos", 1, 16, Dtype::kFloat32, 500};
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    if (mkdtemp(path_) == nullptr) Die("no temporary directory");
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string path() const { return path_; }
-
- private:
-  char path_[32] = "/tmp/phasor-bench-XXXXXX";
-};
-
 struct Bench {
   const Arguments arguments;
   Report* report;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "bench/harness.h"
 #include "bench/server/raw_client.h"
 #include "kernels/backend.h"
@@ -103,6 +104,7 @@ void ServeUntilEnd(const std::string& tcp_address) {
 int ServePhasor(const std::string& unix_path) {
   ServerOptions options;
   options.listen = {"127.0.0.1:0", unix_path};
+  options.lease_socket = absl::StrCat(absl::StripPrefix(unix_path, "unix:"), ".lease");
   options.log_level = "error";
   const auto server = Server::Start(options);
   if (!server.ok()) Die(server.status().ToString());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The servers that are compared, each in a process of its own: bench_rpc runs itself as
-// `bench_rpc --serve KIND UNIX_PATH REPLY_BYTES`.
+// The servers that are compared, each in a process of its own: a benchmark runs itself as
+// `BENCHMARK --serve KIND UNIX_PATH REPLY_BYTES`.
 #ifndef PHASOR_BENCH_SERVER_SERVERS_H_
 #define PHASOR_BENCH_SERVER_SERVERS_H_
 
@@ -12,10 +12,24 @@
 
 namespace phasor::bench {
 
-// Child: serves until standard input ends, having printed its TCP address. KIND is "phasor";
+// Child: serves until standard input ends, having printed its TCP address. KIND is "phasor", which
+// also takes leases;
 // "echo", a raw callback server that answers ApplyRoPE with the request's bytes and Encode with
 // REPLY_BYTES bytes; or "protobuf", whose ApplyRoPE takes and returns generated messages.
 int Serve(const std::string& kind, const std::string& unix_path, int64_t reply_bytes);
+
+// A directory of its own, removed with all that is in it. Threads: one at a time.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  std::string path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/phasor-bench-XXXXXX";
+};
 
 // A child process, ended by the destructor.
 // Threads: one at a time. Owns: the process and the pipes to it.

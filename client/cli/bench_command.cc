@@ -116,6 +116,8 @@ class BenchCommand final : public Command {
         ->add_option("--duration", duration_s_, "Seconds")
         ->capture_default_str()
         ->check(CLI::Range(0.01, 86400.0));
+    app()->add_flag("--shared", options_.shared,
+                    "Tensors in memory that the server maps: they do not travel");
     app()->add_flag("--vs-echo", vs_echo_,
                     "Take turns, second by second, with a bare gRPC server on this machine that "
                     "moves as many bytes and computes nothing");

@@ -64,6 +64,7 @@ Json ToJson(BenchReport& report) {
   Json json = {{"method", task.rotary ? "ApplyRoPE" : "Encode"},
                {"server", report.server},
                {"mode", std::string(ModeName(task.mode))},
+               {"shared", task.shared},
                {"dtype", std::string(Name(task.tensor.dtype))},
                {"shape", task.tensor.shape},
                {"bytes_per_call", task.call_bytes()},
@@ -78,11 +79,11 @@ Json ToJson(BenchReport& report) {
 }
 
 std::string FormatBenchReport(const Json& json) {
-  std::string text =
-      absl::StrFormat("%s of %s %s, %s, %s, %d at a time; the first answer was right\n\n",
-                      json["method"].get<std::string>(), json["shape"].dump(),
-                      json["dtype"].get<std::string>(), json["mode"].get<std::string>(),
-                      json["server"].get<std::string>(), json["concurrency"].get<int64_t>());
+  std::string text = absl::StrFormat(
+      "%s of %s %s%s, %s, %s, %d at a time; the first answer was right\n\n",
+      json["method"].get<std::string>(), json["shape"].dump(), json["dtype"].get<std::string>(),
+      json["shared"].get<bool>() ? " in shared memory" : "", json["mode"].get<std::string>(),
+      json["server"].get<std::string>(), json["concurrency"].get<int64_t>());
   std::vector<std::vector<std::string>> rows;
   std::string notes;
   for (const char* const who : {"phasor", "echo"}) {

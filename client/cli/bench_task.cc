@@ -15,22 +15,28 @@
 namespace phasor::cli {
 namespace {
 
-EncodeCall Encoding(const BenchTask& task, Bytes& output) {
+EncodeCall Encoding(const BenchTask& task, const SharedMemory& output) {
   return {.spec = task.spec,
           .positions = task.positions,
           .output_dtype = task.tensor.dtype,
           .output = MutableTensorView{task.tensor, output.data(), output.size()}};
 }
 
-RopeCall Rotation(const BenchTask& task, Bytes& in_place) {
+RopeCall Rotation(const BenchTask& task, const SharedMemory& in_place) {
   return {.spec = task.spec,
           .positions = task.positions,
           .tensors = {MutableTensorView{task.tensor, in_place.data(), in_place.size()}}};
 }
 
-// Random numbers in [1, 2) of the tensor's type.
-absl::StatusOr<Bytes> Numbers(const BenchTask& task) {
-  PHASOR_ASSIGN_OR_RETURN(Bytes bytes, Bytes::Allocate(task.tensor_bytes));
+// Random numbers in [1, 2) of the tensor's type, in memory for `client`.
+absl::StatusOr<SharedMemory> Numbers(const Client& client, const BenchTask& task, bool shared) {
+  PHASOR_ASSIGN_OR_RETURN(SharedMemory bytes, shared ? client.AllocateShared(task.tensor_bytes)
+                                                     : SharedMemory::Ordinary(task.tensor_bytes));
+  if (shared && !bytes.shared()) {
+    return absl::FailedPreconditionError(
+        "--shared: not shared, the server must be on this host, run with --lease-socket, and take "
+        "that much");
+  }
   std::minstd_rand random(1);
   const Dtype dtype = task.tensor.dtype;
   for (int64_t at = 0; at < bytes.size(); at += SizeOf(dtype)) {
@@ -44,7 +50,8 @@ absl::StatusOr<Bytes> Numbers(const BenchTask& task) {
   return bytes;
 }
 
-absl::Status CallOnce(const Client& client, const BenchTask& task, BenchMode mode, Bytes& memory) {
+absl::Status CallOnce(const Client& client, const BenchTask& task, BenchMode mode,
+                      const SharedMemory& memory) {
   if (!task.rotary) return client.Encode(Encoding(task, memory)).status();
   if (mode == BenchMode::kChunks) return client.ApplyRoPEInChunks(Rotation(task, memory)).status();
   return client.ApplyRoPE(Rotation(task, memory)).status();
@@ -77,7 +84,7 @@ class StreamedOperation {
 
 // `memory` lives as long as the operation.
 Operation MakeOperation(const Client& client, const BenchTask& task,
-                        const std::shared_ptr<Bytes>& memory) {
+                        const std::shared_ptr<SharedMemory>& memory) {
   if (task.mode != BenchMode::kStream) {
     return [=] { return CallOnce(client, task, task.mode, *memory); };
   }
@@ -119,11 +126,15 @@ absl::StatusOr<BenchTask> MakeBenchTask(const Client& client, const BenchOptions
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(details.spec));
   BenchTask task{.spec = options.spec,
                  .mode = options.mode,
+                 .shared = options.shared,
                  .rotary = resolved.kind == SpecKind::kRotary,
                  .tensor = {options.dtype, {options.tokens, details.width}, {}},
                  .positions = FirstPositions(options.tokens, resolved.axes)};
   if (task.mode == BenchMode::kChunks && !task.rotary) {
     return Invalid("--mode: chunks, must be unary or stream for encodings");
+  }
+  if (task.mode != BenchMode::kUnary && task.shared) {
+    return Invalid("--shared: only plain calls use shared memory, must be with --mode=unary");
   }
   if (task.rotary) task.tensor.shape = {options.tokens, options.heads, details.width};
   PHASOR_ASSIGN_OR_RETURN(task.tensor_bytes, DenseBytes(task.tensor, "--tokens"));
@@ -131,8 +142,8 @@ absl::StatusOr<BenchTask> MakeBenchTask(const Client& client, const BenchOptions
 }
 
 absl::Status CheckAnswer(const Client& client, const BenchTask& task) {
-  PHASOR_ASSIGN_OR_RETURN(Bytes theirs, Numbers(task));
-  PHASOR_ASSIGN_OR_RETURN(Bytes ours, Numbers(task));
+  PHASOR_ASSIGN_OR_RETURN(const SharedMemory theirs, Numbers(client, task, task.shared));
+  PHASOR_ASSIGN_OR_RETURN(const SharedMemory ours, Numbers(client, task, false));
   PHASOR_RETURN_IF_ERROR(CallOnce(client, task, task.mode, theirs));
   PHASOR_ASSIGN_OR_RETURN(const Client inproc, Client::Connect("inproc:"));
   PHASOR_RETURN_IF_ERROR(CallOnce(inproc, task, BenchMode::kUnary, ours));
@@ -147,8 +158,9 @@ absl::StatusOr<std::vector<Operation>> BenchOperations(const Client& client, con
                                                        int workers) {
   std::vector<Operation> operations;
   for (int i = 0; i < workers; ++i) {
-    PHASOR_ASSIGN_OR_RETURN(Bytes memory, Numbers(task));
-    operations.push_back(MakeOperation(client, task, std::make_shared<Bytes>(std::move(memory))));
+    PHASOR_ASSIGN_OR_RETURN(SharedMemory memory, Numbers(client, task, task.shared));
+    operations.push_back(
+        MakeOperation(client, task, std::make_shared<SharedMemory>(std::move(memory))));
   }
   return operations;
 }

@@ -23,12 +23,14 @@ struct BenchOptions {
   int64_t heads = 32;
   Dtype dtype = Dtype::kFloat32;
   BenchMode mode = BenchMode::kUnary;
+  bool shared = false;  // in memory that the server maps
 };
 
 // A call at positions 0, 1, ... of the first axis. A plain value.
 struct BenchTask {
   Spec spec;
   BenchMode mode = BenchMode::kUnary;
+  bool shared = false;
   bool rotary = false;
   TensorDesc tensor;  // the encodings, or the tensor that is rotated in place
   PositionList positions;
@@ -42,11 +44,12 @@ struct BenchTask {
 // ResolveSpec; INVALID_ARGUMENT: too many bytes, chunks of encodings.
 absl::StatusOr<BenchTask> MakeBenchTask(const Client& client, const BenchOptions& options);
 
-// Makes the call once. INTERNAL: the answer is not what this process computes.
+// Makes the call once. INTERNAL: the answer is not what this process computes. FAILED_PRECONDITION:
+// there is no shared memory.
 absl::Status CheckAnswer(const Client& client, const BenchTask& task);
 
 // One operation per worker, each with memory of its own; streams stay open from one to the next.
-// RESOURCE_EXHAUSTED: no such memory.
+// Errors of memory as CheckAnswer's; RESOURCE_EXHAUSTED: there is none.
 absl::StatusOr<std::vector<Operation>> BenchOperations(const Client& client, const BenchTask& task,
                                                        int workers);
 

@@ -99,7 +99,7 @@ class ChunkedRope {
     sent->call = RunOf(entry, run);
     for (const RopeTensor& tensor : sent->call.tensors) {
       TensorDesc desc = tensor.input.desc;
-      PHASOR_RETURN_IF_ERROR(sent->payload.AddTensor(tensor.input, desc));
+      PHASOR_RETURN_IF_ERROR(sent->payload.AddTensor(tensor.input, desc).status());
     }
     v1::StreamApplyRoPERequest message;
     message.set_id(id);

@@ -255,8 +255,10 @@ void GrpcChannel::Start(RawCall call, const CallContext& context) {
   Timer* timer = timer_;
   if (timer == nullptr) timer = context.caller_waits ? SleepingTimer() : RealTimer();
   const size_t turn = next_stub_.fetch_add(1, std::memory_order_relaxed);
+  RetryPolicy policy = retry_;
+  policy.only_refused = call.once;
   std::make_shared<PendingCall>(std::move(call), context, stubs_[turn % stubs_.size()])
-      ->Run(retry_, timer);
+      ->Run(policy, timer);
 }
 
 }  // namespace phasor::client_internal

@@ -37,6 +37,8 @@ struct RawCall {
   std::vector<absl::Span<const std::byte>> raw;  // borrowed until the call is done
   // Takes the response of the successful attempt. Its error becomes the call's.
   absl::AnyInvocable<absl::Status(const RawMessage&)> on_response;
+  // Whether an attempt that the server may have begun must not be made again.
+  bool once = false;
   // Called once, when nothing holds `raw` any more.
   absl::AnyInvocable<void(absl::Status)> done;
 };

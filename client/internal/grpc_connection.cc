@@ -2,8 +2,10 @@
 #include "client/internal/grpc_connection.h"
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "client/internal/chunked_rope.h"
 #include "client/internal/grpc_channel.h"
 #include "client/internal/item_stream.h"
+#include "client/internal/lease_client.h"
 #include "client/internal/raw_message.h"
 #include "client/internal/responses.h"
 #include "client/internal/upload.h"
@@ -26,6 +29,18 @@ namespace {
 
 constexpr std::string_view kService = "/phasor.v1.PositionEmbeddingService/";
 constexpr std::string_view kTableService = "/phasor.v1.TableService/";
+
+// Whether `target` can only lead to one server of this host.
+bool IsOneHost(std::string_view target) {
+  for (const std::string_view prefix : {"dns:///", "ipv4:", "ipv6:"}) {
+    if (target.starts_with(prefix)) target.remove_prefix(prefix.size());
+  }
+  if (target.find(',') != target.npos) return false;  // several addresses
+  for (const std::string_view prefix : {"unix:", "localhost:", "127.0.0.1:", "[::1]:"}) {
+    if (target.starts_with(prefix)) return true;
+  }
+  return false;
+}
 
 // A call in flight: what it asked, what it lends, and its answer so far.
 template <typename Call, typename Result>
@@ -44,8 +59,10 @@ struct InFlight {
 // Threads: any. Owns the channel.
 class GrpcConnection final : public Connection {
  public:
-  GrpcConnection(const std::string& target, const ClientOptions& options, Timer* timer)
-      : channel_(target, options, timer) {}
+  // `one_host`: whether all calls reach one server of this host.
+  GrpcConnection(const std::string& target, const ClientOptions& options, bool one_host,
+                 Timer* timer)
+      : channel_(target, options, timer), one_host_(one_host) {}
 
   void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) override {
     StartUnary<v1::EncodeRequest>("Encode", std::move(call), context, std::move(done));
@@ -111,6 +128,22 @@ class GrpcConnection final : public Connection {
     StartPlain(StrCat(kService, "ResolveSpec"), request.SerializeAsString(), context,
                &ReadResolveSpecResponse, std::move(done));
   }
+  void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) override {
+    if (!one_host_) return done(SharedMemory::Ordinary(bytes));
+    if (const auto leases = Leases(); leases != nullptr && leases->alive()) {
+      return done(Allocate(leases, bytes));
+    }
+    // It may have come back, with another name. The caller holds the connection until it is done.
+    GetServerInfo(context,
+                  [this, bytes, done = std::move(done)](absl::StatusOr<ServerInfo> info) mutable {
+                    if (!info.ok()) return done(info.status());
+                    if (info->lease_socket.empty()) return done(SharedMemory::Ordinary(bytes));
+                    auto leases = LeaseClient::Connect(info->lease_socket, info->lease_instance);
+                    if (!leases.ok())
+                      return done(SharedMemory::Ordinary(bytes));  // behind a tunnel
+                    done(Allocate(KeepLeases(*std::move(leases)), bytes));
+                  });
+  }
   void ListPresets(CallContext context, Done<std::vector<Preset>> done) override {
     StartPlain(StrCat(kService, "ListPresets"), "", context, &ReadListPresetsResponse,
                std::move(done));
@@ -132,6 +165,8 @@ class GrpcConnection final : public Connection {
     auto flight = std::make_shared<InFlight<Call, Result>>();
     flight->call = std::move(call);
     flight->done = std::move(done);
+    const std::shared_ptr<LeaseClient> leases = Leases();  // lives as long as memory that is leased
+    flight->payload.leases = leases.get();
     auto item = MakeItem(flight->call, kItemPath, flight->payload);
     if (!item.ok()) return flight->Finish(item.status());
     Request request;
@@ -165,9 +200,11 @@ class GrpcConnection final : public Connection {
              std::shared_ptr<Flight> flight) {
     RawCall raw_call{.method = StrCat(kService, method),
                      .header = std::move(header),
-                     .raw = flight->payload.raw};
+                     .raw = flight->payload.raw,
+                     .once = flight->payload.destinations > 0};
     raw_call.on_response = [flight](const RawMessage& message) {
-      return ReadResponse(message, flight->call, flight->result.emplace());
+      return ReadResponse(message, flight->call, flight->payload.destinations,
+                          flight->result.emplace());
     };
     raw_call.done = [flight](absl::Status status) { flight->Finish(std::move(status)); };
     channel_.Start(std::move(raw_call), context);
@@ -190,7 +227,29 @@ class GrpcConnection final : public Connection {
     channel_.Start(std::move(call), context);
   }
 
+  // nullptr: nothing is leased.
+  std::shared_ptr<LeaseClient> Leases() {
+    std::lock_guard lock(leases_mutex_);
+    return leases_;
+  }
+  // Whichever came first, if it still lives.
+  std::shared_ptr<LeaseClient> KeepLeases(std::shared_ptr<LeaseClient> leases) {
+    std::lock_guard lock(leases_mutex_);
+    if (leases_ == nullptr || !leases_->alive()) leases_ = std::move(leases);
+    return leases_;
+  }
+  // Leased memory, or what there is instead of it.
+  static absl::StatusOr<SharedMemory> Allocate(const std::shared_ptr<LeaseClient>& leases,
+                                               int64_t bytes) {
+    absl::StatusOr<SharedMemory> memory = leases->Allocate(bytes);
+    if (memory.ok() || absl::IsInvalidArgument(memory.status())) return memory;
+    return SharedMemory::Ordinary(bytes);
+  }
+
   GrpcChannel channel_;
+  const bool one_host_;
+  std::mutex leases_mutex_;
+  std::shared_ptr<LeaseClient> leases_;
 };
 
 }  // namespace
@@ -199,7 +258,7 @@ absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view 
                                                                const ClientOptions& options,
                                                                Timer* timer) {
   PHASOR_ASSIGN_OR_RETURN(const std::string grpc_target, GrpcTarget(target));
-  return std::make_shared<GrpcConnection>(grpc_target, options, timer);
+  return std::make_shared<GrpcConnection>(grpc_target, options, IsOneHost(target), timer);
 }
 
 }  // namespace phasor::client_internal

@@ -135,6 +135,10 @@ class InprocConnection final : public Connection,
     done(status.ok() ? Details(spec, comparison) : status);
   }
 
+  void AllocateShared(int64_t bytes, CallContext, Done<SharedMemory> done) override {
+    done(SharedMemory::Ordinary(bytes));
+  }
+
   void ListPresets(CallContext, Done<std::vector<Preset>> done) override {
     done(std::vector<Preset>(Presets().begin(), Presets().end()));
   }

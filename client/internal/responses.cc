@@ -56,15 +56,23 @@ bool HasRows(const Positions& positions, int64_t rows) {
 // The tensors of a response with their bytes: checked first, then copied, all or none.
 class Outputs {
  public:
-  explicit Outputs(const RawMessage& message) : raw_(message.raw) {}
+  // `destinations`: outputs that must not be in the message, because the server has written them.
+  Outputs(const RawMessage& message, int destinations)
+      : raw_(message.raw), destinations_(destinations) {}
 
-  // The next inline tensor of the response; its bytes are those of `wire`.
+  // The next tensor of the response; its bytes, if it is inline, are those of `wire`.
   absl::StatusOr<TensorDesc> Next(const v1::TensorSpec& wire, std::string_view what) {
-    absl::StatusOr<TensorDesc> tensor = TensorDescFromWire(wire, std::string(what));
+    absl::StatusOr<TensorDesc> tensor =
+        TensorDescFromWire(wire, std::string(what), Sources::kShared);
     if (!tensor.ok()) return Unfit(tensor.status().message());
     if (!tensor->strides.empty()) return Unfit(what, ".strides: not empty");
     const absl::StatusOr<int64_t> bytes = DenseBytes(*tensor, what);
     if (!bytes.ok()) return Unfit(bytes.status().message());
+    last_is_inline_ = !wire.has_region();
+    if (!last_is_inline_) {
+      --destinations_;
+      return tensor;
+    }
     if (next_ == raw_.size()) return Unfit(what, ": no bytes");
     if (raw_[next_].bytes != *bytes) {
       return Unfit(what, ": ", raw_[next_].bytes, " bytes, its shape has ", *bytes);
@@ -73,16 +81,19 @@ class Outputs {
     return tensor;
   }
 
-  // Where the bytes of the tensor that Next just gave go.
-  void CopyLastTo(std::byte* dense) { copies_.push_back({next_ - 1, dense, nullptr}); }
+  // Where the bytes of the tensor that Next just gave go, unless they are there.
+  void CopyLastTo(std::byte* dense) {
+    if (last_is_inline_) copies_.push_back({next_ - 1, dense, nullptr});
+  }
   void CopyLastTo(const MutableTensorView& view) {
     if (IsDense(view.desc)) return CopyLastTo(view.data);
-    copies_.push_back({next_ - 1, nullptr, &view});
+    if (last_is_inline_) copies_.push_back({next_ - 1, nullptr, &view});
   }
 
   // Nothing may be left over.
   absl::Status Copy() const {
     if (next_ != raw_.size()) return Unfit(raw_.size() - next_, " tensors more than asked for");
+    if (destinations_ != 0) return Unfit("not the outputs in shared memory that were asked for");
     for (const auto& [entry, dense, view] : copies_) {
       if (view == nullptr) {
         raw_[entry].CopyTo(dense);
@@ -102,7 +113,9 @@ class Outputs {
     const MutableTensorView* view;  // when it is not dense
   };
   const std::vector<RawEntry>& raw_;
+  int destinations_;
   size_t next_ = 0;
+  bool last_is_inline_ = true;
   std::vector<PendingCopy> copies_;
 };
 
@@ -164,9 +177,10 @@ absl::Status ReadItem(const v1::ApplyRoPEResult& wire, const RopeCall& call, std
 }
 
 template <typename Response, typename Call, typename Result>
-absl::Status ReadUnary(const RawMessage& message, const Call& call, Result& result) {
+absl::Status ReadUnary(const RawMessage& message, const Call& call, int destinations,
+                       Result& result) {
   PHASOR_ASSIGN_OR_RETURN(const Response response, Parse<Response>(message.header));
-  Outputs outputs(message);
+  Outputs outputs(message, destinations);
   absl::StatusOr<Result> item = absl::UnknownError("");
   PHASOR_RETURN_IF_ERROR(ReadItem(response.result(), call, kItemPath, outputs, item));
   PHASOR_RETURN_IF_ERROR(outputs.Copy());
@@ -180,19 +194,19 @@ absl::Status ReadStreamed(const Wire& wire, const RawMessage& message, const Cal
   if (wire.status().code() != 0) {
     return StatusFromWire(wire.status().code(), wire.status().message());
   }
-  Outputs outputs(message);
+  Outputs outputs(message, 0);
   PHASOR_RETURN_IF_ERROR(ReadItem(wire, call, kItemPath, outputs, result));
   return outputs.Copy();
 }
 
 template <typename Response, typename Call, typename Result>
-absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch,
+absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch, int destinations,
                        std::vector<absl::StatusOr<Result>>& results) {
   PHASOR_ASSIGN_OR_RETURN(const Response response, Parse<Response>(message.header));
   if (static_cast<size_t>(response.results_size()) != batch.calls.size()) {
     return Unfit(response.results_size(), " results, asked for ", batch.calls.size());
   }
-  Outputs outputs(message);
+  Outputs outputs(message, destinations);
   results.clear();
   for (size_t i = 0; i < batch.calls.size(); ++i) {
     const auto& wire = response.results(static_cast<int>(i));
@@ -212,17 +226,20 @@ absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch,
 
 }  // namespace
 
-absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, EncodeResult& result) {
-  return ReadUnary<v1::EncodeResponse>(message, call, result);
+absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, int destinations,
+                          EncodeResult& result) {
+  return ReadUnary<v1::EncodeResponse>(message, call, destinations, result);
 }
 
-absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, RunInfo& result) {
-  return ReadUnary<v1::ApplyRoPEResponse>(message, call, result);
+absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, int destinations,
+                          RunInfo& result) {
+  return ReadUnary<v1::ApplyRoPEResponse>(message, call, destinations, result);
 }
 
-absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, EncodeResult& result) {
+absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int destinations,
+                          EncodeResult& result) {
   PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::AttentionBiasResponse>(message.header));
-  Outputs outputs(message);
+  Outputs outputs(message, destinations);
   PHASOR_ASSIGN_OR_RETURN(TensorDesc output, outputs.Next(response.output(), "output"));
   if (output.dtype != call.output_dtype || output.shape.size() != 3 ||
       output.shape[0] != call.heads) {
@@ -237,13 +254,13 @@ absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, Encod
 }
 
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch,
-                          std::vector<absl::StatusOr<EncodeResult>>& results) {
-  return ReadBatch<v1::BatchEncodeResponse>(message, batch, results);
+                          int destinations, std::vector<absl::StatusOr<EncodeResult>>& results) {
+  return ReadBatch<v1::BatchEncodeResponse>(message, batch, destinations, results);
 }
 
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
-                          std::vector<absl::StatusOr<RunInfo>>& results) {
-  return ReadBatch<v1::BatchApplyRoPEResponse>(message, batch, results);
+                          int destinations, std::vector<absl::StatusOr<RunInfo>>& results) {
+  return ReadBatch<v1::BatchApplyRoPEResponse>(message, batch, destinations, results);
 }
 
 absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
@@ -312,7 +329,9 @@ absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header) {
                     .max_header_bytes = limits.max_header_bytes(),
                     .max_inflight_bytes = limits.max_inflight_bytes(),
                     .inline_bytes = limits.inline_bytes(),
-                    .max_batch_items = limits.max_batch_items()};
+                    .max_batch_items = limits.max_batch_items(),
+                    .lease_socket = response.lease_socket(),
+                    .lease_instance = response.lease_instance()};
 }
 
 absl::StatusOr<TableInfo> TableFromWire(const v1::Table& wire) {

@@ -30,14 +30,18 @@ struct BatchCall {
   std::vector<absl::Status> local;
 };
 
-// Copies the outputs to where the calls want them.
-absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, EncodeResult& result);
-absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, RunInfo& result);
-absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, EncodeResult& result);
+// Copies the outputs to where the calls want them. `destinations`: how many of them the server has
+// written already.
+absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, int destinations,
+                          EncodeResult& result);
+absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, int destinations,
+                          RunInfo& result);
+absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int destinations,
+                          EncodeResult& result);
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch,
-                          std::vector<absl::StatusOr<EncodeResult>>& results);
+                          int destinations, std::vector<absl::StatusOr<EncodeResult>>& results);
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
-                          std::vector<absl::StatusOr<RunInfo>>& results);
+                          int destinations, std::vector<absl::StatusOr<RunInfo>>& results);
 
 // A result of a stream, whose message has its bytes: the item's own error, or what the call gave.
 absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,

@@ -77,6 +77,7 @@ std::optional<absl::Duration> RetryDelay(const RetryPolicy& policy, int attempts
                                          const AttemptResult& last, absl::Duration time_left,
                                          double jitter) {
   if (!absl::IsUnavailable(last.status) || attempts >= policy.max_attempts) return std::nullopt;
+  if (policy.only_refused && !last.pushback.has_value()) return std::nullopt;
   absl::Duration delay;
   if (last.pushback.has_value()) {
     if (*last.pushback < absl::ZeroDuration()) return std::nullopt;

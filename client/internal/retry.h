@@ -38,6 +38,8 @@ struct RetryPolicy {
   int max_attempts = 1;
   absl::Duration initial_backoff;
   absl::Duration max_backoff;
+  // Only when the server said when to come back: it has refused the call, and not begun it.
+  bool only_refused = false;
 };
 
 // How long to wait before the next attempt, or nothing when `last` settles the call: it succeeded

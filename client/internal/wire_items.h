@@ -4,6 +4,7 @@
 #define PHASOR_CLIENT_INTERNAL_WIRE_ITEMS_H_
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -11,20 +12,27 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/connection.h"
+#include "client/internal/lease_client.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 
 namespace phasor::client_internal {
 
 // What a call sends beside its header, in wire order. Dense tensors stay where they are; others are
-// gathered, so that gaps do not travel.
+// gathered, so that gaps do not travel. Tensors in leased memory are not sent at all.
 // Threads: a plain value. Borrows dense tensors, owns the others.
 struct Payload {
   std::vector<absl::Span<const std::byte>> raw;
   std::vector<Bytes> gathered;
+  LeaseClient* leases = nullptr;  // nullptr: everything is sent
+  int destinations = 0;           // outputs that the server writes into leased memory
 
   void AddPositions(const PositionList& positions);
-  // Makes `desc` that of what is sent. RESOURCE_EXHAUSTED: no memory to gather in.
-  absl::Status AddTensor(const TensorView& tensor, TensorDesc& desc);
+  // Makes `desc` that of what is sent; the place of what is not. RESOURCE_EXHAUSTED: no memory to
+  // gather in.
+  absl::StatusOr<std::optional<LeasedPlace>> AddTensor(const TensorView& tensor, TensorDesc& desc);
+  // Where the server can write `output`; nowhere: it sends the bytes. `strided`: with strides that
+  // are the input's, else it must be dense.
+  std::optional<LeasedPlace> PlaceOutput(const MutableTensorView& output, bool strided);
 };
 
 // Errors are ToRequest's. On failure, `payload` may hold a part of the item.

@@ -39,6 +39,7 @@ class MockConnection : public Connection {
   MOCK_METHOD(std::unique_ptr<RopeStream>, StreamApplyRoPE, (CallContext), (override));
   MOCK_METHOD(void, ApplyRoPEInChunks,
               (std::vector<RopeCall>, ChunkOptions, CallContext, Done<RunInfo>), (override));
+  MOCK_METHOD(void, AllocateShared, (int64_t, CallContext, Done<SharedMemory>), (override));
   MOCK_METHOD(void, ResolveSpec,
               (Spec, std::optional<parity::Comparison>, CallContext, Done<SpecDetails>),
               (override));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -28,17 +29,32 @@ int64_t SegmentBytes(const Segments& segments);
 // Copies the segments one after another to `out`.
 void Gather(const Segments& segments, std::byte* out);
 
+// Where an output goes that is not part of the result: memory that outlives the call.
+struct Destination {
+  std::byte* data = nullptr;  // nullptr: the output is part of the result
+  bool strided = false;       // rotations: the input's strides instead of dense
+  // As the caller named it, for the answer.
+  std::string region;
+  int64_t offset_bytes = 0;
+};
+
 // Payloads have exactly the lengths that `prepared` states; whoever makes the item checks that.
+// Destinations overlap nothing but the input of their own output, and that only if both begin at
+// the same byte and have the same strides.
 struct EncodeItem {
   PreparedEncode prepared;
   Segments positions;
   Segments add_to;
+  Destination destination = {};
+  bool changing = false;  // others may write the payload while it is read
 };
 struct RopeItem {
   PreparedRope prepared;
   Segments positions;
   Segments from_positions;
   std::vector<Segments> tensors;
+  std::vector<Destination> destinations = {};  // none, or one per tensor
+  bool changing = false;                       // others may write the payload while it is read
 };
 struct BiasItem {
   PreparedBias prepared;
@@ -57,7 +73,8 @@ struct OutputRange {
 };
 struct ItemResult {
   absl::Status status;               // a unary call has one item; its status is the call's
-  std::vector<OutputRange> outputs;  // in order; empty on failure
+  std::vector<OutputRange> outputs;  // in order, without those that have a destination; empty on
+                                     // failure
 };
 struct Result {
   std::vector<ItemResult> items;
@@ -83,8 +100,11 @@ class Call {
   virtual void ReleasePayload() {}
 
   std::vector<Item> items;
-  bool batch = false;      // messages say "items[3]" instead of "item"
-  int64_t cost_bytes = 0;  // request plus response bytes
+  std::vector<std::shared_ptr<const void>>
+      held;                 // memory that the items use, beside the call's own
+  bool batch = false;       // messages say "items[3]" instead of "item"
+  int64_t cost_bytes = 0;   // request plus response bytes
+  int64_t other_bytes = 0;  // of `held` memory that is read and written: work, but no cost
   absl::Time deadline = absl::InfiniteFuture();
   bool waits_for_room = false;  // rather than UNAVAILABLE while the byte budget is spent
 };

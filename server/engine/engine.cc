@@ -77,7 +77,7 @@ class Engine::Impl {
   void Submit(std::unique_ptr<Call> call) {
     absl::StatusOr<Permit> permit = admission_.Take(call->cost_bytes);
     if (call->waits_for_room && WaitsForRoom(call, permit)) return;
-    const bool run_here = call->cost_bytes <= options_.inline_bytes;
+    const bool run_here = call->cost_bytes + call->other_bytes <= options_.inline_bytes;
     absl::Status status = permit.ok() ? Enter() : std::move(permit).status();
     if (!status.ok()) {
       refused_.fetch_add(1, std::memory_order_relaxed);

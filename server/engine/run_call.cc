@@ -4,6 +4,7 @@
 // by the backend, tile by tile); strided tensors and positions are gathered into scratch memory.
 #include "server/engine/run_call.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,8 +24,30 @@ absl::Status NoMemory(int64_t bytes) {
   return absl::UnavailableError(absl::StrCat("server: no memory for ", bytes, " bytes, try again"));
 }
 
-// Places the outputs of `call` one after another. Their sum is at most the call's cost plus
-// padding.
+const Destination& DestinationOf(const RopeItem& item, size_t i) {
+  static const Destination kResult;
+  return item.destinations.empty() ? kResult : item.destinations[i];
+}
+
+bool InPlace(const Segments& input, const Destination& destination) {
+  return destination.data != nullptr && !input.empty() && input[0].data() == destination.data;
+}
+
+// Whether an output takes the place of an input that the caller holds.
+bool OverwritesInput(const Item& item) {
+  if (const auto* encode = std::get_if<EncodeItem>(&item)) {
+    return InPlace(encode->add_to, encode->destination);
+  }
+  const auto* rope = std::get_if<RopeItem>(&item);
+  if (rope == nullptr) return false;
+  for (size_t i = 0; i < rope->tensors.size(); ++i) {
+    if (InPlace(rope->tensors[i], DestinationOf(*rope, i))) return true;
+  }
+  return false;
+}
+
+// Places the outputs of `call` that are part of the result one after another. Their sum is at most
+// the call's cost plus padding.
 class OutputLayout {
  public:
   explicit OutputLayout(const Call& call) {
@@ -32,13 +55,13 @@ class OutputLayout {
     for (const Item& item : call.items) {
       std::vector<OutputRange>& outputs = ranges_.emplace_back();
       if (const auto* encode = std::get_if<EncodeItem>(&item)) {
-        outputs.push_back(Place(encode->prepared.output_bytes));
+        Place(encode->destination, encode->prepared.output_bytes, &outputs);
       } else if (const auto* rope = std::get_if<RopeItem>(&item)) {
-        for (const auto& tensor : rope->prepared.tensors) {
-          outputs.push_back(Place(tensor.output_bytes));
+        for (size_t i = 0; i < rope->prepared.tensors.size(); ++i) {
+          Place(DestinationOf(*rope, i), rope->prepared.tensors[i].output_bytes, &outputs);
         }
       } else if (const auto* bias = std::get_if<BiasItem>(&item)) {
-        outputs.push_back(Place(bias->prepared.output_bytes));
+        Place({}, bias->prepared.output_bytes, &outputs);
       }
     }
   }
@@ -47,10 +70,11 @@ class OutputLayout {
   std::vector<OutputRange>& of_item(size_t i) { return ranges_[i]; }
 
  private:
-  OutputRange Place(int64_t bytes) {
+  void Place(const Destination& destination, int64_t bytes, std::vector<OutputRange>* outputs) {
+    if (destination.data != nullptr) return;
     const int64_t offset = (end_ + kOutputAlignment - 1) / kOutputAlignment * kOutputAlignment;
     end_ = offset + bytes;
-    return {offset, bytes};
+    outputs->push_back({offset, bytes});
   }
 
   std::vector<std::vector<OutputRange>> ranges_;
@@ -77,12 +101,12 @@ class Stager {
   absl::StatusOr<Job> Stage(EncodeItem& item, absl::Span<const OutputRange> outputs,
                             const std::string& path) {
     PreparedEncode& prepared = item.prepared;
-    PHASOR_RETURN_IF_ERROR(StagePositions(item.positions, prepared.positions_bytes,
+    PHASOR_RETURN_IF_ERROR(StagePositions(item.positions, prepared.positions_bytes, item.changing,
                                           path + ".positions", &prepared.positions));
     if (prepared.table != nullptr) {
       PHASOR_RETURN_IF_ERROR(CheckLookupPositions(prepared, path));
     }
-    std::byte* const out = output_ + outputs[0].offset;
+    std::byte* const out = NextOutput(item.destination, &outputs);
     PHASOR_ASSIGN_OR_RETURN(const std::byte* add_to,
                             StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, out));
     if (prepared.table != nullptr) return MakeLookupJob(prepared, add_to, out);
@@ -92,10 +116,10 @@ class Stager {
   absl::StatusOr<Job> Stage(BiasItem& item, absl::Span<const OutputRange> outputs,
                             const std::string& path) {
     PreparedBias& prepared = item.prepared;
-    PHASOR_RETURN_IF_ERROR(StagePositions(item.queries, prepared.queries_bytes,
+    PHASOR_RETURN_IF_ERROR(StagePositions(item.queries, prepared.queries_bytes, false,
                                           path + ".query_positions", &prepared.queries));
-    PHASOR_RETURN_IF_ERROR(
-        StagePositions(item.keys, prepared.keys_bytes, path + ".key_positions", &prepared.keys));
+    PHASOR_RETURN_IF_ERROR(StagePositions(item.keys, prepared.keys_bytes, false,
+                                          path + ".key_positions", &prepared.keys));
     PHASOR_RETURN_IF_ERROR(CheckBiasPositions(prepared, path));
     const std::byte* table_values = nullptr;
     if (prepared.table_bytes > 0) {
@@ -111,17 +135,18 @@ class Stager {
   absl::StatusOr<Job> Stage(RopeItem& item, absl::Span<const OutputRange> outputs,
                             const std::string& path) {
     PreparedRope& prepared = item.prepared;
-    PHASOR_RETURN_IF_ERROR(StagePositions(item.positions, prepared.positions_bytes,
+    PHASOR_RETURN_IF_ERROR(StagePositions(item.positions, prepared.positions_bytes, item.changing,
                                           path + ".positions", &prepared.positions));
     if (prepared.from_positions.has_value()) {
       PHASOR_RETURN_IF_ERROR(StagePositions(item.from_positions, prepared.from_positions_bytes,
-                                            path + ".from_positions", &*prepared.from_positions));
+                                            item.changing, path + ".from_positions",
+                                            &*prepared.from_positions));
     }
     absl::InlinedVector<const std::byte*, 4> x;
     absl::InlinedVector<std::byte*, 4> y;
     for (size_t i = 0; i < prepared.tensors.size(); ++i) {
       const PreparedRope::Tensor& tensor = prepared.tensors[i];
-      std::byte* const out = output_ + outputs[i].offset;
+      std::byte* const out = NextOutput(DestinationOf(item, i), &outputs);
       const std::byte* in = out;  // gathered by the backend
       if (!GatheredByBackend(item, i)) {
         PHASOR_ASSIGN_OR_RETURN(in, StagePayload(item.tensors[i], tensor.input_bytes, nullptr));
@@ -131,11 +156,20 @@ class Stager {
     }
     RotaryJob job = MakeRotaryJob(prepared, x, y);
     for (size_t i = 0; i < prepared.tensors.size(); ++i) {
+      if (DestinationOf(item, i).strided) job.tensors[i].y_strides = job.tensors[i].x_strides;
       if (!GatheredByBackend(item, i)) continue;
       job.tensors[i].pieces = item.tensors[i];
       borrows_ = true;
     }
     return job;
+  }
+
+  // Where the next output goes: its destination, or the first of `outputs`, which is taken.
+  std::byte* NextOutput(const Destination& destination, absl::Span<const OutputRange>* outputs) {
+    if (destination.data != nullptr) return destination.data;
+    std::byte* const out = output_ + outputs->front().offset;
+    outputs->remove_prefix(1);
+    return out;
   }
 
   // Dense tensors in several pieces: the backend gathers a tile of tokens and rotates it while it
@@ -160,20 +194,31 @@ class Stager {
       return segments[0].data();
     }
     if (place == nullptr) {
-      BufferRef scratch = pool_.Get(bytes);
-      if (scratch == nullptr) return NoMemory(bytes);
-      place = scratch->data();
-      scratch_.push_back(std::move(scratch));
+      PHASOR_ASSIGN_OR_RETURN(place, Scratch(bytes));
     }
     Gather(segments, place);
     return place;
   }
 
-  // Sets the numbers of a position tensor and checks them.
-  absl::Status StagePositions(const Segments& segments, int64_t bytes, const std::string& path,
-                              PositionSource* source) {
+  absl::StatusOr<std::byte*> Scratch(int64_t bytes) {
+    BufferRef scratch = pool_.Get(bytes);
+    if (scratch == nullptr) return NoMemory(bytes);
+    scratch_.push_back(std::move(scratch));
+    return scratch_.back()->data();
+  }
+
+  // Sets the numbers of a position tensor and checks them. Where others may write them, copies of
+  // them: what was checked must be what is used.
+  absl::Status StagePositions(const Segments& segments, int64_t bytes, bool changing,
+                              const std::string& path, PositionSource* source) {
     if (source->kind != PositionSource::Kind::kTensor) return absl::OkStatus();
-    PHASOR_ASSIGN_OR_RETURN(source->data, StagePayload(segments, bytes, nullptr));
+    if (changing) {
+      PHASOR_ASSIGN_OR_RETURN(std::byte* const copy, Scratch(bytes));
+      Gather(segments, copy);
+      source->data = copy;
+    } else {
+      PHASOR_ASSIGN_OR_RETURN(source->data, StagePayload(segments, bytes, nullptr));
+    }
     source->data_bytes = bytes;
     return CheckPositionValues(*source, path);
   }
@@ -183,6 +228,16 @@ class Stager {
   bool borrows_ = false;
   absl::InlinedVector<BufferRef, 4> scratch_;
 };
+
+// The error of a run. Whoever gave memory to be changed in place cannot try again: some of it may
+// have changed.
+absl::Status HalfDone(const Call& call, absl::Status status) {
+  if (std::none_of(call.items.begin(), call.items.end(), OverwritesInput)) return status;
+  return absl::AbortedError(absl::StrCat(
+      "server: failed in the middle of an in-place call, what it was to change holds neither input "
+      "nor output: ",
+      status.message()));
+}
 
 std::string PathOf(const Call& call, size_t i) {
   return call.batch ? absl::StrCat("items[", i, "]") : "item";
@@ -217,7 +272,10 @@ absl::StatusOr<Result> RunCall(Call& call, Backend& backend, BufferPool& pool) {
   }
 
   if (!stager.borrows()) call.ReleasePayload();
-  if (!jobs.empty()) PHASOR_RETURN_IF_ERROR(backend.Run(jobs));
+  if (!jobs.empty()) {
+    absl::Status status = backend.Run(jobs);
+    if (!status.ok()) return HalfDone(call, std::move(status));
+  }
   if (stager.borrows()) call.ReleasePayload();
   return result;
 }

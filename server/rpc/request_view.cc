@@ -9,11 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
+#include "server/rpc/shared_tensors.h"
 
 namespace phasor::rpc {
 namespace {
@@ -61,11 +63,31 @@ std::string Describe(const v1::TensorSpec& tensor) {
   return text;
 }
 
-absl::Status TakePositions(const v1::Positions& wire, int64_t bytes, const std::string& path,
-                           RawEntries* raw, Segments* out) {
-  if (!wire.has_tensor()) return absl::OkStatus();
-  return raw->Take(bytes, absl::StrCat(path, ".tensor"), Describe(wire.tensor()), out);
-}
+// Where the bytes of the tensors of a message are.
+struct Payload {
+  RawEntries raw;
+  SharedTensors shared;
+
+  // The `bytes` of a tensor; `shared_path` is its path, `raw_path` how errors of entries call it.
+  // `changing` becomes true if others may write them.
+  absl::Status Take(const v1::TensorSpec& wire, int64_t bytes, const std::string& raw_path,
+                    const std::string& shared_path, Segments* out, bool* changing) {
+    if (!wire.has_region()) return raw.Take(bytes, raw_path, Describe(wire), out);
+    PHASOR_ASSIGN_OR_RETURN(const auto span, shared.Input(wire, bytes, shared_path));
+    *out = {span};
+    *changing = true;
+    return absl::OkStatus();
+  }
+  absl::Status Take(const v1::TensorSpec& wire, int64_t bytes, const std::string& path,
+                    Segments* out, bool* changing) {
+    return Take(wire, bytes, path, path, out, changing);
+  }
+  absl::Status Take(const v1::Positions& wire, int64_t bytes, const std::string& path,
+                    Segments* out, bool* changing) {
+    if (!wire.has_tensor()) return absl::OkStatus();
+    return Take(wire.tensor(), bytes, absl::StrCat(path, ".tensor"), out, changing);
+  }
+};
 
 absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
                              const std::string& path) {
@@ -118,23 +140,39 @@ struct EncodeTraits {
   using EngineItem = EncodeItem;
 
   static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
-                                          const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(const EncodeRequest request, EncodeRequestFromWire(wire, path));
+                                          Sources sources, const std::string& path) {
+    PHASOR_ASSIGN_OR_RETURN(const EncodeRequest request,
+                            EncodeRequestFromWire(wire, path, sources));
     return PrepareEncode(request, context.plans, path, context.tables);
   }
 
-  static absl::Status AddOutputs(const Prepared& prepared, const std::string& path,
+  static absl::Status AddOutputs(const EngineItem& item, const std::string& path,
                                  ResponseSize* size) {
-    return size->AddOutput(prepared.output_bytes, path);
+    if (item.destination.data != nullptr) return absl::OkStatus();
+    return size->AddOutput(item.prepared.output_bytes, path);
   }
 
-  static absl::Status Assign(const Wire& wire, const std::string& path, RawEntries* raw,
+  static absl::Status Assign(const Wire& wire, const std::string& path, Payload* payload,
                              EngineItem* item) {
-    PHASOR_RETURN_IF_ERROR(TakePositions(wire.positions(), item->prepared.positions_bytes,
-                                         absl::StrCat(path, ".positions"), raw, &item->positions));
-    if (!wire.has_add_to()) return absl::OkStatus();
-    return raw->Take(item->prepared.add_to_bytes, absl::StrCat(path, ".add_to"),
-                     Describe(wire.add_to()), &item->add_to);
+    const PreparedEncode& prepared = item->prepared;
+    PHASOR_RETURN_IF_ERROR(payload->Take(wire.positions(), prepared.positions_bytes,
+                                         absl::StrCat(path, ".positions"), &item->positions,
+                                         &item->changing));
+    if (wire.has_add_to()) {
+      PHASOR_RETURN_IF_ERROR(payload->Take(wire.add_to(), prepared.add_to_bytes,
+                                           absl::StrCat(path, ".add_to"), &item->add_to,
+                                           &item->changing));
+    }
+    if (!wire.has_destination()) return absl::OkStatus();
+    if (wire.destination().strides_size() > 0) {
+      return Invalid(path, ".destination.strides: must be empty: encodings are dense");
+    }
+    PHASOR_ASSIGN_OR_RETURN(item->destination,
+                            payload->shared.Output(wire.destination(), ToWire(prepared.output),
+                                                   {wire.has_add_to() ? &wire.add_to() : nullptr,
+                                                    prepared.add_to_bytes, prepared.output_bytes},
+                                                   absl::StrCat(path, ".destination")));
+    return absl::OkStatus();
   }
 };
 
@@ -144,32 +182,53 @@ struct RopeTraits {
   using EngineItem = RopeItem;
 
   static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
-                                          const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(const RopeRequest request, RopeRequestFromWire(wire, path));
+                                          Sources sources, const std::string& path) {
+    PHASOR_ASSIGN_OR_RETURN(const RopeRequest request, RopeRequestFromWire(wire, path, sources));
     return PrepareRope(request, context.plans, path);
   }
 
-  static absl::Status AddOutputs(const Prepared& prepared, const std::string& path,
+  static absl::Status AddOutputs(const EngineItem& item, const std::string& path,
                                  ResponseSize* size) {
-    for (const PreparedRope::Tensor& tensor : prepared.tensors) {
-      PHASOR_RETURN_IF_ERROR(size->AddOutput(tensor.output_bytes, path));
+    for (size_t i = 0; i < item.prepared.tensors.size(); ++i) {
+      if (!item.destinations.empty() && item.destinations[i].data != nullptr) continue;
+      PHASOR_RETURN_IF_ERROR(size->AddOutput(item.prepared.tensors[i].output_bytes, path));
     }
     return absl::OkStatus();
   }
 
-  static absl::Status Assign(const Wire& wire, const std::string& path, RawEntries* raw,
+  static absl::Status Assign(const Wire& wire, const std::string& path, Payload* payload,
                              EngineItem* item) {
     const PreparedRope& prepared = item->prepared;
-    PHASOR_RETURN_IF_ERROR(TakePositions(wire.positions(), prepared.positions_bytes,
-                                         absl::StrCat(path, ".positions"), raw, &item->positions));
+    PHASOR_RETURN_IF_ERROR(payload->Take(wire.positions(), prepared.positions_bytes,
+                                         absl::StrCat(path, ".positions"), &item->positions,
+                                         &item->changing));
     item->tensors.resize(prepared.tensors.size());
     for (size_t i = 0; i < item->tensors.size(); ++i) {
-      PHASOR_RETURN_IF_ERROR(
-          raw->Take(prepared.tensors[i].input_bytes, absl::StrCat(path, ".tensors[", i, "]"),
-                    Describe(wire.tensors(static_cast<int>(i)).tensor()), &item->tensors[i]));
+      const std::string tensor_path = absl::StrCat(path, ".tensors[", i, "]");
+      PHASOR_RETURN_IF_ERROR(payload->Take(
+          wire.tensors(static_cast<int>(i)).tensor(), prepared.tensors[i].input_bytes, tensor_path,
+          absl::StrCat(tensor_path, ".tensor"), &item->tensors[i], &item->changing));
     }
-    return TakePositions(wire.from_positions(), prepared.from_positions_bytes,
-                         absl::StrCat(path, ".from_positions"), raw, &item->from_positions);
+    PHASOR_RETURN_IF_ERROR(payload->Take(wire.from_positions(), prepared.from_positions_bytes,
+                                         absl::StrCat(path, ".from_positions"),
+                                         &item->from_positions, &item->changing));
+    return AssignDestinations(wire, path, &payload->shared, item);
+  }
+
+  static absl::Status AssignDestinations(const Wire& wire, const std::string& path,
+                                         SharedTensors* shared, EngineItem* item) {
+    for (int i = 0; i < wire.tensors_size(); ++i) {
+      if (!wire.tensors(i).has_destination()) continue;
+      const PreparedRope::Tensor& tensor = item->prepared.tensors[static_cast<size_t>(i)];
+      item->destinations.resize(item->tensors.size());
+      PHASOR_ASSIGN_OR_RETURN(
+          item->destinations[static_cast<size_t>(i)],
+          shared->Output(wire.tensors(i).destination(),
+                         ToWire(TensorDesc{tensor.dtype, tensor.shape, {}}),
+                         {&wire.tensors(i).tensor(), tensor.input_bytes, tensor.output_bytes},
+                         absl::StrCat(path, ".tensors[", i, "].destination")));
+    }
+    return absl::OkStatus();
   }
 };
 
@@ -178,40 +237,44 @@ struct BiasTraits {
   using Prepared = PreparedBias;
   using EngineItem = BiasItem;
 
-  static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
+  static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context, Sources,
                                           const std::string& path) {
     PHASOR_ASSIGN_OR_RETURN(const BiasRequest request, BiasRequestFromWire(wire, path));
     return PrepareBias(request, context.tables, path);
   }
 
-  static absl::Status AddOutputs(const Prepared& prepared, const std::string& path,
+  static absl::Status AddOutputs(const EngineItem& item, const std::string& path,
                                  ResponseSize* size) {
-    return size->AddOutput(prepared.output_bytes, path);
+    return size->AddOutput(item.prepared.output_bytes, path);
   }
 
-  static absl::Status Assign(const Wire& wire, const std::string& path, RawEntries* raw,
+  static absl::Status Assign(const Wire& wire, const std::string& path, Payload* payload,
                              EngineItem* item) {
     const PreparedBias& prepared = item->prepared;
-    PHASOR_RETURN_IF_ERROR(TakePositions(wire.query_positions(), prepared.queries_bytes,
-                                         absl::StrCat(path, ".query_positions"), raw,
-                                         &item->queries));
-    PHASOR_RETURN_IF_ERROR(TakePositions(wire.key_positions(), prepared.keys_bytes,
-                                         absl::StrCat(path, ".key_positions"), raw, &item->keys));
+    bool inline_only = false;  // conversion refuses regions
+    PHASOR_RETURN_IF_ERROR(payload->Take(wire.query_positions(), prepared.queries_bytes,
+                                         absl::StrCat(path, ".query_positions"), &item->queries,
+                                         &inline_only));
+    PHASOR_RETURN_IF_ERROR(payload->Take(wire.key_positions(), prepared.keys_bytes,
+                                         absl::StrCat(path, ".key_positions"), &item->keys,
+                                         &inline_only));
     if (wire.has_add_to()) {
-      PHASOR_RETURN_IF_ERROR(raw->Take(prepared.add_to_bytes, absl::StrCat(path, ".add_to"),
-                                       Describe(wire.add_to()), &item->add_to));
+      PHASOR_RETURN_IF_ERROR(payload->Take(wire.add_to(), prepared.add_to_bytes,
+                                           absl::StrCat(path, ".add_to"), &item->add_to,
+                                           &inline_only));
     }
     if (!wire.has_table_values()) return absl::OkStatus();
-    return raw->Take(prepared.table_bytes, absl::StrCat(path, ".table_values"),
-                     Describe(wire.table_values()), &item->table_values);
+    return payload->Take(wire.table_values(), prepared.table_bytes,
+                         absl::StrCat(path, ".table_values"), &item->table_values, &inline_only);
   }
 };
 
 template <typename Traits>
 absl::StatusOr<typename Traits::Prepared> Prepare(const typename Traits::Wire& wire,
-                                                  const ViewContext& context,
+                                                  const ViewContext& context, Sources sources,
                                                   const std::string& path) {
-  PHASOR_ASSIGN_OR_RETURN(typename Traits::Prepared prepared, Traits::Prepare(wire, context, path));
+  PHASOR_ASSIGN_OR_RETURN(typename Traits::Prepared prepared,
+                          Traits::Prepare(wire, context, sources, path));
   PHASOR_RETURN_IF_ERROR(CheckBackendPin(wire.pins(), context, path));
   return prepared;
 }
@@ -234,7 +297,7 @@ class Viewer {
   // Checks the metadata of the next item; its own errors take its place.
   void Add(const Wire& wire, std::string path) {
     inline_tensors_ += CountInlineTensors(wire);
-    absl::StatusOr<Prepared> prepared = Prepare<Traits>(wire, context_, path);
+    absl::StatusOr<Prepared> prepared = Prepare<Traits>(wire, context_, Sources::kShared, path);
     if (prepared.ok()) {
       Item& item = view_.items.emplace_back(std::in_place_type<EngineItem>);
       std::get<EngineItem>(item).prepared = *std::move(prepared);
@@ -251,20 +314,23 @@ class Viewer {
       return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
                                                      inline_tensors_, ", one per inline tensor"));
     }
-    RawEntries entries(raw);
+    Payload payload{RawEntries(raw), SharedTensors(context_.leases)};
     for (size_t i = 0; i < view_.items.size(); ++i) {
       const auto& [wire, path] = entries_[i];
       PHASOR_RETURN_IF_ERROR(size_.AddItem(path));
-      const size_t next = entries.next() + CountInlineTensors(*wire);
+      const size_t next = payload.raw.next() + CountInlineTensors(*wire);
       if (auto* item = std::get_if<EngineItem>(&view_.items[i])) {
-        if (absl::Status status = AssignItem(*wire, path, &entries, item); status.ok()) {
-          PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(item->prepared, path, &size_));
+        if (absl::Status status = AssignItem(*wire, path, &payload, item); status.ok()) {
+          PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(*item, path, &size_));
         } else {
           view_.items[i] = std::move(status);
         }
       }
-      entries.SkipTo(next);
+      payload.raw.SkipTo(next);
     }
+    PHASOR_RETURN_IF_ERROR(payload.shared.CheckItems());
+    view_.held = payload.shared.TakeHeld();
+    view_.shared_bytes = payload.shared.bytes();
     return absl::OkStatus();
   }
 
@@ -281,12 +347,15 @@ class Viewer {
     std::string path;
   };
 
-  absl::Status AssignItem(const Wire& wire, const std::string& path, RawEntries* entries,
+  absl::Status AssignItem(const Wire& wire, const std::string& path, Payload* payload,
                           EngineItem* item) {
-    PHASOR_RETURN_IF_ERROR(Traits::Assign(wire, path, entries, item));
+    const absl::Status assigned = Traits::Assign(wire, path, payload, item);
+    const absl::Status apart = payload->shared.EndItem();
+    PHASOR_RETURN_IF_ERROR(assigned);
+    PHASOR_RETURN_IF_ERROR(apart);
     ResponseSize alone(context_.max_message_bytes);
     PHASOR_RETURN_IF_ERROR(alone.AddItem(path));
-    return Traits::AddOutputs(item->prepared, path, &alone);
+    return Traits::AddOutputs(*item, path, &alone);
   }
 
   const ViewContext& context_;
@@ -361,12 +430,12 @@ absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<c
 }
 
 absl::StatusOr<PreparedEncode> PrepareItem(const v1::EncodeItem& item, const ViewContext& context) {
-  return Prepare<EncodeTraits>(item, context, "item");
+  return Prepare<EncodeTraits>(item, context, Sources::kInline, "item");
 }
 
 absl::StatusOr<PreparedRope> PrepareItem(const v1::ApplyRoPEItem& item,
                                          const ViewContext& context) {
-  return Prepare<RopeTraits>(item, context, "item");
+  return Prepare<RopeTraits>(item, context, Sources::kInline, "item");
 }
 
 absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context) {

@@ -5,6 +5,7 @@
 #define PHASOR_SERVER_RPC_REQUEST_VIEW_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "kernels/table.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "server/engine/call.h"
+#include "server/regions/lease_store.h"
 #include "server/rpc/wire_walker.h"
 
 namespace phasor::rpc {
@@ -23,13 +25,16 @@ struct ViewContext {
   std::string backend;            // name of the backend that runs here, for pins
   int64_t max_message_bytes = 0;  // largest response
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;  // nullptr: none are kept
+  const TableSource* tables = nullptr;          // nullptr: none are kept
+  const regions::LeaseStore* leases = nullptr;  // nullptr: shared memory is off
 };
 
 // Items borrow the walked message's pieces.
 struct RequestView {
   std::vector<engine::Item> items;
-  int64_t response_bytes = 0;  // element bytes of all outputs
+  int64_t response_bytes = 0;  // element bytes of the outputs that the response has
+  std::vector<std::shared_ptr<const void>> held = {};  // shared memory that the items use
+  int64_t shared_bytes = 0;                            // of it, read and written
 };
 
 // All return
@@ -38,9 +43,10 @@ struct RequestView {
 //   NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION: as PrepareEncode, PrepareRope and
 //     PrepareBias; OUT_OF_RANGE: a range of positions beyond a table;
 //     FAILED_PRECONDITION also when a pin asks for another backend;
-//   RESOURCE_EXHAUSTED: too many items, or the response would be too large.
+//   RESOURCE_EXHAUSTED: too many items, or the response would be too large;
+//   NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION also as SharedTensors.
 // In a batch these are the failing item's status, except errors of the message as a whole: its
-// header, its number of items or raw entries, the size of the whole response.
+// header, its number of items or raw entries, the size of the whole response, outputs that overlap.
 // Threads: pure functions (but for `plans`).
 absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context);
 absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,

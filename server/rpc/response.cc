@@ -30,18 +30,29 @@ grpc::ByteBuffer Join(const Message& header, const engine::Result& result) {
   return writer.Finish();
 }
 
+// Says where an output is that the response has not.
+void SetRegion(const engine::Destination& destination, v1::TensorSpec* tensor) {
+  if (destination.data == nullptr) return;
+  tensor->mutable_region()->set_region(destination.region);
+  tensor->mutable_region()->set_offset_bytes(destination.offset_bytes);
+}
+
 void FillResult(const engine::Item& item, const std::string& backend, v1::EncodeResult* out) {
-  const PreparedEncode& prepared = std::get<engine::EncodeItem>(item).prepared;
-  *out->mutable_output() = ToWire(prepared.output);
-  *out->mutable_info() = MakeRunInfo(prepared.fingerprint, backend);
+  const auto& encode = std::get<engine::EncodeItem>(item);
+  *out->mutable_output() = ToWire(encode.prepared.output);
+  SetRegion(encode.destination, out->mutable_output());
+  *out->mutable_info() = MakeRunInfo(encode.prepared.fingerprint, backend);
 }
 
 void FillResult(const engine::Item& item, const std::string& backend, v1::ApplyRoPEResult* out) {
-  const PreparedRope& prepared = std::get<engine::RopeItem>(item).prepared;
-  for (const PreparedRope::Tensor& tensor : prepared.tensors) {
+  const auto& rope = std::get<engine::RopeItem>(item);
+  for (const PreparedRope::Tensor& tensor : rope.prepared.tensors) {
     *out->add_tensors() = ToWire(TensorDesc{tensor.dtype, tensor.shape, {}});
   }
-  *out->mutable_info() = MakeRunInfo(prepared.plan->fingerprint, backend);
+  for (size_t i = 0; i < rope.destinations.size(); ++i) {
+    SetRegion(rope.destinations[i], out->mutable_tensors(static_cast<int>(i)));
+  }
+  *out->mutable_info() = MakeRunInfo(rope.prepared.plan->fingerprint, backend);
 }
 
 template <typename Message>

@@ -91,7 +91,7 @@ void PositionEmbeddingServiceImpl::SetListeners(std::vector<std::string> listene
 
 TensorCallLimits PositionEmbeddingServiceImpl::Limits() const {
   return {options_.max_message_bytes, options_.max_header_bytes, options_.max_batch_items,
-          options_.tables};
+          options_.tables, options_.leases};
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod& method,
@@ -193,6 +193,8 @@ v1::GetServerInfoResponse PositionEmbeddingServiceImpl::Info() {
   limits->set_max_inflight_bytes(options_.max_inflight_bytes);
   limits->set_inline_bytes(options_.inline_bytes);
   limits->set_max_batch_items(options_.max_batch_items);
+  info.set_lease_socket(options_.lease_socket);
+  if (options_.leases != nullptr) info.set_lease_instance(options_.leases->instance());
   absl::MutexLock lock(&mu_);
   for (const std::string& listener : listeners_) info.add_listeners(listener);
   return info;

@@ -28,7 +28,9 @@ struct ServiceOptions {
   int64_t max_inflight_bytes = 0;  // reported only; the engine enforces it
   int64_t inline_bytes = 0;        // reported only; the engine enforces it
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
+  const TableSource* tables = nullptr;          // must outlive the service; nullptr: none are kept
+  const regions::LeaseStore* leases = nullptr;  // the same; nullptr: shared memory is off
+  std::string lease_socket;                     // reported only
   absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: never
 };
 

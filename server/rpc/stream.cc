@@ -309,7 +309,7 @@ absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked) {
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
   return method_.parse(walked, ViewContext{plans, backend_, limits.max_message_bytes,
-                                           limits.max_batch_items, limits.tables});
+                                           limits.max_batch_items, limits.tables, limits.leases});
 }
 
 absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMessage& walked,
@@ -376,6 +376,8 @@ void Stream::Break(const absl::Status& status) {
 void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   call->items = std::move(view.items);
   call->cost_bytes = call->received_bytes() + view.response_bytes;
+  call->held = std::move(view.held);
+  call->other_bytes = view.shared_bytes;
   {
     absl::MutexLock lock(&mu_);
     owed_bytes_ += call->cost_bytes;

@@ -69,11 +69,14 @@ class TensorCall final : public engine::Call {
     engine::PlanBudget budget;
     const auto cached = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
     const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
-    const ViewContext view_context{plans, backend_, limits.max_message_bytes,
-                                   limits.max_batch_items, limits.tables};
+    const ViewContext view_context{
+        plans,         backend_,     limits.max_message_bytes, limits.max_batch_items,
+        limits.tables, limits.leases};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
     items = std::move(view.items);
     cost_bytes = received_.size() + view.response_bytes;
+    held = std::move(view.held);
+    other_bytes = view.shared_bytes;
     return absl::OkStatus();
   }
 

@@ -37,7 +37,8 @@ struct TensorCallLimits {
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;  // must outlive the calls; nullptr: none are kept
+  const TableSource* tables = nullptr;          // must outlive the calls; nullptr: none are kept
+  const regions::LeaseStore* leases = nullptr;  // the same; nullptr: shared memory is off
 };
 
 // Starts a call and returns its reactor, which gRPC owns from here on. Never blocks; the answer

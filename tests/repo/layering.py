@@ -39,7 +39,7 @@ MAY_INCLUDE = {
     "regions": {"kernels", "engine"},
     "tables": {"kernels"},
     "proto": {"kernels", "generated"},
-    "rpc": {"kernels", "backends", "engine", "tables", "proto", "generated"},
+    "rpc": {"kernels", "backends", "engine", "regions", "tables", "proto", "generated"},
     "oip": {"kernels", "backends", "engine", "regions", "proto", "generated", "rpc"},
     "server_rpc_glue": {"kernels", "backends", "engine", "regions", "tables", "proto", "generated", "rpc", "oip", "server"},
     "server": {"kernels", "backends"},

@@ -37,6 +37,7 @@ class BenchCommandTest : public ::testing::Test {
   BenchCommandTest() {
     ServerOptions options = testing::TestOptions();
     options.listen.push_back("unix:" + dir_.path() + "/phasor.sock");
+    options.lease_socket = dir_.path() + "/lease.sock";
     server_ = testing::StartServer(options);
   }
   std::string Tcp() const { return "--server " + server_->listeners()[0]; }
@@ -68,6 +69,20 @@ TEST_F(BenchCommandTest, TheBareWireRunsBesideIt) {
     EXPECT_TRUE(json["echo"]["errors"].empty());
     EXPECT_GT(json["ratio"], 0);
   }
+}
+
+TEST_F(BenchCommandTest, TensorsMayLieInSharedMemory) {
+  for (const std::string spec : {"--preset llama-2", "--preset transformer --dim 16"}) {
+    const auto json = BenchJson(Unix() + " --tokens 4 --shared --duration 0.2 " + spec);
+    ASSERT_TRUE(json.is_object());
+    EXPECT_EQ(json["shared"], true);
+    EXPECT_GT(json["phasor"]["calls"], 0);
+    EXPECT_TRUE(json["phasor"]["errors"].empty()) << json["phasor"]["errors"];
+  }
+  EXPECT_THAT(Bench("--preset llama-2 --shared").text,
+              StartsWith("phasor: FAILED_PRECONDITION: --shared: not shared"));
+  EXPECT_THAT(Bench(Unix() + " --preset llama-2 --shared --mode stream").text,
+              StartsWith("phasor: INVALID_ARGUMENT: --shared: only plain calls"));
 }
 
 TEST_F(BenchCommandTest, WhatNoMessageHoldsHasNoBareWire) {

@@ -39,6 +39,9 @@ TEST(BenchReportTest, NumbersAreThoseOfTheLoad) {
   EXPECT_THAT(text, HasSubstr("ApplyRoPE of [5,32,100] BFLOAT16, UNARY, host:1, 7 at a time"));
   EXPECT_THAT(text, HasSubstr("2.000"));
   EXPECT_THAT(text, Not(HasSubstr("bare wire")));
+
+  report.task.shared = true;
+  EXPECT_THAT(FormatBenchReport(ToJson(report)), HasSubstr("BFLOAT16 in shared memory, UNARY"));
 }
 
 TEST(BenchReportTest, TheBareWireStandsBesideIt) {

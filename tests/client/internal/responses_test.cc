@@ -45,14 +45,14 @@ v1::EncodeResponse TwoRows() {
 TEST(ResponsesTest, RowsGoToTheResultOrTheCaller) {
   EncodeCall call{.positions = {5, 6}};
   EncodeResult result;
-  ASSERT_TRUE(ReadResponse(Received(TwoRows()), call, result).ok());
+  ASSERT_TRUE(ReadResponse(Received(TwoRows()), call, 0, result).ok());
   EXPECT_THAT(result.output.shape, ElementsAre(2, 2));
   EXPECT_EQ(std::memcmp(result.bytes.data(), TwoRows().raw(0).data(), 16), 0);
   EXPECT_EQ(result.info.backend, "cpu");
 
   std::vector<float> out(2 * 3, 9);
   call.output = MutableView(out, {2, 2}, {3, 1});
-  ASSERT_TRUE(ReadResponse(Received(TwoRows()), call, result).ok());
+  ASSERT_TRUE(ReadResponse(Received(TwoRows()), call, 0, result).ok());
   EXPECT_THAT(out, ElementsAre(1, 2, 9, 3, 4, 9));
 }
 
@@ -60,7 +60,7 @@ TEST(ResponsesTest, OutputsOfTheWrongShapeAreTheCallersError) {
   std::vector<float> out(4, 9);
   EncodeCall call{.positions = {5, 6}, .output = MutableView(out, {1, 4})};
   EncodeResult result;
-  EXPECT_EQ(ReadResponse(Received(TwoRows()), call, result),
+  EXPECT_EQ(ReadResponse(Received(TwoRows()), call, 0, result),
             absl::InvalidArgumentError("item.output: FLOAT32 [1, 4], must be FLOAT32 [2, 2]"));
   EXPECT_THAT(out, Each(9));
 }
@@ -91,7 +91,7 @@ TEST(ResponsesTest, RowsUnlikeTheRequestAreInternalErrors) {
     const EncodeCall call{.positions = IntegerRange{.count = 2},
                           .output = MutableView(out, {2, 2})};
     EncodeResult result;
-    EXPECT_EQ(ReadResponse(Received(response), call, result).code(), kInternal) << i;
+    EXPECT_EQ(ReadResponse(Received(response), call, 0, result).code(), kInternal) << i;
     EXPECT_THAT(out, Each(9)) << i;
   }
 }
@@ -99,7 +99,7 @@ TEST(ResponsesTest, RowsUnlikeTheRequestAreInternalErrors) {
 TEST(ResponsesTest, UnparsableHeadersAreInternalErrors) {
   EncodeResult result;
   const RawMessage message{.header = "\x0A\x03\xFF\xFF\xFF"};
-  EXPECT_EQ(ReadResponse(message, EncodeCall{}, result).code(), kInternal);
+  EXPECT_EQ(ReadResponse(message, EncodeCall{}, 0, result).code(), kInternal);
   EXPECT_FALSE(ReadResolveSpecResponse("\x08").ok());
   EXPECT_FALSE(ReadListPresetsResponse("\x0A\x7F").ok());
   EXPECT_FALSE(ReadServerInfoResponse("\x0A\x7F").ok());
@@ -116,18 +116,35 @@ TEST(ResponsesTest, RotationsAreCopiedAllOrNone) {
   RunInfo info;
   v1::ApplyRoPEResponse bad = response;
   bad.mutable_raw(1)->pop_back();  // the first is good
-  EXPECT_EQ(ReadResponse(Received(bad), call, info).code(), kInternal);
+  EXPECT_EQ(ReadResponse(Received(bad), call, 0, info).code(), kInternal);
   bad = response;
   SetTensor(bad.mutable_result()->mutable_tensors(1), {1, 2, 2});
-  EXPECT_EQ(ReadResponse(Received(bad), call, info).code(), kInternal);
+  EXPECT_EQ(ReadResponse(Received(bad), call, 0, info).code(), kInternal);
   bad = response;
   bad.mutable_result()->mutable_tensors()->RemoveLast();
-  EXPECT_EQ(ReadResponse(Received(bad), call, info).code(), kInternal);
+  EXPECT_EQ(ReadResponse(Received(bad), call, 0, info).code(), kInternal);
   EXPECT_THAT(q, Each(9));
 
-  ASSERT_TRUE(ReadResponse(Received(response), call, info).ok());
+  ASSERT_TRUE(ReadResponse(Received(response), call, 0, info).ok());
   EXPECT_THAT(q, ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(k, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ResponsesTest, OutputsThatTheServerWroteAreNotInTheMessage) {
+  std::vector<float> q(4, 9), k(4, 9);
+  const RopeCall call{.tensors = {MutableView(q, {1, 1, 4}), MutableView(k, {1, 1, 4})}};
+  v1::ApplyRoPEResponse response;
+  SetTensor(response.mutable_result()->add_tensors(), {1, 1, 4});
+  *response.mutable_result()->add_tensors() = response.result().tensors(0);
+  response.mutable_result()->mutable_tensors(0)->mutable_region()->set_region("r");
+  response.add_raw(Floats({1, 2, 3, 4}));
+  RunInfo info;
+  ASSERT_TRUE(ReadResponse(Received(response), call, 1, info).ok());
+  EXPECT_THAT(q, Each(9));
+  EXPECT_THAT(k, ElementsAre(1, 2, 3, 4));
+  for (const int asked_for : {0, 2}) {
+    EXPECT_EQ(ReadResponse(Received(response), call, asked_for, info).code(), kInternal);
+  }
 }
 
 TEST(ResponsesTest, BatchItemsKeepTheirPlaces) {
@@ -144,12 +161,12 @@ TEST(ResponsesTest, BatchItemsKeepTheirPlaces) {
   *response.add_results() = TwoRows().result();
   response.add_raw(TwoRows().raw(0));
   std::vector<absl::StatusOr<EncodeResult>> results;
-  ASSERT_TRUE(ReadResponse(Received(response), batch, results).ok());
+  ASSERT_TRUE(ReadResponse(Received(response), batch, 0, results).ok());
   EXPECT_EQ(results[0].status(), batch.local[0]);
   EXPECT_EQ(results[1].status(), absl::NotFoundError("items[1].spec.preset: unknown"));
   EXPECT_EQ(results[2]->bytes.size(), 16);
   response.mutable_results()->RemoveLast();
-  EXPECT_EQ(ReadResponse(Received(response), batch, results).code(), kInternal);
+  EXPECT_EQ(ReadResponse(Received(response), batch, 0, results).code(), kInternal);
 }
 
 TEST(ResponsesTest, HealthIsReadByHand) {

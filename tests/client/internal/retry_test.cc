@@ -33,6 +33,15 @@ class FakeTimer : public Timer {
   std::vector<absl::Duration> waits;
 };
 
+TEST(RetryDelayTest, WhatMayHaveBegunIsNotTriedAgain) {
+  RetryPolicy policy = kPolicy;
+  policy.only_refused = true;
+  const absl::Duration left = absl::Seconds(10);
+  EXPECT_FALSE(RetryDelay(policy, 1, {kBusy, {}}, left, 0).has_value());
+  EXPECT_EQ(RetryDelay(policy, 1, {kBusy, absl::Seconds(1)}, left, 0), absl::Seconds(1));
+  EXPECT_TRUE(RetryDelay(kPolicy, 1, {kBusy, {}}, left, 0).has_value());
+}
+
 class RetryTest : public ::testing::Test {
  protected:
   // Runs attempts that end as `results` says; returns the call's status.

@@ -125,6 +125,58 @@ TEST_F(RunCallTest, SeveralTensorsGetSeveralAlignedOutputs) {
   EXPECT_EQ(result->items[0].outputs[1].offset % 64, 0);
 }
 
+TEST_F(RunCallTest, OutputsGoToTheirDestinations) {
+  const std::string q = "01234567";
+  const std::string k = "abcd";
+  std::string elsewhere(8, '.');
+  RopeItem item = BytesItem(q);
+  RopeItem other = BytesItem(k);
+  item.prepared.tensors.push_back(other.prepared.tensors[0]);
+  item.tensors.push_back(other.tensors[0]);
+  item.destinations.resize(2);
+  item.destinations[0].data = reinterpret_cast<std::byte*>(elsewhere.data());
+  call_.items.push_back(std::move(item));
+  const auto result = Run();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(elsewhere, Inverted(q));
+  ASSERT_EQ(result->items[0].outputs.size(), 1u);  // that of k
+  EXPECT_EQ(OutputOf(*result), Inverted(k));
+}
+
+TEST_F(RunCallTest, AFailedRunInPlaceIsAborted) {
+  std::string x = "01234567";
+  std::string elsewhere(8, '.');
+  backend_.FailWith(absl::UnavailableError("device lost"));
+  for (std::string* output : {&x, &elsewhere}) {
+    RopeItem item = BytesItem(x);
+    item.destinations.resize(1);
+    item.destinations[0].data = reinterpret_cast<std::byte*>(output->data());
+    call_.items.clear();
+    call_.items.push_back(std::move(item));
+    const absl::Status status = Run().status();
+    EXPECT_EQ(status.code(),
+              output == &x ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("device lost"));
+  }
+}
+
+// Positions that are checked must not change before they are used.
+TEST_F(RunCallTest, PositionsThatOthersMayWriteAreCopied) {
+  int64_t positions[2] = {1, 2};
+  for (const bool changing : {false, true}) {
+    EncodeItem item = TwoRows();
+    item.prepared.positions.kind = PositionSource::Kind::kTensor;
+    item.prepared.positions_bytes = sizeof(positions);
+    item.positions = {{reinterpret_cast<const std::byte*>(positions), sizeof(positions)}};
+    item.changing = changing;
+    call_.items.clear();
+    call_.items.push_back(item);
+    ASSERT_TRUE(Run().ok());
+    const auto& ran = std::get<EncodeItem>(call_.items[0]).prepared.positions;
+    EXPECT_EQ(ran.data != reinterpret_cast<const std::byte*>(positions), changing);
+  }
+}
+
 TEST_F(RunCallTest, GathersStridedTensorsBesideTheOutput) {
   const std::string x = "aaaa----bbbb----cccc";  // tokens of 4 bytes, 8 apart
   for (const size_t piece : {0, 3}) {

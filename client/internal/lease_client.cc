@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// See lease_client.h.
+#include "client/internal/lease_client.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "kernels/invalid.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::client_internal {
+namespace {
+
+constexpr int kTimeoutSeconds = 10;  // a server that does not answer a line
+constexpr size_t kMaxAnswer = 1024;
+
+// Closes a descriptor.
+struct Closer {
+  int fd;
+  ~Closer() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+std::string SystemError() { return std::generic_category().message(errno); }
+
+absl::Status NoMemory(int64_t bytes) {
+  return absl::ResourceExhaustedError(StrCat("shared memory: ", bytes, " bytes: ", SystemError()));
+}
+
+// The error that an answer "CODE message" is.
+absl::Status ErrorOf(const std::string& answer) {
+  const std::vector<std::string> parts = absl::StrSplit(answer, absl::MaxSplits(' ', 1));
+  const bool exhausted = parts[0] == absl::StatusCodeToString(absl::StatusCode::kResourceExhausted);
+  return absl::Status(
+      exhausted ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal,
+      StrCat("lease socket: ", parts.size() == 2 ? parts[1] : answer));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::string& path,
+                                                                  std::string instance) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    return Invalid("lease socket: '", path, "' is no path of a Unix socket");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::ResourceExhaustedError(StrCat("lease socket: ", SystemError()));
+  std::shared_ptr<LeaseClient> client(new LeaseClient(fd, std::move(instance)));
+  const timeval timeout = {kTimeoutSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return absl::UnavailableError(StrCat("lease socket: ", path, ": ", SystemError()));
+  }
+  return client;
+}
+
+LeaseClient::~LeaseClient() { close(socket_); }
+
+absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
+  if (bytes < 1) return Invalid("bytes: ", bytes, ", must be at least 1");
+  const Closer memory{memfd_create("phasor", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+  if (memory.fd < 0 || ftruncate(memory.fd, bytes) != 0) return NoMemory(bytes);
+  errno = posix_fallocate(memory.fd, 0, bytes);
+  if (errno != 0) return NoMemory(bytes);
+  if (fcntl(memory.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return absl::InternalError(StrCat("shared memory: cannot be sealed: ", SystemError()));
+  }
+  const auto size = static_cast<size_t>(bytes);
+  void* const mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
+  if (mapped == MAP_FAILED) return NoMemory(bytes);
+  auto* const data = static_cast<std::byte*>(mapped);
+  std::lock_guard lock(mutex_);
+  absl::StatusOr<std::string> token = Lease(memory.fd);
+  if (!token.ok()) {
+    munmap(mapped, size);
+    return std::move(token).status();
+  }
+  blocks_[data] = {bytes, *std::move(token)};
+  std::shared_ptr<void> owner(mapped, [self = shared_from_this()](void* block) {
+    self->Free(static_cast<std::byte*>(block));
+  });
+  return SharedMemory(std::move(owner), data, bytes, true);
+}
+
+absl::StatusOr<std::string> LeaseClient::Lease(int fd) {
+  PHASOR_ASSIGN_OR_RETURN(const std::string answer, Ask("LEASE\n", fd));
+  const std::vector<std::string> words = absl::StrSplit(answer, ' ');
+  if (words.size() == 2 && words[1] == instance_) return words[0];
+  return absl::FailedPreconditionError(
+      "lease socket: another server answers there; is the server on another host?");
+}
+
+void LeaseClient::Free(std::byte* data) {
+  std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(data);
+  // What goes wrong here has ended the lease already.
+  Ask(StrCat("RELEASE ", found->second.token, "\n"), -1).status().IgnoreError();
+  munmap(data, static_cast<size_t>(found->second.size));
+  blocks_.erase(found);
+}
+
+std::optional<LeasedPlace> LeaseClient::Find(const std::byte* data, int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  auto block = blocks_.upper_bound(data);
+  if (block == blocks_.begin()) return std::nullopt;
+  --block;
+  const int64_t offset = data - block->first;
+  if (offset > block->second.size || bytes > block->second.size - offset) return std::nullopt;
+  if (!Alive()) return std::nullopt;
+  return LeasedPlace{block->second.token, offset};
+}
+
+bool LeaseClient::alive() {
+  std::lock_guard lock(mutex_);
+  return Alive();
+}
+
+bool LeaseClient::Alive() const {
+  char ignored;
+  const ssize_t n = recv(socket_, &ignored, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
+  iovec part = {const_cast<char*>(line.data()), line.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  }
+  const auto gone = [] { return absl::UnavailableError("lease socket: the server has closed it"); };
+  if (sendmsg(socket_, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) return gone();
+  std::string answer;
+  while (answer.empty() || answer.back() != '\n') {
+    char text[256];
+    const ssize_t n = recv(socket_, text, sizeof(text), 0);
+    if (n <= 0 || answer.size() > kMaxAnswer) {
+      // An answer that comes later would be taken for the next one's.
+      shutdown(socket_, SHUT_RDWR);
+      return gone();
+    }
+    answer.append(text, static_cast<size_t>(n));
+  }
+  answer.pop_back();
+  if (answer == "OK") return "";
+  if (answer.starts_with("OK ")) return answer.substr(3);
+  return ErrorOf(answer);
+}
+
+}  // namespace phasor::client_internal

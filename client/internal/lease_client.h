@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's end of a server's lease socket (server/regions/lease_socket.h says what is spoken).
+#ifndef PHASOR_CLIENT_INTERNAL_LEASE_CLIENT_H_
+#define PHASOR_CLIENT_INTERNAL_LEASE_CLIENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/shared_memory.h"
+
+namespace phasor::client_internal {
+
+// A place in leased memory.
+struct LeasedPlace {
+  std::string token;
+  int64_t offset = 0;
+};
+
+// Threads: any. Owns the connection; the server ends all leases with it. Memory keeps it open.
+class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
+ public:
+  // `instance`: what the server calls itself. UNAVAILABLE: nobody listens there.
+  static absl::StatusOr<std::shared_ptr<LeaseClient>> Connect(const std::string& path,
+                                                              std::string instance);
+  ~LeaseClient();
+  LeaseClient(const LeaseClient&) = delete;
+  LeaseClient& operator=(const LeaseClient&) = delete;
+
+  // New memory, leased. RESOURCE_EXHAUSTED: no such memory, or the server takes no more;
+  // FAILED_PRECONDITION: another server answers; UNAVAILABLE: it has ended.
+  absl::StatusOr<SharedMemory> Allocate(int64_t bytes);
+
+  // Where [data, data + bytes) is, if one piece of memory has all of it and its server lives.
+  std::optional<LeasedPlace> Find(const std::byte* data, int64_t bytes);
+
+  // Whether the server still holds the connection.
+  bool alive();
+
+ private:
+  struct Block {
+    int64_t size = 0;
+    std::string token;
+  };
+
+  LeaseClient(int socket, std::string instance) : socket_(socket), instance_(std::move(instance)) {}
+  // The token of the memory behind `fd`.
+  absl::StatusOr<std::string> Lease(int fd);
+  void Free(std::byte* data);
+  // Sends a line, with `fd` unless it is -1, and returns the words of the answer after OK.
+  absl::StatusOr<std::string> Ask(const std::string& line, int fd);
+  bool Alive() const;
+
+  std::mutex mutex_;
+  const int socket_;
+  const std::string instance_;
+  std::map<const std::byte*, Block> blocks_;
+};
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_INTERNAL_LEASE_CLIENT_H_

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/shared_memory.h"
+
+#include "client/tensor.h"
+#include "kernels/invalid.h"
+#include "kernels/status_macros.h"
+
+namespace phasor {
+
+absl::StatusOr<SharedMemory> SharedMemory::Ordinary(int64_t size) {
+  if (size < 0) return Invalid("bytes: ", size, ", must be at least 0");
+  PHASOR_ASSIGN_OR_RETURN(Bytes bytes, Bytes::Allocate(size));
+  auto owner = std::make_shared<Bytes>(std::move(bytes));
+  std::byte* const data = owner->data();
+  return SharedMemory(std::move(owner), data, size, false);
+}
+
+}  // namespace phasor

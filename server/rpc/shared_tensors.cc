@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// See shared_tensors.h.
+#include "server/rpc/shared_tensors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/invalid.h"
+#include "kernels/status_macros.h"
+#include "proto/enums.h"
+
+namespace phasor::rpc {
+namespace {
+
+template <typename Repeated>
+bool Same(const Repeated& a, const Repeated& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+bool SameRegion(const v1::TensorSpec& a, const v1::TensorSpec& b) {
+  return a.has_region() && b.has_region() && a.region().region() == b.region().region() &&
+         a.region().offset_bytes() == b.region().offset_bytes();
+}
+
+}  // namespace
+
+absl::StatusOr<const regions::SealedMemory*> SharedTensors::Find(const v1::RegionRef& region,
+                                                                 const std::string& path) {
+  if (leases_ == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path,
+        ".region: shared memory is off, start the server with --lease-socket or send the "
+        "bytes inline"));
+  }
+  PHASOR_ASSIGN_OR_RETURN(auto memory,
+                          leases_->Find(region.region(), absl::StrCat(path, ".region.region")));
+  const regions::SealedMemory* const found = memory.get();
+  held_.push_back(std::move(memory));
+  return found;
+}
+
+absl::StatusOr<absl::Span<const std::byte>> SharedTensors::Input(const v1::TensorSpec& tensor,
+                                                                 int64_t bytes,
+                                                                 const std::string& path) {
+  const v1::RegionRef& region = tensor.region();
+  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(region, path));
+  PHASOR_ASSIGN_OR_RETURN(
+      const std::byte* const begin,
+      memory->Read(region.offset_bytes(), bytes, absl::StrCat(path, ".region.offset_bytes")));
+  Add(begin, bytes, false, tensor, path);
+  return absl::Span<const std::byte>(begin, static_cast<size_t>(bytes));
+}
+
+absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& wanted,
+                                                          const v1::TensorSpec& output,
+                                                          const Computed& computed,
+                                                          const std::string& path) {
+  if (!wanted.has_region()) {
+    return Invalid(path, ".region: not set, must be given: results without destination are inline");
+  }
+  if (wanted.dtype() != output.dtype() || !Same(wanted.shape(), output.shape())) {
+    return Invalid(path, ": must have the dtype and shape of the result, ",
+                   v1::Dtype_Name(output.dtype()), " and ", output.shape_size(), " dimensions");
+  }
+  const bool strided = wanted.strides_size() > 0;
+  const v1::TensorSpec* const input = computed.input;
+  if (strided && (input == nullptr || !Same(wanted.strides(), input->strides()))) {
+    return Invalid(path, ".strides: must be empty or those of the input");
+  }
+  const bool in_place = input != nullptr && SameRegion(wanted, *input);
+  if (in_place && !Same(wanted.strides(), input->strides())) {
+    return Invalid(path, ".strides: must be those of the input, whose place it is");
+  }
+  const int64_t bytes = strided ? computed.input_bytes : computed.output_bytes;
+  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(wanted.region(), path));
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
+                          memory->Write(wanted.region().offset_bytes(), bytes,
+                                        absl::StrCat(path, ".region.offset_bytes")));
+  // In place, the input's range is there already, and the output is the same bytes.
+  const auto same = [&](const Range& range) {
+    return !range.output && range.begin == begin && range.end == begin + bytes;
+  };
+  const auto found = in_place
+                         ? std::find_if(ranges_.begin() + static_cast<std::ptrdiff_t>(item_begin_),
+                                        ranges_.end(), same)
+                         : ranges_.end();
+  if (found != ranges_.end()) {
+    found->output = true;
+    bytes_ += bytes;
+  } else {
+    Add(begin, bytes, true, wanted, path);
+  }
+  return engine::Destination{.data = begin,
+                             .strided = strided,
+                             .region = wanted.region().region(),
+                             .offset_bytes = wanted.region().offset_bytes()};
+}
+
+void SharedTensors::Add(const std::byte* begin, int64_t bytes, bool output,
+                        const v1::TensorSpec& tensor, const std::string& path) {
+  bytes_ += bytes;
+  if (bytes == 0) return;
+  Range range{begin, begin + bytes, output, items_, path, 1, {}};
+  // The type and the strides were checked when the item was prepared.
+  if (const auto dtype = EnumFromWire<Dtype>(tensor.dtype(), path); dtype.ok()) {
+    range.element_bytes = SizeOf(*dtype);
+  }
+  for (int i = 0; i < tensor.strides_size() && i < tensor.shape_size(); ++i) {
+    range.steps.emplace_back(tensor.shape(i), tensor.strides(i) * range.element_bytes);
+  }
+  ranges_.push_back(std::move(range));
+}
+
+// Whether the two take turns in rows of one length: every element of `a` is in one part of its row,
+// and every element of `b` in another.
+bool SharedTensors::Interleave(const Range& a, const Range& b) {
+  // Bytes of a row from the first element to the last, for rows that are `row` bytes apart.
+  const auto width = [](const Range& range, int64_t row) {
+    int64_t bytes = range.element_bytes;
+    for (const auto& [extent, step] : range.steps) {
+      if (step % row != 0) bytes += (extent - 1) * step;
+    }
+    return bytes;
+  };
+  for (const auto& [extent, row] : a.steps) {
+    if (row < 1 || b.steps.empty()) continue;
+    const int64_t a_width = width(a, row);
+    const int64_t b_width = width(b, row);
+    const int64_t between = ((b.begin - a.begin) % row + row) % row;  // in the row, from a to b
+    if (between >= a_width && b_width <= row - between) return true;
+  }
+  return false;
+}
+
+absl::Status SharedTensors::Overlap(const Range& a, const Range& b) {
+  return InvalidAt(b.path, "overlaps ", a.path,
+                   ", an output must overlap nothing, or be exactly its own input");
+}
+
+absl::Status SharedTensors::EndItem() {
+  for (size_t i = item_begin_; i < ranges_.size(); ++i) {
+    for (size_t j = item_begin_; j < i; ++j) {
+      const Range& a = ranges_[j];
+      const Range& b = ranges_[i];
+      const bool apart = a.end <= b.begin || b.end <= a.begin || !(a.output || b.output);
+      if (!apart && !Interleave(a, b)) return Overlap(a, b);
+    }
+  }
+  item_begin_ = ranges_.size();
+  ++items_;
+  return absl::OkStatus();
+}
+
+absl::Status SharedTensors::CheckItems() {
+  // The range that ends last, and the one that does among those of other items.
+  struct Farthest {
+    const Range* first = nullptr;
+    const Range* second = nullptr;
+    const Range* OfOthers(const Range& range) const {
+      return first != nullptr && first->item == range.item ? second : first;
+    }
+    void Add(const Range& range) {
+      if (first == nullptr || first->end < range.end) {
+        if (first != nullptr && first->item != range.item) second = first;
+        first = &range;
+      } else if (first->item != range.item && (second == nullptr || second->end < range.end)) {
+        second = &range;
+      }
+    }
+  };
+  std::sort(ranges_.begin(), ranges_.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  Farthest inputs, outputs;  // of the ranges before
+  for (const Range& range : ranges_) {
+    for (const Range* before :
+         {outputs.OfOthers(range), range.output ? inputs.OfOthers(range) : nullptr}) {
+      if (before != nullptr && before->end > range.begin) return Overlap(*before, range);
+    }
+    (range.output ? outputs : inputs).Add(range);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phasor::rpc

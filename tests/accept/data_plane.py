@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the data plane promises, line by line; what is not built yet fails and says so. Takes the results of the last
+`./dev test --full` and `./dev bench rpc shm`."""
+
+import json
+import subprocess
+
+import acceptance
+import running
+from acceptance import ROOT, Fail, TestRun, benchmark, command
+
+TOPIC = "data-plane"
+BUILD = ROOT / "build/release"
+CLI = BUILD / "client/cli/phasor"
+
+
+def of_full(promise, pattern):
+    def check():
+        return TestRun("full").passed(pattern)
+
+    check.__doc__ = promise
+    return check
+
+
+def of_benchmark(name, promise):
+    def check():
+        return benchmark(name)
+
+    check.__doc__ = promise
+    return check
+
+
+def not_built(promise, what):
+    def check():
+        raise Fail(f"not built: {what}")
+
+    check.__doc__ = promise
+    return check
+
+
+def of_group(promise, program, *tests):
+    """Tests of one program, by their names in it."""
+
+    def check():
+        out = command(BUILD / program, "--gtest_filter=" + ":".join(tests), timeout=300)
+        if f"[  PASSED  ] {len(tests)} test" not in out:
+            raise Fail(out[-300:])
+        return f"{len(tests)} tests passed"
+
+    check.__doc__ = promise
+    return check
+
+
+def load_generator():
+    """phasor bench: every way to call, beside the bare wire, without an error"""
+    seen = []
+    with running.server([BUILD / "server/phasor-server"]) as address:
+        for mode in ("unary", "stream", "chunks"):
+            echo = ["--vs-echo"] if mode == "unary" else []
+            out = command(CLI, "bench", "--server", address, "--preset", "llama-2", "--tokens", "64", "--mode", mode,
+                          "--duration", "1", "--json", *echo, timeout=60)  # fmt: skip
+            result = json.loads(out)
+            if result["phasor"]["errors"] or not result["phasor"]["calls"]:
+                raise Fail(f"{mode}: {result['phasor']}")
+            seen.append(f"{mode} {result['phasor']['calls_per_second']:.0f} calls/s")
+    return ", ".join(seen)
+
+
+SOCKET = "tests/server/regions/server_regions_test"
+CHECKS = [
+    of_benchmark("rpc", "./dev bench rpc meets its targets"),
+    of_benchmark("shm", "./dev bench shm meets its targets"),
+    not_built("./dev bench batching, stream, inproc", "rows of these"),
+    load_generator,
+    of_full("8 GiB streamed with at most 256 MiB resident on the server", r"server_stream_memory_8_gib"),
+    of_full("Streams: flow control, errors per item, storms of cancellations and deadlines", r"(asan/)?(server_rpc_test|client_(raw|item)_stream_test)"),
+    not_built("64 slow readers: resident at most base + budget + 10 %", "the bound is missed by up to 16 %, docs/adr/0012"),
+    not_built("Overload at twice capacity for 60 s", "the test"),
+    not_built("Batching on the fake device", "the batcher"),
+    of_full("Shared memory has the bytes of calls that travel", r"(asan/)?e2e_client_shared_test"),
+    of_group(
+        "Shared-memory attacks: truncation, owners killed, foreign releases, 10,000 cycles, quotas",
+        SOCKET,
+        "SealedMemoryTest.NobodyCanTakeItAway",
+        "SealedMemoryTest.WhatCouldEndTheProcessIsRefused",
+        "LeaseSocketTest.AClientThatIsKilledLeavesNothing",
+        "LeaseSocketTest.NobodyReleasesWhatIsAnothers",
+        "LeaseSocketTest.ManyCyclesLeaveNoDescriptor",
+        "LeaseStoreTest.QuotasAreEveryOwnersOwn",
+    ),
+    not_built("CUDA IPC regions", "regions of devices"),
+    not_built("10,000 calls cancelled at random moments", "the test for plain calls; streams have one"),
+]
+
+if __name__ == "__main__":
+    targets = ["phasor", "phasor-server", "server_regions_test"]
+    subprocess.run(["cmake", "--build", BUILD, "--target", *targets], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    acceptance.run(TOPIC, CHECKS)

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory from end to end: the bytes of calls that travel, and what clients may do to it.
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/e2e/client_server.h"
+#include "tests/support/requests.h"
+#include "tests/support/running_server.h"
+
+namespace phasor {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ClientSharedTest : public ClientServerTest {
+ protected:
+  void SetUp() override { Start(Options()); }
+  static ServerOptions Options() {
+    ServerOptions options;
+    options.lease_socket =
+        ::testing::TempDir() + "/phasor_lease_" + std::to_string(getpid()) + ".sock";
+    return options;
+  }
+
+  static SharedMemory Shared(const Client& client, int64_t bytes) {
+    auto memory = client.AllocateShared(bytes);
+    EXPECT_TRUE(memory.ok()) << memory.status();
+    EXPECT_TRUE(memory->shared());
+    EXPECT_EQ(memory->size(), bytes);
+    return *std::move(memory);
+  }
+  // Numbers of any type: bits of floats in [1, 2).
+  static void Fill(std::byte* data, int64_t bytes, Dtype dtype) {
+    for (int64_t i = 0; i < bytes / SizeOf(dtype); ++i) {
+      const uint64_t fraction = static_cast<uint64_t>(i * 2654435761u);
+      uint64_t bits = 0x3FF0000000000000 | (fraction << 20 & 0xFFFFFFFFFFFFF);
+      if (dtype == Dtype::kFloat32) bits = 0x3F800000 | (fraction & 0x7FFFFF);
+      if (dtype == Dtype::kBFloat16) bits = 0x3F80 | (fraction & 0x7F);
+      if (dtype == Dtype::kFloat16) bits = 0x3C00 | (fraction & 0x3FF);
+      std::memcpy(data + i * SizeOf(dtype), &bits, static_cast<size_t>(SizeOf(dtype)));
+    }
+  }
+  static MutableTensorView ViewOf(std::byte* data, Dtype dtype, std::vector<int64_t> shape,
+                                  std::vector<int64_t> strides = {}) {
+    const TensorDesc desc{dtype, std::move(shape), std::move(strides)};
+    return {desc, data, *SpannedBytes(desc, "x")};
+  }
+};
+
+const Spec kLlama = {.preset = "llama-2", .head_dim = 64};
+
+TEST_F(ClientSharedTest, RotationsHaveTheBytesOfOrdinaryOnes) {
+  for (const Dtype dtype : {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
+    for (const int64_t tokens : {0, 1, 700}) {
+      const int64_t bytes = tokens * 3 * 64 * SizeOf(dtype);
+      const SharedMemory memory = Shared(unix_, 2 * bytes + 100);
+      std::byte* const q = memory.data() + 64;
+      std::byte* const out = q + bytes;
+      Fill(q, bytes, dtype);
+      std::vector<std::byte> expected(static_cast<size_t>(bytes));
+      const TensorView input = ViewOf(q, dtype, {tokens, 3, 64});
+      const RopeTensor ordinary(input, ViewOf(expected.data(), dtype, {tokens, 3, 64}));
+      const IntegerRange positions{.start = 5, .count = tokens};
+      ASSERT_TRUE(here_.ApplyRoPE(kLlama, positions, {ordinary}).ok());
+      const RopeTensor elsewhere(input, ViewOf(out, dtype, {tokens, 3, 64}));
+      auto info = unix_.ApplyRoPE(kLlama, positions, {elsewhere});
+      ASSERT_TRUE(info.ok()) << info.status();
+      EXPECT_EQ(std::memcmp(out, expected.data(), expected.size()), 0);
+      info = unix_.ApplyRoPE(kLlama, positions, {ViewOf(q, dtype, {tokens, 3, 64})});
+      ASSERT_TRUE(info.ok()) << info.status();
+      EXPECT_EQ(std::memcmp(q, expected.data(), expected.size()), 0) << "in place";
+    }
+  }
+}
+
+// q, k and v of a token side by side, as a fused projection writes them: only q and k turn.
+TEST_F(ClientSharedTest, FusedBuffersAreRotatedInPlace) {
+  constexpr int64_t kTokens = 300, kRow = (8 + 2 + 2) * 64;
+  const SharedMemory memory = Shared(tcp_, kTokens * kRow * 2);
+  Fill(memory.data(), memory.size(), Dtype::kBFloat16);
+  std::vector<std::byte> expected(memory.data(), memory.data() + memory.size());
+  const auto views = [&](std::byte* data) {
+    const auto part = [&](int64_t first, int64_t heads) {
+      return ViewOf(data + first * 64 * 2, Dtype::kBFloat16, {kTokens, heads, 64}, {kRow, 64, 1});
+    };
+    return std::vector<RopeTensor>{part(0, 8), part(8, 2)};
+  };
+  const IntegerRange positions{.count = kTokens};
+  ASSERT_TRUE(here_.ApplyRoPE(kLlama, positions, views(expected.data())).ok());
+  const auto info = tcp_.ApplyRoPE(kLlama, positions, views(memory.data()));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(std::memcmp(memory.data(), expected.data(), expected.size()), 0);
+}
+
+TEST_F(ClientSharedTest, EncodingsAreWrittenAndAddedInPlace) {
+  constexpr int64_t kTokens = 500, kDim = 32;
+  const SharedMemory memory = Shared(unix_, kTokens * kDim * 4);
+  Fill(memory.data(), memory.size(), Dtype::kFloat32);
+  const MutableTensorView rows = ViewOf(memory.data(), Dtype::kFloat32, {kTokens, kDim});
+  EncodeCall call{.spec = {.preset = "transformer", .dim = kDim},
+                  .positions = IntegerRange{.count = kTokens},
+                  .add_to = rows,
+                  .embedding_scale = 2};
+  auto expected = here_.Encode(call);
+  ASSERT_TRUE(expected.ok());
+  call.output = rows;
+  auto result = unix_.Encode(call);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(std::memcmp(memory.data(), expected->bytes.data(), memory.size()), 0);
+  call.add_to.reset();
+  call.embedding_scale = 1;
+  expected = here_.Encode({.spec = call.spec, .positions = call.positions});
+  result = unix_.Encode(call);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(std::memcmp(memory.data(), expected->bytes.data(), memory.size()), 0);
+}
+
+TEST_F(ClientSharedTest, ACallMayMixSharedAndOrdinaryMemory) {
+  std::vector<float> q(100 * 64), q_out(q.size());
+  std::iota(q.begin(), q.end(), 0.f);
+  const SharedMemory memory = Shared(unix_, static_cast<int64_t>(2 * q.size() * 4));
+  std::memcpy(memory.data(), q.data(), q.size() * 4);
+  const std::vector<int64_t> shape = {100, 1, 64};
+  const MutableTensorView in = ViewOf(memory.data(), Dtype::kFloat32, shape);
+  const MutableTensorView out = ViewOf(memory.data() + q.size() * 4, Dtype::kFloat32, shape);
+  std::vector<float> expected = q;
+  const IntegerRange positions{.count = 100};
+  ASSERT_TRUE(here_.ApplyRoPE(kLlama, positions, {MutableView(expected, shape)}).ok());
+  auto info =
+      unix_.ApplyRoPE(kLlama, positions,
+                      {RopeTensor(in, MutableView(q_out, shape)), RopeTensor(View(q, shape), out)});
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(q_out, expected);
+  EXPECT_EQ(std::memcmp(out.data, expected.data(), expected.size() * 4), 0);
+}
+
+TEST_F(ClientSharedTest, ErrorsAreThoseOfOrdinaryCalls) {
+  const SharedMemory memory = Shared(unix_, 4 * 64 * 4);
+  Fill(memory.data(), memory.size(), Dtype::kFloat32);
+  const std::vector<std::byte> before(memory.data(), memory.data() + memory.size());
+  const RopeTensor tensor = ViewOf(memory.data(), Dtype::kFloat32, {4, 1, 64});
+  const absl::Status here = here_.ApplyRoPE(kLlama, IntegerRange{.count = 3}, {tensor}).status();
+  EXPECT_EQ(here.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(unix_.ApplyRoPE(kLlama, IntegerRange{.count = 3}, {tensor}).status(), here);
+  EXPECT_EQ(std::memcmp(memory.data(), before.data(), before.size()), 0);
+}
+
+TEST_F(ClientSharedTest, OutputsThatOverlapAreRefused) {
+  const SharedMemory memory = Shared(unix_, 3 * 64 * 4 * 4);
+  const auto at = [&](int64_t token) {
+    return ViewOf(memory.data() + token * 64 * 4, Dtype::kFloat32, {4, 1, 64});
+  };
+  const IntegerRange positions{.count = 4};
+  const auto status = [&](std::vector<RopeTensor> tensors) {
+    return unix_.ApplyRoPE(kLlama, positions, tensors).status();
+  };
+  EXPECT_TRUE(status({RopeTensor(at(0), at(4))}).ok());
+  EXPECT_TRUE(status({RopeTensor(at(0), at(4)), RopeTensor(at(0), at(8))}).ok());
+  for (const auto& tensors : {std::vector<RopeTensor>{RopeTensor(at(0), at(1))},
+                              {RopeTensor(at(1), at(0))},
+                              {RopeTensor(at(0), at(4)), RopeTensor(at(8), at(7))},
+                              {RopeTensor(at(0)), RopeTensor(at(0))},
+                              {RopeTensor(at(0), at(4)), RopeTensor(at(4), at(8))}}) {
+    const absl::Status refused = status(tensors);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("overlaps item.tensors["));
+  }
+}
+
+TEST_F(ClientSharedTest, WhenItsServerEndsMemoryIsOrdinary) {
+  SharedMemory memory = Shared(tcp_, 4 * 64 * 4);
+  Fill(memory.data(), memory.size(), Dtype::kFloat32);
+  std::vector<std::byte> expected(memory.data(), memory.data() + memory.size());
+  const auto view = [](std::byte* data) { return ViewOf(data, Dtype::kFloat32, {4, 1, 64}); };
+  const IntegerRange positions{.count = 4};
+  ASSERT_TRUE(here_.ApplyRoPE(kLlama, positions, {view(expected.data())}).ok());
+  const std::string address = server_->listeners()[0];
+  server_.reset();
+  ServerOptions options = Options();
+  options.listen = {address};
+  options.log_level = "off";
+  server_ = *Server::Start(options);
+  // gRPC waits a second before it connects again to where nobody was.
+  absl::Status status = absl::UnknownError("");
+  for (int i = 0; i < 100 && !status.ok(); ++i) {
+    status = tcp_.ApplyRoPE(kLlama, positions, {view(memory.data())}).status();
+    if (absl::IsUnavailable(status)) absl::SleepFor(absl::Milliseconds(100));
+  }
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(std::memcmp(memory.data(), expected.data(), expected.size()), 0);
+  Shared(tcp_, 100);  // of the new one
+}
+
+TEST_F(ClientSharedTest, WhereThereIsNoLeaseSocketMemoryIsOrdinary) {
+  const SharedMemory here = *here_.AllocateShared(100);
+  EXPECT_FALSE(here.shared());
+  EXPECT_EQ(here.size(), 100);
+  EXPECT_EQ(here_.AllocateShared(-1).status().code(), absl::StatusCode::kInvalidArgument);
+  server_.reset();
+  Start();
+  const SharedMemory memory = *tcp_.AllocateShared(4 * 64 * 4);
+  EXPECT_FALSE(memory.shared());
+  Fill(memory.data(), memory.size(), Dtype::kFloat32);
+  EXPECT_TRUE(tcp_.ApplyRoPE(kLlama, IntegerRange{.count = 4},
+                             {ViewOf(memory.data(), Dtype::kFloat32, {4, 1, 64})})
+                  .ok());
+}
+
+TEST_F(ClientSharedTest, WhatTheServerDoesNotTakeIsOrdinary) {
+  server_.reset();
+  ServerOptions options = Options();
+  options.max_lease_bytes = 1 << 20;
+  Start(options);
+  EXPECT_TRUE(unix_.AllocateShared(1 << 20)->shared());
+  EXPECT_FALSE(unix_.AllocateShared((1 << 20) + 1)->shared());
+}
+
+// What only a caller without our client can send.
+class SharedRequestTest : public ClientSharedTest {
+ protected:
+  grpc::Status Rotate(const std::function<void(v1::ApplyRoPERequest&)>& change) {
+    v1::ApplyRoPERequest request = testing::RopeRequestOf(2);
+    change(request);
+    const auto stub =
+        v1::PositionEmbeddingService::NewStub(testing::NewChannel(server_->listeners()[0]));
+    grpc::ClientContext context;
+    testing::SetTestDeadline(&context);
+    v1::ApplyRoPEResponse response;
+    return stub->ApplyRoPE(&context, request, &response);
+  }
+  grpc::Status RotateFrom(const std::string& token, int64_t offset) {
+    return Rotate([&](v1::ApplyRoPERequest& request) {
+      auto* const region =
+          request.mutable_item()->mutable_tensors(0)->mutable_tensor()->mutable_region();
+      region->set_region(token);
+      region->set_offset_bytes(offset);
+      request.mutable_raw()->DeleteSubrange(0, 1);
+    });
+  }
+};
+
+TEST_F(SharedRequestTest, TokensCannotBeGuessed) {
+  for (const std::string& token :
+       {std::string(), std::string("x"), std::string(32, '0'), std::string("../../etc/passwd"),
+        std::string("/dev/shm/x"), std::string(100000, 'a')}) {
+    const grpc::Status status = RotateFrom(token, 0);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND) << status.error_message();
+    EXPECT_THAT(status.error_message(),
+                HasSubstr("item.tensors[0].tensor.region.region: no such lease"));
+  }
+}
+
+TEST_F(SharedRequestTest, WhereSharedMemoryIsOffItIsRefused) {
+  server_.reset();
+  Start();
+  const grpc::Status status = RotateFrom(std::string(32, '0'), 0);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("item.tensors[0].tensor.region: shared memory is"));
+}
+
+}  // namespace
+}  // namespace phasor
