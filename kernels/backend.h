@@ -3,6 +3,7 @@
 #ifndef PHASOR_KERNELS_BACKEND_H_
 #define PHASOR_KERNELS_BACKEND_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,16 @@
 
 namespace phasor {
 
+// How calls should be brought together for a backend.
+struct BatchPolicy {
+  // Bytes, read and written, that one Run should do at most where several small calls wait. 0: a
+  // Run costs nothing of its own, so every call is run by itself.
+  int64_t bytes = 0;
+  // Runs at a time that the backend can make use of. A second one begins while the first goes on
+  // only when it has its bytes together; calls gather until then. > 0.
+  int runs = 1;
+};
+
 // Threads: Run may be called from any number of threads at once.
 class Backend {
  public:
@@ -24,6 +35,7 @@ class Backend {
   virtual std::string target() const = 0;
   // Threads that a job may use, the caller's included.
   virtual int threads() const = 0;
+  virtual BatchPolicy batch_policy() const { return {}; }
   // Runs the jobs in order and returns when their outputs are written. Jobs are valid by
   // construction; an error means that the device failed.
   virtual absl::Status Run(absl::Span<const Job> jobs) = 0;

@@ -87,6 +87,8 @@ class Call {
   virtual ~Call() = default;
   // Whether the caller is still there. Any thread.
   virtual bool cancelled() const = 0;
+  // Who sent it, as a number: calls of different clients that wait take turns. Any thread.
+  virtual uint64_t client() const { return 0; }
   // The answer, exactly once. Must not block.
   virtual void Done(absl::StatusOr<Result> result) = 0;
   // The call has its share of the byte budget. Called at most once, before Done. Must not block.
@@ -105,6 +107,7 @@ class Call {
   bool batch = false;       // messages say "items[3]" instead of "item"
   int64_t cost_bytes = 0;   // request plus response bytes
   int64_t other_bytes = 0;  // of `held` memory that is read and written: work, but no cost
+  int64_t work_bytes() const { return cost_bytes + other_bytes; }
   absl::Time deadline = absl::InfiniteFuture();
   bool waits_for_room = false;  // rather than UNAVAILABLE while the byte budget is spent
 };

@@ -1,23 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list in order of arrival and a map in order of deadline over the same entries.
+// A list of clients in order of their turns, a list of calls for each, and a map in order of
+// deadline over all calls.
 #include "server/engine/call_queue.h"
 
-#include <iterator>
 #include <utility>
 
 namespace phasor::engine {
 
 void CallQueue::Push(AdmittedCall call) {
+  const uint64_t id = call.client;
   const absl::Time deadline = call.call->deadline;
-  const auto entry = calls_.insert(calls_.end(), {std::move(call), deadlines_.end()});
+  work_bytes_ += call.call->work_bytes();
+  auto [of, is_new] = client_of_.try_emplace(id);
+  if (is_new) of->second = clients_.insert(clients_.end(), {id, {}});
+  const Clients::iterator client = of->second;
+  const auto entry =
+      client->calls.insert(client->calls.end(), {std::move(call), client, deadlines_.end()});
   entry->deadline = deadlines_.emplace(deadline, entry);
 }
 
-AdmittedCall CallQueue::Pop() { return calls_.empty() ? AdmittedCall{} : Remove(calls_.begin()); }
+AdmittedCall CallQueue::Pop() {
+  if (clients_.empty()) return {};
+  const Clients::iterator client = clients_.begin();
+  clients_.splice(clients_.end(), clients_, client);
+  return Remove(client->calls.begin());
+}
 
 std::vector<AdmittedCall> CallQueue::TakeExpired(absl::Time now) {
   std::vector<AdmittedCall> expired;
-  while (next_deadline() <= now && !calls_.empty()) {
+  while (size() > 0 && next_deadline() <= now) {
     expired.push_back(Remove(deadlines_.begin()->second));
   }
   return expired;
@@ -25,10 +36,9 @@ std::vector<AdmittedCall> CallQueue::TakeExpired(absl::Time now) {
 
 std::vector<AdmittedCall> CallQueue::TakeCancelled() {
   std::vector<AdmittedCall> cancelled;
-  for (auto entry = calls_.begin(); entry != calls_.end();) {
-    const auto next = std::next(entry);
+  for (auto next = deadlines_.begin(); next != deadlines_.end();) {
+    const Entries::iterator entry = (next++)->second;
     if (entry->admitted.call->cancelled()) cancelled.push_back(Remove(entry));
-    entry = next;
   }
   return cancelled;
 }
@@ -39,8 +49,14 @@ absl::Time CallQueue::next_deadline() const {
 
 AdmittedCall CallQueue::Remove(Entries::iterator entry) {
   AdmittedCall admitted = std::move(entry->admitted);
+  const Clients::iterator client = entry->client;
+  work_bytes_ -= admitted.call->work_bytes();
   deadlines_.erase(entry->deadline);
-  calls_.erase(entry);
+  client->calls.erase(entry);
+  if (client->calls.empty()) {
+    client_of_.erase(client->id);
+    clients_.erase(client);
+  }
   return admitted;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submit admits and either runs the call or queues it; workers take calls in order; one more thread
-// answers calls that need no worker, those past their deadline and those nobody waits for, and
-// admits those that wait for room.
+// Submit admits and either runs the call or queues it; workers take calls in order, one by one or,
+// for a backend with a BatchPolicy, together what waits as soon as the backend has room for a run;
+// one more thread answers calls that need no worker, those past their deadline and those nobody
+// waits for, and admits those that wait for room.
 #include "server/engine/engine.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
 #include "server/engine/admission.h"
 #include "server/engine/call_queue.h"
 #include "server/engine/mutex.h"
@@ -25,6 +27,10 @@ constexpr absl::Duration kSweepPeriod = absl::Milliseconds(50);
 // How often calls that wait for room look for it. Looking is cheap, and a budget holds far more
 // than passes in this time, so nobody has to tell them.
 constexpr absl::Duration kRoomPeriod = absl::Milliseconds(5);
+// Calls of one batch, at most: they are staged and answered one after another.
+constexpr size_t kMaxBatchCalls = 1024;
+
+using Batch = absl::InlinedVector<AdmittedCall, 1>;
 
 int WorkerCount(int wanted) {
   return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -50,6 +56,7 @@ class Engine::Impl {
   Impl(const EngineOptions& options, Backend* backend, Clock* clock)
       : options_(options),
         backend_(*backend),
+        policy_(backend->batch_policy()),
         clock_(*clock),
         plans_(options.plan_cache_entries),
         pool_(options.pool_bytes),
@@ -77,8 +84,8 @@ class Engine::Impl {
   void Submit(std::unique_ptr<Call> call) {
     absl::StatusOr<Permit> permit = admission_.Take(call->cost_bytes);
     if (call->waits_for_room && WaitsForRoom(call, permit)) return;
-    const bool run_here = call->cost_bytes + call->other_bytes <= options_.inline_bytes;
-    absl::Status status = permit.ok() ? Enter() : std::move(permit).status();
+    bool run_here = call->work_bytes() <= options_.inline_bytes;
+    absl::Status status = permit.ok() ? Enter(&run_here) : std::move(permit).status();
     if (!status.ok()) {
       refused_.fetch_add(1, std::memory_order_relaxed);
       call->Done(std::move(status));
@@ -88,7 +95,9 @@ class Engine::Impl {
     admitted.call->Admitted();
     if (run_here) {
       inline_.fetch_add(1, std::memory_order_relaxed);
-      Run(std::move(admitted));
+      Batch batch;
+      batch.push_back(std::move(admitted));
+      Run(std::move(batch));
     } else {
       queued_.fetch_add(1, std::memory_order_relaxed);
       Enqueue(std::move(admitted));
@@ -105,7 +114,8 @@ class Engine::Impl {
   }
 
   EngineStats stats() {
-    EngineStats stats;
+    MutexLock lock(&mu_);
+    EngineStats stats = stats_;
     stats.calls_inline = inline_.load(std::memory_order_relaxed);
     stats.calls_queued = queued_.load(std::memory_order_relaxed);
     stats.calls_refused = refused_.load(std::memory_order_relaxed);
@@ -114,19 +124,40 @@ class Engine::Impl {
     stats.inflight_bytes = admission_.taken_bytes();
     stats.plan_cache_hits = plans_.hits();
     stats.plan_cache_misses = plans_.misses();
-    MutexLock lock(&mu_);
     stats.queued_calls = queue_.size();
     stats.waiting_calls = waiting_.size();
     return stats;
   }
 
  private:
-  // Counts a call in, unless the engine drains.
-  absl::Status Enter() {
+  bool merges() const { return policy_.bytes > 0; }
+
+  // Whether what waits is to be run now: the backend is idle, or there is enough for a batch.
+  bool MayRun() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (queue_.size() == 0) return false;
+    if (!merges() || runs_ == 0) return true;
+    return runs_ < policy_.runs && queue_.work_bytes() >= policy_.bytes;
+  }
+
+  // Counts a call in, unless the engine drains. If it is to be run here and that must wait, clears
+  // `run_here`; else that is a run.
+  absl::Status Enter(bool* run_here) {
     MutexLock lock(&mu_);
     if (draining_) return absl::UnavailableError("server: draining, try another one");
     ++calls_;
+    if (merges()) {
+      *run_here = *run_here && runs_ == 0 && queue_.size() == 0;
+      runs_ += *run_here;
+    }
     return absl::OkStatus();
+  }
+
+  // The backend has room for another run.
+  void EndRun() {
+    if (!merges()) return;
+    MutexLock lock(&mu_);
+    --runs_;
+    if (MayRun()) queue_changed_.Signal();
   }
 
   void Leave() {
@@ -136,12 +167,13 @@ class Engine::Impl {
 
   // Takes the call if it must wait: there is no room, or others wait already.
   bool WaitsForRoom(std::unique_ptr<Call>& call, absl::StatusOr<Permit>& permit) {
+    const uint64_t client = call->client();
     MutexLock lock(&mu_);
     const bool full = absl::IsUnavailable(permit.status());
     if (draining_ || !(full || (permit.ok() && waiting_.size() > 0))) return false;
     if (permit.ok()) *permit = Permit();
     ++calls_;
-    waiting_.Push({std::move(call), Permit()});
+    waiting_.Push({std::move(call), Permit(), client});
     if (waiting_.size() == 1) watch_changed_.Signal();
     return true;
   }
@@ -149,7 +181,7 @@ class Engine::Impl {
   // Moves calls that there is room for to the queue, in order.
   void AdmitWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     while (waiting_.size() > 0) {
-      absl::StatusOr<Permit> permit = admission_.Take(waiting_.front_cost());
+      absl::StatusOr<Permit> permit = admission_.Take(waiting_.front().cost_bytes);
       if (!permit.ok()) return;
       AdmittedCall admitted{waiting_.Pop().call, *std::move(permit)};
       queued_.fetch_add(1, std::memory_order_relaxed);
@@ -161,6 +193,8 @@ class Engine::Impl {
   }
 
   void Enqueue(AdmittedCall admitted) {
+    admitted.client = admitted.call->client();
+    admitted.queued_at = clock_.Now();
     MutexLock lock(&mu_);
     const bool wakes_watch = queue_.size() == 0 || admitted.call->deadline < queue_.next_deadline();
     queue_.Push(std::move(admitted));
@@ -171,23 +205,58 @@ class Engine::Impl {
   // A worker.
   void Work() {
     while (true) {
-      AdmittedCall admitted = NextCall();
-      if (admitted.call == nullptr) return;
-      if (admitted.call->cancelled()) {
-        AnswerCancelled(std::move(admitted));
-      } else if (admitted.call->deadline <= clock_.Now()) {
-        AnswerExpired(std::move(admitted));
+      Batch batch = NextBatch();
+      if (batch.empty()) return;
+      AnswerLeavers(&batch);
+      if (batch.empty()) {
+        EndRun();
       } else {
-        Run(std::move(admitted));
+        Run(std::move(batch));
       }
     }
   }
 
-  // Waits for a call; none when the engine stops.
-  AdmittedCall NextCall() {
+  // Waits for calls that may be run, and makes that a run; none when the engine stops.
+  Batch NextBatch() {
     MutexLock lock(&mu_);
-    while (queue_.size() == 0 && !stopping_) queue_changed_.Wait(&mu_);
-    return queue_.Pop();
+    while (!stopping_ && !MayRun()) queue_changed_.Wait(&mu_);
+    Batch batch;
+    if (queue_.size() == 0) return batch;
+    runs_ += merges();
+    int64_t bytes = queue_.front().work_bytes();
+    batch.push_back(queue_.Pop());
+    while (merges() && queue_.size() > 0) {
+      const int64_t more = queue_.front().work_bytes();
+      if (batch.size() == kMaxBatchCalls || more > policy_.bytes - bytes) {
+        ++stats_.batches_full;
+        break;
+      }
+      bytes += more;
+      batch.push_back(queue_.Pop());
+    }
+    ++stats_.batches;
+    stats_.batched_calls += static_cast<int64_t>(batch.size());
+    stats_.batched_bytes += bytes;
+    const absl::Time now = clock_.Now();
+    for (const AdmittedCall& admitted : batch) stats_.queue_time += now - admitted.queued_at;
+    // This worker was woken for one call; others may run what was left.
+    if (merges() && MayRun()) queue_changed_.Signal();
+    return batch;
+  }
+
+  // Answers the calls of `batch` that need not be run, and removes them.
+  void AnswerLeavers(Batch* batch) {
+    const absl::Time now = clock_.Now();
+    for (AdmittedCall& admitted : *batch) {
+      if (admitted.call->cancelled()) {
+        AnswerCancelled(std::exchange(admitted, {}));
+      } else if (admitted.call->deadline <= now) {
+        AnswerExpired(std::exchange(admitted, {}));
+      }
+    }
+    batch->erase(std::remove_if(batch->begin(), batch->end(),
+                                [](const AdmittedCall& a) { return a.call == nullptr; }),
+                 batch->end());
   }
 
   // The thread that watches deadlines.
@@ -195,7 +264,7 @@ class Engine::Impl {
     MutexLock lock(&mu_);
     absl::Time next_sweep = absl::InfiniteFuture();
     while (true) {
-      AdmitWaiting();  // lets go of the lock, as AnswerLeavers does
+      AdmitWaiting();  // lets go of the lock, as AnswerLeaversOf does
       if (stopping_) return;
       const absl::Time now = clock_.Now();
       if (queue_.size() + waiting_.size() == 0) {
@@ -212,14 +281,14 @@ class Engine::Impl {
       }
       const bool sweeps = next_sweep <= now;
       if (sweeps) next_sweep = absl::InfiniteFuture();
-      AnswerLeavers(&queue_, now, sweeps);
-      AnswerLeavers(&waiting_, now, sweeps);
+      AnswerLeaversOf(&queue_, now, sweeps);
+      AnswerLeaversOf(&waiting_, now, sweeps);
     }
   }
 
   // Answers the calls of `queue` that are past their deadline and, if it `sweeps`, those whose
   // caller is gone.
-  void AnswerLeavers(CallQueue* queue, absl::Time now, bool sweeps)
+  void AnswerLeaversOf(CallQueue* queue, absl::Time now, bool sweeps)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     std::vector<AdmittedCall> expired = queue->TakeExpired(now);
     std::vector<AdmittedCall> cancelled;
@@ -230,14 +299,21 @@ class Engine::Impl {
     mu_.Lock();
   }
 
-  void Run(AdmittedCall admitted) {
-    absl::StatusOr<Result> result = RunCall(*admitted.call, backend_, pool_);
-    if (result.ok()) {
-      Permit output = admitted.permit.Split(result->buffer->size());
-      result->buffer =
-          std::make_shared<MeteredBuffer>(std::move(result->buffer), std::move(output));
+  void Run(Batch batch) {
+    absl::InlinedVector<Call*, 1> calls;
+    calls.reserve(batch.size());
+    for (const AdmittedCall& admitted : batch) calls.push_back(admitted.call.get());
+    Results results = RunCalls(calls, backend_, pool_);
+    EndRun();
+    for (size_t i = 0; i < batch.size(); ++i) {
+      absl::StatusOr<Result>& result = results[i];
+      if (result.ok()) {
+        Permit output = batch[i].permit.Split(result->buffer->size());
+        result->buffer =
+            std::make_shared<MeteredBuffer>(std::move(result->buffer), std::move(output));
+      }
+      Answer(std::move(batch[i]), std::move(result));
     }
-    Answer(std::move(admitted), std::move(result));
   }
 
   void AnswerExpired(AdmittedCall admitted) {
@@ -260,6 +336,7 @@ class Engine::Impl {
 
   const EngineOptions options_;
   Backend& backend_;
+  const BatchPolicy policy_;
   Clock& clock_;
   PlanCache plans_;
   BufferPool pool_;
@@ -278,6 +355,8 @@ class Engine::Impl {
   CallQueue queue_ ABSL_GUARDED_BY(mu_);
   CallQueue waiting_ ABSL_GUARDED_BY(mu_);  // without permits
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // admitted and not answered
+  int64_t runs_ ABSL_GUARDED_BY(mu_) = 0;   // of the backend; counted only if it merges
+  EngineStats stats_ ABSL_GUARDED_BY(mu_);  // of batches and the queue's time
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: admission by bytes, a queue that honours deadlines and cancellation, workers that
-// gather payloads and run the backend. Knows nothing of gRPC or protobuf.
+// The engine: admission by bytes, a queue that is fair between clients and honours deadlines and
+// cancellation, workers that gather payloads and run the backend. For a backend that wants it
+// (BatchPolicy), small calls that wait are run together; a call never waits for others to come.
+// Knows nothing of gRPC or protobuf.
 #ifndef PHASOR_SERVER_ENGINE_ENGINE_H_
 #define PHASOR_SERVER_ENGINE_ENGINE_H_
 
@@ -33,7 +35,8 @@ struct EngineOptions {
   int workers = 0;
   // Bytes of requests in flight and of responses not yet freed before calls are refused. > 0.
   int64_t max_inflight_bytes = int64_t{4} << 30;
-  // Calls whose cost is up to this run inside Submit. >= 0.
+  // Calls whose cost is up to this run inside Submit, unless they are to be brought together with
+  // others. >= 0.
   int64_t inline_bytes = 64 << 10;
   // Plans kept. > 0.
   int64_t plan_cache_entries = 256;
@@ -45,6 +48,11 @@ struct EngineOptions {
 struct EngineStats {
   int64_t calls_inline = 0;
   int64_t calls_queued = 0;
+  absl::Duration queue_time;    // of the queued calls that were taken, together
+  int64_t batches = 0;          // runs of the backend by workers
+  int64_t batches_full = 0;     // closed because of BatchPolicy::bytes; others: nobody else waited
+  int64_t batched_calls = 0;    // in those
+  int64_t batched_bytes = 0;    // read and written
   int64_t calls_refused = 0;    // over the byte budget, or draining
   int64_t calls_expired = 0;    // deadline passed in the queue
   int64_t calls_cancelled = 0;  // caller gone in the queue
@@ -71,9 +79,9 @@ class Engine {
   // is short or the engine drains, RESOURCE_EXHAUSTED when the call costs more than the whole
   // budget, DEADLINE_EXCEEDED within 10 ms of a deadline that passes in the queue, CANCELLED when
   // the caller went away in the queue, the backend's error when the device failed, else with a
-  // result. A call that waits for room is admitted, first come first served, within 5 ms of there
-  // being room; its deadline and its caller are watched as in the queue. Done may run inside
-  // Submit, on a worker or on the thread that watches deadlines.
+  // result. A call that waits for room is admitted, clients in turns, within 5 ms of there being
+  // room; its deadline and its caller are watched as in the queue. Done may run inside Submit, on a
+  // worker or on the thread that watches deadlines.
   void Submit(std::unique_ptr<Call> call);
 
   // Takes bytes of the budget for what outlives a call. UNAVAILABLE, RESOURCE_EXHAUSTED as in

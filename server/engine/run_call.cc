@@ -5,6 +5,7 @@
 #include "server/engine/run_call.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -243,41 +244,76 @@ std::string PathOf(const Call& call, size_t i) {
   return call.batch ? absl::StrCat("items[", i, "]") : "item";
 }
 
+// A call that is run together with others.
+class StagedCall {
+ public:
+  StagedCall(Call* call, BufferPool* pool) : call_(*call), pool_(*pool) { status_ = Stage(); }
+
+  // What the backend is to do; nothing if staging failed.
+  std::vector<Job>& jobs() { return jobs_; }
+
+  // The answer, after the jobs were run with this status.
+  absl::StatusOr<Result> Finish(const absl::Status& ran) {
+    if (!status_.ok()) return std::move(status_);
+    if (has_jobs_ && !ran.ok()) return HalfDone(call_, ran);
+    if (stager_->borrows()) call_.ReleasePayload();
+    return std::move(result_);
+  }
+
+ private:
+  absl::Status Stage() {
+    PHASOR_RETURN_IF_ERROR(call_.FetchPayload());
+    OutputLayout layout(call_);
+    result_.buffer = pool_.Get(layout.bytes());
+    if (result_.buffer == nullptr) return NoMemory(layout.bytes());
+    result_.items.resize(call_.items.size());
+
+    stager_.emplace(&pool_, result_.buffer->data());
+    jobs_.reserve(call_.items.size());
+    for (size_t i = 0; i < call_.items.size(); ++i) {
+      ItemResult& item_result = result_.items[i];
+      if (const auto* failed = std::get_if<absl::Status>(&call_.items[i])) {
+        item_result.status = *failed;
+        continue;
+      }
+      absl::StatusOr<Job> job =
+          stager_->StageItem(call_.items[i], layout.of_item(i), PathOf(call_, i));
+      if (!job.ok()) {
+        item_result.status = std::move(job).status();
+        continue;
+      }
+      jobs_.push_back(*std::move(job));
+      item_result.outputs = std::move(layout.of_item(i));
+    }
+    has_jobs_ = !jobs_.empty();
+    if (!stager_->borrows()) call_.ReleasePayload();
+    return absl::OkStatus();
+  }
+
+  Call& call_;
+  BufferPool& pool_;
+  absl::Status status_;
+  Result result_;
+  std::optional<Stager> stager_;
+  std::vector<Job> jobs_;
+  bool has_jobs_ = false;
+};
+
 }  // namespace
 
-absl::StatusOr<Result> RunCall(Call& call, Backend& backend, BufferPool& pool) {
-  PHASOR_RETURN_IF_ERROR(call.FetchPayload());
-  OutputLayout layout(call);
-  Result result;
-  result.buffer = pool.Get(layout.bytes());
-  if (result.buffer == nullptr) return NoMemory(layout.bytes());
-  result.items.resize(call.items.size());
-
-  Stager stager(&pool, result.buffer->data());
-  std::vector<Job> jobs;
-  jobs.reserve(call.items.size());
-  for (size_t i = 0; i < call.items.size(); ++i) {
-    ItemResult& item_result = result.items[i];
-    if (const auto* failed = std::get_if<absl::Status>(&call.items[i])) {
-      item_result.status = *failed;
-      continue;
-    }
-    absl::StatusOr<Job> job = stager.StageItem(call.items[i], layout.of_item(i), PathOf(call, i));
-    if (!job.ok()) {
-      item_result.status = std::move(job).status();
-      continue;
-    }
-    jobs.push_back(*std::move(job));
-    item_result.outputs = std::move(layout.of_item(i));
+Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool) {
+  absl::InlinedVector<StagedCall, 1> staged;
+  staged.reserve(calls.size());
+  for (Call* const call : calls) staged.emplace_back(call, &pool);
+  std::vector<Job> jobs = std::move(staged[0].jobs());
+  for (size_t i = 1; i < staged.size(); ++i) {
+    std::move(staged[i].jobs().begin(), staged[i].jobs().end(), std::back_inserter(jobs));
   }
-
-  if (!stager.borrows()) call.ReleasePayload();
-  if (!jobs.empty()) {
-    absl::Status status = backend.Run(jobs);
-    if (!status.ok()) return HalfDone(call, std::move(status));
-  }
-  if (stager.borrows()) call.ReleasePayload();
-  return result;
+  const absl::Status ran = jobs.empty() ? absl::OkStatus() : backend.Run(jobs);
+  Results results;
+  results.reserve(calls.size());
+  for (StagedCall& call : staged) results.push_back(call.Finish(ran));
+  return results;
 }
 
 }  // namespace phasor::engine

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker does with a call: output memory, gather, checks of values, backend.
+// What a worker does with calls: output memory, gather, checks of values, backend.
 #ifndef PHASOR_SERVER_ENGINE_RUN_CALL_H_
 #define PHASOR_SERVER_ENGINE_RUN_CALL_H_
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "server/engine/buffer.h"
 #include "server/engine/call.h"
 
 namespace phasor::engine {
 
-// Computes every item of `call`; an item that fails does not touch the others. Calls ReleasePayload
-// as soon as nothing reads the payload any more. UNAVAILABLE: no memory; errors of FetchPayload and
-// Backend::Run.
-absl::StatusOr<Result> RunCall(Call& call, Backend& backend, BufferPool& pool);
+// One per call, in order.
+using Results = absl::InlinedVector<absl::StatusOr<Result>, 1>;
+
+// Computes every item of every call in one Backend::Run; a call or an item that fails does not
+// touch the others. Calls a call's ReleasePayload as soon as nothing reads its payload any more.
+// Errors of a call: UNAVAILABLE, no memory; those of FetchPayload and Backend::Run.
+Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool);
 
 }  // namespace phasor::engine
 

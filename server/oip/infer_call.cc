@@ -35,6 +35,7 @@ class InferCall final : public engine::Call {
   InferCall(const InferContext& context, const InferCaller& caller,
             absl::AnyInvocable<void(InferAnswer)> done)
       : context_(context),
+        client_(caller.client),
         cancelled_(caller.cancelled),
         stream_(caller.stream),
         done_(std::move(done)) {
@@ -67,6 +68,7 @@ class InferCall final : public engine::Call {
   }
 
   bool cancelled() const override { return cancelled_->load(std::memory_order_relaxed); }
+  uint64_t client() const override { return client_; }
 
   absl::Status FetchPayload() override {
     started_ = Now();
@@ -134,6 +136,7 @@ class InferCall final : public engine::Call {
   }
 
   const InferContext context_;
+  const uint64_t client_;
   const std::shared_ptr<const std::atomic<bool>> cancelled_;
   const bool stream_;
   absl::AnyInvocable<void(InferAnswer)> done_;

@@ -33,6 +33,7 @@ struct InferContext {
 // Who asks.
 struct InferCaller {
   absl::Time deadline = absl::InfiniteFuture();
+  uint64_t client = 0;  // as engine::Call::client
   std::shared_ptr<const std::atomic<bool>> cancelled;
   bool stream = false;
 };

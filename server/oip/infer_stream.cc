@@ -11,6 +11,7 @@
 #include "proto/grpc_status.h"
 #include "server/oip/infer_response.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/caller.h"
 
 namespace phasor::oip {
 namespace {
@@ -25,7 +26,10 @@ bool WantsGrpcErrors(const grpc::CallbackServerContext& context) {
 // Owns itself until OnDone.
 class InferStreams::Stream final : public InferStreamReactor {
  public:
-  Stream(InferStreams* streams, bool grpc_errors) : streams_(*streams), grpc_errors_(grpc_errors) {}
+  Stream(InferStreams* streams, const grpc::CallbackServerContext& context)
+      : streams_(*streams),
+        client_(rpc::ClientOf(context)),
+        grpc_errors_(WantsGrpcErrors(context)) {}
 
   // Reads the next request, unless the stream must end.
   void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
@@ -46,7 +50,8 @@ class InferStreams::Stream final : public InferStreamReactor {
       if (!ok) return End(absl::OkStatus());  // the caller has no more
       busy_ = true;
     }
-    StartInfer(streams_.context_, &request_, {absl::InfiniteFuture(), cancelled_, /*stream=*/true},
+    StartInfer(streams_.context_, &request_,
+               {absl::InfiniteFuture(), client_, cancelled_, /*stream=*/true},
                [this](InferAnswer answer) { Answer(std::move(answer)); });
   }
 
@@ -81,6 +86,7 @@ class InferStreams::Stream final : public InferStreamReactor {
   }
 
   InferStreams& streams_;
+  const uint64_t client_;
   const bool grpc_errors_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   grpc::ByteBuffer request_;
@@ -90,7 +96,7 @@ class InferStreams::Stream final : public InferStreamReactor {
 };
 
 InferStreamReactor* InferStreams::Start(grpc::CallbackServerContext* context) {
-  auto* stream = new Stream(this, WantsGrpcErrors(*context));
+  auto* stream = new Stream(this, *context);
   absl::MutexLock lock(&mu_);
   if (rpc::CallCounter::IsLate(context)) ending_ = true;
   streams_.insert(stream);

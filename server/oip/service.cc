@@ -2,7 +2,6 @@
 // See service.h.
 #include "server/oip/service.h"
 
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "server/oip/model_info.h"
 #include "server/oip/prepared_infer.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/caller.h"
 #include "server/rpc/tensor_call.h"
 
 namespace phasor::oip {
@@ -19,12 +19,6 @@ namespace {
 
 constexpr size_t kCudaHandleBytes = 64;
 constexpr char kBuiltIn[] = "models are built in and always loaded";
-
-absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
-  return absl::FromChrono(deadline);
-}
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                  const absl::Status& status = absl::OkStatus()) {
@@ -53,7 +47,8 @@ class InferReactor final : public grpc::ServerUnaryReactor {
       const absl::Status late = absl::UnavailableError("server: draining, try another one");
       return rpc::FinishCall(context, this, late);
     }
-    StartInfer(infer, request, {DeadlineOf(*context), cancelled_, /*stream=*/false},
+    StartInfer(infer, request,
+               {rpc::DeadlineOf(*context), rpc::ClientOf(*context), cancelled_, /*stream=*/false},
                [this, context, response](InferAnswer answer) {
                  if (answer.status.ok()) *response = std::move(answer.response);
                  rpc::FinishCall(context, this, answer.status);

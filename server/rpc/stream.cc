@@ -22,6 +22,7 @@
 #include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/caller.h"
 #include "server/rpc/idle_timer.h"
 #include "server/rpc/wire.h"
 
@@ -255,6 +256,7 @@ class Stream::Call final : public engine::Call {
   }
 
   bool cancelled() const override { return stream_->abandoned(); }
+  uint64_t client() const override { return ClientOf(*stream_->context_); }
   void ReleasePayload() override { received_.Release(); }
   void Admitted() override {
     admitted_ = true;

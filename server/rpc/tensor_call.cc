@@ -10,7 +10,6 @@
 #include <grpcpp/server_context.h>
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -18,6 +17,7 @@
 #include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/caller.h"
 #include "server/rpc/wire.h"
 
 namespace phasor::rpc {
@@ -81,6 +81,7 @@ class TensorCall final : public engine::Call {
   }
 
   bool cancelled() const override { return reactor_->cancelled(); }
+  uint64_t client() const override { return ClientOf(*context_); }
 
   void ReleasePayload() override { received_.Release(); }
 
@@ -101,12 +102,6 @@ class TensorCall final : public engine::Call {
 };
 
 }  // namespace
-
-absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
-  return absl::FromChrono(deadline);
-}
 
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status) {

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/engine/engine.h"
 #include "server/rpc/request_view.h"
@@ -28,9 +27,6 @@ struct TensorMethod {
 // Raw entries are counted before the message that explains them is parsed. One item may have 64
 // tensors and two of positions.
 inline constexpr int64_t kRawEntriesOfOneItem = 66;
-
-// Infinite when the caller has none.
-absl::Time DeadlineOf(const grpc::CallbackServerContext& context);
 
 // What all calls of a server share.
 struct TensorCallLimits {

@@ -131,7 +131,8 @@ Outcome Run(const Method& method, std::vector<engine::Item> items) {
   FuzzCall call;
   call.batch = method.batch;
   call.items = std::move(items);
-  auto result = engine::RunCall(call, *TheServer().backend, TheServer().pool);
+  engine::Call* const calls[] = {&call};
+  auto result = std::move(engine::RunCalls(calls, *TheServer().backend, TheServer().pool)[0]);
   if (!result.ok()) return {absl::StrCat("run failed: ", result.status().ToString())};
   Outcome outcome;
   for (const engine::ItemResult& item : result->items) {

@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -23,12 +25,15 @@ class FakeBackend final : public Backend {
   std::string target() const override { return "fake"; }
   int threads() const override { return 1; }
 
+  BatchPolicy batch_policy() const override { return policy_; }
+
   absl::Status Run(absl::Span<const Job> jobs) override {
     {
       engine::MutexLock lock(&mu_);
-      ++runs_;
+      const int number = ++runs_;
+      jobs_.push_back(static_cast<int>(jobs.size()));
       changed_.SignalAll();
-      while (held_) changed_.Wait(&mu_);
+      while (number >= held_from_) changed_.Wait(&mu_);
       if (!error_.ok()) return error_;
     }
     for (const Job& job : jobs) {
@@ -42,13 +47,12 @@ class FakeBackend final : public Backend {
   }
 
   // From now on Run blocks until Release.
-  void Hold() {
+  void Hold() { HoldFrom(0); }
+  void Release() { HoldFrom(std::numeric_limits<int>::max()); }
+  // Runs block from the `number`-th on, counted from 1; others do not, or not any more.
+  void HoldFrom(int number) {
     engine::MutexLock lock(&mu_);
-    held_ = true;
-  }
-  void Release() {
-    engine::MutexLock lock(&mu_);
-    held_ = false;
+    held_from_ = number;
     changed_.SignalAll();
   }
   // Blocks until Run was entered `count` times in all.
@@ -60,6 +64,13 @@ class FakeBackend final : public Backend {
     engine::MutexLock lock(&mu_);
     return runs_;
   }
+  // Jobs of each run.
+  std::vector<int> jobs() {
+    engine::MutexLock lock(&mu_);
+    return jobs_;
+  }
+  // Before an engine is made with it.
+  void SetPolicy(BatchPolicy policy) { policy_ = policy; }
   void FailWith(absl::Status error) {
     engine::MutexLock lock(&mu_);
     error_ = std::move(error);
@@ -92,8 +103,10 @@ class FakeBackend final : public Backend {
 
   engine::Mutex mu_;
   engine::CondVar changed_;
+  BatchPolicy policy_;
   int runs_ ABSL_GUARDED_BY(mu_) = 0;
-  bool held_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<int> jobs_ ABSL_GUARDED_BY(mu_);
+  int held_from_ ABSL_GUARDED_BY(mu_) = std::numeric_limits<int>::max();
   absl::Status error_ ABSL_GUARDED_BY(mu_);
 };
 

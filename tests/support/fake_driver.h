@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/run_on_host.h"
 #include "kernels/text.h"
@@ -29,6 +31,11 @@ class FakeDevice {
   void FailWith(Fault fault) {
     const std::lock_guard<std::mutex> lock(mutex_);
     fault_ = std::move(fault);
+  }
+  // How long a trip takes: a Synchronize that has something to wait for.
+  void SetTrip(absl::Duration trip) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    trip_ = trip;
   }
   int64_t calls(const std::string& call) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -66,6 +73,10 @@ class FakeDevice {
     bytes_ += bytes;
     peak_bytes_ = std::max(peak_bytes_, bytes_);
   }
+  absl::Duration trip() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return trip_;
+  }
   void SetBusy(int change) {
     const std::lock_guard<std::mutex> lock(mutex_);
     busy_ += change;
@@ -74,6 +85,7 @@ class FakeDevice {
 
   std::mutex mutex_;
   Fault fault_;
+  absl::Duration trip_;
   absl::Status lost_;
   std::map<std::string, int64_t> calls_;
   int64_t bytes_ = 0, peak_bytes_ = 0, busy_ = 0, most_busy_ = 0;
@@ -119,6 +131,7 @@ class FakeDriver final : public cuda::Driver {
     if (!work.empty()) device_->SetBusy(-1);
     absl::Status status = device_->Enter("Synchronize");
     if (status.ok()) {
+      if (!work.empty()) absl::SleepFor(device_->trip());
       for (const auto& step : work) step();
     }
     work.clear();

@@ -99,14 +99,17 @@ using AnswerRef = std::shared_ptr<Answer>;
 
 class TestCall final : public Call {
  public:
-  explicit TestCall(AnswerRef answer) : answer_(std::move(answer)) {}
+  explicit TestCall(AnswerRef answer, uint64_t client = 0)
+      : answer_(std::move(answer)), client_(client) {}
   bool cancelled() const override { return answer_->cancelled(); }
+  uint64_t client() const override { return client_; }
   void Done(absl::StatusOr<Result> result) override { answer_->Set(std::move(result)); }
   void Admitted() override { answer_->SetAdmitted(); }
   void ReleasePayload() override { answer_->SetReleased(); }
 
  private:
   const AnswerRef answer_;
+  const uint64_t client_;
 };
 
 // `text` cut into pieces of `piece` bytes; 0: one piece.
@@ -142,8 +145,9 @@ inline RopeItem BytesItem(std::string_view x, size_t piece = 0, int64_t lanes = 
 }
 
 // A call of one such item; `x` must outlive it.
-inline std::unique_ptr<TestCall> BytesCall(AnswerRef answer, std::string_view x, size_t piece = 0) {
-  auto call = std::make_unique<TestCall>(std::move(answer));
+inline std::unique_ptr<TestCall> BytesCall(AnswerRef answer, std::string_view x, size_t piece = 0,
+                                           uint64_t client = 0) {
+  auto call = std::make_unique<TestCall>(std::move(answer), client);
   call->items.push_back(BytesItem(x, piece));
   call->cost_bytes = static_cast<int64_t>(2 * x.size());
   return call;

@@ -32,6 +32,28 @@ TEST(CallQueueTest, IsFirstInFirstOut) {
   EXPECT_EQ(queue.Pop().call, nullptr);
 }
 
+TEST(CallQueueTest, ClientsTakeTurns) {
+  CallQueue queue;
+  const auto push = [&](uint64_t client, int64_t cost) {
+    AdmittedCall call = MakeCall(cost);
+    call.client = client;
+    queue.Push(std::move(call));
+  };
+  for (const int64_t cost : {11, 12, 13, 14}) push(1, cost);
+  push(2, 21);
+  push(3, 31);
+  push(2, 22);
+  std::vector<int64_t> order;
+  while (queue.size() > 0) {
+    const int64_t front = queue.front().cost_bytes;
+    order.push_back(queue.Pop().call->cost_bytes);
+    EXPECT_EQ(order.back(), front);
+    // Who comes again stands behind those that wait.
+    if (order.size() == 2) push(2, 23);
+  }
+  EXPECT_THAT(order, ::testing::ElementsAre(11, 21, 31, 12, 22, 13, 23, 14));
+}
+
 TEST(CallQueueTest, KnowsTheNextDeadline) {
   CallQueue queue;
   EXPECT_EQ(queue.next_deadline(), absl::InfiniteFuture());

@@ -21,7 +21,11 @@ constexpr int64_t kPoolBytes = 1 << 20;
 
 class RunCallTest : public ::testing::Test {
  protected:
-  absl::StatusOr<Result> Run() { return RunCall(call_, backend_, pool_); }
+  absl::StatusOr<Result> Run() { return Run(call_); }
+  absl::StatusOr<Result> Run(Call& call) {
+    Call* const calls[] = {&call};
+    return std::move(RunCalls(calls, backend_, pool_)[0]);
+  }
 
   FakeBackend backend_;
   BufferPool pool_{kPoolBytes};
@@ -62,14 +66,14 @@ class FetchingCall final : public Call {
 
 TEST_F(RunCallTest, FetchesPayloadBeforeItIsRead) {
   FetchingCall call{absl::OkStatus()};
-  const auto result = RunCall(call, backend_, pool_);
+  const auto result = Run(call);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(OutputOf(*result), Inverted(std::string(FetchingCall::kFetched)));
 }
 
 TEST_F(RunCallTest, PayloadThatCannotBeFetchedIsTheAnswer) {
   FetchingCall call{absl::NotFoundError("gone")};
-  EXPECT_EQ(RunCall(call, backend_, pool_).status(), absl::NotFoundError("gone"));
+  EXPECT_EQ(Run(call).status(), absl::NotFoundError("gone"));
   EXPECT_EQ(backend_.runs(), 0);
 }
 

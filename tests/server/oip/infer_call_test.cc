@@ -44,7 +44,7 @@ class InferCallTest : public ::testing::Test {
     grpc::ByteBuffer request(&slice, 1);
     absl::Notification done;
     InferAnswer answer;
-    StartInfer(context_, &request, {absl::InfiniteFuture(), cancelled_, false},
+    StartInfer(context_, &request, {absl::InfiniteFuture(), 0, cancelled_, false},
                [&](InferAnswer got) {
                  answer = std::move(got);
                  done.Notify();
@@ -181,7 +181,7 @@ TEST(InferCallQueueTest, ATimeoutOfTheRequestIsADeadline) {
   const auto start = [&](const inference::ModelInferRequest& message, auto done) {
     const grpc::Slice slice(message.SerializeAsString());
     grpc::ByteBuffer request(&slice, 1);
-    StartInfer(context, &request, {absl::InfiniteFuture(), cancelled, false}, done);
+    StartInfer(context, &request, {absl::InfiniteFuture(), 0, cancelled, false}, done);
   };
   backend.Hold();
   start(EncodeAt({1}), [&](const InferAnswer&) { first_done.Notify(); });

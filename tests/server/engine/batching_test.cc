@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the engine brings calls together for a backend that wants it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "server/engine/engine.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_driver.h"
+#include "tests/support/one_token_load.h"
+#include "tests/support/test_call.h"
+
+namespace phasor::engine {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int64_t kCallBytes = 16;  // of every call here
+
+class BatchingTest : public ::testing::Test {
+ protected:
+  BatchingTest() {
+    backend_.SetPolicy({.bytes = 4 * kCallBytes, .runs = 1});
+    options_.workers = 3;
+    options_.inline_bytes = 0;
+  }
+
+  Engine& engine() {
+    if (engine_ == nullptr) engine_ = std::make_unique<Engine>(options_, &backend_, &clock_);
+    return *engine_;
+  }
+
+  AnswerRef Submit(uint64_t client = 0, absl::Time deadline = absl::InfiniteFuture()) {
+    auto answer = std::make_shared<Answer>();
+    auto call = BytesCall(answer, text_, 3, client);
+    call->deadline = deadline;
+    engine().Submit(std::move(call));
+    return answer;
+  }
+
+  // A call that keeps the backend busy until Release.
+  AnswerRef Busy() {
+    backend_.Hold();
+    const int runs = backend_.runs();
+    AnswerRef answer = Submit();
+    backend_.WaitForRuns(runs + 1);
+    return answer;
+  }
+
+  const std::string text_ = "01234567";
+  FakeBackend backend_;
+  FakeClock clock_;
+  EngineOptions options_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(BatchingTest, AnIdleBackendTakesACallAtOnce) {
+  options_.inline_bytes = kCallBytes;
+  for (int i = 0; i < 3; ++i) {
+    const AnswerRef answer = Submit();
+    ASSERT_TRUE(answer->answered());
+    EXPECT_EQ(answer->thread(), std::this_thread::get_id());
+  }
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 1));
+  EXPECT_EQ(engine().stats().batches, 0);
+}
+
+TEST_F(BatchingTest, WhatWaitsForABusyBackendIsRunTogether) {
+  const AnswerRef busy = Busy();
+  std::vector<AnswerRef> answers;
+  for (int i = 0; i < 4; ++i) answers.push_back(Submit());
+  backend_.Release();
+  for (const AnswerRef& answer : answers) {
+    ASSERT_TRUE(answer->Wait().ok());
+    EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
+  }
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 4));
+  const EngineStats stats = engine().stats();
+  EXPECT_EQ(stats.batches, 2);
+  EXPECT_EQ(stats.batched_calls, 5);
+  EXPECT_EQ(stats.batched_bytes, 5 * kCallBytes);
+  EXPECT_EQ(stats.batches_full, 0);
+}
+
+TEST_F(BatchingTest, CallsThatWouldRunInsideSubmitWaitWithTheOthers) {
+  options_.inline_bytes = kCallBytes;
+  engine();
+  backend_.Hold();
+  std::thread busy([&] { Submit(); });  // stays inside
+  backend_.WaitForRuns(1);
+  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+  backend_.Release();
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  busy.join();
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 2));
+  EXPECT_EQ(engine().stats().calls_inline, 1);
+}
+
+TEST_F(BatchingTest, ABatchHasAtMostItsBytes) {
+  const AnswerRef busy = Busy();
+  std::vector<AnswerRef> answers;
+  for (int i = 0; i < 9; ++i) answers.push_back(Submit());
+  backend_.Release();
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 4, 4, 1));
+  EXPECT_EQ(engine().stats().batches_full, 2);
+}
+
+TEST_F(BatchingTest, ALargeCallGoesByItself) {
+  backend_.SetPolicy({.bytes = kCallBytes - 1, .runs = 1});
+  const AnswerRef busy = Busy();
+  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+  backend_.Release();
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 1));
+}
+
+TEST_F(BatchingTest, WhatFillsABatchNeedNotWaitForABusyBackend) {
+  backend_.SetPolicy({.bytes = 2 * kCallBytes, .runs = 2});
+  const AnswerRef busy = Busy();
+  std::array<AnswerRef, 4> answers;
+  answers[0] = Submit();
+  EXPECT_EQ(engine().stats().queued_calls, 1);  // might be joined by another
+  answers[1] = Submit();
+  backend_.WaitForRuns(2);
+  answers[2] = Submit();
+  answers[3] = Submit();
+  EXPECT_EQ(engine().stats().queued_calls, 2);  // no more than two runs at a time
+  EXPECT_EQ(backend_.runs(), 2);
+  backend_.Release();
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+}
+
+TEST_F(BatchingTest, ABackendThatWantsNoneGetsOneCallEach) {
+  backend_.SetPolicy({});
+  options_.workers = 1;
+  const AnswerRef busy = Busy();
+  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+  backend_.Release();
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 1));
+}
+
+TEST_F(BatchingTest, AClientWithManyCallsDoesNotKeepAnotherOut) {
+  backend_.SetPolicy({.bytes = 2 * kCallBytes, .runs = 1});
+  const AnswerRef busy = Busy();
+  std::vector<AnswerRef> many;
+  for (int i = 0; i < 20; ++i) many.push_back(Submit(/*client=*/1));
+  const AnswerRef other = Submit(/*client=*/2);
+  backend_.HoldFrom(3);
+  EXPECT_TRUE(other->Wait().ok());  // in the second run
+  backend_.Release();
+  for (const AnswerRef& answer : many) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_EQ(engine().stats().batches, 1 + 11);
+}
+
+TEST_F(BatchingTest, WhoLeftOrIsLateIsNotRun) {
+  const AnswerRef busy = Busy();
+  const AnswerRef left = Submit();
+  const AnswerRef late = Submit(0, clock_.Now() + absl::Hours(1));
+  const AnswerRef stays = Submit();
+  left->Cancel();
+  clock_.Advance(absl::Hours(2));
+  backend_.Release();
+  EXPECT_EQ(late->Wait().status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(left->Wait().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(stays->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1));
+}
+
+// A call whose payload cannot be had.
+class UnfetchableCall final : public Call {
+ public:
+  explicit UnfetchableCall(AnswerRef answer) : answer_(std::move(answer)) {}
+  bool cancelled() const override { return false; }
+  void Done(absl::StatusOr<Result> result) override { answer_->Set(std::move(result)); }
+  absl::Status FetchPayload() override { return absl::NotFoundError("gone"); }
+
+ private:
+  const AnswerRef answer_;
+};
+
+TEST_F(BatchingTest, ABadCallSpoilsNoOther) {
+  const AnswerRef busy = Busy();
+  const AnswerRef before = Submit();
+  const auto bad = std::make_shared<Answer>();
+  auto call = std::make_unique<UnfetchableCall>(bad);
+  call->cost_bytes = kCallBytes;
+  engine().Submit(std::move(call));
+  const AnswerRef after = Submit();
+  backend_.Release();
+  EXPECT_EQ(bad->Wait().status(), absl::NotFoundError("gone"));
+  for (const AnswerRef& answer : {before, after}) {
+    ASSERT_TRUE(answer->Wait().ok());
+    EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
+    EXPECT_EQ(answer->times_released(), 1);
+  }
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 2));
+}
+
+TEST_F(BatchingTest, ErrorsOfTheBackendGoToAllOfTheBatch) {
+  const AnswerRef busy = Busy();
+  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+  backend_.FailWith(absl::UnavailableError("device lost"));
+  backend_.Release();
+  for (const AnswerRef& answer : answers) {
+    EXPECT_EQ(answer->Wait().status(), absl::UnavailableError("device lost"));
+  }
+  EXPECT_TRUE(engine().Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(engine().stats().inflight_bytes, 0);
+}
+
+TEST_F(BatchingTest, TheQueueTimeIsThatOfTheCalls) {
+  const AnswerRef busy = Busy();
+  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+  clock_.Advance(absl::Milliseconds(3));
+  backend_.Release();
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_EQ(engine().stats().queue_time, 2 * absl::Milliseconds(3));
+}
+
+// On a device (a fake one, whose kernels run here): clients that decode share launches, and their
+// bytes are those of the definition.
+TEST(BatchingOnADeviceTest, ClientsOfOneTokenShareLaunches) {
+  constexpr int kClients = 64, kCalls = 50;
+  const auto device = std::make_shared<testing::FakeDevice>();
+  device->SetTrip(absl::Milliseconds(5));  // in which all clients come back
+  const auto reference = *MakeBackend({.name = "reference"});
+  cuda::CudaBackend backend(std::make_unique<testing::FakeDriver>(device),
+                            *MakeBackend({.name = "cpu", .threads = 1}), {.least_bytes = 0});
+  EngineOptions options;
+  options.workers = 4;
+  Engine engine(options, &backend, Clock::Real());
+  testing::OneTokenLoad load(kClients, kCalls);
+  load.Run(engine);
+  EXPECT_EQ(load.Wrong(*reference), 0);
+  EXPECT_LE(backend.state().launches, kClients * kCalls / 20);
+  EXPECT_EQ(backend.state().jobs_on_device, kClients * kCalls);
+}
+
+}  // namespace
+}  // namespace phasor::engine

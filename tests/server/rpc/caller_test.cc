@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/caller.h"
+
+#include <gtest/gtest.h>
+
+namespace phasor::rpc {
+namespace {
+
+TEST(CallerTest, AClientIsAHost) {
+  EXPECT_EQ(ClientOfPeer("ipv4:10.0.0.1:80"), ClientOfPeer("ipv4:10.0.0.1:4711"));
+  EXPECT_NE(ClientOfPeer("ipv4:10.0.0.1:80"), ClientOfPeer("ipv4:10.0.0.2:80"));
+  EXPECT_EQ(ClientOfPeer("ipv6:%5Bfe80::1%5D:80"), ClientOfPeer("ipv6:%5Bfe80::1%5D:81"));
+  EXPECT_NE(ClientOfPeer("ipv6:%5Bfe80::1%5D:80"), ClientOfPeer("ipv6:%5Bfe80::2%5D:80"));
+  EXPECT_EQ(ClientOfPeer("unix:"), ClientOfPeer("unix:"));
+  EXPECT_EQ(ClientOfPeer("unknown"), ClientOfPeer("unknown"));
+}
+
+}  // namespace
+}  // namespace phasor::rpc
