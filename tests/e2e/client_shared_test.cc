@@ -5,15 +5,22 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <random>
+#include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "client/internal/lease_client.h"
 #include "gmock/gmock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/e2e/client_server.h"
+#include "tests/support/patience.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 
@@ -266,6 +273,86 @@ TEST_F(SharedRequestTest, WhereSharedMemoryIsOffItIsRefused) {
   const grpc::Status status = RotateFrom(std::string(32, '0'), 0);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr("item.tensors[0].tensor.region: shared memory is"));
+}
+
+// Calls that are given up at random moments while the server writes where they lie: afterwards
+// every tensor is as it was, or rotated; and rotated if its caller was told so.
+TEST_F(SharedRequestTest, ACancellationStormRotatesNothingByHalf) {
+  constexpr int kCalls = 2000, kThreads = 16;
+  constexpr int64_t kBytes = 96 * 2 * 64 * 4;  // more than is run at once where it arrives
+  const auto info = tcp_.GetServerInfo();
+  ASSERT_TRUE(info.ok());
+  auto leases = client_internal::LeaseClient::Connect(info->lease_socket, info->lease_instance);
+  ASSERT_TRUE(leases.ok()) << leases.status();
+  SharedMemory memory = *(*leases)->Allocate(kCalls * kBytes);
+  Fill(memory.data(), kBytes, Dtype::kFloat32);
+  for (int i = 1; i < kCalls; ++i) std::memcpy(memory.data() + i * kBytes, memory.data(), kBytes);
+  const std::vector<std::byte> before(memory.data(), memory.data() + kBytes);
+  std::vector<std::byte> rotated = before;
+  const std::vector<int64_t> shape = {96, 2, 64};
+  ASSERT_TRUE(here_
+                  .ApplyRoPE(kLlama, IntegerRange{.count = 96},
+                             {ViewOf(rotated.data(), Dtype::kFloat32, shape)})
+                  .ok());
+
+  v1::ApplyRoPERequest request = testing::RopeRequestOf(96);
+  v1::ApplyRoPEItem& item = *request.mutable_item();
+  request.clear_raw();
+  item.mutable_spec()->set_preset(kLlama.preset);
+  item.mutable_spec()->set_head_dim(64);
+  item.mutable_tensors()->RemoveLast();
+  testing::SetShape(item.mutable_tensors(0)->mutable_tensor(), v1::DTYPE_FLOAT32, {96, 2, 64});
+  item.mutable_tensors(0)->mutable_tensor()->mutable_region()->set_region(
+      (*leases)->Find(memory.data(), kBytes)->token);
+  const auto stub =
+      v1::PositionEmbeddingService::NewStub(testing::NewChannel(server_->listeners()[0]));
+  std::array<std::atomic<bool>, kCalls> told = {};
+  testing::Patience patience;
+  std::atomic<int> next = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<uint32_t>(t));
+      v1::ApplyRoPERequest mine = request;
+      auto* const tensor = mine.mutable_item()->mutable_tensors(0);
+      for (int i = next++; i < kCalls; i = next++) {
+        tensor->mutable_tensor()->mutable_region()->set_offset_bytes(i * kBytes);
+        *tensor->mutable_destination() = tensor->tensor();
+        grpc::ClientContext context;
+        testing::SetTestDeadline(&context);
+        v1::ApplyRoPEResponse response;
+        absl::Notification done;
+        stub->async()->ApplyRoPE(&context, &mine, &response, [&](const grpc::Status& status) {
+          told[i] = status.ok();
+          EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::CANCELLED)
+              << status.error_message();
+          done.Notify();
+        });
+        if (testing::Patience::IsEndless(i)) {
+          const absl::Time start = absl::Now();
+          done.WaitForNotification();
+          patience.Took(absl::Now() - start);
+        } else {
+          done.WaitForNotificationWithTimeout(patience.Draw(random));
+          context.TryCancel();
+        }
+        done.WaitForNotification();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  server_.reset();  // whatever ran has ended
+  int served = 0, changed = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    const std::byte* const x = memory.data() + i * kBytes;
+    const bool is_rotated = std::memcmp(x, rotated.data(), kBytes) == 0;
+    EXPECT_TRUE(is_rotated || std::memcmp(x, before.data(), kBytes) == 0) << i;
+    EXPECT_TRUE(is_rotated || !told[i]) << i;
+    served += told[i];
+    changed += is_rotated;
+  }
+  EXPECT_GT(served, kCalls / 100);
+  EXPECT_LT(changed, kCalls);
 }
 
 }  // namespace

@@ -8,13 +8,13 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/process_memory.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 #include "tests/support/subprocess.h"
@@ -40,16 +40,7 @@ class ServerProcess : public testing::Subprocess {
     arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
     return PositionEmbeddingService::NewStub(testing::NewChannel(address_, arguments));
   }
-  // A line of /proc/<pid>/status, in bytes: VmRSS, VmHWM.
-  int64_t Memory(const std::string& name) const {
-    std::ifstream status("/proc/" + std::to_string(pid()) + "/status");
-    std::string line;
-    while (std::getline(status, line)) {
-      if (line.rfind(name + ":", 0) == 0) return std::atoll(line.c_str() + name.size() + 1) * 1024;
-    }
-    ADD_FAILURE() << "no " << name;
-    return 0;
-  }
+  int64_t Memory(const std::string& name) const { return testing::MemoryOf(pid(), name); }
 
  private:
   static std::vector<std::string> Command(std::vector<std::string> flags) {
