@@ -21,7 +21,7 @@ struct Difference {
   friend bool operator==(const Difference&, const Difference&) = default;
 };
 
-// How many positions of `plan` a report looks at, at most: 2^19 angles, about a tenth of a second,
+// How many positions of `plan` a report looks at, at most: 2^19 angles, about a fifth of a second,
 // and at least 16.
 int64_t MostPositions(const Plan& plan);
 
