@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_shm: rotations in memory that the server maps, beside the same rotations in this process,
 // and an empty call beside one that travels.
-#include <algorithm>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "bench/harness.h"
+#include "bench/server/client_calls.h"
 #include "bench/server/messages.h"
-#include "bench/server/raw_client.h"
 #include "bench/server/servers.h"
-#include "client/client.h"
 #include "kernels/backend.h"
 
 namespace phasor::bench {
@@ -28,31 +25,10 @@ struct Bench {
   Client inproc;
 };
 
-int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
-Client ConnectTo(const std::string& target) {
-  auto client = Client::Connect(target, {.timeout = absl::Minutes(5), .inproc_threads = Cores()});
-  if (!client.ok()) Die(client.status().ToString());
-  return *std::move(client);
-}
-
 SharedMemory SharedOf(const Client& client, int64_t bytes) {
   auto memory = client.AllocateShared(bytes);
   if (!memory.ok() || !memory->shared()) Die("no shared memory");
   return *std::move(memory);
-}
-
-// A rotation in place of RopeOf's tensor, which lies at `data`.
-RopeCall CallOf(const RopeCase& test_case, std::byte* data) {
-  const TensorDesc tensor{
-      test_case.dtype, {test_case.tokens(), test_case.q_heads, test_case.head_dim}, {}};
-  return {.spec = {.preset = test_case.preset},
-          .positions = IntegerRange{.count = test_case.tokens()},
-          .tensors = {MutableTensorView{tensor, data, test_case.q_bytes()}}};
-}
-
-void Rotate(const Client& client, const RopeCall& call) {
-  if (const auto info = client.ApplyRoPE(call); !info.ok()) Die(info.status().ToString());
 }
 
 void BenchRope(Bench& bench, int64_t payload_mib) {

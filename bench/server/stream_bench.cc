@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_stream: rotations as items of one stream, beside the same rotations as calls; and a long
+// tensor in chunks, beside one call. A server in another process, over a Unix socket.
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/harness.h"
+#include "bench/server/client_calls.h"
+#include "bench/server/messages.h"
+#include "bench/server/servers.h"
+
+namespace phasor::bench {
+namespace {
+
+constexpr int64_t kKibi = 1 << 10;
+constexpr int kItems = 64;  // of a run
+constexpr int kBehind = 4;  // items that are not answered yet, at most
+
+struct Bench {
+  const Arguments arguments;
+  Report* report;
+  Client server;
+  Client here;
+};
+
+// Rotates each of `calls` once, as items of `stream`.
+void RotateAll(RopeStream& stream, const std::vector<RopeCall>& calls) {
+  const auto read = [&] {
+    const auto answer = stream.Read();
+    if (!answer.has_value() || !answer->result.ok()) Die("a stream's item failed");
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (i >= kBehind) read();
+    if (!stream.Write(static_cast<int64_t>(i), calls[i]).ok()) Die("a stream ended");
+  }
+  for (size_t i = 0; i < std::min<size_t>(kBehind, calls.size()); ++i) read();
+}
+
+// Dies unless `memory` holds what is made of the same bytes in process.
+void Check(const Bench& bench, const RopeCase& test_case, const Memory& rotated) {
+  const Memory here(test_case.q_bytes());
+  FillNormal(test_case.dtype, here);
+  Rotate(bench.here, CallOf(test_case, here.data()));
+  if (std::memcmp(here.data(), rotated.data(), static_cast<size_t>(here.size())) != 0) {
+    Die("a rotation has other bytes");
+  }
+}
+
+Row RowOf(std::string name, std::string shape, std::string baseline) {
+  return {.name = std::move(name),
+          .shape = std::move(shape),
+          .dtype = "FLOAT32",
+          .threads = Cores(),
+          .unit = "GB/s",
+          .baseline = std::move(baseline)};
+}
+
+void BenchItems(Bench& bench, int64_t kib) {
+  const RopeCase test_case = RopeOf(kib * kKibi);
+  const Memory x(test_case.q_bytes());
+  FillNormal(test_case.dtype, x);
+  const std::vector<RopeCall> calls(kItems, CallOf(test_case, x.data()));
+  const auto stream = bench.server.StreamApplyRoPE();
+  RotateAll(*stream, {calls[0]});
+  Check(bench, test_case, x);
+  const auto one_by_one = [&] {
+    for (const RopeCall& call : calls) Rotate(bench.server, call);
+  };
+  const auto seconds =
+      MedianSeconds(bench.arguments, {Candidate{[&] { RotateAll(*stream, calls); }, Cache::kAny},
+                                      Candidate{one_by_one, Cache::kAny}});
+  if (const absl::Status end = stream->Finish(); !end.ok()) Die(end.ToString());
+  const auto rate = [&](double s) { return static_cast<double>(x.size()) * kItems / s / 1e9; };
+  bench.report->Add(
+      RateRow(RowOf("stream_rope", absl::StrCat(kib, " KiB items, ", kBehind, " in flight"),
+                    "calls one by one"),
+              rate(seconds[0]), rate(seconds[1]), 1));
+}
+
+void BenchChunks(Bench& bench, int64_t mib) {
+  const RopeCase test_case = RopeOf(mib * kKibi * kKibi);
+  const Memory x(test_case.q_bytes());
+  FillNormal(test_case.dtype, x);
+  const RopeCall call = CallOf(test_case, x.data());
+  const auto chunked = [&] {
+    if (const auto info = bench.server.ApplyRoPEInChunks(call); !info.ok()) {
+      Die(info.status().ToString());
+    }
+  };
+  chunked();
+  Check(bench, test_case, x);
+  const auto seconds =
+      MedianSeconds(bench.arguments, {Candidate{chunked, Cache::kAny},
+                                      Candidate{[&] { Rotate(bench.server, call); }, Cache::kAny}});
+  const auto rate = [&](double s) { return static_cast<double>(x.size()) / s / 1e9; };
+  bench.report->Add(
+      RateRow(RowOf("chunked_rope", absl::StrCat(mib, " MiB in chunks of 4 MiB"), "one call"),
+              rate(seconds[0]), rate(seconds[1]), 1));
+}
+
+int Main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (argc == 5 && mode == "--serve") return Serve(argv[2], argv[3], std::atoll(argv[4]));
+  const Arguments arguments = ParseArguments(argc, argv);
+  const TemporaryDirectory directory;
+  const ChildServer server("phasor", directory.path());
+  const auto backend = MakeBackend({.threads = 1});
+  Report report("bench_stream", arguments, backend.ok() ? (*backend)->target() : "?");
+  Bench bench{arguments, &report, ConnectTo(server.unix_socket()), ConnectTo("inproc:")};
+  for (const int64_t kib : {16, 256, 1024, 4096}) BenchItems(bench, kib);
+  for (const int64_t mib : {64, 256}) BenchChunks(bench, mib);
+  return report.Finish();
+}
+
+}  // namespace
+}  // namespace phasor::bench
+
+int main(int argc, char** argv) { return phasor::bench::Main(argc, argv); }
