@@ -15,13 +15,17 @@
 
 namespace phasor {
 
-// How calls should be brought together for a backend.
+// Which calls should be brought together for a backend: those of [least_bytes, bytes), read and
+// written.
 struct BatchPolicy {
-  // Bytes, read and written, that one Run should do at most where several small calls wait. 0: a
-  // Run costs nothing of its own, so every call is run by itself.
+  // Bytes that one Run should do at most where several such calls wait. 0: a Run costs nothing of
+  // its own, so every call is run by itself.
   int64_t bytes = 0;
-  // Runs at a time that the backend can make use of. A second one begins while the first goes on
-  // only when it has its bytes together; calls gather until then. > 0.
+  // Smaller calls are run by themselves at once: the backend does them without what makes a Run
+  // dear.
+  int64_t least_bytes = 0;
+  // Runs of such calls at a time that the backend can make use of. A second one begins while the
+  // first goes on only when it has its bytes together; calls gather until then. > 0.
   int runs = 1;
 };
 
@@ -35,6 +39,7 @@ class Backend {
   virtual std::string target() const = 0;
   // Threads that a job may use, the caller's included.
   virtual int threads() const = 0;
+  // May change to none, when what made it want batches is gone.
   virtual BatchPolicy batch_policy() const { return {}; }
   // Runs the jobs in order and returns when their outputs are written. Jobs are valid by
   // construction; an error means that the device failed.

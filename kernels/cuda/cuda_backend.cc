@@ -240,6 +240,11 @@ CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend
 
 CudaBackend::~CudaBackend() = default;
 
+BatchPolicy CudaBackend::batch_policy() const {
+  if (lost()) return {};
+  return {.bytes = options_.chunk_bytes, .least_bytes = options_.least_bytes, .runs = kRuns};
+}
+
 absl::Status CudaBackend::Run(absl::Span<const Job> jobs) {
   int64_t bytes = 0;
   for (const Job& job : jobs) bytes += BytesWritten(job);

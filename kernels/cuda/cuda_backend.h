@@ -49,8 +49,8 @@ class CudaBackend final : public Backend {
   // Of the backend that stands in: instruction sets are the CPU's.
   std::string target() const override { return other_->target(); }
   int threads() const override { return other_->threads(); }
-  // A chunk costs its trip and its launches, however little is in it.
-  BatchPolicy batch_policy() const override { return {options_.chunk_bytes, kRuns}; }
+  // A chunk costs its trip and its launches, however little is in it. None once the device is lost.
+  BatchPolicy batch_policy() const override;
   // No error of the device is returned: its jobs run elsewhere. One that is in place and was begun
   // is finished here, by the kernels' own code.
   absl::Status Run(absl::Span<const Job> jobs) override;

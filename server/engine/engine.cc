@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submit admits and either runs the call or queues it; workers take calls in order, one by one or,
-// for a backend with a BatchPolicy, together what waits as soon as the backend has room for a run;
-// one more thread answers calls that need no worker, those past their deadline and those nobody
+// Submit admits and either runs the call or queues it; workers take calls in order, one by one, or
+// together those that the backend wants together, as soon as it has room for such a run; one more
+// thread answers calls that need no worker, those past their deadline and those nobody
 // waits for, and admits those that wait for room.
 #include "server/engine/engine.h"
 
@@ -28,9 +28,13 @@ constexpr absl::Duration kSweepPeriod = absl::Milliseconds(50);
 // than passes in this time, so nobody has to tell them.
 constexpr absl::Duration kRoomPeriod = absl::Milliseconds(5);
 // Calls of one batch, at most: they are staged and answered one after another.
-constexpr size_t kMaxBatchCalls = 1024;
+constexpr size_t kMaxBatchCalls = 256;
 
-using Batch = absl::InlinedVector<AdmittedCall, 1>;
+// Calls for one run of the backend.
+struct Batch {
+  absl::InlinedVector<AdmittedCall, 1> calls;
+  bool gathers = false;  // counts as a run that others gather for meanwhile
+};
 
 int WorkerCount(int wanted) {
   return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -84,8 +88,9 @@ class Engine::Impl {
   void Submit(std::unique_ptr<Call> call) {
     absl::StatusOr<Permit> permit = admission_.Take(call->cost_bytes);
     if (call->waits_for_room && WaitsForRoom(call, permit)) return;
+    const bool gathers = Gathers(*call);
     bool run_here = call->work_bytes() <= options_.inline_bytes;
-    absl::Status status = permit.ok() ? Enter(&run_here) : std::move(permit).status();
+    absl::Status status = permit.ok() ? Enter(gathers, &run_here) : std::move(permit).status();
     if (!status.ok()) {
       refused_.fetch_add(1, std::memory_order_relaxed);
       call->Done(std::move(status));
@@ -95,8 +100,8 @@ class Engine::Impl {
     admitted.call->Admitted();
     if (run_here) {
       inline_.fetch_add(1, std::memory_order_relaxed);
-      Batch batch;
-      batch.push_back(std::move(admitted));
+      Batch batch{.gathers = gathers};
+      batch.calls.push_back(std::move(admitted));
       Run(std::move(batch));
     } else {
       queued_.fetch_add(1, std::memory_order_relaxed);
@@ -124,40 +129,43 @@ class Engine::Impl {
     stats.inflight_bytes = admission_.taken_bytes();
     stats.plan_cache_hits = plans_.hits();
     stats.plan_cache_misses = plans_.misses();
-    stats.queued_calls = queue_.size();
+    stats.queued_calls = queue_.size() + gathering_.size();
     stats.waiting_calls = waiting_.size();
     return stats;
   }
 
  private:
-  bool merges() const { return policy_.bytes > 0; }
-
-  // Whether what waits is to be run now: the backend is idle, or there is enough for a batch.
-  bool MayRun() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (queue_.size() == 0) return false;
-    if (!merges() || runs_ == 0) return true;
-    return runs_ < policy_.runs && queue_.work_bytes() >= policy_.bytes;
+  // Whether the call is one of those that the backend wants together.
+  bool Gathers(const Call& call) const {
+    const BatchPolicy policy = backend_.batch_policy();
+    return policy.least_bytes <= call.work_bytes() && call.work_bytes() < policy.bytes;
   }
 
-  // Counts a call in, unless the engine drains. If it is to be run here and that must wait, clears
-  // `run_here`; else that is a run.
-  absl::Status Enter(bool* run_here) {
+  // Whether what has gathered is to be run now: no such run goes on, or there is enough for
+  // another.
+  bool MayRunGathered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (gathering_.size() == 0) return false;
+    return runs_ == 0 || (runs_ < policy_.runs && gathering_.work_bytes() >= policy_.bytes);
+  }
+
+  // Counts a call in, unless the engine drains. If one that gathers is to be run here and must
+  // wait, clears `run_here`; else that is a run.
+  absl::Status Enter(bool gathers, bool* run_here) {
     MutexLock lock(&mu_);
     if (draining_) return absl::UnavailableError("server: draining, try another one");
     ++calls_;
-    if (merges()) {
-      *run_here = *run_here && runs_ == 0 && queue_.size() == 0;
+    if (gathers && *run_here) {
+      *run_here = runs_ == 0 && gathering_.size() == 0;
       runs_ += *run_here;
     }
     return absl::OkStatus();
   }
 
-  // The backend has room for another run.
+  // A run for which others gathered is over.
   void EndRun() {
-    if (!merges()) return;
     MutexLock lock(&mu_);
     --runs_;
-    if (MayRun()) queue_changed_.Signal();
+    if (MayRunGathered()) queue_changed_.Signal();
   }
 
   void Leave() {
@@ -195,9 +203,11 @@ class Engine::Impl {
   void Enqueue(AdmittedCall admitted) {
     admitted.client = admitted.call->client();
     admitted.queued_at = clock_.Now();
+    const bool gathers = Gathers(*admitted.call);
     MutexLock lock(&mu_);
-    const bool wakes_watch = queue_.size() == 0 || admitted.call->deadline < queue_.next_deadline();
-    queue_.Push(std::move(admitted));
+    CallQueue& queue = gathers ? gathering_ : queue_;
+    const bool wakes_watch = queue.size() == 0 || admitted.call->deadline < queue.next_deadline();
+    queue.Push(std::move(admitted));
     queue_changed_.Signal();
     if (wakes_watch) watch_changed_.Signal();
   }
@@ -206,57 +216,68 @@ class Engine::Impl {
   void Work() {
     while (true) {
       Batch batch = NextBatch();
-      if (batch.empty()) return;
+      if (batch.calls.empty()) return;
       AnswerLeavers(&batch);
-      if (batch.empty()) {
-        EndRun();
-      } else {
+      if (!batch.calls.empty()) {
         Run(std::move(batch));
+      } else if (batch.gathers) {
+        EndRun();
       }
     }
   }
 
-  // Waits for calls that may be run, and makes that a run; none when the engine stops.
+  // Waits for calls that may be run; none when the engine stops.
   Batch NextBatch() {
     MutexLock lock(&mu_);
-    while (!stopping_ && !MayRun()) queue_changed_.Wait(&mu_);
+    while (!stopping_ && queue_.size() == 0 && !MayRunGathered()) queue_changed_.Wait(&mu_);
     Batch batch;
-    if (queue_.size() == 0) return batch;
-    runs_ += merges();
-    int64_t bytes = queue_.front().work_bytes();
-    batch.push_back(queue_.Pop());
-    while (merges() && queue_.size() > 0) {
-      const int64_t more = queue_.front().work_bytes();
-      if (batch.size() == kMaxBatchCalls || more > policy_.bytes - bytes) {
+    // In turns, so that neither kind waits for the other for ever.
+    batch.gathers = MayRunGathered() && (queue_.size() == 0 || !gathered_last_);
+    gathered_last_ = batch.gathers;
+    if (batch.gathers) {
+      TakeGathered(&batch);
+    } else if (queue_.size() > 0) {
+      batch.calls.push_back(queue_.Pop());
+    }
+    const absl::Time now = clock_.Now();
+    for (const AdmittedCall& call : batch.calls) stats_.queue_time += now - call.queued_at;
+    // This worker may have taken something else than what it was woken for.
+    if (queue_.size() > 0 || MayRunGathered()) queue_changed_.Signal();
+    return batch;
+  }
+
+  // Begins a run of what has gathered, as far as it goes together.
+  void TakeGathered(Batch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ++runs_;
+    ++stats_.batches;
+    int64_t bytes = 0;
+    while (gathering_.size() > 0) {
+      const int64_t more = gathering_.front().work_bytes();
+      const bool is_first = batch->calls.empty();
+      if (!is_first && (batch->calls.size() == kMaxBatchCalls || more > policy_.bytes - bytes)) {
         ++stats_.batches_full;
         break;
       }
       bytes += more;
-      batch.push_back(queue_.Pop());
+      batch->calls.push_back(gathering_.Pop());
     }
-    ++stats_.batches;
-    stats_.batched_calls += static_cast<int64_t>(batch.size());
+    stats_.batched_calls += static_cast<int64_t>(batch->calls.size());
     stats_.batched_bytes += bytes;
-    const absl::Time now = clock_.Now();
-    for (const AdmittedCall& admitted : batch) stats_.queue_time += now - admitted.queued_at;
-    // This worker was woken for one call; others may run what was left.
-    if (merges() && MayRun()) queue_changed_.Signal();
-    return batch;
   }
 
   // Answers the calls of `batch` that need not be run, and removes them.
   void AnswerLeavers(Batch* batch) {
     const absl::Time now = clock_.Now();
-    for (AdmittedCall& admitted : *batch) {
+    for (AdmittedCall& admitted : batch->calls) {
       if (admitted.call->cancelled()) {
         AnswerCancelled(std::exchange(admitted, {}));
       } else if (admitted.call->deadline <= now) {
         AnswerExpired(std::exchange(admitted, {}));
       }
     }
-    batch->erase(std::remove_if(batch->begin(), batch->end(),
-                                [](const AdmittedCall& a) { return a.call == nullptr; }),
-                 batch->end());
+    const auto left = [](const AdmittedCall& admitted) { return admitted.call == nullptr; };
+    batch->calls.erase(std::remove_if(batch->calls.begin(), batch->calls.end(), left),
+                       batch->calls.end());
   }
 
   // The thread that watches deadlines.
@@ -267,22 +288,23 @@ class Engine::Impl {
       AdmitWaiting();  // lets go of the lock, as AnswerLeaversOf does
       if (stopping_) return;
       const absl::Time now = clock_.Now();
-      if (queue_.size() + waiting_.size() == 0) {
+      if (queue_.size() + gathering_.size() + waiting_.size() == 0) {
         next_sweep = absl::InfiniteFuture();
       } else {
         next_sweep = std::min(next_sweep, now + kSweepPeriod);
       }
       const absl::Time look = waiting_.size() == 0 ? absl::InfiniteFuture() : now + kRoomPeriod;
-      const absl::Time wake =
-          std::min({queue_.next_deadline(), waiting_.next_deadline(), next_sweep});
+      const absl::Time wake = std::min({queue_.next_deadline(), gathering_.next_deadline(),
+                                        waiting_.next_deadline(), next_sweep});
       if (now < wake) {
         clock_.Wait(&watch_changed_, &mu_, std::min(wake, look));
         continue;
       }
       const bool sweeps = next_sweep <= now;
       if (sweeps) next_sweep = absl::InfiniteFuture();
-      AnswerLeaversOf(&queue_, now, sweeps);
-      AnswerLeaversOf(&waiting_, now, sweeps);
+      for (CallQueue* const queue : {&queue_, &gathering_, &waiting_}) {
+        AnswerLeaversOf(queue, now, sweeps);
+      }
     }
   }
 
@@ -301,18 +323,19 @@ class Engine::Impl {
 
   void Run(Batch batch) {
     absl::InlinedVector<Call*, 1> calls;
-    calls.reserve(batch.size());
-    for (const AdmittedCall& admitted : batch) calls.push_back(admitted.call.get());
+    calls.reserve(batch.calls.size());
+    for (const AdmittedCall& admitted : batch.calls) calls.push_back(admitted.call.get());
     Results results = RunCalls(calls, backend_, pool_);
-    EndRun();
-    for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch.gathers) EndRun();
+    for (size_t i = 0; i < results.size(); ++i) {
       absl::StatusOr<Result>& result = results[i];
+      AdmittedCall& admitted = batch.calls[i];
       if (result.ok()) {
-        Permit output = batch[i].permit.Split(result->buffer->size());
+        Permit output = admitted.permit.Split(result->buffer->size());
         result->buffer =
             std::make_shared<MeteredBuffer>(std::move(result->buffer), std::move(output));
       }
-      Answer(std::move(batch[i]), std::move(result));
+      Answer(std::move(admitted), std::move(result));
     }
   }
 
@@ -349,13 +372,15 @@ class Engine::Impl {
   std::atomic<int64_t> cancelled_ = 0;
 
   Mutex mu_;
-  CondVar queue_changed_;  // for workers
-  CondVar watch_changed_;  // for the deadline thread
-  CondVar all_left_;       // for Drain
-  CallQueue queue_ ABSL_GUARDED_BY(mu_);
-  CallQueue waiting_ ABSL_GUARDED_BY(mu_);  // without permits
-  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // admitted and not answered
-  int64_t runs_ ABSL_GUARDED_BY(mu_) = 0;   // of the backend; counted only if it merges
+  CondVar queue_changed_;                     // for workers
+  CondVar watch_changed_;                     // for the deadline thread
+  CondVar all_left_;                          // for Drain
+  CallQueue queue_ ABSL_GUARDED_BY(mu_);      // each run by itself
+  CallQueue gathering_ ABSL_GUARDED_BY(mu_);  // run together
+  CallQueue waiting_ ABSL_GUARDED_BY(mu_);    // without permits
+  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;    // admitted and not answered
+  int64_t runs_ ABSL_GUARDED_BY(mu_) = 0;     // going on, of calls that gather
+  bool gathered_last_ ABSL_GUARDED_BY(mu_) = false;
   EngineStats stats_ ABSL_GUARDED_BY(mu_);  // of batches and the queue's time
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -48,10 +48,11 @@ struct EngineOptions {
 struct EngineStats {
   int64_t calls_inline = 0;
   int64_t calls_queued = 0;
-  absl::Duration queue_time;    // of the queued calls that were taken, together
-  int64_t batches = 0;          // runs of the backend by workers
-  int64_t batches_full = 0;     // closed because of BatchPolicy::bytes; others: nobody else waited
-  int64_t batched_calls = 0;    // in those
+  absl::Duration queue_time;  // of the queued calls that workers have taken, together
+  // What workers took together, see BatchPolicy.
+  int64_t batches = 0;
+  int64_t batches_full = 0;  // others ended because nobody else waited
+  int64_t batched_calls = 0;
   int64_t batched_bytes = 0;    // read and written
   int64_t calls_refused = 0;    // over the byte budget, or draining
   int64_t calls_expired = 0;    // deadline passed in the queue

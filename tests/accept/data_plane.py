@@ -106,8 +106,7 @@ CHECKS = [
     of_group(
         "10,000 calls and 10,000 streams given up at random moments leave nothing",
         "tests/server/rpc/server_rpc_test",
-        "CancellationStorm.OfCallsLeavesNothing",
-        "CancellationStorm.OfStreamsLeavesNothing",
+        *(f"Backends/CancellationStorm.Of{what}LeavesNothing/{how}" for what in ("Calls", "Streams") for how in ("Batches", "OneByOne")),
     ),
     of_group(
         "2,000 rotations in shared memory given up at random moments: none by half",

@@ -26,12 +26,12 @@ namespace {
 
 using v1::PositionEmbeddingService;
 
-// Far less than a call takes. On cores that nobody else uses it is a few milliseconds.
-constexpr absl::Duration kAtOnce = absl::Milliseconds(20);
+// On cores that nobody else uses it is a few milliseconds.
+const absl::Duration kAtOnce = kServiceTime / 2;
 
 // The budget is the knob: an admitted call waits for those before it, so latency is at most budget
-// / capacity. This is 2.5 times the service time, a little more than the answers in flight.
-constexpr int64_t kBudget = static_cast<int64_t>(2.5 * kWorkers * 2.02 * kPayloadBytes);
+// / capacity. This is 2.25 times the service time, a little more than the answers in flight.
+constexpr int64_t kBudget = static_cast<int64_t>(2.25 * kWorkers * 2.02 * kPayloadBytes);
 
 struct Ended {
   absl::Time end;

@@ -3,6 +3,7 @@
 #ifndef PHASOR_TESTS_SUPPORT_FAKE_BACKEND_H_
 #define PHASOR_TESTS_SUPPORT_FAKE_BACKEND_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <limits>
@@ -21,11 +22,15 @@ namespace phasor {
 // Threads: any.
 class FakeBackend final : public Backend {
  public:
+  explicit FakeBackend(BatchPolicy policy = {}) : policy_(policy) {}
   std::string_view name() const override { return "fake"; }
   std::string target() const override { return "fake"; }
   int threads() const override { return 1; }
 
-  BatchPolicy batch_policy() const override { return policy_; }
+  BatchPolicy batch_policy() const override {
+    engine::MutexLock lock(&mu_);
+    return policy_;
+  }
 
   absl::Status Run(absl::Span<const Job> jobs) override {
     {
@@ -33,7 +38,9 @@ class FakeBackend final : public Backend {
       const int number = ++runs_;
       jobs_.push_back(static_cast<int>(jobs.size()));
       changed_.SignalAll();
+      most_at_once_ = std::max(most_at_once_, ++going_on_);
       while (number >= held_from_) changed_.Wait(&mu_);
+      --going_on_;
       if (!error_.ok()) return error_;
     }
     for (const Job& job : jobs) {
@@ -69,8 +76,16 @@ class FakeBackend final : public Backend {
     engine::MutexLock lock(&mu_);
     return jobs_;
   }
-  // Before an engine is made with it.
-  void SetPolicy(BatchPolicy policy) { policy_ = policy; }
+  // Runs that were held at a time, at most.
+  int most_at_once() {
+    engine::MutexLock lock(&mu_);
+    return most_at_once_;
+  }
+  // Before an engine is made with it, or to none.
+  void SetPolicy(BatchPolicy policy) {
+    engine::MutexLock lock(&mu_);
+    policy_ = policy;
+  }
   void FailWith(absl::Status error) {
     engine::MutexLock lock(&mu_);
     error_ = std::move(error);
@@ -101,9 +116,11 @@ class FakeBackend final : public Backend {
     }
   }
 
-  engine::Mutex mu_;
+  mutable engine::Mutex mu_;
   engine::CondVar changed_;
-  BatchPolicy policy_;
+  BatchPolicy policy_ ABSL_GUARDED_BY(mu_);
+  int going_on_ ABSL_GUARDED_BY(mu_) = 0;
+  int most_at_once_ ABSL_GUARDED_BY(mu_) = 0;
   int runs_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<int> jobs_ ABSL_GUARDED_BY(mu_);
   int held_from_ ABSL_GUARDED_BY(mu_) = std::numeric_limits<int>::max();

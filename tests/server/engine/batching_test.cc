@@ -69,7 +69,7 @@ TEST_F(BatchingTest, AnIdleBackendTakesACallAtOnce) {
     EXPECT_EQ(answer->thread(), std::this_thread::get_id());
   }
   EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 1));
-  EXPECT_EQ(engine().stats().batches, 0);
+  EXPECT_EQ(engine().stats().calls_inline, 3);
 }
 
 TEST_F(BatchingTest, WhatWaitsForABusyBackendIsRunTogether) {
@@ -113,13 +113,37 @@ TEST_F(BatchingTest, ABatchHasAtMostItsBytes) {
   EXPECT_EQ(engine().stats().batches_full, 2);
 }
 
-TEST_F(BatchingTest, ALargeCallGoesByItself) {
-  backend_.SetPolicy({.bytes = kCallBytes - 1, .runs = 1});
+// As if the backend wanted none together.
+TEST_F(BatchingTest, LargeCallsNeitherGatherNorKeepOthersWaiting) {
+  backend_.SetPolicy({.bytes = kCallBytes, .runs = 1});
   const AnswerRef busy = Busy();
   const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+  backend_.WaitForRuns(3);
   backend_.Release();
   for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
   EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 1));
+}
+
+TEST_F(BatchingTest, CallsThatNeedNoTripNeitherGatherNorKeepOthersWaiting) {
+  backend_.SetPolicy({.bytes = 4 * kCallBytes, .least_bytes = kCallBytes + 1, .runs = 1});
+  const AnswerRef busy = Busy();
+  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+  backend_.WaitForRuns(3);
+  backend_.Release();
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 1));
+}
+
+TEST_F(BatchingTest, ABackendMayWantNoneAnyMore) {
+  const AnswerRef busy = Busy();
+  const AnswerRef gathers = Submit();
+  backend_.SetPolicy({});
+  const AnswerRef alone = Submit();
+  backend_.WaitForRuns(2);
+  EXPECT_EQ(engine().stats().queued_calls, 1);
+  backend_.Release();
+  EXPECT_TRUE(gathers->Wait().ok());
+  EXPECT_TRUE(alone->Wait().ok());
 }
 
 TEST_F(BatchingTest, WhatFillsABatchNeedNotWaitForABusyBackend) {
@@ -133,9 +157,10 @@ TEST_F(BatchingTest, WhatFillsABatchNeedNotWaitForABusyBackend) {
   answers[2] = Submit();
   answers[3] = Submit();
   EXPECT_EQ(engine().stats().queued_calls, 2);  // no more than two runs at a time
-  EXPECT_EQ(backend_.runs(), 2);
   backend_.Release();
   for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 2, 2));
+  EXPECT_EQ(backend_.most_at_once(), 2);
 }
 
 TEST_F(BatchingTest, ABackendThatWantsNoneGetsOneCallEach) {
@@ -159,6 +184,19 @@ TEST_F(BatchingTest, AClientWithManyCallsDoesNotKeepAnotherOut) {
   backend_.Release();
   for (const AnswerRef& answer : many) EXPECT_TRUE(answer->Wait().ok());
   EXPECT_EQ(engine().stats().batches, 1 + 11);
+}
+
+// The worker finds it out: the clock stands still, so nobody looks through the queue.
+TEST_F(BatchingTest, ABatchThatEverybodyLeftIsNotRun) {
+  const AnswerRef busy = Busy();
+  const AnswerRef left = Submit();
+  left->Cancel();
+  backend_.Release();
+  EXPECT_EQ(left->Wait().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(busy->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1));
+  EXPECT_TRUE(Submit()->Wait().ok());  // and the next may be
+  EXPECT_EQ(engine().stats().calls_cancelled, 1);
 }
 
 TEST_F(BatchingTest, WhoLeftOrIsLateIsNotRun) {
@@ -229,9 +267,9 @@ TEST_F(BatchingTest, TheQueueTimeIsThatOfTheCalls) {
 // On a device (a fake one, whose kernels run here): clients that decode share launches, and their
 // bytes are those of the definition.
 TEST(BatchingOnADeviceTest, ClientsOfOneTokenShareLaunches) {
-  constexpr int kClients = 64, kCalls = 50;
+  constexpr int kClients = 64, kCalls = 20;
   const auto device = std::make_shared<testing::FakeDevice>();
-  device->SetTrip(absl::Milliseconds(5));  // in which all clients come back
+  device->SetTrip(absl::Milliseconds(20));  // in which all clients come back
   const auto reference = *MakeBackend({.name = "reference"});
   cuda::CudaBackend backend(std::make_unique<testing::FakeDriver>(device),
                             *MakeBackend({.name = "cpu", .threads = 1}), {.least_bytes = 0});

@@ -39,8 +39,10 @@ class TestServer {
 
   explicit TestServer(const engine::EngineOptions& engine_options = SmallEngine(),
                       const tables::TableStoreOptions& table_options = {},
-                      absl::Duration stream_idle_timeout = absl::ZeroDuration())
-      : store_(tables::TableStore::Open(table_options).value()),
+                      absl::Duration stream_idle_timeout = absl::ZeroDuration(),
+                      BatchPolicy policy = {})
+      : backend_(policy),
+        store_(tables::TableStore::Open(table_options).value()),
         engine_(engine_options, &backend_, engine::Clock::Real()),
         service_(&engine_, {.version = "1.2.3",
                             .max_message_bytes = 64 << 20,
