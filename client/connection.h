@@ -154,7 +154,8 @@ template <typename T>
 using Done = absl::AnyInvocable<void(absl::StatusOr<T>)>;
 
 // Each function calls `done` exactly once, on any thread, perhaps before it returns. When it does,
-// nothing reads or writes the call's memory any more.
+// nothing reads or writes the call's memory any more; shared memory may still be, after an error
+// (AllocateShared).
 //
 // Errors are the service's own, with equal codes and messages from every kind of connection. On top
 // of those: DEADLINE_EXCEEDED and CANCELLED; UNAVAILABLE when no server answers; INTERNAL when an

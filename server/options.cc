@@ -92,7 +92,7 @@ const std::vector<Option>& Options() {
       {"max-lease-bytes", "memory that one user may share over --lease-socket",
        Bytes{&O::max_lease_bytes, kKiB, 1024 * kTiB}},
       {"max-leases", "pieces of memory that one user may share over --lease-socket",
-       Count{&O::max_leases, 1, 1000000}},
+       Count{&O::max_leases, 1, 10000}},
       {"shared-memory", "open shared memory that clients name; on a host of trusted clients only",
        Switch{&O::shared_memory}},
       {"shared-memory-lease", "a region that no call used for this time is forgotten",

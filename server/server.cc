@@ -275,7 +275,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                           tables::TableStore::Open(TableStoreOptionsOf(options)));
   std::vector<ListenSocket> lease_listeners;
   if (!options.lease_socket.empty()) {
-    PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen({.unix_path = options.lease_socket}));
+    if (options.lease_socket[0] != '/') {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "lease-socket: '", options.lease_socket, "' is not accepted, must be an absolute path"));
+    }
+    PHASOR_ASSIGN_OR_RETURN(const ListenAddress address,
+                            ParseListenAddress("unix:" + options.lease_socket));
+    PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen(address));
   }
   auto server = std::make_unique<GrpcServer>(options, std::move(backend), std::move(tables),
                                              std::move(listener), std::move(lease_listeners));

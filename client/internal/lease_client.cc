@@ -35,6 +35,14 @@ struct Closer {
   }
 };
 
+// `call` until no signal interrupts it.
+template <typename Call>
+auto Uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 std::string SystemError() { return std::generic_category().message(errno); }
 
 absl::Status NoMemory(int64_t bytes) {
@@ -66,7 +74,9 @@ absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::str
   const timeval timeout = {kTimeoutSeconds, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (Uninterrupted([&] {
+        return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+      }) != 0) {
     return absl::UnavailableError(StrCat("lease socket: ", path, ": ", SystemError()));
   }
   return client;
@@ -78,21 +88,22 @@ absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
   if (bytes < 1) return Invalid("bytes: ", bytes, ", must be at least 1");
   const Closer memory{memfd_create("phasor", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   if (memory.fd < 0 || ftruncate(memory.fd, bytes) != 0) return NoMemory(bytes);
-  errno = posix_fallocate(memory.fd, 0, bytes);
+  do errno = posix_fallocate(memory.fd, 0, bytes);
+  while (errno == EINTR);
   if (errno != 0) return NoMemory(bytes);
-  if (fcntl(memory.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+  if (fcntl(memory.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return absl::InternalError(StrCat("shared memory: cannot be sealed: ", SystemError()));
   }
   const auto size = static_cast<size_t>(bytes);
   void* const mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
   if (mapped == MAP_FAILED) return NoMemory(bytes);
   auto* const data = static_cast<std::byte*>(mapped);
-  std::lock_guard lock(mutex_);
   absl::StatusOr<std::string> token = Lease(memory.fd);
   if (!token.ok()) {
     munmap(mapped, size);
     return std::move(token).status();
   }
+  std::lock_guard lock(mutex_);
   blocks_[data] = {bytes, *std::move(token)};
   std::shared_ptr<void> owner(mapped, [self = shared_from_this()](void* block) {
     self->Free(static_cast<std::byte*>(block));
@@ -104,17 +115,22 @@ absl::StatusOr<std::string> LeaseClient::Lease(int fd) {
   PHASOR_ASSIGN_OR_RETURN(const std::string answer, Ask("LEASE\n", fd));
   const std::vector<std::string> words = absl::StrSplit(answer, ' ');
   if (words.size() == 2 && words[1] == instance_) return words[0];
+  Leave();  // it holds the memory as long as it is asked
   return absl::FailedPreconditionError(
       "lease socket: another server answers there; is the server on another host?");
 }
 
 void LeaseClient::Free(std::byte* data) {
-  std::lock_guard lock(mutex_);
-  const auto found = blocks_.find(data);
+  Block block;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(data);
+    block = std::move(found->second);
+    blocks_.erase(found);
+  }
   // What goes wrong here has ended the lease already.
-  Ask(StrCat("RELEASE ", found->second.token, "\n"), -1).status().IgnoreError();
-  munmap(data, static_cast<size_t>(found->second.size));
-  blocks_.erase(found);
+  Ask(StrCat("RELEASE ", block.token, "\n"), -1).status().IgnoreError();
+  munmap(data, static_cast<size_t>(block.size));
 }
 
 std::optional<LeasedPlace> LeaseClient::Find(const std::byte* data, int64_t bytes) {
@@ -124,19 +140,21 @@ std::optional<LeasedPlace> LeaseClient::Find(const std::byte* data, int64_t byte
   --block;
   const int64_t offset = data - block->first;
   if (offset > block->second.size || bytes > block->second.size - offset) return std::nullopt;
-  if (!Alive()) return std::nullopt;
+  if (!alive()) return std::nullopt;
   return LeasedPlace{block->second.token, offset};
 }
 
-bool LeaseClient::alive() {
-  std::lock_guard lock(mutex_);
-  return Alive();
+bool LeaseClient::alive() const {
+  if (left_) return false;
+  char ignored;
+  // What has come is the answer to another thread's question.
+  const ssize_t n = recv(socket_, &ignored, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-bool LeaseClient::Alive() const {
-  char ignored;
-  const ssize_t n = recv(socket_, &ignored, 1, MSG_PEEK | MSG_DONTWAIT);
-  return n < 0 && (errno == EAGAIN || errno == EINTR);
+void LeaseClient::Leave() {
+  left_ = true;
+  shutdown(socket_, SHUT_RDWR);
 }
 
 absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
@@ -155,14 +173,18 @@ absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
     std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
   }
   const auto gone = [] { return absl::UnavailableError("lease socket: the server has closed it"); };
-  if (sendmsg(socket_, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) return gone();
+  std::lock_guard lock(asking_);
+  const ssize_t sent = Uninterrupted([&] { return sendmsg(socket_, &message, MSG_NOSIGNAL); });
+  if (sent != static_cast<ssize_t>(line.size())) {
+    Leave();
+    return gone();
+  }
   std::string answer;
   while (answer.empty() || answer.back() != '\n') {
     char text[256];
-    const ssize_t n = recv(socket_, text, sizeof(text), 0);
+    const ssize_t n = Uninterrupted([&] { return recv(socket_, text, sizeof(text), 0); });
     if (n <= 0 || answer.size() > kMaxAnswer) {
-      // An answer that comes later would be taken for the next one's.
-      shutdown(socket_, SHUT_RDWR);
+      Leave();  // an answer that comes later would be taken for the next one's
       return gone();
     }
     answer.append(text, static_cast<size_t>(n));

@@ -3,6 +3,7 @@
 #ifndef PHASOR_CLIENT_INTERNAL_LEASE_CLIENT_H_
 #define PHASOR_CLIENT_INTERNAL_LEASE_CLIENT_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -41,7 +42,7 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   std::optional<LeasedPlace> Find(const std::byte* data, int64_t bytes);
 
   // Whether the server still holds the connection.
-  bool alive();
+  bool alive() const;
 
  private:
   struct Block {
@@ -55,12 +56,16 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   void Free(std::byte* data);
   // Sends a line, with `fd` unless it is -1, and returns the words of the answer after OK.
   absl::StatusOr<std::string> Ask(const std::string& line, int fd);
-  bool Alive() const;
+  // Ends the connection, and with it all leases.
+  void Leave();
 
-  std::mutex mutex_;
   const int socket_;
   const std::string instance_;
-  std::map<const std::byte*, Block> blocks_;
+  std::mutex
+      asking_;  // held while the server is asked; calls that look for their memory do not wait
+  std::atomic<bool> left_ = false;
+  std::mutex mutex_;
+  std::map<const std::byte*, Block> blocks_;  // under mutex_
 };
 
 }  // namespace phasor::client_internal

@@ -45,6 +45,8 @@ std::optional<LeasedPlace> Payload::PlaceOutput(const MutableTensorView& output,
   const absl::StatusOr<int64_t> spanned = SpannedBytes(output.desc, "output");
   if (!spanned.ok()) return std::nullopt;
   std::optional<LeasedPlace> place = leases->Find(output.data, *spanned);
+  // The server writes whole elements.
+  if (place.has_value() && place->offset % SizeOf(output.desc.dtype) != 0) return std::nullopt;
   if (place.has_value()) ++destinations;
   return place;
 }
@@ -114,6 +116,7 @@ absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_vie
 
 absl::StatusOr<v1::AttentionBiasItem> MakeItem(const BiasCall& call, std::string_view path,
                                                Payload& payload) {
+  payload.leases = nullptr;  // biases take no regions
   PHASOR_ASSIGN_OR_RETURN(BiasRequest request, ToRequest(call, path));
   if (call.query_positions.has_value()) payload.AddPositions(*call.query_positions);
   if (call.key_positions.has_value()) payload.AddPositions(*call.key_positions);

@@ -37,7 +37,12 @@ std::string UserOf(int fd) {
 class Descriptors {
  public:
   ~Descriptors() {
-    for (const int fd : fds_) close(fd);
+    for (const int fd : fds_) {
+      // The last close of a socket may wait for its peer, if whoever sent it wants that.
+      const linger none = {1, 0};
+      setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+      close(fd);
+    }
   }
   void Take(msghdr& message) {
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {

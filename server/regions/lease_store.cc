@@ -27,29 +27,43 @@ absl::StatusOr<std::string> NewToken() {
 
 }  // namespace
 
+struct LeaseStore::Metered {
+  Metered(std::shared_ptr<Quotas> q, std::string o, int64_t b)
+      : quotas(std::move(q)), owner(std::move(o)), bytes(b) {}
+  Metered(const Metered&) = delete;
+  Metered& operator=(const Metered&) = delete;
+  ~Metered() {
+    memory.reset();
+    quotas->GiveBack(owner, bytes);
+  }
+
+  const std::shared_ptr<Quotas> quotas;
+  const std::string owner;
+  const int64_t bytes;
+  std::shared_ptr<const SealedMemory> memory;
+};
+
 LeaseStore::LeaseStore(LeaseLimits limits)
-    : limits_(limits), instance_(NewToken().value_or("unknown")) {}
+    : instance_(NewToken().value_or("unknown")), quotas_(std::make_shared<Quotas>(limits)) {}
 
 absl::StatusOr<std::string> LeaseStore::Add(int fd, const std::string& owner) {
   PHASOR_ASSIGN_OR_RETURN(std::string token, NewToken());
   PHASOR_ASSIGN_OR_RETURN(const int64_t bytes, SealedMemory::SizeOf(fd));
-  PHASOR_RETURN_IF_ERROR(Take(owner, bytes));
-  auto memory = SealedMemory::Map(fd);
-  MutexLock lock(&mu_);
-  // It may have grown in between.
-  const bool as_promised = memory.ok() && (*memory)->bytes() == bytes;
-  if (!as_promised) {
-    GiveBack(owner, bytes);
-    return memory.ok() ? absl::InvalidArgumentError("memory: changes its size") : memory.status();
+  PHASOR_RETURN_IF_ERROR(quotas_->Take(owner, bytes));
+  const auto metered = std::make_shared<Metered>(quotas_, owner, bytes);
+  PHASOR_ASSIGN_OR_RETURN(metered->memory, SealedMemory::Map(fd));
+  if (metered->memory->bytes() != bytes) {  // it has grown in between
+    return absl::InvalidArgumentError("memory: changes its size");
   }
-  leases_[token] = {*std::move(memory), owner};
+  MutexLock lock(&mu_);
+  leases_[token] = std::shared_ptr<const SealedMemory>(metered, metered->memory.get());
   return token;
 }
 
-absl::Status LeaseStore::Take(const std::string& owner, int64_t bytes) {
+absl::Status LeaseStore::Quotas::Take(const std::string& owner, int64_t bytes) {
   MutexLock lock(&mu_);
   const auto found = owners_.find(owner);
-  Stats has = found == owners_.end() ? Stats() : found->second;
+  const Stats has = found == owners_.end() ? Stats() : found->second;
   if (has.leases >= limits_.max_leases) {
     return absl::ResourceExhaustedError(
         StrCat("lease: ", has.leases, " are held already, must be at most ", limits_.max_leases));
@@ -63,32 +77,14 @@ absl::Status LeaseStore::Take(const std::string& owner, int64_t bytes) {
   return absl::OkStatus();
 }
 
-void LeaseStore::GiveBack(const std::string& owner, int64_t bytes) {
+void LeaseStore::Quotas::GiveBack(const std::string& owner, int64_t bytes) {
+  MutexLock lock(&mu_);
   Stats& has = owners_[owner];
   has.bytes -= bytes;
   if (--has.leases == 0) owners_.erase(owner);
 }
 
-void LeaseStore::Remove(const std::string& token) {
-  Lease lease;  // unmapped without the lock
-  MutexLock lock(&mu_);
-  const auto found = leases_.find(token);
-  if (found == leases_.end()) return;
-  lease = std::move(found->second);
-  leases_.erase(found);
-  GiveBack(lease.owner, lease.memory->bytes());
-}
-
-absl::StatusOr<std::shared_ptr<const SealedMemory>> LeaseStore::Find(
-    const std::string& token, const std::string& path) const {
-  MutexLock lock(&mu_);
-  const auto found = leases_.find(token);
-  if (found != leases_.end()) return found->second.memory;
-  return absl::NotFoundError(
-      StrCat(path, ": no such lease, must be a token of a lease that is held"));
-}
-
-LeaseStore::Stats LeaseStore::stats() const {
+LeaseStore::Stats LeaseStore::Quotas::all() const {
   MutexLock lock(&mu_);
   Stats all;
   for (const auto& [owner, has] : owners_) {
@@ -96,6 +92,24 @@ LeaseStore::Stats LeaseStore::stats() const {
     all.bytes += has.bytes;
   }
   return all;
+}
+
+void LeaseStore::Remove(const std::string& token) {
+  std::shared_ptr<const SealedMemory> memory;  // unmapped without the lock
+  MutexLock lock(&mu_);
+  const auto found = leases_.find(token);
+  if (found == leases_.end()) return;
+  memory = std::move(found->second);
+  leases_.erase(found);
+}
+
+absl::StatusOr<std::shared_ptr<const SealedMemory>> LeaseStore::Find(
+    const std::string& token, const std::string& path) const {
+  MutexLock lock(&mu_);
+  const auto found = leases_.find(token);
+  if (found != leases_.end()) return found->second;
+  return absl::NotFoundError(
+      StrCat(path, ": no such lease, must be a token of a lease that is held"));
 }
 
 }  // namespace phasor::regions

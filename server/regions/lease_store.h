@@ -42,27 +42,35 @@ class LeaseStore {
   absl::StatusOr<std::shared_ptr<const SealedMemory>> Find(const std::string& token,
                                                            const std::string& path) const;
 
+  // What is mapped: leases, and what calls still use of those that have ended.
   struct Stats {
     int64_t leases = 0;
     int64_t bytes = 0;
   };
-  Stats stats() const;
+  Stats stats() const { return quotas_->all(); }
 
  private:
-  struct Lease {
-    std::shared_ptr<const SealedMemory> memory;
-    std::string owner;
+  // What every owner has. Lives as long as any memory.
+  class Quotas {
+   public:
+    explicit Quotas(LeaseLimits limits) : limits_(limits) {}
+    // That `owner` may have `bytes` more. RESOURCE_EXHAUSTED.
+    absl::Status Take(const std::string& owner, int64_t bytes);
+    void GiveBack(const std::string& owner, int64_t bytes);
+    Stats all() const;
+
+   private:
+    const LeaseLimits limits_;
+    mutable engine::Mutex mu_;
+    std::map<std::string, Stats> owners_ ABSL_GUARDED_BY(mu_);
   };
+  // Memory that gives back what it takes of its owner's quota once it is not mapped any more.
+  struct Metered;
 
-  // That `owner` may have `bytes` more. RESOURCE_EXHAUSTED.
-  absl::Status Take(const std::string& owner, int64_t bytes);
-  void GiveBack(const std::string& owner, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
-  const LeaseLimits limits_;
   const std::string instance_;
+  const std::shared_ptr<Quotas> quotas_;
   mutable engine::Mutex mu_;
-  std::unordered_map<std::string, Lease> leases_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Stats> owners_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, std::shared_ptr<const SealedMemory>> leases_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace phasor::regions

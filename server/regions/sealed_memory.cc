@@ -19,6 +19,8 @@ namespace phasor::regions {
 namespace {
 
 constexpr int64_t kBlockBytes = 512;  // unit of st_blocks
+// Seals under which nobody can give pages back.
+constexpr int kNoPunching = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 
 // Whether pages of `fd` come from where a page fault cannot fail: not from huge pages, which may
 // run out, and not from a file system of somebody's own.
@@ -60,16 +62,25 @@ absl::StatusOr<std::shared_ptr<const SealedMemory>> SealedMemory::Map(int fd) {
   const auto size = static_cast<size_t>(bytes);
   bool writable = true;
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED && (errno == EPERM || errno == EACCES)) {
+  if (data == MAP_FAILED && (fcntl(fd, F_GET_SEALS) & kNoPunching) != 0) {
     writable = false;
     data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  }
+  if (data == MAP_FAILED && errno == EACCES) {
+    return Invalid("memory: is open for reading only, must be sealed against writing");
   }
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(StrCat(
         "memory: ", bytes, " bytes cannot be mapped: ", std::generic_category().message(errno)));
   }
-  return std::shared_ptr<const SealedMemory>(
+  std::shared_ptr<const SealedMemory> memory(
       new SealedMemory(static_cast<std::byte*>(data), bytes, writable));
+  // Pages that the owner gives back would be this process's to pay for when it touches them.
+  if (writable && fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {
+    return Invalid("memory: its pages may be taken away, must take F_SEAL_FUTURE_WRITE");
+  }
+  PHASOR_RETURN_IF_ERROR(SizeOf(fd).status());  // some may have gone before
+  return memory;
 }
 
 SealedMemory::~SealedMemory() { munmap(data_, static_cast<size_t>(bytes_)); }

@@ -3,7 +3,9 @@
 //
 // Mapped memory that its owner shrinks ends the process that touches it (SIGBUS). A memfd sealed
 // with F_SEAL_SHRINK cannot shrink, whatever its owner does, so this is safe; other memory is
-// refused. The bytes may change at any time: numbers that are checked must be copied first.
+// refused. Memory that is mapped to be written is sealed with F_SEAL_FUTURE_WRITE too, so that its
+// pages stay: mappings that are there can be written as before, new ones cannot. The bytes may
+// change at any time: numbers that are checked must be copied first.
 #ifndef PHASOR_SERVER_REGIONS_SEALED_MEMORY_H_
 #define PHASOR_SERVER_REGIONS_SEALED_MEMORY_H_
 
@@ -19,8 +21,10 @@ namespace phasor::regions {
 // Threads: any. Owns a mapping.
 class SealedMemory {
  public:
-  // Maps all of the memory behind `fd`, which stays the caller's. INVALID_ARGUMENT: no memfd, not
-  // sealed, empty, or not all of it allocated; RESOURCE_EXHAUSTED: it cannot be mapped.
+  // Maps all of the memory behind `fd`, which stays the caller's, to be read and, unless it is
+  // sealed against writing, to be written. INVALID_ARGUMENT: no memfd, not sealed, empty, not all
+  // of it allocated, or it takes no seal that keeps its pages; RESOURCE_EXHAUSTED: it cannot be
+  // mapped.
   static absl::StatusOr<std::shared_ptr<const SealedMemory>> Map(int fd);
   // Size of the memory behind `fd` if Map would take it, with its errors.
   static absl::StatusOr<int64_t> SizeOf(int fd);

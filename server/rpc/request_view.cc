@@ -67,6 +67,7 @@ std::string Describe(const v1::TensorSpec& tensor) {
 struct Payload {
   RawEntries raw;
   SharedTensors shared;
+  int64_t copied_bytes = 0;  // of shared positions, which are copied before they are checked
 
   // The `bytes` of a tensor; `shared_path` is its path, `raw_path` how errors of entries call it.
   // `changing` becomes true if others may write them.
@@ -85,6 +86,7 @@ struct Payload {
   absl::Status Take(const v1::Positions& wire, int64_t bytes, const std::string& path,
                     Segments* out, bool* changing) {
     if (!wire.has_tensor()) return absl::OkStatus();
+    if (wire.tensor().has_region()) copied_bytes += bytes;
     return Take(wire.tensor(), bytes, absl::StrCat(path, ".tensor"), out, changing);
   }
 };
@@ -148,8 +150,7 @@ struct EncodeTraits {
 
   static absl::Status AddOutputs(const EngineItem& item, const std::string& path,
                                  ResponseSize* size) {
-    if (item.destination.data != nullptr) return absl::OkStatus();
-    return size->AddOutput(item.prepared.output_bytes, path);
+    return size->AddOutput(item.destination.data != nullptr ? 0 : item.prepared.output_bytes, path);
   }
 
   static absl::Status Assign(const Wire& wire, const std::string& path, Payload* payload,
@@ -190,8 +191,9 @@ struct RopeTraits {
   static absl::Status AddOutputs(const EngineItem& item, const std::string& path,
                                  ResponseSize* size) {
     for (size_t i = 0; i < item.prepared.tensors.size(); ++i) {
-      if (!item.destinations.empty() && item.destinations[i].data != nullptr) continue;
-      PHASOR_RETURN_IF_ERROR(size->AddOutput(item.prepared.tensors[i].output_bytes, path));
+      const bool elsewhere = !item.destinations.empty() && item.destinations[i].data != nullptr;
+      PHASOR_RETURN_IF_ERROR(
+          size->AddOutput(elsewhere ? 0 : item.prepared.tensors[i].output_bytes, path));
     }
     return absl::OkStatus();
   }
@@ -331,6 +333,7 @@ class Viewer {
     PHASOR_RETURN_IF_ERROR(payload.shared.CheckItems());
     view_.held = payload.shared.TakeHeld();
     view_.shared_bytes = payload.shared.bytes();
+    view_.copied_bytes = payload.copied_bytes;
     return absl::OkStatus();
   }
 
@@ -349,13 +352,11 @@ class Viewer {
 
   absl::Status AssignItem(const Wire& wire, const std::string& path, Payload* payload,
                           EngineItem* item) {
-    const absl::Status assigned = Traits::Assign(wire, path, payload, item);
-    const absl::Status apart = payload->shared.EndItem();
-    PHASOR_RETURN_IF_ERROR(assigned);
-    PHASOR_RETURN_IF_ERROR(apart);
+    absl::Status status = Traits::Assign(wire, path, payload, item);
     ResponseSize alone(context_.max_message_bytes);
-    PHASOR_RETURN_IF_ERROR(alone.AddItem(path));
-    return Traits::AddOutputs(*item, path, &alone);
+    if (status.ok()) status = alone.AddItem(path);
+    if (status.ok()) status = Traits::AddOutputs(*item, path, &alone);
+    return payload->shared.EndItem(std::move(status));
   }
 
   const ViewContext& context_;

@@ -35,6 +35,7 @@ struct RequestView {
   int64_t response_bytes = 0;  // element bytes of the outputs that the response has
   std::vector<std::shared_ptr<const void>> held = {};  // shared memory that the items use
   int64_t shared_bytes = 0;                            // of it, read and written
+  int64_t copied_bytes = 0;                            // of it, copied for the time of the call
 };
 
 // All return

@@ -77,6 +77,11 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
   PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
                           memory->Write(wanted.region().offset_bytes(), bytes,
                                         absl::StrCat(path, ".region.offset_bytes")));
+  if (const auto dtype = EnumFromWire<Dtype>(wanted.dtype(), path);
+      dtype.ok() && wanted.region().offset_bytes() % SizeOf(*dtype) != 0) {
+    return InvalidAt(absl::StrCat(path, ".region.offset_bytes"), wanted.region().offset_bytes(),
+                     ", must be a multiple of the element's ", SizeOf(*dtype));
+  }
   // In place, the input's range is there already, and the output is the same bytes.
   const auto same = [&](const Range& range) {
     return !range.output && range.begin == begin && range.end == begin + bytes;
@@ -107,6 +112,7 @@ void SharedTensors::Add(const std::byte* begin, int64_t bytes, bool output,
     range.element_bytes = SizeOf(*dtype);
   }
   for (int i = 0; i < tensor.strides_size() && i < tensor.shape_size(); ++i) {
+    if (tensor.shape(i) <= 1) continue;  // its stride is never used, and may be any number
     range.steps.emplace_back(tensor.shape(i), tensor.strides(i) * range.element_bytes);
   }
   ranges_.push_back(std::move(range));
@@ -138,7 +144,15 @@ absl::Status SharedTensors::Overlap(const Range& a, const Range& b) {
                    ", an output must overlap nothing, or be exactly its own input");
 }
 
-absl::Status SharedTensors::EndItem() {
+absl::Status SharedTensors::EndItem(absl::Status status) {
+  if (status.ok()) status = CheckItem();
+  if (!status.ok()) ranges_.resize(item_begin_);
+  item_begin_ = ranges_.size();
+  ++items_;
+  return status;
+}
+
+absl::Status SharedTensors::CheckItem() const {
   for (size_t i = item_begin_; i < ranges_.size(); ++i) {
     for (size_t j = item_begin_; j < i; ++j) {
       const Range& a = ranges_[j];
@@ -147,8 +161,6 @@ absl::Status SharedTensors::EndItem() {
       if (!apart && !Interleave(a, b)) return Overlap(a, b);
     }
   }
-  item_begin_ = ranges_.size();
-  ++items_;
   return absl::OkStatus();
 }
 

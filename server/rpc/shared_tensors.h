@@ -46,7 +46,8 @@ class SharedTensors {
   // What comes from here on is the next item's. INVALID_ARGUMENT: an output of the item before
   // overlaps another of its tensors, but for those in place. Strided tensors may interleave, as
   // queries and keys in rows of a fused buffer do.
-  absl::Status EndItem();
+  // `status` is the item's own: one that failed uses nothing, and its error is returned.
+  absl::Status EndItem(absl::Status status = absl::OkStatus());
   // The same of tensors of different items, which must not interleave either. After the last.
   absl::Status CheckItems();
 
@@ -68,6 +69,7 @@ class SharedTensors {
         steps;  // extent and bytes of each dimension; dense: none
   };
 
+  absl::Status CheckItem() const;
   static bool Interleave(const Range& a, const Range& b);
   static absl::Status Overlap(const Range& a, const Range& b);
   absl::StatusOr<const regions::SealedMemory*> Find(const v1::RegionRef& region,

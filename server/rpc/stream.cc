@@ -377,7 +377,7 @@ void Stream::Break(const absl::Status& status) {
 
 void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   call->items = std::move(view.items);
-  call->cost_bytes = call->received_bytes() + view.response_bytes;
+  call->cost_bytes = call->received_bytes() + view.response_bytes + view.copied_bytes;
   call->held = std::move(view.held);
   call->other_bytes = view.shared_bytes;
   {

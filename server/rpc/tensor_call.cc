@@ -74,7 +74,7 @@ class TensorCall final : public engine::Call {
         limits.tables, limits.leases};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
     items = std::move(view.items);
-    cost_bytes = received_.size() + view.response_bytes;
+    cost_bytes = received_.size() + view.response_bytes + view.copied_bytes;
     held = std::move(view.held);
     other_bytes = view.shared_bytes;
     return absl::OkStatus();

@@ -151,6 +151,19 @@ TEST_F(ClientSharedTest, ACallMayMixSharedAndOrdinaryMemory) {
   EXPECT_EQ(std::memcmp(out.data, expected.data(), expected.size() * 4), 0);
 }
 
+TEST_F(ClientSharedTest, BiasesTravelFromSharedMemory) {
+  const SharedMemory memory = Shared(unix_, 2 * 8 * 8 * 4);
+  Fill(memory.data(), memory.size(), Dtype::kFloat32);
+  BiasCall call{.spec = {.preset = "alibi"}, .heads = 2};
+  call.query_positions = call.key_positions = IntegerRange{.count = 8};
+  call.add_to = ViewOf(memory.data(), Dtype::kFloat32, {2, 8, 8});
+  const auto expected = here_.AttentionBias(call);
+  const auto result = unix_.AttentionBias(call);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(std::memcmp(result->bytes.data(), expected->bytes.data(), memory.size()), 0);
+}
+
 TEST_F(ClientSharedTest, ErrorsAreThoseOfOrdinaryCalls) {
   const SharedMemory memory = Shared(unix_, 4 * 64 * 4);
   Fill(memory.data(), memory.size(), Dtype::kFloat32);

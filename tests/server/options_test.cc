@@ -121,7 +121,7 @@ const std::vector<Case>& Cases() {
        "2TiB",
        [](const O& o) { return o.max_lease_bytes == int64_t{2} << 40; },
        {"1023", "2048TiB", "-1"}},
-      {"max-leases", "7", [](const O& o) { return o.max_leases == 7; }, {"0", "1000001"}},
+      {"max-leases", "7", [](const O& o) { return o.max_leases == 7; }, {"0", "10001"}},
       {"tables-dir", "/tables", [](const O& o) { return o.tables_dir == "/tables"; }, {}},
       {"max-table-bytes",
        "2KiB",

@@ -58,9 +58,13 @@ TEST(LeaseStoreTest, WhatWasRemovedIsNotFoundAndStaysMappedForItsUsers) {
   }
   store.Remove(token);
   store.Remove(token);
+  EXPECT_EQ(**used->Read(4, 1, "x"), std::byte{'o'});
+  // Until nobody uses it, it counts: it is mapped.
+  EXPECT_EQ(store.stats().leases, 1);
+  EXPECT_EQ(store.stats().bytes, 5);
+  used.reset();
   EXPECT_EQ(store.stats().leases, 0);
   EXPECT_EQ(store.stats().bytes, 0);
-  EXPECT_EQ(**used->Read(4, 1, "x"), std::byte{'o'});
   for (const std::string& unknown : {token, std::string(), std::string(32, '0')}) {
     EXPECT_THAT(store.Find(unknown, "item.tensors[0].tensor.region.region"),
                 StatusIs(absl::StatusCode::kNotFound,

@@ -85,13 +85,33 @@ TEST(SealedMemoryTest, MemoryThatIsNotThereYetIsRefused) {
 
 TEST(SealedMemoryTest, NobodyCanTakeItAway) {
   const Memfd memfd(int64_t{1} << 20);
+  void* const own =
+      mmap(nullptr, size_t{1} << 20, PROT_READ | PROT_WRITE, MAP_SHARED, memfd.fd(), 0);
+  ASSERT_NE(own, MAP_FAILED);
   const auto memory = *SealedMemory::Map(memfd.fd());
   EXPECT_NE(ftruncate(memfd.fd(), 0), 0);
   EXPECT_NE(ftruncate(memfd.fd(), 4096), 0);
-  // A hole is zeros, not an error.
-  ASSERT_EQ(fallocate(memfd.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, int64_t{1} << 20),
+  EXPECT_NE(fallocate(memfd.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, int64_t{1} << 20),
             0);
-  EXPECT_EQ(**memory->Read(1 << 19, 1, "x"), std::byte{0});
+  EXPECT_NE(madvise(own, size_t{1} << 20, MADV_REMOVE), 0);
+  static_cast<char*>(own)[1 << 19] = 'x';  // its owner still writes
+  EXPECT_EQ(**memory->Read(1 << 19, 1, "x"), std::byte{'x'});
+  munmap(own, size_t{1} << 20);
+}
+
+TEST(SealedMemoryTest, PagesThatCannotBeKeptAreRefused) {
+  EXPECT_THAT(SealedMemory::Map(Memfd("hello", F_SEAL_SHRINK | F_SEAL_SEAL).fd()),
+              Invalid("F_SEAL_FUTURE_WRITE"));
+  const Memfd memfd("hello");
+  const int reading = open(("/proc/self/fd/" + std::to_string(memfd.fd())).c_str(), O_RDONLY);
+  EXPECT_THAT(SealedMemory::Map(reading), Invalid("sealed against writing"));
+  close(reading);
+}
+
+TEST(SealedMemoryTest, TheSecondMappingIsReadOnly) {
+  const Memfd memfd("hello");
+  EXPECT_TRUE((*SealedMemory::Map(memfd.fd()))->writable());
+  EXPECT_FALSE((*SealedMemory::Map(memfd.fd()))->writable());
 }
 
 TEST(SealedMemoryTest, MemorySealedAgainstWritingIsReadOnly) {

@@ -98,8 +98,21 @@ TEST_F(SharedTensorsTest, InPlaceIsTheSamePlaceWithTheSameStrides) {
 TEST_F(SharedTensorsTest, OutputsOverlapNothing) {
   ASSERT_THAT(Input(0), IsOk());
   ASSERT_THAT(Input(64), IsOk());  // inputs may
-  ASSERT_THAT(Output(TensorAt(191)), IsOk());
+  ASSERT_THAT(Output(TensorAt(188)), IsOk());
   EXPECT_THAT(shared_.EndItem(), StatusIs(kInvalid, HasSubstr("out: overlaps in")));
+}
+
+TEST_F(SharedTensorsTest, AnItemThatFailedUsesNothing) {
+  ASSERT_THAT(Output(TensorAt(0)), IsOk());
+  EXPECT_EQ(shared_.EndItem(absl::NotFoundError("gone")), absl::NotFoundError("gone"));
+  ASSERT_THAT(Output(TensorAt(0)), IsOk());
+  EXPECT_THAT(shared_.EndItem(), IsOk());
+  EXPECT_THAT(shared_.CheckItems(), IsOk());
+}
+
+TEST_F(SharedTensorsTest, OutputsBeginAtAnElement) {
+  EXPECT_THAT(Output(TensorAt(1)),
+              StatusIs(kInvalid, HasSubstr("out.region.offset_bytes: 1, must be a multiple of")));
 }
 
 // A long input under several short ones hides nothing.
