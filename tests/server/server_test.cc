@@ -53,6 +53,18 @@ TEST(ServerStartTest, RefusesOptionsOutOfRange) {
   EXPECT_THAT(server.status().message(), HasSubstr("max-batch-items: "));
 }
 
+TEST(ServerStartTest, RefusesLeaseSocketsThatNobodyCanReach) {
+  for (const auto& [path, what] :
+       {std::pair<std::string, std::string>{"a.sock", "an absolute path"},
+        {"/" + std::string(200, 'a'), "longer than 107 bytes"}}) {
+    ServerOptions options = TestOptions();
+    options.lease_socket = path;
+    const auto server = Server::Start(options);
+    EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(server.status().message()), HasSubstr(what));
+  }
+}
+
 TEST(ServerStartTest, AddressInUseIsUnavailable) {
   const auto first = StartServer();
   ServerOptions options = TestOptions();

@@ -10,6 +10,8 @@
 #include <limits>
 #include <string>
 
+#include "server/regions/lease_store.h"
+#include "tests/support/memfd.h"
 #include "tests/support/requests.h"
 #include "tests/support/status_matchers.h"
 
@@ -408,6 +410,26 @@ TEST(ParseBatchTest, ItemsThatOnlyTogetherAreTooLargeFailTheMessage) {
   EXPECT_THAT(Viewed(ParseBatchEncode, batch.SerializeAsString(), 70'000).status(),
               StatusIs(kExhausted, AllOf(HasSubstr("items[2]"), HasSubstr("70000"))));
   EXPECT_THAT(Viewed(ParseBatchEncode, batch.SerializeAsString(), 110'000).status(), IsOk());
+}
+
+// Memory of the server's for as long as the call takes.
+TEST(SharedPositionsTest, TheirCopiesAreCounted) {
+  const testing::Memfd memfd(int64_t{64});
+  regions::LeaseStore store{regions::LeaseLimits{}};
+  v1::EncodeRequest request = EncodeRequestOf(8);
+  auto* const tensor = request.mutable_item()->mutable_positions()->mutable_tensor();
+  SetShape(tensor, v1::DTYPE_INT64, {8});
+  tensor->mutable_region()->set_region(*store.Add(memfd.fd(), "me"));
+  const std::string bytes = request.SerializeAsString();
+  const absl::Span<const std::byte> piece(reinterpret_cast<const std::byte*>(bytes.data()),
+                                          bytes.size());
+  const auto walked = WalkMessage({piece}, {});
+  ASSERT_THAT(walked, IsOk());
+  const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+  const auto view = ParseEncode(*walked, {plans, "cpu", 1 << 20, 8, nullptr, &store});
+  ASSERT_THAT(view, IsOk());
+  EXPECT_EQ(view->copied_bytes, 64);
+  EXPECT_EQ(view->shared_bytes, 64);
 }
 
 }  // namespace
