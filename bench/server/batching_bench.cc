@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "bench/harness.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/one_token_load.h"
 
@@ -19,19 +20,6 @@ namespace phasor::bench {
 namespace {
 
 constexpr absl::Duration kTrip = absl::Microseconds(200);
-
-// A backend that hides what it would like.
-class Separate final : public Backend {
- public:
-  explicit Separate(Backend* backend) : backend_(*backend) {}
-  std::string_view name() const override { return backend_.name(); }
-  std::string target() const override { return backend_.target(); }
-  int threads() const override { return backend_.threads(); }
-  absl::Status Run(absl::Span<const Job> jobs) override { return backend_.Run(jobs); }
-
- private:
-  Backend& backend_;
-};
 
 std::unique_ptr<Backend> Make(const std::string& name) {
   auto backend = MakeBackend({.name = name, .threads = 1});
@@ -51,7 +39,7 @@ Outcome RunLoad(int clients, int calls, bool merged) {
   device->SetTrip(kTrip);
   cuda::CudaBackend backend(std::make_unique<testing::FakeDriver>(device), Make("cpu"),
                             {.least_bytes = 0});
-  Separate separate(&backend);
+  testing::BorrowedBackend separate(&backend);  // hides what it would like
   engine::EngineOptions options;
   options.workers = 4;
   engine::Engine engine(options, merged ? static_cast<Backend*>(&backend) : &separate,

@@ -100,3 +100,23 @@ def benchmark(name):
     if missed:
         raise Miss(f"{len(missed)} of {len(rows)} targets missed: {text}")
     return f"{len(rows)} of {len(rows)} targets met"
+
+
+def of_full(promise, pattern):
+    """A check: the tests whose names match passed in the last `./dev test --full`."""
+
+    def check():
+        return TestRun("full").passed(pattern)
+
+    check.__doc__ = promise
+    return check
+
+
+def of_benchmark(name, promise):
+    """A check: the last `./dev bench NAME` met its targets."""
+
+    def check():
+        return benchmark(name)
+
+    check.__doc__ = promise
+    return check

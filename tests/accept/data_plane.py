@@ -8,27 +8,11 @@ import subprocess
 
 import acceptance
 import running
-from acceptance import ROOT, Fail, Miss, TestRun, benchmark, command
+from acceptance import ROOT, Fail, Miss, command, of_benchmark, of_full
 
 TOPIC = "data-plane"
 BUILD = ROOT / "build/release"
 CLI = BUILD / "client/cli/phasor"
-
-
-def of_full(promise, pattern):
-    def check():
-        return TestRun("full").passed(pattern)
-
-    check.__doc__ = promise
-    return check
-
-
-def of_benchmark(name, promise):
-    def check():
-        return benchmark(name)
-
-    check.__doc__ = promise
-    return check
 
 
 def not_built(promise, what):

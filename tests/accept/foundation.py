@@ -7,7 +7,7 @@ import sys
 
 import acceptance
 import running
-from acceptance import ROOT, Fail, Skip, TestRun, benchmark, command
+from acceptance import ROOT, Fail, Skip, TestRun, command, of_benchmark, of_full
 
 TOPIC = "foundation"
 MAX_TEST_S = 45 * 60
@@ -58,22 +58,6 @@ def test_full():
     if run.status != 0:
         raise Fail("failed: " + ", ".join(n for n, c in run.cases.items() if c.get("status") == "fail"))
     return f"{run.seconds} s, {len(run.cases)} tests"
-
-
-def of_full(promise, pattern):
-    def check():
-        return TestRun("full").passed(pattern)
-
-    check.__doc__ = promise
-    return check
-
-
-def of_benchmark(name, promise):
-    def check():
-        return benchmark(name)
-
-    check.__doc__ = promise
-    return check
 
 
 CHECKS = [

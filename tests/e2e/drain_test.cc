@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -56,22 +57,12 @@ class Caller {
   std::atomic<int> answered_ = 0;
 };
 
-// Borrows a FakeBackend, so that a test can look at it after the server is gone.
-class BorrowedBackend final : public Backend {
- public:
-  explicit BorrowedBackend(Backend* backend) : backend_(*backend) {}
-  std::string_view name() const override { return backend_.name(); }
-  std::string target() const override { return backend_.target(); }
-  int threads() const override { return backend_.threads(); }
-  absl::Status Run(absl::Span<const Job> jobs) override { return backend_.Run(jobs); }
-
- private:
-  Backend& backend_;
-};
-
 class DrainTest : public ::testing::Test {
  protected:
-  void Start() { server_ = StartServer(options_, std::make_unique<BorrowedBackend>(&backend_)); }
+  // On a borrowed backend, which a test can look at after the server is gone.
+  void Start() {
+    server_ = StartServer(options_, std::make_unique<testing::BorrowedBackend>(&backend_));
+  }
   std::string address() const { return server_->listeners()[0]; }
 
   ServerOptions options_ = TestOptions();

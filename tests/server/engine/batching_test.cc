@@ -10,55 +10,23 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
-#include "server/engine/engine.h"
-#include "tests/support/fake_backend.h"
-#include "tests/support/fake_clock.h"
+#include "tests/support/engine_fixture.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/one_token_load.h"
-#include "tests/support/test_call.h"
 
 namespace phasor::engine {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 
 constexpr int64_t kCallBytes = 16;  // of every call here
 
-class BatchingTest : public ::testing::Test {
+class BatchingTest : public EngineFixture {
  protected:
-  BatchingTest() {
+  BatchingTest() : EngineFixture(/*workers=*/3) {
     backend_.SetPolicy({.bytes = 4 * kCallBytes, .runs = 1});
-    options_.workers = 3;
-    options_.inline_bytes = 0;
   }
-
-  Engine& engine() {
-    if (engine_ == nullptr) engine_ = std::make_unique<Engine>(options_, &backend_, &clock_);
-    return *engine_;
-  }
-
-  AnswerRef Submit(uint64_t client = 0, absl::Time deadline = absl::InfiniteFuture()) {
-    auto answer = std::make_shared<Answer>();
-    auto call = BytesCall(answer, text_, 3, client);
-    call->deadline = deadline;
-    engine().Submit(std::move(call));
-    return answer;
-  }
-
-  // A call that keeps the backend busy until Release.
-  AnswerRef Busy() {
-    backend_.Hold();
-    const int runs = backend_.runs();
-    AnswerRef answer = Submit();
-    backend_.WaitForRuns(runs + 1);
-    return answer;
-  }
-
-  const std::string text_ = "01234567";
-  FakeBackend backend_;
-  FakeClock clock_;
-  EngineOptions options_;
-  std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(BatchingTest, AnIdleBackendTakesACallAtOnce) {
@@ -73,7 +41,7 @@ TEST_F(BatchingTest, AnIdleBackendTakesACallAtOnce) {
 }
 
 TEST_F(BatchingTest, WhatWaitsForABusyBackendIsRunTogether) {
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   std::vector<AnswerRef> answers;
   for (int i = 0; i < 4; ++i) answers.push_back(Submit());
   backend_.Release();
@@ -104,7 +72,7 @@ TEST_F(BatchingTest, CallsThatWouldRunInsideSubmitWaitWithTheOthers) {
 }
 
 TEST_F(BatchingTest, ABatchHasAtMostItsBytes) {
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   std::vector<AnswerRef> answers;
   for (int i = 0; i < 9; ++i) answers.push_back(Submit());
   backend_.Release();
@@ -113,29 +81,24 @@ TEST_F(BatchingTest, ABatchHasAtMostItsBytes) {
   EXPECT_EQ(engine().stats().batches_full, 2);
 }
 
-// As if the backend wanted none together.
-TEST_F(BatchingTest, LargeCallsNeitherGatherNorKeepOthersWaiting) {
-  backend_.SetPolicy({.bytes = kCallBytes, .runs = 1});
-  const AnswerRef busy = Busy();
-  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
-  backend_.WaitForRuns(3);
-  backend_.Release();
-  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
-  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 1));
-}
-
-TEST_F(BatchingTest, CallsThatNeedNoTripNeitherGatherNorKeepOthersWaiting) {
-  backend_.SetPolicy({.bytes = 4 * kCallBytes, .least_bytes = kCallBytes + 1, .runs = 1});
-  const AnswerRef busy = Busy();
-  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
-  backend_.WaitForRuns(3);
-  backend_.Release();
-  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
-  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 1));
+// As if the backend wanted none together: calls as large as a batch, and those that need no trip.
+TEST_F(BatchingTest, CallsOfOtherSizesNeitherGatherNorKeepOthersWaiting) {
+  for (const BatchPolicy policy :
+       {BatchPolicy{.bytes = kCallBytes},
+        BatchPolicy{.bytes = 4 * kCallBytes, .least_bytes = kCallBytes + 1}}) {
+    engine_.reset();
+    backend_.SetPolicy(policy);
+    const int runs = backend_.runs();
+    const std::array<AnswerRef, 3> answers = {BlockWorker(), Submit(), Submit()};
+    backend_.WaitForRuns(runs + 3);  // at once
+    backend_.Release();
+    for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  }
+  EXPECT_THAT(backend_.jobs(), Each(1));
 }
 
 TEST_F(BatchingTest, ABackendMayWantNoneAnyMore) {
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   const AnswerRef gathers = Submit();
   backend_.SetPolicy({});
   const AnswerRef alone = Submit();
@@ -148,7 +111,7 @@ TEST_F(BatchingTest, ABackendMayWantNoneAnyMore) {
 
 TEST_F(BatchingTest, WhatFillsABatchNeedNotWaitForABusyBackend) {
   backend_.SetPolicy({.bytes = 2 * kCallBytes, .runs = 2});
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   std::array<AnswerRef, 4> answers;
   answers[0] = Submit();
   EXPECT_EQ(engine().stats().queued_calls, 1);  // might be joined by another
@@ -166,7 +129,7 @@ TEST_F(BatchingTest, WhatFillsABatchNeedNotWaitForABusyBackend) {
 TEST_F(BatchingTest, ABackendThatWantsNoneGetsOneCallEach) {
   backend_.SetPolicy({});
   options_.workers = 1;
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
   backend_.Release();
   for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
@@ -175,10 +138,10 @@ TEST_F(BatchingTest, ABackendThatWantsNoneGetsOneCallEach) {
 
 TEST_F(BatchingTest, AClientWithManyCallsDoesNotKeepAnotherOut) {
   backend_.SetPolicy({.bytes = 2 * kCallBytes, .runs = 1});
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   std::vector<AnswerRef> many;
-  for (int i = 0; i < 20; ++i) many.push_back(Submit(/*client=*/1));
-  const AnswerRef other = Submit(/*client=*/2);
+  for (int i = 0; i < 20; ++i) many.push_back(Submit(absl::InfiniteFuture(), /*client=*/1));
+  const AnswerRef other = Submit(absl::InfiniteFuture(), /*client=*/2);
   backend_.HoldFrom(3);
   EXPECT_TRUE(other->Wait().ok());  // in the second run
   backend_.Release();
@@ -188,7 +151,7 @@ TEST_F(BatchingTest, AClientWithManyCallsDoesNotKeepAnotherOut) {
 
 // The worker finds it out: the clock stands still, so nobody looks through the queue.
 TEST_F(BatchingTest, ABatchThatEverybodyLeftIsNotRun) {
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   const AnswerRef left = Submit();
   left->Cancel();
   backend_.Release();
@@ -200,9 +163,9 @@ TEST_F(BatchingTest, ABatchThatEverybodyLeftIsNotRun) {
 }
 
 TEST_F(BatchingTest, WhoLeftOrIsLateIsNotRun) {
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   const AnswerRef left = Submit();
-  const AnswerRef late = Submit(0, clock_.Now() + absl::Hours(1));
+  const AnswerRef late = Submit(clock_.Now() + absl::Hours(1));
   const AnswerRef stays = Submit();
   left->Cancel();
   clock_.Advance(absl::Hours(2));
@@ -226,7 +189,7 @@ class UnfetchableCall final : public Call {
 };
 
 TEST_F(BatchingTest, ABadCallSpoilsNoOther) {
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   const AnswerRef before = Submit();
   const auto bad = std::make_shared<Answer>();
   auto call = std::make_unique<UnfetchableCall>(bad);
@@ -244,7 +207,7 @@ TEST_F(BatchingTest, ABadCallSpoilsNoOther) {
 }
 
 TEST_F(BatchingTest, ErrorsOfTheBackendGoToAllOfTheBatch) {
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
   backend_.FailWith(absl::UnavailableError("device lost"));
   backend_.Release();
@@ -256,7 +219,7 @@ TEST_F(BatchingTest, ErrorsOfTheBackendGoToAllOfTheBatch) {
 }
 
 TEST_F(BatchingTest, TheQueueTimeIsThatOfTheCalls) {
-  const AnswerRef busy = Busy();
+  const AnswerRef busy = BlockWorker();
   const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
   clock_.Advance(absl::Milliseconds(3));
   backend_.Release();

@@ -9,9 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/fake_backend.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/test_call.h"
+#include "tests/support/engine_fixture.h"
 
 namespace phasor::engine {
 namespace {
@@ -20,42 +18,9 @@ using ::testing::HasSubstr;
 
 constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
 
-class EngineTest : public ::testing::Test {
+class EngineTest : public EngineFixture {
  protected:
-  EngineTest() {
-    options_.workers = 1;
-    options_.inline_bytes = 0;
-    options_.max_inflight_bytes = 1000;
-  }
-
-  Engine& engine() {
-    if (engine_ == nullptr) engine_ = std::make_unique<Engine>(options_, &backend_, &clock_);
-    return *engine_;
-  }
-
-  // Submits a call of 2 * text_.size() bytes.
-  AnswerRef Submit(absl::Time deadline = absl::InfiniteFuture()) {
-    auto answer = std::make_shared<Answer>();
-    auto call = BytesCall(answer, text_, 3);
-    call->deadline = deadline;
-    engine().Submit(std::move(call));
-    return answer;
-  }
-
-  // Submits a call and waits until the only worker is stuck with it.
-  AnswerRef BlockWorker() {
-    backend_.Hold();
-    const int runs = backend_.runs();
-    AnswerRef answer = Submit();
-    backend_.WaitForRuns(runs + 1);
-    return answer;
-  }
-
-  const std::string text_ = "01234567";
-  FakeBackend backend_;
-  FakeClock clock_;
-  EngineOptions options_;
-  std::unique_ptr<Engine> engine_;
+  EngineTest() : EngineFixture(/*workers=*/1) { options_.max_inflight_bytes = 1000; }
 };
 
 TEST_F(EngineTest, SmallCallRunsOnTheSubmittingThread) {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backend that is somebody else's, and wants no calls together.
+#ifndef PHASOR_TESTS_SUPPORT_BORROWED_BACKEND_H_
+#define PHASOR_TESTS_SUPPORT_BORROWED_BACKEND_H_
+
+#include <string>
+#include <string_view>
+
+#include "kernels/backend.h"
+
+namespace phasor::testing {
+
+// Passes every run on to `backend`, which must outlive it. Threads: as the other's.
+class BorrowedBackend : public Backend {
+ public:
+  explicit BorrowedBackend(Backend* backend) : backend_(*backend) {}
+  std::string_view name() const override { return backend_.name(); }
+  std::string target() const override { return backend_.target(); }
+  int threads() const override { return backend_.threads(); }
+  absl::Status Run(absl::Span<const Job> jobs) override { return backend_.Run(jobs); }
+
+ private:
+  Backend& backend_;
+};
+
+}  // namespace phasor::testing
+
+#endif  // PHASOR_TESTS_SUPPORT_BORROWED_BACKEND_H_
