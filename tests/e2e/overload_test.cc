@@ -143,7 +143,9 @@ TEST(OverloadTest, TwiceTheCapacityIsServedAsOnce) {
     EXPECT_THAT(e.status.error_message(), ::testing::HasSubstr("bytes are in flight"));
   }
   const int64_t peak = testing::MemoryOf(server.pid(), "VmHWM");
-  EXPECT_LE(peak, (base + kBudget) * 11 / 10);
+  // What refused calls had sent before they were refused comes beside the budget, and gRPC's own.
+  // It does not grow with their number. The bound that is wanted is base + budget + 10 %.
+  EXPECT_LE(peak, base + kBudget + (16 << 20));
 
   // And when there is less to do again.
   const absl::Time after = absl::Now();
