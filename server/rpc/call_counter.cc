@@ -38,11 +38,13 @@ grpc::CallbackServerContext* CallCounter::NewCallbackServerContext() {
 }
 
 void CallCounter::Release(grpc::CallbackServerContext* context) {
-  if (!IsLate(context)) {
+  auto* const counted = dynamic_cast<Context*>(context);
+  if (counted == nullptr) return;  // of a method that there is not: gRPC made it, and deletes it
+  if (!counted->late()) {
     absl::MutexLock lock(&mu_);
     --early_calls_;
   }
-  delete static_cast<Context*>(context);
+  delete counted;
 }
 
 }  // namespace phasor::rpc

@@ -3,6 +3,7 @@
 #include "server/rpc/call_counter.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -37,6 +38,39 @@ TEST(CallCounterTest, WaitsForEarlyCallsOnly) {
   EXPECT_TRUE(calls.WaitForEarlyCalls(absl::InfiniteFuture()));
   release.join();
   calls.Release(late);
+}
+
+// gRPC gives back the contexts of unknown methods too, which it has made itself.
+TEST(CallCounterTest, UnknownMethodsAreUnimplementedAndNotCounted) {
+  HealthService health({});
+  grpc::ServerBuilder builder;
+  auto owned = std::make_unique<CallCounter>();
+  CallCounter* const calls = owned.get();
+  builder.SetContextAllocator(std::move(owned));
+  builder.RegisterService(&health);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  grpc::GenericStub stub(server->InProcessChannel({}));
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    const grpc::Slice nothing;
+    const grpc::ByteBuffer request(&nothing, 1);
+    grpc::ByteBuffer response;
+    grpc::CompletionQueue queue;
+    const auto call = stub.PrepareUnaryCall(&context, "/no.Service/Method", request, &queue);
+    call->StartCall();
+    grpc::Status status;
+    call->Finish(&response, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) {
+    }
+  }
+  calls->StartDraining();
+  EXPECT_TRUE(calls->WaitForEarlyCalls(absl::InfinitePast()));
+  server->Shutdown();
 }
 
 TEST(CallCounterTest, ContextOfSomebodyElseIsNotLate) {
