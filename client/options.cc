@@ -33,6 +33,13 @@ absl::Status ClientOptions::Validate() const {
   status.Update(CheckPositive("max_backoff", max_backoff));
   status.Update(CheckRange("channels", channels, 1, 64));
   status.Update(CheckRange("inproc_threads", inproc_threads, 1, 1024));
+  if (tls.has_value() && tls->cert_file.empty() != tls->key_file.empty()) {
+    status.Update(absl::InvalidArgumentError(
+        "tls: cert_file and key_file belong together, must be both set or both empty"));
+  }
+  if (!token.empty() && !token_file.empty()) {
+    status.Update(absl::InvalidArgumentError("token: set beside token_file, must be one of both"));
+  }
   return status;
 }
 

@@ -15,6 +15,15 @@
 
 namespace phasor {
 
+// TLS to a server. Files are PEM, and looked at again from time to time for new connections.
+struct TlsOptions {
+  std::string ca_file = {};    // who signs servers' certificates; empty: the system's roots
+  std::string cert_file = {};  // the client's own, if the server asks for one; with key_file
+  std::string key_file = {};
+  // Name that the server's certificate must have; empty: the host of the target.
+  std::string server_name = {};
+};
+
 struct ClientOptions {
   // Per call, retries included; CallOptions can say otherwise. > 0.
   absl::Duration timeout = absl::Seconds(10);
@@ -32,6 +41,13 @@ struct ClientOptions {
   // "inproc:" only. "auto", "cpu", "cuda" or "reference". "cuda" opens a device, which
   // takes time and its memory.
   std::string inproc_backend = "cpu";
+  // Of servers over TCP; not set: plaintext.
+  std::optional<TlsOptions> tls = {};
+  // Sent with every call; or the file that has it, in which it may be replaced. Empty: none.
+  std::string token = {};
+  std::string token_file = {};
+  // Whether a token may go to another host without TLS.
+  bool token_over_plaintext = false;
 
   // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
   absl::Status Validate() const;

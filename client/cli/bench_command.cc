@@ -165,10 +165,9 @@ class BenchCommand final : public Command {
 
   // Nothing is tried again: a refusal is a result here.
   absl::StatusOr<Client> ConnectOnce() const {
-    const ClientOptions options = {.timeout = absl::Seconds(common_.timeout_s),
-                                   .max_attempts = 1,
-                                   .channels = static_cast<int>(channels_),
-                                   .inproc_threads = common_.threads};
+    ClientOptions options = common_.Options();
+    options.max_attempts = 1;
+    options.channels = static_cast<int>(channels_);
     return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, options);
   }
 

@@ -286,12 +286,30 @@ Command::Command(CLI::App& parent, const std::string& name, const std::string& h
   app_->add_option("--threads", common_.threads, "Threads that compute in process")
       ->capture_default_str();
   app_->add_flag("--json", common_.json, "JSON instead of a table");
+  app_->add_flag("--tls", common_.tls, "TLS to --server, which must have a certificate");
+  app_->add_option("--ca", common_.files.ca_file,
+                   "TLS; PEM of who signs servers' certificates, the system's roots when not set");
+  app_->add_option("--cert", common_.files.cert_file, "TLS; PEM of this client's certificate");
+  app_->add_option("--key", common_.files.key_file, "PEM of its private key");
+  app_->add_option("--server-name", common_.files.server_name,
+                   "TLS; name in the server's certificate, the host of --server when not set");
+  app_->add_option("--token-file", common_.token_file, "File with the token to send");
+  app_->add_flag("--token-over-plaintext", common_.token_over_plaintext,
+                 "Send the token to another host without TLS");
+}
+
+ClientOptions CommonFlags::Options() const {
+  ClientOptions options = {.timeout = absl::Seconds(timeout_s), .inproc_threads = threads};
+  if (tls || !files.ca_file.empty() || !files.cert_file.empty() || !files.server_name.empty()) {
+    options.tls = files;
+  }
+  options.token_file = token_file;
+  options.token_over_plaintext = token_over_plaintext;
+  return options;
 }
 
 absl::StatusOr<Client> Command::Connect() const {
-  const ClientOptions options = {.timeout = absl::Seconds(common_.timeout_s),
-                                 .inproc_threads = common_.threads};
-  return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, options);
+  return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, common_.Options());
 }
 
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {

@@ -21,6 +21,12 @@ struct CommonFlags {
   double timeout_s = 30;
   int threads = 1;
   bool json = false;
+  bool tls = false;
+  TlsOptions files;  // of TLS; any that is set turns it on
+  std::string token_file;
+  bool token_over_plaintext = false;
+
+  ClientOptions Options() const;
 };
 
 // Threads: none.

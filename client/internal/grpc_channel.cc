@@ -234,12 +234,12 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
              "ipv6:[a]:port, unix:/path or inproc:"));
 }
 
-GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer)
+GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer,
+                         const ChannelSecurity& security)
     : retry_{options.max_attempts, options.initial_backoff, options.max_backoff}, timer_(timer) {
   KeepCallbackThreads();
   for (int i = 0; i < options.channels; ++i) {
-    auto channel =
-        grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments());
+    auto channel = security.Connect(target, Arguments());
     if (channel_ == nullptr) channel_ = channel;
     stubs_.push_back(std::make_shared<grpc::GenericStub>(std::move(channel)));
   }

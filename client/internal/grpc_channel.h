@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/connection.h"
+#include "client/internal/channel_security.h"
 #include "client/internal/raw_message.h"
 #include "client/internal/retry.h"
 #include "client/options.h"
@@ -47,7 +48,8 @@ struct RawCall {
 class GrpcChannel {
  public:
   // `target` from GrpcTarget. `timer` waits between attempts; nullptr: real time.
-  GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer = nullptr);
+  GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer = nullptr,
+              const ChannelSecurity& security = {});
 
   // With context.caller_waits, `done` runs before this returns, on this thread.
   // RESOURCE_EXHAUSTED: larger than kMaxMessageBytes. Else what the server, gRPC or on_response

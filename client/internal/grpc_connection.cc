@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/internal/calls.h"
+#include "client/internal/channel_security.h"
 #include "client/internal/chunked_rope.h"
 #include "client/internal/grpc_channel.h"
 #include "client/internal/item_stream.h"
@@ -60,9 +61,9 @@ struct InFlight {
 class GrpcConnection final : public Connection {
  public:
   // `one_host`: whether all calls reach one server of this host.
-  GrpcConnection(const std::string& target, const ClientOptions& options, bool one_host,
-                 Timer* timer)
-      : channel_(target, options, timer), one_host_(one_host) {}
+  GrpcConnection(const std::string& target, const ClientOptions& options,
+                 const ChannelSecurity& security, bool one_host, Timer* timer)
+      : channel_(target, options, timer, security), one_host_(one_host) {}
 
   void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) override {
     StartUnary<v1::EncodeRequest>("Encode", std::move(call), context, std::move(done));
@@ -258,7 +259,11 @@ absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view 
                                                                const ClientOptions& options,
                                                                Timer* timer) {
   PHASOR_ASSIGN_OR_RETURN(const std::string grpc_target, GrpcTarget(target));
-  return std::make_shared<GrpcConnection>(grpc_target, options, IsOneHost(target), timer);
+  const bool one_host = IsOneHost(target);
+  const bool unix_socket = target.starts_with("unix");
+  PHASOR_ASSIGN_OR_RETURN(const ChannelSecurity security,
+                          ChannelSecurity::Make(options, one_host || unix_socket, unix_socket));
+  return std::make_shared<GrpcConnection>(grpc_target, options, security, one_host, timer);
 }
 
 }  // namespace phasor::client_internal

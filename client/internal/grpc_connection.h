@@ -15,7 +15,8 @@ namespace phasor::client_internal {
 class Timer;
 
 // Does not wait for the server. `timer` waits between attempts and must outlive the calls; nullptr:
-// real time. INVALID_ARGUMENT: no such kind of target. UNIMPLEMENTED: built without gRPC.
+// real time. INVALID_ARGUMENT: no such kind of target, or files and tokens that
+// cannot be used. UNIMPLEMENTED: built without gRPC.
 absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view target,
                                                                const ClientOptions& options,
                                                                Timer* timer = nullptr);
