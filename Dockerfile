@@ -28,8 +28,10 @@ LABEL org.opencontainers.image.title="phasor" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# A flag still overrides it.
-ENV PHASOR_LISTEN=0.0.0.0:50051
+# Who publishes the port decides who reaches it. PHASOR_TLS_CERT and PHASOR_TLS_KEY turn TLS on, and
+# plaintext off (docs/security.md). A flag overrides a variable.
+ENV PHASOR_LISTEN=0.0.0.0:50051 \
+    PHASOR_ALLOW_PLAINTEXT=true
 EXPOSE 50051
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/phasor-server"]

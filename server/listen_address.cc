@@ -2,6 +2,8 @@
 // Splits an address; names are resolved when the server listens.
 #include "server/listen_address.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/un.h>
 
 #include "absl/strings/match.h"
@@ -49,6 +51,14 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
   }
   if (address.host.empty()) return Refuse(text, "has no host");
   return address;
+}
+
+bool IsOfThisHost(const ListenAddress& address) {
+  if (!address.unix_path.empty() || address.host == "localhost") return true;
+  in_addr v4 = {};
+  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6 = {};
+  return inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 }  // namespace phasor

@@ -19,6 +19,9 @@ struct ListenAddress {
 // INVALID_ARGUMENT "listen: ...": not an address.
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
 
+// Whether only this host reaches it: a Unix socket, localhost, 127.0.0.0/8, ::1.
+bool IsOfThisHost(const ListenAddress& address);
+
 }  // namespace phasor
 
 #endif  // PHASOR_SERVER_LISTEN_ADDRESS_H_

@@ -73,6 +73,20 @@ const std::vector<Option>& Options() {
   static const auto* const options = new std::vector<Option>{
       {"listen", "addresses to listen on: host:port (port 0: any free one), [v6]:port, unix:/path",
        Addresses{&O::listen}},
+      {"allow-plaintext",
+       "listen without TLS on addresses that other hosts reach; has no effect with --tls-cert",
+       Switch{&O::allow_plaintext}},
+      {"tls-cert", "certificate of the server and those up to its root, PEM: TLS on all of TCP",
+       Path{&O::tls_cert}},
+      {"tls-key", "private key of that certificate, PEM", Path{&O::tls_key}},
+      {"tls-client-ca", "who signs certificates of clients, PEM; set: every client must have one",
+       Path{&O::tls_client_ca}},
+      {"tokens-file", "lines `name sha256:HEX`; set: every call must have a token, no reflection",
+       Path{&O::tokens_file}},
+      {"policy-file", "who may call what, JSON (docs/security.md); set: no reflection",
+       Path{&O::policy_file}},
+      {"credentials-reload-interval", "how often these files are looked at for changes",
+       Time{&O::credentials_reload_interval, absl::Milliseconds(100), kDay}},
       {"backend", "what computes; auto is cpu: no device has been measured yet",
        Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
       {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
@@ -155,7 +169,7 @@ std::string Accepted(const Time& v) {
                       " (ms, s, m, h)");
 }
 std::string Accepted(const Choice& v) { return absl::StrJoin(v.accepted, ", "); }
-std::string Accepted(const Path&) { return "a directory; empty: none"; }
+std::string Accepted(const Path&) { return "a path; empty: none"; }
 std::string Accepted(const Switch&) { return "true, false"; }
 std::string Accepted(const Addresses&) { return "one or more, separated by commas"; }
 std::string Accepted(const Option& option) {
@@ -358,6 +372,29 @@ std::string VariableOf(const std::string& name) {
   return "PHASOR_" + absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}));
 }
 
+// What options of security ask of each other.
+absl::Status CheckSecurity(const ServerOptions& o) {
+  const auto refuse = [](const char* problem) { return absl::InvalidArgumentError(problem); };
+  if (!o.tls_key.empty() && o.tls_cert.empty()) return refuse("tls-key: set without tls-cert");
+  if (o.tls_key.empty() && !o.tls_cert.empty()) return refuse("tls-cert: set without tls-key");
+  if (!o.tls_client_ca.empty() && o.tls_cert.empty()) {
+    return refuse("tls-client-ca: set without tls-cert, which turns on TLS");
+  }
+  if (!o.policy_file.empty() && o.tokens_file.empty() && o.tls_client_ca.empty()) {
+    return refuse("policy-file: nobody has an identity, set tokens-file or tls-client-ca too");
+  }
+  if (!o.tls_cert.empty() || o.allow_plaintext) return absl::OkStatus();
+  for (const std::string& text : o.listen) {
+    PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    if (IsOfThisHost(address)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen: '", text,
+                     "' would take plaintext from other hosts, set tls-cert and tls-key for "
+                     "TLS, or allow-plaintext if the network is trusted"));
+  }
+  return absl::OkStatus();
+}
+
 std::string Version() { return "phasor-server " PHASOR_VERSION "\n"; }
 
 }  // namespace
@@ -371,7 +408,7 @@ absl::Status ServerOptions::Validate() const {
   for (const std::string& address : listen) {
     PHASOR_RETURN_IF_ERROR(ParseListenAddress(address).status());
   }
-  return absl::OkStatus();
+  return CheckSecurity(*this);
 }
 
 absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>& arguments,

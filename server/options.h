@@ -21,6 +21,15 @@ struct ServerOptions {
   // Addresses to listen on: "host:port" (port 0 chooses one), "[v6]:port" or "unix:/path".
   std::vector<std::string> listen = {"127.0.0.1:50051"};
 
+  // Who may connect and call (docs/security.md).
+  bool allow_plaintext = false;  // on addresses that other hosts reach
+  std::string tls_cert;          // PEM files; empty: no TLS
+  std::string tls_key;
+  std::string tls_client_ca;  // not empty: clients must have a certificate of it
+  std::string tokens_file;    // not empty: calls must have a token of it
+  std::string policy_file;    // empty: whoever may connect may call everything
+  absl::Duration credentials_reload_interval = absl::Seconds(10);
+
   // Compute.
   std::string backend = "auto";     // auto | cpu | cuda | reference
   int threads = 0;                  // compute threads; 0: one per core

@@ -3,11 +3,11 @@
 #include "server/server.h"
 
 #include <grpc/grpc.h>
-#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <climits>
@@ -21,7 +21,6 @@
 #include "server/engine/engine.h"
 #include "server/listen_socket.h"
 #include "server/listener.h"
-#include "server/log.h"
 #include "server/oip/service.h"
 #include "server/regions/lease_socket.h"
 #include "server/regions/lease_store.h"
@@ -30,6 +29,8 @@
 #include "server/rpc/service.h"
 #include "server/rpc/table_service.h"
 #include "server/rpc/unimplemented.h"
+#include "server/server_grpc_log.h"
+#include "server/server_security.h"
 #include "server/tables/table_store.h"
 
 namespace phasor {
@@ -42,16 +43,9 @@ constexpr int64_t kLeastQuota = int64_t{64} << 20;
 // Clients may ping this often; more is abuse.
 constexpr absl::Duration kPingInterval = absl::Seconds(10);
 
-// gRPC's own log lines, as ours.
-void ForwardGrpcLog(gpr_log_func_args* args) {
-  const LogLevel level =
-      args->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarn : LogLevel::kDebug;
-  Log(level, "grpc", {{"message", std::string(args->message)}});
-}
-
 void SetProcessWideGrpcOptions() {
   static const bool once = [] {
-    gpr_set_log_function(&ForwardGrpcLog);
+    ForwardGrpcLog();
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     return true;
   }();
@@ -156,12 +150,38 @@ ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
   return {o.listen, o.max_connections, o.max_connections_per_peer};
 }
 
+std::vector<std::string> ServiceNames() {
+  return {v1::PositionEmbeddingService::service_full_name(), v1::TableService::service_full_name(),
+          v1::SharedMemoryService::service_full_name(),
+          inference::GRPCInferenceService::service_full_name()};
+}
+
+AcceptorRef AddAcceptor(grpc::ServerBuilder* builder,
+                        const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  return builder->experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+}
+
+bool IsUnixSocket(int fd) {
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
+void HandOn(grpc::experimental::ExternalConnectionAcceptor& acceptor, int listening_fd, int fd) {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+  connection.listener_fd = listening_fd;
+  connection.fd = fd;
+  acceptor.HandleNewConnection(&connection);
+}
+
 class GrpcServer final : public Server {
  public:
-  GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend,
-             std::unique_ptr<tables::TableStore> tables, std::unique_ptr<Listener> listener,
-             std::vector<ListenSocket> lease_listeners)
+  GrpcServer(const ServerOptions& options, std::unique_ptr<ServerSecurity> security,
+             std::unique_ptr<Backend> backend, std::unique_ptr<tables::TableStore> tables,
+             std::unique_ptr<Listener> listener, std::vector<ListenSocket> lease_listeners)
       : options_(options),
+        security_(std::move(security)),
         backend_(std::move(backend)),
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
@@ -179,8 +199,11 @@ class GrpcServer final : public Server {
     SetProcessWideGrpcOptions();
     grpc::ServerBuilder builder;
     SetLimits(options_, &builder);
-    if (!options_.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
-    auto calls = std::make_unique<rpc::CallCounter>();
+    // Nothing asks gRPC's own service who may call it.
+    const bool reflection =
+        options_.reflection && options_.tokens_file.empty() && options_.policy_file.empty();
+    if (!reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+    auto calls = std::make_unique<rpc::CallCounter>(security_->access());
     calls_ = calls.get();
     builder.SetContextAllocator(std::move(calls));
     builder.RegisterService(&service_);
@@ -188,26 +211,37 @@ class GrpcServer final : public Server {
     builder.RegisterService(&shared_memory_service_);
     builder.RegisterService(&inference_service_);
     builder.RegisterService(&health_);
-    AcceptorRef acceptor = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
+    if (security_->access() != nullptr) {
+      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+      creators.push_back(std::make_unique<rpc::MethodNames>());
+      builder.experimental().SetInterceptorCreators(std::move(creators));
+    }
+    const std::shared_ptr plain(AddAcceptor(&builder, grpc::InsecureServerCredentials()));
+    const bool tls = security_->credentials() != nullptr;
+    if (tls) WatchTlsHandshakes();
+    const std::shared_ptr tcp =
+        tls ? std::shared_ptr(AddAcceptor(&builder, security_->credentials())) : plain;
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
     service_.SetListeners(listeners());
     for (const ListenSocket& socket : lease_listeners_) {
       lease_sockets_.push_back(std::make_unique<regions::LeaseSocket>(socket.fd(), &leases_));
     }
-    listener_->Start([acceptor = std::shared_ptr(std::move(acceptor))](int listening_fd, int fd) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.listener_fd = listening_fd;
-      connection.fd = fd;
-      acceptor->HandleNewConnection(&connection);
+    // Permissions of its file guard a Unix socket: there is no TLS on it.
+    listener_->Start([plain, tcp](int listening_fd, int fd) {
+      HandOn(IsUnixSocket(fd) ? *plain : *tcp, listening_fd, fd);
     });
     return absl::OkStatus();
   }
 
   std::vector<std::string> listeners() const override { return listener_->addresses(); }
   std::string backend() const override { return std::string(backend_->name()); }
+  absl::Status ReloadCredentials() override { return security_->Reload(); }
+  SecurityStats security_stats() const override {
+    const rpc::AccessStats refused =
+        security_->access() == nullptr ? rpc::AccessStats() : security_->access()->stats();
+    return {refused.unauthenticated, refused.permission_denied, TlsHandshakesFailed()};
+  }
 
   bool Shutdown() override {
     absl::MutexLock lock(&shutdown_mu_);
@@ -237,6 +271,7 @@ class GrpcServer final : public Server {
   }
 
   const ServerOptions options_;
+  const std::unique_ptr<ServerSecurity> security_;
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
   regions::LeaseStore leases_;
@@ -269,6 +304,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       std::unique_ptr<Backend> backend) {
   PHASOR_RETURN_IF_ERROR(options.Validate());
+  PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<ServerSecurity> security,
+                          ServerSecurity::Load(options, ServiceNames()));
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
                           Listener::Bind(ListenerOptionsOf(options)));
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<tables::TableStore> tables,
@@ -283,8 +320,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                             ParseListenAddress("unix:" + options.lease_socket));
     PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen(address));
   }
-  auto server = std::make_unique<GrpcServer>(options, std::move(backend), std::move(tables),
-                                             std::move(listener), std::move(lease_listeners));
+  auto server = std::make_unique<GrpcServer>(options, std::move(security), std::move(backend),
+                                             std::move(tables), std::move(listener),
+                                             std::move(lease_listeners));
   PHASOR_RETURN_IF_ERROR(server->Start());
   return server;
 }

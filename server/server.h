@@ -4,6 +4,7 @@
 #ifndef PHASOR_SERVER_SERVER_H_
 #define PHASOR_SERVER_SERVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,12 +16,19 @@
 
 namespace phasor {
 
+// What was refused since the start.
+struct SecurityStats {
+  int64_t unauthenticated = 0;
+  int64_t permission_denied = 0;
+  int64_t tls_handshakes_failed = 0;  // of all servers in this process
+};
+
 // Threads: all methods from any thread.
 class Server {
  public:
-  // Starts serving. INVALID_ARGUMENT: options; FAILED_PRECONDITION: backend missing on this host,
-  // or tables that cannot be loaded;
-  // UNAVAILABLE: an address cannot be bound.
+  // Starts serving. INVALID_ARGUMENT: options, or files of credentials; FAILED_PRECONDITION:
+  // backend missing on this host, or tables that cannot be loaded; UNAVAILABLE: an address cannot
+  // be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
   // The same on a backend of the caller's, for tests; `options.backend` is not used.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
@@ -31,6 +39,11 @@ class Server {
   virtual std::vector<std::string> listeners() const = 0;
   // Name of what computes, e.g. what "auto" came to.
   virtual std::string backend() const = 0;
+  virtual SecurityStats security_stats() const = 0;
+
+  // Reads certificates, tokens and policy again. INVALID_ARGUMENT: a file is wrong; what the server
+  // had of its kind stays.
+  virtual absl::Status ReloadCredentials() = 0;
 
   // Health turns NOT_SERVING and drain_delay passes. Then listeners close, calls whose request has
   // arrived are answered, later ones are refused with UNAVAILABLE, and connections close. Calls

@@ -38,6 +38,7 @@ class InferCall final : public engine::Call {
         client_(caller.client),
         cancelled_(caller.cancelled),
         stream_(caller.stream),
+        quota_(caller.quota),
         done_(std::move(done)) {
     deadline = caller.deadline;
   }
@@ -63,6 +64,7 @@ class InferCall final : public engine::Call {
     items.push_back(std::move(prepared_.item));
     cost_bytes = received_.size() + prepared_.region_bytes + prepared_.output_bytes;
     deadline = std::min(deadline, absl::Now() + prepared_.timeout);
+    PHASOR_ASSIGN_OR_RETURN(quota_permit_, quota_.Take(cost_bytes));
     ready_ = Now();
     return absl::OkStatus();
   }
@@ -93,7 +95,7 @@ class InferCall final : public engine::Call {
     if (status.ok()) status = WriteRegions(*result);
     if (!status.ok()) return Fail(RenamePath(status, prepared_.paths));
     InferAnswer answer{absl::OkStatus(), MakeInferResponse(prepared_, *result, stream_),
-                       prepared_.id};
+                       prepared_.id, std::move(quota_permit_)};
     context_.statistics->AddSuccess(
         prepared_.model,
         {Between(ready_, started_), Between(arrived_, ready_) + Between(started_, fetched_),
@@ -139,6 +141,8 @@ class InferCall final : public engine::Call {
   const uint64_t client_;
   const std::shared_ptr<const std::atomic<bool>> cancelled_;
   const bool stream_;
+  const rpc::CallerQuota quota_;
+  engine::Permit quota_permit_;
   absl::AnyInvocable<void(InferAnswer)> done_;
   rpc::ReceivedMessage received_;
   PreparedInfer prepared_;  // its item is in `items`

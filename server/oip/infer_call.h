@@ -17,6 +17,7 @@
 #include "server/engine/engine.h"
 #include "server/oip/model_statistics.h"
 #include "server/regions/region_store.h"
+#include "server/rpc/access.h"
 
 namespace phasor::oip {
 
@@ -36,12 +37,14 @@ struct InferCaller {
   uint64_t client = 0;  // as engine::Call::client
   std::shared_ptr<const std::atomic<bool>> cancelled;
   bool stream = false;
+  rpc::CallerQuota quota = {};
 };
 
 struct InferAnswer {
   absl::Status status;
-  grpc::ByteBuffer response;  // when OK
-  std::string id;             // of the request, as far as it was read
+  grpc::ByteBuffer response;         // when OK
+  std::string id;                    // of the request, as far as it was read
+  engine::Permit quota_permit = {};  // to be kept until the answer has been sent
 };
 
 // Starts an inference and calls `done` exactly once, inside or later from an engine thread. Never

@@ -10,6 +10,7 @@
 
 #include "proto/grpc_status.h"
 #include "server/oip/infer_response.h"
+#include "server/rpc/access.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
 
@@ -29,6 +30,7 @@ class InferStreams::Stream final : public InferStreamReactor {
   Stream(InferStreams* streams, const grpc::CallbackServerContext& context)
       : streams_(*streams),
         client_(rpc::ClientOf(context)),
+        quota_(context),
         grpc_errors_(WantsGrpcErrors(context)) {}
 
   // Reads the next request, unless the stream must end.
@@ -42,6 +44,11 @@ class InferStreams::Stream final : public InferStreamReactor {
     if (!busy_) End(rpc::Draining());
   }
 
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
+    if (std::exchange(finished_, true)) return;
+    Finish(ToGrpcStatus(status));
+  }
+
  private:
   void OnReadDone(bool ok) override {
     {
@@ -51,13 +58,14 @@ class InferStreams::Stream final : public InferStreamReactor {
       busy_ = true;
     }
     StartInfer(streams_.context_, &request_,
-               {absl::InfiniteFuture(), client_, cancelled_, /*stream=*/true},
+               {absl::InfiniteFuture(), client_, cancelled_, /*stream=*/true, quota_},
                [this](InferAnswer answer) { Answer(std::move(answer)); });
   }
 
   void Answer(InferAnswer answer) {
     absl::MutexLock lock(&streams_.mu_);
     if (!answer.status.ok() && grpc_errors_) return End(answer.status);
+    quota_permit_ = std::move(answer.quota_permit);
     response_ =
         answer.status.ok() ? std::move(answer.response) : MakeStreamError(answer.status, answer.id);
     StartWrite(&response_);
@@ -66,6 +74,7 @@ class InferStreams::Stream final : public InferStreamReactor {
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&streams_.mu_);
     response_.Clear();  // its memory belongs to other calls now
+    quota_permit_ = engine::Permit();
     if (!ok) return End(absl::CancelledError("server: cancelled by the caller"));
     Next();
   }
@@ -80,27 +89,28 @@ class InferStreams::Stream final : public InferStreamReactor {
     delete this;
   }
 
-  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
-    if (std::exchange(finished_, true)) return;
-    Finish(ToGrpcStatus(status));
-  }
-
   InferStreams& streams_;
   const uint64_t client_;
+  const rpc::CallerQuota quota_;
   const bool grpc_errors_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
-  bool busy_ = false;  // a request is under way; guarded by the lock, as the next one
+  engine::Permit quota_permit_;  // of the answer that is being sent
+  bool busy_ = false;            // a request is under way; guarded by the lock, as the next one
   bool finished_ = false;
 };
 
 InferStreamReactor* InferStreams::Start(grpc::CallbackServerContext* context) {
+  const absl::Status refusal = rpc::Refusal(context);
   auto* stream = new Stream(this, *context);
   absl::MutexLock lock(&mu_);
-  if (rpc::CallCounter::IsLate(context)) ending_ = true;
   streams_.insert(stream);
-  stream->Next();
+  if (refusal.ok()) {
+    stream->Next();
+  } else {
+    stream->End(refusal);
+  }
   return stream;
 }
 

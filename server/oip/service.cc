@@ -10,7 +10,7 @@
 #include "kernels/text.h"
 #include "server/oip/model_info.h"
 #include "server/oip/prepared_infer.h"
-#include "server/rpc/call_counter.h"
+#include "server/rpc/access.h"
 #include "server/rpc/caller.h"
 #include "server/rpc/tensor_call.h"
 
@@ -43,13 +43,14 @@ class InferReactor final : public grpc::ServerUnaryReactor {
  public:
   void Start(const InferContext& infer, grpc::CallbackServerContext* context,
              grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-    if (rpc::CallCounter::IsLate(context)) {
-      const absl::Status late = absl::UnavailableError("server: draining, try another one");
-      return rpc::FinishCall(context, this, late);
+    if (const absl::Status refusal = rpc::Refusal(context); !refusal.ok()) {
+      return rpc::FinishCall(context, this, refusal);
     }
     StartInfer(infer, request,
-               {rpc::DeadlineOf(*context), rpc::ClientOf(*context), cancelled_, /*stream=*/false},
+               {rpc::DeadlineOf(*context), rpc::ClientOf(*context), cancelled_, /*stream=*/false,
+                rpc::CallerQuota(*context)},
                [this, context, response](InferAnswer answer) {
+                 quota_permit_ = std::move(answer.quota_permit);
                  if (answer.status.ok()) *response = std::move(answer.response);
                  rpc::FinishCall(context, this, answer.status);
                });
@@ -60,6 +61,7 @@ class InferReactor final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+  engine::Permit quota_permit_;  // until the answer has been sent
 };
 
 }  // namespace
@@ -78,6 +80,7 @@ InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptio
 grpc::ServerUnaryReactor* InferenceService::ServerLive(Context* context,
                                                        const inference::ServerLiveRequest*,
                                                        inference::ServerLiveResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   response->set_live(true);
   return Answer(context);
 }
@@ -85,6 +88,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerLive(Context* context,
 grpc::ServerUnaryReactor* InferenceService::ServerReady(Context* context,
                                                         const inference::ServerReadyRequest*,
                                                         inference::ServerReadyResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   response->set_ready(ready_.load(std::memory_order_relaxed));
   return Answer(context);
 }
@@ -92,6 +96,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerReady(Context* context,
 grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context,
                                                        const inference::ModelReadyRequest* request,
                                                        inference::ModelReadyResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   const auto model = FindVersion(request->name(), request->version());
   if (absl::IsInvalidArgument(model.status())) return Answer(context, model.status());
   response->set_ready(model.ok() && ready_.load(std::memory_order_relaxed));
@@ -101,6 +106,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context,
 grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
     Context* context, const inference::ServerMetadataRequest*,
     inference::ServerMetadataResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   response->set_name(kPlatform);
   response->set_version(options_.version);
   for (const char* extension : {"model_configuration", "model_repository_index", "parameters",
@@ -114,6 +120,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
 grpc::ServerUnaryReactor* InferenceService::ModelMetadata(
     Context* context, const inference::ModelMetadataRequest* request,
     inference::ModelMetadataResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   const auto model = FindVersion(request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
   *response = MetadataOf(**model);
@@ -137,6 +144,7 @@ InferStreamReactor* InferenceService::ModelStreamInfer(Context* context) {
 grpc::ServerUnaryReactor* InferenceService::ModelConfig(
     Context* context, const inference::ModelConfigRequest* request,
     inference::ModelConfigResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   const auto model = FindVersion(request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
   *response->mutable_config() = ConfigOf(**model);
@@ -146,6 +154,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelConfig(
 grpc::ServerUnaryReactor* InferenceService::ModelStatistics(
     Context* context, const inference::ModelStatisticsRequest* request,
     inference::ModelStatisticsResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   if (request->name().empty()) {
     *response = statistics_.Report(nullptr);
     return Answer(context);
@@ -159,6 +168,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelStatistics(
 grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest*,
     inference::RepositoryIndexResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   *response = IndexOfModels();
   return Answer(context);
 }
@@ -166,18 +176,21 @@ grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(
 grpc::ServerUnaryReactor* InferenceService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest*,
     inference::RepositoryModelLoadResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   return Refuse(context, "RepositoryModelLoad", kBuiltIn);
 }
 
 grpc::ServerUnaryReactor* InferenceService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest*,
     inference::RepositoryModelUnloadResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   return Refuse(context, "RepositoryModelUnload", kBuiltIn);
 }
 
 grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
     Context* context, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   for (const regions::NamedRegion& region : regions_.List()) {
     if (!request->name().empty() && request->name() != region.name) continue;
     auto& out = (*response->mutable_regions())[region.name];
@@ -197,17 +210,20 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
 grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryRegister(
     Context* context, const inference::SystemSharedMemoryRegisterRequest* request,
     inference::SystemSharedMemoryRegisterResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   const auto offset = SizeFromWire(request->offset(), "offset");
   if (!offset.ok()) return Answer(context, offset.status());
   const auto bytes = SizeFromWire(request->byte_size(), "byte_size");
   if (!bytes.ok()) return Answer(context, bytes.status());
   return Answer(context, regions_.Register(request->name(), {request->key(), *offset, *bytes},
-                                           context->peer()));
+                                           {context->peer(), rpc::IdentityOf(*context),
+                                            rpc::MaxRegionsOf(*context)}));
 }
 
 grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
     Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   if (request->name().empty()) {
     regions_.UnregisterAll(context->peer());
   } else {
@@ -219,6 +235,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest* request,
     inference::CudaSharedMemoryStatusResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   if (request->name().empty()) return Answer(context);
   return Answer(context, absl::NotFoundError(StrCat("name: region '", request->name(),
                                                     "' is not registered, must be a name of one")));
@@ -227,6 +244,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
     Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   const size_t bytes = request->raw_handle().size();
   if (bytes != kCudaHandleBytes) {
     return Answer(context, absl::InvalidArgumentError(StrCat(
@@ -239,18 +257,21 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
     Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
     inference::CudaSharedMemoryUnregisterResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   return Answer(context);  // a name that is not known is no error
 }
 
 grpc::ServerUnaryReactor* InferenceService::TraceSetting(Context* context,
                                                          const inference::TraceSettingRequest*,
                                                          inference::TraceSettingResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   return Refuse(context, "TraceSetting", "this version does not trace");
 }
 
 grpc::ServerUnaryReactor* InferenceService::LogSettings(Context* context,
                                                         const inference::LogSettingsRequest*,
                                                         inference::LogSettingsResponse*) {
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   return Refuse(context, "LogSettings", "logging is set by the server's options");
 }
 

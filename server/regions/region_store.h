@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,6 +28,13 @@ struct RegionStoreOptions {
   std::function<absl::Time()> now = [] { return absl::Now(); };
 };
 
+// Who registers a region.
+struct RegionOwner {
+  std::string peer;           // whose UnregisterAll forgets it
+  std::string identity = "";  // whose regions are counted; empty: nobody's
+  int64_t max_regions = std::numeric_limits<int64_t>::max();  // of that identity
+};
+
 struct NamedRegion {
   std::string name;
   RegionPlace place;
@@ -39,13 +47,14 @@ class RegionStore {
   explicit RegionStore(RegionStoreOptions options);
 
   // Opens memory for requests that say `name`. Errors as Region::Open's; ALREADY_EXISTS: the name
-  // is taken; RESOURCE_EXHAUSTED: too many; FAILED_PRECONDITION: not enabled.
-  absl::Status Register(const std::string& name, RegionPlace place, const std::string& owner);
+  // is taken; RESOURCE_EXHAUSTED: too many, of all or of the owner; FAILED_PRECONDITION: not
+  // enabled.
+  absl::Status Register(const std::string& name, RegionPlace place, const RegionOwner& owner);
 
   // Forgets a name; one that is not known is no error. Anyone who knows a name may.
   void Unregister(const std::string& name);
-  // Forgets all that `owner` registered, and nobody else's.
-  void UnregisterAll(const std::string& owner);
+  // Forgets all that `peer` registered, and nobody else's.
+  void UnregisterAll(const std::string& peer);
 
   // The region, whose lease begins anew. NOT_FOUND.
   absl::StatusOr<std::shared_ptr<const Region>> Find(const std::string& name,
@@ -57,12 +66,13 @@ class RegionStore {
  private:
   struct Entry {
     std::shared_ptr<const Region> region;
-    std::string owner;
+    RegionOwner owner;
     absl::Time used;
   };
 
   // That the name and a place are free. ALREADY_EXISTS, RESOURCE_EXHAUSTED.
-  absl::Status CheckFree(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckFree(const std::string& name, const RegionOwner& owner)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Drops entries whose lease has ended.
   void DropExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

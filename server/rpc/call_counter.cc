@@ -3,18 +3,11 @@
 // written.
 #include "server/rpc/call_counter.h"
 
+#include "server/rpc/call_context.h"
+
 namespace phasor::rpc {
 
 absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
-
-class CallCounter::Context final : public grpc::CallbackServerContext {
- public:
-  explicit Context(bool late) : late_(late) {}
-  bool late() const { return late_; }
-
- private:
-  const bool late_;
-};
 
 void CallCounter::StartDraining() {
   absl::MutexLock lock(&mu_);
@@ -26,25 +19,20 @@ bool CallCounter::WaitForEarlyCalls(absl::Time deadline) {
   return mu_.AwaitWithDeadline(absl::Condition(this, &CallCounter::NoEarlyCalls), deadline);
 }
 
-bool CallCounter::IsLate(const grpc::CallbackServerContext* context) {
-  const auto* counted = dynamic_cast<const Context*>(context);
-  return counted != nullptr && counted->late();
-}
-
 grpc::CallbackServerContext* CallCounter::NewCallbackServerContext() {
   absl::MutexLock lock(&mu_);
   if (!draining_) ++early_calls_;
-  return new Context(draining_);
+  return new CallContext(draining_, access_);
 }
 
 void CallCounter::Release(grpc::CallbackServerContext* context) {
-  auto* const counted = dynamic_cast<Context*>(context);
-  if (counted == nullptr) return;  // of a method that there is not: gRPC made it, and deletes it
-  if (!counted->late()) {
+  CallContext* const call = CallContext::Of(context);
+  if (call == nullptr) return;  // of a method that there is not: gRPC made it, and will delete it
+  if (!call->late) {
     absl::MutexLock lock(&mu_);
     --early_calls_;
   }
-  delete counted;
+  delete call;
 }
 
 }  // namespace phasor::rpc

@@ -19,27 +19,27 @@ namespace phasor::rpc {
 // What a call or stream is told that comes too late, or must end for the shutdown.
 absl::Status Draining();
 
+class Access;
+
 // Counts the calls of callback services. Threads: any.
 class CallCounter final : public grpc::ContextAllocator {
  public:
+  // `access`: what Refusal asks about the calls; must outlive them; nullptr: refuses none.
+  explicit CallCounter(Access* access = nullptr) : access_(access) {}
+
   // Calls that begin from now on are late.
   void StartDraining();
   // Waits until every call that is not late has ended, or until `deadline`: then false.
   bool WaitForEarlyCalls(absl::Time deadline);
-
-  // Whether the call began after StartDraining and should be refused. False for contexts that no
-  // CallCounter made.
-  static bool IsLate(const grpc::CallbackServerContext* context);
 
   grpc::CallbackServerContext* NewCallbackServerContext() override;
   void Release(grpc::CallbackServerContext* context) override;
   using grpc::ContextAllocator::Release;
 
  private:
-  class Context;
-
   bool NoEarlyCalls() const ABSL_SHARED_LOCKS_REQUIRED(mu_) { return early_calls_ == 0; }
 
+  Access* const access_;
   absl::Mutex mu_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   int64_t early_calls_ ABSL_GUARDED_BY(mu_) = 0;

@@ -47,12 +47,13 @@ grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// Answers at once with a message or an error.
-template <typename Message>
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
-                                 const absl::StatusOr<Message>& message,
-                                 grpc::ByteBuffer* response) {
+// Answers at once with the message or error that `make` returns, if the caller may ask.
+template <typename Make>
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
+                                 Make make) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto message = make();
   if (message.ok()) *response = WriteMessage(*message);
   FinishCall(context, reactor, message.status());
   return reactor;
@@ -134,23 +135,27 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::AttentionBias(
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  return Answer(context, Resolve(*request), response);
+  return Answer(context, response, [&] { return Resolve(*request); });
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ListPresets(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  auto message = ReadMessage<v1::ListPresetsRequest>(*request, options_.max_header_bytes);
-  if (!message.ok()) return Answer(context, std::move(message), response);
-  return Answer(context, absl::StatusOr<v1::ListPresetsResponse>(AllPresets()), response);
+  return Answer(context, response, [&]() -> absl::StatusOr<v1::ListPresetsResponse> {
+    PHASOR_RETURN_IF_ERROR(
+        ReadMessage<v1::ListPresetsRequest>(*request, options_.max_header_bytes).status());
+    return AllPresets();
+  });
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::GetServerInfo(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  auto message = ReadMessage<v1::GetServerInfoRequest>(*request, options_.max_header_bytes);
-  if (!message.ok()) return Answer(context, std::move(message), response);
-  return Answer(context, absl::StatusOr<v1::GetServerInfoResponse>(Info()), response);
+  return Answer(context, response, [&]() -> absl::StatusOr<v1::GetServerInfoResponse> {
+    PHASOR_RETURN_IF_ERROR(
+        ReadMessage<v1::GetServerInfoRequest>(*request, options_.max_header_bytes).status());
+    return Info();
+  });
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*

@@ -21,6 +21,7 @@
 #include "kernels/status_macros.h"
 #include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
+#include "server/rpc/access.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
 #include "server/rpc/idle_timer.h"
@@ -56,7 +57,9 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       return stream == nullptr || stream->EndIfIdle();
     });
     absl::MutexLock lock(&mu_);
-    if (draining || CallCounter::IsLate(context_)) end_ = Draining();
+    if (absl::Status refusal = Refusal(context_); !refusal.ok()) end_ = std::move(refusal);
+    if (draining && !end_.has_value()) end_ = Draining();
+    quota_ = CallerQuota(*context_);
     Continue();
   }
 
@@ -132,12 +135,12 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     Continue();
   }
 
-  void Answer(grpc::ByteBuffer answer, int64_t cost_bytes) {
+  void Answer(grpc::ByteBuffer answer, int64_t cost_bytes, engine::Permit quota_permit) {
     absl::MutexLock lock(&mu_);
     if (abandoned_) {
       Settle(cost_bytes);
     } else {
-      answers_.push_back({std::move(answer), cost_bytes});
+      answers_.push_back({std::move(answer), cost_bytes, std::move(quota_permit)});
     }
     Continue();
   }
@@ -154,6 +157,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   struct Outgoing {
     grpc::ByteBuffer message;
     int64_t cost_bytes;
+    engine::Permit quota_permit;  // until it has been sent
   };
 
   void Settle(int64_t cost_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -223,6 +227,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   const std::string backend_;
   std::shared_ptr<Stream> self_;
   std::optional<IdleTimer> timer_;
+  CallerQuota quota_;          // set in Begin
   grpc::ByteBuffer incoming_;  // whoever takes a message has it to itself
 
   std::atomic<bool> abandoned_ = false;  // nobody reads the answers; set under the lock
@@ -277,13 +282,15 @@ class Stream::Call final : public engine::Call {
   // Answers with `answer` and the first item.
   void Answer() {
     if (answer.status.ok()) answer.item = &items[0];
-    stream_->Answer(stream_->method_.respond(answer, stream_->backend_), cost_bytes);
+    stream_->Answer(stream_->method_.respond(answer, stream_->backend_), cost_bytes,
+                    std::move(quota_permit));
   }
 
   int64_t received_bytes() const { return received_.size(); }
 
   StreamAnswer answer;
   std::shared_ptr<const ChunkedItem> chunk_of;  // whose positions the item borrows
+  engine::Permit quota_permit;                  // of the caller's own bytes in flight
 
  private:
   const std::shared_ptr<Stream> stream_;
@@ -384,6 +391,9 @@ void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
     absl::MutexLock lock(&mu_);
     owed_bytes_ += call->cost_bytes;
   }
+  absl::StatusOr<engine::Permit> permit = quota_.Take(call->cost_bytes);
+  if (!permit.ok()) return call->Done(permit.status());
+  call->quota_permit = *std::move(permit);
   engine_.Submit(std::move(call));
 }
 

@@ -14,7 +14,7 @@
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
-#include "server/rpc/call_counter.h"
+#include "server/rpc/access.h"
 #include "server/rpc/idle_timer.h"
 #include "server/rpc/tensor_call.h"
 
@@ -45,11 +45,8 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
       return true;
     });
     absl::MutexLock lock(&mu_);
-    if (CallCounter::IsLate(context_)) {
-      End(Draining());
-    } else {
-      StartRead(&request_);
-    }
+    if (const absl::Status refusal = Refusal(context_); !refusal.ok()) return End(refusal);
+    StartRead(&request_);
   }
 
  private:
@@ -174,7 +171,7 @@ grpc::ServerReadReactor<v1::CreateTableRequest>* TableServiceImpl::CreateTable(
 grpc::ServerUnaryReactor* TableServiceImpl::GetTable(grpc::CallbackServerContext* context,
                                                      const v1::GetTableRequest* request,
                                                      v1::GetTableResponse* response) {
-  if (CallCounter::IsLate(context)) return Answer(context, Draining());
+  if (auto* const refused = RefusedReactor(context)) return refused;
   if (absl::Status status = CheckTableName(request->name(), "name"); !status.ok()) {
     return Answer(context, status);
   }
@@ -186,7 +183,7 @@ grpc::ServerUnaryReactor* TableServiceImpl::GetTable(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* TableServiceImpl::ListTables(grpc::CallbackServerContext* context,
                                                        const v1::ListTablesRequest* request,
                                                        v1::ListTablesResponse* response) {
-  if (CallCounter::IsLate(context)) return Answer(context, Draining());
+  if (auto* const refused = RefusedReactor(context)) return refused;
   if (request->page_size() < 0 || request->page_size() > kMaxPageSize) {
     return Answer(context, absl::InvalidArgumentError(absl::StrCat(
                                "page_size: ", request->page_size(), ", must be in [0, 1000]")));
@@ -210,7 +207,7 @@ grpc::ServerUnaryReactor* TableServiceImpl::ListTables(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* TableServiceImpl::DeleteTable(grpc::CallbackServerContext* context,
                                                         const v1::DeleteTableRequest* request,
                                                         v1::DeleteTableResponse*) {
-  if (CallCounter::IsLate(context)) return Answer(context, Draining());
+  if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   writer_.Post([this, context, reactor, name = request->name()] {
     FinishCall(context, reactor, store_.Delete(name));

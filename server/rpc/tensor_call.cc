@@ -16,7 +16,7 @@
 #include "kernels/status_macros.h"
 #include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
-#include "server/rpc/call_counter.h"
+#include "server/rpc/access.h"
 #include "server/rpc/caller.h"
 #include "server/rpc/wire.h"
 
@@ -36,6 +36,8 @@ class Reactor final : public grpc::ServerUnaryReactor {
   }
 
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  engine::Permit quota_permit;  // until the answer has been sent
 
  private:
   void OnCancel() override { cancelled_.store(true, std::memory_order_relaxed); }
@@ -77,6 +79,7 @@ class TensorCall final : public engine::Call {
     cost_bytes = received_.size() + view.response_bytes + view.copied_bytes;
     held = std::move(view.held);
     other_bytes = view.shared_bytes;
+    PHASOR_ASSIGN_OR_RETURN(reactor_->quota_permit, CallerQuota(*context_).Take(cost_bytes));
     return absl::OkStatus();
   }
 
@@ -109,13 +112,21 @@ void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* 
   reactor->Finish(ToGrpcStatus(status));
 }
 
+grpc::ServerUnaryReactor* RefusedReactor(grpc::CallbackServerContext* context) {
+  const absl::Status refusal = Refusal(context);
+  if (refusal.ok()) return nullptr;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  FinishCall(context, reactor, refusal);
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
                                           const TensorCallLimits& limits, engine::Engine& engine,
                                           grpc::CallbackServerContext* context,
                                           grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   std::shared_ptr<Reactor> reactor = Reactor::Make();
-  if (CallCounter::IsLate(context)) {
-    FinishCall(context, reactor.get(), absl::UnavailableError("server: draining, try another one"));
+  if (absl::Status refusal = Refusal(context); !refusal.ok()) {
+    FinishCall(context, reactor.get(), refusal);
     return reactor.get();
   }
   auto call = std::make_unique<TensorCall>(method, std::string(engine.backend()->name()), context,

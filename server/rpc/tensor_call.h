@@ -49,6 +49,9 @@ grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status);
 
+// A reactor that has ended the call because of Refusal (access.h), or nullptr: go on.
+grpc::ServerUnaryReactor* RefusedReactor(grpc::CallbackServerContext* context);
+
 }  // namespace phasor::rpc
 
 #endif  // PHASOR_SERVER_RPC_TENSOR_CALL_H_

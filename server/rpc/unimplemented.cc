@@ -3,6 +3,7 @@
 #include "server/rpc/unimplemented.h"
 
 #include "absl/strings/str_cat.h"
+#include "server/rpc/tensor_call.h"
 
 namespace phasor::rpc {
 namespace {
@@ -11,6 +12,7 @@ constexpr char kInsteadOfRegions[] = "send tensors inline, in raw";
 
 grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, const std::string& method,
                                  const std::string& instead) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(NotInThisVersion(method, instead));
   return reactor;

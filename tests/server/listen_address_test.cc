@@ -42,5 +42,15 @@ TEST(ParseListenAddressTest, RefusesUnixPathsThatTheKernelCannotTake) {
   EXPECT_FALSE(ParseListenAddress("unix:/" + std::string(107, 'x')).ok());
 }
 
+TEST(IsOfThisHostTest, TellsLoopbackAndUnixSocketsFromAllElse) {
+  for (const char* mine : {"unix:/a", "localhost:1", "127.0.0.1:1", "127.255.0.1:1", "[::1]:1"}) {
+    EXPECT_TRUE(IsOfThisHost(*ParseListenAddress(mine))) << mine;
+  }
+  for (const char* all : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "128.0.0.1:1", "[::2]:1",
+                          "[::ffff:127.0.0.1]:1", "host:1", "127.0.0.1.example.org:1"}) {
+    EXPECT_FALSE(IsOfThisHost(*ParseListenAddress(all))) << all;
+  }
+}
+
 }  // namespace
 }  // namespace phasor

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/text.h"
+
 namespace phasor {
 namespace {
 
@@ -23,6 +25,7 @@ struct Case {
   std::string text;
   std::function<bool(const ServerOptions&)> is_set;
   std::vector<std::string> refused;
+  std::map<std::string, std::string> needs = {};  // environment without which it means nothing
 };
 
 const std::vector<Case>& Cases() {
@@ -136,6 +139,32 @@ const std::vector<Case>& Cases() {
        "5s",
        [](const O& o) { return o.shared_memory_lease == absl::Seconds(5); },
        {"0", "31d"}},
+      {"allow-plaintext", "true", [](const O& o) { return o.allow_plaintext; }, {"maybe", ""}},
+      {"tls-cert",
+       "/c",
+       [](const O& o) { return o.tls_cert == "/c"; },
+       {},
+       {{"PHASOR_TLS_KEY", "/k"}}},
+      {"tls-key",
+       "/k",
+       [](const O& o) { return o.tls_key == "/k"; },
+       {},
+       {{"PHASOR_TLS_CERT", "/c"}}},
+      {"tls-client-ca",
+       "/a",
+       [](const O& o) { return o.tls_client_ca == "/a"; },
+       {},
+       {{"PHASOR_TLS_CERT", "/c"}, {"PHASOR_TLS_KEY", "/k"}}},
+      {"tokens-file", "/t", [](const O& o) { return o.tokens_file == "/t"; }, {}},
+      {"policy-file",
+       "/p",
+       [](const O& o) { return o.policy_file == "/p"; },
+       {},
+       {{"PHASOR_TOKENS_FILE", "/t"}}},
+      {"credentials-reload-interval",
+       "3s",
+       [](const O& o) { return o.credentials_reload_interval == absl::Seconds(3); },
+       {"0", "25h", "x"}},
       {"reflection", "false", [](const O& o) { return !o.reflection; }, {"maybe", ""}},
   };
   return *cases;
@@ -176,11 +205,13 @@ TEST_F(OptionsTest, DefaultsAreValid) {
 
 TEST_F(OptionsTest, EveryOptionIsSetByFlag) {
   for (const Case& c : Cases()) {
+    environment_ = c.needs;
     const auto joined = Parse({"--" + c.name + "=" + c.text});
     ASSERT_TRUE(joined.ok()) << joined.status();
     EXPECT_TRUE(c.is_set(joined->options)) << c.name;
-    if (c.name == "reflection" || c.name == "shared-memory")
+    if (c.name == "reflection" || c.name == "shared-memory" || c.name == "allow-plaintext") {
       continue;  // a switch takes no separate value
+    }
     const auto separate = Parse({"--" + c.name, c.text});
     ASSERT_TRUE(separate.ok()) << separate.status();
     EXPECT_TRUE(c.is_set(separate->options)) << c.name;
@@ -189,7 +220,8 @@ TEST_F(OptionsTest, EveryOptionIsSetByFlag) {
 
 TEST_F(OptionsTest, EveryOptionIsSetByEnvironment) {
   for (const Case& c : Cases()) {
-    environment_ = {{VariableOf(c.name), c.text}};
+    environment_ = c.needs;
+    environment_[VariableOf(c.name)] = c.text;
     const auto command = Parse({});
     ASSERT_TRUE(command.ok()) << command.status();
     EXPECT_TRUE(c.is_set(command->options)) << c.name;
@@ -244,6 +276,31 @@ TEST_F(OptionsTest, FlagWinsOverEnvironmentOverFile) {
   EXPECT_EQ(command->options.threads, 3);
   EXPECT_EQ(command->options.max_batch_items, 2);
   EXPECT_EQ(command->options.max_connections, 1);
+}
+
+TEST_F(OptionsTest, PlaintextForOtherHostsMustBeAllowed) {
+  for (const char* listen : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "host.example.org:1"}) {
+    const auto refused = Parse({"--listen=127.0.0.1:1", StrCat("--listen=", listen)});
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << listen;
+    EXPECT_THAT(refused.status().message(), HasSubstr(StrCat("listen: '", listen, "'")));
+    EXPECT_THAT(refused.status().message(), HasSubstr("set tls-cert and tls-key"));
+    EXPECT_THAT(refused.status().message(), HasSubstr("allow-plaintext"));
+    EXPECT_TRUE(Parse({StrCat("--listen=", listen), "--allow-plaintext"}).ok()) << listen;
+    EXPECT_TRUE(Parse({StrCat("--listen=", listen), "--tls-cert=c", "--tls-key=k"}).ok()) << listen;
+  }
+  for (const char* listen : {"127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1", "unix:/a"}) {
+    EXPECT_TRUE(Parse({StrCat("--listen=", listen)}).ok()) << listen;
+  }
+}
+
+TEST_F(OptionsTest, OptionsOfSecurityThatNeedOthersSaySo) {
+  for (const auto& [flag, message] : std::map<std::string, std::string>{
+           {"--tls-cert=c", "tls-cert: set without tls-key"},
+           {"--tls-key=k", "tls-key: set without tls-cert"},
+           {"--tls-client-ca=a", "tls-client-ca: set without tls-cert"},
+           {"--policy-file=p", "policy-file: nobody has an identity"}}) {
+    EXPECT_THAT(Parse({flag}).status().message(), HasSubstr(message)) << flag;
+  }
 }
 
 TEST_F(OptionsTest, UnknownNamesAreRefusedWithTheNearestOne) {

@@ -33,7 +33,7 @@ class RegionStoreTest : public ::testing::Test {
   }
 
   absl::Status Register(const std::string& name, const std::string& owner) {
-    return store_.Register(name, {memory_.key(), 0, 3}, owner);
+    return store_.Register(name, {memory_.key(), 0, 3}, {owner});
   }
 
   std::vector<std::string> Names() {
@@ -60,7 +60,7 @@ TEST_F(RegionStoreTest, ANameIsTakenUntilItIsUnregistered) {
   ASSERT_THAT(Register("in", "me"), IsOk());
   EXPECT_THAT(Register("in", "me"),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("already in manager")));
-  EXPECT_THAT(store_.Register("in", {"/phasor_test_no_such", 0, 1}, "me"),
+  EXPECT_THAT(store_.Register("in", {"/phasor_test_no_such", 0, 1}, {"me"}),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("already in manager")));
   store_.Unregister("in");
   store_.Unregister("in");  // again is no error
@@ -109,6 +109,20 @@ TEST_F(RegionStoreTest, NothingIsOpenedUnlessItIsEnabled) {
 
 TEST_F(RegionStoreTest, ARegionNeedsAName) {
   EXPECT_THAT(Register("", "me"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+}
+
+TEST_F(RegionStoreTest, AnIdentityHoldsNoMoreThanItMay) {
+  const regions::RegionOwner one = {"peer", "token:one", 1};
+  const RegionPlace place = {memory_.key(), 0, 3};
+  ASSERT_THAT(store_.Register("a", place, one), IsOk());
+  EXPECT_THAT(store_.Register("b", place, one),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("1 regions are held by token:one, must be at most 1")));
+  EXPECT_THAT(store_.Register("b", place, {"peer", "token:two", 1}), IsOk());
+  EXPECT_THAT(store_.Register("c", place, {"other peer", "token:one", 0}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 0")));
+  store_.Unregister("a");
+  EXPECT_THAT(store_.Register("c", place, one), IsOk());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "server/rpc/access.h"
 #include "server/rpc/health_service.h"
 
 namespace phasor::rpc {
@@ -31,8 +32,8 @@ TEST(CallCounterTest, WaitsForEarlyCallsOnly) {
   grpc::CallbackServerContext* const early = calls.NewCallbackServerContext();
   calls.StartDraining();
   grpc::CallbackServerContext* const late = calls.NewCallbackServerContext();
-  EXPECT_FALSE(CallCounter::IsLate(early));
-  EXPECT_TRUE(CallCounter::IsLate(late));
+  EXPECT_TRUE(Refusal(early).ok());
+  EXPECT_EQ(Refusal(late), Draining());
   EXPECT_FALSE(calls.WaitForEarlyCalls(absl::InfinitePast()));
   std::thread release([&calls, early] { calls.Release(early); });
   EXPECT_TRUE(calls.WaitForEarlyCalls(absl::InfiniteFuture()));
@@ -74,8 +75,8 @@ TEST(CallCounterTest, UnknownMethodsAreUnimplementedAndNotCounted) {
 }
 
 TEST(CallCounterTest, ContextOfSomebodyElseIsNotLate) {
-  const grpc::CallbackServerContext context;
-  EXPECT_FALSE(CallCounter::IsLate(&context));
+  grpc::CallbackServerContext context;
+  EXPECT_TRUE(Refusal(&context).ok());
 }
 
 TEST(CallCounterTest, CountsAnsweredAndCancelledCallsOut) {

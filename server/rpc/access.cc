@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// See access.h.
+#include "server/rpc/access.h"
+
+#include <google/protobuf/descriptor.h>
+#include <grpcpp/security/auth_context.h>
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+#include "server/rpc/call_context.h"
+#include "server/rpc/call_counter.h"
+
+namespace phasor::rpc {
+namespace {
+
+constexpr int64_t kLogLinesPerSecond = 10;
+constexpr char kAuthorization[] = "authorization";
+constexpr char kSubjectNames[] = "x509_subject_alternative_name";
+constexpr char kCertificate[] = "x509_pem_cert";
+
+// "package.Service/Method" of all methods of `services`.
+std::vector<std::string> MethodsOf(absl::Span<const std::string> services) {
+  std::vector<std::string> methods;
+  for (const std::string& name : services) {
+    const auto* const service =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
+    for (int i = 0; service != nullptr && i < service->method_count(); ++i) {
+      methods.push_back(StrCat(name, "/", service->method(i)->name()));
+    }
+  }
+  return methods;
+}
+
+std::string Text(grpc::string_ref text) { return std::string(text.data(), text.size()); }
+
+security::Presented PresentedBy(const grpc::CallbackServerContext& context) {
+  security::Presented caller;
+  const auto [first, last] = context.client_metadata().equal_range(kAuthorization);
+  for (auto value = first; value != last; ++value) {
+    caller.authorization.push_back(Text(value->second));
+  }
+  if (const auto connection = context.auth_context(); connection != nullptr) {
+    caller.certificate = !connection->FindPropertyValues(kCertificate).empty();
+    for (const grpc::string_ref& name : connection->FindPropertyValues(kSubjectNames)) {
+      caller.names.push_back(Text(name));
+    }
+  }
+  caller.unix_socket = context.peer().starts_with("unix:");
+  return caller;
+}
+
+}  // namespace
+
+Access::Access(security::RuleFiles files, std::vector<std::string> methods, Log log)
+    : files_(std::move(files)),
+      methods_(std::move(methods)),
+      log_(std::move(log)),
+      log_limit_(kLogLinesPerSecond) {}
+
+absl::StatusOr<std::unique_ptr<Access>> Access::Load(const security::RuleFiles& files,
+                                                     absl::Span<const std::string> services,
+                                                     Log log) {
+  std::unique_ptr<Access> access(new Access(files, MethodsOf(services), std::move(log)));
+  PHASOR_RETURN_IF_ERROR(access->Reload());
+  return access;
+}
+
+absl::Status Access::Reload() {
+  // Before the files are read: what is written meanwhile counts as a change.
+  std::vector<security::FileStamp> stamps = Stamps();
+  auto rules = security::Rules::Load(files_, methods_, this->rules().get());
+  absl::MutexLock lock(&mu_);
+  stamps_ = std::move(stamps);
+  PHASOR_RETURN_IF_ERROR(rules.status());
+  rules_ = *std::move(rules);
+  return absl::OkStatus();
+}
+
+bool Access::Changed() const {
+  const std::vector<security::FileStamp> now = Stamps();
+  absl::MutexLock lock(&mu_);
+  return now != stamps_;
+}
+
+std::vector<security::FileStamp> Access::Stamps() const {
+  return security::StampsOf({files_.tokens, files_.policy});
+}
+
+AccessStats Access::stats() const {
+  return {unauthenticated_.load(std::memory_order_relaxed),
+          permission_denied_.load(std::memory_order_relaxed)};
+}
+
+std::shared_ptr<const security::Rules> Access::rules() const {
+  absl::MutexLock lock(&mu_);
+  return rules_;
+}
+
+void Access::Count(const grpc::CallbackServerContext& context, std::string_view method,
+                   const absl::Status& status) {
+  auto& count = absl::IsUnauthenticated(status) ? unauthenticated_ : permission_denied_;
+  count.fetch_add(1, std::memory_order_relaxed);
+  const auto left_out = log_limit_.Admit(absl::Now());
+  if (left_out.has_value() && log_ != nullptr) {
+    log_({context.peer(), std::string(method), status, *left_out});
+  }
+}
+
+absl::Status Refusal(grpc::CallbackServerContext* context) {
+  CallContext* const call = CallContext::Of(context);
+  if (call == nullptr) return absl::OkStatus();
+  if (call->late) return Draining();
+  if (call->access == nullptr) return absl::OkStatus();
+  call->decision = call->access->rules()->Decide(PresentedBy(*context), call->method);
+  if (!call->decision.status.ok()) {
+    call->access->Count(*context, call->method, call->decision.status);
+  }
+  return call->decision.status;
+}
+
+std::string IdentityOf(const grpc::CallbackServerContext& context) {
+  const CallContext* const call = CallContext::Of(&context);
+  return call == nullptr ? "" : call->decision.identity;
+}
+
+int64_t MaxRegionsOf(const grpc::CallbackServerContext& context) {
+  const CallContext* const call = CallContext::Of(&context);
+  return call == nullptr ? security::kUnlimited : call->decision.max_regions;
+}
+
+CallerQuota::CallerQuota(const grpc::CallbackServerContext& context) {
+  const CallContext* const call = CallContext::Of(&context);
+  if (call == nullptr || call->decision.quota == nullptr) return;
+  quota_ = call->decision.quota;
+  identity_ = call->decision.identity;
+}
+
+absl::StatusOr<engine::Permit> CallerQuota::Take(int64_t bytes) const {
+  if (quota_ == nullptr) return engine::Permit();
+  absl::StatusOr<engine::Permit> permit = quota_->Take(bytes);
+  if (permit.ok()) return permit;
+  return absl::Status(
+      permit.status().code(),
+      StrCat("quota of ", identity_, ": ",
+             std::string_view(permit.status().message().data(), permit.status().message().size())));
+}
+
+grpc::experimental::Interceptor* MethodNames::CreateServerInterceptor(
+    grpc::experimental::ServerRpcInfo* info) {
+  auto* const call = dynamic_cast<CallContext*>(info->server_context());
+  if (call != nullptr) {
+    call->method = info->method();
+    if (call->method.starts_with('/')) call->method.remove_prefix(1);
+  }
+  return nullptr;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the server knows of a call beside what gRPC does.
+#ifndef PHASOR_SERVER_RPC_CALL_CONTEXT_H_
+#define PHASOR_SERVER_RPC_CALL_CONTEXT_H_
+
+#include <grpcpp/server_context.h>
+
+#include <string_view>
+
+#include "server/security/rules.h"
+
+namespace phasor::rpc {
+
+class Access;
+
+// Made by CallCounter. Threads: written by gRPC's thread before the handler's first reaction, read
+// by any afterwards.
+class CallContext final : public grpc::CallbackServerContext {
+ public:
+  CallContext(bool is_late, Access* gate) : late(is_late), access(gate) {}
+
+  // nullptr: some other context.
+  static CallContext* Of(grpc::CallbackServerContext* context) {
+    return dynamic_cast<CallContext*>(context);
+  }
+  static const CallContext* Of(const grpc::CallbackServerContext* context) {
+    return dynamic_cast<const CallContext*>(context);
+  }
+
+  const bool late;          // began after the server began to drain
+  Access* const access;     // nullptr: everybody may everything
+  std::string_view method;  // "package.Service/Method"; gRPC's memory; empty without an access
+  security::Decision decision;
+};
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_RPC_CALL_CONTEXT_H_

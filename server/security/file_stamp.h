@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of credentials: reading them, and noticing that they changed.
+#ifndef PHASOR_SERVER_SECURITY_FILE_STAMP_H_
+#define PHASOR_SERVER_SECURITY_FILE_STAMP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace phasor::security {
+
+// Which file a path leads to and when it was written; all zero: to none.
+struct FileStamp {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t bytes = 0;
+  int64_t modified_ns = 0;
+
+  bool operator==(const FileStamp&) const = default;
+};
+
+FileStamp StampOf(const std::string& path);
+// Of several; empty paths count as files that are not there.
+std::vector<FileStamp> StampsOf(const std::vector<std::string>& paths);
+
+// The whole file. INVALID_ARGUMENT "<option>: ...": cannot be read, or more than 1 MiB.
+absl::StatusOr<std::string> ReadFile(const std::string& option, const std::string& path);
+
+}  // namespace phasor::security
+
+#endif  // PHASOR_SERVER_SECURITY_FILE_STAMP_H_

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// See log_limit.h.
+#include "server/security/log_limit.h"
+
+#include <utility>
+
+namespace phasor::security {
+
+std::optional<int64_t> LogLimit::Admit(absl::Time now) {
+  engine::MutexLock lock(&mu_);
+  if (now - second_ >= absl::Seconds(1)) {
+    second_ = now;
+    lines_ = 0;
+  }
+  if (lines_ >= lines_per_second_) {
+    ++left_out_;
+    return std::nullopt;
+  }
+  ++lines_;
+  return std::exchange(left_out_, 0);
+}
+
+}  // namespace phasor::security

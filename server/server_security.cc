@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// See server_security.h.
+#include "server/server_security.h"
+
+#include <utility>
+
+#include "kernels/status_macros.h"
+#include "server/log.h"
+
+namespace phasor {
+namespace {
+
+void LogRefusedCall(const rpc::RefusedCall& call) {
+  Log(LogLevel::kWarn, "call refused",
+      {{"peer", call.peer},
+       {"method", call.method},
+       {"code", absl::StatusCodeToString(call.status.code())},
+       {"message", std::string(call.status.message())},
+       {"left_out", call.left_out}});
+}
+
+// Reads one kind of files and says in the log how that went.
+template <typename Files>
+absl::Status ReadAndLog(Files* files, const char* what) {
+  absl::Status status = files->Reload();
+  if (status.ok()) {
+    Log(LogLevel::kInfo, "credentials loaded", {{"what", std::string(what)}});
+  } else {
+    Log(LogLevel::kError, "credentials kept as they were",
+        {{"what", std::string(what)}, {"error", std::string(status.message())}});
+  }
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Load(
+    const ServerOptions& options, absl::Span<const std::string> services) {
+  std::unique_ptr<ServerSecurity> security(new ServerSecurity(options.credentials_reload_interval));
+  if (!options.tls_cert.empty()) {
+    PHASOR_ASSIGN_OR_RETURN(
+        security->tls_,
+        rpc::TlsCredentials::Load({options.tls_cert, options.tls_key, options.tls_client_ca}));
+    Log(LogLevel::kInfo, "TLS certificate",
+        {{"serial", security->tls_->serial()},
+         {"not_after",
+          absl::FormatTime(absl::RFC3339_sec, security->tls_->not_after(), absl::UTCTimeZone())}});
+  }
+  if (!options.tokens_file.empty() || !options.tls_client_ca.empty()) {
+    const security::RuleFiles files = {options.tokens_file, options.policy_file,
+                                       !options.tls_client_ca.empty()};
+    PHASOR_ASSIGN_OR_RETURN(security->access_, rpc::Access::Load(files, services, &LogRefusedCall));
+  }
+  if (security->tls_ != nullptr || security->access_ != nullptr) {
+    security->thread_ = std::thread([raw = security.get()] { raw->Watch(); });
+  }
+  return security;
+}
+
+ServerSecurity::~ServerSecurity() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<grpc::ServerCredentials> ServerSecurity::credentials() const {
+  return tls_ == nullptr ? nullptr : tls_->credentials();
+}
+
+absl::Status ServerSecurity::Reload() { return Read(/*all=*/true); }
+
+void ServerSecurity::Watch() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), interval_)) return;
+    }
+    (void)Read(/*all=*/false);  // it has told the log
+  }
+}
+
+absl::Status ServerSecurity::Read(bool all) {
+  absl::MutexLock lock(&reading_mu_);
+  absl::Status status;
+  if (tls_ != nullptr && (all || tls_->Changed())) status.Update(ReadAndLog(tls_.get(), "TLS"));
+  if (access_ != nullptr && (all || access_->Changed())) {
+    status.Update(ReadAndLog(access_.get(), "tokens and policy"));
+  }
+  return status;
+}
+
+}  // namespace phasor

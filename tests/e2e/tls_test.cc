@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who gets a connection: TLS and mTLS between a real server and the client library.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/secure_server.h"
+#include "tests/support/run_shell.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IsOk;
+using ::testing::Not;
+using testing::StatusIs;
+
+// Clients that are refused are processes of their own: gRPC tells both sides' failures to the log
+// of the process, and those of the server are counted from there.
+class TlsTest : public SecureServerTest {
+ protected:
+  int64_t Failed() const { return server_->security_stats().tls_handshakes_failed; }
+  std::string Ca(const std::string& file) const { return StrCat(" --ca ", Path(file)); }
+  std::string Certificate(const std::string& name) const {
+    return StrCat(Ca("ca"), " --cert ", Path(name + ".pem"), " --key ", Path(name + ".key"));
+  }
+
+  // The connection does not come about, and the server counts that.
+  void ExpectRefused(const std::string& host, const std::string& flags) {
+    const int64_t before = Failed();
+    const testing::ShellOutcome outcome = testing::RunShell(
+        StrCat(PHASOR_BINARY, " presets --timeout 20 --server ", host, ":", port_, flags));
+    EXPECT_EQ(outcome.status, 1) << flags;
+    EXPECT_THAT(outcome.text, HasSubstr("UNAVAILABLE")) << flags;
+    EXPECT_TRUE(Eventually([&] { return Failed() > before; })) << "not counted: " << flags;
+  }
+  void ExpectServed(const ClientOptions& options) {
+    EXPECT_THAT(CallOnce(Target(), options), IsOk());
+  }
+};
+
+TEST_F(TlsTest, ServesWhoTrustsItsCertificate) {
+  UseTls(/*client_certificates=*/false);
+  Start();
+  EXPECT_THAT(CallOnce(Target(), {.tls = Trusting()}), IsOk());
+  EXPECT_THAT(CallOnce(StrCat("dns:///localhost:", port_), {.tls = Trusting()}), IsOk());
+  EXPECT_THAT(Log(), HasSubstr("\"event\":\"TLS certificate\""));
+}
+
+TEST_F(TlsTest, UnixSocketsStayPlaintext) {
+  UseTls(/*client_certificates=*/true);
+  Start();
+  EXPECT_THAT(CallOnce(StrCat("unix:", Path("socket")), {}), IsOk());
+}
+
+TEST_F(TlsTest, ClientsThatDoNotTrustItAreCountedAndLogged) {
+  UseTls(/*client_certificates=*/false);
+  Start();
+  testing::CertificateAuthority other("other root");
+  dir_.Write("other", other.certificate());
+  ExpectRefused("127.0.0.1", Ca("other"));
+  ExpectServed({.tls = Trusting()});
+  ExpectRefused("localhost", Ca("ca") + " --server-name other.test");
+  ExpectServed({.tls = Trusting()});
+  const std::string log = Log();
+  // gRPC's client hangs up without an alert.
+  EXPECT_THAT(log, HasSubstr("\"event\":\"TLS handshake failed\",\"reason\":\"the peer hung up: "));
+  EXPECT_THAT(log, HasSubstr("the certificate is not for the name that the client asked for"));
+}
+
+TEST_F(TlsTest, ClientsSeeThatACertificateHasExpired) {
+  UseTls(/*client_certificates=*/false);
+  Replace("server", authority_.Issue("IP:127.0.0.1", -60));
+  Start();
+  ExpectRefused("127.0.0.1", Ca("ca"));
+  EXPECT_THAT(CallOnce(StrCat("unix:", Path("socket")), {}), IsOk());
+  EXPECT_THAT(Log(), HasSubstr("the peer hung up"));
+}
+
+TEST_F(TlsTest, PlaintextToItsPortIsRefusedCountedAndLogged) {
+  UseTls(/*client_certificates=*/false);
+  Start();
+  ExpectRefused("127.0.0.1", "");
+  ExpectServed({.tls = Trusting()});
+  EXPECT_THAT(Log(), HasSubstr("wrong version number"));
+}
+
+TEST_F(TlsTest, ClientCertificatesMustBeThereValidAndOfTheAuthority) {
+  UseTls(/*client_certificates=*/true);
+  testing::CertificateAuthority other("other root");
+  Replace("stranger", other.Issue("URI:spiffe://test/client"));
+  Replace("expired", authority_.Issue("URI:spiffe://test/client", -60));
+  Start();
+  ExpectServed({.tls = Certified()});
+  for (const std::string& flags : {Ca("ca"), Certificate("stranger"), Certificate("expired")}) {
+    ExpectRefused("127.0.0.1", flags);
+    ExpectServed({.tls = Certified()});
+  }
+  const std::string log = Log();
+  EXPECT_THAT(log, HasSubstr("peer did not return a certificate"));
+  EXPECT_THAT(log, HasSubstr("certificate verify failed"));
+  EXPECT_THAT(log, Not(HasSubstr("PRIVATE KEY")));
+}
+
+TEST_F(TlsTest, ThePolicyKnowsClientsByTheirNames) {
+  UseTls(/*client_certificates=*/true);
+  options_.policy_file = Path("policy");
+  dir_.Write("policy", R"({"identities": [{"identity": "san:client.test",
+      "methods": ["phasor.v1.PositionEmbeddingService/GetServerInfo"]}]})");
+  Replace("other", authority_.Issue("URI:spiffe://test/other"));
+  Start();
+  EXPECT_THAT(CallOnce(Target(), {.tls = Certified()}), IsOk());
+  EXPECT_THAT(CallOnce(Target(), {.tls = Certified("other")}),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("san:spiffe://test/other")));
+  EXPECT_THAT(CallOnce(StrCat("unix:", Path("socket")), {}),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("unix may not call")));
+  EXPECT_EQ(server_->security_stats().permission_denied, 2);
+  EXPECT_EQ(server_->security_stats().unauthenticated, 0);
+  EXPECT_THAT(Log(), HasSubstr("\"code\":\"PERMISSION_DENIED\""));
+}
+
+TEST_F(TlsTest, DoesNotStartWithABadFileAndSaysWhich) {
+  UseTls(/*client_certificates=*/true);
+  dir_.Write("server.key", authority_.Issue("DNS:localhost").key);
+  EXPECT_THAT(Server::Start(options_),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("tls-key: ")));
+}
+
+}  // namespace
+}  // namespace phasor
