@@ -108,8 +108,8 @@ TEST_F(InferCallTest, SharedMemoryGivesTheSameBytesAsTheMessage) {
   const std::string inlined = Infer(EncodeAt({5, 6, 7})).raw_output_contents(0);
   const SharedMemory in("pad8pad8" + BytesOfValues<int64_t>({5, 6, 7}));
   const SharedMemory out(std::string(200, '.'));
-  ASSERT_THAT(regions_.Register("in", {in.key(), 0, 32}, "me"), IsOk());
-  ASSERT_THAT(regions_.Register("out", {out.key(), 4, 150}, "me"), IsOk());
+  ASSERT_THAT(regions_.Register("in", {in.key(), 0, 32}, {"me"}), IsOk());
+  ASSERT_THAT(regions_.Register("out", {out.key(), 4, 150}, {"me"}), IsOk());
   inference::ModelInferRequest request = EncodeAt({5, 6, 7});
   request.clear_raw_input_contents();
   SetRegion("in", 24, 8, request.mutable_inputs(0)->mutable_parameters());
@@ -122,7 +122,7 @@ TEST_F(InferCallTest, SharedMemoryGivesTheSameBytesAsTheMessage) {
 
 TEST_F(InferCallTest, MemoryThatShrankIsAnErrorOfItsTensor) {
   const SharedMemory in(std::string(24, '\0'));
-  ASSERT_THAT(regions_.Register("in", {in.key(), 0, 24}, "me"), IsOk());
+  ASSERT_THAT(regions_.Register("in", {in.key(), 0, 24}, {"me"}), IsOk());
   inference::ModelInferRequest request = EncodeAt({5, 6, 7});
   request.clear_raw_input_contents();
   SetRegion("in", 24, 0, request.mutable_inputs(0)->mutable_parameters());

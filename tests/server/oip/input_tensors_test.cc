@@ -23,7 +23,7 @@ using ::phasor::testing::kInvalid;
 
 class InputTensorsTest : public ::testing::Test {
  protected:
-  InputTensorsTest() { EXPECT_THAT(store_.Register("in", {memory_.key(), 0, 16}, "me"), IsOk()); }
+  InputTensorsTest() { EXPECT_THAT(store_.Register("in", {memory_.key(), 0, 16}, {"me"}), IsOk()); }
 
   static regions::RegionStoreOptions Enabled() {
     regions::RegionStoreOptions options;

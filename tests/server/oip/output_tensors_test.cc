@@ -22,7 +22,7 @@ using ::phasor::testing::kInvalid;
 class OutputTensorsTest : public ::testing::Test {
  protected:
   OutputTensorsTest() {
-    EXPECT_THAT(store_.Register("out", {memory_.key(), 0, 16}, "me"), IsOk());
+    EXPECT_THAT(store_.Register("out", {memory_.key(), 0, 16}, {"me"}), IsOk());
     results_[0].name = "Q_OUT";
     results_[0].bytes = 8;
     results_[1].name = "K_OUT";

@@ -102,7 +102,7 @@ TEST_F(RegionStoreTest, RegionsAreLimitedInNumber) {
 
 TEST_F(RegionStoreTest, NothingIsOpenedUnlessItIsEnabled) {
   RegionStore store{RegionStoreOptions()};
-  EXPECT_THAT(store.Register("in", {memory_.key(), 0, 3}, "me"),
+  EXPECT_THAT(store.Register("in", {memory_.key(), 0, 3}, {"me"}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--shared-memory")));
   EXPECT_THAT(store.List(), IsEmpty());
 }
