@@ -22,7 +22,7 @@
 namespace phasor::client_internal {
 namespace {
 
-constexpr unsigned kWatchSeconds = 5;  // between looks at certificates
+constexpr unsigned kWatchSeconds = 1;  // between looks at certificates; the least that gRPC takes
 constexpr absl::Duration kTokenAge = absl::Seconds(1);
 constexpr size_t kMaxTokenBytes = 4096;
 

@@ -97,6 +97,18 @@ TEST_F(RotationTest, ABadFileKeepsTheOldCertificateAndIsLogged) {
   EXPECT_THAT(log, HasSubstr("tls-cert: "));
 }
 
+TEST_F(RotationTest, AClientTakesItsOwnNewCertificateWithoutBeingMadeAnew) {
+  UseTls(/*client_certificates=*/true);
+  testing::CertificateAuthority other("other root");
+  Replace("mine", other.Issue("URI:spiffe://test/client"));
+  Start();
+  const auto client = Client::Connect(Target(), {.max_attempts = 1, .tls = Certified("mine")});
+  ASSERT_THAT(client, IsOk());
+  EXPECT_FALSE(client->GetServerInfo().ok());
+  Replace("mine", authority_.Issue("URI:spiffe://test/client"));
+  EXPECT_TRUE(Eventually([&] { return client->GetServerInfo().ok(); }));
+}
+
 TEST_F(RotationTest, ClientsOfANewAuthorityAreTakenAfterItsFileIsReplaced) {
   UseTls(/*client_certificates=*/true);
   options_.tls_client_ca = Path("clients");
