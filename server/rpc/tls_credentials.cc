@@ -76,6 +76,9 @@ absl::StatusOr<std::unique_ptr<TlsCredentials>> TlsCredentials::Load(
   std::unique_ptr<TlsCredentials> tls(new TlsCredentials(paths));
   PHASOR_RETURN_IF_ERROR(tls->Reload());
   absl::MutexLock lock(&tls->mu_);
+  if (access(tls->identity_.path().c_str(), R_OK) != 0) {
+    return absl::InternalError("tls: cannot read /proc/self/fd, which must be there for TLS");
+  }
   tls->credentials_ =
       MakeCredentials(tls->identity_.path(), paths.client_ca.empty() ? "" : tls->client_ca_.path());
   return tls;

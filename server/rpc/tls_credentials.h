@@ -44,7 +44,7 @@ class MemoryFile {
 // Threads: any. Must outlive the server that uses it.
 class TlsCredentials {
  public:
-  // Errors of ReadTlsFiles; INTERNAL: no memory.
+  // Errors of ReadTlsFiles; INTERNAL: no memory, or no /proc.
   static absl::StatusOr<std::unique_ptr<TlsCredentials>> Load(const security::TlsPaths& paths);
 
   // Reads the files again; if any is wrong, all stay as they were. New connections see what is new
