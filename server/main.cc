@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "server/config/server_command.h"
 #include "server/log.h"
-#include "server/options.h"
 #include "server/server.h"
 
 namespace phasor {

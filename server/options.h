@@ -6,13 +6,10 @@
 #define PHASOR_SERVER_OPTIONS_H_
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 namespace phasor {
@@ -71,25 +68,6 @@ struct ServerOptions {
   // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
   absl::Status Validate() const;
 };
-
-// A command line of the server.
-struct ServerCommand {
-  ServerOptions options;
-  std::string print;  // not empty: print this (--help, --version) and exit
-};
-
-// Value of an environment variable, if it is set.
-using GetEnvironment = std::function<std::optional<std::string>(const std::string& name)>;
-
-// Reads flags (`arguments` without the program's name), environment and the file of --config, and
-// validates. INVALID_ARGUMENT: an unknown flag or key, or a value that is not accepted. NOT_FOUND:
-// the config file cannot be read. Empty variables count as not set. Unknown PHASOR_ variables are
-// ignored: Kubernetes sets some (PHASOR_PORT, ...) for a Service named phasor.
-absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>& arguments,
-                                                 const GetEnvironment& environment);
-
-// The text of --help: every option with its default, unit and range.
-std::string ServerHelp();
 
 }  // namespace phasor
 
