@@ -12,6 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "kernels/status_macros.h"
+#include "server/listen_address.h"
 #include "server/option_values.h"
 
 namespace phasor {
@@ -29,23 +31,19 @@ std::string Accepted(const Time& v) {
                       " (ms, s, m, h)");
 }
 std::string Accepted(const Choice& v) { return absl::StrJoin(v.accepted, ", "); }
-std::string Accepted(const Path&) { return "a directory; empty: none"; }
+std::string Accepted(const Path&) { return "a path; empty: none"; }
 std::string Accepted(const Switch&) { return "true, false"; }
 std::string Accepted(const Addresses&) { return "one or more, separated by commas"; }
 
-std::string Format(const ServerOptions& o, const Bytes& v) { return FormatBytes(o.*v.field); }
-std::string Format(const ServerOptions& o, const Count& v) {
+std::string Text(const ServerOptions& o, const Bytes& v) { return FormatBytes(o.*v.field); }
+std::string Text(const ServerOptions& o, const Count& v) {
   return std::visit([&o](auto field) { return absl::StrCat(o.*field); }, v.field);
 }
-std::string Format(const ServerOptions& o, const Time& v) { return FormatTime(o.*v.field); }
-std::string Format(const ServerOptions& o, const Choice& v) { return o.*v.field; }
-std::string Format(const ServerOptions& o, const Path& v) {
-  return (o.*v.field).empty() ? "none" : o.*v.field;
-}
-std::string Format(const ServerOptions& o, const Switch& v) {
-  return o.*v.field ? "true" : "false";
-}
-std::string Format(const ServerOptions& o, const Addresses& v) {
+std::string Text(const ServerOptions& o, const Time& v) { return FormatTime(o.*v.field); }
+std::string Text(const ServerOptions& o, const Choice& v) { return o.*v.field; }
+std::string Text(const ServerOptions& o, const Path& v) { return o.*v.field; }
+std::string Text(const ServerOptions& o, const Switch& v) { return o.*v.field ? "true" : "false"; }
+std::string Text(const ServerOptions& o, const Addresses& v) {
   return absl::StrJoin(o.*v.field, ",");
 }
 
@@ -117,8 +115,13 @@ std::string AcceptedBy(const Option& option) {
   return std::visit([](const auto& v) { return Accepted(v); }, option.value);
 }
 
+std::string TextOf(const ServerOptions& options, const Option& option) {
+  return std::visit([&](const auto& v) { return Text(options, v); }, option.value);
+}
+
 std::string FormatOption(const ServerOptions& options, const Option& option) {
-  return std::visit([&](const auto& v) { return Format(options, v); }, option.value);
+  const std::string text = TextOf(options, option);
+  return text.empty() && std::holds_alternative<Path>(option.value) ? "none" : text;
 }
 
 absl::Status SetOption(const std::string& text, const Option& option, ServerOptions* options) {
@@ -128,7 +131,13 @@ absl::Status SetOption(const std::string& text, const Option& option, ServerOpti
 
 absl::Status CheckOption(const ServerOptions& options, const Option& option) {
   const bool valid = std::visit([&](const auto& v) { return InRange(options, v); }, option.value);
-  return valid ? absl::OkStatus() : NotAccepted(option, FormatOption(options, option));
+  if (!valid) return NotAccepted(option, FormatOption(options, option));
+  if (const auto* const addresses = std::get_if<Addresses>(&option.value)) {
+    for (const std::string& address : options.*addresses->field) {
+      PHASOR_RETURN_IF_ERROR(ParseListenAddress(address).status());
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::string VariableOf(const std::string& name) {

@@ -48,12 +48,16 @@ struct Addresses {
 
 }  // namespace option_kinds
 
+// Whether a running server takes a new value over.
+enum class Reload : uint8_t { kNeedsRestart, kTakesEffect };
+
 struct Option {
   std::string name;
   std::string help;
   std::variant<option_kinds::Bytes, option_kinds::Count, option_kinds::Time, option_kinds::Choice,
                option_kinds::Path, option_kinds::Switch, option_kinds::Addresses>
       value;
+  Reload reload = Reload::kNeedsRestart;
 };
 
 // Every option. Lives for ever.
@@ -64,7 +68,9 @@ const Option* FindOption(const std::string& name);
 
 // What the option accepts, e.g. "1 to 8".
 std::string AcceptedBy(const Option& option);
-// Its value in `options`, for people.
+// Its value in `options`, as SetOption reads it.
+std::string TextOf(const ServerOptions& options, const Option& option);
+// The same for people.
 std::string FormatOption(const ServerOptions& options, const Option& option);
 // Sets it. INVALID_ARGUMENT: `text` is no such value. Whether it is in range is CheckOption's.
 absl::Status SetOption(const std::string& text, const Option& option, ServerOptions* options);

@@ -3,6 +3,7 @@
 // follow them.
 #include "server/options.h"
 
+#include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
 #include "server/listen_address.h"
 #include "server/option_table.h"
@@ -61,16 +62,18 @@ const std::vector<Option>& Options() {
       {"max-header-bytes", "largest request without its tensor bytes",
        Bytes{&O::max_header_bytes, kKiB, 64 * kMiB}},
       {"max-inflight-bytes", "requests and responses in memory; calls beyond it are UNAVAILABLE",
-       Bytes{&O::max_inflight_bytes, kMiB, 1024 * kTiB}},
+       Bytes{&O::max_inflight_bytes, kMiB, 1024 * kTiB}, Reload::kTakesEffect},
       {"max-metadata-bytes", "largest HTTP/2 headers of a call",
        Bytes{&O::max_metadata_bytes, kKiB, kMiB}},
       {"max-concurrent-streams", "calls at a time on one connection",
        Count{&O::max_concurrent_streams, 1, 1000000}},
-      {"max-connections", "connections at a time", Count{&O::max_connections, 1, 1000000}},
+      {"max-connections", "connections at a time", Count{&O::max_connections, 1, 1000000},
+       Reload::kTakesEffect},
       {"max-connections-per-peer",
        "connections at a time from one IP address, or from one user over Unix sockets",
-       Count{&O::max_connections_per_peer, 1, 1000000}},
-      {"max-batch-items", "items of one batch call", Count{&O::max_batch_items, 1, 1000000}},
+       Count{&O::max_connections_per_peer, 1, 1000000}, Reload::kTakesEffect},
+      {"max-batch-items", "items of one batch call", Count{&O::max_batch_items, 1, 1000000},
+       Reload::kTakesEffect},
       {"max-frame-bytes", "largest HTTP/2 frame",
        Bytes{&O::max_frame_bytes, 16 * kKiB, 16 * kMiB - 1}},
       {"stream-window-bytes",
@@ -93,11 +96,11 @@ const std::vector<Option>& Options() {
       {"keepalive-timeout", "a connection is closed when a ping is not answered in this time",
        Time{&O::keepalive_timeout, absl::Milliseconds(100), absl::Minutes(10)}},
       {"drain-delay", "on SIGTERM: time between NOT_SERVING and refusing connections",
-       Time{&O::drain_delay, absl::ZeroDuration(), absl::Hours(1)}},
+       Time{&O::drain_delay, absl::ZeroDuration(), absl::Hours(1)}, Reload::kTakesEffect},
       {"drain-timeout", "on SIGTERM: time for calls in flight after that",
-       Time{&O::drain_timeout, absl::ZeroDuration(), kDay}},
+       Time{&O::drain_timeout, absl::ZeroDuration(), kDay}, Reload::kTakesEffect},
       {"log-level", "least severe log lines written",
-       Choice{&O::log_level, {"debug", "info", "warn", "error", "off"}}},
+       Choice{&O::log_level, {"debug", "info", "warn", "error", "off"}}, Reload::kTakesEffect},
       {"reflection", "answer grpc.reflection", Switch{&O::reflection}},
   };
   return *options;
@@ -107,10 +110,14 @@ absl::Status ServerOptions::Validate() const {
   for (const Option& option : Options()) {
     PHASOR_RETURN_IF_ERROR(CheckOption(*this, option));
   }
-  for (const std::string& address : listen) {
-    PHASOR_RETURN_IF_ERROR(ParseListenAddress(address).status());
+  if (!lease_socket.empty()) {
+    if (lease_socket[0] != '/') {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "lease-socket: '", lease_socket, "' is not accepted, must be an absolute path"));
+    }
+    PHASOR_RETURN_IF_ERROR(ParseListenAddress("unix:" + lease_socket).status());
   }
-  return absl::OkStatus();
+  return EncoderSet::Make(encoders).status();
 }
 
 }  // namespace phasor

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that can be set about a server: by flag (--max-message-bytes), by environment
-// (PHASOR_MAX_MESSAGE_BYTES) and by config file (max-message-bytes = 64MiB), in that order of
-// precedence.
+// (PHASOR_MAX_MESSAGE_BYTES) and by configuration file (max_message_bytes: "64MiB"), in that order
+// of precedence; encoders by file only. docs/configuration.md.
 #ifndef PHASOR_SERVER_OPTIONS_H_
 #define PHASOR_SERVER_OPTIONS_H_
 
@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "kernels/encoder_set.h"
 
 namespace phasor {
 
@@ -65,7 +66,11 @@ struct ServerOptions {
   std::string log_level = "info";  // debug | info | warn | error | off
   bool reflection = true;
 
+  // Specs that requests may call by name.
+  std::vector<NamedSpec> encoders;
+
   // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
+  // Of encoders also what ResolveSpec returns.
   absl::Status Validate() const;
 };
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "server/options.h"
+#include "server/reload.h"
 
 namespace phasor {
 
@@ -31,6 +32,11 @@ class Server {
   virtual std::vector<std::string> listeners() const = 0;
   // Name of what computes, e.g. what "auto" came to.
   virtual std::string backend() const = 0;
+
+  // Takes over what of `options` can change while it runs, all of it or, on an error, nothing. The
+  // level of the log belongs to the process: the caller sets it. INVALID_ARGUMENT, NOT_FOUND: as
+  // ServerOptions::Validate.
+  virtual absl::StatusOr<ReloadReport> Reload(const ServerOptions& options) = 0;
 
   // Health turns NOT_SERVING and drain_delay passes. Then listeners close, calls whose request has
   // arrived are answered, later ones are refused with UNAVAILABLE, and connections close. Calls

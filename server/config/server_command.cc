@@ -2,19 +2,18 @@
 // Reads every source, then sets each option from the first that has it.
 #include "server/config/server_command.h"
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <utility>
 #include <variant>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "kernels/nearest_name.h"
+#include "kernels/spec.h"
 #include "kernels/status_macros.h"
+#include "server/config/config_file.h"
 #include "server/option_table.h"
 
 namespace phasor {
@@ -24,21 +23,36 @@ namespace {
 absl::StatusOr<const Option*> OptionCalled(const std::string& name) {
   const std::string canonical = absl::StrReplaceAll(name, {{"_", "-"}});
   if (const Option* option = FindOption(canonical)) return option;
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"config", "help", "version", "check-config", "print-config"};
   for (const Option& option : Options()) names.push_back(option.name);
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": unknown option, did you mean ", NearestName(canonical, names), "?"));
 }
 
+// Edits by which a variable is taken for a misspelt one.
+constexpr size_t kSuspectEdits = 2;
+
 // Texts of options by name, from one source.
 using Texts = std::map<std::string, std::string>;
 
+// Flags that are no options: they say what to do with the options.
 struct Flags {
   Texts texts;
   std::string config;
   bool help = false;
   bool version = false;
+  bool check_config = false;
+  bool print_config = false;
 };
+
+// The member that a flag without a value sets, or nullptr.
+bool* ActionOf(const std::string& name, Flags* flags) {
+  if (name == "help") return &flags->help;
+  if (name == "version") return &flags->version;
+  if (name == "check-config") return &flags->check_config;
+  if (name == "print-config") return &flags->print_config;
+  return nullptr;
+}
 
 // A flag given several times is a list.
 void Append(Texts* texts, const std::string& name, const std::string& text) {
@@ -56,8 +70,8 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
     }
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    if (name == "help" || name == "version") {
-      (name == "help" ? flags.help : flags.version) = true;
+    if (bool* const action = ActionOf(name, &flags)) {
+      *action = true;
       continue;
     }
     const Option* option = nullptr;
@@ -84,38 +98,39 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
   return flags;
 }
 
-// Lines `name = value`; # begins a comment, quotes around a value are dropped.
-absl::StatusOr<Texts> ReadConfig(const std::string& path) {
-  std::ifstream file(path);
-  // A stream opens directories, and reads nothing of them.
-  if (!file || std::filesystem::is_directory(path)) {
-    return absl::NotFoundError(absl::StrCat("config: cannot read '", path, "'"));
-  }
-  Texts texts;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const std::string where = absl::StrCat(path, ":", number, ": ");
-    const std::string entry(absl::StripAsciiWhitespace(line.substr(0, line.find('#'))));
-    if (entry.empty()) continue;
-    const size_t equals = entry.find('=');
-    if (equals == std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat(where, "no '=', accepted: name = value"));
-    }
-    const absl::StatusOr<const Option*> option =
-        OptionCalled(std::string(absl::StripAsciiWhitespace(entry.substr(0, equals))));
-    if (!option.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(where, option.status().message()));
-    }
-    std::string text(absl::StripAsciiWhitespace(entry.substr(equals + 1)));
-    if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
-      text = text.substr(1, text.size() - 2);
-    }
-    Append(&texts, (*option)->name, text);
-  }
-  return texts;
+std::string Version() {
+  return absl::StrCat("phasor-server ", PHASOR_VERSION, " (numerics ", kNumericsVersion, ")\n");
 }
 
-std::string Version() { return "phasor-server " PHASOR_VERSION "\n"; }
+// Where an option has its value from, and what that says.
+struct Source {
+  std::string where;
+  std::optional<std::string> text;  // not set: the default
+};
+
+Source SourceOf(const Option& option, const Flags& flags, const GetEnvironment& environment,
+                const ConfigFile& file) {
+  if (const auto flag = flags.texts.find(option.name); flag != flags.texts.end()) {
+    return {"--" + option.name, flag->second};
+  }
+  const std::string variable = VariableOf(option.name);
+  if (const std::string text = environment(variable).value_or(""); !text.empty()) {
+    return {variable, text};
+  }
+  if (const auto value = file.values.find(option.name); value != file.values.end()) {
+    return {value->second.where, value->second.text};
+  }
+  return {"default", std::nullopt};
+}
+
+absl::Status SetFrom(const Source& source, const Option& option, ServerOptions* options) {
+  if (!source.text.has_value()) return absl::OkStatus();
+  absl::Status status = SetOption(*source.text, option, options);
+  if (status.ok()) status = CheckOption(*options, option);
+  // The option is in the message; a flag's name would only repeat it.
+  if (status.ok() || absl::StartsWith(source.where, "--")) return status;
+  return absl::Status(status.code(), absl::StrCat(source.where, ": ", status.message()));
+}
 
 }  // namespace
 
@@ -127,33 +142,48 @@ absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>&
     command.print = flags.help ? ServerHelp() : Version();
     return command;
   }
-  Texts config;
+  ConfigFile file;
   const std::string path =
       flags.config.empty() ? environment(VariableOf("config")).value_or("") : flags.config;
   if (!path.empty()) {
-    PHASOR_ASSIGN_OR_RETURN(config, ReadConfig(path));
+    PHASOR_ASSIGN_OR_RETURN(file, ReadConfigFile(path));
   }
+  std::map<std::string, std::string> origins;
   for (const Option& option : Options()) {
-    std::optional<std::string> text;
-    if (const auto flag = flags.texts.find(option.name); flag != flags.texts.end()) {
-      text = flag->second;
-    } else if (const auto variable = environment(VariableOf(option.name)).value_or("");
-               !variable.empty()) {
-      text = variable;
-    } else if (const auto line = config.find(option.name); line != config.end()) {
-      text = line->second;
-    }
-    if (!text.has_value()) continue;
-    PHASOR_RETURN_IF_ERROR(SetOption(*text, option, &command.options));
+    Source source = SourceOf(option, flags, environment, file);
+    PHASOR_RETURN_IF_ERROR(SetFrom(source, option, &command.options));
+    origins[option.name] = std::move(source.where);
   }
+  command.options.encoders = std::move(file.encoders);
   PHASOR_RETURN_IF_ERROR(command.options.Validate());
+  if (flags.print_config) {
+    command.print = PrintConfig(command.options, origins);
+  } else if (flags.check_config) {
+    command.print = "phasor-server: the configuration is valid\n";
+  }
   return command;
+}
+
+std::vector<std::string> SuspectVariables(const std::vector<std::string>& names) {
+  std::vector<std::string> known = {VariableOf("config")};
+  for (const Option& option : Options()) known.push_back(VariableOf(option.name));
+  std::vector<std::string> complaints;
+  for (const std::string& name : names) {
+    const std::string nearest = NearestName(name, known);
+    if (!absl::StartsWith(name, "PHASOR_") || name == nearest) continue;
+    if (EditDistance(name, nearest) > kSuspectEdits) continue;
+    complaints.push_back(absl::StrCat(name, ": ignored, did you mean ", nearest, "?"));
+  }
+  return complaints;
 }
 
 std::string ServerHelp() {
   std::string help =
       "phasor-server: computes position embeddings and rotary embeddings over gRPC.\n\n"
-      "  --config FILE\n      lines of `name = value`, names as below without --\n"
+      "  --config FILE  (PHASOR_CONFIG)\n      the options below and encoders, as protobuf's text "
+      "format or JSON; read again on SIGHUP\n"
+      "  --check-config  says what is wrong with flags, environment and file, and exits\n"
+      "  --print-config  prints what they come to, as such a file, and exits\n"
       "  --help, --version\n";
   const ServerOptions defaults;
   for (const Option& option : Options()) {
@@ -163,7 +193,8 @@ std::string ServerHelp() {
   }
   absl::StrAppend(&help,
                   "\nA flag wins over the environment variable beside it, which wins over the "
-                  "config file.\nExit status: 0 stopped in order, 1 could not start or drain, 2 "
+                  "configuration file: docs/configuration.md.\nExit status: 0 stopped in order, 1 "
+                  "could not start or drain, 2 "
                   "bad options.\n");
   return help;
 }

@@ -17,18 +17,22 @@ namespace phasor {
 // A command line of the server.
 struct ServerCommand {
   ServerOptions options;
-  std::string print;  // not empty: print this (--help, --version) and exit
+  std::string print;  // not empty: print this (--help, --check-config, ...) and exit
 };
 
 // Value of an environment variable, if it is set.
 using GetEnvironment = std::function<std::optional<std::string>(const std::string& name)>;
 
 // Reads flags (`arguments` without the program's name), environment and the file of --config, and
-// validates. INVALID_ARGUMENT: an unknown flag or key, or a value that is not accepted. NOT_FOUND:
-// the config file cannot be read. Empty variables count as not set. Unknown PHASOR_ variables are
-// ignored: Kubernetes sets some (PHASOR_PORT, ...) for a Service named phasor.
+// validates. INVALID_ARGUMENT: an unknown flag or field, or a value that is not accepted; of
+// encoders also what ResolveSpec returns. NOT_FOUND: the file cannot be read, too. Empty variables
+// count as not set. Unknown PHASOR_ variables are ignored: Kubernetes sets some (PHASOR_PORT, ...)
+// for a Service named phasor.
 absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>& arguments,
                                                  const GetEnvironment& environment);
+
+// What is wrong with variables of these names: those that are nearly, but not quite, an option's.
+std::vector<std::string> SuspectVariables(const std::vector<std::string>& names);
 
 // The text of --help: every option with its default, unit and range.
 std::string ServerHelp();

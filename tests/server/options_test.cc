@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "server/config/server_command.h"
@@ -144,6 +145,16 @@ const std::vector<Case>& Cases() {
   return *cases;
 }
 
+// The option in text format: numbers and switches are bare.
+std::string FieldOf(const Case& c) {
+  std::string field = c.name, value = c.text;
+  for (char& letter : field) letter = letter == '-' ? '_' : letter;
+  const auto& kind = FindOption(c.name)->value;
+  const bool bare = std::holds_alternative<option_kinds::Count>(kind) ||
+                    std::holds_alternative<option_kinds::Switch>(kind);
+  return field + ": " + (bare ? value : '"' + value + '"');
+}
+
 class OptionsTest : public ::testing::Test {
  protected:
   absl::StatusOr<ServerCommand> Parse(const std::vector<std::string>& arguments) {
@@ -156,7 +167,7 @@ class OptionsTest : public ::testing::Test {
   std::string WriteConfig(const std::string& text) {
     const std::string path = ::testing::TempDir() + "/options_test_" +
                              ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                             ".conf";
+                             ".txtpb";
     std::ofstream(path) << text;
     return path;
   }
@@ -196,7 +207,7 @@ TEST_F(OptionsTest, EveryOptionIsSetByEnvironment) {
 
 TEST_F(OptionsTest, EveryOptionIsSetByConfigFile) {
   std::string text = "# all of them\n\n";
-  for (const Case& c : Cases()) text += c.name + " = " + c.text + "  # so\n";
+  for (const Case& c : Cases()) text += FieldOf(c) + "  # so\n";
   const auto command = Parse({"--config", WriteConfig(text)});
   ASSERT_TRUE(command.ok()) << command.status();
   for (const Case& c : Cases()) EXPECT_TRUE(c.is_set(command->options)) << c.name;
