@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "kernels/backend.h"
+#include "kernels/self_test.h"
 #include "kernels/status_macros.h"
 #include "server/engine/engine.h"
 #include "server/listen_socket.h"
@@ -293,6 +294,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   PHASOR_RETURN_IF_ERROR(options.Validate());
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                           MakeBackend({options.backend, options.threads}));
+  PHASOR_RETURN_IF_ERROR(SelfTest(*backend));
   return Start(options, std::move(backend));
 }
 

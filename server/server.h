@@ -20,7 +20,7 @@ namespace phasor {
 class Server {
  public:
   // Starts serving. INVALID_ARGUMENT: options; FAILED_PRECONDITION: backend missing on this host,
-  // or tables that cannot be loaded;
+  // or tables that cannot be loaded; INTERNAL: the backend computes wrong bits (SelfTest);
   // UNAVAILABLE: an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
   // The same on a backend of the caller's, for tests; `options.backend` is not used.
