@@ -115,7 +115,10 @@ absl::Status ServerOptions::Validate() const {
       return absl::InvalidArgumentError(absl::StrCat(
           "lease-socket: '", lease_socket, "' is not accepted, must be an absolute path"));
     }
-    PHASOR_RETURN_IF_ERROR(ParseListenAddress("unix:" + lease_socket).status());
+    const absl::Status address = ParseListenAddress("unix:" + lease_socket).status();
+    if (!address.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("lease-socket: ", address.message()));
+    }
   }
   return EncoderSet::Make(encoders).status();
 }

@@ -123,13 +123,27 @@ Source SourceOf(const Option& option, const Flags& flags, const GetEnvironment& 
   return {"default", std::nullopt};
 }
 
-absl::Status SetFrom(const Source& source, const Option& option, ServerOptions* options) {
-  if (!source.text.has_value()) return absl::OkStatus();
-  absl::Status status = SetOption(*source.text, option, options);
-  if (status.ok()) status = CheckOption(*options, option);
-  // The option is in the message; a flag's name would only repeat it.
-  if (status.ok() || absl::StartsWith(source.where, "--")) return status;
-  return absl::Status(status.code(), absl::StrCat(source.where, ": ", status.message()));
+// `status`, which begins with the option that it is about, with the source of that option's value.
+// A flag's name would only repeat the option's.
+absl::Status WithSource(const absl::Status& status, const std::map<std::string, Source>& sources) {
+  if (status.ok()) return status;
+  const absl::string_view message = status.message();
+  const auto source = sources.find(std::string(message.substr(0, message.find(':'))));
+  if (source == sources.end() || !source->second.text.has_value()) return status;
+  const std::string& where = source->second.where;
+  if (absl::StartsWith(where, "--")) return status;
+  return absl::Status(status.code(), absl::StrCat(where, ": ", message));
+}
+
+// Sets every option from its source and checks them all.
+absl::Status SetOptions(const std::map<std::string, Source>& sources, ServerOptions* options) {
+  for (const Option& option : Options()) {
+    const Source& source = sources.at(option.name);
+    if (source.text.has_value()) {
+      PHASOR_RETURN_IF_ERROR(SetOption(*source.text, option, options));
+    }
+  }
+  return options->Validate();
 }
 
 }  // namespace
@@ -148,15 +162,15 @@ absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>&
   if (!path.empty()) {
     PHASOR_ASSIGN_OR_RETURN(file, ReadConfigFile(path));
   }
-  std::map<std::string, std::string> origins;
+  std::map<std::string, Source> sources;
   for (const Option& option : Options()) {
-    Source source = SourceOf(option, flags, environment, file);
-    PHASOR_RETURN_IF_ERROR(SetFrom(source, option, &command.options));
-    origins[option.name] = std::move(source.where);
+    sources[option.name] = SourceOf(option, flags, environment, file);
   }
   command.options.encoders = std::move(file.encoders);
-  PHASOR_RETURN_IF_ERROR(command.options.Validate());
+  PHASOR_RETURN_IF_ERROR(WithSource(SetOptions(sources, &command.options), sources));
   if (flags.print_config) {
+    std::map<std::string, std::string> origins;
+    for (const auto& [name, source] : sources) origins[name] = source.where;
     command.print = PrintConfig(command.options, origins);
   } else if (flags.check_config) {
     command.print = "phasor-server: the configuration is valid\n";

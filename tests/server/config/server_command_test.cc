@@ -70,6 +70,9 @@ TEST_F(ServerCommandTest, ErrorsNameTheSourceOfTheValue) {
             path +
                 ":2: max-header-bytes: '1' is not accepted, accepted: 1KiB to 64MiB (bytes, KiB, "
                 "MiB, GiB, TiB)");
+  const std::string relative = WriteConfig("\n\nlease_socket: \"relative\"");
+  EXPECT_EQ(Parse({"--config", relative}).status().message(),
+            relative + ":3: lease-socket: 'relative' is not accepted, must be an absolute path");
   environment_ = {{"PHASOR_THREADS", "many"}};
   EXPECT_EQ(Parse({}).status().message(),
             "PHASOR_THREADS: threads: 'many' is not accepted, accepted: 0 to 1024");
