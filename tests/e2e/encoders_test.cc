@@ -45,6 +45,36 @@ TEST_F(EncodersTest, NamedRowsAreThoseOfTheSpec) {
   EXPECT_EQ(named->info().spec_fingerprint, spelled_out->info().spec_fingerprint);
 }
 
+TEST_F(EncodersTest, BatchesAndStreamsKnowThemToo) {
+  Start(WithEncoders());
+  std::vector<EncodeCall> calls(3, {.spec = {.encoder = "rows"}, .positions = {5, 6}});
+  calls[1].spec.encoder = "rowss";
+  const auto batch = tcp_.BatchEncode(calls);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  const std::string expected = tcp_.ResolveSpec(Rows())->info.spec_fingerprint;
+  EXPECT_EQ((*batch)[0]->info.spec_fingerprint, expected);
+  EXPECT_THAT((*batch)[1],
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("items[1].spec.encoder")));
+  EXPECT_EQ((*batch)[2]->info.spec_fingerprint, expected);
+
+  const auto stream = tcp_.StreamEncode();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_THAT(stream->Write(static_cast<int64_t>(i), calls[i]), testing::IsOk());
+  }
+  stream->WritesDone();
+  int answers = 0;
+  while (auto answer = stream->Read()) {
+    ++answers;
+    if (answer->id == 1) {
+      EXPECT_EQ(answer->result.status().code(), absl::StatusCode::kNotFound);
+    } else {
+      EXPECT_EQ(answer->result->info.spec_fingerprint, expected);
+    }
+  }
+  EXPECT_EQ(answers, 3);
+  EXPECT_THAT(stream->Finish(), testing::IsOk());
+}
+
 TEST_F(EncodersTest, NamedHeadsAreThoseOfTheSpecAlsoWhenMoved) {
   Start(WithEncoders());
   std::vector<float> named(2 * 3 * 8, 0.5f), spelled_out = named;
