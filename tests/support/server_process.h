@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// phasor-server as a process of its own; for tests that define PHASOR_SERVER_BINARY.
+// phasor-server as a process of its own.
 #ifndef PHASOR_TESTS_SUPPORT_SERVER_PROCESS_H_
 #define PHASOR_TESTS_SUPPORT_SERVER_PROCESS_H_
 
@@ -11,6 +11,10 @@
 #include <vector>
 
 #include "tests/support/subprocess.h"
+
+#ifndef PHASOR_SERVER_BINARY
+#define PHASOR_SERVER_BINARY "phasor-server"  // the build says where it is
+#endif
 
 namespace phasor::testing {
 
