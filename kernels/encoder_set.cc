@@ -17,9 +17,12 @@ namespace {
 
 // Names that an error lists: it travels in a trailer.
 constexpr size_t kListedNames = 10;
+// Bytes of a wrong name that are shown, and compared with others: a caller may send a long one.
+constexpr size_t kShownBytes = 128;
 
 absl::Status NotFound(const EncoderSet::Map& encoders, std::string_view name,
                       std::string_view path) {
+  const std::string_view shown = name.substr(0, kShownBytes);
   std::vector<std::string> names;
   std::string listed;
   for (const auto& [known, encoder] : encoders) {
@@ -28,8 +31,8 @@ absl::Status NotFound(const EncoderSet::Map& encoders, std::string_view name,
     listed += (names.size() == 1 ? "" : ", ") + known;
   }
   if (names.size() > kListedNames) listed += ", ...";
-  return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", name,
-                                    "\", did you mean \"", NearestName(name, names),
+  return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", shown,
+                                    "\", did you mean \"", NearestName(shown, names),
                                     "\"? must be one of ", listed));
 }
 

@@ -75,6 +75,13 @@ TEST(EncoderSetTest, ErrorListsNoMoreThanTenNames) {
   EXPECT_THAT(std::string(status.message()), ::testing::EndsWith("iii, jjj, ..."));
 }
 
+TEST(EncoderSetTest, ErrorShowsTheBeginningOfALongName) {
+  const absl::Status status =
+      MakeSet().Apply({.encoder = std::string(1 << 20, 'x')}, "spec").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_LT(status.message().size(), 256u);
+}
+
 TEST(EncoderSetTest, EmptySetLeavesTheErrorToResolveSpec) {
   const auto spec = EncoderSet().Apply({.encoder = "rows"}, "spec");
   ASSERT_TRUE(spec.ok());
