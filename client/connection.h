@@ -124,6 +124,13 @@ struct SpecDetails {
   std::optional<parity::Report> parity_difference;  // if asked for, and known
 };
 
+// A spec that the server's configuration names.
+struct EncoderInfo {
+  std::string name;  // for Spec::encoder
+  std::string spec_fingerprint;
+  friend bool operator==(const EncoderInfo&, const EncoderInfo&) = default;
+};
+
 struct ServerInfo {
   std::string version;
   uint32_t numerics_version = 0;
@@ -138,6 +145,7 @@ struct ServerInfo {
   int64_t max_batch_items = 0;
   std::string lease_socket;  // path on the server's host; empty: none
   std::string lease_instance;
+  std::vector<EncoderInfo> encoders;  // in alphabetical order
 };
 
 enum class Health : uint8_t { kUnknown, kServing, kNotServing };

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/json.h"
 
-#include <algorithm>
 #include <limits>
-#include <numeric>
 #include <set>
-#include <utility>
 #include <vector>
 
+#include "kernels/nearest_name.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -49,21 +47,6 @@ class Watcher {
   absl::Status status_;
 };
 
-// How many characters to insert, delete or replace.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path) {
@@ -93,12 +76,9 @@ absl::Status WrongJson(std::string_view path, const Json& json, std::string_view
 absl::Status UnknownKey(std::string_view path, std::string_view key,
                         absl::Span<const std::string_view> known) {
   const std::string_view shown = key.substr(0, 64);
-  const auto nearest =
-      std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
-        return EditDistance(shown, a) < EditDistance(shown, b);
-      });
-  return absl::InvalidArgumentError(
-      StrCat(path, ".", shown, ": no such field, the nearest known one is ", *nearest));
+  return absl::InvalidArgumentError(StrCat(path, ".", shown,
+                                           ": no such field, the nearest known one is ",
+                                           NearestName(shown, {known.begin(), known.end()})));
 }
 
 absl::Status ReadJson(const Json& json, std::string_view path, double* out) {

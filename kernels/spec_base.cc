@@ -31,7 +31,8 @@ absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckBase(user, path));
   if (!user.encoder.empty()) {
     return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", user.encoder,
-                                      "\" is configured, must be a configured name"));
+                                      "\": none is configured here, must be a name of a server's "
+                                      "configuration"));
   }
   if (!user.config_json.empty()) {
     PHASOR_ASSIGN_OR_RETURN(Spec base, SpecFromConfigJson(user, path));

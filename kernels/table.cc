@@ -18,10 +18,13 @@ bool IsNameCharacter(char c) {
 
 }  // namespace
 
+bool IsTableName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), IsNameCharacter);
+}
+
 absl::Status CheckTableName(std::string_view name, std::string_view path) {
-  const bool valid = !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
-                     std::all_of(name.begin(), name.end(), IsNameCharacter);
-  if (valid) return absl::OkStatus();
+  if (IsTableName(name)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       StrCat(path, ": is no name of a table, must be 1 to ", kMaxNameBytes,
              " characters of a-z, 0-9, '.', '_' and '-', the first not a dot"));

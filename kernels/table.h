@@ -43,7 +43,9 @@ class TableSource {
                                                             std::string_view path) const = 0;
 };
 
-// INVALID_ARGUMENT unless `name` is [a-z0-9._-]{1,128} and does not begin with a dot.
+// Whether `name` is [a-z0-9._-]{1,128} and does not begin with a dot; encoders have such names too.
+bool IsTableName(std::string_view name);
+// INVALID_ARGUMENT unless it is.
 absl::Status CheckTableName(std::string_view name, std::string_view path);
 
 // The table called `name`. UNIMPLEMENTED: `tables` is nullptr, which is who keeps none. Else the

@@ -39,7 +39,8 @@ FileDescriptor OpenSpare() { return FileDescriptor(open("/dev/null", O_RDONLY | 
 class EpollListener final : public Listener {
  public:
   EpollListener(const ListenerOptions& options, std::vector<ListenSocket> sockets)
-      : options_(options),
+      : max_connections_(options.max_connections),
+        max_connections_per_peer_(options.max_connections_per_peer),
         sockets_(std::move(sockets)),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
@@ -69,6 +70,11 @@ class EpollListener final : public Listener {
   void HangUp() override {
     for (const auto& [fd, connection] : connections_) shutdown(fd, SHUT_RDWR);
     connections_.clear();
+  }
+
+  void SetCaps(int max_connections, int max_connections_per_peer) override {
+    max_connections_.store(max_connections, std::memory_order_relaxed);
+    max_connections_per_peer_.store(max_connections_per_peer, std::memory_order_relaxed);
   }
 
   std::vector<std::string> addresses() const override { return addresses_; }
@@ -146,8 +152,8 @@ class EpollListener final : public Listener {
     std::string peer = PeerKey(fd);
     const auto same = peers_.find(peer);
     const int of_peer = same == peers_.end() ? 0 : same->second;
-    if (static_cast<int>(connections_.size()) >= options_.max_connections ||
-        of_peer >= options_.max_connections_per_peer) {
+    if (static_cast<int>(connections_.size()) >= max_connections_.load(std::memory_order_relaxed) ||
+        of_peer >= max_connections_per_peer_.load(std::memory_order_relaxed)) {
       refused_.fetch_add(1, std::memory_order_relaxed);
       Log(LogLevel::kDebug, "connection refused",
           {{"peer", peer}, {"connections", static_cast<int64_t>(connections_.size())}});
@@ -196,7 +202,8 @@ class EpollListener final : public Listener {
     Log(LogLevel::kWarn, "out of file descriptors or memory for connections", {{"times", times}});
   }
 
-  const ListenerOptions options_;
+  std::atomic<int> max_connections_;
+  std::atomic<int> max_connections_per_peer_;
   std::vector<ListenSocket> sockets_;
   std::vector<std::string> addresses_;
   const FileDescriptor epoll_;

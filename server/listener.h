@@ -48,6 +48,9 @@ class Listener {
   // arrives.
   virtual void HangUp() = 0;
 
+  // New caps, for connections that come from now on.
+  virtual void SetCaps(int max_connections, int max_connections_per_peer) = 0;
+
   // Bound addresses with their real ports, as clients write them.
   virtual std::vector<std::string> addresses() const = 0;
   virtual ListenerStats stats() const = 0;

@@ -7,14 +7,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "server/config/server_command.h"
 #include "server/log.h"
-#include "server/options.h"
 #include "server/server.h"
 
 namespace phasor {
@@ -33,23 +34,31 @@ int Complain(const absl::Status& status, int exit_status) {
   return exit_status;
 }
 
-sigset_t StopSignals() {
+std::vector<std::string> EnvironmentNames() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    names.push_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+sigset_t SetOf(std::initializer_list<int> numbers) {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  for (const int number : numbers) sigaddset(&signals, number);
   return signals;
 }
 
 // Before any thread starts, so that none takes them.
-void BlockStopSignals() {
-  const sigset_t signals = StopSignals();
+void BlockSignals() {
+  const sigset_t signals = SetOf({SIGTERM, SIGINT, SIGHUP});
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-int WaitForStopSignal() {
-  const sigset_t signals = StopSignals();
+int WaitFor(std::initializer_list<int> numbers) {
+  const sigset_t signals = SetOf(numbers);
   int signal = 0;
   sigwait(&signals, &signal);
   return signal;
@@ -67,17 +76,47 @@ void RaiseDescriptorLimit(int max_connections) {
       {{"limit", static_cast<int64_t>(limit.rlim_cur)}, {"wanted", static_cast<int64_t>(wanted)}});
 }
 
-int Run(const ServerOptions& options) {
+// Reads flags, environment and file again. A bad one changes nothing.
+void Reload(const std::vector<std::string>& arguments, Server* server) {
+  const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
+  absl::StatusOr<ReloadReport> report =
+      command.ok() ? server->Reload(command->options) : command.status();
+  if (const absl::Status read = server->ReloadCredentials(); report.ok() && !read.ok()) {
+    Log(LogLevel::kError, "credentials refused", {{"error", std::string(read.message())}});
+  }
+  if (!report.ok()) {
+    Log(LogLevel::kError, "reload refused", {{"error", std::string(report.status().message())}});
+    return;
+  }
+  SetLogLevel(LogLevelOf(command->options.log_level));
+  Log(LogLevel::kInfo, "reloaded", {{"changed", report->changed}});
+  if (report->needs_restart.empty()) return;
+  Log(LogLevel::kWarn, "restart needed", {{"options", report->needs_restart}});
+}
+
+// Returns the signal to stop.
+int ServeUntilStopped(const std::vector<std::string>& arguments, Server* server) {
+  while (true) {
+    const int signal = WaitFor({SIGTERM, SIGINT, SIGHUP});
+    if (signal != SIGHUP) return signal;
+    Reload(arguments, server);
+  }
+}
+
+int Run(const std::vector<std::string>& arguments, const ServerOptions& options) {
   SetLogLevel(LogLevelOf(options.log_level));
-  BlockStopSignals();
+  BlockSignals();
+  for (const std::string& complaint : SuspectVariables(EnvironmentNames())) {
+    Log(LogLevel::kWarn, "suspect variable", {{"complaint", complaint}});
+  }
   RaiseDescriptorLimit(options.max_connections);
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
   Log(LogLevel::kInfo, "serving",
       {{"listeners", (*server)->listeners()}, {"backend", (*server)->backend()}});
 
-  const int signal = WaitForStopSignal();
-  std::thread([] { _exit(128 + WaitForStopSignal()); }).detach();
+  const int signal = ServeUntilStopped(arguments, server->get());
+  std::thread([] { _exit(128 + WaitFor({SIGTERM, SIGINT})); }).detach();
   Log(LogLevel::kInfo, "draining", {{"signal", std::string(strsignal(signal))}});
   const bool drained = (*server)->Shutdown();
   Log(drained ? LogLevel::kInfo : LogLevel::kError, "stopped", {{"drained", drained}});
@@ -87,7 +126,7 @@ int Run(const ServerOptions& options) {
 int Main(const std::vector<std::string>& arguments) {
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);
-  if (command->print.empty()) return Run(command->options);
+  if (command->print.empty()) return Run(arguments, command->options);
   std::fputs(command->print.c_str(), stdout);
   return EXIT_SUCCESS;
 }

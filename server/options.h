@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that can be set about a server: by flag (--max-message-bytes), by environment
-// (PHASOR_MAX_MESSAGE_BYTES) and by config file (max-message-bytes = 64MiB), in that order of
-// precedence.
+// (PHASOR_MAX_MESSAGE_BYTES) and by configuration file (max_message_bytes: "64MiB"), in that order
+// of precedence; encoders by file only. docs/configuration.md.
 #ifndef PHASOR_SERVER_OPTIONS_H_
 #define PHASOR_SERVER_OPTIONS_H_
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/encoder_set.h"
 
 namespace phasor {
 
@@ -77,28 +75,13 @@ struct ServerOptions {
   std::string log_level = "info";  // debug | info | warn | error | off
   bool reflection = true;
 
+  // Specs that requests may call by name.
+  std::vector<NamedSpec> encoders;
+
   // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
+  // Of encoders also what ResolveSpec returns.
   absl::Status Validate() const;
 };
-
-// A command line of the server.
-struct ServerCommand {
-  ServerOptions options;
-  std::string print;  // not empty: print this (--help, --version) and exit
-};
-
-// Value of an environment variable, if it is set.
-using GetEnvironment = std::function<std::optional<std::string>(const std::string& name)>;
-
-// Reads flags (`arguments` without the program's name), environment and the file of --config, and
-// validates. INVALID_ARGUMENT: an unknown flag or key, or a value that is not accepted. NOT_FOUND:
-// the config file cannot be read. Empty variables count as not set. Unknown PHASOR_ variables are
-// ignored: Kubernetes sets some (PHASOR_PORT, ...) for a Service named phasor.
-absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>& arguments,
-                                                 const GetEnvironment& environment);
-
-// The text of --help: every option with its default, unit and range.
-std::string ServerHelp();
 
 }  // namespace phasor
 

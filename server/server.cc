@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "kernels/backend.h"
+#include "kernels/self_test.h"
 #include "kernels/status_macros.h"
 #include "server/engine/engine.h"
 #include "server/listen_socket.h"
@@ -72,6 +73,10 @@ int MillisOrNever(absl::Duration time) {
   return time == absl::ZeroDuration() ? INT_MAX : Millis(time);
 }
 
+size_t QuotaBytes(const ServerOptions& o) {
+  return static_cast<size_t>(std::max(o.max_inflight_bytes, kLeastQuota));
+}
+
 void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
   builder->SetMaxSendMessageSize(static_cast<int>(o.max_message_bytes));
@@ -99,10 +104,6 @@ void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
     builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
                                 static_cast<int>(o.stream_window_bytes));
   }
-
-  grpc::ResourceQuota quota("phasor");
-  quota.Resize(static_cast<size_t>(std::max(o.max_inflight_bytes, kLeastQuota)));
-  builder->SetResourceQuota(quota);
 }
 
 engine::EngineOptions EngineOptionsOf(const ServerOptions& o) {
@@ -116,7 +117,8 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o) {
 }
 
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
-                                     const regions::LeaseStore* leases) {
+                                     const regions::LeaseStore* leases,
+                                     const rpc::EncoderCatalogue* encoders) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -128,6 +130,7 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.leases = o.lease_socket.empty() ? nullptr : leases;
   options.lease_socket = o.lease_socket;
   options.stream_idle_timeout = o.stream_idle_timeout;
+  options.encoders = encoders;
   return options;
 }
 
@@ -186,19 +189,24 @@ class GrpcServer final : public Server {
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
         engine_(EngineOptionsOf(options), backend_.get(), engine::Clock::Real()),
-        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_)),
+        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &encoders_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
         inference_service_(&engine_, InferenceOptionsOf(options, tables_.get())),
         health_({v1::PositionEmbeddingService::service_full_name(),
                  inference::GRPCInferenceService::service_full_name()}),
         listener_(std::move(listener)),
-        lease_listeners_(std::move(lease_listeners)) {}
+        lease_listeners_(std::move(lease_listeners)),
+        current_(options) {}
   ~GrpcServer() override { Shutdown(); }
 
   absl::Status Start() {
+    PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(options_.encoders));
+    encoders_.Replace(std::move(encoders));
     SetProcessWideGrpcOptions();
     grpc::ServerBuilder builder;
     SetLimits(options_, &builder);
+    quota_.Resize(QuotaBytes(options_));
+    builder.SetResourceQuota(quota_);
     // Nothing asks gRPC's own service who may call it.
     const bool reflection =
         options_.reflection && options_.tokens_file.empty() && options_.policy_file.empty();
@@ -243,13 +251,26 @@ class GrpcServer final : public Server {
     return {refused.unauthenticated, refused.permission_denied, TlsHandshakesFailed()};
   }
 
+  absl::StatusOr<ReloadReport> Reload(const ServerOptions& next) override {
+    PHASOR_RETURN_IF_ERROR(next.Validate());
+    PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(next.encoders));
+    absl::MutexLock lock(&current_mu_);
+    ReloadReport report = TakeOver(next, &current_);
+    engine_.SetMaxInflightBytes(current_.max_inflight_bytes);
+    quota_.Resize(QuotaBytes(current_));
+    service_.SetLimits(current_.max_inflight_bytes, current_.max_batch_items);
+    listener_->SetCaps(current_.max_connections, current_.max_connections_per_peer);
+    encoders_.Replace(std::move(encoders));
+    return report;
+  }
+
   bool Shutdown() override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
     health_.StopServing();
     inference_service_.StopServing();
-    if (server_ != nullptr) absl::SleepFor(options_.drain_delay);
+    if (server_ != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
     health_.EndWatches();
     inference_service_.EndStreams();
@@ -259,10 +280,15 @@ class GrpcServer final : public Server {
   }
 
  private:
+  ServerOptions CurrentOptions() {
+    absl::MutexLock lock(&current_mu_);
+    return current_;
+  }
+
   // Answers the calls that have begun and refuses those that begin now; then hangs up, which late
   // callers see as UNAVAILABLE. gRPC cancels what is left after drain_timeout.
   void DrainCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shutdown_mu_) {
-    const absl::Time deadline = absl::Now() + options_.drain_timeout;
+    const absl::Time deadline = absl::Now() + CurrentOptions().drain_timeout;
     calls_->StartDraining();
     service_.DrainStreams();
     drained_ = calls_->WaitForEarlyCalls(deadline);
@@ -270,11 +296,12 @@ class GrpcServer final : public Server {
     server_->Shutdown(absl::ToChronoTime(deadline));
   }
 
-  const ServerOptions options_;
+  const ServerOptions options_;  // that it started with
   const std::unique_ptr<ServerSecurity> security_;
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
   regions::LeaseStore leases_;
+  rpc::EncoderCatalogue encoders_;
   engine::Engine engine_;
   rpc::PositionEmbeddingServiceImpl service_;
   rpc::TableServiceImpl table_service_;
@@ -285,7 +312,11 @@ class GrpcServer final : public Server {
   const std::vector<ListenSocket> lease_listeners_;                   // one or none
   std::vector<std::unique_ptr<regions::LeaseSocket>> lease_sockets_;  // of the same
   rpc::CallCounter* calls_ = nullptr;                                 // gRPC owns it
+  grpc::ResourceQuota quota_{"phasor"};
   std::unique_ptr<grpc::Server> server_;
+
+  absl::Mutex current_mu_;
+  ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with what was reloaded
 
   absl::Mutex shutdown_mu_;
   bool stopped_ ABSL_GUARDED_BY(shutdown_mu_) = false;
@@ -298,6 +329,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   PHASOR_RETURN_IF_ERROR(options.Validate());
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                           MakeBackend({options.backend, options.threads}));
+  PHASOR_RETURN_IF_ERROR(SelfTest(*backend));
   return Start(options, std::move(backend));
 }
 
@@ -312,10 +344,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                           tables::TableStore::Open(TableStoreOptionsOf(options)));
   std::vector<ListenSocket> lease_listeners;
   if (!options.lease_socket.empty()) {
-    if (options.lease_socket[0] != '/') {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "lease-socket: '", options.lease_socket, "' is not accepted, must be an absolute path"));
-    }
     PHASOR_ASSIGN_OR_RETURN(const ListenAddress address,
                             ParseListenAddress("unix:" + options.lease_socket));
     PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen(address));

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "server/options.h"
+#include "server/reload.h"
 
 namespace phasor {
 
@@ -27,8 +28,8 @@ struct SecurityStats {
 class Server {
  public:
   // Starts serving. INVALID_ARGUMENT: options, or files of credentials; FAILED_PRECONDITION:
-  // backend missing on this host, or tables that cannot be loaded; UNAVAILABLE: an address cannot
-  // be bound.
+  // backend missing on this host, or tables that cannot be loaded; INTERNAL: the backend computes
+  // wrong bits (SelfTest); UNAVAILABLE: an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
   // The same on a backend of the caller's, for tests; `options.backend` is not used.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
@@ -44,6 +45,11 @@ class Server {
   // Reads certificates, tokens and policy again. INVALID_ARGUMENT: a file is wrong; what the server
   // had of its kind stays.
   virtual absl::Status ReloadCredentials() = 0;
+
+  // Takes over what of `options` can change while it runs, all of it or, on an error, nothing. The
+  // level of the log belongs to the process: the caller sets it. INVALID_ARGUMENT, NOT_FOUND: as
+  // ServerOptions::Validate.
+  virtual absl::StatusOr<ReloadReport> Reload(const ServerOptions& options) = 0;
 
   // Health turns NOT_SERVING and drain_delay passes. Then listeners close, calls whose request has
   // arrived are answered, later ones are refused with UNAVAILABLE, and connections close. Calls

@@ -103,6 +103,9 @@ void AddSpecFlags(CLI::App& app, Spec& spec) {
   app.add_option("--preset", spec.preset,
                  "Name of a preset, see `phasor presets`; the flags override it")
       ->group(kGroup);
+  app.add_option("--encoder", spec.encoder,
+                 "Name that the server's configuration gives to a spec; the flags override it")
+      ->group(kGroup);
   VisitSpecFields([&](const SpecField& field, auto member, auto) {
     AddFlag(app, "--" + FlagName(field.name), spec.*member, field.help)->group(kGroup);
   });

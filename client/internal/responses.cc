@@ -319,6 +319,10 @@ absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& h
 absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header) {
   PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::GetServerInfoResponse>(header));
   const v1::ServerLimits& limits = response.limits();
+  std::vector<EncoderInfo> encoders;
+  for (const v1::NamedEncoder& encoder : response.encoders()) {
+    encoders.push_back({encoder.name(), encoder.spec_fingerprint()});
+  }
   return ServerInfo{.version = response.version(),
                     .numerics_version = response.numerics_version(),
                     .backends = {response.backends().begin(), response.backends().end()},
@@ -331,7 +335,8 @@ absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header) {
                     .inline_bytes = limits.inline_bytes(),
                     .max_batch_items = limits.max_batch_items(),
                     .lease_socket = response.lease_socket(),
-                    .lease_instance = response.lease_instance()};
+                    .lease_instance = response.lease_instance(),
+                    .encoders = std::move(encoders)};
 }
 
 absl::StatusOr<TableInfo> TableFromWire(const v1::Table& wire) {

@@ -25,15 +25,16 @@ Permit Permit::Split(int64_t bytes) {
 }
 
 absl::StatusOr<Permit> Admission::Take(int64_t bytes) {
-  if (bytes > limit_) {
+  const int64_t limit = limit_.load(std::memory_order_relaxed);
+  if (bytes > limit) {
     return absl::ResourceExhaustedError(absl::StrCat("request and response: ", bytes,
                                                      " bytes together, the server takes at most ",
-                                                     limit_, " bytes at a time"));
+                                                     limit, " bytes at a time"));
   }
   int64_t taken = taken_->load(std::memory_order_relaxed);
   do {
-    if (bytes > limit_ - taken) {
-      return absl::UnavailableError(absl::StrCat("server: ", taken, " of ", limit_,
+    if (bytes > limit - taken) {
+      return absl::UnavailableError(absl::StrCat("server: ", taken, " of ", limit,
                                                  " bytes are in flight, this call needs ", bytes,
                                                  ", try again"));
     }

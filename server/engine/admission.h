@@ -46,10 +46,13 @@ class Admission {
   // whole limit, so trying again cannot help.
   absl::StatusOr<Permit> Take(int64_t bytes);
 
+  // A new limit; what is taken beyond it is given back in its time.
+  void SetLimit(int64_t limit_bytes) { limit_.store(limit_bytes, std::memory_order_relaxed); }
+
   int64_t taken_bytes() const { return taken_->load(std::memory_order_relaxed); }
 
  private:
-  const int64_t limit_;
+  std::atomic<int64_t> limit_;
   const std::shared_ptr<Permit::Budget> taken_;
 };
 

@@ -111,6 +111,12 @@ class Engine::Impl {
 
   absl::StatusOr<Permit> Reserve(int64_t bytes) { return admission_.Take(bytes); }
 
+  void SetMaxInflightBytes(int64_t bytes) {
+    admission_.SetLimit(bytes);
+    MutexLock lock(&mu_);
+    watch_changed_.Signal();
+  }
+
   bool Drain(absl::Time deadline) {
     MutexLock lock(&mu_);
     draining_ = true;
@@ -190,6 +196,14 @@ class Engine::Impl {
   void AdmitWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     while (waiting_.size() > 0) {
       absl::StatusOr<Permit> permit = admission_.Take(waiting_.front().cost_bytes);
+      if (absl::IsResourceExhausted(permit.status())) {  // the budget has shrunk since it came
+        AdmittedCall refused = waiting_.Pop();
+        refused_.fetch_add(1, std::memory_order_relaxed);
+        mu_.Unlock();
+        Answer(std::move(refused), std::move(permit).status());
+        mu_.Lock();
+        continue;
+      }
       if (!permit.ok()) return;
       AdmittedCall admitted{waiting_.Pop().call, *std::move(permit)};
       queued_.fetch_add(1, std::memory_order_relaxed);
@@ -396,6 +410,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Engine::GetPlan(const ResolvedSpec& 
 }
 void Engine::Submit(std::unique_ptr<Call> call) { impl_->Submit(std::move(call)); }
 absl::StatusOr<Permit> Engine::Reserve(int64_t bytes) { return impl_->Reserve(bytes); }
+void Engine::SetMaxInflightBytes(int64_t bytes) { impl_->SetMaxInflightBytes(bytes); }
 bool Engine::Drain(absl::Time deadline) { return impl_->Drain(deadline); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 Backend* Engine::backend() const { return impl_->backend(); }

@@ -89,6 +89,9 @@ class Engine {
   // Submit.
   absl::StatusOr<Permit> Reserve(int64_t bytes);
 
+  // A new byte budget, for calls that come or wait from now on; > 0. Those admitted stay so.
+  void SetMaxInflightBytes(int64_t bytes);
+
   // Refuses new calls from now on and waits until those in flight are done or `deadline` passes.
   // True when nothing is left.
   bool Drain(absl::Time deadline);

@@ -99,6 +99,13 @@ absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
                                                     context.backend, "' or empty"));
 }
 
+// Puts the fields of the encoder that `spec` names, if it does, under its own.
+absl::Status ApplyEncoder(const ViewContext& context, const std::string& path, Spec* spec) {
+  if (context.encoders == nullptr || spec->encoder.empty()) return absl::OkStatus();
+  PHASOR_ASSIGN_OR_RETURN(*spec, context.encoders->Apply(*spec, path));
+  return absl::OkStatus();
+}
+
 // Most bytes of a response beside its elements: an item's status message or run info, an output's
 // dtype and shape.
 constexpr int64_t kItemHeaderBytes = kMaxStatusMessageBytes + 256;
@@ -143,8 +150,8 @@ struct EncodeTraits {
 
   static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
                                           Sources sources, const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(const EncodeRequest request,
-                            EncodeRequestFromWire(wire, path, sources));
+    PHASOR_ASSIGN_OR_RETURN(EncodeRequest request, EncodeRequestFromWire(wire, path, sources));
+    PHASOR_RETURN_IF_ERROR(ApplyEncoder(context, absl::StrCat(path, ".spec"), &request.spec));
     return PrepareEncode(request, context.plans, path, context.tables);
   }
 
@@ -184,7 +191,12 @@ struct RopeTraits {
 
   static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
                                           Sources sources, const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(const RopeRequest request, RopeRequestFromWire(wire, path, sources));
+    PHASOR_ASSIGN_OR_RETURN(RopeRequest request, RopeRequestFromWire(wire, path, sources));
+    PHASOR_RETURN_IF_ERROR(ApplyEncoder(context, absl::StrCat(path, ".spec"), &request.spec));
+    if (request.from_spec.has_value()) {
+      PHASOR_RETURN_IF_ERROR(
+          ApplyEncoder(context, absl::StrCat(path, ".from_spec"), &*request.from_spec));
+    }
     return PrepareRope(request, context.plans, path);
   }
 

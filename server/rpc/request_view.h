@@ -15,6 +15,7 @@
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "server/engine/call.h"
 #include "server/regions/lease_store.h"
+#include "server/rpc/encoder_catalogue.h"
 #include "server/rpc/wire_walker.h"
 
 namespace phasor::rpc {
@@ -27,6 +28,7 @@ struct ViewContext {
   int64_t max_batch_items = 0;
   const TableSource* tables = nullptr;          // nullptr: none are kept
   const regions::LeaseStore* leases = nullptr;  // nullptr: shared memory is off
+  const EncoderCatalogue* encoders = nullptr;   // nullptr: there are none
 };
 
 // Items borrow the walked message's pieces.

@@ -80,7 +80,11 @@ v1::ListPresetsResponse AllPresets() {
 
 PositionEmbeddingServiceImpl::PositionEmbeddingServiceImpl(engine::Engine* engine,
                                                            ServiceOptions options)
-    : engine_(*engine), options_(std::move(options)), backend_(engine->backend()->name()) {
+    : engine_(*engine),
+      options_(std::move(options)),
+      backend_(engine->backend()->name()),
+      max_inflight_bytes_(options_.max_inflight_bytes),
+      max_batch_items_(options_.max_batch_items) {
   // protobuf would print text that is not UTF-8 to standard error, whenever a caller sends some.
   google::protobuf::SetLogHandler(nullptr);
 }
@@ -90,9 +94,18 @@ void PositionEmbeddingServiceImpl::SetListeners(std::vector<std::string> listene
   listeners_ = std::move(listeners);
 }
 
+void PositionEmbeddingServiceImpl::SetLimits(int64_t max_inflight_bytes, int64_t max_batch_items) {
+  max_inflight_bytes_.store(max_inflight_bytes, std::memory_order_relaxed);
+  max_batch_items_.store(max_batch_items, std::memory_order_relaxed);
+}
+
 TensorCallLimits PositionEmbeddingServiceImpl::Limits() const {
-  return {options_.max_message_bytes, options_.max_header_bytes, options_.max_batch_items,
-          options_.tables, options_.leases};
+  return {options_.max_message_bytes,
+          options_.max_header_bytes,
+          max_batch_items_.load(std::memory_order_relaxed),
+          options_.tables,
+          options_.leases,
+          options_.encoders};
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod& method,
@@ -174,7 +187,10 @@ absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
   PHASOR_ASSIGN_OR_RETURN(const auto message,
                           ReadMessage<v1::ResolveSpecRequest>(request, options_.max_header_bytes));
   if (!message.has_spec()) return absl::InvalidArgumentError("spec: not set, must be given");
-  PHASOR_ASSIGN_OR_RETURN(const Spec spec, SpecFromWire(message.spec(), "spec"));
+  PHASOR_ASSIGN_OR_RETURN(Spec spec, SpecFromWire(message.spec(), "spec"));
+  if (options_.encoders != nullptr) {
+    PHASOR_ASSIGN_OR_RETURN(spec, options_.encoders->Apply(spec, "spec"));
+  }
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
   PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(resolved));
   v1::ResolveSpecResponse response = MakeResolveSpecResponse(*plan, backend_);
@@ -195,11 +211,18 @@ v1::GetServerInfoResponse PositionEmbeddingServiceImpl::Info() {
   v1::ServerLimits* limits = info.mutable_limits();
   limits->set_max_message_bytes(options_.max_message_bytes);
   limits->set_max_header_bytes(options_.max_header_bytes);
-  limits->set_max_inflight_bytes(options_.max_inflight_bytes);
+  limits->set_max_inflight_bytes(max_inflight_bytes_.load(std::memory_order_relaxed));
   limits->set_inline_bytes(options_.inline_bytes);
-  limits->set_max_batch_items(options_.max_batch_items);
+  limits->set_max_batch_items(max_batch_items_.load(std::memory_order_relaxed));
   info.set_lease_socket(options_.lease_socket);
   if (options_.leases != nullptr) info.set_lease_instance(options_.leases->instance());
+  if (options_.encoders != nullptr) {
+    for (const auto& [name, encoder] : options_.encoders->Get()->encoders()) {
+      v1::NamedEncoder* const out = info.add_encoders();
+      out->set_name(name);
+      out->set_spec_fingerprint(encoder.fingerprint);
+    }
+  }
   absl::MutexLock lock(&mu_);
   for (const std::string& listener : listeners_) info.add_listeners(listener);
   return info;

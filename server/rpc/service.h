@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ struct ServiceOptions {
   const regions::LeaseStore* leases = nullptr;  // the same; nullptr: shared memory is off
   std::string lease_socket;                     // reported only
   absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: never
+  const EncoderCatalogue* encoders = nullptr;  // must outlive the service; nullptr: there are none
 };
 
 // Unary methods take the received bytes as they are, so that element bytes are never copied into a
@@ -58,6 +60,9 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
 
   // Addresses that GetServerInfo reports; they are known only after the server has started.
   void SetListeners(std::vector<std::string> listeners);
+
+  // What calls that begin from now on may ask for, and GetServerInfo reports.
+  void SetLimits(int64_t max_inflight_bytes, int64_t max_batch_items);
 
   // From now on streams end as soon as the items that they began are done.
   void DrainStreams() { streams_.Drain(); }
@@ -103,6 +108,9 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   const ServiceOptions options_;
   const std::string backend_;
   StreamSet streams_;
+  // A reload changes these.
+  std::atomic<int64_t> max_inflight_bytes_;
+  std::atomic<int64_t> max_batch_items_;
   absl::Mutex mu_;
   std::vector<std::string> listeners_ ABSL_GUARDED_BY(mu_);
 };

@@ -317,8 +317,9 @@ absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked) {
   const auto cached = [this](const ResolvedSpec& spec) { return engine_.GetPlan(spec); };
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
-  return method_.parse(walked, ViewContext{plans, backend_, limits.max_message_bytes,
-                                           limits.max_batch_items, limits.tables, limits.leases});
+  return method_.parse(
+      walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items,
+                          limits.tables, limits.leases, limits.encoders});
 }
 
 absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMessage& walked,

@@ -72,8 +72,8 @@ class TensorCall final : public engine::Call {
     const auto cached = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
     const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
     const ViewContext view_context{
-        plans,         backend_,     limits.max_message_bytes, limits.max_batch_items,
-        limits.tables, limits.leases};
+        plans,         backend_,      limits.max_message_bytes, limits.max_batch_items,
+        limits.tables, limits.leases, limits.encoders};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
     items = std::move(view.items);
     cost_bytes = received_.size() + view.response_bytes + view.copied_bytes;

@@ -35,6 +35,7 @@ struct TensorCallLimits {
   int64_t max_batch_items = 0;
   const TableSource* tables = nullptr;          // must outlive the calls; nullptr: none are kept
   const regions::LeaseStore* leases = nullptr;  // the same; nullptr: shared memory is off
+  const EncoderCatalogue* encoders = nullptr;   // the same; nullptr: there are none
 };
 
 // Starts a call and returns its reactor, which gRPC owns from here on. Never blocks; the answer

@@ -16,6 +16,7 @@
 #include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
+#include "tests/support/server_process.h"
 #include "tests/support/socket_client.h"
 #include "tests/support/subprocess.h"
 
@@ -24,34 +25,9 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using testing::ServerProcess;
 using testing::Subprocess;
 using v1::PositionEmbeddingService;
-
-std::vector<std::string> Command(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), PHASOR_SERVER_BINARY);
-  return flags;
-}
-
-// A running phasor-server on a free port.
-class ServerProcess : public Subprocess {
- public:
-  explicit ServerProcess(std::vector<std::string> flags = {})
-      : Subprocess(WithListen(std::move(flags))) {
-    const json line = json::parse(ReadLine());
-    EXPECT_EQ(line["event"], "serving");
-    address_ = line["listeners"][0];
-    backend_ = line["backend"];
-  }
-  const std::string& address() const { return address_; }
-  const std::string& backend() const { return backend_; }
-
- private:
-  static std::vector<std::string> WithListen(std::vector<std::string> flags) {
-    flags.push_back("--listen=127.0.0.1:0");
-    return Command(std::move(flags));
-  }
-  std::string address_, backend_;
-};
 
 TEST(ServerProcessTest, ServesUntilSigtermAndExitsZero) {
   ServerProcess server;
@@ -162,24 +138,33 @@ TEST(ServerProcessTest, CompressedMessageIsRefusedBeforeItIsInflated) {
 }
 
 TEST(ServerProcessTest, HelpAndVersionExitZero) {
-  Subprocess help(Command({"--help"}));
+  Subprocess help(testing::ServerCommandLine({"--help"}));
   EXPECT_THAT(help.ReadAll(), HasSubstr("--max-message-bytes"));
   EXPECT_EQ(help.Wait(), 0);
-  Subprocess version(Command({"--version"}));
+  Subprocess version(testing::ServerCommandLine({"--version"}));
   EXPECT_THAT(version.ReadAll(), HasSubstr("phasor-server "));
   EXPECT_EQ(version.Wait(), 0);
 }
 
 TEST(ServerProcessTest, BadOptionsExitTwoWithOneLine) {
-  Subprocess server(Command({"--treads=4"}));
+  Subprocess server(testing::ServerCommandLine({"--treads=4"}));
   EXPECT_EQ(server.ReadLine(), "phasor-server: treads: unknown option, did you mean threads?");
   EXPECT_EQ(server.ReadAll(), "");
   EXPECT_EQ(server.Wait(), 2);
 }
 
+TEST(ServerProcessTest, CheckConfigExitsZeroOrTwoAndServesNothing) {
+  Subprocess good(testing::ServerCommandLine({"--check-config", "--threads=2"}));
+  EXPECT_EQ(good.ReadAll(), "phasor-server: the configuration is valid\n");
+  EXPECT_EQ(good.Wait(), 0);
+  Subprocess bad(testing::ServerCommandLine({"--check-config", "--threads=-2"}));
+  EXPECT_THAT(bad.ReadAll(), HasSubstr("phasor-server: threads: '-2' is not accepted"));
+  EXPECT_EQ(bad.Wait(), 2);
+}
+
 TEST(ServerProcessTest, FailureToStartExitsOneWithOneLine) {
   ServerProcess first;
-  Subprocess second(Command({"--listen=" + first.address()}));
+  Subprocess second(testing::ServerCommandLine({"--listen=" + first.address()}));
   EXPECT_THAT(second.ReadLine(), HasSubstr("cannot listen on " + first.address()));
   EXPECT_EQ(second.ReadAll(), "");
   EXPECT_EQ(second.Wait(), 1);
@@ -187,7 +172,7 @@ TEST(ServerProcessTest, FailureToStartExitsOneWithOneLine) {
 
 TEST(ServerProcessTest, CudaWithoutADeviceDoesNotStartAndAutoTakesTheCpu) {
   if (MakeBackend({"cuda", 1}).ok()) GTEST_SKIP() << "this host has a device";
-  Subprocess server(Command({"--backend=cuda", "--listen=127.0.0.1:0"}));
+  Subprocess server(testing::ServerCommandLine({"--backend=cuda", "--listen=127.0.0.1:0"}));
   EXPECT_THAT(server.ReadLine(), HasSubstr("CUDA"));
   EXPECT_EQ(server.ReadAll(), "");
   EXPECT_EQ(server.Wait(), 1);

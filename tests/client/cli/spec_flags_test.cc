@@ -23,6 +23,10 @@ Spec Parse(std::vector<std::string> arguments) {
 
 TEST(SpecFlagsTest, NothingGivenLeavesEveryFieldUnset) { EXPECT_EQ(Parse({}), Spec{}); }
 
+TEST(SpecFlagsTest, EncoderIsABaseLikeAPreset) {
+  EXPECT_EQ(Parse({"--encoder", "rows", "--dim", "8"}), (Spec{.encoder = "rows", .dim = 8}));
+}
+
 TEST(SpecFlagsTest, EncodingFieldsHaveFlags) {
   Spec spec = {.preset = "transformer"};
   spec.kind = SpecKind::kEncoding;

@@ -37,6 +37,17 @@ TEST(AdmissionTest, MoreThanTheWholeLimitIsNotWorthARetry) {
   EXPECT_EQ(admission.Take(101).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(AdmissionTest, NewLimitHoldsForWhatComes) {
+  Admission admission(100);
+  const auto held = admission.Take(80);
+  admission.SetLimit(50);
+  EXPECT_EQ(admission.taken_bytes(), 80);
+  EXPECT_EQ(admission.Take(1).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(admission.Take(51).status().code(), absl::StatusCode::kResourceExhausted);
+  admission.SetLimit(200);
+  EXPECT_TRUE(admission.Take(120).ok());
+}
+
 TEST(AdmissionTest, HugeCostDoesNotOverflow) {
   Admission admission(INT64_MAX);
   const auto first = admission.Take(INT64_MAX - 1);

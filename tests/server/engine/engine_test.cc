@@ -253,6 +253,32 @@ TEST_F(WaitingCallsTest, WhatCanNeverFitIsNotWaitedFor) {
   EXPECT_EQ(SubmitPatient()->Wait().status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(WaitingCallsTest, ALargerBudgetLetsThemInWhileAllElseStands) {
+  const AnswerRef running = BlockWorker();
+  const AnswerRef queued = Submit();
+  const AnswerRef waiting = SubmitPatient();
+  EXPECT_FALSE(waiting->admitted());
+  engine().SetMaxInflightBytes(48);
+  while (!waiting->admitted()) clock_.Advance(absl::Milliseconds(5));
+  EXPECT_EQ(engine().stats().inflight_bytes, 48);
+  backend_.Release();
+  EXPECT_TRUE(waiting->Wait().ok());
+}
+
+TEST_F(WaitingCallsTest, ASmallerBudgetRefusesWhatCanNeverFitAnyMore) {
+  const AnswerRef running = BlockWorker();
+  const AnswerRef queued = Submit();
+  const AnswerRef waiting = SubmitPatient();
+  engine().SetMaxInflightBytes(15);
+  AdvanceUntil(waiting);
+  EXPECT_EQ(waiting->Wait().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine().stats().waiting_calls, 0);
+  EXPECT_EQ(Submit()->Wait().status().code(), absl::StatusCode::kResourceExhausted);
+  backend_.Release();
+  EXPECT_TRUE(running->Wait().ok());  // what was admitted stays so
+  EXPECT_TRUE(queued->Wait().ok());
+}
+
 TEST_F(EngineTest, ReservedBytesCountUntilTheyAreGivenBack) {
   options_.max_inflight_bytes = 40;
   {

@@ -391,7 +391,8 @@ TEST(StreamEndTest, AStreamThatIsOwedAnAnswerIsNotIdle) {
 }
 
 TEST(StreamEndTest, AStreamWhoseAnswerNobodyTakesEnds) {
-  TestServer server(TestServer::SmallEngine(), {}, absl::Milliseconds(100));
+  // Long enough for the request, which is as large, to arrive at a busy machine.
+  TestServer server(TestServer::SmallEngine(), {}, absl::Seconds(2));
   RopeStream stream(&server);
   ASSERT_TRUE(stream.WriteItem(1, 200000));  // an answer of 19 MB: more than any window
   ExpectNothingLeft(server);

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// See encoder_set.h.
+#include "kernels/encoder_set.h"
+
+#include <utility>
+#include <vector>
+
+#include "kernels/invalid.h"
+#include "kernels/nearest_name.h"
+#include "kernels/spec_base.h"
+#include "kernels/status_macros.h"
+#include "kernels/table.h"
+#include "kernels/text.h"
+
+namespace phasor {
+namespace {
+
+// Names that an error lists: it travels in a trailer.
+constexpr size_t kListedNames = 10;
+// Bytes of a wrong name that are shown, and compared with others: a caller may send a long one.
+constexpr size_t kShownBytes = 128;
+
+absl::Status NotFound(const EncoderSet::Map& encoders, std::string_view name,
+                      std::string_view path) {
+  const std::string_view shown = name.substr(0, kShownBytes);
+  std::vector<std::string> names;
+  std::string listed;
+  for (const auto& [known, encoder] : encoders) {
+    names.push_back(known);
+    if (names.size() > kListedNames) continue;
+    listed += (names.size() == 1 ? "" : ", ") + known;
+  }
+  if (names.size() > kListedNames) listed += ", ...";
+  return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", shown,
+                                    "\", did you mean \"", NearestName(shown, names),
+                                    "\"? must be one of ", listed));
+}
+
+// The spec that requests start from: a config.json is read once, not for every request.
+absl::StatusOr<Spec> SpecToStartFrom(const Spec& spec, std::string_view path) {
+  if (spec.config_json.empty()) return spec;
+  PHASOR_ASSIGN_OR_RETURN(Spec read, WithBase(spec, path));
+  read.config_json.clear();
+  read.layer_type.reset();
+  read.sub_config.reset();
+  return read;
+}
+
+absl::StatusOr<EncoderSet::Encoder> ReadEncoder(const NamedSpec& encoder, std::string_view path) {
+  if (!IsTableName(encoder.name)) {
+    return Invalid(path, ".name: '", encoder.name,
+                   "' is no name of an encoder, must be 1 to "
+                   "128 characters of a-z, 0-9, '.', '_' and '-', the first not a dot");
+  }
+  const std::string spec_path = StrCat(path, ".spec");
+  if (!encoder.spec.encoder.empty()) {
+    return Invalid(spec_path, ".encoder: set, must start from a preset, config_json or nothing");
+  }
+  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(encoder.spec, spec_path));
+  PHASOR_ASSIGN_OR_RETURN(Spec spec, SpecToStartFrom(encoder.spec, spec_path));
+  return EncoderSet::Encoder{std::move(spec), Fingerprint(resolved)};
+}
+
+}  // namespace
+
+absl::Status CheckEncoder(const NamedSpec& encoder, std::string_view path) {
+  return ReadEncoder(encoder, path).status();
+}
+
+absl::StatusOr<EncoderSet> EncoderSet::Make(absl::Span<const NamedSpec> encoders) {
+  if (encoders.size() > kMaxEncoders) {
+    return Invalid("encoders: ", encoders.size(), ", must be at most ", kMaxEncoders);
+  }
+  EncoderSet set;
+  for (size_t i = 0; i < encoders.size(); ++i) {
+    const std::string path = StrCat("encoders[", i, "]");
+    PHASOR_ASSIGN_OR_RETURN(Encoder encoder, ReadEncoder(encoders[i], path));
+    if (!set.encoders_.emplace(encoders[i].name, std::move(encoder)).second) {
+      return Invalid(path, ".name: '", encoders[i].name, "' is given twice, must be unique");
+    }
+  }
+  return set;
+}
+
+absl::StatusOr<Spec> EncoderSet::Apply(const Spec& user, std::string_view path) const {
+  const bool other_base = !user.preset.empty() || !user.config_json.empty();
+  if (user.encoder.empty() || encoders_.empty() || other_base) return user;
+  const auto found = encoders_.find(user.encoder);
+  if (found == encoders_.end()) return NotFound(encoders_, user.encoder, path);
+  Spec fields = user;
+  fields.encoder.clear();
+  return MergeSpec(found->second.spec, fields);
+}
+
+}  // namespace phasor

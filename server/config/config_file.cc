@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// See config_file.h. protobuf parses; what it says about fields is put into our words.
+#include "server/config/config_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/reflection.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/json_util.h"
+#include "kernels/nearest_name.h"
+#include "kernels/status_macros.h"
+#include "phasor/config/v1/server_config.pb.h"
+#include "proto/convert_spec.h"
+
+namespace phasor {
+namespace {
+
+using config::v1::ServerConfig;
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using google::protobuf::TextFormat;
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  // A stream opens directories, and reads nothing of them.
+  if (!file || std::filesystem::is_directory(path)) {
+    return absl::NotFoundError(absl::StrCat("config: cannot read '", path, "'"));
+  }
+  std::string text(kMaxConfigBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() <= kMaxConfigBytes) return text;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": too large, must be at most ", kMaxConfigBytes, " bytes"));
+}
+
+bool IsJson(const std::string& path, const std::string& text) {
+  if (absl::EndsWith(path, ".json")) return true;
+  for (const char* extension : {".txtpb", ".textproto", ".pbtxt"}) {
+    if (absl::EndsWith(path, extension)) return false;
+  }
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && text[first] == '{';
+}
+
+std::string UnknownField(absl::string_view name, const Descriptor* message) {
+  std::vector<std::string> names;
+  for (int i = 0; message != nullptr && i < message->field_count(); ++i) {
+    names.push_back(message->field(i)->name());
+  }
+  const std::string nearest = NearestName(std::string(name), names);
+  return absl::StrCat("unknown field '", name, "', did you mean '", nearest, "'?");
+}
+
+// Text format: 'Message type "a.B" has no field named "c".'
+std::string InOurWords(const std::string& text_format_error) {
+  const std::vector<std::string> parts = absl::StrSplit(text_format_error, '"');
+  if (parts.size() != 5 || parts[2] != " has no field named ") return text_format_error;
+  const auto* const pool = ServerConfig::descriptor()->file()->pool();
+  return UnknownField(parts[3], pool->FindMessageTypeByName(parts[1]));
+}
+
+// The message at a path such as "encoders[1].spec".
+const Descriptor* MessageAt(absl::string_view path) {
+  const Descriptor* message = ServerConfig::descriptor();
+  for (absl::string_view step : absl::StrSplit(path, '.', absl::SkipEmpty())) {
+    const std::string name(step.substr(0, step.find('[')));
+    const FieldDescriptor* field = message->FindFieldByName(name);
+    if (field == nullptr) field = message->FindFieldByCamelcaseName(name);
+    if (field == nullptr || field->message_type() == nullptr) return nullptr;
+    message = field->message_type();
+  }
+  return message;
+}
+
+// JSON: '(encoders[1].spec) dime: Cannot find field.'
+std::string JsonErrorInOurWords(const std::string& error) {
+  absl::string_view name = error;
+  if (!absl::ConsumeSuffix(&name, ": Cannot find field.")) {
+    return absl::StrReplaceAll(error, {{"TYPE_STRING", "string, such as \"64MiB\""}});
+  }
+  absl::string_view path;
+  if (absl::ConsumePrefix(&name, "(")) {
+    const size_t end = name.find(')');
+    path = name.substr(0, end);
+    name.remove_prefix(std::min(name.size(), end + 2));
+  }
+  return absl::StrCat(path, path.empty() ? "" : ": ", UnknownField(name, MessageAt(path)));
+}
+
+// Threads: one. Keeps what a parser complains about.
+class Complaints final : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit Complaints(const std::string& path) : path_(path) {}
+  void AddError(int line, int /*column*/, const std::string& message) override {
+    lines_.push_back(absl::StrCat(path_, ":", line + 1, ": ", InOurWords(message)));
+  }
+  absl::Status status() const { return absl::InvalidArgumentError(absl::StrJoin(lines_, "\n")); }
+
+ private:
+  const std::string& path_;
+  std::vector<std::string> lines_;
+};
+
+// A parsed file and where its fields are.
+struct Parsed {
+  ServerConfig config;
+  TextFormat::ParseInfoTree places;  // empty for JSON
+  const std::string& path;
+
+  std::string Where(const FieldDescriptor* field, int index) {
+    const auto place = places.GetLocation(field, index);
+    return place.line < 0 ? path : absl::StrCat(path, ":", place.line + 1);
+  }
+};
+
+absl::Status ParseText(const std::string& text, Parsed* parsed) {
+  Complaints complaints(parsed->path);
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&complaints);
+  parser.WriteLocationsTo(&parsed->places);
+  return parser.ParseFromString(text, &parsed->config) ? absl::OkStatus() : complaints.status();
+}
+
+absl::Status ParseJson(const std::string& text, Parsed* parsed) {
+  const auto status = google::protobuf::util::JsonStringToMessage(text, &parsed->config);
+  if (status.ok()) return absl::OkStatus();
+  const std::string message(status.message().data(), status.message().size());
+  return absl::InvalidArgumentError(absl::StrCat(parsed->path, ": ", JsonErrorInOurWords(message)));
+}
+
+const FieldDescriptor* FieldOf(const Option& option) {
+  return ServerConfig::descriptor()->FindFieldByName(
+      absl::StrReplaceAll(option.name, {{"-", "_"}}));
+}
+
+// The value of a field as a flag would say it, if it is set.
+std::optional<std::string> FieldText(const Message& message, const FieldDescriptor* field) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field->is_repeated()) {
+    const auto list = reflection.GetRepeatedFieldRef<std::string>(message, field);
+    if (list.empty()) return std::nullopt;
+    return absl::StrJoin(list, ",");
+  }
+  if (!reflection.HasField(message, field)) return std::nullopt;
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+    return absl::StrCat(reflection.GetInt64(message, field));
+  }
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+    return reflection.GetBool(message, field) ? "true" : "false";
+  }
+  return reflection.GetString(message, field);
+}
+
+// The other way.
+void SetFieldText(const std::string& text, const FieldDescriptor* field, Message* message) {
+  const Reflection& reflection = *message->GetReflection();
+  if (field->is_repeated()) {
+    for (absl::string_view item : absl::StrSplit(text, ',')) {
+      reflection.AddString(message, field, std::string(item));
+    }
+  } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+    int64_t number = 0;
+    const bool valid = absl::SimpleAtoi(text, &number);
+    static_cast<void>(valid);  // it is an option's own text
+    reflection.SetInt64(message, field, number);
+  } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+    reflection.SetBool(message, field, text == "true");
+  } else {
+    reflection.SetString(message, field, text);
+  }
+}
+
+// `status` as an error of the place where it was found.
+absl::Status At(const std::string& where, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
+}
+
+absl::Status ReadEncoders(Parsed* parsed, std::vector<NamedSpec>* encoders) {
+  const FieldDescriptor* const field = ServerConfig::descriptor()->FindFieldByName("encoders");
+  for (int i = 0; i < parsed->config.encoders_size(); ++i) {
+    const config::v1::Encoder& wire = parsed->config.encoders(i);
+    const std::string path = absl::StrCat("encoders[", i, "]");
+    absl::StatusOr<Spec> spec = SpecFromWire(wire.spec(), path + ".spec");
+    if (!spec.ok()) return At(parsed->Where(field, i), spec.status());
+    encoders->push_back({wire.name(), *std::move(spec)});
+    if (absl::Status status = CheckEncoder(encoders->back(), path); !status.ok()) {
+      return At(parsed->Where(field, i), status);
+    }
+  }
+  const absl::Status all = EncoderSet::Make(*encoders).status();
+  return all.ok() ? all : At(parsed->path, all);
+}
+
+}  // namespace
+
+absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  Parsed parsed{.config = {}, .places = {}, .path = path};
+  PHASOR_RETURN_IF_ERROR(IsJson(path, text) ? ParseJson(text, &parsed) : ParseText(text, &parsed));
+  ConfigFile file;
+  for (const Option& option : Options()) {
+    const FieldDescriptor* const field = FieldOf(option);
+    std::optional<std::string> value = FieldText(parsed.config, field);
+    if (!value.has_value()) continue;
+    file.values[option.name] = {*std::move(value),
+                                parsed.Where(field, field->is_repeated() ? 0 : -1)};
+  }
+  PHASOR_RETURN_IF_ERROR(ReadEncoders(&parsed, &file.encoders));
+  return file;
+}
+
+std::string PrintConfig(const ServerOptions& options,
+                        const std::map<std::string, std::string>& origins) {
+  ServerConfig config;
+  std::string text;
+  for (const Option& option : Options()) {
+    const FieldDescriptor* const field = FieldOf(option);
+    SetFieldText(TextOf(options, option), field, &config);
+    const int count = field->is_repeated() ? config.GetReflection()->FieldSize(config, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      std::string value;
+      TextFormat::PrintFieldValueToString(config, field, field->is_repeated() ? i : -1, &value);
+      absl::StrAppend(&text, field->name(), ": ", value, "  # ", origins.at(option.name), "\n");
+    }
+  }
+  ServerConfig encoders;
+  for (const NamedSpec& encoder : options.encoders) {
+    config::v1::Encoder* const out = encoders.add_encoders();
+    out->set_name(encoder.name);
+    *out->mutable_spec() = ToWire(encoder.spec);
+  }
+  std::string rest;
+  TextFormat::PrintToString(encoders, &rest);
+  return text + rest;
+}
+
+}  // namespace phasor

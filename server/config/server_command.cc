@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads every source, then sets each option from the first that has it.
+#include "server/config/server_command.h"
+
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "kernels/nearest_name.h"
+#include "kernels/spec.h"
+#include "kernels/status_macros.h"
+#include "server/config/config_file.h"
+#include "server/option_table.h"
+
+namespace phasor {
+namespace {
+
+// The option called `name`; '_' is as good as '-'.
+absl::StatusOr<const Option*> OptionCalled(const std::string& name) {
+  const std::string canonical = absl::StrReplaceAll(name, {{"_", "-"}});
+  if (const Option* option = FindOption(canonical)) return option;
+  std::vector<std::string> names = {"config", "help", "version", "check-config", "print-config"};
+  for (const Option& option : Options()) names.push_back(option.name);
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": unknown option, did you mean ", NearestName(canonical, names), "?"));
+}
+
+// Edits by which a variable is taken for a misspelt one.
+constexpr size_t kSuspectEdits = 2;
+
+// Texts of options by name, from one source.
+using Texts = std::map<std::string, std::string>;
+
+// Flags that are no options: they say what to do with the options.
+struct Flags {
+  Texts texts;
+  std::string config;
+  bool help = false;
+  bool version = false;
+  bool check_config = false;
+  bool print_config = false;
+};
+
+// The member that a flag without a value sets, or nullptr.
+bool* ActionOf(const std::string& name, Flags* flags) {
+  if (name == "help") return &flags->help;
+  if (name == "version") return &flags->version;
+  if (name == "check-config") return &flags->check_config;
+  if (name == "print-config") return &flags->print_config;
+  return nullptr;
+}
+
+// A flag given several times is a list.
+void Append(Texts* texts, const std::string& name, const std::string& text) {
+  const auto [entry, is_new] = texts->emplace(name, text);
+  if (!is_new) absl::StrAppend(&entry->second, ",", text);
+}
+
+absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
+  Flags flags;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!absl::StartsWith(argument, "--")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(argument, ": not a flag, accepted: --name=value, --name value"));
+    }
+    const size_t equals = argument.find('=');
+    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    if (bool* const action = ActionOf(name, &flags)) {
+      *action = true;
+      continue;
+    }
+    const Option* option = nullptr;
+    if (name != "config") {
+      PHASOR_ASSIGN_OR_RETURN(option, OptionCalled(name));
+    }
+    std::string text;
+    if (equals != std::string::npos) {
+      text = argument.substr(equals + 1);
+    } else if (option != nullptr && std::holds_alternative<option_kinds::Switch>(option->value)) {
+      text = "true";
+    } else if (i + 1 < arguments.size()) {
+      text = arguments[++i];
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": no value, accepted: --", name, "=value"));
+    }
+    if (option == nullptr) {
+      flags.config = text;
+    } else {
+      Append(&flags.texts, option->name, text);
+    }
+  }
+  return flags;
+}
+
+std::string Version() {
+  return absl::StrCat("phasor-server ", PHASOR_VERSION, " (numerics ", kNumericsVersion, ")\n");
+}
+
+// Where an option has its value from, and what that says.
+struct Source {
+  std::string where;
+  std::optional<std::string> text;  // not set: the default
+};
+
+Source SourceOf(const Option& option, const Flags& flags, const GetEnvironment& environment,
+                const ConfigFile& file) {
+  if (const auto flag = flags.texts.find(option.name); flag != flags.texts.end()) {
+    return {"--" + option.name, flag->second};
+  }
+  const std::string variable = VariableOf(option.name);
+  if (const std::string text = environment(variable).value_or(""); !text.empty()) {
+    return {variable, text};
+  }
+  if (const auto value = file.values.find(option.name); value != file.values.end()) {
+    return {value->second.where, value->second.text};
+  }
+  return {"default", std::nullopt};
+}
+
+// `status`, which begins with the option that it is about, with the source of that option's value.
+// A flag's name would only repeat the option's.
+absl::Status WithSource(const absl::Status& status, const std::map<std::string, Source>& sources) {
+  if (status.ok()) return status;
+  const absl::string_view message = status.message();
+  const auto source = sources.find(std::string(message.substr(0, message.find(':'))));
+  if (source == sources.end() || !source->second.text.has_value()) return status;
+  const std::string& where = source->second.where;
+  if (absl::StartsWith(where, "--")) return status;
+  return absl::Status(status.code(), absl::StrCat(where, ": ", message));
+}
+
+// Sets every option from its source and checks them all.
+absl::Status SetOptions(const std::map<std::string, Source>& sources, ServerOptions* options) {
+  for (const Option& option : Options()) {
+    const Source& source = sources.at(option.name);
+    if (source.text.has_value()) {
+      PHASOR_RETURN_IF_ERROR(SetOption(*source.text, option, options));
+    }
+  }
+  return options->Validate();
+}
+
+}  // namespace
+
+absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>& arguments,
+                                                 const GetEnvironment& environment) {
+  ServerCommand command;
+  PHASOR_ASSIGN_OR_RETURN(const Flags flags, ReadFlags(arguments));
+  if (flags.help || flags.version) {
+    command.print = flags.help ? ServerHelp() : Version();
+    return command;
+  }
+  ConfigFile file;
+  const std::string path =
+      flags.config.empty() ? environment(VariableOf("config")).value_or("") : flags.config;
+  if (!path.empty()) {
+    PHASOR_ASSIGN_OR_RETURN(file, ReadConfigFile(path));
+  }
+  std::map<std::string, Source> sources;
+  for (const Option& option : Options()) {
+    sources[option.name] = SourceOf(option, flags, environment, file);
+  }
+  command.options.encoders = std::move(file.encoders);
+  PHASOR_RETURN_IF_ERROR(WithSource(SetOptions(sources, &command.options), sources));
+  if (flags.print_config) {
+    std::map<std::string, std::string> origins;
+    for (const auto& [name, source] : sources) origins[name] = source.where;
+    command.print = PrintConfig(command.options, origins);
+  } else if (flags.check_config) {
+    command.print = "phasor-server: the configuration is valid\n";
+  }
+  return command;
+}
+
+std::vector<std::string> SuspectVariables(const std::vector<std::string>& names) {
+  std::vector<std::string> known = {VariableOf("config")};
+  for (const Option& option : Options()) known.push_back(VariableOf(option.name));
+  std::vector<std::string> complaints;
+  for (const std::string& name : names) {
+    const std::string nearest = NearestName(name, known);
+    if (!absl::StartsWith(name, "PHASOR_") || name == nearest) continue;
+    if (EditDistance(name, nearest) > kSuspectEdits) continue;
+    complaints.push_back(absl::StrCat(name, ": ignored, did you mean ", nearest, "?"));
+  }
+  return complaints;
+}
+
+std::string ServerHelp() {
+  std::string help =
+      "phasor-server: computes position embeddings and rotary embeddings over gRPC.\n\n"
+      "  --config FILE  (PHASOR_CONFIG)\n      the options below and encoders, as protobuf's text "
+      "format or JSON; read again on SIGHUP\n"
+      "  --check-config  says what is wrong with flags, environment and file, and exits\n"
+      "  --print-config  prints what they come to, as such a file, and exits\n"
+      "  --help, --version\n";
+  const ServerOptions defaults;
+  for (const Option& option : Options()) {
+    absl::StrAppendFormat(&help, "  --%s  (%s)\n      %s\n      default %s; accepted: %s\n",
+                          option.name, VariableOf(option.name), option.help,
+                          FormatOption(defaults, option), AcceptedBy(option));
+  }
+  absl::StrAppend(&help,
+                  "\nA flag wins over the environment variable beside it, which wins over the "
+                  "configuration file: docs/configuration.md.\nExit status: 0 stopped in order, 1 "
+                  "could not start or drain, 2 "
+                  "bad options.\n");
+  return help;
+}
+
+}  // namespace phasor

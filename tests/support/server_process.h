@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// phasor-server as a process of its own.
+#ifndef PHASOR_TESTS_SUPPORT_SERVER_PROCESS_H_
+#define PHASOR_TESTS_SUPPORT_SERVER_PROCESS_H_
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/subprocess.h"
+
+#ifndef PHASOR_SERVER_BINARY
+#define PHASOR_SERVER_BINARY "phasor-server"  // the build says where it is
+#endif
+
+namespace phasor::testing {
+
+inline std::vector<std::string> ServerCommandLine(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), PHASOR_SERVER_BINARY);
+  return flags;
+}
+
+// A running phasor-server on a free port. Threads: one.
+class ServerProcess : public Subprocess {
+ public:
+  explicit ServerProcess(std::vector<std::string> flags = {})
+      : Subprocess(WithListen(std::move(flags))) {
+    const nlohmann::json line = ReadEvent();
+    EXPECT_EQ(line["event"], "serving");
+    address_ = line["listeners"][0];
+    backend_ = line["backend"];
+  }
+  const std::string& address() const { return address_; }
+  const std::string& backend() const { return backend_; }
+
+  // The next line of the log.
+  nlohmann::json ReadEvent() { return nlohmann::json::parse(ReadLine()); }
+
+ private:
+  static std::vector<std::string> WithListen(std::vector<std::string> flags) {
+    flags.push_back("--listen=127.0.0.1:0");
+    return ServerCommandLine(std::move(flags));
+  }
+  std::string address_, backend_;
+};
+
+}  // namespace phasor::testing
+
+#endif  // PHASOR_TESTS_SUPPORT_SERVER_PROCESS_H_
