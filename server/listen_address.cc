@@ -16,40 +16,41 @@ namespace {
 constexpr char kUnixPrefix[] = "unix:";
 constexpr size_t kMaxUnixPath = sizeof(sockaddr_un::sun_path) - 1;
 
-absl::Status Refuse(const std::string& text, const std::string& problem) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "listen: '", text, "' ", problem, ", accepted are host:port, [v6]:port and unix:/path"));
-}
+constexpr char kAccepted[] = ", accepted are host:port, [v6]:port and unix:/path";
 
 }  // namespace
 
-absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
+absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text,
+                                                 const std::string& option) {
+  const auto refuse = [&](const std::string& problem) {
+    return absl::InvalidArgumentError(absl::StrCat(option, ": '", text, "' ", problem, kAccepted));
+  };
   ListenAddress address;
   if (absl::StartsWith(text, kUnixPrefix)) {
     address.unix_path = text.substr(sizeof(kUnixPrefix) - 1);
     if (address.unix_path.empty() || address.unix_path[0] != '/') {
-      return Refuse(text, "has no absolute path");
+      return refuse("has no absolute path");
     }
     if (address.unix_path.size() > kMaxUnixPath) {
-      return Refuse(text, absl::StrCat("has a path longer than ", kMaxUnixPath, " bytes"));
+      return refuse(absl::StrCat("has a path longer than ", kMaxUnixPath, " bytes"));
     }
     return address;
   }
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return Refuse(text, "has no port");
+  if (colon == std::string::npos) return refuse("has no port");
   address.host = text.substr(0, colon);
   const std::string port = text.substr(colon + 1);
   const bool digits = port.find_first_not_of("0123456789") == std::string::npos;
   if (!digits || !absl::SimpleAtoi(port, &address.port) || address.port > 65535) {
-    return Refuse(text, "has no port in [0, 65535]");
+    return refuse("has no port in [0, 65535]");
   }
   const bool bracketed = absl::StartsWith(address.host, "[") && absl::EndsWith(address.host, "]");
   if (bracketed) {
     address.host = address.host.substr(1, address.host.size() - 2);
   } else if (address.host.find(':') != std::string::npos) {
-    return Refuse(text, "has a v6 address without brackets");
+    return refuse("has a v6 address without brackets");
   }
-  if (address.host.empty()) return Refuse(text, "has no host");
+  if (address.host.empty()) return refuse("has no host");
   return address;
 }
 

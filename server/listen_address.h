@@ -16,8 +16,9 @@ struct ListenAddress {
   int port = 0;           // 0: the system chooses
 };
 
-// INVALID_ARGUMENT "listen: ...": not an address.
-absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
+// `option`: which the text is a value of. INVALID_ARGUMENT "<option>: ...": not an address.
+absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text,
+                                                 const std::string& option = "listen");
 
 // Whether only this host reaches it: a Unix socket, localhost, 127.0.0.0/8, ::1.
 bool IsOfThisHost(const ListenAddress& address);

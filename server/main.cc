@@ -113,7 +113,10 @@ int Run(const std::vector<std::string>& arguments, const ServerOptions& options)
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
   Log(LogLevel::kInfo, "serving",
-      {{"listeners", (*server)->listeners()}, {"backend", (*server)->backend()}});
+      {{"listeners", (*server)->listeners()},
+       {"admin_listeners", (*server)->admin_listeners()},
+       {"metrics_listeners", (*server)->metrics_listeners()},
+       {"backend", (*server)->backend()}});
 
   const int signal = ServeUntilStopped(arguments, server->get());
   std::thread([] { _exit(128 + WaitFor({SIGTERM, SIGINT})); }).detach();

@@ -33,7 +33,9 @@ std::string Accepted(const Time& v) {
 std::string Accepted(const Choice& v) { return absl::StrJoin(v.accepted, ", "); }
 std::string Accepted(const Path&) { return "a path; empty: none"; }
 std::string Accepted(const Switch&) { return "true, false"; }
-std::string Accepted(const Addresses&) { return "one or more, separated by commas"; }
+std::string Accepted(const Addresses& v) {
+  return absl::StrCat(v.may_be_empty ? "none" : "one", " or more, separated by commas");
+}
 
 std::string Text(const ServerOptions& o, const Bytes& v) { return FormatBytes(o.*v.field); }
 std::string Text(const ServerOptions& o, const Count& v) {
@@ -96,7 +98,9 @@ bool InRange(const ServerOptions& o, const Choice& v) {
 }
 bool InRange(const ServerOptions&, const Path&) { return true; }
 bool InRange(const ServerOptions&, const Switch&) { return true; }
-bool InRange(const ServerOptions& o, const Addresses& v) { return !(o.*v.field).empty(); }
+bool InRange(const ServerOptions& o, const Addresses& v) {
+  return v.may_be_empty || !(o.*v.field).empty();
+}
 
 absl::Status NotAccepted(const Option& option, const std::string& text) {
   return absl::InvalidArgumentError(

@@ -44,6 +44,7 @@ struct Switch {
 };
 struct Addresses {
   std::vector<std::string> ServerOptions::*field;
+  bool may_be_empty = false;
 };
 
 }  // namespace option_kinds

@@ -3,6 +3,7 @@
 // follow them.
 #include "server/options.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
 #include "server/listen_address.h"
@@ -47,6 +48,11 @@ const std::vector<Option>& Options() {
        Path{&O::policy_file}},
       {"credentials-reload-interval", "how often these files are looked at for changes",
        Time{&O::credentials_reload_interval, absl::Milliseconds(100), kDay}},
+      {"admin-listen",
+       "addresses, as --listen, for health and channelz without encryption; empty: none",
+       Addresses{&O::admin_listen, true}},
+      {"metrics-listen", "host:port, HTTP for Prometheus: /metrics; empty: none",
+       Addresses{&O::metrics_listen, true}},
       {"backend", "what computes; auto is cpu: no device has been measured yet",
        Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
       {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
@@ -115,12 +121,28 @@ const std::vector<Option>& Options() {
        Time{&O::drain_timeout, absl::ZeroDuration(), kDay}, Reload::kTakesEffect},
       {"log-level", "least severe log lines written",
        Choice{&O::log_level, {"debug", "info", "warn", "error", "off"}}, Reload::kTakesEffect},
+      {"log-every",
+       "one of so many calls that succeed gets a log line, those that fail always; 0: none",
+       Count{&O::log_every, 0, 1000000000}},
       {"reflection", "answer grpc.reflection", Switch{&O::reflection}},
   };
   return *options;
 }
 
 namespace {
+
+absl::Status CheckSideListeners(const ServerOptions& o) {
+  for (const std::string& address : o.admin_listen) {
+    PHASOR_RETURN_IF_ERROR(ParseListenAddress(address, "admin-listen").status());
+  }
+  for (const std::string& address : o.metrics_listen) {
+    PHASOR_RETURN_IF_ERROR(ParseListenAddress(address, "metrics-listen").status());
+    if (!absl::StartsWith(address, "unix:")) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "metrics-listen: '", address, "' is a path, accepted are host:port and [v6]:port"));
+  }
+  return absl::OkStatus();
+}
 
 // What options of security ask of each other.
 absl::Status CheckSecurity(const ServerOptions& o) {
@@ -154,6 +176,7 @@ absl::Status ServerOptions::Validate() const {
   for (const std::string& address : listen) {
     PHASOR_RETURN_IF_ERROR(ParseListenAddress(address).status());
   }
+  PHASOR_RETURN_IF_ERROR(CheckSideListeners(*this));
   PHASOR_RETURN_IF_ERROR(CheckSecurity(*this));
   if (!lease_socket.empty()) {
     if (lease_socket[0] != '/') {

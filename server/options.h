@@ -18,6 +18,10 @@ namespace phasor {
 struct ServerOptions {
   // Addresses to listen on: "host:port" (port 0 chooses one), "[v6]:port" or "unix:/path".
   std::vector<std::string> listen = {"127.0.0.1:50051"};
+  // The same, for health and channelz without encryption; empty: none.
+  std::vector<std::string> admin_listen;
+  // "host:port" of HTTP for Prometheus, path /metrics; empty: none.
+  std::vector<std::string> metrics_listen;
 
   // Who may connect and call (docs/security.md).
   bool allow_plaintext = false;  // on addresses that other hosts reach
@@ -73,6 +77,7 @@ struct ServerOptions {
   absl::Duration drain_timeout = absl::Seconds(30);  // for calls in flight
 
   std::string log_level = "info";  // debug | info | warn | error | off
+  int64_t log_every = 0;           // one of so many calls that succeed gets a line; 0: none
   bool reflection = true;
 
   // Specs that requests may call by name.

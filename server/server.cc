@@ -3,13 +3,11 @@
 #include "server/server.h"
 
 #include <grpc/grpc.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
-#include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <utility>
 
@@ -19,13 +17,16 @@
 #include "kernels/backend.h"
 #include "kernels/self_test.h"
 #include "kernels/status_macros.h"
+#include "server/admin_server.h"
 #include "server/engine/engine.h"
+#include "server/grpc_server.h"
 #include "server/listen_socket.h"
 #include "server/listener.h"
 #include "server/oip/service.h"
 #include "server/regions/lease_socket.h"
 #include "server/regions/lease_store.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/call_interceptor.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
 #include "server/rpc/table_service.h"
@@ -33,37 +34,16 @@
 #include "server/server_grpc_log.h"
 #include "server/server_security.h"
 #include "server/tables/table_store.h"
+#include "server/telemetry/metrics.h"
+#include "server/telemetry/request_log.h"
 
 namespace phasor {
 namespace {
-
-using AcceptorRef = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
 
 // What gRPC needs for connections themselves before the byte budget decides about calls.
 constexpr int64_t kLeastQuota = int64_t{64} << 20;
 // Clients may ping this often; more is abuse.
 constexpr absl::Duration kPingInterval = absl::Seconds(10);
-
-void SetProcessWideGrpcOptions() {
-  static const bool once = [] {
-    ForwardGrpcLog();
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    return true;
-  }();
-  static_cast<void>(once);
-}
-
-// Takes reflection out of one server; the plug-in itself belongs to the process.
-class WithoutReflection final : public grpc::ServerBuilderOption {
- public:
-  void UpdateArguments(grpc::ChannelArguments*) override {}
-  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
-    const auto is_reflection = [](const std::unique_ptr<grpc::ServerBuilderPlugin>& plugin) {
-      return plugin->name() == "proto_server_reflection";
-    };
-    plugins->erase(std::remove_if(plugins->begin(), plugins->end(), is_reflection), plugins->end());
-  }
-};
 
 int Millis(absl::Duration time) {
   return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(time), INT_MAX));
@@ -106,13 +86,14 @@ void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
   }
 }
 
-engine::EngineOptions EngineOptionsOf(const ServerOptions& o) {
+engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* observer) {
   engine::EngineOptions options;
   options.workers = o.threads;
   options.max_inflight_bytes = o.max_inflight_bytes;
   options.inline_bytes = o.inline_bytes;
   options.plan_cache_entries = o.plan_cache_entries;
   options.pool_bytes = o.pool_bytes;
+  options.observer = observer;
   return options;
 }
 
@@ -159,23 +140,25 @@ std::vector<std::string> ServiceNames() {
           inference::GRPCInferenceService::service_full_name()};
 }
 
-AcceptorRef AddAcceptor(grpc::ServerBuilder* builder,
-                        const std::shared_ptr<grpc::ServerCredentials>& credentials) {
-  return builder->experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+std::vector<std::string> HealthServices() {
+  return {v1::PositionEmbeddingService::service_full_name(),
+          inference::GRPCInferenceService::service_full_name()};
 }
 
-bool IsUnixSocket(int fd) {
-  int domain = 0;
-  socklen_t size = sizeof(domain);
-  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
-}
-
-void HandOn(grpc::experimental::ExternalConnectionAcceptor& acceptor, int listening_fd, int fd) {
-  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-  connection.listener_fd = listening_fd;
-  connection.fd = fd;
-  acceptor.HandleNewConnection(&connection);
+telemetry::ModelCounts ModelCountsOf(const inference::ModelStatistics& model) {
+  const inference::InferStatistics& stats = model.inference_stats();
+  const auto time = [](const inference::StatisticDuration& duration) {
+    return absl::Nanoseconds(static_cast<int64_t>(duration.ns()));
+  };
+  return {model.name(),
+          model.version(),
+          static_cast<int64_t>(stats.success().count()),
+          static_cast<int64_t>(stats.fail().count()),
+          time(stats.success()),
+          time(stats.queue()),
+          time(stats.compute_input()),
+          time(stats.compute_infer()),
+          time(stats.compute_output())};
 }
 
 class GrpcServer final : public Server {
@@ -188,12 +171,13 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
-        engine_(EngineOptionsOf(options), backend_.get(), engine::Clock::Real()),
+        request_log_({.every = options.log_every}),
+        engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
+                engine::Clock::Real()),
         service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &encoders_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
         inference_service_(&engine_, InferenceOptionsOf(options, tables_.get())),
-        health_({v1::PositionEmbeddingService::service_full_name(),
-                 inference::GRPCInferenceService::service_full_name()}),
+        health_(HealthServices()),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
         current_(options) {}
@@ -210,7 +194,12 @@ class GrpcServer final : public Server {
     // Nothing asks gRPC's own service who may call it.
     const bool reflection =
         options_.reflection && options_.tokens_file.empty() && options_.policy_file.empty();
-    if (!reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+    KeepPlugins(&builder, reflection ? std::vector<std::string>{kReflectionPlugin}
+                                     : std::vector<std::string>());
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+    creators.push_back(rpc::MakeCallInterceptors({metrics_.call_observer(), &request_log_}));
+    if (security_->access() != nullptr) creators.push_back(std::make_unique<rpc::MethodNames>());
+    builder.experimental().SetInterceptorCreators(std::move(creators));
     auto calls = std::make_unique<rpc::CallCounter>(security_->access());
     calls_ = calls.get();
     builder.SetContextAllocator(std::move(calls));
@@ -219,30 +208,36 @@ class GrpcServer final : public Server {
     builder.RegisterService(&shared_memory_service_);
     builder.RegisterService(&inference_service_);
     builder.RegisterService(&health_);
-    if (security_->access() != nullptr) {
-      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-      creators.push_back(std::make_unique<rpc::MethodNames>());
-      builder.experimental().SetInterceptorCreators(std::move(creators));
-    }
-    const std::shared_ptr plain(AddAcceptor(&builder, grpc::InsecureServerCredentials()));
-    const bool tls = security_->credentials() != nullptr;
-    if (tls) WatchTlsHandshakes();
-    const std::shared_ptr tcp =
-        tls ? std::shared_ptr(AddAcceptor(&builder, security_->credentials())) : plain;
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
     service_.SetListeners(listeners());
     for (const ListenSocket& socket : lease_listeners_) {
       lease_sockets_.push_back(std::make_unique<regions::LeaseSocket>(socket.fd(), &leases_));
     }
-    // Permissions of its file guard a Unix socket: there is no TLS on it.
-    listener_->Start([plain, tcp](int listening_fd, int fd) {
-      HandOn(IsUnixSocket(fd) ? *plain : *tcp, listening_fd, fd);
-    });
+    if (security_->credentials() != nullptr) WatchTlsHandshakes();
+    server_ = ServeConnections(&builder, listener_.get(), security_->credentials());
+    if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
+    return StartSideListeners();
+  }
+
+  // Health, channelz and metrics, on addresses of their own.
+  absl::Status StartSideListeners() {
+    if (!options_.admin_listen.empty()) {
+      PHASOR_ASSIGN_OR_RETURN(admin_, AdminServer::Start(options_.admin_listen, HealthServices()));
+    }
+    if (!options_.metrics_listen.empty()) {
+      PHASOR_ASSIGN_OR_RETURN(
+          exporter_,
+          telemetry::Exporter::Start(options_.metrics_listen, metrics_, [this] { return Snap(); }));
+    }
     return absl::OkStatus();
   }
 
   std::vector<std::string> listeners() const override { return listener_->addresses(); }
+  std::vector<std::string> admin_listeners() const override {
+    return admin_ == nullptr ? std::vector<std::string>() : admin_->listeners();
+  }
+  std::vector<std::string> metrics_listeners() const override {
+    return exporter_ == nullptr ? std::vector<std::string>() : exporter_->addresses();
+  }
   std::string backend() const override { return std::string(backend_->name()); }
   absl::Status ReloadCredentials() override { return security_->Reload(); }
   SecurityStats security_stats() const override {
@@ -268,7 +263,9 @@ class GrpcServer final : public Server {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
+    serving_.store(false, std::memory_order_relaxed);
     health_.StopServing();
+    if (admin_ != nullptr) admin_->StopServing();
     inference_service_.StopServing();
     if (server_ != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
@@ -283,6 +280,33 @@ class GrpcServer final : public Server {
   ServerOptions CurrentOptions() {
     absl::MutexLock lock(&current_mu_);
     return current_;
+  }
+
+  telemetry::Snapshot Snap() {
+    telemetry::Snapshot snap;
+    snap.build = {PHASOR_VERSION, kNumericsVersion, grpc::Version(), backend(),
+                  std::string(backend_->target())};
+    snap.serving = serving_.load(std::memory_order_relaxed);
+    snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
+    snap.engine = engine_.stats();
+    const SecurityStats security = security_stats();
+    snap.refusals = {security.unauthenticated, security.permission_denied,
+                     security.tls_handshakes_failed};
+    const ListenerStats listener = listener_->stats();
+    snap.connections = {listener.connections, listener.accepted, listener.refused,
+                        listener.starved};
+    const regions::LeaseStore::Stats leases = leases_.stats();
+    snap.leases = {leases.leases, leases.bytes};
+    for (const regions::NamedRegion& region : inference_service_.regions()) {
+      ++snap.regions.count;
+      snap.regions.bytes += region.place.bytes;
+    }
+    snap.tables = {tables_->count(), tables_->taken_bytes()};
+    for (const inference::ModelStatistics& model : inference_service_.statistics()) {
+      telemetry::ModelCounts counts = ModelCountsOf(model);
+      if (counts.succeeded + counts.failed > 0) snap.models.push_back(std::move(counts));
+    }
+    return snap;
   }
 
   // Answers the calls that have begun and refuses those that begin now; then hangs up, which late
@@ -302,6 +326,8 @@ class GrpcServer final : public Server {
   const std::unique_ptr<tables::TableStore> tables_;
   regions::LeaseStore leases_;
   rpc::EncoderCatalogue encoders_;
+  telemetry::Metrics metrics_;
+  telemetry::RequestLog request_log_;
   engine::Engine engine_;
   rpc::PositionEmbeddingServiceImpl service_;
   rpc::TableServiceImpl table_service_;
@@ -314,6 +340,9 @@ class GrpcServer final : public Server {
   rpc::CallCounter* calls_ = nullptr;                                 // gRPC owns it
   grpc::ResourceQuota quota_{"phasor"};
   std::unique_ptr<grpc::Server> server_;
+  std::atomic<bool> serving_ = true;
+  std::unique_ptr<AdminServer> admin_;             // or none
+  std::unique_ptr<telemetry::Exporter> exporter_;  // or none; it asks all of the above
 
   absl::Mutex current_mu_;
   ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with what was reloaded

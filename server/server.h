@@ -38,6 +38,9 @@ class Server {
 
   // Addresses that accept calls, as a client would write them: "127.0.0.1:40123", "unix:/path".
   virtual std::vector<std::string> listeners() const = 0;
+  // The same of --admin-listen, and of --metrics-listen: "127.0.0.1:9464".
+  virtual std::vector<std::string> admin_listeners() const = 0;
+  virtual std::vector<std::string> metrics_listeners() const = 0;
   // Name of what computes, e.g. what "auto" came to.
   virtual std::string backend() const = 0;
   virtual SecurityStats security_stats() const = 0;

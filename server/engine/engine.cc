@@ -254,10 +254,15 @@ class Engine::Impl {
       batch.calls.push_back(queue_.Pop());
     }
     const absl::Time now = clock_.Now();
-    for (const AdmittedCall& call : batch.calls) stats_.queue_time += now - call.queued_at;
+    for (const AdmittedCall& call : batch.calls) NoteTaken(now - call.queued_at);
     // This worker may have taken something else than what it was woken for.
     if (queue_.size() > 0 || MayRunGathered()) queue_changed_.Signal();
     return batch;
+  }
+
+  void NoteTaken(absl::Duration queued) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    stats_.queue_time += queued;
+    if (options_.observer != nullptr) options_.observer->Taken(queued);
   }
 
   // Begins a run of what has gathered, as far as it goes together.
@@ -338,9 +343,18 @@ class Engine::Impl {
   void Run(Batch batch) {
     absl::InlinedVector<Call*, 1> calls;
     calls.reserve(batch.calls.size());
-    for (const AdmittedCall& admitted : batch.calls) calls.push_back(admitted.call.get());
-    Results results = RunCalls(calls, backend_, pool_);
+    int64_t bytes = 0;
+    for (const AdmittedCall& admitted : batch.calls) {
+      calls.push_back(admitted.call.get());
+      bytes += admitted.call->work_bytes();
+    }
+    RunTimes times;
+    Results results = RunCalls(calls, backend_, pool_, &times);
     if (batch.gathers) EndRun();
+    if (options_.observer != nullptr) {
+      options_.observer->Ran(
+          {static_cast<int64_t>(calls.size()), bytes, times.gather, times.compute});
+    }
     for (size_t i = 0; i < results.size(); ++i) {
       absl::StatusOr<Result>& result = results[i];
       AdmittedCall& admitted = batch.calls[i];

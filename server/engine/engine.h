@@ -16,6 +16,7 @@
 #include "server/engine/admission.h"
 #include "server/engine/call.h"
 #include "server/engine/mutex.h"
+#include "server/engine/observer.h"
 
 namespace phasor::engine {
 
@@ -42,6 +43,8 @@ struct EngineOptions {
   int64_t plan_cache_entries = 256;
   // Memory of finished large responses kept for reuse. >= 0.
   int64_t pool_bytes = int64_t{256} << 20;
+  // Told of every run; must outlive the engine. nullptr: nobody.
+  Observer* observer = nullptr;
 };
 
 // What the engine has done since it started, and what it holds now.

@@ -5,6 +5,7 @@
 #include "server/engine/run_call.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -20,6 +21,9 @@ namespace phasor::engine {
 namespace {
 
 constexpr int64_t kOutputAlignment = 64;
+
+using Tick = std::chrono::steady_clock::time_point;
+Tick Now() { return std::chrono::steady_clock::now(); }
 
 absl::Status NoMemory(int64_t bytes) {
   return absl::UnavailableError(absl::StrCat("server: no memory for ", bytes, " bytes, try again"));
@@ -301,7 +305,9 @@ class StagedCall {
 
 }  // namespace
 
-Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool) {
+Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
+                 RunTimes* times) {
+  const Tick begun = Now();
   absl::InlinedVector<StagedCall, 1> staged;
   staged.reserve(calls.size());
   for (Call* const call : calls) staged.emplace_back(call, &pool);
@@ -309,7 +315,12 @@ Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& po
   for (size_t i = 1; i < staged.size(); ++i) {
     std::move(staged[i].jobs().begin(), staged[i].jobs().end(), std::back_inserter(jobs));
   }
+  const Tick gathered = Now();
   const absl::Status ran = jobs.empty() ? absl::OkStatus() : backend.Run(jobs);
+  if (times != nullptr) {
+    times->gather = absl::FromChrono(gathered - begun);
+    times->compute = absl::FromChrono(Now() - gathered);
+  }
   Results results;
   results.reserve(calls.size());
   for (StagedCall& call : staged) results.push_back(call.Finish(ran));

@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "server/engine/buffer.h"
@@ -15,10 +16,18 @@ namespace phasor::engine {
 // One per call, in order.
 using Results = absl::InlinedVector<absl::StatusOr<Result>, 1>;
 
+// Where the time of a run went.
+struct RunTimes {
+  absl::Duration gather;
+  absl::Duration compute;
+};
+
 // Computes every item of every call in one Backend::Run; a call or an item that fails does not
 // touch the others. Calls a call's ReleasePayload as soon as nothing reads its payload any more.
 // Errors of a call: UNAVAILABLE, no memory; those of FetchPayload and Backend::Run.
-Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool);
+// `times`: nullptr, or what is filled in.
+Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
+                 RunTimes* times = nullptr);
 
 }  // namespace phasor::engine
 

@@ -27,11 +27,12 @@ bool WantsGrpcErrors(const grpc::CallbackServerContext& context) {
 // Owns itself until OnDone.
 class InferStreams::Stream final : public InferStreamReactor {
  public:
-  Stream(InferStreams* streams, const grpc::CallbackServerContext& context)
+  Stream(InferStreams* streams, grpc::CallbackServerContext* context)
       : streams_(*streams),
-        client_(rpc::ClientOf(context)),
-        quota_(context),
-        grpc_errors_(WantsGrpcErrors(context)) {}
+        context_(context),
+        client_(rpc::ClientOf(*context)),
+        quota_(*context),
+        grpc_errors_(WantsGrpcErrors(*context)) {}
 
   // Reads the next request, unless the stream must end.
   void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
@@ -57,6 +58,7 @@ class InferStreams::Stream final : public InferStreamReactor {
       if (!ok) return End(absl::OkStatus());  // the caller has no more
       busy_ = true;
     }
+    rpc::CallCounter::NoteReceived(context_, static_cast<int64_t>(request_.Length()));
     StartInfer(streams_.context_, &request_,
                {absl::InfiniteFuture(), client_, cancelled_, /*stream=*/true, quota_},
                [this](InferAnswer answer) { Answer(std::move(answer)); });
@@ -90,6 +92,7 @@ class InferStreams::Stream final : public InferStreamReactor {
   }
 
   InferStreams& streams_;
+  grpc::CallbackServerContext* const context_;
   const uint64_t client_;
   const rpc::CallerQuota quota_;
   const bool grpc_errors_;
@@ -103,7 +106,7 @@ class InferStreams::Stream final : public InferStreamReactor {
 
 InferStreamReactor* InferStreams::Start(grpc::CallbackServerContext* context) {
   const absl::Status refusal = rpc::Refusal(context);
-  auto* stream = new Stream(this, *context);
+  auto* stream = new Stream(this, context);
   absl::MutexLock lock(&mu_);
   streams_.insert(stream);
   if (refusal.ok()) {

@@ -43,6 +43,7 @@ class InferReactor final : public grpc::ServerUnaryReactor {
  public:
   void Start(const InferContext& infer, grpc::CallbackServerContext* context,
              grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+    rpc::CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
     if (const absl::Status refusal = rpc::Refusal(context); !refusal.ok()) {
       return rpc::FinishCall(context, this, refusal);
     }

@@ -67,6 +67,12 @@ class InferenceService final : public InferenceServiceBase {
   // Ends all streams after the requests under way.
   void EndStreams() { streams_.End(); }
 
+  // For metrics: what all models have done, and the memory that clients have named.
+  google::protobuf::RepeatedPtrField<inference::ModelStatistics> statistics() {
+    return statistics_.Report(nullptr).model_stats();
+  }
+  std::vector<regions::NamedRegion> regions() { return regions_.List(); }
+
  private:
   using Reactor = grpc::ServerUnaryReactor;
   using Context = grpc::CallbackServerContext;

@@ -5,6 +5,8 @@
 
 #include <grpcpp/server_context.h>
 
+#include <atomic>
+#include <cstdint>
 #include <string_view>
 
 #include "server/security/rules.h"
@@ -31,6 +33,9 @@ class CallContext final : public grpc::CallbackServerContext {
   Access* const access;     // nullptr: everybody may everything
   std::string_view method;  // "package.Service/Method"; gRPC's memory; empty without an access
   security::Decision decision;
+
+  static constexpr int64_t kNothingNoted = -1;
+  std::atomic<int64_t> received_bytes = kNothingNoted;  // any thread
 };
 
 }  // namespace phasor::rpc

@@ -3,6 +3,8 @@
 // written.
 #include "server/rpc/call_counter.h"
 
+#include <atomic>
+
 #include "server/rpc/call_context.h"
 
 namespace phasor::rpc {
@@ -17,6 +19,22 @@ void CallCounter::StartDraining() {
 bool CallCounter::WaitForEarlyCalls(absl::Time deadline) {
   absl::MutexLock lock(&mu_);
   return mu_.AwaitWithDeadline(absl::Condition(this, &CallCounter::NoEarlyCalls), deadline);
+}
+
+void CallCounter::NoteReceived(grpc::CallbackServerContext* context, int64_t bytes) {
+  CallContext* const counted = CallContext::Of(context);
+  if (counted == nullptr) return;
+  int64_t nothing = CallContext::kNothingNoted;
+  counted->received_bytes.compare_exchange_strong(nothing, 0, std::memory_order_relaxed);
+  counted->received_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::optional<int64_t> CallCounter::ReceivedBytes(const grpc::ServerContextBase& context) {
+  const auto* const counted = dynamic_cast<const CallContext*>(&context);
+  if (counted == nullptr) return std::nullopt;
+  const int64_t bytes = counted->received_bytes.load(std::memory_order_relaxed);
+  if (bytes == CallContext::kNothingNoted) return std::nullopt;
+  return bytes;
 }
 
 grpc::CallbackServerContext* CallCounter::NewCallbackServerContext() {

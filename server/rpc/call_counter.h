@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts calls from their first header to the last byte of their answer, so that a shutdown can
-// wait for them and tell them from those that came too late. gRPC's own Shutdown cancels calls that
-// reach it before their client has read GOAWAY; clients do not retry CANCELLED.
+// Counts calls, and what they receive, from their first header to the last byte of their answer, so
+// that a shutdown can wait for them and tell them from those that came too late. gRPC's own
+// Shutdown cancels calls that reach it before their client has read GOAWAY; clients do not retry
+// CANCELLED.
 #ifndef PHASOR_SERVER_RPC_CALL_COUNTER_H_
 #define PHASOR_SERVER_RPC_CALL_COUNTER_H_
 
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -31,6 +33,11 @@ class CallCounter final : public grpc::ContextAllocator {
   void StartDraining();
   // Waits until every call that is not late has ended, or until `deadline`: then false.
   bool WaitForEarlyCalls(absl::Time deadline);
+
+  // Adds to what the call has received, for those who observe it.
+  static void NoteReceived(grpc::CallbackServerContext* context, int64_t bytes);
+  // Nothing if nobody noted any.
+  static std::optional<int64_t> ReceivedBytes(const grpc::ServerContextBase& context);
 
   grpc::CallbackServerContext* NewCallbackServerContext() override;
   void Release(grpc::CallbackServerContext* context) override;

@@ -11,6 +11,7 @@
 #include "kernels/status_macros.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
+#include "server/rpc/call_counter.h"
 #include "server/rpc/response.h"
 #include "server/rpc/wire.h"
 
@@ -148,6 +149,7 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::AttentionBias(
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
+  CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
   return Answer(context, response, [&] { return Resolve(*request); });
 }
 

@@ -85,6 +85,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       }
       ++owed_messages_;
     }
+    CallCounter::NoteReceived(context_, static_cast<int64_t>(incoming_.Length()));
     timer_->Touch();
     Take();
   }

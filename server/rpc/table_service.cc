@@ -55,6 +55,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
     absl::MutexLock lock(&mu_);
     if (ended_) return;
     if (!ok) return Commit();
+    CallCounter::NoteReceived(context_, static_cast<int64_t>(request_.ByteSizeLong()));
     if (absl::Status status = Take(); !status.ok()) return End(status);
     StartRead(&request_);
   }

@@ -125,6 +125,7 @@ grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
                                           grpc::CallbackServerContext* context,
                                           grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   std::shared_ptr<Reactor> reactor = Reactor::Make();
+  CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
   if (absl::Status refusal = Refusal(context); !refusal.ok()) {
     FinishCall(context, reactor.get(), refusal);
     return reactor.get();

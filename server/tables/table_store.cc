@@ -100,6 +100,11 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Find(std::string_view n
   return found->second.table;
 }
 
+int64_t TableStore::count() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(tables_.size());
+}
+
 std::vector<std::shared_ptr<const Table>> TableStore::List(std::string_view after,
                                                            int64_t limit) const {
   std::vector<std::shared_ptr<const Table>> tables;

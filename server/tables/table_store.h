@@ -79,6 +79,7 @@ class TableStore final : public TableSource {
   // upload's.
   absl::Status Delete(const std::string& name);
 
+  int64_t count() const;
   // Bytes of all tables, also of those deleted but still in use.
   int64_t taken_bytes() const { return budget_->taken_bytes.load(); }
 

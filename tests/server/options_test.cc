@@ -121,6 +121,17 @@ const std::vector<Case>& Cases() {
        "0",
        [](const O& o) { return o.drain_timeout == absl::ZeroDuration(); },
        {"-1s", "inf"}},
+      {"admin-listen",
+       "127.0.0.1:1,unix:/admin",
+       [](const O& o) {
+         return o.admin_listen == std::vector<std::string>{"127.0.0.1:1", "unix:/admin"};
+       },
+       {"nowhere"}},
+      {"metrics-listen",
+       "127.0.0.1:9464",
+       [](const O& o) { return o.metrics_listen == std::vector<std::string>{"127.0.0.1:9464"}; },
+       {"nowhere", "unix:/m"}},
+      {"log-every", "100", [](const O& o) { return o.log_every == 100; }, {"-1", "x"}},
       {"log-level", "debug", [](const O& o) { return o.log_level == "debug"; }, {"loud"}},
       {"lease-socket", "/lease", [](const O& o) { return o.lease_socket == "/lease"; }, {}},
       {"max-lease-bytes",

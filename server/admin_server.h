@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A second, small server beside the real one: health and channelz without encryption, on addresses
+// of its own. For probes that speak no TLS, and for whoever debugs.
+#ifndef PHASOR_SERVER_ADMIN_SERVER_H_
+#define PHASOR_SERVER_ADMIN_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace phasor {
+
+// Threads: all methods from any thread.
+class AdminServer {
+ public:
+  // Serves on `addresses`, as --listen takes them; `services` are those whose health it tells.
+  // INVALID_ARGUMENT: an address; UNAVAILABLE: it cannot be bound.
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(
+      const std::vector<std::string>& addresses, const std::vector<std::string>& services);
+  virtual ~AdminServer() = default;
+
+  virtual std::vector<std::string> listeners() const = 0;
+  // Health is NOT_SERVING from now on.
+  virtual void StopServing() = 0;
+};
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_ADMIN_SERVER_H_

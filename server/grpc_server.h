@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the gRPC servers of a process have in common: plug-ins, and connections of our own accept
+// loop.
+#ifndef PHASOR_SERVER_GRPC_SERVER_H_
+#define PHASOR_SERVER_GRPC_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/listener.h"
+
+namespace phasor {
+
+inline constexpr char kReflectionPlugin[] = "proto_server_reflection";
+inline constexpr char kChannelzPlugin[] = "channelz_service";
+
+// Plug-ins and gRPC's log belong to the process. Idempotent; before the first builder.
+void SetProcessWideGrpcOptions();
+
+// Takes all plug-ins but these out of one server.
+void KeepPlugins(grpc::ServerBuilder* builder, std::vector<std::string> names);
+
+// Builds the server and gives it the connections that `listener` accepts from now on, which must be
+// stopped before the server is destroyed. `tls`: of TCP; nullptr: plaintext. Unix sockets are
+// always plaintext: permissions of their files guard them. nullptr: gRPC refused.
+std::unique_ptr<grpc::Server> ServeConnections(grpc::ServerBuilder* builder, Listener* listener,
+                                               const std::shared_ptr<grpc::ServerCredentials>& tls);
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_GRPC_SERVER_H_

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// One interceptor per call. gRPC makes it when the call arrives and destroys it with the call; a
+// call that ends without a status of ours (its connection broke) is counted then.
+#include "server/rpc/call_interceptor.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/call_counter.h"
+
+namespace phasor::rpc {
+namespace {
+
+using grpc::experimental::InterceptionHookPoints;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array<const char*, 17> kCodeNames = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+
+// Of the metadata that a call came with.
+std::string MetadataOf(const grpc::ServerContextBase& context, const char* key) {
+  const auto entry = context.client_metadata().find(key);
+  if (entry == context.client_metadata().end()) return "";
+  return std::string(entry->second.data(), entry->second.size());
+}
+
+class CallInterceptor final : public grpc::experimental::Interceptor {
+ public:
+  CallInterceptor(grpc::experimental::ServerRpcInfo* info,
+                  const std::vector<CallObserver*>& observers)
+      : info_(*info), method_(info->method()), observers_(observers) {
+    if (!method_.empty() && method_.front() == '/') method_.remove_prefix(1);
+    for (CallObserver* const observer : observers_) observer->Started(method_);
+  }
+
+  ~CallInterceptor() override {
+    const auto nothing = [] { return std::string(); };
+    if (!ended_) End(grpc::StatusCode::CANCELLED, "the caller went away", nothing, nothing);
+  }
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
+      const grpc::ByteBuffer* const message = methods->GetSerializedSendMessage();
+      if (message != nullptr) sent_bytes_ += static_cast<int64_t>(message->Length());
+    }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+      const grpc::Status status = methods->GetSendStatus();
+      grpc::ServerContextBase& context = *info_.server_context();
+      received_bytes_ = CallCounter::ReceivedBytes(context);
+      End(
+          status.error_code(), status.error_message(), [&context] { return context.peer(); },
+          [&context] { return MetadataOf(context, "traceparent"); });
+    }
+    methods->Proceed();
+  }
+
+ private:
+  void End(int code, const std::string& message, absl::FunctionRef<std::string()> peer,
+           absl::FunctionRef<std::string()> traceparent) {
+    ended_ = true;
+    const absl::Duration duration = absl::FromChrono(Clock::now() - begun_);
+    const CallRecord record{method_,         code, message,    duration, sent_bytes_,
+                            received_bytes_, peer, traceparent};
+    for (CallObserver* const observer : observers_) observer->Ended(record);
+  }
+
+  grpc::experimental::ServerRpcInfo& info_;
+  std::string_view method_;
+  const std::vector<CallObserver*>& observers_;
+  const Clock::time_point begun_ = Clock::now();
+  int64_t sent_bytes_ = 0;
+  std::optional<int64_t> received_bytes_;
+  bool ended_ = false;
+};
+
+class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit Factory(std::vector<CallObserver*> observers) : observers_(std::move(observers)) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* info) override {
+    return new CallInterceptor(info, observers_);
+  }
+
+ private:
+  const std::vector<CallObserver*> observers_;
+};
+
+}  // namespace
+
+std::string CodeName(int code) {
+  const auto index = static_cast<size_t>(code);
+  return index < kCodeNames.size() ? kCodeNames[index] : absl::StrCat(code);
+}
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallInterceptors(
+    std::vector<CallObserver*> observers) {
+  return std::make_unique<Factory>(std::move(observers));
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shows every call of a server to observers, whatever service it is of.
+#ifndef PHASOR_SERVER_RPC_CALL_INTERCEPTOR_H_
+#define PHASOR_SERVER_RPC_CALL_INTERCEPTOR_H_
+
+#include <grpcpp/support/server_interceptor.h>
+
+#include <memory>
+#include <vector>
+
+#include "server/rpc/call_observer.h"
+
+namespace phasor::rpc {
+
+// For ServerBuilder::experimental().SetInterceptorCreators. `observers` must outlive the server.
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallInterceptors(
+    std::vector<CallObserver*> observers);
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_RPC_CALL_INTERCEPTOR_H_

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding a series by its labels costs the library an allocation and a hash of strings, so they are
+// kept here; the lock is held for one look-up.
+#include "server/telemetry/call_metrics.h"
+
+#include <string>
+
+#include "server/telemetry/buckets.h"
+
+namespace phasor::telemetry {
+namespace {
+
+template <typename Builder>
+auto& Register(Builder builder, const char* name, const char* help,
+               prometheus::Registry* registry) {
+  return builder.Name(name).Help(help).Register(*registry);
+}
+
+}  // namespace
+
+CallMetrics::CallMetrics(prometheus::Registry* registry)
+    : started_(Register(prometheus::BuildCounter(), "grpc_server_call_started_total",
+                        "Calls that have begun", registry)),
+      duration_(Register(prometheus::BuildHistogram(), "grpc_server_call_duration_seconds",
+                         "From a call's arrival to its status", registry)),
+      sent_bytes_(Register(prometheus::BuildHistogram(),
+                           "grpc_server_call_sent_total_compressed_message_size_bytes",
+                           "Bytes of a call's answers", registry)),
+      received_bytes_(Register(
+          prometheus::BuildHistogram(), "grpc_server_call_rcvd_total_compressed_message_size_bytes",
+          "Bytes of a call's requests; of methods that carry tensors", registry)) {}
+
+void CallMetrics::Started(std::string_view method) {
+  prometheus::Counter* started;
+  {
+    absl::MutexLock lock(&mu_);
+    started = MethodOf(method).started;
+  }
+  started->Increment();
+}
+
+void CallMetrics::Ended(const rpc::CallRecord& call) {
+  const Series series = SeriesOf(call.method, call.code);
+  series.duration->Observe(absl::ToDoubleSeconds(call.duration));
+  series.sent_bytes->Observe(static_cast<double>(call.sent_bytes));
+  if (call.received_bytes.has_value()) {
+    series.received_bytes->Observe(static_cast<double>(*call.received_bytes));
+  }
+}
+
+CallMetrics::Method& CallMetrics::MethodOf(std::string_view name) {
+  std::unique_ptr<Method>& method = methods_[name];
+  if (method == nullptr) {
+    method = std::make_unique<Method>();
+    method->started = &started_.Add({{"grpc_method", std::string(name)}});
+  }
+  return *method;
+}
+
+CallMetrics::Series CallMetrics::SeriesOf(std::string_view method, int code) {
+  const size_t index = static_cast<size_t>(code) < kCodes ? static_cast<size_t>(code) : 2;
+  absl::MutexLock lock(&mu_);
+  std::unique_ptr<Series>& series = MethodOf(method).series[index];
+  if (series == nullptr) {
+    const prometheus::Labels labels = {{"grpc_method", std::string(method)},
+                                       {"grpc_status", rpc::CodeName(static_cast<int>(index))}};
+    series = std::make_unique<Series>(Series{&duration_.Add(labels, SecondsBuckets()),
+                                             &sent_bytes_.Add(labels, BytesBuckets()),
+                                             &received_bytes_.Add(labels, BytesBuckets())});
+  }
+  return *series;
+}
+
+}  // namespace phasor::telemetry

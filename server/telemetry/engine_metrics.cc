@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// See engine_metrics.h.
+#include "server/telemetry/engine_metrics.h"
+
+#include <string>
+
+#include "server/telemetry/buckets.h"
+
+namespace phasor::telemetry {
+namespace {
+
+prometheus::Histogram& Make(prometheus::Registry* registry, const std::string& name,
+                            const std::string& help,
+                            const prometheus::Histogram::BucketBoundaries& buckets) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry).Add({}, buckets);
+}
+
+}  // namespace
+
+EngineMetrics::EngineMetrics(prometheus::Registry* registry)
+    : queue_(Make(registry, "phasor_queue_seconds", "How long queued calls waited for a worker",
+                  SecondsBuckets())),
+      gather_(Make(registry, "phasor_gather_seconds",
+                   "Before a run: memory taken, payload copied, values checked", SecondsBuckets())),
+      compute_(Make(registry, "phasor_compute_seconds", "Runs of the backend", SecondsBuckets())),
+      run_calls_(Make(registry, "phasor_batch_calls", "Calls of one run", CallsBuckets())),
+      run_bytes_(Make(registry, "phasor_batch_bytes", "Bytes of one run, read and written",
+                      BytesBuckets())) {}
+
+void EngineMetrics::Taken(absl::Duration queued) { queue_.Observe(absl::ToDoubleSeconds(queued)); }
+
+void EngineMetrics::Ran(const engine::RunReport& run) {
+  gather_.Observe(absl::ToDoubleSeconds(run.gather));
+  compute_.Observe(absl::ToDoubleSeconds(run.compute));
+  run_calls_.Observe(static_cast<double>(run.calls));
+  run_bytes_.Observe(static_cast<double>(run.bytes));
+}
+
+}  // namespace phasor::telemetry

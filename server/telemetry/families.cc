@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// See families.h.
+#include "server/telemetry/families.h"
+
+namespace phasor::telemetry {
+
+void FamilyList::Counter(const std::string& name, const std::string& help, double value) {
+  AddTo(&Counters(name, help), {}, value);
+}
+
+void FamilyList::Gauge(const std::string& name, const std::string& help, double value) {
+  AddTo(&Gauges(name, help), {}, value);
+}
+
+prometheus::MetricFamily& FamilyList::Counters(const std::string& name, const std::string& help) {
+  return families_.emplace_back(
+      prometheus::MetricFamily{name, help, prometheus::MetricType::Counter, {}});
+}
+
+prometheus::MetricFamily& FamilyList::Gauges(const std::string& name, const std::string& help) {
+  return families_.emplace_back(
+      prometheus::MetricFamily{name, help, prometheus::MetricType::Gauge, {}});
+}
+
+void FamilyList::AddTo(prometheus::MetricFamily* family, const Labels& labels, double value) {
+  prometheus::ClientMetric& metric = family->metric.emplace_back();
+  for (const auto& [name, text] : labels) metric.label.push_back({name, text});
+  if (family->type == prometheus::MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+}
+
+}  // namespace phasor::telemetry

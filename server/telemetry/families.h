@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metric families of values that somebody else keeps: made anew for every scrape.
+#ifndef PHASOR_SERVER_TELEMETRY_FAMILIES_H_
+#define PHASOR_SERVER_TELEMETRY_FAMILIES_H_
+
+#include <prometheus/metric_family.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace phasor::telemetry {
+
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+// Families in the order in which they were added.
+class FamilyList {
+ public:
+  // Without labels, one value.
+  void Counter(const std::string& name, const std::string& help, double value);
+  void Gauge(const std::string& name, const std::string& help, double value);
+  // A family that AddTo gives its values. Valid until the next family is added.
+  prometheus::MetricFamily& Counters(const std::string& name, const std::string& help);
+  prometheus::MetricFamily& Gauges(const std::string& name, const std::string& help);
+  static void AddTo(prometheus::MetricFamily* family, const Labels& labels, double value);
+
+  std::vector<prometheus::MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+}  // namespace phasor::telemetry
+
+#endif  // PHASOR_SERVER_TELEMETRY_FAMILIES_H_

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// All metrics of a server, and the HTTP listener that Prometheus reads them from.
+#ifndef PHASOR_SERVER_TELEMETRY_METRICS_H_
+#define PHASOR_SERVER_TELEMETRY_METRICS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/engine/observer.h"
+#include "server/rpc/call_observer.h"
+#include "server/telemetry/snapshot.h"
+
+namespace phasor::telemetry {
+
+// Counts what it is told. Threads: any. Must outlive those who tell it.
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+
+  engine::Observer* engine_observer();
+  rpc::CallObserver* call_observer();
+
+ private:
+  friend class Exporter;
+  class Impl;
+  const std::shared_ptr<Impl> impl_;
+};
+
+// Serves GET /metrics in Prometheus's text format. Threads: own ones, few. Owns its sockets.
+class Exporter {
+ public:
+  // Listens on addresses "host:port", port 0 for any free one. `snapshot` is called for every
+  // request, on the exporter's threads. UNAVAILABLE: an address cannot be bound.
+  static absl::StatusOr<std::unique_ptr<Exporter>> Start(const std::vector<std::string>& addresses,
+                                                         const Metrics& metrics,
+                                                         std::function<Snapshot()> snapshot);
+  ~Exporter();
+
+  // With their real ports.
+  const std::vector<std::string>& addresses() const;
+
+ private:
+  class Impl;
+  explicit Exporter(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace phasor::telemetry
+
+#endif  // PHASOR_SERVER_TELEMETRY_METRICS_H_

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// See request_log.h.
+#include "server/telemetry/request_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/log.h"
+
+namespace phasor::telemetry {
+namespace {
+
+constexpr int kOk = 0;
+
+bool IsLowerHex(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+}  // namespace
+
+// "00-<trace id, 32>-<parent id, 16>-<flags, 2>", later versions with more behind.
+// https://www.w3.org/TR/trace-context/#traceparent-header
+std::string TraceIdOf(std::string_view traceparent) {
+  constexpr size_t kLength = 55;
+  if (traceparent.size() < kLength || (traceparent.size() > kLength && traceparent[kLength] != '-'))
+    return "";
+  if (traceparent[2] != '-' || traceparent[35] != '-' || traceparent[52] != '-') return "";
+  const std::string_view version = traceparent.substr(0, 2);
+  const std::string_view id = traceparent.substr(3, 32);
+  if (!IsLowerHex(version) || version == "ff" || !IsLowerHex(id)) return "";
+  if (id.find_first_not_of('0') == std::string_view::npos) return "";
+  return std::string(id);
+}
+
+RequestLog::RequestLog(RequestLogOptions options) : options_(std::move(options)) {}
+
+void RequestLog::Ended(const rpc::CallRecord& call) {
+  int64_t left_out = 0;
+  if (call.code == kOk) {
+    if (options_.every == 0) return;
+    if (succeeded_.fetch_add(1, std::memory_order_relaxed) % options_.every != 0) return;
+  } else if (!MayWriteFailure(&left_out)) {
+    return;
+  }
+  Log(call.code == kOk ? LogLevel::kInfo : LogLevel::kWarn, "call",
+      {{"method", std::string(call.method)},
+       {"code", rpc::CodeName(call.code)},
+       {"message", std::string(call.message)},
+       {"seconds", absl::ToDoubleSeconds(call.duration)},
+       {"received_bytes", call.received_bytes.value_or(0)},
+       {"sent_bytes", call.sent_bytes},
+       {"peer", call.peer()},
+       {"trace_id", TraceIdOf(call.traceparent())},
+       {"left_out", left_out}});
+}
+
+bool RequestLog::MayWriteFailure(int64_t* left_out) {
+  const absl::Time now = options_.now();
+  absl::MutexLock lock(&mu_);
+  if (now - second_ >= absl::Seconds(1) || now < second_) {
+    second_ = now;
+    written_ = 0;
+  }
+  if (written_ == options_.max_failures_per_second) {
+    ++left_out_;
+    return false;
+  }
+  ++written_;
+  *left_out = std::exchange(left_out_, 0);
+  return true;
+}
+
+}  // namespace phasor::telemetry

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Log lines about calls: of every call that failed, and of a sample of those that did not.
+#ifndef PHASOR_SERVER_TELEMETRY_REQUEST_LOG_H_
+#define PHASOR_SERVER_TELEMETRY_REQUEST_LOG_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "server/rpc/call_observer.h"
+
+namespace phasor::telemetry {
+
+struct RequestLogOptions {
+  int64_t every = 0;  // of so many calls that succeed, one is written; 0: none
+  // Lines of failures in one second, at most: a caller that only makes mistakes must not fill a
+  // disk. The next line says how many were left out.
+  int64_t max_failures_per_second = 100;
+  std::function<absl::Time()> now = [] { return absl::Now(); };
+};
+
+// The trace id of a W3C traceparent, 32 hexadecimal digits; empty if it is none.
+std::string TraceIdOf(std::string_view traceparent);
+
+// Threads: any.
+class RequestLog final : public rpc::CallObserver {
+ public:
+  explicit RequestLog(RequestLogOptions options);
+
+  void Started(std::string_view) override {}
+  void Ended(const rpc::CallRecord& call) override;
+
+ private:
+  // Whether a failure may be written now; how many were not, before it.
+  bool MayWriteFailure(int64_t* left_out);
+
+  const RequestLogOptions options_;
+  std::atomic<int64_t> succeeded_ = 0;
+  absl::Mutex mu_;
+  absl::Time second_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // that is being counted
+  int64_t written_ ABSL_GUARDED_BY(mu_) = 0;                       // in it
+  int64_t left_out_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace phasor::telemetry
+
+#endif  // PHASOR_SERVER_TELEMETRY_REQUEST_LOG_H_

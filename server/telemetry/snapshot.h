@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a server is and holds at one moment, for the metrics that are read and not counted.
+#ifndef PHASOR_SERVER_TELEMETRY_SNAPSHOT_H_
+#define PHASOR_SERVER_TELEMETRY_SNAPSHOT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/engine/engine.h"
+
+namespace phasor::telemetry {
+
+struct ConnectionCounts {
+  int64_t open = 0;
+  int64_t accepted = 0;
+  int64_t refused = 0;
+  int64_t starved = 0;
+};
+
+struct Refusals {
+  int64_t unauthenticated = 0;
+  int64_t permission_denied = 0;
+  int64_t tls_handshakes = 0;  // of the whole process
+};
+
+// How many of something, and their bytes.
+struct Holding {
+  int64_t count = 0;
+  int64_t bytes = 0;
+};
+
+// A model of the Open Inference Protocol that somebody has asked for.
+struct ModelCounts {
+  std::string model;
+  std::string version;
+  int64_t succeeded = 0;
+  int64_t failed = 0;
+  absl::Duration request;
+  absl::Duration queue;
+  absl::Duration compute_input;
+  absl::Duration compute_infer;
+  absl::Duration compute_output;
+};
+
+// What never changes while a server runs.
+struct BuildInfo {
+  std::string version;
+  int numerics_version = 0;
+  std::string grpc_version;
+  std::string backend;
+  std::string cpu_target;
+};
+
+struct Snapshot {
+  BuildInfo build;
+  bool serving = false;
+  int64_t inflight_limit_bytes = 0;
+  engine::EngineStats engine;
+  ConnectionCounts connections;
+  Refusals refusals;
+  Holding leases;
+  Holding regions;
+  Holding tables;
+  std::vector<ModelCounts> models;
+};
+
+}  // namespace phasor::telemetry
+
+#endif  // PHASOR_SERVER_TELEMETRY_SNAPSHOT_H_

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a scrape says after a workload that was counted, and the listeners beside the main one.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/requests.h"
+#include "tests/support/running_server.h"
+#include "tests/support/socket_client.h"
+
+namespace phasor {
+namespace {
+
+using grpc::health::v1::Health;
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+using ::testing::HasSubstr;
+using testing::NewChannel;
+using testing::SetTestDeadline;
+using testing::StartServer;
+using testing::TestOptions;
+using v1::PositionEmbeddingService;
+
+constexpr char kEncode[] = "phasor.v1.PositionEmbeddingService/Encode";
+
+// The answer to GET /metrics, all of it.
+std::string Scrape(const std::string& address) {
+  const FileDescriptor socket = ConnectTo(address);
+  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  EXPECT_EQ(write(socket.get(), request.data(), request.size()),
+            static_cast<ssize_t>(request.size()));
+  std::string page;
+  char part[4096];
+  for (ssize_t got; (got = read(socket.get(), part, sizeof(part))) > 0;) page.append(part, got);
+  return page;
+}
+
+// The value on the line that begins with `series` and a space; -1 if there is none.
+double ValueOf(const std::string& page, const std::string& series) {
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind(series + " ", 0) == 0) return std::stod(line.substr(series.size() + 1));
+  }
+  return -1;
+}
+
+class MetricsTest : public ::testing::Test {
+ protected:
+  MetricsTest() {
+    options_.metrics_listen = {"127.0.0.1:0"};
+    options_.admin_listen = {"127.0.0.1:0"};
+  }
+
+  void Start() {
+    server_ = StartServer(options_);
+    ASSERT_NE(server_, nullptr);
+    channel_ = NewChannel(server_->listeners()[0]);
+  }
+
+  grpc::Status Encode(const v1::EncodeRequest& request) {
+    grpc::ClientContext context;
+    SetTestDeadline(&context);
+    v1::EncodeResponse response;
+    const grpc::Status status =
+        PositionEmbeddingService::NewStub(channel_)->Encode(&context, request, &response);
+    sent_bytes_ += static_cast<int64_t>(request.ByteSizeLong());
+    received_bytes_ += static_cast<int64_t>(response.ByteSizeLong());
+    return status;
+  }
+
+  std::string Page() const { return Scrape(server_->metrics_listeners()[0]); }
+
+  ServerOptions options_ = TestOptions();
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  int64_t sent_bytes_ = 0;
+  int64_t received_bytes_ = 0;
+};
+
+TEST_F(MetricsTest, CountsAreExactOnceTheLastAnswerIsThere) {
+  options_.max_message_bytes = 64 << 10;
+  Start();
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(Encode(testing::EncodeRequestOf(1 + i % 3)).ok());
+  const int64_t sent_ok = sent_bytes_, received_ok = received_bytes_;
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_EQ(Encode(v1::EncodeRequest()).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Encode(testing::EncodeRequestOf(1 << 20)).error_code(),
+              grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+  const std::string page = Page();
+  EXPECT_THAT(page, HasSubstr("200 OK"));
+  const auto series = [](const std::string& name, const std::string& code) {
+    return name + "{grpc_method=\"" + kEncode + "\",grpc_status=\"" + code + "\"}";
+  };
+  const std::string duration = "grpc_server_call_duration_seconds_count";
+  EXPECT_EQ(ValueOf(page, series(duration, "OK")), 40);
+  EXPECT_EQ(ValueOf(page, series(duration, "INVALID_ARGUMENT")), 7);
+  EXPECT_EQ(ValueOf(page, series(duration, "RESOURCE_EXHAUSTED")), 3);
+  EXPECT_EQ(ValueOf(page, std::string("grpc_server_call_started_total{grpc_method=\"") + kEncode +
+                              "\"}"),
+            50);
+  EXPECT_EQ(ValueOf(page, series("grpc_server_call_rcvd_total_compressed_message_size_bytes_sum",
+                                 "OK")),
+            static_cast<double>(sent_ok));
+  EXPECT_EQ(ValueOf(page, series("grpc_server_call_sent_total_compressed_message_size_bytes_sum",
+                                 "OK")),
+            static_cast<double>(received_ok));
+  EXPECT_EQ(ValueOf(page, "phasor_calls_total{path=\"inline\"}"), 40);
+  EXPECT_EQ(ValueOf(page, "phasor_compute_seconds_count"), 40);
+  EXPECT_EQ(ValueOf(page, "phasor_batch_calls_sum"), 40);
+  EXPECT_EQ(ValueOf(page, "phasor_plan_cache_misses_total"), 1);
+  EXPECT_EQ(ValueOf(page, "phasor_plan_cache_hits_total"), 42);  // refused for size: after the plan
+  EXPECT_EQ(ValueOf(page, "phasor_connections"), 1);
+  EXPECT_EQ(ValueOf(page, "phasor_serving"), 1);
+}
+
+TEST_F(MetricsTest, QueuedCallsAreTimed) {
+  options_.inline_bytes = 0;
+  Start();
+  for (int i = 0; i < 9; ++i) ASSERT_TRUE(Encode(testing::EncodeRequestOf(1)).ok());
+  const std::string page = Page();
+  EXPECT_EQ(ValueOf(page, "phasor_queue_seconds_count"), 9);
+  EXPECT_GT(ValueOf(page, "phasor_queue_seconds_sum"), 0);
+  EXPECT_EQ(ValueOf(page, "phasor_calls_total{path=\"queued\"}"), 9);
+}
+
+TEST_F(MetricsTest, AStreamThatItsCallerLeavesIsCountedAsCancelled) {
+  Start();
+  {
+    grpc::ClientContext context;
+    SetTestDeadline(&context);
+    const auto stream = PositionEmbeddingService::NewStub(channel_)->StreamEncode(&context);
+    v1::StreamEncodeRequest request;
+    request.set_id(1);
+    *request.mutable_item() = testing::EncodeRequestOf(1).item();
+    ASSERT_TRUE(stream->Write(request));
+    v1::StreamEncodeResponse response;
+    ASSERT_TRUE(stream->Read(&response));
+    context.TryCancel();
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  const std::string series =
+      "grpc_server_call_duration_seconds_count{grpc_method="
+      "\"phasor.v1.PositionEmbeddingService/StreamEncode\",grpc_status=\"CANCELLED\"}";
+  double counted = -1;
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);  // the server hears of it later
+  while (counted != 1 && absl::Now() < deadline) counted = ValueOf(Page(), series);
+  EXPECT_EQ(counted, 1);
+}
+
+TEST_F(MetricsTest, OtherPathsAreNotFound) {
+  Start();
+  const FileDescriptor socket = ConnectTo(server_->metrics_listeners()[0]);
+  const std::string request = "GET /../etc/passwd HTTP/1.0\r\n\r\n";
+  ASSERT_EQ(write(socket.get(), request.data(), request.size()),
+            static_cast<ssize_t>(request.size()));
+  char answer[4096] = {};
+  ASSERT_GT(read(socket.get(), answer, sizeof(answer) - 1), 0);
+  EXPECT_THAT(answer, HasSubstr(" 404 "));
+}
+
+TEST_F(MetricsTest, ScrapesGoOnBesideConnectionsThatSayNothing) {
+  Start();
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 16; ++i) silent.push_back(ConnectTo(server_->metrics_listeners()[0]));
+  EXPECT_THAT(Page(), HasSubstr("phasor_serving 1"));
+}
+
+TEST_F(MetricsTest, AnAddressInUseIsToldAtStart) {
+  Start();
+  ServerOptions options = TestOptions();
+  options.metrics_listen = server_->metrics_listeners();
+  const auto second = Server::Start(options);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(second.status().message(), HasSubstr("metrics-listen: cannot listen on 127.0.0.1:"));
+}
+
+TEST_F(MetricsTest, TheAdminListenerTellsHealthAndNothingElse) {
+  Start();
+  const auto admin = NewChannel(server_->admin_listeners()[0]);
+  grpc::ClientContext health;
+  SetTestDeadline(&health);
+  HealthCheckResponse response;
+  ASSERT_TRUE(Health::NewStub(admin)->Check(&health, HealthCheckRequest(), &response).ok());
+  EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+  grpc::ClientContext encode;
+  SetTestDeadline(&encode);
+  v1::EncodeResponse encoded;
+  EXPECT_EQ(PositionEmbeddingService::NewStub(admin)
+                ->Encode(&encode, testing::EncodeRequestOf(1), &encoded)
+                .error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+}  // namespace
+}  // namespace phasor

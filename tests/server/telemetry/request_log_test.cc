@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/telemetry/request_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "server/log.h"
+
+namespace phasor::telemetry {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kTraceparent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+void End(RequestLog* log, int code, const std::string& message = "") {
+  const auto peer = [] { return std::string("ipv4:10.0.0.1:4711"); };
+  const auto traceparent = [] { return std::string(kTraceparent); };
+  log->Ended({"phasor.v1.PositionEmbeddingService/Encode", code, message, absl::Milliseconds(250), 7,
+              9, peer, traceparent});
+}
+
+class RequestLogTest : public ::testing::Test {
+ protected:
+  RequestLogTest() { SetLogLevel(LogLevel::kInfo); }
+  // Lines that `calls` ended with `code` make.
+  static std::string LinesOf(RequestLog* log, int calls, int code) {
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < calls; ++i) End(log, code, "item: wrong");
+    return ::testing::internal::GetCapturedStderr();
+  }
+  static int64_t Count(const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n');
+  }
+
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+};
+
+TEST_F(RequestLogTest, ALineSaysWhatWasCalledByWhomAndHowItWent) {
+  RequestLog log({});
+  const std::string line = LinesOf(&log, 1, 3);
+  for (const char* part :
+       {R"("level":"warn")", R"("event":"call")",
+        R"("method":"phasor.v1.PositionEmbeddingService/Encode")", R"("code":"INVALID_ARGUMENT")",
+        R"("message":"item: wrong")", R"("seconds":0.25)", R"("received_bytes":9)",
+        R"("sent_bytes":7)", R"("peer":"ipv4:10.0.0.1:4711")",
+        R"("trace_id":"4bf92f3577b34da6a3ce929d0e0e4736")"}) {
+    EXPECT_THAT(line, HasSubstr(part));
+  }
+}
+
+TEST_F(RequestLogTest, SuccessesAreSampledAndSilentUnlessAskedFor) {
+  RequestLog silent({});
+  EXPECT_EQ(LinesOf(&silent, 100, 0), "");
+  RequestLog sampled({.every = 10});
+  EXPECT_EQ(Count(LinesOf(&sampled, 100, 0)), 10);
+}
+
+TEST_F(RequestLogTest, FailuresAreBoundedPerSecondAndWhatIsLeftOutIsCounted) {
+  RequestLog log({.max_failures_per_second = 5, .now = [this] { return now_; }});
+  EXPECT_EQ(Count(LinesOf(&log, 100, 5)), 5);
+  now_ += absl::Seconds(1);
+  const std::string next = LinesOf(&log, 2, 5);
+  EXPECT_THAT(next, HasSubstr(R"("left_out":95)"));
+  EXPECT_EQ(Count(next), 2);
+}
+
+TEST_F(RequestLogTest, AClockThatIsSetBackDoesNotSilenceFailures) {
+  RequestLog log({.max_failures_per_second = 1, .now = [this] { return now_; }});
+  EXPECT_EQ(Count(LinesOf(&log, 2, 5)), 1);
+  now_ -= absl::Hours(1);
+  EXPECT_EQ(Count(LinesOf(&log, 1, 5)), 1);
+}
+
+TEST(TraceIdTest, IsTakenFromValidTraceparentsOnly) {
+  EXPECT_EQ(TraceIdOf(kTraceparent), "4bf92f3577b34da6a3ce929d0e0e4736");
+  // A later version may have more.
+  EXPECT_EQ(TraceIdOf("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more"),
+            "4bf92f3577b34da6a3ce929d0e0e4736");
+  for (const char* wrong :
+       {"", "x", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e473\"-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01x"}) {
+    EXPECT_EQ(TraceIdOf(wrong), "") << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace phasor::telemetry

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/telemetry/snapshot_families.h"
+
+#include <gtest/gtest.h>
+#include <prometheus/check_names.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+namespace phasor::telemetry {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+// "name{label=value,...}" -> value.
+std::map<std::string, double> ValuesOf(const Snapshot& snapshot) {
+  std::map<std::string, double> values;
+  for (const MetricFamily& family : FamiliesOf(snapshot)) {
+    for (const ClientMetric& metric : family.metric) {
+      std::string key = family.name;
+      for (const ClientMetric::Label& label : metric.label) {
+        key += "," + label.name + "=" + label.value;
+      }
+      values[key] = family.type == MetricType::Counter ? metric.counter.value : metric.gauge.value;
+    }
+  }
+  return values;
+}
+
+TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
+  Snapshot s;
+  s.build = {"1.2.3", 4, "5.6", "cpu", "AVX2"};
+  s.serving = true;
+  s.inflight_limit_bytes = 1;
+  s.engine.calls_inline = 2;
+  s.engine.calls_queued = 3;
+  s.engine.calls_refused = 4;
+  s.engine.calls_expired = 5;
+  s.engine.calls_cancelled = 6;
+  s.engine.inflight_bytes = 7;
+  s.engine.queued_calls = 8;
+  s.engine.waiting_calls = 9;
+  s.engine.plan_cache_hits = 10;
+  s.engine.plan_cache_misses = 11;
+  s.engine.batches = 12;
+  s.engine.batched_calls = 13;
+  s.connections = {14, 15, 16, 17};
+  s.leases = {18, 19};
+  s.regions = {20, 21};
+  s.tables = {22, 23};
+  s.refusals = {24, 25, 26};
+  s.models = {{"m", "1", 27, 28, absl::Microseconds(29), absl::Microseconds(30),
+               absl::Microseconds(31), absl::Microseconds(32), absl::Microseconds(33)}};
+  const std::string model = ",model=m,version=1";
+  const std::map<std::string, double> expected = {
+      {"phasor_build_info,version=1.2.3,numerics_version=4,grpc_version=5.6,backend=cpu,"
+       "cpu_target=AVX2",
+       1},
+      {"phasor_serving", 1},
+      {"phasor_inflight_limit_bytes", 1},
+      {"phasor_calls_total,path=inline", 2},
+      {"phasor_calls_total,path=queued", 3},
+      {"phasor_calls_refused_total", 4},
+      {"phasor_calls_expired_total", 5},
+      {"phasor_calls_cancelled_total", 6},
+      {"phasor_inflight_bytes", 7},
+      {"phasor_queued_calls", 8},
+      {"phasor_waiting_calls", 9},
+      {"phasor_plan_cache_hits_total", 10},
+      {"phasor_plan_cache_misses_total", 11},
+      {"phasor_batches_total", 12},
+      {"phasor_batched_calls_total", 13},
+      {"phasor_connections", 14},
+      {"phasor_connections_accepted_total", 15},
+      {"phasor_connections_refused_total", 16},
+      {"phasor_connections_starved_total", 17},
+      {"phasor_leases", 18},
+      {"phasor_lease_bytes", 19},
+      {"phasor_regions", 20},
+      {"phasor_region_bytes", 21},
+      {"phasor_tables", 22},
+      {"phasor_table_bytes", 23},
+      {"phasor_auth_refused_total,code=UNAUTHENTICATED", 24},
+      {"phasor_auth_refused_total,code=PERMISSION_DENIED", 25},
+      {"phasor_tls_handshakes_failed_total", 26},
+      {"nv_inference_request_success" + model, 27},
+      {"nv_inference_count" + model, 27},
+      {"nv_inference_exec_count" + model, 27},
+      {"nv_inference_request_failure" + model, 28},
+      {"nv_inference_request_duration_us" + model, 29},
+      {"nv_inference_queue_duration_us" + model, 30},
+      {"nv_inference_compute_input_duration_us" + model, 31},
+      {"nv_inference_compute_infer_duration_us" + model, 32},
+      {"nv_inference_compute_output_duration_us" + model, 33},
+  };
+  EXPECT_EQ(ValuesOf(s), expected);
+}
+
+TEST(SnapshotFamiliesTest, NamesAreUniqueAndPrometheusTakesThem) {
+  std::set<std::string> names;
+  for (const MetricFamily& family : FamiliesOf({})) {
+    EXPECT_TRUE(prometheus::CheckMetricName(family.name)) << family.name;
+    EXPECT_FALSE(family.help.empty()) << family.name;
+    EXPECT_TRUE(names.insert(family.name).second) << family.name;
+  }
+}
+
+}  // namespace
+}  // namespace phasor::telemetry
