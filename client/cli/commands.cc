@@ -13,6 +13,7 @@
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
 #include "client/cli/table_commands.h"
+#include "client/cli/top_command.h"
 #include "kernels/spec_names.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
@@ -322,6 +323,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   commands.push_back(MakePlotCommand(app));
   commands.push_back(std::make_unique<HealthCommand>(app));
   AddBenchCommands(app, &commands);
+  commands.push_back(MakeTopCommand(app));
   return commands;
 }
 

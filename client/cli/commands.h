@@ -48,7 +48,7 @@ class Command {
   CLI::App* const app_;
 };
 
-// encode, rope, bias, tables, resolve, presets, plot, health, bench.
+// encode, rope, bias, tables, resolve, presets, plot, health, bench, top.
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
 
 }  // namespace phasor::cli

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A page of Prometheus' text format 0.0.4: the samples, by name and labels. Comments, types and
+// time stamps are read over.
+#ifndef PHASOR_CLIENT_CLI_METRICS_PAGE_H_
+#define PHASOR_CLIENT_CLI_METRICS_PAGE_H_
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace phasor::cli {
+
+using Labels = std::map<std::string, std::string>;
+// The samples of one name.
+using Series = std::map<Labels, double>;
+
+// Threads: a value.
+class MetricsPage {
+ public:
+  // Without samples.
+  MetricsPage() = default;
+  // INVALID_ARGUMENT: "line 3: ..." of the first that is not in the format, or is there twice.
+  static absl::StatusOr<MetricsPage> Parse(std::string_view text);
+
+  // Empty where the page has none of that name.
+  const Series& Of(std::string_view name) const;
+  const std::map<std::string, Series, std::less<>>& all() const { return series_; }
+
+ private:
+  std::map<std::string, Series, std::less<>> series_;
+};
+
+}  // namespace phasor::cli
+
+#endif  // PHASOR_CLIENT_CLI_METRICS_PAGE_H_
