@@ -47,6 +47,7 @@ class Replica {
     Start();
   }
 
+  pid_t pid() const { return process_->pid(); }
   const std::string& address() const { return address_; }
   int port() const { return std::atoi(address_.c_str() + address_.rfind(':') + 1); }
 
