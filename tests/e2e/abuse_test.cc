@@ -7,16 +7,15 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/eventually.h"
+#include "tests/support/http2_frames.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/replica.h"
 #include "tests/support/requests.h"
@@ -26,16 +25,20 @@
 namespace phasor {
 namespace {
 
+using testing::CallHeaders;
 using testing::Eventually;
+using testing::Frame;
+using testing::FrameType;
+using testing::IsClosed;
+using testing::kEndHeaders;
+using testing::kHello;
 using testing::MemoryOf;
 using testing::NewChannel;
 using testing::Replica;
+using testing::Send;
 using v1::PositionEmbeddingService;
 
 constexpr int64_t kMiB = 1 << 20;
-// What HTTP/2 begins with, and empty SETTINGS: a connection that has said hello.
-constexpr std::string_view kHello{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33};
-
 // That a call over a new connection is answered.
 void ExpectServes(const Replica& server, const char* when) {
   grpc::ClientContext context;
@@ -44,20 +47,6 @@ void ExpectServes(const Replica& server, const char* when) {
   const grpc::Status status = PositionEmbeddingService::NewStub(NewChannel(server.address()))
                                   ->Encode(&context, testing::EncodeRequestOf(1), &response);
   EXPECT_TRUE(status.ok()) << when << ": " << status.error_message();
-}
-
-bool Send(const FileDescriptor& fd, std::string_view bytes) {
-  return send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
-         static_cast<ssize_t>(bytes.size());
-}
-
-// Whether the other side has hung up. Throws away what it said.
-bool IsClosed(const FileDescriptor& fd) {
-  char said[4096];
-  ssize_t n = 0;
-  while ((n = recv(fd.get(), said, sizeof(said), MSG_DONTWAIT)) > 0) {
-  }
-  return n == 0 || errno != EAGAIN;
 }
 
 TEST(AbuseTest, ABombOfZerosIsNotUnpacked) {
@@ -79,24 +68,26 @@ TEST(AbuseTest, ABombOfZerosIsNotUnpacked) {
   EXPECT_LT(MemoryOf(server.pid(), "VmHWM") - before, 32 * kMiB);
 }
 
-// A frame of HTTP/2 on stream 1.
-std::string Frame(char type, char flags, const std::string& payload) {
-  const auto size = static_cast<char>(payload.size());
-  return std::string({0, 0, size, type, flags, 0, 0, 0, 1}) + payload;
-}
-// The headers of a unary call.
-std::string Headers(char flags) {
-  const std::string path = "/phasor.v1.PositionEmbeddingService/Encode";
-  return Frame(1, flags,
-               "\x83\x86\x04" + std::string(1, static_cast<char>(path.size())) + path +
-                   std::string("\x01\x01x\0\x0c", 5) + "content-type\x10" + "application/grpc" +
-                   std::string("\0\x02te\x08trailers", 13));
+// Else the tests below would show nothing.
+TEST(AbuseTest, CallsByHandAreCalls) {
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  const FileDescriptor peer = ConnectTo(server.address());
+  constexpr uint8_t kEndStream = 1;
+  const std::string empty_message(5, '\0');
+  ASSERT_TRUE(Send(peer, std::string(kHello) + CallHeaders(kEndHeaders) +
+                             Frame(FrameType::kData, kEndStream, empty_message)));
+  std::string answer;
+  EXPECT_TRUE(Eventually([&] {
+    char part[4096];
+    const ssize_t n = recv(peer.get(), part, sizeof(part), MSG_DONTWAIT);
+    if (n > 0) answer.append(part, static_cast<size_t>(n));
+    return answer.find("item") != std::string::npos;  // of the error's message
+  })) << answer;
 }
 
 // Peers that send a byte now and then: of their hello, of headers that never end, and of a message
 // of 1000 bytes; and streams that send nothing.
 TEST(AbuseTest, SlowLorisesAreShownTheDoor) {
-  constexpr char kEndHeaders = 4;
   Replica server(PHASOR_SERVER_BINARY,
                  {"--threads=1", "--handshake-timeout=1s", "--stream-idle-timeout=1s",
                   "--max-connection-age=1s", "--max-connection-age-grace=1s"});
@@ -106,10 +97,13 @@ TEST(AbuseTest, SlowLorisesAreShownTheDoor) {
   };
   std::vector<Loris> lorises;
   const std::string hello(kHello);
-  const std::string message = Headers(kEndHeaders) + Frame(0, 0, std::string("\0\0\0\3\xe8x", 6));
+  const std::string message =
+      CallHeaders(kEndHeaders) + Frame(FrameType::kData, 0, std::string("\0\0\0\3\xe8x", 6));
   for (int i = 0; i < 40; ++i) {
     for (const auto& [first, next] : std::vector<std::pair<std::string, std::string>>{
-             {"P", "R"}, {hello + Headers(0), ""}, {hello + message, Frame(0, 0, "x")}}) {
+             {"P", "R"},
+             {hello + CallHeaders(0), ""},
+             {hello + message, Frame(FrameType::kData, 0, "x")}}) {
       lorises.push_back({ConnectTo(server.address()), next});
       ASSERT_TRUE(Send(lorises.back().fd, first));
     }
@@ -132,6 +126,23 @@ TEST(AbuseTest, SlowLorisesAreShownTheDoor) {
   v1::StreamEncodeResponse response;
   EXPECT_FALSE(stream->Read(&response));
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  ExpectServes(server, "after");
+}
+
+// Calls that are taken back before they are answered, as fast as they can be sent.
+TEST(AbuseTest, ResetStreamsAreCheap) {
+  constexpr uint32_t kStreams = 50000;
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  const FileDescriptor hostile = ConnectTo(server.address());
+  ASSERT_TRUE(Send(hostile, kHello));
+  const std::string cancel("\0\0\0\x08", 4);
+  for (uint32_t stream = 1; stream < 2 * kStreams; stream += 2) {
+    if (!Send(hostile,
+              CallHeaders(kEndHeaders, stream) + Frame(FrameType::kReset, 0, cancel, stream))) {
+      break;  // it has had enough
+    }
+    if (stream == kStreams) ExpectServes(server, "meanwhile");
+  }
   ExpectServes(server, "after");
 }
 

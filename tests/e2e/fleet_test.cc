@@ -24,6 +24,7 @@
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/envoy_proxy.h"
 #include "tests/support/eventually.h"
+#include "tests/support/http2_frames.h"
 #include "tests/support/replica.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -205,6 +206,23 @@ TEST_F(EnvoyTest, TlsEndsThereAndNoSecretIsLogged) {
     EXPECT_EQ(json["grpc_status"], "OK") << line;
     EXPECT_EQ(json["tls"], "TLSv1.3") << line;
   }
+}
+
+// What Phasor's own limits only soften (CVE-2023-44487).
+TEST_F(EnvoyTest, RapidResetsCloseTheConnection) {
+  const FileDescriptor hostile = ConnectTo(envoy_->address("loopback"));
+  ASSERT_TRUE(testing::Send(hostile, testing::kHello));
+  const std::string cancel("\0\0\0\x08", 4);
+  uint32_t stream = 1;
+  EXPECT_TRUE(Eventually([&] {
+    testing::Send(hostile, testing::CallHeaders(testing::kEndHeaders, stream) +
+                               testing::Frame(testing::FrameType::kReset, 0, cancel, stream));
+    stream += 2;
+    return testing::IsClosed(hostile);
+  }));
+  EXPECT_EQ(envoy_->Stat("http.calls.downstream_rq_too_many_premature_resets"), 1);
+  const Client client = *Client::Connect(envoy_->address("loopback"));
+  EXPECT_TRUE(client.CheckHealth().ok());
 }
 
 // What has no business on a network.

@@ -95,6 +95,12 @@ class EnvoyProxy {
   std::string Log() const { return files_.Read("log"); }
   std::string Certificate() const { return files_.Read("tls.crt"); }
 
+  // A counter of Envoy's; -1: there is none of this name.
+  int64_t Stat(const std::string& name) const {
+    const std::string answer = HttpGet(admin_, "/stats?filter=" + name);
+    const size_t found = answer.find(name + ": ");
+    return found == std::string::npos ? -1 : std::atoll(answer.c_str() + found + name.size() + 2);
+  }
   // Replicas that calls are sent to.
   int Healthy() const {
     int healthy = 0;
