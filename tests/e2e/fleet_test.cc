@@ -94,6 +94,8 @@ class FleetTest : public ::testing::Test {
     for (int round = 0; round < Rounds(); ++round) {
       ExpectSpread(load, count);
       Replica& victim = *replicas_[static_cast<size_t>(round % kReplicas)];
+      victim.Pause();
+      load.Await(20);  // some have begun there and are not answered
       victim.Kill();
       load.Await(200);
       victim.Start();

@@ -36,6 +36,8 @@ class Replica {
     ASSERT_TRUE(json.is_object() && json.value("event", "") == "serving") << line;
     address_ = json["listeners"].back();
   }
+  // Calls that reach it from now on wait.
+  void Pause() { process_->Signal(SIGSTOP); }
   void Kill() {
     process_->Signal(SIGKILL);
     EXPECT_EQ(process_->Wait(), 128 + SIGKILL);
