@@ -178,23 +178,37 @@ TEST_F(EnvoyTest, CallersThatRepeatNothingLoseNoCallToARoll) {
   EXPECT_EQ(load.failed(), 0) << load.failure();
 }
 
-TEST_F(EnvoyTest, TlsEndsThereAndNoSecretIsLogged) {
-  grpc::SslCredentialsOptions tls;
-  tls.pem_root_certs = envoy_->Certificate();
+// A call over TLS from who believes `root` only.
+grpc::Status EncodeOverTls(const std::string& address, const std::string& root) {
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride("localhost");
   const auto channel =
-      grpc::CreateCustomChannel(envoy_->address("tls"), grpc::SslCredentials(tls), arguments);
+      grpc::CreateCustomChannel(address, grpc::SslCredentials({.pem_root_certs = root}), arguments);
   grpc::ClientContext context;
   testing::SetTestDeadline(&context);
   context.AddMetadata("authorization", "Bearer secret-of-the-caller");
   v1::EncodeResponse response;
-  const grpc::Status status = PositionEmbeddingService::NewStub(channel)->Encode(
-      &context, testing::EncodeRequestOf(2), &response);
+  return PositionEmbeddingService::NewStub(channel)->Encode(&context, testing::EncodeRequestOf(2),
+                                                            &response);
+}
+
+TEST_F(EnvoyTest, ANewCertificateIsTakenUp) {
+  const std::string address = envoy_->address("tls");
+  const std::string old = envoy_->Certificate();
+  EXPECT_TRUE(EncodeOverTls(address, old).ok());
+  envoy_->MakeCertificate();
+  ASSERT_NE(envoy_->Certificate(), old);
+  EXPECT_TRUE(Eventually([&] { return EncodeOverTls(address, envoy_->Certificate()).ok(); }));
+  EXPECT_FALSE(EncodeOverTls(address, old).ok());
+}
+
+TEST_F(EnvoyTest, TlsEndsThereAndNoSecretIsLogged) {
+  const grpc::Status status = EncodeOverTls(envoy_->address("tls"), envoy_->Certificate());
   ASSERT_TRUE(status.ok()) << status.error_message();
 
   grpc::ClientContext plain;
   testing::SetTestDeadline(&plain);
+  v1::EncodeResponse response;
   EXPECT_EQ(PositionEmbeddingService::NewStub(testing::NewChannel(envoy_->address("tls")))
                 ->Encode(&plain, testing::EncodeRequestOf(2), &response)
                 .error_code(),

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -90,6 +91,19 @@ class EnvoyProxy {
     }
   }
 
+  // Gives it a new one, with another key; it takes note some time later.
+  void MakeCertificate() const {
+    const std::string fresh = files_.path() + "/fresh";
+    Subprocess openssl({"/usr/bin/openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                        "-days", "1", "-keyout", fresh + ".key", "-out", fresh + ".crt"});
+    const std::string said = openssl.ReadAll();
+    EXPECT_EQ(openssl.Wait(), 0) << said;
+    for (const char* const kind : {".key", ".crt"}) {
+      std::filesystem::rename(fresh + kind, files_.path() + "/tls" + kind);
+    }
+  }
+
   // Of a listener's name.
   const std::string& address(const std::string& listener) { return listeners_[listener]; }
   std::string Log() const { return files_.Read("log"); }
@@ -134,14 +148,6 @@ class EnvoyProxy {
     EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
     getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
     return ntohs(address.sin_port);
-  }
-  void MakeCertificate() const {
-    Subprocess openssl({"/usr/bin/openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
-                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-                        "-days", "1", "-keyout", files_.path() + "/tls.key", "-out",
-                        files_.path() + "/tls.crt"});
-    const std::string said = openssl.ReadAll();
-    EXPECT_EQ(openssl.Wait(), 0) << said;
   }
   // "phasor::127.0.0.1:port::name::value" of the admin interface, by port.
   std::map<int, std::string> OfReplicas(const std::string& name) const {
