@@ -37,10 +37,11 @@ namespace phasor {
 // or exits.
 class Client {
  public:
-  // Targets: "dns:///host:port", "host:port", "ipv4:a.b.c.d:port", "ipv6:[a]:port", "unix:/path",
-  // "inproc:" (computes in this process; calls run on the caller's thread). Does not wait for a
-  // server: a call finds out. INVALID_ARGUMENT: no such kind of target, or an option out of range.
-  // UNIMPLEMENTED: built without gRPC. "inproc:": NOT_FOUND or FAILED_PRECONDITION for the backend.
+  // Targets: "dns:///host:port", "host:port", "ipv4:a.b.c.d:port" and "ipv6:[a]:port" (of these
+  // also several addresses, separated by commas), "unix:/path", "inproc:" (computes in this
+  // process; calls run on the caller's thread). Does not wait for a server: a call finds out.
+  // INVALID_ARGUMENT: no such kind of target, or an option out of range. UNIMPLEMENTED: built
+  // without gRPC. "inproc:": NOT_FOUND or FAILED_PRECONDITION for the backend.
   static absl::StatusOr<Client> Connect(std::string_view target, const ClientOptions& options = {});
 
   explicit Client(std::shared_ptr<Connection> connection, const ClientOptions& options = {});

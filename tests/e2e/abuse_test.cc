@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attacks on the server's process: it stays up, stays small, and serves within 5 s. Descriptors
+// that run out and large metadata: hardening_test.cc.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/eventually.h"
+#include "tests/support/http2_frames.h"
+#include "tests/support/process_memory.h"
+#include "tests/support/replica.h"
+#include "tests/support/requests.h"
+#include "tests/support/running_server.h"
+#include "tests/support/socket_client.h"
+
+namespace phasor {
+namespace {
+
+using testing::CallHeaders;
+using testing::Eventually;
+using testing::Frame;
+using testing::FrameType;
+using testing::IsClosed;
+using testing::kEndHeaders;
+using testing::kHello;
+using testing::MemoryOf;
+using testing::NewChannel;
+using testing::Replica;
+using testing::Send;
+using v1::PositionEmbeddingService;
+
+constexpr int64_t kMiB = 1 << 20;
+// That a call over a new connection is answered.
+void ExpectServes(const Replica& server, const char* when) {
+  grpc::ClientContext context;
+  testing::SetTestDeadline(&context, std::chrono::seconds(5));
+  v1::EncodeResponse response;
+  const grpc::Status status = PositionEmbeddingService::NewStub(NewChannel(server.address()))
+                                  ->Encode(&context, testing::EncodeRequestOf(1), &response);
+  EXPECT_TRUE(status.ok()) << when << ": " << status.error_message();
+}
+
+TEST(AbuseTest, ABombOfZerosIsNotUnpacked) {
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ExpectServes(server, "before");
+  const int64_t before = MemoryOf(server.pid(), "VmHWM");
+  v1::ApplyRoPERequest request;
+  request.add_raw(std::string(256 * kMiB, '\0'));  // 256 KiB on the wire
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    testing::SetTestDeadline(&context);
+    context.set_compression_algorithm(algorithm);
+    v1::ApplyRoPEResponse response;
+    const grpc::Status status = PositionEmbeddingService::NewStub(NewChannel(server.address()))
+                                    ->ApplyRoPE(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+    ExpectServes(server, "after");
+  }
+  EXPECT_LT(MemoryOf(server.pid(), "VmHWM") - before, 32 * kMiB);
+}
+
+// Else the tests below would show nothing.
+TEST(AbuseTest, CallsByHandAreCalls) {
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  const FileDescriptor peer = ConnectTo(server.address());
+  constexpr uint8_t kEndStream = 1;
+  const std::string empty_message(5, '\0');
+  ASSERT_TRUE(Send(peer, std::string(kHello) + CallHeaders(kEndHeaders) +
+                             Frame(FrameType::kData, kEndStream, empty_message)));
+  std::string answer;
+  EXPECT_TRUE(Eventually([&] {
+    char part[4096];
+    const ssize_t n = recv(peer.get(), part, sizeof(part), MSG_DONTWAIT);
+    if (n > 0) answer.append(part, static_cast<size_t>(n));
+    return answer.find("item") != std::string::npos;  // of the error's message
+  })) << answer;
+}
+
+// Peers that send a byte now and then: of their hello, of headers that never end, and of a message
+// of 1000 bytes; and streams that send nothing.
+TEST(AbuseTest, SlowLorisesAreShownTheDoor) {
+  Replica server(PHASOR_SERVER_BINARY,
+                 {"--threads=1", "--handshake-timeout=1s", "--stream-idle-timeout=1s",
+                  "--max-connection-age=1s", "--max-connection-age-grace=1s"});
+  struct Loris {
+    FileDescriptor fd;
+    std::string next;  // what it sends each time; of a hello, the letter that is due
+  };
+  std::vector<Loris> lorises;
+  const std::string hello(kHello);
+  const std::string message =
+      CallHeaders(kEndHeaders) + Frame(FrameType::kData, 0, std::string("\0\0\0\3\xe8x", 6));
+  for (int i = 0; i < 40; ++i) {
+    for (const auto& [first, next] : std::vector<std::pair<std::string, std::string>>{
+             {"P", "R"},
+             {hello + CallHeaders(0), ""},
+             {hello + message, Frame(FrameType::kData, 0, "x")}}) {
+      lorises.push_back({ConnectTo(server.address()), next});
+      ASSERT_TRUE(Send(lorises.back().fd, first));
+    }
+  }
+  const auto stub = PositionEmbeddingService::NewStub(NewChannel(server.address()));
+  grpc::ClientContext context;
+  testing::SetTestDeadline(&context);
+  const auto stream = stub->StreamEncode(&context);
+
+  ExpectServes(server, "meanwhile");
+  size_t letter = 1;
+  EXPECT_TRUE(Eventually([&] {
+    letter = std::min(letter + 1, hello.size() - 2);
+    return std::ranges::all_of(lorises, [&](const Loris& loris) {
+      if (!loris.next.empty())
+        Send(loris.fd, loris.next == "R" ? hello.substr(letter, 1) : loris.next);
+      return IsClosed(loris.fd);
+    });
+  }));
+  v1::StreamEncodeResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  ExpectServes(server, "after");
+}
+
+// Calls that are taken back before they are answered, as fast as they can be sent.
+TEST(AbuseTest, ResetStreamsAreCheap) {
+  constexpr uint32_t kStreams = 50000;
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  const FileDescriptor hostile = ConnectTo(server.address());
+  ASSERT_TRUE(Send(hostile, kHello));
+  const std::string cancel("\0\0\0\x08", 4);
+  for (uint32_t stream = 1; stream < 2 * kStreams; stream += 2) {
+    if (!Send(hostile,
+              CallHeaders(kEndHeaders, stream) + Frame(FrameType::kReset, 0, cancel, stream))) {
+      break;  // it has had enough
+    }
+    if (stream == kStreams) ExpectServes(server, "meanwhile");
+  }
+  ExpectServes(server, "after");
+}
+
+// As many as descriptors allow: the server needs two for each.
+TEST(AbuseTest, IdleConnectionsUpToTheLimitOfDescriptors) {
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit old = limit;
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  // 28,000 ports lead from one address to another.
+  const int idle = static_cast<int>(std::min<rlim_t>((limit.rlim_max - 200) / 2, 25000));
+  const std::string most = std::to_string(idle + 10);
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1", "--max-connections=" + most,
+                                        "--max-connections-per-peer=" + most});
+  ExpectServes(server, "before");
+  const int64_t before = MemoryOf(server.pid(), "VmRSS");
+  {
+    std::vector<FileDescriptor> connections;
+    for (int i = 0; i < idle; ++i) {
+      connections.push_back(ConnectTo(server.address()));
+      ASSERT_TRUE(Send(connections.back(), kHello)) << i;
+    }
+    ExpectServes(server, "meanwhile");
+    const int64_t after = MemoryOf(server.pid(), "VmRSS");
+    EXPECT_TRUE(std::ranges::none_of(connections, [](const auto& fd) { return IsClosed(fd); }));
+    std::printf("MEASURED %d idle connections, %.1f KiB each\n", idle,
+                static_cast<double>(after - before) / 1024 / idle);
+  }
+  ExpectServes(server, "after");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+}
+
+}  // namespace
+}  // namespace phasor
