@@ -162,7 +162,7 @@ class AgreesWithItselfTest(unittest.TestCase):
     def test_files_that_flags_name_are_mounted(self, documents):
         server = chart.server_of(documents)
         mounts = [m["mountPath"] for m in server.get("volumeMounts", [])]
-        for name in ("tls-cert", "tls-key", "tls-client-ca", "tokens-file", "config", "lease-socket"):
+        for name in ("tls-cert", "tls-key", "tls-client-ca", "tokens-file", "policy-file", "config", "lease-socket"):
             path = chart.flag(server, name)
             if path is not None:
                 self.assertIn(str(pathlib.PurePosixPath(path).parent), mounts)
@@ -192,10 +192,15 @@ class VariantsTest(unittest.TestCase):
         self.assertNotEqual(checksum(one), checksum({"config": {"max_message_bytes": "65MiB"}}))
         self.assertNotEqual(checksum(one), checksum({}))
 
-    def test_configuration_arrives_as_it_was_written(self):
-        config = {"max_message_bytes": "64MiB", "log_level": "warn", "reflection": "false"}
-        (rendered,) = chart.of_kind(chart.render_values({"config": config}), "ConfigMap")
-        self.assertEqual(json.loads(rendered["data"]["phasor.json"]), config)
+    def test_configuration_and_policy_arrive_as_they_were_written(self):
+        config = {"max_message_bytes": "64MiB", "reflection": False, "max_batch_items": 64, "encoders": [{"name": "a"}]}
+        policy = {"identities": [{"identity": "*", "methods": ["*"], "max_inflight_bytes": 1 << 40}]}
+        given = {"config": config, "policy": policy, "tokens": {"secretName": "t"}}
+        files = {}
+        for rendered in chart.of_kind(chart.render_values(given), "ConfigMap"):
+            files |= rendered["data"]
+        self.assertEqual({name: json.loads(text) for name, text in files.items()},
+                         {"phasor.json": config, "policy.json": policy})
 
     def test_gpu_is_limited_tolerated_and_used(self):
         documents = chart.render("gpu")
@@ -291,6 +296,7 @@ class RefusedTest(unittest.TestCase):
     FAILING = (
         ({"terminationGracePeriodSeconds": 44}, "less than drain.delaySeconds"),
         ({"autoscaling": {"enabled": True, "minReplicas": 11}}, "more than maxReplicas"),
+        ({"policy": {"identities": []}}, "nobody has an identity"),
         ({"sidecar": {"enabled": True, "app": {"name": "a", "image": "b", "securityContext": {"runAsUser": 0}}}},
          "shares memory with its own user only"),
     )
@@ -306,6 +312,34 @@ class RefusedTest(unittest.TestCase):
         for given, message in self.FAILING:
             with self.assertRaisesRegex(helm_python.HelmError, message):
                 chart.render_values(given)
+
+
+class DocumentTest(unittest.TestCase):
+    """docs/kubernetes.md."""
+
+    @classmethod
+    def setUpClass(cls):
+        text = (chart.ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+        blocks = [b for b in re.findall(r"```yaml\n(.*?)```", text, re.S) if "{{" not in b]
+        cls.examples = [yaml.safe_load(b) for b in blocks]
+
+    def test_examples_of_values_are_accepted(self):
+        values = [e for e in self.examples if "rules" not in e]
+        self.assertGreater(len(values), 2)
+        for example in values:
+            self.assertNotEqual(chart.render_values(example), [])
+
+    def test_adapter_makes_the_metrics_that_the_autoscaler_asks_for(self):
+        (adapter,) = [e for e in self.examples if "rules" in e]
+        made = {
+            rule.get("name", {}).get("as") or re.match(r"\w+", rule["seriesQuery"])[0] for rule in adapter["rules"]["custom"]
+        }
+        asked = set()
+        for metric in ("queueTime", "bytesInFlight"):
+            documents = chart.render_values({"autoscaling": {"enabled": True, "metric": metric}})
+            (scaler,) = chart.of_kind(documents, "HorizontalPodAutoscaler")
+            asked.add(scaler["spec"]["metrics"][0]["pods"]["metric"]["name"])
+        self.assertEqual(made, asked)
 
 
 class PlainManifestTest(unittest.TestCase):

@@ -106,6 +106,11 @@ volumeMounts:
   mountPath: /etc/phasor/tokens
   readOnly: true
 {{- end }}
+{{- if .Values.policy }}
+- name: phasor-policy
+  mountPath: /etc/phasor/policy
+  readOnly: true
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -154,6 +159,11 @@ volumeMounts:
     items:
       - key: {{ .tokens.key }}
         path: {{ .tokens.key }}
+{{- end }}
+{{- if .policy }}
+- name: phasor-policy
+  configMap:
+    name: {{ include "phasor.fullname" $ }}-policy
 {{- end }}
 {{- with .extraVolumes }}
 {{ toYaml . }}

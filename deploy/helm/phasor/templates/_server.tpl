@@ -45,6 +45,9 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- fail (printf "sidecar.app.securityContext.runAsUser: %d, the server runs as 65532 and shares memory with its own user only" (int $uid)) -}}
 {{- end -}}
 {{- end -}}
+{{- if and $v.policy (not (or $v.tokens.secretName $v.tls.clientCertificates)) -}}
+{{- fail "policy: nobody has an identity, set tokens.secretName or tls.clientCertificates too" -}}
+{{- end -}}
 {{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
 {{- fail (printf "autoscaling.minReplicas: %d is more than maxReplicas, %d" (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
 {{- end -}}
@@ -91,6 +94,9 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- end }}
 {{- if .tokens.secretName }}
 - --tokens-file=/etc/phasor/tokens/{{ .tokens.key }}
+{{- end }}
+{{- if .policy }}
+- --policy-file=/etc/phasor/policy/policy.json
 {{- end }}
 {{- with .extraArgs }}
 {{ toYaml . }}
