@@ -39,7 +39,7 @@ engine() {
   echo buildah
 }
 
-# A Debian 12 minbase without documentation, about what debian:bookworm-slim is.
+# A Debian 12 minbase without documentation but licences, about what debian:bookworm-slim is.
 make_base() {
   local root=build/image/base mirror
   command -v debootstrap >/dev/null || skip "no container engine answers and debootstrap is not installed"
@@ -49,7 +49,8 @@ make_base() {
   rm -rf $root && mkdir -p $root
   debootstrap --variant=minbase bookworm $root "$mirror" >build/image/debootstrap.log ||
     { tail -5 build/image/debootstrap.log >&2; skip "debootstrap failed"; }
-  rm -rf $root/usr/share/{doc,info,man,locale}/* $root/var/cache/apt/* $root/var/lib/apt/lists/*
+  rm -rf $root/usr/share/{info,man,locale}/* $root/var/cache/apt/* $root/var/lib/apt/lists/*
+  find $root/usr/share/doc -type f ! -name copyright -delete
   tar -C $root -cf build/image/base.tar .
   rm -rf $root
 }
