@@ -208,6 +208,7 @@ class VariantsTest(unittest.TestCase):
         self.assertEqual(server["resources"]["limits"]["nvidia.com/gpu"], 1)
         self.assertEqual(chart.flag(server, "backend"), "cuda")
         self.assertEqual(pod["runtimeClassName"], "nvidia")
+        self.assertEqual(server["startupProbe"]["failureThreshold"], 120)
         self.assertEqual([t["key"] for t in pod["tolerations"]], ["nvidia.com/gpu"])
         self.assertNotIn("nvidia.com/gpu", chart.server_of(chart.render("default"))["resources"]["limits"])
 

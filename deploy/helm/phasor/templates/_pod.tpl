@@ -21,7 +21,7 @@ startupProbe:
   grpc:
     port: {{ $port }}
   periodSeconds: 1
-  failureThreshold: 30
+  failureThreshold: {{ .Values.startupTimeoutSeconds }}
 # A new connection each time, so it also notices a listener that stopped accepting.
 livenessProbe:
   grpc:
