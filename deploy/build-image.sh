@@ -23,7 +23,7 @@ revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 # The same sources give the same labels: the time is that of the commit.
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 source=${PHASOR_IMAGE_SOURCE:-$(git remote get-url origin 2>/dev/null || echo unknown)}
-[[ $source == *://* && $source != *@* ]] || source=unknown # no paths of this machine, no passwords
+[[ $source == https://* && $source != *@* ]] || source=unknown # no paths of this machine, no passwords
 build_args=(--target "$target" --tag "$tag" --file Dockerfile --build-arg "CUDA=$cuda"
   --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SOURCE=$source"
   --build-arg "CREATED=$(date --utc --date "@$epoch" +%Y-%m-%dT%H:%M:%SZ)" --build-arg "SOURCE_DATE_EPOCH=$epoch")

@@ -33,6 +33,8 @@ LICENSES = {
 SPDX_NAMES = ("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "MIT", "Zlib")
 # Packages whose copyright file is prose.
 PROSE = {"c-ares": "MIT", "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1"}
+# Asks for its text beside sources only, and Boost's copyright file is 2 MB.
+TEXT_NOT_ASKED_FOR = ("BSL-1.0",)
 CUDA_LICENSE = "LicenseRef-NVIDIA-CUDA-Toolkit-EULA"
 
 
@@ -47,8 +49,8 @@ def main(build, binary, out):
     shutil.copy(ROOT / "LICENSE", out / "LICENSE")
     (out / "copyright").mkdir(exist_ok=True)
     for package in packages:
-        if "copyright" in package:
-            text = gzip.compress(package["copyright"].read_bytes(), mtime=0)  # Boost's alone are 2 MB
+        if "copyright" in package and package["license"] not in TEXT_NOT_ASKED_FOR:
+            text = gzip.compress(package["copyright"].read_bytes(), mtime=0)
             (out / "copyright" / f"{package['name']}.gz").write_bytes(text)
 
 

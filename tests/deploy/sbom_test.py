@@ -63,11 +63,11 @@ class SbomTest(unittest.TestCase):
         sections = subprocess.run(["readelf", "-SW", BINARY], check=True, capture_output=True, text=True).stdout
         self.assertEqual("cuda-cudart" in self.packages, ".nv_fatbin" in sections)
 
-    def test_each_package_has_version_and_licence_and_its_text(self):
+    def test_each_package_has_version_and_licence_and_a_text_where_one_is_asked_for(self):
         for name, package in self.packages.items():
             self.assertTrue(package["versionInfo"], name)
             self.assertNotIn(package["licenseDeclared"], ("", "NOASSERTION"), name)
-            if "externalRefs" in package:
+            if "externalRefs" in package and package["licenseDeclared"] != "BSL-1.0":
                 self.assertGreater(len(gzip.decompress((self.out / f"copyright/{name}.gz").read_bytes())), 100, name)
 
     def test_each_package_is_contained_in_the_described_one(self):
