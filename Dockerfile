@@ -75,8 +75,9 @@ LABEL org.opencontainers.image.title="phasor" \
       org.opencontainers.image.vendor="The Phasor authors" \
       org.opencontainers.image.base.name="${BASE}"
 # A flag still overrides it.
-ENV PHASOR_LISTEN=0.0.0.0:50051
-EXPOSE 50051
+ENV PHASOR_LISTEN=0.0.0.0:50051 \
+    PHASOR_METRICS_LISTEN=0.0.0.0:9464
+EXPOSE 50051 9464
 USER 65532:65532
 # For engines without probes of their own; Kubernetes ignores it, and images in OCI's own format have no place for it.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \

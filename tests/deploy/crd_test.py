@@ -88,6 +88,12 @@ class KServeTest(unittest.TestCase):
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             self.assertEqual(container[probe]["grpc"]["port"], port)
 
+    def test_prometheus_is_sent_to_the_port_of_metrics(self):
+        (container,) = RUNTIME["spec"]["containers"]
+        port = RUNTIME["spec"]["annotations"]["prometheus.kserve.io/port"]
+        self.assertIn(f"--metrics-listen=0.0.0.0:{port}", container["args"])
+        self.assertIn(int(port), [p["containerPort"] for p in container["ports"]])
+
     def test_grace_period_covers_the_drain(self):
         (container,) = RUNTIME["spec"]["containers"]
         needed = chart.seconds(container, "drain-delay") + chart.seconds(container, "drain-timeout") + 5
