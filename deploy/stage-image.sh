@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# stage-image.sh BUILD_DIR OUT: the files that the image adds to its base: the stripped binary under both names, and
-# the shared libraries it needs that Debian has no archive of.
+# stage-image.sh BUILD_DIR OUT: the files that the image adds to its base: the stripped binary under both names, the
+# shared libraries it needs that Debian has no archive of, and what all that consists of (deploy/sbom.py).
 set -eu
 build=$1
 out=$2
@@ -9,7 +9,11 @@ rm -rf "$out"
 mkdir -p "$out/usr/local/bin" "$out/usr/local/lib"
 strip --strip-all -o "$out/usr/local/bin/phasor" "$build/deploy/phasor-bundle"
 ln -s phasor "$out/usr/local/bin/phasor-server"
-# Part of every Debian base: the C and C++ run time.
+# Part of every base with a C and C++ run time.
 ldd "$build/deploy/phasor-bundle" | awk '$2 == "=>" {print $3}' |
   grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
   while read -r library; do cp -L "$library" "$out/usr/local/lib/"; done
+# The same sources give the same document.
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date +%s)}"
+export SOURCE_DATE_EPOCH
+python3 "$(dirname "$0")/sbom.py" "$build" "$out/usr/local/bin/phasor" "$out/usr/share/doc/phasor"

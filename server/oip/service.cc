@@ -11,6 +11,7 @@
 #include "server/oip/model_info.h"
 #include "server/oip/prepared_infer.h"
 #include "server/rpc/access.h"
+#include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
 #include "server/rpc/tensor_call.h"
 

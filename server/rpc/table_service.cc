@@ -15,6 +15,7 @@
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
 #include "server/rpc/access.h"
+#include "server/rpc/call_counter.h"
 #include "server/rpc/idle_timer.h"
 #include "server/rpc/tensor_call.h"
 

@@ -17,6 +17,7 @@
 #include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
 #include "server/rpc/access.h"
+#include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
 #include "server/rpc/wire.h"
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# image_test.sh BUILD_DIR: makes an image from the built binary and checks what the image promises: size, user, labels,
-# and that its server answers on a read-only root without privileges. Exit status 77: nothing here can build images.
+# image_test.sh BUILD_DIR bare|bookworm: makes an image from the built binary, on a base with nothing but the C library or
+# on Debian, and checks what it promises: size, user, labels, bill of materials, and that its server starts within a second
+# on a read-only root without privileges, answers and drains. Exit status 77: nothing here can build images.
 set -euo pipefail
 build=$(realpath "$1")
+base=localhost/phasor-base:$2
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-max_mib=20 # 40 with kernels for GPUs
+max_mib=20 # without kernels for GPUs and the run time of CUDA
+max_start_ms=1000
 tag=phasor:test
 work=$(mktemp -d)
 container=
@@ -32,53 +35,127 @@ command -v buildah >/dev/null || skip "buildah is not installed"
 [[ $(id -u) == 0 ]] || skip "building with chroot isolation needs root"
 unshare --mount true 2>/dev/null || skip "this machine forbids mount namespaces"
 
-deploy/stage-image.sh "$build" build/image/stage
-PHASOR_IMAGE_ENGINE=buildah deploy/build-image.sh --target prebuilt --tag $tag
-container=$(deploy/buildah.sh from --pull-never $tag)
-root=$(deploy/buildah.sh mount "$container")
+milliseconds() { date +%s%3N; }
+
+# --- what runs in the image -----------------------------------------------------------------------
+
+confined() { python3 tests/deploy/confined.py "$root" "$@"; }
+
+# Starts the server and waits until it says SERVING; sets `server`, `address` and `took_ms`, all overheads included.
+start_server() {
+  local started
+  started=$(milliseconds)
+  : >"$work/log"
+  python3 tests/deploy/confined.py "$root" /usr/local/bin/phasor-server --listen 127.0.0.1:0 >"$work/log" 2>&1 &
+  server=$!
+  address=
+  while [[ -z $address ]]; do
+    address=$(grep -oE '127\.0\.0\.1:[1-9][0-9]*' "$work/log" | head -1) || true
+    kill -0 $server 2>/dev/null || fail "the server ended"
+    (($(milliseconds) - started < 10000)) || fail "the server told no address within 10 s"
+  done
+  until healthy; do
+    (($(milliseconds) - started < 10000)) || fail "not healthy within 10 s"
+  done
+  took_ms=$(($(milliseconds) - started))
+}
+
+# What the image says is its health check, asking the server of the test.
+mapfile -t health_check < <(sed -n 's/^  CMD \(\[.*\]\)$/\1/p' Dockerfile |
+  python3 -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")')
+[[ ${health_check[*]} == *--server=127.0.0.1:50051* ]] || fail "the HEALTHCHECK is '${health_check[*]}'"
+healthy() { confined "${health_check[@]/127.0.0.1:50051/$address}" >/dev/null 2>&1; }
+
+stop_server() {
+  kill -TERM $server
+  wait $server || fail "SIGTERM: exit status $?"
+  server=
+}
 
 inspect() { deploy/buildah.sh inspect --type image --format "$1" $tag; }
-[[ $(inspect '{{.OCIv1.Config.User}}') == 65532:65532 ]] || fail "the image does not run as uid 65532"
-[[ $(inspect '{{.OCIv1.Config.Entrypoint}}') == *phasor-server* ]] || fail "the entry point is not phasor-server"
-[[ $(inspect '{{index .OCIv1.Config.Labels "org.opencontainers.image.licenses"}}') == Apache-2.0 ]] ||
-  fail "the image has no licence label"
-listen=$(inspect '{{range .OCIv1.Config.Env}}{{println .}}{{end}}' | sed -n 's/^PHASOR_LISTEN=//p')
-[[ $listen == 0.0.0.0:50051 ]] || fail "the image listens on '$listen', not on 0.0.0.0:50051"
-pass "entry point, user, address and labels"
+label() { inspect "{{index .OCIv1.Config.Labels \"org.opencontainers.image.$1\"}}"; }
 
-if readelf -SW build/image/stage/usr/local/bin/phasor | grep -q nv_fatbin; then max_mib=40; fi
+check_configuration() {
+  [[ $(inspect '{{.OCIv1.Config.User}}') == 65532:65532 ]] || fail "the image does not run as uid 65532"
+  [[ $(inspect '{{.OCIv1.Config.Entrypoint}}') == *phasor-server* ]] || fail "the entry point is not phasor-server"
+  [[ $(label licenses) == Apache-2.0 ]] || fail "the image has no licence label"
+  [[ $(label base.name) == "$base" ]] || fail "the image names '$(label base.name)' as its base"
+  [[ $(label created) =~ ^20[0-9-]+T[0-9:]+Z$ && $(label created) != 1970* ]] || fail "created '$(label created)'"
+  local name
+  for name in title description version revision source url documentation vendor; do
+    [[ -n $(label $name) ]] || fail "the image has no label $name"
+  done
+  [[ $(inspect '{{.Docker.Config.Healthcheck}}') == *phasor*health* ]] || fail "the image has no health check"
+  local listen
+  listen=$(inspect '{{range .OCIv1.Config.Env}}{{println .}}{{end}}' | sed -n 's/^PHASOR_LISTEN=//p')
+  [[ $listen == 0.0.0.0:50051 ]] || fail "the image listens on '$listen', not on 0.0.0.0:50051"
+  local documents=$root/usr/share/doc/phasor
+  grep -q "$(sha256sum <"$root/usr/local/bin/phasor" | cut -d' ' -f1)" "$documents/sbom.spdx.json" ||
+    fail "the bill of materials is of another binary"
+  [[ -s $documents/LICENSE && -s $documents/copyright/grpc.gz ]] || fail "the image lacks licences"
+  pass "entry point, user, address, labels, health check, bill of materials"
+}
+
+# What the kernel says of the server: else a test of a strict container shows nothing.
+check_confinement() {
+  grep -qP '^Uid:(\t65532){4}$' "$1/status" || fail "the server does not run as uid 65532"
+  [[ $(grep -cP '^Cap(Prm|Eff|Bnd|Amb):\t0+$' "$1/status") == 4 ]] || fail "the server has capabilities"
+  grep -qP '^NoNewPrivs:\t1$' "$1/status" || fail "the server could gain privileges"
+  awk '$5 == "/" {options = $6} END {exit options !~ /^ro(,|$)/}' "$1/mountinfo" || fail "the root is writable"
+}
+
+check_running() {
+  if confined /bin/touch /tmp/x 2>/dev/null; then fail "the root is writable: the test shows nothing"; fi
+  # The best of three: other tests run beside this one.
+  local best=$max_start_ms
+  for _ in 1 2 3; do
+    start_server
+    ((took_ms >= best)) || best=$took_ms
+    ((best == max_start_ms)) || break
+    stop_server
+  done
+  ((best < max_start_ms)) || fail "not SERVING within $max_start_ms ms, three times"
+  local encoded
+  encoded=$(confined /usr/local/bin/phasor encode --server "$address" \
+    --preset timestep-sin-cos --dim 128 --positions 10) || fail "encode failed"
+  [[ $encoded == *-0.54402* ]] || fail "sin(10) is missing in: $encoded"
+  check_confinement "/proc/$server"
+  pass "SERVING $best ms after its start and answers, read-only, as uid 65532, without capabilities"
+  stop_server
+  pass "ends with status 0 on SIGTERM"
+}
+
+# A base with what the binary's loader asks for and nothing else: no shell, no /etc, no package manager.
+make_bare_base() {
+  mkdir "$work/bare"
+  # Not those of the image itself, in build/image/stage.
+  ldd $binary | awk '$2 == "=>" {print $3} $1 ~ "^/" {print $1}' | grep -v "^$PWD" | while read -r library; do
+    install -D "$(realpath "$library")" "$work/bare$library"
+  done
+  printf 'FROM scratch\nCOPY bare /\n' |
+    deploy/buildah.sh build --quiet --tag localhost/phasor-base:bare --file - "$work" >/dev/null
+}
+
+# --- the test -------------------------------------------------------------------------------------
+
+deploy/stage-image.sh "$build" build/image/stage
+binary=build/image/stage/usr/local/bin/phasor
 kib=$(du -sk build/image/stage | cut -f1)
-((kib <= max_mib * 1024)) || fail "$kib KiB over the base, at most $max_mib MiB"
-pass "$kib KiB over the base, at most $max_mib MiB"
+kernels=$(readelf -SW $binary | awk '{for (i = 1; i < NF; i++) if ($i == ".nv_fatbin") print $(i + 4)}')
+if [[ -n $kernels ]]; then
+  ((kib <= 40 * 1024)) || fail "$kib KiB over the base, at most 40 MiB with kernels for GPUs"
+  # What the image without them would be, about, so that it does not grow unseen where there is always a compiler.
+  cpu_kib=$((kib - 16#$kernels / 1024 - 1024))
+else
+  cpu_kib=$kib
+fi
+((cpu_kib <= max_mib * 1024)) || fail "$cpu_kib KiB over the base, at most $max_mib MiB without CUDA"
+pass "$kib KiB over the base: the binary $(du -k $binary | cut -f1), kernels for GPUs $((16#${kernels:-0} / 1024)) of that"
+readelf -d $binary | grep -qF "[\$ORIGIN/../lib]" || fail "the binary does not look for its libraries beside itself"
 
-# The image's root bound read-only, uid 65532, no capability and nothing to gain one with. One process, by `exec`.
-# shellcheck disable=SC2016  # expanded inside
-confined=(unshare --mount sh -ec '
-  root=$1 && shift
-  mount --bind "$root" "$root"
-  mount --bind /proc "$root/proc"
-  mount -o remount,ro,bind "$root"
-  exec chroot "$root" setpriv --reuid 65532 --regid 65532 --clear-groups --no-new-privs --bounding-set -all "$@"'
-  sh "$root")
-if "${confined[@]}" touch /tmp/x 2>/dev/null; then fail "the root is writable: the test shows nothing"; fi
-
-"${confined[@]}" /usr/local/bin/phasor-server --listen 127.0.0.1:0 >"$work/log" 2>&1 &
-server=$!
-address=
-for _ in $(seq 100); do
-  address=$(grep -oE '127\.0\.0\.1:[1-9][0-9]*' "$work/log" | head -1) && break
-  kill -0 $server 2>/dev/null || fail "the server ended"
-  sleep 0.1
-done
-[[ -n $address ]] || fail "the server told no address within 10 s"
-
-"${confined[@]}" /usr/local/bin/phasor health --server "$address" || fail "not healthy"
-encoded=$("${confined[@]}" /usr/local/bin/phasor encode --server "$address" \
-  --preset timestep-sin-cos --dim 128 --positions 10) || fail "encode failed"
-[[ $encoded == *-0.54402* ]] || fail "sin(10) is missing in: $encoded"
-pass "answers on a read-only root, as uid 65532, without capabilities"
-
-kill -TERM $server
-wait $server || fail "SIGTERM: exit status $?"
-server=
-pass "ends with status 0 on SIGTERM"
+[[ $base != *:bare ]] || make_bare_base
+PHASOR_IMAGE_BASE=$base PHASOR_IMAGE_ENGINE=buildah deploy/build-image.sh --target prebuilt --tag $tag
+container=$(deploy/buildah.sh from --pull-never $tag)
+root=$(deploy/buildah.sh mount "$container")
+check_configuration
+check_running

@@ -25,12 +25,13 @@ class ManifestTest(unittest.TestCase):
         failures = int(re.search(r"failureThreshold: (\d+)", probe)[1])
         self.assertLess(period * failures, seconds("drain-delay"))
 
-    def test_user_and_port_are_those_of_the_image(self):
+    def test_user_and_ports_are_those_of_the_image(self):
         user = re.search(r"^USER (\d+):(\d+)", DOCKERFILE, re.MULTILINE)
         self.assertIn(f"runAsUser: {user[1]}\n", MANIFEST)
         self.assertIn(f"runAsGroup: {user[2]}\n", MANIFEST)
-        port = re.search(r"^EXPOSE (\d+)", DOCKERFILE, re.MULTILINE)[1]
-        self.assertEqual(set(re.findall(r"(?:containerPort|port): (\d+)", MANIFEST)), {port})
+        ports = re.search(r"^EXPOSE (.*)", DOCKERFILE, re.MULTILINE)[1].split()
+        self.assertEqual(set(re.findall(r"(?:containerPort|port): (\d+)", MANIFEST)), set(ports))
+        self.assertIn(f"--metrics-listen=0.0.0.0:{ports[1]}", MANIFEST)
 
     def test_probes_name_the_services_of_the_wire(self):
         proto = (ROOT / "proto/phasor/v1/position_embedding_service.proto").read_text(encoding="utf-8")

@@ -1,0 +1,187 @@
+{{- /* SPDX-License-Identifier: Apache-2.0
+The server's container and volumes. Charts that have Phasor as a dependency named phasor put them into their own pods:
+  containers: [..., {{ include "phasor.sidecar.container" .Subcharts.phasor }}]. */ -}}
+
+{{- define "phasor.container" -}}
+{{- $port := include "phasor.probePort" . -}}
+name: phasor
+image: {{ include "phasor.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args:
+  {{- include "phasor.args" . | trim | nindent 2 }}
+{{- with .Values.extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "phasor.containerPorts" . | trim }}
+ports:
+  {{- . | nindent 2 }}
+{{- end }}
+startupProbe:
+  grpc:
+    port: {{ $port }}
+  periodSeconds: 1
+  failureThreshold: {{ .Values.startupTimeoutSeconds }}
+# A new connection each time, so it also notices a listener that stopped accepting.
+livenessProbe:
+  grpc:
+    port: {{ $port }}
+    service: ""
+  periodSeconds: 10
+  timeoutSeconds: 2
+  failureThreshold: 3
+readinessProbe:
+  grpc:
+    port: {{ $port }}
+    service: phasor.v1.PositionEmbeddingService
+  periodSeconds: 2
+  timeoutSeconds: 2
+  failureThreshold: 1
+resources:
+  {{- $resources := deepCopy .Values.resources }}
+  {{- if .Values.gpu.enabled }}
+  {{- $limits := dict .Values.gpu.resource .Values.gpu.count }}
+  {{- $resources = merge (dict "limits" $limits) $resources }}
+  {{- end }}
+  {{- toYaml $resources | nindent 2 }}
+securityContext:
+  {{- include "phasor.securityContext" . | nindent 2 }}
+{{- with include "phasor.volumeMounts" . | trim }}
+volumeMounts:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "phasor.sidecar.container" -}}
+{{- include "phasor.check" . -}}
+{{- include "phasor.container" . -}}
+{{- end -}}
+
+{{- define "phasor.containerPorts" -}}
+{{- if not .Values.sidecar.enabled }}
+- name: grpc
+  containerPort: {{ include "phasor.grpcPort" . }}
+{{- end }}
+{{- if include "phasor.hasAdmin" . }}
+- name: grpc-admin
+  containerPort: {{ include "phasor.adminPort" . }}
+{{- end }}
+{{- if .Values.metrics.enabled }}
+- name: metrics
+  containerPort: {{ include "phasor.metricsPort" . }}
+{{- end }}
+{{- end -}}
+
+{{- /* What the application's container mounts too. */ -}}
+{{- define "phasor.sidecar.volumeMounts" -}}
+- name: phasor-run
+  mountPath: {{ .Values.sidecar.directory }}
+{{- if .Values.sidecar.posixSharedMemory.enabled }}
+- name: phasor-shm
+  mountPath: /dev/shm
+{{- end }}
+{{- end -}}
+
+{{- define "phasor.volumeMounts" -}}
+{{- if .Values.sidecar.enabled }}
+{{ include "phasor.sidecar.volumeMounts" . }}
+{{- end }}
+{{- if .Values.config }}
+- name: phasor-config
+  mountPath: /etc/phasor/config
+  readOnly: true
+{{- end }}
+{{- if .Values.tls.enabled }}
+- name: phasor-tls
+  mountPath: /etc/phasor/tls
+  readOnly: true
+{{- if and .Values.tls.clientCertificates .Values.tls.caSecretName }}
+- name: phasor-client-ca
+  mountPath: /etc/phasor/client-ca
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- if .Values.tokens.secretName }}
+- name: phasor-tokens
+  mountPath: /etc/phasor/tokens
+  readOnly: true
+{{- end }}
+{{- if .Values.policy }}
+- name: phasor-policy
+  mountPath: /etc/phasor/policy
+  readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Secrets are readable by the server's group, which is fsGroup, and by no one else. */ -}}
+{{- define "phasor.volumes" -}}
+{{- with .Values -}}
+{{- if .sidecar.enabled }}
+- name: phasor-run
+  emptyDir:
+    medium: Memory
+    sizeLimit: {{ .sidecar.directorySizeLimit }}
+{{- if .sidecar.posixSharedMemory.enabled }}
+- name: phasor-shm
+  emptyDir:
+    medium: Memory
+    sizeLimit: {{ .sidecar.posixSharedMemory.sizeLimit }}
+{{- end }}
+{{- end }}
+{{- if .config }}
+- name: phasor-config
+  configMap:
+    name: {{ include "phasor.fullname" $ }}
+{{- end }}
+{{- if .tls.enabled }}
+- name: phasor-tls
+  secret:
+    secretName: {{ .tls.secretName }}
+    defaultMode: 0440
+{{- if and .tls.clientCertificates .tls.caSecretName }}
+- name: phasor-client-ca
+  secret:
+    secretName: {{ .tls.caSecretName }}
+    defaultMode: 0440
+    items:
+      - key: {{ .tls.caKey }}
+        path: {{ .tls.caKey }}
+{{- end }}
+{{- end }}
+{{- if .tokens.secretName }}
+- name: phasor-tokens
+  secret:
+    secretName: {{ .tokens.secretName }}
+    defaultMode: 0440
+    items:
+      - key: {{ .tokens.key }}
+        path: {{ .tokens.key }}
+{{- end }}
+{{- if .policy }}
+- name: phasor-policy
+  configMap:
+    name: {{ include "phasor.fullname" $ }}-policy
+{{- end }}
+{{- with .extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "phasor.sidecar.volumes" -}}
+{{- include "phasor.volumes" . | trim -}}
+{{- end -}}
+
+{{- define "phasor.tolerations" -}}
+{{- if and .Values.gpu.enabled .Values.gpu.tolerateTaint }}
+- key: {{ .Values.gpu.resource }}
+  operator: Exists
+  effect: NoSchedule
+{{- end }}
+{{- with .Values.tolerations }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
