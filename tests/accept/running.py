@@ -4,12 +4,20 @@
 import contextlib
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 
 START_S = 30
 STOP_S = 60
+
+
+def free_port():
+    """A port of 127.0.0.1 that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operating Phasor promises, line by line; what cannot be shown here says so. Takes the results of the last
+`./dev test --full`."""
+
+import re
+import time
+import urllib.request
+
+import acceptance
+import running
+from acceptance import ROOT, Fail, Skip, command, of_full
+
+TOPIC = "operations"
+BUILD = ROOT / "build/release"
+CLI = BUILD / "client/cli/phasor"
+SERVER = BUILD / "server/phasor-server"
+
+
+def cannot(promise, why):
+    def check():
+        raise Skip(why)
+
+    check.__doc__ = promise
+    return check
+
+
+def exact_scrape():
+    """metrics after a scripted workload, scraped over HTTP, equal the exact counts"""
+    port = running.free_port()
+    with running.server([SERVER, "--metrics-listen", f"127.0.0.1:{port}"]) as address:
+        for _ in range(7):
+            command(CLI, "encode", "--server", address, "--preset", "timestep-sin-cos", "--dim", "8", "--positions", "1", timeout=30)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+            text = page.read().decode()
+    method = r'grpc_method="phasor.v1.PositionEmbeddingService/Encode"'
+    counted = re.search(rf'^grpc_server_call_duration_seconds_count{{{method},grpc_status="OK"}} (\d+)$', text, re.M)
+    if counted is None or int(counted[1]) != 7:
+        raise Fail(f"7 calls made, counted: {counted and counted[1]}")
+    return "7 calls made, 7 counted"
+
+
+def starts_quickly():
+    """health is SERVING in under 1 s of the start"""
+    began = time.monotonic()
+    with running.server([SERVER]) as address:
+        command(CLI, "health", "--server", address, timeout=10)
+        seconds = time.monotonic() - began
+    if seconds >= 1:
+        raise Fail(f"{seconds:.2f} s")
+    return f"{seconds * 1000:.0f} ms"
+
+
+def checks_configuration():
+    """--check-config refuses an unknown field and names the nearest"""
+    bad = ROOT / "build/bad_config.txtpb"
+    bad.write_text("max_mesage_bytes: '1MiB'\n", encoding="utf-8")
+    try:
+        command(SERVER, "--check-config", "--config", bad, timeout=10)
+    except Fail as refused:
+        if "did you mean 'max_message_bytes'?" not in str(refused):
+            raise
+        return "did you mean 'max_message_bytes'?"
+    raise Fail("accepted")
+
+
+CHECKS = [
+    of_full("rolling restart of three replicas at 500 calls/s, SIGKILL of one: 0 failed calls, behind Envoy and with round_robin", r"e2e_fleet_rounds"),
+    of_full("in-place calls whose server is killed: ABORTED or UNAVAILABLE, never a silent second rotation", r"e2e_killed_server_test"),
+    of_full("a certificate rotated under load: 0 failed calls", r"e2e_rotation_test"),
+    of_full("wrong CA, expired, wrong name, no certificate, plaintext to TLS: refused, logged, counted", r"e2e_tls_test"),
+    of_full("the token matrix, for every method that the server has", r"e2e_access_test"),
+    exact_scrape,
+    of_full("metrics after a workload equal the exact counts", r"server_metrics_test"),
+    of_full("alert rules pass promtool and fire as they should", r"deploy\.(alerts|prometheus_config|monitoring_agrees)"),
+    of_full("every expression of the dashboard has data in a Prometheus that scrapes the server", r"deploy\.dashboard"),
+    of_full("image: read-only, uid 65532, SERVING in under 1 s, serves, drains; sizes printed", r"deploy\.image(_on_debian)?"),
+    of_full("image: bill of materials", r"deploy\.sbom"),
+    starts_quickly,
+    of_full("chart: default, gpu, sidecar and tls values are valid, broken values are refused", r"deploy\.(chart|flags)"),
+    of_full("KServe and ServiceMonitor resources fit their published schemas", r"deploy\.custom_resources"),
+    of_full("Envoy takes its configuration", r"deploy\.envoy_validate"),
+    of_full("descriptors exhausted, oversized metadata: serves again", r"server_hardening_test"),
+    of_full("bombs, slow-loris, resets, idle connections up to the machine's limit: serves within 5 s", r"server_abuse_test"),
+    of_full("configuration: schema, suggestions, reload by SIGHUP under load", r"server_(options|config|reload)_test"),
+    checks_configuration,
+    of_full("phasor top", r"cli_top_command_test"),
+    cannot("the chart in a cluster, images pulled from a registry, Grafana itself", "needs a cluster, a registry and Grafana"),
+]
+
+if __name__ == "__main__":
+    acceptance.run(TOPIC, CHECKS)
