@@ -106,15 +106,15 @@ TEST_F(MetricsTest, CountsAreExactOnceTheLastAnswerIsThere) {
   EXPECT_EQ(ValueOf(page, series(duration, "OK")), 40);
   EXPECT_EQ(ValueOf(page, series(duration, "INVALID_ARGUMENT")), 7);
   EXPECT_EQ(ValueOf(page, series(duration, "RESOURCE_EXHAUSTED")), 3);
-  EXPECT_EQ(ValueOf(page, std::string("grpc_server_call_started_total{grpc_method=\"") + kEncode +
-                              "\"}"),
-            50);
-  EXPECT_EQ(ValueOf(page, series("grpc_server_call_rcvd_total_compressed_message_size_bytes_sum",
-                                 "OK")),
-            static_cast<double>(sent_ok));
-  EXPECT_EQ(ValueOf(page, series("grpc_server_call_sent_total_compressed_message_size_bytes_sum",
-                                 "OK")),
-            static_cast<double>(received_ok));
+  EXPECT_EQ(
+      ValueOf(page, std::string("grpc_server_call_started_total{grpc_method=\"") + kEncode + "\"}"),
+      50);
+  EXPECT_EQ(
+      ValueOf(page, series("grpc_server_call_rcvd_total_compressed_message_size_bytes_sum", "OK")),
+      static_cast<double>(sent_ok));
+  EXPECT_EQ(
+      ValueOf(page, series("grpc_server_call_sent_total_compressed_message_size_bytes_sum", "OK")),
+      static_cast<double>(received_ok));
   EXPECT_EQ(ValueOf(page, "phasor_calls_total{path=\"inline\"}"), 40);
   EXPECT_EQ(ValueOf(page, "phasor_compute_seconds_count"), 40);
   EXPECT_EQ(ValueOf(page, "phasor_batch_calls_sum"), 40);

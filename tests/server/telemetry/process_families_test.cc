@@ -19,8 +19,8 @@ std::map<std::string, double> Values() {
   std::map<std::string, double> values;
   for (const prometheus::MetricFamily& family : ProcessFamilies()) {
     const prometheus::ClientMetric& metric = family.metric.at(0);
-    values[family.name] = family.type == prometheus::MetricType::Counter ? metric.counter.value
-                                                                         : metric.gauge.value;
+    values[family.name] =
+        family.type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value;
   }
   return values;
 }

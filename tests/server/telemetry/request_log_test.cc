@@ -20,8 +20,8 @@ constexpr char kTraceparent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba
 void End(RequestLog* log, int code, const std::string& message = "") {
   const auto peer = [] { return std::string("ipv4:10.0.0.1:4711"); };
   const auto traceparent = [] { return std::string(kTraceparent); };
-  log->Ended({"phasor.v1.PositionEmbeddingService/Encode", code, message, absl::Milliseconds(250), 7,
-              9, peer, traceparent});
+  log->Ended({"phasor.v1.PositionEmbeddingService/Encode", code, message, absl::Milliseconds(250),
+              7, 9, peer, traceparent});
 }
 
 class RequestLogTest : public ::testing::Test {
@@ -81,13 +81,12 @@ TEST(TraceIdTest, IsTakenFromValidTraceparentsOnly) {
   // A later version may have more.
   EXPECT_EQ(TraceIdOf("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more"),
             "4bf92f3577b34da6a3ce929d0e0e4736");
-  for (const char* wrong :
-       {"", "x", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
-        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-        "00-4bf92f3577b34da6a3ce929d0e0e473\"-00f067aa0ba902b7-01",
-        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01x"}) {
+  for (const char* wrong : {"", "x", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+                            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+                            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+                            "00-4bf92f3577b34da6a3ce929d0e0e473\"-00f067aa0ba902b7-01",
+                            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01x"}) {
     EXPECT_EQ(TraceIdOf(wrong), "") << wrong;
   }
 }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/telemetry/call_metrics.h"
+
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace phasor::telemetry {
+namespace {
+
+constexpr char kMethods[][24] = {"a.Service/One", "a.Service/Two"};
+
+void End(CallMetrics* metrics, const char* method, int code, int64_t sent,
+         std::optional<int64_t> received) {
+  const auto nothing = [] { return std::string(); };
+  metrics->Ended({method, code, "", absl::Milliseconds(2), sent, received, nothing, nothing});
+}
+
+struct Seen {
+  uint64_t count = 0;
+  double sum = 0;
+};
+
+// "family method code" -> what its histogram holds, or its counter.
+std::map<std::string, Seen> Read(const prometheus::Registry& registry) {
+  std::map<std::string, Seen> seen;
+  for (const prometheus::MetricFamily& family : registry.Collect()) {
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      std::string key = family.name;
+      for (const prometheus::ClientMetric::Label& label : metric.label) key += " " + label.value;
+      seen[key] = family.type == prometheus::MetricType::Counter
+                      ? Seen{static_cast<uint64_t>(metric.counter.value), 0}
+                      : Seen{metric.histogram.sample_count, metric.histogram.sample_sum};
+    }
+  }
+  return seen;
+}
+
+TEST(CallMetricsTest, CallsOfManyThreadsAreAllCountedUnderTheirMethodAndCode) {
+  prometheus::Registry registry;
+  CallMetrics metrics(&registry);
+  constexpr int kThreads = 4, kCalls = 1000;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&metrics] {
+      for (int i = 0; i < kCalls; ++i) {
+        metrics.Started(kMethods[i % 2]);
+        End(&metrics, kMethods[i % 2], i % 2 == 0 ? 0 : 5, 10, 100);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::map<std::string, Seen> seen = Read(registry);
+  constexpr uint64_t kOfEach = kThreads * kCalls / 2;
+  EXPECT_EQ(seen["grpc_server_call_started_total a.Service/One"].count, kOfEach);
+  const Seen ok = seen["grpc_server_call_duration_seconds a.Service/One OK"];
+  EXPECT_EQ(ok.count, kOfEach);
+  EXPECT_NEAR(ok.sum, kOfEach * 0.002, 1e-9);
+  EXPECT_EQ(seen["grpc_server_call_duration_seconds a.Service/Two NOT_FOUND"].count, kOfEach);
+  EXPECT_EQ(seen.count("grpc_server_call_duration_seconds a.Service/One NOT_FOUND"), 0u);
+  EXPECT_EQ(
+      seen["grpc_server_call_rcvd_total_compressed_message_size_bytes a.Service/Two NOT_FOUND"].sum,
+      kOfEach * 100.0);
+}
+
+TEST(CallMetricsTest, RequestsThatNobodyMeasuresAreNotCountedAsEmpty) {
+  prometheus::Registry registry;
+  CallMetrics metrics(&registry);
+  End(&metrics, kMethods[0], 0, 10, std::nullopt);
+  std::map<std::string, Seen> seen = Read(registry);
+  EXPECT_EQ(
+      seen["grpc_server_call_rcvd_total_compressed_message_size_bytes a.Service/One OK"].count, 0u);
+  EXPECT_EQ(
+      seen["grpc_server_call_sent_total_compressed_message_size_bytes a.Service/One OK"].count, 1u);
+}
+
+TEST(CallMetricsTest, ACodeThatGrpcDoesNotNameIsUnknown) {
+  prometheus::Registry registry;
+  CallMetrics metrics(&registry);
+  End(&metrics, kMethods[0], 99, 0, 0);
+  End(&metrics, kMethods[0], -1, 0, 0);
+  EXPECT_EQ(Read(registry)["grpc_server_call_duration_seconds a.Service/One UNKNOWN"].count, 2u);
+}
+
+}  // namespace
+}  // namespace phasor::telemetry
