@@ -125,7 +125,9 @@ std::string TextOf(const ServerOptions& options, const Option& option) {
 
 std::string FormatOption(const ServerOptions& options, const Option& option) {
   const std::string text = TextOf(options, option);
-  return text.empty() && std::holds_alternative<Path>(option.value) ? "none" : text;
+  const bool may_be_empty =
+      std::holds_alternative<Path>(option.value) || std::holds_alternative<Addresses>(option.value);
+  return text.empty() && may_be_empty ? "none" : text;
 }
 
 absl::Status SetOption(const std::string& text, const Option& option, ServerOptions* options) {
@@ -138,7 +140,7 @@ absl::Status CheckOption(const ServerOptions& options, const Option& option) {
   if (!valid) return NotAccepted(option, FormatOption(options, option));
   if (const auto* const addresses = std::get_if<Addresses>(&option.value)) {
     for (const std::string& address : options.*addresses->field) {
-      PHASOR_RETURN_IF_ERROR(ParseListenAddress(address).status());
+      PHASOR_RETURN_IF_ERROR(ParseListenAddress(address, option.name).status());
     }
   }
   return absl::OkStatus();

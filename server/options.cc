@@ -131,12 +131,8 @@ const std::vector<Option>& Options() {
 
 namespace {
 
-absl::Status CheckSideListeners(const ServerOptions& o) {
-  for (const std::string& address : o.admin_listen) {
-    PHASOR_RETURN_IF_ERROR(ParseListenAddress(address, "admin-listen").status());
-  }
+absl::Status CheckMetricsListen(const ServerOptions& o) {
   for (const std::string& address : o.metrics_listen) {
-    PHASOR_RETURN_IF_ERROR(ParseListenAddress(address, "metrics-listen").status());
     if (!absl::StartsWith(address, "unix:")) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "metrics-listen: '", address, "' is a path, accepted are host:port and [v6]:port"));
@@ -173,10 +169,7 @@ absl::Status ServerOptions::Validate() const {
   for (const Option& option : Options()) {
     PHASOR_RETURN_IF_ERROR(CheckOption(*this, option));
   }
-  for (const std::string& address : listen) {
-    PHASOR_RETURN_IF_ERROR(ParseListenAddress(address).status());
-  }
-  PHASOR_RETURN_IF_ERROR(CheckSideListeners(*this));
+  PHASOR_RETURN_IF_ERROR(CheckMetricsListen(*this));
   PHASOR_RETURN_IF_ERROR(CheckSecurity(*this));
   if (!lease_socket.empty()) {
     if (lease_socket[0] != '/') {

@@ -55,9 +55,11 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
       grpc::ServerContextBase& context = *info_.server_context();
+      // Who has gone does not see the status.
+      const int code = context.IsCancelled() ? grpc::StatusCode::CANCELLED : status.error_code();
       received_bytes_ = CallCounter::ReceivedBytes(context);
       End(
-          status.error_code(), status.error_message(), [&context] { return context.peer(); },
+          code, status.error_message(), [&context] { return context.peer(); },
           [&context] { return MetadataOf(context, "traceparent"); });
     }
     methods->Proceed();

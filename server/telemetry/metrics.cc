@@ -85,7 +85,7 @@ class Exporter::Impl {
  private:
   // A scraper, a person, and two connections that say nothing, for so long.
   static constexpr char kThreads[] = "4";
-  static constexpr char kRequestTimeoutMs[] = "2000";
+  static constexpr char kRequestTimeoutMs[] = "500";
 
   std::vector<std::shared_ptr<prometheus::Collectable>> collectables_;  // outlive the exposer
   prometheus::Exposer exposer_;
