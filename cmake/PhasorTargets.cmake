@@ -34,6 +34,12 @@ function(phasor_library name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
+# Compiles a library for size: the image carries it, and no tensor passes through it.
+function(phasor_optimise_for_size name)
+  target_compile_options(${name} PRIVATE
+    $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
+endfunction()
+
 function(phasor_binary name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})

@@ -151,7 +151,7 @@ else
 fi
 ((cpu_kib <= max_mib * 1024)) || fail "$cpu_kib KiB over the base, at most $max_mib MiB without CUDA"
 pass "$kib KiB over the base: the binary $(du -k $binary | cut -f1), kernels for GPUs $((16#${kernels:-0} / 1024)) of that"
-readelf -d $binary | grep -qF "[\$ORIGIN/../lib]" || fail "the binary does not look for its libraries beside itself"
+readelf -d $binary | grep -qE "\(RPATH\) .*\[/usr/local/lib\]" || fail "the binary does not look for its libraries in /usr/local/lib"
 
 [[ $base != *:bare ]] || make_bare_base
 PHASOR_IMAGE_BASE=$base PHASOR_IMAGE_ENGINE=buildah deploy/build-image.sh --target prebuilt --tag $tag
