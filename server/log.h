@@ -23,6 +23,7 @@ struct LogField {
 };
 
 // Writes {"time":...,"level":...,"event":...,fields...} as one line, if the level is on.
+// Never waits: while nobody reads standard error, lines are lost and counted.
 // Threads: any; lines do not mix.
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 

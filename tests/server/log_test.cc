@@ -2,11 +2,15 @@
 // Log lines are JSON, whatever is in them.
 #include "server/log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 namespace phasor {
@@ -76,6 +80,43 @@ TEST(LogTest, KnowsTheLevelNames) {
   EXPECT_EQ(LogLevelOf("debug"), LogLevel::kDebug);
   EXPECT_EQ(LogLevelOf("off"), LogLevel::kOff);
   EXPECT_EQ(LogLevelOf("loud"), LogLevel::kInfo);
+}
+
+// Everything that is in the pipe, which stays open.
+std::string Drain(int fd) {
+  std::string text;
+  char part[4096];
+  for (ssize_t got; (got = read(fd, part, sizeof(part))) > 0;) text.append(part, got);
+  return text;
+}
+
+TEST(LogTest, DoesNotWaitForAReaderAndSaysHowManyLinesWereLost) {
+  SetLogLevel(LogLevel::kInfo);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+  const int standard_error = dup(STDERR_FILENO);
+  ASSERT_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+  constexpr int kLines = 5000;  // more than a pipe holds
+  for (int i = 0; i < kLines; ++i) Log(LogLevel::kInfo, "a line");
+  std::string text = Drain(ends[0]);
+  Log(LogLevel::kInfo, "after");
+  text += Drain(ends[0]);
+  dup2(standard_error, STDERR_FILENO);
+  for (const int fd : {ends[0], ends[1], standard_error}) close(fd);
+
+  std::istringstream lines(text);
+  int64_t written = 0, lost = 0;
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    const json object = json::parse(line);
+    last = object["event"];
+    if (last == "a line") ++written;
+    if (last == "log lines lost") lost += object["lines"].get<int64_t>();
+  }
+  EXPECT_EQ(last, "after");
+  EXPECT_GT(lost, 0);
+  EXPECT_EQ(written + lost, kLines);
 }
 
 }  // namespace

@@ -36,8 +36,13 @@ class ServerProcess : public Subprocess {
   const std::string& address() const { return address_; }
   const std::string& backend() const { return backend_; }
 
-  // The next line of the log.
-  nlohmann::json ReadEvent() { return nlohmann::json::parse(ReadLine()); }
+  // The next line of the log that is not about a call.
+  nlohmann::json ReadEvent() {
+    while (true) {
+      nlohmann::json line = nlohmann::json::parse(ReadLine());
+      if (line["event"] != "call") return line;
+    }
+  }
 
  private:
   static std::vector<std::string> WithListen(std::vector<std::string> flags) {
