@@ -112,6 +112,19 @@ def of_full(promise, pattern):
     return check
 
 
+def of_test(promise, pattern):
+    """A check: the tests whose names match passed in the last `./dev test`, or `./dev test --full` if that was not run."""
+
+    def check():
+        try:
+            return TestRun("default").passed(pattern)
+        except Skip:
+            return TestRun("full").passed(pattern)
+
+    check.__doc__ = promise
+    return check
+
+
 def of_benchmark(name, promise):
     """A check: the last `./dev bench NAME` met its targets."""
 
