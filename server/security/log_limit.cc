@@ -8,7 +8,7 @@ namespace phasor::security {
 
 std::optional<int64_t> LogLimit::Admit(absl::Time now) {
   engine::MutexLock lock(&mu_);
-  if (now - second_ >= absl::Seconds(1)) {
+  if (now - second_ >= absl::Seconds(1) || now < second_) {  // or the clock was set back
     second_ = now;
     lines_ = 0;
   }

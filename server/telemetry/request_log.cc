@@ -3,6 +3,7 @@
 #include "server/telemetry/request_log.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "server/log.h"
@@ -33,15 +34,17 @@ std::string TraceIdOf(std::string_view traceparent) {
   return std::string(id);
 }
 
-RequestLog::RequestLog(RequestLogOptions options) : options_(std::move(options)) {}
+RequestLog::RequestLog(RequestLogOptions options)
+    : options_(std::move(options)), failures_(options_.max_failures_per_second) {}
 
 void RequestLog::Ended(const rpc::CallRecord& call) {
-  int64_t left_out = 0;
+  std::optional<int64_t> left_out = 0;
   if (call.code == kOk) {
     if (options_.every == 0) return;
     if (succeeded_.fetch_add(1, std::memory_order_relaxed) % options_.every != 0) return;
-  } else if (!MayWriteFailure(&left_out)) {
-    return;
+  } else {
+    left_out = failures_.Admit(options_.now());
+    if (!left_out.has_value()) return;
   }
   Log(call.code == kOk ? LogLevel::kInfo : LogLevel::kWarn, "call",
       {{"method", std::string(call.method)},
@@ -52,23 +55,7 @@ void RequestLog::Ended(const rpc::CallRecord& call) {
        {"sent_bytes", call.sent_bytes},
        {"peer", call.peer()},
        {"trace_id", TraceIdOf(call.traceparent())},
-       {"left_out", left_out}});
-}
-
-bool RequestLog::MayWriteFailure(int64_t* left_out) {
-  const absl::Time now = options_.now();
-  absl::MutexLock lock(&mu_);
-  if (now - second_ >= absl::Seconds(1) || now < second_) {
-    second_ = now;
-    written_ = 0;
-  }
-  if (written_ == options_.max_failures_per_second) {
-    ++left_out_;
-    return false;
-  }
-  ++written_;
-  *left_out = std::exchange(left_out_, 0);
-  return true;
+       {"left_out", *left_out}});
 }
 
 }  // namespace phasor::telemetry

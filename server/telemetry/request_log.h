@@ -9,11 +9,10 @@
 #include <string>
 #include <string_view>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/rpc/call_observer.h"
+#include "server/security/log_limit.h"
 
 namespace phasor::telemetry {
 
@@ -37,15 +36,9 @@ class RequestLog final : public rpc::CallObserver {
   void Ended(const rpc::CallRecord& call) override;
 
  private:
-  // Whether a failure may be written now; how many were not, before it.
-  bool MayWriteFailure(int64_t* left_out);
-
   const RequestLogOptions options_;
   std::atomic<int64_t> succeeded_ = 0;
-  absl::Mutex mu_;
-  absl::Time second_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // that is being counted
-  int64_t written_ ABSL_GUARDED_BY(mu_) = 0;                       // in it
-  int64_t left_out_ ABSL_GUARDED_BY(mu_) = 0;
+  security::LogLimit failures_;
 };
 
 }  // namespace phasor::telemetry

@@ -47,7 +47,7 @@ MAY_INCLUDE = {
     "oip": {"kernels", "backends", "engine", "regions", "proto", "generated", "rpc"},
     "server_rpc_glue": {"kernels", "backends", "engine", "regions", "security", "tables", "proto", "generated", "rpc", "oip", "config", "telemetry", "server"},
     "config": {"kernels", "proto", "generated", "server"},  # the file is a protobuf message
-    "telemetry": {"kernels", "engine", "rpc", "server"},
+    "telemetry": {"kernels", "engine", "rpc", "security", "server"},
     "server": {"kernels", "backends"},
     "client": {"kernels", "backends", "client_internal"},
     "client_internal": {"kernels", "backends", "proto", "generated", "client"},

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -15,6 +14,7 @@
 #include "kernels/text.h"
 #include "server/config/server_command.h"
 #include "server/option_table.h"
+#include "tests/support/server_command_fixture.h"
 
 namespace phasor {
 namespace {
@@ -194,25 +194,7 @@ std::string FieldOf(const Case& c) {
   return field + ": " + (bare ? value : '"' + value + '"');
 }
 
-class OptionsTest : public ::testing::Test {
- protected:
-  absl::StatusOr<ServerCommand> Parse(const std::vector<std::string>& arguments) {
-    return ParseServerCommand(arguments, [this](const std::string& name) {
-      const auto variable = environment_.find(name);
-      return variable == environment_.end() ? std::nullopt : std::optional(variable->second);
-    });
-  }
-
-  std::string WriteConfig(const std::string& text) {
-    const std::string path = ::testing::TempDir() + "/options_test_" +
-                             ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                             ".txtpb";
-    std::ofstream(path) << text;
-    return path;
-  }
-
-  std::map<std::string, std::string> environment_;
-};
+using OptionsTest = testing::ServerCommandFixture;
 
 TEST_F(OptionsTest, DefaultsAreValid) {
   EXPECT_TRUE(ServerOptions().Validate().ok());

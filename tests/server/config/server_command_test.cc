@@ -5,12 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "server/option_table.h"
+#include "tests/support/server_command_fixture.h"
 
 namespace phasor {
 namespace {
@@ -20,25 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 
-class ServerCommandTest : public ::testing::Test {
- protected:
-  absl::StatusOr<ServerCommand> Parse(const std::vector<std::string>& arguments) {
-    return ParseServerCommand(arguments, [this](const std::string& name) {
-      const auto variable = environment_.find(name);
-      return variable == environment_.end() ? std::nullopt : std::optional(variable->second);
-    });
-  }
-
-  std::string WriteConfig(const std::string& text) {
-    const std::string path = ::testing::TempDir() + "/server_command_test_" +
-                             ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                             ".txtpb";
-    std::ofstream(path) << text;
-    return path;
-  }
-
-  std::map<std::string, std::string> environment_;
-};
+using ServerCommandTest = testing::ServerCommandFixture;
 
 TEST_F(ServerCommandTest, VersionSaysWhichBitsItComputes) {
   const auto command = Parse({"--version"});

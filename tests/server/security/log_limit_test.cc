@@ -18,5 +18,13 @@ TEST(LogLimitTest, CountsWhatWasLeftOut) {
   EXPECT_EQ(limit.Admit(start + absl::Seconds(1)), 0);
 }
 
+TEST(LogLimitTest, AClockThatIsSetBackDoesNotSilenceIt) {
+  LogLimit limit(1);
+  const absl::Time now = absl::FromUnixSeconds(1000000);
+  EXPECT_TRUE(limit.Admit(now).has_value());
+  EXPECT_FALSE(limit.Admit(now).has_value());
+  EXPECT_TRUE(limit.Admit(now - absl::Hours(1)).has_value());
+}
+
 }  // namespace
 }  // namespace phasor::security
