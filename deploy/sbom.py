@@ -94,7 +94,7 @@ def shipped_libraries(build):
 
 def debian_packages(files):
     """The source packages that own the files; files of CUDA, which no package owns, are left out."""
-    files = sorted(str(file) for file in files if "cuda" not in str(file))
+    files = sorted(str(file) for file in files if not of_cuda(file))
     owned = subprocess.run(["dpkg", "-S", *files], check=False, capture_output=True, text=True)
     if owned.returncode != 0:
         sys.exit(f"sbom: no package owns a file that is part of the binary:\n{owned.stderr}")
@@ -115,6 +115,11 @@ def debian_packages(files):
                 "supplier": "Organization: Debian",
             } | ({"copyright": copyright_file} if copyright_file.exists() else {})
     return [packages[name] for name in sorted(packages)]
+
+
+def of_cuda(file):
+    """A toolkit's folder has its name, and links to its files may lie anywhere, as in /usr/local/include."""
+    return "cuda" in str(file) or file.is_absolute() and "cuda" in str(file.resolve())
 
 
 def license_of(package, copyright_file):
