@@ -43,13 +43,13 @@ void PutRagged(const PositionSource& source, Slice slice, ItemPositions& positio
 ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& arena) {
   ItemPositions positions;
   positions.axes = source.axes;
-  positions.period = slice.count;
+  positions.period = MakeDivisor(slice.count);
   positions.first = slice.first;
   switch (source.kind) {
     case PositionSource::Kind::kGrid: {
       std::array<AxisSteps, kMaxAxes> grid;
       for (int a = 0; a < source.axes; ++a) {
-        grid[a] = {source.grid[a].start, source.grid[a].step, source.grid[a].count};
+        grid[a] = {source.grid[a].start, source.grid[a].step, MakeDivisor(source.grid[a].count)};
       }
       positions.kind = source.axes == 1 ? PositionKind::kRange : PositionKind::kGrid;
       positions.first += source.first;
@@ -299,7 +299,7 @@ RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& ker
   item.split_in = PairingIn(job) == Pairing::kHalfSplit;
   item.split_out = PairingOut(job) == Pairing::kHalfSplit;
   item.amplitude = AmplitudeOf(job);
-  item.tokens = tokens;
+  item.tokens = MakeDivisor(tokens);
   item.rotary_begin = lanes.rotary_begin;
   item.pairs = static_cast<int32_t>(plan.spec.rotary_dim / 2);
   item.own_turns = plan.heads > 1;
