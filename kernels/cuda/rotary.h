@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cuda/aligned.h"
 #include "kernels/cuda/divisor.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/positions.h"
@@ -20,9 +21,6 @@
 #include "kernels/host_device.h"
 
 namespace phasor::cuda {
-
-// Bytes that a thread moves at once where everything is aligned to them.
-inline constexpr int kVectorBytes = 16;
 
 struct ViewStrides {
   int64_t batch = 0;
