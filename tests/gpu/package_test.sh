@@ -30,7 +30,7 @@ PHASOR_WITHOUT_PEERS=1 tests/gpu/package.sh "$build" "$work"
 mkdir "$work/root"
 tar -C "$work/root" -xf "$base"
 tar -C "$work/root/root" -xzf "$work/phasor-gpu-test.tar.gz"
-inside() { unshare --mount --net --pid --fork --mount-proc="$work/root/proc" chroot "$work/root" "$@"; }
+inside() { unshare --mount --pid --fork --mount-proc="$work/root/proc" chroot "$work/root" "$@"; }
 there=/root/phasor-gpu-test
 
 # Nothing of what the build machine has, and only the C library outside the package.
@@ -71,10 +71,19 @@ expect 1 "no CUDA device" env PHASOR_REQUIRE_GPU=1 $there/bin/cuda_driver_test
 expect 1 "no CUDA device" $there/bin/phasor-server --backend=cuda --listen 127.0.0.1:0
 expect 2 "unknown argument" $there/run.sh --frobnicate
 
-# A device that lies: the scripts must fail, not pass, when programs do.
-cat >"$work/root$there/bin/bench_cuda" <<'EOF'
+# The script's own logic, with programs that take the host for a device: first they fail, and the script must fail with them.
+bin=$work/root$there/bin
+mkdir "$work/real"
+mv "$bin"/{bench_cuda,phasor-server} "$work/real/"
+# program NAME: its text from standard input.
+program() { cat >"$1" && chmod +x "$1"; }
+program "$bin/bench_cuda" <<'EOF'
 #!/bin/sh
 [ "$1" = --card ] && echo "a card that is none" && exit 0
+exit 1
+EOF
+program "$bin/phasor-server" <<'EOF'
+#!/bin/sh
 exit 1
 EOF
 rc=0
@@ -84,3 +93,38 @@ for line in "FAIL  tests" "FAIL  server" "SKIP  memcheck: NOT CHECKED" "FAIL  be
   grep -q "$line" "$work/said" || fail "run.sh with programs that fail does not say '$line': $(tail -8 "$work/said")"
 done
 pass "run.sh fails when its programs do"
+
+# Then they pass; the server of --backend=cuda is one of the CPU that says otherwise.
+mv "$work/real/bench_cuda" "$bin/real_bench"
+program "$bin/bench_cuda" <<'EOF'
+#!/bin/sh
+[ "$1" = --card ] && echo "a card that is none" && exit 0
+exec "${0%/*}/real_bench" "$@" --quick --dry
+EOF
+mkdir "$bin/real" && ln -s ../phasor "$bin/real/phasor-server"
+program "$bin/phasor-server" <<'EOF'
+#!/bin/sh
+[ "$1" = --backend=cuda ] && echo '"backend":"cuda"'
+shift
+exec "${0%/*}/real/phasor-server" --backend=cpu "$@"
+EOF
+program "$bin/cuda_driver_test" <<'EOF'
+#!/bin/sh
+echo "[  PASSED  ] of $PHASOR_REQUIRE_GPU, ${PHASOR_RANDOM_JOBS:-all} jobs"
+EOF
+program "$work/root/usr/local/bin/compute-sanitizer" <<'EOF'
+#!/bin/sh
+[ "$2" = racecheck ] && echo "Device not supported. Please refer to the documentation." && exit 1
+shift 4
+"$@" && echo "========= ERROR SUMMARY: 0 errors"
+EOF
+rc=0
+inside $there/run.sh >"$work/said" 2>&1 || rc=$?
+[[ $rc == 0 ]] || fail "run.sh with programs that pass: status $rc: $(grep FAIL "$work/said")"
+for line in "card: a card that is none" "PASS  tests: \[  PASSED  \] of 1, all jobs" "PASS  server: 4 rotations and an encoding" \
+  "PASS  memcheck: .* 0 errors" "SKIP  racecheck: NOT CHECKED" "PASS  bench" "SKIP  peers: NOT COMPARED" "4 passed, 0 failed, 2 skipped"; do
+  grep -q "$line" "$work/root$there/results/summary.txt" ||
+    fail "run.sh with programs that pass does not say '$line': $(cat "$work/root$there/results/summary.txt")"
+done
+[[ -s $work/root$there/results/cuda.json ]] || fail "run.sh left no cuda.json"
+pass "run.sh passes when they do, and says what was not checked"

@@ -60,7 +60,8 @@ step_tests() {
 # start_server BACKEND: sets `address`.
 start_server() {
   local log=$results/server-$1.log tries
-  ours "$bin/phasor-server" --backend="$1" --listen 127.0.0.1:0 >"$log" 2>&1 &
+  # Not through a function: the shell in between would take the signal that ends the server.
+  LD_LIBRARY_PATH=$here/lib "$bin/phasor-server" --backend="$1" --listen 127.0.0.1:0 >"$log" 2>&1 &
   servers+=($!)
   for ((tries = 0; tries < 300; tries++)); do
     address=$(grep -oE '127\.0\.0\.1:[1-9][0-9]*' "$log" | head -1) || true

@@ -30,22 +30,26 @@ fetch() {
   fi
 }
 
-# compile NAME FLAG...: NAME.cu into libpeer_NAME.so.
+# compile NAME "ARCHITECTURE..." FLAG...: NAME.cu into libpeer_NAME.so.
 compile() {
-  local name=$1 flags=(-shared -O3 -std=c++20 -cudart static -Xcompiler=-fPIC) a
-  shift
-  for a in ${architectures//;/ }; do flags+=(-gencode "arch=compute_$a,code=sm_$a"); done
+  local name=$1 wanted=$2 flags=(-shared -O3 -std=c++20 -cudart static -Xcompiler=-fPIC) a
+  shift 2
+  for a in $wanted; do flags+=(-gencode "arch=compute_$a,code=sm_$a"); done
   "$nvcc" "${flags[@]}" "$@" -o "$out/libpeer_$name.so" "$here/$name.cu" 2>"$cache/$name.log"
 }
 
 mkdir -p $cache
-# As FlashInfer's own JIT compiles it.
-if ! { fetch flashinfer-python && compile flashinfer -use_fast_math "-I$cache/flashinfer-python/flashinfer/data/include"; }; then
+# Each as its own JIT compiles it. FlashInfer brings headers of CUDA that are newer than the toolkit's; sglang's are for one
+# architecture at a time.
+data=$cache/flashinfer-python/flashinfer/data
+if ! { fetch flashinfer-python && compile flashinfer "${architectures//;/ }" -use_fast_math "-I$data/include" \
+  "-I$data/cccl/libcudacxx/include"; }; then
   missing "FlashInfer: $(tail -1 $cache/flashinfer.log 2>/dev/null || echo cannot be downloaded)"
 fi
 jit=$cache/sglang/sglang/kernels/jit
-if ! { fetch sglang && fetch apache-tvm-ffi && compile sglang --expt-relaxed-constexpr -I$jit/include -I$jit/csrc \
-  "-I$cache/apache-tvm-ffi/tvm_ffi/include"; }; then
+newest=${architectures##*;}
+if ! { fetch sglang && fetch apache-tvm-ffi && compile sglang "$newest" --expt-relaxed-constexpr "-DSGL_CUDA_ARCH=${newest}0" \
+  -I$jit/include -I$jit/csrc "-I$cache/apache-tvm-ffi/tvm_ffi/include"; }; then
   missing "sglang: $(tail -1 $cache/sglang.log 2>/dev/null || echo cannot be downloaded)"
 fi
 if fetch liger-kernel; then
