@@ -22,6 +22,8 @@
 #include "server/grpc_server.h"
 #include "server/listen_socket.h"
 #include "server/listener.h"
+#include "server/listener_watch.h"
+#include "server/log.h"
 #include "server/oip/service.h"
 #include "server/regions/lease_socket.h"
 #include "server/regions/lease_store.h"
@@ -215,7 +217,10 @@ class GrpcServer final : public Server {
     if (security_->credentials() != nullptr) WatchTlsHandshakes();
     server_ = ServeConnections(&builder, listener_.get(), security_->credentials());
     if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
-    return StartSideListeners();
+    PHASOR_RETURN_IF_ERROR(StartSideListeners());
+    listener_watch_ = std::make_unique<ListenerWatch>(
+        listener_.get(), [this](bool accepting) { SetAccepting(accepting); });
+    return absl::OkStatus();
   }
 
   // Health, channelz and metrics, on addresses of their own.
@@ -263,10 +268,11 @@ class GrpcServer final : public Server {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
+    listener_watch_.reset();
     serving_.store(false, std::memory_order_relaxed);
     health_.StopServing();
     if (admin_ != nullptr) admin_->StopServing();
-    inference_service_.StopServing();
+    inference_service_.SetReady(false);
     if (server_ != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
     health_.EndWatches();
@@ -282,11 +288,24 @@ class GrpcServer final : public Server {
     return current_;
   }
 
+  // A server that nobody can reach any more is not one that serves, also over what still reaches
+  // it.
+  void SetAccepting(bool accepting) {
+    Log(accepting ? LogLevel::kInfo : LogLevel::kError,
+        accepting ? "listening again" : "the listener takes no connections",
+        {{"listeners", listeners()}});
+    accepting_.store(accepting, std::memory_order_relaxed);
+    health_.SetAccepting(accepting);
+    if (admin_ != nullptr) admin_->SetAccepting(accepting);
+    inference_service_.SetReady(accepting);
+  }
+
   telemetry::Snapshot Snap() {
     telemetry::Snapshot snap;
     snap.build = {PHASOR_VERSION, kNumericsVersion, grpc::Version(), backend(),
                   std::string(backend_->target())};
-    snap.serving = serving_.load(std::memory_order_relaxed);
+    snap.serving =
+        serving_.load(std::memory_order_relaxed) && accepting_.load(std::memory_order_relaxed);
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
     const SecurityStats security = security_stats();
@@ -341,8 +360,10 @@ class GrpcServer final : public Server {
   grpc::ResourceQuota quota_{"phasor"};
   std::unique_ptr<grpc::Server> server_;
   std::atomic<bool> serving_ = true;
+  std::atomic<bool> accepting_ = true;
   std::unique_ptr<AdminServer> admin_;             // or none
   std::unique_ptr<telemetry::Exporter> exporter_;  // or none; it asks all of the above
+  std::unique_ptr<ListenerWatch> listener_watch_;
 
   absl::Mutex current_mu_;
   ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with what was reloaded

@@ -62,8 +62,8 @@ class InferenceService final : public InferenceServiceBase {
   // `engine` must outlive the service.
   InferenceService(engine::Engine* engine, InferenceServiceOptions options);
 
-  // ServerReady and ModelReady say no from now on.
-  void StopServing() { ready_.store(false, std::memory_order_relaxed); }
+  // What ServerReady and ModelReady say from now on.
+  void SetReady(bool ready) { ready_.store(ready, std::memory_order_relaxed); }
   // Ends all streams after the requests under way.
   void EndStreams() { streams_.End(); }
 

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,7 +21,6 @@
 #include "absl/types/span.h"
 #include "server/engine/admission.h"
 #include "server/security/file_stamp.h"
-#include "server/security/log_limit.h"
 #include "server/security/rules.h"
 
 namespace phasor::rpc {
@@ -33,24 +31,13 @@ struct AccessStats {
   int64_t permission_denied = 0;
 };
 
-// A refusal worth a line in the log. Holds no secret.
-struct RefusedCall {
-  std::string peer;
-  std::string method;
-  absl::Status status;
-  int64_t left_out = 0;  // refusals since the last line that got none
-};
-
 // Threads: any. Must outlive the calls.
 class Access {
  public:
-  using Log = std::function<void(const RefusedCall&)>;
-
   // `services`: full names of all that the server offers, which a policy may name.
   // INVALID_ARGUMENT: a file cannot be read or is wrong.
   static absl::StatusOr<std::unique_ptr<Access>> Load(const security::RuleFiles& files,
-                                                      absl::Span<const std::string> services,
-                                                      Log log);
+                                                      absl::Span<const std::string> services);
 
   // Reads the files again; if any is wrong, all stay as they were. Errors as Load's.
   absl::Status Reload();
@@ -62,16 +49,13 @@ class Access {
  private:
   friend absl::Status Refusal(grpc::CallbackServerContext* context);
 
-  Access(security::RuleFiles files, std::vector<std::string> methods, Log log);
+  Access(security::RuleFiles files, std::vector<std::string> methods);
   std::vector<security::FileStamp> Stamps() const;
   std::shared_ptr<const security::Rules> rules() const;
-  void Count(const grpc::CallbackServerContext& context, std::string_view method,
-             const absl::Status& status);
+  void Count(const absl::Status& refusal);
 
   const security::RuleFiles files_;
   const std::vector<std::string> methods_;
-  const Log log_;
-  security::LogLimit log_limit_;
   std::atomic<int64_t> unauthenticated_ = 0;
   std::atomic<int64_t> permission_denied_ = 0;
   mutable absl::Mutex mu_;

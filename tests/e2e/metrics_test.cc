@@ -179,8 +179,19 @@ TEST_F(MetricsTest, OtherPathsAreNotFound) {
 TEST_F(MetricsTest, ScrapesGoOnBesideConnectionsThatSayNothing) {
   Start();
   std::vector<FileDescriptor> silent;
-  for (int i = 0; i < 16; ++i) silent.push_back(ConnectTo(server_->metrics_listeners()[0]));
+  for (int i = 0; i < 300; ++i) silent.push_back(ConnectTo(server_->metrics_listeners()[0]));
+  const absl::Time begun = absl::Now();
   EXPECT_THAT(Page(), HasSubstr("phasor_serving 1"));
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(5));
+}
+
+TEST_F(MetricsTest, TheListenersOfMetricsAndHealthDoNotDelayTheEnd) {
+  Start();
+  EXPECT_THAT(Page(), HasSubstr("phasor_serving 1"));
+  const FileDescriptor silent = ConnectTo(server_->metrics_listeners()[0]);
+  const absl::Time begun = absl::Now();
+  server_.reset();
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(1.5));
 }
 
 TEST_F(MetricsTest, AnAddressInUseIsToldAtStart) {

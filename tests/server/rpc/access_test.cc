@@ -40,8 +40,7 @@ class AccessTest : public ::testing::Test {
     if (server_ != nullptr) server_->Shutdown();
   }
   absl::StatusOr<std::unique_ptr<Access>> Load() {
-    return Access::Load({dir_.path() + "/tokens", dir_.path() + "/policy"}, Services(),
-                        [this](const RefusedCall& call) { refused_.push_back(call); });
+    return Access::Load({dir_.path() + "/tokens", dir_.path() + "/policy"}, Services());
   }
   void Start() {
     auto access = Load();
@@ -73,7 +72,6 @@ class AccessTest : public ::testing::Test {
 
   const std::string token_ = std::string(40, 't');
   const testing::TempDir dir_;
-  std::vector<RefusedCall> refused_;
   std::unique_ptr<Access> access_;
   SharedMemoryServiceImpl service_;
   CallCounter* calls_ = nullptr;
@@ -81,30 +79,20 @@ class AccessTest : public ::testing::Test {
   std::unique_ptr<v1::SharedMemoryService::Stub> stub_;
 };
 
-TEST_F(AccessTest, RefusesCountsAndLogsWithoutTheToken) {
+TEST_F(AccessTest, RefusesAndCountsAndDoesNotRepeatTheToken) {
   Start();
   EXPECT_EQ(List(token_).error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(access_->stats().unauthenticated, 0);
   EXPECT_EQ(List("").error_code(), grpc::StatusCode::UNAUTHENTICATED);
   const std::string other(40, 'o');
-  EXPECT_EQ(List(other).error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(Unregister(token_).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  const grpc::Status unknown = List(other);
+  EXPECT_EQ(unknown.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(unknown.error_message(), Not(HasSubstr(other)));
+  const grpc::Status denied = Unregister(token_);
+  EXPECT_EQ(denied.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(denied.error_message(), Not(HasSubstr(token_)));
   EXPECT_EQ(access_->stats().unauthenticated, 2);
   EXPECT_EQ(access_->stats().permission_denied, 1);
-  ASSERT_EQ(refused_.size(), 3);
-  for (const RefusedCall& call : refused_) {
-    EXPECT_THAT(call.method, HasSubstr("phasor.v1.SharedMemoryService/"));
-    EXPECT_THAT(call.status.ToString(), Not(HasSubstr(other)));
-    EXPECT_THAT(call.status.ToString(), Not(HasSubstr(token_)));
-  }
-  EXPECT_EQ(refused_[2].method, "phasor.v1.SharedMemoryService/Unregister");
-}
-
-TEST_F(AccessTest, AFloodOfRefusalsIsCountedAndLoggedInPart) {
-  Start();
-  for (int i = 0; i < 100; ++i) (void)List("");
-  EXPECT_EQ(access_->stats().unauthenticated, 100);
-  EXPECT_LT(refused_.size(), 100);
 }
 
 TEST_F(AccessTest, ReloadTakesNewTokensAndKeepsTheOldOnesOfABadFile) {
