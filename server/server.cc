@@ -187,7 +187,7 @@ class GrpcServer final : public Server {
 
   absl::Status Start() {
     PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(options_.encoders));
-    encoders_.Replace(std::move(encoders));
+    UseEncoders(std::move(encoders));
     SetProcessWideGrpcOptions();
     grpc::ServerBuilder builder;
     SetLimits(options_, &builder);
@@ -260,7 +260,7 @@ class GrpcServer final : public Server {
     quota_.Resize(QuotaBytes(current_));
     service_.SetLimits(current_.max_inflight_bytes, current_.max_batch_items);
     listener_->SetCaps(current_.max_connections, current_.max_connections_per_peer);
-    encoders_.Replace(std::move(encoders));
+    UseEncoders(std::move(encoders));
     return report;
   }
 
@@ -283,6 +283,11 @@ class GrpcServer final : public Server {
   }
 
  private:
+  void UseEncoders(EncoderSet encoders) {
+    inference_service_.SetEncoders(encoders);
+    encoders_.Replace(std::move(encoders));
+  }
+
   ServerOptions CurrentOptions() {
     absl::MutexLock lock(&current_mu_);
     return current_;

@@ -19,7 +19,8 @@ namespace phasor::oip {
 namespace {
 
 constexpr size_t kCudaHandleBytes = 64;
-constexpr char kBuiltIn[] = "models are built in and always loaded";
+constexpr char kBuiltIn[] =
+    "models are the presets and the encoders of the configuration, always loaded";
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                  const absl::Status& status = absl::OkStatus()) {
@@ -74,6 +75,7 @@ InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptio
       infer_{engine,
              options_.tables,
              &regions_,
+             &models_,
              &statistics_,
              options_.max_message_bytes,
              options_.max_header_bytes},
@@ -99,7 +101,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context,
                                                        const inference::ModelReadyRequest* request,
                                                        inference::ModelReadyResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (absl::IsInvalidArgument(model.status())) return Answer(context, model.status());
   response->set_ready(model.ok() && ready_.load(std::memory_order_relaxed));
   return Answer(context);
@@ -123,7 +125,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelMetadata(
     Context* context, const inference::ModelMetadataRequest* request,
     inference::ModelMetadataResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
   *response = MetadataOf(**model);
   return Answer(context);
@@ -147,7 +149,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelConfig(
     Context* context, const inference::ModelConfigRequest* request,
     inference::ModelConfigResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
   *response->mutable_config() = ConfigOf(**model);
   return Answer(context);
@@ -158,12 +160,12 @@ grpc::ServerUnaryReactor* InferenceService::ModelStatistics(
     inference::ModelStatisticsResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   if (request->name().empty()) {
-    *response = statistics_.Report(nullptr);
+    *response = statistics_.Report(models_.Get()->models());
     return Answer(context);
   }
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
-  *response = statistics_.Report(*model);
+  *response = statistics_.Report({*model});
   return Answer(context);
 }
 
@@ -171,7 +173,7 @@ grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest*,
     inference::RepositoryIndexResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  *response = IndexOfModels();
+  *response = IndexOf(*models_.Get());
   return Answer(context);
 }
 

@@ -62,6 +62,8 @@ class InferenceService final : public InferenceServiceBase {
   // `engine` must outlive the service.
   InferenceService(engine::Engine* engine, InferenceServiceOptions options);
 
+  // These encoders are models, beside the presets, for requests that are checked from now on.
+  void SetEncoders(const EncoderSet& encoders) { models_.Replace(encoders); }
   // What ServerReady and ModelReady say from now on.
   void SetReady(bool ready) { ready_.store(ready, std::memory_order_relaxed); }
   // Ends all streams after the requests under way.
@@ -69,7 +71,7 @@ class InferenceService final : public InferenceServiceBase {
 
   // For metrics: what all models have done, and the memory that clients have named.
   google::protobuf::RepeatedPtrField<inference::ModelStatistics> statistics() {
-    return statistics_.Report(nullptr).model_stats();
+    return statistics_.Report(models_.Get()->models()).model_stats();
   }
   std::vector<regions::NamedRegion> regions() { return regions_.List(); }
 
@@ -119,6 +121,7 @@ class InferenceService final : public InferenceServiceBase {
 
   const InferenceServiceOptions options_;
   std::atomic<bool> ready_ = true;
+  ModelCatalogue models_;
   StatisticsBook statistics_;
   regions::RegionStore regions_;
   const InferContext infer_;
