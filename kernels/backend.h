@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/batch.h"
+#include "kernels/device_port.h"
 
 namespace phasor {
 
@@ -29,7 +30,14 @@ struct BatchPolicy {
   int runs = 1;
 };
 
-// Threads: Run may be called from any number of threads at once.
+// What came of a job.
+struct JobResult {
+  absl::Status status;
+  std::string_view backend;  // that computed it, or its last rows; lives as long as the backend
+  bool intact = false;       // on an error: what the job was to overwrite is what it was
+};
+
+// Threads: Run and RunEach may be called from any number of threads at once.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -44,6 +52,13 @@ class Backend {
   // Runs the jobs in order and returns when their outputs are written. Jobs are valid by
   // construction; an error means that the device failed.
   virtual absl::Status Run(absl::Span<const Job> jobs) = 0;
+  // The same, and says of every job what came of it; `results` are as many.
+  virtual void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) {
+    const absl::Status ran = Run(jobs);
+    for (JobResult& result : results) result = {ran, name(), /*intact=*/false};
+  }
+  // The backend's device, whose memory jobs may name; nullptr: none. Lives as long as the backend.
+  virtual DevicePort* device_port() { return nullptr; }
 };
 
 struct BackendOptions {

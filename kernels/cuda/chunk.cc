@@ -11,17 +11,20 @@ namespace {
 // Tensors in a buffer start here; the memory that drivers give is aligned to it.
 constexpr int64_t kTensorAlignment = 256;
 
-std::byte* Mutable(const std::byte* p) { return const_cast<std::byte*>(p); }
+// What `count` rows take in a buffer.
+int64_t PackedBytes(const HostRows& rows, int64_t count) {
+  return rows.on_device ? 0 : AlignUp(count * rows.row_bytes(), kTensorAlignment);
+}
 
 int64_t BytesOf(const std::vector<HostRows>& tensors, int64_t count) {
   int64_t bytes = 0;
-  for (const HostRows& rows : tensors) bytes += AlignUp(count * rows.row_bytes(), kTensorAlignment);
+  for (const HostRows& rows : tensors) bytes += PackedBytes(rows, count);
   return bytes;
 }
 
 int64_t RowBytesOf(const std::vector<HostRows>& tensors) {
   int64_t bytes = 0;
-  for (const HostRows& rows : tensors) bytes += rows.row_bytes();
+  for (const HostRows& rows : tensors) bytes += rows.on_device ? 0 : rows.row_bytes();
   return bytes;
 }
 
@@ -40,34 +43,6 @@ int64_t PositionBytes(const Job& job) {
          (rotary.is_delta() ? PositionBytes(*rotary.from_positions) : 0);
 }
 
-HostRows DenseRows(const std::byte* base, int64_t row_stride, int64_t bytes) {
-  HostRows rows;
-  rows.base = Mutable(base);
-  rows.tokens = int64_t{1} << 62;
-  rows.row_stride = row_stride;
-  rows.bytes = bytes;
-  return rows;
-}
-
-// Lanes [first, first + count) of every head.
-HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::byte* base,
-                  const RotaryStrides& strides, int64_t first, int64_t count) {
-  const int64_t size = SizeOf(tensor.dtype);
-  return {Mutable(base) + first * size,
-          std::max<int64_t>(job.tokens, 1),
-          strides.batch,
-          strides.token,
-          tensor.heads,
-          strides.head,
-          count * size};
-}
-
-// Where a tensor is read: gathered pieces are in y.
-std::pair<const std::byte*, RotaryStrides> SourceOf(const RotaryTensor& tensor) {
-  if (!tensor.pieces.empty()) return {tensor.y, tensor.y_strides};
-  return {tensor.x, tensor.x_strides};
-}
-
 // Lanes that do not rotate and are not where they belong yet.
 void CopyLanesApart(const RotaryJob& job, Slice slice) {
   const ResolvedSpec& spec = job.plan->spec;
@@ -84,23 +59,32 @@ void CopyLanesApart(const RotaryJob& job, Slice slice) {
   }
 }
 
-template <typename RowJob>
-void SetRows(const RowJob& job, int64_t width, Chunk::Part& part) {
-  const int64_t bytes = width * SizeOf(job.dtype);
-  part.out = {DenseRows(job.out, job.out_row_bytes, bytes)};
-  if (job.add_to != nullptr) part.in = {DenseRows(job.add_to, job.add_to_row_bytes, bytes)};
+// A slice as kernels see it: where it is on the device, else packed at `packed`.
+struct SliceView {
+  std::byte* base = nullptr;
+  ViewStrides strides;
+};
+
+// `tokens`: rows from one batch entry to the next of what is packed.
+SliceView ViewOf(const HostRows& rows, Slice slice, int64_t tokens, std::byte* packed) {
+  if (!rows.on_device) return {packed, {tokens * rows.row_bytes(), rows.row_bytes(), rows.bytes}};
+  std::byte* const base = rows.base + slice.first / rows.tokens * rows.batch_stride +
+                          slice.first % rows.tokens * rows.row_stride;
+  return {base, {rows.batch_stride, rows.row_stride, rows.head_stride}};
 }
 
 // Buffers of a part with one tensor in, at most, and one out.
 RowBuffers BuffersOf(const Chunk::Part& part, std::byte* in, std::byte* out) {
   RowBuffers buffers;
-  buffers.out = out;
-  buffers.out_head_bytes = part.out[0].bytes;
-  buffers.out_row_bytes = part.out[0].row_bytes();
-  if (part.in.empty()) return buffers;
-  buffers.add_to = in;
-  buffers.add_to_head_bytes = part.in[0].bytes;
-  buffers.add_to_row_bytes = part.in[0].row_bytes();
+  const SliceView y = ViewOf(part.rows.out[0], part.slice, 0, out);
+  buffers.out = y.base;
+  buffers.out_head_bytes = y.strides.head;
+  buffers.out_row_bytes = y.strides.token;
+  if (part.rows.in.empty()) return buffers;
+  const SliceView x = ViewOf(part.rows.in[0], part.slice, 0, in);
+  buffers.add_to = x.base;
+  buffers.add_to_head_bytes = x.strides.head;
+  buffers.add_to_row_bytes = x.strides.token;
   return buffers;
 }
 
@@ -108,62 +92,38 @@ RowBuffers BuffersOf(const Chunk::Part& part, std::byte* in, std::byte* out) {
 void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, LaunchList& list,
                     Arena& arena) {
   const auto& job = std::get<RotaryJob>(*part.job);
+  const ResolvedSpec& spec = job.plan->spec;
+  // Packed slices are one batch entry, unless whole heads keep the job's own order of rows.
+  const int64_t tokens =
+      part.rows.whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
+  HeadLanes lanes;
+  if (part.rows.whole_heads) lanes = {spec.rotary_begin, spec.head_dim - spec.rotary_dim};
   std::vector<std::pair<Dtype, std::vector<RotaryView>>> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
-    const HostRows& rows = part.in[i];
-    const ViewStrides strides{0, rows.row_bytes(), rows.bytes};
+    const SliceView x = ViewOf(part.rows.in[i], part.slice, tokens, in);
+    const SliceView y = ViewOf(part.rows.out[i], part.slice, tokens, out);
     const Dtype dtype = job.tensors[i].dtype;
     auto type = std::find_if(types.begin(), types.end(),
                              [&](const auto& known) { return known.first == dtype; });
     if (type == types.end()) type = types.insert(types.end(), {dtype, {}});
-    type->second.push_back({in, out, rows.heads, strides, strides});
-    const int64_t bytes = AlignUp(part.slice.count * rows.row_bytes(), kTensorAlignment);
-    in += bytes;
-    out += bytes;
+    type->second.push_back({x.base, y.base, part.rows.in[i].heads, x.strides, y.strides});
+    in += PackedBytes(part.rows.in[i], part.slice.count);
+    out += PackedBytes(part.rows.out[i], part.slice.count);
   }
   for (const auto& [dtype, views] : types) {
-    const KernelId kernel = RotaryKernel(job, dtype, {}, views);
-    list.Add(kernel, MakeRotaryItem(job, part.slice, kernel, {}, views, part.slice.count, arena));
+    const KernelId kernel = RotaryKernel(job, dtype, lanes, views);
+    list.Add(kernel, MakeRotaryItem(job, part.slice, kernel, lanes, views, tokens, arena));
   }
 }
 
 }  // namespace
 
-bool IsInPlace(const Job& job) {
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->add_to == encode->out;
-  if (const auto* lookup = std::get_if<LookupJob>(&job)) return lookup->add_to == lookup->out;
-  if (const auto* bias = std::get_if<BiasJob>(&job)) return bias->add_to == bias->out;
-  const auto& tensors = std::get<RotaryJob>(job).tensors;
-  return std::any_of(tensors.begin(), tensors.end(), [](const RotaryTensor& tensor) {
-    return tensor.pieces.empty() && tensor.x == tensor.y;
-  });
-}
-
 Chunk::Part Chunk::MakePart(const Job& job) const {
   Part part;
   part.job = &job;
+  part.rows = RowsOfTensors(job, memory_);
   if (const auto* encode = std::get_if<EncodeJob>(&job)) {
-    SetRows(*encode, LayoutOf(*encode).width, part);
     part.program = CompileRow(LayoutOf(*encode));
-  } else if (const auto* lookup = std::get_if<LookupJob>(&job)) {
-    SetRows(*lookup, lookup->table->columns, part);
-  } else if (const auto* bias = std::get_if<BiasJob>(&job)) {
-    SetRows(*bias, bias->keys->count(), part);
-    part.out[0].heads = bias->heads;
-    part.out[0].head_stride = bias->out_head_bytes;
-    if (!part.in.empty()) {
-      part.in[0].heads = bias->heads;
-      part.in[0].head_stride = bias->add_to_head_bytes;
-    }
-  } else {
-    const auto& rotary = std::get<RotaryJob>(job);
-    const ResolvedSpec& spec = rotary.plan->spec;
-    for (const RotaryTensor& tensor : rotary.tensors) {
-      const auto [x, strides] = SourceOf(tensor);
-      part.in.push_back(LaneRows(rotary, tensor, x, strides, spec.rotary_begin, spec.rotary_dim));
-      part.out.push_back(
-          LaneRows(rotary, tensor, tensor.y, tensor.y_strides, spec.rotary_begin, spec.rotary_dim));
-    }
   }
   return part;
 }
@@ -198,18 +158,19 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
   Part part = MakePart(job);
   part.slice = SliceFrom(job, first, 1);
   const int64_t arena_of_one = ArenaBytes(part);
-  const auto fixed = static_cast<int64_t>(part.in.size() + 1) * kTensorAlignment + arena_of_one;
+  const auto fixed =
+      static_cast<int64_t>(part.rows.in.size() + 1) * kTensorAlignment + arena_of_one;
   const int64_t in_left = capacity_ - in_bytes() - fixed;
   const int64_t out_left =
-      capacity_ - out_bytes() - static_cast<int64_t>(part.out.size()) * kTensorAlignment;
-  const int64_t most = std::min(in_left / (RowBytesOf(part.in) + PositionBytes(job)),
-                                out_left / std::max<int64_t>(RowBytesOf(part.out), 1));
+      capacity_ - out_bytes() - static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
+  const int64_t most = std::min(in_left / (RowBytesOf(part.rows.in) + PositionBytes(job)),
+                                out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
   if (in_left < 0 || out_left < 0 || most < 1) return 0;
   part.slice = SliceFrom(job, first, most);
   part.in_at = in_used_;
   part.out_at = out_used_;
-  in_used_ += BytesOf(part.in, part.slice.count);
-  out_used_ += BytesOf(part.out, part.slice.count);
+  in_used_ += BytesOf(part.rows.in, part.slice.count);
+  out_used_ += BytesOf(part.rows.out, part.slice.count);
   arena_bytes_ += ArenaBytes(part);
   const int64_t rows = part.slice.count;
   parts_.push_back(std::move(part));
@@ -221,9 +182,9 @@ std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte*
   Arena arena(in + in_used_, device_in + in_used_, arena_bytes_);
   for (const Part& part : parts_) {
     int64_t at = part.in_at;
-    for (const HostRows& rows : part.in) {
-      Gather(rows, part.slice, in + at);
-      at += AlignUp(part.slice.count * rows.row_bytes(), kTensorAlignment);
+    for (const HostRows& rows : part.rows.in) {
+      if (!rows.on_device) Gather(rows, part.slice, in + at);
+      at += PackedBytes(rows, part.slice.count);
     }
     AddItems(part, device_in + part.in_at, device_out + part.out_at, list, arena);
   }
@@ -232,11 +193,12 @@ std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte*
 
 void Chunk::Finish(const Part& part, const std::byte* out) {
   int64_t at = part.out_at;
-  for (const HostRows& rows : part.out) {
-    Scatter(out + at, part.slice, rows);
-    at += AlignUp(part.slice.count * rows.row_bytes(), kTensorAlignment);
+  for (const HostRows& rows : part.rows.out) {
+    if (!rows.on_device) Scatter(out + at, part.slice, rows);
+    at += PackedBytes(rows, part.slice.count);
   }
-  if (const auto* rotary = std::get_if<RotaryJob>(part.job)) CopyLanesApart(*rotary, part.slice);
+  const auto* const rotary = std::get_if<RotaryJob>(part.job);
+  if (rotary != nullptr && !part.rows.whole_heads) CopyLanesApart(*rotary, part.slice);
 }
 
 }  // namespace phasor::cuda

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a tensor in the host's memory, and their dense copies in staging memory.
+// Rows of a tensor where a job has them, and their dense copies in staging memory.
 #ifndef PHASOR_KERNELS_CUDA_HOST_ROWS_H_
 #define PHASOR_KERNELS_CUDA_HOST_ROWS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,10 +19,31 @@ struct HostRows {
   int64_t row_stride = 0;
   int64_t heads = 1;
   int64_t head_stride = 0;
-  int64_t bytes = 0;  // of a head
+  int64_t bytes = 0;       // of a head
+  bool on_device = false;  // then kernels find them where they are, and no copy here may touch them
 
   int64_t row_bytes() const { return heads * bytes; }
 };
+
+// The runs of memory that a slice of rows consists of, in the order of dense memory, neighbours
+// joined: calls run(memory, bytes) for each.
+template <typename Run>
+void ForEachRun(const HostRows& rows, Slice slice, Run run) {
+  const bool joined_heads = rows.heads == 1 || rows.head_stride == rows.bytes;
+  const bool joined_rows = joined_heads && rows.row_stride == rows.row_bytes();
+  for (int64_t r = slice.first; r < slice.first + slice.count;) {
+    const int64_t t = r % rows.tokens;
+    std::byte* const row = rows.base + r / rows.tokens * rows.batch_stride + t * rows.row_stride;
+    const int64_t together =
+        joined_rows ? std::min(rows.tokens - t, slice.first + slice.count - r) : 1;
+    if (joined_heads) {
+      run(row, together * rows.row_bytes());
+    } else {
+      for (int64_t h = 0; h < rows.heads; ++h) run(row + h * rows.head_stride, rows.bytes);
+    }
+    r += together;
+  }
+}
 
 // Copies rows to dense memory, [count, heads, bytes].
 void Gather(const HostRows& rows, Slice slice, std::byte* dense);

@@ -61,7 +61,7 @@ TEST(CudaDriverTest, RandomJobsOnTheDeviceHaveTheReferencesBytes) {
   if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was compared";
   const auto reference = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
   CudaBackend backend(std::move(driver), cpu::MakeCpuBackend({cpu::Target::kScalar, 1}),
-                      {int64_t{256} << 10, 4, 0});
+                      {.chunk_bytes = int64_t{256} << 10, .least_bytes = 0});
   const uint64_t jobs = RandomJobs();
   ASSERT_GE(jobs, 1u);
   for (uint64_t seed = 0; seed < jobs; ++seed) {
