@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -137,6 +138,8 @@ class CudaDevice final : public Device {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice() {
+  // Else a kernel's code is loaded at its first launch, which may be inside a graph's capture.
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   auto driver = cuda::OpenDevice();
   if (!driver.ok()) return driver.status();
   return std::make_unique<CudaDevice>(*std::move(driver));

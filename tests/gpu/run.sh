@@ -37,8 +37,9 @@ say() { printf '%s\n' "$*" | tee -a "$results/summary.txt"; }
 pass() { passed=$((passed + 1)); say "PASS  $*"; }
 fail() { failed=$((failed + 1)); say "FAIL  $*"; }
 skip() { skipped=$((skipped + 1)); say "SKIP  $*"; }
-# The carried libraries are for the programs of this project only: others have their own.
-ours() { LD_LIBRARY_PATH=$here/lib "$@"; }
+# The carried libraries are for the programs of this project only: others have their own. The driver may be in what was set.
+libraries=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+ours() { LD_LIBRARY_PATH=$libraries "$@"; }
 
 # logged NAME COMMAND...: runs it, its output to NAME.log and here.
 logged() {
@@ -61,7 +62,7 @@ step_tests() {
 start_server() {
   local log=$results/server-$1.log tries
   # Not through a function: the shell in between would take the signal that ends the server.
-  LD_LIBRARY_PATH=$here/lib "$bin/phasor-server" --backend="$1" --listen 127.0.0.1:0 >"$log" 2>&1 &
+  LD_LIBRARY_PATH=$libraries "$bin/phasor-server" --backend="$1" --listen 127.0.0.1:0 >"$log" 2>&1 &
   servers+=($!)
   for ((tries = 0; tries < 300; tries++)); do
     address=$(grep -oE '127\.0\.0\.1:[1-9][0-9]*' "$log" | head -1) || true

@@ -16,8 +16,10 @@ KERNEL = re.compile(r"6KernelI(\w+?)EEv\w*5BatchE")
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][\w.]*)([^;]*);")
 LABEL = re.compile(r"^(\.L_x_\d+):")
 LOAD, STORE = re.compile(r"LDG\.E\.(ENL2\.)?(128|256)"), re.compile(r"STG\.E\.(ENL2\.)?(128|256)")
-# Kernels whose loops move 16 bytes at once, and what they move. The first flag of rotary's template is its width.
-WIDE_KERNELS = {r"RotaryBodyI(?:(?!Lb).)*Lb1E": (LOAD, STORE), r"EncodeBody": (STORE,)}
+# Kernels whose loops move 16 bytes at once, and what they move. The first flag of rotary's template is its width; a third
+# one, if any, says that what it writes is narrower than what it reads.
+ROTARY = r"RotaryBodyI(?:(?!Lb).)*Lb1ELb[01]E"
+WIDE_KERNELS = {ROTARY + "(?!Lb1E)": (LOAD, STORE), ROTARY + "Lb1E": (LOAD,), "EncodeBody": (STORE,)}
 
 
 def main():
