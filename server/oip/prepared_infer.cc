@@ -253,7 +253,8 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
     *SegmentsOf(out.roles[i], &out.item) = out.inputs[i].segments;
     if (out.inputs[i].range.region != nullptr) out.region_bytes += out.inputs[i].bytes;
   }
-  PHASOR_ASSIGN_OR_RETURN(out.outputs, ReadOutputs(request, preparer.results(), context.regions));
+  PHASOR_ASSIGN_OR_RETURN(
+      out.outputs, ReadOutputs(request, out.model->outputs, preparer.results(), context.regions));
   PHASOR_RETURN_IF_ERROR(CheckResponseSize(out, context.max_message_bytes));
   return out;
 }

@@ -318,6 +318,15 @@ class ClientsTest(unittest.TestCase):
         np.testing.assert_array_equal(result.as_numpy("Q_OUT"), q)
         np.testing.assert_array_equal(result.as_numpy("K_OUT"), k)
 
+    def test_outputs_without_their_optional_input_are_left_out(self):
+        """perf_analyzer names every output of the model."""
+        q = np.ones((1, 3, 8), np.float32)
+        outputs = [grpcclient.InferRequestedOutput("K_OUT"), grpcclient.InferRequestedOutput("Q_OUT")]
+        result = self.client.infer("rope-half-split", [tensor("POSITIONS", np.array([0])), tensor("Q", q)], outputs=outputs)
+        self.assertEqual([o.name for o in result.get_response().outputs], ["Q_OUT"])
+        self.assertIsNone(result.as_numpy("K_OUT"))
+        np.testing.assert_array_equal(result.as_numpy("Q_OUT"), q)
+
     def test_every_output_has_a_raw_entry_and_no_numbers(self):
         response = self.encode(np.zeros((0,), np.int64)).get_response()
         self.assertEqual(list(response.raw_output_contents), [b""])
