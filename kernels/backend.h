@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,14 @@ struct BatchPolicy {
   int runs = 1;
 };
 
+// What became of the jobs that a backend with a device was given, since it was made.
+struct DeviceCounts {
+  bool usable = true;               // false: it failed, and everything runs on the CPU
+  int64_t jobs = 0;                 // that it computed, wholly
+  int64_t jobs_not_for_it = 0;      // the CPU computed: small, not supported, or it is not usable
+  int64_t jobs_that_it_failed = 0;  // begun on it, computed by the CPU
+};
+
 // Threads: Run may be called from any number of threads at once.
 class Backend {
  public:
@@ -44,6 +53,8 @@ class Backend {
   // Runs the jobs in order and returns when their outputs are written. Jobs are valid by
   // construction; an error means that the device failed.
   virtual absl::Status Run(absl::Span<const Job> jobs) = 0;
+  // Nothing: it has no device, and all jobs are its own.
+  virtual std::optional<DeviceCounts> device_counts() const { return std::nullopt; }
 };
 
 struct BackendOptions {

@@ -283,4 +283,9 @@ CudaState CudaBackend::state() const {
   return state_;
 }
 
+std::optional<DeviceCounts> CudaBackend::device_counts() const {
+  const CudaState now = state();
+  return DeviceCounts{!now.lost, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued};
+}
+
 }  // namespace phasor::cuda

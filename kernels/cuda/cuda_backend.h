@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -54,6 +55,8 @@ class CudaBackend final : public Backend {
   // No error of the device is returned: its jobs run elsewhere. One that is in place and was begun
   // is finished here, by the kernels' own code.
   absl::Status Run(absl::Span<const Job> jobs) override;
+
+  std::optional<DeviceCounts> device_counts() const override;
 
   const DeviceInfo& device() const { return driver_->device(); }
   CudaState state() const;
