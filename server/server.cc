@@ -313,6 +313,7 @@ class GrpcServer final : public Server {
         serving_.load(std::memory_order_relaxed) && accepting_.load(std::memory_order_relaxed);
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
+    snap.backend = {backend(), snap.engine.jobs, backend_->device_counts()};
     const SecurityStats security = security_stats();
     snap.refusals = {security.unauthenticated, security.permission_denied,
                      security.tls_handshakes_failed};

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -77,6 +78,7 @@ class CudaBackend final : public Backend, public DevicePort {
   DeviceState device_state() const override { return life_.state(); }
   void WatchDevice(std::function<void()> changed) override { life_.Watch(std::move(changed)); }
 
+  std::optional<DeviceCounts> device_counts() const override;
   CudaState state() const;
 
  private:

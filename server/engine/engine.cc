@@ -132,6 +132,7 @@ class Engine::Impl {
     stats.calls_refused = refused_.load(std::memory_order_relaxed);
     stats.calls_expired = expired_.load(std::memory_order_relaxed);
     stats.calls_cancelled = cancelled_.load(std::memory_order_relaxed);
+    stats.jobs = jobs_.load(std::memory_order_relaxed);
     stats.inflight_bytes = admission_.taken_bytes();
     stats.plan_cache_hits = plans_.hits();
     stats.plan_cache_misses = plans_.misses();
@@ -272,8 +273,11 @@ class Engine::Impl {
     int64_t bytes = 0;
     while (gathering_.size() > 0) {
       const int64_t more = gathering_.front().work_bytes();
-      const bool is_first = batch->calls.empty();
-      if (!is_first && (batch->calls.size() == kMaxBatchCalls || more > policy_.bytes - bytes)) {
+      if (batch->calls.size() == kMaxBatchCalls) {
+        ++stats_.batches_most_calls;
+        break;
+      }
+      if (!batch->calls.empty() && more > policy_.bytes - bytes) {
         ++stats_.batches_full;
         break;
       }
@@ -348,12 +352,13 @@ class Engine::Impl {
       calls.push_back(admitted.call.get());
       bytes += admitted.call->work_bytes();
     }
-    RunTimes times;
-    Results results = RunCalls(calls, backend_, pool_, &times);
+    RunFacts facts;
+    Results results = RunCalls(calls, backend_, pool_, &facts);
     if (batch.gathers) EndRun();
+    jobs_.fetch_add(facts.jobs, std::memory_order_relaxed);
     if (options_.observer != nullptr) {
       options_.observer->Ran(
-          {static_cast<int64_t>(calls.size()), bytes, times.gather, times.compute});
+          {static_cast<int64_t>(calls.size()), facts.jobs, bytes, facts.gather, facts.compute});
     }
     for (size_t i = 0; i < results.size(); ++i) {
       absl::StatusOr<Result>& result = results[i];
@@ -398,6 +403,7 @@ class Engine::Impl {
   std::atomic<int64_t> refused_ = 0;
   std::atomic<int64_t> expired_ = 0;
   std::atomic<int64_t> cancelled_ = 0;
+  std::atomic<int64_t> jobs_ = 0;
 
   Mutex mu_;
   CondVar queue_changed_;                     // for workers

@@ -306,7 +306,7 @@ class StagedCall {
 }  // namespace
 
 Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
-                 RunTimes* times) {
+                 RunFacts* facts) {
   const Tick begun = Now();
   absl::InlinedVector<StagedCall, 1> staged;
   staged.reserve(calls.size());
@@ -317,9 +317,10 @@ Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& po
   }
   const Tick gathered = Now();
   const absl::Status ran = jobs.empty() ? absl::OkStatus() : backend.Run(jobs);
-  if (times != nullptr) {
-    times->gather = absl::FromChrono(gathered - begun);
-    times->compute = absl::FromChrono(Now() - gathered);
+  if (facts != nullptr) {
+    facts->jobs = static_cast<int64_t>(jobs.size());
+    facts->gather = absl::FromChrono(gathered - begun);
+    facts->compute = absl::FromChrono(Now() - gathered);
   }
   Results results;
   results.reserve(calls.size());
