@@ -21,7 +21,7 @@ std::string NamesOfResults(const std::vector<OutputTensor>& results) {
 
 absl::StatusOr<OutputTensor> ReadOutput(
     const inference::ModelInferRequest::InferRequestedOutputTensor& wire,
-    const std::vector<OutputTensor>& results, regions::RegionStore* regions,
+    const std::vector<OutputTensor>& results, const regions::CallerRegions& regions,
     const std::string& path) {
   const auto found = std::find_if(results.begin(), results.end(), [&](const OutputTensor& result) {
     return result.name == wire.name();
@@ -35,7 +35,9 @@ absl::StatusOr<OutputTensor> ReadOutput(
   output.path = path;
   PHASOR_ASSIGN_OR_RETURN(output.range,
                           ReadRegionRange(wire.parameters(), regions, StrCat(path, ".parameters")));
-  if (output.range.region != nullptr && output.range.bytes < output.bytes) {
+  if (output.range.region == nullptr) return output;
+  PHASOR_RETURN_IF_ERROR(output.range.region->CheckWritable(StrCat(path, ".parameters")));
+  if (output.range.bytes < output.bytes) {
     return absl::InvalidArgumentError(
         StrCat(path, ".parameters.shared_memory_byte_size: ", output.range.bytes,
                ", should be at least ", output.bytes, " bytes to hold the results"));
@@ -47,7 +49,7 @@ absl::StatusOr<OutputTensor> ReadOutput(
 
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       const std::vector<OutputTensor>& results,
-                                                      regions::RegionStore* regions) {
+                                                      const regions::CallerRegions& regions) {
   if (request.outputs().empty()) return results;
   std::vector<OutputTensor> outputs;
   std::set<std::string> names;

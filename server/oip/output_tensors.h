@@ -28,10 +28,10 @@ struct OutputTensor {
 
 // The ones of `results` that the request names, in its order; all when it names none.
 // INVALID_ARGUMENT: a name that is unknown or given twice, a parameter, a range that is too small;
-// NOT_FOUND: no such region.
+// NOT_FOUND: no such region; PERMISSION_DENIED: one that may only be read.
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       const std::vector<OutputTensor>& results,
-                                                      regions::RegionStore* regions);
+                                                      const regions::CallerRegions& regions);
 
 }  // namespace phasor::oip
 
