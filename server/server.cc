@@ -31,8 +31,8 @@
 #include "server/rpc/call_interceptor.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
+#include "server/rpc/shared_memory_service.h"
 #include "server/rpc/table_service.h"
-#include "server/rpc/unimplemented.h"
 #include "server/server_grpc_log.h"
 #include "server/server_security.h"
 #include "server/tables/table_store.h"
@@ -101,6 +101,7 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
 
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
                                      const regions::LeaseStore* leases,
+                                     regions::RegionStore* regions,
                                      const rpc::EncoderCatalogue* encoders) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
@@ -111,20 +112,29 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.max_batch_items = o.max_batch_items;
   options.tables = tables;
   options.leases = o.lease_socket.empty() ? nullptr : leases;
+  options.regions = regions;
   options.lease_socket = o.lease_socket;
   options.stream_idle_timeout = o.stream_idle_timeout;
   options.encoders = encoders;
   return options;
 }
 
-oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables) {
+regions::RegionStoreOptions RegionStoreOptionsOf(const ServerOptions& o) {
+  regions::RegionStoreOptions options;
+  options.enabled = o.shared_memory;
+  options.owner_limits = {o.max_region_bytes, o.max_regions};
+  options.lease = o.shared_memory_lease;
+  return options;
+}
+
+oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
+                                                regions::RegionStore* regions) {
   oip::InferenceServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
   options.max_header_bytes = o.max_header_bytes;
   options.tables = tables;
-  options.regions.enabled = o.shared_memory;
-  options.regions.lease = o.shared_memory_lease;
+  options.regions = regions;
   return options;
 }
 
@@ -173,12 +183,15 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
+        regions_(RegionStoreOptionsOf(options)),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
                 engine::Clock::Real()),
-        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &encoders_)),
+        service_(&engine_,
+                 ServiceOptionsOf(options, tables_.get(), &leases_, &regions_, &encoders_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
-        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get())),
+        shared_memory_service_(&regions_),
+        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get(), &regions_)),
         health_(HealthServices()),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
@@ -320,12 +333,10 @@ class GrpcServer final : public Server {
     const ListenerStats listener = listener_->stats();
     snap.connections = {listener.connections, listener.accepted, listener.refused,
                         listener.starved};
-    const regions::LeaseStore::Stats leases = leases_.stats();
-    snap.leases = {leases.leases, leases.bytes};
-    for (const regions::NamedRegion& region : inference_service_.regions()) {
-      ++snap.regions.count;
-      snap.regions.bytes += region.place.bytes;
-    }
+    const regions::OwnerQuotas::Stats leases = leases_.stats();
+    snap.leases = {leases.pieces, leases.bytes};
+    const regions::OwnerQuotas::Stats regions = regions_.stats();
+    snap.regions = {regions.pieces, regions.bytes};
     snap.tables = {tables_->count(), tables_->taken_bytes()};
     for (const inference::ModelStatistics& model : inference_service_.statistics()) {
       telemetry::ModelCounts counts = ModelCountsOf(model);
@@ -350,6 +361,7 @@ class GrpcServer final : public Server {
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
   regions::LeaseStore leases_;
+  regions::RegionStore regions_;
   rpc::EncoderCatalogue encoders_;
   telemetry::Metrics metrics_;
   telemetry::RequestLog request_log_;

@@ -33,6 +33,7 @@ void Gather(const Segments& segments, std::byte* out);
 struct Destination {
   std::byte* data = nullptr;  // nullptr: the output is part of the result
   bool strided = false;       // rotations: the input's strides instead of dense
+  bool copied = false;        // the caller has it only after Done
   // As the caller named it, for the answer.
   std::string region;
   int64_t offset_bytes = 0;

@@ -35,7 +35,8 @@ const Destination& DestinationOf(const RopeItem& item, size_t i) {
 }
 
 bool InPlace(const Segments& input, const Destination& destination) {
-  return destination.data != nullptr && !input.empty() && input[0].data() == destination.data;
+  return destination.data != nullptr && !destination.copied && !input.empty() &&
+         input[0].data() == destination.data;
 }
 
 // Whether an output takes the place of an input that the caller holds.

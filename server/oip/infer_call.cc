@@ -39,6 +39,7 @@ class InferCall final : public engine::Call {
         cancelled_(caller.cancelled),
         stream_(caller.stream),
         quota_(caller.quota),
+        regions_{context.regions, caller.regions},
         done_(std::move(done)) {
     deadline = caller.deadline;
   }
@@ -62,7 +63,7 @@ class InferCall final : public engine::Call {
     PHASOR_ASSIGN_OR_RETURN(
         prepared_, PrepareInfer(header, walked.raw,
                                 {models.get(), plans, context_.max_message_bytes, context_.tables,
-                                 context_.regions}));
+                                 regions_}));
     items.push_back(std::move(prepared_.item));
     cost_bytes = received_.size() + prepared_.region_bytes + prepared_.output_bytes;
     deadline = std::min(deadline, absl::Now() + prepared_.timeout);
@@ -144,6 +145,7 @@ class InferCall final : public engine::Call {
   const std::shared_ptr<const std::atomic<bool>> cancelled_;
   const bool stream_;
   const rpc::CallerQuota quota_;
+  const regions::CallerRegions regions_;
   engine::Permit quota_permit_;
   absl::AnyInvocable<void(InferAnswer)> done_;
   rpc::ReceivedMessage received_;

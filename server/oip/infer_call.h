@@ -40,6 +40,7 @@ struct InferCaller {
   std::shared_ptr<const std::atomic<bool>> cancelled;
   bool stream = false;
   rpc::CallerQuota quota = {};
+  regions::RegionCaller regions = {};
 };
 
 struct InferAnswer {

@@ -28,11 +28,13 @@ absl::Status NoSuchOutput(const std::string& path, const std::string& name,
 
 absl::StatusOr<OutputTensor> ReadOutput(
     const inference::ModelInferRequest::InferRequestedOutputTensor& wire, OutputTensor output,
-    regions::RegionStore* regions, const std::string& path) {
+    const regions::CallerRegions& regions, const std::string& path) {
   output.path = path;
   PHASOR_ASSIGN_OR_RETURN(output.range,
                           ReadRegionRange(wire.parameters(), regions, StrCat(path, ".parameters")));
-  if (output.range.region != nullptr && output.range.bytes < output.bytes) {
+  if (output.range.region == nullptr) return output;
+  PHASOR_RETURN_IF_ERROR(output.range.region->CheckWritable(StrCat(path, ".parameters")));
+  if (output.range.bytes < output.bytes) {
     return absl::InvalidArgumentError(
         StrCat(path, ".parameters.shared_memory_byte_size: ", output.range.bytes,
                ", should be at least ", output.bytes, " bytes to hold the results"));
@@ -45,7 +47,7 @@ absl::StatusOr<OutputTensor> ReadOutput(
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       absl::Span<const TensorSlot> of_model,
                                                       const std::vector<OutputTensor>& results,
-                                                      regions::RegionStore* regions) {
+                                                      const regions::CallerRegions& regions) {
   if (request.outputs().empty()) return results;
   std::vector<OutputTensor> outputs;
   std::set<std::string> names;

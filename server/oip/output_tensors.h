@@ -31,11 +31,12 @@ struct OutputTensor {
 // The ones of `results` that the request names, in its order; all when it names none. Clients name
 // all that the model has: those that come of an optional input which is not given are left out.
 // INVALID_ARGUMENT: a name that is unknown or given twice, or none of what the request gives; a
-// parameter, a range that is too small. NOT_FOUND: no such region.
+// parameter, a range that is too small; NOT_FOUND: no such region; PERMISSION_DENIED: one that may
+// only be read.
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       absl::Span<const TensorSlot> of_model,
                                                       const std::vector<OutputTensor>& results,
-                                                      regions::RegionStore* regions);
+                                                      const regions::CallerRegions& regions);
 
 }  // namespace phasor::oip
 

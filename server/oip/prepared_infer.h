@@ -29,7 +29,7 @@ struct PrepareContext {
   PlanProvider plans;
   int64_t max_message_bytes = 0;
   const TableSource* tables = nullptr;  // nullptr: none are kept
-  regions::RegionStore* regions = nullptr;
+  regions::CallerRegions regions = {};
 };
 
 // Paths of engine messages, and what they are called in the request; the first match counts.

@@ -51,7 +51,7 @@ class InferReactor final : public grpc::ServerUnaryReactor {
     }
     StartInfer(infer, request,
                {rpc::DeadlineOf(*context), rpc::ClientOf(*context), cancelled_, /*stream=*/false,
-                rpc::CallerQuota(*context)},
+                rpc::CallerQuota(*context), rpc::RegionCallerOf(*context)},
                [this, context, response](InferAnswer answer) {
                  quota_permit_ = std::move(answer.quota_permit);
                  if (answer.status.ok()) *response = std::move(answer.response);
@@ -71,7 +71,7 @@ class InferReactor final : public grpc::ServerUnaryReactor {
 
 InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptions options)
     : options_(std::move(options)),
-      regions_(options_.regions),
+      regions_(*options_.regions),
       infer_{engine,
              options_.tables,
              &regions_,
@@ -117,7 +117,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
                                 "statistics", "binary_tensor_data"}) {
     response->add_extensions(extension);
   }
-  if (options_.regions.enabled) response->add_extensions("system_shared_memory");
+  if (regions_.enabled()) response->add_extensions("system_shared_memory");
   return Answer(context);
 }
 
@@ -195,7 +195,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
     Context* context, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  for (const regions::NamedRegion& region : regions_.List()) {
+  for (const regions::NamedRegion& region : regions_.List(rpc::RegionCallerOf(*context))) {
     if (!request->name().empty() && request->name() != region.name) continue;
     auto& out = (*response->mutable_regions())[region.name];
     out.set_name(region.name);
@@ -219,19 +219,21 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryRegister(
   if (!offset.ok()) return Answer(context, offset.status());
   const auto bytes = SizeFromWire(request->byte_size(), "byte_size");
   if (!bytes.ok()) return Answer(context, bytes.status());
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
+  // Clients that nobody tells apart share their names, as this protocol's clients expect.
   return Answer(context, regions_.Register(request->name(), {request->key(), *offset, *bytes},
-                                           {context->peer(), rpc::IdentityOf(*context),
-                                            rpc::MaxRegionsOf(*context)}));
+                                           caller, {.for_everybody = caller.identity.empty()}));
 }
 
 grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
     Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
   if (request->name().empty()) {
-    regions_.UnregisterAll(context->peer());
+    regions_.UnregisterAll(caller);
   } else {
-    regions_.Unregister(request->name());
+    regions_.Unregister(request->name(), caller).IgnoreError();  // not known is no error
   }
   return Answer(context);
 }

@@ -22,8 +22,8 @@ struct InferenceServiceOptions {
   std::string version;  // of the server
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
-  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
-  regions::RegionStoreOptions regions;
+  const TableSource* tables = nullptr;      // must outlive the service; nullptr: none are kept
+  regions::RegionStore* regions = nullptr;  // must outlive the service
 };
 
 // `Base` with methods added one over the other.
@@ -69,11 +69,10 @@ class InferenceService final : public InferenceServiceBase {
   // Ends all streams after the requests under way.
   void EndStreams() { streams_.End(); }
 
-  // For metrics: what all models have done, and the memory that clients have named.
+  // For metrics: what all models have done.
   google::protobuf::RepeatedPtrField<inference::ModelStatistics> statistics() {
     return statistics_.Report(models_.Get()->models()).model_stats();
   }
-  std::vector<regions::NamedRegion> regions() { return regions_.List(); }
 
  private:
   using Reactor = grpc::ServerUnaryReactor;
@@ -123,7 +122,7 @@ class InferenceService final : public InferenceServiceBase {
   std::atomic<bool> ready_ = true;
   ModelCatalogue models_;
   StatisticsBook statistics_;
-  regions::RegionStore regions_;
+  regions::RegionStore& regions_;
   const InferContext infer_;
   InferStreams streams_;
 };

@@ -11,6 +11,7 @@
 #include "kernels/text.h"
 #include "server/rpc/call_context.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/caller.h"
 
 namespace phasor::rpc {
 namespace {
@@ -113,9 +114,12 @@ std::string IdentityOf(const grpc::CallbackServerContext& context) {
   return call == nullptr ? "" : call->decision.identity;
 }
 
-int64_t MaxRegionsOf(const grpc::CallbackServerContext& context) {
+regions::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context) {
   const CallContext* const call = CallContext::Of(&context);
-  return call == nullptr ? security::kUnlimited : call->decision.max_regions;
+  std::string peer = context.peer();
+  const bool remote = IsRemotePeer(peer);
+  if (call == nullptr) return {.peer = std::move(peer), .remote = remote};
+  return {std::move(peer), call->decision.identity, call->decision.max_regions, remote};
 }
 
 CallerQuota::CallerQuota(const grpc::CallbackServerContext& context) {

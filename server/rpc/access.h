@@ -20,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "server/engine/admission.h"
+#include "server/regions/region_store.h"
 #include "server/security/file_stamp.h"
 #include "server/security/rules.h"
 
@@ -70,8 +71,8 @@ absl::Status Refusal(grpc::CallbackServerContext* context);
 
 // Who calls, once Refusal was OK: "token:NAME", "san:NAME", "unix"; empty: nobody has asked.
 std::string IdentityOf(const grpc::CallbackServerContext& context);
-// Regions of shared memory that the caller may hold at a time.
-int64_t MaxRegionsOf(const grpc::CallbackServerContext& context);
+// The same as owner of regions of shared memory.
+regions::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context);
 
 // What a caller may have in flight. Copies share it; outlives the context. Threads: any.
 class CallerQuota {

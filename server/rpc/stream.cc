@@ -263,6 +263,10 @@ class Stream::Call final : public engine::Call {
 
   bool cancelled() const override { return stream_->abandoned(); }
   uint64_t client() const override { return ClientOf(*stream_->context_); }
+  absl::Status FetchPayload() override {
+    if (copies != nullptr) copies->Fetch(absl::MakeSpan(items));
+    return absl::OkStatus();
+  }
   void ReleasePayload() override { received_.Release(); }
   void Admitted() override {
     admitted_ = true;
@@ -270,6 +274,7 @@ class Stream::Call final : public engine::Call {
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
+    if (result.ok() && copies != nullptr) copies->Store(absl::MakeSpan(result->items));
     answer.status = result.ok() ? result->items[0].status : result.status();
     if (answer.status.ok()) {
       answer.result = &*result;
@@ -292,6 +297,7 @@ class Stream::Call final : public engine::Call {
   StreamAnswer answer;
   std::shared_ptr<const ChunkedItem> chunk_of;  // whose positions the item borrows
   engine::Permit quota_permit;                  // of the caller's own bytes in flight
+  std::unique_ptr<RegionCopies> copies;         // nullptr: it names no regions
 
  private:
   const std::shared_ptr<Stream> stream_;
@@ -320,7 +326,7 @@ absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked) {
   const TensorCallLimits& limits = options_.limits;
   return method_.parse(
       walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items,
-                          limits.tables, limits.leases, limits.encoders});
+                          limits.tables, SharedSourcesOf(limits, *context_), limits.encoders});
 }
 
 absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMessage& walked,
@@ -388,6 +394,7 @@ void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   call->items = std::move(view.items);
   call->cost_bytes = call->received_bytes() + view.response_bytes + view.copied_bytes;
   call->held = std::move(view.held);
+  call->copies = std::move(view.copies);
   call->other_bytes = view.shared_bytes;
   {
     absl::MutexLock lock(&mu_);

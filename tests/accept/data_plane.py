@@ -97,6 +97,25 @@ CHECKS = [
         "LeaseSocketTest.ManyCyclesLeaveNoDescriptor",
         "LeaseStoreTest.QuotasAreEveryOwnersOwn",
     ),
+    of_group(
+        "Named regions: truncation after registering and during a run, unlinking, a killed owner, foreign use, 10,000 cycles, overflow, names, quotas",
+        "tests/e2e/server_e2e_test",
+        *(f"NamedRegionsTest.{name}" for name in (
+            "AClientThatCutsItsMemoryShortAfterRegisteringGetsAnError",
+            "AClientThatCutsItsMemoryShortDuringARunGetsAnError",
+            "MemoryMayChangeItsSizeAllTheTime",
+            "AClientMayUnlinkItsMemory",
+            "AnOwnerThatIsKilledDuringARunLeavesNothing",
+            "ARegionIsNothingToOthers",
+            "CyclesOfRegisteringLeaveNoDescriptor",
+            "RangesOutsideARegionAreRefusedEvenWhenTheirEndOverflows",
+            "NamesAreNoPaths",
+            "RegisteringTwiceIsRefusedAndChangesNothing",
+            "UnregisteringWhatIsInUseWaitsForItsUsers",
+            "WhatIsOnlyReadTakesNoOutput",
+            "OwnersHoldNoMoreThanTheyMay",
+        )),
+    ),  # fmt: skip
     not_built("CUDA IPC regions", "regions of devices"),
     of_group(
         "10,000 calls and 10,000 streams given up at random moments leave nothing",
@@ -111,6 +130,6 @@ CHECKS = [
 ]
 
 if __name__ == "__main__":
-    targets = ["phasor", "phasor-server", "server_regions_test", "server_rpc_test", "e2e_client_test", "server_stream_memory_test", "server_overload_test"]
+    targets = ["phasor", "phasor-server", "server_regions_test", "server_rpc_test", "e2e_client_test", "server_e2e_test", "server_stream_memory_test", "server_overload_test"]
     subprocess.run(["cmake", "--build", BUILD, "--target", *targets], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     acceptance.run(TOPIC, CHECKS)

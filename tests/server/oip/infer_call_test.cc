@@ -46,7 +46,7 @@ class InferCallTest : public ::testing::Test {
     grpc::ByteBuffer request(&slice, 1);
     absl::Notification done;
     InferAnswer answer;
-    StartInfer(context_, &request, {absl::InfiniteFuture(), 0, cancelled_, false},
+    StartInfer(context_, &request, {absl::InfiniteFuture(), 0, cancelled_, false, {}, {"me"}},
                [&](InferAnswer got) {
                  answer = std::move(got);
                  done.Notify();
