@@ -17,12 +17,12 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "kernels/status_macros.h"
-#include "server/engine/mutex.h"
 #include "server/listen_address.h"
 #include "server/listen_socket.h"
 #include "server/log.h"
@@ -76,7 +76,7 @@ class EpollListener final : public Listener {
     const ssize_t written = write(wake_.get(), &one, sizeof(one));
     static_cast<void>(written);  // an eventfd at 0 takes it
     if (thread_.joinable()) thread_.join();
-    engine::MutexLock lock(&closing_);
+    const std::lock_guard<std::mutex> lock(closing_);
     sockets_.clear();
   }
 
@@ -94,7 +94,7 @@ class EpollListener final : public Listener {
 
   bool accepting() const override {
     if (Clock::now() - last_turn_.load() > stuck_after_) return false;
-    engine::MutexLock lock(&closing_);
+    const std::lock_guard<std::mutex> lock(closing_);
     return !sockets_.empty() &&
            std::all_of(sockets_.begin(), sockets_.end(),
                        [](const ListenSocket& socket) { return Listens(socket.fd()); });
@@ -237,7 +237,7 @@ class EpollListener final : public Listener {
   std::atomic<int> max_connections_;
   std::atomic<int> max_connections_per_peer_;
   const Clock::duration stuck_after_;
-  mutable engine::Mutex closing_;      // of the sockets, against accepting()
+  mutable std::mutex closing_;         // of the sockets, against accepting()
   std::vector<ListenSocket> sockets_;  // the thread's until Stop, but for that
   std::vector<std::string> addresses_;
   const FileDescriptor epoll_;

@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
-
 namespace phasor {
 
 ListenerWatch::ListenerWatch(const Listener* listener, std::function<void(bool)> changed,
@@ -17,10 +15,10 @@ ListenerWatch::ListenerWatch(const Listener* listener, std::function<void(bool)>
 
 ListenerWatch::~ListenerWatch() {
   {
-    engine::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     ending_ = true;
-    ending_changed_.Signal();
   }
+  ending_changed_.notify_all();
   thread_.join();
 }
 
@@ -34,10 +32,9 @@ void ListenerWatch::Watch() {
 }
 
 bool ListenerWatch::WaitForTurn() {
-  engine::MutexLock lock(&mu_);
-  const absl::Time next = absl::Now() + period_;
-  while (!ending_ && absl::Now() < next) ending_changed_.WaitUntil(&mu_, next);
-  return !ending_;
+  std::unique_lock<std::mutex> lock(mutex_);
+  return !ending_changed_.wait_for(lock, absl::ToChronoNanoseconds(period_),
+                                   [this] { return ending_; });
 }
 
 }  // namespace phasor

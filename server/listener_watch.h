@@ -3,12 +3,12 @@
 #ifndef PHASOR_SERVER_LISTENER_WATCH_H_
 #define PHASOR_SERVER_LISTENER_WATCH_H_
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
-#include "server/engine/mutex.h"
 #include "server/listener.h"
 
 namespace phasor {
@@ -30,9 +30,9 @@ class ListenerWatch {
   const Listener& listener_;
   const std::function<void(bool)> changed_;
   const absl::Duration period_;
-  engine::Mutex mu_;
-  engine::CondVar ending_changed_;
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::mutex mutex_;
+  std::condition_variable ending_changed_;
+  bool ending_ = false;  // guarded by the mutex
   std::thread thread_;
 };
 

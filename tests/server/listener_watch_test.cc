@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "server/engine/mutex.h"
 #include "server/log.h"
 #include "tests/support/eventually.h"
 #include "tests/support/listening_socket.h"
