@@ -195,4 +195,15 @@ absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
   return ErrorOf(answer);
 }
 
+std::shared_ptr<LeaseClient> LeaseHolder::Get() const {
+  std::lock_guard lock(mutex_);
+  return leases_;
+}
+
+std::shared_ptr<LeaseClient> LeaseHolder::Keep(std::shared_ptr<LeaseClient> leases) {
+  std::lock_guard lock(mutex_);
+  if (leases_ == nullptr || !leases_->alive()) leases_ = std::move(leases);
+  return leases_;
+}
+
 }  // namespace phasor::client_internal

@@ -24,7 +24,6 @@ uint64_t ClientOfPeer(std::string_view peer) {
 bool IsRemotePeer(std::string_view peer) {
   static constexpr std::string_view kLocal[] = {"unix:", "ipv4:127.",
                                                 "ipv6:%5B::1%5D:", "ipv6:[::1]:"};
-  if (peer == "inproc") return false;  // a channel of this process
   return std::none_of(std::begin(kLocal), std::end(kLocal),
                       [&](std::string_view prefix) { return peer.starts_with(prefix); });
 }

@@ -97,6 +97,7 @@ CHECKS = [
         "LeaseSocketTest.ManyCyclesLeaveNoDescriptor",
         "LeaseStoreTest.QuotasAreEveryOwnersOwn",
     ),
+    of_full("Batches, streams and large tensors in ordinary memory use shared memory, with the bytes of calls that travel", r"(asan/)?e2e_client_staged_test"),
     of_group(
         "Named regions: truncation after registering and during a run, unlinking, a killed owner, foreign use, 10,000 cycles, overflow, names, quotas",
         "tests/e2e/server_e2e_test",

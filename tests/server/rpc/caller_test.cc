@@ -16,12 +16,12 @@ TEST(CallerTest, AClientIsAHost) {
 }
 
 TEST(CallerTest, OtherHostsAreRemote) {
-  for (const char* peer : {"unix:", "unix:/x", "inproc", "ipv4:127.0.0.1:80", "ipv4:127.8.0.1:80",
+  for (const char* peer : {"unix:", "unix:/x", "ipv4:127.0.0.1:80", "ipv4:127.8.0.1:80",
                            "ipv6:%5B::1%5D:80", "ipv6:[::1]:80"}) {
     EXPECT_FALSE(IsRemotePeer(peer)) << peer;
   }
   for (const char* peer : {"ipv4:10.0.0.1:80", "ipv4:128.0.0.1:80", "ipv6:%5B::2%5D:80",
-                           "ipv6:[::1234]:80", "unknown", "", "inproc:x"}) {
+                           "ipv6:[::1234]:80", "unknown", "", "inproc"}) {
     EXPECT_TRUE(IsRemotePeer(peer)) << peer;
   }
 }

@@ -4,9 +4,11 @@
 #include "server/rpc/shared_memory_service.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include "tests/server/rpc/test_server.h"
+#include <functional>
+
 #include "tests/support/shared_memory.h"
 
 namespace phasor::rpc {
@@ -17,6 +19,18 @@ using ::testing::HasSubstr;
 
 class SharedMemoryServiceTest : public ::testing::Test {
  protected:
+  ~SharedMemoryServiceTest() override { server_->Shutdown(); }
+  static regions::RegionStoreOptions Enabled() {
+    regions::RegionStoreOptions options;
+    options.enabled = true;
+    return options;
+  }
+  std::unique_ptr<grpc::Server> Serve() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&service_);
+    return builder.BuildAndStart();
+  }
   static v1::Region RegionOf(const std::string& name, const std::string& key, int64_t bytes) {
     v1::Region region;
     region.set_name(name);
@@ -48,9 +62,13 @@ class SharedMemoryServiceTest : public ::testing::Test {
   }
 
   const testing::SharedMemory memory_{std::string(1000, 'm')};
-  TestServer server_;
+  regions::RegionStore regions_{Enabled()};
+  SharedMemoryServiceImpl service_{&regions_};
+  int port_ = 0;
+  const std::unique_ptr<grpc::Server> server_ = Serve();
   const std::unique_ptr<v1::SharedMemoryService::Stub> stub_ =
-      v1::SharedMemoryService::NewStub(server_.channel());
+      v1::SharedMemoryService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port_),
+                                                           grpc::InsecureChannelCredentials()));
 };
 
 TEST_F(SharedMemoryServiceTest, RegionsAreRegisteredListedAndForgotten) {
@@ -72,6 +90,17 @@ TEST_F(SharedMemoryServiceTest, RegionsAreRegisteredListedAndForgotten) {
   EXPECT_TRUE(Unregister("b").ok());
   EXPECT_EQ(Unregister("b").error_code(), Code::NOT_FOUND);
   EXPECT_EQ(List().regions_size(), 1);
+}
+
+TEST_F(SharedMemoryServiceTest, WhoIsNotKnownToBeOnThisHostIsRefused) {
+  const auto stub = v1::SharedMemoryService::NewStub(server_->InProcessChannel({}));
+  grpc::ClientContext context;
+  v1::RegisterRequest request;
+  *request.mutable_region() = RegionOf("r", memory_.key(), 10);
+  v1::RegisterResponse response;
+  const grpc::Status status = stub->Register(&context, request, &response);
+  EXPECT_EQ(status.error_code(), Code::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("another host"));
 }
 
 TEST_F(SharedMemoryServiceTest, WhatIsWrongIsSaid) {

@@ -14,7 +14,6 @@
 #include "absl/synchronization/notification.h"
 #include "server/engine/engine.h"
 #include "server/rpc/service.h"
-#include "server/rpc/shared_memory_service.h"
 #include "server/rpc/table_service.h"
 #include "server/tables/table_store.h"
 #include "tests/support/fake_backend.h"
@@ -51,14 +50,12 @@ class TestServer {
                             .inline_bytes = engine_options.inline_bytes,
                             .max_batch_items = 8,
                             .tables = store_.get(),
-                            .regions = &regions_,
                             .stream_idle_timeout = stream_idle_timeout}),
         tables_(store_.get(), stream_idle_timeout) {
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(64 << 20);
     builder.RegisterService(&service_);
     builder.RegisterService(&tables_);
-    builder.RegisterService(&shared_memory_);
     server_ = builder.BuildAndStart();
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(64 << 20);
@@ -98,19 +95,11 @@ class TestServer {
   }
 
  private:
-  static regions::RegionStoreOptions EnabledRegions() {
-    regions::RegionStoreOptions options;
-    options.enabled = true;
-    return options;
-  }
-
   FakeBackend backend_;
   std::unique_ptr<tables::TableStore> store_;
-  regions::RegionStore regions_{EnabledRegions()};
   engine::Engine engine_;
   PositionEmbeddingServiceImpl service_;
   TableServiceImpl tables_;
-  SharedMemoryServiceImpl shared_memory_{&regions_};
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<grpc::GenericStub> generic_;
