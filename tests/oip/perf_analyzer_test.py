@@ -54,7 +54,8 @@ class PerfAnalyzerTest(unittest.TestCase):
         # Both come from ModelStatistics, which has to grow while it measures.
         self.assertGreater(int(row["Server Compute Input"]) + int(row["Server Compute Infer"]), 0, told)
         microseconds = [row[f"p{p} latency"] for p in (50, 99)]
-        print(f"MEASURED perf_analyzer {what}, {concurrency} at once: {rate:.0f}/s, p50 {microseconds[0]} us, p99 {microseconds[1]} us")
+        # On a line of its own, which acceptance quotes.
+        print(f"\nMEASURED perf_analyzer {what}, {concurrency} at once: {rate:.0f}/s, p50 {microseconds[0]} us, p99 {microseconds[1]} us")
 
     def test_bytes_in_the_message(self):
         for concurrency in (1, 4, 16):

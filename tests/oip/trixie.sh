@@ -23,7 +23,7 @@ make_root() {
     skip "debootstrap trixie failed: $(tail -1 build/trixie.log)"
   local wheels=$root.new/wheels
   mkdir $wheels
-  python3 -m venv $root.new/venv
+  python3 -m venv $root.new/venv || skip "python3-venv is not installed"
   $root.new/venv/bin/pip download -q --disable-pip-version-check --no-deps --only-binary :all: \
     --platform manylinux_2_38_x86_64 --platform manylinux_2_17_x86_64 -d $wheels $perf_analyzer $runtime </dev/null ||
     skip "$perf_analyzer or $runtime cannot be downloaded (offline?)"
