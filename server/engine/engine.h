@@ -64,6 +64,7 @@ struct EngineStats {
   int64_t calls_expired = 0;    // deadline passed in the queue
   int64_t calls_cancelled = 0;  // caller gone in the queue
   int64_t inflight_bytes = 0;
+  int64_t pooled_bytes = 0;  // of output memory that is kept for calls to come
   int64_t queued_calls = 0;
   int64_t waiting_calls = 0;  // for room in the byte budget
   int64_t plan_cache_hits = 0;

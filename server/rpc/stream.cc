@@ -258,6 +258,7 @@ class Stream::Call final : public engine::Call {
   // Takes the bytes of `message`. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: they are no message.
   absl::StatusOr<WalkedMessage> Receive(grpc::ByteBuffer* message, int64_t max_header_bytes) {
     PHASOR_RETURN_IF_ERROR(received_.Take(message));
+    received_bytes = received_.size();
     return received_.Walk({max_header_bytes, kRawEntriesOfOneItem});
   }
 
@@ -291,8 +292,6 @@ class Stream::Call final : public engine::Call {
     stream_->Answer(stream_->method_.respond(answer, stream_->backend_), cost_bytes,
                     std::move(quota_permit));
   }
-
-  int64_t received_bytes() const { return received_.size(); }
 
   StreamAnswer answer;
   std::shared_ptr<const ChunkedItem> chunk_of;  // whose positions the item borrows
@@ -392,7 +391,7 @@ void Stream::Break(const absl::Status& status) {
 
 void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   call->items = std::move(view.items);
-  call->cost_bytes = call->received_bytes() + view.response_bytes + view.copied_bytes;
+  call->cost_bytes = call->received_bytes + view.response_bytes + view.copied_bytes;
   call->held = std::move(view.held);
   call->copies = std::move(view.copies);
   call->other_bytes = view.shared_bytes;
