@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kBlockUnit = int64_t{1} << 20;
-constexpr absl::Duration kAskAgain = absl::Seconds(5);  // a server without leases, or that is gone
+constexpr absl::Duration kAskAgain = absl::Seconds(5);  // a server that takes no leases
 
 int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -43,6 +43,7 @@ std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskSe
       for (const auto& [free_bytes, memory] : free_) bytes_ -= free_bytes;
       dropped.swap(free_);
       of_ = leases;
+      lease_after_ = absl::InfinitePast();
     }
     // Not one so large that it serves a larger call better.
     if (const auto fits = free_.lower_bound(bytes);
@@ -54,7 +55,7 @@ std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskSe
       bytes_ -= free_.begin()->first;
       dropped.insert(free_.extract(free_.begin()));
     }
-    if (bytes_ + size > max_bytes_) return nullptr;
+    if (bytes_ + size > max_bytes_ || absl::Now() < lease_after_) return nullptr;
     bytes_ += size;
   }
   dropped.clear();
@@ -100,6 +101,7 @@ void StagingPool::GiveBack(SharedMemory memory, LeaseClient* of, bool reuse) {
 void StagingPool::Forget(int64_t bytes) {
   std::lock_guard lock(mutex_);
   bytes_ -= bytes;
+  lease_after_ = absl::Now() + kAskAgain;
 }
 
 template <typename Call>

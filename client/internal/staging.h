@@ -64,13 +64,15 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
 
   void Ask(const AskServer& ask);
   void GiveBack(SharedMemory memory, LeaseClient* of, bool reuse);
-  // Takes the room of what was not leased after all.
+  // Gives up the room of what was not leased after all, and waits before the next attempt: memory
+  // that is made to be refused costs time.
   void Forget(int64_t bytes);
 
   const std::shared_ptr<LeaseHolder> leases_;
   const int64_t max_bytes_;
   std::mutex mutex_;  // all below
   absl::Time ask_after_ = absl::InfinitePast();
+  absl::Time lease_after_ = absl::InfinitePast();
   std::shared_ptr<LeaseClient> of_;  // of `free_`
   Free free_;
   int64_t bytes_ = 0;  // of all blocks

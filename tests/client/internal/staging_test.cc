@@ -90,9 +90,13 @@ TEST_F(StagingTest, MemoryIsBoundedAndMadeRoomFor) {
 
 TEST_F(StagingTest, WhatTheServerDoesNotTakeIsNotStaged) {
   Connect();
-  const auto one = Take(1), two = Take(1), three = Take(1);
+  const auto one = Take(1), two = Take(1);
+  auto three = Take(1);
   ASSERT_NE(three, nullptr);
   EXPECT_EQ(Take(1), nullptr);
+  three.reset();
+  EXPECT_EQ(store_.stats().pieces, 2);
+  EXPECT_EQ(Take(1), nullptr) << "it is not asked again at once";
 }
 
 TEST_F(StagingTest, MemoryOfAServerThatEndedIsNotUsedAgain) {
