@@ -49,37 +49,56 @@ HostRows DenseRows(const std::byte* base, int64_t row_stride, int64_t bytes) {
   return rows;
 }
 
-// Lanes [first, first + count) of every head.
-HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::byte* base,
-                  const RotaryStrides& strides, int64_t first, int64_t count) {
-  const int64_t size = SizeOf(tensor.dtype);
-  return {Mutable(base) + first * size,
-          std::max<int64_t>(job.tokens, 1),
-          strides.batch,
-          strides.token,
-          tensor.heads,
-          strides.head,
-          count * size};
-}
-
 // Where a tensor is read: gathered pieces are in y.
 std::pair<const std::byte*, RotaryStrides> SourceOf(const RotaryTensor& tensor) {
   if (!tensor.pieces.empty()) return {tensor.y, tensor.y_strides};
   return {tensor.x, tensor.x_strides};
 }
 
-// Lanes that do not rotate and are not where they belong yet.
-void CopyLanesApart(const RotaryJob& job, Slice slice) {
+// Lanes of a head.
+struct LaneRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// Those that travel: what rotates, or, where types differ, all.
+LaneRange SentLanes(const RotaryJob& job, const RotaryTensor& tensor) {
   const ResolvedSpec& spec = job.plan->spec;
-  const int64_t end = spec.rotary_begin + spec.rotary_dim;
+  if (tensor.float8 != Float8::kNone) return {0, spec.head_dim};
+  return tensor.rotates ? LaneRange{spec.rotary_begin, spec.rotary_dim} : LaneRange{};
+}
+
+// Lanes of every head, of `size` bytes each.
+HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::byte* base,
+                  const RotaryStrides& strides, LaneRange lanes, int64_t size) {
+  return {Mutable(base) + lanes.first * size,
+          std::max<int64_t>(job.tokens, 1),
+          strides.batch,
+          strides.token,
+          tensor.heads,
+          strides.head,
+          lanes.count * size};
+}
+HostRows InputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes) {
+  const auto [x, strides] = SourceOf(tensor);
+  return LaneRows(job, tensor, x, strides, lanes, SizeOf(tensor.dtype));
+}
+HostRows OutputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes) {
+  HostRows rows = LaneRows(job, tensor, tensor.y, tensor.y_strides, lanes, OutputSizeOf(tensor));
+  rows.offsets = tensor.y_offsets;
+  return rows;
+}
+
+// Lanes that did not travel and are not where they belong yet.
+void CopyLanesApart(const RotaryJob& job, Slice slice) {
   for (const RotaryTensor& tensor : job.tensors) {
-    const auto [x, strides] = SourceOf(tensor);
-    if (x == tensor.y) continue;
-    for (const auto& [first, last] :
-         {std::pair(int64_t{0}, spec.rotary_begin), {end, spec.head_dim}}) {
-      if (first == last) continue;
-      CopyRows(LaneRows(job, tensor, x, strides, first, last - first), slice,
-               LaneRows(job, tensor, tensor.y, tensor.y_strides, first, last - first));
+    if (SourceOf(tensor).first == tensor.y) continue;
+    const LaneRange sent = SentLanes(job, tensor);
+    const int64_t end = sent.first + sent.count;
+    for (const LaneRange lanes :
+         {LaneRange{0, sent.first}, LaneRange{end, job.plan->spec.head_dim - end}}) {
+      if (lanes.count == 0) continue;
+      CopyRows(InputRows(job, tensor, lanes), slice, OutputRows(job, tensor, lanes));
     }
   }
 }
@@ -108,22 +127,33 @@ RowBuffers BuffersOf(const Chunk::Part& part, std::byte* in, std::byte* out) {
 void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, LaunchList& list,
                     Arena& arena) {
   const auto& job = std::get<RotaryJob>(*part.job);
-  std::vector<std::pair<Dtype, std::vector<RotaryView>>> types;
+  using Type = std::pair<Dtype, bool>;  // and whether it becomes FLOAT8
+  std::vector<std::pair<Type, std::vector<RotaryView>>> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
-    const HostRows& rows = part.in[i];
-    const ViewStrides strides{0, rows.row_bytes(), rows.bytes};
-    const Dtype dtype = job.tensors[i].dtype;
-    auto type = std::find_if(types.begin(), types.end(),
-                             [&](const auto& known) { return known.first == dtype; });
-    if (type == types.end()) type = types.insert(types.end(), {dtype, {}});
-    type->second.push_back({in, out, rows.heads, strides, strides});
-    const int64_t bytes = AlignUp(part.slice.count * rows.row_bytes(), kTensorAlignment);
-    in += bytes;
-    out += bytes;
+    const HostRows& from = part.in[i];
+    const HostRows& to = part.out[i];
+    if (from.bytes == 0) continue;
+    const RotaryTensor& tensor = job.tensors[i];
+    const Type type{tensor.dtype, tensor.float8 != Float8::kNone};
+    auto known = std::find_if(types.begin(), types.end(),
+                              [&](const auto& other) { return other.first == type; });
+    if (known == types.end()) known = types.insert(types.end(), {type, {}});
+    RotaryView view{
+        in, out, from.heads, {0, from.row_bytes(), from.bytes}, {0, to.row_bytes(), to.bytes}};
+    view.float8 = tensor.float8;
+    view.inv_scale = tensor.inv_scale;
+    view.rotates = tensor.rotates;
+    known->second.push_back(view);
+    in += AlignUp(part.slice.count * from.row_bytes(), kTensorAlignment);
+    out += AlignUp(part.slice.count * to.row_bytes(), kTensorAlignment);
   }
-  for (const auto& [dtype, views] : types) {
-    const KernelId kernel = RotaryKernel(job, dtype, {}, views);
-    list.Add(kernel, MakeRotaryItem(job, part.slice, kernel, {}, views, part.slice.count, arena));
+  const ResolvedSpec& spec = job.plan->spec;
+  for (const auto& [type, views] : types) {
+    const HeadLanes lanes =
+        type.second ? HeadLanes{spec.rotary_begin, spec.head_dim - spec.rotary_dim} : HeadLanes{};
+    const KernelId kernel = RotaryKernel(job, type.first, lanes, views);
+    list.Add(kernel,
+             MakeRotaryItem(job, part.slice, kernel, lanes, views, part.slice.count, arena));
   }
 }
 
@@ -157,12 +187,10 @@ Chunk::Part Chunk::MakePart(const Job& job) const {
     }
   } else {
     const auto& rotary = std::get<RotaryJob>(job);
-    const ResolvedSpec& spec = rotary.plan->spec;
     for (const RotaryTensor& tensor : rotary.tensors) {
-      const auto [x, strides] = SourceOf(tensor);
-      part.in.push_back(LaneRows(rotary, tensor, x, strides, spec.rotary_begin, spec.rotary_dim));
-      part.out.push_back(
-          LaneRows(rotary, tensor, tensor.y, tensor.y_strides, spec.rotary_begin, spec.rotary_dim));
+      const LaneRange lanes = SentLanes(rotary, tensor);
+      part.in.push_back(InputRows(rotary, tensor, lanes));
+      part.out.push_back(OutputRows(rotary, tensor, lanes));
     }
   }
   return part;

@@ -7,18 +7,24 @@
 namespace phasor::cuda {
 namespace {
 
+// Where row r begins; nullptr: nowhere.
+std::byte* RowOf(const HostRows& rows, int64_t r) {
+  if (rows.offsets != nullptr) return rows.offsets[r] < 0 ? nullptr : rows.base + rows.offsets[r];
+  return rows.base + r / rows.tokens * rows.batch_stride + r % rows.tokens * rows.row_stride;
+}
+
 // Calls copy(memory, bytes) for the runs of a slice in the order of dense memory, neighbours
-// joined.
+// joined; memory is nullptr for rows that are nowhere.
 template <typename Copy>
 void ForEachRun(const HostRows& rows, Slice slice, Copy copy) {
   const bool joined_heads = rows.heads == 1 || rows.head_stride == rows.bytes;
-  const bool joined_rows = joined_heads && rows.row_stride == rows.row_bytes();
+  const bool joined_rows =
+      joined_heads && rows.row_stride == rows.row_bytes() && rows.offsets == nullptr;
   for (int64_t r = slice.first; r < slice.first + slice.count;) {
-    const int64_t t = r % rows.tokens;
-    std::byte* const row = rows.base + r / rows.tokens * rows.batch_stride + t * rows.row_stride;
+    std::byte* const row = RowOf(rows, r);
     const int64_t together =
-        joined_rows ? std::min(rows.tokens - t, slice.first + slice.count - r) : 1;
-    if (joined_heads) {
+        joined_rows ? std::min(rows.tokens - r % rows.tokens, slice.first + slice.count - r) : 1;
+    if (joined_heads || row == nullptr) {
       copy(row, together * rows.row_bytes());
     } else {
       for (int64_t h = 0; h < rows.heads; ++h) copy(row + h * rows.head_stride, rows.bytes);
@@ -42,18 +48,17 @@ void Gather(const HostRows& rows, Slice slice, std::byte* dense) {
 
 void Scatter(const std::byte* dense, Slice slice, const HostRows& rows) {
   ForEachRun(rows, slice, [&](std::byte* run, int64_t bytes) {
-    Copy(run, dense, bytes);
+    if (run != nullptr) Copy(run, dense, bytes);
     dense += bytes;
   });
 }
 
 void CopyRows(const HostRows& from, Slice slice, const HostRows& to) {
   for (int64_t r = slice.first; r < slice.first + slice.count; ++r) {
-    const auto row = [&](const HostRows& rows) {
-      return rows.base + r / rows.tokens * rows.batch_stride + r % rows.tokens * rows.row_stride;
-    };
+    std::byte* const row = RowOf(to, r);
+    if (row == nullptr) continue;
     for (int64_t h = 0; h < from.heads; ++h) {
-      Copy(row(to) + h * to.head_stride, row(from) + h * from.head_stride, from.bytes);
+      Copy(row + h * to.head_stride, RowOf(from, r) + h * from.head_stride, from.bytes);
     }
   }
 }

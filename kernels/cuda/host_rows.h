@@ -19,13 +19,15 @@ struct HostRows {
   int64_t heads = 1;
   int64_t head_stride = 0;
   int64_t bytes = 0;  // of a head
+  // [rows] bytes from base, instead of batches and strides; negative: the row is not written.
+  const int64_t* offsets = nullptr;
 
   int64_t row_bytes() const { return heads * bytes; }
 };
 
 // Copies rows to dense memory, [count, heads, bytes].
 void Gather(const HostRows& rows, Slice slice, std::byte* dense);
-// Copies them back.
+// Copies them back. Only here and in the last may there be offsets.
 void Scatter(const std::byte* dense, Slice slice, const HostRows& rows);
 // Copies rows of one tensor to another of the same heads and bytes; not overlapping.
 void CopyRows(const HostRows& from, Slice slice, const HostRows& to);
