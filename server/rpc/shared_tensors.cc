@@ -52,6 +52,31 @@ absl::StatusOr<absl::Span<const std::byte>> SharedTensors::Input(const v1::Tenso
   return absl::Span<const std::byte>(begin, static_cast<size_t>(bytes));
 }
 
+absl::StatusOr<std::byte*> SharedTensors::FindOutput(const v1::TensorSpec& tensor, int64_t bytes,
+                                                     const std::string& path) {
+  const v1::RegionRef& region = tensor.region();
+  const std::string offset_path = absl::StrCat(path, ".region.offset_bytes");
+  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(region, path));
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
+                          memory->Write(region.offset_bytes(), bytes, offset_path));
+  if (const auto dtype = EnumFromWire<Dtype>(tensor.dtype(), path);
+      dtype.ok() && region.offset_bytes() % SizeOf(*dtype) != 0) {
+    return InvalidAt(offset_path, region.offset_bytes(), ", must be a multiple of the element's ",
+                     SizeOf(*dtype));
+  }
+  return begin;
+}
+
+absl::StatusOr<engine::Destination> SharedTensors::Cache(const v1::TensorSpec& cache, int64_t bytes,
+                                                         int64_t written, const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin, FindOutput(cache, bytes, path));
+  Add(begin, bytes, true, cache, path);
+  bytes_ += written - bytes;
+  return engine::Destination{.data = begin,
+                             .region = cache.region().region(),
+                             .offset_bytes = cache.region().offset_bytes()};
+}
+
 absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& wanted,
                                                           const v1::TensorSpec& output,
                                                           const Computed& computed,
@@ -72,16 +97,8 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
   if (in_place && !Same(wanted.strides(), input->strides())) {
     return Invalid(path, ".strides: must be those of the input, whose place it is");
   }
-  const int64_t bytes = strided ? computed.input_bytes : computed.output_bytes;
-  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(wanted.region(), path));
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
-                          memory->Write(wanted.region().offset_bytes(), bytes,
-                                        absl::StrCat(path, ".region.offset_bytes")));
-  if (const auto dtype = EnumFromWire<Dtype>(wanted.dtype(), path);
-      dtype.ok() && wanted.region().offset_bytes() % SizeOf(*dtype) != 0) {
-    return InvalidAt(absl::StrCat(path, ".region.offset_bytes"), wanted.region().offset_bytes(),
-                     ", must be a multiple of the element's ", SizeOf(*dtype));
-  }
+  const int64_t bytes = strided ? computed.strided_bytes : computed.output_bytes;
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin, FindOutput(wanted, bytes, path));
   // In place, the input's range is there already, and the output is the same bytes.
   const auto same = [&](const Range& range) {
     return !range.output && range.begin == begin && range.end == begin + bytes;

@@ -32,16 +32,20 @@ class SharedTensors {
 
   // Where `output` goes: `wanted` says so, and must be a region and of the type and shape of
   // `output`; strides are none or those of `input`, the tensor that it is computed from, if there
-  // is one. `input_bytes` of `input` may be at the same place. As Input; INVALID_ARGUMENT also for
-  // all this, PERMISSION_DENIED: the memory may only be read.
+  // is one, which may be at the same place. As Input; INVALID_ARGUMENT also for all this,
+  // PERMISSION_DENIED: the memory may only be read.
   struct Computed {
     const v1::TensorSpec* input = nullptr;
-    int64_t input_bytes = 0;   // what it spans
-    int64_t output_bytes = 0;  // dense
+    int64_t strided_bytes = 0;  // what it spans with the strides of the input
+    int64_t output_bytes = 0;   // dense
   };
   absl::StatusOr<engine::Destination> Output(const v1::TensorSpec& wanted,
                                              const v1::TensorSpec& output, const Computed& computed,
                                              const std::string& path);
+
+  // A cache in a region, which spans `bytes` and of which `written` are written. As Output.
+  absl::StatusOr<engine::Destination> Cache(const v1::TensorSpec& cache, int64_t bytes,
+                                            int64_t written, const std::string& path);
 
   // What comes from here on is the next item's. INVALID_ARGUMENT: an output of the item before
   // overlaps another of its tensors, but for those in place. Strided tensors may interleave, as
@@ -74,6 +78,9 @@ class SharedTensors {
   static absl::Status Overlap(const Range& a, const Range& b);
   absl::StatusOr<const regions::SealedMemory*> Find(const v1::RegionRef& region,
                                                     const std::string& path);
+  // Where a tensor that spans `bytes` is to be written.
+  absl::StatusOr<std::byte*> FindOutput(const v1::TensorSpec& tensor, int64_t bytes,
+                                        const std::string& path);
   void Add(const std::byte* begin, int64_t bytes, bool output, const v1::TensorSpec& tensor,
            const std::string& path);
 

@@ -327,8 +327,14 @@ INSTANTIATE_TEST_SUITE_P(
               r->mutable_item()->mutable_positions()->mutable_range()->mutable_integer()->set_count(
                   3);
             }},
-        RopeCase{"PagedCache", kUnimplemented, "item.paged_cache",
-                 [](auto* r) { r->mutable_item()->mutable_paged_cache(); }}),
+        RopeCase{"PagedCacheOfNothing", kInvalid, "item.paged_cache.values: not set",
+                 [](auto* r) { r->mutable_item()->mutable_paged_cache(); }},
+        RopeCase{"ScaleWithoutFloat8", kInvalid, "item.tensors[0].inv_scale: set for FLOAT32",
+                 [](auto* r) { r->mutable_item()->mutable_tensors(0)->set_inv_scale(2); }},
+        RopeCase{"Float8OfFloat32", kUnimplemented, "item.tensors[0].output_dtype: FLOAT8_E4M3",
+                 [](auto* r) {
+                   r->mutable_item()->mutable_tensors(0)->set_output_dtype(v1::DTYPE_FLOAT8_E4M3);
+                 }}),
     [](const auto& test) { return test.param.name; });
 
 TEST(ParseErrorTest, HeaderThatDoesNotParseNamesTheMessage) {

@@ -57,6 +57,19 @@ TEST_F(SharedTensorsTest, InputsAndOutputsAreTheMemoryItself) {
   EXPECT_EQ(shared_.TakeHeld().size(), 2u);
 }
 
+TEST_F(SharedTensorsTest, CachesAreOutputsOfWhichAPartIsWritten) {
+  const auto cache = shared_.Cache(TensorAt(200), 128, 32, "cache");
+  ASSERT_THAT(cache, IsOk());
+  EXPECT_FALSE(cache->strided);
+  EXPECT_EQ(cache->offset_bytes, 200);
+  EXPECT_EQ(shared_.bytes(), 32);
+  EXPECT_THAT(shared_.Cache(TensorAt(402), 128, 32, "cache"),
+              StatusIs(kInvalid, HasSubstr("cache.region.offset_bytes: 402, must be a multiple")));
+  EXPECT_THAT(shared_.Cache(TensorAt(900), 128, 32, "cache"), StatusIs(kInvalid, HasSubstr("900")));
+  EXPECT_THAT(Input(100), IsOk());
+  EXPECT_THAT(shared_.EndItem(), StatusIs(kInvalid, HasSubstr("in: overlaps cache")));
+}
+
 TEST_F(SharedTensorsTest, WhatIsNotThereIsRefused) {
   EXPECT_THAT(Input(873), StatusIs(kInvalid, HasSubstr("in.region.offset_bytes: 128 bytes from")));
   EXPECT_THAT(Input(-1), StatusIs(kInvalid, HasSubstr("within the region's 1000")));
