@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD [ARGUMENT...]: installs tritonclient once, then clients_test.py. Exit status 77, which CTest shows as skipped,
-# when the packages cannot be had.
+# run.sh BUILD [SCRIPT.py] [ARGUMENT...]: installs tritonclient once, then the script, clients_test.py unless one is named. Exit
+# status 77, which CTest shows as skipped, when the packages cannot be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -12,7 +12,7 @@ if ! cmp -s tests/oip/requirements.txt "$stamp"; then
   echo "installing tritonclient into $venv" >&2
   if ! { python3 -m venv "$venv" &&
     "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r tests/oip/requirements.txt </dev/null; }; then
-    echo "SKIP: tests/oip/requirements.txt cannot be installed (offline?): no Triton client has been run"
+    echo "SKIP: tests/oip/requirements.txt cannot be installed (offline?): no Python client has been run"
     exit 77
   fi
   cp tests/oip/requirements.txt "$stamp"
@@ -21,4 +21,9 @@ fi
 PHASOR_BUILD=$(realpath "$1")
 export PHASOR_BUILD PYTHONDONTWRITEBYTECODE=1
 shift
-exec "$venv/bin/python" tests/oip/clients_test.py "$@"
+script=tests/oip/clients_test.py
+if [[ ${1:-} == *.py ]]; then
+  script=$1
+  shift
+fi
+exec "$venv/bin/python" "$script" "$@"
