@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/batch.h"
+#include "kernels/device_port.h"
 
 namespace phasor {
 
@@ -29,7 +31,22 @@ struct BatchPolicy {
   int runs = 1;
 };
 
-// Threads: Run may be called from any number of threads at once.
+// What became of the jobs that a backend with a device was given, since it was made.
+struct DeviceCounts {
+  bool usable = true;               // false: it failed, and everything runs on the CPU
+  int64_t jobs = 0;                 // that it computed, wholly
+  int64_t jobs_not_for_it = 0;      // the CPU computed: small, not supported, or it is not usable
+  int64_t jobs_that_it_failed = 0;  // begun on it, computed by the CPU
+};
+
+// What came of a job.
+struct JobResult {
+  absl::Status status;
+  std::string_view backend;  // that computed it, or its last rows; lives as long as the backend
+  bool intact = false;       // on an error: what the job was to overwrite is what it was
+};
+
+// Threads: Run and RunEach may be called from any number of threads at once.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -44,6 +61,15 @@ class Backend {
   // Runs the jobs in order and returns when their outputs are written. Jobs are valid by
   // construction; an error means that the device failed.
   virtual absl::Status Run(absl::Span<const Job> jobs) = 0;
+  // The same, and says of every job what came of it; `results` are as many.
+  virtual void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) {
+    const absl::Status ran = Run(jobs);
+    for (JobResult& result : results) result = {ran, name(), /*intact=*/false};
+  }
+  // The backend's device, whose memory jobs may name; nullptr: none. Lives as long as the backend.
+  virtual DevicePort* device_port() { return nullptr; }
+  // Nothing: it has no device, and all jobs are its own.
+  virtual std::optional<DeviceCounts> device_counts() const { return std::nullopt; }
 };
 
 struct BackendOptions {

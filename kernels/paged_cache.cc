@@ -80,6 +80,7 @@ absl::Status CheckDistinct(const std::vector<int64_t>& slots, std::string_view p
   const auto falls = [](int64_t a, int64_t b) { return a >= b; };
   if (std::adjacent_find(slots.begin(), slots.end(), falls) == slots.end()) return absl::OkStatus();
   std::vector<std::pair<int64_t, size_t>> by_slot;
+  by_slot.reserve(slots.size());
   for (size_t t = 0; t < slots.size(); ++t) {
     if (slots[t] >= 0) by_slot.emplace_back(slots[t], t);
   }

@@ -5,6 +5,7 @@
 #define PHASOR_KERNELS_PAGED_CACHE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -21,6 +22,9 @@ absl::Status SetOutputType(Dtype dtype, std::optional<float> inv_scale, std::str
 // Checks the paged cache of a request against its tensors, which are prepared, the values last, and
 // fills in what concerns it. INVALID_ARGUMENT, and as SetOutputType.
 absl::Status PreparePages(const RopeRequest& request, std::string_view path, PreparedRope& out);
+
+// Memory that SetSlots takes at most for each token.
+inline constexpr int64_t kBytesPerSlot = 3 * sizeof(int64_t);
 
 // Computes the offsets of prepared.pages from a slot mapping of slot_mapping_bytes.
 // INVALID_ARGUMENT: a slot that is none of the cache's nor -1, or that two tokens have.

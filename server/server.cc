@@ -22,6 +22,8 @@
 #include "server/grpc_server.h"
 #include "server/listen_socket.h"
 #include "server/listener.h"
+#include "server/listener_watch.h"
+#include "server/log.h"
 #include "server/oip/service.h"
 #include "server/regions/lease_socket.h"
 #include "server/regions/lease_store.h"
@@ -29,8 +31,8 @@
 #include "server/rpc/call_interceptor.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
+#include "server/rpc/shared_memory_service.h"
 #include "server/rpc/table_service.h"
-#include "server/rpc/unimplemented.h"
 #include "server/server_grpc_log.h"
 #include "server/server_security.h"
 #include "server/tables/table_store.h"
@@ -99,6 +101,7 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
 
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
                                      const regions::LeaseStore* leases,
+                                     regions::RegionStore* regions,
                                      const rpc::EncoderCatalogue* encoders) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
@@ -109,20 +112,29 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.max_batch_items = o.max_batch_items;
   options.tables = tables;
   options.leases = o.lease_socket.empty() ? nullptr : leases;
+  options.regions = regions;
   options.lease_socket = o.lease_socket;
   options.stream_idle_timeout = o.stream_idle_timeout;
   options.encoders = encoders;
   return options;
 }
 
-oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables) {
+regions::RegionStoreOptions RegionStoreOptionsOf(const ServerOptions& o) {
+  regions::RegionStoreOptions options;
+  options.enabled = o.shared_memory;
+  options.owner_limits = {o.max_region_bytes, o.max_regions};
+  options.lease = o.shared_memory_lease;
+  return options;
+}
+
+oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
+                                                regions::RegionStore* regions) {
   oip::InferenceServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
   options.max_header_bytes = o.max_header_bytes;
   options.tables = tables;
-  options.regions.enabled = o.shared_memory;
-  options.regions.lease = o.shared_memory_lease;
+  options.regions = regions;
   return options;
 }
 
@@ -171,12 +183,15 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
+        regions_(RegionStoreOptionsOf(options)),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
                 engine::Clock::Real()),
-        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &encoders_)),
+        service_(&engine_,
+                 ServiceOptionsOf(options, tables_.get(), &leases_, &regions_, &encoders_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
-        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get())),
+        shared_memory_service_(&regions_),
+        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get(), &regions_)),
         health_(HealthServices()),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
@@ -185,7 +200,7 @@ class GrpcServer final : public Server {
 
   absl::Status Start() {
     PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(options_.encoders));
-    encoders_.Replace(std::move(encoders));
+    UseEncoders(std::move(encoders));
     SetProcessWideGrpcOptions();
     grpc::ServerBuilder builder;
     SetLimits(options_, &builder);
@@ -215,7 +230,10 @@ class GrpcServer final : public Server {
     if (security_->credentials() != nullptr) WatchTlsHandshakes();
     server_ = ServeConnections(&builder, listener_.get(), security_->credentials());
     if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
-    return StartSideListeners();
+    PHASOR_RETURN_IF_ERROR(StartSideListeners());
+    listener_watch_ = std::make_unique<ListenerWatch>(
+        listener_.get(), [this](bool accepting) { SetAccepting(accepting); });
+    return absl::OkStatus();
   }
 
   // Health, channelz and metrics, on addresses of their own.
@@ -255,7 +273,7 @@ class GrpcServer final : public Server {
     quota_.Resize(QuotaBytes(current_));
     service_.SetLimits(current_.max_inflight_bytes, current_.max_batch_items);
     listener_->SetCaps(current_.max_connections, current_.max_connections_per_peer);
-    encoders_.Replace(std::move(encoders));
+    UseEncoders(std::move(encoders));
     return report;
   }
 
@@ -263,10 +281,11 @@ class GrpcServer final : public Server {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
+    listener_watch_.reset();
     serving_.store(false, std::memory_order_relaxed);
     health_.StopServing();
     if (admin_ != nullptr) admin_->StopServing();
-    inference_service_.StopServing();
+    inference_service_.SetReady(false);
     if (server_ != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
     health_.EndWatches();
@@ -277,30 +296,47 @@ class GrpcServer final : public Server {
   }
 
  private:
+  void UseEncoders(EncoderSet encoders) {
+    inference_service_.SetEncoders(encoders);
+    encoders_.Replace(std::move(encoders));
+  }
+
   ServerOptions CurrentOptions() {
     absl::MutexLock lock(&current_mu_);
     return current_;
+  }
+
+  // A server that nobody can reach any more is not one that serves, also over what still reaches
+  // it.
+  void SetAccepting(bool accepting) {
+    Log(accepting ? LogLevel::kInfo : LogLevel::kError,
+        accepting ? "listening again" : "the listener takes no connections",
+        {{"listeners", listeners()}});
+    accepting_.store(accepting, std::memory_order_relaxed);
+    health_.SetAccepting(accepting);
+    if (admin_ != nullptr) admin_->SetAccepting(accepting);
+    inference_service_.SetReady(accepting);
   }
 
   telemetry::Snapshot Snap() {
     telemetry::Snapshot snap;
     snap.build = {PHASOR_VERSION, kNumericsVersion, grpc::Version(), backend(),
                   std::string(backend_->target())};
-    snap.serving = serving_.load(std::memory_order_relaxed);
+    snap.serving =
+        serving_.load(std::memory_order_relaxed) && accepting_.load(std::memory_order_relaxed);
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
+    snap.backend = {backend(), snap.engine.jobs, backend_->device_counts()};
     const SecurityStats security = security_stats();
     snap.refusals = {security.unauthenticated, security.permission_denied,
                      security.tls_handshakes_failed};
     const ListenerStats listener = listener_->stats();
     snap.connections = {listener.connections, listener.accepted, listener.refused,
                         listener.starved};
-    const regions::LeaseStore::Stats leases = leases_.stats();
-    snap.leases = {leases.leases, leases.bytes};
-    for (const regions::NamedRegion& region : inference_service_.regions()) {
-      ++snap.regions.count;
-      snap.regions.bytes += region.place.bytes;
-    }
+    const regions::OwnerQuotas::Stats leases = leases_.stats();
+    snap.leases = {leases.pieces, leases.bytes};
+    const regions::OwnerQuotas::Stats regions = regions_.stats();
+    snap.regions = {regions.pieces, regions.bytes};
     snap.tables = {tables_->count(), tables_->taken_bytes()};
     for (const inference::ModelStatistics& model : inference_service_.statistics()) {
       telemetry::ModelCounts counts = ModelCountsOf(model);
@@ -325,6 +361,7 @@ class GrpcServer final : public Server {
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
   regions::LeaseStore leases_;
+  regions::RegionStore regions_;
   rpc::EncoderCatalogue encoders_;
   telemetry::Metrics metrics_;
   telemetry::RequestLog request_log_;
@@ -341,8 +378,10 @@ class GrpcServer final : public Server {
   grpc::ResourceQuota quota_{"phasor"};
   std::unique_ptr<grpc::Server> server_;
   std::atomic<bool> serving_ = true;
+  std::atomic<bool> accepting_ = true;
   std::unique_ptr<AdminServer> admin_;             // or none
   std::unique_ptr<telemetry::Exporter> exporter_;  // or none; it asks all of the above
+  std::unique_ptr<ListenerWatch> listener_watch_;
 
   absl::Mutex current_mu_;
   ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with what was reloaded

@@ -11,17 +11,20 @@ namespace {
 // Tensors in a buffer start here; the memory that drivers give is aligned to it.
 constexpr int64_t kTensorAlignment = 256;
 
-std::byte* Mutable(const std::byte* p) { return const_cast<std::byte*>(p); }
+// What `count` rows take in a buffer.
+int64_t PackedBytes(const HostRows& rows, int64_t count) {
+  return rows.on_device ? 0 : AlignUp(count * rows.row_bytes(), kTensorAlignment);
+}
 
 int64_t BytesOf(const std::vector<HostRows>& tensors, int64_t count) {
   int64_t bytes = 0;
-  for (const HostRows& rows : tensors) bytes += AlignUp(count * rows.row_bytes(), kTensorAlignment);
+  for (const HostRows& rows : tensors) bytes += PackedBytes(rows, count);
   return bytes;
 }
 
 int64_t RowBytesOf(const std::vector<HostRows>& tensors) {
   int64_t bytes = 0;
-  for (const HostRows& rows : tensors) bytes += rows.row_bytes();
+  for (const HostRows& rows : tensors) bytes += rows.on_device ? 0 : rows.row_bytes();
   return bytes;
 }
 
@@ -40,55 +43,6 @@ int64_t PositionBytes(const Job& job) {
          (rotary.is_delta() ? PositionBytes(*rotary.from_positions) : 0);
 }
 
-HostRows DenseRows(const std::byte* base, int64_t row_stride, int64_t bytes) {
-  HostRows rows;
-  rows.base = Mutable(base);
-  rows.tokens = int64_t{1} << 62;
-  rows.row_stride = row_stride;
-  rows.bytes = bytes;
-  return rows;
-}
-
-// Where a tensor is read: gathered pieces are in y.
-std::pair<const std::byte*, RotaryStrides> SourceOf(const RotaryTensor& tensor) {
-  if (!tensor.pieces.empty()) return {tensor.y, tensor.y_strides};
-  return {tensor.x, tensor.x_strides};
-}
-
-// Lanes of a head.
-struct LaneRange {
-  int64_t first = 0;
-  int64_t count = 0;
-};
-
-// Those that travel: what rotates, or, where types differ, all.
-LaneRange SentLanes(const RotaryJob& job, const RotaryTensor& tensor) {
-  const ResolvedSpec& spec = job.plan->spec;
-  if (tensor.float8 != Float8::kNone) return {0, spec.head_dim};
-  return tensor.rotates ? LaneRange{spec.rotary_begin, spec.rotary_dim} : LaneRange{};
-}
-
-// Lanes of every head, of `size` bytes each.
-HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::byte* base,
-                  const RotaryStrides& strides, LaneRange lanes, int64_t size) {
-  return {Mutable(base) + lanes.first * size,
-          std::max<int64_t>(job.tokens, 1),
-          strides.batch,
-          strides.token,
-          tensor.heads,
-          strides.head,
-          lanes.count * size};
-}
-HostRows InputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes) {
-  const auto [x, strides] = SourceOf(tensor);
-  return LaneRows(job, tensor, x, strides, lanes, SizeOf(tensor.dtype));
-}
-HostRows OutputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes) {
-  HostRows rows = LaneRows(job, tensor, tensor.y, tensor.y_strides, lanes, OutputSizeOf(tensor));
-  rows.offsets = tensor.y_offsets;
-  return rows;
-}
-
 // Lanes that did not travel and are not where they belong yet.
 void CopyLanesApart(const RotaryJob& job, Slice slice) {
   for (const RotaryTensor& tensor : job.tensors) {
@@ -103,95 +57,89 @@ void CopyLanesApart(const RotaryJob& job, Slice slice) {
   }
 }
 
-template <typename RowJob>
-void SetRows(const RowJob& job, int64_t width, Chunk::Part& part) {
-  const int64_t bytes = width * SizeOf(job.dtype);
-  part.out = {DenseRows(job.out, job.out_row_bytes, bytes)};
-  if (job.add_to != nullptr) part.in = {DenseRows(job.add_to, job.add_to_row_bytes, bytes)};
+// A slice as kernels see it: where it is on the device, else packed at `packed`.
+struct SliceView {
+  std::byte* base = nullptr;
+  ViewStrides strides;
+};
+
+// `tokens`: rows from one batch entry to the next of what is packed.
+SliceView ViewOf(const HostRows& rows, Slice slice, int64_t tokens, std::byte* packed) {
+  if (!rows.on_device) return {packed, {tokens * rows.row_bytes(), rows.row_bytes(), rows.bytes}};
+  std::byte* const base = rows.offsets != nullptr ? rows.base : RowOf(rows, slice.first);
+  return {base, {rows.batch_stride, rows.row_stride, rows.head_stride}};
 }
 
 // Buffers of a part with one tensor in, at most, and one out.
 RowBuffers BuffersOf(const Chunk::Part& part, std::byte* in, std::byte* out) {
   RowBuffers buffers;
-  buffers.out = out;
-  buffers.out_head_bytes = part.out[0].bytes;
-  buffers.out_row_bytes = part.out[0].row_bytes();
-  if (part.in.empty()) return buffers;
-  buffers.add_to = in;
-  buffers.add_to_head_bytes = part.in[0].bytes;
-  buffers.add_to_row_bytes = part.in[0].row_bytes();
+  const SliceView y = ViewOf(part.rows.out[0], part.slice, 0, out);
+  buffers.out = y.base;
+  buffers.out_head_bytes = y.strides.head;
+  buffers.out_row_bytes = y.strides.token;
+  if (part.rows.in.empty()) return buffers;
+  const SliceView x = ViewOf(part.rows.in[0], part.slice, 0, in);
+  buffers.add_to = x.base;
+  buffers.add_to_head_bytes = x.strides.head;
+  buffers.add_to_row_bytes = x.strides.token;
   return buffers;
 }
 
-// One item for all tensors of a type.
+// Tensor i of a part. `tokens` as in ViewOf.
+RotaryView RotaryViewOf(const Chunk::Part& part, size_t i, int64_t tokens, std::byte* in,
+                        std::byte* out, Arena& arena) {
+  const RotaryTensor& tensor = std::get<RotaryJob>(*part.job).tensors[i];
+  const HostRows& to = part.rows.out[i];
+  const SliceView x = ViewOf(part.rows.in[i], part.slice, tokens, in);
+  const SliceView y = ViewOf(to, part.slice, tokens, out);
+  RotaryView view{x.base, y.base, tensor.heads, x.strides, y.strides};
+  if (to.on_device && to.offsets != nullptr) {
+    view.y_offsets = arena.Put(absl::MakeConstSpan(to.offsets + part.slice.first,
+                                                   static_cast<size_t>(part.slice.count)));
+  }
+  view.float8 = tensor.float8;
+  view.inv_scale = tensor.inv_scale;
+  view.rotates = tensor.rotates;
+  return view;
+}
+
+// One item for all tensors of a type, and for those of them that become FLOAT8.
 void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, LaunchList& list,
                     Arena& arena) {
   const auto& job = std::get<RotaryJob>(*part.job);
+  const ResolvedSpec& spec = job.plan->spec;
+  const bool whole_heads = part.rows.whole_heads;
+  // Packed slices are one batch entry, unless whole heads keep the job's own order of rows.
+  const int64_t tokens = whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
   using Type = std::pair<Dtype, bool>;  // and whether it becomes FLOAT8
   std::vector<std::pair<Type, std::vector<RotaryView>>> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
-    const HostRows& from = part.in[i];
-    const HostRows& to = part.out[i];
-    if (from.bytes == 0) continue;
-    const RotaryTensor& tensor = job.tensors[i];
-    const Type type{tensor.dtype, tensor.float8 != Float8::kNone};
+    if (part.rows.in[i].bytes == 0) continue;
+    const RotaryView view = RotaryViewOf(part, i, tokens, in, out, arena);
+    const Type type{job.tensors[i].dtype, view.float8 != Float8::kNone};
     auto known = std::find_if(types.begin(), types.end(),
                               [&](const auto& other) { return other.first == type; });
     if (known == types.end()) known = types.insert(types.end(), {type, {}});
-    RotaryView view{
-        in, out, from.heads, {0, from.row_bytes(), from.bytes}, {0, to.row_bytes(), to.bytes}};
-    view.float8 = tensor.float8;
-    view.inv_scale = tensor.inv_scale;
-    view.rotates = tensor.rotates;
     known->second.push_back(view);
-    in += AlignUp(part.slice.count * from.row_bytes(), kTensorAlignment);
-    out += AlignUp(part.slice.count * to.row_bytes(), kTensorAlignment);
+    in += PackedBytes(part.rows.in[i], part.slice.count);
+    out += PackedBytes(part.rows.out[i], part.slice.count);
   }
-  const ResolvedSpec& spec = job.plan->spec;
   for (const auto& [type, views] : types) {
-    const HeadLanes lanes =
-        type.second ? HeadLanes{spec.rotary_begin, spec.head_dim - spec.rotary_dim} : HeadLanes{};
+    HeadLanes lanes;
+    if (whole_heads || type.second) lanes = {spec.rotary_begin, spec.head_dim - spec.rotary_dim};
     const KernelId kernel = RotaryKernel(job, type.first, lanes, views);
-    list.Add(kernel,
-             MakeRotaryItem(job, part.slice, kernel, lanes, views, part.slice.count, arena));
+    list.Add(kernel, MakeRotaryItem(job, part.slice, kernel, lanes, views, tokens, arena));
   }
 }
 
 }  // namespace
 
-bool IsInPlace(const Job& job) {
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->add_to == encode->out;
-  if (const auto* lookup = std::get_if<LookupJob>(&job)) return lookup->add_to == lookup->out;
-  if (const auto* bias = std::get_if<BiasJob>(&job)) return bias->add_to == bias->out;
-  const auto& tensors = std::get<RotaryJob>(job).tensors;
-  return std::any_of(tensors.begin(), tensors.end(), [](const RotaryTensor& tensor) {
-    return tensor.pieces.empty() && tensor.x == tensor.y;
-  });
-}
-
 Chunk::Part Chunk::MakePart(const Job& job) const {
   Part part;
   part.job = &job;
+  part.rows = RowsOfTensors(job, memory_);
   if (const auto* encode = std::get_if<EncodeJob>(&job)) {
-    SetRows(*encode, LayoutOf(*encode).width, part);
     part.program = CompileRow(LayoutOf(*encode));
-  } else if (const auto* lookup = std::get_if<LookupJob>(&job)) {
-    SetRows(*lookup, lookup->table->columns, part);
-  } else if (const auto* bias = std::get_if<BiasJob>(&job)) {
-    SetRows(*bias, bias->keys->count(), part);
-    part.out[0].heads = bias->heads;
-    part.out[0].head_stride = bias->out_head_bytes;
-    if (!part.in.empty()) {
-      part.in[0].heads = bias->heads;
-      part.in[0].head_stride = bias->add_to_head_bytes;
-    }
-  } else {
-    const auto& rotary = std::get<RotaryJob>(job);
-    for (const RotaryTensor& tensor : rotary.tensors) {
-      const LaneRange lanes = SentLanes(rotary, tensor);
-      part.in.push_back(InputRows(rotary, tensor, lanes));
-      part.out.push_back(OutputRows(rotary, tensor, lanes));
-    }
   }
   return part;
 }
@@ -226,18 +174,19 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
   Part part = MakePart(job);
   part.slice = SliceFrom(job, first, 1);
   const int64_t arena_of_one = ArenaBytes(part);
-  const auto fixed = static_cast<int64_t>(part.in.size() + 1) * kTensorAlignment + arena_of_one;
+  const auto fixed =
+      static_cast<int64_t>(part.rows.in.size() + 1) * kTensorAlignment + arena_of_one;
   const int64_t in_left = capacity_ - in_bytes() - fixed;
   const int64_t out_left =
-      capacity_ - out_bytes() - static_cast<int64_t>(part.out.size()) * kTensorAlignment;
-  const int64_t most = std::min(in_left / (RowBytesOf(part.in) + PositionBytes(job)),
-                                out_left / std::max<int64_t>(RowBytesOf(part.out), 1));
+      capacity_ - out_bytes() - static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
+  const int64_t most = std::min(in_left / (RowBytesOf(part.rows.in) + PositionBytes(job)),
+                                out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
   if (in_left < 0 || out_left < 0 || most < 1) return 0;
   part.slice = SliceFrom(job, first, most);
   part.in_at = in_used_;
   part.out_at = out_used_;
-  in_used_ += BytesOf(part.in, part.slice.count);
-  out_used_ += BytesOf(part.out, part.slice.count);
+  in_used_ += BytesOf(part.rows.in, part.slice.count);
+  out_used_ += BytesOf(part.rows.out, part.slice.count);
   arena_bytes_ += ArenaBytes(part);
   const int64_t rows = part.slice.count;
   parts_.push_back(std::move(part));
@@ -249,9 +198,9 @@ std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte*
   Arena arena(in + in_used_, device_in + in_used_, arena_bytes_);
   for (const Part& part : parts_) {
     int64_t at = part.in_at;
-    for (const HostRows& rows : part.in) {
-      Gather(rows, part.slice, in + at);
-      at += AlignUp(part.slice.count * rows.row_bytes(), kTensorAlignment);
+    for (const HostRows& rows : part.rows.in) {
+      if (!rows.on_device) Gather(rows, part.slice, in + at);
+      at += PackedBytes(rows, part.slice.count);
     }
     AddItems(part, device_in + part.in_at, device_out + part.out_at, list, arena);
   }
@@ -260,11 +209,12 @@ std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte*
 
 void Chunk::Finish(const Part& part, const std::byte* out) {
   int64_t at = part.out_at;
-  for (const HostRows& rows : part.out) {
-    Scatter(out + at, part.slice, rows);
-    at += AlignUp(part.slice.count * rows.row_bytes(), kTensorAlignment);
+  for (const HostRows& rows : part.rows.out) {
+    if (!rows.on_device) Scatter(out + at, part.slice, rows);
+    at += PackedBytes(rows, part.slice.count);
   }
-  if (const auto* rotary = std::get_if<RotaryJob>(part.job)) CopyLanesApart(*rotary, part.slice);
+  const auto* const rotary = std::get_if<RotaryJob>(part.job);
+  if (rotary != nullptr && !part.rows.whole_heads) CopyLanesApart(*rotary, part.slice);
 }
 
 }  // namespace phasor::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one trip to a device does: slices of jobs that fit in its buffers, their tensors packed
 // densely. Two buffers each on the host and on the device: what kernels read (tensors, then items
-// and tables) and what they write.
+// and tables) and what they write. Tensors that are on the device already take no room.
 #ifndef PHASOR_KERNELS_CUDA_CHUNK_H_
 #define PHASOR_KERNELS_CUDA_CHUNK_H_
 
@@ -12,34 +12,32 @@
 #include "kernels/batch.h"
 #include "kernels/cuda/host_rows.h"
 #include "kernels/cuda/items.h"
+#include "kernels/cuda/job_rows.h"
 #include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/row_program.h"
 
 namespace phasor::cuda {
 
-// Whether a job reads memory that it writes, so that running it twice is wrong. Pieces that were
-// gathered are still where they came from.
-bool IsInPlace(const Job& job);
-
 // Threads: one. Borrows the jobs.
 class Chunk {
  public:
-  // Neither of its buffers is larger than `capacity` bytes.
-  explicit Chunk(int64_t capacity) : capacity_(capacity) {}
+  // Neither of its buffers is larger than `capacity` bytes. `memory` says what is on the device;
+  // nullptr: nothing.
+  explicit Chunk(int64_t capacity, const DeviceMemory* memory = nullptr)
+      : capacity_(capacity), memory_(memory) {}
 
   // One job's share.
   struct Part {
     const Job* job = nullptr;
     Slice slice;
-    std::vector<HostRows> in;   // what is read: add_to, or the lanes that rotate of every tensor
-    std::vector<HostRows> out;  // what is written, likewise
-    RowProgram program;         // encode only
-    int64_t in_at = 0;          // where the first of `in` goes
+    JobRows rows;
+    RowProgram program;  // encode only
+    int64_t in_at = 0;   // where the first of rows.in that is not on the device goes
     int64_t out_at = 0;
   };
 
-  // Adds rows of a supported job from row `first` on, which it has, as many as fit. Returns how
-  // many: 0 when not even one does.
+  // Adds rows of a supported job, aligned where it is on the device, from row `first` on, which it
+  // has, as many as fit. Returns how many: 0 when not even one does.
   int64_t Add(const Job& job, int64_t first);
 
   const std::vector<Part>& parts() const { return parts_; }
@@ -50,7 +48,8 @@ class Chunk {
   // Buffers are aligned to 256 bytes.
   std::vector<Launch> Stage(std::byte* in, std::byte* device_in, std::byte* device_out) const;
 
-  // Takes a part's results from `out`, a copy of what was written, to where the job wants them.
+  // Takes a part's results from `out`, a copy of what was written, to where the job wants them on
+  // the host.
   static void Finish(const Part& part, const std::byte* out);
 
  private:
@@ -60,6 +59,7 @@ class Chunk {
                        Arena& arena);
 
   int64_t capacity_;
+  const DeviceMemory* memory_;
   std::vector<Part> parts_;
   int64_t in_used_ = 0;  // tensors
   int64_t arena_bytes_ = 0;

@@ -7,9 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "kernels/cuda/chunk.h"
+#include "kernels/cuda/host_copies.h"
+#include "kernels/cuda/job_rows.h"
 #include "kernels/cuda/run_on_host.h"
 #include "kernels/status_macros.h"
+#include "kernels/text.h"
 
 namespace phasor::cuda {
 namespace {
@@ -32,7 +36,7 @@ int64_t BytesWritten(const Job& job) {
   const auto& rotary = std::get<RotaryJob>(job);
   int64_t bytes = 0;
   for (const RotaryTensor& tensor : rotary.tensors) {
-    bytes += rows * tensor.heads * rotary.plan->spec.head_dim * SizeOf(tensor.dtype);
+    bytes += rows * tensor.heads * rotary.plan->spec.head_dim * OutputSizeOf(tensor);
   }
   return bytes;
 }
@@ -63,36 +67,38 @@ HostMemory AllocateHost(int64_t bytes) {
 
 }  // namespace
 
-// One call of Run. Chunks are finished in the order in which they were sent, so that the rows of a
-// job that are done are always the first ones.
+// One call of RunEach. Chunks are finished in the order in which they were sent, so that the rows
+// of a job that are done are always the first ones. Jobs on device memory have chunks of their own:
+// only those of the host can be finished on the host.
 // Threads: one.
 class BatchRun {
  public:
-  BatchRun(CudaBackend& backend, absl::Span<const Job> jobs)
-      : backend_(backend), jobs_(jobs), progress_(jobs.size()) {}
+  // `use` is nothing: the device is lost. Else jobs in the host's memory travel if they should.
+  BatchRun(CudaBackend& backend, absl::Span<const Job> jobs, const DeviceLife::Use& use,
+           bool travel, absl::Span<JobResult> results)
+      : backend_(backend),
+        jobs_(jobs),
+        has_device_(use),
+        travel_(travel),
+        results_(results),
+        progress_(jobs.size()) {}
 
-  absl::Status Run() {
+  void Run() {
+    std::vector<size_t> in_device_memory;
     for (size_t i = 0; i < jobs_.size(); ++i) {
-      if (RowsOf(jobs_[i]) == 0) continue;
-      if (Supports(jobs_[i])) {
-        SendJob(i);
+      if (!Sort(i)) continue;
+      if (progress_[i].on_device) {
+        in_device_memory.push_back(i);
       } else {
-        progress_[i].where = Where::kElsewhere;
+        SendJob(i);
       }
     }
     SendChunk();
+    for (const size_t i : in_device_memory) SendJob(i);
+    SendChunk();
     while (!flights_.empty()) Land();
-    std::vector<Job> elsewhere;
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      const Progress& progress = progress_[i];
-      if (progress.where != Where::kDevice) elsewhere.push_back(jobs_[i]);
-      counts_.jobs_not_for_device += progress.where == Where::kElsewhere;
-      counts_.jobs_rescued += progress.where == Where::kRescued || progress.finished_here;
-      counts_.jobs_on_device +=
-          progress.where == Where::kDevice && !progress.finished_here && RowsOf(jobs_[i]) > 0;
-    }
-    backend_.Add(counts_);
-    return elsewhere.empty() ? absl::OkStatus() : backend_.other_->Run(elsewhere);
+    RunRest();
+    Report();
   }
 
  private:
@@ -100,17 +106,35 @@ class BatchRun {
     kDevice,
     kElsewhere,  // not for the device
     kRescued,    // the device failed it: from the beginning, elsewhere
+    kFailed,     // nobody can do it; its result says why
   };
   struct Progress {
     Where where = Where::kDevice;
-    bool begun = false;          // some rows are written
+    bool on_device = false;      // its tensors, or some of them
+    bool begun = false;          // some rows are written, or may be
     bool finished_here = false;  // in place, begun and failed
   };
   struct Flight {
     Chunk chunk;
     std::vector<size_t> jobs;  // of the chunk's parts
     Slot* slot = nullptr;
+    bool launched = false;  // a kernel may have run
   };
+
+  // Decides where a job begins. True: on the device.
+  bool Sort(size_t i) {
+    if (RowsOf(jobs_[i]) == 0) return false;
+    const JobRows rows = RowsOfTensors(jobs_[i], &backend_.memory_);
+    Progress& progress = progress_[i];
+    progress.on_device = rows.place != Place::kHost;
+    if (progress.on_device && (rows.place == Place::kGone || !has_device_)) {
+      FailJob(i, Lost(), /*intact=*/false);
+      return false;
+    }
+    const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_;
+    if (!sends || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
+    return progress.where == Where::kDevice;
+  }
 
   void SendJob(size_t i) {
     GatherPieces(jobs_[i]);
@@ -145,7 +169,7 @@ class BatchRun {
 
   // Takes a slot, waits for an earlier chunk's if there is no other, and queues everything.
   absl::Status Send(Flight& flight) {
-    if (backend_.lost()) return absl::UnavailableError("cuda: the device is lost");
+    if (!backend_.life_.working()) return absl::UnavailableError("cuda: the device is lost");
     const int64_t bytes = std::max(flight.chunk.in_bytes(), flight.chunk.out_bytes());
     PHASOR_ASSIGN_OR_RETURN(flight.slot, backend_.slots_.Take(bytes, flights_.empty()));
     while (flight.slot == nullptr) {
@@ -158,8 +182,12 @@ class BatchRun {
         flight.chunk.Stage(slot.host_in, slot.device_in, slot.device_out);
     PHASOR_RETURN_IF_ERROR(
         driver.CopyToDevice(slot.device_in, slot.host_in, flight.chunk.in_bytes(), slot.stream));
-    for (const Launch& launch : launches) PHASOR_RETURN_IF_ERROR(driver.Run(launch, slot.stream));
-    counts_.launches += static_cast<int64_t>(launches.size());
+    for (const Launch& launch : launches) {
+      PHASOR_RETURN_IF_ERROR(driver.Run(launch, slot.stream));
+      flight.launched = true;
+      ++counts_.launches;
+    }
+    if (flight.chunk.out_bytes() == 0) return absl::OkStatus();
     return driver.CopyToHost(slot.host_out, slot.device_out, flight.chunk.out_bytes(), slot.stream);
   }
 
@@ -191,21 +219,31 @@ class BatchRun {
       backend_.slots_.Give(flight.slot);
     }
     bool finish_here = false;
-    for (const size_t i : flight.jobs) finish_here = Rescue(i) || finish_here;
+    for (const size_t i : flight.jobs) finish_here = Rescue(i, flight, error) || finish_here;
     if (finish_here) FinishHere(flight);
   }
 
   // Decides who does the rest of a job: true if its rows are to be done here, because what it reads
   // is partly overwritten.
-  bool Rescue(size_t i) {
+  bool Rescue(size_t i, const Flight& flight, const absl::Status& error) {
     Progress& progress = progress_[i];
     if (progress.where != Where::kDevice) return false;
-    if (progress.begun && IsInPlace(jobs_[i])) {
-      progress.finished_here = true;
-      return true;
+    progress.begun = progress.begun || (progress.on_device && flight.launched);
+    if (!progress.begun || !IsInPlace(jobs_[i])) {
+      progress.where = Where::kRescued;
+      return false;
     }
-    progress.where = Where::kRescued;
-    return false;
+    if (progress.on_device) {
+      FailJob(i, absl::AbortedError(std::string(error.message())), /*intact=*/false);
+      return false;
+    }
+    progress.finished_here = true;
+    return true;
+  }
+
+  void FailJob(size_t i, absl::Status status, bool intact) {
+    progress_[i].where = Where::kFailed;
+    results_[i] = {std::move(status), backend_.name(), intact};
   }
 
   // Runs the kernels' code on the host for the jobs that cannot begin again.
@@ -221,10 +259,83 @@ class BatchRun {
     }
   }
 
-  Flight NewFlight() const { return {Chunk(backend_.options_.chunk_bytes), {}, nullptr}; }
+  // Runs what the device did not.
+  void RunRest() {
+    std::vector<Job> elsewhere;
+    std::vector<size_t> numbers;
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const Progress& progress = progress_[i];
+      if (progress.where == Where::kDevice || progress.where == Where::kFailed) continue;
+      if (progress.on_device) {
+        RunOnCopies(i);
+      } else {
+        elsewhere.push_back(jobs_[i]);
+        numbers.push_back(i);
+      }
+    }
+    if (elsewhere.empty()) return;
+    std::vector<JobResult> results(elsewhere.size());
+    backend_.other_->RunEach(elsewhere, absl::MakeSpan(results));
+    for (size_t k = 0; k < numbers.size(); ++k) results_[numbers[k]] = std::move(results[k]);
+  }
+
+  // A job on device memory on the other backend.
+  void RunOnCopies(size_t i) {
+    auto slot = backend_.slots_.Take(1, /*wait=*/true);
+    if (!slot.ok()) return FailCopy(i, slot.status(), /*intact=*/true);
+    auto copies =
+        HostCopies::Make(jobs_[i], RowsOfTensors(jobs_[i], &backend_.memory_),
+                         backend_.options_.copied_bytes, backend_.driver_.get(), (*slot)->stream);
+    if (copies.ok()) {
+      backend_.other_->RunEach({&copies->job(), 1}, {&results_[i], 1});
+      if (results_[i].status.ok()) {
+        const absl::Status written = copies->WriteBack();
+        if (!written.ok()) FailCopy(i, written, /*intact=*/false);
+      }
+    } else {
+      FailCopy(i, copies.status(), /*intact=*/true);
+    }
+    backend_.slots_.Give(*slot);
+  }
+
+  void FailCopy(size_t i, const absl::Status& error, bool intact) {
+    backend_.Note(error);
+    if (absl::IsUnavailable(error)) return FailJob(i, Lost(), /*intact=*/false);
+    FailJob(i, absl::UnavailableError(StrCat(error.message(), ", try again")), intact);
+  }
+
+  static absl::Status Lost() {
+    return absl::AbortedError("cuda: the device was lost, and what was in its memory with it");
+  }
+
+  // Says what the device did, and counts.
+  void Report() {
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const Progress& progress = progress_[i];
+      const bool here = progress.finished_here;
+      if (progress.where == Where::kDevice) {
+        const Backend& did = here ? *backend_.other_ : static_cast<const Backend&>(backend_);
+        results_[i] = {absl::OkStatus(), did.name(), false};
+        const bool whole = !here && RowsOf(jobs_[i]) > 0;
+        counts_.jobs_on_device += whole;
+        counts_.jobs_in_device_memory += whole && progress.on_device;
+      }
+      counts_.jobs_not_for_device += progress.where == Where::kElsewhere;
+      counts_.jobs_rescued += progress.where == Where::kRescued || here;
+      counts_.jobs_failed += progress.where == Where::kFailed;
+    }
+    backend_.Add(counts_);
+  }
+
+  Flight NewFlight() const {
+    return {Chunk(backend_.options_.chunk_bytes, &backend_.memory_), {}, nullptr};
+  }
 
   CudaBackend& backend_;
   const absl::Span<const Job> jobs_;
+  const bool has_device_;
+  const bool travel_;
+  const absl::Span<JobResult> results_;
   std::vector<Progress> progress_;
   Flight next_ = NewFlight();
   std::deque<Flight> flights_;
@@ -236,37 +347,49 @@ CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend
     : driver_(std::move(driver)),
       other_(std::move(other)),
       options_(options),
-      slots_(driver_.get(), options.slots) {}
+      slots_(driver_.get(), options.slots),
+      life_(options.life, [this] { return Revive(); }) {}
 
 CudaBackend::~CudaBackend() = default;
 
+std::string CudaBackend::device_uuid() const {
+  const auto& bytes = driver_->device().uuid;
+  const std::string digits =
+      absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return StrCat("GPU-", digits.substr(0, 8), "-", digits.substr(8, 4), "-", digits.substr(12, 4),
+                "-", digits.substr(16, 4), "-", digits.substr(20));
+}
+
 BatchPolicy CudaBackend::batch_policy() const {
-  if (lost()) return {};
+  if (!life_.working()) return {};
   return {.bytes = options_.chunk_bytes, .least_bytes = options_.least_bytes, .runs = kRuns};
 }
 
 absl::Status CudaBackend::Run(absl::Span<const Job> jobs) {
-  int64_t bytes = 0;
-  for (const Job& job : jobs) bytes += BytesWritten(job);
-  if (bytes < options_.least_bytes || lost()) {
-    CudaState counts;
-    counts.jobs_not_for_device = static_cast<int64_t>(jobs.size());
-    Add(counts);
-    return other_->Run(jobs);
-  }
-  return BatchRun(*this, jobs).Run();
+  std::vector<JobResult> results(jobs.size());
+  RunEach(jobs, absl::MakeSpan(results));
+  for (JobResult& result : results) PHASOR_RETURN_IF_ERROR(std::move(result.status));
+  return absl::OkStatus();
 }
 
-bool CudaBackend::lost() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return state_.lost;
+void CudaBackend::RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) {
+  int64_t bytes = 0;
+  for (const Job& job : jobs) bytes += BytesWritten(job);
+  const bool travel = bytes >= options_.least_bytes;
+  const DeviceLife::Use use = travel ? life_.Enter() : life_.EnterIfWorking();
+  BatchRun(*this, jobs, use, travel, results).Run();
+}
+
+absl::Status CudaBackend::Revive() {
+  slots_.Forget();
+  return driver_->Reset();
 }
 
 void CudaBackend::Note(const absl::Status& error) {
+  const bool was_working = life_.working();
+  life_.Note(error);
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (state_.lost) return;  // the first of those errors says why
-  state_.last_error = std::string(error.message());
-  state_.lost = state_.lost || absl::IsUnavailable(error);
+  if (was_working) state_.last_error = std::string(error.message());
 }
 
 void CudaBackend::Add(const CudaState& counts) {
@@ -276,11 +399,19 @@ void CudaBackend::Add(const CudaState& counts) {
   state_.jobs_on_device += counts.jobs_on_device;
   state_.jobs_not_for_device += counts.jobs_not_for_device;
   state_.jobs_rescued += counts.jobs_rescued;
+  state_.jobs_in_device_memory += counts.jobs_in_device_memory;
+  state_.jobs_failed += counts.jobs_failed;
 }
 
 CudaState CudaBackend::state() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return state_;
+}
+
+std::optional<DeviceCounts> CudaBackend::device_counts() const {
+  const CudaState now = state();
+  const bool usable = life_.state().kind == DeviceState::Kind::kWorking;
+  return DeviceCounts{usable, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued};
 }
 
 }  // namespace phasor::cuda

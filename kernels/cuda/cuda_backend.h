@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend: packs jobs into chunks, sends them to a device and brings the results back, and
-// gives to another backend whatever the device cannot or could not do. Same bytes either way.
+// The CUDA backend: packs jobs into chunks, sends them to a device and brings the results back,
+// runs jobs on the device's own memory where it lies, and gives to another backend whatever the
+// device cannot or could not do. Same bytes either way.
 #ifndef PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_
 #define PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/device_life.h"
+#include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/slots.h"
 
@@ -24,21 +29,25 @@ struct CudaBackendOptions {
   int slots = 4;
   // Batches that write less stay here: the way to a device and back takes longer than they do.
   int64_t least_bytes = int64_t{1} << 20;
+  // Most that one job's tensors on the device may take when the other backend must compute it.
+  int64_t copied_bytes = int64_t{1} << 30;
+  DeviceLifeOptions life = {};
 };
 
 // What a backend has done since it was made.
 struct CudaState {
-  bool lost = false;       // the device failed for good: everything runs on the other backend
   std::string last_error;  // of the device, empty: none
   int64_t chunks = 0;      // finished on the device
   int64_t launches = 0;
-  int64_t jobs_on_device = 0;       // wholly
-  int64_t jobs_not_for_device = 0;  // small, not supported, or larger than a chunk by the row
-  int64_t jobs_rescued = 0;         // that the device failed
+  int64_t jobs_on_device = 0;         // wholly
+  int64_t jobs_not_for_device = 0;    // small, not supported, or larger than a chunk by the row
+  int64_t jobs_rescued = 0;           // that the device failed, and the other backend did
+  int64_t jobs_in_device_memory = 0;  // of those wholly on the device: packed nothing
+  int64_t jobs_failed = 0;            // on device memory: nobody could do them
 };
 
 // Threads: as Backend says. Owns its memory on the device.
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public DevicePort {
  public:
   // `other` runs what the device does not.
   CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend> other,
@@ -51,11 +60,25 @@ class CudaBackend final : public Backend {
   int threads() const override { return other_->threads(); }
   // A chunk costs its trip and its launches, however little is in it. None once the device is lost.
   BatchPolicy batch_policy() const override;
-  // No error of the device is returned: its jobs run elsewhere. One that is in place and was begun
-  // is finished here, by the kernels' own code.
+  // The first error of RunEach.
   absl::Status Run(absl::Span<const Job> jobs) override;
+  // A job in the host's memory takes no error from the device: it runs elsewhere. One that is in
+  // place and was begun is finished here, by the kernels' own code. Jobs on device memory, too, run
+  // elsewhere, on copies, when nothing was begun in place and the memory can be read, else
+  //   ABORTED      the device was lost, or failed a job in place that it had begun
+  //   UNAVAILABLE  the memory could not be copied; the job may be tried again
+  void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) override;
+  DevicePort* device_port() override { return this; }
 
-  const DeviceInfo& device() const { return driver_->device(); }
+  std::string device_name() const override { return driver_->device().name; }
+  std::string device_uuid() const override;
+  absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle) override {
+    return memory_.Open(handle);
+  }
+  DeviceState device_state() const override { return life_.state(); }
+  void WatchDevice(std::function<void()> changed) override { life_.Watch(std::move(changed)); }
+
+  std::optional<DeviceCounts> device_counts() const override;
   CudaState state() const;
 
  private:
@@ -64,8 +87,9 @@ class CudaBackend final : public Backend {
   // While one batch is on the device, the next is staged.
   static constexpr int kRuns = 2;
 
-  bool lost() const;
-  // Remembers an error; UNAVAILABLE ends the use of the device.
+  // Makes a fresh context. Nobody uses the device.
+  absl::Status Revive();
+  // Remembers an error; UNAVAILABLE: the device is lost.
   void Note(const absl::Status& error);
   void Add(const CudaState& counts);
 
@@ -73,6 +97,8 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<Backend> other_;
   const CudaBackendOptions options_;
   Slots slots_;
+  DeviceLife life_;
+  DeviceMemory memory_{driver_.get(), &life_};
   mutable std::mutex mutex_;
   CudaState state_;
 };

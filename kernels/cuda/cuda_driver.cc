@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_driver.h"
 
+#include <cuda.h>  // types of the driver only
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstring>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -41,6 +44,45 @@ absl::Status ToStatus(cudaError_t error, std::string_view what) {
   return absl::UnavailableError(message);
 }
 
+// cuMemGetAddressRange, found through the runtime: nothing is linked to the driver.
+using GetRange = CUresult (*)(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer);
+absl::StatusOr<GetRange> FindGetRange() {
+  constexpr unsigned kSince = 3020;  // the version of CUDA that has this signature
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function,
+                                                             kSince, cudaEnableDefault, &found);
+#else
+  (void)kSince;
+  const cudaError_t error =
+      cudaGetDriverEntryPoint("cuMemGetAddressRange", &function, cudaEnableDefault, &found);
+#endif
+  PHASOR_RETURN_IF_ERROR(ToStatus(error, "look for cuMemGetAddressRange"));
+  if (found != cudaDriverEntryPointSuccess) {
+    return absl::InternalError("cuda: the driver has no cuMemGetAddressRange");
+  }
+  return reinterpret_cast<GetRange>(function);
+}
+
+// What a handle that cannot be opened says of itself, rather than of the device.
+absl::Status OpenStatus(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidResourceHandle:
+    case cudaErrorDeviceUninitialized:  // a handle of this process
+    case cudaErrorInvalidDevice:
+    case cudaErrorMapBufferObjectFailed:
+    case cudaErrorPeerAccessUnsupported:
+    case cudaErrorTooManyPeers:
+    case cudaErrorNotSupported:
+      return absl::InvalidArgumentError(
+          std::string(ToStatus(error, "open the memory of a handle").message()));
+    default:
+      return ToStatus(error, "open the memory of a handle");
+  }
+}
+
 class CudaDriver final : public Driver {
  public:
   CudaDriver(int index, DeviceInfo device) : index_(index), device_(std::move(device)) {}
@@ -76,17 +118,31 @@ class CudaDriver final : public Driver {
   }
   void FreePinned(std::byte* memory) override { cudaFreeHost(memory); }
 
-  absl::Status CopyToDevice(std::byte* device, const std::byte* pinned, int64_t bytes,
+  absl::StatusOr<IpcMapping> OpenIpc(const IpcHandle& handle) override {
+    PHASOR_RETURN_IF_ERROR(Select());
+    cudaIpcMemHandle_t wanted;
+    static_assert(sizeof wanted == kIpcHandleBytes);
+    std::memcpy(&wanted, handle.data(), sizeof wanted);
+    void* opened = nullptr;
+    PHASOR_RETURN_IF_ERROR(
+        OpenStatus(cudaIpcOpenMemHandle(&opened, wanted, cudaIpcMemLazyEnablePeerAccess)));
+    auto mapping = Describe(opened);
+    if (!mapping.ok()) cudaIpcCloseMemHandle(opened);
+    return mapping;
+  }
+  void CloseIpc(const IpcMapping& mapping) override { cudaIpcCloseMemHandle(mapping.opened); }
+
+  absl::Status CopyToDevice(std::byte* device, const std::byte* host, int64_t bytes,
                             Stream stream) override {
     PHASOR_RETURN_IF_ERROR(Select());
-    return ToStatus(cudaMemcpyAsync(device, pinned, static_cast<size_t>(bytes),
+    return ToStatus(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes),
                                     cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream)),
                     "copy to the device");
   }
-  absl::Status CopyToHost(std::byte* pinned, const std::byte* device, int64_t bytes,
+  absl::Status CopyToHost(std::byte* host, const std::byte* device, int64_t bytes,
                           Stream stream) override {
     PHASOR_RETURN_IF_ERROR(Select());
-    return ToStatus(cudaMemcpyAsync(pinned, device, static_cast<size_t>(bytes),
+    return ToStatus(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes),
                                     cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(stream)),
                     "copy from the device");
   }
@@ -102,7 +158,32 @@ class CudaDriver final : public Driver {
     return ToStatus(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "synchronize");
   }
 
+  absl::Status Reset() override {
+    Select().IgnoreError();  // a lost device may refuse even that
+    PHASOR_RETURN_IF_ERROR(ToStatus(cudaDeviceReset(), "reset the device"));
+    PHASOR_RETURN_IF_ERROR(Select());
+    return ToStatus(cudaFree(nullptr), "make a fresh context");
+  }
+
  private:
+  // What the driver says of memory that was opened. INVALID_ARGUMENT: of another device.
+  absl::StatusOr<IpcMapping> Describe(void* opened) const {
+    cudaPointerAttributes attributes;
+    PHASOR_RETURN_IF_ERROR(
+        ToStatus(cudaPointerGetAttributes(&attributes, opened), "ask for a pointer's device"));
+    if (attributes.type != cudaMemoryTypeDevice || attributes.device != index_) {
+      return absl::InvalidArgumentError("cuda: the handle is of another device's memory");
+    }
+    PHASOR_ASSIGN_OR_RETURN(const auto get_range, FindGetRange());
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    if (get_range(&base, &bytes, reinterpret_cast<CUdeviceptr>(opened)) != CUDA_SUCCESS) {
+      return absl::InternalError("cuda: the driver does not know the allocation of a handle");
+    }
+    return IpcMapping{static_cast<std::byte*>(opened), reinterpret_cast<std::byte*>(base),
+                      static_cast<int64_t>(bytes)};
+  }
+
   // The runtime's current device belongs to the thread.
   absl::Status Select() const { return ToStatus(cudaSetDevice(index_), "select the device"); }
 

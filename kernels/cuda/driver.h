@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/launch_list.h"
+#include "kernels/device_port.h"
 
 namespace phasor::cuda {
 
@@ -22,6 +23,13 @@ struct DeviceInfo {
   int major = 0;  // compute capability
   int minor = 0;
   int64_t memory_bytes = 0;
+};
+
+// An allocation of another process, mapped.
+struct IpcMapping {
+  std::byte* opened = nullptr;  // what closes it
+  std::byte* base = nullptr;    // of the allocation, aligned to 256 bytes
+  int64_t bytes = 0;            // all of the allocation
 };
 
 // A queue of the device: what is put into it happens in order.
@@ -50,15 +58,24 @@ class Driver {
   virtual absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes) = 0;
   virtual void FreePinned(std::byte* memory) = 0;
 
-  // Queues a copy. Both sides stay as they are until the stream is synchronized.
-  virtual absl::Status CopyToDevice(std::byte* device, const std::byte* pinned, int64_t bytes,
+  // Maps the memory of a handle. Also INVALID_ARGUMENT: no handle of memory of this device.
+  virtual absl::StatusOr<IpcMapping> OpenIpc(const IpcHandle& handle) = 0;
+  virtual void CloseIpc(const IpcMapping& mapping) = 0;
+
+  // Queues a copy. Both sides stay as they are until the stream is synchronized. Memory of the host
+  // that is not pinned works too, slowly, and may make this wait.
+  virtual absl::Status CopyToDevice(std::byte* device, const std::byte* host, int64_t bytes,
                                     Stream stream) = 0;
-  virtual absl::Status CopyToHost(std::byte* pinned, const std::byte* device, int64_t bytes,
+  virtual absl::Status CopyToHost(std::byte* host, const std::byte* device, int64_t bytes,
                                   Stream stream) = 0;
   // Queues a kernel.
   virtual absl::Status Run(const Launch& launch, Stream stream) = 0;
   // Waits for everything in the stream.
   virtual absl::Status Synchronize(Stream stream) = 0;
+
+  // Ends the context with all streams, memory and mappings, none of which is given back after this,
+  // and makes a fresh one. Nobody else uses the device meanwhile.
+  virtual absl::Status Reset() = 0;
 };
 
 }  // namespace phasor::cuda

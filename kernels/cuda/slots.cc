@@ -86,4 +86,10 @@ void Slots::Give(Slot* slot) {
   given_.notify_one();
 }
 
+void Slots::Forget() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  free_.clear();
+  slots_.clear();
+}
+
 }  // namespace phasor::cuda

@@ -38,6 +38,8 @@ class Slots {
   absl::StatusOr<Slot*> Take(int64_t bytes, bool wait);
   // The slot's stream has been synchronized, or the device is lost.
   void Give(Slot* slot);
+  // Lets go of everything without giving it back: it went with its context. No slot is taken.
+  void Forget();
 
  private:
   absl::Status Grow(Slot& slot, int64_t bytes);

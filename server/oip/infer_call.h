@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "kernels/table.h"
 #include "server/engine/engine.h"
+#include "server/oip/model_catalogue.h"
 #include "server/oip/model_statistics.h"
 #include "server/regions/region_store.h"
 #include "server/rpc/access.h"
@@ -26,6 +27,7 @@ struct InferContext {
   engine::Engine* engine = nullptr;
   const TableSource* tables = nullptr;
   regions::RegionStore* regions = nullptr;
+  const ModelCatalogue* models = nullptr;
   StatisticsBook* statistics = nullptr;
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
@@ -38,6 +40,7 @@ struct InferCaller {
   std::shared_ptr<const std::atomic<bool>> cancelled;
   bool stream = false;
   rpc::CallerQuota quota = {};
+  regions::RegionCaller regions = {};
 };
 
 struct InferAnswer {

@@ -60,7 +60,7 @@ absl::Status ReadTyped(const inference::ModelInferRequest::InferInputTensor& wir
 }
 
 absl::StatusOr<InputTensor> ReadInput(const inference::ModelInferRequest::InferInputTensor& wire,
-                                      regions::RegionStore* regions, std::string path) {
+                                      const regions::CallerRegions& regions, std::string path) {
   InputTensor input;
   input.path = std::move(path);
   PHASOR_RETURN_IF_ERROR(ReadTypeAndShape(wire, &input));
@@ -100,7 +100,7 @@ absl::Status AssignRaw(const std::vector<bool>& needs_raw, absl::Span<const engi
 }  // namespace
 
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
-                                            regions::RegionStore* regions,
+                                            const regions::CallerRegions& regions,
                                             const std::string& path) {
   RegionRange range;
   bool has_bytes = false;
@@ -126,14 +126,14 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
     return Invalid(path, ".", kRegion, ": not set, must be given with the other two");
   }
   if (!has_bytes) return Invalid(path, ".", kByteSize, ": not set, must be given");
-  PHASOR_ASSIGN_OR_RETURN(range.region, regions->Find(range.name, StrCat(path, ".", kRegion)));
+  PHASOR_ASSIGN_OR_RETURN(range.region, regions.Find(range.name, StrCat(path, ".", kRegion)));
   PHASOR_RETURN_IF_ERROR(range.region->CheckRange(range.offset, range.bytes, path));
   return range;
 }
 
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
                                                     absl::Span<const engine::Segments> raw,
-                                                    regions::RegionStore* regions) {
+                                                    const regions::CallerRegions& regions) {
   std::vector<InputTensor> inputs;
   inputs.reserve(static_cast<size_t>(request.inputs_size()));  // segments point into its elements
   std::vector<bool> needs_raw;

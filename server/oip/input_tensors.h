@@ -32,7 +32,8 @@ struct RegionRange {
 // The range that the parameters of a tensor name, if they name one. INVALID_ARGUMENT: a parameter
 // that is not known or of another type, a range outside the region; NOT_FOUND: no such region.
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
-                                            regions::RegionStore* regions, const std::string& path);
+                                            const regions::CallerRegions& regions,
+                                            const std::string& path);
 
 struct InputTensor {
   std::string name;
@@ -50,7 +51,7 @@ struct InputTensor {
 // lengths, typed beside raw; NOT_FOUND: no such region. Does not read shared memory.
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
                                                     absl::Span<const engine::Segments> raw,
-                                                    regions::RegionStore* regions);
+                                                    const regions::CallerRegions& regions);
 
 }  // namespace phasor::oip
 

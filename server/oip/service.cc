@@ -19,7 +19,8 @@ namespace phasor::oip {
 namespace {
 
 constexpr size_t kCudaHandleBytes = 64;
-constexpr char kBuiltIn[] = "models are built in and always loaded";
+constexpr char kBuiltIn[] =
+    "models are the presets and the encoders of the configuration, always loaded";
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                  const absl::Status& status = absl::OkStatus()) {
@@ -50,7 +51,7 @@ class InferReactor final : public grpc::ServerUnaryReactor {
     }
     StartInfer(infer, request,
                {rpc::DeadlineOf(*context), rpc::ClientOf(*context), cancelled_, /*stream=*/false,
-                rpc::CallerQuota(*context)},
+                rpc::CallerQuota(*context), rpc::RegionCallerOf(*context)},
                [this, context, response](InferAnswer answer) {
                  quota_permit_ = std::move(answer.quota_permit);
                  if (answer.status.ok()) *response = std::move(answer.response);
@@ -70,10 +71,11 @@ class InferReactor final : public grpc::ServerUnaryReactor {
 
 InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptions options)
     : options_(std::move(options)),
-      regions_(options_.regions),
+      regions_(*options_.regions),
       infer_{engine,
              options_.tables,
              &regions_,
+             &models_,
              &statistics_,
              options_.max_message_bytes,
              options_.max_header_bytes},
@@ -99,7 +101,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context,
                                                        const inference::ModelReadyRequest* request,
                                                        inference::ModelReadyResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (absl::IsInvalidArgument(model.status())) return Answer(context, model.status());
   response->set_ready(model.ok() && ready_.load(std::memory_order_relaxed));
   return Answer(context);
@@ -115,7 +117,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
                                 "statistics", "binary_tensor_data"}) {
     response->add_extensions(extension);
   }
-  if (options_.regions.enabled) response->add_extensions("system_shared_memory");
+  if (regions_.enabled()) response->add_extensions("system_shared_memory");
   return Answer(context);
 }
 
@@ -123,7 +125,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelMetadata(
     Context* context, const inference::ModelMetadataRequest* request,
     inference::ModelMetadataResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
   *response = MetadataOf(**model);
   return Answer(context);
@@ -147,7 +149,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelConfig(
     Context* context, const inference::ModelConfigRequest* request,
     inference::ModelConfigResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
   *response->mutable_config() = ConfigOf(**model);
   return Answer(context);
@@ -158,12 +160,12 @@ grpc::ServerUnaryReactor* InferenceService::ModelStatistics(
     inference::ModelStatisticsResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   if (request->name().empty()) {
-    *response = statistics_.Report(nullptr);
+    *response = statistics_.Report(models_.Get()->models());
     return Answer(context);
   }
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
-  *response = statistics_.Report(*model);
+  *response = statistics_.Report({*model});
   return Answer(context);
 }
 
@@ -171,7 +173,7 @@ grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest*,
     inference::RepositoryIndexResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  *response = IndexOfModels();
+  *response = IndexOf(*models_.Get());
   return Answer(context);
 }
 
@@ -193,7 +195,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
     Context* context, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  for (const regions::NamedRegion& region : regions_.List()) {
+  for (const regions::NamedRegion& region : regions_.List(rpc::RegionCallerOf(*context))) {
     if (!request->name().empty() && request->name() != region.name) continue;
     auto& out = (*response->mutable_regions())[region.name];
     out.set_name(region.name);
@@ -217,19 +219,21 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryRegister(
   if (!offset.ok()) return Answer(context, offset.status());
   const auto bytes = SizeFromWire(request->byte_size(), "byte_size");
   if (!bytes.ok()) return Answer(context, bytes.status());
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
+  // Clients that nobody tells apart share their names, as this protocol's clients expect.
   return Answer(context, regions_.Register(request->name(), {request->key(), *offset, *bytes},
-                                           {context->peer(), rpc::IdentityOf(*context),
-                                            rpc::MaxRegionsOf(*context)}));
+                                           caller, {.for_everybody = caller.identity.empty()}));
 }
 
 grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
     Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
   if (request->name().empty()) {
-    regions_.UnregisterAll(context->peer());
+    regions_.UnregisterAll(caller);
   } else {
-    regions_.Unregister(request->name());
+    regions_.Unregister(request->name(), caller).IgnoreError();  // not known is no error
   }
   return Answer(context);
 }

@@ -74,12 +74,18 @@ HealthService::Status HealthService::StatusOf(const std::string& service) const 
   if (!service.empty() && services_.count(service) == 0) {
     return HealthCheckResponse::SERVICE_UNKNOWN;
   }
-  return serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+  return serving_ && accepting_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
 }
 
 void HealthService::StopServing() {
   absl::MutexLock lock(&mu_);
   serving_ = false;
+  for (WatchReactor* watch : watches_) watch->Continue();
+}
+
+void HealthService::SetAccepting(bool accepting) {
+  absl::MutexLock lock(&mu_);
+  accepting_ = accepting;
   for (WatchReactor* watch : watches_) watch->Continue();
 }
 

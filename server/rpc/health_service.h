@@ -24,6 +24,8 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
 
   // NOT_SERVING from now on, for Check and Watch.
   void StopServing();
+  // NOT_SERVING as long as connections are not taken.
+  void SetAccepting(bool accepting);
   // Ends all watches, also those to come, with UNAVAILABLE.
   void EndWatches();
 
@@ -43,6 +45,7 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   absl::Mutex mu_;
   const std::set<std::string> services_;
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
+  bool accepting_ ABSL_GUARDED_BY(mu_) = true;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::set<WatchReactor*> watches_ ABSL_GUARDED_BY(mu_);
 };

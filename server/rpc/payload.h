@@ -60,7 +60,7 @@ inline std::string Describe(const v1::TensorSpec& tensor) {
 struct Payload {
   RawEntries raw;
   SharedTensors shared;
-  int64_t copied_bytes = 0;  // of shared positions, which are copied before they are checked
+  int64_t copied_bytes = 0;  // of shared numbers that are copied to be checked, and of slots
 
   // The `bytes` of a tensor; `shared_path` is its path, `raw_path` how errors of entries call it.
   // `changing` becomes true if others may write them.

@@ -9,13 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/invalid.h"
+#include "kernels/paged_cache.h"
 #include "kernels/status_macros.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
 #include "server/rpc/payload.h"
-#include "server/rpc/shared_tensors.h"
 
 namespace phasor::rpc {
 namespace {
@@ -182,6 +182,7 @@ struct RopeTraits {
                                               absl::StrCat(path, ".value_cache"),
                                               &item->value_cache, &item->destinations[value]));
     const int64_t slots_bytes = prepared.pages->slot_mapping_bytes;
+    payload->copied_bytes += prepared.tokens * kBytesPerSlot;
     if (wire.slot_mapping().has_region()) payload->copied_bytes += slots_bytes;
     return payload->Take(wire.slot_mapping(), slots_bytes, absl::StrCat(path, ".slot_mapping"),
                          &item->slot_mapping, &item->changing);
@@ -252,6 +253,12 @@ absl::StatusOr<typename Traits::Prepared> Prepare(const typename Traits::Wire& w
   return prepared;
 }
 
+// The status of an item that failed, else OK.
+absl::Status StatusOf(const Item& item) {
+  const auto* status = std::get_if<absl::Status>(&item);
+  return status == nullptr ? absl::OkStatus() : *status;
+}
+
 // Items of one message while they are checked.
 template <typename Traits>
 class Viewer {
@@ -287,7 +294,7 @@ class Viewer {
       return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
                                                      inline_tensors_, ", one per inline tensor"));
     }
-    Payload payload{RawEntries(raw), SharedTensors(context_.leases)};
+    Payload payload{RawEntries(raw), SharedTensors(context_.shared)};
     for (size_t i = 0; i < view_.items.size(); ++i) {
       const auto& [wire, path] = entries_[i];
       PHASOR_RETURN_IF_ERROR(size_.AddItem(path));
@@ -298,13 +305,17 @@ class Viewer {
         } else {
           view_.items[i] = std::move(status);
         }
+      } else {
+        payload.shared.EndItem(StatusOf(view_.items[i])).IgnoreError();
       }
       payload.raw.SkipTo(next);
     }
     PHASOR_RETURN_IF_ERROR(payload.shared.CheckItems());
     view_.held = payload.shared.TakeHeld();
     view_.shared_bytes = payload.shared.bytes();
-    view_.copied_bytes = payload.copied_bytes;
+    view_.copies = payload.shared.TakeCopies();
+    view_.copied_bytes =
+        payload.copied_bytes + (view_.copies == nullptr ? 0 : view_.copies->bytes());
     return absl::OkStatus();
   }
 
@@ -336,12 +347,6 @@ class Viewer {
   std::vector<Entry> entries_;
   RequestView view_;
 };
-
-// The status of an item that failed, else OK.
-absl::Status StatusOf(const Item& item) {
-  const auto* status = std::get_if<absl::Status>(&item);
-  return status == nullptr ? absl::OkStatus() : *status;
-}
 
 template <typename Traits>
 absl::StatusOr<RequestView> ViewOne(const typename Traits::Wire& item,

@@ -25,51 +25,90 @@ bool SameRegion(const v1::TensorSpec& a, const v1::TensorSpec& b) {
 
 }  // namespace
 
-absl::StatusOr<const regions::SealedMemory*> SharedTensors::Find(const v1::RegionRef& region,
-                                                                 const std::string& path) {
-  if (leases_ == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path,
-        ".region: shared memory is off, start the server with --lease-socket or send the "
-        "bytes inline"));
+RegionCopies& SharedTensors::copies() {
+  if (copies_ == nullptr) copies_ = std::make_unique<RegionCopies>();
+  return *copies_;
+}
+
+absl::StatusOr<SharedTensors::Memory> SharedTensors::Find(const v1::RegionRef& region,
+                                                          const std::string& path) const {
+  const bool has_names = sources_.regions.enabled();
+  if (sources_.leases == nullptr && !has_names) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path,
+                     ".region: shared memory is off, start the server with --lease-socket or "
+                     "--shared-memory, or send the bytes inline"));
   }
-  PHASOR_ASSIGN_OR_RETURN(auto memory,
-                          leases_->Find(region.region(), absl::StrCat(path, ".region.region")));
-  const regions::SealedMemory* const found = memory.get();
-  held_.push_back(std::move(memory));
-  return found;
+  const std::string name_path = absl::StrCat(path, ".region.region");
+  Memory memory;
+  if (sources_.leases != nullptr) {
+    auto leased = sources_.leases->Find(region.region(), name_path);
+    if (!leased.ok() && !has_names) return leased.status();
+    if (leased.ok()) memory.leased = *std::move(leased);
+  }
+  if (memory.leased != nullptr) return memory;
+  PHASOR_ASSIGN_OR_RETURN(memory.named, sources_.regions.Find(region.region(), name_path));
+  return memory;
+}
+
+absl::StatusOr<const std::byte*> SharedTensors::Read(const v1::RegionRef& region, int64_t bytes,
+                                                     const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(Memory memory, Find(region, path));
+  const std::string range_path = absl::StrCat(path, ".region.offset_bytes");
+  if (memory.leased != nullptr) {
+    held_.push_back(memory.leased);
+    return memory.leased->Read(region.offset_bytes(), bytes, range_path);
+  }
+  PHASOR_RETURN_IF_ERROR(memory.named->CheckRange(region.offset_bytes(), bytes, range_path));
+  return copies().Input(std::move(memory.named), region.offset_bytes(), bytes, items_, path);
+}
+
+absl::StatusOr<std::byte*> SharedTensors::Write(const v1::RegionRef& region, int64_t bytes,
+                                                bool in_place, const std::string& path,
+                                                bool* copied) {
+  PHASOR_ASSIGN_OR_RETURN(Memory memory, Find(region, path));
+  const std::string range_path = absl::StrCat(path, ".region.offset_bytes");
+  *copied = memory.named != nullptr;
+  if (!*copied) {
+    held_.push_back(memory.leased);
+    return memory.leased->Write(region.offset_bytes(), bytes, range_path);
+  }
+  PHASOR_RETURN_IF_ERROR(memory.named->CheckRange(region.offset_bytes(), bytes, range_path));
+  PHASOR_RETURN_IF_ERROR(memory.named->CheckWritable(absl::StrCat(path, ".region.region")));
+  return copies().Output(std::move(memory.named), region.offset_bytes(), bytes, items_, in_place,
+                         path);
 }
 
 absl::StatusOr<absl::Span<const std::byte>> SharedTensors::Input(const v1::TensorSpec& tensor,
                                                                  int64_t bytes,
                                                                  const std::string& path) {
-  const v1::RegionRef& region = tensor.region();
-  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(region, path));
-  PHASOR_ASSIGN_OR_RETURN(
-      const std::byte* const begin,
-      memory->Read(region.offset_bytes(), bytes, absl::StrCat(path, ".region.offset_bytes")));
+  PHASOR_ASSIGN_OR_RETURN(const std::byte* const begin, Read(tensor.region(), bytes, path));
   Add(begin, bytes, false, tensor, path);
   return absl::Span<const std::byte>(begin, static_cast<size_t>(bytes));
 }
 
 absl::StatusOr<std::byte*> SharedTensors::FindOutput(const v1::TensorSpec& tensor, int64_t bytes,
-                                                     const std::string& path) {
+                                                     bool in_place, const std::string& path,
+                                                     bool* copied) {
   const v1::RegionRef& region = tensor.region();
-  const std::string offset_path = absl::StrCat(path, ".region.offset_bytes");
-  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(region, path));
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
-                          memory->Write(region.offset_bytes(), bytes, offset_path));
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin, Write(region, bytes, in_place, path, copied));
   if (const auto dtype = EnumFromWire<Dtype>(tensor.dtype(), path);
       dtype.ok() && region.offset_bytes() % SizeOf(*dtype) != 0) {
-    return InvalidAt(offset_path, region.offset_bytes(), ", must be a multiple of the element's ",
-                     SizeOf(*dtype));
+    return InvalidAt(absl::StrCat(path, ".region.offset_bytes"), region.offset_bytes(),
+                     ", must be a multiple of the element's ", SizeOf(*dtype));
   }
   return begin;
 }
 
 absl::StatusOr<engine::Destination> SharedTensors::Cache(const v1::TensorSpec& cache, int64_t bytes,
                                                          int64_t written, const std::string& path) {
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin, FindOutput(cache, bytes, path));
+  bool copied = false;
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
+                          FindOutput(cache, bytes, /*in_place=*/false, path, &copied));
+  if (copied) {  // all of it would be written back, over what other calls write meanwhile
+    return absl::UnimplementedError(absl::StrCat(
+        path, ".region.region: a named region, caches must be in leased memory or inline"));
+  }
   Add(begin, bytes, true, cache, path);
   bytes_ += written - bytes;
   return engine::Destination{.data = begin,
@@ -98,7 +137,12 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
     return Invalid(path, ".strides: must be those of the input, whose place it is");
   }
   const int64_t bytes = strided ? computed.strided_bytes : computed.output_bytes;
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin, FindOutput(wanted, bytes, path));
+  bool copied = false;
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
+                          FindOutput(wanted, bytes, in_place, path, &copied));
+  if (copied && strided) {  // what is between its elements would be written too
+    return Invalid(path, ".strides: must be empty in a named region");
+  }
   // In place, the input's range is there already, and the output is the same bytes.
   const auto same = [&](const Range& range) {
     return !range.output && range.begin == begin && range.end == begin + bytes;
@@ -115,6 +159,7 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
   }
   return engine::Destination{.data = begin,
                              .strided = strided,
+                             .copied = copied,
                              .region = wanted.region().region(),
                              .offset_bytes = wanted.region().offset_bytes()};
 }

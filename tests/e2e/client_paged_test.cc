@@ -317,6 +317,42 @@ TEST_F(ClientPagedTest, StreamsAndBatchesWritePages) {
   EXPECT_EQ(cache, expected);
 }
 
+TEST_F(ClientPagedTest, BatchesAndStreamsWriteLeasedPagesOfWhichNoTwoItemsShareOne) {
+  const PagedCase c{.key_type = Dtype::kFloat8E5M2};
+  const CacheLayout layout = Dense(c);
+  const auto memory = unix_.AllocateShared(2 * layout.bytes);
+  ASSERT_TRUE(memory.ok() && memory->shared()) << memory.status();
+  std::byte* const other = memory->data() + layout.bytes;
+  Cells q = RandomHalves(kTokens * 5 * kDim, 1), k = RandomHalves(kTokens * kKeyHeads * kDim, 2);
+  Cells v = RandomHalves(kTokens * kValueHeads * kDim, 3);
+  std::vector<int64_t> slots = Slots();
+  Cells expected(static_cast<size_t>(layout.bytes)), expected_q = q, q1 = q, q2 = q;
+  ASSERT_TRUE(here_.ApplyRoPE(CallOn(c, layout, expected_q, k, v, slots, expected.data())).ok());
+  const auto is_written = [&](std::byte* cache) {
+    const bool same = std::memcmp(cache, expected.data(), expected.size()) == 0;
+    std::memset(cache, 0, expected.size());
+    return same;
+  };
+  auto results = unix_.BatchApplyRoPE({CallOn(c, layout, q1, k, v, slots, memory->data()),
+                                       CallOn(c, layout, q2, k, v, slots, other)});
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_TRUE((*results)[0].ok() && (*results)[1].ok());
+  EXPECT_TRUE(is_written(memory->data()));
+  EXPECT_TRUE(is_written(other));
+  EXPECT_EQ(q1, expected_q);
+  q1 = q;
+  const auto stream = unix_.StreamApplyRoPE();
+  ASSERT_TRUE(stream->Write(1, CallOn(c, layout, q1, k, v, slots, memory->data())).ok());
+  const auto answer = stream->Read();
+  ASSERT_TRUE(answer.has_value() && answer->result.ok());
+  EXPECT_TRUE(is_written(memory->data()));
+  EXPECT_EQ(q1, expected_q);
+  results = unix_.BatchApplyRoPE({CallOn(c, layout, q1, k, v, slots, memory->data()),
+                                  CallOn(c, layout, q2, k, v, slots, memory->data())});
+  EXPECT_EQ(results.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(results.status().message(), HasSubstr("items[1].paged_cache.key_cache: overlaps"));
+}
+
 // FLOAT8 outputs without pages, by every way there is.
 TEST_F(ClientPagedTest, Float8OutputsHaveTheSameBytesEverywhere) {
   for (const Dtype dtype : {Dtype::kBFloat16, Dtype::kFloat16}) {

@@ -18,6 +18,10 @@ class BorrowedBackend : public Backend {
   std::string target() const override { return backend_.target(); }
   int threads() const override { return backend_.threads(); }
   absl::Status Run(absl::Span<const Job> jobs) override { return backend_.Run(jobs); }
+  void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) override {
+    backend_.RunEach(jobs, results);
+  }
+  DevicePort* device_port() override { return backend_.device_port(); }
 
  private:
   Backend& backend_;

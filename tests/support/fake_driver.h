@@ -4,12 +4,14 @@
 #ifndef PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 #define PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/run_on_host.h"
 #include "kernels/text.h"
+#include "tests/support/fake_export.h"
 
 namespace phasor::testing {
 
@@ -25,7 +28,10 @@ namespace phasor::testing {
 // owns. Threads: any.
 class FakeDevice {
  public:
-  // Name of a call, e.g. "Allocate", and how often it was called before, over all streams.
+  // Name of a call, e.g. "Allocate", and how often it was called before, over all streams. A call
+  // that fails with UNAVAILABLE loses the device: all fail from then on, until a Reset that does
+  // not. Of the work that a failing Synchronize waits for, the last step is done
+  // by half.
   using Fault = std::function<absl::Status(const std::string& call, int64_t number)>;
 
   void FailWith(Fault fault) {
@@ -56,16 +62,31 @@ class FakeDevice {
     return most_busy_;
   }
 
+  // Memory of another process on this device.
+  std::shared_ptr<FakeExport> Export(int64_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto made = std::make_shared<FakeExport>(bytes, static_cast<int64_t>(exports_.size()) + 1);
+    exports_.push_back(made);
+    return made;
+  }
+  // Mappings of such memory that are open.
+  int64_t open_mappings() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return open_mappings_;
+  }
+
  private:
   friend class FakeDriver;
 
   absl::Status Enter(const std::string& call) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const int64_t number = calls_[call]++;
-    if (!lost_.ok()) return lost_;
-    if (!fault_) return absl::OkStatus();
-    absl::Status status = fault_(call, number);
+    if (!lost_.ok() && call != "Reset") return lost_;
+    absl::Status status = fault_ ? fault_(call, number) : absl::OkStatus();
     if (absl::IsUnavailable(status)) lost_ = status;  // and every later call fails too
+    if (call != "Reset" || !status.ok()) return status;
+    lost_ = absl::OkStatus();
+    open_mappings_ = 0;
     return status;
   }
   void Hold(int64_t bytes) {
@@ -82,13 +103,32 @@ class FakeDevice {
     busy_ += change;
     most_busy_ = std::max(most_busy_, busy_);
   }
+  // While the device works, it can touch what was exported.
+  void SetWorking(bool working) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    working_ += working ? 1 : -1;
+    if (working_ != (working ? 1 : 0)) return;
+    for (const auto& memory : exports_) memory->SetTouchable(working);
+  }
+  std::shared_ptr<FakeExport> FindExport(const IpcHandle& handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& memory : exports_) {
+      if (memory->handle() == handle) return memory;
+    }
+    return nullptr;
+  }
+  void CountMappings(int change) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open_mappings_ += change;
+  }
 
   std::mutex mutex_;
   Fault fault_;
   absl::Duration trip_;
   absl::Status lost_;
   std::map<std::string, int64_t> calls_;
-  int64_t bytes_ = 0, peak_bytes_ = 0, busy_ = 0, most_busy_ = 0;
+  int64_t bytes_ = 0, peak_bytes_ = 0, busy_ = 0, most_busy_ = 0, working_ = 0, open_mappings_ = 0;
+  std::vector<std::shared_ptr<FakeExport>> exports_;
 };
 
 // Threads: any; one stream by one at a time.
@@ -96,15 +136,23 @@ class FakeDriver final : public cuda::Driver {
  public:
   explicit FakeDriver(std::shared_ptr<FakeDevice> device) : device_(std::move(device)) {
     info_.name = "Fake GPU";
+    for (size_t i = 0; i < info_.uuid.size(); ++i) info_.uuid[i] = static_cast<uint8_t>(i);
   }
 
   const cuda::DeviceInfo& device() const override { return info_; }
 
   absl::StatusOr<cuda::Stream> CreateStream() override {
     if (absl::Status s = device_->Enter("CreateStream"); !s.ok()) return s;
-    return static_cast<cuda::Stream>(new Queue);
+    auto* const queue = new Queue;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    queues_.insert(queue);
+    return static_cast<cuda::Stream>(queue);
   }
-  void DestroyStream(cuda::Stream stream) override { delete static_cast<Queue*>(stream); }
+  void DestroyStream(cuda::Stream stream) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (queues_.erase(static_cast<Queue*>(stream)) != 1) std::abort();
+    delete static_cast<Queue*>(stream);
+  }
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override { return New("Allocate", bytes); }
   void Free(std::byte* memory) override { Delete(memory); }
@@ -113,38 +161,67 @@ class FakeDriver final : public cuda::Driver {
   }
   void FreePinned(std::byte* memory) override { Delete(memory); }
 
-  absl::Status CopyToDevice(std::byte* device, const std::byte* pinned, int64_t bytes,
+  absl::StatusOr<cuda::IpcMapping> OpenIpc(const IpcHandle& handle) override {
+    if (absl::Status s = device_->Enter("OpenIpc"); !s.ok()) return s;
+    const auto memory = device_->FindExport(handle);
+    if (memory == nullptr) return absl::InvalidArgumentError("fake: no such handle");
+    device_->CountMappings(1);
+    return cuda::IpcMapping{memory->device_view(), memory->device_view(), memory->bytes()};
+  }
+  void CloseIpc(const cuda::IpcMapping&) override { device_->CountMappings(-1); }
+
+  absl::Status CopyToDevice(std::byte* device, const std::byte* host, int64_t bytes,
                             cuda::Stream stream) override {
     return Queued("CopyToDevice", stream,
-                  [=] { std::memcpy(device, pinned, static_cast<size_t>(bytes)); });
+                  [=](bool torn) { Copy(device, host, torn ? bytes / 2 : bytes); });
   }
-  absl::Status CopyToHost(std::byte* pinned, const std::byte* device, int64_t bytes,
+  absl::Status CopyToHost(std::byte* host, const std::byte* device, int64_t bytes,
                           cuda::Stream stream) override {
     return Queued("CopyToHost", stream,
-                  [=] { std::memcpy(pinned, device, static_cast<size_t>(bytes)); });
+                  [=](bool torn) { Copy(host, device, torn ? bytes / 2 : bytes); });
   }
   absl::Status Run(const cuda::Launch& launch, cuda::Stream stream) override {
-    return Queued("Run", stream, [=] { cuda::RunOnHost(launch.kernel, launch.batch); });
+    return Queued("Run", stream, [=](bool torn) {
+      cuda::Batch batch = launch.batch;
+      if (torn) batch.blocks = (batch.blocks + 1) / 2;
+      cuda::RunOnHost(launch.kernel, batch);
+    });
   }
   absl::Status Synchronize(cuda::Stream stream) override {
     auto& work = static_cast<Queue*>(stream)->work;
     if (!work.empty()) device_->SetBusy(-1);
-    absl::Status status = device_->Enter("Synchronize");
-    if (status.ok()) {
-      if (!work.empty()) absl::SleepFor(device_->trip());
-      for (const auto& step : work) step();
+    const absl::Status status = device_->Enter("Synchronize");
+    if (!work.empty()) {
+      if (status.ok()) absl::SleepFor(device_->trip());
+      device_->SetWorking(true);
+      for (const auto& step : work) step(/*torn=*/!status.ok() && &step == &work.back());
+      device_->SetWorking(false);
     }
     work.clear();
     return status;
   }
 
+  absl::Status Reset() override {
+    if (absl::Status s = device_->Enter("Reset"); !s.ok()) return s;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Queue* const queue : queues_) delete queue;
+    queues_.clear();
+    for (std::byte* const block : blocks_) Release(block);
+    blocks_.clear();
+    return absl::OkStatus();
+  }
+
  private:
   struct Queue {
-    std::vector<std::function<void()>> work;
+    std::vector<std::function<void(bool torn)>> work;
   };
   static constexpr int64_t kHeader = 256;  // keeps the size in front of the memory
 
-  absl::Status Queued(const std::string& call, cuda::Stream stream, std::function<void()> step) {
+  static void Copy(std::byte* to, const std::byte* from, int64_t bytes) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  absl::Status Queued(const std::string& call, cuda::Stream stream,
+                      std::function<void(bool torn)> step) {
     if (absl::Status s = device_->Enter(call); !s.ok()) return s;
     auto& work = static_cast<Queue*>(stream)->work;
     if (work.empty()) device_->SetBusy(1);
@@ -158,17 +235,27 @@ class FakeDriver final : public cuda::Driver {
     std::memcpy(block, &bytes, sizeof bytes);
     std::memset(block + kHeader, 0xCD, static_cast<size_t>(bytes));  // nobody may rely on zeros
     device_->Hold(bytes);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    blocks_.insert(block);
     return block + kHeader;
   }
   void Delete(std::byte* memory) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (blocks_.erase(memory - kHeader) != 1) std::abort();  // of another context
+    Release(memory - kHeader);
+  }
+  void Release(std::byte* block) {
     int64_t bytes = 0;
-    std::memcpy(&bytes, memory - kHeader, sizeof bytes);
+    std::memcpy(&bytes, block, sizeof bytes);
     device_->Hold(-bytes);
-    std::free(memory - kHeader);
+    std::free(block);
   }
 
   const std::shared_ptr<FakeDevice> device_;
   cuda::DeviceInfo info_;
+  std::mutex mutex_;
+  std::set<Queue*> queues_;
+  std::set<std::byte*> blocks_;
 };
 
 }  // namespace phasor::testing

@@ -30,7 +30,7 @@ std::unique_ptr<Backend> MakeReference() { return cpu::MakeCpuBackend({cpu::Targ
 struct Fixture {
   explicit Fixture(int64_t chunk_bytes, int64_t least_bytes = 0, int slots = 2)
       : backend(std::make_unique<FakeDriver>(device), MakeReference(),
-                {chunk_bytes, slots, least_bytes}) {}
+                {.chunk_bytes = chunk_bytes, .slots = slots, .least_bytes = least_bytes}) {}
 
   std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
   CudaBackend backend;
@@ -206,7 +206,7 @@ TEST(CudaBackendTest, EveryFaultAtEveryCallLeavesTheRightBytes) {
           const CudaState state = f.backend.state();
           EXPECT_EQ(state.jobs_rescued, 1) << call << " " << number;
           EXPECT_EQ(state.last_error, StrCat(call, " ", number));
-          EXPECT_EQ(state.lost, code == absl::StatusCode::kUnavailable);
+          EXPECT_EQ(f.backend.device_state().losses, code == absl::StatusCode::kUnavailable);
         }
       }
     }
@@ -235,7 +235,7 @@ TEST(CudaBackendTest, ALostDeviceIsNotAskedAgain) {
   Turning turning(/*in_place=*/true);
   ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
   EXPECT_TRUE(turning.IsRight());
-  EXPECT_TRUE(f.backend.state().lost);
+  EXPECT_EQ(f.backend.device_state().kind, DeviceState::Kind::kLost);
   EXPECT_EQ(f.backend.state().last_error, "fell off the bus");
   const int64_t launches = f.device->calls("Run");
   turning.Reset();
@@ -243,6 +243,23 @@ TEST(CudaBackendTest, ALostDeviceIsNotAskedAgain) {
   EXPECT_TRUE(turning.IsRight());
   EXPECT_EQ(f.device->calls("Run"), launches);
   EXPECT_EQ(f.backend.state().jobs_not_for_device, 1);
+}
+
+TEST(CudaBackendTest, CountsSayWhoComputedAndWhetherTheDeviceIsStillUsed) {
+  Fixture f(8 << 20, /*least_bytes=*/8 << 10);
+  EXPECT_FALSE(MakeReference()->device_counts().has_value());
+  Turning turning(/*in_place=*/false);
+  ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
+  f.device->FailWith([](const std::string& call, int64_t) {
+    return call == "Synchronize" ? absl::UnavailableError("fell off the bus") : absl::OkStatus();
+  });
+  EXPECT_TRUE(f.backend.device_counts()->usable);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
+  const DeviceCounts counts = *f.backend.device_counts();
+  EXPECT_FALSE(counts.usable);
+  EXPECT_EQ(counts.jobs, 1);
+  EXPECT_EQ(counts.jobs_that_it_failed, 1);
+  EXPECT_EQ(counts.jobs_not_for_it, 2);
 }
 
 TEST(CudaBackendTest, RandomFaultsInRandomBatchesLeaveTheRightBytes) {
@@ -341,7 +358,8 @@ TEST(CudaBackendTest, SaysWhatItRunsOn) {
   Fixture f(8 << 10);
   EXPECT_EQ(f.backend.name(), "cuda");
   EXPECT_EQ(f.backend.target(), "SCALAR") << "of the CPU";
-  EXPECT_EQ(f.backend.device().name, "Fake GPU");
+  EXPECT_EQ(f.backend.device_name(), "Fake GPU");
+  EXPECT_EQ(f.backend.device_uuid(), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
 }
 
 }  // namespace

@@ -146,6 +146,8 @@ class RandomJob {
                   static_cast<size_t>(memory_[i]->size_bytes()));
     }
   }
+  // The memory that the job reads and writes.
+  const std::vector<std::unique_ptr<Tensor>>& memory() const { return memory_; }
   // What memory holds now.
   std::vector<Tensor> Now() const {
     std::vector<Tensor> now;

@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/paged_cache.h"
 #include "server/regions/lease_store.h"
 #include "tests/support/memfd.h"
 #include "tests/support/requests.h"
@@ -418,10 +419,37 @@ TEST(ParseBatchTest, ItemsThatOnlyTogetherAreTooLargeFailTheMessage) {
   EXPECT_THAT(Viewed(ParseBatchEncode, batch.SerializeAsString(), 110'000).status(), IsOk());
 }
 
+// The entries in the order that the service promises, and the slots' memory counted.
+TEST(ParsePagedCacheTest, TakesItsFourEntriesAfterTheOthers) {
+  v1::ApplyRoPERequest request = RopeRequestOf(4);
+  v1::PagedCacheWrite& cache = *request.mutable_item()->mutable_paged_cache();
+  SetShape(cache.mutable_values(), v1::DTYPE_FLOAT32, {4, 1, 8});
+  SetShape(cache.mutable_key_cache(), v1::DTYPE_FLOAT32, {2, 4, 2, 8});
+  SetShape(cache.mutable_value_cache(), v1::DTYPE_FLOAT32, {2, 4, 1, 8});
+  SetShape(cache.mutable_slot_mapping(), v1::DTYPE_INT32, {4});
+  for (const auto& [bytes, letter] :
+       {std::pair(128, 'v'), std::pair(512, 'K'), std::pair(256, 'V'), std::pair(16, 's')}) {
+    request.add_raw(std::string(static_cast<size_t>(bytes), letter));
+  }
+  const Viewed viewed(ParseApplyRoPE, request.SerializeAsString());
+  ASSERT_THAT(viewed.status(), IsOk());
+  const auto& item = std::get<engine::RopeItem>(viewed.item(0));
+  EXPECT_EQ(Joined(item.tensors[2]), std::string(128, 'v'));
+  EXPECT_EQ(Joined(item.key_cache), std::string(512, 'K'));
+  EXPECT_EQ(Joined(item.value_cache), std::string(256, 'V'));
+  EXPECT_EQ(Joined(item.slot_mapping), std::string(16, 's'));
+  EXPECT_EQ(viewed.view()->copied_bytes, 4 * kBytesPerSlot);
+  EXPECT_EQ(viewed.view()->response_bytes, 512 + 256 + 128);  // and the other tensor
+  request.mutable_raw(5)->pop_back();
+  EXPECT_THAT(Viewed(ParseApplyRoPE, request.SerializeAsString()).status(),
+              StatusIs(kInvalid, HasSubstr("item.paged_cache.slot_mapping: raw[5] has 15 bytes, "
+                                           "expected 16 for INT32 [4]")));
+}
+
 // Memory of the server's for as long as the call takes.
 TEST(SharedPositionsTest, TheirCopiesAreCounted) {
   const testing::Memfd memfd(int64_t{64});
-  regions::LeaseStore store{regions::LeaseLimits{}};
+  regions::LeaseStore store{regions::OwnerLimits{}};
   v1::EncodeRequest request = EncodeRequestOf(8);
   auto* const tensor = request.mutable_item()->mutable_positions()->mutable_tensor();
   SetShape(tensor, v1::DTYPE_INT64, {8});

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/memfd.h"
+#include "tests/support/shared_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::rpc {
@@ -38,9 +39,10 @@ class SharedTensorsTest : public ::testing::Test {
   }
 
   const Memfd memfd_{int64_t{1000}};
-  regions::LeaseStore store_{regions::LeaseLimits{}};
+  regions::LeaseStore store_{regions::OwnerLimits{}};
   const std::string token_;
-  SharedTensors shared_{&store_};
+  const SharedSources sources_{&store_};
+  SharedTensors shared_{sources_};
 };
 
 TEST_F(SharedTensorsTest, InputsAndOutputsAreTheMemoryItself) {
@@ -70,6 +72,22 @@ TEST_F(SharedTensorsTest, CachesAreOutputsOfWhichAPartIsWritten) {
   EXPECT_THAT(shared_.EndItem(), StatusIs(kInvalid, HasSubstr("in: overlaps cache")));
 }
 
+// What would be written back is the whole cache, over what others wrote meanwhile.
+TEST_F(SharedTensorsTest, CachesAreNotInNamedRegions) {
+  const testing::SharedMemory memory(std::string(1000, 'm'));
+  regions::RegionStoreOptions options;
+  options.enabled = true;
+  regions::RegionStore store(options);
+  const regions::RegionCaller caller{.peer = "me"};
+  ASSERT_THAT(store.Register("pages", {memory.key(), 0, 1000}, caller), IsOk());
+  const SharedSources sources{nullptr, {&store, caller}};
+  v1::TensorSpec cache = TensorAt(0);
+  cache.mutable_region()->set_region("pages");
+  EXPECT_THAT(SharedTensors(sources).Cache(cache, 128, 32, "cache"),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       HasSubstr("cache.region.region: a named region, caches must be in leased")));
+}
+
 TEST_F(SharedTensorsTest, WhatIsNotThereIsRefused) {
   EXPECT_THAT(Input(873), StatusIs(kInvalid, HasSubstr("in.region.offset_bytes: 128 bytes from")));
   EXPECT_THAT(Input(-1), StatusIs(kInvalid, HasSubstr("within the region's 1000")));
@@ -78,7 +96,7 @@ TEST_F(SharedTensorsTest, WhatIsNotThereIsRefused) {
   unknown.mutable_region()->set_region("x");
   EXPECT_THAT(shared_.Input(unknown, 1, "in"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("in.region.region: no such lease")));
-  EXPECT_THAT(SharedTensors(nullptr).Input(unknown, 1, "in"),
+  EXPECT_THAT(SharedTensors(SharedSources()).Input(unknown, 1, "in"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--lease-socket")));
 }
 
@@ -147,7 +165,7 @@ TEST_F(SharedTensorsTest, PartsOfRowsMayInterleave) {
   const auto spans = [](int64_t heads, int64_t row) { return (3 * row + heads * 8) * 4; };
   for (const int64_t row : {24, 32}) {
     for (const auto& [k_at, fits] : {std::pair<int64_t, bool>{16, true}, {15, false}, {8, false}}) {
-      SharedTensors shared(&store_);
+      SharedTensors shared(sources_);
       const v1::TensorSpec q = part(0, 2, row), k = part(k_at, 1, row);
       ASSERT_THAT(shared.Input(q, spans(2, row), "q"), IsOk());
       ASSERT_THAT(shared.Input(k, spans(1, row), "k"), IsOk());

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Methods that the wire has and this version has not: UNIMPLEMENTED, saying what to use instead.
-#ifndef PHASOR_SERVER_RPC_UNIMPLEMENTED_H_
-#define PHASOR_SERVER_RPC_UNIMPLEMENTED_H_
+// The service of named regions. gRPC in front of RegionStore.
+#ifndef PHASOR_SERVER_RPC_SHARED_MEMORY_SERVICE_H_
+#define PHASOR_SERVER_RPC_SHARED_MEMORY_SERVICE_H_
 
 #include <grpcpp/grpcpp.h>
 
-#include <string>
-
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
+#include "server/regions/region_store.h"
 
 namespace phasor::rpc {
 
-// UNIMPLEMENTED "<method>: not implemented in this version, <instead>".
-grpc::Status NotInThisVersion(const std::string& method, const std::string& instead);
-
-// Threads: any.
+// Threads: any. No method blocks; Unregister answers when the region's users are done.
 class SharedMemoryServiceImpl final : public v1::SharedMemoryService::CallbackService {
+ public:
+  // `regions` must outlive the service and its calls.
+  explicit SharedMemoryServiceImpl(regions::RegionStore* regions) : regions_(*regions) {}
+
+ private:
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
                                      v1::RegisterResponse* response) override;
@@ -25,8 +26,10 @@ class SharedMemoryServiceImpl final : public v1::SharedMemoryService::CallbackSe
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const v1::ListRequest* request,
                                  v1::ListResponse* response) override;
+
+  regions::RegionStore& regions_;
 };
 
 }  // namespace phasor::rpc
 
-#endif  // PHASOR_SERVER_RPC_UNIMPLEMENTED_H_
+#endif  // PHASOR_SERVER_RPC_SHARED_MEMORY_SERVICE_H_

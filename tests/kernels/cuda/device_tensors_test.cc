@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend on tensors that lie in the device's memory already: computed where they are, on
+// copies where the device cannot, and never twice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/items.h"
+#include "kernels/cuda/job_rows.h"
+#include "kernels/text.h"
+#include "tests/kernels/cuda/device_twin.h"
+#include "tests/support/fake_driver.h"
+
+namespace phasor::cuda {
+namespace {
+
+using testing::Chooser;
+using testing::DeviceTwin;
+using testing::FakeDevice;
+using testing::FakeDriver;
+using testing::MakeHandPlan;
+using testing::RandomJob;
+using testing::SameBits;
+using testing::Tensor;
+
+std::unique_ptr<Backend> MakeScalar() { return cpu::MakeCpuBackend({cpu::Target::kScalar, 1}); }
+
+// A backend on a fake device that has memory of another process open.
+struct TensorsFixture {
+  explicit TensorsFixture(int64_t chunk_bytes = 8 << 10)
+      : backend(std::make_unique<FakeDriver>(device), MakeScalar(),
+                {.chunk_bytes = chunk_bytes,
+                 .slots = 2,
+                 .least_bytes = int64_t{1} << 40,  // what is on the device already never travels
+                 .life = {.retry = true, .first_wait = std::chrono::milliseconds(0)}}) {
+    allocation = *backend.Open(exported->handle());
+  }
+  JobResult Run(const Job& job) {
+    JobResult result;
+    backend.RunEach({&job, 1}, {&result, 1});
+    return result;
+  }
+
+  std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
+  std::shared_ptr<testing::FakeExport> exported = device->Export(int64_t{4} << 20);
+  CudaBackend backend;
+  std::shared_ptr<const DeviceAllocation> allocation;
+};
+
+TEST(DeviceTensorsTest, RandomJobsWhereverTheirTensorsLieHaveTheReferencesBytes) {
+  const auto reference = MakeScalar();
+  TensorsFixture small(4 << 10), large(8 << 20);
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    RandomJob random(seed, /*misaligned=*/seed % 2 == 0);
+    ASSERT_TRUE(reference->Run({random.job()}).ok());
+    const std::vector<Tensor> want = random.Now();
+    for (TensorsFixture* const f : {&small, &large}) {
+      random.Reset();
+      DeviceTwin twin(f->exported);
+      Chooser choose(seed);
+      const bool all = choose.Coin();
+      for (const auto& tensor : random.memory()) {
+        if (all || choose.Coin()) twin.Move(tensor.get());
+      }
+      const JobResult result = f->Run(twin.Moved(random.job()));
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      twin.Fetch();
+      for (size_t i = 0; i < want.size(); ++i) {
+        ASSERT_TRUE(SameBits(want[i], *random.memory()[i])) << "seed " << seed << " memory " << i;
+      }
+    }
+  }
+  EXPECT_GT(large.backend.state().jobs_in_device_memory, 250);
+  EXPECT_GT(large.backend.state().jobs_not_for_device, 20) << "misaligned";
+  EXPECT_EQ(large.backend.state().jobs_rescued, 0);
+  EXPECT_EQ(large.backend.state().jobs_failed, 0);
+  EXPECT_GT(small.backend.state().chunks, large.backend.state().chunks);
+}
+
+// 64 tokens of two heads on the device, in place or not.
+class DeviceTurning {
+ public:
+  DeviceTurning(TensorsFixture& f, bool in_place) : f_(f), in_place_(in_place) {
+    x_.Fill(1);
+    job_.plan = plan_.get();
+    job_.positions = &positions_;
+    job_.tokens = 64;
+    const RotaryStrides strides{0, 256, 128};
+    Tensor y(Dtype::kBFloat16, 64 * 128);
+    job_.tensors = {{Dtype::kBFloat16, 2, x_.data(), strides, y.data(), strides}};
+    EXPECT_TRUE(MakeScalar()->Run({Job(job_)}).ok());
+    want_ = y;
+    job_.tensors[0].x = f.allocation->data() + 256;
+    job_.tensors[0].y = f.allocation->data() + (in_place ? 256 : 65536);
+    Reset();
+  }
+  Job job() const { return job_; }
+  void Reset() { std::memcpy(f_.exported->data() + 256, x_.data(), 16384); }
+  bool IsDone() const { return Holds(want_, in_place_ ? 256 : 65536); }
+  bool SourceIsIntact() const { return Holds(x_, 256); }
+
+ private:
+  bool Holds(const Tensor& tensor, int64_t at) const {
+    return std::memcmp(f_.exported->data() + at, tensor.data(), 16384) == 0;
+  }
+
+  TensorsFixture& f_;
+  const bool in_place_;
+  std::shared_ptr<const Plan> plan_ = MakeHandPlan({.pairs = 32});
+  PositionSource positions_ =
+      *MakePositionSource(AxisRange{IntegerRange{131000, 1, 64}}, 1, "positions");
+  Tensor x_{Dtype::kBFloat16, 64 * 128}, want_{Dtype::kBFloat16, 64 * 128};
+  RotaryJob job_;
+};
+
+TEST(DeviceTensorsTest, OneLaunchAndNoTensorIsCopied) {
+  TensorsFixture f(1 << 20);
+  DeviceTurning turning(f, /*in_place=*/true);
+  const JobResult result = f.Run(turning.job());
+  EXPECT_TRUE(result.status.ok());
+  EXPECT_EQ(result.backend, "cuda");
+  EXPECT_TRUE(turning.IsDone());
+  EXPECT_EQ(f.device->calls("Run"), 1);
+  EXPECT_EQ(f.device->calls("CopyToDevice"), 1) << "items and tables";
+  EXPECT_EQ(f.device->calls("CopyToHost"), 0);
+  EXPECT_EQ(f.backend.state().jobs_in_device_memory, 1);
+}
+
+// Keys and values of 24 tokens to pages of 4 slots; all of the device's memory as it is to be.
+TEST(DeviceTensorsTest, KeysAndValuesGoToPagesOfTheDeviceWhereTheyLie) {
+  constexpr int64_t kSlot = 2 * 64, kValues = 8192, kKeyPages = 16384, kValuePages = 32768;
+  TensorsFixture f(1 << 20);
+  const auto plan = MakeHandPlan({.pairs = 32});
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{131000, 1, 24}}, 1, "positions");
+  for (const Float8 type : {Float8::kNone, Float8::kE4M3}) {
+    const int64_t size = type == Float8::kNone ? 2 : 1;
+    std::vector<int64_t> offsets;
+    for (int64_t t = 0; t < 24; ++t) offsets.push_back(t % 9 == 4 ? -1 : t * 7 % 32 * kSlot * size);
+    const auto job_on = [&](std::byte* memory) {
+      RotaryJob job;
+      job.plan = plan.get();
+      job.positions = &positions;
+      job.tokens = 24;
+      const RotaryStrides from{0, 2 * kSlot, 128};
+      const RotaryStrides to{4 * kSlot * size, kSlot * size, 64 * size};
+      job.tensors = {{Dtype::kBFloat16, 2, memory, from, memory + kKeyPages, to},
+                     {Dtype::kBFloat16, 2, memory + kValues, from, memory + kValuePages, to}};
+      for (RotaryTensor& tensor : job.tensors) {
+        tensor.float8 = type;
+        tensor.y_offsets = offsets.data();
+      }
+      job.tensors[1].rotates = false;
+      return Job(job);
+    };
+    Tensor want(Dtype::kBFloat16, 24576);
+    want.Fill(5);
+    std::memcpy(f.exported->data(), want.data(), static_cast<size_t>(want.size_bytes()));
+    ASSERT_TRUE(MakeScalar()->Run({job_on(want.data())}).ok());
+    const int64_t runs = f.device->calls("Run"), to_device = f.device->calls("CopyToDevice");
+    const JobResult result = f.Run(job_on(f.allocation->data()));
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.backend, "cuda");
+    EXPECT_EQ(std::memcmp(f.exported->data(), want.data(), static_cast<size_t>(want.size_bytes())),
+              0);
+    EXPECT_EQ(f.device->calls("Run") - runs, 1);
+    EXPECT_EQ(f.device->calls("CopyToDevice") - to_device, 1) << "items, tables and offsets";
+    EXPECT_EQ(f.device->calls("CopyToHost"), 0);
+  }
+}
+
+TEST(DeviceTensorsTest, JobsOfTheHostInTheSameRunStayThere) {
+  TensorsFixture f(1 << 20);
+  DeviceTurning turning(f, /*in_place=*/true);
+  RandomJob random(3);
+  ASSERT_TRUE(MakeScalar()->Run({random.job()}).ok());
+  const std::vector<Tensor> want = random.Now();
+  random.Reset();
+  const Job jobs[] = {random.job(), turning.job()};
+  JobResult results[2];
+  f.backend.RunEach(jobs, results);
+  EXPECT_TRUE(results[0].status.ok() && results[1].status.ok());
+  EXPECT_EQ(results[0].backend, "cpu");
+  EXPECT_EQ(results[1].backend, "cuda");
+  EXPECT_TRUE(SameBits(want[0], *random.memory()[0]));
+  EXPECT_TRUE(turning.IsDone());
+}
+
+constexpr const char* kCallsOnDevice[] = {
+    "CreateStream", "AllocatePinned", "Allocate", "CopyToDevice", "Run", "Synchronize"};
+
+// Every call of a run in two chunks fails once. Right bytes, or an error that tells the truth: a
+// source that is said to be intact is.
+TEST(DeviceTensorsTest, EveryFaultAtEveryCallIsAnsweredByTheCpuOrAborted) {
+  int answered = 0, aborted = 0;
+  for (const bool in_place : {false, true}) {
+    for (const char* call : kCallsOnDevice) {
+      for (int64_t number = 0; number < 3; ++number) {
+        for (const auto code : {absl::StatusCode::kResourceExhausted, absl::StatusCode::kInternal,
+                                absl::StatusCode::kUnavailable}) {
+          const std::string what = StrCat(call, " ", number, " in place ", in_place);
+          TensorsFixture f(4 << 10);
+          DeviceTurning turning(f, in_place);
+          bool failed = false;
+          f.device->FailWith([&](const std::string& name, int64_t n) {
+            if (name != call || n != number) return absl::OkStatus();
+            failed = true;
+            return absl::Status(code, StrCat(name, " ", n));
+          });
+          const JobResult result = f.Run(turning.job());
+          const bool lost = failed && code == absl::StatusCode::kUnavailable;
+          EXPECT_EQ(f.allocation->usable(), !lost) << what;
+          if (result.status.ok()) {
+            EXPECT_FALSE(lost) << what;
+            EXPECT_TRUE(turning.IsDone()) << what;
+            EXPECT_EQ(result.backend, failed ? "cpu" : "cuda") << what;
+            answered += failed;
+            continue;
+          }
+          EXPECT_EQ(result.status.code(), absl::StatusCode::kAborted) << what;
+          EXPECT_TRUE(lost || in_place) << what;
+          EXPECT_FALSE(result.intact) << what;
+          EXPECT_TRUE(in_place || turning.SourceIsIntact()) << what;
+          ++aborted;
+        }
+      }
+    }
+  }
+  EXPECT_GT(answered, 20);
+  EXPECT_GT(aborted, 10);
+}
+
+TEST(DeviceTensorsTest, WhenNobodyCanReadTheSourceTheJobMayBeTriedAgain) {
+  TensorsFixture f;
+  DeviceTurning turning(f, /*in_place=*/true);
+  f.device->FailWith([](const std::string& call, int64_t) {
+    return call == "CopyToDevice" || call == "CopyToHost" ? absl::InternalError("refused")
+                                                          : absl::OkStatus();
+  });
+  const JobResult result = f.Run(turning.job());
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(result.intact);
+  EXPECT_TRUE(turning.SourceIsIntact());
+  f.device->FailWith(nullptr);
+  EXPECT_TRUE(f.Run(turning.job()).status.ok());
+  EXPECT_TRUE(turning.IsDone());
+}
+
+TEST(DeviceTensorsTest, OneThatFailsSpoilsNoOther) {
+  TensorsFixture f(1 << 20);
+  DeviceTurning gone(f, /*in_place=*/true);
+  const Job lost = gone.job();
+  // The device is lost and revived; what is open now is another allocation.
+  f.device->FailWith([](const std::string& call, int64_t n) {
+    return call == "Synchronize" && n == 0 ? absl::UnavailableError("lost") : absl::OkStatus();
+  });
+  EXPECT_EQ(f.Run(lost).status.code(), absl::StatusCode::kAborted);
+  const auto other = f.device->Export(1 << 20);
+  const auto allocation = f.backend.Open(other->handle());
+  ASSERT_TRUE(allocation.ok()) << allocation.status();
+  EXPECT_EQ(f.backend.device_state().revivals, 1);
+  const auto plan = MakeHandPlan({.pairs = 32});
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{0, 1, 4}}, 1, "positions");
+  RotaryJob good;
+  good.plan = plan.get();
+  good.positions = &positions;
+  good.tokens = 4;
+  std::byte* const at = (*allocation)->data();
+  good.tensors = {{Dtype::kFloat32, 1, at, {0, 256, 256}, at, {0, 256, 256}}};
+  const Job jobs[] = {lost, good};
+  JobResult results[2];
+  f.backend.RunEach(jobs, results);
+  EXPECT_EQ(results[0].status.code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(results[1].status.ok()) << results[1].status;
+  EXPECT_EQ(results[1].backend, "cuda");
+  EXPECT_EQ(f.backend.Run(jobs).code(), absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace phasor::cuda

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory that another process gives away: the test's own view of it, and one for the device
+// that only a working device can touch. Code that reads or writes it as if it were the host's
+// crashes.
+#ifndef PHASOR_TESTS_SUPPORT_FAKE_EXPORT_H_
+#define PHASOR_TESTS_SUPPORT_FAKE_EXPORT_H_
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cuda/driver.h"
+
+namespace phasor::testing {
+
+// Threads: any, as memory.
+class FakeExport {
+ public:
+  // `number` makes the handle. The allocation is of whole pages.
+  FakeExport(int64_t bytes, int64_t number) : bytes_((bytes + 4095) / 4096 * 4096) {
+    handle_.fill(std::byte{0x5A});
+    std::memcpy(handle_.data(), &number, sizeof number);
+    const int fd = memfd_create("device", 0);
+    if (fd < 0 || ftruncate(fd, bytes_) != 0) std::abort();
+    data_ = Map(fd, PROT_READ | PROT_WRITE);
+    device_ = Map(fd, PROT_NONE);
+    close(fd);
+  }
+  ~FakeExport() {
+    munmap(data_, static_cast<size_t>(bytes_));
+    munmap(device_, static_cast<size_t>(bytes_));
+  }
+  FakeExport(const FakeExport&) = delete;
+  FakeExport& operator=(const FakeExport&) = delete;
+
+  const IpcHandle& handle() const { return handle_; }
+  std::string handle_bytes() const {
+    return {reinterpret_cast<const char*>(handle_.data()), handle_.size()};
+  }
+  // What the process that made it sees.
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+  // For the device.
+  std::byte* device_view() const { return device_; }
+  void SetTouchable(bool touchable) const {
+    const int protection = touchable ? PROT_READ | PROT_WRITE : PROT_NONE;
+    if (mprotect(device_, static_cast<size_t>(bytes_), protection) != 0) std::abort();
+  }
+
+ private:
+  std::byte* Map(int fd, int protection) const {
+    void* const memory = mmap(nullptr, static_cast<size_t>(bytes_), protection, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) std::abort();
+    return static_cast<std::byte*>(memory);
+  }
+
+  const int64_t bytes_;
+  IpcHandle handle_;
+  std::byte* data_ = nullptr;
+  std::byte* device_ = nullptr;
+};
+
+}  // namespace phasor::testing
+
+#endif  // PHASOR_TESTS_SUPPORT_FAKE_EXPORT_H_
