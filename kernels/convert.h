@@ -77,21 +77,20 @@ PHASOR_HD Float8Format FormatOf(Float8 type) {
 }
 
 // Rounds to nearest even; magnitudes beyond the largest finite value, infinity too, become it. A
-// NaN becomes 0x7F. `type` is not kNone.
+// NaN becomes 0x7F. `type` is not kNone. Both roundings are computed: a GPU's threads stay together.
 PHASOR_HD uint8_t Float8FromFloat(float value, Float8 type) {
   const Float8Format format = FormatOf(type);
   const uint32_t bits = BitsFromFloat(value);
   const uint32_t sign = (bits >> 24) & 0x80u;
-  uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return 0x7F;
-  magnitude = magnitude < format.largest ? magnitude : format.largest;
-  if (magnitude < format.min_normal) {
-    // Subnormal result: the addition rounds to multiples of the smallest one.
-    const float aligned = FloatFromBits(magnitude) + FloatFromBits(format.align);
-    return static_cast<uint8_t>(sign | (BitsFromFloat(aligned) - format.align));
-  }
-  const uint32_t half = (1u << (format.shift - 1)) - 1 + ((magnitude >> format.shift) & 1u);
-  return static_cast<uint8_t>(sign | ((magnitude + half - format.rebias) >> format.shift));
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  const uint32_t finite = magnitude < format.largest ? magnitude : format.largest;
+  // Subnormal result: the addition rounds to multiples of the smallest one.
+  const float aligned = FloatFromBits(finite) + FloatFromBits(format.align);
+  const uint32_t subnormal = BitsFromFloat(aligned) - format.align;
+  const uint32_t half = (1u << (format.shift - 1)) - 1 + ((finite >> format.shift) & 1u);
+  const uint32_t normal = (finite + half - format.rebias) >> format.shift;
+  const uint32_t rounded = finite < format.min_normal ? subnormal : normal;
+  return static_cast<uint8_t>(magnitude > 0x7F800000u ? 0x7Fu : sign | rounded);
 }
 
 // Exact. E5M2 has infinities, which Float8FromFloat does not make.

@@ -88,6 +88,11 @@ struct RotaryBody {
   };
   using Lanes = LanesOf<kBytes>;
   using OutLanes = LanesOf<kOutBytes>;
+  // Of FLOAT8 only.
+  struct Rounding {
+    Float8 float8;
+    float inv_scale;
+  };
 
   static PHASOR_HD void Run(const RotaryItem& item, int64_t block, int thread) {
     ForEachUnit(item.grid, block, thread, [&](int64_t row, int32_t unit) {
@@ -112,29 +117,33 @@ struct RotaryBody {
     bool known = false;
     int64_t passed = 0;  // heads of the views before
     for (int32_t i = 0; i < item.view_count; ++i) {
-      const RotaryView view = item.views[i];
+      // Not a copy of all of it: nvcc would not know where its pointers lead.
+      const RotaryView& view = item.views[i];
+      const int64_t heads = view.heads, x_head = view.x_strides.head, y_head = view.y_strides.head;
+      const bool rotates = view.rotates;
+      const Rounding rounding{view.float8, view.inv_scale};
       const int64_t y_offset = YOffset(view, item.tokens, row);
-      const int64_t at_y = view.rotates ? at_out : at_in;
-      const int64_t second_y = view.rotates ? second_out : second_in;
+      const int64_t at_y = rotates ? at_out : at_in;
+      const int64_t second_y = rotates ? second_out : second_in;
       const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + at_in * kBytes;
       std::byte* const y = view.y + y_offset + at_y * kOutBytes;
-      const int64_t last = end - passed < view.heads ? end - passed : view.heads;
+      const int64_t last = end - passed < heads ? end - passed : heads;
       for (int64_t h = begin > passed ? begin - passed : 0; h < last && y_offset >= 0; ++h) {
-        if (view.rotates && (!known || own_turns)) {
+        if (rotates && (!known || own_turns)) {
           trig = PairTrig(item, row, own_turns ? h * item.head_pairs + j : j);
           known = true;
         }
         Lanes lanes;
         OutLanes out;
-        Load(x + h * view.x_strides.head, second_in, lanes);
-        if (view.rotates) {
-          Rotate(trig, split_in, split_out, view, lanes, out);
+        Load(x + h * x_head, second_in, lanes);
+        if (rotates) {
+          Rotate(trig, split_in, split_out, rounding, lanes, out);
         } else {
-          Copy(view, lanes, out);
+          Copy(rounding, lanes, out);
         }
-        Store(out, second_y, y + h * view.y_strides.head);
+        Store(out, second_y, y + h * y_head);
       }
-      passed += view.heads;
+      passed += heads;
     }
   }
 
@@ -186,22 +195,22 @@ struct RotaryBody {
     return Element::Load(i < kPairs ? lanes.first + i * kBytes
                                     : lanes.second + (i - kPairs) * kBytes);
   }
-  static PHASOR_HD void StoreLane(const RotaryView& view, T value, OutLanes& lanes, int i) {
-    StoreOut(view, value,
+  static PHASOR_HD void StoreLane(const Rounding& rounding, T value, OutLanes& lanes, int i) {
+    StoreOut(rounding, value,
              i < kPairs ? lanes.first + i * kOutBytes : lanes.second + (i - kPairs) * kOutBytes);
   }
-  static PHASOR_HD void StoreOut(const RotaryView& view, T value, std::byte* y) {
+  static PHASOR_HD void StoreOut(const Rounding& rounding, T value, std::byte* y) {
     if constexpr (kFloat8) {
-      *y = scalar::ScaledFloat8(value, view.inv_scale, view.float8);
+      *y = scalar::ScaledFloat8(value, rounding.inv_scale, rounding.float8);
     } else {
       Element::Store(value, y);
     }
   }
 
-  static PHASOR_HD void Copy(const RotaryView& view, const Lanes& lanes, OutLanes& out) {
+  static PHASOR_HD void Copy(const Rounding& rounding, const Lanes& lanes, OutLanes& out) {
     if constexpr (kFloat8) {
       PHASOR_UNROLL
-      for (int i = 0; i < 2 * kPairs; ++i) StoreLane(view, LoadLane(lanes, i), out, i);
+      for (int i = 0; i < 2 * kPairs; ++i) StoreLane(rounding, LoadLane(lanes, i), out, i);
     } else {
       out = lanes;
     }
@@ -209,7 +218,7 @@ struct RotaryBody {
 
   // Lanes of pair i lie at i and kPairs + i, or at 2i and 2i + 1.
   static PHASOR_HD void Rotate(const Trig& trig, bool split_in, bool split_out,
-                               const RotaryView& view, const Lanes& lanes, OutLanes& out) {
+                               const Rounding& rounding, const Lanes& lanes, OutLanes& out) {
     T y1[kPairs], y2[kPairs];
     PHASOR_UNROLL
     for (int i = 0; i < kPairs; ++i) {
@@ -222,7 +231,7 @@ struct RotaryBody {
     for (int i = 0; i < 2 * kPairs; ++i) {
       const T split = i < kPairs ? y1[i % kPairs] : y2[i % kPairs];
       const T interleaved = i % 2 == 0 ? y1[i / 2] : y2[i / 2];
-      StoreLane(view, split_out ? split : interleaved, out, i);
+      StoreLane(rounding, split_out ? split : interleaved, out, i);
     }
   }
 
@@ -242,16 +251,18 @@ struct RotaryBody {
   static PHASOR_HD void CopyLane(const RotaryItem& item, int64_t row, int64_t i) {
     const int64_t lane = i < item.rotary_begin ? i : i + 2 * item.pairs;
     for (int32_t v = 0; v < item.view_count; ++v) {
-      const RotaryView view = item.views[v];
+      const RotaryView& view = item.views[v];
+      const int64_t heads = view.heads, x_head = view.x_strides.head, y_head = view.y_strides.head;
+      const Rounding rounding{view.float8, view.inv_scale};
       const int64_t y_offset = YOffset(view, item.tokens, row);
       if (view.x == view.y || y_offset < 0) continue;
       const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + lane * kBytes;
       std::byte* const y = view.y + y_offset + lane * kOutBytes;
-      for (int64_t h = 0; h < view.heads; ++h) {
-        const std::byte* const from = x + h * view.x_strides.head;
-        std::byte* const to = y + h * view.y_strides.head;
+      for (int64_t h = 0; h < heads; ++h) {
+        const std::byte* const from = x + h * x_head;
+        std::byte* const to = y + h * y_head;
         if constexpr (kFloat8) {
-          StoreOut(view, LoadElement<Element>(from), to);
+          StoreOut(rounding, LoadElement<Element>(from), to);
         } else {
           std::memcpy(__builtin_assume_aligned(to, kBytes), __builtin_assume_aligned(from, kBytes),
                       kBytes);

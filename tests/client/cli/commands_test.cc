@@ -118,7 +118,7 @@ TEST(CommandsTest, RopeWritesBitsOfFloat8) {
       "--input", TempPath("h.npy"), "--output-dtype",  "float8-e4m3"};
   Outcome run = RunCommand(arguments);
   ASSERT_TRUE(run.status.ok()) << run.status;
-  EXPECT_THAT(run.out, HasSubstr("1.000000   -2.000000     3.500000   448.000000"));
+  EXPECT_THAT(run.out, HasSubstr("1.000000  -2.000000   3.500000  448.000000"));
   arguments.insert(arguments.end(), {"--inv-scale", "0.5", "--output", TempPath("f8.npy")});
   run = RunCommand(arguments);
   ASSERT_TRUE(run.status.ok()) << run.status;
