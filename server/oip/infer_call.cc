@@ -61,9 +61,9 @@ class InferCall final : public engine::Call {
     prepared_.model = models->Find(header.model_name());
     const auto plans = [this](const ResolvedSpec& spec) { return context_.engine->GetPlan(spec); };
     PHASOR_ASSIGN_OR_RETURN(
-        prepared_, PrepareInfer(header, walked.raw,
-                                {models.get(), plans, context_.max_message_bytes, context_.tables,
-                                 regions_}));
+        prepared_,
+        PrepareInfer(header, walked.raw,
+                     {models.get(), plans, context_.max_message_bytes, context_.tables, regions_}));
     items.push_back(std::move(prepared_.item));
     cost_bytes = received_.size() + prepared_.region_bytes + prepared_.output_bytes;
     deadline = std::min(deadline, absl::Now() + prepared_.timeout);

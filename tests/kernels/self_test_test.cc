@@ -40,7 +40,8 @@ class BrokenBackend final : public Backend {
       const auto* const rows = std::get_if<EncodeJob>(&job);
       const auto* const heads = std::get_if<RotaryJob>(&job);
       if (rows != nullptr && breaks_ == Breaks::kEncoding) rows->out[100] ^= std::byte{1};
-      if (heads != nullptr && breaks_ == Breaks::kRotation) heads->tensors[0].y[100] ^= std::byte{1};
+      if (heads != nullptr && breaks_ == Breaks::kRotation)
+        heads->tensors[0].y[100] ^= std::byte{1};
     }
     return absl::OkStatus();
   }
