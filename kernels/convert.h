@@ -77,7 +77,8 @@ PHASOR_HD Float8Format FormatOf(Float8 type) {
 }
 
 // Rounds to nearest even; magnitudes beyond the largest finite value, infinity too, become it. A
-// NaN becomes 0x7F. `type` is not kNone. Both roundings are computed: a GPU's threads stay together.
+// NaN becomes 0x7F. `type` is not kNone. Both roundings are computed: a GPU's threads stay
+// together.
 PHASOR_HD uint8_t Float8FromFloat(float value, Float8 type) {
   const Float8Format format = FormatOf(type);
   const uint32_t bits = BitsFromFloat(value);

@@ -93,8 +93,8 @@ struct StagedCall {
   void Finish();
 };
 
-// nullptr: `call` is to travel as it is: too small, not valid, shared already, with a paged cache,
-// which whoever has one leases, or there is no block. Reads the call's memory, and writes none of it.
+// nullptr: `call` is to travel as it is: too small, not valid, shared already, has a paged cache,
+// or there is no block. Reads the call's memory, and writes none of it.
 std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& pool,
                                             const StagingPool::AskServer& ask);
 // Calls that name their output only.

@@ -94,8 +94,8 @@ RotaryView RotaryViewOf(const Chunk::Part& part, size_t i, int64_t tokens, std::
   const SliceView y = ViewOf(to, part.slice, tokens, out);
   RotaryView view{x.base, y.base, tensor.heads, x.strides, y.strides};
   if (to.on_device && to.offsets != nullptr) {
-    view.y_offsets = arena.Put(absl::MakeConstSpan(to.offsets + part.slice.first,
-                                                   static_cast<size_t>(part.slice.count)));
+    view.y_offsets = arena.Put(
+        absl::MakeConstSpan(to.offsets + part.slice.first, static_cast<size_t>(part.slice.count)));
   }
   view.float8 = tensor.float8;
   view.inv_scale = tensor.inv_scale;

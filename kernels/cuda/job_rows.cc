@@ -97,8 +97,8 @@ JobRows RowsOfRotary(const RotaryJob& job, Locator& locator) {
     HostRows& out = rows.out.emplace_back(OutputRows(job, tensor, lanes));
     in.on_device = on_device[i].first;
     out.on_device = on_device[i].second;
-    rows.aligned = rows.aligned && IsAligned(in, SizeOf(tensor.dtype)) &&
-                   IsAligned(out, OutputSizeOf(tensor));
+    rows.aligned =
+        rows.aligned && IsAligned(in, SizeOf(tensor.dtype)) && IsAligned(out, OutputSizeOf(tensor));
   }
   return rows;
 }

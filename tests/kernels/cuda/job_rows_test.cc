@@ -59,12 +59,7 @@ TEST(JobRowsTest, PagesOnTheDeviceKeepTheirOffsetsAndStandOnTheirOwnElements) {
   RowsFixture f;
   const int64_t offsets[] = {0, -1, 150, 300, 450};
   RotaryTensor& tensor = f.job.tensors[0];
-  tensor = {Dtype::kBFloat16,
-            3,
-            f.host,
-            {0, 300, 100},
-            f.allocation->data() + 1,
-            {600, 150, 50}};
+  tensor = {Dtype::kBFloat16, 3, f.host, {0, 300, 100}, f.allocation->data() + 1, {600, 150, 50}};
   tensor.float8 = Float8::kE5M2;
   tensor.y_offsets = offsets;
   const JobRows rows = RowsOfTensors(f.job, &f.memory);
