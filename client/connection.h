@@ -83,7 +83,9 @@ struct TablePage {
 
 // One tensor of an ApplyRoPE: [(batch,) tokens, heads, head_dim], or heads before tokens. Lanes of
 // a head are contiguous. Input and output agree in type and shape; they may be the same memory with
-// equal strides (in place), and must not overlap otherwise.
+// equal strides (in place), and must not overlap otherwise. FLOAT16 and BFLOAT16 inputs may have
+// FLOAT8 outputs: results times inv_scale, rounded to nearest even, magnitudes beyond the largest
+// finite FLOAT8 made that.
 struct RopeTensor {
   RopeTensor() = default;
   RopeTensor(MutableTensorView in_place)
@@ -92,6 +94,20 @@ struct RopeTensor {
 
   TensorView input;
   MutableTensorView output;
+  std::optional<float> inv_scale = {};  // FLOAT8 outputs only: finite, > 0; 1 when not set
+};
+
+// Keys and values go to pages of a cache instead of tensors of their own (docs/paged-cache.md). In
+// memory of AllocateShared, pages are written where they are; other caches travel there and back
+// whole, so that no two calls that are under way, nor two of a batch, may share one.
+struct PagedWrite {
+  // Of the keys among the tensors: their output is the key cache, [pages, page_size, heads,
+  // head_dim] of the keys' type or FLOAT8, with any strides whose last is 1.
+  int64_t key_index = 0;
+  // To the value cache, likewise, not rotated: [tokens, heads, head_dim] or heads first, no batch.
+  RopeTensor values = {};
+  // INT32 or INT64 [tokens]: page * page_size + slot; -1: the token is not written. No slot twice.
+  TensorView slot_mapping = {};
 };
 
 // One ApplyRoPE. Borrows the memory of its views until the call is done; outputs are written only
@@ -106,6 +122,7 @@ struct RopeCall {
       {};                              // Direction::kDelta only: where the keys stand now
   std::optional<Spec> from_spec = {};  // Direction::kDelta only: `spec` when not set
   Pins pins = {};
+  std::optional<PagedWrite> paged = {};
 };
 
 // Streams of them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of results, and 16-bit floats widened for display.
+// Memory of results, and narrow floats widened for display.
 #include "client/tensor.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "absl/status/status.h"
+#include "kernels/convert.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -31,6 +32,8 @@ float ToFloat(Float16 x) {
 }
 
 float ToFloat(BFloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+float ToFloat(Float8E4M3 x) { return FloatFromFloat8(x.bits, Float8::kE4M3); }
+float ToFloat(Float8E5M2 x) { return FloatFromFloat8(x.bits, Float8::kE5M2); }
 
 absl::StatusOr<Bytes> Bytes::Allocate(int64_t size) {
   const int64_t rounded = std::max(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);

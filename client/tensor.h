@@ -29,8 +29,19 @@ struct BFloat16 {
   uint16_t bits = 0;
   friend bool operator==(const BFloat16&, const BFloat16&) = default;
 };
-float ToFloat(Float16 x);   // exact
-float ToFloat(BFloat16 x);  // exact
+// 8-bit results, which nothing is computed in.
+struct Float8E4M3 {
+  uint8_t bits = 0;
+  friend bool operator==(const Float8E4M3&, const Float8E4M3&) = default;
+};
+struct Float8E5M2 {
+  uint8_t bits = 0;
+  friend bool operator==(const Float8E5M2&, const Float8E5M2&) = default;
+};
+float ToFloat(Float16 x);  // all exact
+float ToFloat(BFloat16 x);
+float ToFloat(Float8E4M3 x);
+float ToFloat(Float8E5M2 x);
 
 template <typename T>
 struct DtypeOf;  // not defined: T is no element type
@@ -42,6 +53,10 @@ template <>
 struct DtypeOf<Float16> : std::integral_constant<Dtype, Dtype::kFloat16> {};
 template <>
 struct DtypeOf<BFloat16> : std::integral_constant<Dtype, Dtype::kBFloat16> {};
+template <>
+struct DtypeOf<Float8E4M3> : std::integral_constant<Dtype, Dtype::kFloat8E4M3> {};
+template <>
+struct DtypeOf<Float8E5M2> : std::integral_constant<Dtype, Dtype::kFloat8E5M2> {};
 template <>
 struct DtypeOf<int32_t> : std::integral_constant<Dtype, Dtype::kInt32> {};
 template <>

@@ -51,9 +51,20 @@ struct RotaryTensor {
   std::byte* y = nullptr;  // may equal x (in place) if the strides are equal; no other overlap
   RotaryStrides y_strides;
   // Instead of x: the dense tensor as it arrived, in y's layout. x is then ignored; the backend
-  // gathers the pieces into y and rotates there.
+  // gathers the pieces into y and rotates there. Only where y is of dtype and has no offsets.
   Pieces pieces;
+  // kNone: y is of dtype. Else FLOAT16 or BFLOAT16 becomes this, times inv_scale, saturated.
+  Float8 float8 = Float8::kNone;
+  float inv_scale = 1;
+  bool rotates = true;  // else all lanes are copied
+  // [tokens], of a job without a batch: bytes from y to a token, instead of y_strides; negative:
+  // the token is not written. Multiples of y_strides.batch and .token, a page's and a slot's bytes.
+  const int64_t* y_offsets = nullptr;
 };
+
+inline int64_t OutputSizeOf(const RotaryTensor& tensor) {
+  return tensor.float8 == Float8::kNone ? SizeOf(tensor.dtype) : 1;
+}
 
 // y = A R(phase) x for every token and head: phase and amplitude of `positions` under `plan`,
 // undone when `inverse`, relative to those of `from_positions` under `from_plan` when these are

@@ -62,6 +62,14 @@ constexpr std::string_view Name(Dtype dtype) {
 // Types that Encode and ApplyRoPE compute in: FLOAT64, FLOAT32, FLOAT16, BFLOAT16.
 constexpr bool IsComputeDtype(Dtype dtype) { return dtype <= Dtype::kBFloat16; }
 
+// The 8-bit types that results can be rounded to, or none.
+enum class Float8 : uint8_t { kNone, kE4M3, kE5M2 };
+
+constexpr Float8 Float8Of(Dtype dtype) {
+  if (dtype == Dtype::kFloat8E4M3) return Float8::kE4M3;
+  return dtype == Dtype::kFloat8E5M2 ? Float8::kE5M2 : Float8::kNone;
+}
+
 }  // namespace phasor
 
 #endif  // PHASOR_KERNELS_DTYPE_H_

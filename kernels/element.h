@@ -67,6 +67,11 @@ struct BF16 {
   static PHASOR_HD SinCos<float> Trig(uint64_t phase) { return SinCos32(phase); }
 };
 
+// A result as an 8-bit float, which no arithmetic is done in.
+PHASOR_HD std::byte ScaledFloat8(float value, float inv_scale, Float8 type) {
+  return static_cast<std::byte>(Float8FromFloat(value * inv_scale, type));
+}
+
 // Sine and cosine times A.
 template <typename Element>
 PHASOR_HD SinCos<typename Element::Math> ScaledTrig(uint64_t phase, double amplitude) {

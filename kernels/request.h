@@ -52,6 +52,22 @@ struct EncodeRequest {
 enum class Direction : uint8_t { kForward, kInverse, kDelta };
 enum class RopeLayout : uint8_t { kTokensHeads, kHeadsTokens };
 
+// What a rotated tensor becomes.
+struct RopeOutput {
+  std::optional<Dtype> dtype;      // the input's when not set; FLOAT8 of FLOAT16 and BFLOAT16
+  std::optional<float> inv_scale;  // FLOAT8 only: factor before rounding, finite and > 0; else 1
+};
+
+// Rotated keys and unchanged values that go to pages of a cache instead of an output.
+struct PagedCache {
+  int64_t key_index = 0;   // of the keys among the tensors
+  TensorDesc values;       // [tokens, heads, head_dim] or heads before tokens
+  TensorDesc key_cache;    // [pages, page_size, heads, head_dim]; of the keys' type or FLOAT8,
+  TensorDesc value_cache;  // then with the inv_scale of the keys' output;
+  std::optional<float> value_inv_scale;  // and this one
+  TensorDesc slot_mapping;  // INT32 or INT64 [tokens]: page * page_size + slot, -1: not written
+};
+
 struct RopeRequest {
   Spec spec;
   Positions positions;
@@ -61,6 +77,8 @@ struct RopeRequest {
   std::optional<Positions> from_positions;  // delta only: where the keys stand now
   std::optional<Spec> from_spec;            // delta only: what rotated them; `spec` when not set
   Pins pins;
+  std::vector<RopeOutput> outputs = {};  // none, or one per tensor
+  std::optional<PagedCache> paged_cache = {};
 };
 
 // Gets the plan of a resolved spec: CompilePlan, or a cache in front of it.
@@ -100,12 +118,32 @@ struct PreparedRope {
     bool dense = true;           // input strides are the output's
     int64_t heads = 0;
     RotaryStrides x_strides;
-    RotaryStrides y_strides;  // dense output
+    RotaryStrides y_strides;  // dense output; of pages, slots and heads of a cache
     int64_t input_bytes = 0;  // what shape and strides span
     int64_t output_bytes = 0;
+    Dtype output_dtype = Dtype::kFloat32;
+    float inv_scale = 1;
+    bool rotates = true;               // else copied
+    std::vector<int64_t> cache_shape;  // not empty: the output is this cache, whose bytes stay
+                                       // where no token is written
   };
   std::vector<Tensor> tensors;
+  // Of a paged cache: tensors[key_index] and the last tensor, the values, go there.
+  struct Pages {
+    size_t key_index = 0;
+    int64_t page_size = 0;
+    int64_t slots = 0;  // of all pages
+    Dtype slot_dtype = Dtype::kInt64;
+    int64_t slot_mapping_bytes = 0;
+    // Set by SetSlots (kernels/paged_cache.h): where tokens go, in bytes; negative: nowhere.
+    std::vector<int64_t> key_offsets;
+    std::vector<int64_t> value_offsets;
+  };
+  std::optional<Pages> pages;
 };
+
+// Type and shape of an output, dense.
+TensorDesc OutputOf(const PreparedRope::Tensor& tensor);
 
 // INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED as in ResolveSpec; INVALID_ARGUMENT also for shapes,
 // strides, dtypes and positions; FAILED_PRECONDITION: a pin differs (the backend pin is checked by
@@ -122,7 +160,7 @@ absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvide
 
 // The part of a request that tokens first..first+count-1 are, as if they had been asked for alone;
 // both in [0, tokens] together. `prepared` is dense: inputs, add_to; a rotation also has no batch
-// (batch == 1). Position data, where it is set, stays borrowed.
+// (batch == 1) and no pages. Position data, where it is set, stays borrowed.
 PreparedEncode SliceTokens(const PreparedEncode& prepared, int64_t first, int64_t count);
 PreparedRope SliceTokens(const PreparedRope& prepared, int64_t first, int64_t count);
 
@@ -130,7 +168,7 @@ PreparedRope SliceTokens(const PreparedRope& prepared, int64_t first, int64_t co
 // `from_positions->data`) at the payload of position tensors; `prepared` must outlive the job.
 EncodeJob MakeEncodeJob(const PreparedEncode& prepared, const std::byte* add_to, std::byte* output);
 // x[i], y[i]: tensor i; x[i] == y[i] means in place, only for dense tensors. y strides may be
-// replaced by the caller afterwards (in-process calls on strided memory).
+// replaced by the caller afterwards (in-process calls on strided memory). Pages have their slots.
 RotaryJob MakeRotaryJob(const PreparedRope& prepared, absl::Span<const std::byte* const> x,
                         absl::Span<std::byte* const> y);
 

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/invalid.h"
+#include "kernels/paged_cache.h"
 #include "kernels/presets.h"
 #include "kernels/request.h"
 #include "kernels/spec_names.h"
@@ -50,8 +51,8 @@ std::string TensorPath(std::string_view path, size_t i) {
   return StrCat(path, ".tensors[", i, "].tensor");
 }
 
-// Shape, strides and sizes of tensor i; the first one sets batch and tokens.
-absl::Status PrepareTensor(const TensorDesc& tensor, size_t i, const RopeRequest& request,
+// Shape, strides and sizes of the next tensor; the first one sets batch and tokens.
+absl::Status PrepareTensor(const TensorDesc& tensor, const RopeRequest& request,
                            std::string_view path, PreparedRope& out) {
   PHASOR_RETURN_IF_ERROR(CheckComputeDtype(tensor.dtype, StrCat(path, ".dtype")));
   const size_t rank = tensor.shape.size();
@@ -65,7 +66,7 @@ absl::Status PrepareTensor(const TensorDesc& tensor, size_t i, const RopeRequest
   PHASOR_RETURN_IF_ERROR(CheckRopeShape(tensor, dims, path));
   const int64_t batch = dims.has_batch ? tensor.shape[dims.batch_index] : 1;
   const int64_t tokens = tensor.shape[dims.token_index];
-  if (i == 0) {
+  if (out.tensors.empty()) {
     out.batch = batch;
     out.tokens = tokens;
   }
@@ -79,6 +80,7 @@ absl::Status PrepareTensor(const TensorDesc& tensor, size_t i, const RopeRequest
   }
   PreparedRope::Tensor prepared;
   prepared.dtype = tensor.dtype;
+  prepared.output_dtype = tensor.dtype;
   prepared.shape = tensor.shape;
   prepared.heads = tensor.shape[dims.head_index];
   PHASOR_ASSIGN_OR_RETURN(prepared.output_bytes, DenseBytes(tensor, path));
@@ -95,13 +97,61 @@ absl::Status PrepareTensor(const TensorDesc& tensor, size_t i, const RopeRequest
   return absl::OkStatus();
 }
 
+// Type and strides of what tensor i becomes.
+absl::Status PrepareOutput(const RopeOutput& output, size_t i, const RopeRequest& request,
+                           std::string_view path, PreparedRope& out) {
+  const std::string tensor_path = StrCat(path, ".tensors[", i, "]");
+  const bool is_paged_key =
+      request.paged_cache.has_value() && static_cast<int64_t>(i) == request.paged_cache->key_index;
+  if (is_paged_key && output.dtype.has_value()) {
+    return Invalid(tensor_path, ".output_dtype: set, must be unset: keys go to paged_cache");
+  }
+  if (is_paged_key) return absl::OkStatus();
+  PreparedRope::Tensor& tensor = out.tensors[i];
+  PHASOR_RETURN_IF_ERROR(SetOutputType(output.dtype.value_or(tensor.dtype), output.inv_scale,
+                                       tensor_path + ".output_dtype", tensor_path + ".inv_scale",
+                                       tensor));
+  tensor.y_strides = ByteStrides(DenseStrides(tensor.shape),
+                                 DimsOf(tensor.shape.size(), request.layout), tensor.output_dtype);
+  tensor.output_bytes = tensor.output_bytes / SizeOf(tensor.dtype) * SizeOf(tensor.output_dtype);
+  return absl::OkStatus();
+}
+
 absl::Status PrepareTensors(const RopeRequest& request, std::string_view path, PreparedRope& out) {
   if (request.tensors.empty() || request.tensors.size() > kMaxTensors) {
     return Invalid(path, ".tensors: ", request.tensors.size(), " tensors, must be in [1, ",
                    kMaxTensors, "]");
   }
   for (size_t i = 0; i < request.tensors.size(); ++i) {
-    PHASOR_RETURN_IF_ERROR(PrepareTensor(request.tensors[i], i, request, TensorPath(path, i), out));
+    PHASOR_RETURN_IF_ERROR(PrepareTensor(request.tensors[i], request, TensorPath(path, i), out));
+  }
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    PHASOR_RETURN_IF_ERROR(PrepareOutput(request.outputs[i], i, request, path, out));
+  }
+  if (!request.paged_cache.has_value()) return absl::OkStatus();
+  const PagedCache& cache = *request.paged_cache;
+  if (cache.key_index < 0 || cache.key_index >= static_cast<int64_t>(request.tensors.size())) {
+    return Invalid(path, ".paged_cache.key_index: ", cache.key_index, ", must be in [0, ",
+                   request.tensors.size(), ")");
+  }
+  PHASOR_RETURN_IF_ERROR(
+      PrepareTensor(cache.values, request, StrCat(path, ".paged_cache.values"), out));
+  return PreparePages(request, path, out);
+}
+
+// What the scalar loops of PARITY do not do.
+absl::Status CheckParity(const PreparedRope& rope, const ResolvedSpec& spec,
+                         std::string_view path) {
+  if (spec.precision == Precision::kExact) return absl::OkStatus();
+  if (rope.pages.has_value()) {
+    return absl::UnimplementedError(
+        StrCat(path, ".paged_cache: set for PARITY, must be unset or the precision EXACT"));
+  }
+  for (size_t i = 0; i < rope.tensors.size(); ++i) {
+    if (rope.tensors[i].output_dtype == rope.tensors[i].dtype) continue;
+    return absl::UnimplementedError(
+        StrCat(path, ".tensors[", i, "].output_dtype: ", Name(rope.tensors[i].output_dtype),
+               " for PARITY, must be the input's or the precision EXACT"));
   }
   return absl::OkStatus();
 }
@@ -126,7 +176,11 @@ absl::StatusOr<ResolvedSpec> ResolveRotary(Spec spec, const RopeRequest& request
     return Invalid(TensorPath(path, i), ".shape[", shape.size() - 1, "]: ", shape.back(),
                    ", must be the spec's head_dim (", resolved.head_dim, ")");
   }
-  return resolved;
+  if (!request.paged_cache.has_value()) return resolved;
+  const std::vector<int64_t>& values = request.paged_cache->values.shape;
+  if (values.back() == resolved.head_dim) return resolved;
+  return Invalid(path, ".paged_cache.values.shape[", values.size() - 1, "]: ", values.back(),
+                 ", must be the spec's head_dim (", resolved.head_dim, ")");
 }
 
 // Positions are one per token, or one per token of every batch entry.
@@ -234,6 +288,7 @@ absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvide
   const std::string spec_path = StrCat(path, ".spec");
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved,
                           ResolveRotary(request.spec, request, path, spec_path));
+  PHASOR_RETURN_IF_ERROR(CheckParity(out, resolved, path));
   const std::string positions_path = StrCat(path, ".positions");
   PHASOR_ASSIGN_OR_RETURN(
       out.positions, PrepareRopePositions(request.positions, resolved.axes, out, positions_path));
@@ -264,11 +319,12 @@ PreparedRope SliceTokens(const PreparedRope& prepared, int64_t first, int64_t co
   for (PreparedRope::Tensor& tensor : slice.tensors) {
     const RopeDims dims = DimsOf(tensor.shape.size(), prepared.layout);
     tensor.shape[dims.token_index] = count;
-    tensor.y_strides = ByteStrides(DenseStrides(tensor.shape), dims, tensor.dtype);
-    tensor.x_strides = tensor.y_strides;
-    tensor.output_bytes =
-        count * tensor.heads * tensor.shape.back() * static_cast<int64_t>(SizeOf(tensor.dtype));
-    tensor.input_bytes = tensor.output_bytes;
+    const std::vector<int64_t> strides = DenseStrides(tensor.shape);
+    tensor.x_strides = ByteStrides(strides, dims, tensor.dtype);
+    tensor.y_strides = ByteStrides(strides, dims, tensor.output_dtype);
+    const int64_t elements = count * tensor.heads * tensor.shape.back();
+    tensor.input_bytes = elements * SizeOf(tensor.dtype);
+    tensor.output_bytes = elements * SizeOf(tensor.output_dtype);
   }
   return slice;
 }
@@ -287,10 +343,20 @@ RotaryJob MakeRotaryJob(const PreparedRope& prepared, absl::Span<const std::byte
   job.tokens = prepared.tokens;
   for (size_t i = 0; i < prepared.tensors.size(); ++i) {
     const PreparedRope::Tensor& tensor = prepared.tensors[i];
-    job.tensors.push_back(
-        {tensor.dtype, tensor.heads, x[i], tensor.x_strides, y[i], tensor.y_strides});
+    RotaryTensor& out = job.tensors.emplace_back(
+        RotaryTensor{tensor.dtype, tensor.heads, x[i], tensor.x_strides, y[i], tensor.y_strides});
+    out.float8 = Float8Of(tensor.output_dtype);
+    out.inv_scale = tensor.inv_scale;
+    out.rotates = tensor.rotates;
   }
+  if (!prepared.pages.has_value()) return job;
+  job.tensors[prepared.pages->key_index].y_offsets = prepared.pages->key_offsets.data();
+  job.tensors.back().y_offsets = prepared.pages->value_offsets.data();
   return job;
+}
+
+TensorDesc OutputOf(const PreparedRope::Tensor& tensor) {
+  return {tensor.output_dtype, tensor.cache_shape.empty() ? tensor.shape : tensor.cache_shape, {}};
 }
 
 }  // namespace phasor

@@ -95,22 +95,66 @@ absl::Status ReadTable(const v1::EncodeItem& wire, const std::string& path,
   return absl::OkStatus();
 }
 
-absl::StatusOr<TensorDesc> RopeTensorFromWire(const v1::RopeTensor& wire, const std::string& path,
-                                              Sources sources) {
+absl::Status ReadRopeTensor(const v1::RopeTensor& wire, const std::string& path, Sources sources,
+                            RopeRequest* request) {
   if (!wire.has_tensor()) return Missing(absl::StrCat(path, ".tensor"), "given");
   PHASOR_ASSIGN_OR_RETURN(
       TensorDesc tensor, TensorDescFromWire(wire.tensor(), absl::StrCat(path, ".tensor"), sources));
+  RopeOutput output;
   PHASOR_ASSIGN_OR_RETURN(
-      std::optional<Dtype> output_dtype,
+      output.dtype,
       OptionalEnumFromWire<Dtype>(wire.output_dtype(), absl::StrCat(path, ".output_dtype")));
-  if (output_dtype && *output_dtype != tensor.dtype) {
-    return NotImplemented(absl::StrCat(path, ".output_dtype"), "the input's dtype or unset");
+  if (wire.has_inv_scale()) output.inv_scale = wire.inv_scale();
+  request->tensors.push_back(std::move(tensor));
+  request->outputs.push_back(output);
+  return CheckDestination(wire, path, sources);
+}
+
+absl::StatusOr<PagedCache> PagedCacheFromWire(const v1::PagedCacheWrite& wire,
+                                              const std::string& path, Sources sources) {
+  PagedCache cache;
+  cache.key_index = wire.key_index();
+  const auto read = [&](bool given, const v1::TensorSpec& tensor, const char* name,
+                        TensorDesc* out) -> absl::Status {
+    const std::string tensor_path = absl::StrCat(path, ".", name);
+    if (!given) return Missing(tensor_path, "given");
+    PHASOR_ASSIGN_OR_RETURN(*out, TensorDescFromWire(tensor, tensor_path, sources));
+    return absl::OkStatus();
+  };
+  PHASOR_RETURN_IF_ERROR(read(wire.has_values(), wire.values(), "values", &cache.values));
+  PHASOR_RETURN_IF_ERROR(
+      read(wire.has_key_cache(), wire.key_cache(), "key_cache", &cache.key_cache));
+  PHASOR_RETURN_IF_ERROR(
+      read(wire.has_value_cache(), wire.value_cache(), "value_cache", &cache.value_cache));
+  PHASOR_RETURN_IF_ERROR(
+      read(wire.has_slot_mapping(), wire.slot_mapping(), "slot_mapping", &cache.slot_mapping));
+  for (const auto& [tensor, name] :
+       {std::pair(&wire.key_cache(), "key_cache"), std::pair(&wire.value_cache(), "value_cache")}) {
+    if (tensor->has_region() || tensor->strides_size() == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".", name, ".strides: set inline, must be empty outside regions"));
   }
-  if (wire.has_inv_scale()) {
-    return NotImplemented(absl::StrCat(path, ".inv_scale"), "unset: FLOAT8 outputs are not built");
+  if (wire.has_value_inv_scale()) cache.value_inv_scale = wire.value_inv_scale();
+  return cache;
+}
+
+// What becomes of the tensors, and the cache that some go to.
+absl::Status ReadOutputs(const v1::ApplyRoPEItem& wire, const std::string& path, Sources sources,
+                         RopeRequest* request) {
+  for (int i = 0; i < wire.tensors_size(); ++i) {
+    PHASOR_RETURN_IF_ERROR(
+        ReadRopeTensor(wire.tensors(i), absl::StrCat(path, ".tensors[", i, "]"), sources, request));
   }
-  PHASOR_RETURN_IF_ERROR(CheckDestination(wire, path, sources));
-  return tensor;
+  if (!wire.has_paged_cache()) return absl::OkStatus();
+  const v1::PagedCacheWrite& cache = wire.paged_cache();
+  const int key = cache.key_index();
+  if (key >= 0 && key < wire.tensors_size() && wire.tensors(key).has_destination()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ".tensors[", key, "].destination: set, must be unset: keys go to paged_cache"));
+  }
+  PHASOR_ASSIGN_OR_RETURN(request->paged_cache,
+                          PagedCacheFromWire(cache, absl::StrCat(path, ".paged_cache"), sources));
+  return absl::OkStatus();
 }
 
 // DELTA's fields, which belong to DELTA only.
@@ -276,15 +320,9 @@ absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
       EnumFromWire<Direction>(wire.direction(), absl::StrCat(path, ".direction")));
   PHASOR_ASSIGN_OR_RETURN(request.layout,
                           EnumFromWire<RopeLayout>(wire.layout(), absl::StrCat(path, ".layout")));
-  for (int i = 0; i < wire.tensors_size(); ++i) {
-    PHASOR_ASSIGN_OR_RETURN(
-        TensorDesc tensor,
-        RopeTensorFromWire(wire.tensors(i), absl::StrCat(path, ".tensors[", i, "]"), sources));
-    request.tensors.push_back(std::move(tensor));
-  }
+  PHASOR_RETURN_IF_ERROR(ReadOutputs(wire, path, sources, &request));
   PHASOR_RETURN_IF_ERROR(ReadDelta(wire, path, sources, &request));
   request.pins = PinsFromWire(wire.pins());
-  if (wire.has_paged_cache()) return NotImplemented(absl::StrCat(path, ".paged_cache"), "unset");
   return request;
 }
 
@@ -320,6 +358,17 @@ v1::EncodeItem ToWire(const EncodeRequest& request) {
   return wire;
 }
 
+v1::PagedCacheWrite ToWire(const PagedCache& cache) {
+  v1::PagedCacheWrite wire;
+  wire.set_key_index(static_cast<int>(cache.key_index));
+  *wire.mutable_values() = ToWire(cache.values);
+  *wire.mutable_key_cache() = ToWire(cache.key_cache);
+  *wire.mutable_value_cache() = ToWire(cache.value_cache);
+  *wire.mutable_slot_mapping() = ToWire(cache.slot_mapping);
+  if (cache.value_inv_scale.has_value()) wire.set_value_inv_scale(*cache.value_inv_scale);
+  return wire;
+}
+
 v1::ApplyRoPEItem ToWire(const RopeRequest& request) {
   v1::ApplyRoPEItem wire;
   *wire.mutable_spec() = ToWire(request.spec);
@@ -327,6 +376,13 @@ v1::ApplyRoPEItem ToWire(const RopeRequest& request) {
   for (const TensorDesc& tensor : request.tensors) {
     *wire.add_tensors()->mutable_tensor() = ToWire(tensor);
   }
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    const RopeOutput& output = request.outputs[i];
+    v1::RopeTensor* const tensor = wire.mutable_tensors(static_cast<int>(i));
+    if (output.dtype.has_value()) tensor->set_output_dtype(ToWire(*output.dtype));
+    if (output.inv_scale.has_value()) tensor->set_inv_scale(*output.inv_scale);
+  }
+  if (request.paged_cache) *wire.mutable_paged_cache() = ToWire(*request.paged_cache);
   wire.set_direction(ToWire(request.direction));
   wire.set_layout(ToWire(request.layout));
   if (request.from_positions) *wire.mutable_from_positions() = ToWire(*request.from_positions);

@@ -41,6 +41,7 @@ absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
 v1::TensorSpec ToWire(const TensorDesc& tensor);
 v1::Positions ToWire(const Positions& positions);
 v1::EncodeItem ToWire(const EncodeRequest& request);
+v1::PagedCacheWrite ToWire(const PagedCache& cache);
 v1::ApplyRoPEItem ToWire(const RopeRequest& request);
 
 // How many entries of `raw` these take: 1 for an inline tensor, else 0.

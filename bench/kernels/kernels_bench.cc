@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_kernels: Encode and ApplyRoPE on the CPU against memset, memcpy and memmove of the same
-// bytes.
+// bytes, and writes to paged caches against separate passes.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -17,6 +18,7 @@
 #include "bench/kernels/jobs.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/paged_cache.h"
 
 namespace phasor::bench {
 namespace {
@@ -181,6 +183,87 @@ void BenchRopes(Bench& bench) {
   }
 }
 
+// Keys and values of bfloat16 to the pages of a cache of `type`, tokens anywhere.
+PreparedRope PreparePages(const std::vector<int64_t>& positions, Dtype type) {
+  constexpr int64_t kHeads = 8, kHeadDim = 128, kPageSize = 16;
+  const auto tokens = static_cast<int64_t>(positions.size());
+  const TensorDesc rows{Dtype::kBFloat16, {tokens, kHeads, kHeadDim}, {}};
+  const TensorDesc cache{
+      type, {(tokens + kPageSize - 1) / kPageSize, kPageSize, kHeads, kHeadDim}, {}};
+  RopeRequest request;
+  request.spec.preset = "rope-half-split";
+  request.spec.head_dim = kHeadDim;
+  request.positions = PositionTensor{Dtype::kInt64, {tokens}};
+  request.tensors = {rows};
+  request.paged_cache = PagedCache{.values = rows,
+                                   .key_cache = cache,
+                                   .value_cache = cache,
+                                   .slot_mapping = {Dtype::kInt64, {tokens}, {}}};
+  auto prepared = PrepareRope(request, CompilePlan, "item");
+  if (!prepared.ok()) Die(prepared.status().ToString());
+  prepared->positions.data = reinterpret_cast<const std::byte*>(positions.data());
+  prepared->positions.data_bytes = tokens * SizeOf(Dtype::kInt64);
+  std::vector<int64_t> slots(positions.size());
+  std::iota(slots.begin(), slots.end(), 0);
+  std::shuffle(slots.begin(), slots.end(), std::minstd_rand(3));
+  const absl::Status set =
+      SetSlots(reinterpret_cast<const std::byte*>(slots.data()), "item", *prepared);
+  if (!set.ok()) Die(set.ToString());
+  return *std::move(prepared);
+}
+
+// One job that rotates keys and writes them and the values to a cache, beside two: a rotation, and
+// what puts its result there.
+void BenchPagedWrite(Bench& bench, Dtype type, int64_t tokens) {
+  const std::vector<int64_t> positions = PositionsOf(tokens);
+  const PreparedRope prepared = PreparePages(positions, type);
+  const int64_t row_bytes = prepared.tensors[0].input_bytes;
+  const int64_t cache_bytes = prepared.tensors[0].output_bytes;
+  const Memory rows(3 * row_bytes), cache(2 * cache_bytes), want(2 * cache_bytes);
+  FillNormal(Dtype::kBFloat16, rows);
+  const std::byte* const x[] = {rows.data(), rows.data() + row_bytes};
+  std::byte* const turned = rows.data() + 2 * row_bytes;
+  const auto job_to = [&](std::byte* pages) {
+    std::byte* const y[] = {pages, pages + cache_bytes};
+    return MakeRotaryJob(prepared, x, y);
+  };
+  RotaryJob turn = job_to(cache.data()), append = turn;
+  RotaryTensor& keys = turn.tensors[0];
+  keys = {keys.dtype, keys.heads, keys.x, keys.x_strides, turned, keys.x_strides};
+  turn.tensors.resize(1);
+  append.tensors[0].x = turned;
+  append.tensors[0].rotates = false;
+  const Job fused[] = {job_to(cache.data())}, apart[] = {turn, append};
+  const auto run = [](Backend& backend, absl::Span<const Job> jobs) {
+    if (const absl::Status ran = backend.Run(jobs); !ran.ok()) Die(ran.ToString());
+  };
+  run(*bench.all, fused);
+  const auto reference = MakeBackend({.name = "reference"});
+  if (!reference.ok()) Die(reference.status().ToString());
+  run(**reference, {job_to(want.data())});
+  if (std::memcmp(cache.data(), want.data(), static_cast<size_t>(cache.size())) != 0) {
+    Die("pages differ from the reference");
+  }
+  const auto seconds = MedianSeconds(
+      bench.arguments, {{[&] { run(*bench.all, fused); }}, {[&] { run(*bench.all, apart); }}});
+  const double moved = static_cast<double>(2 * (row_bytes + cache_bytes));
+  Row row{.name = "rope_paged",
+          .shape = absl::StrCat("T=", tokens, " 8k+8v x128 half-split"),
+          .dtype = absl::StrCat("BFLOAT16 to ", Name(type)),
+          .threads = bench.all->threads(),
+          .cache = std::string(CacheName(Cache::kWarm, rows.size())),
+          .unit = "GB/s",
+          .baseline = "rotation, then write"};
+  bench.report->Add(
+      RateRow(std::move(row), moved / seconds[0] / kGiga, moved / seconds[1] / kGiga));
+}
+
+void BenchPagedWrites(Bench& bench) {
+  for (const Dtype type : {Dtype::kBFloat16, Dtype::kFloat8E4M3, Dtype::kFloat8E5M2}) {
+    for (const int64_t tokens : {32, 4096, 32768}) BenchPagedWrite(bench, type, tokens);
+  }
+}
+
 int Main(int argc, char** argv) {
   const Arguments arguments = ParseArguments(argc, argv);
   const std::unique_ptr<Backend> one = CpuBackend(1);
@@ -189,6 +272,7 @@ int Main(int argc, char** argv) {
   Bench bench{.arguments = arguments, .report = &report, .one = one.get(), .all = all.get()};
   BenchEncodes(bench);
   BenchRopes(bench);
+  BenchPagedWrites(bench);
   return report.Finish();
 }
 

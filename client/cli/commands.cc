@@ -147,6 +147,13 @@ class RopeCommand final : public Command {
     app()
         ->add_option("--output", outputs_, ".npy for each --input instead of printing them")
         ->allow_extra_args(false);
+    AddEnumFlag<Dtype>(
+        *app(), "--output-dtype", {Dtype::kFloat8E4M3, Dtype::kFloat8E5M2},
+        +[](Dtype dtype) { return Name(dtype); }, [this](Dtype dtype) { output_dtype_ = dtype; },
+        "Type of the outputs of float16 and bfloat16 inputs, theirs when not set; .npy has bits, "
+        "u1");
+    app()->add_option("--inv-scale", inv_scale_,
+                      "Factor before rounding to --output-dtype, 1 when not set");
     app()->add_flag(
         "--stream", stream_,
         "Send in chunks: any size, also beyond one message; progress on standard error");
@@ -164,10 +171,20 @@ class RopeCommand final : public Command {
     if (from_positions_.given()) {
       PHASOR_ASSIGN_OR_RETURN(call_.from_positions, from_positions_.Get());
     }
-    std::deque<NpyArray> arrays;
+    std::deque<NpyArray> inputs;
+    std::deque<NpyArray> arrays;  // of the outputs, which are the inputs unless the type changes
     for (const std::string& path : inputs_) {
       PHASOR_ASSIGN_OR_RETURN(NpyArray array, ReadNpy(path, result_.u2_as_bf16));
-      call_.tensors.emplace_back(arrays.emplace_back(std::move(array)).view());
+      if (output_dtype_.has_value()) {
+        NpyArray& input = inputs.emplace_back(std::move(array));
+        array = {.dtype = *output_dtype_, .shape = input.shape};
+        PHASOR_ASSIGN_OR_RETURN(array.bytes,
+                                Bytes::Allocate(input.bytes.size() / SizeOf(input.dtype)));
+        call_.tensors.emplace_back(input.view(), arrays.emplace_back(std::move(array)).view());
+      } else {
+        call_.tensors.emplace_back(arrays.emplace_back(std::move(array)).view());
+      }
+      call_.tensors.back().inv_scale = inv_scale_;
     }
     PHASOR_ASSIGN_OR_RETURN(const RunInfo info,
                             stream_ ? client.ApplyRoPEInChunks(call_, {.progress = ShowProgress})
@@ -198,6 +215,8 @@ class RopeCommand final : public Command {
   }
 
   RopeCall call_;
+  std::optional<Dtype> output_dtype_;
+  std::optional<float> inv_scale_;
   bool stream_ = false;
   PositionFlags positions_;
   PositionFlags from_positions_;

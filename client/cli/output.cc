@@ -84,8 +84,9 @@ double ElementAt(const TensorView& tensor, int64_t i) {
     case Dtype::kInt64:
       return static_cast<double>(Load<int64_t>(tensor, i));
     case Dtype::kFloat8E4M3:
+      return ToFloat(Load<Float8E4M3>(tensor, i));
     case Dtype::kFloat8E5M2:
-      return Load<uint8_t>(tensor, i);
+      return ToFloat(Load<Float8E5M2>(tensor, i));
   }
   return 0;
 }

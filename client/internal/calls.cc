@@ -40,13 +40,61 @@ absl::Status CheckRopeTensor(const RopeTensor& tensor, std::string_view path) {
   const TensorDesc& output = tensor.output.desc;
   PHASOR_RETURN_IF_ERROR(CheckMemory(input, tensor.input.bytes, StrCat(path, ".tensor")));
   const std::string output_path = StrCat(path, ".output");
-  if (output.dtype != input.dtype || output.shape != input.shape) {
+  const bool float8 = Float8Of(output.dtype) != Float8::kNone;
+  if ((output.dtype != input.dtype && !float8) || output.shape != input.shape) {
     return InvalidAt(output_path, StrCat(Text(output), ", must be as the input, ", Text(input)));
   }
-  if (tensor.output.data == tensor.input.data && StridesOf(output) != StridesOf(input)) {
+  const bool in_place = tensor.output.data == tensor.input.data && tensor.output.bytes > 0;
+  if (in_place && output.dtype != input.dtype) {
+    return InvalidAt(output_path, "in place with another type, must be elsewhere");
+  }
+  if (in_place && StridesOf(output) != StridesOf(input)) {
     return InvalidAt(output_path, "in place with other strides, must be the input's");
   }
   return CheckMemory(output, tensor.output.bytes, output_path);
+}
+
+// What goes to a cache, and the cache.
+absl::Status CheckCacheTensor(const RopeTensor& tensor, std::string_view input_path,
+                              std::string_view cache_path) {
+  PHASOR_RETURN_IF_ERROR(CheckMemory(tensor.input.desc, tensor.input.bytes, input_path));
+  return CheckMemory(tensor.output.desc, tensor.output.bytes, cache_path);
+}
+
+absl::StatusOr<PagedCache> ToPagedCache(const RopeCall& call, std::string_view path) {
+  const PagedWrite& paged = *call.paged;
+  const std::string paged_path = StrCat(path, ".paged_cache");
+  if (paged.key_index < 0 || paged.key_index >= static_cast<int64_t>(call.tensors.size())) {
+    return InvalidAt(StrCat(paged_path, ".key_index"),
+                     StrCat(paged.key_index, ", must be in [0, ", call.tensors.size(), ")"));
+  }
+  const RopeTensor& keys = call.tensors[static_cast<size_t>(paged.key_index)];
+  PHASOR_RETURN_IF_ERROR(CheckCacheTensor(keys,
+                                          StrCat(path, ".tensors[", paged.key_index, "].tensor"),
+                                          StrCat(paged_path, ".key_cache")));
+  PHASOR_RETURN_IF_ERROR(CheckCacheTensor(paged.values, StrCat(paged_path, ".values"),
+                                          StrCat(paged_path, ".value_cache")));
+  PHASOR_RETURN_IF_ERROR(CheckMemory(paged.slot_mapping.desc, paged.slot_mapping.bytes,
+                                     StrCat(paged_path, ".slot_mapping")));
+  return PagedCache{.key_index = paged.key_index,
+                    .values = paged.values.input.desc,
+                    .key_cache = keys.output.desc,
+                    .value_cache = paged.values.output.desc,
+                    .value_inv_scale = paged.values.inv_scale,
+                    .slot_mapping = paged.slot_mapping.desc};
+}
+
+bool IsPagedKey(const RopeCall& call, size_t i) {
+  return call.paged.has_value() && call.paged->key_index == static_cast<int64_t>(i);
+}
+
+RopeOutput ToOutput(const RopeCall& call, size_t i) {
+  const RopeTensor& tensor = call.tensors[i];
+  RopeOutput output{.dtype = std::nullopt, .inv_scale = tensor.inv_scale};
+  if (!IsPagedKey(call, i) && tensor.output.desc.dtype != tensor.input.desc.dtype) {
+    output.dtype = tensor.output.desc.dtype;
+  }
+  return output;
 }
 
 // Calls copy(strided offset, dense offset, bytes) for every contiguous run.
@@ -118,9 +166,15 @@ absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view pat
     PHASOR_RETURN_IF_ERROR(CheckBase(*call.from_spec, StrCat(path, ".from_spec")));
   }
   PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, StrCat(path, ".positions")));
+  if (call.paged.has_value()) {
+    PHASOR_ASSIGN_OR_RETURN(request.paged_cache, ToPagedCache(call, path));
+  }
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    PHASOR_RETURN_IF_ERROR(CheckRopeTensor(call.tensors[i], StrCat(path, ".tensors[", i, "]")));
+    if (!IsPagedKey(call, i)) {
+      PHASOR_RETURN_IF_ERROR(CheckRopeTensor(call.tensors[i], StrCat(path, ".tensors[", i, "]")));
+    }
     request.tensors.push_back(call.tensors[i].input.desc);
+    request.outputs.push_back(ToOutput(call, i));
   }
   if (call.from_positions.has_value()) {
     PHASOR_RETURN_IF_ERROR(CheckPositions(*call.from_positions, StrCat(path, ".from_positions")));

@@ -16,6 +16,7 @@
 #include "kernels/backend.h"
 #include "kernels/bias.h"
 #include "kernels/frequencies.h"
+#include "kernels/paged_cache.h"
 #include "kernels/plan.h"
 #include "kernels/plan_details.h"
 #include "kernels/presets.h"
@@ -226,6 +227,9 @@ absl::StatusOr<PreparedRope> InprocConnection::Prepare(const RopeCall& call,
     PHASOR_RETURN_IF_ERROR(SetPositions(*call.from_positions, *prepared.from_positions,
                                         StrCat(path, ".from_positions")));
   }
+  if (prepared.pages.has_value()) {
+    PHASOR_RETURN_IF_ERROR(SetSlots(call.paged->slot_mapping.data, path, prepared));
+  }
   return prepared;
 }
 
@@ -243,6 +247,7 @@ absl::Status InprocConnection::Rotate(const PreparedRope& prepared,
   RotaryJob job = MakeRotaryJob(prepared, x, y);
   for (size_t i = 0; i < tensors.size(); ++i) {
     job.tensors[i].x_strides = RotaryStridesOf(tensors[i].input.desc, prepared.layout);
+    if (!prepared.tensors[i].cache_shape.empty()) continue;
     job.tensors[i].y_strides = RotaryStridesOf(tensors[i].output.desc, prepared.layout);
   }
   return backend_->Run({Job(std::move(job))});
@@ -250,7 +255,9 @@ absl::Status InprocConnection::Rotate(const PreparedRope& prepared,
 
 absl::StatusOr<RunInfo> InprocConnection::RunRope(const RopeCall& call, std::string_view path) {
   PHASOR_ASSIGN_OR_RETURN(const PreparedRope prepared, Prepare(call, path));
-  PHASOR_RETURN_IF_ERROR(Rotate(prepared, call.tensors));
+  std::vector<RopeTensor> tensors = call.tensors;
+  if (call.paged.has_value()) tensors.push_back(call.paged->values);
+  PHASOR_RETURN_IF_ERROR(Rotate(prepared, tensors));
   return Info(*prepared.plan);
 }
 

@@ -163,11 +163,14 @@ absl::Status ReadItem(const v1::EncodeResult& wire, const EncodeCall& call, std:
 
 absl::Status ReadItem(const v1::ApplyRoPEResult& wire, const RopeCall& call, std::string_view,
                       Outputs& outputs, absl::StatusOr<RunInfo>& result) {
-  if (static_cast<size_t>(wire.tensors_size()) != call.tensors.size()) {
-    return Unfit("result.tensors: ", wire.tensors_size(), ", asked for ", call.tensors.size());
+  const size_t count = call.tensors.size() + (call.paged.has_value() ? 1 : 0);
+  if (static_cast<size_t>(wire.tensors_size()) != count) {
+    return Unfit("result.tensors: ", wire.tensors_size(), ", asked for ", count);
   }
   for (int i = 0; i < wire.tensors_size(); ++i) {
-    const MutableTensorView& wanted = call.tensors[i].output;
+    const auto index = static_cast<size_t>(i);
+    const MutableTensorView& wanted =
+        index < call.tensors.size() ? call.tensors[index].output : call.paged->values.output;
     PHASOR_ASSIGN_OR_RETURN(const TensorDesc output,
                             outputs.Next(wire.tensors(i), StrCat("result.tensors[", i, "]")));
     if (output.dtype != wanted.desc.dtype || output.shape != wanted.desc.shape) {

@@ -36,9 +36,9 @@ View Entry(const View& view, int64_t b) {
   return entry;
 }
 
-// Equal batches and tokens, of at least 1, in every tensor.
+// Equal batches and tokens, of at least 1, in every tensor; no pages.
 bool CanBeCut(const RopeCall& call) {
-  if (call.tensors.empty()) return false;
+  if (call.tensors.empty() || call.paged.has_value()) return false;
   const std::vector<int64_t>& first = call.tensors[0].input.desc.shape;
   if (first.size() != 3 && first.size() != 4) return false;
   const size_t token = TokenDimension(first.size(), call.layout);
@@ -80,7 +80,8 @@ std::optional<RopeCall> BatchEntry(const RopeCall& call, int64_t batch, int64_t 
     if (!entry.from_positions.has_value()) return std::nullopt;
   }
   for (RopeTensor& tensor : entry.tensors) {
-    tensor = RopeTensor(Entry(tensor.input, b), Entry(tensor.output, b));
+    tensor.input = Entry(tensor.input, b);
+    tensor.output = Entry(tensor.output, b);
   }
   return entry;
 }
@@ -115,9 +116,10 @@ int64_t BytesPerToken(const RopeCall& call) {
 RopeCall RunOf(const RopeCall& call, TokenRun run) {
   const size_t token = TokenDimension(3, call.layout);
   RopeCall part{.spec = call.spec, .direction = call.direction, .layout = call.layout};
-  for (const RopeTensor& tensor : call.tensors) {
-    part.tensors.emplace_back(Part(tensor.input, token, run.first, run.tokens),
-                              Part(tensor.output, token, run.first, run.tokens));
+  part.tensors = call.tensors;
+  for (RopeTensor& tensor : part.tensors) {
+    tensor.input = Part(tensor.input, token, run.first, run.tokens);
+    tensor.output = Part(tensor.output, token, run.first, run.tokens);
   }
   return part;
 }

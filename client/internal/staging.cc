@@ -23,6 +23,11 @@ int64_t DenseBytesOf(const TensorDesc& tensor) {
   return ElementCount(tensor) * SizeOf(tensor.dtype);
 }
 
+// Then its result may be where the copy of its input is.
+bool KeepsType(const RopeTensor& tensor) {
+  return tensor.input.desc.dtype == tensor.output.desc.dtype;
+}
+
 MutableTensorView DenseView(const TensorDesc& tensor, std::byte* data) {
   return {TensorDesc{tensor.dtype, tensor.shape, {}}, data, DenseBytesOf(tensor)};
 }
@@ -126,7 +131,7 @@ template struct StagedCall<EncodeCall>;
 
 std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& pool,
                                             const StagingPool::AskServer& ask) {
-  if (!ToRequest(call, kItemPath).ok()) return nullptr;
+  if (call.paged.has_value() || !ToRequest(call, kItemPath).ok()) return nullptr;
   std::vector<std::optional<int64_t>> offsets;  // of each tensor in the block
   int64_t bytes = 0;
   for (const RopeTensor& tensor : call.tensors) {
@@ -137,6 +142,7 @@ std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& p
     if (tensor_bytes < kMinStagedBytes || pool.IsLeased(tensor.input)) continue;
     offsets.back() = bytes;
     bytes += RoundUp(tensor_bytes, kAlignment);
+    if (!KeepsType(tensor)) bytes += RoundUp(DenseBytesOf(tensor.output.desc), kAlignment);
   }
   if (bytes == 0) return nullptr;
   auto staged = std::make_unique<StagedCall<RopeCall>>();
@@ -145,10 +151,14 @@ std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& p
   staged->call = call;
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     if (!offsets[i].has_value()) continue;
+    const RopeTensor& tensor = call.tensors[i];
     std::byte* const data = staged->block->data() + *offsets[i];
-    CopyToDense(call.tensors[i].input, data);
-    staged->call.tensors[i] = RopeTensor(DenseView(call.tensors[i].input.desc, data));
-    staged->outputs.push_back({data, call.tensors[i].output});
+    CopyToDense(tensor.input, data);
+    std::byte* const out =
+        KeepsType(tensor) ? data : data + RoundUp(DenseBytesOf(tensor.input.desc), kAlignment);
+    staged->call.tensors[i].input = DenseView(tensor.input.desc, data);
+    staged->call.tensors[i].output = DenseView(tensor.output.desc, out);
+    staged->outputs.push_back({out, tensor.output});
   }
   return staged;
 }

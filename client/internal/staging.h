@@ -97,8 +97,8 @@ struct StagedCall {
   void Finish();
 };
 
-// nullptr: `call` is to be made as it is: too small, not valid, its output shared already, or there
-// is no block. Reads the call's memory, and writes none of it.
+// nullptr: `call` is to be made as it is: too small, not valid, its output shared already, it has a
+// paged cache, or there is no block. Reads the call's memory, and writes none of it.
 std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& pool,
                                             const StagingPool::AskServer& ask);
 // Calls that name their output only.

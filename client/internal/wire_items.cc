@@ -72,6 +72,38 @@ void SetDestination(const RopeTensor& tensor, Payload& payload, v1::RopeTensor* 
   SetRegion(place, wire->mutable_destination());
 }
 
+// A cache: where it is, or, for the message, what it holds.
+absl::Status AddCache(const MutableTensorView& cache, Payload& payload, v1::TensorSpec* wire) {
+  TensorDesc desc = cache.desc;
+  const auto place = payload.PlaceOutput(cache, true);
+  if (!place.has_value()) {
+    LeaseClient* const leases = std::exchange(payload.leases, nullptr);  // sent, wherever it is
+    absl::Status added = payload.AddTensor(cache, desc).status();
+    payload.leases = leases;
+    PHASOR_RETURN_IF_ERROR(added);
+  } else if (IsDense(desc)) {
+    desc.strides.clear();
+  }
+  *wire = ToWire(desc);
+  SetRegion(place, wire);
+  return absl::OkStatus();
+}
+
+absl::Status AddPages(const RopeCall& call, PagedCache& cache, Payload& payload,
+                      v1::PagedCacheWrite* wire) {
+  const PagedWrite& paged = *call.paged;
+  PHASOR_ASSIGN_OR_RETURN(const auto values, payload.AddTensor(paged.values.input, cache.values));
+  *wire = ToWire(cache);
+  SetRegion(values, wire->mutable_values());
+  PHASOR_RETURN_IF_ERROR(AddCache(call.tensors[static_cast<size_t>(paged.key_index)].output,
+                                  payload, wire->mutable_key_cache()));
+  PHASOR_RETURN_IF_ERROR(AddCache(paged.values.output, payload, wire->mutable_value_cache()));
+  PHASOR_ASSIGN_OR_RETURN(const auto slots,
+                          payload.AddTensor(paged.slot_mapping, cache.slot_mapping));
+  SetRegion(slots, wire->mutable_slot_mapping());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::EncodeItem> MakeItem(const EncodeCall& call, std::string_view path,
@@ -109,7 +141,12 @@ absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_vie
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     v1::RopeTensor* const wire = item.mutable_tensors(static_cast<int>(i));
     SetRegion(places[i], wire->mutable_tensor());
-    SetDestination(call.tensors[i], payload, wire);
+    const bool paged = call.paged.has_value() && call.paged->key_index == static_cast<int64_t>(i);
+    if (!paged) SetDestination(call.tensors[i], payload, wire);
+  }
+  if (call.paged.has_value()) {
+    PHASOR_RETURN_IF_ERROR(
+        AddPages(call, *request.paged_cache, payload, item.mutable_paged_cache()));
   }
   return item;
 }

@@ -252,9 +252,12 @@ class CpuBackend final : public Backend {
     const RotaryStrides& xs = tensor.pieces.empty() ? tensor.x_strides : tensor.y_strides;
     const RotaryStrides& ys = tensor.y_strides;
     const std::byte* x = tensor.pieces.empty() ? tensor.x : tensor.y;
-    return {tensor.dtype, tensor.heads, x + b * xs.batch + t * xs.token,
-            xs.token,     xs.head,      tensor.y + b * ys.batch + t * ys.token,
-            ys.token,     ys.head};
+    const bool paged = tensor.y_offsets != nullptr;
+    return {
+        tensor.dtype,     tensor.heads,   x + b * xs.batch + t * xs.token,
+        xs.token,         xs.head,        paged ? tensor.y : tensor.y + b * ys.batch + t * ys.token,
+        ys.token,         ys.head,        tensor.float8,
+        tensor.inv_scale, tensor.rotates, paged ? tensor.y_offsets + t : nullptr};
   }
 
   const CpuBackendOptions options_;

@@ -78,12 +78,13 @@ HWY_INLINE Needs NeedsOf(const RotaryArgs& args) {
   const bool same = args.pairing_in == args.pairing_out;
   for (int64_t i = 0; i < args.tensor_count; ++i) {
     const Dtype dtype = args.tensors[i].dtype;
+    const bool float8 = args.tensors[i].float8 != Float8::kNone;
     const bool half_split = args.pairing_in == Pairing::kHalfSplit;
     needs.f64 |= dtype == Dtype::kFloat64;
     needs.f32 |= dtype != Dtype::kFloat64;
-    needs.split |= same && half_split && dtype == Dtype::kBFloat16;
+    needs.split |= same && half_split && dtype == Dtype::kBFloat16 && !float8;
     needs.interleaved |=
-        same && !half_split && (dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16);
+        same && !half_split && (dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16 || float8);
   }
   return needs;
 }
@@ -239,6 +240,7 @@ HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64
 // Whether non-temporal stores of full vectors fit: every head's lanes start on a vector boundary.
 HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                           int64_t lane_bytes) {
+  if (tensor.y_offsets != nullptr) return false;
   const int64_t begin = args.rotary_begin * lane_bytes;
   const int64_t half = args.pairs * lane_bytes;
   const int64_t vector_bytes = static_cast<int64_t>(hn::Lanes(Df()) * sizeof(float));
@@ -246,6 +248,29 @@ HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tens
       reinterpret_cast<uintptr_t>(tensor.y) |
       static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
   return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
+}
+
+// Calls one(x, y, row) for every head of every token that is written; `row` is its tables'.
+template <typename One>
+HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
+                            const One& one) {
+  const auto call = [&](int64_t t, int64_t h) HWY_ATTR {
+    const int64_t y_offset =
+        tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
+    if (y_offset < 0) return;
+    one(tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes,
+        tensor.y + y_offset + h * tensor.y_head_bytes,
+        args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
+  };
+  if (tensor.x_head_bytes > tensor.x_token_bytes) {  // heads outermost in memory
+    for (int64_t h = 0; h < tensor.heads; ++h) {
+      for (int64_t t = 0; t < args.tokens; ++t) call(t, h);
+    }
+    return;
+  }
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t h = 0; h < tensor.heads; ++h) call(t, h);
+  }
 }
 
 // Out of line for the same reason as encode's EmitBlock.
@@ -256,24 +281,40 @@ HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
   const int64_t begin = args.rotary_begin * kBytes;
   const int64_t end = begin + 2 * args.pairs * kBytes;
   const int64_t tail = args.head_dim * kBytes - end;
-  const auto one = [&](int64_t t, int64_t h) HWY_ATTR {
-    const std::byte* x = tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes;
-    std::byte* y = tensor.y + t * tensor.y_token_bytes + h * tensor.y_head_bytes;
-    const int64_t row = args.frequency_heads == 1 ? t : t * args.frequency_heads + h;
+  ForEachHead(args, tensor, [&](const std::byte* x, std::byte* y, int64_t row) HWY_ATTR {
     RotateHead<E, kStream>(args, scratch, row, x + begin, y + begin);
     if (x == y) return;
     if (begin > 0) std::memcpy(y, x, static_cast<size_t>(begin));
     if (tail > 0) std::memcpy(y + end, x + end, static_cast<size_t>(tail));
-  };
-  if (tensor.x_head_bytes > tensor.x_token_bytes) {  // heads outermost in memory
-    for (int64_t h = 0; h < tensor.heads; ++h) {
-      for (int64_t t = 0; t < args.tokens; ++t) one(t, h);
-    }
-    return;
-  }
-  for (int64_t t = 0; t < args.tokens; ++t) {
-    for (int64_t h = 0; h < tensor.heads; ++h) one(t, h);
-  }
+  });
+}
+
+// The same to 8-bit floats.
+template <typename E>
+HWY_NOINLINE void RotateTensorFloat8(const RotaryArgs& args, const Scratch& scratch,
+                                     const RotaryArgs::Tensor& tensor) {
+  const ToFloat8 to{FormatOf(tensor.float8), tensor.inv_scale};
+  const int64_t begin = args.rotary_begin;
+  const int64_t end = begin + 2 * args.pairs;
+  ForEachHead(args, tensor,
+              [&](const std::byte* x_bytes, std::byte* y_bytes, int64_t row) HWY_ATTR {
+                const auto* x = reinterpret_cast<const typename E::T*>(x_bytes);
+                auto* y = reinterpret_cast<uint8_t*>(y_bytes);
+                if (!tensor.rotates) return StoreLanesFloat8<E>(to, x, args.head_dim, y);
+                StoreLanesFloat8<E>(to, x, begin, y);
+                RotateFloat8<E>(args, RowTrig32(scratch, row), to, x + begin, y + begin,
+                                reinterpret_cast<float*>(scratch.lanes_in),
+                                reinterpret_cast<float*>(scratch.lanes_out));
+                StoreLanesFloat8<E>(to, x + end, args.head_dim - end, y + end);
+              });
+}
+
+// Tensors whose lanes are only moved.
+HWY_NOINLINE void CopyTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
+  const auto bytes = static_cast<size_t>(args.head_dim * SizeOf(tensor.dtype));
+  ForEachHead(args, tensor, [&](const std::byte* x, std::byte* y, int64_t) HWY_ATTR {
+    if (x != y) std::memcpy(y, x, bytes);
+  });
 }
 
 template <typename E>
@@ -302,6 +343,18 @@ void RotateTile(const RotaryArgs& args) {
   bool streamed = false;
   for (int64_t i = 0; i < args.tensor_count; ++i) {
     const RotaryArgs::Tensor& tensor = args.tensors[i];
+    if (tensor.float8 != Float8::kNone) {
+      if (tensor.dtype == Dtype::kFloat16) {
+        RotateTensorFloat8<F16>(args, scratch, tensor);
+      } else {
+        RotateTensorFloat8<BF16>(args, scratch, tensor);
+      }
+      continue;
+    }
+    if (!tensor.rotates) {
+      CopyTensor(args, tensor);
+      continue;
+    }
     switch (tensor.dtype) {
       case Dtype::kFloat64:
         RotateTensor<F64, false>(args, scratch, tensor);

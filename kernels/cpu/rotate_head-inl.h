@@ -205,11 +205,11 @@ HWY_INLINE void StoreLanes(D d, const T* in, int64_t count, typename E::T* y) {
   std::memcpy(y + i, buffer, static_cast<size_t>(count - i) * sizeof(Lane));
 }
 
-template <typename E, class D, typename T>
-HWY_INLINE void RotateMixed(D d, const RotaryArgs& args, const T* cos, const T* sin,
-                            const typename E::T* x, typename E::T* y, T* in, T* out) {
+// From one pairing to the other.
+template <typename T>
+HWY_INLINE void RotateAcross(const RotaryArgs& args, const T* cos, const T* sin, const T* in,
+                             T* out) {
   const int64_t n = args.pairs;
-  LoadLanes<E>(d, x, 2 * n, in);
   const bool in_half = args.pairing_in == Pairing::kHalfSplit;
   for (int64_t j = 0; j < n; ++j) {
     const T x1 = in_half ? in[j] : in[2 * j];
@@ -217,7 +217,61 @@ HWY_INLINE void RotateMixed(D d, const RotaryArgs& args, const T* cos, const T* 
     out[in_half ? 2 * j : j] = std::fma(-x2, sin[j], x1 * cos[j]);
     out[in_half ? 2 * j + 1 : j + n] = std::fma(x2, cos[j], x1 * sin[j]);
   }
-  StoreLanes<E>(d, out, 2 * n, y);
+}
+
+template <typename E, class D, typename T>
+HWY_INLINE void RotateMixed(D d, const RotaryArgs& args, const T* cos, const T* sin,
+                            const typename E::T* x, typename E::T* y, T* in, T* out) {
+  LoadLanes<E>(d, x, 2 * args.pairs, in);
+  RotateAcross(args, cos, sin, in, out);
+  StoreLanes<E>(d, out, 2 * args.pairs, y);
+}
+
+// To 8-bit floats -----------------------------------------------------------------------------
+
+// How results become 8-bit floats.
+struct ToFloat8 {
+  Float8Format format;
+  float inv_scale;
+};
+
+// y[i] of lanes x[i] of elements E.
+template <typename E>
+HWY_INLINE void StoreLanesFloat8(const ToFloat8& to, const typename E::T* x, int64_t count,
+                                 uint8_t* y) {
+  const Df d;
+  const auto inv_scale = hn::Set(d, to.inv_scale);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    StoreFloat8(E::Load(x + i), inv_scale, to.format, y + i);
+  }
+  if (i == count) return;
+  HWY_ALIGN typename E::T buffer[hn::MaxLanes(Df())] = {};
+  HWY_ALIGN uint8_t bytes[hn::MaxLanes(Df())];
+  std::memcpy(buffer, x + i, static_cast<size_t>(count - i) * sizeof(typename E::T));
+  StoreFloat8(E::Load(buffer), inv_scale, to.format, bytes);
+  std::memcpy(y + i, bytes, static_cast<size_t>(count - i));
+}
+
+// Rotates the pairs of a head as f32 in `row`, which has room for vectors behind them, then rounds.
+// `other` is as large, for pairings that differ.
+template <typename E>
+HWY_INLINE void RotateFloat8(const RotaryArgs& args, const Trig32& trig, const ToFloat8& to,
+                             const typename E::T* x, uint8_t* y, float* row, float* other) {
+  const Df d;
+  const int64_t n = args.pairs;
+  LoadLanes<E>(d, x, 2 * n, row);
+  if (args.pairing_in != args.pairing_out) {
+    RotateAcross(args, trig.cos, trig.sin, row, other);
+    return StoreLanesFloat8<F32>(to, other, 2 * n, y);
+  }
+  if (args.pairing_in == Pairing::kHalfSplit) {
+    RotateHalfSplit<F32>(d, 0, n, trig.cos, trig.sin, row, row + n, row, row + n);
+  } else {
+    RotateInterleaved<F32>(trig, n, row, row);
+  }
+  StoreLanesFloat8<F32>(to, row, 2 * n, y);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-target building blocks: phases of a row, sine and cosine, 16-bit conversions. Every function
-// performs the operations of its scalar definition (kernels/sincos.h, kernels/convert.h) in the
-// same order, so lanes and scalars agree bit for bit.
+// Per-target building blocks: phases of a row, sine and cosine, conversions of narrow floats. Every
+// function performs the operations of its scalar definition (kernels/sincos.h, kernels/convert.h)
+// in the same order, so lanes and scalars agree bit for bit.
 //
 // Included once per SIMD target by kernels/cpu/*.cc; compiles to nothing on targets without
 // vectors.
@@ -16,6 +16,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/convert.h"
 #include "kernels/dtype.h"
 #include "kernels/phase.h"
 #include "kernels/plan.h"
@@ -237,6 +238,36 @@ struct F64 {
   static HWY_INLINE Vd Load(const T* p) { return hn::LoadU(Dd(), p); }
   static HWY_INLINE void Store(Vd v, T* p) { hn::StoreU(v, Dd(), p); }
 };
+
+// 8-bit floats ------------------------------------------------------------------------------------
+
+// Float8FromFloat(v * inv_scale) of every lane.
+HWY_INLINE void StoreFloat8(Vf v, Vf inv_scale, const Float8Format& format, uint8_t* p) {
+  const Df df;
+  const Du32 du;
+  const Di32 di;
+  const auto bits = hn::BitCast(du, hn::Mul(v, inv_scale));
+  const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
+  const auto is_nan = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7F800000));
+  const auto m = hn::Min(magnitude, hn::Set(du, format.largest));
+  const auto is_small =
+      hn::Lt(hn::BitCast(di, m), hn::Set(di, static_cast<int32_t>(format.min_normal)));
+  const auto align = hn::Set(du, format.align);
+  const auto aligned = hn::Add(hn::BitCast(df, m), hn::BitCast(df, align));
+  const auto subnormal = hn::Sub(hn::BitCast(du, aligned), align);
+  const int shift = static_cast<int>(format.shift);
+  const auto odd = hn::And(hn::ShiftRightSame(m, shift), hn::Set(du, 1u));
+  const auto half = hn::Add(odd, hn::Set(du, (1u << (format.shift - 1)) - 1));
+  const auto normal =
+      hn::ShiftRightSame(hn::Sub(hn::Add(m, half), hn::Set(du, format.rebias)), shift);
+  const auto rounded =
+      hn::IfThenElse(is_small, hn::BitCast(di, subnormal), hn::BitCast(di, normal));
+  const auto sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(du, 0x80u));
+  const auto result =
+      hn::IfThenElse(is_nan, hn::Set(di, 0x7F), hn::Or(rounded, hn::BitCast(di, sign)));
+  const hn::Rebind<uint8_t, Df> d8;
+  hn::StoreU(hn::DemoteTo(d8, result), d8, p);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace phasor::cpu

@@ -43,18 +43,16 @@ int64_t PositionBytes(const Job& job) {
          (rotary.is_delta() ? PositionBytes(*rotary.from_positions) : 0);
 }
 
-// Lanes that do not rotate and are not where they belong yet.
+// Lanes that did not travel and are not where they belong yet.
 void CopyLanesApart(const RotaryJob& job, Slice slice) {
-  const ResolvedSpec& spec = job.plan->spec;
-  const int64_t end = spec.rotary_begin + spec.rotary_dim;
   for (const RotaryTensor& tensor : job.tensors) {
-    const auto [x, strides] = SourceOf(tensor);
-    if (x == tensor.y) continue;
-    for (const auto& [first, last] :
-         {std::pair(int64_t{0}, spec.rotary_begin), {end, spec.head_dim}}) {
-      if (first == last) continue;
-      CopyRows(LaneRows(job, tensor, x, strides, first, last - first), slice,
-               LaneRows(job, tensor, tensor.y, tensor.y_strides, first, last - first));
+    if (SourceOf(tensor).first == tensor.y) continue;
+    const LaneRange sent = SentLanes(job, tensor);
+    const int64_t end = sent.first + sent.count;
+    for (const LaneRange lanes :
+         {LaneRange{0, sent.first}, LaneRange{end, job.plan->spec.head_dim - end}}) {
+      if (lanes.count == 0) continue;
+      CopyRows(InputRows(job, tensor, lanes), slice, OutputRows(job, tensor, lanes));
     }
   }
 }
@@ -68,8 +66,7 @@ struct SliceView {
 // `tokens`: rows from one batch entry to the next of what is packed.
 SliceView ViewOf(const HostRows& rows, Slice slice, int64_t tokens, std::byte* packed) {
   if (!rows.on_device) return {packed, {tokens * rows.row_bytes(), rows.row_bytes(), rows.bytes}};
-  std::byte* const base = rows.base + slice.first / rows.tokens * rows.batch_stride +
-                          slice.first % rows.tokens * rows.row_stride;
+  std::byte* const base = rows.offsets != nullptr ? rows.base : RowOf(rows, slice.first);
   return {base, {rows.batch_stride, rows.row_stride, rows.head_stride}};
 }
 
@@ -88,30 +85,49 @@ RowBuffers BuffersOf(const Chunk::Part& part, std::byte* in, std::byte* out) {
   return buffers;
 }
 
-// One item for all tensors of a type.
+// Tensor i of a part. `tokens` as in ViewOf.
+RotaryView RotaryViewOf(const Chunk::Part& part, size_t i, int64_t tokens, std::byte* in,
+                        std::byte* out, Arena& arena) {
+  const RotaryTensor& tensor = std::get<RotaryJob>(*part.job).tensors[i];
+  const HostRows& to = part.rows.out[i];
+  const SliceView x = ViewOf(part.rows.in[i], part.slice, tokens, in);
+  const SliceView y = ViewOf(to, part.slice, tokens, out);
+  RotaryView view{x.base, y.base, tensor.heads, x.strides, y.strides};
+  if (to.on_device && to.offsets != nullptr) {
+    view.y_offsets = arena.Put(
+        absl::MakeConstSpan(to.offsets + part.slice.first, static_cast<size_t>(part.slice.count)));
+  }
+  view.float8 = tensor.float8;
+  view.inv_scale = tensor.inv_scale;
+  view.rotates = tensor.rotates;
+  return view;
+}
+
+// One item for all tensors of a type, and for those of them that become FLOAT8.
 void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, LaunchList& list,
                     Arena& arena) {
   const auto& job = std::get<RotaryJob>(*part.job);
   const ResolvedSpec& spec = job.plan->spec;
+  const bool whole_heads = part.rows.whole_heads;
   // Packed slices are one batch entry, unless whole heads keep the job's own order of rows.
-  const int64_t tokens =
-      part.rows.whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
-  HeadLanes lanes;
-  if (part.rows.whole_heads) lanes = {spec.rotary_begin, spec.head_dim - spec.rotary_dim};
-  std::vector<std::pair<Dtype, std::vector<RotaryView>>> types;
+  const int64_t tokens = whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
+  using Type = std::pair<Dtype, bool>;  // and whether it becomes FLOAT8
+  std::vector<std::pair<Type, std::vector<RotaryView>>> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
-    const SliceView x = ViewOf(part.rows.in[i], part.slice, tokens, in);
-    const SliceView y = ViewOf(part.rows.out[i], part.slice, tokens, out);
-    const Dtype dtype = job.tensors[i].dtype;
-    auto type = std::find_if(types.begin(), types.end(),
-                             [&](const auto& known) { return known.first == dtype; });
-    if (type == types.end()) type = types.insert(types.end(), {dtype, {}});
-    type->second.push_back({x.base, y.base, part.rows.in[i].heads, x.strides, y.strides});
+    if (part.rows.in[i].bytes == 0) continue;
+    const RotaryView view = RotaryViewOf(part, i, tokens, in, out, arena);
+    const Type type{job.tensors[i].dtype, view.float8 != Float8::kNone};
+    auto known = std::find_if(types.begin(), types.end(),
+                              [&](const auto& other) { return other.first == type; });
+    if (known == types.end()) known = types.insert(types.end(), {type, {}});
+    known->second.push_back(view);
     in += PackedBytes(part.rows.in[i], part.slice.count);
     out += PackedBytes(part.rows.out[i], part.slice.count);
   }
-  for (const auto& [dtype, views] : types) {
-    const KernelId kernel = RotaryKernel(job, dtype, lanes, views);
+  for (const auto& [type, views] : types) {
+    HeadLanes lanes;
+    if (whole_heads || type.second) lanes = {spec.rotary_begin, spec.head_dim - spec.rotary_dim};
+    const KernelId kernel = RotaryKernel(job, type.first, lanes, views);
     list.Add(kernel, MakeRotaryItem(job, part.slice, kernel, lanes, views, tokens, arena));
   }
 }

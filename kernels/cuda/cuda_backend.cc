@@ -36,7 +36,7 @@ int64_t BytesWritten(const Job& job) {
   const auto& rotary = std::get<RotaryJob>(job);
   int64_t bytes = 0;
   for (const RotaryTensor& tensor : rotary.tensors) {
-    bytes += rows * tensor.heads * rotary.plan->spec.head_dim * SizeOf(tensor.dtype);
+    bytes += rows * tensor.heads * rotary.plan->spec.head_dim * OutputSizeOf(tensor);
   }
   return bytes;
 }

@@ -105,6 +105,7 @@ void HostCopies::Replace(const JobRows& rows, size_t i, std::byte* in, std::byte
   if (out != nullptr) {
     tensor.y = out;
     tensor.y_strides = DenseStrides(rows.out[i]);
+    tensor.y_offsets = nullptr;
   }
 }
 
@@ -113,7 +114,7 @@ absl::Status HostCopies::WriteBack() {
   for (const Output& output : outputs_) {
     const std::byte* from = output.copy;
     ForEachRun(output.rows, all_, [&](std::byte* run, int64_t bytes) {
-      if (copied.ok()) copied = driver_.CopyToDevice(run, from, bytes, stream_);
+      if (copied.ok() && run != nullptr) copied = driver_.CopyToDevice(run, from, bytes, stream_);
       from += bytes;
     });
   }

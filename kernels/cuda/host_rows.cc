@@ -21,18 +21,17 @@ void Gather(const HostRows& rows, Slice slice, std::byte* dense) {
 
 void Scatter(const std::byte* dense, Slice slice, const HostRows& rows) {
   ForEachRun(rows, slice, [&](std::byte* run, int64_t bytes) {
-    Copy(run, dense, bytes);
+    if (run != nullptr) Copy(run, dense, bytes);
     dense += bytes;
   });
 }
 
 void CopyRows(const HostRows& from, Slice slice, const HostRows& to) {
   for (int64_t r = slice.first; r < slice.first + slice.count; ++r) {
-    const auto row = [&](const HostRows& rows) {
-      return rows.base + r / rows.tokens * rows.batch_stride + r % rows.tokens * rows.row_stride;
-    };
+    std::byte* const row = RowOf(to, r);
+    if (row == nullptr) continue;
     for (int64_t h = 0; h < from.heads; ++h) {
-      Copy(row(to) + h * to.head_stride, row(from) + h * from.head_stride, from.bytes);
+      Copy(row + h * to.head_stride, RowOf(from, r) + h * from.head_stride, from.bytes);
     }
   }
 }

@@ -21,22 +21,31 @@ struct HostRows {
   int64_t head_stride = 0;
   int64_t bytes = 0;       // of a head
   bool on_device = false;  // then kernels find them where they are, and no copy here may touch them
+  // [rows] bytes from base, instead of batches and strides; negative: the row is nowhere. Only of
+  // rows that are written.
+  const int64_t* offsets = nullptr;
 
   int64_t row_bytes() const { return heads * bytes; }
 };
 
+// Where row r begins; nullptr: nowhere.
+inline std::byte* RowOf(const HostRows& rows, int64_t r) {
+  if (rows.offsets != nullptr) return rows.offsets[r] < 0 ? nullptr : rows.base + rows.offsets[r];
+  return rows.base + r / rows.tokens * rows.batch_stride + r % rows.tokens * rows.row_stride;
+}
+
 // The runs of memory that a slice of rows consists of, in the order of dense memory, neighbours
-// joined: calls run(memory, bytes) for each.
+// joined: calls run(memory, bytes) for each; memory is nullptr for rows that are nowhere.
 template <typename Run>
 void ForEachRun(const HostRows& rows, Slice slice, Run run) {
   const bool joined_heads = rows.heads == 1 || rows.head_stride == rows.bytes;
-  const bool joined_rows = joined_heads && rows.row_stride == rows.row_bytes();
+  const bool joined_rows =
+      joined_heads && rows.row_stride == rows.row_bytes() && rows.offsets == nullptr;
   for (int64_t r = slice.first; r < slice.first + slice.count;) {
-    const int64_t t = r % rows.tokens;
-    std::byte* const row = rows.base + r / rows.tokens * rows.batch_stride + t * rows.row_stride;
+    std::byte* const row = RowOf(rows, r);
     const int64_t together =
-        joined_rows ? std::min(rows.tokens - t, slice.first + slice.count - r) : 1;
-    if (joined_heads) {
+        joined_rows ? std::min(rows.tokens - r % rows.tokens, slice.first + slice.count - r) : 1;
+    if (joined_heads || row == nullptr) {
       run(row, together * rows.row_bytes());
     } else {
       for (int64_t h = 0; h < rows.heads; ++h) run(row + h * rows.head_stride, rows.bytes);
@@ -47,9 +56,10 @@ void ForEachRun(const HostRows& rows, Slice slice, Run run) {
 
 // Copies rows to dense memory, [count, heads, bytes].
 void Gather(const HostRows& rows, Slice slice, std::byte* dense);
-// Copies them back.
+// Copies them back, those that are somewhere.
 void Scatter(const std::byte* dense, Slice slice, const HostRows& rows);
-// Copies rows of one tensor to another of the same heads and bytes; not overlapping.
+// Copies rows of one tensor to another of the same heads and bytes, which may be nowhere; not
+// overlapping.
 void CopyRows(const HostRows& from, Slice slice, const HostRows& to);
 
 }  // namespace phasor::cuda

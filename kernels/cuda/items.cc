@@ -182,19 +182,28 @@ WideRows WideRowsOf(const EncodeJob& job, const RowBuffers& buffers) {
 
 // Rotary ---------------------------------------------------------------------------------------
 
+// Whether 8-bit floats are written, by all or none.
+bool IsFloat8(absl::Span<const RotaryView> views) {
+  return !views.empty() && views[0].float8 != Float8::kNone;
+}
+
 // Whether units of kVectorBytes can be moved at once: everything stands on such a boundary.
 bool CanGoWide(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
                absl::Span<const RotaryView> views) {
   const int64_t pairs = job.plan->spec.rotary_dim / 2;
   if (pairs * SizeOf(dtype) % kVectorBytes != 0) return false;
-  uint64_t bits = static_cast<uint64_t>(lanes.rotary_begin * SizeOf(dtype));
+  const auto bits = [](const std::byte* p, const ViewStrides& s) {
+    return reinterpret_cast<uintptr_t>(p) | static_cast<uint64_t>(s.batch | s.token | s.head);
+  };
+  uint64_t x = static_cast<uint64_t>(lanes.rotary_begin * SizeOf(dtype));
+  uint64_t y = 0;  // where there are offsets, they are sums of strides
   for (const RotaryView& view : views) {
-    bits |= reinterpret_cast<uintptr_t>(view.x) | reinterpret_cast<uintptr_t>(view.y);
-    for (const ViewStrides& s : {view.x_strides, view.y_strides}) {
-      bits |= static_cast<uint64_t>(s.batch | s.token | s.head);
-    }
+    x |= bits(view.x, view.x_strides);
+    y |= bits(view.y, view.y_strides);
   }
-  return bits % kVectorBytes == 0;
+  const auto y_bytes =
+      static_cast<uint64_t>(IsFloat8(views) ? kVectorBytes / SizeOf(dtype) : kVectorBytes);
+  return x % kVectorBytes == 0 && y % y_bytes == 0;
 }
 
 }  // namespace
@@ -306,7 +315,7 @@ BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers
 KernelId RotaryKernel(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
                       absl::Span<const RotaryView> views) {
   return {Op::kRotary, dtype, CanGoWide(job, dtype, lanes, views),
-          IsPlain(*job.plan) && !job.is_delta()};
+          IsPlain(*job.plan) && !job.is_delta(), IsFloat8(views)};
 }
 
 RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& kernel,

@@ -68,7 +68,8 @@ LookupItem MakeLookupItem(const LookupJob& job, Slice slice, const RowBuffers& b
 KernelId BiasKernel(const BiasJob& job);
 BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers, Arena& arena);
 
-// `views` have dtype `dtype`. `tokens`: rows of a batch entry, as the strides of the views see it.
+// `views` have dtype `dtype`, and all or none write FLOAT8. `tokens`: rows of a batch entry, as the
+// strides of the views see it.
 KernelId RotaryKernel(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
                       absl::Span<const RotaryView> views);
 RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& kernel,

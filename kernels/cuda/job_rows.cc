@@ -68,6 +68,20 @@ JobRows RowsOfRowJob(const RowJob& job, int64_t width, Locator& locator) {
   return rows;
 }
 
+// Lanes of every head, of `size` bytes each.
+HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::byte* base,
+                  const RotaryStrides& strides, LaneRange lanes, int64_t size) {
+  HostRows rows;
+  rows.base = Mutable(base) + lanes.first * size;
+  rows.tokens = std::max<int64_t>(job.tokens, 1);
+  rows.batch_stride = strides.batch;
+  rows.row_stride = strides.token;
+  rows.heads = tensor.heads;
+  rows.head_stride = strides.head;
+  rows.bytes = lanes.count * size;
+  return rows;
+}
+
 JobRows RowsOfRotary(const RotaryJob& job, Locator& locator) {
   JobRows rows;
   std::vector<std::pair<bool, bool>> on_device;
@@ -75,19 +89,16 @@ JobRows RowsOfRotary(const RotaryJob& job, Locator& locator) {
     on_device.emplace_back(locator.OnDevice(SourceOf(tensor).first), locator.OnDevice(tensor.y));
   }
   rows.whole_heads = locator.place() != Place::kHost;
-  const ResolvedSpec& spec = job.plan->spec;
-  const int64_t first = rows.whole_heads ? 0 : spec.rotary_begin;
-  const int64_t count = rows.whole_heads ? spec.head_dim : spec.rotary_dim;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
     const RotaryTensor& tensor = job.tensors[i];
-    const auto [x, strides] = SourceOf(tensor);
-    rows.in.push_back(LaneRows(job, tensor, x, strides, first, count));
-    rows.out.push_back(LaneRows(job, tensor, tensor.y, tensor.y_strides, first, count));
-    rows.in.back().on_device = on_device[i].first;
-    rows.out.back().on_device = on_device[i].second;
-    const int64_t size = SizeOf(tensor.dtype);
+    const LaneRange lanes =
+        rows.whole_heads ? LaneRange{0, job.plan->spec.head_dim} : SentLanes(job, tensor);
+    HostRows& in = rows.in.emplace_back(InputRows(job, tensor, lanes));
+    HostRows& out = rows.out.emplace_back(OutputRows(job, tensor, lanes));
+    in.on_device = on_device[i].first;
+    out.on_device = on_device[i].second;
     rows.aligned =
-        rows.aligned && IsAligned(rows.in.back(), size) && IsAligned(rows.out.back(), size);
+        rows.aligned && IsAligned(in, SizeOf(tensor.dtype)) && IsAligned(out, OutputSizeOf(tensor));
   }
   return rows;
 }
@@ -124,17 +135,21 @@ bool IsInPlace(const Job& job) {
   });
 }
 
-HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::byte* base,
-                  const RotaryStrides& strides, int64_t first, int64_t count) {
-  const int64_t size = SizeOf(tensor.dtype);
-  return {Mutable(base) + first * size,
-          std::max<int64_t>(job.tokens, 1),
-          strides.batch,
-          strides.token,
-          tensor.heads,
-          strides.head,
-          count * size,
-          /*on_device=*/false};
+LaneRange SentLanes(const RotaryJob& job, const RotaryTensor& tensor) {
+  const ResolvedSpec& spec = job.plan->spec;
+  if (tensor.float8 != Float8::kNone) return {0, spec.head_dim};
+  return tensor.rotates ? LaneRange{spec.rotary_begin, spec.rotary_dim} : LaneRange{};
+}
+
+HostRows InputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes) {
+  const auto [x, strides] = SourceOf(tensor);
+  return LaneRows(job, tensor, x, strides, lanes, SizeOf(tensor.dtype));
+}
+
+HostRows OutputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes) {
+  HostRows rows = LaneRows(job, tensor, tensor.y, tensor.y_strides, lanes, OutputSizeOf(tensor));
+  rows.offsets = tensor.y_offsets;
+  return rows;
 }
 
 std::pair<const std::byte*, RotaryStrides> SourceOf(const RotaryTensor& tensor) {

@@ -14,7 +14,7 @@ namespace phasor::cuda {
 struct JobRows {
   std::vector<HostRows> in;   // add_to if there is one, or every tensor that is rotated
   std::vector<HostRows> out;  // likewise
-  // Rotary: all lanes of a head, else only those that rotate. All where a tensor is on the device.
+  // Rotary: all lanes of every head, because a tensor is on the device. Else those of SentLanes.
   bool whole_heads = false;
   // kDevice: some are there, and none is gone.
   Place place = Place::kHost;
@@ -30,9 +30,18 @@ JobRows RowsOfTensors(const Job& job, const DeviceMemory* memory);
 // gathered are still where they came from.
 bool IsInPlace(const Job& job);
 
-// Lanes [first, first + count) of every head of a tensor that lies at `base`.
-HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::byte* base,
-                  const RotaryStrides& strides, int64_t first, int64_t count);
+// Lanes of a head.
+struct LaneRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// Those that travel where no tensor is on the device: what rotates, or, where types differ, all.
+LaneRange SentLanes(const RotaryJob& job, const RotaryTensor& tensor);
+
+// Lanes of every head of a tensor, where it is read and where it is written.
+HostRows InputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes);
+HostRows OutputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes);
 
 // Where a tensor is read: gathered pieces are in y.
 std::pair<const std::byte*, RotaryStrides> SourceOf(const RotaryTensor& tensor);

@@ -13,9 +13,10 @@ enum class Op : uint8_t { kEncode, kRotary, kLookup, kBias };
 
 struct KernelId {
   Op op = Op::kEncode;
-  Dtype dtype = Dtype::kFloat32;  // of what is written
+  Dtype dtype = Dtype::kFloat32;  // of what is written; FLOAT8 rotations: of what is read
   bool wide = false;              // rotary: aligned units of kVectorBytes
   bool plain = false;             // rotary, encode: one axis and layer, no xPos, no delta
+  bool float8 = false;            // rotary: FLOAT8 is written, of FLOAT16 or BFLOAT16
 
   friend bool operator==(const KernelId&, const KernelId&) = default;
 };

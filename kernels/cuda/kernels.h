@@ -16,6 +16,17 @@
 
 namespace phasor::cuda {
 
+// Calls f(Body{}) for the body of a rotary kernel.
+template <typename Element, bool kFloat8, typename F>
+void VisitRotaryBody(const KernelId& id, F&& f) {
+  if (id.wide) {
+    return id.plain ? f(RotaryBody<Element, true, true, kFloat8>{})
+                    : f(RotaryBody<Element, true, false, kFloat8>{});
+  }
+  return id.plain ? f(RotaryBody<Element, false, true, kFloat8>{})
+                  : f(RotaryBody<Element, false, false, kFloat8>{});
+}
+
 // Calls f(Body{}) for the body of `id`.
 template <typename F>
 void VisitBody(const KernelId& id, F&& f) {
@@ -26,12 +37,10 @@ void VisitBody(const KernelId& id, F&& f) {
       case Op::kEncode:
         return id.plain ? f(EncodeBody<Element, true>{}) : f(EncodeBody<Element, false>{});
       case Op::kRotary:
-        if (id.wide) {
-          return id.plain ? f(RotaryBody<Element, true, true>{})
-                          : f(RotaryBody<Element, true, false>{});
+        if constexpr (Element::kBytes == 2) {
+          if (id.float8) return VisitRotaryBody<Element, true>(id, f);
         }
-        return id.plain ? f(RotaryBody<Element, false, true>{})
-                        : f(RotaryBody<Element, false, false>{});
+        return VisitRotaryBody<Element, false>(id, f);
       case Op::kLookup:
         return f(LookupBody<Element>{});
       case Op::kBias:

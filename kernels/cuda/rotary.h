@@ -35,6 +35,10 @@ struct RotaryView {
   int64_t heads = 0;
   ViewStrides x_strides;
   ViewStrides y_strides;
+  const int64_t* y_offsets = nullptr;  // [rows] bytes from y, instead of y_strides; negative: skip
+  Float8 float8 = Float8::kNone;       // of y, in kernels that write it
+  float inv_scale = 1;
+  bool rotates = true;  // else all lanes are copied
 };
 
 // Rows are tokens: row r is token r % tokens of batch entry r / tokens. All views have one dtype.
@@ -63,12 +67,13 @@ struct RotaryItem {
 };
 
 // kWide: units of as many pairs as kVectorBytes holds elements, else of one pair. kPlain: one axis
-// and layer, no xPos, no delta.
-template <typename Element, bool kWide, bool kPlain>
+// and layer, no xPos, no delta. kFloat8: all views write FLOAT8, else Elements.
+template <typename Element, bool kWide, bool kPlain, bool kFloat8>
 struct RotaryBody {
   using Item = RotaryItem;
   using T = typename Element::Math;
   static constexpr int kBytes = static_cast<int>(Element::kBytes);
+  static constexpr int kOutBytes = kFloat8 ? 1 : kBytes;
   static constexpr int kPairs = kWide ? kVectorBytes / kBytes : 1;
 
   struct Trig {
@@ -76,9 +81,17 @@ struct RotaryBody {
     T cos[kPairs];
   };
   // Lanes of one component each (half split), or in their order (interleaved).
-  struct Lanes {
-    alignas(kPairs* kBytes) std::byte first[kPairs * kBytes];
-    alignas(kPairs* kBytes) std::byte second[kPairs * kBytes];
+  template <int kLaneBytes>
+  struct LanesOf {
+    alignas(kPairs* kLaneBytes) std::byte first[kPairs * kLaneBytes];
+    alignas(kPairs* kLaneBytes) std::byte second[kPairs * kLaneBytes];
+  };
+  using Lanes = LanesOf<kBytes>;
+  using OutLanes = LanesOf<kOutBytes>;
+  // Of FLOAT8 only.
+  struct Rounding {
+    Float8 float8;
+    float inv_scale;
   };
 
   static PHASOR_HD void Run(const RotaryItem& item, int64_t block, int thread) {
@@ -97,29 +110,46 @@ struct RotaryBody {
     const bool split_in = item.split_in, split_out = item.split_out, own_turns = item.own_turns;
     const int64_t second_in = split_in ? item.pairs : kPairs;  // lanes from first to second
     const int64_t second_out = split_out ? item.pairs : kPairs;
-    const int64_t at_in = (item.rotary_begin + (split_in ? j : 2 * j)) * kBytes;
-    const int64_t at_out = (item.rotary_begin + (split_out ? j : 2 * j)) * kBytes;
+    const int64_t at_in = item.rotary_begin + (split_in ? j : 2 * j);
+    const int64_t at_out = item.rotary_begin + (split_out ? j : 2 * j);
     const int64_t begin = group * item.heads_per_unit, end = begin + item.heads_per_unit;
     Trig trig;
     bool known = false;
     int64_t passed = 0;  // heads of the views before
     for (int32_t i = 0; i < item.view_count; ++i) {
-      const RotaryView view = item.views[i];
-      const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + at_in;
-      std::byte* const y = view.y + Offset(view.y_strides, item.tokens, row) + at_out;
-      const int64_t last = end - passed < view.heads ? end - passed : view.heads;
-      for (int64_t h = begin > passed ? begin - passed : 0; h < last; ++h) {
-        if (!known || own_turns) {
+      // Not a copy of all of it: nvcc would not know where its pointers lead.
+      const RotaryView& view = item.views[i];
+      const int64_t heads = view.heads, x_head = view.x_strides.head, y_head = view.y_strides.head;
+      const bool rotates = view.rotates;
+      const Rounding rounding{view.float8, view.inv_scale};
+      const int64_t y_offset = YOffset(view, item.tokens, row);
+      const int64_t at_y = rotates ? at_out : at_in;
+      const int64_t second_y = rotates ? second_out : second_in;
+      const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + at_in * kBytes;
+      std::byte* const y = view.y + y_offset + at_y * kOutBytes;
+      const int64_t last = end - passed < heads ? end - passed : heads;
+      for (int64_t h = begin > passed ? begin - passed : 0; h < last && y_offset >= 0; ++h) {
+        if (rotates && (!known || own_turns)) {
           trig = PairTrig(item, row, own_turns ? h * item.head_pairs + j : j);
           known = true;
         }
         Lanes lanes;
-        Load(x + h * view.x_strides.head, second_in, lanes);
-        Rotate(trig, split_in, split_out, lanes);
-        Store(lanes, second_out, y + h * view.y_strides.head);
+        OutLanes out;
+        Load(x + h * x_head, second_in, lanes);
+        if (rotates) {
+          Rotate(trig, split_in, split_out, rounding, lanes, out);
+        } else {
+          Copy(rounding, lanes, out);
+        }
+        Store(out, second_y, y + h * y_head);
       }
-      passed += view.heads;
+      passed += heads;
     }
+  }
+
+  // Bytes from a view's y to a row; negative: it is not written.
+  static PHASOR_HD int64_t YOffset(const RotaryView& view, const Divisor& tokens, int64_t row) {
+    return view.y_offsets != nullptr ? view.y_offsets[row] : Offset(view.y_strides, tokens, row);
   }
 
   static PHASOR_HD int64_t Offset(const ViewStrides& strides, const Divisor& tokens, int64_t row) {
@@ -160,19 +190,40 @@ struct RotaryBody {
     }
   }
 
-  // Element i of the 2 * kPairs lanes of a unit.
-  static PHASOR_HD std::byte* At(Lanes& lanes, int i) {
-    return i < kPairs ? lanes.first + i * kBytes : lanes.second + (i - kPairs) * kBytes;
+  // Lane i of the 2 * kPairs of a unit.
+  static PHASOR_HD T LoadLane(const Lanes& lanes, int i) {
+    return Element::Load(i < kPairs ? lanes.first + i * kBytes
+                                    : lanes.second + (i - kPairs) * kBytes);
+  }
+  static PHASOR_HD void StoreLane(const Rounding& rounding, T value, OutLanes& lanes, int i) {
+    StoreOut(rounding, value,
+             i < kPairs ? lanes.first + i * kOutBytes : lanes.second + (i - kPairs) * kOutBytes);
+  }
+  static PHASOR_HD void StoreOut(const Rounding& rounding, T value, std::byte* y) {
+    if constexpr (kFloat8) {
+      *y = scalar::ScaledFloat8(value, rounding.inv_scale, rounding.float8);
+    } else {
+      Element::Store(value, y);
+    }
+  }
+
+  static PHASOR_HD void Copy(const Rounding& rounding, const Lanes& lanes, OutLanes& out) {
+    if constexpr (kFloat8) {
+      PHASOR_UNROLL
+      for (int i = 0; i < 2 * kPairs; ++i) StoreLane(rounding, LoadLane(lanes, i), out, i);
+    } else {
+      out = lanes;
+    }
   }
 
   // Lanes of pair i lie at i and kPairs + i, or at 2i and 2i + 1.
-  static PHASOR_HD void Rotate(const Trig& trig, bool split_in, bool split_out, Lanes& lanes) {
+  static PHASOR_HD void Rotate(const Trig& trig, bool split_in, bool split_out,
+                               const Rounding& rounding, const Lanes& lanes, OutLanes& out) {
     T y1[kPairs], y2[kPairs];
     PHASOR_UNROLL
     for (int i = 0; i < kPairs; ++i) {
-      const T x1 = split_in ? Element::Load(At(lanes, i)) : Element::Load(At(lanes, 2 * i));
-      const T x2 =
-          split_in ? Element::Load(At(lanes, kPairs + i)) : Element::Load(At(lanes, 2 * i + 1));
+      const T x1 = split_in ? LoadLane(lanes, i) : LoadLane(lanes, 2 * i);
+      const T x2 = split_in ? LoadLane(lanes, kPairs + i) : LoadLane(lanes, 2 * i + 1);
       y1[i] = std::fma(-x2, trig.sin[i], x1 * trig.cos[i]);
       y2[i] = std::fma(x2, trig.cos[i], x1 * trig.sin[i]);
     }
@@ -180,7 +231,7 @@ struct RotaryBody {
     for (int i = 0; i < 2 * kPairs; ++i) {
       const T split = i < kPairs ? y1[i % kPairs] : y2[i % kPairs];
       const T interleaved = i % 2 == 0 ? y1[i / 2] : y2[i / 2];
-      Element::Store(split_out ? split : interleaved, At(lanes, i));
+      StoreLane(rounding, split_out ? split : interleaved, out, i);
     }
   }
 
@@ -190,23 +241,32 @@ struct RotaryBody {
     std::memcpy(lanes.second, __builtin_assume_aligned(x + second * kBytes, kSize), kSize);
   }
 
-  static PHASOR_HD void Store(const Lanes& lanes, int64_t second, std::byte* y) {
-    constexpr int kSize = kPairs * kBytes;
+  static PHASOR_HD void Store(const OutLanes& lanes, int64_t second, std::byte* y) {
+    constexpr int kSize = kPairs * kOutBytes;
     std::memcpy(__builtin_assume_aligned(y, kSize), lanes.first, kSize);
-    std::memcpy(__builtin_assume_aligned(y + second * kBytes, kSize), lanes.second, kSize);
+    std::memcpy(__builtin_assume_aligned(y + second * kOutBytes, kSize), lanes.second, kSize);
   }
 
   // Copies lane i of those that do not rotate, of every head of views that are not in place.
   static PHASOR_HD void CopyLane(const RotaryItem& item, int64_t row, int64_t i) {
     const int64_t lane = i < item.rotary_begin ? i : i + 2 * item.pairs;
     for (int32_t v = 0; v < item.view_count; ++v) {
-      const RotaryView view = item.views[v];
-      if (view.x == view.y) continue;
+      const RotaryView& view = item.views[v];
+      const int64_t heads = view.heads, x_head = view.x_strides.head, y_head = view.y_strides.head;
+      const Rounding rounding{view.float8, view.inv_scale};
+      const int64_t y_offset = YOffset(view, item.tokens, row);
+      if (view.x == view.y || y_offset < 0) continue;
       const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + lane * kBytes;
-      std::byte* const y = view.y + Offset(view.y_strides, item.tokens, row) + lane * kBytes;
-      for (int64_t h = 0; h < view.heads; ++h) {
-        std::memcpy(__builtin_assume_aligned(y + h * view.y_strides.head, kBytes),
-                    __builtin_assume_aligned(x + h * view.x_strides.head, kBytes), kBytes);
+      std::byte* const y = view.y + y_offset + lane * kOutBytes;
+      for (int64_t h = 0; h < heads; ++h) {
+        const std::byte* const from = x + h * x_head;
+        std::byte* const to = y + h * y_head;
+        if constexpr (kFloat8) {
+          StoreOut(rounding, LoadElement<Element>(from), to);
+        } else {
+          std::memcpy(__builtin_assume_aligned(to, kBytes), __builtin_assume_aligned(from, kBytes),
+                      kBytes);
+        }
       }
     }
   }

@@ -16,11 +16,14 @@
 //          negated when inverse; s' = rn(A*s), c' = rn(A*c) unless A == 1;
 //          y1 = fma(-x2, s', rn(x1*c')), y2 = fma(x2, c', rn(x1*s')).
 //          f32 arithmetic for FLOAT32, FLOAT16, BFLOAT16 (A rounded to f32 first); f64 for FLOAT64;
-//          one rounding to the dtype.
+//          one rounding to the dtype. A FLOAT8 y takes FLOAT16 or BFLOAT16 and is
+//          Float8FromFloat(rn32(v * inv_scale)) of the f32 result v, or of a lane that is copied.
 // Error    docs/numerics.md; relative to hypot(x1, x2).
-// Special  NaN and infinity stay in their pair. Lanes outside the pairs are copied bit for bit, and
-//          not touched in place. tokens == 0 or heads == 0 touches nothing.
-// Alias    y == x with equal strides allowed; no other overlap. Alignment: none needed.
+// Special  NaN and infinity stay in their pair. Lanes outside the pairs, and all lanes of a tensor
+//          that does not rotate, are copied bit for bit (but for FLOAT8), and not touched in place.
+//          tokens == 0 or heads == 0 touches nothing; nor does a token whose y_offset is negative.
+// Alias    y == x with equal strides and types allowed; no other overlap, and no two tokens at one
+//          place. Alignment: none needed.
 #ifndef PHASOR_KERNELS_OPS_ROTARY_H_
 #define PHASOR_KERNELS_OPS_ROTARY_H_
 
@@ -68,6 +71,11 @@ struct RotaryArgs {
     std::byte* y = nullptr;
     int64_t y_token_bytes = 0;
     int64_t y_head_bytes = 0;
+    Float8 float8 = Float8::kNone;  // of y; kNone: dtype
+    float inv_scale = 1;            // FLOAT8 only
+    bool rotates = true;
+    const int64_t* y_offsets =
+        nullptr;  // [tokens] bytes from y to a token, instead of y_token_bytes
   };
   const Tensor* tensors = nullptr;
   int64_t tensor_count = 0;

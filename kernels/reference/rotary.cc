@@ -33,11 +33,33 @@ int64_t Lane(const RotaryArgs& args, Pairing pairing, int64_t j, int component) 
   return args.rotary_begin + lane;
 }
 
+// Writes lane `i` of a head of y.
+template <typename Element>
+void StoreLane(const RotaryArgs::Tensor& tensor, typename Element::Math value, std::byte* y,
+               int64_t i) {
+  if (tensor.float8 == Float8::kNone) return Element::Store(value, y + i * Element::kBytes);
+  y[i] = scalar::ScaledFloat8(static_cast<float>(value), tensor.inv_scale, tensor.float8);
+}
+
+// Copies lanes [first, last).
+template <typename Element>
+void CopyLanes(const RotaryArgs::Tensor& tensor, const std::byte* x, std::byte* y, int64_t first,
+               int64_t last) {
+  constexpr int64_t kBytes = Element::kBytes;
+  if (tensor.float8 == Float8::kNone) {
+    std::memcpy(y + first * kBytes, x + first * kBytes, (last - first) * kBytes);
+    return;
+  }
+  for (int64_t i = first; i < last; ++i) {
+    StoreLane<Element>(tensor, Element::Load(x + i * kBytes), y, i);
+  }
+}
+
 // Rotates one head; `row` is scratch for head_dim values, since pairings may differ in place.
 template <typename Element>
-void RotateHead(const RotaryArgs& args, const typename Element::Math* sin,
-                const typename Element::Math* cos, const std::byte* x, std::byte* y,
-                typename Element::Math* row) {
+void RotateHead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
+                const typename Element::Math* sin, const typename Element::Math* cos,
+                const std::byte* x, std::byte* y, typename Element::Math* row) {
   using T = typename Element::Math;
   constexpr int64_t kBytes = Element::kBytes;
   for (int64_t j = 0; j < args.pairs; ++j) {
@@ -47,13 +69,12 @@ void RotateHead(const RotaryArgs& args, const typename Element::Math* sin,
     row[2 * j + 1] = std::fma(x2, cos[j], x1 * sin[j]);
   }
   for (int64_t j = 0; j < args.pairs; ++j) {
-    Element::Store(row[2 * j], y + Lane(args, args.pairing_out, j, 0) * kBytes);
-    Element::Store(row[2 * j + 1], y + Lane(args, args.pairing_out, j, 1) * kBytes);
+    StoreLane<Element>(tensor, row[2 * j], y, Lane(args, args.pairing_out, j, 0));
+    StoreLane<Element>(tensor, row[2 * j + 1], y, Lane(args, args.pairing_out, j, 1));
   }
   if (x == y) return;
-  const int64_t end = args.rotary_begin + 2 * args.pairs;
-  std::memcpy(y, x, args.rotary_begin * kBytes);
-  std::memcpy(y + end * kBytes, x + end * kBytes, (args.head_dim - end) * kBytes);
+  CopyLanes<Element>(tensor, x, y, 0, args.rotary_begin);
+  CopyLanes<Element>(tensor, x, y, args.rotary_begin + 2 * args.pairs, args.head_dim);
 }
 
 template <typename Element>
@@ -64,6 +85,9 @@ void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
   T* cos = sin + table_pairs;
   T* row = cos + table_pairs;
   for (int64_t t = 0; t < args.tokens; ++t) {
+    const int64_t y_offset =
+        tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
+    if (y_offset < 0) continue;
     for (int64_t i = 0; i < table_pairs; ++i) {
       const int64_t pair = i / args.pairs * args.head_pairs + i % args.pairs;
       const SinCos<T> v = TokenTrig<Element>(args, t, pair);
@@ -71,10 +95,14 @@ void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
       cos[i] = v.cos;
     }
     for (int64_t h = 0; h < tensor.heads; ++h) {
+      const std::byte* const x = tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes;
+      std::byte* const y = tensor.y + y_offset + h * tensor.y_head_bytes;
       const int64_t first = args.frequency_heads == 1 ? 0 : h * args.pairs;
-      RotateHead<Element>(args, sin + first, cos + first,
-                          tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes,
-                          tensor.y + t * tensor.y_token_bytes + h * tensor.y_head_bytes, row);
+      if (tensor.rotates) {
+        RotateHead<Element>(args, tensor, sin + first, cos + first, x, y, row);
+      } else if (x != y) {
+        CopyLanes<Element>(tensor, x, y, 0, args.head_dim);
+      }
     }
   }
 }

@@ -56,6 +56,10 @@ struct RopeItem {
   std::vector<Segments> tensors;
   std::vector<Destination> destinations = {};  // none, or one per tensor
   bool changing = false;                       // others may write the payload while it is read
+  // Of a paged cache, whose values are the last tensor.
+  Segments slot_mapping = {};
+  Segments key_cache = {};  // what the caches hold, where they have no destination
+  Segments value_cache = {};
 };
 struct BiasItem {
   PreparedBias prepared;

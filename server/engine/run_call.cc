@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/bias.h"
 #include "kernels/lookup.h"
+#include "kernels/paged_cache.h"
 #include "kernels/request.h"
 #include "kernels/status_macros.h"
 
@@ -148,21 +149,33 @@ class Stager {
                                             item.changing, path + ".from_positions",
                                             &*prepared.from_positions));
     }
+    if (prepared.pages.has_value()) {
+      PHASOR_ASSIGN_OR_RETURN(
+          const std::byte* const slots,
+          StageNumbers(item.slot_mapping, prepared.pages->slot_mapping_bytes, item.changing));
+      PHASOR_RETURN_IF_ERROR(SetSlots(slots, path, prepared));
+    }
     absl::InlinedVector<const std::byte*, 4> x;
     absl::InlinedVector<std::byte*, 4> y;
     for (size_t i = 0; i < prepared.tensors.size(); ++i) {
       const PreparedRope::Tensor& tensor = prepared.tensors[i];
-      std::byte* const out = NextOutput(DestinationOf(item, i), &outputs);
+      const Destination& destination = DestinationOf(item, i);
+      std::byte* const out = NextOutput(destination, &outputs);
       const std::byte* in = out;  // gathered by the backend
       if (!GatheredByBackend(item, i)) {
         PHASOR_ASSIGN_OR_RETURN(in, StagePayload(item.tensors[i], tensor.input_bytes, nullptr));
+      }
+      if (!tensor.cache_shape.empty() && destination.data == nullptr) {
+        Gather(i == prepared.pages->key_index ? item.key_cache : item.value_cache, out);
       }
       x.push_back(in);
       y.push_back(out);
     }
     RotaryJob job = MakeRotaryJob(prepared, x, y);
     for (size_t i = 0; i < prepared.tensors.size(); ++i) {
-      if (DestinationOf(item, i).strided) job.tensors[i].y_strides = job.tensors[i].x_strides;
+      if (DestinationOf(item, i).strided) {
+        job.tensors[i].y_strides = InputStrides(prepared.tensors[i]);
+      }
       if (!GatheredByBackend(item, i)) continue;
       job.tensors[i].pieces = item.tensors[i];
       borrows_ = true;
@@ -178,10 +191,19 @@ class Stager {
     return out;
   }
 
-  // Dense tensors in several pieces: the backend gathers a tile of tokens and rotates it while it
-  // is in cache.
+  // Dense tensors in several pieces whose outputs are alike: the backend gathers a tile of tokens
+  // and rotates it while it is in cache.
   static bool GatheredByBackend(const RopeItem& item, size_t i) {
-    return item.prepared.tensors[i].dense && item.tensors[i].size() > 1;
+    const PreparedRope::Tensor& tensor = item.prepared.tensors[i];
+    return tensor.dense && item.tensors[i].size() > 1 && tensor.output_dtype == tensor.dtype &&
+           tensor.cache_shape.empty();
+  }
+
+  // Those of an output that lies as its input does.
+  static RotaryStrides InputStrides(const PreparedRope::Tensor& tensor) {
+    const int64_t from = SizeOf(tensor.dtype), to = SizeOf(tensor.output_dtype);
+    const RotaryStrides& x = tensor.x_strides;
+    return {x.batch / from * to, x.token / from * to, x.head / from * to};
   }
 
   // What is added, if anything. When it lies as the output will, it may be gathered there.
@@ -213,18 +235,21 @@ class Stager {
     return scratch_.back()->data();
   }
 
-  // Sets the numbers of a position tensor and checks them. Where others may write them, copies of
-  // them: what was checked must be what is used.
+  // Numbers that are going to be checked. Where others may write them, copies of them: what was
+  // checked must be what is used.
+  absl::StatusOr<const std::byte*> StageNumbers(const Segments& segments, int64_t bytes,
+                                                bool changing) {
+    if (!changing) return StagePayload(segments, bytes, nullptr);
+    PHASOR_ASSIGN_OR_RETURN(std::byte* const copy, Scratch(bytes));
+    Gather(segments, copy);
+    return copy;
+  }
+
+  // Sets the numbers of a position tensor and checks them.
   absl::Status StagePositions(const Segments& segments, int64_t bytes, bool changing,
                               const std::string& path, PositionSource* source) {
     if (source->kind != PositionSource::Kind::kTensor) return absl::OkStatus();
-    if (changing) {
-      PHASOR_ASSIGN_OR_RETURN(std::byte* const copy, Scratch(bytes));
-      Gather(segments, copy);
-      source->data = copy;
-    } else {
-      PHASOR_ASSIGN_OR_RETURN(source->data, StagePayload(segments, bytes, nullptr));
-    }
+    PHASOR_ASSIGN_OR_RETURN(source->data, StageNumbers(segments, bytes, changing));
     source->data_bytes = bytes;
     return CheckPositionValues(*source, path);
   }

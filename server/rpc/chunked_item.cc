@@ -87,6 +87,9 @@ absl::StatusOr<ChunkedItem> ChunkedItem::Open(const v1::ApplyRoPEItem& item,
                                               absl::Span<const Segments> raw,
                                               const ViewContext& context) {
   PHASOR_ASSIGN_OR_RETURN(PreparedRope prepared, PrepareItem(item, context));
+  if (prepared.pages.has_value()) {
+    return Invalid("item.paged_cache: set, must be unset in a chunked item");
+  }
   for (size_t i = 0; i < prepared.tensors.size(); ++i) {
     if (prepared.tensors[i].dense) continue;
     return Invalid("item.tensors[", i,

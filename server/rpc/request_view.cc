@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "kernels/invalid.h"
+#include "kernels/paged_cache.h"
 #include "kernels/status_macros.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
+#include "server/rpc/payload.h"
 
 namespace phasor::rpc {
 namespace {
@@ -24,71 +25,6 @@ using engine::EncodeItem;
 using engine::Item;
 using engine::RopeItem;
 using engine::Segments;
-
-// Raw entries of the message, handed out in order.
-class RawEntries {
- public:
-  explicit RawEntries(absl::Span<const Segments> entries) : entries_(entries) {}
-
-  // The next entry, which must have exactly `bytes` bytes for `tensor`, described by `what`.
-  absl::Status Take(int64_t bytes, const std::string& path, const std::string& what,
-                    Segments* out) {
-    const Segments& entry = entries_[next_];
-    const int64_t got = engine::SegmentBytes(entry);
-    if (got != bytes) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": raw[", next_, "] has ", got,
-                                                     " bytes, expected ", bytes, " for ", what));
-    }
-    ++next_;
-    *out = entry;
-    return absl::OkStatus();
-  }
-
-  size_t next() const { return next_; }
-  void SkipTo(size_t next) { next_ = next; }
-
- private:
-  absl::Span<const Segments> entries_;
-  size_t next_ = 0;
-};
-
-// "FLOAT32 [8, 1, 128]".
-std::string Describe(const v1::TensorSpec& tensor) {
-  std::string text = absl::StrCat(v1::Dtype_Name(tensor.dtype()).substr(sizeof("DTYPE_") - 1), " [",
-                                  absl::StrJoin(tensor.shape(), ", "), "]");
-  if (tensor.strides_size() > 0) {
-    absl::StrAppend(&text, " with strides [", absl::StrJoin(tensor.strides(), ", "), "]");
-  }
-  return text;
-}
-
-// Where the bytes of the tensors of a message are.
-struct Payload {
-  RawEntries raw;
-  SharedTensors shared;
-  int64_t copied_bytes = 0;  // of shared positions, which are copied before they are checked
-
-  // The `bytes` of a tensor; `shared_path` is its path, `raw_path` how errors of entries call it.
-  // `changing` becomes true if others may write them.
-  absl::Status Take(const v1::TensorSpec& wire, int64_t bytes, const std::string& raw_path,
-                    const std::string& shared_path, Segments* out, bool* changing) {
-    if (!wire.has_region()) return raw.Take(bytes, raw_path, Describe(wire), out);
-    PHASOR_ASSIGN_OR_RETURN(const auto span, shared.Input(wire, bytes, shared_path));
-    *out = {span};
-    *changing = true;
-    return absl::OkStatus();
-  }
-  absl::Status Take(const v1::TensorSpec& wire, int64_t bytes, const std::string& path,
-                    Segments* out, bool* changing) {
-    return Take(wire, bytes, path, path, out, changing);
-  }
-  absl::Status Take(const v1::Positions& wire, int64_t bytes, const std::string& path,
-                    Segments* out, bool* changing) {
-    if (!wire.has_tensor()) return absl::OkStatus();
-    if (wire.tensor().has_region()) copied_bytes += bytes;
-    return Take(wire.tensor(), bytes, absl::StrCat(path, ".tensor"), out, changing);
-  }
-};
 
 absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
                              const std::string& path) {
@@ -216,16 +152,40 @@ struct RopeTraits {
                                          absl::StrCat(path, ".positions"), &item->positions,
                                          &item->changing));
     item->tensors.resize(prepared.tensors.size());
-    for (size_t i = 0; i < item->tensors.size(); ++i) {
+    for (int i = 0; i < wire.tensors_size(); ++i) {
+      const auto index = static_cast<size_t>(i);
       const std::string tensor_path = absl::StrCat(path, ".tensors[", i, "]");
       PHASOR_RETURN_IF_ERROR(payload->Take(
-          wire.tensors(static_cast<int>(i)).tensor(), prepared.tensors[i].input_bytes, tensor_path,
-          absl::StrCat(tensor_path, ".tensor"), &item->tensors[i], &item->changing));
+          wire.tensors(i).tensor(), prepared.tensors[index].input_bytes, tensor_path,
+          absl::StrCat(tensor_path, ".tensor"), &item->tensors[index], &item->changing));
     }
     PHASOR_RETURN_IF_ERROR(payload->Take(wire.from_positions(), prepared.from_positions_bytes,
                                          absl::StrCat(path, ".from_positions"),
                                          &item->from_positions, &item->changing));
-    return AssignDestinations(wire, path, &payload->shared, item);
+    PHASOR_RETURN_IF_ERROR(AssignDestinations(wire, path, &payload->shared, item));
+    if (!prepared.pages.has_value()) return absl::OkStatus();
+    return AssignPages(wire.paged_cache(), absl::StrCat(path, ".paged_cache"), payload, item);
+  }
+
+  static absl::Status AssignPages(const v1::PagedCacheWrite& wire, const std::string& path,
+                                  Payload* payload, EngineItem* item) {
+    const PreparedRope& prepared = item->prepared;
+    const size_t key = prepared.pages->key_index, value = prepared.tensors.size() - 1;
+    item->destinations.resize(prepared.tensors.size());
+    PHASOR_RETURN_IF_ERROR(payload->Take(wire.values(), prepared.tensors[value].input_bytes,
+                                         absl::StrCat(path, ".values"), &item->tensors[value],
+                                         &item->changing));
+    PHASOR_RETURN_IF_ERROR(payload->TakeCache(wire.key_cache(), prepared.tensors[key],
+                                              absl::StrCat(path, ".key_cache"), &item->key_cache,
+                                              &item->destinations[key]));
+    PHASOR_RETURN_IF_ERROR(payload->TakeCache(wire.value_cache(), prepared.tensors[value],
+                                              absl::StrCat(path, ".value_cache"),
+                                              &item->value_cache, &item->destinations[value]));
+    const int64_t slots_bytes = prepared.pages->slot_mapping_bytes;
+    payload->copied_bytes += prepared.tokens * kBytesPerSlot;
+    if (wire.slot_mapping().has_region()) payload->copied_bytes += slots_bytes;
+    return payload->Take(wire.slot_mapping(), slots_bytes, absl::StrCat(path, ".slot_mapping"),
+                         &item->slot_mapping, &item->changing);
   }
 
   static absl::Status AssignDestinations(const Wire& wire, const std::string& path,
@@ -234,11 +194,12 @@ struct RopeTraits {
       if (!wire.tensors(i).has_destination()) continue;
       const PreparedRope::Tensor& tensor = item->prepared.tensors[static_cast<size_t>(i)];
       item->destinations.resize(item->tensors.size());
+      const int64_t strided_bytes =
+          tensor.input_bytes / SizeOf(tensor.dtype) * SizeOf(tensor.output_dtype);
       PHASOR_ASSIGN_OR_RETURN(
           item->destinations[static_cast<size_t>(i)],
-          shared->Output(wire.tensors(i).destination(),
-                         ToWire(TensorDesc{tensor.dtype, tensor.shape, {}}),
-                         {&wire.tensors(i).tensor(), tensor.input_bytes, tensor.output_bytes},
+          shared->Output(wire.tensors(i).destination(), ToWire(OutputOf(tensor)),
+                         {&wire.tensors(i).tensor(), strided_bytes, tensor.output_bytes},
                          absl::StrCat(path, ".tensors[", i, "].destination")));
     }
     return absl::OkStatus();

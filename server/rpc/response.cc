@@ -47,7 +47,7 @@ void FillResult(const engine::Item& item, const std::string& backend, v1::Encode
 void FillResult(const engine::Item& item, const std::string& backend, v1::ApplyRoPEResult* out) {
   const auto& rope = std::get<engine::RopeItem>(item);
   for (const PreparedRope::Tensor& tensor : rope.prepared.tensors) {
-    *out->add_tensors() = ToWire(TensorDesc{tensor.dtype, tensor.shape, {}});
+    *out->add_tensors() = ToWire(OutputOf(tensor));
   }
   for (size_t i = 0; i < rope.destinations.size(); ++i) {
     SetRegion(rope.destinations[i], out->mutable_tensors(static_cast<int>(i)));

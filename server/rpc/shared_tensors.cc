@@ -87,6 +87,35 @@ absl::StatusOr<absl::Span<const std::byte>> SharedTensors::Input(const v1::Tenso
   return absl::Span<const std::byte>(begin, static_cast<size_t>(bytes));
 }
 
+absl::StatusOr<std::byte*> SharedTensors::FindOutput(const v1::TensorSpec& tensor, int64_t bytes,
+                                                     bool in_place, const std::string& path,
+                                                     bool* copied) {
+  const v1::RegionRef& region = tensor.region();
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin, Write(region, bytes, in_place, path, copied));
+  if (const auto dtype = EnumFromWire<Dtype>(tensor.dtype(), path);
+      dtype.ok() && region.offset_bytes() % SizeOf(*dtype) != 0) {
+    return InvalidAt(absl::StrCat(path, ".region.offset_bytes"), region.offset_bytes(),
+                     ", must be a multiple of the element's ", SizeOf(*dtype));
+  }
+  return begin;
+}
+
+absl::StatusOr<engine::Destination> SharedTensors::Cache(const v1::TensorSpec& cache, int64_t bytes,
+                                                         int64_t written, const std::string& path) {
+  bool copied = false;
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
+                          FindOutput(cache, bytes, /*in_place=*/false, path, &copied));
+  if (copied) {  // all of it would be written back, over what other calls write meanwhile
+    return absl::UnimplementedError(absl::StrCat(
+        path, ".region.region: a named region, caches must be in leased memory or inline"));
+  }
+  Add(begin, bytes, true, cache, path);
+  bytes_ += written - bytes;
+  return engine::Destination{.data = begin,
+                             .region = cache.region().region(),
+                             .offset_bytes = cache.region().offset_bytes()};
+}
+
 absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& wanted,
                                                           const v1::TensorSpec& output,
                                                           const Computed& computed,
@@ -107,17 +136,12 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
   if (in_place && !Same(wanted.strides(), input->strides())) {
     return Invalid(path, ".strides: must be those of the input, whose place it is");
   }
-  const int64_t bytes = strided ? computed.input_bytes : computed.output_bytes;
+  const int64_t bytes = strided ? computed.strided_bytes : computed.output_bytes;
   bool copied = false;
   PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
-                          Write(wanted.region(), bytes, in_place, path, &copied));
+                          FindOutput(wanted, bytes, in_place, path, &copied));
   if (copied && strided) {  // what is between its elements would be written too
     return Invalid(path, ".strides: must be empty in a named region");
-  }
-  if (const auto dtype = EnumFromWire<Dtype>(wanted.dtype(), path);
-      dtype.ok() && wanted.region().offset_bytes() % SizeOf(*dtype) != 0) {
-    return InvalidAt(absl::StrCat(path, ".region.offset_bytes"), wanted.region().offset_bytes(),
-                     ", must be a multiple of the element's ", SizeOf(*dtype));
   }
   // In place, the input's range is there already, and the output is the same bytes.
   const auto same = [&](const Range& range) {

@@ -42,16 +42,21 @@ class SharedTensors {
 
   // Where `output` goes: `wanted` says so, and must be a region and of the type and shape of
   // `output`; strides are none or those of `input`, the tensor that it is computed from, if there
-  // is one. `input_bytes` of `input` may be at the same place. As Input; INVALID_ARGUMENT also for
-  // all this, and strides in a named region; PERMISSION_DENIED: the memory may only be read.
+  // is one, which may be at the same place. As Input; INVALID_ARGUMENT also for all this, and
+  // strides in a named region; PERMISSION_DENIED: the memory may only be read.
   struct Computed {
     const v1::TensorSpec* input = nullptr;
-    int64_t input_bytes = 0;   // what it spans
-    int64_t output_bytes = 0;  // dense
+    int64_t strided_bytes = 0;  // what it spans with the strides of the input
+    int64_t output_bytes = 0;   // dense
   };
   absl::StatusOr<engine::Destination> Output(const v1::TensorSpec& wanted,
                                              const v1::TensorSpec& output, const Computed& computed,
                                              const std::string& path);
+
+  // A cache in a region, which spans `bytes` and of which `written` are written. As Output;
+  // UNIMPLEMENTED: a named region.
+  absl::StatusOr<engine::Destination> Cache(const v1::TensorSpec& cache, int64_t bytes,
+                                            int64_t written, const std::string& path);
 
   // What comes from here on is the next item's. INVALID_ARGUMENT: an output of the item before
   // overlaps another of its tensors, but for those in place. Strided tensors may interleave, as
@@ -95,6 +100,9 @@ class SharedTensors {
   // `*copied`: whether it is a copy.
   absl::StatusOr<std::byte*> Write(const v1::RegionRef& region, int64_t bytes, bool in_place,
                                    const std::string& path, bool* copied);
+  // Where a tensor that spans `bytes` is to be written, as Write.
+  absl::StatusOr<std::byte*> FindOutput(const v1::TensorSpec& tensor, int64_t bytes, bool in_place,
+                                        const std::string& path, bool* copied);
   RegionCopies& copies();
   void Add(const std::byte* begin, int64_t bytes, bool output, const v1::TensorSpec& tensor,
            const std::string& path);

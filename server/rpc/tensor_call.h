@@ -26,7 +26,7 @@ struct TensorMethod {
 
 // Raw entries are counted before the message that explains them is parsed. One item may have 64
 // tensors and two of positions.
-inline constexpr int64_t kRawEntriesOfOneItem = 66;
+inline constexpr int64_t kRawEntriesOfOneItem = 70;
 
 // What all calls of a server share.
 struct TensorCallLimits {

@@ -79,6 +79,9 @@ def of_rows(promise, file, wanted):
 CHECKS = [
     of_test("host: every kernel's bytes are the reference's over random jobs of every op, type, layout, misalignment, slicing", r"(asan/)?cuda_(items|chunk|run_on_host|host_rows|row_program|divisor)_test"),
     of_test("host: the backend on a fake device, every call failing with every kind of error", r"(asan/|tsan/)?cuda_(cuda_backend|slots)_test"),
+    of_test("bf16, f16 -> FLOAT8 with scale: the nearest finite value, the same bytes by every backend", r"(asan/)?(convert|rotary_outputs|paged_cache)_test"),
+    of_test("keys and values into paged caches by slot mapping, as ml_dtypes and vLLM's reshape_and_cache_flash in numpy", r"e2e_client_paged_test|e2e\.pages"),
+    of_test("device-resident tensors and pages are touched where they lie, on the fake device", r"(asan/)?cuda_(device_tensors|job_rows|host_copies)_test"),
     of_test("one binary: without a driver it says so, a launch fails and the process lives", r"cuda_driver_test"),
     of_test("machine code for sm_90: no spills, no local memory, no calls, 16-byte loops", r"cuda_machine_code"),
     of_full("the same for 75, 80, 86, 89, 90, 100 and 120", r"cuda_machine_code_of_releases"),

@@ -32,6 +32,17 @@ TEST(TensorTest, BrainFloatIsTheUpperHalfOfAFloat) {
   EXPECT_EQ(ToFloat(BFloat16{0x0001}), std::ldexp(1.0f, -133));
 }
 
+TEST(TensorTest, EightBitFloatsWidenExactly) {
+  EXPECT_EQ(ToFloat(Float8E4M3{0x7E}), 448.0f);
+  EXPECT_EQ(ToFloat(Float8E4M3{0x81}), -std::ldexp(1.0f, -9));
+  EXPECT_TRUE(std::isnan(ToFloat(Float8E4M3{0x7F})));
+  EXPECT_EQ(ToFloat(Float8E5M2{0x7B}), 57344.0f);
+  EXPECT_EQ(ToFloat(Float8E5M2{0x7C}), std::numeric_limits<float>::infinity());
+  std::vector<Float8E5M2> values(4);
+  EXPECT_EQ(View(values, {2, 2}).desc.dtype, Dtype::kFloat8E5M2);
+  EXPECT_EQ(View(values, {2, 2}).bytes, 4);
+}
+
 TEST(TensorTest, ViewsTakeTypeAndSizeFromTheContainer) {
   std::vector<double> values(6);
   const TensorView view = View(values, {2, 3});

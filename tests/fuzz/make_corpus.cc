@@ -138,6 +138,21 @@ void WriteRopes(Writer& writer) {
   SetShape(strided.mutable_tensors(1)->mutable_tensor(), v1::DTYPE_FLOAT64, {3, 1, 8});
   writer.Write("rope_strided_partial", strided);
 
+  // 2 tokens of bfloat16 into 3 pages of 2 slots, the keys' FLOAT8.
+  v1::ApplyRoPEItem paged = RopeOf(2);
+  for (int i = 0; i < 2; ++i) {
+    SetShape(paged.mutable_tensors(i)->mutable_tensor(), v1::DTYPE_BFLOAT16, {2, 1, 8});
+  }
+  paged.mutable_tensors(0)->set_output_dtype(v1::DTYPE_FLOAT8_E5M2);
+  paged.mutable_tensors(0)->set_inv_scale(0.5f);
+  v1::PagedCacheWrite& cache = *paged.mutable_paged_cache();
+  cache.set_key_index(1);
+  SetShape(cache.mutable_values(), v1::DTYPE_BFLOAT16, {2, 1, 8});
+  SetShape(cache.mutable_key_cache(), v1::DTYPE_FLOAT8_E4M3, {3, 2, 1, 8});
+  SetShape(cache.mutable_value_cache(), v1::DTYPE_BFLOAT16, {3, 2, 1, 8});
+  SetShape(cache.mutable_slot_mapping(), v1::DTYPE_INT64, {2});
+  writer.Write("rope_paged", paged);
+
   v1::ApplyRoPEItem unbuilt = RopeOf(2);
   unbuilt.mutable_paged_cache()->mutable_values();
   unbuilt.mutable_tensors(0)->mutable_destination()->mutable_region()->set_region("r");

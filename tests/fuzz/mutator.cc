@@ -3,6 +3,7 @@
 #include "tests/fuzz/mutator.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "google/protobuf/descriptor.h"
@@ -42,12 +43,33 @@ void AddEntries(const v1::EncodeItem& item, Strings* raw) {
   if (item.has_add_to()) AddEntry(item.add_to(), raw);
 }
 
+// Slots 0, 1, 2, ...
+void AddSlots(const v1::TensorSpec& tensor, Strings* raw) {
+  const int before = raw->size();
+  AddEntry(tensor, raw);
+  if (raw->size() == before) return;
+  std::string& entry = *raw->Mutable(before);
+  const size_t size = tensor.dtype() == v1::DTYPE_INT32 ? 4 : 8;
+  for (size_t at = 0; at + size <= entry.size(); at += size) {
+    const auto slot = static_cast<int64_t>(at / size);
+    std::memcpy(entry.data() + at, &slot, size);
+  }
+}
+
+void AddEntries(const v1::PagedCacheWrite& cache, Strings* raw) {
+  if (cache.has_values()) AddEntry(cache.values(), raw);
+  if (cache.has_key_cache()) AddEntry(cache.key_cache(), raw);
+  if (cache.has_value_cache()) AddEntry(cache.value_cache(), raw);
+  if (cache.has_slot_mapping()) AddSlots(cache.slot_mapping(), raw);
+}
+
 void AddEntries(const v1::ApplyRoPEItem& item, Strings* raw) {
   AddEntries(item.positions(), raw);
   for (const v1::RopeTensor& tensor : item.tensors()) {
     if (tensor.has_tensor()) AddEntry(tensor.tensor(), raw);
   }
   AddEntries(item.from_positions(), raw);
+  AddEntries(item.paged_cache(), raw);
 }
 
 template <typename Request>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit conversions against the compiler's own _Float16 and against exact arithmetic.
+// Conversions of narrow floats against the compiler's own _Float16 and against exact arithmetic.
 #include "kernels/convert.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -98,6 +99,93 @@ TEST(ConvertTest, NansStayNans) {
     const float nan = std::bit_cast<float>(bits);
     EXPECT_TRUE(std::isnan(FloatFromFloat16(Float16FromFloat(nan))));
     EXPECT_TRUE(std::isnan(FloatFromBFloat16(BFloat16FromFloat(nan))));
+  }
+}
+
+// What a type's bits stand for, from its definition: sign, exponent and fraction.
+double Float8Value(uint8_t bits, Float8 type) {
+  const int fraction_bits = type == Float8::kE4M3 ? 3 : 2;
+  const int bias = type == Float8::kE4M3 ? 7 : 15;
+  const int exponent = (bits & 0x7F) >> fraction_bits;
+  const double fraction = std::ldexp(bits & ((1 << fraction_bits) - 1), -fraction_bits);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+  return bits & 0x80 ? -magnitude : magnitude;
+}
+uint8_t LargestFloat8(Float8 type) { return type == Float8::kE4M3 ? 0x7E : 0x7B; }
+
+// The nearest finite value by distance, ties to the even one; NaN is 0x7F.
+uint8_t NearestFloat8(float x, Float8 type) {
+  if (std::isnan(x)) return 0x7F;
+  const double largest = Float8Value(LargestFloat8(type), type);
+  const double magnitude = std::min(std::abs(static_cast<double>(x)), largest);
+  uint8_t best = 0;
+  for (int i = 1; i <= LargestFloat8(type); ++i) {
+    const auto bits = static_cast<uint8_t>(i);
+    const double to_best = std::abs(magnitude - Float8Value(best, type));
+    const double to_this = std::abs(magnitude - Float8Value(bits, type));
+    if (to_this < to_best || (to_this == to_best && i % 2 == 0)) best = bits;
+  }
+  return static_cast<uint8_t>(std::signbit(x) ? best | 0x80 : best);
+}
+
+constexpr Float8 kFloat8Types[] = {Float8::kE4M3, Float8::kE5M2};
+
+TEST(ConvertTest, WidensEveryFloat8Exactly) {
+  for (const Float8 type : kFloat8Types) {
+    for (int i = 0; i < 256; ++i) {
+      const auto bits = static_cast<uint8_t>(i);
+      const float got = FloatFromFloat8(bits, type);
+      if ((bits & 0x7F) <= LargestFloat8(type)) {
+        EXPECT_EQ(got, Float8Value(bits, type)) << i;
+        EXPECT_EQ(std::signbit(got), bits >= 0x80) << i;
+        EXPECT_EQ(Float8FromFloat(got, type), bits) << i;
+      } else if (type == Float8::kE5M2 && (bits & 0x7F) == 0x7C) {
+        EXPECT_TRUE(std::isinf(got)) << i;
+      } else {
+        EXPECT_TRUE(std::isnan(got)) << i;
+      }
+    }
+  }
+}
+
+// Every bfloat16 and float16 value as it is and scaled, and every tie with its neighbours.
+TEST(ConvertTest, Float8IsTheNearestFiniteValue) {
+  for (const Float8 type : kFloat8Types) {
+    const auto check = [&](float x) {
+      ASSERT_EQ(Float8FromFloat(x, type), NearestFloat8(x, type))
+          << x << " to type " << static_cast<int>(type);
+    };
+    for (uint32_t bits = 0; bits < 65536; bits += 3) {
+      for (const float scale : {1.0f, 0.3f, 117.0f}) {
+        check(FloatFromBFloat16(static_cast<uint16_t>(bits)) * scale);
+        check(FloatFromFloat16(static_cast<uint16_t>(bits)) * scale);
+      }
+    }
+    for (int i = 0; i < LargestFloat8(type); ++i) {
+      const auto low = static_cast<float>(Float8Value(static_cast<uint8_t>(i), type));
+      const auto high = static_cast<float>(Float8Value(static_cast<uint8_t>(i + 1), type));
+      const float middle = (low + high) / 2;
+      for (const float x : {middle, std::nextafter(middle, low), std::nextafter(middle, high)}) {
+        check(x);
+        check(-x);
+      }
+    }
+  }
+}
+
+TEST(ConvertTest, Float8SaturatesAndKeepsNans) {
+  EXPECT_EQ(Float8FromFloat(448.0f, Float8::kE4M3), 0x7E);
+  EXPECT_EQ(Float8FromFloat(1e30f, Float8::kE4M3), 0x7E);
+  EXPECT_EQ(Float8FromFloat(-INFINITY, Float8::kE4M3), 0xFE);
+  EXPECT_EQ(Float8FromFloat(57344.0f, Float8::kE5M2), 0x7B);
+  EXPECT_EQ(Float8FromFloat(65536.0f, Float8::kE5M2), 0x7B);
+  EXPECT_EQ(Float8FromFloat(INFINITY, Float8::kE5M2), 0x7B);
+  for (const Float8 type : kFloat8Types) {
+    EXPECT_EQ(Float8FromFloat(NAN, type), 0x7F);
+    EXPECT_EQ(Float8FromFloat(-NAN, type), 0x7F);
+    EXPECT_EQ(Float8FromFloat(-0.0f, type), 0x80);
+    EXPECT_EQ(Float8FromFloat(-0x1p-149f, type), 0x80);
   }
 }
 

@@ -12,7 +12,7 @@ if ! cmp -s tests/oip/requirements.txt "$stamp"; then
   echo "installing tritonclient into $venv" >&2
   if ! { python3 -m venv "$venv" &&
     "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r tests/oip/requirements.txt </dev/null; }; then
-    echo "SKIP: tests/oip/requirements.txt cannot be installed (offline?): no Triton client has been run"
+    echo "SKIP: tests/oip/requirements.txt cannot be installed (offline?): no Python client has been run"
     exit 77
   fi
   cp tests/oip/requirements.txt "$stamp"

@@ -122,6 +122,41 @@ TEST(RopeRequestFromWireTest, EveryFieldSurvivesTheRoundTrip) {
   EXPECT_EQ(back->from_spec->preset, "other");
 }
 
+TEST(RopeRequestFromWireTest, OutputsAndPagesSurviveTheRoundTrip) {
+  RopeRequest request;
+  request.positions = IntegerRange{0, 1, 4};
+  request.tensors = {{Dtype::kBFloat16, {4, 2, 8}, {}}, {Dtype::kBFloat16, {4, 1, 8}, {}}};
+  request.outputs = {{Dtype::kFloat8E5M2, 0.25f}, {std::nullopt, 3.0f}};
+  request.paged_cache = PagedCache{.key_index = 1,
+                                   .values = {Dtype::kBFloat16, {4, 3, 8}, {32, 8, 1}},
+                                   .key_cache = {Dtype::kFloat8E4M3, {9, 4, 1, 8}, {}},
+                                   .value_cache = {Dtype::kBFloat16, {9, 4, 3, 8}, {}},
+                                   .value_inv_scale = 7.0f,
+                                   .slot_mapping = {Dtype::kInt32, {4}, {}}};
+  const auto back = RopeRequestFromWire(ToWire(request), "item");
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(Text(ToWire(*back)), Text(ToWire(request)));
+  EXPECT_EQ(back->outputs[0].dtype, Dtype::kFloat8E5M2);
+  EXPECT_EQ(back->outputs[0].inv_scale, 0.25f);
+  EXPECT_EQ(back->outputs[1].dtype, std::nullopt);
+  EXPECT_EQ(back->outputs[1].inv_scale, 3.0f);
+  EXPECT_EQ(back->paged_cache->key_index, 1);
+  EXPECT_EQ(back->paged_cache->values.strides, (std::vector<int64_t>{32, 8, 1}));
+  EXPECT_EQ(back->paged_cache->key_cache.dtype, Dtype::kFloat8E4M3);
+  EXPECT_EQ(back->paged_cache->value_cache.shape, (std::vector<int64_t>{9, 4, 3, 8}));
+  EXPECT_EQ(back->paged_cache->slot_mapping.dtype, Dtype::kInt32);
+  EXPECT_EQ(back->paged_cache->value_inv_scale, 7.0f);
+}
+
+// Pages for the first tensor of an item.
+void SetPages(v1::ApplyRoPEItem* item) {
+  v1::PagedCacheWrite* const cache = item->mutable_paged_cache();
+  for (v1::TensorSpec* tensor : {cache->mutable_values(), cache->mutable_key_cache(),
+                                 cache->mutable_value_cache(), cache->mutable_slot_mapping()}) {
+    tensor->set_dtype(v1::DTYPE_BFLOAT16);
+  }
+}
+
 struct Refusal {
   std::string name;
   absl::StatusCode code;
@@ -212,21 +247,44 @@ INSTANTIATE_TEST_SUITE_P(
             [](v1::ApplyRoPEItem* i) { i->mutable_from_spec()->set_pairing(v1::Pairing(3)); }},
         RopeRefusal{{"FromPositionsWithoutKind", kInvalid, "items[2].from_positions: not set"},
                     [](v1::ApplyRoPEItem* i) { i->mutable_from_positions(); }},
-        RopeRefusal{{"OtherOutputDtype", kUnimplemented, "items[2].tensors[0].output_dtype"},
-                    [](v1::ApplyRoPEItem* i) {
-                      i->mutable_tensors(0)->set_output_dtype(v1::DTYPE_FLOAT8_E4M3);
-                    }},
-        RopeRefusal{{"InvScale", kUnimplemented, "items[2].tensors[0].inv_scale"},
-                    [](v1::ApplyRoPEItem* i) { i->mutable_tensors(0)->set_inv_scale(2); }},
+        RopeRefusal{
+            {"UnknownOutputDtype", kInvalid, "items[2].tensors[0].output_dtype"},
+            [](v1::ApplyRoPEItem* i) { i->mutable_tensors(0)->set_output_dtype(v1::Dtype(77)); }},
         RopeRefusal{{"Destination", kUnimplemented, "items[2].tensors[0].destination"},
                     [](v1::ApplyRoPEItem* i) { i->mutable_tensors(0)->mutable_destination(); }},
         RopeRefusal{{"Region", kUnimplemented, "items[2].tensors[0].tensor.region"},
                     [](v1::ApplyRoPEItem* i) {
                       i->mutable_tensors(0)->mutable_tensor()->mutable_region();
                     }},
-        RopeRefusal{{"PagedCache", kUnimplemented, "items[2].paged_cache"},
-                    [](v1::ApplyRoPEItem* i) { i->mutable_paged_cache(); }}),
+        RopeRefusal{{"PagedCacheWithoutValues", kInvalid, "items[2].paged_cache.values: not set"},
+                    [](v1::ApplyRoPEItem* i) { i->mutable_paged_cache(); }},
+        RopeRefusal{{"PagedCacheWithoutSlots", kInvalid, "items[2].paged_cache.slot_mapping: not"},
+                    [](v1::ApplyRoPEItem* i) {
+                      SetPages(i);
+                      i->mutable_paged_cache()->clear_slot_mapping();
+                    }},
+        RopeRefusal{{"InlineCacheWithStrides", kInvalid,
+                     "items[2].paged_cache.value_cache.strides: set inline"},
+                    [](v1::ApplyRoPEItem* i) {
+                      SetPages(i);
+                      i->mutable_paged_cache()->mutable_value_cache()->add_strides(1);
+                    }},
+        RopeRefusal{
+            {"RegionOfAnInlineCall", kUnimplemented, "items[2].paged_cache.key_cache.region"},
+            [](v1::ApplyRoPEItem* i) {
+              SetPages(i);
+              i->mutable_paged_cache()->mutable_key_cache()->mutable_region();
+            }}),
     [](const auto& test) { return test.param.name; });
+
+TEST(RopeRequestFromWireTest, KeysThatGoToPagesHaveNoOtherDestination) {
+  v1::ApplyRoPEItem item = ValidRope();
+  SetPages(&item);
+  ASSERT_THAT(RopeRequestFromWire(item, "item", Sources::kShared), IsOk());
+  item.mutable_tensors(0)->mutable_destination()->mutable_region();
+  EXPECT_THAT(RopeRequestFromWire(item, "item", Sources::kShared),
+              StatusIs(kInvalid, HasSubstr("item.tensors[0].destination: set, must be unset")));
+}
 
 TEST(RopeRequestFromWireTest, OutputDtypeEqualToTheInputsIsAccepted) {
   v1::ApplyRoPEItem item = ValidRope();

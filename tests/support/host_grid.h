@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -41,21 +42,27 @@ inline void AddWhereTheyLie(const Job& job, int64_t most_rows, cuda::LaunchList&
       list.Add(BiasKernel(*bias), MakeBiasItem(*bias, slice, buffers, arena));
     } else {
       const auto& rotary = std::get<RotaryJob>(job);
-      std::map<Dtype, std::vector<RotaryView>> views;
+      std::map<std::pair<Dtype, bool>, std::vector<RotaryView>> views;
       for (const RotaryTensor& t : rotary.tensors) {
         const int64_t b = first / rotary.tokens, token = first % rotary.tokens;
         const auto& xs = t.x_strides;
         const auto& ys = t.y_strides;
-        views[t.dtype].push_back({t.x + b * xs.batch + token * xs.token,
-                                  t.y + b * ys.batch + token * ys.token,
-                                  t.heads,
-                                  {xs.batch, xs.token, xs.head},
-                                  {ys.batch, ys.token, ys.head}});
+        const bool paged = t.y_offsets != nullptr;
+        views[{t.dtype, t.float8 != Float8::kNone}].push_back(
+            {t.x + b * xs.batch + token * xs.token,
+             paged ? t.y : t.y + b * ys.batch + token * ys.token,
+             t.heads,
+             {xs.batch, xs.token, xs.head},
+             {ys.batch, ys.token, ys.head},
+             paged ? t.y_offsets + first : nullptr,
+             t.float8,
+             t.inv_scale,
+             t.rotates});
       }
       const ResolvedSpec& spec = rotary.plan->spec;
       const HeadLanes lanes{spec.rotary_begin, spec.head_dim - spec.rotary_dim};
-      for (const auto& [dtype, same] : views) {
-        const KernelId kernel = RotaryKernel(rotary, dtype, lanes, same);
+      for (const auto& [type, same] : views) {
+        const KernelId kernel = RotaryKernel(rotary, type.first, lanes, same);
         list.Add(kernel, MakeRotaryItem(rotary, slice, kernel, lanes, same, rotary.tokens, arena));
       }
     }

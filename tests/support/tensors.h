@@ -38,6 +38,9 @@ inline double GetElement(Dtype dtype, const std::byte* p) {
     case Dtype::kBFloat16:
       std::memcpy(&half, p, 2);
       return FloatFromBFloat16(half);
+    case Dtype::kFloat8E4M3:
+    case Dtype::kFloat8E5M2:
+      return FloatFromFloat8(static_cast<uint8_t>(*p), Float8Of(dtype));
     default:
       ADD_FAILURE() << "not a compute dtype";
       return 0;
@@ -58,6 +61,10 @@ inline void SetElement(Dtype dtype, double value, std::byte* p) {
     case Dtype::kFloat16:
     case Dtype::kBFloat16:
       std::memcpy(p, &half, 2);
+      return;
+    case Dtype::kFloat8E4M3:
+    case Dtype::kFloat8E5M2:
+      *p = static_cast<std::byte>(Float8FromFloat(single, Float8Of(dtype)));
       return;
     default:
       ADD_FAILURE() << "not a compute dtype";

@@ -3,6 +3,8 @@
 #include "client/cli/commands.h"
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -105,6 +107,28 @@ TEST(CommandsTest, RopeInvertsWhatItRotated) {
   ASSERT_TRUE(back.ok());
   const float* values = reinterpret_cast<const float*>(back->bytes.data());
   for (int i = 0; i < 8; ++i) EXPECT_NEAR(values[i], x[i], 1e-5f);
+}
+
+TEST(CommandsTest, RopeWritesBitsOfFloat8) {
+  // 1, -2, 3.4 and 1000 of float16, at position 0.
+  const std::vector<Float16> x = {{0x3C00}, {0xC000}, {0x42CD}, {0x63D0}};
+  ASSERT_TRUE(WriteNpy(TempPath("h.npy"), View(x, {1, 1, 4})).ok());
+  std::vector<std::string> arguments = {
+      "rope",    "--preset",        "rope-half-split", "--positions", "0",
+      "--input", TempPath("h.npy"), "--output-dtype",  "float8-e4m3"};
+  Outcome run = RunCommand(arguments);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_THAT(run.out, HasSubstr("1.000000  -2.000000   3.500000  448.000000"));
+  arguments.insert(arguments.end(), {"--inv-scale", "0.5", "--output", TempPath("f8.npy")});
+  run = RunCommand(arguments);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  std::ifstream file(TempPath("f8.npy"), std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(bytes, HasSubstr("'descr': '|u1'"));
+  EXPECT_EQ(bytes.substr(bytes.size() - 4), "\x30\xB8\x3E\x7E");
+  arguments[arguments.size() - 3] = "-1";
+  EXPECT_THAT(RunCommand(arguments).status.message(),
+              HasSubstr("item.tensors[0].inv_scale: -1, must be finite and > 0"));
 }
 
 TEST(CommandsTest, RopeMovesKeysByADelta) {

@@ -53,6 +53,56 @@ TEST(CallsTest, RejectsOutputsUnlikeTheirInputs) {
   EXPECT_EQ(ToRequest(call, "item").status().code(), kInvalid);
 }
 
+TEST(CallsTest, OutputsOfFloat8AreAskedForByTheirType) {
+  std::vector<BFloat16> x(8);
+  std::vector<Float8E4M3> y(8);
+  RopeCall call;
+  call.tensors = {{View(x, {2, 1, 4}), MutableView(y, {2, 1, 4})}, MutableView(x, {2, 1, 4})};
+  call.tensors[0].inv_scale = 2.0f;
+  const auto request = ToRequest(call, "item");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->outputs[0].dtype, Dtype::kFloat8E4M3);
+  EXPECT_EQ(request->outputs[0].inv_scale, 2.0f);
+  EXPECT_EQ(request->outputs[1].dtype, std::nullopt);
+  y.resize(7);
+  call.tensors[0].output = MutableView(y, {2, 1, 4});
+  EXPECT_EQ(ToRequest(call, "item").status(),
+            absl::InvalidArgumentError("item.tensors[0].output: 7 bytes of memory, FLOAT8_E4M3 "
+                                       "[2, 1, 4] spans 8"));
+}
+
+TEST(CallsTest, PagesMustBeThere) {
+  std::vector<BFloat16> k(16), v(16), key_cache(64), value_cache(64);
+  std::vector<int64_t> slots(2);
+  RopeCall call;
+  call.tensors = {{View(k, {2, 1, 8}), MutableView(key_cache, {2, 4, 1, 8})}};
+  PagedWrite& paged = call.paged.emplace();
+  paged.values = {View(v, {2, 1, 8}), MutableView(value_cache, {2, 4, 1, 8})};
+  paged.slot_mapping = View(slots, {2});
+  const auto request = ToRequest(call, "item");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->paged_cache->key_cache.shape, (std::vector<int64_t>{2, 4, 1, 8}));
+  EXPECT_EQ(request->outputs[0].dtype, std::nullopt) << "the cache's type says it";
+  const auto expect_refused = [&](const std::string& message) {
+    EXPECT_EQ(ToRequest(call, "item").status(), absl::InvalidArgumentError(message));
+  };
+  paged.slot_mapping.bytes = 15;
+  expect_refused("item.paged_cache.slot_mapping: 15 bytes of memory, INT64 [2] spans 16");
+  paged.slot_mapping.bytes = 16;
+  paged.values.output.bytes = 127;
+  expect_refused(
+      "item.paged_cache.value_cache: 127 bytes of memory, BFLOAT16 [2, 4, 1, 8] spans "
+      "128");
+  paged.values.output.bytes = 128;
+  call.tensors[0].output.desc.strides = {32, 8, 8, 1};
+  call.tensors[0].output.bytes = 126;
+  expect_refused(
+      "item.paged_cache.key_cache: 126 bytes of memory, BFLOAT16 [2, 4, 1, 8] spans "
+      "128");
+  paged.key_index = 1;
+  expect_refused("item.paged_cache.key_index: 1, must be in [0, 1)");
+}
+
 TEST(CallsTest, RejectsInPlaceWithOtherStrides) {
   std::vector<float> x(32);
   RopeCall call;

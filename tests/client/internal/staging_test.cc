@@ -139,6 +139,29 @@ TEST_F(StagingTest, LargeTensorsAreCopiedInAndOut) {
   EXPECT_EQ(x[64], 64.f) << "gaps stay";
 }
 
+TEST_F(StagingTest, OutputsOfAnotherTypeHaveTheirOwnPlace) {
+  Connect();
+  constexpr int64_t kTokens = 2048;
+  std::vector<BFloat16> x(kTokens * 64, BFloat16{0x3F80});
+  std::vector<Float8E4M3> y(kTokens * 64);
+  RopeCall call{.spec = {.preset = "llama-2", .head_dim = 64},
+                .positions = IntegerRange{.count = kTokens}};
+  call.tensors.emplace_back(View(x, {kTokens, 1, 64}), MutableView(y, {kTokens, 1, 64}));
+  call.tensors[0].inv_scale = 3.0f;
+  const auto staged = Stage(call, *pool_, Ask());
+  ASSERT_NE(staged, nullptr);
+  const RopeTensor& place = staged->call.tensors[0];
+  EXPECT_EQ(place.output.data - place.input.data, kTokens * 64 * 2);
+  EXPECT_EQ(place.output.desc.dtype, Dtype::kFloat8E4M3);
+  EXPECT_EQ(place.inv_scale, 3.0f);
+  place.output.data[7] = std::byte{0x38};
+  staged->Finish();
+  EXPECT_EQ(y[7].bits, 0x38);
+  EXPECT_EQ(y[8].bits, 0);
+  call.paged.emplace();
+  EXPECT_EQ(Stage(call, *pool_, Ask()), nullptr) << "caches are where they are";
+}
+
 TEST_F(StagingTest, WhatIsSmallOrWrongOrSharedTravels) {
   Connect();
   std::vector<float> x(64 * 1024);

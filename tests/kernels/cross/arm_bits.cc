@@ -101,15 +101,19 @@ void CompareEncode(Dtype dtype, int64_t pairs, bool real, bool interleaved, bool
   Compare(want, got, "encode", dtype, pairs);
 }
 
-void CompareRotary(Dtype dtype, int64_t pairs, Pairing in, Pairing out, bool inverse, bool heads) {
+void CompareRotary(Dtype dtype, Float8 float8, int64_t pairs, Pairing in, Pairing out, bool inverse,
+                   bool heads) {
   const PhaseTable table = Table(heads ? 2 * pairs : pairs);
   const Xpos xpos = Rates(2 * pairs);
   const auto places = Places(inverse);
   const int64_t head_bytes = (2 * pairs + 3) * SizeOf(dtype);
+  const int64_t y_bytes = float8 == Float8::kNone ? head_bytes : 2 * pairs + 3;
   const auto x = Random(kRows * 2 * head_bytes);
-  std::vector<std::byte> want(x.size()), got(x.size());
-  RotaryArgs::Tensor tensor{dtype,      2,           x.data(),       2 * head_bytes,
-                            head_bytes, want.data(), 2 * head_bytes, head_bytes};
+  std::vector<std::byte> want(kRows * 2 * y_bytes), got(want.size());
+  RotaryArgs::Tensor tensor{dtype,      2,           x.data(),    2 * head_bytes,
+                            head_bytes, want.data(), 2 * y_bytes, y_bytes};
+  tensor.float8 = float8;
+  tensor.inv_scale = 7.3f;
   RotaryArgs args;
   args.table = &table;
   args.inverse = inverse;
@@ -131,7 +135,7 @@ void CompareRotary(Dtype dtype, int64_t pairs, Pairing in, Pairing out, bool inv
       args.positions = &places[t];
       args.tokens = 1;
       tensor.x = x.data() + t * 2 * head_bytes;
-      tensor.y = y + t * 2 * head_bytes;
+      tensor.y = y + t * 2 * y_bytes;
       kernel(args);
     }
   };
@@ -150,9 +154,12 @@ int main() {
     for (int64_t pairs : {1, 3, 4, 8, 9, 16, 33, 64}) {
       for (int bits = 0; bits < 16; ++bits) {
         CompareEncode(dtype, pairs, bits & 1, bits & 2, bits & 4, bits & 8);
-        CompareRotary(dtype, pairs, static_cast<Pairing>(bits & 1),
-                      static_cast<Pairing>(bits >> 1 & 1), bits & 4,
-                      (bits & 8) != 0 && pairs % 2 == 0);
+        for (const Float8 float8 : {Float8::kNone, Float8::kE4M3, Float8::kE5M2}) {
+          if (float8 != Float8::kNone && SizeOf(dtype) != 2) continue;
+          CompareRotary(dtype, float8, pairs, static_cast<Pairing>(bits & 1),
+                        static_cast<Pairing>(bits >> 1 & 1), bits & 4,
+                        (bits & 8) != 0 && pairs % 2 == 0);
+        }
       }
     }
   }

@@ -127,6 +127,49 @@ TEST(DeviceTensorsTest, OneLaunchAndNoTensorIsCopied) {
   EXPECT_EQ(f.backend.state().jobs_in_device_memory, 1);
 }
 
+// Keys and values of 24 tokens to pages of 4 slots; all of the device's memory as it is to be.
+TEST(DeviceTensorsTest, KeysAndValuesGoToPagesOfTheDeviceWhereTheyLie) {
+  constexpr int64_t kSlot = 2 * 64, kValues = 8192, kKeyPages = 16384, kValuePages = 32768;
+  TensorsFixture f(1 << 20);
+  const auto plan = MakeHandPlan({.pairs = 32});
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{131000, 1, 24}}, 1, "positions");
+  for (const Float8 type : {Float8::kNone, Float8::kE4M3}) {
+    const int64_t size = type == Float8::kNone ? 2 : 1;
+    std::vector<int64_t> offsets;
+    for (int64_t t = 0; t < 24; ++t) offsets.push_back(t % 9 == 4 ? -1 : t * 7 % 32 * kSlot * size);
+    const auto job_on = [&](std::byte* memory) {
+      RotaryJob job;
+      job.plan = plan.get();
+      job.positions = &positions;
+      job.tokens = 24;
+      const RotaryStrides from{0, 2 * kSlot, 128};
+      const RotaryStrides to{4 * kSlot * size, kSlot * size, 64 * size};
+      job.tensors = {{Dtype::kBFloat16, 2, memory, from, memory + kKeyPages, to},
+                     {Dtype::kBFloat16, 2, memory + kValues, from, memory + kValuePages, to}};
+      for (RotaryTensor& tensor : job.tensors) {
+        tensor.float8 = type;
+        tensor.y_offsets = offsets.data();
+      }
+      job.tensors[1].rotates = false;
+      return Job(job);
+    };
+    Tensor want(Dtype::kBFloat16, 24576);
+    want.Fill(5);
+    std::memcpy(f.exported->data(), want.data(), static_cast<size_t>(want.size_bytes()));
+    ASSERT_TRUE(MakeScalar()->Run({job_on(want.data())}).ok());
+    const int64_t runs = f.device->calls("Run"), to_device = f.device->calls("CopyToDevice");
+    const JobResult result = f.Run(job_on(f.allocation->data()));
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.backend, "cuda");
+    EXPECT_EQ(std::memcmp(f.exported->data(), want.data(), static_cast<size_t>(want.size_bytes())),
+              0);
+    EXPECT_EQ(f.device->calls("Run") - runs, 1);
+    EXPECT_EQ(f.device->calls("CopyToDevice") - to_device, 1) << "items, tables and offsets";
+    EXPECT_EQ(f.device->calls("CopyToHost"), 0);
+  }
+}
+
 TEST(DeviceTensorsTest, JobsOfTheHostInTheSameRunStayThere) {
   TensorsFixture f(1 << 20);
   DeviceTurning turning(f, /*in_place=*/true);

@@ -64,6 +64,26 @@ TEST(HostRowsTest, ScatterPutsBackWhatGatherTook) {
   }
 }
 
+TEST(HostRowsTest, RowsWithOffsetsGoThereOrNowhere) {
+  const int64_t offsets[] = {8, -1, 0, 4};
+  std::vector<std::byte> to(14);
+  HostRows rows{to.data() + 1, 4, 0, 4, 2, 2, 2};
+  rows.offsets = offsets;
+  const auto from = Counting(16);
+  Scatter(from.data() + 4, {1, 3}, rows);  // rows of four: 4, 8, 12
+  const auto values = [&] {
+    std::vector<int> all;
+    for (const std::byte b : to) all.push_back(static_cast<int>(b));
+    return all;
+  };
+  EXPECT_THAT(values(), ElementsAre(0, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0));
+  auto dense = Counting(16);
+  rows.head_stride = 3;  // heads that do not join
+  to.assign(14, std::byte{0});
+  CopyRows({dense.data(), 4, 0, 4, 2, 2, 2}, {0, 2}, rows);
+  EXPECT_THAT(values(), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 3));
+}
+
 TEST(HostRowsTest, CopyRowsGoesFromOneLayoutToAnother) {
   auto from = Counting(12);
   std::vector<std::byte> to(12);

@@ -41,6 +41,35 @@ TEST(JobRowsTest, OnTheHostOnlyLanesThatRotateTravel) {
   EXPECT_EQ(rows.in[0].bytes, 160);
 }
 
+TEST(JobRowsTest, WholeHeadsTravelToAnotherTypeAndNothingOfACopy) {
+  RowsFixture f;
+  f.job.tensors[0].dtype = Dtype::kBFloat16;
+  f.job.tensors[0].float8 = Float8::kE4M3;
+  f.job.tensors.push_back(f.job.tensors[0]);
+  f.job.tensors[1].float8 = Float8::kNone;
+  f.job.tensors[1].rotates = false;
+  const JobRows rows = RowsOfTensors(f.job, &f.memory);
+  EXPECT_EQ(rows.in[0].bytes, 100);
+  EXPECT_EQ(rows.out[0].bytes, 50);
+  EXPECT_EQ(rows.in[1].bytes, 0);
+  EXPECT_EQ(rows.out[1].bytes, 0);
+}
+
+TEST(JobRowsTest, PagesOnTheDeviceKeepTheirOffsetsAndStandOnTheirOwnElements) {
+  RowsFixture f;
+  const int64_t offsets[] = {0, -1, 150, 300, 450};
+  RotaryTensor& tensor = f.job.tensors[0];
+  tensor = {Dtype::kBFloat16, 3, f.host, {0, 300, 100}, f.allocation->data() + 1, {600, 150, 50}};
+  tensor.float8 = Float8::kE5M2;
+  tensor.y_offsets = offsets;
+  const JobRows rows = RowsOfTensors(f.job, &f.memory);
+  EXPECT_EQ(rows.out[0].offsets, offsets);
+  EXPECT_EQ(rows.out[0].bytes, 50);
+  EXPECT_TRUE(rows.aligned) << "bytes need no alignment";
+  tensor.float8 = Float8::kNone;
+  EXPECT_FALSE(RowsOfTensors(f.job, &f.memory).aligned);
+}
+
 TEST(JobRowsTest, WithATensorOnTheDeviceHeadsAreWhole) {
   RowsFixture f;
   f.job.tensors.push_back(f.job.tensors[0]);

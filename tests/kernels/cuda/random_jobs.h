@@ -328,7 +328,48 @@ class RandomJob {
     for (int64_t i = 0; i < tensors; ++i) {
       job.tensors.push_back(MakeTensor(job, want.heads == 1 ? choose_.Between(0, 5) : want.heads));
     }
+    for (size_t i = 0; i < job.tensors.size() && !in_place_; ++i) {
+      MakeOutput(job, elements_[i], job.tensors[i]);
+    }
     job_ = job;
+  }
+
+  // Some outputs are FLOAT8, some are written to pages, some are copies.
+  void MakeOutput(const RotaryJob& job, int64_t elements, RotaryTensor& tensor) {
+    tensor.rotates = choose_.Between(0, 3) > 0;
+    const int64_t size = SizeOf(tensor.dtype);
+    Dtype dtype = tensor.dtype;
+    if (size == 2 && choose_.Coin()) {
+      dtype = choose_.Of({Dtype::kFloat8E4M3, Dtype::kFloat8E5M2});
+      tensor.float8 = Float8Of(dtype);
+      tensor.inv_scale = choose_.Of({1.0f, 0.37f, 250.0f});
+    }
+    if (job.batch == 1 && choose_.Coin()) {
+      MakePages(job, dtype, tensor);
+    } else if (dtype != tensor.dtype) {
+      tensor.y = New(dtype, elements, false);
+      const RotaryStrides& s = tensor.x_strides;
+      tensor.y_strides = {s.batch / size, s.token / size, s.head / size};
+    }
+  }
+
+  // Pages of 4 slots for a job's tokens and a few more; every token has its slot, or none.
+  void MakePages(const RotaryJob& job, Dtype dtype, RotaryTensor& tensor) {
+    const int64_t pages = job.tokens / 4 + 2;
+    const int64_t slot = tensor.heads * job.plan->spec.head_dim + choose_.Between(0, 1) * 8;
+    const int64_t size = SizeOf(dtype);
+    tensor.y = New(dtype, 4 * pages * slot, true);
+    tensor.y_strides = {4 * slot * size, slot * size, job.plan->spec.head_dim * size};
+    std::vector<int64_t>& offsets = offsets_.emplace_back();
+    for (int64_t i = 0; i < 4 * pages; ++i) offsets.push_back(i * slot * size);
+    for (size_t i = offsets.size(); i-- > 1;) {
+      std::swap(offsets[i], offsets[static_cast<size_t>(choose_.Between(0, i))]);
+    }
+    offsets.resize(static_cast<size_t>(job.tokens));
+    for (int64_t& offset : offsets) {
+      if (choose_.Between(0, 7) == 0) offset = -1;
+    }
+    tensor.y_offsets = offsets.data();
   }
 
   // [batch, tokens, heads, head_dim], heads before tokens, or a view of something wider.
@@ -340,6 +381,7 @@ class RandomJob {
     const int64_t token = heads * head + choose_.Between(0, 1) * 8;
     const bool heads_first = choose_.Coin();
     const int64_t elements = job.batch * job.tokens * token;
+    elements_.push_back(elements);
     const int64_t size = SizeOf(tensor.dtype);
     const RotaryStrides strides =
         heads_first
@@ -362,6 +404,8 @@ class RandomJob {
   std::vector<std::unique_ptr<RandomPositions>> positions_;
   std::vector<std::unique_ptr<Tensor>> memory_;
   std::vector<Tensor> before_;
+  std::vector<int64_t> elements_;  // of a rotary job's tensors
+  std::list<std::vector<int64_t>> offsets_;
   Job job_;
 };
 

@@ -129,6 +129,13 @@ TEST(ChunkedItemTest, OpensOnlyWhatCanBeCut) {
     strided.mutable_tensors(0)->mutable_tensor()->add_strides(stride);
   }
   EXPECT_THAT(Open(strided), StatusIs(kInvalid, HasSubstr("tensors[0].tensor.strides: not dense")));
+  v1::ApplyRoPEItem paged = RopeOf(4);
+  v1::PagedCacheWrite& cache = *paged.mutable_paged_cache();
+  SetShape(cache.mutable_values(), v1::DTYPE_FLOAT32, {4, 1, 8});
+  SetShape(cache.mutable_key_cache(), v1::DTYPE_FLOAT32, {1, 4, 2, 8});
+  SetShape(cache.mutable_value_cache(), v1::DTYPE_FLOAT32, {1, 4, 1, 8});
+  SetShape(cache.mutable_slot_mapping(), v1::DTYPE_INT32, {4});
+  EXPECT_THAT(Open(paged), StatusIs(kInvalid, HasSubstr("item.paged_cache: set, must be unset")));
   EXPECT_THAT(Open(RopeOf(4), RopeEntries(4).raw), StatusIs(kInvalid, HasSubstr("raw: 2 entries")));
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/paged_cache.h"
 #include "server/regions/lease_store.h"
 #include "tests/support/memfd.h"
 #include "tests/support/requests.h"
@@ -327,8 +328,14 @@ INSTANTIATE_TEST_SUITE_P(
               r->mutable_item()->mutable_positions()->mutable_range()->mutable_integer()->set_count(
                   3);
             }},
-        RopeCase{"PagedCache", kUnimplemented, "item.paged_cache",
-                 [](auto* r) { r->mutable_item()->mutable_paged_cache(); }}),
+        RopeCase{"PagedCacheOfNothing", kInvalid, "item.paged_cache.values: not set",
+                 [](auto* r) { r->mutable_item()->mutable_paged_cache(); }},
+        RopeCase{"ScaleWithoutFloat8", kInvalid, "item.tensors[0].inv_scale: set for FLOAT32",
+                 [](auto* r) { r->mutable_item()->mutable_tensors(0)->set_inv_scale(2); }},
+        RopeCase{"Float8OfFloat32", kUnimplemented, "item.tensors[0].output_dtype: FLOAT8_E4M3",
+                 [](auto* r) {
+                   r->mutable_item()->mutable_tensors(0)->set_output_dtype(v1::DTYPE_FLOAT8_E4M3);
+                 }}),
     [](const auto& test) { return test.param.name; });
 
 TEST(ParseErrorTest, HeaderThatDoesNotParseNamesTheMessage) {
@@ -410,6 +417,33 @@ TEST(ParseBatchTest, ItemsThatOnlyTogetherAreTooLargeFailTheMessage) {
   EXPECT_THAT(Viewed(ParseBatchEncode, batch.SerializeAsString(), 70'000).status(),
               StatusIs(kExhausted, AllOf(HasSubstr("items[2]"), HasSubstr("70000"))));
   EXPECT_THAT(Viewed(ParseBatchEncode, batch.SerializeAsString(), 110'000).status(), IsOk());
+}
+
+// The entries in the order that the service promises, and the slots' memory counted.
+TEST(ParsePagedCacheTest, TakesItsFourEntriesAfterTheOthers) {
+  v1::ApplyRoPERequest request = RopeRequestOf(4);
+  v1::PagedCacheWrite& cache = *request.mutable_item()->mutable_paged_cache();
+  SetShape(cache.mutable_values(), v1::DTYPE_FLOAT32, {4, 1, 8});
+  SetShape(cache.mutable_key_cache(), v1::DTYPE_FLOAT32, {2, 4, 2, 8});
+  SetShape(cache.mutable_value_cache(), v1::DTYPE_FLOAT32, {2, 4, 1, 8});
+  SetShape(cache.mutable_slot_mapping(), v1::DTYPE_INT32, {4});
+  for (const auto& [bytes, letter] :
+       {std::pair(128, 'v'), std::pair(512, 'K'), std::pair(256, 'V'), std::pair(16, 's')}) {
+    request.add_raw(std::string(static_cast<size_t>(bytes), letter));
+  }
+  const Viewed viewed(ParseApplyRoPE, request.SerializeAsString());
+  ASSERT_THAT(viewed.status(), IsOk());
+  const auto& item = std::get<engine::RopeItem>(viewed.item(0));
+  EXPECT_EQ(Joined(item.tensors[2]), std::string(128, 'v'));
+  EXPECT_EQ(Joined(item.key_cache), std::string(512, 'K'));
+  EXPECT_EQ(Joined(item.value_cache), std::string(256, 'V'));
+  EXPECT_EQ(Joined(item.slot_mapping), std::string(16, 's'));
+  EXPECT_EQ(viewed.view()->copied_bytes, 4 * kBytesPerSlot);
+  EXPECT_EQ(viewed.view()->response_bytes, 512 + 256 + 128);  // and the other tensor
+  request.mutable_raw(5)->pop_back();
+  EXPECT_THAT(Viewed(ParseApplyRoPE, request.SerializeAsString()).status(),
+              StatusIs(kInvalid, HasSubstr("item.paged_cache.slot_mapping: raw[5] has 15 bytes, "
+                                           "expected 16 for INT32 [4]")));
 }
 
 // Memory of the server's for as long as the call takes.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/memfd.h"
+#include "tests/support/shared_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::rpc {
@@ -56,6 +57,35 @@ TEST_F(SharedTensorsTest, InputsAndOutputsAreTheMemoryItself) {
   EXPECT_THAT(shared_.EndItem(), IsOk());
   EXPECT_EQ(shared_.bytes(), 256);
   EXPECT_EQ(shared_.TakeHeld().size(), 2u);
+}
+
+TEST_F(SharedTensorsTest, CachesAreOutputsOfWhichAPartIsWritten) {
+  const auto cache = shared_.Cache(TensorAt(200), 128, 32, "cache");
+  ASSERT_THAT(cache, IsOk());
+  EXPECT_FALSE(cache->strided);
+  EXPECT_EQ(cache->offset_bytes, 200);
+  EXPECT_EQ(shared_.bytes(), 32);
+  EXPECT_THAT(shared_.Cache(TensorAt(402), 128, 32, "cache"),
+              StatusIs(kInvalid, HasSubstr("cache.region.offset_bytes: 402, must be a multiple")));
+  EXPECT_THAT(shared_.Cache(TensorAt(900), 128, 32, "cache"), StatusIs(kInvalid, HasSubstr("900")));
+  EXPECT_THAT(Input(100), IsOk());
+  EXPECT_THAT(shared_.EndItem(), StatusIs(kInvalid, HasSubstr("in: overlaps cache")));
+}
+
+// What would be written back is the whole cache, over what others wrote meanwhile.
+TEST_F(SharedTensorsTest, CachesAreNotInNamedRegions) {
+  const testing::SharedMemory memory(std::string(1000, 'm'));
+  regions::RegionStoreOptions options;
+  options.enabled = true;
+  regions::RegionStore store(options);
+  const regions::RegionCaller caller{.peer = "me"};
+  ASSERT_THAT(store.Register("pages", {memory.key(), 0, 1000}, caller), IsOk());
+  const SharedSources sources{nullptr, {&store, caller}};
+  v1::TensorSpec cache = TensorAt(0);
+  cache.mutable_region()->set_region("pages");
+  EXPECT_THAT(SharedTensors(sources).Cache(cache, 128, 32, "cache"),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       HasSubstr("cache.region.region: a named region, caches must be in leased")));
 }
 
 TEST_F(SharedTensorsTest, WhatIsNotThereIsRefused) {
