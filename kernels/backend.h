@@ -62,11 +62,15 @@ class Backend {
 };
 
 struct BackendOptions {
-  // "cpu"; "cuda", which gives to the CPU what the device does not do; "auto", which is "cpu" as
-  // long as no device has been measured; "reference" (the scalar definition, slow; for tests).
+  // "cpu"; "cuda", which gives to the CPU what the device does not do; "auto": where there is a
+  // device, "cuda" that also gives to the CPU what is done sooner there, by rates that making it
+  // measures, else "cpu"; "reference" (the scalar definition, slow; for tests).
   std::string name = "auto";
   // Threads a job may use, the caller's included. 0: one per core; 1 starts none.
   int threads = 0;
+  // Whether a device that was lost is tried again, in a fresh context. Not where others in this
+  // process use the device: their context ends too.
+  bool retry_device = false;
 };
 
 // NOT_FOUND: unknown name. FAILED_PRECONDITION: known, but this host lacks it.

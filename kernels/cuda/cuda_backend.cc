@@ -21,24 +21,12 @@ namespace {
 // Chunks of one call in flight: while one travels, the next is packed.
 constexpr size_t kInFlight = 2;
 
-// Bytes that a job writes, with room to spare for what is not written.
-int64_t BytesWritten(const Job& job) {
-  const int64_t rows = RowsOf(job);
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) {
-    return rows * LayoutOf(*encode).width * SizeOf(encode->dtype);
-  }
-  if (const auto* lookup = std::get_if<LookupJob>(&job)) {
-    return rows * lookup->table->columns * SizeOf(lookup->dtype);
-  }
-  if (const auto* bias = std::get_if<BiasJob>(&job)) {
-    return rows * bias->heads * bias->keys->count() * SizeOf(bias->dtype);
-  }
-  const auto& rotary = std::get<RotaryJob>(job);
-  int64_t bytes = 0;
-  for (const RotaryTensor& tensor : rotary.tensors) {
-    bytes += rows * tensor.heads * rotary.plan->spec.head_dim * SizeOf(tensor.dtype);
-  }
-  return bytes;
+// Whether a chunk's rotation is worth its trip.
+bool IsWorthGathering(const std::optional<Rates>& rates, int64_t bytes) {
+  if (!rates.has_value()) return true;
+  const auto size = static_cast<double>(bytes);
+  return rates->trip + size * (rates->to_device + rates->on_device + rates->to_host) <
+         size * rates->host_other;
 }
 
 // Brings tensors that came in pieces to where they are rotated.
@@ -347,6 +335,7 @@ CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend
     : driver_(std::move(driver)),
       other_(std::move(other)),
       options_(options),
+      gathers_(IsWorthGathering(options.rates, options.chunk_bytes)),
       slots_(driver_.get(), options.slots),
       life_(options.life, [this] { return Revive(); }) {}
 
@@ -361,7 +350,7 @@ std::string CudaBackend::device_uuid() const {
 }
 
 BatchPolicy CudaBackend::batch_policy() const {
-  if (!life_.working()) return {};
+  if (!gathers_ || !life_.working()) return {};
   return {.bytes = options_.chunk_bytes, .least_bytes = options_.least_bytes, .runs = kRuns};
 }
 
@@ -373,11 +362,20 @@ absl::Status CudaBackend::Run(absl::Span<const Job> jobs) {
 }
 
 void CudaBackend::RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) {
-  int64_t bytes = 0;
-  for (const Job& job : jobs) bytes += BytesWritten(job);
-  const bool travel = bytes >= options_.least_bytes;
+  std::vector<Job> of_host;
+  for (const Job& job : jobs) {
+    if (RowsOfTensors(job, &memory_).place == Place::kHost) of_host.push_back(job);
+  }
+  const bool travel = ShouldTravel(of_host);
   const DeviceLife::Use use = travel ? life_.Enter() : life_.EnterIfWorking();
   BatchRun(*this, jobs, use, travel, results).Run();
+}
+
+bool CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
+  int64_t bytes = 0;
+  for (const Job& job : jobs) bytes += BytesOf(job).written;
+  if (bytes < options_.least_bytes || jobs.empty()) return false;
+  return !options_.rates.has_value() || IsDeviceFaster(*options_.rates, jobs);
 }
 
 absl::Status CudaBackend::Revive() {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,7 @@
 #include "kernels/cuda/device_life.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/rates.h"
 #include "kernels/cuda/slots.h"
 
 namespace phasor::cuda {
@@ -31,6 +33,8 @@ struct CudaBackendOptions {
   // Most that one job's tensors on the device may take when the other backend must compute it.
   int64_t copied_bytes = int64_t{1} << 30;
   DeviceLifeOptions life = {};
+  // With these, a batch in the host's memory runs where it is done sooner; else on the device.
+  std::optional<Rates> rates = {};
 };
 
 // What a backend has done since it was made.
@@ -85,6 +89,8 @@ class CudaBackend final : public Backend, public DevicePort {
   // While one batch is on the device, the next is staged.
   static constexpr int kRuns = 2;
 
+  // Whether a batch in the host's memory is for the device.
+  bool ShouldTravel(absl::Span<const Job> jobs) const;
   // Makes a fresh context. Nobody uses the device.
   absl::Status Revive();
   // Remembers an error; UNAVAILABLE: the device is lost.
@@ -94,6 +100,7 @@ class CudaBackend final : public Backend, public DevicePort {
   const std::unique_ptr<Driver> driver_;
   const std::unique_ptr<Backend> other_;
   const CudaBackendOptions options_;
+  const bool gathers_;  // some batch of a chunk's size is for the device
   Slots slots_;
   DeviceLife life_;
   DeviceMemory memory_{driver_.get(), &life_};
