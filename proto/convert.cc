@@ -53,6 +53,10 @@ absl::StatusOr<PositionGrid> GridFromWire(const v1::PositionGrid& wire, const st
 absl::StatusOr<PositionTensor> PositionTensorFromWire(const v1::TensorSpec& wire,
                                                       const std::string& path, Sources sources) {
   PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor, TensorDescFromWire(wire, path, sources));
+  if (wire.has_device()) {
+    return NotImplemented(absl::StrCat(path, ".device"),
+                          "unset: positions are read on the host, send them inline");
+  }
   if (!tensor.strides.empty()) {
     return NotImplemented(absl::StrCat(path, ".strides"), "empty: positions are dense");
   }
@@ -211,6 +215,7 @@ absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const 
       if (sources == Sources::kShared) break;
       return NotImplemented(absl::StrCat(path, ".region"), "unset: send the bytes inline");
     case v1::TensorSpec::kDevice:
+      if (sources == Sources::kShared) break;
       return NotImplemented(absl::StrCat(path, ".device"), "unset: send the bytes inline");
     case v1::TensorSpec::SOURCE_NOT_SET:
       break;

@@ -22,7 +22,9 @@
 #include "server/grpc_server.h"
 #include "server/listen_socket.h"
 #include "server/listener.h"
+#include "server/log.h"
 #include "server/oip/service.h"
+#include "server/regions/device_region_store.h"
 #include "server/regions/lease_socket.h"
 #include "server/regions/lease_store.h"
 #include "server/rpc/call_counter.h"
@@ -99,7 +101,8 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
 
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
                                      const regions::LeaseStore* leases,
-                                     const rpc::EncoderCatalogue* encoders) {
+                                     const rpc::EncoderCatalogue* encoders,
+                                     regions::DeviceRegionStore* devices) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -112,10 +115,12 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.lease_socket = o.lease_socket;
   options.stream_idle_timeout = o.stream_idle_timeout;
   options.encoders = encoders;
+  options.devices = devices;
   return options;
 }
 
-oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables) {
+oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
+                                                regions::DeviceRegionStore* devices) {
   oip::InferenceServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -123,6 +128,7 @@ oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const Ta
   options.tables = tables;
   options.regions.enabled = o.shared_memory;
   options.regions.lease = o.shared_memory_lease;
+  options.devices = devices;
   return options;
 }
 
@@ -140,9 +146,18 @@ std::vector<std::string> ServiceNames() {
           inference::GRPCInferenceService::service_full_name()};
 }
 
+// The device, for health checks.
+constexpr char kDeviceService[] = "phasor.device";
+
 std::vector<std::string> HealthServices() {
   return {v1::PositionEmbeddingService::service_full_name(),
           inference::GRPCInferenceService::service_full_name()};
+}
+
+std::vector<std::string> MainHealthServices(Backend& backend) {
+  std::vector<std::string> services = HealthServices();
+  if (backend.device_port() != nullptr) services.push_back(kDeviceService);
+  return services;
 }
 
 telemetry::ModelCounts ModelCountsOf(const inference::ModelStatistics& model) {
@@ -171,17 +186,25 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
+        devices_(backend_->device_port(),
+                 {.enabled = options.shared_memory, .lease = options.shared_memory_lease},
+                 engine::Clock::Real()),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
                 engine::Clock::Real()),
-        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &encoders_)),
+        service_(&engine_,
+                 ServiceOptionsOf(options, tables_.get(), &leases_, &encoders_, &devices_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
-        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get())),
-        health_(HealthServices()),
+        shared_memory_service_(&devices_),
+        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get(), &devices_)),
+        health_(MainHealthServices(*backend_)),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
         current_(options) {}
-  ~GrpcServer() override { Shutdown(); }
+  ~GrpcServer() override {
+    if (DevicePort* const device = backend_->device_port()) device->WatchDevice(nullptr);
+    Shutdown();
+  }
 
   absl::Status Start() {
     PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(options_.encoders));
@@ -215,7 +238,12 @@ class GrpcServer final : public Server {
     if (security_->credentials() != nullptr) WatchTlsHandshakes();
     server_ = ServeConnections(&builder, listener_.get(), security_->credentials());
     if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
-    return StartSideListeners();
+    PHASOR_RETURN_IF_ERROR(StartSideListeners());
+    if (DevicePort* const device = backend_->device_port()) {
+      device->WatchDevice([this] { DeviceChanged(); });
+      if (device->device_state().kind != DeviceState::Kind::kWorking) DeviceChanged();
+    }
+    return absl::OkStatus();
   }
 
   // Health, channelz and metrics, on addresses of their own.
@@ -259,14 +287,17 @@ class GrpcServer final : public Server {
     return report;
   }
 
+  void WhenRestartIsDue(std::function<void()> restart) override {
+    absl::MutexLock lock(&restart_mu_);
+    restart_ = std::move(restart);
+    if (restart_due_ && restart_) restart_();
+  }
+
   bool Shutdown() override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
-    serving_.store(false, std::memory_order_relaxed);
-    health_.StopServing();
-    if (admin_ != nullptr) admin_->StopServing();
-    inference_service_.StopServing();
+    StopServing();
     if (server_ != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
     health_.EndWatches();
@@ -280,6 +311,33 @@ class GrpcServer final : public Server {
   ServerOptions CurrentOptions() {
     absl::MutexLock lock(&current_mu_);
     return current_;
+  }
+
+  // The device was lost, or works again.
+  void DeviceChanged() {
+    const DeviceState state = backend_->device_port()->device_state();
+    const bool working = state.kind == DeviceState::Kind::kWorking;
+    health_.SetServing(kDeviceService, working);
+    if (working) {
+      Log(LogLevel::kWarn, "device revived", {{"revivals", state.revivals}});
+      return;
+    }
+    const bool restarts = options_.device_fault == "restart";
+    Log(LogLevel::kError, "device lost",
+        {{"error", state.error}, {"then", options_.device_fault}, {"wait_ms", state.wait_ms}});
+    if (!restarts) return;
+    StopServing();
+    absl::MutexLock lock(&restart_mu_);
+    if (std::exchange(restart_due_, true)) return;
+    if (restart_) restart_();
+  }
+
+  // Whoever asks is told to go elsewhere; calls are answered as before.
+  void StopServing() {
+    serving_.store(false, std::memory_order_relaxed);
+    health_.StopServing();
+    if (admin_ != nullptr) admin_->StopServing();
+    inference_service_.StopServing();
   }
 
   telemetry::Snapshot Snap() {
@@ -325,6 +383,7 @@ class GrpcServer final : public Server {
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
   regions::LeaseStore leases_;
+  regions::DeviceRegionStore devices_;
   rpc::EncoderCatalogue encoders_;
   telemetry::Metrics metrics_;
   telemetry::RequestLog request_log_;
@@ -347,6 +406,10 @@ class GrpcServer final : public Server {
   absl::Mutex current_mu_;
   ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with what was reloaded
 
+  absl::Mutex restart_mu_;
+  std::function<void()> restart_ ABSL_GUARDED_BY(restart_mu_);
+  bool restart_due_ ABSL_GUARDED_BY(restart_mu_) = false;
+
   absl::Mutex shutdown_mu_;
   bool stopped_ ABSL_GUARDED_BY(shutdown_mu_) = false;
   bool drained_ ABSL_GUARDED_BY(shutdown_mu_) = false;
@@ -357,7 +420,9 @@ class GrpcServer final : public Server {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   PHASOR_RETURN_IF_ERROR(options.Validate());
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                          MakeBackend({options.backend, options.threads}));
+                          MakeBackend({.name = options.backend,
+                                       .threads = options.threads,
+                                       .retry_device = options.device_fault == "retry"}));
   PHASOR_RETURN_IF_ERROR(SelfTest(*backend));
   return Start(options, std::move(backend));
 }

@@ -60,9 +60,10 @@ class InferCall final : public engine::Call {
     const auto plans = [this](const ResolvedSpec& spec) { return context_.engine->GetPlan(spec); };
     PHASOR_ASSIGN_OR_RETURN(prepared_, PrepareInfer(header, walked.raw,
                                                     {plans, context_.max_message_bytes,
-                                                     context_.tables, context_.regions}));
+                                                     context_.tables, context_.memory}));
     items.push_back(std::move(prepared_.item));
     cost_bytes = received_.size() + prepared_.region_bytes + prepared_.output_bytes;
+    other_bytes = prepared_.direct_bytes;
     deadline = std::min(deadline, absl::Now() + prepared_.timeout);
     PHASOR_ASSIGN_OR_RETURN(quota_permit_, quota_.Take(cost_bytes));
     ready_ = Now();
@@ -76,7 +77,7 @@ class InferCall final : public engine::Call {
     started_ = Now();
     for (size_t i = 0; i < prepared_.inputs.size(); ++i) {
       const InputTensor& input = prepared_.inputs[i];
-      if (input.range.region == nullptr || input.bytes == 0) continue;
+      if (input.range.in_message() || input.direct || input.bytes == 0) continue;
       PHASOR_ASSIGN_OR_RETURN(*SegmentsOf(prepared_.roles[i], &items[0]), Fetch(input));
     }
     fetched_ = Now();
@@ -121,7 +122,10 @@ class InferCall final : public engine::Call {
           StrCat("server: no memory for ", input.bytes, " bytes, try again"));
     }
     const RegionRange& range = input.range;
-    PHASOR_RETURN_IF_ERROR(range.region->Read(range.offset, input.bytes, copy.get(), input.path));
+    PHASOR_RETURN_IF_ERROR(
+        range.device != nullptr
+            ? range.device->Read(range.offset, input.bytes, copy.get())
+            : range.region->Read(range.offset, input.bytes, copy.get(), input.path));
     copies_.push_back(std::move(copy));
     return engine::Segments{{copies_.back().get(), static_cast<size_t>(input.bytes)}};
   }
@@ -129,10 +133,12 @@ class InferCall final : public engine::Call {
   absl::Status WriteRegions(const engine::Result& result) {
     for (const OutputTensor& output : prepared_.outputs) {
       const RegionRange& to = output.range;
-      if (to.region == nullptr) continue;
+      if (to.in_message() || output.direct) continue;
       const engine::OutputRange& from = result.items[0].outputs[output.index];
-      PHASOR_RETURN_IF_ERROR(to.region->Write(to.offset, from.bytes,
-                                              result.buffer->data() + from.offset, output.path));
+      const std::byte* const data = result.buffer->data() + from.offset;
+      PHASOR_RETURN_IF_ERROR(to.device != nullptr
+                                 ? to.device->Write(to.offset, from.bytes, data)
+                                 : to.region->Write(to.offset, from.bytes, data, output.path));
     }
     return absl::OkStatus();
   }

@@ -15,8 +15,8 @@
 #include "absl/time/time.h"
 #include "kernels/table.h"
 #include "server/engine/engine.h"
+#include "server/oip/input_tensors.h"
 #include "server/oip/model_statistics.h"
-#include "server/regions/region_store.h"
 #include "server/rpc/access.h"
 
 namespace phasor::oip {
@@ -25,7 +25,7 @@ namespace phasor::oip {
 struct InferContext {
   engine::Engine* engine = nullptr;
   const TableSource* tables = nullptr;
-  regions::RegionStore* regions = nullptr;
+  NamedMemory memory = {};
   StatisticsBook* statistics = nullptr;
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;

@@ -21,8 +21,7 @@ std::string NamesOfResults(const std::vector<OutputTensor>& results) {
 
 absl::StatusOr<OutputTensor> ReadOutput(
     const inference::ModelInferRequest::InferRequestedOutputTensor& wire,
-    const std::vector<OutputTensor>& results, regions::RegionStore* regions,
-    const std::string& path) {
+    const std::vector<OutputTensor>& results, const NamedMemory& memory, const std::string& path) {
   const auto found = std::find_if(results.begin(), results.end(), [&](const OutputTensor& result) {
     return result.name == wire.name();
   });
@@ -33,9 +32,9 @@ absl::StatusOr<OutputTensor> ReadOutput(
   }
   OutputTensor output = *found;
   output.path = path;
-  PHASOR_ASSIGN_OR_RETURN(output.range,
-                          ReadRegionRange(wire.parameters(), regions, StrCat(path, ".parameters")));
-  if (output.range.region != nullptr && output.range.bytes < output.bytes) {
+  PHASOR_ASSIGN_OR_RETURN(output.range, ReadRegionRange(wire.parameters(), memory, /*write=*/true,
+                                                        StrCat(path, ".parameters")));
+  if (!output.range.in_message() && output.range.bytes < output.bytes) {
     return absl::InvalidArgumentError(
         StrCat(path, ".parameters.shared_memory_byte_size: ", output.range.bytes,
                ", should be at least ", output.bytes, " bytes to hold the results"));
@@ -47,7 +46,7 @@ absl::StatusOr<OutputTensor> ReadOutput(
 
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       const std::vector<OutputTensor>& results,
-                                                      regions::RegionStore* regions) {
+                                                      const NamedMemory& memory) {
   if (request.outputs().empty()) return results;
   std::vector<OutputTensor> outputs;
   std::set<std::string> names;
@@ -57,7 +56,7 @@ absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInfe
       return absl::InvalidArgumentError(
           StrCat(path, ".name: '", wire.name(), "' twice, must be given once"));
     }
-    PHASOR_ASSIGN_OR_RETURN(OutputTensor output, ReadOutput(wire, results, regions, path));
+    PHASOR_ASSIGN_OR_RETURN(OutputTensor output, ReadOutput(wire, results, memory, path));
     outputs.push_back(std::move(output));
   }
   return outputs;

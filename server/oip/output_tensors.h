@@ -22,8 +22,9 @@ struct OutputTensor {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   int64_t bytes = 0;
-  size_t index = 0;   // among the results
-  RegionRange range;  // its bytes are a capacity; no region: in the message
+  size_t index = 0;     // among the results that the engine returns
+  bool direct = false;  // computed where it belongs: the engine returns none
+  RegionRange range;    // its bytes are a capacity; no region: in the message
 };
 
 // The ones of `results` that the request names, in its order; all when it names none.
@@ -31,7 +32,7 @@ struct OutputTensor {
 // NOT_FOUND: no such region.
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       const std::vector<OutputTensor>& results,
-                                                      regions::RegionStore* regions);
+                                                      const NamedMemory& memory);
 
 }  // namespace phasor::oip
 

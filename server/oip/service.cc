@@ -2,6 +2,7 @@
 // See service.h.
 #include "server/oip/service.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -13,12 +14,17 @@
 #include "server/rpc/access.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
+#include "server/rpc/device_regions.h"
 #include "server/rpc/tensor_call.h"
 
 namespace phasor::oip {
 namespace {
 
-constexpr size_t kCudaHandleBytes = 64;
+constexpr regions::DeviceRegion::Paths kCudaPaths{"raw_handle", "byte_size", "device_id"};
+// Regions of this protocol exist for whoever knows their names.
+constexpr char kEverybody[] = "";
+// Of CudaSharedMemoryStatus: the names of regions that hold neither input nor output any more.
+constexpr char kDirtyMetadata[] = "phasor-dirty-region-bin";
 constexpr char kBuiltIn[] = "models are built in and always loaded";
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
@@ -31,6 +37,11 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, std::string_view method,
                                  std::string_view why) {
   return Answer(context, absl::UnimplementedError(StrCat(method, ": not implemented, ", why)));
+}
+
+absl::Status Taken(std::string_view name) {
+  return absl::AlreadyExistsError(
+      StrCat("name: shared memory region '", name, "' already in manager, must be a free name"));
 }
 
 // A number of the wire that sizes and offsets can hold.
@@ -73,7 +84,7 @@ InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptio
       regions_(options_.regions),
       infer_{engine,
              options_.tables,
-             &regions_,
+             {&regions_, options_.devices},
              &statistics_,
              options_.max_message_bytes,
              options_.max_header_bytes},
@@ -116,6 +127,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
     response->add_extensions(extension);
   }
   if (options_.regions.enabled) response->add_extensions("system_shared_memory");
+  if (options_.devices->enabled()) response->add_extensions("cuda_shared_memory");
   return Answer(context);
 }
 
@@ -217,6 +229,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryRegister(
   if (!offset.ok()) return Answer(context, offset.status());
   const auto bytes = SizeFromWire(request->byte_size(), "byte_size");
   if (!bytes.ok()) return Answer(context, bytes.status());
+  if (options_.devices->Has(request->name())) return Answer(context, Taken(request->name()));
   return Answer(context, regions_.Register(request->name(), {request->key(), *offset, *bytes},
                                            {context->peer(), rpc::IdentityOf(*context),
                                             rpc::MaxRegionsOf(*context)}));
@@ -236,31 +249,62 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
 
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest* request,
-    inference::CudaSharedMemoryStatusResponse*) {
+    inference::CudaSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  if (request->name().empty()) return Answer(context);
-  return Answer(context, absl::NotFoundError(StrCat("name: region '", request->name(),
-                                                    "' is not registered, must be a name of one")));
+  for (const regions::NamedDeviceRegion& region : options_.devices->List(kEverybody)) {
+    if (!request->name().empty() && request->name() != region.name) continue;
+    auto& out = (*response->mutable_regions())[region.name];
+    out.set_name(region.name);
+    out.set_device_id(static_cast<uint64_t>(region.place.device_id));
+    out.set_byte_size(static_cast<uint64_t>(region.place.bytes));
+    // The protocol has no field for it.
+    if (region.dirty) context->AddTrailingMetadata(kDirtyMetadata, region.name);
+  }
+  if (!request->name().empty() && response->regions().empty()) {
+    return Answer(context,
+                  absl::NotFoundError(StrCat("name: region '", request->name(),
+                                             "' is not registered, must be a name of one")));
+  }
+  return Answer(context);
 }
 
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
     Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const size_t bytes = request->raw_handle().size();
-  if (bytes != kCudaHandleBytes) {
-    return Answer(context, absl::InvalidArgumentError(StrCat(
-                               "raw_handle: ", bytes, " bytes, must be ", kCudaHandleBytes)));
+  const auto handle = regions::IpcHandleFrom(request->raw_handle(), kCudaPaths.handle);
+  if (!handle.ok()) return Answer(context, handle.status());
+  const auto bytes = SizeFromWire(request->byte_size(), kCudaPaths.bytes);
+  if (!bytes.ok()) return Answer(context, bytes.status());
+  if (request->device_id() < 0) {
+    return Answer(context, absl::InvalidArgumentError(StrCat("device_id: ", request->device_id(),
+                                                             ", must be at least 0")));
   }
-  return Refuse(context, "CudaSharedMemoryRegister",
-                "device memory cannot be opened in this version, use system shared memory");
+  if (HasRegion(request->name())) return Answer(context, Taken(request->name()));
+  return Answer(
+      context,
+      options_.devices->Register(
+          request->name(), {.handle = *handle, .bytes = *bytes, .device_id = request->device_id()},
+          rpc::DeviceCallerOf(*context), {}, kCudaPaths));
 }
 
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
-    Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
+    Context* context, const inference::CudaSharedMemoryUnregisterRequest* request,
     inference::CudaSharedMemoryUnregisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  return Answer(context);  // a name that is not known is no error
+  if (request->name().empty()) {
+    options_.devices->UnregisterAll(context->peer());
+  } else {
+    // A name that is not known is no error.
+    options_.devices->Unregister(request->name(), {.owner = kEverybody}).IgnoreError();
+  }
+  return Answer(context);
+}
+
+bool InferenceService::HasRegion(const std::string& name) {
+  const auto regions = regions_.List();
+  return std::any_of(regions.begin(), regions.end(),
+                     [&](const regions::NamedRegion& region) { return region.name == name; });
 }
 
 grpc::ServerUnaryReactor* InferenceService::TraceSetting(Context* context,

@@ -24,6 +24,7 @@ struct InferenceServiceOptions {
   int64_t max_header_bytes = 0;
   const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
   regions::RegionStoreOptions regions;
+  regions::DeviceRegionStore* devices = nullptr;  // must outlive the service
 };
 
 // `Base` with methods added one over the other.
@@ -116,6 +117,8 @@ class InferenceService final : public InferenceServiceBase {
                         inference::TraceSettingResponse*) override;
   Reactor* LogSettings(Context*, const inference::LogSettingsRequest*,
                        inference::LogSettingsResponse*) override;
+
+  bool HasRegion(const std::string& name);
 
   const InferenceServiceOptions options_;
   std::atomic<bool> ready_ = true;

@@ -74,12 +74,23 @@ HealthService::Status HealthService::StatusOf(const std::string& service) const 
   if (!service.empty() && services_.count(service) == 0) {
     return HealthCheckResponse::SERVICE_UNKNOWN;
   }
-  return serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+  return serving_ && !down_.contains(service) ? HealthCheckResponse::SERVING
+                                              : HealthCheckResponse::NOT_SERVING;
 }
 
 void HealthService::StopServing() {
   absl::MutexLock lock(&mu_);
   serving_ = false;
+  for (WatchReactor* watch : watches_) watch->Continue();
+}
+
+void HealthService::SetServing(const std::string& service, bool serving) {
+  absl::MutexLock lock(&mu_);
+  if (serving) {
+    down_.erase(service);
+  } else {
+    down_.insert(service);
+  }
   for (WatchReactor* watch : watches_) watch->Continue();
 }
 

@@ -16,7 +16,8 @@
 
 namespace phasor::rpc {
 
-// Threads: any. All services share one state; "" is the server as a whole.
+// Threads: any. "" is the server as a whole, which says what all services say that were not set
+// apart.
 class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
   // Starts as SERVING.
@@ -24,6 +25,8 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
 
   // NOT_SERVING from now on, for Check and Watch.
   void StopServing();
+  // Of one service alone, until the server stops serving.
+  void SetServing(const std::string& service, bool serving);
   // Ends all watches, also those to come, with UNAVAILABLE.
   void EndWatches();
 
@@ -43,6 +46,7 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   absl::Mutex mu_;
   const std::set<std::string> services_;
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
+  std::set<std::string> down_ ABSL_GUARDED_BY(mu_);  // services that do not serve
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::set<WatchReactor*> watches_ ABSL_GUARDED_BY(mu_);
 };

@@ -73,7 +73,9 @@ struct Payload {
   // `changing` becomes true if others may write them.
   absl::Status Take(const v1::TensorSpec& wire, int64_t bytes, const std::string& raw_path,
                     const std::string& shared_path, Segments* out, bool* changing) {
-    if (!wire.has_region()) return raw.Take(bytes, raw_path, Describe(wire), out);
+    if (wire.source_case() == v1::TensorSpec::SOURCE_NOT_SET) {
+      return raw.Take(bytes, raw_path, Describe(wire), out);
+    }
     PHASOR_ASSIGN_OR_RETURN(const auto span, shared.Input(wire, bytes, shared_path));
     *out = {span};
     *changing = true;
@@ -328,7 +330,7 @@ class Viewer {
       return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
                                                      inline_tensors_, ", one per inline tensor"));
     }
-    Payload payload{RawEntries(raw), SharedTensors(context_.leases)};
+    Payload payload{RawEntries(raw), SharedTensors(context_.leases, context_.devices)};
     for (size_t i = 0; i < view_.items.size(); ++i) {
       const auto& [wire, path] = entries_[i];
       PHASOR_RETURN_IF_ERROR(size_.AddItem(path));

@@ -14,6 +14,7 @@
 #include "kernels/table.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "server/engine/call.h"
+#include "server/regions/device_region_store.h"
 #include "server/regions/lease_store.h"
 #include "server/rpc/encoder_catalogue.h"
 #include "server/rpc/wire_walker.h"
@@ -29,6 +30,7 @@ struct ViewContext {
   const TableSource* tables = nullptr;          // nullptr: none are kept
   const regions::LeaseStore* leases = nullptr;  // nullptr: shared memory is off
   const EncoderCatalogue* encoders = nullptr;   // nullptr: there are none
+  regions::CallerDevices devices = {};          // names of device memory
 };
 
 // Items borrow the walked message's pieces.

@@ -19,8 +19,15 @@ bool Same(const Repeated& a, const Repeated& b) {
 }
 
 bool SameRegion(const v1::TensorSpec& a, const v1::TensorSpec& b) {
-  return a.has_region() && b.has_region() && a.region().region() == b.region().region() &&
-         a.region().offset_bytes() == b.region().offset_bytes();
+  const auto same = [](const auto& x, const auto& y) {
+    return x.region() == y.region() && x.offset_bytes() == y.offset_bytes();
+  };
+  if (a.has_device()) return b.has_device() && same(a.device(), b.device());
+  return a.has_region() && b.has_region() && same(a.region(), b.region());
+}
+
+int64_t OffsetOf(const v1::TensorSpec& tensor) {
+  return tensor.has_device() ? tensor.device().offset_bytes() : tensor.region().offset_bytes();
 }
 
 }  // namespace
@@ -40,9 +47,53 @@ absl::StatusOr<const regions::SealedMemory*> SharedTensors::Find(const v1::Regio
   return found;
 }
 
+absl::StatusOr<std::byte*> SharedTensors::FindOnDevice(const v1::DeviceRef& device, int64_t bytes,
+                                                       bool write, const std::string& path,
+                                                       std::atomic<bool>** dirty) {
+  if (devices_.store == nullptr || !devices_.store->enabled()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path,
+        ".device: device memory is off, start the server with --shared-memory on a device or send "
+        "the bytes inline"));
+  }
+  PHASOR_ASSIGN_OR_RETURN(auto region, devices_.store->Find(device.region(), devices_.owner,
+                                                            absl::StrCat(path, ".device.region")));
+  PHASOR_ASSIGN_OR_RETURN(
+      std::byte* const begin,
+      region->At(device.offset_bytes(), bytes, write, absl::StrCat(path, ".device.offset_bytes")));
+  *dirty = region->dirty_flag();
+  held_.push_back(std::move(region));
+  return begin;
+}
+
+absl::StatusOr<engine::Destination> SharedTensors::Place(const v1::TensorSpec& wanted,
+                                                         int64_t bytes, const std::string& path) {
+  engine::Destination place;
+  place.offset_bytes = OffsetOf(wanted);
+  if (wanted.has_device()) {
+    PHASOR_ASSIGN_OR_RETURN(
+        place.data, FindOnDevice(wanted.device(), bytes, /*write=*/true, path, &place.dirty));
+    place.region = wanted.device().region();
+    place.on_device = true;
+    return place;
+  }
+  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(wanted.region(), path));
+  PHASOR_ASSIGN_OR_RETURN(place.data, memory->Write(place.offset_bytes, bytes,
+                                                    absl::StrCat(path, ".region.offset_bytes")));
+  place.region = wanted.region().region();
+  return place;
+}
+
 absl::StatusOr<absl::Span<const std::byte>> SharedTensors::Input(const v1::TensorSpec& tensor,
                                                                  int64_t bytes,
                                                                  const std::string& path) {
+  if (tensor.has_device()) {
+    std::atomic<bool>* dirty = nullptr;
+    PHASOR_ASSIGN_OR_RETURN(const std::byte* const at,
+                            FindOnDevice(tensor.device(), bytes, /*write=*/false, path, &dirty));
+    Add(at, bytes, false, tensor, path);
+    return absl::Span<const std::byte>(at, static_cast<size_t>(bytes));
+  }
   const v1::RegionRef& region = tensor.region();
   PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(region, path));
   PHASOR_ASSIGN_OR_RETURN(
@@ -56,7 +107,7 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
                                                           const v1::TensorSpec& output,
                                                           const Computed& computed,
                                                           const std::string& path) {
-  if (!wanted.has_region()) {
+  if (!wanted.has_region() && !wanted.has_device()) {
     return Invalid(path, ".region: not set, must be given: results without destination are inline");
   }
   if (wanted.dtype() != output.dtype() || !Same(wanted.shape(), output.shape())) {
@@ -73,13 +124,13 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
     return Invalid(path, ".strides: must be those of the input, whose place it is");
   }
   const int64_t bytes = strided ? computed.input_bytes : computed.output_bytes;
-  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(wanted.region(), path));
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
-                          memory->Write(wanted.region().offset_bytes(), bytes,
-                                        absl::StrCat(path, ".region.offset_bytes")));
+  PHASOR_ASSIGN_OR_RETURN(engine::Destination place, Place(wanted, bytes, path));
+  std::byte* const begin = place.data;
+  place.strided = strided;
   if (const auto dtype = EnumFromWire<Dtype>(wanted.dtype(), path);
-      dtype.ok() && wanted.region().offset_bytes() % SizeOf(*dtype) != 0) {
-    return InvalidAt(absl::StrCat(path, ".region.offset_bytes"), wanted.region().offset_bytes(),
+      dtype.ok() && place.offset_bytes % SizeOf(*dtype) != 0) {
+    const char* const source = place.on_device ? ".device" : ".region";
+    return InvalidAt(absl::StrCat(path, source, ".offset_bytes"), place.offset_bytes,
                      ", must be a multiple of the element's ", SizeOf(*dtype));
   }
   // In place, the input's range is there already, and the output is the same bytes.
@@ -96,10 +147,7 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
   } else {
     Add(begin, bytes, true, wanted, path);
   }
-  return engine::Destination{.data = begin,
-                             .strided = strided,
-                             .region = wanted.region().region(),
-                             .offset_bytes = wanted.region().offset_bytes()};
+  return place;
 }
 
 void SharedTensors::Add(const std::byte* begin, int64_t bytes, bool output,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a message that lie in leased memory: found, checked, and kept from overlapping.
+// Tensors of a message that lie in leased memory or on the device: found, checked, and kept from
+// overlapping.
 #ifndef PHASOR_SERVER_RPC_SHARED_TENSORS_H_
 #define PHASOR_SERVER_RPC_SHARED_TENSORS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "absl/types/span.h"
 #include "phasor/v1/tensor.pb.h"
 #include "server/engine/call.h"
+#include "server/regions/device_region_store.h"
 #include "server/regions/lease_store.h"
 
 namespace phasor::rpc {
@@ -22,11 +25,13 @@ namespace phasor::rpc {
 // Of one message. Threads: one.
 class SharedTensors {
  public:
-  // nullptr: shared memory is off.
-  explicit SharedTensors(const regions::LeaseStore* leases) : leases_(leases) {}
+  // nullptr: shared memory is off. `devices` names device memory.
+  explicit SharedTensors(const regions::LeaseStore* leases, regions::CallerDevices devices = {})
+      : leases_(leases), devices_(std::move(devices)) {}
 
-  // The `bytes` that `tensor`, which is in a region, spans. FAILED_PRECONDITION: off; NOT_FOUND: no
-  // such lease; INVALID_ARGUMENT: not all inside. All messages begin with `path`, the tensor's.
+  // The `bytes` that `tensor`, which is in a region or on the device, spans; those on the device
+  // are for the backend only. FAILED_PRECONDITION: off, or a dirty region; NOT_FOUND: no such lease
+  // or name; INVALID_ARGUMENT: not all inside. All messages begin with `path`, the tensor's.
   absl::StatusOr<absl::Span<const std::byte>> Input(const v1::TensorSpec& tensor, int64_t bytes,
                                                     const std::string& path);
 
@@ -74,10 +79,17 @@ class SharedTensors {
   static absl::Status Overlap(const Range& a, const Range& b);
   absl::StatusOr<const regions::SealedMemory*> Find(const v1::RegionRef& region,
                                                     const std::string& path);
+  // Where bytes on the device are. `*dirty` is their region's flag.
+  absl::StatusOr<std::byte*> FindOnDevice(const v1::DeviceRef& device, int64_t bytes, bool write,
+                                          const std::string& path, std::atomic<bool>** dirty);
+  // Where `wanted` begins, to be written, and whether that is on the device.
+  absl::StatusOr<engine::Destination> Place(const v1::TensorSpec& wanted, int64_t bytes,
+                                            const std::string& path);
   void Add(const std::byte* begin, int64_t bytes, bool output, const v1::TensorSpec& tensor,
            const std::string& path);
 
   const regions::LeaseStore* const leases_;
+  const regions::CallerDevices devices_;
   std::vector<Range> ranges_;
   size_t items_ = 0;       // that have ended
   size_t item_begin_ = 0;  // first range of the item

@@ -24,6 +24,7 @@
 #include "server/rpc/access.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
+#include "server/rpc/device_regions.h"
 #include "server/rpc/idle_timer.h"
 #include "server/rpc/wire.h"
 
@@ -283,8 +284,7 @@ class Stream::Call final : public engine::Call {
   // Answers with `answer` and the first item.
   void Answer() {
     if (answer.status.ok()) answer.item = &items[0];
-    stream_->Answer(stream_->method_.respond(answer, stream_->backend_), cost_bytes,
-                    std::move(quota_permit));
+    stream_->Answer(stream_->method_.respond(answer), cost_bytes, std::move(quota_permit));
   }
 
   int64_t received_bytes() const { return received_.size(); }
@@ -318,9 +318,9 @@ absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked) {
   const auto cached = [this](const ResolvedSpec& spec) { return engine_.GetPlan(spec); };
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
-  return method_.parse(
-      walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items,
-                          limits.tables, limits.leases, limits.encoders});
+  return method_.parse(walked, ViewContext{plans, backend_, limits.max_message_bytes,
+                                           limits.max_batch_items, limits.tables, limits.leases,
+                                           limits.encoders, DevicesOf(limits.devices, *context_)});
 }
 
 absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMessage& walked,

@@ -19,6 +19,7 @@
 #include "server/rpc/access.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
+#include "server/rpc/device_regions.h"
 #include "server/rpc/wire.h"
 
 namespace phasor::rpc {
@@ -72,9 +73,14 @@ class TensorCall final : public engine::Call {
     engine::PlanBudget budget;
     const auto cached = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
     const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
-    const ViewContext view_context{
-        plans,         backend_,      limits.max_message_bytes, limits.max_batch_items,
-        limits.tables, limits.leases, limits.encoders};
+    const ViewContext view_context{plans,
+                                   backend_,
+                                   limits.max_message_bytes,
+                                   limits.max_batch_items,
+                                   limits.tables,
+                                   limits.leases,
+                                   limits.encoders,
+                                   DevicesOf(limits.devices, *context_)};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
     items = std::move(view.items);
     cost_bytes = received_.size() + view.response_bytes + view.copied_bytes;
@@ -92,7 +98,7 @@ class TensorCall final : public engine::Call {
   void Done(absl::StatusOr<engine::Result> result) override {
     absl::Status status = result.status();
     if (status.ok() && !batch) status = result->items[0].status;
-    if (status.ok()) *response_ = method_.respond(items, *result, backend_);
+    if (status.ok()) *response_ = method_.respond(items, *result);
     FinishCall(context_, reactor_.get(), status);
   }
 

@@ -2,23 +2,14 @@
 // See unimplemented.h.
 #include "server/rpc/unimplemented.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "server/rpc/device_regions.h"
 #include "server/rpc/tensor_call.h"
 
 namespace phasor::rpc {
-namespace {
-
-constexpr char kInsteadOfRegions[] = "send tensors inline, in raw";
-
-grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, const std::string& method,
-                                 const std::string& instead) {
-  if (auto* const refused = RefusedReactor(context)) return refused;
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(NotInThisVersion(method, instead));
-  return reactor;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 grpc::Status NotInThisVersion(const std::string& method, const std::string& instead) {
   return grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
@@ -26,20 +17,44 @@ grpc::Status NotInThisVersion(const std::string& method, const std::string& inst
 }
 
 grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Register(grpc::CallbackServerContext* context,
-                                                            const v1::RegisterRequest*,
-                                                            v1::RegisterResponse*) {
-  return Refuse(context, "Register", kInsteadOfRegions);
+                                                            const v1::RegisterRequest* request,
+                                                            v1::RegisterResponse* response) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  if (!request->region().has_cuda_ipc()) {
+    reactor->Finish(
+        NotInThisVersion("Register", "register cuda_ipc or send tensors inline, in raw"));
+    return reactor;
+  }
+  auto registered = RegisterDeviceRegion(request->region(), DeviceCallerOf(*context), devices_);
+  if (registered.ok()) *response->mutable_region() = *std::move(registered);
+  FinishCall(context, reactor, registered.status());
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Unregister(grpc::CallbackServerContext* context,
-                                                              const v1::UnregisterRequest*,
+                                                              const v1::UnregisterRequest* request,
                                                               v1::UnregisterResponse*) {
-  return Refuse(context, "Unregister", kInsteadOfRegions);
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  // gRPC keeps both until the call is finished, a call that was given up too.
+  const absl::Status status = devices_.Unregister(request->name(), DeviceCallerOf(*context), [=] {
+    FinishCall(context, reactor, absl::OkStatus());
+  });
+  if (!status.ok()) FinishCall(context, reactor, status);
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* SharedMemoryServiceImpl::List(grpc::CallbackServerContext* context,
-                                                        const v1::ListRequest*, v1::ListResponse*) {
-  return Refuse(context, "List", kInsteadOfRegions);
+                                                        const v1::ListRequest*,
+                                                        v1::ListResponse* response) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  for (const auto& region : devices_.List(DeviceCallerOf(*context).owner)) {
+    *response->add_regions() = ToWire(region);
+  }
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  FinishCall(context, reactor, absl::OkStatus());
+  return reactor;
 }
 
 }  // namespace phasor::rpc

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 class InferCallTest : public ::testing::Test {
  protected:
-  InferCallTest() { context_ = {&engine_, nullptr, &regions_, &statistics_, 1 << 20, 1 << 16}; }
+  InferCallTest() { context_ = {&engine_, nullptr, {&regions_}, &statistics_, 1 << 20, 1 << 16}; }
 
   static regions::RegionStoreOptions Enabled() {
     regions::RegionStoreOptions options;

@@ -37,7 +37,7 @@ class OutputTensorsTest : public ::testing::Test {
   }
 
   absl::StatusOr<std::vector<OutputTensor>> Read() {
-    return ReadOutputs(request_, results_, &store_);
+    return ReadOutputs(request_, results_, {&store_});
   }
 
   const SharedMemory memory_{std::string(16, 'm')};

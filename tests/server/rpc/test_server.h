@@ -99,10 +99,11 @@ class TestServer {
  private:
   FakeBackend backend_;
   std::unique_ptr<tables::TableStore> store_;
+  regions::DeviceRegionStore devices_{nullptr, {}, engine::Clock::Real()};
   engine::Engine engine_;
   PositionEmbeddingServiceImpl service_;
   TableServiceImpl tables_;
-  SharedMemoryServiceImpl shared_memory_;
+  SharedMemoryServiceImpl shared_memory_{&devices_};
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<grpc::GenericStub> generic_;
