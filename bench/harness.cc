@@ -73,10 +73,12 @@ Arguments ParseArguments(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--quick") {
       arguments.quick = true;
+    } else if (argument == "--all") {
+      arguments.all = true;
     } else if (!absl::StartsWith(argument, "-") && arguments.json_path.empty()) {
       arguments.json_path = argument;
     } else {
-      std::fprintf(stderr, "usage: %s [OUT.json] [--quick]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [OUT.json] [--quick] [--all]\n", argv[0]);
       std::exit(2);
     }
   }
@@ -92,10 +94,14 @@ std::vector<double> MedianSeconds(const Arguments& arguments,
     const double wanted = arguments.round_seconds() / std::max(once, 1e-9);
     repeats.push_back(warm ? static_cast<int>(std::clamp(wanted, 1.0, 1e6)) : 1);
   }
+  constexpr int kLeastRounds = 3;
   std::vector<std::vector<double>> seconds(candidates.size());
+  double passed = 0;
   for (int round = 0; round < arguments.rounds(); ++round) {
+    if (round >= kLeastRounds && passed > arguments.row_seconds) break;
     for (size_t i = 0; i < candidates.size(); ++i) {
       seconds[i].push_back(SecondsPerRun(candidates[i], repeats[i]));
+      passed += seconds[i].back() * repeats[i];
     }
   }
   std::vector<double> medians;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,10 +21,13 @@
 
 namespace phasor::bench {
 
-// Command line of every benchmark: [OUT.json] [--quick].
+// Command line of every benchmark: [OUT.json] [--quick] [--all].
 struct Arguments {
   std::string json_path;  // empty: no file
   bool quick = false;     // few rounds: shows that it works, the times mean nothing
+  bool all = false;       // every size, where a benchmark has more than it shows by default
+  // A row ends its rounds early when it took that long, but not before the third.
+  double row_seconds = std::numeric_limits<double>::infinity();
 
   int rounds() const { return quick ? 2 : 15; }
   double round_seconds() const { return quick ? 0 : 0.005; }

@@ -33,6 +33,10 @@ absl::Status ClientOptions::Validate() const {
   status.Update(CheckPositive("max_backoff", max_backoff));
   status.Update(CheckRange("channels", channels, 1, 64));
   status.Update(CheckRange("inproc_threads", inproc_threads, 1, 1024));
+  if (staging_bytes < 0) {
+    status.Update(absl::InvalidArgumentError(
+        StrCat("staging_bytes: ", staging_bytes, " is out of range, must be at least 0")));
+  }
   if (tls.has_value() && tls->cert_file.empty() != tls->key_file.empty()) {
     status.Update(absl::InvalidArgumentError(
         "tls: cert_file and key_file belong together, must be both set or both empty"));

@@ -36,6 +36,9 @@ struct ClientOptions {
   // Connections to every address; calls take turns. More than 1 pays above about 1 GB/s.
   // Range [1, 64].
   int channels = 1;
+  // Memory that a client shares by itself with a server of the same host that takes leases: large
+  // tensors in ordinary memory are copied there instead of sent. 0: none. >= 0.
+  int64_t staging_bytes = int64_t{256} << 20;
   // "inproc:" only. Threads that compute, the caller's included: 1 starts none. Range [1, 1024].
   int inproc_threads = 1;
   // "inproc:" only. "auto", "cpu", "cuda" or "reference". "cuda" opens a device, which

@@ -46,12 +46,13 @@ elseif(NOT PHASOR_CUDA STREQUAL "OFF")
 endif()
 message(STATUS "CUDA backend: ${PHASOR_HAS_CUDA} (PHASOR_CUDA=${PHASOR_CUDA})")
 
-# One PTX for the newest architecture beside machine code for each, for GPUs that come later. No
-# contraction and no flushing: docs/numerics.md depends on it.
+# No contraction and no flushing: docs/numerics.md depends on it.
+set(PHASOR_NVCC_FLAGS -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
+  "-I${PROJECT_SOURCE_DIR}" "-Xcompiler=-fPIC,-ffp-contract=off,-fno-fast-math")
+
+# One PTX for the newest architecture beside machine code for each, for GPUs that come later.
 function(phasor_cuda_object target source)
-  set(flags -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
-    ${PHASOR_NVCC_COMPRESS} "-I${PROJECT_SOURCE_DIR}"
-    "-Xcompiler=-fPIC,-ffp-contract=off,-fno-fast-math")
+  set(flags ${PHASOR_NVCC_FLAGS} ${PHASOR_NVCC_COMPRESS})
   if(PHASOR_WERROR)
     list(APPEND flags -Werror all-warnings)
   endif()

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = "deploy/phasor-bundle"
 # Part of the base image, not of the binary, whatever was included of them.
 IN_THE_BASE = ("glibc", "linux")
-IN_THE_BASE_LIBRARIES = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so")  # as in stage-image.sh
+IN_THE_BASE_LIBRARIES = re.compile(r"(libc|libm|libdl|librt|libpthread)\.so")  # as in stage-image.sh
 # Debian's short names that are not SPDX's.
 LICENSES = {
     "BSD-3-clause": "BSD-3-Clause",
@@ -64,13 +64,9 @@ def ninja(build, *arguments):
 
 
 def linked_archives(build):
-    """Archives from outside the project that the binary was linked with, the C++ run time's included."""
+    """Archives from outside the project that the binary was linked with."""
     link = ninja(build, "commands", TARGET).splitlines()[-1]
     archives = {pathlib.Path(word) for word in link.split() if word.startswith("/") and word.endswith(".a")}
-    for option, name in (("-static-libstdc++", "libstdc++.a"), ("-static-libgcc", "libgcc.a")):
-        if option in link.split():
-            found = subprocess.run(["g++", f"-print-file-name={name}"], check=True, capture_output=True, text=True)
-            archives.add(pathlib.Path(found.stdout.strip()).resolve())
     return {archive for archive in archives if not archive.is_relative_to(build.resolve())}
 
 

@@ -9,9 +9,9 @@ rm -rf "$out"
 mkdir -p "$out/usr/local/bin" "$out/usr/local/lib"
 strip --strip-all -o "$out/usr/local/bin/phasor" "$build/deploy/phasor-bundle"
 ln -s phasor "$out/usr/local/bin/phasor-server"
-# Part of every base with a C and C++ run time.
+# Part of every base: the C library.
 ldd "$build/deploy/phasor-bundle" | awk '$2 == "=>" {print $3}' |
-  grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
+  grep -Ev '/(libc|libm|libdl|librt|libpthread)\.so' |
   while read -r library; do cp -L "$library" "$out/usr/local/lib/"; done
 # The same sources give the same document.
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date +%s)}"

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,14 @@ struct BatchPolicy {
   // Runs of such calls at a time that the backend can make use of. A second one begins while the
   // first goes on only when it has its bytes together; calls gather until then. > 0.
   int runs = 1;
+};
+
+// What became of the jobs that a backend with a device was given, since it was made.
+struct DeviceCounts {
+  bool usable = true;               // false: it failed, and everything runs on the CPU
+  int64_t jobs = 0;                 // that it computed, wholly
+  int64_t jobs_not_for_it = 0;      // the CPU computed: small, not supported, or it is not usable
+  int64_t jobs_that_it_failed = 0;  // begun on it, computed by the CPU
 };
 
 // What came of a job.
@@ -59,6 +68,8 @@ class Backend {
   }
   // The backend's device, whose memory jobs may name; nullptr: none. Lives as long as the backend.
   virtual DevicePort* device_port() { return nullptr; }
+  // Nothing: it has no device, and all jobs are its own.
+  virtual std::optional<DeviceCounts> device_counts() const { return std::nullopt; }
 };
 
 struct BackendOptions {

@@ -58,7 +58,7 @@ absl::StatusOr<EncoderSet::Encoder> ReadEncoder(const NamedSpec& encoder, std::s
   }
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(encoder.spec, spec_path));
   PHASOR_ASSIGN_OR_RETURN(Spec spec, SpecToStartFrom(encoder.spec, spec_path));
-  return EncoderSet::Encoder{std::move(spec), Fingerprint(resolved)};
+  return EncoderSet::Encoder{std::move(spec), Fingerprint(resolved), resolved.kind};
 }
 
 }  // namespace

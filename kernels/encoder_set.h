@@ -31,6 +31,7 @@ class EncoderSet {
   struct Encoder {
     Spec spec;  // without config_json, which has been read
     std::string fingerprint;
+    SpecKind kind = SpecKind::kEncoding;
   };
   // By name, in alphabetical order.
   using Map = std::map<std::string, Encoder, std::less<>>;

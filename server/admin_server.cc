@@ -42,6 +42,7 @@ class GrpcAdminServer final : public AdminServer {
 
   std::vector<std::string> listeners() const override { return listener_->addresses(); }
   void StopServing() override { health_.StopServing(); }
+  void SetAccepting(bool accepting) override { health_.SetAccepting(accepting); }
 
  private:
   rpc::HealthService health_;

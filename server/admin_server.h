@@ -24,6 +24,8 @@ class AdminServer {
   virtual std::vector<std::string> listeners() const = 0;
   // Health is NOT_SERVING from now on.
   virtual void StopServing() = 0;
+  // Whether the main listener takes connections: health is NOT_SERVING as long as it does not.
+  virtual void SetAccepting(bool accepting) = 0;
 };
 
 }  // namespace phasor

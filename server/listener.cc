@@ -12,9 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -29,9 +32,16 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 64;  // before other sockets get theirs
 constexpr int kStarvedPauseMs = 50;  // between attempts while there is no descriptor at all
+constexpr int kTurnMs = 1000;        // at most: shows that the thread goes round
 
 bool IsStarved(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+bool Listens(int fd) {
+  int listens = 0;
+  socklen_t size = sizeof(listens);
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
 }
 
 FileDescriptor OpenSpare() { return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -41,6 +51,7 @@ class EpollListener final : public Listener {
   EpollListener(const ListenerOptions& options, std::vector<ListenSocket> sockets)
       : max_connections_(options.max_connections),
         max_connections_per_peer_(options.max_connections_per_peer),
+        stuck_after_(absl::ToChronoNanoseconds(options.stuck_after)),
         sockets_(std::move(sockets)),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
@@ -53,6 +64,7 @@ class EpollListener final : public Listener {
 
   void Start(Connected connected) override {
     connected_ = std::move(connected);
+    last_turn_ = Clock::now();
     Control(EPOLL_CTL_ADD, wake_.get(), EPOLLIN);
     for (const ListenSocket& socket : sockets_) Control(EPOLL_CTL_ADD, socket.fd(), EPOLLIN);
     thread_ = std::thread([this] { Serve(); });
@@ -64,6 +76,7 @@ class EpollListener final : public Listener {
     const ssize_t written = write(wake_.get(), &one, sizeof(one));
     static_cast<void>(written);  // an eventfd at 0 takes it
     if (thread_.joinable()) thread_.join();
+    const std::lock_guard<std::mutex> lock(closing_);
     sockets_.clear();
   }
 
@@ -79,6 +92,14 @@ class EpollListener final : public Listener {
 
   std::vector<std::string> addresses() const override { return addresses_; }
 
+  bool accepting() const override {
+    if (Clock::now() - last_turn_.load() > stuck_after_) return false;
+    const std::lock_guard<std::mutex> lock(closing_);
+    return !sockets_.empty() &&
+           std::all_of(sockets_.begin(), sockets_.end(),
+                       [](const ListenSocket& socket) { return Listens(socket.fd()); });
+  }
+
   ListenerStats stats() const override {
     ListenerStats stats;
     stats.accepted = accepted_.load(std::memory_order_relaxed);
@@ -89,6 +110,7 @@ class EpollListener final : public Listener {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Connection {
     FileDescriptor duplicate;
     std::string peer;
@@ -104,8 +126,9 @@ class EpollListener final : public Listener {
   void Serve() {
     std::array<epoll_event, 64> events;
     while (!stopping_.load()) {
-      const int count =
-          epoll_wait(epoll_.get(), events.data(), events.size(), paused_ ? kStarvedPauseMs : -1);
+      const int count = epoll_wait(epoll_.get(), events.data(), events.size(),
+                                   paused_ ? kStarvedPauseMs : kTurnMs);
+      last_turn_ = Clock::now();
       if (paused_) Resume();
       // Closings first: they make room.
       for (int i = 0; i < count; ++i) NoteClosed(events[i]);
@@ -137,6 +160,7 @@ class EpollListener final : public Listener {
     if (!fd.valid()) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
       if (IsStarved(errno)) return Starve(listening_fd);
+      if (!Listens(listening_fd)) return GiveUp(listening_fd);
       return true;  // a connection that broke before it was accepted
     }
     if (!Admit(fd.get())) return true;
@@ -145,6 +169,14 @@ class EpollListener final : public Listener {
     accepted_.fetch_add(1, std::memory_order_relaxed);
     connected_(listening_fd, fd.Release());
     return true;
+  }
+
+  // A socket that no longer listens would wake the thread for ever.
+  bool GiveUp(int listening_fd) {
+    Log(LogLevel::kError, "a socket no longer listens",
+        {{"fd", static_cast<int64_t>(listening_fd)}});
+    Control(EPOLL_CTL_DEL, listening_fd, 0);
+    return false;
   }
 
   // Counts the connection in, unless a cap is reached.
@@ -204,12 +236,15 @@ class EpollListener final : public Listener {
 
   std::atomic<int> max_connections_;
   std::atomic<int> max_connections_per_peer_;
-  std::vector<ListenSocket> sockets_;
+  const Clock::duration stuck_after_;
+  mutable std::mutex closing_;         // of the sockets, against accepting()
+  std::vector<ListenSocket> sockets_;  // the thread's until Stop, but for that
   std::vector<std::string> addresses_;
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
   Connected connected_;
   std::atomic<bool> stopping_ = false;
+  std::atomic<Clock::time_point> last_turn_ = Clock::time_point();
   std::atomic<int64_t> accepted_ = 0;
   std::atomic<int64_t> refused_ = 0;
   std::atomic<int64_t> starved_ = 0;

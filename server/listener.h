@@ -11,13 +11,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace phasor {
 
 struct ListenerOptions {
   std::vector<std::string> addresses;  // as ParseListenAddress reads them
   int max_connections = 1024;
-  int max_connections_per_peer = 256;  // per IP address; Unix sockets: per user
+  int max_connections_per_peer = 256;             // per IP address; Unix sockets: per user
+  absl::Duration stuck_after = absl::Seconds(5);  // without a turn of the thread, see accepting
 };
 
 struct ListenerStats {
@@ -54,6 +56,9 @@ class Listener {
   // Bound addresses with their real ports, as clients write them.
   virtual std::vector<std::string> addresses() const = 0;
   virtual ListenerStats stats() const = 0;
+  // Whether connections are taken: the thread goes round and all sockets listen. Not before Start
+  // nor after Stop.
+  virtual bool accepting() const = 0;
 };
 
 }  // namespace phasor

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/config/server_command.h"
+#include "server/heap.h"
 #include "server/log.h"
 #include "server/server.h"
 
@@ -136,6 +137,7 @@ int Run(const std::vector<std::string>& arguments, const ServerOptions& options)
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);
   if (command->print.empty()) return Run(arguments, command->options);

@@ -50,8 +50,10 @@ struct ServerOptions {
   int64_t max_lease_bytes = int64_t{8} << 30;  // of one user
   int max_leases = 256;                        // of one user
 
-  // Shared memory that clients name (docs/oip.md).
+  // Shared memory that clients name (docs/shared-memory.md).
   bool shared_memory = false;
+  int64_t max_region_bytes = int64_t{8} << 30;  // of one owner
+  int max_regions = 256;                        // of one owner
   absl::Duration shared_memory_lease = absl::Hours(1);
 
   // Limits.

@@ -18,10 +18,12 @@
 #include "kernels/self_test.h"
 #include "kernels/status_macros.h"
 #include "server/admin_server.h"
+#include "server/device_watch.h"
 #include "server/engine/engine.h"
 #include "server/grpc_server.h"
 #include "server/listen_socket.h"
 #include "server/listener.h"
+#include "server/listener_watch.h"
 #include "server/log.h"
 #include "server/oip/service.h"
 #include "server/regions/device_region_store.h"
@@ -31,8 +33,8 @@
 #include "server/rpc/call_interceptor.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
+#include "server/rpc/shared_memory_service.h"
 #include "server/rpc/table_service.h"
-#include "server/rpc/unimplemented.h"
 #include "server/server_grpc_log.h"
 #include "server/server_security.h"
 #include "server/tables/table_store.h"
@@ -101,6 +103,7 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
 
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
                                      const regions::LeaseStore* leases,
+                                     regions::RegionStore* regions,
                                      const rpc::EncoderCatalogue* encoders,
                                      regions::DeviceRegionStore* devices) {
   rpc::ServiceOptions options;
@@ -112,6 +115,7 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.max_batch_items = o.max_batch_items;
   options.tables = tables;
   options.leases = o.lease_socket.empty() ? nullptr : leases;
+  options.regions = regions;
   options.lease_socket = o.lease_socket;
   options.stream_idle_timeout = o.stream_idle_timeout;
   options.encoders = encoders;
@@ -119,15 +123,35 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   return options;
 }
 
+regions::RegionStoreOptions RegionStoreOptionsOf(
+    const ServerOptions& o, const std::shared_ptr<regions::RegionNames>& names) {
+  regions::RegionStoreOptions options;
+  options.enabled = o.shared_memory;
+  options.names = names;
+  options.owner_limits = {o.max_region_bytes, o.max_regions};
+  options.lease = o.shared_memory_lease;
+  return options;
+}
+
+regions::DeviceRegionOptions DeviceRegionOptionsOf(
+    const ServerOptions& o, const std::shared_ptr<regions::RegionNames>& names) {
+  regions::DeviceRegionOptions options;
+  options.enabled = o.shared_memory;
+  options.names = names;
+  options.max_regions = o.max_regions;
+  options.lease = o.shared_memory_lease;
+  return options;
+}
+
 oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
+                                                regions::RegionStore* regions,
                                                 regions::DeviceRegionStore* devices) {
   oip::InferenceServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
   options.max_header_bytes = o.max_header_bytes;
   options.tables = tables;
-  options.regions.enabled = o.shared_memory;
-  options.regions.lease = o.shared_memory_lease;
+  options.regions = regions;
   options.devices = devices;
   return options;
 }
@@ -186,29 +210,27 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
-        devices_(backend_->device_port(),
-                 {.enabled = options.shared_memory, .lease = options.shared_memory_lease},
+        regions_(RegionStoreOptionsOf(options, region_names_)),
+        devices_(backend_->device_port(), DeviceRegionOptionsOf(options, region_names_),
                  engine::Clock::Real()),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
                 engine::Clock::Real()),
-        service_(&engine_,
-                 ServiceOptionsOf(options, tables_.get(), &leases_, &encoders_, &devices_)),
+        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &regions_, &encoders_,
+                                            &devices_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
-        shared_memory_service_(&devices_),
-        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get(), &devices_)),
+        shared_memory_service_(&regions_, &devices_),
+        inference_service_(&engine_,
+                           InferenceOptionsOf(options, tables_.get(), &regions_, &devices_)),
         health_(MainHealthServices(*backend_)),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
         current_(options) {}
-  ~GrpcServer() override {
-    if (DevicePort* const device = backend_->device_port()) device->WatchDevice(nullptr);
-    Shutdown();
-  }
+  ~GrpcServer() override { Shutdown(); }
 
   absl::Status Start() {
     PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(options_.encoders));
-    encoders_.Replace(std::move(encoders));
+    UseEncoders(std::move(encoders));
     SetProcessWideGrpcOptions();
     grpc::ServerBuilder builder;
     SetLimits(options_, &builder);
@@ -239,9 +261,15 @@ class GrpcServer final : public Server {
     server_ = ServeConnections(&builder, listener_.get(), security_->credentials());
     if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
     PHASOR_RETURN_IF_ERROR(StartSideListeners());
+    listener_watch_ = std::make_unique<ListenerWatch>(
+        listener_.get(), [this](bool accepting) { SetAccepting(accepting); });
     if (DevicePort* const device = backend_->device_port()) {
-      device->WatchDevice([this] { DeviceChanged(); });
-      if (device->device_state().kind != DeviceState::Kind::kWorking) DeviceChanged();
+      device_watch_ = std::make_unique<DeviceWatch>(
+          device,
+          DeviceWatchOptions{
+              .restart = options_.device_fault == "restart",
+              .working = [this](bool working) { health_.SetServing(kDeviceService, working); },
+              .stop_serving = [this] { StopServing(); }});
     }
     return absl::OkStatus();
   }
@@ -283,20 +311,20 @@ class GrpcServer final : public Server {
     quota_.Resize(QuotaBytes(current_));
     service_.SetLimits(current_.max_inflight_bytes, current_.max_batch_items);
     listener_->SetCaps(current_.max_connections, current_.max_connections_per_peer);
-    encoders_.Replace(std::move(encoders));
+    UseEncoders(std::move(encoders));
     return report;
   }
 
   void WhenRestartIsDue(std::function<void()> restart) override {
-    absl::MutexLock lock(&restart_mu_);
-    restart_ = std::move(restart);
-    if (restart_due_ && restart_) restart_();
+    if (device_watch_ != nullptr) device_watch_->WhenRestartIsDue(std::move(restart));
   }
 
   bool Shutdown() override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
+    listener_watch_.reset();
+    device_watch_.reset();  // it is ending already
     StopServing();
     if (server_ != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
@@ -308,28 +336,14 @@ class GrpcServer final : public Server {
   }
 
  private:
+  void UseEncoders(EncoderSet encoders) {
+    inference_service_.SetEncoders(encoders);
+    encoders_.Replace(std::move(encoders));
+  }
+
   ServerOptions CurrentOptions() {
     absl::MutexLock lock(&current_mu_);
     return current_;
-  }
-
-  // The device was lost, or works again.
-  void DeviceChanged() {
-    const DeviceState state = backend_->device_port()->device_state();
-    const bool working = state.kind == DeviceState::Kind::kWorking;
-    health_.SetServing(kDeviceService, working);
-    if (working) {
-      Log(LogLevel::kWarn, "device revived", {{"revivals", state.revivals}});
-      return;
-    }
-    const bool restarts = options_.device_fault == "restart";
-    Log(LogLevel::kError, "device lost",
-        {{"error", state.error}, {"then", options_.device_fault}, {"wait_ms", state.wait_ms}});
-    if (!restarts) return;
-    StopServing();
-    absl::MutexLock lock(&restart_mu_);
-    if (std::exchange(restart_due_, true)) return;
-    if (restart_) restart_();
   }
 
   // Whoever asks is told to go elsewhere; calls are answered as before.
@@ -337,28 +351,40 @@ class GrpcServer final : public Server {
     serving_.store(false, std::memory_order_relaxed);
     health_.StopServing();
     if (admin_ != nullptr) admin_->StopServing();
-    inference_service_.StopServing();
+    inference_service_.SetReady(false);
+  }
+
+  // A server that nobody can reach any more is not one that serves, also over what still reaches
+  // it.
+  void SetAccepting(bool accepting) {
+    Log(accepting ? LogLevel::kInfo : LogLevel::kError,
+        accepting ? "listening again" : "the listener takes no connections",
+        {{"listeners", listeners()}});
+    accepting_.store(accepting, std::memory_order_relaxed);
+    health_.SetAccepting(accepting);
+    if (admin_ != nullptr) admin_->SetAccepting(accepting);
+    inference_service_.SetReady(accepting && serving_.load(std::memory_order_relaxed));
   }
 
   telemetry::Snapshot Snap() {
     telemetry::Snapshot snap;
     snap.build = {PHASOR_VERSION, kNumericsVersion, grpc::Version(), backend(),
                   std::string(backend_->target())};
-    snap.serving = serving_.load(std::memory_order_relaxed);
+    snap.serving =
+        serving_.load(std::memory_order_relaxed) && accepting_.load(std::memory_order_relaxed);
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
+    snap.backend = {backend(), snap.engine.jobs, backend_->device_counts()};
     const SecurityStats security = security_stats();
     snap.refusals = {security.unauthenticated, security.permission_denied,
                      security.tls_handshakes_failed};
     const ListenerStats listener = listener_->stats();
     snap.connections = {listener.connections, listener.accepted, listener.refused,
                         listener.starved};
-    const regions::LeaseStore::Stats leases = leases_.stats();
-    snap.leases = {leases.leases, leases.bytes};
-    for (const regions::NamedRegion& region : inference_service_.regions()) {
-      ++snap.regions.count;
-      snap.regions.bytes += region.place.bytes;
-    }
+    const regions::OwnerQuotas::Stats leases = leases_.stats();
+    snap.leases = {leases.pieces, leases.bytes};
+    const regions::OwnerQuotas::Stats regions = regions_.stats();
+    snap.regions = {regions.pieces, regions.bytes};
     snap.tables = {tables_->count(), tables_->taken_bytes()};
     for (const inference::ModelStatistics& model : inference_service_.statistics()) {
       telemetry::ModelCounts counts = ModelCountsOf(model);
@@ -383,6 +409,9 @@ class GrpcServer final : public Server {
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
   regions::LeaseStore leases_;
+  const std::shared_ptr<regions::RegionNames> region_names_ =
+      std::make_shared<regions::RegionNames>();
+  regions::RegionStore regions_;
   regions::DeviceRegionStore devices_;
   rpc::EncoderCatalogue encoders_;
   telemetry::Metrics metrics_;
@@ -400,15 +429,14 @@ class GrpcServer final : public Server {
   grpc::ResourceQuota quota_{"phasor"};
   std::unique_ptr<grpc::Server> server_;
   std::atomic<bool> serving_ = true;
+  std::atomic<bool> accepting_ = true;
   std::unique_ptr<AdminServer> admin_;             // or none
   std::unique_ptr<telemetry::Exporter> exporter_;  // or none; it asks all of the above
+  std::unique_ptr<ListenerWatch> listener_watch_;
+  std::unique_ptr<DeviceWatch> device_watch_;  // or none
 
   absl::Mutex current_mu_;
   ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with what was reloaded
-
-  absl::Mutex restart_mu_;
-  std::function<void()> restart_ ABSL_GUARDED_BY(restart_mu_);
-  bool restart_due_ ABSL_GUARDED_BY(restart_mu_) = false;
 
   absl::Mutex shutdown_mu_;
   bool stopped_ ABSL_GUARDED_BY(shutdown_mu_) = false;

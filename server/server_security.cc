@@ -10,15 +10,6 @@
 namespace phasor {
 namespace {
 
-void LogRefusedCall(const rpc::RefusedCall& call) {
-  Log(LogLevel::kWarn, "call refused",
-      {{"peer", call.peer},
-       {"method", call.method},
-       {"code", absl::StatusCodeToString(call.status.code())},
-       {"message", std::string(call.status.message())},
-       {"left_out", call.left_out}});
-}
-
 // Reads one kind of files and says in the log how that went.
 template <typename Files>
 absl::Status ReadAndLog(Files* files, const char* what) {
@@ -49,7 +40,7 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Load(
   if (!options.tokens_file.empty() || !options.tls_client_ca.empty()) {
     const security::RuleFiles files = {options.tokens_file, options.policy_file,
                                        !options.tls_client_ca.empty()};
-    PHASOR_ASSIGN_OR_RETURN(security->access_, rpc::Access::Load(files, services, &LogRefusedCall));
+    PHASOR_ASSIGN_OR_RETURN(security->access_, rpc::Access::Load(files, services));
   }
   if (security->tls_ != nullptr || security->access_ != nullptr) {
     security->thread_ = std::thread([raw = security.get()] { raw->Watch(); });

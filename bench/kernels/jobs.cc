@@ -65,7 +65,10 @@ RopeRequest RequestOf(const RopeCase& c) {
   RopeRequest request;
   request.spec.preset = c.preset;
   request.spec.head_dim = c.head_dim;
-  request.positions = PositionTensor{Dtype::kInt64, {c.tokens()}};
+  if (c.rotary_dim > 0) request.spec.rotary_dim = c.rotary_dim;
+  PositionTensor positions{Dtype::kInt64, {c.tokens()}};
+  if (c.axes > 1) positions.shape.push_back(c.axes);
+  request.positions = positions;
   for (const int64_t heads : {c.q_heads, c.k_heads}) {
     if (heads > 0) request.tensors.push_back({c.dtype, {c.tokens(), heads, c.head_dim}, {}});
   }
@@ -83,7 +86,7 @@ RopeRun::RopeRun(const RopeCase& test_case)
     : q_bytes_(test_case.q_bytes()),
       prepared_(ValueOrDie(PrepareRope(RequestOf(test_case), CompilePlan, "item"))) {
   prepared_.positions.data = reinterpret_cast<const std::byte*>(test_case.positions.data());
-  prepared_.positions.data_bytes = test_case.tokens() * SizeOf(Dtype::kInt64);
+  prepared_.positions.data_bytes = test_case.tokens() * test_case.axes * SizeOf(Dtype::kInt64);
 }
 
 void RopeRun::Run(Backend& backend, const std::byte* x, std::byte* y) const {
@@ -109,8 +112,8 @@ void CheckEncode(const EncodeCase& test_case, const std::byte* out, bool sample)
 void CheckRope(const RopeCase& test_case, const std::byte* x, const std::byte* y, bool sample) {
   ForPieces(test_case.tokens(), sample, [&](int64_t first, int64_t count) {
     RopeCase piece = test_case;
-    const auto begin = test_case.positions.begin() + first;
-    piece.positions.assign(begin, begin + count);
+    const auto begin = test_case.positions.begin() + first * test_case.axes;
+    piece.positions.assign(begin, begin + count * test_case.axes);
     const int64_t q_at = first * test_case.q_bytes() / test_case.tokens();
     const int64_t k_at = test_case.q_bytes() + q_at / test_case.q_heads * test_case.k_heads;
     const auto q_size = static_cast<size_t>(piece.q_bytes());

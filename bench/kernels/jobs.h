@@ -32,9 +32,11 @@ struct RopeCase {
   int64_t q_heads = 32;
   int64_t k_heads = 8;
   int64_t head_dim = 128;
-  std::vector<int64_t> positions;  // one per token
+  std::vector<int64_t> positions;  // `axes` per token
+  int64_t axes = 1;
+  int64_t rotary_dim = 0;  // 0: the preset's, usually all of a head
 
-  int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
+  int64_t tokens() const { return static_cast<int64_t>(positions.size()) / axes; }
   int64_t q_bytes() const { return tokens() * q_heads * head_dim * SizeOf(dtype); }
   int64_t bytes() const { return q_bytes() / q_heads * (q_heads + k_heads); }
 };

@@ -36,7 +36,7 @@ def median_seconds(candidates, rounds, round_seconds):
 
 
 class Report:
-    def __init__(self, target_isa, quick):
+    def __init__(self, target_isa, quick, title="bench_peers"):
         self.machine = {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
@@ -46,7 +46,7 @@ class Report:
         self.quick = quick
         self.rows = []
         note = " (--quick: the times mean nothing)" if quick else ""
-        print(f"bench_peers on {self.machine['cpu']}, {os.cpu_count()} cores, {target_isa}{note}")
+        print(f"{title} on {self.machine['cpu']}, {os.cpu_count()} cores, {target_isa}{note}")
         print(self._line("name", "shape", "dtype", "thr", "cache", "us", "baseline", "its us", "ratio", "target"))
 
     @staticmethod

@@ -11,9 +11,10 @@ namespace phasor::bench {
 
 int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-Client ConnectTo(const std::string& target, int inproc_threads) {
-  auto client =
-      Client::Connect(target, {.timeout = absl::Minutes(5), .inproc_threads = inproc_threads});
+Client ConnectTo(const std::string& target, int inproc_threads, int64_t staging_bytes) {
+  auto client = Client::Connect(target, {.timeout = absl::Minutes(5),
+                                         .staging_bytes = staging_bytes,
+                                         .inproc_threads = inproc_threads});
   if (!client.ok()) Die(client.status().ToString());
   return *std::move(client);
 }

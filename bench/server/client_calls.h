@@ -4,6 +4,7 @@
 #define PHASOR_BENCH_SERVER_CLIENT_CALLS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "bench/kernels/jobs.h"
@@ -13,8 +14,10 @@ namespace phasor::bench {
 
 int Cores();
 
-// In process with that many threads; dies where nobody is.
-Client ConnectTo(const std::string& target, int inproc_threads = Cores());
+// In process with that many threads; dies where nobody is. What is not shared travels, unless the
+// client may stage it in `staging_bytes`.
+Client ConnectTo(const std::string& target, int inproc_threads = Cores(),
+                 int64_t staging_bytes = 0);
 
 // A rotation in place of the case's q, which lies at `data`.
 RopeCall CallOf(const RopeCase& test_case, std::byte* data);

@@ -27,7 +27,9 @@
 namespace phasor::bench {
 namespace {
 
+constexpr int64_t kKibi = 1 << 10;
 constexpr int64_t kMebi = 1 << 20;
+constexpr int64_t kGibi = 1 << 30;
 const EncodeCase kSmallEncode{"timestep-sin-cos", 1, 16, Dtype::kFloat32, 500};
 
 struct Bench {
@@ -41,6 +43,45 @@ struct Clients {
   std::string transport;
   RawClient phasor, echo, protobuf;
 };
+
+// What is measured: bytes of a rotation's tensor, and calls at a time.
+struct Load {
+  int64_t payload;
+  int in_flight;
+};
+
+// Rows of design's targets, and the ends of the scale.
+std::vector<Load> LoadsOf(const Arguments& arguments) {
+  if (!arguments.all) {
+    return {{64 * kKibi, 1}, {64 * kKibi, 16}, {64 * kKibi, 64}, {kMebi, 1},
+            {kMebi, 4},      {kMebi, 64},      {16 * kMebi, 1},  {16 * kMebi, 4},
+            {64 * kMebi, 1}, {64 * kMebi, 2},  {256 * kMebi, 1}, {kGibi, 1}};
+  }
+  std::vector<Load> loads;
+  for (int64_t payload = 16 * kKibi; payload <= kGibi; payload *= 4) {
+    for (const int in_flight : {1, 4, 16, 64}) {
+      if (payload * in_flight <= kGibi) loads.push_back({payload, in_flight});  // in memory thrice
+    }
+  }
+  return loads;
+}
+
+std::string SizeText(int64_t bytes) {
+  if (bytes < kMebi) return absl::StrCat(bytes / kKibi, " KiB");
+  if (bytes < kGibi) return absl::StrCat(bytes / kMebi, " MiB");
+  return absl::StrCat(bytes / kGibi, " GiB");
+}
+
+// Least ratios of a rotation: to the echo, and to the handler of generated messages.
+struct Targets {
+  std::optional<double> echo, protobuf;
+};
+Targets TargetsOf(int64_t payload) {
+  for (const int64_t mib : {1, 16, 64, 256}) {
+    if (payload == mib * kMebi) return {0.9, mib < 16 ? 1.6 : 2.0};
+  }
+  return {};
+}
 
 // Servers use all cores.
 Row RpcRow(const std::string& name, const std::string& shape) {
@@ -68,34 +109,35 @@ void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   bench.report->Add(RateRow(std::move(row), calls / seconds[0], calls / seconds[1], target));
 }
 
-void BenchRope(Bench& bench, Clients& clients, int64_t payload_mib, int in_flight) {
-  const int64_t payload = payload_mib * kMebi;
+void BenchRope(Bench& bench, Clients& clients, const Load& of) {
+  const auto [payload, in_flight] = of;
   const RopeCase test_case = RopeOf(payload);
   const Memory x(payload);
   FillNormal(test_case.dtype, x);
   const grpc::ByteBuffer request = RopeMessage(test_case, x);
-  const bool sample = bench.arguments.quick;
+  const bool sample = bench.arguments.quick || payload >= 64 * kMebi;
   for (RawClient* client : {&clients.phasor, &clients.protobuf}) {
     CheckRopeAnswer(test_case, x, client->Run(kRopeMethod, request), sample);
   }
 
-  const int64_t run_bytes = bench.arguments.quick ? payload : 128 * kMebi;
+  const int64_t run_bytes = bench.arguments.quick ? payload : 64 * kMebi;
   const int calls = static_cast<int>(std::max<int64_t>(run_bytes / payload, in_flight));
-  const auto load = [&](RawClient& client) {
-    return Candidate{[&, calls] { client.Run(kRopeMethod, request, calls, in_flight); },
+  const auto load = [&, in_flight = in_flight](RawClient& client) {
+    return Candidate{[&, calls, in_flight] { client.Run(kRopeMethod, request, calls, in_flight); },
                      Cache::kAny};
   };
   const auto seconds = MedianSeconds(
       bench.arguments, {load(clients.phasor), load(clients.echo), load(clients.protobuf)});
-  const auto rate = [&](double s) { return static_cast<double>(payload) * calls / s / 1e9; };
+  const double run_payloads = static_cast<double>(payload) * calls;
+  const auto rate = [&](double s) { return run_payloads / s / 1e9; };
 
-  const std::string size = absl::StrCat(payload_mib, " MiB");
-  Row row = RpcRow("rpc_rope", LoadShape(size, in_flight, clients));
+  const Targets targets = TargetsOf(payload);
+  Row row = RpcRow("rpc_rope", LoadShape(SizeText(payload), in_flight, clients));
   row.unit = "GB/s";
   row.baseline = "echo";
-  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[1]), 0.9));
+  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[1]), targets.echo));
   row.baseline = "protobuf handler";
-  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[2]), payload_mib < 16 ? 1.6 : 2.0));
+  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[2]), targets.protobuf));
 }
 
 void BenchCalls(Bench& bench) {
@@ -108,11 +150,8 @@ void BenchCalls(Bench& bench) {
   Clients local{"Unix socket", RawClient(phasor.unix_socket()), RawClient(echo.unix_socket()),
                 RawClient(protobuf.unix_socket())};
   for (Clients* clients : {&tcp, &local}) {
-    for (const int in_flight : {1, 16}) BenchSmallEncode(bench, *clients, in_flight);
-    for (const auto& [mib, in_flight] :
-         {std::pair{1, 1}, {1, 4}, {16, 1}, {16, 4}, {64, 1}, {64, 2}, {256, 1}}) {
-      BenchRope(bench, *clients, mib, in_flight);
-    }
+    for (const int in_flight : {1, 16, 64}) BenchSmallEncode(bench, *clients, in_flight);
+    for (const Load& load : LoadsOf(bench.arguments)) BenchRope(bench, *clients, load);
   }
 }
 
@@ -193,7 +232,8 @@ std::string Isa() {
 int Main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (argc == 5 && mode == "--serve") return Serve(argv[2], argv[3], std::atoll(argv[4]));
-  const Arguments arguments = ParseArguments(argc, argv);
+  Arguments arguments = ParseArguments(argc, argv);
+  arguments.row_seconds = 8;  // all of it in about ten minutes
   const TemporaryDirectory directory;
   Report report("bench_rpc", arguments, Isa());
   Bench bench{arguments, &report, directory.path()};

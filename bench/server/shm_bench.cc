@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_shm: rotations in memory that the server maps, beside the same rotations in this process,
-// and an empty call beside one that travels.
+// bench_shm: rotations in memory that the server maps, beside the same rotations in this process;
+// an empty call beside one that travels; and rotations of ordinary memory that the client stages in
+// such memory, beside the same that travel.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -22,6 +26,7 @@ struct Bench {
   const Arguments arguments;
   Report* report;
   Client shared;
+  Client staged;
   Client inproc;
 };
 
@@ -83,6 +88,45 @@ void BenchEmpty(Bench& bench) {
       CostRow(std::move(row), seconds[0] / calls * 1e6, seconds[1] / calls * 1e6, 1 / 1.15));
 }
 
+// Of a client that stages by itself and of one that may not, both over the Unix socket. The client
+// stages nothing below its threshold, where both rows are alike.
+void BenchStaged(Bench& bench, int64_t payload) {
+  const RopeCase test_case = RopeOf(payload);
+  const Memory x(payload), other(payload);
+  FillNormal(test_case.dtype, x);
+  std::memcpy(other.data(), x.data(), static_cast<size_t>(payload));
+  const RopeCall staged = CallOf(test_case, x.data());
+  const RopeCall inline_call = CallOf(test_case, other.data());
+  for (int i = 0; i < 3; ++i) {  // the first ones travel, until the server's socket is known
+    Rotate(bench.staged, staged);
+    Rotate(bench.shared, inline_call);
+    usleep(100000);
+  }
+  if (std::memcmp(x.data(), other.data(), static_cast<size_t>(payload)) != 0) {
+    Die("a staged rotation has other bytes");
+  }
+  const auto calls = static_cast<int>(std::clamp<int64_t>((16 << 20) / payload, 1, 64));
+  const auto many = [calls](const Client& client, const RopeCall& call) {
+    return Candidate{[&client, &call, calls] {
+                       for (int i = 0; i < calls; ++i) Rotate(client, call);
+                     },
+                     Cache::kAny};
+  };
+  const auto seconds =
+      MedianSeconds(bench.arguments, {many(bench.staged, staged), many(bench.shared, inline_call)});
+  const double run_payloads = static_cast<double>(payload) * calls;
+  const auto rate = [&](double s) { return run_payloads / s / 1e9; };
+  const std::string size =
+      payload < kMebi ? absl::StrCat(payload >> 10, " KiB") : absl::StrCat(payload >> 20, " MiB");
+  Row row{.name = "shm_staged",
+          .shape = absl::StrCat(size, " in place, Unix socket"),
+          .dtype = "FLOAT32",
+          .threads = Cores(),
+          .unit = "GB/s",
+          .baseline = "sent inline"};
+  bench.report->Add(RateRow(std::move(row), rate(seconds[0]), rate(seconds[1])));
+}
+
 int Main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (argc == 5 && mode == "--serve") return Serve(argv[2], argv[3], std::atoll(argv[4]));
@@ -91,9 +135,13 @@ int Main(int argc, char** argv) {
   const ChildServer server("phasor", directory.path());
   const auto backend = MakeBackend({.threads = 1});
   Report report("bench_shm", arguments, backend.ok() ? (*backend)->target() : "?");
-  Bench bench{arguments, &report, ConnectTo(server.unix_socket()), ConnectTo("inproc:")};
+  Bench bench{arguments, &report, ConnectTo(server.unix_socket()),
+              ConnectTo(server.unix_socket(), Cores(), int64_t{1} << 30), ConnectTo("inproc:")};
   BenchEmpty(bench);
   for (const int64_t mib : {1, 16, 64, 256}) BenchRope(bench, mib);
+  for (const int64_t kib : {64, 256, 1024, 4096, 16384, 65536, 262144}) {
+    BenchStaged(bench, kib << 10);
+  }
   return report.Finish();
 }
 

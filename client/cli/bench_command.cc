@@ -163,10 +163,12 @@ class BenchCommand final : public Command {
         ->check(CLI::Range(int64_t{1}, most));
   }
 
-  // Nothing is tried again: a refusal is a result here.
+  // Nothing is tried again: a refusal is a result here. Nor is anything staged: what is not
+  // --shared is to travel.
   absl::StatusOr<Client> ConnectOnce() const {
     ClientOptions options = common_.Options();
     options.max_attempts = 1;
+    options.staging_bytes = 0;
     options.channels = static_cast<int>(channels_);
     return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, options);
   }

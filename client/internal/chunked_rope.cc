@@ -138,14 +138,14 @@ class ChunkedRope {
     if (!response.has_chunk()) {  // the opening's
       static const auto* const nothing = new RopeCall;
       response.mutable_result()->clear_tensors();
-      PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, *nothing));
+      PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, *nothing, 0));
       return 0;
     }
     const Key key{response.id(), response.chunk().first_token()};
     const std::shared_ptr<Sent> sent = Take(key);
     if (sent == nullptr)
       return Unfit("id ", key.first, " token ", key.second, " was not asked for");
-    PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, sent->call));
+    PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, sent->call, 0));
     return TokensOf(sent->call);
   }
 

@@ -189,7 +189,11 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
     absl::Status result = FromGrpcStatus(status);
     if (result.ok()) result = TakeResponse(attempt.response);
     attempt.response.Clear();
-    return {std::move(result), Pushback(attempt.context)};
+    std::optional<absl::Duration> pushback = Pushback(attempt.context);
+    if (call_.refused != nullptr) {
+      *call_.refused = absl::IsUnavailable(result) && pushback.has_value();
+    }
+    return {std::move(result), pushback};
   }
 
   absl::Status TakeResponse(const grpc::ByteBuffer& response) {

@@ -40,6 +40,9 @@ struct RawCall {
   absl::AnyInvocable<absl::Status(const RawMessage&)> on_response;
   // Whether an attempt that the server may have begun must not be made again.
   bool once = false;
+  // If given, becomes whether the server refused the last attempt, and has not begun it. Lives
+  // until the call is done.
+  bool* refused = nullptr;
   // Called once, when nothing holds `raw` any more.
   absl::AnyInvocable<void(absl::Status)> done;
 };

@@ -2,13 +2,13 @@
 #include "client/internal/grpc_connection.h"
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "client/internal/calls.h"
 #include "client/internal/channel_security.h"
 #include "client/internal/chunked_rope.h"
@@ -17,6 +17,7 @@
 #include "client/internal/lease_client.h"
 #include "client/internal/raw_message.h"
 #include "client/internal/responses.h"
+#include "client/internal/staging.h"
 #include "client/internal/upload.h"
 #include "client/internal/wire_items.h"
 #include "kernels/status_macros.h"
@@ -29,6 +30,7 @@ namespace phasor::client_internal {
 namespace {
 
 constexpr std::string_view kService = "/phasor.v1.PositionEmbeddingService/";
+constexpr absl::Duration kAskServerFor = absl::Seconds(5);
 constexpr std::string_view kTableService = "/phasor.v1.TableService/";
 
 // Whether `target` can only lead to one server of this host.
@@ -50,6 +52,7 @@ struct InFlight {
   Payload payload;
   Done<Result> done;
   std::optional<Result> result;
+  bool* refused = nullptr;  // as RawCall's
 
   void Finish(absl::Status status) {
     if (!status.ok()) return done(std::move(status));
@@ -58,18 +61,23 @@ struct InFlight {
 };
 
 // Threads: any. Owns the channel.
-class GrpcConnection final : public Connection {
+class GrpcConnection final : public Connection,
+                             public std::enable_shared_from_this<GrpcConnection> {
  public:
   // `one_host`: whether all calls reach one server of this host.
   GrpcConnection(const std::string& target, const ClientOptions& options,
                  const ChannelSecurity& security, bool one_host, Timer* timer)
-      : channel_(target, options, timer, security), one_host_(one_host) {}
+      : channel_(target, options, timer, security), one_host_(one_host) {
+    if (one_host && options.staging_bytes > 0) {
+      staging_ = std::make_shared<StagingPool>(leases_, options.staging_bytes);
+    }
+  }
 
   void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) override {
-    StartUnary<v1::EncodeRequest>("Encode", std::move(call), context, std::move(done));
+    StartStaged<v1::EncodeRequest>("Encode", std::move(call), context, std::move(done));
   }
   void ApplyRoPE(RopeCall call, CallContext context, Done<RunInfo> done) override {
-    StartUnary<v1::ApplyRoPERequest>("ApplyRoPE", std::move(call), context, std::move(done));
+    StartStaged<v1::ApplyRoPERequest>("ApplyRoPE", std::move(call), context, std::move(done));
   }
   void BatchEncode(std::vector<EncodeCall> calls, CallContext context,
                    Done<std::vector<absl::StatusOr<EncodeResult>>> done) override {
@@ -85,10 +93,10 @@ class GrpcConnection final : public Connection {
                                          std::move(done));
   }
   std::unique_ptr<EncodeStream> StreamEncode(CallContext context) override {
-    return MakeEncodeStream(channel_.channel(), context);
+    return MakeEncodeStream(channel_.channel(), leases_, context);
   }
   std::unique_ptr<RopeStream> StreamApplyRoPE(CallContext context) override {
-    return MakeRopeStream(channel_.channel(), context);
+    return MakeRopeStream(channel_.channel(), leases_, context);
   }
   void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options, CallContext context,
                          Done<RunInfo> done) override {
@@ -131,7 +139,7 @@ class GrpcConnection final : public Connection {
   }
   void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) override {
     if (!one_host_) return done(SharedMemory::Ordinary(bytes));
-    if (const auto leases = Leases(); leases != nullptr && leases->alive()) {
+    if (const auto leases = leases_->Get(); leases != nullptr && leases->alive()) {
       return done(Allocate(leases, bytes));
     }
     // It may have come back, with another name. The caller holds the connection until it is done.
@@ -142,7 +150,7 @@ class GrpcConnection final : public Connection {
                     auto leases = LeaseClient::Connect(info->lease_socket, info->lease_instance);
                     if (!leases.ok())
                       return done(SharedMemory::Ordinary(bytes));  // behind a tunnel
-                    done(Allocate(KeepLeases(*std::move(leases)), bytes));
+                    done(Allocate(leases_->Keep(*std::move(leases)), bytes));
                   });
   }
   void ListPresets(CallContext context, Done<std::vector<Preset>> done) override {
@@ -159,14 +167,41 @@ class GrpcConnection final : public Connection {
   }
 
  private:
-  // Request: the message of a unary tensor RPC.
+  // StartUnary, with large tensors in memory that the server maps, if that can be.
   template <typename Request, typename Call, typename Result>
-  void StartUnary(std::string_view method, Call call, const CallContext& context,
-                  Done<Result> done) {
+  void StartStaged(std::string_view method, Call call, const CallContext& context,
+                   Done<Result> done) {
+    const auto ask = [this](Done<ServerInfo> answer) {
+      GetServerInfo({.deadline = absl::Now() + kAskServerFor}, std::move(answer));
+    };
+    std::shared_ptr<StagedCall<Call>> staged;
+    if (staging_ != nullptr) staged = Stage(call, *staging_, ask);
+    if (staged == nullptr) {
+      return StartUnary<Request>(method, std::move(call), context, std::move(done));
+    }
+    const auto refused = std::make_shared<bool>(false);
+    Call shared_call = staged->call;
+    Done<Result> finish = [self = shared_from_this(), method, call = std::move(call), context,
+                           staged, refused,
+                           done = std::move(done)](absl::StatusOr<Result> result) mutable {
+      if (result.ok()) staged->Finish();
+      staged.reset();
+      if (result.ok() || *refused || !MayTravel(result.status())) return done(std::move(result));
+      self->template StartUnary<Request>(method, std::move(call), context, std::move(done));
+    };
+    StartUnary<Request>(method, std::move(shared_call), context, std::move(finish), refused.get());
+  }
+
+  // Request: the message of a unary tensor RPC. `refused`: as RawCall's.
+  template <typename Request, typename Call, typename Result>
+  void StartUnary(std::string_view method, Call call, const CallContext& context, Done<Result> done,
+                  bool* refused = nullptr) {
     auto flight = std::make_shared<InFlight<Call, Result>>();
     flight->call = std::move(call);
     flight->done = std::move(done);
-    const std::shared_ptr<LeaseClient> leases = Leases();  // lives as long as memory that is leased
+    flight->refused = refused;
+    const std::shared_ptr<LeaseClient> leases =
+        leases_->Get();  // lives as long as memory that is leased
     flight->payload.leases = leases.get();
     auto item = MakeItem(flight->call, kItemPath, flight->payload);
     if (!item.ok()) return flight->Finish(item.status());
@@ -184,12 +219,19 @@ class GrpcConnection final : public Connection {
         std::make_shared<InFlight<BatchCall<Call>, std::vector<absl::StatusOr<Result>>>>();
     flight->done = std::move(done);
     flight->call.calls = std::move(calls);
+    const std::shared_ptr<LeaseClient> leases = leases_->Get();
+    flight->payload.leases = leases.get();
     Request request;
     for (size_t i = 0; i < flight->call.calls.size(); ++i) {
       const size_t sent = flight->payload.raw.size();
+      const int destinations = flight->payload.destinations;
       auto item = MakeItem(flight->call.calls[i], BatchItemPath(i), flight->payload);
-      if (!item.ok()) flight->payload.raw.resize(sent);
+      if (!item.ok()) {
+        flight->payload.raw.resize(sent);
+        flight->payload.destinations = destinations;
+      }
       flight->call.local.push_back(item.status());
+      flight->call.destinations.push_back(flight->payload.destinations - destinations);
       auto* wire = request.add_items();
       if (item.ok()) *wire = *std::move(item);
     }
@@ -202,7 +244,8 @@ class GrpcConnection final : public Connection {
     RawCall raw_call{.method = StrCat(kService, method),
                      .header = std::move(header),
                      .raw = flight->payload.raw,
-                     .once = flight->payload.destinations > 0};
+                     .once = flight->payload.destinations > 0,
+                     .refused = flight->refused};
     raw_call.on_response = [flight](const RawMessage& message) {
       return ReadResponse(message, flight->call, flight->payload.destinations,
                           flight->result.emplace());
@@ -228,17 +271,6 @@ class GrpcConnection final : public Connection {
     channel_.Start(std::move(call), context);
   }
 
-  // nullptr: nothing is leased.
-  std::shared_ptr<LeaseClient> Leases() {
-    std::lock_guard lock(leases_mutex_);
-    return leases_;
-  }
-  // Whichever came first, if it still lives.
-  std::shared_ptr<LeaseClient> KeepLeases(std::shared_ptr<LeaseClient> leases) {
-    std::lock_guard lock(leases_mutex_);
-    if (leases_ == nullptr || !leases_->alive()) leases_ = std::move(leases);
-    return leases_;
-  }
   // Leased memory, or what there is instead of it.
   static absl::StatusOr<SharedMemory> Allocate(const std::shared_ptr<LeaseClient>& leases,
                                                int64_t bytes) {
@@ -249,8 +281,8 @@ class GrpcConnection final : public Connection {
 
   GrpcChannel channel_;
   const bool one_host_;
-  std::mutex leases_mutex_;
-  std::shared_ptr<LeaseClient> leases_;
+  const std::shared_ptr<LeaseHolder> leases_ = std::make_shared<LeaseHolder>();
+  std::shared_ptr<StagingPool> staging_;  // nullptr: nothing is staged
 };
 
 }  // namespace

@@ -40,12 +40,15 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
   using Call = typename Method::Call;
   using Answer = StreamAnswer<typename Method::Result>;
 
-  GrpcItemStream(const std::shared_ptr<grpc::Channel>& channel, const CallContext& context)
-      : stream_(channel, Method::kName, context) {}
+  GrpcItemStream(const std::shared_ptr<grpc::Channel>& channel,
+                 std::shared_ptr<const LeaseHolder> leases, const CallContext& context)
+      : leases_(std::move(leases)), stream_(channel, Method::kName, context) {}
 
   absl::Status Write(int64_t id, Call call) override {
     const auto sent = std::make_shared<Sent>();
     sent->call = std::move(call);
+    const std::shared_ptr<LeaseClient> leases = leases_->Get();
+    sent->payload.leases = leases.get();
     PHASOR_ASSIGN_OR_RETURN(auto item, MakeItem(sent->call, kItemPath, sent->payload));
     typename Method::Request request;
     request.set_id(id);
@@ -97,7 +100,8 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
     if (sent == nullptr) {
       return absl::InternalError(StrCat("response: id ", response.id(), " was not asked for"));
     }
-    return Answer{response.id(), ReadResult(response.result(), message, sent->call)};
+    return Answer{response.id(),
+                  ReadResult(response.result(), message, sent->call, sent->payload.destinations)};
   }
 
   std::shared_ptr<Sent> Take(int64_t id) {
@@ -106,6 +110,7 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
     return node.empty() ? nullptr : std::move(node.mapped());
   }
 
+  const std::shared_ptr<const LeaseHolder> leases_;
   std::mutex mutex_;
   std::map<int64_t, std::shared_ptr<Sent>> sent_ ABSL_GUARDED_BY(mutex_);
   absl::Status broken_;  // the reading thread's
@@ -115,13 +120,15 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
 }  // namespace
 
 std::unique_ptr<EncodeStream> MakeEncodeStream(const std::shared_ptr<grpc::Channel>& channel,
+                                               std::shared_ptr<const LeaseHolder> leases,
                                                const CallContext& context) {
-  return std::make_unique<GrpcItemStream<EncodeMethod>>(channel, context);
+  return std::make_unique<GrpcItemStream<EncodeMethod>>(channel, std::move(leases), context);
 }
 
 std::unique_ptr<RopeStream> MakeRopeStream(const std::shared_ptr<grpc::Channel>& channel,
+                                           std::shared_ptr<const LeaseHolder> leases,
                                            const CallContext& context) {
-  return std::make_unique<GrpcItemStream<RopeMethod>>(channel, context);
+  return std::make_unique<GrpcItemStream<RopeMethod>>(channel, std::move(leases), context);
 }
 
 }  // namespace phasor::client_internal

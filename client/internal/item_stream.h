@@ -8,13 +8,17 @@
 #include <memory>
 
 #include "client/connection.h"
+#include "client/internal/lease_client.h"
 
 namespace phasor::client_internal {
 
 // Answers that nothing asked for end the stream: INTERNAL.
+// Tensors in leased memory are named.
 std::unique_ptr<EncodeStream> MakeEncodeStream(const std::shared_ptr<grpc::Channel>& channel,
+                                               std::shared_ptr<const LeaseHolder> leases,
                                                const CallContext& context);
 std::unique_ptr<RopeStream> MakeRopeStream(const std::shared_ptr<grpc::Channel>& channel,
+                                           std::shared_ptr<const LeaseHolder> leases,
                                            const CallContext& context);
 
 }  // namespace phasor::client_internal

@@ -24,7 +24,7 @@
 namespace phasor::client_internal {
 namespace {
 
-constexpr int kTimeoutSeconds = 10;  // a server that does not answer a line
+constexpr int kTimeoutSeconds = 2;  // a server that does not answer a line
 constexpr size_t kMaxAnswer = 1024;
 
 // Closes a descriptor.
@@ -193,6 +193,17 @@ absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
   if (answer == "OK") return "";
   if (answer.starts_with("OK ")) return answer.substr(3);
   return ErrorOf(answer);
+}
+
+std::shared_ptr<LeaseClient> LeaseHolder::Get() const {
+  std::lock_guard lock(mutex_);
+  return leases_;
+}
+
+std::shared_ptr<LeaseClient> LeaseHolder::Keep(std::shared_ptr<LeaseClient> leases) {
+  std::lock_guard lock(mutex_);
+  if (leases_ == nullptr || !leases_->alive()) leases_ = std::move(leases);
+  return leases_;
 }
 
 }  // namespace phasor::client_internal

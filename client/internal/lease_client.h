@@ -68,6 +68,20 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   std::map<const std::byte*, Block> blocks_;  // under mutex_
 };
 
+// The lease client of a connection, once there is one: what the connection and its streams share.
+// Threads: any.
+class LeaseHolder {
+ public:
+  // nullptr: nothing was leased yet.
+  std::shared_ptr<LeaseClient> Get() const;
+  // Whichever came first, if it still lives.
+  std::shared_ptr<LeaseClient> Keep(std::shared_ptr<LeaseClient> leases);
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<LeaseClient> leases_;  // under mutex_
+};
+
 }  // namespace phasor::client_internal
 
 #endif  // PHASOR_CLIENT_INTERNAL_LEASE_CLIENT_H_

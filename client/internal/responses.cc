@@ -60,6 +60,9 @@ class Outputs {
   Outputs(const RawMessage& message, int destinations)
       : raw_(message.raw), destinations_(destinations) {}
 
+  // As many more, of the next item of a batch.
+  void Expect(int destinations) { destinations_ += destinations; }
+
   // The next tensor of the response; its bytes, if it is inline, are those of `wire`.
   absl::StatusOr<TensorDesc> Next(const v1::TensorSpec& wire, std::string_view what) {
     absl::StatusOr<TensorDesc> tensor =
@@ -190,23 +193,23 @@ absl::Status ReadUnary(const RawMessage& message, const Call& call, int destinat
 
 template <typename Wire, typename Call, typename Result>
 absl::Status ReadStreamed(const Wire& wire, const RawMessage& message, const Call& call,
-                          absl::StatusOr<Result>& result) {
+                          int destinations, absl::StatusOr<Result>& result) {
   if (wire.status().code() != 0) {
     return StatusFromWire(wire.status().code(), wire.status().message());
   }
-  Outputs outputs(message, 0);
+  Outputs outputs(message, destinations);
   PHASOR_RETURN_IF_ERROR(ReadItem(wire, call, kItemPath, outputs, result));
   return outputs.Copy();
 }
 
 template <typename Response, typename Call, typename Result>
-absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch, int destinations,
+absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch,
                        std::vector<absl::StatusOr<Result>>& results) {
   PHASOR_ASSIGN_OR_RETURN(const Response response, Parse<Response>(message.header));
   if (static_cast<size_t>(response.results_size()) != batch.calls.size()) {
     return Unfit(response.results_size(), " results, asked for ", batch.calls.size());
   }
-  Outputs outputs(message, destinations);
+  Outputs outputs(message, 0);
   results.clear();
   for (size_t i = 0; i < batch.calls.size(); ++i) {
     const auto& wire = response.results(static_cast<int>(i));
@@ -219,6 +222,7 @@ absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch, 
       result = StatusFromWire(wire.status().code(), wire.status().message());
       continue;
     }
+    outputs.Expect(batch.destinations[i]);
     PHASOR_RETURN_IF_ERROR(ReadItem(wire, batch.calls[i], BatchItemPath(i), outputs, result));
   }
   return outputs.Copy();
@@ -253,27 +257,27 @@ absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int d
   return absl::OkStatus();
 }
 
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch,
-                          int destinations, std::vector<absl::StatusOr<EncodeResult>>& results) {
-  return ReadBatch<v1::BatchEncodeResponse>(message, batch, destinations, results);
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch, int,
+                          std::vector<absl::StatusOr<EncodeResult>>& results) {
+  return ReadBatch<v1::BatchEncodeResponse>(message, batch, results);
 }
 
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
-                          int destinations, std::vector<absl::StatusOr<RunInfo>>& results) {
-  return ReadBatch<v1::BatchApplyRoPEResponse>(message, batch, destinations, results);
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch, int,
+                          std::vector<absl::StatusOr<RunInfo>>& results) {
+  return ReadBatch<v1::BatchApplyRoPEResponse>(message, batch, results);
 }
 
 absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
-                                        const EncodeCall& call) {
+                                        const EncodeCall& call, int destinations) {
   absl::StatusOr<EncodeResult> result = absl::UnknownError("");
-  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, result));
+  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
   return result;
 }
 
 absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
-                                   const RopeCall& call) {
+                                   const RopeCall& call, int destinations) {
   absl::StatusOr<RunInfo> result = absl::UnknownError("");
-  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, result));
+  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
   return result;
 }
 

@@ -28,26 +28,27 @@ template <typename Call>
 struct BatchCall {
   std::vector<Call> calls;
   std::vector<absl::Status> local;
+  std::vector<int> destinations;  // of each: outputs that the server writes
 };
 
 // Copies the outputs to where the calls want them. `destinations`: how many of them the server has
-// written already.
+// written already; a batch knows that of each item.
 absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, int destinations,
                           EncodeResult& result);
 absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, int destinations,
                           RunInfo& result);
 absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int destinations,
                           EncodeResult& result);
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch,
-                          int destinations, std::vector<absl::StatusOr<EncodeResult>>& results);
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch,
-                          int destinations, std::vector<absl::StatusOr<RunInfo>>& results);
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch, int,
+                          std::vector<absl::StatusOr<EncodeResult>>& results);
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch, int,
+                          std::vector<absl::StatusOr<RunInfo>>& results);
 
 // A result of a stream, whose message has its bytes: the item's own error, or what the call gave.
 absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
-                                        const EncodeCall& call);
+                                        const EncodeCall& call, int destinations);
 absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
-                                   const RopeCall& call);
+                                   const RopeCall& call, int destinations);
 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);
 absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& header);

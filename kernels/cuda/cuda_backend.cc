@@ -406,4 +406,10 @@ CudaState CudaBackend::state() const {
   return state_;
 }
 
+std::optional<DeviceCounts> CudaBackend::device_counts() const {
+  const CudaState now = state();
+  const bool usable = life_.state().kind == DeviceState::Kind::kWorking;
+  return DeviceCounts{usable, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued};
+}
+
 }  // namespace phasor::cuda

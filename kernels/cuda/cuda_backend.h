@@ -81,6 +81,7 @@ class CudaBackend final : public Backend, public DevicePort {
   DeviceState device_state() const override { return life_.state(); }
   void WatchDevice(std::function<void()> changed) override { life_.Watch(std::move(changed)); }
 
+  std::optional<DeviceCounts> device_counts() const override;
   CudaState state() const;
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encode on a GPU. Contract: kernels/ops/encode.h; pointers and strides are multiples of the
 // element's size. A layout is compiled into steps (kernels/cuda/row_program.h), so that a thread
-// computes a pair once for all its columns, whatever the layout.
+// computes a pair once for all its columns, whatever the layout. Rows that are one sine and one
+// cosine of every pair, which most are, go kVectorBytes at a time instead.
 // Threads: bodies of one launch touch different columns.
 #ifndef PHASOR_KERNELS_CUDA_ENCODE_H_
 #define PHASOR_KERNELS_CUDA_ENCODE_H_
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/cuda/aligned.h"
 #include "kernels/cuda/grid.h"
@@ -20,6 +22,14 @@
 
 namespace phasor::cuda {
 
+// Rows of nothing but sines and cosines, side by side or in two runs.
+struct WideRows {
+  bool used = false;
+  bool side_by_side = false;  // sine and cosine of a pair are neighbours
+  bool sin_first = true;
+  int64_t pairs = 0;  // a multiple of what kVectorBytes hold
+};
+
 // Pointers are the device's.
 struct EncodeItem {
   ItemGrid grid;
@@ -28,6 +38,7 @@ struct EncodeItem {
   double amplitude = 1;
   double cos_bias = 0;
   double embedding_scale = 1;
+  WideRows wide;
   const int64_t* unit_begin = nullptr;  // [units + 1] first step of each unit
   const RowStep* steps = nullptr;
   std::byte* out = nullptr;
@@ -41,19 +52,54 @@ template <typename Element, bool kPlain>
 struct EncodeBody {
   using Item = EncodeItem;
   using T = typename Element::Math;
+  static constexpr int kBytes = static_cast<int>(Element::kBytes);
+  static constexpr int kPairs = kVectorBytes / kBytes;
 
   static PHASOR_HD void Run(const EncodeItem& item, int64_t block, int thread) {
-    ForEachUnit(item.grid, block, thread,
-                [&](int64_t row, int32_t unit) { RunUnit(item, row, unit); });
+    if (item.wide.used) {
+      ForEachUnit(item.grid, block, thread,
+                  [&](int64_t row, int32_t unit) { RunWide(item, row, unit * int64_t{kPairs}); });
+    } else {
+      ForEachUnit(item.grid, block, thread,
+                  [&](int64_t row, int32_t unit) { RunUnit(item, row, unit); });
+    }
   }
 
  private:
+  // Pairs [j, j + kPairs).
+  static PHASOR_HD void RunWide(const EncodeItem& item, int64_t row, int64_t j) {
+    const WideRows wide = item.wide;
+    const Position position = OnOneAxis(item, row);
+    T first[kPairs], second[kPairs];  // of a pair, as they lie in the row
+    PHASOR_UNROLL
+    for (int i = 0; i < kPairs; ++i) {
+      const SinCos<T> v = Components(item, row, position, j + i);
+      first[i] = wide.sin_first ? v.sin : v.cos;
+      second[i] = wide.sin_first ? v.cos : v.sin;
+    }
+    alignas(kVectorBytes) std::byte low[kVectorBytes], high[kVectorBytes];
+    PHASOR_UNROLL
+    for (int i = 0; i < kPairs; ++i) {
+      constexpr int kHalf = kPairs / 2;
+      const T apart_low = i % 2 == 0 ? first[i / 2] : second[i / 2];
+      const T apart_high = i % 2 == 0 ? first[kHalf + i / 2] : second[kHalf + i / 2];
+      Element::Store(wide.side_by_side ? apart_low : first[i], low + i * kBytes);
+      Element::Store(wide.side_by_side ? apart_high : second[i], high + i * kBytes);
+    }
+    std::byte* const out = item.out + row * item.out_row_bytes;
+    std::byte* const to = out + (wide.side_by_side ? 2 * j : j) * kBytes;
+    const int64_t apart = wide.side_by_side ? kVectorBytes : wide.pairs * kBytes;
+    std::memcpy(__builtin_assume_aligned(to, kVectorBytes), low, kVectorBytes);
+    std::memcpy(__builtin_assume_aligned(to + apart, kVectorBytes), high, kVectorBytes);
+  }
+
   static PHASOR_HD void RunUnit(const EncodeItem& item, int64_t row, int32_t unit) {
     std::byte* const out = item.out + row * item.out_row_bytes;
     const std::byte* const add_to =
         item.add_to == nullptr ? nullptr : item.add_to + row * item.add_to_row_bytes;
     const T scale = static_cast<T>(item.embedding_scale);
     const int64_t end = item.unit_begin[unit + 1];
+    const Position position = OnOneAxis(item, row);
     int64_t pair = -1;  // that v belongs to
     SinCos<T> v = {};
     T column = 0;
@@ -61,7 +107,7 @@ struct EncodeBody {
       const RowStep step = item.steps[i];
       if (step.what != RowStep::What::kZero && step.pair != pair) {
         pair = step.pair;
-        v = Components(item, row, pair);
+        v = Components(item, row, position, pair);
       }
       const T value = Value(step, v);
       column = step.first ? value : column + value;
@@ -87,11 +133,18 @@ struct EncodeBody {
     return 0;
   }
 
-  static PHASOR_HD SinCos<T> Components(const EncodeItem& item, int64_t row, int64_t pair) {
+  // Where a row stands, if one axis is all there is.
+  static PHASOR_HD Position OnOneAxis(const EncodeItem& item, int64_t row) {
+    if constexpr (kPlain) return PositionOf(item.positions, row, 0);
+    return {};
+  }
+
+  static PHASOR_HD SinCos<T> Components(const EncodeItem& item, int64_t row, Position position,
+                                        int64_t pair) {
     uint64_t phase;
     double amplitude = item.amplitude;
     if constexpr (kPlain) {
-      phase = PhaseOnOneAxis(item.turns, pair, PositionOf(item.positions, row, 0));
+      phase = PhaseOnOneAxis(item.turns, pair, position);
     } else {
       phase = PhaseOfRow(item.turns, item.positions, pair, row);
       if (item.turns.xpos_rate != nullptr) {

@@ -43,19 +43,19 @@ inline int64_t BlocksOf(const ItemGrid& grid) {
 // Calls work(row, unit) for the units of a thread.
 template <typename Work>
 PHASOR_HD void ForEachUnit(const ItemGrid& grid, int64_t block, int thread, const Work& work) {
-  if (grid.parts > 1) {
-    const int64_t row = block / grid.parts;
-    const auto begin = static_cast<int32_t>(block % grid.parts) * kUnitsPerBlock;
-    const int32_t left = grid.units - begin;
-    const int32_t end = begin + (left < kUnitsPerBlock ? left : kUnitsPerBlock);
-    for (int32_t unit = begin + thread; unit < end; unit += kThreads) work(row, unit);
-    return;
-  }
-  const int64_t first = block * grid.rows_per_block;
+  // A launch has fewer than 2^31 blocks, and a GPU divides 32-bit numbers only.
+  const auto tile = static_cast<uint32_t>(block) / static_cast<uint32_t>(grid.parts);
+  const auto part = static_cast<int32_t>(static_cast<uint32_t>(block) - tile * grid.parts);
+  const int64_t first = int64_t{tile} * grid.rows_per_block;
   const int64_t left = grid.rows - first;
   const auto rows = static_cast<int32_t>(left < grid.rows_per_block ? left : grid.rows_per_block);
-  for (int32_t i = thread; i < rows * grid.units; i += kThreads) {
-    work(first + i / grid.units, i % grid.units);
+  int32_t end = rows * grid.units;
+  const int32_t begin = part * kUnitsPerBlock;
+  if (grid.parts > 1 && end - begin > kUnitsPerBlock) end = begin + kUnitsPerBlock;
+  const auto units = static_cast<uint32_t>(grid.units);
+  for (int32_t i = begin + thread; i < end; i += kThreads) {
+    const uint32_t row = static_cast<uint32_t>(i) / units;
+    work(first + row, static_cast<int32_t>(static_cast<uint32_t>(i) - row * units));
   }
 }
 

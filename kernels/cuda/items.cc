@@ -43,13 +43,13 @@ void PutRagged(const PositionSource& source, Slice slice, ItemPositions& positio
 ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& arena) {
   ItemPositions positions;
   positions.axes = source.axes;
-  positions.period = slice.count;
+  positions.period = MakeDivisor(slice.count);
   positions.first = slice.first;
   switch (source.kind) {
     case PositionSource::Kind::kGrid: {
       std::array<AxisSteps, kMaxAxes> grid;
       for (int a = 0; a < source.axes; ++a) {
-        grid[a] = {source.grid[a].start, source.grid[a].step, source.grid[a].count};
+        grid[a] = {source.grid[a].start, source.grid[a].step, MakeDivisor(source.grid[a].count)};
       }
       positions.kind = source.axes == 1 ? PositionKind::kRange : PositionKind::kGrid;
       positions.first += source.first;
@@ -157,6 +157,29 @@ BiasKind KindOf(BiasFamily family) {
   return BiasKind::kDistance;
 }
 
+// Encode ---------------------------------------------------------------------------------------
+
+// Unused where columns are zero, added to, or not where kVectorBytes can be stored at once.
+WideRows WideRowsOf(const EncodeJob& job, const RowBuffers& buffers) {
+  const RowLayout& layout = LayoutOf(job);
+  WideRows wide;
+  if (layout.blocks.size() != 1 || buffers.add_to != nullptr) return wide;
+  const EncodeBlock& block = layout.blocks[0];
+  const int64_t begin = std::min(block.sin_begin, block.cos_begin);
+  const int64_t apart = std::max(block.sin_begin, block.cos_begin) - begin;
+  const bool side_by_side = block.stride == 2 && apart == 1;
+  const bool in_runs = block.stride == 1 && apart == block.pairs;
+  if (begin != 0 || block.first_pair != 0 || layout.width != 2 * block.pairs) return wide;
+  if ((!side_by_side && !in_runs) || block.accumulate || block.negate_sin) return wide;
+  const auto out = static_cast<int64_t>(reinterpret_cast<uintptr_t>(buffers.out));
+  const int64_t run_bytes = block.pairs * SizeOf(job.dtype);
+  wide.used = (run_bytes | out | buffers.out_row_bytes) % kVectorBytes == 0;
+  wide.side_by_side = side_by_side;
+  wide.sin_first = block.sin_begin == 0;
+  wide.pairs = block.pairs;
+  return wide;
+}
+
 // Rotary ---------------------------------------------------------------------------------------
 
 // Whether units of kVectorBytes can be moved at once: everything stands on such a boundary.
@@ -208,7 +231,10 @@ KernelId EncodeKernel(const EncodeJob& job) {
 EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice slice,
                           const RowBuffers& buffers, Arena& arena) {
   EncodeItem item;
-  item.grid = MakeItemGrid(slice.count, static_cast<int32_t>(program.units()));
+  item.wide = WideRowsOf(job, buffers);
+  const int64_t units =
+      item.wide.used ? item.wide.pairs * SizeOf(job.dtype) / kVectorBytes : program.units();
+  item.grid = MakeItemGrid(slice.count, static_cast<int32_t>(units));
   item.positions = MakePositions(*job.positions, slice, arena);
   item.turns = MakeTurns(*job.plan, arena);
   item.amplitude = job.plan->amplitude;
@@ -299,7 +325,7 @@ RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& ker
   item.split_in = PairingIn(job) == Pairing::kHalfSplit;
   item.split_out = PairingOut(job) == Pairing::kHalfSplit;
   item.amplitude = AmplitudeOf(job);
-  item.tokens = tokens;
+  item.tokens = MakeDivisor(tokens);
   item.rotary_begin = lanes.rotary_begin;
   item.pairs = static_cast<int32_t>(plan.spec.rotary_dim / 2);
   item.own_turns = plan.heads > 1;

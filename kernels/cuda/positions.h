@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/aligned.h"
+#include "kernels/cuda/divisor.h"
 #include "kernels/dtype.h"
 #include "kernels/fixed_position.h"
 #include "kernels/host_device.h"
@@ -18,7 +19,7 @@ namespace phasor::cuda {
 struct AxisSteps {
   Position start;
   Position step;
-  int64_t count = 0;
+  Divisor count;
 };
 
 enum class PositionKind : uint8_t { kRange, kGrid, kRagged, kTensor };
@@ -29,7 +30,7 @@ struct ItemPositions {
   PositionKind kind = PositionKind::kRange;
   Dtype dtype = Dtype::kInt64;  // kTensor
   int32_t axes = 1;
-  int64_t period = 1;               // > 0
+  Divisor period;
   int64_t first = 0;                // ranges, grids, ragged: index of row 0 in the whole source
   AxisSteps range;                  // kRange
   const AxisSteps* grid = nullptr;  // kGrid: [axes], last axis fastest
@@ -65,13 +66,14 @@ PHASOR_HD Position RaggedPosition(const ItemPositions& p, int64_t i) {
 }
 
 PHASOR_HD Position GridPosition(const ItemPositions& p, int64_t i, int axis) {
-  for (int a = p.axes - 1; a > axis; --a) i /= p.grid[a].count;
-  return PositionAlong(p.grid[axis].start, p.grid[axis].step, i % p.grid[axis].count);
+  for (int a = p.axes - 1; a > axis; --a) i = Quotient(i, p.grid[a].count);
+  const AxisSteps& steps = p.grid[axis];
+  return PositionAlong(steps.start, steps.step, i - Quotient(i, steps.count) * steps.count.value);
 }
 
 // Position of a row on an axis.
 PHASOR_HD Position PositionOf(const ItemPositions& p, int64_t row, int axis) {
-  const int64_t i = row < p.period ? row : row % p.period;
+  const int64_t i = row - Quotient(row, p.period) * p.period.value;
   switch (p.kind) {
     case PositionKind::kRange:
       return PositionAlong(p.range.start, p.range.step, p.first + i);

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cuda/aligned.h"
+#include "kernels/cuda/divisor.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/positions.h"
 #include "kernels/cuda/turns.h"
@@ -19,9 +21,6 @@
 #include "kernels/host_device.h"
 
 namespace phasor::cuda {
-
-// Bytes that a thread moves at once where everything is aligned to them.
-inline constexpr int kVectorBytes = 16;
 
 struct ViewStrides {
   int64_t batch = 0;
@@ -50,7 +49,7 @@ struct RotaryItem {
   ItemPositions from_positions;
   ItemTurns from_turns;
   double amplitude = 1;
-  int64_t tokens = 0;
+  Divisor tokens;
   int64_t rotary_begin = 0;
   int32_t pairs = 0;        // of a head
   int32_t lanes_apart = 0;  // lanes of a head that do not rotate and are copied; 0 in place
@@ -123,9 +122,9 @@ struct RotaryBody {
     }
   }
 
-  static PHASOR_HD int64_t Offset(const ViewStrides& strides, int64_t tokens, int64_t row) {
-    if (row < tokens) return row * strides.token;
-    return row / tokens * strides.batch + row % tokens * strides.token;
+  static PHASOR_HD int64_t Offset(const ViewStrides& strides, const Divisor& tokens, int64_t row) {
+    const int64_t entry = Quotient(row, tokens);
+    return entry * strides.batch + (row - entry * tokens.value) * strides.token;
   }
 
   static PHASOR_HD Trig PairTrig(const RotaryItem& item, int64_t row, int64_t first) {

@@ -26,9 +26,12 @@ struct ItemTurns {
   Position xpos_center;
 };
 
-// Phase of pair j when one axis turns everything and stands at p.
+// Phase of pair j when one axis turns everything and stands at p. Most positions are whole numbers,
+// which take one product of the three.
 PHASOR_HD uint64_t PhaseOnOneAxis(const ItemTurns& turns, int64_t j, Position p) {
-  const uint64_t phase = PhaseOf(p, turns.frequency[j]);
+  const Frequency frequency = turns.frequency[j];
+  const uint64_t phase =
+      p.fraction == 0 ? static_cast<uint64_t>(p.whole) * frequency.fraction : PhaseOf(p, frequency);
   return turns.offset == nullptr ? phase : turns.offset[j] + phase;
 }
 

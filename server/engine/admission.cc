@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One atomic counter; permits give back what they took.
+// Two atomic counters; permits give back what they took.
 #include "server/engine/admission.h"
 
 #include <algorithm>
@@ -24,22 +24,29 @@ Permit Permit::Split(int64_t bytes) {
   return Permit(budget_, part);
 }
 
-absl::StatusOr<Permit> Admission::Take(int64_t bytes) {
+absl::StatusOr<Permit> Admission::Take(int64_t bytes, int64_t held) {
   const int64_t limit = limit_.load(std::memory_order_relaxed);
   if (bytes > limit) {
     return absl::ResourceExhaustedError(absl::StrCat("request and response: ", bytes,
                                                      " bytes together, the server takes at most ",
                                                      limit, " bytes at a time"));
   }
+  const int64_t others_hold = held_->load(std::memory_order_relaxed) - held;
+  const int64_t free_for_all = std::max(limit - others_hold, limit / 2);
   int64_t taken = taken_->load(std::memory_order_relaxed);
   do {
-    if (bytes > limit - taken) {
-      return absl::UnavailableError(absl::StrCat("server: ", taken, " of ", limit,
+    if (bytes > free_for_all - taken && taken > 0) {
+      return absl::UnavailableError(absl::StrCat("server: ", taken + others_hold, " of ", limit,
                                                  " bytes are in flight, this call needs ", bytes,
                                                  ", try again"));
     }
   } while (!taken_->compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
   return Permit(taken_, bytes);
+}
+
+Permit Admission::Hold(int64_t bytes) {
+  held_->fetch_add(bytes, std::memory_order_relaxed);
+  return Permit(held_, bytes);
 }
 
 }  // namespace phasor::engine

@@ -40,20 +40,34 @@ class Permit {
 class Admission {
  public:
   explicit Admission(int64_t limit_bytes)
-      : limit_(limit_bytes), taken_(std::make_shared<Permit::Budget>(0)) {}
+      : limit_(limit_bytes),
+        taken_(std::make_shared<Permit::Budget>(0)),
+        held_(std::make_shared<Permit::Budget>(0)) {}
 
   // UNAVAILABLE: too much is taken at the moment. RESOURCE_EXHAUSTED: `bytes` >= 0 is more than the
-  // whole limit, so trying again cannot help.
-  absl::StatusOr<Permit> Take(int64_t bytes);
+  // whole limit, so trying again cannot help. `held`: the part of `bytes` that a permit of Hold,
+  // which ends afterwards, counts already.
+  absl::StatusOr<Permit> Take(int64_t bytes, int64_t held = 0);
+
+  // Counts what calls that wait for room have in memory, whether or not there is room. Take finds
+  // that much less, but always half of the limit, and all of it while nothing is taken: what waits
+  // is admitted at last.
+  Permit Hold(int64_t bytes);
 
   // A new limit; what is taken beyond it is given back in its time.
   void SetLimit(int64_t limit_bytes) { limit_.store(limit_bytes, std::memory_order_relaxed); }
 
-  int64_t taken_bytes() const { return taken_->load(std::memory_order_relaxed); }
+  // What is held too, with which it may be more than the limit.
+  int64_t taken_bytes() const {
+    return taken_->load(std::memory_order_relaxed) + held_->load(std::memory_order_relaxed);
+  }
+  // What is left; less than 0 after a new limit or while much is held.
+  int64_t room_bytes() const { return limit_.load(std::memory_order_relaxed) - taken_bytes(); }
 
  private:
   std::atomic<int64_t> limit_;
   const std::shared_ptr<Permit::Budget> taken_;
+  const std::shared_ptr<Permit::Budget> held_;
 };
 
 }  // namespace phasor::engine

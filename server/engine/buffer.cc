@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <deque>
@@ -70,38 +71,46 @@ class SmallBuffer final : public Buffer {
 
 // Returned blocks, oldest first. Threads: any. Owns the blocks on it.
 struct BufferPool::Shelf {
-  explicit Shelf(size_t keep) : keep_bytes(keep) {}
+  Shelf(size_t keep, std::function<int64_t()> room) : keep_bytes(keep), ask_room(std::move(room)) {}
   Shelf(const Shelf&) = delete;
   Shelf& operator=(const Shelf&) = delete;
   ~Shelf() { Close(); }
 
-  // The block of that capacity that came back last, or none.
+  // The block of that capacity that came back last, or none; then a new one is going to be mapped.
   Block Take(size_t capacity) {
-    MutexLock lock(&mu);
-    const auto found = by_capacity.find(capacity);
-    if (found == by_capacity.end()) return {};
-    const auto newest = found->second.back();
-    found->second.pop_back();
-    if (found->second.empty()) by_capacity.erase(found);
-    const Block block = *newest;
-    blocks.erase(newest);
-    kept_bytes -= block.capacity;
-    return block;
+    std::list<Block> dropped;
+    {
+      MutexLock lock(&mu);
+      const auto found = by_capacity.find(capacity);
+      if (found != by_capacity.end()) {
+        const auto newest = found->second.back();
+        found->second.pop_back();
+        if (found->second.empty()) by_capacity.erase(found);
+        const Block block = *newest;
+        blocks.erase(newest);
+        kept_bytes -= block.capacity;
+        return block;
+      }
+      DropBeyond(MostToKeep(), &dropped);
+    }
+    UnmapAll(dropped);
+    return {};
   }
 
   void Return(Block block) {
     std::list<Block> dropped;  // unmapped outside the lock
     {
       MutexLock lock(&mu);
-      if (block.capacity > keep_bytes) {
+      const size_t most = MostToKeep();
+      if (block.capacity > most) {
         dropped.push_back(block);
       } else {
-        while (kept_bytes + block.capacity > keep_bytes) DropOldest(&dropped);
+        DropBeyond(most - block.capacity, &dropped);
         by_capacity[block.capacity].push_back(blocks.insert(blocks.end(), block));
         kept_bytes += block.capacity;
       }
     }
-    for (const Block& old : dropped) Unmap(old);
+    UnmapAll(dropped);
   }
 
   // Keeps nothing from now on.
@@ -114,20 +123,39 @@ struct BufferPool::Shelf {
       by_capacity.clear();
       dropped.swap(blocks);
     }
-    for (const Block& old : dropped) Unmap(old);
+    UnmapAll(dropped);
+  }
+
+  size_t kept() {
+    MutexLock lock(&mu);
+    return kept_bytes;
   }
 
  private:
-  void DropOldest(std::list<Block>* dropped) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    const auto same = by_capacity.find(blocks.front().capacity);
-    same->second.pop_front();
-    if (same->second.empty()) by_capacity.erase(same);
-    kept_bytes -= blocks.front().capacity;
-    dropped->splice(dropped->end(), blocks, blocks.begin());
+  // Without the lock.
+  static void UnmapAll(const std::list<Block>& dropped) {
+    for (const Block& block : dropped) Unmap(block);
+  }
+
+  size_t MostToKeep() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (keep_bytes == 0 || ask_room == nullptr) return keep_bytes;
+    return std::min(keep_bytes, static_cast<size_t>(std::max<int64_t>(ask_room(), 0)));
+  }
+
+  // Drops the oldest blocks until at most `bytes` are kept.
+  void DropBeyond(size_t bytes, std::list<Block>* dropped) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    while (kept_bytes > bytes) {
+      const auto same = by_capacity.find(blocks.front().capacity);
+      same->second.pop_front();
+      if (same->second.empty()) by_capacity.erase(same);
+      kept_bytes -= blocks.front().capacity;
+      dropped->splice(dropped->end(), blocks, blocks.begin());
+    }
   }
 
   Mutex mu;
-  size_t keep_bytes ABSL_GUARDED_BY(mu);
+  size_t keep_bytes ABSL_GUARDED_BY(mu);  // 0: closed, `ask_room` is not called any more
+  const std::function<int64_t()> ask_room;
   size_t kept_bytes ABSL_GUARDED_BY(mu) = 0;
   std::list<Block> blocks ABSL_GUARDED_BY(mu);
   std::map<size_t, std::deque<std::list<Block>::iterator>> by_capacity ABSL_GUARDED_BY(mu);
@@ -155,10 +183,12 @@ class LargeBuffer final : public Buffer {
 
 }  // namespace
 
-BufferPool::BufferPool(int64_t keep_bytes)
-    : shelf_(std::make_shared<Shelf>(static_cast<size_t>(keep_bytes))) {}
+BufferPool::BufferPool(int64_t keep_bytes, std::function<int64_t()> room)
+    : shelf_(std::make_shared<Shelf>(static_cast<size_t>(keep_bytes), std::move(room))) {}
 
 BufferPool::~BufferPool() { shelf_->Close(); }
+
+int64_t BufferPool::kept_bytes() const { return static_cast<int64_t>(shelf_->kept()); }
 
 BufferRef BufferPool::Get(int64_t bytes) {
   const auto wanted = static_cast<size_t>(bytes);

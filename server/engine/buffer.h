@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace phasor::engine {
@@ -22,11 +23,14 @@ using BufferRef = std::shared_ptr<Buffer>;
 // Threads: any.
 class BufferPool {
  public:
-  // Keeps at most `keep_bytes` of returned memory.
-  explicit BufferPool(int64_t keep_bytes);
+  // Keeps at most `keep_bytes` of returned memory, and no more than `room` says, if given. `room`
+  // is asked under a lock, on any thread, until the pool is destroyed.
+  explicit BufferPool(int64_t keep_bytes, std::function<int64_t()> room = nullptr);
   ~BufferPool();
   // Memory of at least `bytes` >= 0, or nullptr when the system has none.
   BufferRef Get(int64_t bytes);
+  // Returned memory that is kept.
+  int64_t kept_bytes() const;
 
  private:
   struct Shelf;

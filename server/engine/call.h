@@ -36,6 +36,7 @@ struct Destination {
   std::byte* data = nullptr;  // nullptr: the output is part of the result
   bool strided = false;       // rotations: the input's strides instead of dense
   bool on_device = false;     // only the backend may touch it
+  bool copied = false;        // the caller has it only after Done
   // Set if a computation in place failed in the middle; nullptr: nobody asks.
   std::atomic<bool>* dirty = nullptr;
   // As the caller named it, for the answer.
@@ -109,10 +110,11 @@ class Call {
 
   std::vector<Item> items;
   std::vector<std::shared_ptr<const void>>
-      held;                 // memory that the items use, beside the call's own
-  bool batch = false;       // messages say "items[3]" instead of "item"
-  int64_t cost_bytes = 0;   // request plus response bytes
-  int64_t other_bytes = 0;  // of `held` memory that is read and written: work, but no cost
+      held;                    // memory that the items use, beside the call's own
+  bool batch = false;          // messages say "items[3]" instead of "item"
+  int64_t cost_bytes = 0;      // request plus response bytes
+  int64_t received_bytes = 0;  // the part of the cost that is in memory while the call waits
+  int64_t other_bytes = 0;     // of `held` memory that is read and written: work, but no cost
   int64_t work_bytes() const { return cost_bytes + other_bytes; }
   absl::Time deadline = absl::InfiniteFuture();
   bool waits_for_room = false;  // rather than UNAVAILABLE while the byte budget is spent

@@ -5,6 +5,8 @@
 // waits for, and admits those that wait for room.
 #include "server/engine/engine.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -63,8 +65,9 @@ class Engine::Impl {
         policy_(backend->batch_policy()),
         clock_(*clock),
         plans_(options.plan_cache_entries),
-        pool_(options.pool_bytes),
-        admission_(options.max_inflight_bytes) {
+        admission_(options.max_inflight_bytes),
+        // Half: what is admitted later brings its request before it takes memory from the pool.
+        pool_(options.pool_bytes, [this] { return admission_.room_bytes() / 2; }) {
     const int workers = WorkerCount(options.workers);
     threads_.reserve(workers + 1);
     for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { Work(); });
@@ -132,7 +135,9 @@ class Engine::Impl {
     stats.calls_refused = refused_.load(std::memory_order_relaxed);
     stats.calls_expired = expired_.load(std::memory_order_relaxed);
     stats.calls_cancelled = cancelled_.load(std::memory_order_relaxed);
+    stats.jobs = jobs_.load(std::memory_order_relaxed);
     stats.inflight_bytes = admission_.taken_bytes();
+    stats.pooled_bytes = pool_.kept_bytes();
     stats.plan_cache_hits = plans_.hits();
     stats.plan_cache_misses = plans_.misses();
     stats.queued_calls = queue_.size() + gathering_.size();
@@ -187,7 +192,8 @@ class Engine::Impl {
     if (draining_ || !(full || (permit.ok() && waiting_.size() > 0))) return false;
     if (permit.ok()) *permit = Permit();
     ++calls_;
-    waiting_.Push({std::move(call), Permit(), client});
+    Permit held = admission_.Hold(call->received_bytes);
+    waiting_.Push({std::move(call), std::move(held), client});
     if (waiting_.size() == 1) watch_changed_.Signal();
     return true;
   }
@@ -195,7 +201,8 @@ class Engine::Impl {
   // Moves calls that there is room for to the queue, in order.
   void AdmitWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     while (waiting_.size() > 0) {
-      absl::StatusOr<Permit> permit = admission_.Take(waiting_.front().cost_bytes);
+      const Call& next = waiting_.front();
+      absl::StatusOr<Permit> permit = admission_.Take(next.cost_bytes, next.received_bytes);
       if (absl::IsResourceExhausted(permit.status())) {  // the budget has shrunk since it came
         AdmittedCall refused = waiting_.Pop();
         refused_.fetch_add(1, std::memory_order_relaxed);
@@ -272,8 +279,11 @@ class Engine::Impl {
     int64_t bytes = 0;
     while (gathering_.size() > 0) {
       const int64_t more = gathering_.front().work_bytes();
-      const bool is_first = batch->calls.empty();
-      if (!is_first && (batch->calls.size() == kMaxBatchCalls || more > policy_.bytes - bytes)) {
+      if (batch->calls.size() == kMaxBatchCalls) {
+        ++stats_.batches_most_calls;
+        break;
+      }
+      if (!batch->calls.empty() && more > policy_.bytes - bytes) {
         ++stats_.batches_full;
         break;
       }
@@ -324,6 +334,7 @@ class Engine::Impl {
       for (CallQueue* const queue : {&queue_, &gathering_, &waiting_}) {
         AnswerLeaversOf(queue, now, sweeps);
       }
+      if (sweeps) GiveFreeMemoryBack();
     }
   }
 
@@ -340,6 +351,15 @@ class Engine::Impl {
     mu_.Lock();
   }
 
+  // The allocator keeps what was freed. When that and the pool are more than the budget has room
+  // for, it goes back to the system.
+  void GiveFreeMemoryBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    mu_.Unlock();
+    const int64_t kept = pool_.kept_bytes() + static_cast<int64_t>(mallinfo2().fordblks);
+    if (kept > admission_.room_bytes()) malloc_trim(0);
+    mu_.Lock();
+  }
+
   void Run(Batch batch) {
     absl::InlinedVector<Call*, 1> calls;
     calls.reserve(batch.calls.size());
@@ -348,12 +368,13 @@ class Engine::Impl {
       calls.push_back(admitted.call.get());
       bytes += admitted.call->work_bytes();
     }
-    RunTimes times;
-    Results results = RunCalls(calls, backend_, pool_, &times);
+    RunFacts facts;
+    Results results = RunCalls(calls, backend_, pool_, &facts);
     if (batch.gathers) EndRun();
+    jobs_.fetch_add(facts.jobs, std::memory_order_relaxed);
     if (options_.observer != nullptr) {
       options_.observer->Ran(
-          {static_cast<int64_t>(calls.size()), bytes, times.gather, times.compute});
+          {static_cast<int64_t>(calls.size()), facts.jobs, bytes, facts.gather, facts.compute});
     }
     for (size_t i = 0; i < results.size(); ++i) {
       absl::StatusOr<Result>& result = results[i];
@@ -390,14 +411,15 @@ class Engine::Impl {
   const BatchPolicy policy_;
   Clock& clock_;
   PlanCache plans_;
-  BufferPool pool_;
   Admission admission_;
+  BufferPool pool_;
 
   std::atomic<int64_t> inline_ = 0;
   std::atomic<int64_t> queued_ = 0;
   std::atomic<int64_t> refused_ = 0;
   std::atomic<int64_t> expired_ = 0;
   std::atomic<int64_t> cancelled_ = 0;
+  std::atomic<int64_t> jobs_ = 0;
 
   Mutex mu_;
   CondVar queue_changed_;                     // for workers
@@ -405,7 +427,7 @@ class Engine::Impl {
   CondVar all_left_;                          // for Drain
   CallQueue queue_ ABSL_GUARDED_BY(mu_);      // each run by itself
   CallQueue gathering_ ABSL_GUARDED_BY(mu_);  // run together
-  CallQueue waiting_ ABSL_GUARDED_BY(mu_);    // without permits
+  CallQueue waiting_ ABSL_GUARDED_BY(mu_);    // their permits are of what they hold
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;    // admitted and not answered
   int64_t runs_ ABSL_GUARDED_BY(mu_) = 0;     // going on, of calls that gather
   bool gathered_last_ ABSL_GUARDED_BY(mu_) = false;

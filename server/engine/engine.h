@@ -54,13 +54,17 @@ struct EngineStats {
   absl::Duration queue_time;  // of the queued calls that workers have taken, together
   // What workers took together, see BatchPolicy.
   int64_t batches = 0;
-  int64_t batches_full = 0;  // others ended because nobody else waited
+  // Why no more were taken; else because nobody else waited.
+  int64_t batches_full = 0;        // of bytes
+  int64_t batches_most_calls = 0;  // as many calls as may be in one
   int64_t batched_calls = 0;
   int64_t batched_bytes = 0;    // read and written
+  int64_t jobs = 0;             // that the backend was given, in batches or not
   int64_t calls_refused = 0;    // over the byte budget, or draining
   int64_t calls_expired = 0;    // deadline passed in the queue
   int64_t calls_cancelled = 0;  // caller gone in the queue
   int64_t inflight_bytes = 0;
+  int64_t pooled_bytes = 0;  // of output memory that is kept for calls to come
   int64_t queued_calls = 0;
   int64_t waiting_calls = 0;  // for room in the byte budget
   int64_t plan_cache_hits = 0;

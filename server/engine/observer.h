@@ -12,6 +12,7 @@ namespace phasor::engine {
 // One run of the backend: of one call, or of several together.
 struct RunReport {
   int64_t calls = 0;
+  int64_t jobs = 0;        // items of them that are computed
   int64_t bytes = 0;       // read and written
   absl::Duration gather;   // memory taken, payload copied to where it can be read, values checked
   absl::Duration compute;  // in the backend

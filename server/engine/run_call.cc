@@ -35,7 +35,8 @@ const Destination& DestinationOf(const RopeItem& item, size_t i) {
 }
 
 bool InPlace(const Segments& input, const Destination& destination) {
-  return destination.data != nullptr && !input.empty() && input[0].data() == destination.data;
+  return destination.data != nullptr && !destination.copied && !input.empty() &&
+         input[0].data() == destination.data;
 }
 
 // The outputs that take the place of an input that the caller holds.
@@ -324,7 +325,7 @@ class StagedCall {
 }  // namespace
 
 Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
-                 RunTimes* times) {
+                 RunFacts* facts) {
   const Tick begun = Now();
   absl::InlinedVector<StagedCall, 1> staged;
   staged.reserve(calls.size());
@@ -336,9 +337,10 @@ Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& po
   const Tick gathered = Now();
   std::vector<JobResult> ran(jobs.size());
   if (!jobs.empty()) backend.RunEach(jobs, absl::MakeSpan(ran));
-  if (times != nullptr) {
-    times->gather = absl::FromChrono(gathered - begun);
-    times->compute = absl::FromChrono(Now() - gathered);
+  if (facts != nullptr) {
+    facts->jobs = static_cast<int64_t>(jobs.size());
+    facts->gather = absl::FromChrono(gathered - begun);
+    facts->compute = absl::FromChrono(Now() - gathered);
   }
   Results results;
   results.reserve(calls.size());

@@ -3,6 +3,8 @@
 #ifndef PHASOR_SERVER_ENGINE_RUN_CALL_H_
 #define PHASOR_SERVER_ENGINE_RUN_CALL_H_
 
+#include <cstdint>
+
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -16,8 +18,9 @@ namespace phasor::engine {
 // One per call, in order.
 using Results = absl::InlinedVector<absl::StatusOr<Result>, 1>;
 
-// Where the time of a run went.
-struct RunTimes {
+// What a run was, and where its time went.
+struct RunFacts {
+  int64_t jobs = 0;  // that the backend was given
   absl::Duration gather;
   absl::Duration compute;
 };
@@ -26,9 +29,9 @@ struct RunTimes {
 // touch the others. Calls a call's ReleasePayload as soon as nothing reads its payload any more.
 // Errors of a call: UNAVAILABLE, no memory; those of FetchPayload. Of an item: those of its job;
 // ABORTED: the job failed in the middle of changing its input in place.
-// `times`: nullptr, or what is filled in.
+// `facts`: nullptr, or what is filled in.
 Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
-                 RunTimes* times = nullptr);
+                 RunFacts* facts = nullptr);
 
 }  // namespace phasor::engine
 

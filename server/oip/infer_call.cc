@@ -39,6 +39,7 @@ class InferCall final : public engine::Call {
         cancelled_(caller.cancelled),
         stream_(caller.stream),
         quota_(caller.quota),
+        memory_{{context.regions, caller.regions}, {context.devices, caller.regions}},
         done_(std::move(done)) {
     deadline = caller.deadline;
   }
@@ -56,11 +57,13 @@ class InferCall final : public engine::Call {
           "request: does not parse, must be an inference.ModelInferRequest");
     }
     prepared_.id = header.id();
-    prepared_.model = FindModel(header.model_name());
+    const std::shared_ptr<const ModelSet> models = context_.models->Get();
+    prepared_.model = models->Find(header.model_name());
     const auto plans = [this](const ResolvedSpec& spec) { return context_.engine->GetPlan(spec); };
-    PHASOR_ASSIGN_OR_RETURN(prepared_, PrepareInfer(header, walked.raw,
-                                                    {plans, context_.max_message_bytes,
-                                                     context_.tables, context_.memory}));
+    PHASOR_ASSIGN_OR_RETURN(
+        prepared_,
+        PrepareInfer(header, walked.raw,
+                     {models.get(), plans, context_.max_message_bytes, context_.tables, memory_}));
     items.push_back(std::move(prepared_.item));
     cost_bytes = received_.size() + prepared_.region_bytes + prepared_.output_bytes;
     other_bytes = prepared_.direct_bytes;
@@ -98,7 +101,7 @@ class InferCall final : public engine::Call {
     InferAnswer answer{absl::OkStatus(), MakeInferResponse(prepared_, *result, stream_),
                        prepared_.id, std::move(quota_permit_)};
     context_.statistics->AddSuccess(
-        prepared_.model,
+        prepared_.model->name,
         {Between(ready_, started_), Between(arrived_, ready_) + Between(started_, fetched_),
          Between(fetched_, computed), Between(computed, Now())},
         absl::Now());
@@ -108,7 +111,7 @@ class InferCall final : public engine::Call {
   // Instead of Submit, for a request that is wrong.
   void Fail(absl::Status status) {
     if (prepared_.model != nullptr) {
-      context_.statistics->AddFailure(prepared_.model, Between(arrived_, Now()));
+      context_.statistics->AddFailure(prepared_.model->name, Between(arrived_, Now()));
     }
     done_({std::move(status), grpc::ByteBuffer(), prepared_.id});
   }
@@ -148,6 +151,7 @@ class InferCall final : public engine::Call {
   const std::shared_ptr<const std::atomic<bool>> cancelled_;
   const bool stream_;
   const rpc::CallerQuota quota_;
+  const NamedMemory memory_;
   engine::Permit quota_permit_;
   absl::AnyInvocable<void(InferAnswer)> done_;
   rpc::ReceivedMessage received_;

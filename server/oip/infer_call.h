@@ -16,6 +16,7 @@
 #include "kernels/table.h"
 #include "server/engine/engine.h"
 #include "server/oip/input_tensors.h"
+#include "server/oip/model_catalogue.h"
 #include "server/oip/model_statistics.h"
 #include "server/rpc/access.h"
 
@@ -25,7 +26,9 @@ namespace phasor::oip {
 struct InferContext {
   engine::Engine* engine = nullptr;
   const TableSource* tables = nullptr;
-  NamedMemory memory = {};
+  regions::RegionStore* regions = nullptr;
+  regions::DeviceRegionStore* devices = nullptr;  // nullptr: none is on a device
+  const ModelCatalogue* models = nullptr;
   StatisticsBook* statistics = nullptr;
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
@@ -38,6 +41,7 @@ struct InferCaller {
   std::shared_ptr<const std::atomic<bool>> cancelled;
   bool stream = false;
   rpc::CallerQuota quota = {};
+  regions::RegionCaller regions = {};
 };
 
 struct InferAnswer {

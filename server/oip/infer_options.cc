@@ -151,7 +151,7 @@ absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParamete
     if (model.kind == ModelKind::kBias) {
       PHASOR_RETURN_IF_ERROR(ReadBiasField(key, value, &out));
     } else if (key == "preset" || key == "config_json" || key == "encoder") {
-      return InvalidParameter(key, "the model is the preset, must not be set");
+      return InvalidParameter(key, "the model stands for it, must not be set");
     } else {
       fields[key] = std::move(value);
     }
@@ -159,8 +159,8 @@ absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParamete
   if (model.kind == ModelKind::kBias) {
     out.bias.preset = model.name;
   } else {
-    PHASOR_ASSIGN_OR_RETURN(out.spec, SpecFromJson(fields, kPath));
-    out.spec.preset = model.name;
+    PHASOR_ASSIGN_OR_RETURN(const Spec overrides, SpecFromJson(fields, kPath));
+    out.spec = MergeSpec(model.spec, overrides);
   }
   return out;
 }

@@ -18,7 +18,7 @@
 namespace phasor::oip {
 
 struct InferOptions {
-  Spec spec;      // encodings and rotations: the model's preset and the fields that override it
+  Spec spec;      // encodings and rotations: the model's and the fields that override it
   BiasSpec bias;  // biases, the same
   Direction direction = Direction::kForward;
   RopeLayout layout = RopeLayout::kTokensHeads;

@@ -32,6 +32,7 @@ class InferStreams::Stream final : public InferStreamReactor {
         context_(context),
         client_(rpc::ClientOf(*context)),
         quota_(*context),
+        regions_(rpc::RegionCallerOf(*context)),
         grpc_errors_(WantsGrpcErrors(*context)) {}
 
   // Reads the next request, unless the stream must end.
@@ -60,7 +61,7 @@ class InferStreams::Stream final : public InferStreamReactor {
     }
     rpc::CallCounter::NoteReceived(context_, static_cast<int64_t>(request_.Length()));
     StartInfer(streams_.context_, &request_,
-               {absl::InfiniteFuture(), client_, cancelled_, /*stream=*/true, quota_},
+               {absl::InfiniteFuture(), client_, cancelled_, /*stream=*/true, quota_, regions_},
                [this](InferAnswer answer) { Answer(std::move(answer)); });
   }
 
@@ -95,6 +96,7 @@ class InferStreams::Stream final : public InferStreamReactor {
   grpc::CallbackServerContext* const context_;
   const uint64_t client_;
   const rpc::CallerQuota quota_;
+  const regions::RegionCaller regions_;
   const bool grpc_errors_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   grpc::ByteBuffer request_;

@@ -127,13 +127,13 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
   }
   if (!has_bytes) return Invalid(path, ".", kByteSize, ": not set, must be given");
   const std::string region_path = StrCat(path, ".", kRegion);
-  if (memory.devices != nullptr && memory.devices->Has(range.name)) {
-    PHASOR_ASSIGN_OR_RETURN(range.device,
-                            memory.devices->Find(range.name, /*owner=*/"", region_path));
+  if (memory.devices.Has(range.name)) {
+    PHASOR_ASSIGN_OR_RETURN(range.device, memory.devices.Find(range.name, region_path));
     PHASOR_RETURN_IF_ERROR(range.device->At(range.offset, range.bytes, write, path).status());
     return range;
   }
-  PHASOR_ASSIGN_OR_RETURN(range.region, memory.regions->Find(range.name, region_path));
+  PHASOR_ASSIGN_OR_RETURN(range.region, memory.regions.Find(range.name, region_path));
+  if (write) PHASOR_RETURN_IF_ERROR(range.region->CheckWritable(path));
   PHASOR_RETURN_IF_ERROR(range.region->CheckRange(range.offset, range.bytes, path));
   return range;
 }

@@ -22,10 +22,10 @@ namespace phasor::oip {
 
 using InferParameters = google::protobuf::Map<std::string, inference::InferParameter>;
 
-// Where clients' memory is looked for, by name.
+// Where a caller's memory is looked for, by name.
 struct NamedMemory {
-  regions::RegionStore* regions = nullptr;
-  regions::DeviceRegionStore* devices = nullptr;  // nullptr: none is on a device
+  regions::CallerRegions regions = {};
+  regions::CallerDevices devices = {};
 };
 
 // Part of a client's shared memory, of the host or the device; neither: the tensor is in the

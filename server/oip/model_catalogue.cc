@@ -3,24 +3,28 @@
 #include "server/oip/model_catalogue.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_join.h"
+#include "kernels/text.h"
 
 namespace phasor::oip {
 namespace {
 
 constexpr int64_t kAny = -1;
 
-// What of a preset's shapes is known without a request.
+// What of a spec's shapes is known without a request.
 struct Widths {
   int64_t dim = kAny;
   int64_t head_dim = kAny;
   int64_t axes = 1;
 };
 
-Widths WidthsOf(const Preset& preset) {
-  const Spec& spec = preset.spec;
-  if (preset.required_fields.empty()) {
+// `complete`: no field is left to the caller.
+Widths WidthsOf(const Spec& spec, bool complete) {
+  if (complete) {
     if (const auto resolved = ResolveSpec(spec); resolved.ok()) {
       return {resolved->dim, resolved->head_dim, resolved->axes};
     }
@@ -76,19 +80,25 @@ void AddBias(BiasFamily family, Model* model) {
       {"BIAS", TensorRole::kOutput, buckets ? Dtype::kInt64 : Dtype::kFloat32, scores}};
 }
 
+void AddTensors(SpecKind kind, const Widths& widths, Model* model) {
+  if (kind == SpecKind::kRotary) {
+    model->kind = ModelKind::kRotary;
+    AddRotary(widths, model);
+  } else {
+    model->kind = ModelKind::kEncoding;
+    AddEncoding(widths, model);
+  }
+}
+
 Model ModelOf(const Preset& preset) {
   Model model;
   model.name = preset.name;
   model.summary = preset.summary;
   model.source = preset.source;
   model.required_parameters = preset.required_fields;
-  const bool rotary = preset.spec.kind == SpecKind::kRotary;
-  model.kind = rotary ? ModelKind::kRotary : ModelKind::kEncoding;
-  if (rotary) {
-    AddRotary(WidthsOf(preset), &model);
-  } else {
-    AddEncoding(WidthsOf(preset), &model);
-  }
+  model.spec.preset = preset.name;
+  AddTensors(preset.spec.kind.value_or(SpecKind::kEncoding),
+             WidthsOf(preset.spec, preset.required_fields.empty()), &model);
   return model;
 }
 
@@ -103,28 +113,60 @@ Model ModelOf(const BiasPreset& preset) {
   return model;
 }
 
-std::vector<Model> MakeModels() {
-  std::vector<Model> models;
-  for (const Preset& preset : Presets()) models.push_back(ModelOf(preset));
-  for (const BiasPreset& preset : BiasPresets()) models.push_back(ModelOf(preset));
-  std::sort(models.begin(), models.end(),
-            [](const Model& a, const Model& b) { return a.name < b.name; });
+Model ModelOf(const std::string& name, const EncoderSet::Encoder& encoder) {
+  Model model;
+  model.name = name;
+  model.summary = "encoder of the configuration";
+  model.source = encoder.spec.preset.empty() ? "" : StrCat("preset ", encoder.spec.preset);
+  model.spec = encoder.spec;
+  model.fingerprint = encoder.fingerprint;
+  AddTensors(encoder.kind, WidthsOf(encoder.spec, /*complete=*/true), &model);
+  return model;
+}
+
+using ModelMap = std::map<std::string, ModelRef, std::less<>>;
+
+ModelMap MakePresetModels() {
+  ModelMap models;
+  const auto add = [&](const auto& preset) {
+    models[preset.name] = std::make_shared<const Model>(ModelOf(preset));
+  };
+  for (const Preset& preset : Presets()) add(preset);
+  for (const BiasPreset& preset : BiasPresets()) add(preset);
   return models;
+}
+
+const ModelMap& PresetModels() {
+  static const auto* const models = new ModelMap(MakePresetModels());
+  return *models;
 }
 
 }  // namespace
 
-absl::Span<const Model> Models() {
-  static const auto* const models = new std::vector<Model>(MakeModels());
-  return *models;
+ModelSet::ModelSet(const EncoderSet& encoders) {
+  ModelMap models = PresetModels();
+  for (const auto& [name, encoder] : encoders.encoders()) {
+    models[name] = std::make_shared<const Model>(ModelOf(name, encoder));
+  }
+  for (auto& [name, model] : models) models_.push_back(std::move(model));
 }
 
-const Model* FindModel(std::string_view name) {
-  const absl::Span<const Model> models = Models();
+ModelRef ModelSet::Find(std::string_view name) const {
   const auto found = std::lower_bound(
-      models.begin(), models.end(), name,
-      [](const Model& model, std::string_view wanted) { return model.name < wanted; });
-  return found != models.end() && found->name == name ? &*found : nullptr;
+      models_.begin(), models_.end(), name,
+      [](const ModelRef& model, std::string_view wanted) { return model->name < wanted; });
+  return found != models_.end() && (*found)->name == name ? *found : nullptr;
+}
+
+void ModelCatalogue::Replace(const EncoderSet& encoders) {
+  auto next = std::make_shared<const ModelSet>(encoders);
+  engine::MutexLock lock(&mu_);
+  set_ = std::move(next);
+}
+
+std::shared_ptr<const ModelSet> ModelCatalogue::Get() const {
+  engine::MutexLock lock(&mu_);
+  return set_;
 }
 
 std::string NamesOf(absl::Span<const TensorSlot> slots) {

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Presets as models: what each takes and gives. Pure values.
+// Presets and configured encoders as models: what each takes and gives.
 #ifndef PHASOR_SERVER_OIP_MODEL_CATALOGUE_H_
 #define PHASOR_SERVER_OIP_MODEL_CATALOGUE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/types/span.h"
 #include "kernels/bias_rule.h"
 #include "kernels/dtype.h"
+#include "kernels/encoder_set.h"
 #include "kernels/presets.h"
+#include "server/engine/mutex.h"
 
 namespace phasor::oip {
 
@@ -44,17 +48,42 @@ struct Model {
   std::string summary;
   std::string source;
   ModelKind kind = ModelKind::kEncoding;
-  const BiasPreset* bias = nullptr;  // of a bias model; others are presets of that name
+  const BiasPreset* bias = nullptr;  // of a bias model
+  Spec spec;                         // of others: what parameters of a request override
+  std::string fingerprint;           // of an encoder; empty: parameters may be missing
   std::vector<std::string> required_parameters;
   std::vector<TensorSlot> inputs;
   std::vector<TensorSlot> outputs;
 };
 
-// By name in alphabetical order. Lives for ever.
-absl::Span<const Model> Models();
+// Calls in flight keep their model, whatever a reload does.
+using ModelRef = std::shared_ptr<const Model>;
 
-// The model of that name, or nullptr.
-const Model* FindModel(std::string_view name);
+// Every preset is a model, and every encoder of a configuration, which takes the place of a preset
+// of its name. Immutable. Threads: any.
+class ModelSet {
+ public:
+  explicit ModelSet(const EncoderSet& encoders = {});
+
+  // By name in alphabetical order.
+  absl::Span<const ModelRef> models() const { return models_; }
+  // The model of that name, or nullptr.
+  ModelRef Find(std::string_view name) const;
+
+ private:
+  std::vector<ModelRef> models_;
+};
+
+// The models of a running server, which a reload replaces. Threads: any.
+class ModelCatalogue {
+ public:
+  void Replace(const EncoderSet& encoders);
+  std::shared_ptr<const ModelSet> Get() const;
+
+ private:
+  mutable engine::Mutex mu_;
+  std::shared_ptr<const ModelSet> set_ ABSL_GUARDED_BY(mu_) = std::make_shared<const ModelSet>();
+};
 
 // "POSITIONS, Q, K".
 std::string NamesOf(absl::Span<const TensorSlot> slots);

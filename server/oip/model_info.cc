@@ -42,6 +42,7 @@ inference::ModelMetadataResponse MetadataOf(const Model& model) {
   properties["summary"] = model.summary;
   properties["source"] = model.source;
   properties["required_parameters"] = absl::StrJoin(model.required_parameters, ",");
+  if (!model.fingerprint.empty()) properties["spec_fingerprint"] = model.fingerprint;
   return metadata;
 }
 
@@ -59,11 +60,11 @@ inference::ModelConfig ConfigOf(const Model& model) {
   return config;
 }
 
-inference::RepositoryIndexResponse IndexOfModels() {
+inference::RepositoryIndexResponse IndexOf(const ModelSet& models) {
   inference::RepositoryIndexResponse index;
-  for (const Model& model : Models()) {
+  for (const ModelRef& model : models.models()) {
     auto* entry = index.add_models();
-    entry->set_name(model.name);
+    entry->set_name(model->name);
     entry->set_version(kModelVersion);
     entry->set_state("READY");
   }

@@ -11,7 +11,7 @@ namespace phasor::oip {
 inference::ModelMetadataResponse MetadataOf(const Model& model);
 // Never with batching: shapes are complete, and a batch dimension is one of them.
 inference::ModelConfig ConfigOf(const Model& model);
-inference::RepositoryIndexResponse IndexOfModels();
+inference::RepositoryIndexResponse IndexOf(const ModelSet& models);
 
 }  // namespace phasor::oip
 

@@ -17,9 +17,9 @@ void Add(absl::Duration time, inference::StatisticDuration* out) {
 
 // An entry that says nothing but which model it is of; all durations are there, which clients
 // expect.
-inference::ModelStatistics EmptyEntry(const Model& model) {
+inference::ModelStatistics EmptyEntry(const std::string& model) {
   inference::ModelStatistics entry;
-  entry.set_name(model.name);
+  entry.set_name(model);
   entry.set_version(kModelVersion);
   inference::InferStatistics* stats = entry.mutable_inference_stats();
   stats->mutable_success();
@@ -35,9 +35,15 @@ inference::ModelStatistics EmptyEntry(const Model& model) {
 
 }  // namespace
 
-void StatisticsBook::AddSuccess(const Model* model, const InferTimes& times, absl::Time now) {
+inference::ModelStatistics& StatisticsBook::EntryOf(const std::string& model) {
+  const auto found = entries_.find(model);
+  return found != entries_.end() ? found->second
+                                 : entries_.emplace(model, EmptyEntry(model)).first->second;
+}
+
+void StatisticsBook::AddSuccess(const std::string& model, const InferTimes& times, absl::Time now) {
   engine::MutexLock lock(&mu_);
-  inference::ModelStatistics& entry = entries_.try_emplace(model, EmptyEntry(*model)).first->second;
+  inference::ModelStatistics& entry = EntryOf(model);
   entry.set_last_inference(static_cast<uint64_t>(absl::ToUnixMillis(now)));
   entry.set_inference_count(entry.inference_count() + 1);
   entry.set_execution_count(entry.execution_count() + 1);
@@ -50,19 +56,17 @@ void StatisticsBook::AddSuccess(const Model* model, const InferTimes& times, abs
   Add(times.compute_output, stats->mutable_compute_output());
 }
 
-void StatisticsBook::AddFailure(const Model* model, absl::Duration total) {
+void StatisticsBook::AddFailure(const std::string& model, absl::Duration total) {
   engine::MutexLock lock(&mu_);
-  inference::ModelStatistics& entry = entries_.try_emplace(model, EmptyEntry(*model)).first->second;
-  Add(total, entry.mutable_inference_stats()->mutable_fail());
+  Add(total, EntryOf(model).mutable_inference_stats()->mutable_fail());
 }
 
-inference::ModelStatisticsResponse StatisticsBook::Report(const Model* model) {
+inference::ModelStatisticsResponse StatisticsBook::Report(absl::Span<const ModelRef> models) const {
   inference::ModelStatisticsResponse response;
   engine::MutexLock lock(&mu_);
-  for (const Model& listed : Models()) {
-    if (model != nullptr && model != &listed) continue;
-    const auto found = entries_.find(&listed);
-    *response.add_model_stats() = found == entries_.end() ? EmptyEntry(listed) : found->second;
+  for (const ModelRef& model : models) {
+    const auto found = entries_.find(model->name);
+    *response.add_model_stats() = found == entries_.end() ? EmptyEntry(model->name) : found->second;
   }
   return response;
 }

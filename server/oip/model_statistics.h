@@ -4,9 +4,11 @@
 #define PHASOR_SERVER_OIP_MODEL_STATISTICS_H_
 
 #include <map>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "inference/grpc_service.pb.h"
 #include "server/engine/mutex.h"
 #include "server/oip/model_catalogue.h"
@@ -24,16 +26,18 @@ struct InferTimes {
 // Threads: any.
 class StatisticsBook {
  public:
-  // `model` is of the catalogue.
-  void AddSuccess(const Model* model, const InferTimes& times, absl::Time now);
-  void AddFailure(const Model* model, absl::Duration total);
+  void AddSuccess(const std::string& model, const InferTimes& times, absl::Time now);
+  void AddFailure(const std::string& model, absl::Duration total);
 
-  // Of `model`, or of all models when it is nullptr.
-  inference::ModelStatisticsResponse Report(const Model* model);
+  // Of these models, in this order; one that has done nothing has zeros.
+  inference::ModelStatisticsResponse Report(absl::Span<const ModelRef> models) const;
 
  private:
-  engine::Mutex mu_;
-  std::map<const Model*, inference::ModelStatistics> entries_ ABSL_GUARDED_BY(mu_);
+  inference::ModelStatistics& EntryOf(const std::string& model) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable engine::Mutex mu_;
+  // By name: an encoder that a reload changes goes on counting.
+  std::map<std::string, inference::ModelStatistics> entries_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace phasor::oip

@@ -19,18 +19,16 @@ std::string NamesOfResults(const std::vector<OutputTensor>& results) {
   });
 }
 
+absl::Status NoSuchOutput(const std::string& path, const std::string& name,
+                          const std::vector<OutputTensor>& results) {
+  return absl::InvalidArgumentError(StrCat(path, ".name: '", name,
+                                           "' is not an output of this request, must be one of ",
+                                           NamesOfResults(results)));
+}
+
 absl::StatusOr<OutputTensor> ReadOutput(
-    const inference::ModelInferRequest::InferRequestedOutputTensor& wire,
-    const std::vector<OutputTensor>& results, const NamedMemory& memory, const std::string& path) {
-  const auto found = std::find_if(results.begin(), results.end(), [&](const OutputTensor& result) {
-    return result.name == wire.name();
-  });
-  if (found == results.end()) {
-    return absl::InvalidArgumentError(StrCat(path, ".name: '", wire.name(),
-                                             "' is not an output of this request, must be one of ",
-                                             NamesOfResults(results)));
-  }
-  OutputTensor output = *found;
+    const inference::ModelInferRequest::InferRequestedOutputTensor& wire, OutputTensor output,
+    const NamedMemory& memory, const std::string& path) {
   output.path = path;
   PHASOR_ASSIGN_OR_RETURN(output.range, ReadRegionRange(wire.parameters(), memory, /*write=*/true,
                                                         StrCat(path, ".parameters")));
@@ -45,20 +43,29 @@ absl::StatusOr<OutputTensor> ReadOutput(
 }  // namespace
 
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
+                                                      absl::Span<const TensorSlot> of_model,
                                                       const std::vector<OutputTensor>& results,
                                                       const NamedMemory& memory) {
   if (request.outputs().empty()) return results;
   std::vector<OutputTensor> outputs;
   std::set<std::string> names;
-  for (const auto& wire : request.outputs()) {
-    const std::string path = StrCat("outputs[", outputs.size(), "]");
+  for (int i = 0; i < request.outputs_size(); ++i) {
+    const auto& wire = request.outputs(i);
+    const auto is_named = [&](const auto& tensor) { return tensor.name == wire.name(); };
+    const std::string path = StrCat("outputs[", i, "]");
     if (!names.insert(wire.name()).second) {
       return absl::InvalidArgumentError(
           StrCat(path, ".name: '", wire.name(), "' twice, must be given once"));
     }
-    PHASOR_ASSIGN_OR_RETURN(OutputTensor output, ReadOutput(wire, results, memory, path));
+    const auto found = std::find_if(results.begin(), results.end(), is_named);
+    if (found == results.end()) {
+      if (std::any_of(of_model.begin(), of_model.end(), is_named)) continue;
+      return NoSuchOutput(path, wire.name(), results);
+    }
+    PHASOR_ASSIGN_OR_RETURN(OutputTensor output, ReadOutput(wire, *found, memory, path));
     outputs.push_back(std::move(output));
   }
+  if (outputs.empty()) return NoSuchOutput("outputs[0]", request.outputs(0).name(), results);
   return outputs;
 }
 

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "inference/grpc_service.pb.h"
 #include "kernels/dtype.h"
 #include "server/oip/input_tensors.h"
+#include "server/oip/model_catalogue.h"
 #include "server/regions/region_store.h"
 
 namespace phasor::oip {
@@ -27,10 +29,13 @@ struct OutputTensor {
   RegionRange range;    // its bytes are a capacity; no region: in the message
 };
 
-// The ones of `results` that the request names, in its order; all when it names none.
-// INVALID_ARGUMENT: a name that is unknown or given twice, a parameter, a range that is too small;
-// NOT_FOUND: no such region.
+// The ones of `results` that the request names, in its order; all when it names none. Clients name
+// all that the model has: those that come of an optional input which is not given are left out.
+// INVALID_ARGUMENT: a name that is unknown or given twice, or none of what the request gives; a
+// parameter, a range that is too small; NOT_FOUND: no such region; PERMISSION_DENIED: one that may
+// only be read.
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
+                                                      absl::Span<const TensorSlot> of_model,
                                                       const std::vector<OutputTensor>& results,
                                                       const NamedMemory& memory);
 

@@ -226,10 +226,11 @@ absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
 
 }  // namespace
 
-absl::StatusOr<const Model*> FindVersion(const std::string& name, const std::string& version) {
+absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& name,
+                                     const std::string& version) {
   const bool number = std::all_of(version.begin(), version.end(), absl::ascii_isdigit);
   if (!number) return Invalid("model_version: '", version, "', must be a number or empty");
-  const Model* const model = FindModel(name);
+  ModelRef model = models.Find(name);
   if (model != nullptr && (version.empty() || version == kModelVersion)) return model;
   const std::string asked = model == nullptr ? "" : StrCat(" version ", version);
   return absl::NotFoundError(StrCat("model_name: Request for unknown model: '", name, "'", asked,
@@ -240,7 +241,8 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
                                            absl::Span<const engine::Segments> raw,
                                            const PrepareContext& context) {
   PreparedInfer out;
-  PHASOR_ASSIGN_OR_RETURN(out.model, FindVersion(request.model_name(), request.model_version()));
+  PHASOR_ASSIGN_OR_RETURN(
+      out.model, FindVersion(*context.models, request.model_name(), request.model_version()));
   out.id = request.id();
   PHASOR_ASSIGN_OR_RETURN(const InferOptions options,
                           ReadOptions(*out.model, request.parameters()));
@@ -248,7 +250,8 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
   PHASOR_ASSIGN_OR_RETURN(out.inputs, ReadInputs(request, raw, context.memory));
   Preparer preparer(*out.model, options, context, &out);
   PHASOR_RETURN_IF_ERROR(preparer.Prepare());
-  PHASOR_ASSIGN_OR_RETURN(out.outputs, ReadOutputs(request, preparer.results(), context.memory));
+  PHASOR_ASSIGN_OR_RETURN(
+      out.outputs, ReadOutputs(request, out.model->outputs, preparer.results(), context.memory));
   for (size_t i = 0; i < out.inputs.size(); ++i) {
     *SegmentsOf(out.roles[i], &out.item) = out.inputs[i].segments;
     if (!out.inputs[i].range.in_message()) out.region_bytes += out.inputs[i].bytes;

@@ -25,6 +25,7 @@ namespace phasor::oip {
 
 // What a request is checked against.
 struct PrepareContext {
+  const ModelSet* models = nullptr;
   PlanProvider plans;
   int64_t max_message_bytes = 0;
   const TableSource* tables = nullptr;  // nullptr: none are kept
@@ -35,7 +36,7 @@ struct PrepareContext {
 using PathNames = std::vector<std::pair<std::string, std::string>>;
 
 struct PreparedInfer {
-  const Model* model = nullptr;
+  ModelRef model;
   std::string id;
   std::vector<InputTensor> inputs;
   std::vector<TensorRole> roles;  // of the inputs
@@ -49,7 +50,8 @@ struct PreparedInfer {
 };
 
 // The model of that name and version. NOT_FOUND: none; INVALID_ARGUMENT: the version is no number.
-absl::StatusOr<const Model*> FindVersion(const std::string& name, const std::string& version);
+absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& name,
+                                     const std::string& version);
 
 // Checks everything but the numbers. NOT_FOUND: model, region, table; INVALID_ARGUMENT,
 // OUT_OF_RANGE and others as PrepareEncode, PrepareRope and PrepareBias; RESOURCE_EXHAUSTED: the

@@ -14,18 +14,16 @@
 #include "server/rpc/access.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
-#include "server/rpc/device_regions.h"
 #include "server/rpc/tensor_call.h"
 
 namespace phasor::oip {
 namespace {
 
 constexpr regions::DeviceRegion::Paths kCudaPaths{"raw_handle", "byte_size", "device_id"};
-// Regions of this protocol exist for whoever knows their names.
-constexpr char kEverybody[] = "";
 // Of CudaSharedMemoryStatus: the names of regions that hold neither input nor output any more.
 constexpr char kDirtyMetadata[] = "phasor-dirty-region-bin";
-constexpr char kBuiltIn[] = "models are built in and always loaded";
+constexpr char kBuiltIn[] =
+    "models are the presets and the encoders of the configuration, always loaded";
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                  const absl::Status& status = absl::OkStatus()) {
@@ -39,9 +37,9 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, std::stri
   return Answer(context, absl::UnimplementedError(StrCat(method, ": not implemented, ", why)));
 }
 
-absl::Status Taken(std::string_view name) {
-  return absl::AlreadyExistsError(
-      StrCat("name: shared memory region '", name, "' already in manager, must be a free name"));
+// Clients that nobody tells apart share their names, as this protocol's clients expect.
+regions::RegionTerms TermsFor(const regions::RegionCaller& caller) {
+  return {.for_everybody = caller.identity.empty()};
 }
 
 // A number of the wire that sizes and offsets can hold.
@@ -61,7 +59,7 @@ class InferReactor final : public grpc::ServerUnaryReactor {
     }
     StartInfer(infer, request,
                {rpc::DeadlineOf(*context), rpc::ClientOf(*context), cancelled_, /*stream=*/false,
-                rpc::CallerQuota(*context)},
+                rpc::CallerQuota(*context), rpc::RegionCallerOf(*context)},
                [this, context, response](InferAnswer answer) {
                  quota_permit_ = std::move(answer.quota_permit);
                  if (answer.status.ok()) *response = std::move(answer.response);
@@ -81,10 +79,12 @@ class InferReactor final : public grpc::ServerUnaryReactor {
 
 InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptions options)
     : options_(std::move(options)),
-      regions_(options_.regions),
+      regions_(*options_.regions),
       infer_{engine,
              options_.tables,
-             {&regions_, options_.devices},
+             &regions_,
+             options_.devices,
+             &models_,
              &statistics_,
              options_.max_message_bytes,
              options_.max_header_bytes},
@@ -110,7 +110,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context,
                                                        const inference::ModelReadyRequest* request,
                                                        inference::ModelReadyResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (absl::IsInvalidArgument(model.status())) return Answer(context, model.status());
   response->set_ready(model.ok() && ready_.load(std::memory_order_relaxed));
   return Answer(context);
@@ -126,7 +126,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
                                 "statistics", "binary_tensor_data"}) {
     response->add_extensions(extension);
   }
-  if (options_.regions.enabled) response->add_extensions("system_shared_memory");
+  if (regions_.enabled()) response->add_extensions("system_shared_memory");
   if (options_.devices->enabled()) response->add_extensions("cuda_shared_memory");
   return Answer(context);
 }
@@ -135,7 +135,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelMetadata(
     Context* context, const inference::ModelMetadataRequest* request,
     inference::ModelMetadataResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
   *response = MetadataOf(**model);
   return Answer(context);
@@ -159,7 +159,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelConfig(
     Context* context, const inference::ModelConfigRequest* request,
     inference::ModelConfigResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
   *response->mutable_config() = ConfigOf(**model);
   return Answer(context);
@@ -170,12 +170,12 @@ grpc::ServerUnaryReactor* InferenceService::ModelStatistics(
     inference::ModelStatisticsResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   if (request->name().empty()) {
-    *response = statistics_.Report(nullptr);
+    *response = statistics_.Report(models_.Get()->models());
     return Answer(context);
   }
-  const auto model = FindVersion(request->name(), request->version());
+  const auto model = FindVersion(*models_.Get(), request->name(), request->version());
   if (!model.ok()) return Answer(context, model.status());
-  *response = statistics_.Report(*model);
+  *response = statistics_.Report({*model});
   return Answer(context);
 }
 
@@ -183,7 +183,7 @@ grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest*,
     inference::RepositoryIndexResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  *response = IndexOfModels();
+  *response = IndexOf(*models_.Get());
   return Answer(context);
 }
 
@@ -205,7 +205,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
     Context* context, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  for (const regions::NamedRegion& region : regions_.List()) {
+  for (const regions::NamedRegion& region : regions_.List(rpc::RegionCallerOf(*context))) {
     if (!request->name().empty() && request->name() != region.name) continue;
     auto& out = (*response->mutable_regions())[region.name];
     out.set_name(region.name);
@@ -229,20 +229,20 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryRegister(
   if (!offset.ok()) return Answer(context, offset.status());
   const auto bytes = SizeFromWire(request->byte_size(), "byte_size");
   if (!bytes.ok()) return Answer(context, bytes.status());
-  if (options_.devices->Has(request->name())) return Answer(context, Taken(request->name()));
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
   return Answer(context, regions_.Register(request->name(), {request->key(), *offset, *bytes},
-                                           {context->peer(), rpc::IdentityOf(*context),
-                                            rpc::MaxRegionsOf(*context)}));
+                                           caller, TermsFor(caller)));
 }
 
 grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
     Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
   if (request->name().empty()) {
-    regions_.UnregisterAll(context->peer());
+    regions_.UnregisterAll(caller);
   } else {
-    regions_.Unregister(request->name());
+    regions_.Unregister(request->name(), caller).IgnoreError();  // not known is no error
   }
   return Answer(context);
 }
@@ -251,7 +251,8 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest* request,
     inference::CudaSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  for (const regions::NamedDeviceRegion& region : options_.devices->List(kEverybody)) {
+  for (const regions::NamedDeviceRegion& region :
+       options_.devices->List(rpc::RegionCallerOf(*context))) {
     if (!request->name().empty() && request->name() != region.name) continue;
     auto& out = (*response->mutable_regions())[region.name];
     out.set_name(region.name);
@@ -280,31 +281,25 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
     return Answer(context, absl::InvalidArgumentError(StrCat("device_id: ", request->device_id(),
                                                              ", must be at least 0")));
   }
-  if (HasRegion(request->name())) return Answer(context, Taken(request->name()));
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
   return Answer(
       context,
       options_.devices->Register(
           request->name(), {.handle = *handle, .bytes = *bytes, .device_id = request->device_id()},
-          rpc::DeviceCallerOf(*context), {}, kCudaPaths));
+          caller, TermsFor(caller), kCudaPaths));
 }
 
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
     Context* context, const inference::CudaSharedMemoryUnregisterRequest* request,
     inference::CudaSharedMemoryUnregisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
   if (request->name().empty()) {
-    options_.devices->UnregisterAll(context->peer());
+    options_.devices->UnregisterAll(caller);
   } else {
-    // A name that is not known is no error.
-    options_.devices->Unregister(request->name(), {.owner = kEverybody}).IgnoreError();
+    options_.devices->Unregister(request->name(), caller).IgnoreError();  // not known is no error
   }
   return Answer(context);
-}
-
-bool InferenceService::HasRegion(const std::string& name) {
-  const auto regions = regions_.List();
-  return std::any_of(regions.begin(), regions.end(),
-                     [&](const regions::NamedRegion& region) { return region.name == name; });
 }
 
 grpc::ServerUnaryReactor* InferenceService::TraceSetting(Context* context,

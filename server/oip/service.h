@@ -22,9 +22,9 @@ struct InferenceServiceOptions {
   std::string version;  // of the server
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
-  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
-  regions::RegionStoreOptions regions;
-  regions::DeviceRegionStore* devices = nullptr;  // must outlive the service
+  const TableSource* tables = nullptr;      // must outlive the service; nullptr: none are kept
+  regions::RegionStore* regions = nullptr;  // must outlive the service
+  regions::DeviceRegionStore* devices = nullptr;  // the same
 };
 
 // `Base` with methods added one over the other.
@@ -63,16 +63,17 @@ class InferenceService final : public InferenceServiceBase {
   // `engine` must outlive the service.
   InferenceService(engine::Engine* engine, InferenceServiceOptions options);
 
-  // ServerReady and ModelReady say no from now on.
-  void StopServing() { ready_.store(false, std::memory_order_relaxed); }
+  // These encoders are models, beside the presets, for requests that are checked from now on.
+  void SetEncoders(const EncoderSet& encoders) { models_.Replace(encoders); }
+  // What ServerReady and ModelReady say from now on.
+  void SetReady(bool ready) { ready_.store(ready, std::memory_order_relaxed); }
   // Ends all streams after the requests under way.
   void EndStreams() { streams_.End(); }
 
-  // For metrics: what all models have done, and the memory that clients have named.
+  // For metrics: what all models have done.
   google::protobuf::RepeatedPtrField<inference::ModelStatistics> statistics() {
-    return statistics_.Report(nullptr).model_stats();
+    return statistics_.Report(models_.Get()->models()).model_stats();
   }
-  std::vector<regions::NamedRegion> regions() { return regions_.List(); }
 
  private:
   using Reactor = grpc::ServerUnaryReactor;
@@ -118,12 +119,11 @@ class InferenceService final : public InferenceServiceBase {
   Reactor* LogSettings(Context*, const inference::LogSettingsRequest*,
                        inference::LogSettingsResponse*) override;
 
-  bool HasRegion(const std::string& name);
-
   const InferenceServiceOptions options_;
   std::atomic<bool> ready_ = true;
+  ModelCatalogue models_;
   StatisticsBook statistics_;
-  regions::RegionStore regions_;
+  regions::RegionStore& regions_;
   const InferContext infer_;
   InferStreams streams_;
 };

@@ -52,11 +52,6 @@ absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegion::Open(DevicePlace pla
   return std::shared_ptr<DeviceRegion>(new DeviceRegion(std::move(place), *std::move(allocation)));
 }
 
-DeviceRegion::~DeviceRegion() {
-  allocation_.reset();
-  if (released_) released_();
-}
-
 absl::StatusOr<std::byte*> DeviceRegion::At(int64_t offset, int64_t bytes, bool write,
                                             const std::string& path) const {
   const bool inside =

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device_port.h"
@@ -44,8 +43,6 @@ class DeviceRegion {
   };
   static absl::StatusOr<std::shared_ptr<DeviceRegion>> Open(DevicePlace place, DevicePort* port,
                                                             const Paths& paths);
-  // Tells whoever waits for it, if somebody does.
-  ~DeviceRegion();
   DeviceRegion(const DeviceRegion&) = delete;
   DeviceRegion& operator=(const DeviceRegion&) = delete;
 
@@ -71,17 +68,13 @@ class DeviceRegion {
     return allocation_->Write(place_.offset + offset, bytes, in);
   }
 
-  // `released` runs when this is closed. Before the last user of it may be gone.
-  void WhenReleased(absl::AnyInvocable<void()> released) { released_ = std::move(released); }
-
  private:
   DeviceRegion(DevicePlace place, std::shared_ptr<const DeviceAllocation> allocation)
       : place_(std::move(place)), allocation_(std::move(allocation)) {}
 
   const DevicePlace place_;
-  std::shared_ptr<const DeviceAllocation> allocation_;
+  const std::shared_ptr<const DeviceAllocation> allocation_;
   std::atomic<bool> dirty_ = false;
-  absl::AnyInvocable<void()> released_;
 };
 
 }  // namespace phasor::regions

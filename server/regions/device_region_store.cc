@@ -4,6 +4,8 @@
 #include "server/regions/device_region_store.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "kernels/status_macros.h"
@@ -13,9 +15,13 @@ namespace phasor::regions {
 
 using engine::MutexLock;
 
-DeviceRegionStore::DeviceRegionStore(DevicePort* port, const DeviceRegionOptions& options,
+DeviceRegionStore::DeviceRegionStore(DevicePort* port, DeviceRegionOptions options,
                                      engine::Clock* clock)
-    : port_(port), options_(options), clock_(*clock) {}
+    : port_(port),
+      options_(std::move(options)),
+      quotas_(std::make_shared<OwnerQuotas>(
+          OwnerLimits{std::numeric_limits<int64_t>::max(), options_.max_regions}, "regions")),
+      clock_(*clock) {}
 
 DeviceRegionStore::~DeviceRegionStore() {
   std::thread watcher;
@@ -29,151 +35,133 @@ DeviceRegionStore::~DeviceRegionStore() {
 }
 
 absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace place,
-                                         const DeviceCaller& caller, const DeviceTerms& terms,
+                                         const RegionCaller& caller, const RegionTerms& terms,
                                          const DeviceRegion::Paths& paths) {
-  if (!options_.enabled) {
-    return absl::FailedPreconditionError(
-        "shared memory: not enabled, start the server with --shared-memory or send raw bytes");
-  }
+  PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
   if (port_ == nullptr) {
     return absl::FailedPreconditionError(
         "shared memory: this server uses no device, start it with --backend=cuda or use memory of "
         "the host");
   }
-  if (name.empty()) return absl::InvalidArgumentError("name: not set, must be given");
+  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
+  std::vector<HeldRef> lost;  // closed without the lock
   {
-    std::vector<std::shared_ptr<DeviceRegion>> lost;  // closed without the lock
     MutexLock lock(&mu_);
-    PHASOR_RETURN_IF_ERROR(CheckFree(name, caller));
     lost = TakeLost();
   }
+  lost.clear();
+  PHASOR_ASSIGN_OR_RETURN(
+      OwnerQuotas::Share share,
+      quotas_->Take(caller.owner(), std::max<int64_t>(place.bytes, 0), caller.max_regions));
   PHASOR_ASSIGN_OR_RETURN(auto region, DeviceRegion::Open(place, port_, paths));
+  auto held = std::make_shared<Held>(std::move(share), std::move(region));
+  const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
   MutexLock lock(&mu_);
-  PHASOR_RETURN_IF_ERROR(CheckFree(name, caller));  // another client may have been faster
-  DeviceTerms kept = terms;
-  kept.ttl = std::min(terms.ttl, options_.lease);
-  entries_[name] = {std::move(region), std::move(place), caller, kept, clock_.Now()};
+  entries_.emplace(
+      name, Entry{std::move(taken), std::move(held), std::move(place), caller, kept, clock_.Now()});
   if (!watcher_.joinable()) watcher_ = std::thread([this] { Watch(); });
   changed_.SignalAll();
   return absl::OkStatus();
 }
 
-absl::Status DeviceRegionStore::CheckFree(const std::string& name,
-                                          const DeviceCaller& caller) const {
-  if (entries_.contains(name)) {
-    return absl::AlreadyExistsError(
-        StrCat("name: shared memory region '", name, "' already in manager, must be a free name"));
-  }
-  if (entries_.size() >= options_.max_regions) {
-    return absl::ResourceExhaustedError(
-        StrCat("name: too many regions, must be at most ", options_.max_regions));
-  }
-  const auto held = std::count_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-    return entry.second.caller.owner == caller.owner;
-  });
-  if (held < caller.max_regions) return absl::OkStatus();
-  return absl::ResourceExhaustedError(StrCat("name: ", held, " regions are held by ", caller.owner,
-                                             ", must be at most ", caller.max_regions));
+DeviceRegionStore::Entries::iterator DeviceRegionStore::FindEntry(const std::string& name,
+                                                                  const RegionCaller& caller) {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return found;
+  return MayUse(caller, found->second.owner, found->second.terms) ? found : entries_.end();
 }
 
-bool DeviceRegionStore::MayUse(const std::string& owner, const Entry& entry) {
-  return entry.terms.for_everybody || entry.caller.owner == owner;
-}
-
-absl::Status DeviceRegionStore::Unregister(const std::string& name, const DeviceCaller& caller,
+absl::Status DeviceRegionStore::Unregister(const std::string& name, const RegionCaller& caller,
                                            absl::AnyInvocable<void()> released) {
-  std::shared_ptr<DeviceRegion> region;  // closed without the lock
+  HeldRef held;  // closed without the lock
   {
     MutexLock lock(&mu_);
-    const auto found = entries_.find(name);
-    if (found == entries_.end() || !MayUse(caller.owner, found->second)) {
+    const auto found = FindEntry(name, caller);
+    if (found == entries_.end()) {
       return absl::NotFoundError(
           StrCat("name: region '", name, "' is not registered, must be a name of one"));
     }
-    region = std::move(found->second.region);
+    held = found->second.held;
     entries_.erase(found);
+    if (held != nullptr) held->released = std::move(released);
   }
-  if (!released) return absl::OkStatus();
-  if (region == nullptr) {
-    released();
-  } else {
-    region->WhenReleased(std::move(released));
-  }
+  if (held == nullptr && released) released();
   return absl::OkStatus();
 }
 
-void DeviceRegionStore::UnregisterAll(const std::string& peer) {
+void DeviceRegionStore::UnregisterAll(const RegionCaller& caller) {
   Entries gone;  // closed without the lock
   MutexLock lock(&mu_);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto next = std::next(entry);
-    if (entry->second.terms.for_everybody && entry->second.caller.peer == peer) {
+    const Entry& e = entry->second;
+    if (e.owner.peer == caller.peer && MayUse(caller, e.owner, e.terms)) {
       gone.insert(entries_.extract(entry));
     }
     entry = next;
   }
 }
 
-bool DeviceRegionStore::Has(const std::string& name) const {
+bool DeviceRegionStore::Has(const std::string& name, const RegionCaller& caller) {
   MutexLock lock(&mu_);
-  return entries_.contains(name);
+  return FindEntry(name, caller) != entries_.end();
 }
 
 absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegionStore::Find(const std::string& name,
-                                                                      const std::string& owner,
+                                                                      const RegionCaller& caller,
                                                                       const std::string& path) {
   MutexLock lock(&mu_);
-  const auto found = entries_.find(name);
-  if (found == entries_.end() || !MayUse(owner, found->second)) {
+  const auto found = FindEntry(name, caller);
+  if (found == entries_.end()) {
     return absl::NotFoundError(
         StrCat(path, ": region '", name, "' is not registered, must be registered before"));
   }
   found->second.used = clock_.Now();
-  if (found->second.region != nullptr) return found->second.region;
+  if (found->second.held != nullptr) return Held::Use(found->second.held);
   return absl::FailedPreconditionError(StrCat(path, ": region '", name,
                                               "' is dirty: the device was lost, must be "
                                               "registered again"));
 }
 
-std::vector<NamedDeviceRegion> DeviceRegionStore::List(const std::string& owner) const {
+std::vector<NamedDeviceRegion> DeviceRegionStore::List(const RegionCaller& caller) {
   MutexLock lock(&mu_);
   std::vector<NamedDeviceRegion> regions;
   for (const auto& [name, entry] : entries_) {
-    if (!MayUse(owner, entry)) continue;
-    const bool dirty = entry.region == nullptr || entry.region->dirty();
+    if (!MayUse(caller, entry.owner, entry.terms)) continue;
+    const bool dirty = entry.held == nullptr || entry.held->region->dirty();
     regions.push_back({name, entry.place, entry.terms.ttl, dirty});
   }
   return regions;
 }
 
-std::vector<std::shared_ptr<DeviceRegion>> DeviceRegionStore::TakeLost() {
-  std::vector<std::shared_ptr<DeviceRegion>> lost;
+std::vector<DeviceRegionStore::HeldRef> DeviceRegionStore::TakeLost() {
+  std::vector<HeldRef> lost;
   for (auto& [name, entry] : entries_) {
-    if (entry.region != nullptr && entry.region->lost()) lost.push_back(std::move(entry.region));
+    if (entry.held != nullptr && entry.held->region->lost()) lost.push_back(std::move(entry.held));
   }
   return lost;
 }
 
-std::vector<std::shared_ptr<DeviceRegion>> DeviceRegionStore::TakeExpired(absl::Time* next) {
+DeviceRegionStore::Entries DeviceRegionStore::TakeExpired(absl::Time* next) {
   const absl::Time now = clock_.Now();
   *next = absl::InfiniteFuture();
-  std::vector<std::shared_ptr<DeviceRegion>> expired;
+  Entries expired;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto after = std::next(entry);
     const absl::Time end = entry->second.used + entry->second.terms.ttl;
     if (end > now) {
       *next = std::min(*next, end);
-      ++entry;
     } else {
-      expired.push_back(std::move(entry->second.region));
-      entry = entries_.erase(entry);
+      expired.insert(entries_.extract(entry));
     }
+    entry = after;
   }
   return expired;
 }
 
 void DeviceRegionStore::Watch() {
   while (true) {
-    std::vector<std::shared_ptr<DeviceRegion>> expired;  // closed without the lock
+    Entries expired;  // closed without the lock
     MutexLock lock(&mu_);
     absl::Time next;
     expired = TakeExpired(&next);

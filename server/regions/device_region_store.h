@@ -4,7 +4,6 @@
 #define PHASOR_SERVER_REGIONS_DEVICE_REGION_STORE_H_
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,26 +18,18 @@
 #include "server/engine/engine.h"
 #include "server/engine/mutex.h"
 #include "server/regions/device_region.h"
+#include "server/regions/held_region.h"
+#include "server/regions/owner_quotas.h"
+#include "server/regions/region_names.h"
+#include "server/regions/region_store.h"
 
 namespace phasor::regions {
 
 struct DeviceRegionOptions {
   bool enabled = false;  // else every registration is refused
-  size_t max_regions = 1024;
+  std::shared_ptr<RegionNames> names = std::make_shared<RegionNames>();
+  int64_t max_regions = 256;              // of one owner
   absl::Duration lease = absl::Hours(1);  // a region unused for so long is closed
-};
-
-// Who registers a region.
-struct DeviceCaller {
-  std::string peer = {};                                      // whose UnregisterAll forgets it
-  std::string owner = {};                                     // whose regions are counted
-  int64_t max_regions = std::numeric_limits<int64_t>::max();  // of that owner
-};
-
-// How a region is kept.
-struct DeviceTerms {
-  bool for_everybody = true;  // else it exists for its owner only, but for the name
-  absl::Duration ttl = absl::InfiniteDuration();  // but never longer than the store's lease
 };
 
 struct NamedDeviceRegion {
@@ -48,63 +39,66 @@ struct NamedDeviceRegion {
   bool dirty = false;
 };
 
-// A call that uses a region keeps it open, whatever happens to its name. Threads: any. Owns regions
-// and, from the first one on, a thread that closes those whose time is over.
+// As RegionStore, for memory of the device. Threads: any. Owns regions and, from the first one on,
+// a thread that closes those whose time is over.
 class DeviceRegionStore {
  public:
-  // `port` is nullptr without a device. Both must outlive this.
-  DeviceRegionStore(DevicePort* port, const DeviceRegionOptions& options, engine::Clock* clock);
+  // `port` is nullptr without a device. It and the clock must outlive this.
+  DeviceRegionStore(DevicePort* port, DeviceRegionOptions options, engine::Clock* clock);
   ~DeviceRegionStore();
 
   // Whether regions can be registered.
   bool enabled() const { return options_.enabled && port_ != nullptr; }
   absl::Duration lease() const { return options_.lease; }
 
-  // Errors as DeviceRegion::Open's; INVALID_ARGUMENT: no name; ALREADY_EXISTS: the name is taken;
-  // RESOURCE_EXHAUSTED: too many, of all or of the owner; FAILED_PRECONDITION: not enabled, or no
+  // Errors as DeviceRegion::Open's and RegionStore::Register's; FAILED_PRECONDITION also: no
   // device.
-  absl::Status Register(const std::string& name, DevicePlace place, const DeviceCaller& caller,
-                        const DeviceTerms& terms, const DeviceRegion::Paths& paths);
+  absl::Status Register(const std::string& name, DevicePlace place, const RegionCaller& caller,
+                        const RegionTerms& terms, const DeviceRegion::Paths& paths);
 
   // Forgets a name. `released` runs once when no call uses the region any more, perhaps before this
   // returns. NOT_FOUND, and it never runs: no such name, for this caller.
-  absl::Status Unregister(const std::string& name, const DeviceCaller& caller,
+  absl::Status Unregister(const std::string& name, const RegionCaller& caller,
                           absl::AnyInvocable<void()> released = nullptr);
-  // Forgets all that the peer registered for everybody.
-  void UnregisterAll(const std::string& peer);
+  // Forgets all that came over the caller's own connection.
+  void UnregisterAll(const RegionCaller& caller);
 
-  bool Has(const std::string& name) const;
-  // The region, whose time begins anew. NOT_FOUND. The message begins with `path`.
+  // Whether it is the name of a region that the caller may use.
+  bool Has(const std::string& name, const RegionCaller& caller);
+  // The region, whose time begins anew. NOT_FOUND; FAILED_PRECONDITION: the device was lost since.
+  // The message begins with `path`.
   absl::StatusOr<std::shared_ptr<DeviceRegion>> Find(const std::string& name,
-                                                     const std::string& owner,
+                                                     const RegionCaller& caller,
                                                      const std::string& path);
   // Those that the caller may use, by name. Renews nothing.
-  std::vector<NamedDeviceRegion> List(const std::string& owner) const;
+  std::vector<NamedDeviceRegion> List(const RegionCaller& caller);
 
  private:
+  using Held = HeldRegion<DeviceRegion>;
+  using HeldRef = std::shared_ptr<Held>;
   struct Entry {
-    std::shared_ptr<DeviceRegion> region;  // nullptr: the device was lost, and it is dirty
+    RegionNames::Name name;
+    HeldRef held;  // nullptr: the device was lost, and it is dirty
     DevicePlace place;
-    DeviceCaller caller;
-    DeviceTerms terms;
+    RegionCaller owner;
+    RegionTerms terms;
     absl::Time used;
   };
   using Entries = std::map<std::string, Entry>;
 
-  static bool MayUse(const std::string& owner, const Entry& entry);
-  absl::Status CheckFree(const std::string& name, const DeviceCaller& caller) const
+  Entries::iterator FindEntry(const std::string& name, const RegionCaller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Lets go of memory of a device that was lost: only calls that know its addresses keep it.
-  std::vector<std::shared_ptr<DeviceRegion>> TakeLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<HeldRef> TakeLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those whose time is over. `*next` is when the next one's is.
-  std::vector<std::shared_ptr<DeviceRegion>> TakeExpired(absl::Time* next)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Entries TakeExpired(absl::Time* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Watch();
 
   DevicePort* const port_;
   const DeviceRegionOptions options_;
+  const std::shared_ptr<OwnerQuotas> quotas_;
   engine::Clock& clock_;
-  mutable engine::Mutex mu_;
+  engine::Mutex mu_;
   engine::CondVar changed_;
   Entries entries_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -114,7 +108,14 @@ class DeviceRegionStore {
 // The regions that one caller may use.
 struct CallerDevices {
   DeviceRegionStore* store = nullptr;  // nullptr: none; must outlive the caller's calls
-  std::string owner = {};
+  RegionCaller caller = {};
+
+  bool enabled() const { return store != nullptr && store->enabled(); }
+  bool Has(const std::string& name) const { return store != nullptr && store->Has(name, caller); }
+  absl::StatusOr<std::shared_ptr<DeviceRegion>> Find(const std::string& name,
+                                                     const std::string& path) const {
+    return store->Find(name, caller, path);
+  }
 };
 
 }  // namespace phasor::regions

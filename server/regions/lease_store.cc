@@ -25,32 +25,24 @@ absl::StatusOr<std::string> NewToken() {
   return absl::BytesToHexString({bits.data(), bits.size()});
 }
 
-}  // namespace
-
-struct LeaseStore::Metered {
-  Metered(std::shared_ptr<Quotas> q, std::string o, int64_t b)
-      : quotas(std::move(q)), owner(std::move(o)), bytes(b) {}
-  Metered(const Metered&) = delete;
-  Metered& operator=(const Metered&) = delete;
-  ~Metered() {
-    memory.reset();
-    quotas->GiveBack(owner, bytes);
-  }
-
-  const std::shared_ptr<Quotas> quotas;
-  const std::string owner;
-  const int64_t bytes;
-  std::shared_ptr<const SealedMemory> memory;
+// Memory of its owner's quota, which has it back once it is not mapped any more.
+struct MeteredMemory {
+  OwnerQuotas::Share share;
+  std::shared_ptr<const SealedMemory> memory;  // goes first
 };
 
-LeaseStore::LeaseStore(LeaseLimits limits)
-    : instance_(NewToken().value_or("unknown")), quotas_(std::make_shared<Quotas>(limits)) {}
+}  // namespace
+
+LeaseStore::LeaseStore(OwnerLimits limits)
+    : instance_(NewToken().value_or("unknown")),
+      quotas_(std::make_shared<OwnerQuotas>(limits, "lease")) {}
 
 absl::StatusOr<std::string> LeaseStore::Add(int fd, const std::string& owner) {
   PHASOR_ASSIGN_OR_RETURN(std::string token, NewToken());
   PHASOR_ASSIGN_OR_RETURN(const int64_t bytes, SealedMemory::SizeOf(fd));
-  PHASOR_RETURN_IF_ERROR(quotas_->Take(owner, bytes));
-  const auto metered = std::make_shared<Metered>(quotas_, owner, bytes);
+  PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share, quotas_->Take(owner, bytes));
+  const auto metered =
+      std::make_shared<MeteredMemory>(MeteredMemory{std::move(share), /*memory=*/nullptr});
   PHASOR_ASSIGN_OR_RETURN(metered->memory, SealedMemory::Map(fd));
   if (metered->memory->bytes() != bytes) {  // it has grown in between
     return absl::InvalidArgumentError("memory: changes its size");
@@ -58,40 +50,6 @@ absl::StatusOr<std::string> LeaseStore::Add(int fd, const std::string& owner) {
   MutexLock lock(&mu_);
   leases_[token] = std::shared_ptr<const SealedMemory>(metered, metered->memory.get());
   return token;
-}
-
-absl::Status LeaseStore::Quotas::Take(const std::string& owner, int64_t bytes) {
-  MutexLock lock(&mu_);
-  const auto found = owners_.find(owner);
-  const Stats has = found == owners_.end() ? Stats() : found->second;
-  if (has.leases >= limits_.max_leases) {
-    return absl::ResourceExhaustedError(
-        StrCat("lease: ", has.leases, " are held already, must be at most ", limits_.max_leases));
-  }
-  if (bytes > limits_.max_bytes - has.bytes) {
-    return absl::ResourceExhaustedError(StrCat("lease: ", bytes, " bytes beside ", has.bytes,
-                                               ", must be at most ", limits_.max_bytes,
-                                               " together"));
-  }
-  owners_[owner] = {has.leases + 1, has.bytes + bytes};
-  return absl::OkStatus();
-}
-
-void LeaseStore::Quotas::GiveBack(const std::string& owner, int64_t bytes) {
-  MutexLock lock(&mu_);
-  Stats& has = owners_[owner];
-  has.bytes -= bytes;
-  if (--has.leases == 0) owners_.erase(owner);
-}
-
-LeaseStore::Stats LeaseStore::Quotas::all() const {
-  MutexLock lock(&mu_);
-  Stats all;
-  for (const auto& [owner, has] : owners_) {
-    all.leases += has.leases;
-    all.bytes += has.bytes;
-  }
-  return all;
 }
 
 void LeaseStore::Remove(const std::string& token) {

@@ -72,11 +72,14 @@ absl::Status Shrunk(const std::string& path) {
 absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place,
                                                            const std::string& path) {
   PHASOR_RETURN_IF_ERROR(CheckKey(place.key, path));
-  bool writable = true;
-  int fd = shm_open(place.key.c_str(), O_RDWR | O_CLOEXEC, 0);
-  if (fd < 0 && errno == EACCES) {
+  // Without O_NONBLOCK, what is no memory (a pipe) or has a lease of its owner's would wait for
+  // somebody.
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
+  bool writable = !place.read_only;
+  int fd = shm_open(place.key.c_str(), kFlags | (writable ? O_RDWR : O_RDONLY), 0);
+  if (fd < 0 && errno == EACCES && writable) {
     writable = false;
-    fd = shm_open(place.key.c_str(), O_RDONLY | O_CLOEXEC, 0);
+    fd = shm_open(place.key.c_str(), kFlags | O_RDONLY, 0);
   }
   if (fd < 0) return OpenError(errno, place.key, path);
   // From here on the region closes the descriptor.
@@ -109,11 +112,14 @@ absl::Status Region::Read(int64_t offset, int64_t bytes, std::byte* out,
   return absl::OkStatus();
 }
 
+absl::Status Region::CheckWritable(const std::string& path) const {
+  if (writable_) return absl::OkStatus();
+  return absl::PermissionDeniedError(StrCat(path, ": the server may only read this memory"));
+}
+
 absl::Status Region::Write(int64_t offset, int64_t bytes, const std::byte* in,
                            const std::string& path) const {
-  if (!writable_) {
-    return absl::PermissionDeniedError(StrCat(path, ": the server may only read this memory"));
-  }
+  PHASOR_RETURN_IF_ERROR(CheckWritable(path));
   // A write beyond the end would make the client's memory grow again.
   PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd_, path));
   if (!CheckFits(place_, size, path).ok()) return Shrunk(path);
@@ -121,6 +127,10 @@ absl::Status Region::Write(int64_t offset, int64_t bytes, const std::byte* in,
     const ssize_t n =
         pwrite(fd_, in + done, static_cast<size_t>(bytes - done), place_.offset + offset + done);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == ENOSPC) {
+      return absl::ResourceExhaustedError(
+          StrCat(path, ": no pages for it (", SystemError(errno), "), allocate it all"));
+    }
     if (n <= 0) return absl::InternalError(StrCat(path, ": ", SystemError(errno)));
     done += n;
   }

@@ -18,15 +18,17 @@ namespace phasor::regions {
 
 // Where a region is: bytes [offset, offset + bytes) of the shared memory called `key`.
 struct RegionPlace {
-  std::string key;
+  std::string key = {};
   int64_t offset = 0;
   int64_t bytes = 0;
+  bool read_only = false;  // nothing is ever written there
 };
 
 // Threads: any; the client may change the bytes at any time. Owns a descriptor.
 class Region {
  public:
-  // Opens it: for reading only where writing is not allowed. Messages begin with `path`.
+  // Opens it, without waiting for anybody: for reading only where writing is not allowed. Messages
+  // begin with `path`.
   // INVALID_ARGUMENT: the key is no name, or the memory ends before the region does;
   // NOT_FOUND: no such memory; PERMISSION_DENIED: it may not be opened.
   static absl::StatusOr<std::shared_ptr<const Region>> Open(RegionPlace place,
@@ -40,8 +42,12 @@ class Region {
   // That bytes [offset, offset + bytes) are inside. INVALID_ARGUMENT.
   absl::Status CheckRange(int64_t offset, int64_t bytes, const std::string& path) const;
 
+  // That it may be written. PERMISSION_DENIED.
+  absl::Status CheckWritable(const std::string& path) const;
+
   // Both take a range that CheckRange accepted. INVALID_ARGUMENT: the client has shrunk its memory;
-  // PERMISSION_DENIED: it may only be read; INTERNAL: the system's error.
+  // PERMISSION_DENIED: it may only be read; RESOURCE_EXHAUSTED: the system has no pages for what
+  // the client left empty; INTERNAL: the system's error.
   absl::Status Read(int64_t offset, int64_t bytes, std::byte* out, const std::string& path) const;
   absl::Status Write(int64_t offset, int64_t bytes, const std::byte* in,
                      const std::string& path) const;

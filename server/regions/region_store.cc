@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See region_store.h. Memory is opened without the lock: no client waits for another's.
+// See region_store.h. Memory is opened and closed without the lock: no client waits for another's.
 #include "server/regions/region_store.h"
 
 #include <algorithm>
@@ -12,80 +12,119 @@ namespace phasor::regions {
 
 using engine::MutexLock;
 
-RegionStore::RegionStore(RegionStoreOptions options) : options_(std::move(options)) {}
-
-absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
-                                   const RegionOwner& owner) {
-  if (!options_.enabled) {
+absl::Status CheckMayShare(bool enabled, const RegionCaller& caller) {
+  if (!enabled) {
     return absl::FailedPreconditionError(
         "shared memory: not enabled, start the server with --shared-memory or send raw bytes");
   }
-  if (name.empty()) return absl::InvalidArgumentError("name: not set, must be given");
+  if (!caller.remote) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "shared memory: the call comes from another host, must come from this one; send raw bytes");
+}
+
+bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionTerms& terms) {
+  if (caller.remote) return false;
+  return terms.for_everybody || owner.owner() == caller.owner();
+}
+
+RegionStore::RegionStore(RegionStoreOptions options)
+    : options_(std::move(options)),
+      quotas_(std::make_shared<OwnerQuotas>(options_.owner_limits, "regions")) {}
+
+absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
+                                   const RegionCaller& caller, const RegionTerms& terms) {
+  PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
+  Entries expired;  // closed without the lock
   {
     MutexLock lock(&mu_);
-    PHASOR_RETURN_IF_ERROR(CheckFree(name, owner));
+    expired = TakeExpired();
   }
+  expired.clear();
+  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
   PHASOR_ASSIGN_OR_RETURN(auto region, Region::Open(std::move(place), "region"));
+  PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
+                          quotas_->Take(caller.owner(), region->place().bytes, caller.max_regions));
+  auto held = std::make_shared<Held>(std::move(share), std::move(region));
+  const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
   MutexLock lock(&mu_);
-  PHASOR_RETURN_IF_ERROR(CheckFree(name, owner));  // another client may have been faster
-  entries_[name] = {std::move(region), owner, options_.now()};
+  entries_.emplace(name, Entry{std::move(taken), std::move(held), caller, kept, options_.now()});
   return absl::OkStatus();
 }
 
-absl::Status RegionStore::CheckFree(const std::string& name, const RegionOwner& owner) {
-  DropExpired();
-  if (entries_.contains(name)) {
-    return absl::AlreadyExistsError(
-        StrCat("name: shared memory region '", name, "' already in manager, must be a free name"));
+absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller& caller,
+                                     absl::AnyInvocable<void()> released) {
+  std::shared_ptr<Held> held;  // let go without the lock
+  MutexLock lock(&mu_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
+    return absl::NotFoundError(
+        StrCat("name: region '", name, "' is not registered, must be a name of one"));
   }
-  if (entries_.size() >= options_.max_regions) {
-    return absl::ResourceExhaustedError(
-        StrCat("name: too many regions, must be at most ", options_.max_regions));
-  }
-  if (owner.identity.empty()) return absl::OkStatus();
-  const auto held = std::count_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-    return entry.second.owner.identity == owner.identity;
+  held = std::move(found->second.held);
+  held->released = std::move(released);
+  entries_.erase(found);
+  return absl::OkStatus();
+}
+
+void RegionStore::UnregisterAll(const RegionCaller& caller) {
+  Entries gone;  // closed without the lock
+  MutexLock lock(&mu_);
+  gone = Take([&](const Entry& entry) {
+    return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
   });
-  if (held < owner.max_regions) return absl::OkStatus();
-  return absl::ResourceExhaustedError(StrCat("name: ", held, " regions are held by ",
-                                             owner.identity, ", must be at most ",
-                                             owner.max_regions));
-}
-
-void RegionStore::Unregister(const std::string& name) {
-  MutexLock lock(&mu_);
-  entries_.erase(name);
-}
-
-void RegionStore::UnregisterAll(const std::string& peer) {
-  MutexLock lock(&mu_);
-  std::erase_if(entries_, [&](const auto& entry) { return entry.second.owner.peer == peer; });
 }
 
 absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::string& name,
+                                                                const RegionCaller& caller,
                                                                 const std::string& path) {
+  Entries expired;  // closed without the lock
   MutexLock lock(&mu_);
-  DropExpired();
+  expired = TakeExpired();
   const auto found = entries_.find(name);
-  if (found == entries_.end()) {
+  if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
     return absl::NotFoundError(
         StrCat(path, ": region '", name, "' is not registered, must be registered before"));
   }
   found->second.used = options_.now();
-  return found->second.region;
+  return Held::Use(found->second.held);
 }
 
-std::vector<NamedRegion> RegionStore::List() {
+std::vector<NamedRegion> RegionStore::List(const RegionCaller& caller) {
+  Entries expired;  // closed without the lock
   MutexLock lock(&mu_);
-  DropExpired();
+  expired = TakeExpired();
   std::vector<NamedRegion> regions;
-  for (const auto& [name, entry] : entries_) regions.push_back({name, entry.region->place()});
+  for (const auto& [name, entry] : entries_) {
+    if (!MayUse(caller, entry.owner, entry.terms)) continue;
+    regions.push_back({name, entry.held->region->place(), entry.terms.ttl});
+  }
   return regions;
 }
 
-void RegionStore::DropExpired() {
-  const absl::Time oldest = options_.now() - options_.lease;
-  std::erase_if(entries_, [&](const auto& entry) { return entry.second.used < oldest; });
+OwnerQuotas::Stats RegionStore::stats() {
+  Entries expired;  // closed without the lock
+  {
+    MutexLock lock(&mu_);
+    expired = TakeExpired();
+  }
+  expired.clear();
+  return quotas_->all();
+}
+
+template <typename Drop>
+RegionStore::Entries RegionStore::Take(Drop drop) {
+  Entries taken;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    if (drop(entry->second)) taken.insert(entries_.extract(entry));
+    entry = next;
+  }
+  return taken;
+}
+
+RegionStore::Entries RegionStore::TakeExpired() {
+  const absl::Time now = options_.now();
+  return Take([&](const Entry& entry) { return entry.used < now - entry.terms.ttl; });
 }
 
 }  // namespace phasor::regions

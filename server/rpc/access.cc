@@ -7,16 +7,15 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 #include "server/rpc/call_context.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/caller.h"
 
 namespace phasor::rpc {
 namespace {
 
-constexpr int64_t kLogLinesPerSecond = 10;
 constexpr char kAuthorization[] = "authorization";
 constexpr char kSubjectNames[] = "x509_subject_alternative_name";
 constexpr char kCertificate[] = "x509_pem_cert";
@@ -54,16 +53,12 @@ security::Presented PresentedBy(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-Access::Access(security::RuleFiles files, std::vector<std::string> methods, Log log)
-    : files_(std::move(files)),
-      methods_(std::move(methods)),
-      log_(std::move(log)),
-      log_limit_(kLogLinesPerSecond) {}
+Access::Access(security::RuleFiles files, std::vector<std::string> methods)
+    : files_(std::move(files)), methods_(std::move(methods)) {}
 
 absl::StatusOr<std::unique_ptr<Access>> Access::Load(const security::RuleFiles& files,
-                                                     absl::Span<const std::string> services,
-                                                     Log log) {
-  std::unique_ptr<Access> access(new Access(files, MethodsOf(services), std::move(log)));
+                                                     absl::Span<const std::string> services) {
+  std::unique_ptr<Access> access(new Access(files, MethodsOf(services)));
   PHASOR_RETURN_IF_ERROR(access->Reload());
   return access;
 }
@@ -99,14 +94,9 @@ std::shared_ptr<const security::Rules> Access::rules() const {
   return rules_;
 }
 
-void Access::Count(const grpc::CallbackServerContext& context, std::string_view method,
-                   const absl::Status& status) {
-  auto& count = absl::IsUnauthenticated(status) ? unauthenticated_ : permission_denied_;
+void Access::Count(const absl::Status& refusal) {
+  auto& count = absl::IsUnauthenticated(refusal) ? unauthenticated_ : permission_denied_;
   count.fetch_add(1, std::memory_order_relaxed);
-  const auto left_out = log_limit_.Admit(absl::Now());
-  if (left_out.has_value() && log_ != nullptr) {
-    log_({context.peer(), std::string(method), status, *left_out});
-  }
 }
 
 absl::Status Refusal(grpc::CallbackServerContext* context) {
@@ -115,9 +105,7 @@ absl::Status Refusal(grpc::CallbackServerContext* context) {
   if (call->late) return Draining();
   if (call->access == nullptr) return absl::OkStatus();
   call->decision = call->access->rules()->Decide(PresentedBy(*context), call->method);
-  if (!call->decision.status.ok()) {
-    call->access->Count(*context, call->method, call->decision.status);
-  }
+  if (!call->decision.status.ok()) call->access->Count(call->decision.status);
   return call->decision.status;
 }
 
@@ -126,9 +114,12 @@ std::string IdentityOf(const grpc::CallbackServerContext& context) {
   return call == nullptr ? "" : call->decision.identity;
 }
 
-int64_t MaxRegionsOf(const grpc::CallbackServerContext& context) {
+regions::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context) {
   const CallContext* const call = CallContext::Of(&context);
-  return call == nullptr ? security::kUnlimited : call->decision.max_regions;
+  std::string peer = context.peer();
+  const bool remote = IsRemotePeer(peer);
+  if (call == nullptr) return {.peer = std::move(peer), .remote = remote};
+  return {std::move(peer), call->decision.identity, call->decision.max_regions, remote};
 }
 
 CallerQuota::CallerQuota(const grpc::CallbackServerContext& context) {

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,8 +20,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "server/engine/admission.h"
+#include "server/regions/region_store.h"
 #include "server/security/file_stamp.h"
-#include "server/security/log_limit.h"
 #include "server/security/rules.h"
 
 namespace phasor::rpc {
@@ -33,24 +32,13 @@ struct AccessStats {
   int64_t permission_denied = 0;
 };
 
-// A refusal worth a line in the log. Holds no secret.
-struct RefusedCall {
-  std::string peer;
-  std::string method;
-  absl::Status status;
-  int64_t left_out = 0;  // refusals since the last line that got none
-};
-
 // Threads: any. Must outlive the calls.
 class Access {
  public:
-  using Log = std::function<void(const RefusedCall&)>;
-
   // `services`: full names of all that the server offers, which a policy may name.
   // INVALID_ARGUMENT: a file cannot be read or is wrong.
   static absl::StatusOr<std::unique_ptr<Access>> Load(const security::RuleFiles& files,
-                                                      absl::Span<const std::string> services,
-                                                      Log log);
+                                                      absl::Span<const std::string> services);
 
   // Reads the files again; if any is wrong, all stay as they were. Errors as Load's.
   absl::Status Reload();
@@ -62,16 +50,13 @@ class Access {
  private:
   friend absl::Status Refusal(grpc::CallbackServerContext* context);
 
-  Access(security::RuleFiles files, std::vector<std::string> methods, Log log);
+  Access(security::RuleFiles files, std::vector<std::string> methods);
   std::vector<security::FileStamp> Stamps() const;
   std::shared_ptr<const security::Rules> rules() const;
-  void Count(const grpc::CallbackServerContext& context, std::string_view method,
-             const absl::Status& status);
+  void Count(const absl::Status& refusal);
 
   const security::RuleFiles files_;
   const std::vector<std::string> methods_;
-  const Log log_;
-  security::LogLimit log_limit_;
   std::atomic<int64_t> unauthenticated_ = 0;
   std::atomic<int64_t> permission_denied_ = 0;
   mutable absl::Mutex mu_;
@@ -86,8 +71,8 @@ absl::Status Refusal(grpc::CallbackServerContext* context);
 
 // Who calls, once Refusal was OK: "token:NAME", "san:NAME", "unix"; empty: nobody has asked.
 std::string IdentityOf(const grpc::CallbackServerContext& context);
-// Regions of shared memory that the caller may hold at a time.
-int64_t MaxRegionsOf(const grpc::CallbackServerContext& context);
+// The same as owner of regions of shared memory.
+regions::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context);
 
 // What a caller may have in flight. Copies share it; outlives the context. Threads: any.
 class CallerQuota {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/caller.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 
@@ -18,6 +19,13 @@ uint64_t ClientOf(const grpc::CallbackServerContext& context) {
 
 uint64_t ClientOfPeer(std::string_view peer) {
   return std::hash<std::string_view>()(peer.substr(0, peer.rfind(':')));
+}
+
+bool IsRemotePeer(std::string_view peer) {
+  static constexpr std::string_view kLocal[] = {"unix:", "ipv4:127.",
+                                                "ipv6:%5B::1%5D:", "ipv6:[::1]:"};
+  return std::none_of(std::begin(kLocal), std::end(kLocal),
+                      [&](std::string_view prefix) { return peer.starts_with(prefix); });
 }
 
 }  // namespace phasor::rpc

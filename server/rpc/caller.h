@@ -20,6 +20,8 @@ absl::Time DeadlineOf(const grpc::CallbackServerContext& context);
 uint64_t ClientOf(const grpc::CallbackServerContext& context);
 // The same of what gRPC calls a peer, e.g. "ipv4:10.0.0.1:4711".
 uint64_t ClientOfPeer(std::string_view peer);
+// Whether such a peer is not on this host: neither a Unix socket nor a loopback address.
+bool IsRemotePeer(std::string_view peer);
 
 }  // namespace phasor::rpc
 

@@ -7,7 +7,6 @@
 
 #include "kernels/invalid.h"
 #include "kernels/status_macros.h"
-#include "server/rpc/access.h"
 
 namespace phasor::rpc {
 namespace {
@@ -15,47 +14,21 @@ namespace {
 constexpr regions::DeviceRegion::Paths kPaths{"region.cuda_ipc.handle", "region.size_bytes",
                                               "region.cuda_ipc.device_uuid"};
 
-absl::StatusOr<absl::Duration> TtlOf(const v1::Region& region, absl::Duration longest) {
-  const int64_t most = absl::ToInt64Milliseconds(longest);
-  if (region.ttl_ms() == 0) return longest;
-  if (region.ttl_ms() > 0 && region.ttl_ms() <= most) return absl::Milliseconds(region.ttl_ms());
-  return InvalidAt("region.ttl_ms", region.ttl_ms(), ", must be 1 to ", most,
-                   ", or 0 for the most");
-}
-
 }  // namespace
 
-regions::DeviceCaller DeviceCallerOf(const grpc::CallbackServerContext& context) {
-  const std::string identity = IdentityOf(context);
-  return {context.peer(), identity.empty() ? context.peer() : identity, MaxRegionsOf(context)};
-}
-
-regions::CallerDevices DevicesOf(regions::DeviceRegionStore* store,
-                                 const grpc::CallbackServerContext& context) {
-  if (store == nullptr || !store->enabled()) return {};
-  return {store, DeviceCallerOf(context).owner};
-}
-
-absl::StatusOr<v1::Region> RegisterDeviceRegion(const v1::Region& region,
-                                                const regions::DeviceCaller& caller,
-                                                regions::DeviceRegionStore& store) {
+absl::Status RegisterDeviceRegion(const v1::Region& region, const regions::RegionCaller& caller,
+                                  const regions::RegionTerms& terms,
+                                  regions::DeviceRegionStore& store) {
   const v1::CudaIpcRegion& cuda = region.cuda_ipc();
-  PHASOR_ASSIGN_OR_RETURN(const absl::Duration ttl, TtlOf(region, store.lease()));
   PHASOR_ASSIGN_OR_RETURN(const IpcHandle handle,
                           regions::IpcHandleFrom(cuda.handle(), kPaths.handle));
-  if (cuda.device_uuid().empty()) {
-    return Invalid("region.cuda_ipc.device_uuid: not set, must be given");
-  }
+  if (cuda.device_uuid().empty()) return Invalid(kPaths.uuid, ": not set, must be given");
   regions::DevicePlace place{.handle = handle,
                              .offset = cuda.offset_bytes(),
                              .bytes = region.size_bytes(),
                              .device_uuid = cuda.device_uuid(),
                              .read_only = region.read_only()};
-  PHASOR_RETURN_IF_ERROR(store.Register(region.name(), std::move(place), caller,
-                                        {.for_everybody = false, .ttl = ttl}, kPaths));
-  v1::Region registered = region;
-  registered.set_ttl_ms(absl::ToInt64Milliseconds(ttl));
-  return registered;
+  return store.Register(region.name(), std::move(place), caller, terms, kPaths);
 }
 
 v1::Region ToWire(const regions::NamedDeviceRegion& region) {

@@ -74,13 +74,19 @@ HealthService::Status HealthService::StatusOf(const std::string& service) const 
   if (!service.empty() && services_.count(service) == 0) {
     return HealthCheckResponse::SERVICE_UNKNOWN;
   }
-  return serving_ && !down_.contains(service) ? HealthCheckResponse::SERVING
-                                              : HealthCheckResponse::NOT_SERVING;
+  const bool serving = serving_ && accepting_ && !down_.contains(service);
+  return serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
 }
 
 void HealthService::StopServing() {
   absl::MutexLock lock(&mu_);
   serving_ = false;
+  for (WatchReactor* watch : watches_) watch->Continue();
+}
+
+void HealthService::SetAccepting(bool accepting) {
+  absl::MutexLock lock(&mu_);
+  accepting_ = accepting;
   for (WatchReactor* watch : watches_) watch->Continue();
 }
 

@@ -25,6 +25,8 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
 
   // NOT_SERVING from now on, for Check and Watch.
   void StopServing();
+  // NOT_SERVING as long as connections are not taken.
+  void SetAccepting(bool accepting);
   // Of one service alone, until the server stops serving.
   void SetServing(const std::string& service, bool serving);
   // Ends all watches, also those to come, with UNAVAILABLE.
@@ -46,6 +48,7 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   absl::Mutex mu_;
   const std::set<std::string> services_;
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
+  bool accepting_ ABSL_GUARDED_BY(mu_) = true;
   std::set<std::string> down_ ABSL_GUARDED_BY(mu_);  // services that do not serve
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::set<WatchReactor*> watches_ ABSL_GUARDED_BY(mu_);

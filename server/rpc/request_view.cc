@@ -15,7 +15,6 @@
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
-#include "server/rpc/shared_tensors.h"
 
 namespace phasor::rpc {
 namespace {
@@ -295,6 +294,12 @@ absl::StatusOr<typename Traits::Prepared> Prepare(const typename Traits::Wire& w
   return prepared;
 }
 
+// The status of an item that failed, else OK.
+absl::Status StatusOf(const Item& item) {
+  const auto* status = std::get_if<absl::Status>(&item);
+  return status == nullptr ? absl::OkStatus() : *status;
+}
+
 // Items of one message while they are checked.
 template <typename Traits>
 class Viewer {
@@ -330,7 +335,7 @@ class Viewer {
       return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
                                                      inline_tensors_, ", one per inline tensor"));
     }
-    Payload payload{RawEntries(raw), SharedTensors(context_.leases, context_.devices)};
+    Payload payload{RawEntries(raw), SharedTensors(context_.shared)};
     for (size_t i = 0; i < view_.items.size(); ++i) {
       const auto& [wire, path] = entries_[i];
       PHASOR_RETURN_IF_ERROR(size_.AddItem(path));
@@ -341,13 +346,17 @@ class Viewer {
         } else {
           view_.items[i] = std::move(status);
         }
+      } else {
+        payload.shared.EndItem(StatusOf(view_.items[i])).IgnoreError();
       }
       payload.raw.SkipTo(next);
     }
     PHASOR_RETURN_IF_ERROR(payload.shared.CheckItems());
     view_.held = payload.shared.TakeHeld();
     view_.shared_bytes = payload.shared.bytes();
-    view_.copied_bytes = payload.copied_bytes;
+    view_.copies = payload.shared.TakeCopies();
+    view_.copied_bytes =
+        payload.copied_bytes + (view_.copies == nullptr ? 0 : view_.copies->bytes());
     return absl::OkStatus();
   }
 
@@ -379,12 +388,6 @@ class Viewer {
   std::vector<Entry> entries_;
   RequestView view_;
 };
-
-// The status of an item that failed, else OK.
-absl::Status StatusOf(const Item& item) {
-  const auto* status = std::get_if<absl::Status>(&item);
-  return status == nullptr ? absl::OkStatus() : *status;
-}
 
 template <typename Traits>
 absl::StatusOr<RequestView> ViewOne(const typename Traits::Wire& item,

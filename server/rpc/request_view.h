@@ -14,9 +14,8 @@
 #include "kernels/table.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "server/engine/call.h"
-#include "server/regions/device_region_store.h"
-#include "server/regions/lease_store.h"
 #include "server/rpc/encoder_catalogue.h"
+#include "server/rpc/shared_tensors.h"
 #include "server/rpc/wire_walker.h"
 
 namespace phasor::rpc {
@@ -27,18 +26,18 @@ struct ViewContext {
   std::string backend;            // name of the backend that runs here, for pins
   int64_t max_message_bytes = 0;  // largest response
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;          // nullptr: none are kept
-  const regions::LeaseStore* leases = nullptr;  // nullptr: shared memory is off
-  const EncoderCatalogue* encoders = nullptr;   // nullptr: there are none
-  regions::CallerDevices devices = {};          // names of device memory
+  const TableSource* tables = nullptr;  // nullptr: none are kept
+  SharedSources shared = {};
+  const EncoderCatalogue* encoders = nullptr;  // nullptr: there are none
 };
 
 // Items borrow the walked message's pieces.
 struct RequestView {
   std::vector<engine::Item> items;
   int64_t response_bytes = 0;  // element bytes of the outputs that the response has
-  std::vector<std::shared_ptr<const void>> held = {};  // shared memory that the items use
-  int64_t shared_bytes = 0;                            // of it, read and written
+  std::vector<std::shared_ptr<const void>> held = {};  // leased memory that the items use
+  std::unique_ptr<RegionCopies> copies = nullptr;      // of named regions, if there are any
+  int64_t shared_bytes = 0;                            // of shared memory, read and written
   int64_t copied_bytes = 0;                            // of it, copied for the time of the call
 };
 

@@ -130,6 +130,7 @@ TensorCallLimits PositionEmbeddingServiceImpl::Limits() const {
           max_batch_items_.load(std::memory_order_relaxed),
           options_.tables,
           options_.leases,
+          options_.regions,
           options_.encoders,
           options_.devices};
 }

@@ -30,7 +30,8 @@ struct ServiceOptions {
   int64_t inline_bytes = 0;        // reported only; the engine enforces it
   int64_t max_batch_items = 0;
   const TableSource* tables = nullptr;          // must outlive the service; nullptr: none are kept
-  const regions::LeaseStore* leases = nullptr;  // the same; nullptr: shared memory is off
+  const regions::LeaseStore* leases = nullptr;  // the same; nullptr: there are none
+  regions::RegionStore* regions = nullptr;      // the same
   std::string lease_socket;                     // reported only
   absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: never
   const EncoderCatalogue* encoders = nullptr;  // must outlive the service; nullptr: there are none

@@ -26,79 +26,98 @@ bool SameRegion(const v1::TensorSpec& a, const v1::TensorSpec& b) {
   return a.has_region() && b.has_region() && same(a.region(), b.region());
 }
 
-int64_t OffsetOf(const v1::TensorSpec& tensor) {
-  return tensor.has_device() ? tensor.device().offset_bytes() : tensor.region().offset_bytes();
-}
-
 }  // namespace
 
-absl::StatusOr<const regions::SealedMemory*> SharedTensors::Find(const v1::RegionRef& region,
-                                                                 const std::string& path) {
-  if (leases_ == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path,
-        ".region: shared memory is off, start the server with --lease-socket or send the "
-        "bytes inline"));
-  }
-  PHASOR_ASSIGN_OR_RETURN(auto memory,
-                          leases_->Find(region.region(), absl::StrCat(path, ".region.region")));
-  const regions::SealedMemory* const found = memory.get();
-  held_.push_back(std::move(memory));
-  return found;
+RegionCopies& SharedTensors::copies() {
+  if (copies_ == nullptr) copies_ = std::make_unique<RegionCopies>();
+  return *copies_;
 }
 
-absl::StatusOr<std::byte*> SharedTensors::FindOnDevice(const v1::DeviceRef& device, int64_t bytes,
-                                                       bool write, const std::string& path,
-                                                       std::atomic<bool>** dirty) {
-  if (devices_.store == nullptr || !devices_.store->enabled()) {
+absl::StatusOr<SharedTensors::Memory> SharedTensors::Find(const v1::RegionRef& region,
+                                                          const std::string& path) const {
+  const bool has_names = sources_.regions.enabled();
+  if (sources_.leases == nullptr && !has_names) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path,
+                     ".region: shared memory is off, start the server with --lease-socket or "
+                     "--shared-memory, or send the bytes inline"));
+  }
+  const std::string name_path = absl::StrCat(path, ".region.region");
+  Memory memory;
+  if (sources_.leases != nullptr) {
+    auto leased = sources_.leases->Find(region.region(), name_path);
+    if (!leased.ok() && !has_names) return leased.status();
+    if (leased.ok()) memory.leased = *std::move(leased);
+  }
+  if (memory.leased != nullptr) return memory;
+  PHASOR_ASSIGN_OR_RETURN(memory.named, sources_.regions.Find(region.region(), name_path));
+  return memory;
+}
+
+absl::StatusOr<const std::byte*> SharedTensors::Read(const v1::RegionRef& region, int64_t bytes,
+                                                     const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(Memory memory, Find(region, path));
+  const std::string range_path = absl::StrCat(path, ".region.offset_bytes");
+  if (memory.leased != nullptr) {
+    held_.push_back(memory.leased);
+    return memory.leased->Read(region.offset_bytes(), bytes, range_path);
+  }
+  PHASOR_RETURN_IF_ERROR(memory.named->CheckRange(region.offset_bytes(), bytes, range_path));
+  return copies().Input(std::move(memory.named), region.offset_bytes(), bytes, items_, path);
+}
+
+absl::StatusOr<engine::Destination> SharedTensors::Write(const v1::RegionRef& region, int64_t bytes,
+                                                         bool in_place, const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(Memory memory, Find(region, path));
+  const std::string range_path = absl::StrCat(path, ".region.offset_bytes");
+  engine::Destination place{.copied = memory.named != nullptr,
+                            .region = region.region(),
+                            .offset_bytes = region.offset_bytes()};
+  if (memory.leased != nullptr) {
+    held_.push_back(memory.leased);
+    PHASOR_ASSIGN_OR_RETURN(place.data,
+                            memory.leased->Write(region.offset_bytes(), bytes, range_path));
+    return place;
+  }
+  PHASOR_RETURN_IF_ERROR(memory.named->CheckRange(region.offset_bytes(), bytes, range_path));
+  PHASOR_RETURN_IF_ERROR(memory.named->CheckWritable(absl::StrCat(path, ".region.region")));
+  PHASOR_ASSIGN_OR_RETURN(
+      place.data, copies().Output(std::move(memory.named), region.offset_bytes(), bytes, items_,
+                                  in_place, path));
+  return place;
+}
+
+absl::StatusOr<engine::Destination> SharedTensors::FindOnDevice(const v1::DeviceRef& device,
+                                                                int64_t bytes, bool write,
+                                                                const std::string& path) {
+  if (!sources_.devices.enabled()) {
     return absl::FailedPreconditionError(absl::StrCat(
         path,
         ".device: device memory is off, start the server with --shared-memory on a device or send "
         "the bytes inline"));
   }
-  PHASOR_ASSIGN_OR_RETURN(auto region, devices_.store->Find(device.region(), devices_.owner,
-                                                            absl::StrCat(path, ".device.region")));
   PHASOR_ASSIGN_OR_RETURN(
-      std::byte* const begin,
-      region->At(device.offset_bytes(), bytes, write, absl::StrCat(path, ".device.offset_bytes")));
-  *dirty = region->dirty_flag();
+      auto region, sources_.devices.Find(device.region(), absl::StrCat(path, ".device.region")));
+  engine::Destination place{
+      .on_device = true, .region = device.region(), .offset_bytes = device.offset_bytes()};
+  PHASOR_ASSIGN_OR_RETURN(place.data, region->At(device.offset_bytes(), bytes, write,
+                                                 absl::StrCat(path, ".device.offset_bytes")));
+  place.dirty = region->dirty_flag();
   held_.push_back(std::move(region));
-  return begin;
-}
-
-absl::StatusOr<engine::Destination> SharedTensors::Place(const v1::TensorSpec& wanted,
-                                                         int64_t bytes, const std::string& path) {
-  engine::Destination place;
-  place.offset_bytes = OffsetOf(wanted);
-  if (wanted.has_device()) {
-    PHASOR_ASSIGN_OR_RETURN(
-        place.data, FindOnDevice(wanted.device(), bytes, /*write=*/true, path, &place.dirty));
-    place.region = wanted.device().region();
-    place.on_device = true;
-    return place;
-  }
-  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(wanted.region(), path));
-  PHASOR_ASSIGN_OR_RETURN(place.data, memory->Write(place.offset_bytes, bytes,
-                                                    absl::StrCat(path, ".region.offset_bytes")));
-  place.region = wanted.region().region();
   return place;
 }
 
 absl::StatusOr<absl::Span<const std::byte>> SharedTensors::Input(const v1::TensorSpec& tensor,
                                                                  int64_t bytes,
                                                                  const std::string& path) {
+  const std::byte* begin = nullptr;
   if (tensor.has_device()) {
-    std::atomic<bool>* dirty = nullptr;
-    PHASOR_ASSIGN_OR_RETURN(const std::byte* const at,
-                            FindOnDevice(tensor.device(), bytes, /*write=*/false, path, &dirty));
-    Add(at, bytes, false, tensor, path);
-    return absl::Span<const std::byte>(at, static_cast<size_t>(bytes));
+    PHASOR_ASSIGN_OR_RETURN(const engine::Destination place,
+                            FindOnDevice(tensor.device(), bytes, /*write=*/false, path));
+    begin = place.data;
+  } else {
+    PHASOR_ASSIGN_OR_RETURN(begin, Read(tensor.region(), bytes, path));
   }
-  const v1::RegionRef& region = tensor.region();
-  PHASOR_ASSIGN_OR_RETURN(const regions::SealedMemory* const memory, Find(region, path));
-  PHASOR_ASSIGN_OR_RETURN(
-      const std::byte* const begin,
-      memory->Read(region.offset_bytes(), bytes, absl::StrCat(path, ".region.offset_bytes")));
   Add(begin, bytes, false, tensor, path);
   return absl::Span<const std::byte>(begin, static_cast<size_t>(bytes));
 }
@@ -124,9 +143,15 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
     return Invalid(path, ".strides: must be those of the input, whose place it is");
   }
   const int64_t bytes = strided ? computed.input_bytes : computed.output_bytes;
-  PHASOR_ASSIGN_OR_RETURN(engine::Destination place, Place(wanted, bytes, path));
-  std::byte* const begin = place.data;
+  PHASOR_ASSIGN_OR_RETURN(engine::Destination place,
+                          wanted.has_device()
+                              ? FindOnDevice(wanted.device(), bytes, /*write=*/true, path)
+                              : Write(wanted.region(), bytes, in_place, path));
+  if (place.copied && strided) {  // what is between its elements would be written too
+    return Invalid(path, ".strides: must be empty in a named region");
+  }
   place.strided = strided;
+  const std::byte* const begin = place.data;
   if (const auto dtype = EnumFromWire<Dtype>(wanted.dtype(), path);
       dtype.ok() && place.offset_bytes % SizeOf(*dtype) != 0) {
     const char* const source = place.on_device ? ".device" : ".region";

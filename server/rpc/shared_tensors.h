@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a message that lie in leased memory or on the device: found, checked, and kept from
-// overlapping.
+// Tensors of a message that lie in shared memory, leased or named, or on the device: found,
+// checked, and kept from overlapping. overlapping.
 #ifndef PHASOR_SERVER_RPC_SHARED_TENSORS_H_
 #define PHASOR_SERVER_RPC_SHARED_TENSORS_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,26 +18,35 @@
 #include "server/engine/call.h"
 #include "server/regions/device_region_store.h"
 #include "server/regions/lease_store.h"
+#include "server/regions/region_store.h"
+#include "server/rpc/region_copies.h"
 
 namespace phasor::rpc {
+
+// Where a caller's shared memory is looked for.
+struct SharedSources {
+  const regions::LeaseStore* leases = nullptr;  // nullptr: there are none
+  regions::CallerRegions regions = {};
+  regions::CallerDevices devices = {};
+};
 
 // Of one message. Threads: one.
 class SharedTensors {
  public:
-  // nullptr: shared memory is off. `devices` names device memory.
-  explicit SharedTensors(const regions::LeaseStore* leases, regions::CallerDevices devices = {})
-      : leases_(leases), devices_(std::move(devices)) {}
+  explicit SharedTensors(const SharedSources& sources) : sources_(sources) {}
 
-  // The `bytes` that `tensor`, which is in a region or on the device, spans; those on the device
-  // are for the backend only. FAILED_PRECONDITION: off, or a dirty region; NOT_FOUND: no such lease
-  // or name; INVALID_ARGUMENT: not all inside. All messages begin with `path`, the tensor's.
+  // The `bytes` that `tensor`, which is in a region or on the device, spans: those of a lease, or
+  // where a copy of those of a named region will be, or the device's, which are for the backend
+  // only. FAILED_PRECONDITION: shared memory is off, or a dirty region; NOT_FOUND: no such lease or
+  // name; INVALID_ARGUMENT: not all inside; UNAVAILABLE: no addresses. All messages begin with
+  // `path`, the tensor's.
   absl::StatusOr<absl::Span<const std::byte>> Input(const v1::TensorSpec& tensor, int64_t bytes,
                                                     const std::string& path);
 
   // Where `output` goes: `wanted` says so, and must be a region and of the type and shape of
   // `output`; strides are none or those of `input`, the tensor that it is computed from, if there
   // is one. `input_bytes` of `input` may be at the same place. As Input; INVALID_ARGUMENT also for
-  // all this, PERMISSION_DENIED: the memory may only be read.
+  // all this, and strides in a named region; PERMISSION_DENIED: the memory may only be read.
   struct Computed {
     const v1::TensorSpec* input = nullptr;
     int64_t input_bytes = 0;   // what it spans
@@ -56,8 +64,10 @@ class SharedTensors {
   // The same of tensors of different items, which must not interleave either. After the last.
   absl::Status CheckItems();
 
-  // Memory that the message uses. Once.
+  // Leased memory that the message uses. Once.
   std::vector<std::shared_ptr<const void>> TakeHeld() { return std::move(held_); }
+  // Copies of named regions, to be fetched and stored; nullptr: it uses none. Once.
+  std::unique_ptr<RegionCopies> TakeCopies() { return std::move(copies_); }
   // Bytes that are read and written.
   int64_t bytes() const { return bytes_; }
 
@@ -77,23 +87,30 @@ class SharedTensors {
   absl::Status CheckItem() const;
   static bool Interleave(const Range& a, const Range& b);
   static absl::Status Overlap(const Range& a, const Range& b);
-  absl::StatusOr<const regions::SealedMemory*> Find(const v1::RegionRef& region,
-                                                    const std::string& path);
-  // Where bytes on the device are. `*dirty` is their region's flag.
-  absl::StatusOr<std::byte*> FindOnDevice(const v1::DeviceRef& device, int64_t bytes, bool write,
-                                          const std::string& path, std::atomic<bool>** dirty);
-  // Where `wanted` begins, to be written, and whether that is on the device.
-  absl::StatusOr<engine::Destination> Place(const v1::TensorSpec& wanted, int64_t bytes,
-                                            const std::string& path);
+  // What `region` names: one of the two.
+  struct Memory {
+    std::shared_ptr<const regions::SealedMemory> leased;
+    std::shared_ptr<const regions::Region> named;
+  };
+  absl::StatusOr<Memory> Find(const v1::RegionRef& region, const std::string& path) const;
+  absl::StatusOr<const std::byte*> Read(const v1::RegionRef& region, int64_t bytes,
+                                        const std::string& path);
+  // Where a destination in `region` begins.
+  absl::StatusOr<engine::Destination> Write(const v1::RegionRef& region, int64_t bytes,
+                                            bool in_place, const std::string& path);
+  // The same of the device. `write`: as an output.
+  absl::StatusOr<engine::Destination> FindOnDevice(const v1::DeviceRef& device, int64_t bytes,
+                                                   bool write, const std::string& path);
+  RegionCopies& copies();
   void Add(const std::byte* begin, int64_t bytes, bool output, const v1::TensorSpec& tensor,
            const std::string& path);
 
-  const regions::LeaseStore* const leases_;
-  const regions::CallerDevices devices_;
+  const SharedSources& sources_;
   std::vector<Range> ranges_;
   size_t items_ = 0;       // that have ended
   size_t item_begin_ = 0;  // first range of the item
   std::vector<std::shared_ptr<const void>> held_;
+  std::unique_ptr<RegionCopies> copies_;  // made with the first
   int64_t bytes_ = 0;
 };
 

@@ -24,7 +24,6 @@
 #include "server/rpc/access.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
-#include "server/rpc/device_regions.h"
 #include "server/rpc/idle_timer.h"
 #include "server/rpc/wire.h"
 
@@ -259,11 +258,16 @@ class Stream::Call final : public engine::Call {
   // Takes the bytes of `message`. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: they are no message.
   absl::StatusOr<WalkedMessage> Receive(grpc::ByteBuffer* message, int64_t max_header_bytes) {
     PHASOR_RETURN_IF_ERROR(received_.Take(message));
+    received_bytes = received_.size();
     return received_.Walk({max_header_bytes, kRawEntriesOfOneItem});
   }
 
   bool cancelled() const override { return stream_->abandoned(); }
   uint64_t client() const override { return ClientOf(*stream_->context_); }
+  absl::Status FetchPayload() override {
+    if (copies != nullptr) copies->Fetch(absl::MakeSpan(items));
+    return absl::OkStatus();
+  }
   void ReleasePayload() override { received_.Release(); }
   void Admitted() override {
     admitted_ = true;
@@ -271,6 +275,7 @@ class Stream::Call final : public engine::Call {
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
+    if (result.ok() && copies != nullptr) copies->Store(absl::MakeSpan(result->items));
     answer.status = result.ok() ? result->items[0].status : result.status();
     if (answer.status.ok()) {
       answer.result = &*result;
@@ -287,11 +292,10 @@ class Stream::Call final : public engine::Call {
     stream_->Answer(stream_->method_.respond(answer), cost_bytes, std::move(quota_permit));
   }
 
-  int64_t received_bytes() const { return received_.size(); }
-
   StreamAnswer answer;
   std::shared_ptr<const ChunkedItem> chunk_of;  // whose positions the item borrows
   engine::Permit quota_permit;                  // of the caller's own bytes in flight
+  std::unique_ptr<RegionCopies> copies;         // nullptr: it names no regions
 
  private:
   const std::shared_ptr<Stream> stream_;
@@ -318,9 +322,9 @@ absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked) {
   const auto cached = [this](const ResolvedSpec& spec) { return engine_.GetPlan(spec); };
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
-  return method_.parse(walked, ViewContext{plans, backend_, limits.max_message_bytes,
-                                           limits.max_batch_items, limits.tables, limits.leases,
-                                           limits.encoders, DevicesOf(limits.devices, *context_)});
+  return method_.parse(
+      walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items,
+                          limits.tables, SharedSourcesOf(limits, *context_), limits.encoders});
 }
 
 absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMessage& walked,
@@ -386,8 +390,9 @@ void Stream::Break(const absl::Status& status) {
 
 void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   call->items = std::move(view.items);
-  call->cost_bytes = call->received_bytes() + view.response_bytes + view.copied_bytes;
+  call->cost_bytes = call->received_bytes + view.response_bytes + view.copied_bytes;
   call->held = std::move(view.held);
+  call->copies = std::move(view.copies);
   call->other_bytes = view.shared_bytes;
   {
     absl::MutexLock lock(&mu_);

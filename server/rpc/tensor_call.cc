@@ -19,7 +19,6 @@
 #include "server/rpc/access.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
-#include "server/rpc/device_regions.h"
 #include "server/rpc/wire.h"
 
 namespace phasor::rpc {
@@ -78,13 +77,13 @@ class TensorCall final : public engine::Call {
                                    limits.max_message_bytes,
                                    limits.max_batch_items,
                                    limits.tables,
-                                   limits.leases,
-                                   limits.encoders,
-                                   DevicesOf(limits.devices, *context_)};
+                                   SharedSourcesOf(limits, *context_),
+                                   limits.encoders};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
     items = std::move(view.items);
     cost_bytes = received_.size() + view.response_bytes + view.copied_bytes;
     held = std::move(view.held);
+    copies_ = std::move(view.copies);
     other_bytes = view.shared_bytes;
     PHASOR_ASSIGN_OR_RETURN(reactor_->quota_permit, CallerQuota(*context_).Take(cost_bytes));
     return absl::OkStatus();
@@ -93,9 +92,15 @@ class TensorCall final : public engine::Call {
   bool cancelled() const override { return reactor_->cancelled(); }
   uint64_t client() const override { return ClientOf(*context_); }
 
+  absl::Status FetchPayload() override {
+    if (copies_ != nullptr) copies_->Fetch(absl::MakeSpan(items));
+    return absl::OkStatus();
+  }
+
   void ReleasePayload() override { received_.Release(); }
 
   void Done(absl::StatusOr<engine::Result> result) override {
+    if (result.ok() && copies_ != nullptr) copies_->Store(absl::MakeSpan(result->items));
     absl::Status status = result.status();
     if (status.ok() && !batch) status = result->items[0].status;
     if (status.ok()) *response_ = method_.respond(items, *result);
@@ -109,9 +114,19 @@ class TensorCall final : public engine::Call {
   grpc::ByteBuffer* const response_;
   const std::shared_ptr<Reactor> reactor_;
   ReceivedMessage received_;
+  std::unique_ptr<RegionCopies> copies_;  // nullptr: it names no regions
 };
 
 }  // namespace
+
+SharedSources SharedSourcesOf(const TensorCallLimits& limits,
+                              const grpc::CallbackServerContext& context) {
+  // Who calls is looked up only where names are told apart by it.
+  const bool has_names = limits.regions != nullptr && limits.regions->enabled();
+  if (!has_names) return {limits.leases};
+  const regions::RegionCaller caller = RegionCallerOf(context);
+  return {limits.leases, {limits.regions, caller}, {limits.devices, caller}};
+}
 
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status) {

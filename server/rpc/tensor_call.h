@@ -33,10 +33,15 @@ struct TensorCallLimits {
   int64_t max_header_bytes = 0;
   int64_t max_batch_items = 0;
   const TableSource* tables = nullptr;            // must outlive the calls; nullptr: none are kept
-  const regions::LeaseStore* leases = nullptr;    // the same; nullptr: shared memory is off
-  const EncoderCatalogue* encoders = nullptr;     // the same; nullptr: there are none
+  const regions::LeaseStore* leases = nullptr;    // the same; nullptr: there are none
+  regions::RegionStore* regions = nullptr;        // the same
+  const EncoderCatalogue* encoders = nullptr;     // the same
   regions::DeviceRegionStore* devices = nullptr;  // the same; nullptr: there is no device memory
 };
+
+// Where the shared memory of such a call's caller is.
+SharedSources SharedSourcesOf(const TensorCallLimits& limits,
+                              const grpc::CallbackServerContext& context);
 
 // Starts a call and returns its reactor, which gRPC owns from here on. Never blocks; the answer
 // comes inside this function or later from an engine thread. `request` is emptied: its slices go to

@@ -19,7 +19,7 @@ inline prometheus::Histogram::BucketBoundaries BytesBuckets() {
           1048576, 4194304, 16777216, 67108864, 268435456, 1073741824, 4294967296};
 }
 
-// Calls of one run: 1 to the most that an engine takes together.
+// Calls and items of one run: 1 to the most calls that an engine takes together.
 inline prometheus::Histogram::BucketBoundaries CallsBuckets() {
   return {1, 2, 4, 8, 16, 32, 64, 128, 256};
 }

@@ -24,6 +24,7 @@ EngineMetrics::EngineMetrics(prometheus::Registry* registry)
                    "Before a run: memory taken, payload copied, values checked", SecondsBuckets())),
       compute_(Make(registry, "phasor_compute_seconds", "Runs of the backend", SecondsBuckets())),
       run_calls_(Make(registry, "phasor_batch_calls", "Calls of one run", CallsBuckets())),
+      run_items_(Make(registry, "phasor_batch_items", "Items of one run", CallsBuckets())),
       run_bytes_(Make(registry, "phasor_batch_bytes", "Bytes of one run, read and written",
                       BytesBuckets())) {}
 
@@ -33,6 +34,7 @@ void EngineMetrics::Ran(const engine::RunReport& run) {
   gather_.Observe(absl::ToDoubleSeconds(run.gather));
   compute_.Observe(absl::ToDoubleSeconds(run.compute));
   run_calls_.Observe(static_cast<double>(run.calls));
+  run_items_.Observe(static_cast<double>(run.jobs));
   run_bytes_.Observe(static_cast<double>(run.bytes));
 }
 

@@ -24,6 +24,7 @@ class EngineMetrics final : public engine::Observer {
   prometheus::Histogram& gather_;
   prometheus::Histogram& compute_;
   prometheus::Histogram& run_calls_;
+  prometheus::Histogram& run_items_;
   prometheus::Histogram& run_bytes_;
 };
 

@@ -2,18 +2,18 @@
 // See metrics.h. The page is what the registry has counted, then the snapshot, then the process.
 #include "server/telemetry/metrics.h"
 
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
 #include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 
-#include <exception>
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "server/telemetry/call_metrics.h"
 #include "server/telemetry/engine_metrics.h"
+#include "server/telemetry/gpu_families.h"
+#include "server/telemetry/nvml.h"
+#include "server/telemetry/page_server.h"
 #include "server/telemetry/process_families.h"
 #include "server/telemetry/snapshot_families.h"
 
@@ -33,78 +33,42 @@ rpc::CallObserver* Metrics::call_observer() { return &impl_->calls; }
 
 namespace {
 
-// What is asked of the server at each scrape.
-class SnapshotCollector final : public prometheus::Collectable {
- public:
-  explicit SnapshotCollector(std::function<Snapshot()> snapshot) : snapshot_(std::move(snapshot)) {}
+// As the library says: version 0.0.4 of the text format.
+constexpr char kContentType[] = "text/plain; version=0.0.4; charset=utf-8";
 
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    std::vector<prometheus::MetricFamily> families = FamiliesOf(snapshot_());
-    std::vector<prometheus::MetricFamily> process = ProcessFamilies();
-    std::move(process.begin(), process.end(), std::back_inserter(families));
-    return families;
-  }
-
- private:
-  const std::function<Snapshot()> snapshot_;
-};
+void MoveTo(std::vector<prometheus::MetricFamily>* all,
+            std::vector<prometheus::MetricFamily> families) {
+  std::move(families.begin(), families.end(), std::back_inserter(*all));
+}
 
 }  // namespace
-
-class Exporter::Impl {
- public:
-  // The library tells failures by exceptions; they end here.
-  static absl::StatusOr<std::unique_ptr<Impl>> Listen(const std::vector<std::string>& addresses) {
-    try {
-      return std::make_unique<Impl>(addresses);
-    } catch (const std::exception&) {
-      return absl::UnavailableError(
-          absl::StrCat("metrics-listen: cannot listen on ", absl::StrJoin(addresses, ",")));
-    }
-  }
-
-  explicit Impl(const std::vector<std::string>& addresses)
-      : exposer_(std::vector<std::string>{"listening_ports", absl::StrJoin(addresses, ","),
-                                          "num_threads", kThreads, "request_timeout_ms",
-                                          kRequestTimeoutMs}) {
-    const std::vector<int> ports = exposer_.GetListeningPorts();
-    for (size_t i = 0; i < addresses.size() && i < ports.size(); ++i) {
-      const std::string& address = addresses[i];
-      addresses_.push_back(absl::StrCat(address.substr(0, address.rfind(':') + 1), ports[i]));
-    }
-  }
-
-  void Register(std::shared_ptr<prometheus::Collectable> counted,
-                std::shared_ptr<prometheus::Collectable> asked) {
-    collectables_ = {std::move(counted), std::move(asked)};
-    for (const auto& collectable : collectables_) exposer_.RegisterCollectable(collectable);
-  }
-
-  const std::vector<std::string>& addresses() const { return addresses_; }
-
- private:
-  // A scraper, a person, and two connections that say nothing, for so long.
-  static constexpr char kThreads[] = "4";
-  static constexpr char kRequestTimeoutMs[] = "500";
-
-  std::vector<std::shared_ptr<prometheus::Collectable>> collectables_;  // outlive the exposer
-  prometheus::Exposer exposer_;
-  std::vector<std::string> addresses_;
-};
 
 absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(const std::vector<std::string>& addresses,
                                                           const Metrics& metrics,
                                                           std::function<Snapshot()> snapshot) {
-  absl::StatusOr<std::unique_ptr<Impl>> impl = Impl::Listen(addresses);
-  if (!impl.ok()) return impl.status();
-  (*impl)->Register(
-      std::shared_ptr<prometheus::Collectable>(metrics.impl_, &metrics.impl_->registry),
-      std::make_shared<SnapshotCollector>(std::move(snapshot)));
-  return std::unique_ptr<Exporter>(new Exporter(*std::move(impl)));
+  PageServerOptions options;
+  options.addresses = addresses;
+  options.path = "/metrics";
+  options.content_type = kContentType;
+  options.page = [counted = metrics.impl_, snapshot = std::move(snapshot),
+                  nvml = std::shared_ptr<Nvml>(Nvml::Open())] {
+    std::vector<prometheus::MetricFamily> families = counted->registry.Collect();
+    MoveTo(&families, FamiliesOf(snapshot()));
+    MoveTo(&families, ProcessFamilies());
+    if (nvml != nullptr) MoveTo(&families, FamiliesOf(nvml->Read()));
+    return prometheus::TextSerializer().Serialize(families);
+  };
+  absl::StatusOr<std::unique_ptr<PageServer>> server = PageServer::Start(std::move(options));
+  // "listen: ..." is of another option.
+  if (!server.ok()) {
+    return absl::Status(server.status().code(),
+                        absl::StrCat("metrics-", server.status().message()));
+  }
+  return std::unique_ptr<Exporter>(new Exporter(*std::move(server)));
 }
 
-Exporter::Exporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Exporter::Exporter(std::unique_ptr<PageServer> server) : server_(std::move(server)) {}
 Exporter::~Exporter() = default;
-const std::vector<std::string>& Exporter::addresses() const { return impl_->addresses(); }
+std::vector<std::string> Exporter::addresses() const { return server_->addresses(); }
 
 }  // namespace phasor::telemetry

@@ -30,23 +30,25 @@ class Metrics {
   const std::shared_ptr<Impl> impl_;
 };
 
-// Serves GET /metrics in Prometheus's text format. Threads: own ones, few. Owns its sockets.
+class PageServer;
+
+// Serves GET /metrics in Prometheus's text format. Threads: a PageServer's.
 class Exporter {
  public:
   // Listens on addresses "host:port", port 0 for any free one. `snapshot` is called for every
-  // request, on the exporter's threads. UNAVAILABLE: an address cannot be bound.
+  // request, on the exporter's thread. UNAVAILABLE "metrics-listen: ...": an address cannot be
+  // bound.
   static absl::StatusOr<std::unique_ptr<Exporter>> Start(const std::vector<std::string>& addresses,
                                                          const Metrics& metrics,
                                                          std::function<Snapshot()> snapshot);
   ~Exporter();
 
   // With their real ports.
-  const std::vector<std::string>& addresses() const;
+  std::vector<std::string> addresses() const;
 
  private:
-  class Impl;
-  explicit Exporter(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  explicit Exporter(std::unique_ptr<PageServer> server);
+  const std::unique_ptr<PageServer> server_;
 };
 
 }  // namespace phasor::telemetry

@@ -12,6 +12,8 @@ namespace phasor::telemetry {
 namespace {
 
 constexpr int kOk = 0;
+constexpr int kPermissionDenied = 7;
+constexpr int kUnauthenticated = 16;
 
 bool IsLowerHex(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
@@ -35,7 +37,9 @@ std::string TraceIdOf(std::string_view traceparent) {
 }
 
 RequestLog::RequestLog(RequestLogOptions options)
-    : options_(std::move(options)), failures_(options_.max_failures_per_second) {}
+    : options_(std::move(options)),
+      failures_(options_.max_failures_per_second),
+      refusals_(options_.max_refusals_per_second) {}
 
 void RequestLog::Ended(const rpc::CallRecord& call) {
   std::optional<int64_t> left_out = 0;
@@ -43,7 +47,8 @@ void RequestLog::Ended(const rpc::CallRecord& call) {
     if (options_.every == 0) return;
     if (succeeded_.fetch_add(1, std::memory_order_relaxed) % options_.every != 0) return;
   } else {
-    left_out = failures_.Admit(options_.now());
+    const bool refused = call.code == kPermissionDenied || call.code == kUnauthenticated;
+    left_out = (refused ? refusals_ : failures_).Admit(options_.now());
     if (!left_out.has_value()) return;
   }
   Log(call.code == kOk ? LogLevel::kInfo : LogLevel::kWarn, "call",

@@ -21,6 +21,9 @@ struct RequestLogOptions {
   // Lines of failures in one second, at most: a caller that only makes mistakes must not fill a
   // disk. The next line says how many were left out.
   int64_t max_failures_per_second = 100;
+  // The same of calls refused for who made them, by themselves: a stranger must not keep the lines
+  // of other failures out.
+  int64_t max_refusals_per_second = 10;
   std::function<absl::Time()> now = [] { return absl::Now(); };
 };
 
@@ -39,6 +42,7 @@ class RequestLog final : public rpc::CallObserver {
   const RequestLogOptions options_;
   std::atomic<int64_t> succeeded_ = 0;
   security::LogLimit failures_;
+  security::LogLimit refusals_;
 };
 
 }  // namespace phasor::telemetry

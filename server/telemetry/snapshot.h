@@ -4,10 +4,12 @@
 #define PHASOR_SERVER_TELEMETRY_SNAPSHOT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kernels/backend.h"
 #include "server/engine/engine.h"
 
 namespace phasor::telemetry {
@@ -53,11 +55,19 @@ struct BuildInfo {
   std::string cpu_target;
 };
 
+// What computes.
+struct BackendCounts {
+  std::string name;
+  int64_t jobs = 0;                    // items of calls
+  std::optional<DeviceCounts> device;  // if it has one
+};
+
 struct Snapshot {
   BuildInfo build;
   bool serving = false;
   int64_t inflight_limit_bytes = 0;
   engine::EngineStats engine;
+  BackendCounts backend;
   ConnectionCounts connections;
   Refusals refusals;
   Holding leases;

@@ -27,8 +27,13 @@ void AddEngine(const engine::EngineStats& e, int64_t limit_bytes, FamilyList* li
                      "Calls taken for computation, by where: the receiving thread or a queue");
   FamilyList::AddTo(&calls, {{"path", "inline"}}, static_cast<double>(e.calls_inline));
   FamilyList::AddTo(&calls, {{"path", "queued"}}, static_cast<double>(e.calls_queued));
-  list->Counter("phasor_batches_total", "Runs of calls that had gathered",
-                static_cast<double>(e.batches));
+  auto& batches = list->Counters("phasor_batches_total",
+                                 "Runs of calls that had gathered, by why no more were taken");
+  const int64_t limited = e.batches_full + e.batches_most_calls;
+  FamilyList::AddTo(&batches, {{"closed", "bytes"}}, static_cast<double>(e.batches_full));
+  FamilyList::AddTo(&batches, {{"closed", "calls"}}, static_cast<double>(e.batches_most_calls));
+  FamilyList::AddTo(&batches, {{"closed", "queue_empty"}},
+                    static_cast<double>(e.batches - limited));
   list->Counter("phasor_batched_calls_total", "Calls run in them",
                 static_cast<double>(e.batched_calls));
   list->Counter("phasor_calls_refused_total", "Calls refused: over the byte budget, or draining",
@@ -49,6 +54,26 @@ void AddEngine(const engine::EngineStats& e, int64_t limit_bytes, FamilyList* li
                 static_cast<double>(e.plan_cache_hits));
   list->Counter("phasor_plan_cache_misses_total", "Specs that had to be compiled",
                 static_cast<double>(e.plan_cache_misses));
+}
+
+void AddBackend(const BackendCounts& b, FamilyList* list) {
+  auto& jobs =
+      list->Counters("phasor_items_computed_total", "Items of calls, by what computed them");
+  if (!b.device.has_value()) {
+    FamilyList::AddTo(&jobs, {{"backend", b.name}}, static_cast<double>(b.jobs));
+    return;
+  }
+  const DeviceCounts& d = *b.device;
+  const auto not_for_it = static_cast<double>(d.jobs_not_for_it);
+  const auto failed = static_cast<double>(d.jobs_that_it_failed);
+  FamilyList::AddTo(&jobs, {{"backend", b.name}}, static_cast<double>(d.jobs));
+  FamilyList::AddTo(&jobs, {{"backend", "cpu"}}, not_for_it + failed);
+  auto& fallbacks = list->Counters("phasor_device_fallbacks_total",
+                                   "Items that the CPU computed instead of the device, by why");
+  FamilyList::AddTo(&fallbacks, {{"reason", "not_for_device"}}, not_for_it);
+  FamilyList::AddTo(&fallbacks, {{"reason", "device_failed"}}, failed);
+  list->Gauge("phasor_device_usable", "1 while the device computes, 0 once it has failed for good",
+              d.usable ? 1 : 0);
 }
 
 void AddConnections(const ConnectionCounts& c, FamilyList* list) {
@@ -117,6 +142,7 @@ std::vector<prometheus::MetricFamily> FamiliesOf(const Snapshot& snapshot) {
   FamilyList list;
   AddServer(snapshot, &list);
   AddEngine(snapshot.engine, snapshot.inflight_limit_bytes, &list);
+  AddBackend(snapshot.backend, &list);
   AddConnections(snapshot.connections, &list);
   AddRefusals(snapshot.refusals, &list);
   AddHoldings(snapshot, &list);

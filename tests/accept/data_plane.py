@@ -51,6 +51,12 @@ def load_generator():
     return ", ".join(seen)
 
 
+def unary_memory():
+    """256 MiB in one call: at most 2.4 payloads resident, however many came before"""
+    out = command(BUILD / "tests/e2e/server_unary_memory_test", timeout=300)
+    return next(line for line in out.split("\n") if line.startswith("MEASURED")).removeprefix("MEASURED ")
+
+
 def slow_readers():
     """64 slow readers: resident at most base + budget + 10 %"""
     out = command(BUILD / "tests/e2e/server_stream_memory_test", "--gtest_filter=*ReadersThatDoNotRead*", timeout=120)
@@ -83,6 +89,7 @@ CHECKS = [
     load_generator,
     of_full("8 GiB streamed with at most 256 MiB resident on the server", r"server_stream_memory_8_gib"),
     of_full("Streams: flow control, errors per item, storms of cancellations and deadlines", r"(asan/)?(server_rpc_test|client_(raw|item)_stream_test)"),
+    unary_memory,
     slow_readers,
     overload,
     of_full("Batching: bytes, fairness, deadlines, bad calls; launches on the fake device", r"(asan/|tsan/)?server_engine_test"),
@@ -97,7 +104,32 @@ CHECKS = [
         "LeaseSocketTest.ManyCyclesLeaveNoDescriptor",
         "LeaseStoreTest.QuotasAreEveryOwnersOwn",
     ),
+    of_full("Batches, streams and large tensors in ordinary memory use shared memory, with the bytes of calls that travel", r"(asan/)?e2e_client_staged_test"),
+    of_group(
+        "Named regions: truncation after registering and during a run, unlinking, a killed owner, foreign use, 10,000 cycles, overflow, names, quotas",
+        "tests/e2e/server_e2e_test",
+        *(f"NamedRegionsTest.{name}" for name in (
+            "AClientThatCutsItsMemoryShortAfterRegisteringGetsAnError",
+            "AClientThatCutsItsMemoryShortDuringARunGetsAnError",
+            "MemoryMayChangeItsSizeAllTheTime",
+            "AClientMayUnlinkItsMemory",
+            "AnOwnerThatIsKilledDuringARunLeavesNothing",
+            "ARegionIsNothingToOthers",
+            "CyclesOfRegisteringLeaveNoDescriptor",
+            "RangesOutsideARegionAreRefusedEvenWhenTheirEndOverflows",
+            "NamesAreNoPaths",
+            "RegisteringTwiceIsRefusedAndChangesNothing",
+            "UnregisteringWhatIsInUseWaitsForItsUsers",
+            "WhatIsOnlyReadTakesNoOutput",
+            "OwnersHoldNoMoreThanTheyMay",
+        )),
+    ),  # fmt: skip
     not_built("CUDA IPC regions", "regions of devices"),
+    of_group(
+        "A message that trickles in is ended, by the proxy in front",
+        "tests/e2e/fleet_test",
+        "EnvoyTest.AMessageThatTricklesInIsEnded",
+    ),
     of_group(
         "10,000 calls and 10,000 streams given up at random moments leave nothing",
         "tests/server/rpc/server_rpc_test",
@@ -111,6 +143,6 @@ CHECKS = [
 ]
 
 if __name__ == "__main__":
-    targets = ["phasor", "phasor-server", "server_regions_test", "server_rpc_test", "e2e_client_test", "server_stream_memory_test", "server_overload_test"]
+    targets = ["phasor", "phasor-server", "server_regions_test", "server_rpc_test", "e2e_client_test", "server_e2e_test", "server_stream_memory_test", "server_unary_memory_test", "server_overload_test", "fleet_test"]
     subprocess.run(["cmake", "--build", BUILD, "--target", *targets], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     acceptance.run(TOPIC, CHECKS)

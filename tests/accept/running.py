@@ -23,10 +23,17 @@ def free_port():
 @contextlib.contextmanager
 def server(command):
     """Runs `command --listen 127.0.0.1:0`; yields the address; SIGTERM at the end, whose exit status must be 0."""
+    with server_process(command) as (address, _):
+        yield address
+
+
+@contextlib.contextmanager
+def server_process(command):
+    """The same, and the process."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
-            yield _address(process, log)
+            yield _address(process, log), process
         except BaseException:
             process.kill()
             raise

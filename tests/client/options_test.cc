@@ -22,6 +22,9 @@ TEST(OptionsTest, ErrorsNameTheOptionAndItsRange) {
               HasSubstr("timeout: "));
   EXPECT_EQ(ClientOptions{.channels = 65}.Validate().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(ClientOptions{.inproc_threads = 0}.Validate().ok());
+  EXPECT_EQ(ClientOptions{.staging_bytes = -1}.Validate().message(),
+            "staging_bytes: -1 is out of range, must be at least 0");
+  EXPECT_TRUE(ClientOptions{.staging_bytes = 0}.Validate().ok());
   EXPECT_FALSE(ClientOptions{.initial_backoff = -absl::Seconds(1)}.Validate().ok());
 }
 

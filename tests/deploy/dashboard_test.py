@@ -32,6 +32,13 @@ METRIC = re.compile(r"\b((?:grpc|phasor|process|nv)_[a-z0-9_]+)\b(?=[{\[) ]|$)")
 NOT_HERE = {
     "phasor_tls_handshakes_failed_total": "no TLS in this test",
     "phasor_auth_refused_total": "no credentials in this test",
+    "phasor_device_usable": "no device in this test",
+    "phasor_device_fallbacks_total": "no device in this test",
+    "nv_gpu_utilization": "no GPU in this test",
+    "nv_gpu_memory_used_bytes": "no GPU in this test",
+    "nv_gpu_memory_total_bytes": "no GPU in this test",
+    "nv_gpu_power_usage": "no GPU in this test",
+    "nv_gpu_power_limit": "no GPU in this test",
 }
 # Metrics of the server that the dashboard leaves out: why.
 NOT_SHOWN = {

@@ -128,10 +128,13 @@ check_running() {
 # A base with what the binary's loader asks for and nothing else: no shell, no /etc, no package manager.
 make_bare_base() {
   mkdir "$work/bare"
-  # Not those of the image itself, in build/image/stage.
-  ldd $binary | awk '$2 == "=>" {print $3} $1 ~ "^/" {print $1}' | grep -v "^$PWD" | while read -r library; do
-    install -D "$(realpath "$library")" "$work/bare$library"
+  local library
+  ldd $binary | awk '$2 == "=>" {print $3} $1 ~ "^/" {print $1}' | while read -r library; do
+    [[ -e build/image/stage/usr/local/lib/${library##*/} ]] || install -D "$(realpath "$library")" "$work/bare$library"
   done
+  # What docs/images.md asks of a base.
+  [[ $(find "$work/bare" -type f -printf '%f\n' | sort | tr '\n' ' ') == "ld-linux-x86-64.so.2 libc.so.6 libm.so.6 " ]] ||
+    fail "the base needs $(find "$work/bare" -type f)"
   printf 'FROM scratch\nCOPY bare /\n' |
     deploy/buildah.sh build --quiet --tag localhost/phasor-base:bare --file - "$work" >/dev/null
 }

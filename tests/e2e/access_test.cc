@@ -137,9 +137,23 @@ TEST_F(AccessMatrixTest, EveryMethodAsksForATokenAndForLeave) {
   EXPECT_EQ(server_->security_stats().permission_denied, denied);
   // No secret and nothing that opens one's way in is in the log, at its most talkative.
   const std::string log = Log();
-  EXPECT_THAT(log, HasSubstr("\"event\":\"call refused\""));
+  EXPECT_THAT(log, HasSubstr("\"code\":\"UNAUTHENTICATED\""));
   EXPECT_THAT(log, Not(HasSubstr("zzzz")));
   for (const std::string& name : names) EXPECT_THAT(log, Not(HasSubstr(Sha256Hex(TokenOf(name)))));
+}
+
+TEST_F(AccessMatrixTest, ARefusedCallIsOneLineOfTheLog) {
+  UseTokens({"any"});
+  Start();
+  grpc::GenericStub stub(testing::NewChannel(Target()));
+  const std::string method = "phasor.v1.PositionEmbeddingService/Encode";
+  EXPECT_EQ(Call(stub, method, "").error_code(), Code::UNAUTHENTICATED);
+  const std::string log = Log();
+  const size_t line = log.find("UNAUTHENTICATED");
+  ASSERT_NE(line, std::string::npos);
+  EXPECT_EQ(log.find("UNAUTHENTICATED", line + 1), std::string::npos) << log;
+  EXPECT_THAT(log, HasSubstr(StrCat("\"method\":\"", method, "\"")));
+  EXPECT_THAT(log, HasSubstr("\"peer\":\""));
 }
 
 TEST_F(AccessMatrixTest, WithTokensAndNoPolicyEveryTokenMayCallEverything) {

@@ -19,7 +19,7 @@
 #include "client/internal/lease_client.h"
 #include "gmock/gmock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
-#include "tests/e2e/client_server.h"
+#include "tests/e2e/shared_server.h"
 #include "tests/support/patience.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -28,43 +28,6 @@ namespace phasor {
 namespace {
 
 using ::testing::HasSubstr;
-
-class ClientSharedTest : public ClientServerTest {
- protected:
-  void SetUp() override { Start(Options()); }
-  static ServerOptions Options() {
-    ServerOptions options;
-    options.lease_socket =
-        ::testing::TempDir() + "/phasor_lease_" + std::to_string(getpid()) + ".sock";
-    return options;
-  }
-
-  static SharedMemory Shared(const Client& client, int64_t bytes) {
-    auto memory = client.AllocateShared(bytes);
-    EXPECT_TRUE(memory.ok()) << memory.status();
-    EXPECT_TRUE(memory->shared());
-    EXPECT_EQ(memory->size(), bytes);
-    return *std::move(memory);
-  }
-  // Numbers of any type: bits of floats in [1, 2).
-  static void Fill(std::byte* data, int64_t bytes, Dtype dtype) {
-    for (int64_t i = 0; i < bytes / SizeOf(dtype); ++i) {
-      const uint64_t fraction = static_cast<uint64_t>(i * 2654435761u);
-      uint64_t bits = 0x3FF0000000000000 | (fraction << 20 & 0xFFFFFFFFFFFFF);
-      if (dtype == Dtype::kFloat32) bits = 0x3F800000 | (fraction & 0x7FFFFF);
-      if (dtype == Dtype::kBFloat16) bits = 0x3F80 | (fraction & 0x7F);
-      if (dtype == Dtype::kFloat16) bits = 0x3C00 | (fraction & 0x3FF);
-      std::memcpy(data + i * SizeOf(dtype), &bits, static_cast<size_t>(SizeOf(dtype)));
-    }
-  }
-  static MutableTensorView ViewOf(std::byte* data, Dtype dtype, std::vector<int64_t> shape,
-                                  std::vector<int64_t> strides = {}) {
-    const TensorDesc desc{dtype, std::move(shape), std::move(strides)};
-    return {desc, data, *SpannedBytes(desc, "x")};
-  }
-};
-
-const Spec kLlama = {.preset = "llama-2", .head_dim = 64};
 
 TEST_F(ClientSharedTest, RotationsHaveTheBytesOfOrdinaryOnes) {
   for (const Dtype dtype : {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {

@@ -6,15 +6,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/fake_driver.h"
+#include "tests/support/listening_socket.h"
 #include "tests/support/requests.h"
+#include "tests/support/run_shell.h"
 #include "tests/support/running_server.h"
+#include "tests/support/server_process.h"
 #include "tests/support/socket_client.h"
 
 namespace phasor {
@@ -25,6 +32,7 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 using ::testing::HasSubstr;
 using testing::NewChannel;
+using ::testing::Not;
 using testing::SetTestDeadline;
 using testing::StartServer;
 using testing::TestOptions;
@@ -135,6 +143,50 @@ TEST_F(MetricsTest, QueuedCallsAreTimed) {
   EXPECT_EQ(ValueOf(page, "phasor_calls_total{path=\"queued\"}"), 9);
 }
 
+TEST_F(MetricsTest, ADeviceAndWhatItIsNotGivenAreCounted) {
+  auto device = std::make_shared<testing::FakeDevice>();
+  cuda::CudaBackendOptions cuda;
+  cuda.least_bytes = 64 << 10;
+  server_ = StartServer(options_, std::make_unique<cuda::CudaBackend>(
+                                      std::make_unique<testing::FakeDriver>(device),
+                                      cpu::MakeCpuBackend({cpu::Target::kScalar, 1}), cuda));
+  ASSERT_NE(server_, nullptr);
+  channel_ = NewChannel(server_->listeners()[0]);
+  const v1::EncodeRequest small = testing::EncodeRequestOf(1);
+  const v1::EncodeRequest large = testing::EncodeRequestOf(64 << 10);
+  const auto expect = [this](int on_device, int not_for_it, int failed, int usable) {
+    const std::string page = Page();
+    const std::string computed = "phasor_items_computed_total{backend=\"";
+    const std::string fallbacks = "phasor_device_fallbacks_total{reason=\"";
+    EXPECT_EQ(ValueOf(page, computed + "cuda\"}"), on_device);
+    EXPECT_EQ(ValueOf(page, computed + "cpu\"}"), not_for_it + failed);
+    EXPECT_EQ(ValueOf(page, fallbacks + "not_for_device\"}"), not_for_it);
+    EXPECT_EQ(ValueOf(page, fallbacks + "device_failed\"}"), failed);
+    EXPECT_EQ(ValueOf(page, "phasor_device_usable"), usable);
+    EXPECT_EQ(ValueOf(page, "phasor_batch_items_sum"), on_device + not_for_it + failed);
+    // Each that the device was given, one after another.
+    EXPECT_EQ(ValueOf(page, "phasor_batches_total{closed=\"queue_empty\"}"), on_device + failed);
+  };
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Encode(large).ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Encode(small).ok());
+  expect(3, 5, 0, 1);
+  device->FailWith([](const std::string& call, int64_t) {
+    return call == "Synchronize" ? absl::UnavailableError("fell off the bus") : absl::OkStatus();
+  });
+  ASSERT_TRUE(Encode(large).ok());
+  expect(3, 5, 1, 0);
+  ASSERT_TRUE(Encode(large).ok());
+  expect(3, 6, 1, 0);
+}
+
+TEST_F(MetricsTest, AServerWithoutADeviceCountsNone) {
+  Start();
+  ASSERT_TRUE(Encode(testing::EncodeRequestOf(1)).ok());
+  const std::string page = Page();
+  EXPECT_EQ(ValueOf(page, "phasor_items_computed_total{backend=\"cpu\"}"), 1);
+  EXPECT_THAT(page, Not(HasSubstr("phasor_device_")));
+}
+
 TEST_F(MetricsTest, AStreamThatItsCallerLeavesIsCountedOnce) {
   Start();
   {
@@ -165,6 +217,28 @@ TEST_F(MetricsTest, AStreamThatItsCallerLeavesIsCountedOnce) {
   EXPECT_EQ(counted, 1);
 }
 
+// As the server finds the library of a driver. No hardware has confirmed these numbers.
+TEST(GpuMetricsTest, WhatTheDriverTellsIsOnThePageAndNothingWithoutADriver) {
+  const auto page_of_new_server = [] {
+    const testing::ServerProcess server({"--metrics-listen=127.0.0.1:0"});
+    return Scrape(server.metrics_address());
+  };
+  ASSERT_EQ(setenv("LD_LIBRARY_PATH", FAKE_NVML_DIRECTORY, 1), 0);
+  const std::string page = page_of_new_server();
+  setenv("FAKE_NVML", "no driver", 1);
+  const std::string without = page_of_new_server();
+  unsetenv("FAKE_NVML");
+  unsetenv("LD_LIBRARY_PATH");
+  const std::string first = "{gpu_uuid=\"GPU-00000000-0000-0000-0000-000000000001\"}";
+  EXPECT_EQ(ValueOf(page, "nv_gpu_utilization" + first), 0.25);
+  EXPECT_EQ(ValueOf(page, "nv_gpu_power_usage" + first), 123.456);
+  EXPECT_EQ(ValueOf(page, "nv_gpu_power_limit" + first), 700);
+  EXPECT_EQ(ValueOf(page, "nv_gpu_memory_total_bytes" + first), 150.0 * (1 << 30));
+  EXPECT_EQ(ValueOf(page, "nv_gpu_memory_used_bytes" + first), 1 << 30);
+  EXPECT_EQ(ValueOf(without, "phasor_serving"), 1);
+  EXPECT_THAT(without, Not(HasSubstr("nv_gpu_")));
+}
+
 TEST_F(MetricsTest, OtherPathsAreNotFound) {
   Start();
   const FileDescriptor socket = ConnectTo(server_->metrics_listeners()[0]);
@@ -179,8 +253,19 @@ TEST_F(MetricsTest, OtherPathsAreNotFound) {
 TEST_F(MetricsTest, ScrapesGoOnBesideConnectionsThatSayNothing) {
   Start();
   std::vector<FileDescriptor> silent;
-  for (int i = 0; i < 16; ++i) silent.push_back(ConnectTo(server_->metrics_listeners()[0]));
+  for (int i = 0; i < 300; ++i) silent.push_back(ConnectTo(server_->metrics_listeners()[0]));
+  const absl::Time begun = absl::Now();
   EXPECT_THAT(Page(), HasSubstr("phasor_serving 1"));
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(5));
+}
+
+TEST_F(MetricsTest, TheListenersOfMetricsAndHealthDoNotDelayTheEnd) {
+  Start();
+  EXPECT_THAT(Page(), HasSubstr("phasor_serving 1"));
+  const FileDescriptor silent = ConnectTo(server_->metrics_listeners()[0]);
+  const absl::Time begun = absl::Now();
+  server_.reset();
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(1.5));
 }
 
 TEST_F(MetricsTest, AnAddressInUseIsToldAtStart) {
@@ -207,6 +292,38 @@ TEST_F(MetricsTest, TheAdminListenerTellsHealthAndNothingElse) {
                 ->Encode(&encode, testing::EncodeRequestOf(1), &encoded)
                 .error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(MetricsTest, HealthEverywhereTellsOfAMainListenerThatTakesNoConnections) {
+  Start();
+  const auto health_of = [](const std::shared_ptr<grpc::Channel>& channel) {
+    grpc::ClientContext context;
+    SetTestDeadline(&context);
+    HealthCheckResponse response;
+    EXPECT_TRUE(Health::NewStub(channel)->Check(&context, HealthCheckRequest(), &response).ok());
+    return response.status();
+  };
+  const std::string ask =
+      std::string(PHASOR_BINARY) + " health --server " + server_->admin_listeners()[0];
+  const auto admin = NewChannel(server_->admin_listeners()[0]);
+  EXPECT_EQ(health_of(channel_), HealthCheckResponse::SERVING);  // and stays connected
+  EXPECT_EQ(health_of(admin), HealthCheckResponse::SERVING);
+  EXPECT_EQ(testing::RunShell(ask).status, 0);
+  grpc::ClientContext watching;
+  SetTestDeadline(&watching);
+  const auto watch = Health::NewStub(admin)->Watch(&watching, HealthCheckRequest());
+  HealthCheckResponse seen;
+  ASSERT_TRUE(watch->Read(&seen));
+
+  ASSERT_TRUE(testing::BreakListener(server_->listeners()[0]));
+  ASSERT_TRUE(watch->Read(&seen));
+  EXPECT_EQ(seen.status(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(health_of(admin), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(health_of(channel_), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(ValueOf(Page(), "phasor_serving"), 0);
+  const testing::ShellOutcome outcome = testing::RunShell(ask);
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_THAT(outcome.text, HasSubstr("NOT_SERVING"));
 }
 
 }  // namespace

@@ -10,10 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "kernels/backend.h"
+#include "server/heap.h"
 #include "server/server.h"
 
 namespace phasor {
@@ -39,6 +41,7 @@ class SlowBackend final : public Backend {
 int Main(int argc, char** argv) {
   if (argc != 2) return 2;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));  // as phasor-server does
   ServerOptions options;
   options.listen = {"127.0.0.1:0"};
   options.threads = kWorkers;

@@ -18,6 +18,7 @@
 #include "server/rpc/request_view.h"
 #include "server/rpc/response.h"
 #include "server/rpc/wire_walker.h"
+#include "tests/fuzz/check_infer.h"
 
 namespace phasor::fuzz {
 namespace {
@@ -43,6 +44,8 @@ const Method kMethods[] = {
     {rpc::ParseBatchApplyRoPE, rpc::MakeBatchApplyRoPEResponse, true,
      New<v1::BatchApplyRoPEResponse>},
 };
+
+static_assert(std::size(kMethods) + 1 == kMethodCount);
 
 // What outlives a request, as in a server.
 struct Server {
@@ -147,8 +150,10 @@ Outcome Run(const Method& method, std::vector<engine::Item> items) {
 
 Outcome CheckRequest(absl::Span<const uint8_t> input) {
   if (input.size() < 2) return {};
-  const Method& method = kMethods[input[0] % std::size(kMethods)];
   const CutMessage message(input.subspan(2), input[1]);
+  const size_t chosen = input[0] % kMethodCount;
+  if (chosen == std::size(kMethods)) return CheckInfer(message.pieces());
+  const Method& method = kMethods[chosen];
   const auto walked = rpc::WalkMessage(message.pieces(), {});
   if (!walked.ok()) return {Violation(walked.status())};
   const auto plans = [](const ResolvedSpec& spec) { return TheServer().plans.Get(spec); };

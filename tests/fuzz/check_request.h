@@ -14,6 +14,9 @@ namespace phasor::fuzz {
 // The largest response that a fuzzed request may ask for.
 inline constexpr int64_t kMaxResponseBytes = 1 << 20;
 
+// Encode, ApplyRoPE, BatchEncode, BatchApplyRoPE, ModelInfer.
+inline constexpr int kMethodCount = 5;
+
 // What came of a request.
 struct Outcome {
   std::string violation;  // empty: every status code was one that a caller's mistake may have

@@ -7,17 +7,23 @@
 #include <string>
 
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "tests/fuzz/check_infer.h"
 #include "tests/fuzz/mutator.h"
+#include "tests/server/oip/requests.h"
 #include "tests/support/requests.h"
 
 namespace phasor::fuzz {
 namespace {
 
+using oip::AddInput;
+using oip::EncodeAt;
+using oip::RotateAt;
+using oip::SetRegion;
 using ::phasor::testing::EncodeOf;
 using ::phasor::testing::RopeOf;
 using ::phasor::testing::SetShape;
 
-enum Method : uint8_t { kEncode, kApplyRoPE, kBatchEncode, kBatchApplyRoPE };
+enum Method : uint8_t { kEncode, kApplyRoPE, kBatchEncode, kBatchApplyRoPE, kModelInfer };
 
 class Writer {
  public:
@@ -262,6 +268,50 @@ void WriteBatches(Writer& writer) {
   writer.Write("batch_nothing", kBatchEncode, "");
 }
 
+void WriteInfers(Writer& writer) {
+  const auto write = [&](const std::string& name, inference::ModelInferRequest request,
+                         uint8_t cut) {
+    RepairRaw(&request);
+    writer.Write("infer_" + name, kModelInfer, request.SerializeAsString(), cut);
+  };
+  write("encoding", EncodeAt({1, 2, 3}), 0);
+  write("rotation", RotateAt(7), 5);
+
+  inference::ModelInferRequest add = EncodeAt({1, 2});
+  AddInput("EMBEDDINGS", "BF16", {2, 8}, &add);
+  (*add.mutable_parameters())["embedding_scale"].set_double_param(2);
+  (*add.mutable_parameters())["priority"].set_uint64_param(1);
+  write("added", add, 2);
+
+  inference::ModelInferRequest typed = EncodeAt({1, 2});
+  typed.mutable_inputs(0)->mutable_contents()->add_int64_contents(4);
+  typed.mutable_inputs(0)->mutable_contents()->add_int64_contents(-5);
+  write("typed", typed, 0);
+
+  inference::ModelInferRequest delta = RotateAt(7);
+  AddInput("FROM_POSITIONS", "FP64", {1}, &delta);
+  (*delta.mutable_parameters())["direction"].set_string_param("DELTA");
+  (*delta.mutable_parameters())["timeout"].set_int64_param(60'000'000);
+  delta.add_outputs()->set_name("K_OUT");
+  delta.add_outputs()->set_name("Q_OUT");
+  write("delta", delta, 9);
+
+  inference::ModelInferRequest bias;
+  bias.set_model_name("t5");
+  AddInput("QUERY_POSITIONS", "INT32", {2}, &bias);
+  AddInput("KEY_POSITIONS", "INT32", {3}, &bias);
+  AddInput("TABLE", "FP32", {32, 2}, &bias);
+  AddInput("SCORES", "FP16", {2, 2, 3}, &bias);
+  write("bias", bias, 3);
+
+  inference::ModelInferRequest shared = RotateAt(7);
+  SetRegion(kRegion, 64, 8, shared.mutable_inputs(1)->mutable_parameters());
+  auto* const output = shared.add_outputs();
+  output->set_name("Q_OUT");
+  SetRegion(kRegion, 1024, 8, output->mutable_parameters());
+  write("shared", shared, 1);
+}
+
 void WriteMalformed(Writer& writer) {
   writer.Write("claims_3_gib", kApplyRoPE,
                std::string("\x7A\x80\x80\x80\x80\x0C", 6) + "0123456789");
@@ -283,6 +333,7 @@ int main(int argc, char** argv) {
   phasor::fuzz::WriteRotarySpecs(writer);
   phasor::fuzz::WriteEncodingSpecs(writer);
   phasor::fuzz::WriteBatches(writer);
+  phasor::fuzz::WriteInfers(writer);
   phasor::fuzz::WriteMalformed(writer);
   if (writer.failed()) std::fprintf(stderr, "cannot write to %s\n", argv[1]);
   return writer.failed() ? 1 : 0;

@@ -6,8 +6,11 @@
 #include <limits>
 
 #include "google/protobuf/descriptor.h"
+#include "inference/grpc_service.pb.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
+#include "server/oip/datatype.h"
+#include "tests/fuzz/check_infer.h"
 
 namespace phasor::fuzz {
 namespace {
@@ -65,18 +68,35 @@ bool RepairBatch(Message* message) {
   return true;
 }
 
+void RepairInfer(Message* message) {
+  auto* request = dynamic_cast<inference::ModelInferRequest*>(message);
+  if (request == nullptr) return;
+  request->clear_raw_input_contents();
+  for (const auto& input : request->inputs()) {
+    if (input.parameters().contains("shared_memory_region") || input.has_contents()) continue;
+    const auto dtype = oip::DtypeOf(input.datatype());
+    const TensorDesc desc{
+        dtype.value_or(Dtype::kFloat32), {input.shape().begin(), input.shape().end()}, {}};
+    const auto bytes = SpannedBytes(desc, "x");
+    const bool small = bytes.ok() && *bytes <= kMaxRepairedBytes;
+    request->add_raw_input_contents(std::string(small ? *bytes : 0, '\x3C'));
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Message> NewRequest(uint8_t method) {
-  switch (method % 4) {
+  switch (method % kMethodCount) {
     case 0:
       return std::make_unique<v1::EncodeRequest>();
     case 1:
       return std::make_unique<v1::ApplyRoPERequest>();
     case 2:
       return std::make_unique<v1::BatchEncodeRequest>();
-    default:
+    case 3:
       return std::make_unique<v1::BatchApplyRoPERequest>();
+    default:
+      return std::make_unique<inference::ModelInferRequest>();
   }
 }
 
@@ -84,7 +104,8 @@ void RepairRaw(Message* request) {
   if (RepairUnary<v1::EncodeRequest>(request)) return;
   if (RepairUnary<v1::ApplyRoPERequest>(request)) return;
   if (RepairBatch<v1::BatchEncodeRequest>(request)) return;
-  RepairBatch<v1::BatchApplyRoPERequest>(request);
+  if (RepairBatch<v1::BatchApplyRoPERequest>(request)) return;
+  RepairInfer(request);
 }
 
 std::string Mutator::Next() {
@@ -144,7 +165,8 @@ void Mutator::ChangeField(Message* message) {
   const Reflection& reflection = *message->GetReflection();
   const auto* field = message->GetDescriptor()->field(
       static_cast<int>(Below(message->GetDescriptor()->field_count())));
-  if (field->name() == "raw" && Below(8) != 0) return ChangeField(message);
+  const bool raw = field->name() == "raw" || field->name() == "raw_input_contents";
+  if (raw && Below(8) != 0) return ChangeField(message);
   if (Below(6) == 0) return reflection.ClearField(message, field);
   if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return SetField(message, field);
   if (!field->is_repeated()) {
@@ -212,7 +234,12 @@ double Mutator::Real() {
 
 void Mutator::SetField(Message* message, const FieldDescriptor* field) {
   static const char* const kTexts[] = {
-      "", "transformer", "rope-half-split", "grid-2d-concat", "{}", "cpu", "cuda", "x"};
+      "", "transformer", "rope-half-split", "grid-2d-concat", "{}", "cpu", "cuda", "x",
+      // Of ModelInfer.
+      "llama-3", "alibi", "t5", "POSITIONS", "EMBEDDINGS", "Q", "K", "FROM_POSITIONS", "ENCODING",
+      "Q_OUT", "BIAS", "FP64", "FP32", "FP16", "BF16", "INT64", "INT32", "1", "dim", "heads",
+      "direction", "DELTA", "[1, 2]", "timeout", kRegion, "shared_memory_region",
+      "shared_memory_byte_size", "shared_memory_offset"};
   const Reflection& r = *message->GetReflection();
   const bool many = field->is_repeated();
   if (many && r.FieldSize(*message, field) > 0 && Below(2) == 0) r.RemoveLast(message, field);
@@ -228,16 +255,19 @@ void Mutator::SetField(Message* message, const FieldDescriptor* field) {
       many ? r.AddInt64(message, field, integer) : r.SetInt64(message, field, integer);
       break;
     case FieldDescriptor::CPPTYPE_UINT32:
-      r.SetUInt32(message, field, static_cast<uint32_t>(integer));
+      many ? r.AddUInt32(message, field, static_cast<uint32_t>(integer))
+           : r.SetUInt32(message, field, static_cast<uint32_t>(integer));
       break;
     case FieldDescriptor::CPPTYPE_DOUBLE:
       many ? r.AddDouble(message, field, real) : r.SetDouble(message, field, real);
       break;
     case FieldDescriptor::CPPTYPE_FLOAT:
-      r.SetFloat(message, field, static_cast<float>(real));
+      many ? r.AddFloat(message, field, static_cast<float>(real))
+           : r.SetFloat(message, field, static_cast<float>(real));
       break;
     case FieldDescriptor::CPPTYPE_BOOL:
-      r.SetBool(message, field, integer % 2 != 0);
+      many ? r.AddBool(message, field, integer % 2 != 0)
+           : r.SetBool(message, field, integer % 2 != 0);
       break;
     case FieldDescriptor::CPPTYPE_ENUM:
       r.SetEnumValue(message, field,
@@ -248,8 +278,11 @@ void Mutator::SetField(Message* message, const FieldDescriptor* field) {
       many ? r.AddString(message, field, text) : r.SetString(message, field, text);
       break;
     case FieldDescriptor::CPPTYPE_UINT64:
+      many ? r.AddUInt64(message, field, static_cast<uint64_t>(integer))
+           : r.SetUInt64(message, field, static_cast<uint64_t>(integer));
+      break;
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      break;  // no request has the one; the other is walked
+      break;  // is walked
   }
 }
 

@@ -38,7 +38,9 @@ TEST(EncoderSetTest, NameResolvesToTheFingerprintOfTheSpecSpelledOut) {
     const auto spelled_out = ResolveSpec(encoder.spec);
     ASSERT_TRUE(spelled_out.ok()) << spelled_out.status();
     EXPECT_EQ(*resolved, *spelled_out) << encoder.name;
-    EXPECT_EQ(set.encoders().find(encoder.name)->second.fingerprint, Fingerprint(*spelled_out));
+    const EncoderSet::Encoder& kept = set.encoders().find(encoder.name)->second;
+    EXPECT_EQ(kept.fingerprint, Fingerprint(*spelled_out));
+    EXPECT_EQ(kept.kind, spelled_out->kind);
   }
 }
 

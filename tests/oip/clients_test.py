@@ -6,9 +6,11 @@ import base64
 import os
 import pathlib
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import grpc
@@ -316,6 +318,15 @@ class ClientsTest(unittest.TestCase):
         np.testing.assert_array_equal(result.as_numpy("Q_OUT"), q)
         np.testing.assert_array_equal(result.as_numpy("K_OUT"), k)
 
+    def test_outputs_without_their_optional_input_are_left_out(self):
+        """perf_analyzer names every output of the model."""
+        q = np.ones((1, 3, 8), np.float32)
+        outputs = [grpcclient.InferRequestedOutput("K_OUT"), grpcclient.InferRequestedOutput("Q_OUT")]
+        result = self.client.infer("rope-half-split", [tensor("POSITIONS", np.array([0])), tensor("Q", q)], outputs=outputs)
+        self.assertEqual([o.name for o in result.get_response().outputs], ["Q_OUT"])
+        self.assertIsNone(result.as_numpy("K_OUT"))
+        np.testing.assert_array_equal(result.as_numpy("Q_OUT"), q)
+
     def test_every_output_has_a_raw_entry_and_no_numbers(self):
         response = self.encode(np.zeros((0,), np.int64)).get_response()
         self.assertEqual(list(response.raw_output_contents), [b""])
@@ -381,6 +392,72 @@ class ClientsTest(unittest.TestCase):
             generate = [sys.executable, "-m", "grpc_tools.protoc", "-I", "proto", f"--python_out={stubs}", f"--grpc_python_out={stubs}"]
             subprocess.run([*generate, *protos], cwd=ROOT, check=True, timeout=60)
             self.assertIn("ENCODING [4, 128]", self.example("with_grpcio.py", stubs))
+
+
+ENCODERS = """
+encoders {{ name: "rows" spec {{ preset: "transformer" dim: {dim} }} }}
+encoders {{ name: "{heads}" spec {{ preset: "rope-half-split" head_dim: 16 }} }}
+"""
+
+
+class EncodersTest(unittest.TestCase):
+    """Encoders of the configuration are models beside the presets, and a reload changes them."""
+
+    def setUp(self):
+        self.config = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "phasor.txtpb"
+        self.configure(dim=8, heads="heads")
+        command = [SERVER, "--config", self.config]
+        address, self.process = self.enterContext(running.server_process(command))
+        self.client = self.enterContext(grpcclient.InferenceServerClient(address))
+
+    def configure(self, **values):
+        new = self.config.with_suffix(".new")
+        new.write_text(ENCODERS.format(**values), encoding="utf-8")
+        new.rename(self.config)
+
+    def reload(self, ready, **values):
+        """SIGHUP, then until the model `ready` is there."""
+        self.configure(**values)
+        self.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 30
+        while not self.client.is_model_ready(ready):
+            self.assertLess(time.monotonic(), deadline, "the reload did not happen")
+
+    def rows(self, **arguments):
+        return self.client.infer("rows", [tensor("POSITIONS", np.array([1, 2]))], **arguments).as_numpy("ENCODING")
+
+    def names(self):
+        return [model.name for model in self.client.get_model_repository_index().models]
+
+    def test_encoders_are_models(self):
+        self.assertLessEqual({"rows", "heads", "transformer"}, set(self.names()))
+        self.assertTrue(self.client.is_model_ready("rows"))
+        metadata, config = self.client.get_model_metadata("rows"), self.client.get_model_config("rows").config
+        self.assertEqual(list(metadata.outputs[0].shape), [-1, 8])
+        self.assertEqual(list(config.output[0].dims), [-1, 8])
+        wanted = rows([1, 2], 8)
+        self.assertLessEqual(np.max(np.abs(self.rows() - wanted)), BOUND["FP32"])
+        of_preset = self.client.infer("transformer", [tensor("POSITIONS", np.array([1, 2]))], parameters={"dim": 8})
+        np.testing.assert_array_equal(self.rows(), of_preset.as_numpy("ENCODING"))
+        self.assertEqual(self.rows(parameters={"dim": 4}).shape, (2, 4))  # as with a preset
+        q = np.linspace(-1, 1, 2 * 3 * 16, dtype=np.float32).reshape(2, 3, 16)
+        turned = self.client.infer("heads", [tensor("POSITIONS", np.array([0, 9])), tensor("Q", q)]).as_numpy("Q_OUT")
+        self.assertLessEqual(np.max(np.abs(turned - rotated(q, [0, 9]))), BOUND["FP32"])
+        stats = self.client.get_inference_statistics("rows").model_stats[0]
+        self.assertEqual((stats.name, stats.inference_count), ("rows", 3))
+
+    def test_a_reload_changes_adds_and_removes_models(self):
+        self.assertEqual(self.rows().shape, (2, 8))
+        self.reload("turns", dim=32, heads="turns")
+        self.assertEqual(self.rows().shape, (2, 32))
+        self.assertEqual(list(self.client.get_model_metadata("rows").outputs[0].shape), [-1, 32])
+        self.assertEqual(self.client.get_inference_statistics("rows").model_stats[0].inference_count, 2)
+        self.assertIn("turns", self.names())
+        self.assertNotIn("heads", self.names())
+        self.assertFalse(self.client.is_model_ready("heads"))
+        with self.assertRaises(InferenceServerException) as raised:
+            self.client.infer("heads", [tensor("POSITIONS", np.array([1]))])
+        self.assertEqual(raised.exception.status(), "StatusCode.NOT_FOUND")
 
 
 if __name__ == "__main__":

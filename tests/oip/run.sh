@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD [ARGUMENT...]: installs tritonclient once, then clients_test.py. Exit status 77, which CTest shows as skipped,
-# when the packages cannot be had.
+# run.sh BUILD [TEST.py] [ARGUMENT...]: installs tritonclient once, then runs TEST.py of this folder, clients_test.py unless one is
+# named. Exit status 77, which CTest shows as skipped, when the packages cannot be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -21,4 +21,6 @@ fi
 PHASOR_BUILD=$(realpath "$1")
 export PHASOR_BUILD PYTHONDONTWRITEBYTECODE=1
 shift
-exec "$venv/bin/python" tests/oip/clients_test.py "$@"
+test=clients_test.py
+if [[ ${1:-} == *.py ]]; then test=$1 && shift; fi
+exec "$venv/bin/python" "tests/oip/$test" "$@"

@@ -66,7 +66,7 @@ EXTERNAL = {
         r"proto/|server/rpc/|server/oip/|server/config/|server/((server\w*|listener\w*|admin_server)\.cc|(grpc_server|server_security)\.h|grpc_server\.cc)$|client/internal/|client/cli/|tests/|bench/",
     ),
     "Highway": (r"hwy/", r"kernels/cpu/|tests/kernels/cpu/"),
-    "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", r"kernels/cuda/|tests/kernels/cuda/"),
+    "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", r"kernels/cuda/|tests/kernels/cuda/|bench/cuda/"),
     "Boost": (r"boost/", r"kernels/(frequencies\w*\.(cc|h)|parity/elementary\.cc)$|tests/|bench/"),
     "nlohmann-json": (r"nlohmann/", r"kernels/(json\.h|safetensors\.cc)$|server/log\.cc$|client/cli/|tests/|bench/"),
     "prometheus-cpp": (r"prometheus/", r"server/telemetry/|tests/"),

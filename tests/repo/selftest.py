@@ -83,6 +83,8 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(len(rules.forbidden_flags({"CMakeLists.txt": "add_compile_options(-ffast-math)"})), 1)
         self.assertEqual(len(rules.forbidden_flags({"cmake/A.cmake": "x -march=native"})), 1)
         self.assertEqual(rules.forbidden_flags({"CMakeLists.txt": "-fno-fast-math -ffp-contract=off"}), [])
+        self.assertEqual(rules.forbidden_flags({"bench/cuda/peers/build.sh": "-use_fast_math"}), [])
+        self.assertEqual(len(rules.forbidden_flags({"bench/cuda/build.sh": "-use_fast_math"})), 1)
 
     def test_include_guard_is_the_path(self):
         self.assertEqual(len(rules.include_guards({"a/b.h": "#pragma once\n"})), 1)

@@ -13,6 +13,7 @@
 
 #include "server/engine/mutex.h"
 #include "server/log.h"
+#include "tests/support/listening_socket.h"
 #include "tests/support/socket_client.h"
 
 namespace phasor {
@@ -220,6 +221,30 @@ TEST_F(ListenerTest, WithoutEvenTheSpareDescriptorClientsWaitAndAreServedLater) 
 TEST_F(ListenerTest, BadAddressIsRefused) {
   options_.addresses = {"127.0.0.1:0", "nowhere"};
   EXPECT_EQ(Listener::Bind(options_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ListenerTest, AcceptsFromStartToStop) {
+  auto listener = Listener::Bind(options_);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_FALSE((*listener)->accepting());
+  (*listener)->Start([](int, int fd) { FileDescriptor closes(fd); });
+  EXPECT_TRUE((*listener)->accepting());
+  (*listener)->Stop();
+  EXPECT_FALSE((*listener)->accepting());
+}
+
+// Both sockets must listen.
+TEST_F(ListenerTest, ASocketThatNoLongerListensIsNoticedAndLeavesTheOthersAlone) {
+  SetLogLevel(LogLevel::kOff);
+  options_.addresses = {"127.0.0.1:0", "127.0.0.1:0"};
+  Start();
+  ASSERT_TRUE(listener_->accepting());
+  ASSERT_TRUE(testing::BreakListener(listener_->addresses()[0]));
+  EXPECT_FALSE(listener_->accepting());
+  EXPECT_FALSE(ConnectTo(listener_->addresses()[0]).valid());
+  const FileDescriptor client = ConnectTo(listener_->addresses()[1]);
+  EXPECT_GE(Accepted(0), 0);
+  SetLogLevel(LogLevel::kInfo);
 }
 
 }  // namespace

@@ -53,8 +53,10 @@ class EnvoyProxy {
     return std::nullopt;
   }
 
+  // `request_timeout`: the deployed one, or a shorter one, as Envoy writes it.
   EnvoyProxy(const std::string& binary, const std::string& source_dir,
-             const std::vector<std::string>& replicas) {
+             const std::vector<std::string>& replicas,
+             const std::string& request_timeout = "300s") {
     const auto deployed = [&source_dir](const std::string& name) {
       std::ifstream in(source_dir + "/deploy/envoy/" + name);
       return std::string(std::istreambuf_iterator<char>(in), {});
@@ -65,6 +67,8 @@ class EnvoyProxy {
     }
     std::string config = deployed("envoy.yaml");
     Replace(EndpointAt("phasor:50051"), endpoints, 1, &config);
+    Replace("request_timeout: 300s ", absl::StrCat("request_timeout: ", request_timeout, " "), 1,
+            &config);
     Replace("port_value: 8080}", "port_value: 0}", 1, &config);
     Replace("port_value: 8443}", "port_value: 0}", 1, &config);
     Replace("port_value: 9902}", "port_value: 0}", 1, &config);

@@ -4,8 +4,6 @@
 #ifndef PHASOR_TESTS_SUPPORT_HOST_GRID_H_
 #define PHASOR_TESTS_SUPPORT_HOST_GRID_H_
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <variant>

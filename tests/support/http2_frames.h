@@ -17,7 +17,7 @@ namespace phasor::testing {
 // What a connection begins with, and empty SETTINGS.
 inline constexpr std::string_view kHello{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33};
 
-enum class FrameType : uint8_t { kData = 0, kHeaders = 1, kReset = 3 };
+enum class FrameType : uint8_t { kData = 0, kHeaders = 1, kReset = 3, kPing = 6 };
 inline constexpr uint8_t kEndHeaders = 4;
 
 // A frame of less than 256 bytes.
@@ -44,6 +44,20 @@ inline std::string CallHeaders(uint8_t flags, uint32_t stream = 1) {
 inline bool Send(const FileDescriptor& fd, std::string_view bytes) {
   return send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
          static_cast<ssize_t>(bytes.size());
+}
+
+// Waits until the other side has read all that was sent; answers to other pings count too.
+inline bool WaitUntilRead(const FileDescriptor& fd) {
+  const std::string eight("12345678");
+  if (!Send(fd, Frame(FrameType::kPing, 0, eight, 0))) return false;
+  std::string said;
+  char part[4096];
+  while (said.find(Frame(FrameType::kPing, 1, eight, 0)) == said.npos) {
+    const ssize_t n = recv(fd.get(), part, sizeof(part), 0);
+    if (n <= 0) return false;
+    said.append(part, static_cast<size_t>(n));
+  }
+  return true;
 }
 
 // Whether the other side has hung up. Throws away what it said.

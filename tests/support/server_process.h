@@ -32,9 +32,11 @@ class ServerProcess : public Subprocess {
     EXPECT_EQ(line["event"], "serving");
     address_ = line["listeners"][0];
     backend_ = line["backend"];
+    if (!line["metrics_listeners"].empty()) metrics_address_ = line["metrics_listeners"][0];
   }
   const std::string& address() const { return address_; }
   const std::string& backend() const { return backend_; }
+  const std::string& metrics_address() const { return metrics_address_; }
 
   // The next line of the log that is not about a call.
   nlohmann::json ReadEvent() {
@@ -49,7 +51,7 @@ class ServerProcess : public Subprocess {
     flags.push_back("--listen=127.0.0.1:0");
     return ServerCommandLine(std::move(flags));
   }
-  std::string address_, backend_;
+  std::string address_, backend_, metrics_address_;
 };
 
 }  // namespace phasor::testing

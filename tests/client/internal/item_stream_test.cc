@@ -23,7 +23,9 @@ class ItemStreamTest : public ::testing::Test {
             .positions = IntegerRange{0, 1, 2},
             .tensors = {MutableView(x, {2, 1, 8})}};
   }
-  std::unique_ptr<RopeStream> Stream() { return MakeRopeStream(service_.channel(), {}); }
+  std::unique_ptr<RopeStream> Stream() {
+    return MakeRopeStream(service_.channel(), std::make_shared<LeaseHolder>(), {});
+  }
 
   StreamService service_;
   std::vector<float> x_ = std::vector<float>(16, 1.5F);

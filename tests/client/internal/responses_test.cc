@@ -151,6 +151,7 @@ TEST(ResponsesTest, BatchItemsKeepTheirPlaces) {
   BatchCall<EncodeCall> batch;
   batch.calls.resize(3);
   batch.calls[2].positions = {5, 6};
+  batch.destinations = {0, 1, 0};  // the second would have been written, and failed
   batch.local = {absl::InvalidArgumentError("items[0].add_to: small"), absl::OkStatus(),
                  absl::OkStatus()};
   v1::BatchEncodeResponse response;

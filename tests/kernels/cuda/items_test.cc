@@ -15,6 +15,7 @@ namespace phasor::cuda {
 namespace {
 
 using testing::MakeHandPlan;
+using testing::PairsOf;
 using testing::RandomJob;
 using testing::SameBits;
 using testing::Tensor;
@@ -116,6 +117,49 @@ TEST(ItemsTest, AlignedHeadsOfManyPairsGoWide) {
   const auto odd = MakeHandPlan({.pairs = 63});
   job.plan = odd.get();
   EXPECT_FALSE(RotaryKernel(job, Dtype::kBFloat16, {}, {aligned}).wide);
+}
+
+// Encodes on the host's grid and compares; whether the item went wide.
+bool GoesWide(const Plan& plan, const RowLayout& layout, Dtype dtype, int64_t misalign,
+              int64_t row_columns) {
+  constexpr int64_t kRows = 37;
+  PositionSource positions =
+      *MakePositionSource(AxisRange{RealRange{-3.5, 0.75, kRows}}, 1, "positions");
+  Tensor want(dtype, kRows * row_columns, misalign), got(dtype, kRows * row_columns, misalign);
+  const auto job_on = [&](Tensor& out) {
+    EncodeJob job;
+    job.plan = &plan;
+    job.layout = &layout;
+    job.positions = &positions;
+    job.dtype = dtype;
+    job.out = out.data();
+    job.out_row_bytes = row_columns * SizeOf(dtype);
+    return job;
+  };
+  RunReference(job_on(want));
+  testing::RunOnHostGrid({job_on(got)});
+  EXPECT_TRUE(got.GuardsIntact() && SameBits(want, got)) << row_columns;
+  Arena arena;
+  const RowBuffers buffers{got.data(), row_columns * SizeOf(dtype)};
+  const EncodeItem item =
+      MakeEncodeItem(job_on(got), CompileRow(layout), {0, kRows}, buffers, arena);
+  return item.wide.used;
+}
+
+TEST(ItemsTest, AlignedRowsOfSinesAndCosinesGoWide) {
+  const auto plan = MakeHandPlan({.pairs = 16}), odd = MakeHandPlan({.pairs = 17});
+  for (const Dtype dtype : testing::kAllComputeDtypes) {
+    for (const EncodeOutput output :
+         {EncodeOutput::kSinCos, EncodeOutput::kCosSin, EncodeOutput::kComplex}) {
+      const RowLayout layout = TableLayout(output, PairsOf(*plan));
+      EXPECT_TRUE(GoesWide(*plan, layout, dtype, 0, 32));
+      EXPECT_FALSE(GoesWide(*plan, layout, dtype, SizeOf(dtype), 32)) << "misaligned";
+      EXPECT_FALSE(GoesWide(*plan, layout, dtype, 0, 33)) << "rows of odd strides";
+      EXPECT_FALSE(GoesWide(*odd, TableLayout(output, PairsOf(*odd)), dtype, 0, 34));
+    }
+    const RowLayout twice = TableLayout(EncodeOutput::kSinCosRepeated, PairsOf(*plan));
+    EXPECT_FALSE(GoesWide(*plan, twice, dtype, 0, 64)) << "two blocks";
+  }
 }
 
 TEST(ItemsTest, ParityIsNotSupported) {

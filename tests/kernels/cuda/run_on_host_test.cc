@@ -19,10 +19,10 @@ BiasItem Distances(int64_t queries, int32_t keys, std::vector<int32_t>& out) {
   out.assign(static_cast<size_t>(queries * keys), -7);
   BiasItem item;
   item.grid = MakeItemGrid(queries, keys);
-  item.queries.period = queries;
-  item.queries.range = {{0, 0}, {1, 0}, queries};
-  item.keys.period = keys;
-  item.keys.range = {{0, 0}, {1, 0}, keys};
+  item.queries.period = MakeDivisor(queries);
+  item.queries.range = {{0, 0}, {1, 0}, MakeDivisor(queries)};
+  item.keys.period = MakeDivisor(keys);
+  item.keys.range = {{0, 0}, {1, 0}, MakeDivisor(keys)};
   item.kind = BiasKind::kClipped;
   item.clip = 5;
   item.out = reinterpret_cast<std::byte*>(out.data());

@@ -74,6 +74,38 @@ TEST(AdmissionTest, SplitTakesNoMoreThanThereIs) {
   EXPECT_EQ(permit->bytes(), 0);
 }
 
+TEST(AdmissionTest, WhatIsHeldLeavesLessRoomForOthers) {
+  Admission admission(100);
+  const auto taken = admission.Take(60);
+  const Permit held = admission.Hold(30);
+  EXPECT_EQ(admission.taken_bytes(), 90);
+  const auto refused = admission.Take(11);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(refused.status().message(), HasSubstr("90 of 100 bytes"));
+  EXPECT_TRUE(admission.Take(10).ok());
+  EXPECT_TRUE(admission.Take(40, /*held=*/30).ok());
+}
+
+TEST(AdmissionTest, WhatIsHeldLeavesHalfOfTheLimitAndAllWhileNothingIsTaken) {
+  Admission admission(100);
+  const Permit held = admission.Hold(1000);
+  {
+    const auto taken = admission.Take(20);
+    EXPECT_EQ(admission.Take(31).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(admission.Take(30).ok());
+  }
+  EXPECT_TRUE(admission.Take(100).ok());
+  EXPECT_EQ(admission.Take(101).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(AdmissionTest, HeldBytesAreGivenBack) {
+  Admission admission(100);
+  { const Permit held = admission.Hold(80); }
+  EXPECT_EQ(admission.taken_bytes(), 0);
+  const auto taken = admission.Take(50);
+  EXPECT_TRUE(admission.Take(50).ok());
+}
+
 TEST(AdmissionTest, PermitOutlivesItsAdmission) {
   auto admission = std::make_unique<Admission>(100);
   const auto permit = admission->Take(10);

@@ -55,6 +55,8 @@ TEST_F(BatchingTest, WhatWaitsForABusyBackendIsRunTogether) {
   EXPECT_EQ(stats.batched_calls, 5);
   EXPECT_EQ(stats.batched_bytes, 5 * kCallBytes);
   EXPECT_EQ(stats.batches_full, 0);
+  EXPECT_EQ(stats.batches_most_calls, 0);
+  EXPECT_EQ(stats.jobs, 5);
 }
 
 TEST_F(BatchingTest, CallsThatWouldRunInsideSubmitWaitWithTheOthers) {
@@ -79,6 +81,19 @@ TEST_F(BatchingTest, ABatchHasAtMostItsBytes) {
   for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
   EXPECT_THAT(backend_.jobs(), ElementsAre(1, 4, 4, 1));
   EXPECT_EQ(engine().stats().batches_full, 2);
+}
+
+TEST_F(BatchingTest, ABatchHasAtMostSoManyCalls) {
+  backend_.SetPolicy({.bytes = 1000 * kCallBytes, .runs = 1});
+  const AnswerRef busy = BlockWorker();
+  std::vector<AnswerRef> answers;
+  for (int i = 0; i < 300; ++i) answers.push_back(Submit());
+  backend_.Release();
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 256, 44));
+  EXPECT_EQ(engine().stats().batches_most_calls, 1);
+  EXPECT_EQ(engine().stats().batches_full, 0);
+  EXPECT_EQ(engine().stats().jobs, 301);
 }
 
 // As if the backend wanted none together: calls as large as a batch, and those that need no trip.

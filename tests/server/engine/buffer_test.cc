@@ -87,6 +87,22 @@ TEST(BufferPoolTest, DropsABufferLargerThanItsLimitAndKeepsTheRest) {
   EXPECT_FALSE(IsMapped(large));
 }
 
+TEST(BufferPoolTest, KeepsNoMoreThanThereIsRoomFor) {
+  int64_t room = 8 * kMiB;
+  BufferPool pool(64 * kMiB, [&room] { return room; });
+  { const BufferRef buffers[] = {pool.Get(4 * kMiB), pool.Get(4 * kMiB), pool.Get(4 * kMiB)}; }
+  EXPECT_EQ(pool.kept_bytes(), 8 * kMiB);
+  room = 5 * kMiB;
+  EXPECT_NE(pool.Get(4 * kMiB), nullptr);  // one that is kept: nothing is mapped
+  EXPECT_EQ(pool.kept_bytes(), 4 * kMiB);
+  room = 3 * kMiB;
+  const BufferRef other = pool.Get(kMiB);
+  EXPECT_EQ(pool.kept_bytes(), 0);
+  room = -1;
+  EXPECT_NE(pool.Get(kMiB), nullptr);
+  EXPECT_EQ(pool.kept_bytes(), 0);
+}
+
 TEST(BufferPoolTest, BufferOutlivesItsPool) {
   auto pool = std::make_unique<BufferPool>(64 * kMiB);
   BufferRef buffer = pool->Get(kMiB);

@@ -216,6 +216,32 @@ TEST_F(WaitingCallsTest, AFullBudgetMakesThemWaitAndRefusesOthers) {
   EXPECT_EQ(engine().stats().waiting_calls, 0);
 }
 
+TEST_F(WaitingCallsTest, WhatTheyHoldLeavesLessRoomForOthers) {
+  const AnswerRef running = BlockWorker();
+  const AnswerRef queued = Submit();  // 32 of 40 bytes
+  auto waiting = std::make_shared<Answer>();
+  auto call = BytesCall(waiting, text_, 3);
+  call->waits_for_room = true;
+  call->received_bytes = 8;
+  engine().Submit(std::move(call));
+  EXPECT_EQ(engine().stats().inflight_bytes, 40);
+  auto refused = std::make_shared<Answer>();
+  const std::string four = text_.substr(0, 4);  // outlives the call, which borrows it
+  engine().Submit(BytesCall(refused, four));    // 8 bytes
+  EXPECT_EQ(refused->Wait().status().code(), absl::StatusCode::kUnavailable);
+
+  backend_.Release();
+  for (const AnswerRef& answer : {running, queued}) {
+    ASSERT_TRUE(answer->Wait().ok());
+    answer->Forget();
+  }
+  AdvanceUntil(waiting);
+  EXPECT_EQ(OutputOf(*waiting->Wait()), Inverted(text_));
+  waiting->Forget();
+  ASSERT_TRUE(engine().Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(engine().stats().inflight_bytes, 0);
+}
+
 TEST_F(WaitingCallsTest, ALaterCallDoesNotOvertake) {
   options_.inline_bytes = 1000;
   options_.max_inflight_bytes = 48;
@@ -288,6 +314,26 @@ TEST_F(EngineTest, ReservedBytesCountUntilTheyAreGivenBack) {
     EXPECT_EQ(engine().Reserve(11).status().code(), absl::StatusCode::kUnavailable);
   }
   EXPECT_EQ(engine().stats().inflight_bytes, 0);
+}
+
+TEST_F(EngineTest, PooledMemoryMakesRoomForCalls) {
+  options_.max_inflight_bytes = 512 << 10;
+  const std::string small(64 << 10, 'x');
+  const std::string large(200 << 10, 'x');
+  const auto run = [this](const std::string& text) {
+    auto answer = std::make_shared<Answer>();
+    engine().Submit(BytesCall(answer, text));
+    EXPECT_TRUE(answer->Wait().ok());
+    return answer;
+  };
+  run(small)->Forget();
+  EXPECT_EQ(engine().stats().pooled_bytes, 64 << 10);
+  const AnswerRef unsent = run(small);
+  run(small)->Forget();
+  EXPECT_EQ(engine().stats().pooled_bytes, 64 << 10);
+  while (engine().stats().inflight_bytes > 64 << 10) std::this_thread::yield();
+  const AnswerRef other = run(large);  // 400 of the 448 KiB that are left
+  EXPECT_EQ(engine().stats().pooled_bytes, 0);
 }
 
 TEST_F(EngineTest, ManyCallsFromManyThreadsAreAnsweredOnce) {

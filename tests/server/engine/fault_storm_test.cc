@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -251,6 +252,42 @@ TEST_F(FaultStorm, EveryCallIsAnsweredRightlyOrTold) {
   EXPECT_EQ(backend_.device().open_mappings(), 0);
   EXPECT_TRUE(engine_.Drain(absl::InfiniteFuture()));
   EXPECT_EQ(engine_.stats().inflight_bytes, 0);
+}
+
+// One call at a time, one fault each, at every step of every chunk.
+TEST_F(FaultStorm, EveryFaultAtEveryChunkBoundary) {
+  const std::function<void()> ways[] = {
+      [this] { CallInline(); },
+      [this] { CallInPlaceOnTheHost(); },
+      [this] { CallOnTheDevice(0, /*in_place=*/true); },
+      [this] { CallOnTheDevice(0, /*in_place=*/false); },
+  };
+  testing::FakeDevice& device = backend_.device();
+  int64_t faults = 0, most_chunks = 0;
+  for (const auto& call : ways) {
+    call();  // leaves streams and memory for the ones that count
+    for (const FaultKind& kind : kFaultKinds) {
+      const int64_t before = device.calls(kind.call);
+      call();
+      const int64_t steps = device.calls(kind.call) - before;
+      if (kind.call == std::string("Run")) most_chunks = std::max(most_chunks, steps);
+      for (int64_t step = 0; step < steps; ++step) {
+        const int64_t at = device.calls(kind.call) + step;
+        device.FailWith([&](const std::string& name, int64_t number) {
+          const bool hit = name == kind.call && number == at;
+          faults += hit;
+          return hit ? absl::Status(kind.code, name) : absl::OkStatus();
+        });
+        call();
+        device.FailWith(nullptr);
+        call();  // in a fresh context, if that was the end of the old one
+      }
+    }
+  }
+  EXPECT_GE(most_chunks, 3);
+  EXPECT_GE(faults, 60);
+  EXPECT_GT(device_errors_, 0);
+  EXPECT_EQ(device.open_mappings(), 0);
 }
 
 }  // namespace

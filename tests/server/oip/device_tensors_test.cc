@@ -6,9 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "inference/grpc_service.grpc.pb.h"
 #include "tests/server/oip/requests.h"
 #include "tests/support/device_backend.h"
 #include "tests/support/running_server.h"

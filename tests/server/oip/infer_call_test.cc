@@ -26,7 +26,9 @@ using ::testing::HasSubstr;
 
 class InferCallTest : public ::testing::Test {
  protected:
-  InferCallTest() { context_ = {&engine_, nullptr, {&regions_}, &statistics_, 1 << 20, 1 << 16}; }
+  InferCallTest() {
+    context_ = {&engine_, nullptr, &regions_, nullptr, &models_, &statistics_, 1 << 20, 1 << 16};
+  }
 
   static regions::RegionStoreOptions Enabled() {
     regions::RegionStoreOptions options;
@@ -44,7 +46,7 @@ class InferCallTest : public ::testing::Test {
     grpc::ByteBuffer request(&slice, 1);
     absl::Notification done;
     InferAnswer answer;
-    StartInfer(context_, &request, {absl::InfiniteFuture(), 0, cancelled_, false},
+    StartInfer(context_, &request, {absl::InfiniteFuture(), 0, cancelled_, false, {}, {"me"}},
                [&](InferAnswer got) {
                  answer = std::move(got);
                  done.Notify();
@@ -74,6 +76,7 @@ class InferCallTest : public ::testing::Test {
   const std::unique_ptr<Backend> backend_ = *MakeBackend({"cpu", 1});
   engine::Engine engine_{OneWorker(), backend_.get(), engine::Clock::Real()};
   regions::RegionStore regions_{Enabled()};
+  ModelCatalogue models_;
   StatisticsBook statistics_;
   InferContext context_;
   std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
@@ -149,13 +152,12 @@ TEST_F(InferCallTest, RefusesWhatDoesNotParse) {
 }
 
 TEST_F(InferCallTest, StatisticsGrowWithEveryCall) {
-  const Model* const model = FindModel("transformer");
   Infer(EncodeAt({1}));
   Infer(EncodeAt({1}));
   inference::ModelInferRequest wrong = EncodeAt({1});
   wrong.clear_raw_input_contents();
   EXPECT_FALSE(Failure(wrong).ok());
-  const auto report = statistics_.Report(model);
+  const auto report = statistics_.Report({PresetSet().Find("transformer")});
   const inference::InferStatistics& stats = report.model_stats(0).inference_stats();
   EXPECT_EQ(stats.success().count(), 2u);
   EXPECT_EQ(stats.queue().count(), 2u);
@@ -172,8 +174,10 @@ TEST(InferCallQueueTest, ATimeoutOfTheRequestIsADeadline) {
   options.inline_bytes = 0;
   engine::Engine engine(options, &backend, engine::Clock::Real());
   regions::RegionStore regions{regions::RegionStoreOptions()};
+  ModelCatalogue models;
   StatisticsBook statistics;
-  const InferContext context = {&engine, nullptr, &regions, &statistics, 1 << 20, 1 << 16};
+  const InferContext context = {&engine, nullptr,     &regions, nullptr,
+                                &models, &statistics, 1 << 20,  1 << 16};
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   absl::Notification first_done;
   absl::Notification second_done;

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "tests/server/oip/requests.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::oip {
@@ -22,7 +23,7 @@ using ::phasor::testing::kInvalid;
 class InferOptionsTest : public ::testing::Test {
  protected:
   absl::StatusOr<InferOptions> Read(const std::string& model) {
-    return ReadOptions(*FindModel(model), parameters_);
+    return ReadOptions(PresetModel(model), parameters_);
   }
 
   InferParameters parameters_;
@@ -38,6 +39,22 @@ TEST_F(InferOptionsTest, FieldsOfTheSpecOverrideThePreset) {
   EXPECT_EQ(options->spec.dim, 64);
   EXPECT_EQ(options->spec.rope_theta, 500.5);
   EXPECT_EQ(options->spec.order, TrigOrder::kCosSin);
+}
+
+TEST_F(InferOptionsTest, FieldsOfTheSpecOverrideAnEncoder) {
+  Model encoder;
+  encoder.spec.preset = "transformer";
+  encoder.spec.dim = 64;
+  encoder.spec.rope_theta = 500;
+  parameters_["dim"].set_int64_param(32);
+  const auto options = ReadOptions(encoder, parameters_);
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->spec.preset, "transformer");
+  EXPECT_EQ(options->spec.dim, 32);
+  EXPECT_EQ(options->spec.rope_theta, 500);
+  parameters_["encoder"].set_string_param("other");
+  EXPECT_THAT(ReadOptions(encoder, parameters_),
+              StatusIs(kInvalid, HasSubstr("parameters.encoder")));
 }
 
 TEST_F(InferOptionsTest, ListsAndObjectsTravelAsJson) {

@@ -30,7 +30,7 @@ Message Parsed(const grpc::ByteBuffer& buffer) {
 class InferResponseTest : public ::testing::Test {
  protected:
   InferResponseTest() {
-    prepared_.model = FindModel("llama-3");
+    prepared_.model = PresetSet().Find("llama-3");
     prepared_.id = "r1";
     prepared_.outputs.resize(2);
     prepared_.outputs[0].name = "K_OUT";

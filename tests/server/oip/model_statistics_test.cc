@@ -4,18 +4,20 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/server/oip/requests.h"
+
 namespace phasor::oip {
 namespace {
 
 TEST(ModelStatisticsTest, EveryStepOfASuccessIsCountedAndTimed) {
-  const Model* const model = FindModel("llama-3");
+  const ModelRef model = PresetSet().Find("llama-3");
   StatisticsBook book;
   const InferTimes times{absl::Nanoseconds(1), absl::Nanoseconds(20), absl::Nanoseconds(300),
                          absl::Nanoseconds(4000)};
-  book.AddSuccess(model, times, absl::FromUnixMillis(17));
-  book.AddSuccess(model, times, absl::FromUnixMillis(18));
-  book.AddFailure(model, absl::Nanoseconds(5));
-  const auto report = book.Report(model);
+  book.AddSuccess("llama-3", times, absl::FromUnixMillis(17));
+  book.AddSuccess("llama-3", times, absl::FromUnixMillis(18));
+  book.AddFailure("llama-3", absl::Nanoseconds(5));
+  const auto report = book.Report({model});
   ASSERT_EQ(report.model_stats_size(), 1);
   const inference::ModelStatistics& stats = report.model_stats(0);
   EXPECT_EQ(stats.name(), "llama-3");
@@ -37,8 +39,8 @@ TEST(ModelStatisticsTest, EveryStepOfASuccessIsCountedAndTimed) {
 
 TEST(ModelStatisticsTest, ModelsWithoutCallsAreReportedWithZeros) {
   StatisticsBook book;
-  const auto report = book.Report(nullptr);
-  ASSERT_EQ(report.model_stats_size(), static_cast<int>(Models().size()));
+  const auto report = book.Report(PresetSet().models());
+  ASSERT_EQ(report.model_stats_size(), static_cast<int>(PresetSet().models().size()));
   EXPECT_EQ(report.model_stats(0).inference_count(), 0u);
   EXPECT_TRUE(report.model_stats(0).inference_stats().has_queue());
 }

@@ -37,7 +37,7 @@ class OutputTensorsTest : public ::testing::Test {
   }
 
   absl::StatusOr<std::vector<OutputTensor>> Read() {
-    return ReadOutputs(request_, results_, {&store_});
+    return ReadOutputs(request_, PresetModel("llama-3").outputs, results_, {{&store_, {"me"}}});
   }
 
   const SharedMemory memory_{std::string(16, 'm')};
@@ -53,6 +53,19 @@ TEST_F(OutputTensorsTest, AllOfThemUnlessSomeAreNamed) {
   ASSERT_THAT(Read(), IsOk());
   EXPECT_EQ(Read()->size(), 1u);
   EXPECT_EQ(Read()->front().index, 1u);
+}
+
+TEST_F(OutputTensorsTest, WhatAnOptionalInputWouldGiveIsLeftOut) {
+  results_.pop_back();  // no K
+  request_.add_outputs()->set_name("K_OUT");
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[0].name: 'K_OUT'")));
+  request_.add_outputs()->set_name("Q_OUT");
+  ASSERT_THAT(Read(), IsOk());
+  ASSERT_EQ(Read()->size(), 1u);
+  EXPECT_EQ(Read()->front().name, "Q_OUT");
+  EXPECT_EQ(Read()->front().path, "outputs[1]");
+  request_.add_outputs()->set_name("V_OUT");
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[2].name: 'V_OUT'")));
 }
 
 TEST_F(OutputTensorsTest, TheOrderIsThatOfTheRequest) {

@@ -27,7 +27,7 @@ class PreparedInferTest : public ::testing::Test {
   absl::StatusOr<PreparedInfer> Prepare(const inference::ModelInferRequest& request) {
     raw_ = RawOf(request);
     const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
-    return PrepareInfer(request, raw_, {plans, limit_, nullptr, {&store_}});
+    return PrepareInfer(request, raw_, {&PresetSet(), plans, limit_, nullptr, {{&store_, {"me"}}}});
   }
 
   int64_t limit_ = 1 << 20;
@@ -148,12 +148,13 @@ TEST_F(PreparedInferTest, AnAnswerLargerThanAMessageIsRefused) {
 }
 
 TEST_F(PreparedInferTest, ModelsHaveOneVersion) {
-  EXPECT_THAT(FindVersion("transformer", ""), IsOk());
-  EXPECT_THAT(FindVersion("transformer", "1"), IsOk());
-  EXPECT_THAT(FindVersion("transformer", "2"),
+  EXPECT_THAT(FindVersion(PresetSet(), "transformer", ""), IsOk());
+  EXPECT_THAT(FindVersion(PresetSet(), "transformer", "1"), IsOk());
+  EXPECT_THAT(FindVersion(PresetSet(), "transformer", "2"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("version 2 is not found")));
-  EXPECT_THAT(FindVersion("transformer", "one"), StatusIs(kInvalid, HasSubstr("model_version")));
-  EXPECT_THAT(FindVersion("bert", ""),
+  EXPECT_THAT(FindVersion(PresetSet(), "transformer", "one"),
+              StatusIs(kInvalid, HasSubstr("model_version")));
+  EXPECT_THAT(FindVersion(PresetSet(), "bert", ""),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("Request for unknown model: 'bert' is not found")));
 }

@@ -7,12 +7,21 @@
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "inference/grpc_service.pb.h"
 #include "server/engine/call.h"
+#include "server/oip/model_catalogue.h"
 
 namespace phasor::oip {
+
+// The models of a server without encoders.
+inline const ModelSet& PresetSet() {
+  static const auto* const models = new ModelSet();
+  return *models;
+}
+inline const Model& PresetModel(std::string_view name) { return *PresetSet().Find(name); }
 
 template <typename T>
 std::string BytesOfValues(const std::vector<T>& values) {

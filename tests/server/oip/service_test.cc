@@ -129,6 +129,43 @@ TEST_F(InferenceServiceTest, TheSameTensorsGiveTheBytesOfOurOwnApi) {
   EXPECT_EQ(response.raw_output_contents(0), own_response.raw(0));
 }
 
+TEST_F(InferenceServiceTest, EncodersAreModelsAndFollowAReload) {
+  ServerOptions options = Options();
+  Spec spec;
+  spec.preset = "transformer";
+  spec.dim = 8;
+  options.encoders = {{"rows", spec}};
+  ASSERT_TRUE(server_->Reload(options).ok());
+  inference::ModelInferRequest request = EncodeAt({3, 4});
+  inference::ModelInferResponse of_preset;
+  ASSERT_TRUE(Call(&S::ModelInfer, request, &of_preset).ok());
+  request.set_model_name("rows");
+  request.clear_parameters();
+  inference::ModelInferResponse response;
+  ASSERT_TRUE(Call(&S::ModelInfer, request, &response).ok());
+  EXPECT_EQ(response.model_name(), "rows");
+  EXPECT_EQ(response.raw_output_contents(0), of_preset.raw_output_contents(0));
+
+  options.encoders[0].spec.dim = 16;
+  ASSERT_TRUE(server_->Reload(options).ok());
+  ASSERT_TRUE(Call(&S::ModelInfer, request, &response).ok());
+  EXPECT_EQ(response.raw_output_contents(0).size(), 2u * 16 * 4);
+  inference::ModelStatisticsRequest look;
+  inference::ModelStatisticsResponse statistics;
+  look.set_name("rows");
+  ASSERT_TRUE(Call(&S::ModelStatistics, look, &statistics).ok());
+  EXPECT_EQ(statistics.model_stats(0).inference_count(), 2u);
+
+  options.encoders[0].name = "others";
+  ASSERT_TRUE(server_->Reload(options).ok());
+  EXPECT_EQ(Call(&S::ModelInfer, request, &response).error_code(), Code::NOT_FOUND);
+  inference::ModelReadyRequest ready;
+  inference::ModelReadyResponse is_ready;
+  ready.set_name("others");
+  ASSERT_TRUE(Call(&S::ModelReady, ready, &is_ready).ok());
+  EXPECT_TRUE(is_ready.ready());
+}
+
 TEST_F(InferenceServiceTest, StatisticsGrowBetweenTwoLooks) {
   inference::ModelInferResponse response;
   ASSERT_TRUE(Call(&S::ModelInfer, EncodeAt({1, 2}), &response).ok());
@@ -223,7 +260,7 @@ TEST_F(InferenceServiceTest, WhatIsNotBuiltSaysSo) {
   grpc::Status status =
       Call(&S::RepositoryModelLoad, inference::RepositoryModelLoadRequest(), &load);
   EXPECT_EQ(status.error_code(), Code::UNIMPLEMENTED);
-  EXPECT_THAT(status.error_message(), HasSubstr("built in"));
+  EXPECT_THAT(status.error_message(), HasSubstr("always loaded"));
   inference::RepositoryModelUnloadResponse unload;
   EXPECT_EQ(Call(&S::RepositoryModelUnload, inference::RepositoryModelUnloadRequest(), &unload)
                 .error_code(),

@@ -19,15 +19,18 @@ using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 using Code = absl::StatusCode;
 
+const RegionCaller kMine = {"p", "me"};
+const RegionCaller kTheirs = {"q", "other"};
+
 class DeviceRegionStoreTest : public ::testing::Test {
  protected:
-  absl::Status Register(const std::string& name, const DeviceCaller& caller = {"p", "me"},
-                        const DeviceTerms& terms = {}) {
+  absl::Status Register(const std::string& name, const RegionCaller& caller = kMine,
+                        const RegionTerms& terms = {}) {
     return store_.Register(name, {.handle = memory_->handle(), .bytes = 100}, caller, terms, {});
   }
   absl::StatusOr<std::shared_ptr<DeviceRegion>> Find(const std::string& name,
-                                                     const std::string& owner = "me") {
-    return store_.Find(name, owner, "path");
+                                                     const RegionCaller& caller = kMine) {
+    return store_.Find(name, caller, "path");
   }
   int64_t open() { return backend_.device().open_mappings(); }
 
@@ -35,7 +38,9 @@ class DeviceRegionStoreTest : public ::testing::Test {
   engine::FakeClock clock_;
   std::shared_ptr<testing::FakeExport> memory_ = backend_.device().Export(4096);
   DeviceRegionStore store_{
-      &backend_.cuda(), {.enabled = true, .max_regions = 3, .lease = absl::Minutes(10)}, &clock_};
+      &backend_.cuda(),
+      {.enabled = true, .names = std::make_shared<RegionNames>(3), .lease = absl::Minutes(10)},
+      &clock_};
 };
 
 TEST_F(DeviceRegionStoreTest, FindsWhatWasRegistered) {
@@ -44,7 +49,7 @@ TEST_F(DeviceRegionStoreTest, FindsWhatWasRegistered) {
   EXPECT_THAT(Find("b"), StatusIs(Code::kNotFound, HasSubstr("path: region 'b'")));
   EXPECT_THAT(Register("a"), StatusIs(Code::kAlreadyExists, ::testing::_));
   EXPECT_THAT(Register(""), StatusIs(Code::kInvalidArgument, HasSubstr("name: ")));
-  const auto regions = store_.List("me");
+  const auto regions = store_.List(kMine);
   ASSERT_EQ(regions.size(), 1u);
   EXPECT_EQ(regions[0].name, "a");
   EXPECT_FALSE(regions[0].dirty);
@@ -61,9 +66,10 @@ TEST_F(DeviceRegionStoreTest, RefusesWithoutPermissionOrDevice) {
 }
 
 TEST_F(DeviceRegionStoreTest, RegionsAreCountedByOwnerAndInAll) {
-  const DeviceCaller one{"p", "one", 1};
+  const RegionCaller one{"p", "one", 1};
   ASSERT_THAT(Register("a", one), IsOk());
-  EXPECT_THAT(Register("b", one), StatusIs(Code::kResourceExhausted, HasSubstr("held by one")));
+  EXPECT_THAT(Register("b", one),
+              StatusIs(Code::kResourceExhausted, HasSubstr("1 are held already")));
   ASSERT_THAT(Register("b"), IsOk());
   ASSERT_THAT(Register("c"), IsOk());
   EXPECT_THAT(Register("d"), StatusIs(Code::kResourceExhausted, HasSubstr("at most 3")));
@@ -71,21 +77,21 @@ TEST_F(DeviceRegionStoreTest, RegionsAreCountedByOwnerAndInAll) {
 }
 
 TEST_F(DeviceRegionStoreTest, WhatIsOneOwnersExistsForNobodyElse) {
-  ASSERT_THAT(Register("a", {"p", "me"}, {.for_everybody = false}), IsOk());
-  EXPECT_THAT(Find("a", "other"), StatusIs(Code::kNotFound, ::testing::_));
-  EXPECT_TRUE(store_.List("other").empty());
-  EXPECT_THAT(store_.Unregister("a", {.owner = "other"}), StatusIs(Code::kNotFound, ::testing::_));
-  EXPECT_THAT(Register("a", {"q", "other"}), StatusIs(Code::kAlreadyExists, ::testing::_));
-  store_.UnregisterAll("p");
-  EXPECT_THAT(Find("a"), IsOk()) << "what came with an owner goes by name";
-  EXPECT_THAT(store_.Unregister("a", {.owner = "me"}), IsOk());
+  ASSERT_THAT(Register("a"), IsOk());
+  EXPECT_THAT(Find("a", kTheirs), StatusIs(Code::kNotFound, ::testing::_));
+  EXPECT_TRUE(store_.List(kTheirs).empty());
+  EXPECT_THAT(store_.Unregister("a", kTheirs), StatusIs(Code::kNotFound, ::testing::_));
+  EXPECT_THAT(Register("a", kTheirs), StatusIs(Code::kAlreadyExists, ::testing::_));
+  store_.UnregisterAll(kTheirs);
+  EXPECT_THAT(Find("a"), IsOk());
+  EXPECT_THAT(store_.Unregister("a", kMine), IsOk());
   EXPECT_EQ(open(), 0);
 }
 
 TEST_F(DeviceRegionStoreTest, APeersRegionsGoTogether) {
-  ASSERT_THAT(Register("a", {"p", "me"}), IsOk());
+  ASSERT_THAT(Register("a"), IsOk());
   ASSERT_THAT(Register("b", {"q", "me"}), IsOk());
-  store_.UnregisterAll("p");
+  store_.UnregisterAll(kMine);
   EXPECT_THAT(Find("a"), StatusIs(Code::kNotFound, ::testing::_));
   EXPECT_THAT(Find("b"), IsOk());
 }
@@ -94,7 +100,7 @@ TEST_F(DeviceRegionStoreTest, UnregisteringWaitsForTheUsers) {
   ASSERT_THAT(Register("a"), IsOk());
   auto user = *Find("a");
   bool released = false;
-  ASSERT_THAT(store_.Unregister("a", {.owner = "me"}, [&] { released = true; }), IsOk());
+  ASSERT_THAT(store_.Unregister("a", kMine, [&] { released = true; }), IsOk());
   EXPECT_THAT(Find("a"), StatusIs(Code::kNotFound, ::testing::_));
   EXPECT_FALSE(released);
   EXPECT_EQ(open(), 1);
@@ -105,39 +111,39 @@ TEST_F(DeviceRegionStoreTest, UnregisteringWaitsForTheUsers) {
 
 TEST_F(DeviceRegionStoreTest, IsClosedWhenItsTimeIsOverWithoutAnyCall) {
   ASSERT_THAT(Register("a"), IsOk());
-  ASSERT_THAT(Register("short", {"p", "me"}, {.ttl = absl::Minutes(1)}), IsOk());
+  ASSERT_THAT(Register("short", kMine, {.ttl = absl::Minutes(1)}), IsOk());
   clock_.Advance(absl::Seconds(59));
   EXPECT_THAT(Find("a"), IsOk());
   clock_.Advance(absl::Seconds(1));
-  EXPECT_TRUE(Eventually([&] { return !store_.Has("short"); }));
+  EXPECT_TRUE(Eventually([&] { return !store_.Has("short", kMine); }));
   clock_.Advance(absl::Seconds(598));
-  EXPECT_TRUE(store_.Has("a")) << "its time began anew when it was found";
+  EXPECT_TRUE(store_.Has("a", kMine)) << "its time began anew when it was found";
   clock_.Advance(absl::Seconds(2));
   EXPECT_TRUE(Eventually([&] { return open() == 0; }));
-  EXPECT_FALSE(store_.Has("a"));
+  EXPECT_FALSE(store_.Has("a", kMine));
 }
 
 TEST_F(DeviceRegionStoreTest, WhatWasOnALostDeviceIsDirtyUntilItIsRegisteredAgain) {
   ASSERT_THAT(Register("a"), IsOk());
   ASSERT_THAT(Register("b"), IsOk());
   backend_.Lose();
-  EXPECT_TRUE(store_.List("me")[0].dirty);
+  EXPECT_TRUE(store_.List(kMine)[0].dirty);
   // The first registration makes a fresh context, in which the old addresses mean nothing.
-  ASSERT_THAT(store_.Unregister("a", {.owner = "me"}), IsOk());
+  ASSERT_THAT(store_.Unregister("a", kMine), IsOk());
   ASSERT_THAT(Register("a"), IsOk());
-  EXPECT_FALSE(store_.List("me")[0].dirty);
-  EXPECT_TRUE(store_.List("me")[1].dirty);
+  EXPECT_FALSE(store_.List(kMine)[0].dirty);
+  EXPECT_TRUE(store_.List(kMine)[1].dirty);
   EXPECT_THAT(Find("a"), IsOk());
   EXPECT_THAT(Find("b"), StatusIs(Code::kFailedPrecondition, HasSubstr("registered again")));
   bool released = false;
-  ASSERT_THAT(store_.Unregister("b", {.owner = "me"}, [&] { released = true; }), IsOk());
+  ASSERT_THAT(store_.Unregister("b", kMine, [&] { released = true; }), IsOk());
   EXPECT_TRUE(released);
 }
 
 TEST_F(DeviceRegionStoreTest, ManyCyclesLeaveNothingOpen) {
   for (int i = 0; i < 1000; ++i) {
     ASSERT_THAT(Register("a"), IsOk());
-    ASSERT_THAT(store_.Unregister("a", {.owner = "me"}), IsOk());
+    ASSERT_THAT(store_.Unregister("a", kMine), IsOk());
   }
   EXPECT_EQ(open(), 0);
   EXPECT_EQ(backend_.device().calls("OpenIpc"), 1000);

@@ -95,7 +95,7 @@ class LeaseSocketTest : public ::testing::Test {
     close(listener_);
   }
   void WaitForLeases(int64_t count) {
-    while (store_.stats().leases != count) absl::SleepFor(absl::Milliseconds(1));
+    while (store_.stats().pieces != count) absl::SleepFor(absl::Milliseconds(1));
   }
   static int64_t OpenDescriptors() {
     int64_t count = 0;
@@ -108,7 +108,7 @@ class LeaseSocketTest : public ::testing::Test {
 
   const testing::TempDir dir_;
   const std::string path_;
-  LeaseStore store_{{.max_bytes = 1 << 20, .max_leases = 4}};
+  LeaseStore store_{{.max_bytes = 1 << 20, .max_pieces = 4}};
   int listener_ = -1;
   std::unique_ptr<LeaseSocket> server_;
 };
@@ -148,7 +148,7 @@ TEST_F(LeaseSocketTest, ErrorsAreAnsweredAndTheConnectionGoesOn) {
   EXPECT_THAT(peer.Ask("LEASE\n", {large.fd()}), StartsWith("RESOURCE_EXHAUSTED lease: 2097152"));
   EXPECT_THAT(peer.Ask("LEASE please\n", {good.fd()}), StartsWith("INVALID_ARGUMENT request"));
   EXPECT_THAT(peer.Ask("\n"), StartsWith("INVALID_ARGUMENT request"));
-  EXPECT_EQ(store_.stats().leases, 0);
+  EXPECT_EQ(store_.stats().pieces, 0);
   peer.Lease(good);
 }
 
@@ -211,7 +211,7 @@ TEST_F(LeaseSocketTest, AClientThatIsKilledLeavesNothing) {
   }
   char c;
   ASSERT_EQ(read(ready[0], &c, 1), 1);
-  EXPECT_EQ(store_.stats().leases, 1);
+  EXPECT_EQ(store_.stats().pieces, 1);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   WaitForLeases(0);
@@ -224,7 +224,7 @@ TEST_F(LeaseSocketTest, TheEndOfTheServerEndsAllLeases) {
   const Memfd memfd("one");
   peer.Lease(memfd);
   server_.reset();
-  EXPECT_EQ(store_.stats().leases, 0);
+  EXPECT_EQ(store_.stats().pieces, 0);
   EXPECT_EQ(peer.Line(), "");
 }
 

@@ -22,7 +22,7 @@ auto Exhausted(const char* message) {
 }
 
 TEST(LeaseStoreTest, ATokenLeadsToItsMemory) {
-  LeaseStore store(LeaseLimits{});
+  LeaseStore store(OwnerLimits{});
   const Memfd one("one"), three("three");
   const auto first = store.Add(one.fd(), "me");
   const auto second = store.Add(three.fd(), "me");
@@ -30,12 +30,12 @@ TEST(LeaseStoreTest, ATokenLeadsToItsMemory) {
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ((*store.Find(*first, "x"))->bytes(), 3);
   EXPECT_EQ((*store.Find(*second, "x"))->bytes(), 5);
-  EXPECT_EQ(store.stats().leases, 2);
+  EXPECT_EQ(store.stats().pieces, 2);
   EXPECT_EQ(store.stats().bytes, 8);
 }
 
 TEST(LeaseStoreTest, TokensAreLongAndDiffer) {
-  LeaseStore store(LeaseLimits{});
+  LeaseStore store(OwnerLimits{});
   const Memfd memfd("x");
   std::set<std::string> tokens = {store.instance()};
   for (int i = 0; i < 100; ++i) tokens.insert(*store.Add(memfd.fd(), "me"));
@@ -44,11 +44,11 @@ TEST(LeaseStoreTest, TokensAreLongAndDiffer) {
     EXPECT_EQ(token.size(), 32u);
     EXPECT_EQ(token.find_first_not_of("0123456789abcdef"), std::string::npos);
   }
-  EXPECT_NE(LeaseStore(LeaseLimits{}).instance(), store.instance());
+  EXPECT_NE(LeaseStore(OwnerLimits{}).instance(), store.instance());
 }
 
 TEST(LeaseStoreTest, WhatWasRemovedIsNotFoundAndStaysMappedForItsUsers) {
-  LeaseStore store(LeaseLimits{});
+  LeaseStore store(OwnerLimits{});
   std::shared_ptr<const SealedMemory> used;
   std::string token;
   {
@@ -60,10 +60,10 @@ TEST(LeaseStoreTest, WhatWasRemovedIsNotFoundAndStaysMappedForItsUsers) {
   store.Remove(token);
   EXPECT_EQ(**used->Read(4, 1, "x"), std::byte{'o'});
   // Until nobody uses it, it counts: it is mapped.
-  EXPECT_EQ(store.stats().leases, 1);
+  EXPECT_EQ(store.stats().pieces, 1);
   EXPECT_EQ(store.stats().bytes, 5);
   used.reset();
-  EXPECT_EQ(store.stats().leases, 0);
+  EXPECT_EQ(store.stats().pieces, 0);
   EXPECT_EQ(store.stats().bytes, 0);
   for (const std::string& unknown : {token, std::string(), std::string(32, '0')}) {
     EXPECT_THAT(store.Find(unknown, "item.tensors[0].tensor.region.region"),
@@ -73,7 +73,7 @@ TEST(LeaseStoreTest, WhatWasRemovedIsNotFoundAndStaysMappedForItsUsers) {
 }
 
 TEST(LeaseStoreTest, QuotasAreEveryOwnersOwn) {
-  LeaseStore store({.max_bytes = 10, .max_leases = 2});
+  LeaseStore store({.max_bytes = 10, .max_pieces = 2});
   const Memfd six("sixsix"), four("four"), one("1");
   const std::string token = *store.Add(six.fd(), "a");
   EXPECT_THAT(store.Add(six.fd(), "a"), Exhausted("6 bytes beside 6, must be at most 10"));
@@ -85,13 +85,13 @@ TEST(LeaseStoreTest, QuotasAreEveryOwnersOwn) {
 }
 
 TEST(LeaseStoreTest, WhatIsRefusedCostsNothing) {
-  LeaseStore store({.max_bytes = 10, .max_leases = 2});
+  LeaseStore store({.max_bytes = 10, .max_pieces = 2});
   const Memfd unsealed("x", 0), large(int64_t{11});
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(store.Add(unsealed.fd(), "a").status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(store.Add(large.fd(), "a"), Exhausted("11 bytes"));
   }
-  EXPECT_EQ(store.stats().leases, 0);
+  EXPECT_EQ(store.stats().pieces, 0);
   EXPECT_EQ(store.stats().bytes, 0);
 }
 

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <limits>
 #include <string>
@@ -18,6 +19,7 @@ namespace {
 using ::phasor::testing::IsOk;
 using ::phasor::testing::SharedMemory;
 using ::phasor::testing::StatusIs;
+using ::testing::_;
 using ::testing::HasSubstr;
 
 using ::phasor::testing::kInvalid;
@@ -108,6 +110,36 @@ TEST(RegionTest, AClientThatShrinksItsMemoryGetsAnError) {
   EXPECT_THAT((*region)->Write(0, 10, BytesOf("aaaaaaaaaa"), "x"),
               StatusIs(kInvalid, HasSubstr("shrunk")));
   EXPECT_EQ(memory.bytes(), "0123");  // it did not grow again
+}
+
+TEST(RegionTest, WhatIsOnlyReadIsOpenedForReading) {
+  const SharedMemory memory("0123456789");
+  const auto region = Region::Open({memory.key(), 0, 10, /*read_only=*/true}, "region");
+  ASSERT_THAT(region, IsOk());
+  EXPECT_EQ(ReadAll(**region, 0, 3), "012");
+  EXPECT_THAT((*region)->CheckWritable("x"), StatusIs(absl::StatusCode::kPermissionDenied, _));
+  EXPECT_THAT((*region)->Write(0, 1, BytesOf("a"), "x"),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("x: ")));
+  EXPECT_EQ(memory.bytes(), "0123456789");
+}
+
+// A pipe without a writer would keep whoever opens it waiting.
+TEST(RegionTest, WhatIsNoMemoryIsRefusedAtOnce) {
+  const std::string key = "/phasor_test_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(("/dev/shm" + key).c_str(), 0600), 0);
+  for (const bool read_only : {false, true}) {
+    EXPECT_THAT(Region::Open({key, 0, 1, read_only}, "region"),
+                StatusIs(kInvalid, HasSubstr("not shared memory")));
+  }
+  shm_unlink(key.c_str());
+}
+
+TEST(RegionTest, LinksAreNotFollowed) {
+  const std::string key = "/phasor_test_link_" + std::to_string(getpid());
+  ASSERT_EQ(symlink("/etc/passwd", ("/dev/shm" + key).c_str()), 0);
+  EXPECT_THAT(Region::Open({key, 0, 1, /*read_only=*/true}, "region"),
+              StatusIs(kInvalid, HasSubstr("region.key")));
+  shm_unlink(key.c_str());
 }
 
 TEST(RegionTest, OutlivesTheNameOfItsMemory) {

@@ -415,7 +415,7 @@ TEST(ParseBatchTest, ItemsThatOnlyTogetherAreTooLargeFailTheMessage) {
 // Memory of the server's for as long as the call takes.
 TEST(SharedPositionsTest, TheirCopiesAreCounted) {
   const testing::Memfd memfd(int64_t{64});
-  regions::LeaseStore store{regions::LeaseLimits{}};
+  regions::LeaseStore store{regions::OwnerLimits{}};
   v1::EncodeRequest request = EncodeRequestOf(8);
   auto* const tensor = request.mutable_item()->mutable_positions()->mutable_tensor();
   SetShape(tensor, v1::DTYPE_INT64, {8});

@@ -91,7 +91,7 @@ TEST(EncodeResponseTest, SaysShapeBytesAndHowTheyCameToBe) {
   const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
   EXPECT_EQ(message.result().output().dtype(), v1::DTYPE_FLOAT32);
   EXPECT_THAT(message.result().output().shape(), ElementsAre(3, 8));
-  EXPECT_EQ(message.result().info().backend());
+  EXPECT_EQ(message.result().info().backend(), "cpu");
   EXPECT_EQ(message.result().info().numerics_version(), kNumericsVersion);
   EXPECT_EQ(message.result().info().spec_fingerprint().size(), 32u);
   EXPECT_FALSE(message.result().has_status());

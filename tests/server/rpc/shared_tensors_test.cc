@@ -38,9 +38,10 @@ class SharedTensorsTest : public ::testing::Test {
   }
 
   const Memfd memfd_{int64_t{1000}};
-  regions::LeaseStore store_{regions::LeaseLimits{}};
+  regions::LeaseStore store_{regions::OwnerLimits{}};
   const std::string token_;
-  SharedTensors shared_{&store_};
+  const SharedSources sources_{&store_};
+  SharedTensors shared_{sources_};
 };
 
 TEST_F(SharedTensorsTest, InputsAndOutputsAreTheMemoryItself) {
@@ -65,7 +66,7 @@ TEST_F(SharedTensorsTest, WhatIsNotThereIsRefused) {
   unknown.mutable_region()->set_region("x");
   EXPECT_THAT(shared_.Input(unknown, 1, "in"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("in.region.region: no such lease")));
-  EXPECT_THAT(SharedTensors(nullptr).Input(unknown, 1, "in"),
+  EXPECT_THAT(SharedTensors(SharedSources()).Input(unknown, 1, "in"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--lease-socket")));
 }
 
@@ -134,7 +135,7 @@ TEST_F(SharedTensorsTest, PartsOfRowsMayInterleave) {
   const auto spans = [](int64_t heads, int64_t row) { return (3 * row + heads * 8) * 4; };
   for (const int64_t row : {24, 32}) {
     for (const auto& [k_at, fits] : {std::pair<int64_t, bool>{16, true}, {15, false}, {8, false}}) {
-      SharedTensors shared(&store_);
+      SharedTensors shared(sources_);
       const v1::TensorSpec q = part(0, 2, row), k = part(k_at, 1, row);
       ASSERT_THAT(shared.Input(q, spans(2, row), "q"), IsOk());
       ASSERT_THAT(shared.Input(k, spans(1, row), "k"), IsOk());

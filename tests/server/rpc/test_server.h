@@ -15,7 +15,6 @@
 #include "server/engine/engine.h"
 #include "server/rpc/service.h"
 #include "server/rpc/table_service.h"
-#include "server/rpc/unimplemented.h"
 #include "server/tables/table_store.h"
 #include "tests/support/fake_backend.h"
 
@@ -57,7 +56,6 @@ class TestServer {
     builder.SetMaxReceiveMessageSize(64 << 20);
     builder.RegisterService(&service_);
     builder.RegisterService(&tables_);
-    builder.RegisterService(&shared_memory_);
     server_ = builder.BuildAndStart();
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(64 << 20);
@@ -99,11 +97,9 @@ class TestServer {
  private:
   FakeBackend backend_;
   std::unique_ptr<tables::TableStore> store_;
-  regions::DeviceRegionStore devices_{nullptr, {}, engine::Clock::Real()};
   engine::Engine engine_;
   PositionEmbeddingServiceImpl service_;
   TableServiceImpl tables_;
-  SharedMemoryServiceImpl shared_memory_{&devices_};
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<grpc::GenericStub> generic_;

@@ -69,6 +69,16 @@ TEST_F(RequestLogTest, FailuresAreBoundedPerSecondAndWhatIsLeftOutIsCounted) {
   EXPECT_EQ(Count(next), 2);
 }
 
+TEST_F(RequestLogTest, StrangersDoNotKeepTheLinesOfOthersOut) {
+  RequestLog log(
+      {.max_failures_per_second = 5, .max_refusals_per_second = 2, .now = [this] { return now_; }});
+  EXPECT_EQ(Count(LinesOf(&log, 100, 16) + LinesOf(&log, 100, 7)), 2);
+  EXPECT_EQ(Count(LinesOf(&log, 5, 13)), 5);
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(LinesOf(&log, 1, 16), HasSubstr(R"("left_out":198)"));
+  EXPECT_THAT(LinesOf(&log, 1, 13), HasSubstr(R"("left_out":0)"));
+}
+
 TEST_F(RequestLogTest, AClockThatIsSetBackDoesNotSilenceFailures) {
   RequestLog log({.max_failures_per_second = 1, .now = [this] { return now_; }});
   EXPECT_EQ(Count(LinesOf(&log, 2, 5)), 1);

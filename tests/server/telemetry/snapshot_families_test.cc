@@ -45,8 +45,11 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
   s.engine.waiting_calls = 9;
   s.engine.plan_cache_hits = 10;
   s.engine.plan_cache_misses = 11;
-  s.engine.batches = 12;
+  s.engine.batches = 100;
+  s.engine.batches_full = 34;
+  s.engine.batches_most_calls = 35;
   s.engine.batched_calls = 13;
+  s.backend = {"cpu", 36, {}};
   s.connections = {14, 15, 16, 17};
   s.leases = {18, 19};
   s.regions = {20, 21};
@@ -71,7 +74,10 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
       {"phasor_waiting_calls", 9},
       {"phasor_plan_cache_hits_total", 10},
       {"phasor_plan_cache_misses_total", 11},
-      {"phasor_batches_total", 12},
+      {"phasor_batches_total,closed=bytes", 34},
+      {"phasor_batches_total,closed=calls", 35},
+      {"phasor_batches_total,closed=queue_empty", 31},
+      {"phasor_items_computed_total,backend=cpu", 36},
       {"phasor_batched_calls_total", 13},
       {"phasor_connections", 14},
       {"phasor_connections_accepted_total", 15},
@@ -99,9 +105,24 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
   EXPECT_EQ(ValuesOf(s), expected);
 }
 
+TEST(SnapshotFamiliesTest, ADeviceIsToldApartFromTheCpuThatStandsIn) {
+  Snapshot s;
+  s.backend = {"cuda", 100, DeviceCounts{false, 1, 2, 3}};
+  const std::map<std::string, double> values = ValuesOf(s);
+  EXPECT_EQ(values.at("phasor_items_computed_total,backend=cuda"), 1);
+  EXPECT_EQ(values.at("phasor_items_computed_total,backend=cpu"), 5);
+  EXPECT_EQ(values.at("phasor_device_fallbacks_total,reason=not_for_device"), 2);
+  EXPECT_EQ(values.at("phasor_device_fallbacks_total,reason=device_failed"), 3);
+  EXPECT_EQ(values.at("phasor_device_usable"), 0);
+  s.backend.device->usable = true;
+  EXPECT_EQ(ValuesOf(s).at("phasor_device_usable"), 1);
+}
+
 TEST(SnapshotFamiliesTest, NamesAreUniqueAndPrometheusTakesThem) {
   std::set<std::string> names;
-  for (const MetricFamily& family : FamiliesOf({})) {
+  Snapshot snapshot;
+  snapshot.backend.device.emplace();
+  for (const MetricFamily& family : FamiliesOf(snapshot)) {
     EXPECT_TRUE(prometheus::CheckMetricName(family.name)) << family.name;
     EXPECT_FALSE(family.help.empty()) << family.name;
     EXPECT_TRUE(names.insert(family.name).second) << family.name;

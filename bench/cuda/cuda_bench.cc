@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_cuda [OUT.json] [--quick] [--dry]: the kernels on a GPU beside copies and fills of the same
+// bytes, merged one-token requests beside a launch each, and host-resident tensors beside the link.
+// --dry runs it on the host. --card only says which device there is. Status 3: no CUDA device.
+#include <algorithm>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/cuda/device.h"
+#include "bench/cuda/host_resident.h"
+#include "bench/cuda/staged_jobs.h"
+#include "bench/harness.h"
+#include "bench/kernels/jobs.h"
+
+namespace phasor::bench {
+namespace {
+
+constexpr int kNoDevice = 3;
+constexpr int kLeastSteps = 20;  // of a graph: what starting it costs is shared by as many
+constexpr int kMostBuffers = 512;
+constexpr double kMicro = 1e6;
+// Larger outputs are compared with the reference at their ends only.
+constexpr int64_t kCheckedBytes = int64_t{64} << 20;
+
+// Median seconds of each program, one run of each a round, the first one rotating.
+std::vector<double> MedianOf(const std::vector<std::unique_ptr<Program>>& programs, int rounds) {
+  std::vector<std::vector<double>> seconds(programs.size());
+  for (const auto& program : programs) program->Run();
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < programs.size(); ++i) {
+      const size_t turn = (i + static_cast<size_t>(round)) % programs.size();
+      seconds[turn].push_back(programs[turn]->Run());
+    }
+  }
+  std::vector<double> medians;
+  for (auto& s : seconds) medians.push_back(Median(std::move(s)));
+  return medians;
+}
+
+struct Bench {
+  Device& device;
+  Report& report;
+  bool quick;
+
+  int rounds() const { return quick ? 2 : 51; }
+  // --quick has the same rows, of fewer tokens or rows.
+  int64_t Shortened(int64_t rows) const { return quick ? std::min<int64_t>(rows, 16) : rows; }
+};
+
+// Buffers that one program goes through, so that it finds in the L2 cache what `cache` says.
+// 0: no number of them does.
+int BuffersFor(const Bench& bench, Cache cache, int64_t bytes) {
+  if (cache == Cache::kWarm) return 1;
+  const int64_t wanted = 2 * bench.device.l2_bytes() / bytes + 1;
+  return wanted <= kMostBuffers ? static_cast<int>(wanted) : 0;
+}
+
+std::string CacheName(const Bench& bench, Cache cache, int64_t bytes) {
+  if (bytes >= 2 * bench.device.l2_bytes()) return "DRAM";
+  return cache == Cache::kWarm ? "warm" : "cold";
+}
+
+std::vector<Step> Repeated(const std::vector<Step>& steps) {
+  std::vector<Step> repeated = steps;
+  while (repeated.size() < kLeastSteps) repeated.insert(repeated.end(), steps.begin(), steps.end());
+  return repeated;
+}
+
+// ApplyRoPE ------------------------------------------------------------------------------------
+
+std::string ShapeOf(const RopeCase& c) {
+  std::string shape =
+      absl::StrCat("T=", c.tokens(), " ", c.q_heads, "q+", c.k_heads, "k x", c.head_dim);
+  if (c.rotary_dim > 0) absl::StrAppend(&shape, " R=", c.rotary_dim);
+  return absl::StrCat(shape, " ", c.preset);
+}
+
+// Decoding reads anywhere in the context, prefill reads it in order.
+std::vector<int64_t> PositionsOf(int64_t tokens, int64_t axes = 1) {
+  constexpr int64_t kDecode = 256;
+  std::vector<int64_t> positions(static_cast<size_t>(tokens * axes));
+  std::iota(positions.begin(), positions.end(), 0);
+  if (tokens > kDecode) return positions;
+  std::minstd_rand generator(7);
+  std::uniform_int_distribution<int64_t> anywhere(0, 131071);
+  for (int64_t& position : positions) position = anywhere(generator);
+  return positions;
+}
+
+void BenchRope(Bench& bench, const RopeCase& c, bool in_place, Cache cache,
+               std::optional<double> target) {
+  Device& device = bench.device;
+  const int64_t touched = in_place ? c.bytes() : 2 * c.bytes();
+  const int buffers = BuffersFor(bench, cache, touched);
+  if (buffers == 0) return;
+  const int64_t apart = cuda::AlignUp(c.bytes(), 256);
+  const Memory x(c.bytes());
+  FillNormal(c.dtype, x);
+  const DeviceMemory from(device, buffers * apart), to(device, buffers * apart);
+  const RopeRun rope(c);
+  JobRecorder recorder;
+  std::vector<Step> rotate, copy;
+  for (int i = 0; i < buffers; ++i) {
+    device.Upload(from.data() + i * apart, x.data(), x.size());
+    std::byte* const y = to.data() + i * apart;
+    rope.Run(recorder, in_place ? y : from.data() + i * apart, y);
+    copy.push_back(DeviceCopy{y, from.data() + i * apart, c.bytes()});
+  }
+  std::vector<std::unique_ptr<StagedJobs>> staged;
+  for (const Job& job : recorder.jobs()) {
+    staged.push_back(std::make_unique<StagedJobs>(device, absl::MakeConstSpan(&job, 1)));
+    for (const cuda::Launch& launch : staged.back()->launches()) rotate.push_back(launch);
+  }
+  device.Prepare(copy, Queueing::kTogether)->Run();
+  device.Prepare(rotate, Queueing::kTogether)->Run();
+  const Memory y(c.bytes());
+  for (const int i : {0, buffers - 1}) {
+    device.Download(y.data(), to.data() + i * apart, y.size());
+    CheckRope(c, x.data(), y.data(), bench.quick || c.bytes() > kCheckedBytes);
+  }
+
+  const std::vector<Step> rotations = Repeated(rotate), copies = Repeated(copy);
+  std::vector<std::unique_ptr<Program>> programs;
+  programs.push_back(device.Prepare(rotations, Queueing::kTogether));
+  programs.push_back(device.Prepare(copies, Queueing::kTogether));
+  const std::vector<double> seconds = MedianOf(programs, bench.rounds());
+  Row row{.name = in_place ? "rope_inplace" : "rope_outofplace",
+          .shape = ShapeOf(c),
+          .dtype = std::string(Name(c.dtype)),
+          .threads = 0,
+          .cache = CacheName(bench, cache, touched),
+          .unit = "us",
+          .baseline = "device copy"};
+  bench.report.Add(CostRow(std::move(row),
+                           seconds[0] * kMicro / static_cast<double>(rotations.size()),
+                           seconds[1] * kMicro / static_cast<double>(copies.size()), target));
+}
+
+// In place, warm and cold. The target is of the tensors that the cache does not hold.
+void BenchRopeInPlace(Bench& bench, const RopeCase& c, std::optional<double> target = {}) {
+  const bool dram = c.bytes() >= 2 * bench.device.l2_bytes();
+  BenchRope(bench, c, true, Cache::kWarm, dram ? target : std::nullopt);
+  if (!dram) BenchRope(bench, c, true, Cache::kCold, target);
+}
+
+void BenchRopes(Bench& bench) {
+  using enum Dtype;
+  const std::string half = "rope-half-split", interleaved = "rope-interleaved";
+  for (const int64_t tokens : {1, 8, 64, 256, 1024, 4096, 8192, 32768, 131072}) {
+    const RopeCase c{half, kBFloat16, 32, 8, 128, PositionsOf(bench.Shortened(tokens))};
+    BenchRopeInPlace(bench, c, tokens >= 8192 ? std::optional(0.93) : std::nullopt);
+  }
+  for (const Dtype dtype : {kFloat16, kFloat32}) {
+    for (const int64_t tokens : {64, 1024, 32768}) {
+      BenchRopeInPlace(bench, {half, dtype, 32, 8, 128, PositionsOf(bench.Shortened(tokens))});
+    }
+  }
+  const std::vector<int64_t> prefill = PositionsOf(bench.Shortened(8192));
+  BenchRopeInPlace(bench, {interleaved, kBFloat16, 32, 8, 128, prefill});
+  BenchRope(bench, {half, kBFloat16, 32, 8, 128, prefill}, false, Cache::kCold, {});
+  BenchRope(bench, {half, kBFloat16, 32, 8, 128, prefill, 1, 64}, false, Cache::kCold, {});
+  struct Heads {
+    int64_t q, k, dim, rotary_dim;
+  };
+  // 70B on 8 cards, 70B, MHA, Gemma, MLA, 80, 96 and 192 lanes, partial.
+  for (const Heads& h : {Heads{8, 1, 128, 0},
+                         {64, 8, 128, 0},
+                         {32, 32, 64, 0},
+                         {16, 8, 256, 0},
+                         {128, 1, 64, 0},
+                         {16, 16, 80, 0},
+                         {32, 8, 96, 0},
+                         {32, 8, 192, 0},
+                         {32, 8, 128, 64},
+                         {16, 8, 256, 64}}) {
+    BenchRopeInPlace(bench, {half, kBFloat16, h.q, h.k, h.dim, prefill, 1, h.rotary_dim});
+  }
+  const std::vector<int64_t> image = PositionsOf(bench.Shortened(4608), 3);
+  BenchRopeInPlace(bench, {"flux", kBFloat16, 24, 24, 128, image, 3});
+}
+
+// Encode ---------------------------------------------------------------------------------------
+
+void BenchEncode(Bench& bench, const EncodeCase& c, std::optional<double> target) {
+  Device& device = bench.device;
+  const DeviceMemory out(device, c.bytes());
+  const EncodeRun encode(c);
+  JobRecorder recorder;
+  encode.Run(recorder, out.data());
+  const StagedJobs staged(device, recorder.jobs());
+  const std::vector<Step> steps(staged.launches().begin(), staged.launches().end());
+  device.Prepare(steps, Queueing::kTogether)->Run();
+  const Memory host(c.bytes());
+  device.Download(host.data(), out.data(), host.size());
+  CheckEncode(c, host.data(), bench.quick);
+
+  const std::vector<Step> encodings = Repeated(steps);
+  const std::vector<Step> fills = Repeated({DeviceFill{out.data(), c.bytes()}});
+  std::vector<std::unique_ptr<Program>> programs;
+  programs.push_back(device.Prepare(encodings, Queueing::kTogether));
+  programs.push_back(device.Prepare(fills, Queueing::kTogether));
+  const std::vector<double> seconds = MedianOf(programs, bench.rounds());
+  Row row{.name = "encode",
+          .shape = absl::StrCat(c.rows, "x", c.dim, " ", c.preset),
+          .dtype = std::string(Name(c.dtype)),
+          .threads = 0,
+          .cache = CacheName(bench, Cache::kWarm, c.bytes()),
+          .unit = "us",
+          .baseline = "device memset"};
+  bench.report.Add(CostRow(std::move(row),
+                           seconds[0] * kMicro / static_cast<double>(encodings.size()),
+                           seconds[1] * kMicro / static_cast<double>(fills.size()), target));
+}
+
+void BenchEncodes(Bench& bench) {
+  using enum Dtype;
+  for (const Dtype dtype : {kFloat32, kBFloat16}) {
+    const bool f32 = dtype == kFloat32;
+    for (const std::string preset : {"transformer", "timestep-sin-cos"}) {
+      BenchEncode(bench, {preset, bench.Shortened(131072), 128, dtype},
+                  f32 ? std::optional(0.9) : std::nullopt);
+      BenchEncode(bench, {preset, bench.Shortened(4096), 1536, dtype}, {});
+      BenchEncode(bench, {preset, bench.Shortened(2048), 1024, dtype}, {});
+    }
+    for (const int64_t batch : {1, 64, 1024}) {
+      BenchEncode(bench, {"timestep-sin-cos", bench.Shortened(batch), 320, dtype}, {});
+    }
+  }
+}
+
+// Requests of one token ------------------------------------------------------------------------
+
+// All in one launch, beside a launch each: what merging saves on the device's side.
+void BenchMerged(Bench& bench) {
+  constexpr int kRequests = 256;
+  Device& device = bench.device;
+  const std::vector<int64_t> positions = PositionsOf(kRequests);
+  std::vector<RopeCase> cases;
+  for (const int64_t position : positions) {
+    cases.push_back({"rope-half-split", Dtype::kBFloat16, 32, 8, 128, {position}});
+  }
+  const int64_t bytes = cases[0].bytes();
+  const Memory x(kRequests * bytes), y(kRequests * bytes);
+  FillNormal(Dtype::kBFloat16, x);
+  const DeviceMemory memory(device, x.size());
+  std::vector<std::unique_ptr<RopeRun>> runs;
+  JobRecorder recorder;
+  for (int i = 0; i < kRequests; ++i) {
+    runs.push_back(std::make_unique<RopeRun>(cases[static_cast<size_t>(i)]));
+    runs.back()->Run(recorder, memory.data() + i * bytes, memory.data() + i * bytes);
+  }
+  const StagedJobs merged(device, recorder.jobs());
+  std::vector<std::unique_ptr<StagedJobs>> each;
+  std::vector<Step> together, apart;
+  for (const cuda::Launch& launch : merged.launches()) together.push_back(launch);
+  for (const Job& job : recorder.jobs()) {
+    each.push_back(std::make_unique<StagedJobs>(device, absl::MakeConstSpan(&job, 1)));
+    for (const cuda::Launch& launch : each.back()->launches()) apart.push_back(launch);
+  }
+  for (const std::vector<Step>& steps : {together, apart}) {
+    device.Upload(memory.data(), x.data(), x.size());
+    device.Prepare(steps, Queueing::kSeparately)->Run();
+    device.Download(y.data(), memory.data(), y.size());
+    for (int i = 0; i < kRequests; ++i) {
+      CheckRope(cases[static_cast<size_t>(i)], x.data() + i * bytes, y.data() + i * bytes, false);
+    }
+  }
+  for (const Queueing queueing : {Queueing::kSeparately, Queueing::kTogether}) {
+    std::vector<std::unique_ptr<Program>> programs;
+    programs.push_back(device.Prepare(together, queueing));
+    programs.push_back(device.Prepare(apart, queueing));
+    const std::vector<double> seconds = MedianOf(programs, bench.rounds());
+    const bool graph = queueing == Queueing::kTogether;
+    Row row{.name = "merged",
+            .shape = absl::StrCat("256 x 1 token, ", together.size(), " launch"),
+            .dtype = "BFLOAT16",
+            .threads = 1,
+            .cache = "warm",
+            .unit = "calls/s",
+            .baseline = absl::StrCat(apart.size(), graph ? " in a graph" : " launches")};
+    bench.report.Add(RateRow(std::move(row), kRequests / seconds[0], kRequests / seconds[1],
+                             graph ? std::nullopt : std::optional(20.0)));
+  }
+}
+
+// Takes `flag` out of the arguments; whether it was there.
+bool TakeFlag(std::vector<char*>& arguments, std::string_view flag) {
+  return std::erase_if(arguments, [&](const char* a) { return a == flag; }) > 0;
+}
+
+int Main(int argc, char** argv) {
+  std::vector<char*> rest(argv, argv + argc);
+  const bool dry = TakeFlag(rest, "--dry"), card = TakeFlag(rest, "--card");
+  const Arguments arguments = ParseArguments(static_cast<int>(rest.size()), rest.data());
+  std::unique_ptr<Device> device;
+  if (dry) {
+    device = MakeDryDevice();
+  } else {
+    auto opened = OpenCudaDevice();
+    if (!opened.ok()) {
+      std::cerr << "bench_cuda: " << opened.status().message() << "; --dry runs on the host\n";
+      return kNoDevice;
+    }
+    device = *std::move(opened);
+  }
+  if (card) {
+    std::cout << device->name() << '\n';
+    return 0;
+  }
+  Report report("bench_cuda", arguments, device->name());
+  Bench bench{*device, report, arguments.quick};
+  BenchRopes(bench);
+  BenchEncodes(bench);
+  BenchMerged(bench);
+  BenchHostResident(*device, report, arguments);
+  return report.Finish();
+}
+
+}  // namespace
+}  // namespace phasor::bench
+
+int main(int argc, char** argv) { return phasor::bench::Main(argc, argv); }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs whose tensors are in a device's memory, as launches on it, with no copies: what the kernels
+// cost without the way to the device.
+#ifndef PHASOR_BENCH_CUDA_STAGED_JOBS_H_
+#define PHASOR_BENCH_CUDA_STAGED_JOBS_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/cuda/device.h"
+#include "kernels/backend.h"
+
+namespace phasor::bench {
+
+// Keeps the jobs that it is told to run. They borrow what they did. Threads: one.
+class JobRecorder final : public Backend {
+ public:
+  std::string_view name() const override { return "recorder"; }
+  std::string target() const override { return ""; }
+  int threads() const override { return 1; }
+  absl::Status Run(absl::Span<const Job> jobs) override {
+    jobs_.insert(jobs_.end(), jobs.begin(), jobs.end());
+    return absl::OkStatus();
+  }
+  const std::vector<Job>& jobs() const { return jobs_; }
+
+ private:
+  std::vector<Job> jobs_;
+};
+
+// Threads: one. Owns what kernels read beside the tensors.
+class StagedJobs {
+ public:
+  // Dies unless the kernels support every job. The jobs are not needed afterwards.
+  StagedJobs(Device& device, absl::Span<const Job> jobs);
+
+  // One for each kernel that the jobs need.
+  const std::vector<cuda::Launch>& launches() const { return launches_; }
+
+ private:
+  std::unique_ptr<DeviceMemory> memory_;
+  std::vector<cuda::Launch> launches_;
+};
+
+}  // namespace phasor::bench
+
+#endif  // PHASOR_BENCH_CUDA_STAGED_JOBS_H_

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Triton servers for the time of a `with` block: the one inside nvidia-pytriton, with its Python backend and behind PyTriton."""
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import tritonclient.grpc as grpcclient
+from running import free_port
+from tritonclient.utils import InferenceServerException
+
+HERE = pathlib.Path(__file__).resolve().parent
+START_S = 180
+
+CONFIG = """
+name: "rope"
+backend: "python"
+max_batch_size: 0
+input [ {{ name: "POSITIONS" data_type: TYPE_INT64 dims: [ -1 ] }}, {{ name: "Q" data_type: TYPE_FP32 dims: [ -1, 32, 128 ] }} ]
+output [ {{ name: "Q_OUT" data_type: TYPE_FP32 dims: [ -1, 32, 128 ] }} ]
+instance_group [ {{ kind: KIND_CPU count: 1 }} ]
+parameters [ {parameters} ]
+"""
+
+
+def package():
+    return pathlib.Path(importlib.util.find_spec("pytriton").origin).parent
+
+
+@contextlib.contextmanager
+def python_backend(library, stubs):
+    """Yields the address. The model runs in a process of the backend, next to the server: memory between them is shared."""
+    with tempfile.TemporaryDirectory() as scratch:
+        backends, model = pathlib.Path(scratch) / "backends", pathlib.Path(scratch) / "models/rope"
+        (model / "1").mkdir(parents=True)
+        shutil.copy(HERE / "python_backend.py", model / "1/model.py")
+        values = {"folder": HERE, "library": library, "stubs": stubs}
+        entries = (f'{{ key: "{key}" value: {{ string_value: "{value}" }} }}' for key, value in values.items())
+        (model / "config.pbtxt").write_text(CONFIG.format(parameters=", ".join(entries)), encoding="utf-8")
+        shutil.copytree(package() / "tritonserver/backends", backends)
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        stub = backends / "python/triton_python_backend_stub"
+        shutil.copy(package() / f"tritonserver/python_backend_stubs/{version}/{stub.name}", stub)
+        stub.chmod(0o755)
+        port = free_port()
+        command = [package() / "tritonserver/bin/tritonserver", f"--model-repository={model.parent}", f"--backend-directory={backends}"]
+        command += ["--grpc-address=127.0.0.1", f"--grpc-port={port}", "--allow-http=false", "--allow-metrics=false"]
+        with process(command, port) as address:
+            yield address
+
+
+def pytriton(library, stubs):
+    """The same for PyTriton, as its documentation binds a model: in a process that its proxy model talks to."""
+    port = free_port()
+    return process([sys.executable, HERE / "serve_pytriton.py", str(port), library, str(stubs)], port)
+
+
+@contextlib.contextmanager
+def process(command, port):
+    site = package().parent
+    libraries = [str(site / "nvidia_pytriton.libs"), os.environ.get("LD_LIBRARY_PATH", "")]
+    environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(site)}
+    environment["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
+    with tempfile.TemporaryFile("w+") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            address = f"127.0.0.1:{port}"
+            wait_until_ready(server, address, log)
+            yield address
+        finally:
+            stop(server)
+
+
+def wait_until_ready(server, address, log):
+    deadline = time.monotonic() + START_S
+    with grpcclient.InferenceServerClient(address) as client:
+        while time.monotonic() < deadline and server.poll() is None:
+            with contextlib.suppress(InferenceServerException):
+                if client.is_model_ready("rope"):
+                    return
+            time.sleep(0.2)
+    log.seek(0)
+    raise RuntimeError("Triton did not start:\n" + log.read()[-3000:])
+
+
+def stop(server):
+    """Ends the server with its helpers, which are of its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.wait(30)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Division by a number that the host knows before a launch: a multiplication and a shift. A GPU has
+// no 64-bit division; the compiler would call a function in the middle of a loop.
+// Threads: pure functions.
+#ifndef PHASOR_KERNELS_CUDA_DIVISOR_H_
+#define PHASOR_KERNELS_CUDA_DIVISOR_H_
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/host_device.h"
+#include "kernels/phase.h"
+
+namespace phasor::cuda {
+
+// magic = floor(2^(63 + k) / value) + 1 with 2^(k - 1) < value <= 2^k, shift = k - 1: exact for
+// numbers below 2^63 (Granlund and Montgomery, Division by Invariant Integers, theorem 4.2).
+struct Divisor {
+  int64_t value = 1;
+  uint64_t magic = 0;  // 0: value is 1
+  int32_t shift = 0;
+};
+
+// 0 < value.
+inline Divisor MakeDivisor(int64_t value) {
+  if (value == 1) return {};
+  const int k = std::bit_width(static_cast<uint64_t>(value - 1));
+  const unsigned __int128 power = static_cast<unsigned __int128>(1) << (63 + k);
+  const auto magic = static_cast<uint64_t>(power / static_cast<uint64_t>(value)) + 1;
+  return {value, magic, k - 1};
+}
+
+// floor(n / d), n >= 0.
+PHASOR_HD int64_t Quotient(int64_t n, const Divisor& d) {
+  if (d.magic == 0) return n;
+  return static_cast<int64_t>(MulHigh(d.magic, static_cast<uint64_t>(n)) >> d.shift);
+}
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_DIVISOR_H_

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the C library's allocator divides memory among threads.
+#ifndef PHASOR_SERVER_HEAP_H_
+#define PHASOR_SERVER_HEAP_H_
+
+namespace phasor {
+
+// One heap for eight cores, at least one, instead of glibc's eight for each. A heap keeps what was
+// freed in it for its own threads: gRPC receives on several, so each would keep as much as the
+// largest request. Does nothing if MALLOC_ARENA_MAX or GLIBC_TUNABLES is set. Call it before other
+// threads start.
+void LimitHeaps(int cores);
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_HEAP_H_

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread that polls: listening sockets, a wake-up, and a few connections, each of which is
+// either sending its request or taking its answer, and has until a deadline to do it.
+#include "server/telemetry/page_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+#include "server/listen_address.h"
+#include "server/listen_socket.h"
+
+namespace phasor::telemetry {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxRequestBytes = 8192;
+constexpr auto kStarvedPause = std::chrono::milliseconds(50);  // while there is no descriptor
+
+constexpr char kOk[] = "200 OK";
+
+Clock::time_point In(absl::Duration time) { return Clock::now() + absl::ToChronoNanoseconds(time); }
+
+// What `line` begins with, up to a space; leaves what follows.
+std::string_view TakeWord(std::string_view* line) {
+  const std::string_view word = line->substr(0, line->find(' '));
+  line->remove_prefix(std::min(word.size() + 1, line->size()));
+  return word;
+}
+
+class PollingPageServer final : public PageServer {
+ public:
+  PollingPageServer(PageServerOptions options, std::vector<ListenSocket> sockets)
+      : options_(std::move(options)),
+        sockets_(std::move(sockets)),
+        wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+  ~PollingPageServer() override {
+    const uint64_t one = 1;
+    const ssize_t written = write(wake_.get(), &one, sizeof(one));
+    static_cast<void>(written);  // an eventfd at 0 takes it
+    if (thread_.joinable()) thread_.join();
+  }
+
+  bool Run() {
+    if (!wake_.valid()) return false;
+    thread_ = std::thread([this] { Serve(); });
+    return true;
+  }
+
+  std::vector<std::string> addresses() const override {
+    std::vector<std::string> addresses;
+    for (const ListenSocket& socket : sockets_) addresses.push_back(socket.address());
+    return addresses;
+  }
+
+ private:
+  struct Connection {
+    FileDescriptor fd;
+    Clock::time_point deadline;
+    std::string request;  // so far
+    std::string answer;   // empty: the request is not complete
+    size_t sent = 0;      // of the answer
+  };
+
+  void Serve() {
+    while (true) {
+      std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
+      for (const ListenSocket& socket : sockets_) {
+        polled.push_back({socket.fd(), static_cast<short>(starved_ ? 0 : POLLIN), 0});
+      }
+      const size_t first = polled.size();
+      for (const Connection& connection : connections_) {
+        const short events = connection.answer.empty() ? POLLIN : POLLOUT;
+        polled.push_back({connection.fd.get(), events, 0});
+      }
+      poll(polled.data(), polled.size(), Timeout());
+      if (polled[0].revents != 0) return;
+      starved_ = false;
+      for (size_t i = first; i < polled.size(); ++i) {
+        if (polled[i].revents != 0) Continue(&connections_[i - first]);
+      }
+      const Clock::time_point now = Clock::now();
+      std::erase_if(connections_, [now](const Connection& connection) {
+        return !connection.fd.valid() || connection.deadline <= now;
+      });
+      for (size_t i = 1; i < first; ++i) {
+        if (polled[i].revents != 0) AcceptOn(polled[i].fd);
+      }
+    }
+  }
+
+  // Milliseconds until something must be done unasked; -1: never.
+  int Timeout() const {
+    if (starved_) return kStarvedPause.count();
+    if (connections_.empty()) return -1;
+    const auto next = std::min_element(
+        connections_.begin(), connections_.end(),
+        [](const Connection& a, const Connection& b) { return a.deadline < b.deadline; });
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next->deadline - Clock::now());
+    return static_cast<int>(std::max<int64_t>(left.count(), 0));
+  }
+
+  // Takes as many as there is room for, so that those that were taken get their turn.
+  void AcceptOn(int listening_fd) {
+    for (int i = 0; i < options_.max_connections; ++i) {
+      FileDescriptor fd(accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!fd.valid()) {
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+        if (errno == ECONNABORTED || errno == EINTR) continue;
+        starved_ = connections_.empty();
+        if (!starved_) connections_.erase(connections_.begin());  // gives its descriptor
+        return;
+      }
+      if (connections_.size() >= static_cast<size_t>(options_.max_connections)) {
+        connections_.erase(connections_.begin());
+      }
+      connections_.push_back({std::move(fd), In(options_.request_time), "", "", 0});
+      Continue(&connections_.back());
+    }
+  }
+
+  // Reads or writes what can be. A connection that is done loses its descriptor.
+  void Continue(Connection* connection) {
+    if (connection->answer.empty()) Read(connection);
+    if (!connection->answer.empty()) Write(connection);
+  }
+
+  void Read(Connection* connection) {
+    char part[2048];
+    while (connection->answer.empty()) {
+      const ssize_t got = recv(connection->fd.get(), part, sizeof(part), 0);
+      if (got <= 0) {
+        const bool later = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+        if (!later) connection->fd.Close();
+        return;
+      }
+      connection->request.append(part, static_cast<size_t>(got));
+      if (connection->request.find("\r\n\r\n") != std::string::npos) {
+        connection->answer = AnswerTo(connection->request);
+      } else if (connection->request.size() > kMaxRequestBytes) {
+        connection->answer = Answer("431 Request Header Fields Too Large", "too large\n", true);
+      }
+    }
+    connection->deadline = In(options_.answer_time);
+  }
+
+  void Write(Connection* connection) {
+    std::string_view rest = connection->answer;
+    rest.remove_prefix(connection->sent);
+    while (!rest.empty()) {
+      const ssize_t sent = send(connection->fd.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+      if (sent < 0) {
+        const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+        if (!later) connection->fd.Close();
+        return;
+      }
+      connection->sent += static_cast<size_t>(sent);
+      rest.remove_prefix(static_cast<size_t>(sent));
+    }
+    connection->fd.Close();
+  }
+
+  // `request`: at least a line.
+  std::string AnswerTo(std::string_view request) const {
+    std::string_view line = request.substr(0, request.find("\r\n"));
+    const std::string_view method = TakeWord(&line);
+    const std::string_view path = TakeWord(&line);
+    if (!line.starts_with("HTTP/1.")) return Answer("400 Bad Request", "not HTTP/1\n", true);
+    const bool head = method == "HEAD";
+    if (!head && method != "GET") return Answer("405 Method Not Allowed", "GET only\n", true);
+    if (path.substr(0, path.find('?')) != options_.path) {
+      return Answer("404 Not Found", StrCat("only ", options_.path, " is here\n"), !head);
+    }
+    return Answer(kOk, options_.page(), !head);
+  }
+
+  std::string Answer(std::string_view status, std::string_view body, bool with_body) const {
+    const std::string_view type = status == kOk ? options_.content_type : "text/plain";
+    return StrCat("HTTP/1.1 ", status, "\r\nContent-Type: ", type,
+                  "\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n",
+                  with_body ? body : "");
+  }
+
+  const PageServerOptions options_;
+  const std::vector<ListenSocket> sockets_;
+  const FileDescriptor wake_;
+  std::thread thread_;
+
+  // The thread's own.
+  std::vector<Connection> connections_;  // oldest first
+  bool starved_ = false;                 // of descriptors: does not accept for a while
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(PageServerOptions options) {
+  std::vector<ListenSocket> sockets;
+  for (const std::string& text : options.addresses) {
+    PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address));
+    for (ListenSocket& socket : bound) sockets.push_back(std::move(socket));
+  }
+  auto server = std::make_unique<PollingPageServer>(std::move(options), std::move(sockets));
+  if (!server->Run()) return absl::UnavailableError("listen: no file descriptor left");
+  return server;
+}
+
+}  // namespace phasor::telemetry

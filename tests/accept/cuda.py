@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the CUDA backend promises, line by line. Takes the results of the last `./dev test`, for what lasts longer of
+`./dev test --full`, and for the hardware what `./dev gpu-test` left in build/gpu-test/results."""
+
+import json
+
+import acceptance
+from acceptance import ROOT, Fail, Miss, Skip, of_full, of_test
+
+TOPIC = "cuda"
+RESULTS = ROOT / "build/gpu-test/results"
+
+
+def not_built(promise, what):
+    def check():
+        raise Fail(f"not built: {what}")
+
+    check.__doc__ = promise
+    return check
+
+
+def left_out(promise, why):
+    def check():
+        raise Skip(f"left out: {why}")
+
+    check.__doc__ = promise
+    return check
+
+
+def of_gpu(promise, *steps):
+    """A check: those steps of the last `./dev gpu-test` passed on a card, which is named."""
+
+    def check():
+        lines = _summary()
+        said = [line for line in lines if line.startswith(tuple(f"{o}  {step}: " for o in ("PASS", "FAIL", "SKIP") for step in steps))]
+        for outcome, kind in (("FAIL", Fail), ("SKIP", Skip)):
+            if any(line.startswith(outcome) for line in said):
+                raise kind("; ".join(line for line in said if line.startswith(outcome)))
+        if len(said) != len(steps):
+            raise Skip(f"the last ./dev gpu-test did not run {', '.join(steps)}")
+        return "; ".join([next(line for line in lines if line.startswith("card: "))] + said)
+
+    check.__doc__ = promise
+    return check
+
+
+def _summary():
+    path = RESULTS / "summary.txt"
+    if not path.exists():
+        raise Skip("NO HARDWARE HAS CONFIRMED THIS: no ./dev gpu-test has run here")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if not any(line.startswith("card: ") for line in lines):
+        raise Skip("NO HARDWARE HAS CONFIRMED THIS: ./dev gpu-test found no CUDA device")
+    return lines
+
+
+def of_rows(promise, file, wanted):
+    """A check: rows of a benchmark on a card whose `wanted` holds meet their targets."""
+
+    def check():
+        _summary()
+        path = RESULTS / file
+        if not path.exists():
+            raise Skip(f"./dev gpu-test left no {file}")
+        rows = [row for row in json.loads(path.read_text(encoding="utf-8")) if row["target"] and wanted(row)]
+        if not rows:
+            raise Skip(f"{file} has no such row")
+        said = "; ".join(
+            f"{r['name']} {r['shape']} {r['dtype']} {r['cache']}: {r['ratio']:.2f} of {r['baseline']}, target {r['target']}" for r in rows
+        )
+        if not all(row["met"] for row in rows):
+            raise Miss(said)
+        return said
+
+    check.__doc__ = promise
+    return check
+
+
+CHECKS = [
+    of_test("host: every kernel's bytes are the reference's over random jobs of every op, type, layout, misalignment, slicing", r"(asan/)?cuda_(items|chunk|run_on_host|host_rows|row_program|divisor)_test"),
+    of_test("host: the backend on a fake device, every call failing with every kind of error", r"(asan/|tsan/)?cuda_(cuda_backend|slots)_test"),
+    of_test("one binary: without a driver it says so, a launch fails and the process lives", r"cuda_driver_test"),
+    of_test("machine code for sm_90: no spills, no local memory, no calls, 16-byte loops", r"cuda_machine_code"),
+    of_full("the same for 75, 80, 86, 89, 90, 100 and 120", r"cuda_machine_code_of_releases"),
+    of_full("gpu-test's package on a Debian without our libraries: needs the C library only, fails with no CUDA device", r"gpu_package_on_debian"),
+    of_test("./dev bench cuda on the host: every row is there, its results compared", r"bench_cuda_dry"),
+    of_test("256 one-token requests are one launch on the fake device", r"cuda_cuda_backend_test"),
+    not_built("10,000 requests, 64 in flight, each kind of fault at least 500 times and at every chunk boundary, none lost", "the storm"),
+    of_gpu("hardware: the device's bytes are the reference's", "tests"),
+    of_gpu("hardware: a server with --backend=cuda has the bytes of one with --backend=cpu", "server"),
+    of_gpu("hardware: compute-sanitizer finds nothing", "memcheck", "racecheck"),
+    of_rows("hardware: ApplyRoPE bf16 from 8192 tokens on at 0.93 of a device copy", "cuda.json", lambda r: r["name"] == "rope_inplace"),
+    of_rows("hardware: Encode f32 131072x128 at 0.9 of a device memset", "cuda.json", lambda r: r["name"] == "encode"),
+    of_rows("hardware: 256 merged one-token requests at 20 times the calls/s of a launch each", "cuda.json", lambda r: r["name"] == "merged"),
+    of_rows("hardware: a 256 MiB tensor in the host's memory at the speed of the link", "cuda.json", lambda r: r["name"] == "host_rope"),
+    of_rows("hardware: ApplyRoPE beside FlashInfer, sglang, Liger, flash-attn and torch.compile", "cuda_peers.json", lambda r: True),
+    left_out("small batches through CUDA graphs where that measures faster", "nothing here can measure it (docs/cuda.md)"),
+]
+
+if __name__ == "__main__":
+    acceptance.run(TOPIC, CHECKS)

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/divisor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace phasor::cuda {
+namespace {
+
+constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+
+// Numbers around every power of two, and the ends.
+std::vector<int64_t> Edges() {
+  std::vector<int64_t> edges = {1, kLargest - 1, kLargest};
+  for (int bit = 1; bit < 63; ++bit) {
+    for (const int64_t near : {-1, 0, 1}) edges.push_back((int64_t{1} << bit) + near);
+  }
+  return edges;
+}
+
+TEST(DivisorTest, DividesNumbersAroundPowersOfTwoExactly) {
+  for (const int64_t d : Edges()) {
+    const Divisor divisor = MakeDivisor(d);
+    ASSERT_EQ(Quotient(0, divisor), 0) << d;
+    for (const int64_t n : Edges()) ASSERT_EQ(Quotient(n, divisor), n / d) << n << " / " << d;
+  }
+}
+
+TEST(DivisorTest, DividesAroundMultiplesExactly) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 100000; ++i) {
+    const int64_t d = static_cast<int64_t>(random() >> (1 + random() % 62)) + 1;
+    const Divisor divisor = MakeDivisor(d);
+    const int64_t multiple = std::max<int64_t>(static_cast<int64_t>(random() >> 2) / d * d, 1);
+    for (const int64_t n : {multiple - 1, multiple, multiple + 1}) {
+      ASSERT_EQ(Quotient(n, divisor), n / d) << n << " / " << d;
+    }
+  }
+}
+
+TEST(DivisorTest, RemembersItsValue) { EXPECT_EQ(MakeDivisor(12).value, 12); }
+
+}  // namespace
+}  // namespace phasor::cuda

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/telemetry/gpu_families.h"
+
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+namespace phasor::telemetry {
+namespace {
+
+using prometheus::MetricFamily;
+
+TEST(GpuFamiliesTest, EveryReadingHasItsNameAndGpu) {
+  const std::string text = prometheus::TextSerializer().Serialize(
+      FamiliesOf({{"GPU-1", 0.5, 100, 700, 80, 20}, {"GPU-2", 0.25, 50, 600, 40, 10}}));
+  for (const char* line : {"nv_gpu_utilization{gpu_uuid=\"GPU-1\"} 0.5\n",
+                           "nv_gpu_utilization{gpu_uuid=\"GPU-2\"} 0.25\n",
+                           "nv_gpu_power_usage{gpu_uuid=\"GPU-1\"} 100\n",
+                           "nv_gpu_power_limit{gpu_uuid=\"GPU-1\"} 700\n",
+                           "nv_gpu_memory_total_bytes{gpu_uuid=\"GPU-1\"} 80\n",
+                           "nv_gpu_memory_used_bytes{gpu_uuid=\"GPU-2\"} 10\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << " in\n" << text;
+  }
+}
+
+TEST(GpuFamiliesTest, WhatNoGpuTellsIsLeftOut) {
+  EXPECT_TRUE(FamiliesOf(std::vector<GpuReading>()).empty());
+  GpuReading gpu = {.uuid = "GPU-1", .memory_used_bytes = 5};
+  const std::vector<MetricFamily> families = FamiliesOf({gpu, {.uuid = "GPU-2"}});
+  ASSERT_EQ(families.size(), 1u);
+  EXPECT_EQ(families[0].name, "nv_gpu_memory_used_bytes");
+  EXPECT_EQ(families[0].metric.size(), 1u);
+}
+
+}  // namespace
+}  // namespace phasor::telemetry
