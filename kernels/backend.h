@@ -33,10 +33,11 @@ struct BatchPolicy {
 
 // What became of the jobs that a backend with a device was given, since it was made.
 struct DeviceCounts {
-  bool usable = true;               // false: it failed, and everything runs on the CPU
+  bool usable = true;               // false: it is lost, and everything runs on the CPU
   int64_t jobs = 0;                 // that it computed, wholly
   int64_t jobs_not_for_it = 0;      // the CPU computed: small, not supported, or it is not usable
   int64_t jobs_that_it_failed = 0;  // begun on it, computed by the CPU
+  int64_t jobs_sooner_on_cpu = 0;   // the CPU computed: by the rates that were measured
 };
 
 // What came of a job.

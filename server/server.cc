@@ -375,6 +375,11 @@ class GrpcServer final : public Server {
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
     snap.backend = {backend(), snap.engine.jobs, backend_->device_counts()};
+    if (const DevicePort* const device = backend_->device_port()) {
+      const DeviceState state = device->device_state();
+      snap.backend.device_losses = state.losses;
+      snap.backend.device_revivals = state.revivals;
+    }
     const SecurityStats security = security_stats();
     snap.refusals = {security.unauthenticated, security.permission_denied,
                      security.tls_handshakes_failed};
@@ -385,6 +390,8 @@ class GrpcServer final : public Server {
     snap.leases = {leases.pieces, leases.bytes};
     const regions::OwnerQuotas::Stats regions = regions_.stats();
     snap.regions = {regions.pieces, regions.bytes};
+    const regions::OwnerQuotas::Stats on_device = devices_.stats();
+    snap.device_regions = {on_device.pieces, on_device.bytes};
     snap.tables = {tables_->count(), tables_->taken_bytes()};
     for (const inference::ModelStatistics& model : inference_service_.statistics()) {
       telemetry::ModelCounts counts = ModelCountsOf(model);

@@ -63,7 +63,7 @@ class BatchRun {
  public:
   // `use` is nothing: the device is lost. Else jobs in the host's memory travel if they should.
   BatchRun(CudaBackend& backend, absl::Span<const Job> jobs, const DeviceLife::Use& use,
-           bool travel, absl::Span<JobResult> results)
+           Travel travel, absl::Span<JobResult> results)
       : backend_(backend),
         jobs_(jobs),
         has_device_(use),
@@ -119,7 +119,7 @@ class BatchRun {
       FailJob(i, Lost(), /*intact=*/false);
       return false;
     }
-    const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_;
+    const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_ == Travel::kYes;
     if (!sends || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
     return progress.where == Where::kDevice;
   }
@@ -308,7 +308,11 @@ class BatchRun {
         counts_.jobs_on_device += whole;
         counts_.jobs_in_device_memory += whole && progress.on_device;
       }
-      counts_.jobs_not_for_device += progress.where == Where::kElsewhere;
+      const bool elsewhere = progress.where == Where::kElsewhere;
+      const bool sooner =
+          elsewhere && has_device_ && !progress.on_device && travel_ == Travel::kSoonerOnHost;
+      counts_.jobs_sooner_on_host += sooner;
+      counts_.jobs_not_for_device += elsewhere && !sooner;
       counts_.jobs_rescued += progress.where == Where::kRescued || here;
       counts_.jobs_failed += progress.where == Where::kFailed;
     }
@@ -322,7 +326,7 @@ class BatchRun {
   CudaBackend& backend_;
   const absl::Span<const Job> jobs_;
   const bool has_device_;
-  const bool travel_;
+  const Travel travel_;
   const absl::Span<JobResult> results_;
   std::vector<Progress> progress_;
   Flight next_ = NewFlight();
@@ -366,16 +370,17 @@ void CudaBackend::RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> resu
   for (const Job& job : jobs) {
     if (RowsOfTensors(job, &memory_).place == Place::kHost) of_host.push_back(job);
   }
-  const bool travel = ShouldTravel(of_host);
-  const DeviceLife::Use use = travel ? life_.Enter() : life_.EnterIfWorking();
+  const Travel travel = ShouldTravel(of_host);
+  const DeviceLife::Use use = travel == Travel::kYes ? life_.Enter() : life_.EnterIfWorking();
   BatchRun(*this, jobs, use, travel, results).Run();
 }
 
-bool CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
+Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
   int64_t bytes = 0;
   for (const Job& job : jobs) bytes += BytesOf(job).written;
-  if (bytes < options_.least_bytes || jobs.empty()) return false;
-  return !options_.rates.has_value() || IsDeviceFaster(*options_.rates, jobs);
+  if (bytes < options_.least_bytes || jobs.empty()) return Travel::kTooSmall;
+  const bool sooner_there = !options_.rates.has_value() || IsDeviceFaster(*options_.rates, jobs);
+  return sooner_there ? Travel::kYes : Travel::kSoonerOnHost;
 }
 
 absl::Status CudaBackend::Revive() {
@@ -395,6 +400,7 @@ void CudaBackend::Add(const CudaState& counts) {
   state_.chunks += counts.chunks;
   state_.launches += counts.launches;
   state_.jobs_on_device += counts.jobs_on_device;
+  state_.jobs_sooner_on_host += counts.jobs_sooner_on_host;
   state_.jobs_not_for_device += counts.jobs_not_for_device;
   state_.jobs_rescued += counts.jobs_rescued;
   state_.jobs_in_device_memory += counts.jobs_in_device_memory;
@@ -409,7 +415,8 @@ CudaState CudaBackend::state() const {
 std::optional<DeviceCounts> CudaBackend::device_counts() const {
   const CudaState now = state();
   const bool usable = life_.state().kind == DeviceState::Kind::kWorking;
-  return DeviceCounts{usable, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued};
+  return DeviceCounts{usable, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued,
+                      now.jobs_sooner_on_host};
 }
 
 }  // namespace phasor::cuda

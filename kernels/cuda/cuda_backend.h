@@ -37,12 +37,16 @@ struct CudaBackendOptions {
   std::optional<Rates> rates = {};
 };
 
+// Whether jobs in the host's memory go to the device.
+enum class Travel { kYes, kTooSmall, kSoonerOnHost };
+
 // What a backend has done since it was made.
 struct CudaState {
   std::string last_error;  // of the device, empty: none
   int64_t chunks = 0;      // finished on the device
   int64_t launches = 0;
   int64_t jobs_on_device = 0;         // wholly
+  int64_t jobs_sooner_on_host = 0;    // by the rates
   int64_t jobs_not_for_device = 0;    // small, not supported, or larger than a chunk by the row
   int64_t jobs_rescued = 0;           // that the device failed, and the other backend did
   int64_t jobs_in_device_memory = 0;  // of those wholly on the device: packed nothing
@@ -91,7 +95,7 @@ class CudaBackend final : public Backend, public DevicePort {
   static constexpr int kRuns = 2;
 
   // Whether a batch in the host's memory is for the device.
-  bool ShouldTravel(absl::Span<const Job> jobs) const;
+  Travel ShouldTravel(absl::Span<const Job> jobs) const;
   // Makes a fresh context. Nobody uses the device.
   absl::Status Revive();
   // Remembers an error; UNAVAILABLE: the device is lost.

@@ -72,6 +72,8 @@ class DeviceRegionStore {
                                                      const std::string& path);
   // Those that the caller may use, by name. Renews nothing.
   std::vector<NamedDeviceRegion> List(const RegionCaller& caller);
+  // What is open, as RegionStore::stats.
+  OwnerQuotas::Stats stats() const { return quotas_->all(); }
 
  private:
   using Held = HeldRegion<DeviceRegion>;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -241,9 +242,10 @@ TEST_F(FaultStorm, EveryCallIsAnsweredRightlyOrTold) {
   EXPECT_GT(device_answers_, wanted / 50);
   EXPECT_GT(device_errors_, wanted / 50);
   EXPECT_GE(backend_.cuda().device_state().revivals, WantedFaults());
-  RecordProperty("calls", next);
-  RecordProperty("answers_on_device_memory", device_answers_);
-  RecordProperty("errors_on_device_memory", device_errors_);
+  std::printf(
+      "MEASURED %d calls, every kind of fault at least %d times; on device memory %d answered, %d "
+      "told\n",
+      next.load() - kInFlight, faults_.least(), device_answers_.load(), device_errors_.load());
 
   // And when it fails no more, all is well.
   backend_.device().FailWith(nullptr);
