@@ -35,11 +35,11 @@ inline std::vector<NamedBackend> AllBackends() {
     add(target, 1, 1);  // every output counts as larger than the caches
     add(target, 3, 0);
   }
-  constexpr cuda::CudaBackendOptions kSmallChunks{int64_t{64} << 10, 2, 0};
+  const cuda::CudaBackendOptions small_chunks{int64_t{64} << 10, 2, 0};
   all.push_back(
       {"CUDA_on_host", std::make_unique<cuda::CudaBackend>(
                            std::make_unique<FakeDriver>(std::make_shared<FakeDevice>()),
-                           cpu::MakeCpuBackend({cpu::Target::kScalar, 1}), kSmallChunks)});
+                           cpu::MakeCpuBackend({cpu::Target::kScalar, 1}), small_chunks)});
   return all;
 }
 
