@@ -188,7 +188,8 @@ class PollingPageServer final : public PageServer {
   }
 
   std::string Answer(std::string_view status, std::string_view body, bool with_body) const {
-    const std::string_view type = status == kOk ? options_.content_type : "text/plain";
+    std::string_view type = "text/plain";
+    if (status == kOk) type = options_.content_type;
     return StrCat("HTTP/1.1 ", status, "\r\nContent-Type: ", type,
                   "\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n",
                   with_body ? body : "");

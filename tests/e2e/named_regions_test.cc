@@ -37,8 +37,8 @@ std::string Inverted(std::string bytes) {
   return bytes;
 }
 
-struct Caller {  // a connection, hence an owner, of its own
-  explicit Caller(const std::string& address)
+struct Owner {  // has a connection of its own
+  explicit Owner(const std::string& address)
       : channel(testing::NewChannel(address)),
         memory(v1::SharedMemoryService::NewStub(channel)),
         embedding(v1::PositionEmbeddingService::NewStub(channel)) {}
@@ -123,7 +123,7 @@ class NamedRegionsTest : public ::testing::Test {
     backend_ = backend.get();
     server_ = testing::StartServer(options, std::move(backend));
     ASSERT_NE(server_, nullptr);
-    me_ = std::make_unique<Caller>(Address());
+    me_ = std::make_unique<Owner>(Address());
   }
   void SetUp() override { Start(Options()); }
   void TearDown() override {
@@ -133,16 +133,16 @@ class NamedRegionsTest : public ::testing::Test {
   // That the server still works, with memory that nobody touches.
   void ExpectHealthy() {
     const SharedMemory memory(std::string(kBytes, 'h'));
-    const Caller caller(Address());
-    EXPECT_TRUE(caller.Register("healthy", memory.key(), kBytes).ok());
-    EXPECT_TRUE(caller.Invert({"healthy"}, {"healthy"}).ok());
+    const Owner owner(Address());
+    EXPECT_TRUE(owner.Register("healthy", memory.key(), kBytes).ok());
+    EXPECT_TRUE(owner.Invert({"healthy"}, {"healthy"}).ok());
     EXPECT_EQ(memory.bytes(), Inverted(std::string(kBytes, 'h')));
-    EXPECT_TRUE(caller.Unregister("healthy").ok());
+    EXPECT_TRUE(owner.Unregister("healthy").ok());
   }
 
   FakeBackend* backend_ = nullptr;  // the server's
   std::unique_ptr<Server> server_;
-  std::unique_ptr<Caller> me_;
+  std::unique_ptr<Owner> me_;
 };
 
 TEST_F(NamedRegionsTest, TensorsAreReadAndWrittenWhereTheirNamesSay) {
@@ -340,7 +340,7 @@ TEST_F(NamedRegionsTest, RegisteringTwiceIsRefusedAndChangesNothing) {
 TEST_F(NamedRegionsTest, ARegionIsNothingToOthers) {
   const SharedMemory memory(std::string(kBytes, 'm'));
   ASSERT_TRUE(me_->Register("r", memory.key(), kBytes).ok());
-  const Caller other(Address());
+  const Owner other(Address());
   EXPECT_EQ(other.Invert({"r"}, {}).error_code(), Code::NOT_FOUND);
   EXPECT_EQ(other.Invert({"r"}, {"r"}).error_code(), Code::NOT_FOUND);
   EXPECT_EQ(other.Unregister("r").error_code(), Code::NOT_FOUND);
@@ -417,7 +417,7 @@ TEST_F(NamedRegionsTest, OwnersHoldNoMoreThanTheyMay) {
   EXPECT_EQ(me_->Register("b", memory.key(), 2000).error_code(), Code::RESOURCE_EXHAUSTED);
   ASSERT_TRUE(me_->Register("b", memory.key(), 1000).ok());
   EXPECT_EQ(me_->Register("c", memory.key(), 1).error_code(), Code::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(Caller(Address()).Register("c", memory.key(), 3000).ok());
+  EXPECT_TRUE(Owner(Address()).Register("c", memory.key(), 3000).ok());
   ASSERT_TRUE(me_->Unregister("a").ok());
   EXPECT_TRUE(me_->Register("d", memory.key(), 1).ok());
 }
@@ -452,11 +452,11 @@ TEST(NamedRegionsOwner, DISABLED_Runs) {
   const char* const address = getenv("PHASOR_OWNER_OF");
   ASSERT_NE(address, nullptr);
   const auto* const memory = new SharedMemory(std::string(kBytes, 'm'));
-  const Caller caller(address);
-  ASSERT_TRUE(caller.Register("killed", memory->key(), kBytes, 0, false, 1000).ok());
+  const Owner owner(address);
+  ASSERT_TRUE(owner.Register("killed", memory->key(), kBytes, 0, false, 1000).ok());
   printf("%s\n", memory->key().c_str());
   fflush(stdout);
-  while (true) (void)caller.Invert({"killed"}, {"killed"});
+  while (true) (void)owner.Invert({"killed"}, {"killed"});
 }
 
 TEST_F(NamedRegionsTest, AnOwnerThatIsKilledDuringARunLeavesNothing) {

@@ -28,7 +28,7 @@ TEST(SelfTestTest, EveryBackendPasses) {
 // Runs jobs on the CPU and then flips the lowest bit of one output.
 class BrokenBackend final : public Backend {
  public:
-  enum class Breaks { kRows, kHeads, kDevice };
+  enum class Breaks { kEncoding, kRotation, kDevice };
   explicit BrokenBackend(Breaks breaks) : breaks_(breaks) {}
   std::string_view name() const override { return "broken"; }
   std::string target() const override { return "none"; }
@@ -39,8 +39,9 @@ class BrokenBackend final : public Backend {
     for (const Job& job : jobs) {
       const auto* const rows = std::get_if<EncodeJob>(&job);
       const auto* const heads = std::get_if<RotaryJob>(&job);
-      if (rows != nullptr && breaks_ == Breaks::kRows) rows->out[100] ^= std::byte{1};
-      if (heads != nullptr && breaks_ == Breaks::kHeads) heads->tensors[0].y[100] ^= std::byte{1};
+      if (rows != nullptr && breaks_ == Breaks::kEncoding) rows->out[100] ^= std::byte{1};
+      if (heads != nullptr && breaks_ == Breaks::kRotation)
+        heads->tensors[0].y[100] ^= std::byte{1};
     }
     return absl::OkStatus();
   }
@@ -51,7 +52,7 @@ class BrokenBackend final : public Backend {
 };
 
 TEST(SelfTestTest, OneWrongBitIsFound) {
-  BrokenBackend rows(BrokenBackend::Breaks::kRows), heads(BrokenBackend::Breaks::kHeads);
+  BrokenBackend rows(BrokenBackend::Breaks::kEncoding), heads(BrokenBackend::Breaks::kRotation);
   EXPECT_THAT(SelfTest(rows),
               StatusIs(absl::StatusCode::kInternal,
                        HasSubstr("backend broken (none) computes other bits of rows")));

@@ -35,7 +35,8 @@ inline std::vector<NamedBackend> AllBackends() {
     add(target, 1, 1);  // every output counts as larger than the caches
     add(target, 3, 0);
   }
-  const cuda::CudaBackendOptions small_chunks{int64_t{64} << 10, 2, 0};
+  const cuda::CudaBackendOptions small_chunks{
+      .chunk_bytes = int64_t{64} << 10, .slots = 2, .least_bytes = 0};
   all.push_back(
       {"CUDA_on_host", std::make_unique<cuda::CudaBackend>(
                            std::make_unique<FakeDriver>(std::make_shared<FakeDevice>()),

@@ -42,7 +42,7 @@ class PageServerTest : public ::testing::Test {
   PageServerTest() {
     options_.addresses = {"127.0.0.1:0"};
     options_.path = "/metrics";
-    options_.content_type = "text/test";
+    options_.content_type = "text/plain; version=0.0.4; charset=utf-8";
     options_.page = [this] { return page_; };
   }
 
@@ -68,7 +68,8 @@ class PageServerTest : public ::testing::Test {
 TEST_F(PageServerTest, AnswersWithThePageAndCloses) {
   Start();
   EXPECT_EQ(Ask(kGet),
-            "HTTP/1.1 200 OK\r\nContent-Type: text/test\r\nContent-Length: 4\r\n"
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; "
+            "charset=utf-8\r\nContent-Length: 4\r\n"
             "Connection: close\r\n\r\nx 1\n");
   page_ = "x 2\n";
   EXPECT_THAT(Ask("GET /metrics?a=b HTTP/1.0\r\n\r\n"), EndsWith("\r\n\r\nx 2\n"));
