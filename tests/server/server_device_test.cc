@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -24,16 +25,18 @@ using Code = grpc::StatusCode;
 using Regions = v1::SharedMemoryService::Stub;
 using Positions = v1::PositionEmbeddingService::Stub;
 
-cuda::CudaBackendOptions DeviceOptions(bool retry) {
+cuda::CudaBackendOptions DeviceOptions(bool retry, std::optional<cuda::Rates> rates) {
   cuda::CudaBackendOptions options = testing::DeviceBackend::Options();
   options.life.retry = retry;
+  options.rates = rates;
   return options;
 }
 
 class ServerDeviceTest : public ::testing::Test {
  protected:
-  explicit ServerDeviceTest(const std::string& device_fault = "retry")
-      : backend_(DeviceOptions(device_fault == "retry")),
+  explicit ServerDeviceTest(const std::string& device_fault = "retry",
+                            std::optional<cuda::Rates> rates = std::nullopt)
+      : backend_(DeviceOptions(device_fault == "retry", rates)),
         server_(testing::StartServer(Options(device_fault), backend_.Take())) {}
 
   static ServerOptions Options(const std::string& device_fault) {
@@ -143,6 +146,15 @@ class ServerDeviceTest : public ::testing::Test {
   v1::ApplyRoPEResponse response_;
 };
 
+// As --backend=auto is, of a device on which a trip is worth it from 1667 bytes on.
+class ChoosingServerTest : public ServerDeviceTest {
+ protected:
+  ChoosingServerTest()
+      : ServerDeviceTest(
+            "retry",
+            cuda::Rates{.host_other = 5e-9, .to_device = 1e-9, .to_host = 1e-9, .trip = 5e-6}) {}
+};
+
 class RestartingServerTest : public ServerDeviceTest {
  protected:
   RestartingServerTest() : ServerDeviceTest("restart") {}
@@ -214,6 +226,63 @@ TEST_F(ServerDeviceTest, AnAbortedCallMakesItsRegionDirty) {
   ASSERT_TRUE(Unregister("qkv").ok());
   ASSERT_TRUE(Register(RegionOf("qkv")).ok());
   EXPECT_TRUE(Apply(Fused("qkv")).ok());
+}
+
+TEST_F(ServerDeviceTest, OneItemOfABatchIsAbortedAndNoOther) {
+  ASSERT_TRUE(Register(RegionOf("qkv")).ok());
+  Fill();
+  v1::BatchApplyRoPERequest batch;
+  *batch.add_items() = Inline().item();
+  *batch.add_items() = Fused("qkv").item();
+  *batch.mutable_raw() = Inline().raw();
+  device_.FailWith([](const std::string& call, int64_t) {
+    return call == "Synchronize" ? absl::InternalError("fault") : absl::OkStatus();
+  });
+  v1::BatchApplyRoPEResponse answer;
+  const grpc::Status status = Call(*positions_, &Positions::BatchApplyRoPE, batch, &answer);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  device_.FailWith(nullptr);
+  ASSERT_EQ(answer.results_size(), 2);
+  EXPECT_EQ(answer.results(1).status().code(), static_cast<int>(Code::ABORTED));
+  EXPECT_EQ(answer.results(0).status().code(), 0);
+  EXPECT_EQ(answer.results(0).info().backend(), "cpu") << "in the device's place";
+  ASSERT_TRUE(Apply(Inline()).ok());
+  EXPECT_EQ(answer.raw(0), response_.raw(0));
+}
+
+TEST_F(ServerDeviceTest, ItemsOfStreamsAreRotatedWhereTheyLie) {
+  ASSERT_TRUE(Register(RegionOf("qkv")).ok());
+  Fill();
+  grpc::ClientContext context;
+  testing::SetTestDeadline(&context);
+  const auto stream = positions_->StreamApplyRoPE(&context);
+  v1::StreamApplyRoPERequest request;
+  request.set_id(7);
+  *request.mutable_item() = Fused("qkv").item();
+  ASSERT_TRUE(stream->Write(request));
+  v1::StreamApplyRoPEResponse answer;
+  ASSERT_TRUE(stream->Read(&answer));
+  EXPECT_EQ(answer.result().status().code(), 0) << answer.result().status().message();
+  EXPECT_EQ(answer.result().info().backend(), "cuda");
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+  ASSERT_TRUE(Apply(Inline()).ok());
+  const std::string want = Rows(response_.raw(0), response_.raw(1));
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(memory_->data() + 4096), want.size()), want);
+}
+
+TEST_F(ChoosingServerTest, AnswersNameWhatComputedThem) {
+  ASSERT_TRUE(Apply(testing::RopeRequestOf(4)).ok());
+  EXPECT_EQ(response_.result().info().backend(), "cpu");
+  ASSERT_TRUE(Apply(testing::RopeRequestOf(100)).ok());
+  EXPECT_EQ(response_.result().info().backend(), "cuda");
+  ASSERT_TRUE(Register(RegionOf("qkv")).ok());
+  Fill();
+  ASSERT_TRUE(Apply(Fused("qkv")).ok());
+  EXPECT_EQ(response_.result().info().backend(), "cuda") << "it lies there";
+  const auto counts = backend_.cuda().device_counts();
+  EXPECT_EQ(counts->jobs_sooner_on_cpu, 1);
+  EXPECT_EQ(counts->jobs, 2);
 }
 
 TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevived) {
