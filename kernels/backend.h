@@ -33,10 +33,11 @@ struct BatchPolicy {
 
 // What became of the jobs that a backend with a device was given, since it was made.
 struct DeviceCounts {
-  bool usable = true;               // false: it failed, and everything runs on the CPU
+  bool usable = true;               // false: it is lost, and everything runs on the CPU
   int64_t jobs = 0;                 // that it computed, wholly
   int64_t jobs_not_for_it = 0;      // the CPU computed: small, not supported, or it is not usable
   int64_t jobs_that_it_failed = 0;  // begun on it, computed by the CPU
+  int64_t jobs_sooner_on_cpu = 0;   // the CPU computed: by the rates that were measured
 };
 
 // What came of a job.
@@ -73,11 +74,15 @@ class Backend {
 };
 
 struct BackendOptions {
-  // "cpu"; "cuda", which gives to the CPU what the device does not do; "auto", which is "cpu" as
-  // long as no device has been measured; "reference" (the scalar definition, slow; for tests).
+  // "cpu"; "cuda", which gives to the CPU what the device does not do; "auto": where there is a
+  // device, "cuda" that also gives to the CPU what is done sooner there, by rates that making it
+  // measures, else "cpu"; "reference" (the scalar definition, slow; for tests).
   std::string name = "auto";
   // Threads a job may use, the caller's included. 0: one per core; 1 starts none.
   int threads = 0;
+  // Whether a device that was lost is tried again, in a fresh context. Not where others in this
+  // process use the device: their context ends too.
+  bool retry_device = false;
 };
 
 // NOT_FOUND: unknown name. FAILED_PRECONDITION: known, but this host lacks it.

@@ -6,6 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/status_macros.h"
 #include "kernels/text.h"
 #ifdef PHASOR_HAS_CUDA
 #include "kernels/cuda/cuda_backend.h"
@@ -29,13 +30,19 @@ std::unique_ptr<Backend> MakeCpu(const BackendOptions& options) {
   return MakeCpu(options, cpu::RunnableTargets().front(), "cpu");
 }
 
-// FAILED_PRECONDITION: this build or this host has no device.
-absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options) {
+// `measure`: lets every batch run where it is done sooner. FAILED_PRECONDITION: this build or this
+// host has no device; errors of a device that cannot be measured.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
+                                                  [[maybe_unused]] bool measure) {
 #ifdef PHASOR_HAS_CUDA
-  auto driver = cuda::OpenDevice();
-  if (!driver.ok()) return driver.status();
-  return std::make_unique<cuda::CudaBackend>(*std::move(driver), MakeCpu(options),
-                                             cuda::CudaBackendOptions{});
+  PHASOR_ASSIGN_OR_RETURN(auto driver, cuda::OpenDevice());
+  auto cpu = MakeCpu(options);
+  cuda::CudaBackendOptions cuda;
+  cuda.life.retry = options.retry_device;
+  if (measure) {
+    PHASOR_ASSIGN_OR_RETURN(cuda.rates, cuda::MeasureRates(*driver, *cpu));
+  }
+  return std::make_unique<cuda::CudaBackend>(std::move(driver), std::move(cpu), cuda);
 #else
   return absl::FailedPreconditionError(
       "backend: this build has no CUDA backend, accepted are auto, cpu and reference");
@@ -47,9 +54,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const Backend
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
   if (options.name == "cpu") return MakeCpu(options);
   if (options.name == "reference") return MakeCpu(options, cpu::Target::kScalar, "reference");
-  if (options.name == "cuda") return MakeCuda(options);
-  // Until a device has been measured against the cores beside it.
-  if (options.name == "auto") return MakeCpu(options);
+  if (options.name == "cuda") return MakeCuda(options, /*measure=*/false);
+  if (options.name == "auto") {
+    auto cuda = MakeCuda(options, /*measure=*/true);
+    return cuda.ok() ? std::move(cuda) : MakeCpu(options);
+  }
   return absl::NotFoundError(StrCat("backend: \"", options.name,
                                     "\" is not known, accepted are auto, cpu, cuda and reference"));
 }

@@ -53,6 +53,10 @@ absl::StatusOr<PositionGrid> GridFromWire(const v1::PositionGrid& wire, const st
 absl::StatusOr<PositionTensor> PositionTensorFromWire(const v1::TensorSpec& wire,
                                                       const std::string& path, Sources sources) {
   PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor, TensorDescFromWire(wire, path, sources));
+  if (wire.has_device()) {
+    return NotImplemented(absl::StrCat(path, ".device"),
+                          "unset: positions are read on the host, send them inline");
+  }
   if (!tensor.strides.empty()) {
     return NotImplemented(absl::StrCat(path, ".strides"), "empty: positions are dense");
   }
@@ -128,9 +132,13 @@ absl::StatusOr<PagedCache> PagedCacheFromWire(const v1::PagedCacheWrite& wire,
       read(wire.has_value_cache(), wire.value_cache(), "value_cache", &cache.value_cache));
   PHASOR_RETURN_IF_ERROR(
       read(wire.has_slot_mapping(), wire.slot_mapping(), "slot_mapping", &cache.slot_mapping));
+  if (wire.slot_mapping().has_device()) {
+    return NotImplemented(absl::StrCat(path, ".slot_mapping.device"),
+                          "unset: slots are read on the host, send them inline");
+  }
   for (const auto& [tensor, name] :
        {std::pair(&wire.key_cache(), "key_cache"), std::pair(&wire.value_cache(), "value_cache")}) {
-    if (tensor->has_region() || tensor->strides_size() == 0) continue;
+    if (tensor->has_region() || tensor->has_device() || tensor->strides_size() == 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(path, ".", name, ".strides: set inline, must be empty outside regions"));
   }
@@ -255,6 +263,7 @@ absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const 
       if (sources == Sources::kShared) break;
       return NotImplemented(absl::StrCat(path, ".region"), "unset: send the bytes inline");
     case v1::TensorSpec::kDevice:
+      if (sources == Sources::kShared) break;
       return NotImplemented(absl::StrCat(path, ".device"), "unset: send the bytes inline");
     case v1::TensorSpec::SOURCE_NOT_SET:
       break;

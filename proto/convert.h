@@ -23,8 +23,8 @@ Pins PinsFromWire(const v1::Pins& wire);
 v1::Pins ToWire(const Pins& pins);
 
 // Where the tensors of a message may be: kInline, in it (others, and destinations, are
-// UNIMPLEMENTED); kShared, also in regions, which whoever asks for it finds. Devices are
-// UNIMPLEMENTED.
+// UNIMPLEMENTED); kShared, also in regions, of the host or a device, which whoever asks for it
+// finds.
 enum class Sources : uint8_t { kInline, kShared };
 
 absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path,

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitBadOptions = 2;
+constexpr int kExitRestart = 75;  // EX_TEMPFAIL: the device was lost, another process may have it
 
 std::optional<std::string> Environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
@@ -119,11 +121,18 @@ int Run(const std::vector<std::string>& arguments, const ServerOptions& options)
        {"metrics_listeners", (*server)->metrics_listeners()},
        {"backend", (*server)->backend()}});
 
+  // As if somebody had sent it: the thread that waits for signals drains the server.
+  static std::atomic<bool> restarts = false;
+  (*server)->WhenRestartIsDue([] {
+    restarts.store(true);
+    kill(getpid(), SIGTERM);
+  });
   const int signal = ServeUntilStopped(arguments, server->get());
   std::thread([] { _exit(128 + WaitFor({SIGTERM, SIGINT})); }).detach();
   Log(LogLevel::kInfo, "draining", {{"signal", std::string(strsignal(signal))}});
   const bool drained = (*server)->Shutdown();
   Log(drained ? LogLevel::kInfo : LogLevel::kError, "stopped", {{"drained", drained}});
+  if (restarts.load()) return kExitRestart;
   return drained ? EXIT_SUCCESS : kExitFailed;
 }
 

@@ -53,8 +53,14 @@ const std::vector<Option>& Options() {
        Addresses{&O::admin_listen, true}},
       {"metrics-listen", "host:port, HTTP for Prometheus: /metrics; empty: none",
        Addresses{&O::metrics_listen, true}},
-      {"backend", "what computes; auto is cpu: no device has been measured yet",
+      {"backend",
+       "what computes; auto: each batch where it is done sooner, by rates measured at the start",
        Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
+      {"device-fault",
+       "what follows when the device is lost: it is retried in a fresh context, or the server "
+       "stops "
+       "and exits with 75, to be restarted",
+       Choice{&O::device_fault, {"retry", "restart"}}},
       {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
       {"inline-bytes", "calls of up to this many bytes run on the thread that received them",
        Bytes{&O::inline_bytes, 0, kGiB}},

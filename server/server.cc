@@ -18,6 +18,7 @@
 #include "kernels/self_test.h"
 #include "kernels/status_macros.h"
 #include "server/admin_server.h"
+#include "server/device_watch.h"
 #include "server/engine/engine.h"
 #include "server/grpc_server.h"
 #include "server/listen_socket.h"
@@ -25,6 +26,7 @@
 #include "server/listener_watch.h"
 #include "server/log.h"
 #include "server/oip/service.h"
+#include "server/regions/device_region_store.h"
 #include "server/regions/lease_socket.h"
 #include "server/regions/lease_store.h"
 #include "server/rpc/call_counter.h"
@@ -102,7 +104,8 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
                                      const regions::LeaseStore* leases,
                                      regions::RegionStore* regions,
-                                     const rpc::EncoderCatalogue* encoders) {
+                                     const rpc::EncoderCatalogue* encoders,
+                                     regions::DeviceRegionStore* devices) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -116,25 +119,40 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.lease_socket = o.lease_socket;
   options.stream_idle_timeout = o.stream_idle_timeout;
   options.encoders = encoders;
+  options.devices = devices;
   return options;
 }
 
-regions::RegionStoreOptions RegionStoreOptionsOf(const ServerOptions& o) {
+regions::RegionStoreOptions RegionStoreOptionsOf(
+    const ServerOptions& o, const std::shared_ptr<regions::RegionNames>& names) {
   regions::RegionStoreOptions options;
   options.enabled = o.shared_memory;
+  options.names = names;
   options.owner_limits = {o.max_region_bytes, o.max_regions};
   options.lease = o.shared_memory_lease;
   return options;
 }
 
+regions::DeviceRegionOptions DeviceRegionOptionsOf(
+    const ServerOptions& o, const std::shared_ptr<regions::RegionNames>& names) {
+  regions::DeviceRegionOptions options;
+  options.enabled = o.shared_memory;
+  options.names = names;
+  options.max_regions = o.max_regions;
+  options.lease = o.shared_memory_lease;
+  return options;
+}
+
 oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
-                                                regions::RegionStore* regions) {
+                                                regions::RegionStore* regions,
+                                                regions::DeviceRegionStore* devices) {
   oip::InferenceServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
   options.max_header_bytes = o.max_header_bytes;
   options.tables = tables;
   options.regions = regions;
+  options.devices = devices;
   return options;
 }
 
@@ -152,9 +170,18 @@ std::vector<std::string> ServiceNames() {
           inference::GRPCInferenceService::service_full_name()};
 }
 
+// The device, for health checks.
+constexpr char kDeviceService[] = "phasor.device";
+
 std::vector<std::string> HealthServices() {
   return {v1::PositionEmbeddingService::service_full_name(),
           inference::GRPCInferenceService::service_full_name()};
+}
+
+std::vector<std::string> MainHealthServices(Backend& backend) {
+  std::vector<std::string> services = HealthServices();
+  if (backend.device_port() != nullptr) services.push_back(kDeviceService);
+  return services;
 }
 
 telemetry::ModelCounts ModelCountsOf(const inference::ModelStatistics& model) {
@@ -183,16 +210,19 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
-        regions_(RegionStoreOptionsOf(options)),
+        regions_(RegionStoreOptionsOf(options, region_names_)),
+        devices_(backend_->device_port(), DeviceRegionOptionsOf(options, region_names_),
+                 engine::Clock::Real()),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
                 engine::Clock::Real()),
-        service_(&engine_,
-                 ServiceOptionsOf(options, tables_.get(), &leases_, &regions_, &encoders_)),
+        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &regions_, &encoders_,
+                                            &devices_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
-        shared_memory_service_(&regions_),
-        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get(), &regions_)),
-        health_(HealthServices()),
+        shared_memory_service_(&regions_, &devices_),
+        inference_service_(&engine_,
+                           InferenceOptionsOf(options, tables_.get(), &regions_, &devices_)),
+        health_(MainHealthServices(*backend_)),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
         current_(options) {}
@@ -233,6 +263,14 @@ class GrpcServer final : public Server {
     PHASOR_RETURN_IF_ERROR(StartSideListeners());
     listener_watch_ = std::make_unique<ListenerWatch>(
         listener_.get(), [this](bool accepting) { SetAccepting(accepting); });
+    if (DevicePort* const device = backend_->device_port()) {
+      device_watch_ = std::make_unique<DeviceWatch>(
+          device,
+          DeviceWatchOptions{
+              .restart = options_.device_fault == "restart",
+              .working = [this](bool working) { health_.SetServing(kDeviceService, working); },
+              .stop_serving = [this] { StopServing(); }});
+    }
     return absl::OkStatus();
   }
 
@@ -277,15 +315,17 @@ class GrpcServer final : public Server {
     return report;
   }
 
+  void WhenRestartIsDue(std::function<void()> restart) override {
+    if (device_watch_ != nullptr) device_watch_->WhenRestartIsDue(std::move(restart));
+  }
+
   bool Shutdown() override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
     listener_watch_.reset();
-    serving_.store(false, std::memory_order_relaxed);
-    health_.StopServing();
-    if (admin_ != nullptr) admin_->StopServing();
-    inference_service_.SetReady(false);
+    device_watch_.reset();  // it is ending already
+    StopServing();
     if (server_ != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
     health_.EndWatches();
@@ -306,6 +346,14 @@ class GrpcServer final : public Server {
     return current_;
   }
 
+  // Whoever asks is told to go elsewhere; calls are answered as before.
+  void StopServing() {
+    serving_.store(false, std::memory_order_relaxed);
+    health_.StopServing();
+    if (admin_ != nullptr) admin_->StopServing();
+    inference_service_.SetReady(false);
+  }
+
   // A server that nobody can reach any more is not one that serves, also over what still reaches
   // it.
   void SetAccepting(bool accepting) {
@@ -315,7 +363,7 @@ class GrpcServer final : public Server {
     accepting_.store(accepting, std::memory_order_relaxed);
     health_.SetAccepting(accepting);
     if (admin_ != nullptr) admin_->SetAccepting(accepting);
-    inference_service_.SetReady(accepting);
+    inference_service_.SetReady(accepting && serving_.load(std::memory_order_relaxed));
   }
 
   telemetry::Snapshot Snap() {
@@ -327,6 +375,11 @@ class GrpcServer final : public Server {
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
     snap.backend = {backend(), snap.engine.jobs, backend_->device_counts()};
+    if (const DevicePort* const device = backend_->device_port()) {
+      const DeviceState state = device->device_state();
+      snap.backend.device_losses = state.losses;
+      snap.backend.device_revivals = state.revivals;
+    }
     const SecurityStats security = security_stats();
     snap.refusals = {security.unauthenticated, security.permission_denied,
                      security.tls_handshakes_failed};
@@ -337,6 +390,8 @@ class GrpcServer final : public Server {
     snap.leases = {leases.pieces, leases.bytes};
     const regions::OwnerQuotas::Stats regions = regions_.stats();
     snap.regions = {regions.pieces, regions.bytes};
+    const regions::OwnerQuotas::Stats on_device = devices_.stats();
+    snap.device_regions = {on_device.pieces, on_device.bytes};
     snap.tables = {tables_->count(), tables_->taken_bytes()};
     for (const inference::ModelStatistics& model : inference_service_.statistics()) {
       telemetry::ModelCounts counts = ModelCountsOf(model);
@@ -361,7 +416,10 @@ class GrpcServer final : public Server {
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
   regions::LeaseStore leases_;
+  const std::shared_ptr<regions::RegionNames> region_names_ =
+      std::make_shared<regions::RegionNames>();
   regions::RegionStore regions_;
+  regions::DeviceRegionStore devices_;
   rpc::EncoderCatalogue encoders_;
   telemetry::Metrics metrics_;
   telemetry::RequestLog request_log_;
@@ -382,6 +440,7 @@ class GrpcServer final : public Server {
   std::unique_ptr<AdminServer> admin_;             // or none
   std::unique_ptr<telemetry::Exporter> exporter_;  // or none; it asks all of the above
   std::unique_ptr<ListenerWatch> listener_watch_;
+  std::unique_ptr<DeviceWatch> device_watch_;  // or none
 
   absl::Mutex current_mu_;
   ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with what was reloaded
@@ -396,7 +455,9 @@ class GrpcServer final : public Server {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   PHASOR_RETURN_IF_ERROR(options.Validate());
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                          MakeBackend({options.backend, options.threads}));
+                          MakeBackend({.name = options.backend,
+                                       .threads = options.threads,
+                                       .retry_device = options.device_fault == "retry"}));
   PHASOR_RETURN_IF_ERROR(SelfTest(*backend));
   return Start(options, std::move(backend));
 }

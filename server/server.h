@@ -5,6 +5,7 @@
 #define PHASOR_SERVER_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +54,11 @@ class Server {
   // level of the log belongs to the process: the caller sets it. INVALID_ARGUMENT, NOT_FOUND: as
   // ServerOptions::Validate.
   virtual absl::StatusOr<ReloadReport> Reload(const ServerOptions& options) = 0;
+
+  // `restart` is called once, from any thread, when the device is lost and options.device_fault is
+  // "restart": the server does not serve any more and is to be shut down and its process replaced.
+  // At once if that is so already.
+  virtual void WhenRestartIsDue(std::function<void()> restart) = 0;
 
   // Health turns NOT_SERVING and drain_delay passes. Then listeners close, calls whose request has
   // arrived are answered, later ones are refused with UNAVAILABLE, and connections close. Calls

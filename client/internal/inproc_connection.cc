@@ -161,7 +161,8 @@ class InprocConnection final : public Connection,
                                       const ChunkOptions& options, const CallContext& context);
   // Checked, with positions.
   absl::StatusOr<PreparedRope> Prepare(const RopeCall& call, std::string_view path);
-  absl::Status Rotate(const PreparedRope& prepared, const std::vector<RopeTensor>& tensors);
+  absl::Status Rotate(const PreparedRope& prepared, const std::vector<RopeTensor>& tensors,
+                      RunInfo* info);
   absl::StatusOr<EncodeResult> RunBias(const BiasCall& call, std::string_view path);
   absl::StatusOr<SpecDetails> Details(const Spec& spec,
                                       const std::optional<parity::Comparison>& comparison);
@@ -172,6 +173,14 @@ class InprocConnection final : public Connection,
                                                 "' does not run here, must be '", backend_->name(),
                                                 "' or empty"));
   }
+  // Says in `info` what computed it.
+  absl::Status Run(const Job& job, RunInfo* info) {
+    JobResult result;
+    backend_->RunEach({&job, 1}, {&result, 1});
+    info->backend = std::string(result.backend);
+    return result.status;
+  }
+  // Of a call that computes nothing.
   RunInfo Info(const Plan& plan) const {
     return {plan.fingerprint, kNumericsVersion, std::string(backend_->name())};
   }
@@ -210,7 +219,7 @@ absl::StatusOr<EncodeResult> InprocConnection::RunEncode(const EncodeCall& call,
   if (strided && dense.size() == 0) {
     job.out_row_bytes = call.output->desc.strides[0] * SizeOf(job.dtype);
   }
-  PHASOR_RETURN_IF_ERROR(backend_->Run({Job(job)}));
+  PHASOR_RETURN_IF_ERROR(Run(job, &result.info));
   if (dense.size() > 0) CopyFromDense(dense.data(), *call.output);
   return result;
 }
@@ -234,7 +243,7 @@ absl::StatusOr<PreparedRope> InprocConnection::Prepare(const RopeCall& call,
 }
 
 absl::Status InprocConnection::Rotate(const PreparedRope& prepared,
-                                      const std::vector<RopeTensor>& tensors) {
+                                      const std::vector<RopeTensor>& tensors, RunInfo* info) {
   std::vector<const std::byte*> x;
   std::vector<std::byte*> y;
   int64_t bytes = 0;
@@ -250,15 +259,16 @@ absl::Status InprocConnection::Rotate(const PreparedRope& prepared,
     if (!prepared.tensors[i].cache_shape.empty()) continue;
     job.tensors[i].y_strides = RotaryStridesOf(tensors[i].output.desc, prepared.layout);
   }
-  return backend_->Run({Job(std::move(job))});
+  return Run(job, info);
 }
 
 absl::StatusOr<RunInfo> InprocConnection::RunRope(const RopeCall& call, std::string_view path) {
   PHASOR_ASSIGN_OR_RETURN(const PreparedRope prepared, Prepare(call, path));
   std::vector<RopeTensor> tensors = call.tensors;
   if (call.paged.has_value()) tensors.push_back(call.paged->values);
-  PHASOR_RETURN_IF_ERROR(Rotate(prepared, tensors));
-  return Info(*prepared.plan);
+  RunInfo info = Info(*prepared.plan);
+  PHASOR_RETURN_IF_ERROR(Rotate(prepared, tensors, &info));
+  return info;
 }
 
 absl::StatusOr<RunInfo> InprocConnection::RunInChunks(const std::vector<RopeCall>& entries,
@@ -275,7 +285,7 @@ absl::StatusOr<RunInfo> InprocConnection::RunInChunks(const std::vector<RopeCall
       PHASOR_RETURN_IF_ERROR(CheckContext(context));
       const TokenRun run{first, std::min(step, prepared.tokens - first)};
       PHASOR_RETURN_IF_ERROR(
-          Rotate(SliceTokens(prepared, run.first, run.tokens), RunOf(entry, run).tensors));
+          Rotate(SliceTokens(prepared, run.first, run.tokens), RunOf(entry, run).tensors, &info));
       done += run.tokens;
       if (options.progress) options.progress(done, all);
     }
@@ -310,7 +320,7 @@ absl::StatusOr<EncodeResult> InprocConnection::RunBias(const BiasCall& call,
   const BiasJob job =
       MakeBiasJob(prepared, call.table_values.has_value() ? call.table_values->data : nullptr,
                   call.add_to.has_value() ? call.add_to->data : nullptr, output);
-  PHASOR_RETURN_IF_ERROR(backend_->Run({Job(job)}));
+  PHASOR_RETURN_IF_ERROR(Run(job, &result.info));
   return result;
 }
 

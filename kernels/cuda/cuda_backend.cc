@@ -21,24 +21,12 @@ namespace {
 // Chunks of one call in flight: while one travels, the next is packed.
 constexpr size_t kInFlight = 2;
 
-// Bytes that a job writes, with room to spare for what is not written.
-int64_t BytesWritten(const Job& job) {
-  const int64_t rows = RowsOf(job);
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) {
-    return rows * LayoutOf(*encode).width * SizeOf(encode->dtype);
-  }
-  if (const auto* lookup = std::get_if<LookupJob>(&job)) {
-    return rows * lookup->table->columns * SizeOf(lookup->dtype);
-  }
-  if (const auto* bias = std::get_if<BiasJob>(&job)) {
-    return rows * bias->heads * bias->keys->count() * SizeOf(bias->dtype);
-  }
-  const auto& rotary = std::get<RotaryJob>(job);
-  int64_t bytes = 0;
-  for (const RotaryTensor& tensor : rotary.tensors) {
-    bytes += rows * tensor.heads * rotary.plan->spec.head_dim * OutputSizeOf(tensor);
-  }
-  return bytes;
+// Whether a chunk's rotation is worth its trip.
+bool IsWorthGathering(const std::optional<Rates>& rates, int64_t bytes) {
+  if (!rates.has_value()) return true;
+  const auto size = static_cast<double>(bytes);
+  return rates->trip + size * (rates->to_device + rates->on_device + rates->to_host) <
+         size * rates->host_other;
 }
 
 // Brings tensors that came in pieces to where they are rotated.
@@ -75,7 +63,7 @@ class BatchRun {
  public:
   // `use` is nothing: the device is lost. Else jobs in the host's memory travel if they should.
   BatchRun(CudaBackend& backend, absl::Span<const Job> jobs, const DeviceLife::Use& use,
-           bool travel, absl::Span<JobResult> results)
+           Travel travel, absl::Span<JobResult> results)
       : backend_(backend),
         jobs_(jobs),
         has_device_(use),
@@ -131,7 +119,7 @@ class BatchRun {
       FailJob(i, Lost(), /*intact=*/false);
       return false;
     }
-    const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_;
+    const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_ == Travel::kYes;
     if (!sends || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
     return progress.where == Where::kDevice;
   }
@@ -320,7 +308,11 @@ class BatchRun {
         counts_.jobs_on_device += whole;
         counts_.jobs_in_device_memory += whole && progress.on_device;
       }
-      counts_.jobs_not_for_device += progress.where == Where::kElsewhere;
+      const bool elsewhere = progress.where == Where::kElsewhere;
+      const bool sooner =
+          elsewhere && has_device_ && !progress.on_device && travel_ == Travel::kSoonerOnHost;
+      counts_.jobs_sooner_on_host += sooner;
+      counts_.jobs_not_for_device += elsewhere && !sooner;
       counts_.jobs_rescued += progress.where == Where::kRescued || here;
       counts_.jobs_failed += progress.where == Where::kFailed;
     }
@@ -334,7 +326,7 @@ class BatchRun {
   CudaBackend& backend_;
   const absl::Span<const Job> jobs_;
   const bool has_device_;
-  const bool travel_;
+  const Travel travel_;
   const absl::Span<JobResult> results_;
   std::vector<Progress> progress_;
   Flight next_ = NewFlight();
@@ -347,6 +339,7 @@ CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend
     : driver_(std::move(driver)),
       other_(std::move(other)),
       options_(options),
+      gathers_(IsWorthGathering(options.rates, options.chunk_bytes)),
       slots_(driver_.get(), options.slots),
       life_(options.life, [this] { return Revive(); }) {}
 
@@ -361,7 +354,7 @@ std::string CudaBackend::device_uuid() const {
 }
 
 BatchPolicy CudaBackend::batch_policy() const {
-  if (!life_.working()) return {};
+  if (!gathers_ || !life_.working()) return {};
   return {.bytes = options_.chunk_bytes, .least_bytes = options_.least_bytes, .runs = kRuns};
 }
 
@@ -373,11 +366,21 @@ absl::Status CudaBackend::Run(absl::Span<const Job> jobs) {
 }
 
 void CudaBackend::RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) {
-  int64_t bytes = 0;
-  for (const Job& job : jobs) bytes += BytesWritten(job);
-  const bool travel = bytes >= options_.least_bytes;
-  const DeviceLife::Use use = travel ? life_.Enter() : life_.EnterIfWorking();
+  std::vector<Job> of_host;
+  for (const Job& job : jobs) {
+    if (RowsOfTensors(job, &memory_).place == Place::kHost) of_host.push_back(job);
+  }
+  const Travel travel = ShouldTravel(of_host);
+  const DeviceLife::Use use = travel == Travel::kYes ? life_.Enter() : life_.EnterIfWorking();
   BatchRun(*this, jobs, use, travel, results).Run();
+}
+
+Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
+  int64_t bytes = 0;
+  for (const Job& job : jobs) bytes += BytesOf(job).written;
+  if (bytes < options_.least_bytes || jobs.empty()) return Travel::kTooSmall;
+  const bool sooner_there = !options_.rates.has_value() || IsDeviceFaster(*options_.rates, jobs);
+  return sooner_there ? Travel::kYes : Travel::kSoonerOnHost;
 }
 
 absl::Status CudaBackend::Revive() {
@@ -397,6 +400,7 @@ void CudaBackend::Add(const CudaState& counts) {
   state_.chunks += counts.chunks;
   state_.launches += counts.launches;
   state_.jobs_on_device += counts.jobs_on_device;
+  state_.jobs_sooner_on_host += counts.jobs_sooner_on_host;
   state_.jobs_not_for_device += counts.jobs_not_for_device;
   state_.jobs_rescued += counts.jobs_rescued;
   state_.jobs_in_device_memory += counts.jobs_in_device_memory;
@@ -411,7 +415,8 @@ CudaState CudaBackend::state() const {
 std::optional<DeviceCounts> CudaBackend::device_counts() const {
   const CudaState now = state();
   const bool usable = life_.state().kind == DeviceState::Kind::kWorking;
-  return DeviceCounts{usable, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued};
+  return DeviceCounts{usable, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued,
+                      now.jobs_sooner_on_host};
 }
 
 }  // namespace phasor::cuda

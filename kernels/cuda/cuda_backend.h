@@ -17,6 +17,7 @@
 #include "kernels/cuda/device_life.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/rates.h"
 #include "kernels/cuda/slots.h"
 
 namespace phasor::cuda {
@@ -32,7 +33,12 @@ struct CudaBackendOptions {
   // Most that one job's tensors on the device may take when the other backend must compute it.
   int64_t copied_bytes = int64_t{1} << 30;
   DeviceLifeOptions life = {};
+  // With these, a batch in the host's memory runs where it is done sooner; else on the device.
+  std::optional<Rates> rates = {};
 };
+
+// Whether jobs in the host's memory go to the device.
+enum class Travel { kYes, kTooSmall, kSoonerOnHost };
 
 // What a backend has done since it was made.
 struct CudaState {
@@ -40,6 +46,7 @@ struct CudaState {
   int64_t chunks = 0;      // finished on the device
   int64_t launches = 0;
   int64_t jobs_on_device = 0;         // wholly
+  int64_t jobs_sooner_on_host = 0;    // by the rates
   int64_t jobs_not_for_device = 0;    // small, not supported, or larger than a chunk by the row
   int64_t jobs_rescued = 0;           // that the device failed, and the other backend did
   int64_t jobs_in_device_memory = 0;  // of those wholly on the device: packed nothing
@@ -87,6 +94,8 @@ class CudaBackend final : public Backend, public DevicePort {
   // While one batch is on the device, the next is staged.
   static constexpr int kRuns = 2;
 
+  // Whether a batch in the host's memory is for the device.
+  Travel ShouldTravel(absl::Span<const Job> jobs) const;
   // Makes a fresh context. Nobody uses the device.
   absl::Status Revive();
   // Remembers an error; UNAVAILABLE: the device is lost.
@@ -96,6 +105,7 @@ class CudaBackend final : public Backend, public DevicePort {
   const std::unique_ptr<Driver> driver_;
   const std::unique_ptr<Backend> other_;
   const CudaBackendOptions options_;
+  const bool gathers_;  // some batch of a chunk's size is for the device
   Slots slots_;
   DeviceLife life_;
   DeviceMemory memory_{driver_.get(), &life_};

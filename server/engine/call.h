@@ -3,10 +3,12 @@
 #ifndef PHASOR_SERVER_ENGINE_CALL_H_
 #define PHASOR_SERVER_ENGINE_CALL_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -33,7 +35,10 @@ void Gather(const Segments& segments, std::byte* out);
 struct Destination {
   std::byte* data = nullptr;  // nullptr: the output is part of the result
   bool strided = false;       // rotations: the input's strides instead of dense
+  bool on_device = false;     // only the backend may touch it
   bool copied = false;        // the caller has it only after Done
+  // Set if a computation in place failed in the middle; nullptr: nobody asks.
+  std::atomic<bool>* dirty = nullptr;
   // As the caller named it, for the answer.
   std::string region;
   int64_t offset_bytes = 0;
@@ -80,6 +85,7 @@ struct ItemResult {
   absl::Status status;               // a unary call has one item; its status is the call's
   std::vector<OutputRange> outputs;  // in order, without those that have a destination; empty on
                                      // failure
+  std::string_view backend = {};     // that computed it
 };
 struct Result {
   std::vector<ItemResult> items;

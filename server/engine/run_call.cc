@@ -40,17 +40,18 @@ bool InPlace(const Segments& input, const Destination& destination) {
          input[0].data() == destination.data;
 }
 
-// Whether an output takes the place of an input that the caller holds.
-bool OverwritesInput(const Item& item) {
+// The outputs that take the place of an input that the caller holds.
+std::vector<const Destination*> Overwritten(const Item& item) {
+  std::vector<const Destination*> found;
   if (const auto* encode = std::get_if<EncodeItem>(&item)) {
-    return InPlace(encode->add_to, encode->destination);
+    if (InPlace(encode->add_to, encode->destination)) found.push_back(&encode->destination);
+  } else if (const auto* rope = std::get_if<RopeItem>(&item)) {
+    for (size_t i = 0; i < rope->tensors.size(); ++i) {
+      const Destination& destination = DestinationOf(*rope, i);
+      if (InPlace(rope->tensors[i], destination)) found.push_back(&destination);
+    }
   }
-  const auto* rope = std::get_if<RopeItem>(&item);
-  if (rope == nullptr) return false;
-  for (size_t i = 0; i < rope->tensors.size(); ++i) {
-    if (InPlace(rope->tensors[i], DestinationOf(*rope, i))) return true;
-  }
-  return false;
+  return found;
 }
 
 // Places the outputs of `call` that are part of the result one after another. Their sum is at most
@@ -114,8 +115,9 @@ class Stager {
       PHASOR_RETURN_IF_ERROR(CheckLookupPositions(prepared, path));
     }
     std::byte* const out = NextOutput(item.destination, &outputs);
+    std::byte* const place = item.destination.on_device ? nullptr : out;
     PHASOR_ASSIGN_OR_RETURN(const std::byte* add_to,
-                            StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, out));
+                            StageAddTo(item.add_to, prepared.add_to_bytes, prepared.add_to, place));
     if (prepared.table != nullptr) return MakeLookupJob(prepared, add_to, out);
     return MakeEncodeJob(prepared, add_to, out);
   }
@@ -161,7 +163,7 @@ class Stager {
       const PreparedRope::Tensor& tensor = prepared.tensors[i];
       const Destination& destination = DestinationOf(item, i);
       std::byte* const out = NextOutput(destination, &outputs);
-      const std::byte* in = out;  // gathered by the backend
+      const std::byte* in = out;  // gathered by the backend, which it does on the host
       if (!GatheredByBackend(item, i)) {
         PHASOR_ASSIGN_OR_RETURN(in, StagePayload(item.tensors[i], tensor.input_bytes, nullptr));
       }
@@ -196,7 +198,7 @@ class Stager {
   static bool GatheredByBackend(const RopeItem& item, size_t i) {
     const PreparedRope::Tensor& tensor = item.prepared.tensors[i];
     return tensor.dense && item.tensors[i].size() > 1 && tensor.output_dtype == tensor.dtype &&
-           tensor.cache_shape.empty();
+           tensor.cache_shape.empty() && !DestinationOf(item, i).on_device;
   }
 
   // Those of an output that lies as its input does.
@@ -206,7 +208,8 @@ class Stager {
     return {x.batch / from * to, x.token / from * to, x.head / from * to};
   }
 
-  // What is added, if anything. When it lies as the output will, it may be gathered there.
+  // What is added, if anything. When it lies as the output will, it may be gathered there, unless
+  // `output` is nullptr.
   absl::StatusOr<const std::byte*> StageAddTo(const Segments& segments, int64_t bytes,
                                               const std::optional<TensorDesc>& add_to,
                                               std::byte* output) {
@@ -260,14 +263,19 @@ class Stager {
   absl::InlinedVector<BufferRef, 4> scratch_;
 };
 
-// The error of a run. Whoever gave memory to be changed in place cannot try again: some of it may
-// have changed.
-absl::Status HalfDone(const Call& call, absl::Status status) {
-  if (std::none_of(call.items.begin(), call.items.end(), OverwritesInput)) return status;
+// The error of an item's job. Whoever gave memory to be changed in place cannot try again, unless
+// it is intact: some of it may have changed.
+absl::Status HalfDone(const Item& item, const JobResult& result) {
+  if (result.intact) return result.status;
+  const std::vector<const Destination*> overwritten = Overwritten(item);
+  if (overwritten.empty()) return result.status;
+  for (const Destination* const destination : overwritten) {
+    if (destination->dirty != nullptr) destination->dirty->store(true, std::memory_order_relaxed);
+  }
   return absl::AbortedError(absl::StrCat(
       "server: failed in the middle of an in-place call, what it was to change holds neither input "
       "nor output: ",
-      status.message()));
+      result.status.message()));
 }
 
 std::string PathOf(const Call& call, size_t i) {
@@ -282,10 +290,19 @@ class StagedCall {
   // What the backend is to do; nothing if staging failed.
   std::vector<Job>& jobs() { return jobs_; }
 
-  // The answer, after the jobs were run with this status.
-  absl::StatusOr<Result> Finish(const absl::Status& ran) {
+  size_t job_count() const { return job_items_.size(); }
+
+  // The answer, after the jobs were run with these results.
+  absl::StatusOr<Result> Finish(absl::Span<const JobResult> ran) {
     if (!status_.ok()) return std::move(status_);
-    if (has_jobs_ && !ran.ok()) return HalfDone(call_, ran);
+    for (size_t k = 0; k < ran.size(); ++k) {
+      const Item& item = call_.items[job_items_[k]];
+      ItemResult& item_result = result_.items[job_items_[k]];
+      item_result.backend = ran[k].backend;
+      if (ran[k].status.ok()) continue;
+      item_result.status = HalfDone(item, ran[k]);
+      item_result.outputs.clear();
+    }
     if (stager_->borrows()) call_.ReleasePayload();
     return std::move(result_);
   }
@@ -313,9 +330,9 @@ class StagedCall {
         continue;
       }
       jobs_.push_back(*std::move(job));
+      job_items_.push_back(i);
       item_result.outputs = std::move(layout.of_item(i));
     }
-    has_jobs_ = !jobs_.empty();
     if (!stager_->borrows()) call_.ReleasePayload();
     return absl::OkStatus();
   }
@@ -326,7 +343,7 @@ class StagedCall {
   Result result_;
   std::optional<Stager> stager_;
   std::vector<Job> jobs_;
-  bool has_jobs_ = false;
+  std::vector<size_t> job_items_;  // what they are for
 };
 
 }  // namespace
@@ -342,7 +359,8 @@ Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& po
     std::move(staged[i].jobs().begin(), staged[i].jobs().end(), std::back_inserter(jobs));
   }
   const Tick gathered = Now();
-  const absl::Status ran = jobs.empty() ? absl::OkStatus() : backend.Run(jobs);
+  std::vector<JobResult> ran(jobs.size());
+  if (!jobs.empty()) backend.RunEach(jobs, absl::MakeSpan(ran));
   if (facts != nullptr) {
     facts->jobs = static_cast<int64_t>(jobs.size());
     facts->gather = absl::FromChrono(gathered - begun);
@@ -350,7 +368,11 @@ Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& po
   }
   Results results;
   results.reserve(calls.size());
-  for (StagedCall& call : staged) results.push_back(call.Finish(ran));
+  absl::Span<const JobResult> left = ran;
+  for (StagedCall& call : staged) {
+    results.push_back(call.Finish(left.first(call.job_count())));
+    left.remove_prefix(call.job_count());
+  }
   return results;
 }
 

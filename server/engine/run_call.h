@@ -25,9 +25,10 @@ struct RunFacts {
   absl::Duration compute;
 };
 
-// Computes every item of every call in one Backend::Run; a call or an item that fails does not
+// Computes every item of every call in one Backend::RunEach; a call or an item that fails does not
 // touch the others. Calls a call's ReleasePayload as soon as nothing reads its payload any more.
-// Errors of a call: UNAVAILABLE, no memory; those of FetchPayload and Backend::Run.
+// Errors of a call: UNAVAILABLE, no memory; those of FetchPayload. Of an item: those of its job;
+// ABORTED: the job failed in the middle of changing its input in place.
 // `facts`: nullptr, or what is filled in.
 Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
                  RunFacts* facts = nullptr);

@@ -39,7 +39,7 @@ class InferCall final : public engine::Call {
         cancelled_(caller.cancelled),
         stream_(caller.stream),
         quota_(caller.quota),
-        regions_{context.regions, caller.regions},
+        memory_{{context.regions, caller.regions}, {context.devices, caller.regions}},
         done_(std::move(done)) {
     deadline = caller.deadline;
   }
@@ -63,9 +63,10 @@ class InferCall final : public engine::Call {
     PHASOR_ASSIGN_OR_RETURN(
         prepared_,
         PrepareInfer(header, walked.raw,
-                     {models.get(), plans, context_.max_message_bytes, context_.tables, regions_}));
+                     {models.get(), plans, context_.max_message_bytes, context_.tables, memory_}));
     items.push_back(std::move(prepared_.item));
     cost_bytes = received_.size() + prepared_.region_bytes + prepared_.output_bytes;
+    other_bytes = prepared_.direct_bytes;
     deadline = std::min(deadline, absl::Now() + prepared_.timeout);
     PHASOR_ASSIGN_OR_RETURN(quota_permit_, quota_.Take(cost_bytes));
     ready_ = Now();
@@ -79,7 +80,7 @@ class InferCall final : public engine::Call {
     started_ = Now();
     for (size_t i = 0; i < prepared_.inputs.size(); ++i) {
       const InputTensor& input = prepared_.inputs[i];
-      if (input.range.region == nullptr || input.bytes == 0) continue;
+      if (input.range.in_message() || input.direct || input.bytes == 0) continue;
       PHASOR_ASSIGN_OR_RETURN(*SegmentsOf(prepared_.roles[i], &items[0]), Fetch(input));
     }
     fetched_ = Now();
@@ -124,7 +125,10 @@ class InferCall final : public engine::Call {
           StrCat("server: no memory for ", input.bytes, " bytes, try again"));
     }
     const RegionRange& range = input.range;
-    PHASOR_RETURN_IF_ERROR(range.region->Read(range.offset, input.bytes, copy.get(), input.path));
+    PHASOR_RETURN_IF_ERROR(
+        range.device != nullptr
+            ? range.device->Read(range.offset, input.bytes, copy.get())
+            : range.region->Read(range.offset, input.bytes, copy.get(), input.path));
     copies_.push_back(std::move(copy));
     return engine::Segments{{copies_.back().get(), static_cast<size_t>(input.bytes)}};
   }
@@ -132,10 +136,12 @@ class InferCall final : public engine::Call {
   absl::Status WriteRegions(const engine::Result& result) {
     for (const OutputTensor& output : prepared_.outputs) {
       const RegionRange& to = output.range;
-      if (to.region == nullptr) continue;
+      if (to.in_message() || output.direct) continue;
       const engine::OutputRange& from = result.items[0].outputs[output.index];
-      PHASOR_RETURN_IF_ERROR(to.region->Write(to.offset, from.bytes,
-                                              result.buffer->data() + from.offset, output.path));
+      const std::byte* const data = result.buffer->data() + from.offset;
+      PHASOR_RETURN_IF_ERROR(to.device != nullptr
+                                 ? to.device->Write(to.offset, from.bytes, data)
+                                 : to.region->Write(to.offset, from.bytes, data, output.path));
     }
     return absl::OkStatus();
   }
@@ -145,7 +151,7 @@ class InferCall final : public engine::Call {
   const std::shared_ptr<const std::atomic<bool>> cancelled_;
   const bool stream_;
   const rpc::CallerQuota quota_;
-  const regions::CallerRegions regions_;
+  const NamedMemory memory_;
   engine::Permit quota_permit_;
   absl::AnyInvocable<void(InferAnswer)> done_;
   rpc::ReceivedMessage received_;

@@ -15,9 +15,9 @@
 #include "absl/time/time.h"
 #include "kernels/table.h"
 #include "server/engine/engine.h"
+#include "server/oip/input_tensors.h"
 #include "server/oip/model_catalogue.h"
 #include "server/oip/model_statistics.h"
-#include "server/regions/region_store.h"
 #include "server/rpc/access.h"
 
 namespace phasor::oip {
@@ -27,6 +27,7 @@ struct InferContext {
   engine::Engine* engine = nullptr;
   const TableSource* tables = nullptr;
   regions::RegionStore* regions = nullptr;
+  regions::DeviceRegionStore* devices = nullptr;  // nullptr: none is on a device
   const ModelCatalogue* models = nullptr;
   StatisticsBook* statistics = nullptr;
   int64_t max_message_bytes = 0;

@@ -40,7 +40,7 @@ inference::ModelInferResponse HeaderOf(const PreparedInfer& prepared, bool strea
     out->set_name(output.name);
     out->set_datatype(std::string(DatatypeOf(output.dtype)));
     for (const int64_t extent : output.shape) out->add_shape(extent);
-    if (output.range.region != nullptr) DescribeRange(output, out);
+    if (!output.range.in_message()) DescribeRange(output, out);
   }
   return header;
 }
@@ -53,7 +53,7 @@ grpc::ByteBuffer MakeInferResponse(const PreparedInfer& prepared, const engine::
   std::vector<engine::OutputRange> ranges;
   auto bytes = static_cast<int64_t>(header.size());
   for (const OutputTensor& output : prepared.outputs) {
-    const bool in_message = output.range.region == nullptr;
+    const bool in_message = output.range.in_message();
     ranges.push_back(in_message ? result.items[0].outputs[output.index] : engine::OutputRange{});
     bytes += 1 + rpc::VarintBytes(static_cast<uint64_t>(ranges.back().bytes)) + ranges.back().bytes;
   }

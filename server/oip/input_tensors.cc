@@ -60,13 +60,13 @@ absl::Status ReadTyped(const inference::ModelInferRequest::InferInputTensor& wir
 }
 
 absl::StatusOr<InputTensor> ReadInput(const inference::ModelInferRequest::InferInputTensor& wire,
-                                      const regions::CallerRegions& regions, std::string path) {
+                                      const NamedMemory& memory, std::string path) {
   InputTensor input;
   input.path = std::move(path);
   PHASOR_RETURN_IF_ERROR(ReadTypeAndShape(wire, &input));
-  PHASOR_ASSIGN_OR_RETURN(
-      input.range, ReadRegionRange(wire.parameters(), regions, StrCat(input.path, ".parameters")));
-  if (input.range.region == nullptr) {
+  PHASOR_ASSIGN_OR_RETURN(input.range, ReadRegionRange(wire.parameters(), memory, /*write=*/false,
+                                                       StrCat(input.path, ".parameters")));
+  if (input.range.in_message()) {
     if (wire.has_contents()) PHASOR_RETURN_IF_ERROR(ReadTyped(wire, &input));
     return input;
   }
@@ -100,7 +100,7 @@ absl::Status AssignRaw(const std::vector<bool>& needs_raw, absl::Span<const engi
 }  // namespace
 
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
-                                            const regions::CallerRegions& regions,
+                                            const NamedMemory& memory, bool write,
                                             const std::string& path) {
   RegionRange range;
   bool has_bytes = false;
@@ -126,14 +126,21 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
     return Invalid(path, ".", kRegion, ": not set, must be given with the other two");
   }
   if (!has_bytes) return Invalid(path, ".", kByteSize, ": not set, must be given");
-  PHASOR_ASSIGN_OR_RETURN(range.region, regions.Find(range.name, StrCat(path, ".", kRegion)));
+  const std::string region_path = StrCat(path, ".", kRegion);
+  if (memory.devices.Has(range.name)) {
+    PHASOR_ASSIGN_OR_RETURN(range.device, memory.devices.Find(range.name, region_path));
+    PHASOR_RETURN_IF_ERROR(range.device->At(range.offset, range.bytes, write, path).status());
+    return range;
+  }
+  PHASOR_ASSIGN_OR_RETURN(range.region, memory.regions.Find(range.name, region_path));
+  if (write) PHASOR_RETURN_IF_ERROR(range.region->CheckWritable(path));
   PHASOR_RETURN_IF_ERROR(range.region->CheckRange(range.offset, range.bytes, path));
   return range;
 }
 
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
                                                     absl::Span<const engine::Segments> raw,
-                                                    const regions::CallerRegions& regions) {
+                                                    const NamedMemory& memory) {
   std::vector<InputTensor> inputs;
   inputs.reserve(static_cast<size_t>(request.inputs_size()));  // segments point into its elements
   std::vector<bool> needs_raw;
@@ -145,9 +152,9 @@ absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferR
     if (!names.insert(wire.name()).second) {
       return Invalid(path, ".name: '", wire.name(), "' twice, must be given once");
     }
-    PHASOR_ASSIGN_OR_RETURN(InputTensor input, ReadInput(wire, regions, std::move(path)));
+    PHASOR_ASSIGN_OR_RETURN(InputTensor input, ReadInput(wire, memory, std::move(path)));
     typed = typed || wire.has_contents();
-    needs_raw.push_back(input.range.region == nullptr && !wire.has_contents());
+    needs_raw.push_back(input.range.in_message() && !wire.has_contents());
     in_message += needs_raw.back() ? 1 : 0;
     inputs.push_back(std::move(input));
   }

@@ -15,24 +15,36 @@
 #include "inference/grpc_service.pb.h"
 #include "kernels/dtype.h"
 #include "server/engine/call.h"
+#include "server/regions/device_region_store.h"
 #include "server/regions/region_store.h"
 
 namespace phasor::oip {
 
 using InferParameters = google::protobuf::Map<std::string, inference::InferParameter>;
 
-// Part of a client's shared memory.
+// Where a caller's memory is looked for, by name.
+struct NamedMemory {
+  regions::CallerRegions regions = {};
+  regions::CallerDevices devices = {};
+};
+
+// Part of a client's shared memory, of the host or the device; neither: the tensor is in the
+// message.
 struct RegionRange {
-  std::shared_ptr<const regions::Region> region;  // nullptr: the tensor is in the message
+  std::shared_ptr<const regions::Region> region;
+  std::shared_ptr<regions::DeviceRegion> device;
   std::string name;
   int64_t offset = 0;
   int64_t bytes = 0;
+
+  bool in_message() const { return region == nullptr && device == nullptr; }
 };
 
-// The range that the parameters of a tensor name, if they name one. INVALID_ARGUMENT: a parameter
-// that is not known or of another type, a range outside the region; NOT_FOUND: no such region.
+// The range that the parameters of a tensor name, if they name one. `write`: it is an output.
+// INVALID_ARGUMENT: a parameter that is not known or of another type, a range outside the region;
+// NOT_FOUND: no such region; FAILED_PRECONDITION, PERMISSION_DENIED: as DeviceRegion::At.
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
-                                            const regions::CallerRegions& regions,
+                                            const NamedMemory& memory, bool write,
                                             const std::string& path);
 
 struct InputTensor {
@@ -44,6 +56,7 @@ struct InputTensor {
   engine::Segments segments;       // of bytes in the message or in `numbers`
   std::vector<std::byte> numbers;  // that came as typed contents
   RegionRange range;
+  bool direct = false;  // computed on where it lies, on the device
 };
 
 // Reads all inputs; `raw` are the entries of raw_input_contents and are borrowed, one for each
@@ -51,7 +64,7 @@ struct InputTensor {
 // lengths, typed beside raw; NOT_FOUND: no such region. Does not read shared memory.
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
                                                     absl::Span<const engine::Segments> raw,
-                                                    const regions::CallerRegions& regions);
+                                                    const NamedMemory& memory);
 
 }  // namespace phasor::oip
 

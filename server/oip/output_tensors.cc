@@ -28,13 +28,11 @@ absl::Status NoSuchOutput(const std::string& path, const std::string& name,
 
 absl::StatusOr<OutputTensor> ReadOutput(
     const inference::ModelInferRequest::InferRequestedOutputTensor& wire, OutputTensor output,
-    const regions::CallerRegions& regions, const std::string& path) {
+    const NamedMemory& memory, const std::string& path) {
   output.path = path;
-  PHASOR_ASSIGN_OR_RETURN(output.range,
-                          ReadRegionRange(wire.parameters(), regions, StrCat(path, ".parameters")));
-  if (output.range.region == nullptr) return output;
-  PHASOR_RETURN_IF_ERROR(output.range.region->CheckWritable(StrCat(path, ".parameters")));
-  if (output.range.bytes < output.bytes) {
+  PHASOR_ASSIGN_OR_RETURN(output.range, ReadRegionRange(wire.parameters(), memory, /*write=*/true,
+                                                        StrCat(path, ".parameters")));
+  if (!output.range.in_message() && output.range.bytes < output.bytes) {
     return absl::InvalidArgumentError(
         StrCat(path, ".parameters.shared_memory_byte_size: ", output.range.bytes,
                ", should be at least ", output.bytes, " bytes to hold the results"));
@@ -47,7 +45,7 @@ absl::StatusOr<OutputTensor> ReadOutput(
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       absl::Span<const TensorSlot> of_model,
                                                       const std::vector<OutputTensor>& results,
-                                                      const regions::CallerRegions& regions) {
+                                                      const NamedMemory& memory) {
   if (request.outputs().empty()) return results;
   std::vector<OutputTensor> outputs;
   std::set<std::string> names;
@@ -64,7 +62,7 @@ absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInfe
       if (std::any_of(of_model.begin(), of_model.end(), is_named)) continue;
       return NoSuchOutput(path, wire.name(), results);
     }
-    PHASOR_ASSIGN_OR_RETURN(OutputTensor output, ReadOutput(wire, *found, regions, path));
+    PHASOR_ASSIGN_OR_RETURN(OutputTensor output, ReadOutput(wire, *found, memory, path));
     outputs.push_back(std::move(output));
   }
   if (outputs.empty()) return NoSuchOutput("outputs[0]", request.outputs(0).name(), results);

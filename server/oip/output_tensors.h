@@ -24,8 +24,9 @@ struct OutputTensor {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   int64_t bytes = 0;
-  size_t index = 0;   // among the results
-  RegionRange range;  // its bytes are a capacity; no region: in the message
+  size_t index = 0;     // among the results that the engine returns
+  bool direct = false;  // computed where it belongs: the engine returns none
+  RegionRange range;    // its bytes are a capacity; no region: in the message
 };
 
 // The ones of `results` that the request names, in its order; all when it names none. Clients name
@@ -36,7 +37,7 @@ struct OutputTensor {
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       absl::Span<const TensorSlot> of_model,
                                                       const std::vector<OutputTensor>& results,
-                                                      const regions::CallerRegions& regions);
+                                                      const NamedMemory& memory);
 
 }  // namespace phasor::oip
 

@@ -13,6 +13,7 @@
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 #include "server/oip/datatype.h"
+#include "server/oip/device_tensors.h"
 #include "server/oip/infer_options.h"
 
 namespace phasor::oip {
@@ -212,7 +213,7 @@ class Preparer {
 absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
   int64_t room = limit;
   for (const OutputTensor& output : prepared.outputs) {
-    const int64_t bytes = output.range.region == nullptr ? output.bytes : 0;
+    const int64_t bytes = output.range.in_message() ? output.bytes : 0;
     if (kOutputHeaderBytes > room || bytes > room - kOutputHeaderBytes) {
       return absl::ResourceExhaustedError(
           StrCat(output.path, ": the response is too large, must be at most ", limit,
@@ -246,15 +247,16 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
   PHASOR_ASSIGN_OR_RETURN(const InferOptions options,
                           ReadOptions(*out.model, request.parameters()));
   out.timeout = options.timeout;
-  PHASOR_ASSIGN_OR_RETURN(out.inputs, ReadInputs(request, raw, context.regions));
+  PHASOR_ASSIGN_OR_RETURN(out.inputs, ReadInputs(request, raw, context.memory));
   Preparer preparer(*out.model, options, context, &out);
   PHASOR_RETURN_IF_ERROR(preparer.Prepare());
+  PHASOR_ASSIGN_OR_RETURN(
+      out.outputs, ReadOutputs(request, out.model->outputs, preparer.results(), context.memory));
   for (size_t i = 0; i < out.inputs.size(); ++i) {
     *SegmentsOf(out.roles[i], &out.item) = out.inputs[i].segments;
-    if (out.inputs[i].range.region != nullptr) out.region_bytes += out.inputs[i].bytes;
+    if (!out.inputs[i].range.in_message()) out.region_bytes += out.inputs[i].bytes;
   }
-  PHASOR_ASSIGN_OR_RETURN(
-      out.outputs, ReadOutputs(request, out.model->outputs, preparer.results(), context.regions));
+  PHASOR_RETURN_IF_ERROR(UseDeviceMemory(&out));
   PHASOR_RETURN_IF_ERROR(CheckResponseSize(out, context.max_message_bytes));
   return out;
 }

@@ -29,7 +29,7 @@ struct PrepareContext {
   PlanProvider plans;
   int64_t max_message_bytes = 0;
   const TableSource* tables = nullptr;  // nullptr: none are kept
-  regions::CallerRegions regions = {};
+  NamedMemory memory = {};
 };
 
 // Paths of engine messages, and what they are called in the request; the first match counts.
@@ -44,8 +44,9 @@ struct PreparedInfer {
   std::vector<OutputTensor> outputs;
   PathNames paths;
   absl::Duration timeout = absl::InfiniteDuration();
-  int64_t region_bytes = 0;  // inputs in shared memory
-  int64_t output_bytes = 0;  // all that is computed
+  int64_t region_bytes = 0;  // inputs in shared memory, to be copied
+  int64_t output_bytes = 0;  // all that is computed and returned
+  int64_t direct_bytes = 0;  // of the device's memory, computed on where it lies
 };
 
 // The model of that name and version. NOT_FOUND: none; INVALID_ARGUMENT: the version is no number.

@@ -2,6 +2,7 @@
 // See service.h.
 #include "server/oip/service.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -18,7 +19,9 @@
 namespace phasor::oip {
 namespace {
 
-constexpr size_t kCudaHandleBytes = 64;
+constexpr regions::DeviceRegion::Paths kCudaPaths{"raw_handle", "byte_size", "device_id"};
+// Of CudaSharedMemoryStatus: the names of regions that hold neither input nor output any more.
+constexpr char kDirtyMetadata[] = "phasor-dirty-region-bin";
 constexpr char kBuiltIn[] =
     "models are the presets and the encoders of the configuration, always loaded";
 
@@ -32,6 +35,11 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, std::string_view method,
                                  std::string_view why) {
   return Answer(context, absl::UnimplementedError(StrCat(method, ": not implemented, ", why)));
+}
+
+// Clients that nobody tells apart share their names, as this protocol's clients expect.
+regions::RegionTerms TermsFor(const regions::RegionCaller& caller) {
+  return {.for_everybody = caller.identity.empty()};
 }
 
 // A number of the wire that sizes and offsets can hold.
@@ -75,6 +83,7 @@ InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptio
       infer_{engine,
              options_.tables,
              &regions_,
+             options_.devices,
              &models_,
              &statistics_,
              options_.max_message_bytes,
@@ -118,6 +127,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
     response->add_extensions(extension);
   }
   if (regions_.enabled()) response->add_extensions("system_shared_memory");
+  if (options_.devices->enabled()) response->add_extensions("cuda_shared_memory");
   return Answer(context);
 }
 
@@ -220,9 +230,8 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryRegister(
   const auto bytes = SizeFromWire(request->byte_size(), "byte_size");
   if (!bytes.ok()) return Answer(context, bytes.status());
   const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
-  // Clients that nobody tells apart share their names, as this protocol's clients expect.
   return Answer(context, regions_.Register(request->name(), {request->key(), *offset, *bytes},
-                                           caller, {.for_everybody = caller.identity.empty()}));
+                                           caller, TermsFor(caller)));
 }
 
 grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
@@ -240,31 +249,57 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
 
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest* request,
-    inference::CudaSharedMemoryStatusResponse*) {
+    inference::CudaSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  if (request->name().empty()) return Answer(context);
-  return Answer(context, absl::NotFoundError(StrCat("name: region '", request->name(),
-                                                    "' is not registered, must be a name of one")));
+  for (const regions::NamedDeviceRegion& region :
+       options_.devices->List(rpc::RegionCallerOf(*context))) {
+    if (!request->name().empty() && request->name() != region.name) continue;
+    auto& out = (*response->mutable_regions())[region.name];
+    out.set_name(region.name);
+    out.set_device_id(static_cast<uint64_t>(region.place.device_id));
+    out.set_byte_size(static_cast<uint64_t>(region.place.bytes));
+    // The protocol has no field for it.
+    if (region.dirty) context->AddTrailingMetadata(kDirtyMetadata, region.name);
+  }
+  if (!request->name().empty() && response->regions().empty()) {
+    return Answer(context,
+                  absl::NotFoundError(StrCat("name: region '", request->name(),
+                                             "' is not registered, must be a name of one")));
+  }
+  return Answer(context);
 }
 
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
     Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const size_t bytes = request->raw_handle().size();
-  if (bytes != kCudaHandleBytes) {
-    return Answer(context, absl::InvalidArgumentError(StrCat(
-                               "raw_handle: ", bytes, " bytes, must be ", kCudaHandleBytes)));
+  const auto handle = regions::IpcHandleFrom(request->raw_handle(), kCudaPaths.handle);
+  if (!handle.ok()) return Answer(context, handle.status());
+  const auto bytes = SizeFromWire(request->byte_size(), kCudaPaths.bytes);
+  if (!bytes.ok()) return Answer(context, bytes.status());
+  if (request->device_id() < 0) {
+    return Answer(context, absl::InvalidArgumentError(StrCat("device_id: ", request->device_id(),
+                                                             ", must be at least 0")));
   }
-  return Refuse(context, "CudaSharedMemoryRegister",
-                "device memory cannot be opened in this version, use system shared memory");
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
+  return Answer(
+      context,
+      options_.devices->Register(
+          request->name(), {.handle = *handle, .bytes = *bytes, .device_id = request->device_id()},
+          caller, TermsFor(caller), kCudaPaths));
 }
 
 grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
-    Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
+    Context* context, const inference::CudaSharedMemoryUnregisterRequest* request,
     inference::CudaSharedMemoryUnregisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  return Answer(context);  // a name that is not known is no error
+  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
+  if (request->name().empty()) {
+    options_.devices->UnregisterAll(caller);
+  } else {
+    options_.devices->Unregister(request->name(), caller).IgnoreError();  // not known is no error
+  }
+  return Answer(context);
 }
 
 grpc::ServerUnaryReactor* InferenceService::TraceSetting(Context* context,

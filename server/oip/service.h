@@ -24,6 +24,7 @@ struct InferenceServiceOptions {
   int64_t max_header_bytes = 0;
   const TableSource* tables = nullptr;      // must outlive the service; nullptr: none are kept
   regions::RegionStore* regions = nullptr;  // must outlive the service
+  regions::DeviceRegionStore* devices = nullptr;  // the same
 };
 
 // `Base` with methods added one over the other.

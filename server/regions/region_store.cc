@@ -12,21 +12,20 @@ namespace phasor::regions {
 
 using engine::MutexLock;
 
-struct RegionStore::Held {
-  Held(OwnerQuotas::Share s, std::shared_ptr<const Region> r)
-      : share(std::move(s)), region(std::move(r)) {}
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
-    region.reset();
-    { const OwnerQuotas::Share given_back(std::move(share)); }
-    if (released != nullptr) released();
+absl::Status CheckMayShare(bool enabled, const RegionCaller& caller) {
+  if (!enabled) {
+    return absl::FailedPreconditionError(
+        "shared memory: not enabled, start the server with --shared-memory or send raw bytes");
   }
+  if (!caller.remote) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "shared memory: the call comes from another host, must come from this one; send raw bytes");
+}
 
-  OwnerQuotas::Share share;
-  std::shared_ptr<const Region> region;
-  absl::AnyInvocable<void()> released;  // written by whoever forgets the name, before it lets go
-};
+bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionTerms& terms) {
+  if (caller.remote) return false;
+  return terms.for_everybody || owner.owner() == caller.owner();
+}
 
 RegionStore::RegionStore(RegionStoreOptions options)
     : options_(std::move(options)),
@@ -34,50 +33,22 @@ RegionStore::RegionStore(RegionStoreOptions options)
 
 absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
                                    const RegionCaller& caller, const RegionTerms& terms) {
-  if (!options_.enabled) {
-    return absl::FailedPreconditionError(
-        "shared memory: not enabled, start the server with --shared-memory or send raw bytes");
-  }
-  if (caller.remote) {
-    return absl::FailedPreconditionError(
-        "shared memory: the call comes from another host, must come from this one; send raw bytes");
-  }
-  if (name.empty() || name.size() > kMaxRegionNameBytes) {
-    return absl::InvalidArgumentError(
-        StrCat("name: ", name.size(), " bytes, must be 1 to ", kMaxRegionNameBytes));
-  }
+  PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
   Entries expired;  // closed without the lock
   {
     MutexLock lock(&mu_);
     expired = TakeExpired();
-    PHASOR_RETURN_IF_ERROR(CheckFree(name));
   }
   expired.clear();
+  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
   PHASOR_ASSIGN_OR_RETURN(auto region, Region::Open(std::move(place), "region"));
   PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
                           quotas_->Take(caller.owner(), region->place().bytes, caller.max_regions));
   auto held = std::make_shared<Held>(std::move(share), std::move(region));
+  const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
   MutexLock lock(&mu_);
-  PHASOR_RETURN_IF_ERROR(CheckFree(name));  // another client may have been faster
-  Entry& entry = entries_[name];
-  entry = {std::move(held), caller, terms, options_.now()};
-  entry.terms.ttl = std::min(terms.ttl, options_.lease);
+  entries_.emplace(name, Entry{std::move(taken), std::move(held), caller, kept, options_.now()});
   return absl::OkStatus();
-}
-
-absl::Status RegionStore::CheckFree(const std::string& name) const {
-  if (entries_.contains(name)) {
-    return absl::AlreadyExistsError(
-        StrCat("name: shared memory region '", name, "' already in manager, must be a free name"));
-  }
-  if (entries_.size() < options_.max_regions) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      StrCat("name: too many regions, must be at most ", options_.max_regions));
-}
-
-bool RegionStore::MayUse(const RegionCaller& caller, const Entry& entry) {
-  if (caller.remote) return false;
-  return entry.terms.for_everybody || entry.owner.owner() == caller.owner();
 }
 
 absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller& caller,
@@ -85,7 +56,7 @@ absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller
   std::shared_ptr<Held> held;  // let go without the lock
   MutexLock lock(&mu_);
   const auto found = entries_.find(name);
-  if (found == entries_.end() || !MayUse(caller, found->second)) {
+  if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
     return absl::NotFoundError(
         StrCat("name: region '", name, "' is not registered, must be a name of one"));
   }
@@ -98,8 +69,9 @@ absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller
 void RegionStore::UnregisterAll(const RegionCaller& caller) {
   Entries gone;  // closed without the lock
   MutexLock lock(&mu_);
-  gone = Take(
-      [&](const Entry& entry) { return entry.owner.peer == caller.peer && MayUse(caller, entry); });
+  gone = Take([&](const Entry& entry) {
+    return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
+  });
 }
 
 absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::string& name,
@@ -109,13 +81,12 @@ absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::strin
   MutexLock lock(&mu_);
   expired = TakeExpired();
   const auto found = entries_.find(name);
-  if (found == entries_.end() || !MayUse(caller, found->second)) {
+  if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
     return absl::NotFoundError(
         StrCat(path, ": region '", name, "' is not registered, must be registered before"));
   }
   found->second.used = options_.now();
-  const std::shared_ptr<Held>& held = found->second.held;
-  return std::shared_ptr<const Region>(held, held->region.get());
+  return Held::Use(found->second.held);
 }
 
 std::vector<NamedRegion> RegionStore::List(const RegionCaller& caller) {
@@ -124,7 +95,7 @@ std::vector<NamedRegion> RegionStore::List(const RegionCaller& caller) {
   expired = TakeExpired();
   std::vector<NamedRegion> regions;
   for (const auto& [name, entry] : entries_) {
-    if (!MayUse(caller, entry)) continue;
+    if (!MayUse(caller, entry.owner, entry.terms)) continue;
     regions.push_back({name, entry.held->region->place(), entry.terms.ttl});
   }
   return regions;

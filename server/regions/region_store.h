@@ -18,16 +18,16 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/engine/mutex.h"
+#include "server/regions/held_region.h"
 #include "server/regions/owner_quotas.h"
 #include "server/regions/region.h"
+#include "server/regions/region_names.h"
 
 namespace phasor::regions {
 
-inline constexpr size_t kMaxRegionNameBytes = 255;
-
 struct RegionStoreOptions {
-  bool enabled = false;       // else every registration is refused
-  size_t max_regions = 1024;  // of all owners
+  bool enabled = false;  // else every registration is refused
+  std::shared_ptr<RegionNames> names = std::make_shared<RegionNames>();
   OwnerLimits owner_limits = {};
   absl::Duration lease = absl::Hours(1);  // a region unused for so long is forgotten
   std::function<absl::Time()> now = [] { return absl::Now(); };
@@ -48,6 +48,11 @@ struct RegionTerms {
   bool for_everybody = false;                     // who knows the name may use and forget it
   absl::Duration ttl = absl::InfiniteDuration();  // but never longer than the store's lease
 };
+
+// FAILED_PRECONDITION: shared memory is off, or the caller is on another host.
+absl::Status CheckMayShare(bool enabled, const RegionCaller& caller);
+// Whether a region that `owner` registered exists for the caller.
+bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionTerms& terms);
 
 struct NamedRegion {
   std::string name;
@@ -90,9 +95,9 @@ class RegionStore {
   OwnerQuotas::Stats stats();
 
  private:
-  // A region of its owner's quota, which has it back once the region is closed.
-  struct Held;
+  using Held = HeldRegion<const Region>;
   struct Entry {
+    RegionNames::Name name;
     std::shared_ptr<Held> held;
     RegionCaller owner;
     RegionTerms terms;
@@ -100,9 +105,6 @@ class RegionStore {
   };
   using Entries = std::map<std::string, Entry>;
 
-  static bool MayUse(const RegionCaller& caller, const Entry& entry);
-  // That the name and a place are free. ALREADY_EXISTS, RESOURCE_EXHAUSTED.
-  absl::Status CheckFree(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes out what `drop` says, to be closed without the lock.
   template <typename Drop>
   Entries Take(Drop drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

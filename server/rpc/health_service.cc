@@ -74,7 +74,8 @@ HealthService::Status HealthService::StatusOf(const std::string& service) const 
   if (!service.empty() && services_.count(service) == 0) {
     return HealthCheckResponse::SERVICE_UNKNOWN;
   }
-  return serving_ && accepting_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+  const bool serving = serving_ && accepting_ && !down_.contains(service);
+  return serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
 }
 
 void HealthService::StopServing() {
@@ -86,6 +87,16 @@ void HealthService::StopServing() {
 void HealthService::SetAccepting(bool accepting) {
   absl::MutexLock lock(&mu_);
   accepting_ = accepting;
+  for (WatchReactor* watch : watches_) watch->Continue();
+}
+
+void HealthService::SetServing(const std::string& service, bool serving) {
+  absl::MutexLock lock(&mu_);
+  if (serving) {
+    down_.erase(service);
+  } else {
+    down_.insert(service);
+  }
   for (WatchReactor* watch : watches_) watch->Continue();
 }
 

@@ -16,7 +16,8 @@
 
 namespace phasor::rpc {
 
-// Threads: any. All services share one state; "" is the server as a whole.
+// Threads: any. "" is the server as a whole, which says what all services say that were not set
+// apart.
 class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
   // Starts as SERVING.
@@ -26,6 +27,8 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   void StopServing();
   // NOT_SERVING as long as connections are not taken.
   void SetAccepting(bool accepting);
+  // Of one service alone, until the server stops serving.
+  void SetServing(const std::string& service, bool serving);
   // Ends all watches, also those to come, with UNAVAILABLE.
   void EndWatches();
 
@@ -46,6 +49,7 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   const std::set<std::string> services_;
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
   bool accepting_ ABSL_GUARDED_BY(mu_) = true;
+  std::set<std::string> down_ ABSL_GUARDED_BY(mu_);  // services that do not serve
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::set<WatchReactor*> watches_ ABSL_GUARDED_BY(mu_);
 };

@@ -56,6 +56,10 @@ inline std::string Describe(const v1::TensorSpec& tensor) {
   return text;
 }
 
+inline bool IsInline(const v1::TensorSpec& tensor) {
+  return tensor.source_case() == v1::TensorSpec::SOURCE_NOT_SET;
+}
+
 // Where the bytes of the tensors of a message are.
 struct Payload {
   RawEntries raw;
@@ -66,7 +70,7 @@ struct Payload {
   // `changing` becomes true if others may write them.
   absl::Status Take(const v1::TensorSpec& wire, int64_t bytes, const std::string& raw_path,
                     const std::string& shared_path, engine::Segments* out, bool* changing) {
-    if (!wire.has_region()) return raw.Take(bytes, raw_path, Describe(wire), out);
+    if (IsInline(wire)) return raw.Take(bytes, raw_path, Describe(wire), out);
     PHASOR_ASSIGN_OR_RETURN(const auto span, shared.Input(wire, bytes, shared_path));
     *out = {span};
     *changing = true;
@@ -87,7 +91,7 @@ struct Payload {
   absl::Status TakeCache(const v1::TensorSpec& wire, const PreparedRope::Tensor& tensor,
                          const std::string& path, engine::Segments* held,
                          engine::Destination* destination) {
-    if (!wire.has_region()) return raw.Take(tensor.output_bytes, path, Describe(wire), held);
+    if (IsInline(wire)) return raw.Take(tensor.output_bytes, path, Describe(wire), held);
     const int64_t written = tensor.input_bytes / SizeOf(tensor.dtype) * SizeOf(tensor.output_dtype);
     PHASOR_ASSIGN_OR_RETURN(*destination, shared.Cache(wire, tensor.output_bytes, written, path));
     return absl::OkStatus();

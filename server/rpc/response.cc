@@ -33,18 +33,21 @@ grpc::ByteBuffer Join(const Message& header, const engine::Result& result) {
 // Says where an output is that the response has not.
 void SetRegion(const engine::Destination& destination, v1::TensorSpec* tensor) {
   if (destination.data == nullptr) return;
-  tensor->mutable_region()->set_region(destination.region);
-  tensor->mutable_region()->set_offset_bytes(destination.offset_bytes);
+  const auto set = [&](auto* place) {
+    place->set_region(destination.region);
+    place->set_offset_bytes(destination.offset_bytes);
+  };
+  destination.on_device ? set(tensor->mutable_device()) : set(tensor->mutable_region());
 }
 
-void FillResult(const engine::Item& item, const std::string& backend, v1::EncodeResult* out) {
+void FillResult(const engine::Item& item, std::string_view backend, v1::EncodeResult* out) {
   const auto& encode = std::get<engine::EncodeItem>(item);
   *out->mutable_output() = ToWire(encode.prepared.output);
   SetRegion(encode.destination, out->mutable_output());
-  *out->mutable_info() = MakeRunInfo(encode.prepared.fingerprint, backend);
+  *out->mutable_info() = MakeRunInfo(encode.prepared.fingerprint, std::string(backend));
 }
 
-void FillResult(const engine::Item& item, const std::string& backend, v1::ApplyRoPEResult* out) {
+void FillResult(const engine::Item& item, std::string_view backend, v1::ApplyRoPEResult* out) {
   const auto& rope = std::get<engine::RopeItem>(item);
   for (const PreparedRope::Tensor& tensor : rope.prepared.tensors) {
     *out->add_tensors() = ToWire(OutputOf(tensor));
@@ -52,14 +55,13 @@ void FillResult(const engine::Item& item, const std::string& backend, v1::ApplyR
   for (size_t i = 0; i < rope.destinations.size(); ++i) {
     SetRegion(rope.destinations[i], out->mutable_tensors(static_cast<int>(i)));
   }
-  *out->mutable_info() = MakeRunInfo(rope.prepared.plan->fingerprint, backend);
+  *out->mutable_info() = MakeRunInfo(rope.prepared.plan->fingerprint, std::string(backend));
 }
 
 template <typename Message>
-grpc::ByteBuffer MakeUnary(absl::Span<const engine::Item> items, const engine::Result& result,
-                           const std::string& backend) {
+grpc::ByteBuffer MakeUnary(absl::Span<const engine::Item> items, const engine::Result& result) {
   Message header;
-  FillResult(items[0], backend, header.mutable_result());
+  FillResult(items[0], result.items[0].backend, header.mutable_result());
   return Join(header, result);
 }
 
@@ -70,25 +72,27 @@ void SetStatus(const absl::Status& status, Result* out) {
 }
 
 template <typename Message>
-grpc::ByteBuffer MakeStream(const StreamAnswer& answer, const std::string& backend) {
+grpc::ByteBuffer MakeStream(const StreamAnswer& answer) {
   Message header;
   header.set_id(answer.id);
   if (answer.chunk.has_value()) *header.mutable_chunk() = *answer.chunk;
   SetStatus(answer.status, header.mutable_result());
-  if (answer.status.ok()) FillResult(*answer.item, backend, header.mutable_result());
   const bool empty = !answer.status.ok() || answer.result == nullptr;
+  if (answer.status.ok()) {
+    const std::string_view backend = empty ? std::string_view() : answer.result->items[0].backend;
+    FillResult(*answer.item, backend, header.mutable_result());
+  }
   return Join(header, empty ? engine::Result() : *answer.result);
 }
 
 template <typename Message>
-grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::Result& result,
-                           const std::string& backend) {
+grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::Result& result) {
   Message header;
   for (size_t i = 0; i < items.size(); ++i) {
     const absl::Status& status = result.items[i].status;
     auto* out = header.add_results();
     SetStatus(status, out);
-    if (status.ok()) FillResult(items[i], backend, out);
+    if (status.ok()) FillResult(items[i], result.items[i].backend, out);
   }
   return Join(header, result);
 }
@@ -96,43 +100,40 @@ grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::R
 }  // namespace
 
 grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
-                                    const engine::Result& result, const std::string& backend) {
-  return MakeUnary<v1::EncodeResponse>(items, result, backend);
+                                    const engine::Result& result) {
+  return MakeUnary<v1::EncodeResponse>(items, result);
 }
 
 grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
-                                       const engine::Result& result, const std::string& backend) {
-  return MakeUnary<v1::ApplyRoPEResponse>(items, result, backend);
+                                       const engine::Result& result) {
+  return MakeUnary<v1::ApplyRoPEResponse>(items, result);
 }
 
 grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
-                                           const engine::Result& result,
-                                           const std::string& backend) {
+                                           const engine::Result& result) {
   const PreparedBias& prepared = std::get<engine::BiasItem>(items[0]).prepared;
   v1::AttentionBiasResponse header;
   *header.mutable_output() = ToWire(prepared.output);
-  *header.mutable_info() = MakeRunInfo(prepared.fingerprint, backend);
+  *header.mutable_info() = MakeRunInfo(prepared.fingerprint, std::string(result.items[0].backend));
   return Join(header, result);
 }
 
 grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
-                                         const engine::Result& result, const std::string& backend) {
-  return MakeBatch<v1::BatchEncodeResponse>(items, result, backend);
+                                         const engine::Result& result) {
+  return MakeBatch<v1::BatchEncodeResponse>(items, result);
 }
 
 grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
-                                            const engine::Result& result,
-                                            const std::string& backend) {
-  return MakeBatch<v1::BatchApplyRoPEResponse>(items, result, backend);
+                                            const engine::Result& result) {
+  return MakeBatch<v1::BatchApplyRoPEResponse>(items, result);
 }
 
-grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer, const std::string& backend) {
-  return MakeStream<v1::StreamEncodeResponse>(answer, backend);
+grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer) {
+  return MakeStream<v1::StreamEncodeResponse>(answer);
 }
 
-grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer,
-                                             const std::string& backend) {
-  return MakeStream<v1::StreamApplyRoPEResponse>(answer, backend);
+grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer) {
+  return MakeStream<v1::StreamApplyRoPEResponse>(answer);
 }
 
 }  // namespace phasor::rpc

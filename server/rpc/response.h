@@ -22,17 +22,15 @@ namespace phasor::rpc {
 //
 // A unary call's item must have succeeded.
 grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
-                                    const engine::Result& result, const std::string& backend);
+                                    const engine::Result& result);
 grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
-                                       const engine::Result& result, const std::string& backend);
+                                       const engine::Result& result);
 grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
-                                           const engine::Result& result,
-                                           const std::string& backend);
+                                           const engine::Result& result);
 grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
-                                         const engine::Result& result, const std::string& backend);
+                                         const engine::Result& result);
 grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
-                                            const engine::Result& result,
-                                            const std::string& backend);
+                                            const engine::Result& result);
 
 // What a stream's message is answered with.
 struct StreamAnswer {
@@ -43,9 +41,8 @@ struct StreamAnswer {
   const engine::Result* result = nullptr;  // nullptr: an answer without bytes
 };
 
-grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer, const std::string& backend);
-grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer,
-                                             const std::string& backend);
+grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer);
+grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer);
 
 }  // namespace phasor::rpc
 

@@ -60,6 +60,30 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::Byt
   return reactor;
 }
 
+v1::DeviceState StateToWire(DeviceState::Kind kind) {
+  switch (kind) {
+    case DeviceState::Kind::kWorking:
+      return v1::DEVICE_STATE_WORKING;
+    case DeviceState::Kind::kWaiting:
+      return v1::DEVICE_STATE_WAITING;
+    case DeviceState::Kind::kLost:
+      return v1::DEVICE_STATE_LOST;
+  }
+  return v1::DEVICE_STATE_UNSPECIFIED;
+}
+
+v1::Device Describe(const DevicePort& port) {
+  const DeviceState state = port.device_state();
+  v1::Device device;
+  device.set_name(port.device_name());
+  device.set_uuid(port.device_uuid());
+  device.set_state(StateToWire(state.kind));
+  device.set_error(state.error);
+  device.set_losses(state.losses);
+  device.set_revivals(state.revivals);
+  return device;
+}
+
 v1::ListPresetsResponse AllPresets() {
   v1::ListPresetsResponse response;
   for (const Preset& preset : Presets()) {
@@ -107,7 +131,8 @@ TensorCallLimits PositionEmbeddingServiceImpl::Limits() const {
           options_.tables,
           options_.leases,
           options_.regions,
-          options_.encoders};
+          options_.encoders,
+          options_.devices};
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod& method,
@@ -225,6 +250,9 @@ v1::GetServerInfoResponse PositionEmbeddingServiceImpl::Info() {
       out->set_name(name);
       out->set_spec_fingerprint(encoder.fingerprint);
     }
+  }
+  if (DevicePort* const device = engine_.backend()->device_port(); device != nullptr) {
+    *info.mutable_device() = Describe(*device);
   }
   absl::MutexLock lock(&mu_);
   for (const std::string& listener : listeners_) info.add_listeners(listener);

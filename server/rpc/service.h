@@ -35,6 +35,7 @@ struct ServiceOptions {
   std::string lease_socket;                     // reported only
   absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: never
   const EncoderCatalogue* encoders = nullptr;  // must outlive the service; nullptr: there are none
+  regions::DeviceRegionStore* devices = nullptr;  // the same
 };
 
 // Unary methods take the received bytes as they are, so that element bytes are never copied into a

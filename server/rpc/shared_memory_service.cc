@@ -9,6 +9,7 @@
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 #include "server/rpc/access.h"
+#include "server/rpc/device_regions.h"
 #include "server/rpc/tensor_call.h"
 
 namespace phasor::rpc {
@@ -26,25 +27,21 @@ absl::StatusOr<regions::RegionTerms> TermsOf(const v1::Region& region, absl::Dur
   return terms;
 }
 
-absl::StatusOr<regions::RegionPlace> PlaceOf(const v1::Region& region) {
+absl::Status Register(const v1::Region& region, const regions::RegionCaller& caller,
+                      regions::RegionStore& regions, regions::DeviceRegionStore& devices) {
+  PHASOR_ASSIGN_OR_RETURN(const regions::RegionTerms terms, TermsOf(region, regions.lease()));
   switch (region.backing_case()) {
     case v1::Region::kPosix:
-      return regions::RegionPlace{region.posix().key(), region.posix().offset_bytes(),
-                                  region.size_bytes(), region.read_only()};
+      return regions.Register(region.name(),
+                              {region.posix().key(), region.posix().offset_bytes(),
+                               region.size_bytes(), region.read_only()},
+                              caller, terms);
     case v1::Region::kCudaIpc:
-      return absl::UnimplementedError(
-          "region.cuda_ipc: not implemented in this version, must be unset: use posix");
+      return RegisterDeviceRegion(region, caller, terms, devices);
     case v1::Region::BACKING_NOT_SET:
       break;
   }
-  return Invalid("region.posix: not set, must be given");
-}
-
-absl::Status Register(const v1::Region& region, const regions::RegionCaller& caller,
-                      regions::RegionStore& regions) {
-  PHASOR_ASSIGN_OR_RETURN(const regions::RegionTerms terms, TermsOf(region, regions.lease()));
-  PHASOR_ASSIGN_OR_RETURN(regions::RegionPlace place, PlaceOf(region));
-  return regions.Register(region.name(), std::move(place), caller, terms);
+  return Invalid("region.posix: not set, it or region.cuda_ipc must be given");
 }
 
 v1::Region ToWire(const regions::NamedRegion& region) {
@@ -66,8 +63,9 @@ grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Register(grpc::CallbackServer
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status status =
-      request->has_region() ? rpc::Register(request->region(), RegionCallerOf(*context), regions_)
-                            : Invalid("region: not set, must be given");
+      request->has_region()
+          ? rpc::Register(request->region(), RegionCallerOf(*context), regions_, devices_)
+          : Invalid("region: not set, must be given");
   if (status.ok()) {
     *response->mutable_region() = request->region();
     if (request->region().ttl_ms() == 0) {
@@ -84,9 +82,11 @@ grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Unregister(grpc::CallbackServ
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   // gRPC keeps both until the call is finished, a call that was given up too.
-  const absl::Status status = regions_.Unregister(request->name(), RegionCallerOf(*context), [=] {
-    FinishCall(context, reactor, absl::OkStatus());
-  });
+  const auto released = [=] { FinishCall(context, reactor, absl::OkStatus()); };
+  const regions::RegionCaller caller = RegionCallerOf(*context);
+  const absl::Status status = devices_.Has(request->name(), caller)
+                                  ? devices_.Unregister(request->name(), caller, released)
+                                  : regions_.Unregister(request->name(), caller, released);
   if (!status.ok()) FinishCall(context, reactor, status);
   return reactor;
 }
@@ -96,9 +96,9 @@ grpc::ServerUnaryReactor* SharedMemoryServiceImpl::List(grpc::CallbackServerCont
                                                         v1::ListResponse* response) {
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  for (const regions::NamedRegion& region : regions_.List(RegionCallerOf(*context))) {
-    *response->add_regions() = ToWire(region);
-  }
+  const regions::RegionCaller caller = RegionCallerOf(*context);
+  for (const auto& region : regions_.List(caller)) *response->add_regions() = ToWire(region);
+  for (const auto& region : devices_.List(caller)) *response->add_regions() = ToWire(region);
   FinishCall(context, reactor, absl::OkStatus());
   return reactor;
 }

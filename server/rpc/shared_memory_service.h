@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service of named regions. gRPC in front of RegionStore.
+// The service of named regions. gRPC in front of the stores of both kinds of memory.
 #ifndef PHASOR_SERVER_RPC_SHARED_MEMORY_SERVICE_H_
 #define PHASOR_SERVER_RPC_SHARED_MEMORY_SERVICE_H_
 
 #include <grpcpp/grpcpp.h>
 
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
+#include "server/regions/device_region_store.h"
 #include "server/regions/region_store.h"
 
 namespace phasor::rpc {
@@ -13,8 +14,9 @@ namespace phasor::rpc {
 // Threads: any. No method blocks; Unregister answers when the region's users are done.
 class SharedMemoryServiceImpl final : public v1::SharedMemoryService::CallbackService {
  public:
-  // `regions` must outlive the service and its calls.
-  explicit SharedMemoryServiceImpl(regions::RegionStore* regions) : regions_(*regions) {}
+  // Both must outlive the service and its calls, and share their names.
+  SharedMemoryServiceImpl(regions::RegionStore* regions, regions::DeviceRegionStore* devices)
+      : regions_(*regions), devices_(*devices) {}
 
  private:
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
@@ -28,6 +30,7 @@ class SharedMemoryServiceImpl final : public v1::SharedMemoryService::CallbackSe
                                  v1::ListResponse* response) override;
 
   regions::RegionStore& regions_;
+  regions::DeviceRegionStore& devices_;
 };
 
 }  // namespace phasor::rpc

@@ -19,8 +19,11 @@ bool Same(const Repeated& a, const Repeated& b) {
 }
 
 bool SameRegion(const v1::TensorSpec& a, const v1::TensorSpec& b) {
-  return a.has_region() && b.has_region() && a.region().region() == b.region().region() &&
-         a.region().offset_bytes() == b.region().offset_bytes();
+  const auto same = [](const auto& x, const auto& y) {
+    return x.region() == y.region() && x.offset_bytes() == y.offset_bytes();
+  };
+  if (a.has_device()) return b.has_device() && same(a.device(), b.device());
+  return a.has_region() && b.has_region() && same(a.region(), b.region());
 }
 
 }  // namespace
@@ -63,64 +66,96 @@ absl::StatusOr<const std::byte*> SharedTensors::Read(const v1::RegionRef& region
   return copies().Input(std::move(memory.named), region.offset_bytes(), bytes, items_, path);
 }
 
-absl::StatusOr<std::byte*> SharedTensors::Write(const v1::RegionRef& region, int64_t bytes,
-                                                bool in_place, const std::string& path,
-                                                bool* copied) {
+absl::StatusOr<engine::Destination> SharedTensors::Write(const v1::RegionRef& region, int64_t bytes,
+                                                         bool in_place, const std::string& path) {
   PHASOR_ASSIGN_OR_RETURN(Memory memory, Find(region, path));
   const std::string range_path = absl::StrCat(path, ".region.offset_bytes");
-  *copied = memory.named != nullptr;
-  if (!*copied) {
+  engine::Destination place{.copied = memory.named != nullptr,
+                            .region = region.region(),
+                            .offset_bytes = region.offset_bytes()};
+  if (memory.leased != nullptr) {
     held_.push_back(memory.leased);
-    return memory.leased->Write(region.offset_bytes(), bytes, range_path);
+    PHASOR_ASSIGN_OR_RETURN(place.data,
+                            memory.leased->Write(region.offset_bytes(), bytes, range_path));
+    return place;
   }
   PHASOR_RETURN_IF_ERROR(memory.named->CheckRange(region.offset_bytes(), bytes, range_path));
   PHASOR_RETURN_IF_ERROR(memory.named->CheckWritable(absl::StrCat(path, ".region.region")));
-  return copies().Output(std::move(memory.named), region.offset_bytes(), bytes, items_, in_place,
-                         path);
+  PHASOR_ASSIGN_OR_RETURN(
+      place.data, copies().Output(std::move(memory.named), region.offset_bytes(), bytes, items_,
+                                  in_place, path));
+  return place;
+}
+
+absl::StatusOr<engine::Destination> SharedTensors::FindOnDevice(const v1::DeviceRef& device,
+                                                                int64_t bytes, bool write,
+                                                                const std::string& path) {
+  if (!sources_.devices.enabled()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path,
+        ".device: device memory is off, start the server with --shared-memory on a device or send "
+        "the bytes inline"));
+  }
+  PHASOR_ASSIGN_OR_RETURN(
+      auto region, sources_.devices.Find(device.region(), absl::StrCat(path, ".device.region")));
+  engine::Destination place{
+      .on_device = true, .region = device.region(), .offset_bytes = device.offset_bytes()};
+  PHASOR_ASSIGN_OR_RETURN(place.data, region->At(device.offset_bytes(), bytes, write,
+                                                 absl::StrCat(path, ".device.offset_bytes")));
+  place.dirty = region->dirty_flag();
+  held_.push_back(std::move(region));
+  return place;
 }
 
 absl::StatusOr<absl::Span<const std::byte>> SharedTensors::Input(const v1::TensorSpec& tensor,
                                                                  int64_t bytes,
                                                                  const std::string& path) {
-  PHASOR_ASSIGN_OR_RETURN(const std::byte* const begin, Read(tensor.region(), bytes, path));
+  const std::byte* begin = nullptr;
+  if (tensor.has_device()) {
+    PHASOR_ASSIGN_OR_RETURN(const engine::Destination place,
+                            FindOnDevice(tensor.device(), bytes, /*write=*/false, path));
+    begin = place.data;
+  } else {
+    PHASOR_ASSIGN_OR_RETURN(begin, Read(tensor.region(), bytes, path));
+  }
   Add(begin, bytes, false, tensor, path);
   return absl::Span<const std::byte>(begin, static_cast<size_t>(bytes));
 }
 
-absl::StatusOr<std::byte*> SharedTensors::FindOutput(const v1::TensorSpec& tensor, int64_t bytes,
-                                                     bool in_place, const std::string& path,
-                                                     bool* copied) {
-  const v1::RegionRef& region = tensor.region();
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin, Write(region, bytes, in_place, path, copied));
+absl::StatusOr<engine::Destination> SharedTensors::FindOutput(const v1::TensorSpec& tensor,
+                                                              int64_t bytes, bool in_place,
+                                                              const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(const engine::Destination place,
+                          tensor.has_device()
+                              ? FindOnDevice(tensor.device(), bytes, /*write=*/true, path)
+                              : Write(tensor.region(), bytes, in_place, path));
   if (const auto dtype = EnumFromWire<Dtype>(tensor.dtype(), path);
-      dtype.ok() && region.offset_bytes() % SizeOf(*dtype) != 0) {
-    return InvalidAt(absl::StrCat(path, ".region.offset_bytes"), region.offset_bytes(),
+      dtype.ok() && place.offset_bytes % SizeOf(*dtype) != 0) {
+    const char* const source = place.on_device ? ".device" : ".region";
+    return InvalidAt(absl::StrCat(path, source, ".offset_bytes"), place.offset_bytes,
                      ", must be a multiple of the element's ", SizeOf(*dtype));
   }
-  return begin;
+  return place;
 }
 
 absl::StatusOr<engine::Destination> SharedTensors::Cache(const v1::TensorSpec& cache, int64_t bytes,
                                                          int64_t written, const std::string& path) {
-  bool copied = false;
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
-                          FindOutput(cache, bytes, /*in_place=*/false, path, &copied));
-  if (copied) {  // all of it would be written back, over what other calls write meanwhile
+  PHASOR_ASSIGN_OR_RETURN(const engine::Destination place,
+                          FindOutput(cache, bytes, /*in_place=*/false, path));
+  if (place.copied) {  // all of it would be written back, over what other calls write meanwhile
     return absl::UnimplementedError(absl::StrCat(
         path, ".region.region: a named region, caches must be in leased memory or inline"));
   }
-  Add(begin, bytes, true, cache, path);
+  Add(place.data, bytes, true, cache, path);
   bytes_ += written - bytes;
-  return engine::Destination{.data = begin,
-                             .region = cache.region().region(),
-                             .offset_bytes = cache.region().offset_bytes()};
+  return place;
 }
 
 absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& wanted,
                                                           const v1::TensorSpec& output,
                                                           const Computed& computed,
                                                           const std::string& path) {
-  if (!wanted.has_region()) {
+  if (!wanted.has_region() && !wanted.has_device()) {
     return Invalid(path, ".region: not set, must be given: results without destination are inline");
   }
   if (wanted.dtype() != output.dtype() || !Same(wanted.shape(), output.shape())) {
@@ -137,12 +172,12 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
     return Invalid(path, ".strides: must be those of the input, whose place it is");
   }
   const int64_t bytes = strided ? computed.strided_bytes : computed.output_bytes;
-  bool copied = false;
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const begin,
-                          FindOutput(wanted, bytes, in_place, path, &copied));
-  if (copied && strided) {  // what is between its elements would be written too
+  PHASOR_ASSIGN_OR_RETURN(engine::Destination place, FindOutput(wanted, bytes, in_place, path));
+  if (place.copied && strided) {  // what is between its elements would be written too
     return Invalid(path, ".strides: must be empty in a named region");
   }
+  place.strided = strided;
+  const std::byte* const begin = place.data;
   // In place, the input's range is there already, and the output is the same bytes.
   const auto same = [&](const Range& range) {
     return !range.output && range.begin == begin && range.end == begin + bytes;
@@ -157,11 +192,7 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
   } else {
     Add(begin, bytes, true, wanted, path);
   }
-  return engine::Destination{.data = begin,
-                             .strided = strided,
-                             .copied = copied,
-                             .region = wanted.region().region(),
-                             .offset_bytes = wanted.region().offset_bytes()};
+  return place;
 }
 
 void SharedTensors::Add(const std::byte* begin, int64_t bytes, bool output,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a message that lie in shared memory, leased or named: found, checked, and kept from
-// overlapping.
+// Tensors of a message that lie in shared memory, leased or named, or on the device: found,
+// checked, and kept from overlapping. overlapping.
 #ifndef PHASOR_SERVER_RPC_SHARED_TENSORS_H_
 #define PHASOR_SERVER_RPC_SHARED_TENSORS_H_
 
@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "phasor/v1/tensor.pb.h"
 #include "server/engine/call.h"
+#include "server/regions/device_region_store.h"
 #include "server/regions/lease_store.h"
 #include "server/regions/region_store.h"
 #include "server/rpc/region_copies.h"
@@ -26,6 +27,7 @@ namespace phasor::rpc {
 struct SharedSources {
   const regions::LeaseStore* leases = nullptr;  // nullptr: there are none
   regions::CallerRegions regions = {};
+  regions::CallerDevices devices = {};
 };
 
 // Of one message. Threads: one.
@@ -33,10 +35,11 @@ class SharedTensors {
  public:
   explicit SharedTensors(const SharedSources& sources) : sources_(sources) {}
 
-  // The `bytes` that `tensor`, which is in a region, spans: those of a lease, or where a copy of
-  // those of a named region will be. FAILED_PRECONDITION: shared memory is off; NOT_FOUND: no such
-  // lease or name; INVALID_ARGUMENT: not all inside; UNAVAILABLE: no addresses. All messages begin
-  // with `path`, the tensor's.
+  // The `bytes` that `tensor`, which is in a region or on the device, spans: those of a lease, or
+  // where a copy of those of a named region will be, or the device's, which are for the backend
+  // only. FAILED_PRECONDITION: shared memory is off, or a dirty region; NOT_FOUND: no such lease or
+  // name; INVALID_ARGUMENT: not all inside; UNAVAILABLE: no addresses. All messages begin with
+  // `path`, the tensor's.
   absl::StatusOr<absl::Span<const std::byte>> Input(const v1::TensorSpec& tensor, int64_t bytes,
                                                     const std::string& path);
 
@@ -97,12 +100,15 @@ class SharedTensors {
   absl::StatusOr<Memory> Find(const v1::RegionRef& region, const std::string& path) const;
   absl::StatusOr<const std::byte*> Read(const v1::RegionRef& region, int64_t bytes,
                                         const std::string& path);
-  // `*copied`: whether it is a copy.
-  absl::StatusOr<std::byte*> Write(const v1::RegionRef& region, int64_t bytes, bool in_place,
-                                   const std::string& path, bool* copied);
-  // Where a tensor that spans `bytes` is to be written, as Write.
-  absl::StatusOr<std::byte*> FindOutput(const v1::TensorSpec& tensor, int64_t bytes, bool in_place,
-                                        const std::string& path, bool* copied);
+  // Where a destination in `region` begins.
+  absl::StatusOr<engine::Destination> Write(const v1::RegionRef& region, int64_t bytes,
+                                            bool in_place, const std::string& path);
+  // The same of the device. `write`: as an output.
+  absl::StatusOr<engine::Destination> FindOnDevice(const v1::DeviceRef& device, int64_t bytes,
+                                                   bool write, const std::string& path);
+  // Where a tensor that spans `bytes` is to be written, on the host or the device.
+  absl::StatusOr<engine::Destination> FindOutput(const v1::TensorSpec& tensor, int64_t bytes,
+                                                 bool in_place, const std::string& path);
   RegionCopies& copies();
   void Add(const std::byte* begin, int64_t bytes, bool output, const v1::TensorSpec& tensor,
            const std::string& path);

@@ -289,8 +289,7 @@ class Stream::Call final : public engine::Call {
   // Answers with `answer` and the first item.
   void Answer() {
     if (answer.status.ok()) answer.item = &items[0];
-    stream_->Answer(stream_->method_.respond(answer, stream_->backend_), cost_bytes,
-                    std::move(quota_permit));
+    stream_->Answer(stream_->method_.respond(answer), cost_bytes, std::move(quota_permit));
   }
 
   StreamAnswer answer;

@@ -32,7 +32,7 @@ inline constexpr int64_t kMaxChunkedItems = 64;
 // How one streaming method reads and answers.
 struct StreamMethod {
   absl::StatusOr<StreamRequest> (*parse)(const WalkedMessage&, const ViewContext&);
-  grpc::ByteBuffer (*respond)(const StreamAnswer&, const std::string& backend);
+  grpc::ByteBuffer (*respond)(const StreamAnswer&);
 };
 
 struct StreamOptions {

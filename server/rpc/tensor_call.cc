@@ -103,7 +103,7 @@ class TensorCall final : public engine::Call {
     if (result.ok() && copies_ != nullptr) copies_->Store(absl::MakeSpan(result->items));
     absl::Status status = result.status();
     if (status.ok() && !batch) status = result->items[0].status;
-    if (status.ok()) *response_ = method_.respond(items, *result, backend_);
+    if (status.ok()) *response_ = method_.respond(items, *result);
     FinishCall(context_, reactor_.get(), status);
   }
 
@@ -124,7 +124,8 @@ SharedSources SharedSourcesOf(const TensorCallLimits& limits,
   // Who calls is looked up only where names are told apart by it.
   const bool has_names = limits.regions != nullptr && limits.regions->enabled();
   if (!has_names) return {limits.leases};
-  return {limits.leases, {limits.regions, RegionCallerOf(context)}};
+  const regions::RegionCaller caller = RegionCallerOf(context);
+  return {limits.leases, {limits.regions, caller}, {limits.devices, caller}};
 }
 
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,

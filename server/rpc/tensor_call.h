@@ -19,8 +19,7 @@ namespace phasor::rpc {
 // How one RPC method reads and answers.
 struct TensorMethod {
   absl::StatusOr<RequestView> (*parse)(const WalkedMessage&, const ViewContext&);
-  grpc::ByteBuffer (*respond)(absl::Span<const engine::Item>, const engine::Result&,
-                              const std::string& backend);
+  grpc::ByteBuffer (*respond)(absl::Span<const engine::Item>, const engine::Result&);
   bool batch = false;
 };
 
@@ -33,10 +32,11 @@ struct TensorCallLimits {
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;          // must outlive the calls; nullptr: none are kept
-  const regions::LeaseStore* leases = nullptr;  // the same; nullptr: there are none
-  regions::RegionStore* regions = nullptr;      // the same
-  const EncoderCatalogue* encoders = nullptr;   // the same
+  const TableSource* tables = nullptr;            // must outlive the calls; nullptr: none are kept
+  const regions::LeaseStore* leases = nullptr;    // the same; nullptr: there are none
+  regions::RegionStore* regions = nullptr;        // the same
+  const EncoderCatalogue* encoders = nullptr;     // the same
+  regions::DeviceRegionStore* devices = nullptr;  // the same; nullptr: there is no device memory
 };
 
 // Where the shared memory of such a call's caller is.

@@ -60,6 +60,8 @@ struct BackendCounts {
   std::string name;
   int64_t jobs = 0;                    // items of calls
   std::optional<DeviceCounts> device;  // if it has one
+  int64_t device_losses = 0;
+  int64_t device_revivals = 0;
 };
 
 struct Snapshot {
@@ -72,6 +74,7 @@ struct Snapshot {
   Refusals refusals;
   Holding leases;
   Holding regions;
+  Holding device_regions;
   Holding tables;
   std::vector<ModelCounts> models;
 };

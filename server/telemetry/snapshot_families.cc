@@ -67,13 +67,19 @@ void AddBackend(const BackendCounts& b, FamilyList* list) {
   const auto not_for_it = static_cast<double>(d.jobs_not_for_it);
   const auto failed = static_cast<double>(d.jobs_that_it_failed);
   FamilyList::AddTo(&jobs, {{"backend", b.name}}, static_cast<double>(d.jobs));
-  FamilyList::AddTo(&jobs, {{"backend", "cpu"}}, not_for_it + failed);
+  const auto sooner = static_cast<double>(d.jobs_sooner_on_cpu);
+  FamilyList::AddTo(&jobs, {{"backend", "cpu"}}, not_for_it + failed + sooner);
   auto& fallbacks = list->Counters("phasor_device_fallbacks_total",
                                    "Items that the CPU computed instead of the device, by why");
   FamilyList::AddTo(&fallbacks, {{"reason", "not_for_device"}}, not_for_it);
   FamilyList::AddTo(&fallbacks, {{"reason", "device_failed"}}, failed);
-  list->Gauge("phasor_device_usable", "1 while the device computes, 0 once it has failed for good",
+  FamilyList::AddTo(&fallbacks, {{"reason", "sooner_on_cpu"}}, sooner);
+  list->Gauge("phasor_device_usable", "1 while the device computes, 0 while it is lost",
               d.usable ? 1 : 0);
+  list->Counter("phasor_device_losses_total", "How often the device was lost",
+                static_cast<double>(b.device_losses));
+  list->Counter("phasor_device_revivals_total", "How often it worked again, in a fresh context",
+                static_cast<double>(b.device_revivals));
 }
 
 void AddConnections(const ConnectionCounts& c, FamilyList* list) {
@@ -105,6 +111,12 @@ void AddHoldings(const Snapshot& s, FamilyList* list) {
   list->Gauge("phasor_regions", "Regions of shared memory that clients named",
               static_cast<double>(s.regions.count));
   list->Gauge("phasor_region_bytes", "Their bytes", static_cast<double>(s.regions.bytes));
+  if (s.backend.device.has_value()) {
+    list->Gauge("phasor_device_regions", "Regions of the device's memory that clients named",
+                static_cast<double>(s.device_regions.count));
+    list->Gauge("phasor_device_region_bytes", "Their bytes",
+                static_cast<double>(s.device_regions.bytes));
+  }
   list->Gauge("phasor_tables", "Learned tables", static_cast<double>(s.tables.count));
   list->Gauge("phasor_table_bytes", "Their bytes, also of deleted ones that are still in use",
               static_cast<double>(s.tables.bytes));

@@ -11,14 +11,6 @@ TOPIC = "cuda"
 RESULTS = ROOT / "build/gpu-test/results"
 
 
-def not_built(promise, what):
-    def check():
-        raise Fail(f"not built: {what}")
-
-    check.__doc__ = promise
-    return check
-
-
 def left_out(promise, why):
     def check():
         raise Skip(f"left out: {why}")
@@ -88,7 +80,10 @@ CHECKS = [
     of_full("gpu-test's package on a Debian without our libraries: needs the C library only, fails with no CUDA device", r"gpu_package_on_debian"),
     of_test("./dev bench cuda on the host: every row is there, its results compared", r"bench_cuda_dry"),
     of_test("256 one-token requests are one launch on the fake device", r"cuda_cuda_backend_test"),
-    not_built("10,000 requests, 64 in flight, each kind of fault at least 500 times and at every chunk boundary, none lost", "the storm"),
+    of_test("tensors on the device are computed where they lie; every fault there is answered by the CPU or ABORTED, and the region dirty", r"(asan/)?(cuda_device_(tensors|memory)_test|server_test)"),
+    of_test("a lost device is tried again in a fresh context, or asks for another process; health says so", r"(asan/|tsan/)?(cuda_device_life_test|server_base_test|server_test)"),
+    of_test("auto: every batch runs where rates measured at the start say it is done sooner, and the answer names what computed it", r"(asan/)?(cuda_rates_test|server_engine_test)"),
+    of_full("10,000 requests, 64 in flight, each kind of fault at least 500 times and at every chunk boundary, none lost", r"server_fault_storm_10000"),
     of_gpu("hardware: the device's bytes are the reference's", "tests"),
     of_gpu("hardware: a server with --backend=cuda has the bytes of one with --backend=cpu", "server"),
     of_gpu("hardware: compute-sanitizer finds nothing", "memcheck", "racecheck"),

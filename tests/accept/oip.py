@@ -51,6 +51,15 @@ def same_bytes():
     return f"{passed[1]} tests passed"
 
 
+def device_memory():
+    """CUDA shared memory on a fake device: registered, checked, computed where it lies, dirty after a fault in place"""
+    out = command(f"{BUILD}/tests/server/oip/server_oip_test", "--gtest_filter=DeviceTensorsTest.*", timeout=300)
+    passed = re.search(r"\[  PASSED  \] (\d+) tests", out)
+    if passed is None or int(passed[1]) < 10:
+        raise Fail(out[-300:])
+    return f"{passed[1]} tests passed"
+
+
 def fuzzed():
     """ModelInfer survives mutations of its bytes and fields"""
     out = command(f"{BUILD}/tests/fuzz/request_mutation_test", timeout=600)
@@ -95,6 +104,7 @@ CHECKS = [
         "shared_memory_is_checked",
         "memory_that_shrinks_does_not_end_the_server",
     ),
+    device_memory,
     by_clients("Streams", "a_stream_answers_in_order_and_survives_errors"),
     by_clients("Errors", "errors_have_codes_and_name_the_field"),
     of_full("1.9 GB in one request, and then a small one", r"oip\.large"),

@@ -64,8 +64,8 @@ class InferServer {
   regions::RegionStore regions_{Enabled()};
   oip::ModelCatalogue models_;
   oip::StatisticsBook statistics_;
-  const oip::InferContext context_ = {&engine_,     nullptr,           &regions_, &models_,
-                                      &statistics_, kMaxResponseBytes, 1 << 20};
+  const oip::InferContext context_ = {&engine_, nullptr,      &regions_,         nullptr,
+                                      &models_, &statistics_, kMaxResponseBytes, 1 << 20};
 };
 
 // Freed at the end, so that its shared memory loses its name.

@@ -27,8 +27,7 @@ using Piece = absl::Span<const std::byte>;
 
 struct Method {
   absl::StatusOr<rpc::RequestView> (*parse)(const rpc::WalkedMessage&, const rpc::ViewContext&);
-  grpc::ByteBuffer (*respond)(absl::Span<const engine::Item>, const engine::Result&,
-                              const std::string&);
+  grpc::ByteBuffer (*respond)(absl::Span<const engine::Item>, const engine::Result&);
   bool batch;
   std::unique_ptr<google::protobuf::Message> (*new_response)();
 };
@@ -119,7 +118,7 @@ std::string Violation(const absl::Status& status) {
 
 std::string CheckResponse(const Method& method, const engine::Call& call,
                           const engine::Result& result) {
-  const grpc::ByteBuffer buffer = method.respond(call.items, result, "cpu");
+  const grpc::ByteBuffer buffer = method.respond(call.items, result);
   std::vector<grpc::Slice> slices;
   if (!buffer.Dump(&slices).ok()) return "response cannot be read";
   std::string bytes;

@@ -255,7 +255,7 @@ class ClientsTest(unittest.TestCase):
     def test_device_handles_arrive_as_64_bytes(self):
         """The client takes base64 and sends the bytes."""
         handle = base64.b64encode(bytes(64))
-        self.assert_fails("UNIMPLEMENTED", "system shared memory", self.client.register_cuda_shared_memory, "d", handle, 0, 64)
+        self.assert_fails("FAILED_PRECONDITION", "no device", self.client.register_cuda_shared_memory, "d", handle, 0, 64)
         short = base64.b64encode(bytes(63))
         self.assert_fails("INVALID_ARGUMENT", "raw_handle", self.client.register_cuda_shared_memory, "d", short, 0, 64)
         self.assertEqual(len(self.client.get_cuda_shared_memory_status().regions), 0)

@@ -227,8 +227,9 @@ TEST_F(BatchingTest, ErrorsOfTheBackendGoToAllOfTheBatch) {
   backend_.FailWith(absl::UnavailableError("device lost"));
   backend_.Release();
   for (const AnswerRef& answer : answers) {
-    EXPECT_EQ(answer->Wait().status(), absl::UnavailableError("device lost"));
+    EXPECT_EQ(answer->Wait()->items[0].status, absl::UnavailableError("device lost"));
   }
+  for (const AnswerRef& answer : {busy, answers[0], answers[1]}) answer->Forget();
   EXPECT_TRUE(engine().Drain(absl::InfiniteFuture()));
   EXPECT_EQ(engine().stats().inflight_bytes, 0);
 }

@@ -126,7 +126,7 @@ TEST_F(EngineTest, WorkerDropsACancelledCallItReaches) {
 
 TEST_F(EngineTest, FailureOfTheDeviceIsTheAnswer) {
   backend_.FailWith(absl::InternalError("device lost"));
-  EXPECT_EQ(Submit()->Wait().status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Submit()->Wait()->items[0].status.code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(engine().Drain(absl::InfiniteFuture()));
   EXPECT_EQ(engine().stats().inflight_bytes, 0);
 }

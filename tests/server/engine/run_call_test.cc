@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/test_call.h"
 
@@ -99,7 +101,7 @@ TEST_F(RunCallTest, ReleasesThePayloadBeforeTheRunWhenItWasGathered) {
   item.add_to = Pieces(embedding, 7);
   call_.items.push_back(item);
   backend_.FailWith(absl::InternalError("device"));
-  EXPECT_FALSE(Run().ok());
+  EXPECT_FALSE(Run()->items[0].status.ok());
   EXPECT_EQ(answer_->times_released(), 1);
 }
 
@@ -109,8 +111,8 @@ TEST_F(RunCallTest, KeepsThePayloadDuringTheRunWhenItIsReadInPlace) {
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(answer_->times_released(), 1);
   backend_.FailWith(absl::InternalError("device"));
-  EXPECT_FALSE(Run().ok());
-  EXPECT_EQ(answer_->times_released(), 1);
+  EXPECT_FALSE(Run()->items[0].status.ok());
+  EXPECT_EQ(answer_->times_released(), 2);
 }
 
 TEST_F(RunCallTest, SeveralTensorsGetSeveralAlignedOutputs) {
@@ -152,16 +154,60 @@ TEST_F(RunCallTest, AFailedRunInPlaceIsAborted) {
   std::string elsewhere(8, '.');
   backend_.FailWith(absl::UnavailableError("device lost"));
   for (std::string* output : {&x, &elsewhere}) {
+    std::atomic<bool> dirty = false;
     RopeItem item = BytesItem(x);
     item.destinations.resize(1);
+    item.destinations[0].dirty = &dirty;
     item.destinations[0].data = reinterpret_cast<std::byte*>(output->data());
     call_.items.clear();
     call_.items.push_back(std::move(item));
-    const absl::Status status = Run().status();
+    const absl::StatusOr<Result> result = Run();
+    ASSERT_TRUE(result.ok());
+    const absl::Status status = result->items[0].status;
     EXPECT_EQ(status.code(),
               output == &x ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(status.message()), HasSubstr("device lost"));
+    EXPECT_EQ(dirty, output == &x);
   }
+}
+
+// A backend that can say of every job what came of it.
+class PerJobBackend final : public testing::BorrowedBackend {
+ public:
+  using BorrowedBackend::BorrowedBackend;
+  void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) override {
+    BorrowedBackend::RunEach(jobs, results);
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i].backend = i == 0 ? "first" : "other";
+      if (i == 1) results[i] = {absl::UnavailableError("no"), "other", /*intact=*/true};
+    }
+  }
+};
+
+TEST_F(RunCallTest, EveryItemHasItsOwnOutcome) {
+  PerJobBackend backend(&backend_);
+  std::string x = "01234567";
+  std::atomic<bool> dirty = false;
+  for (int i = 0; i < 3; ++i) {
+    RopeItem item = BytesItem(x);
+    if (i == 1) {  // in place, and intact
+      item.destinations.resize(1);
+      item.destinations[0].data = reinterpret_cast<std::byte*>(x.data());
+      item.destinations[0].dirty = &dirty;
+    }
+    call_.items.emplace_back(std::move(item));
+  }
+  call_.items.emplace(call_.items.begin() + 1, absl::NotFoundError("never ran"));
+  Call* const calls[] = {&call_};
+  const auto result = std::move(RunCalls(calls, backend, pool_)[0]);
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->items[0].status.ok());
+  EXPECT_EQ(result->items[0].backend, "first");
+  EXPECT_EQ(result->items[1].status, absl::NotFoundError("never ran"));
+  EXPECT_EQ(result->items[2].status, absl::UnavailableError("no"));
+  EXPECT_FALSE(dirty);
+  EXPECT_EQ(result->items[3].backend, "other");
+  EXPECT_EQ(result->items[3].outputs.size(), 1u);
 }
 
 // Positions that are checked must not change before they are used.

@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 class InferCallTest : public ::testing::Test {
  protected:
   InferCallTest() {
-    context_ = {&engine_, nullptr, &regions_, &models_, &statistics_, 1 << 20, 1 << 16};
+    context_ = {&engine_, nullptr, &regions_, nullptr, &models_, &statistics_, 1 << 20, 1 << 16};
   }
 
   static regions::RegionStoreOptions Enabled() {
@@ -176,7 +176,8 @@ TEST(InferCallQueueTest, ATimeoutOfTheRequestIsADeadline) {
   regions::RegionStore regions{regions::RegionStoreOptions()};
   ModelCatalogue models;
   StatisticsBook statistics;
-  const InferContext context = {&engine, nullptr, &regions, &models, &statistics, 1 << 20, 1 << 16};
+  const InferContext context = {&engine, nullptr,     &regions, nullptr,
+                                &models, &statistics, 1 << 20,  1 << 16};
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   absl::Notification first_done;
   absl::Notification second_done;

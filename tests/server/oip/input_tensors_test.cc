@@ -33,7 +33,7 @@ class InputTensorsTest : public ::testing::Test {
 
   absl::StatusOr<std::vector<InputTensor>> Read() {
     raw_ = RawOf(request_);
-    return ReadInputs(request_, raw_, {&store_, {"me"}});
+    return ReadInputs(request_, raw_, {{&store_, {"me"}}});
   }
 
   const SharedMemory memory_{std::string(16, 'm')};

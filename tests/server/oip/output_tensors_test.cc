@@ -37,7 +37,7 @@ class OutputTensorsTest : public ::testing::Test {
   }
 
   absl::StatusOr<std::vector<OutputTensor>> Read() {
-    return ReadOutputs(request_, PresetModel("llama-3").outputs, results_, {&store_, {"me"}});
+    return ReadOutputs(request_, PresetModel("llama-3").outputs, results_, {{&store_, {"me"}}});
   }
 
   const SharedMemory memory_{std::string(16, 'm')};

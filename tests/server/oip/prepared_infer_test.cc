@@ -27,7 +27,7 @@ class PreparedInferTest : public ::testing::Test {
   absl::StatusOr<PreparedInfer> Prepare(const inference::ModelInferRequest& request) {
     raw_ = RawOf(request);
     const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
-    return PrepareInfer(request, raw_, {&PresetSet(), plans, limit_, nullptr, {&store_, {"me"}}});
+    return PrepareInfer(request, raw_, {&PresetSet(), plans, limit_, nullptr, {{&store_, {"me"}}}});
   }
 
   int64_t limit_ = 1 << 20;

@@ -232,7 +232,7 @@ TEST_F(InferenceServiceTest, SizesOfTheWireDoNotOverflow) {
   }
 }
 
-TEST_F(InferenceServiceTest, DeviceMemoryIsRefusedAfterItsLengthWasChecked) {
+TEST_F(InferenceServiceTest, WithoutADeviceItsMemoryIsRefusedAfterItsLengthWasChecked) {
   inference::CudaSharedMemoryRegisterRequest add;
   inference::CudaSharedMemoryRegisterResponse added;
   for (const size_t bytes : {0, 63, 65}) {
@@ -242,7 +242,10 @@ TEST_F(InferenceServiceTest, DeviceMemoryIsRefusedAfterItsLengthWasChecked) {
     EXPECT_THAT(status.error_message(), HasSubstr("raw_handle"));
   }
   add.set_raw_handle(std::string(64, 'h'));
-  EXPECT_EQ(Call(&S::CudaSharedMemoryRegister, add, &added).error_code(), Code::UNIMPLEMENTED);
+  add.set_name("mem");
+  add.set_byte_size(1);
+  EXPECT_EQ(Call(&S::CudaSharedMemoryRegister, add, &added).error_code(),
+            Code::FAILED_PRECONDITION);
   inference::CudaSharedMemoryStatusResponse seen;
   EXPECT_TRUE(
       Call(&S::CudaSharedMemoryStatus, inference::CudaSharedMemoryStatusRequest(), &seen).ok());

@@ -30,7 +30,7 @@ class RegionStoreTest : public ::testing::Test {
   RegionStoreOptions Options() {
     RegionStoreOptions options;
     options.enabled = true;
-    options.max_regions = 3;
+    options.names = std::make_shared<RegionNames>(3);
     options.lease = absl::Minutes(1);
     options.now = [this] { return now_; };
     return options;

@@ -74,7 +74,8 @@ class AccessTest : public ::testing::Test {
   const testing::TempDir dir_;
   std::unique_ptr<Access> access_;
   regions::RegionStore regions_{regions::RegionStoreOptions()};
-  SharedMemoryServiceImpl service_{&regions_};
+  regions::DeviceRegionStore devices_{nullptr, {}, engine::Clock::Real()};
+  SharedMemoryServiceImpl service_{&regions_, &devices_};
   CallCounter* calls_ = nullptr;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::SharedMemoryService::Stub> stub_;

@@ -57,6 +57,23 @@ class HealthServiceTest : public ::testing::Test {
   std::unique_ptr<Health::Stub> stub_;
 };
 
+TEST_F(HealthServiceTest, OneServiceMayBeDownAlone) {
+  const auto watched = Watch("a.Service");
+  EXPECT_EQ(watched->Next(), HealthCheckResponse::SERVING);
+  health_.SetServing("a.Service", false);
+  EXPECT_EQ(watched->Next(), HealthCheckResponse::NOT_SERVING);
+  HealthCheckResponse response;
+  EXPECT_TRUE(Check("", &response).ok());
+  EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+  health_.SetServing("a.Service", true);
+  EXPECT_EQ(watched->Next(), HealthCheckResponse::SERVING);
+  health_.SetServing("a.Service", false);
+  health_.StopServing();
+  health_.EndWatches();
+  EXPECT_EQ(watched->Next(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(watched->Next(), -1);
+}
+
 TEST_F(HealthServiceTest, CheckKnowsTheServerAndItsServices) {
   for (const std::string service : {"", "a.Service"}) {
     HealthCheckResponse response;

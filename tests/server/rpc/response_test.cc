@@ -45,6 +45,7 @@ class Outputs {
     int64_t end = 0;
     for (const auto& sizes : items) {
       engine::ItemResult& item = result_.items.emplace_back();
+      item.backend = "cpu";
       for (const int64_t size : sizes) {
         item.outputs.push_back({end, size});
         end += (size + 63) / 64 * 64;
@@ -87,8 +88,7 @@ Message Parsed(const grpc::ByteBuffer& buffer) {
 TEST(EncodeResponseTest, SaysShapeBytesAndHowTheyCameToBe) {
   Outputs outputs(Sizes{{96}});
   const std::vector<engine::Item> items = {EncodeItemOf(3)};
-  const auto message =
-      Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result(), "cpu"));
+  const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
   EXPECT_EQ(message.result().output().dtype(), v1::DTYPE_FLOAT32);
   EXPECT_THAT(message.result().output().shape(), ElementsAre(3, 8));
   EXPECT_EQ(message.result().info().backend(), "cpu");
@@ -101,8 +101,7 @@ TEST(EncodeResponseTest, SaysShapeBytesAndHowTheyCameToBe) {
 TEST(EncodeResponseTest, EmptyOutputHasAnEmptyEntry) {
   Outputs outputs(Sizes{{0}});
   const std::vector<engine::Item> items = {EncodeItemOf(0)};
-  const auto message =
-      Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result(), "cpu"));
+  const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
   EXPECT_THAT(message.result().output().shape(), ElementsAre(0, 8));
   EXPECT_THAT(message.raw(), ElementsAre(""));
 }
@@ -111,7 +110,7 @@ TEST(ApplyRoPEResponseTest, HasOneEntryPerTensorInOrder) {
   Outputs outputs(Sizes{{128, 64}});
   const std::vector<engine::Item> items = {RopeItemOf(2)};
   const auto message =
-      Parsed<v1::ApplyRoPEResponse>(MakeApplyRoPEResponse(items, outputs.result(), "cpu"));
+      Parsed<v1::ApplyRoPEResponse>(MakeApplyRoPEResponse(items, outputs.result()));
   ASSERT_EQ(message.result().tensors_size(), 2);
   EXPECT_THAT(message.result().tensors(0).shape(), ElementsAre(2, 2, 8));
   EXPECT_THAT(message.result().tensors(1).shape(), ElementsAre(2, 1, 8));
@@ -124,7 +123,7 @@ TEST(BatchResponseTest, FailedItemsHaveAStatusAndNoEntry) {
   const std::vector<engine::Item> items = {EncodeItemOf(1), outputs.result().items[1].status,
                                            EncodeItemOf(2)};
   const auto message =
-      Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result(), "cpu"));
+      Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result()));
   ASSERT_EQ(message.results_size(), 3);
   EXPECT_EQ(message.results(0).status().code(), 0);
   EXPECT_EQ(message.results(1).status().code(), 5);
@@ -138,15 +137,15 @@ TEST(BatchResponseTest, ItemThatFailedOnlyInTheEngineHasItsStatus) {
   Outputs outputs(Sizes{{}});
   outputs.result().items[0].status = absl::InvalidArgumentError("items[0].positions: NaN");
   const std::vector<engine::Item> items = {RopeItemOf(1)};
-  const auto message = Parsed<v1::BatchApplyRoPEResponse>(
-      MakeBatchApplyRoPEResponse(items, outputs.result(), "cpu"));
+  const auto message =
+      Parsed<v1::BatchApplyRoPEResponse>(MakeBatchApplyRoPEResponse(items, outputs.result()));
   EXPECT_EQ(message.results(0).status().code(), 3);
   EXPECT_EQ(message.raw_size(), 0);
 }
 
 TEST(BatchResponseTest, ZeroItemsAreAnEmptyMessageThatCanBeSent) {
   engine::Result result;
-  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse({}, result, "cpu");
+  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse({}, result);
   EXPECT_TRUE(buffer.Valid());
   EXPECT_EQ(buffer.Length(), 0u);
 }
@@ -156,7 +155,7 @@ TEST(ResponseMemoryTest, LargeOutputsAreBorrowedUntilTheMessageIsGone) {
   Outputs outputs(Sizes{{rows * 64, rows * 32}});
   const std::vector<engine::Item> items = {RopeItemOf(rows)};
   {
-    const grpc::ByteBuffer buffer = MakeApplyRoPEResponse(items, outputs.result(), "cpu");
+    const grpc::ByteBuffer buffer = MakeApplyRoPEResponse(items, outputs.result());
     EXPECT_EQ(outputs.references(), 3);  // ours and one per output
     const std::vector<grpc::Slice> slices = SlicesOf(buffer);
     ASSERT_EQ(slices.size(), 4u);  // header, q, tag of k, k
@@ -176,7 +175,7 @@ TEST(ResponseMemoryTest, SmallOutputsOfALargeResponseAreCopied) {
   const std::vector<engine::Item> items = {EncodeItemOf(kCopiedOutputBytes / 32),
                                            EncodeItemOf(rows),
                                            EncodeItemOf(kCopiedOutputBytes / 32 + 1)};
-  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse(items, outputs.result(), "cpu");
+  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse(items, outputs.result());
   EXPECT_EQ(outputs.references(), 3);  // ours and one per large output
   EXPECT_THAT(Parsed<v1::BatchEncodeResponse>(buffer).raw(),
               ElementsAre(std::string(kCopiedOutputBytes, 'a'), std::string(rows * 32, 'b'),
@@ -186,7 +185,7 @@ TEST(ResponseMemoryTest, SmallOutputsOfALargeResponseAreCopied) {
 TEST(ResponseMemoryTest, SmallResponsesAreOneSliceAndHoldNoMemory) {
   Outputs outputs(Sizes{{3200}});
   const std::vector<engine::Item> items = {EncodeItemOf(100)};
-  const grpc::ByteBuffer buffer = MakeEncodeResponse(items, outputs.result(), "cpu");
+  const grpc::ByteBuffer buffer = MakeEncodeResponse(items, outputs.result());
   EXPECT_EQ(SlicesOf(buffer).size(), 1u);
   EXPECT_EQ(outputs.references(), 1);
 }

@@ -63,7 +63,8 @@ class SharedMemoryServiceTest : public ::testing::Test {
 
   const testing::SharedMemory memory_{std::string(1000, 'm')};
   regions::RegionStore regions_{Enabled()};
-  SharedMemoryServiceImpl service_{&regions_};
+  regions::DeviceRegionStore devices_{nullptr, {.enabled = true}, engine::Clock::Real()};
+  SharedMemoryServiceImpl service_{&regions_, &devices_};
   int port_ = 0;
   const std::unique_ptr<grpc::Server> server_ = Serve();
   const std::unique_ptr<v1::SharedMemoryService::Stub> stub_ =
@@ -111,7 +112,13 @@ TEST_F(SharedMemoryServiceTest, WhatIsWrongIsSaid) {
   };
   const Case cases[] = {
       {[](v1::Region& r) { r.clear_backing(); }, Code::INVALID_ARGUMENT, "region.posix: not set"},
-      {[](v1::Region& r) { r.mutable_cuda_ipc(); }, Code::UNIMPLEMENTED, "region.cuda_ipc: "},
+      {[](v1::Region& r) { r.mutable_cuda_ipc(); }, Code::INVALID_ARGUMENT,
+       "region.cuda_ipc.handle: 0 bytes"},
+      {[](v1::Region& r) {
+         r.mutable_cuda_ipc()->set_handle(std::string(64, 'h'));
+         r.mutable_cuda_ipc()->set_device_uuid("GPU-1");
+       },
+       Code::FAILED_PRECONDITION, "this server uses no device"},
       {[](v1::Region& r) { r.clear_name(); }, Code::INVALID_ARGUMENT, "name: 0 bytes"},
       {[](v1::Region& r) { r.set_name(std::string(256, 'n')); }, Code::INVALID_ARGUMENT,
        "name: 256 bytes, must be 1 to 255"},

@@ -107,13 +107,19 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
 
 TEST(SnapshotFamiliesTest, ADeviceIsToldApartFromTheCpuThatStandsIn) {
   Snapshot s;
-  s.backend = {"cuda", 100, DeviceCounts{false, 1, 2, 3}};
+  s.backend = {"cuda", 100, DeviceCounts{false, 1, 2, 3, 4}, 5, 6};
+  s.device_regions = {7, 8};
   const std::map<std::string, double> values = ValuesOf(s);
   EXPECT_EQ(values.at("phasor_items_computed_total,backend=cuda"), 1);
-  EXPECT_EQ(values.at("phasor_items_computed_total,backend=cpu"), 5);
+  EXPECT_EQ(values.at("phasor_items_computed_total,backend=cpu"), 9);
   EXPECT_EQ(values.at("phasor_device_fallbacks_total,reason=not_for_device"), 2);
   EXPECT_EQ(values.at("phasor_device_fallbacks_total,reason=device_failed"), 3);
+  EXPECT_EQ(values.at("phasor_device_fallbacks_total,reason=sooner_on_cpu"), 4);
   EXPECT_EQ(values.at("phasor_device_usable"), 0);
+  EXPECT_EQ(values.at("phasor_device_losses_total"), 5);
+  EXPECT_EQ(values.at("phasor_device_revivals_total"), 6);
+  EXPECT_EQ(values.at("phasor_device_regions"), 7);
+  EXPECT_EQ(values.at("phasor_device_region_bytes"), 8);
   s.backend.device->usable = true;
   EXPECT_EQ(ValuesOf(s).at("phasor_device_usable"), 1);
 }

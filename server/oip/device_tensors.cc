@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// See device_tensors.h.
+#include "server/oip/device_tensors.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kernels/invalid.h"
+#include "kernels/status_macros.h"
+#include "kernels/text.h"
+
+namespace phasor::oip {
+namespace {
+
+// A tensor that the backend touches on the device.
+struct Touched {
+  std::string path;
+  const std::byte* begin;
+  int64_t bytes;
+  bool output;
+  size_t pair;  // an input and the result that may take its place have the same
+};
+
+// The result that may take the place of an input of this role, by its index.
+bool IsDirectRole(TensorRole role) {
+  return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kEmbeddings;
+}
+size_t PairOf(TensorRole role) { return role == TensorRole::kK ? 1 : 0; }
+
+engine::Destination* DestinationOf(size_t index, engine::Item* item) {
+  if (auto* const encode = std::get_if<engine::EncodeItem>(item)) return &encode->destination;
+  auto* const rope = std::get_if<engine::RopeItem>(item);
+  if (rope == nullptr) return nullptr;  // a bias
+  rope->destinations.resize(rope->tensors.size());
+  return &rope->destinations[index];
+}
+
+absl::Status CheckApart(const std::vector<Touched>& tensors) {
+  for (const Touched& output : tensors) {
+    if (!output.output) continue;
+    for (const Touched& other : tensors) {
+      const bool apart = &other == &output || other.begin + other.bytes <= output.begin ||
+                         output.begin + output.bytes <= other.begin;
+      const bool in_place = !other.output && other.pair == output.pair &&
+                            other.begin == output.begin && other.bytes == output.bytes;
+      if (apart || in_place) continue;
+      return Invalid(output.path, ": overlaps ", other.path,
+                     " on the device, must overlap nothing, or be exactly its own input");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status UseDeviceMemory(PreparedInfer* prepared) {
+  std::vector<Touched> touched;
+  for (size_t i = 0; i < prepared->inputs.size(); ++i) {
+    InputTensor& input = prepared->inputs[i];
+    const TensorRole role = prepared->roles[i];
+    if (input.range.device == nullptr || input.bytes == 0 || !IsDirectRole(role)) continue;
+    PHASOR_ASSIGN_OR_RETURN(
+        const std::byte* const at,
+        input.range.device->At(input.range.offset, input.bytes, /*write=*/false, input.path));
+    *SegmentsOf(role, &prepared->item) = {{at, static_cast<size_t>(input.bytes)}};
+    input.direct = true;
+    prepared->region_bytes -= input.bytes;
+    prepared->direct_bytes += input.bytes;
+    touched.push_back({input.path, at, input.bytes, false, PairOf(role)});
+  }
+  std::vector<size_t> direct;  // results that the engine does not return
+  for (OutputTensor& output : prepared->outputs) {
+    if (output.range.device == nullptr || output.bytes == 0) continue;
+    engine::Destination* const destination = DestinationOf(output.index, &prepared->item);
+    if (destination == nullptr) continue;
+    regions::DeviceRegion& region = *output.range.device;
+    PHASOR_ASSIGN_OR_RETURN(destination->data, region.At(output.range.offset, output.bytes,
+                                                         /*write=*/true, output.path));
+    destination->on_device = true;
+    destination->dirty = region.dirty_flag();
+    output.direct = true;
+    prepared->output_bytes -= output.bytes;
+    prepared->direct_bytes += output.bytes;
+    direct.push_back(output.index);
+    touched.push_back({output.path, destination->data, output.bytes, true, output.index});
+  }
+  for (OutputTensor& output : prepared->outputs) {
+    output.index -= static_cast<size_t>(std::count_if(
+        direct.begin(), direct.end(), [&](size_t index) { return index < output.index; }));
+  }
+  return CheckApart(touched);
+}
+
+}  // namespace phasor::oip

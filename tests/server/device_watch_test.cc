@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/device_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/log.h"
+
+namespace phasor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Kind = DeviceState::Kind;
+
+// A device that is said to be lost or to work.
+class SaidDevice final : public DevicePort {
+ public:
+  std::string device_name() const override { return "said"; }
+  std::string device_uuid() const override { return "GPU-0"; }
+  absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle&) override {
+    return absl::UnavailableError("none");
+  }
+  DeviceState device_state() const override { return {.kind = kind_, .error = "fault"}; }
+  void WatchDevice(std::function<void()> changed) override { changed_ = std::move(changed); }
+
+  void Become(Kind kind) {
+    kind_ = kind;
+    if (changed_) changed_();
+  }
+
+ private:
+  Kind kind_ = Kind::kWorking;
+  std::function<void()> changed_;
+};
+
+class DeviceWatchTest : public ::testing::Test {
+ protected:
+  DeviceWatchTest() { SetLogLevel(LogLevel::kOff); }
+  ~DeviceWatchTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  DeviceWatchOptions Options(bool restart) {
+    return {.restart = restart,
+            .working = [this](bool working) { told_.push_back(working ? "works" : "lost"); },
+            .stop_serving = [this] { told_.push_back("stop"); }};
+  }
+  std::function<void()> Restart() {
+    return [this] { told_.push_back("restart"); };
+  }
+
+  SaidDevice device_;
+  std::vector<std::string> told_;
+};
+
+TEST_F(DeviceWatchTest, TellsWhatChanges) {
+  DeviceWatch watch(&device_, Options(false));
+  watch.WhenRestartIsDue(Restart());
+  EXPECT_THAT(told_, IsEmpty());
+  device_.Become(Kind::kWaiting);
+  device_.Become(Kind::kWorking);
+  EXPECT_THAT(told_, ElementsAre("lost", "works"));
+}
+
+TEST_F(DeviceWatchTest, AsksForARestartOnceServingHasStopped) {
+  DeviceWatch watch(&device_, Options(true));
+  watch.WhenRestartIsDue(Restart());
+  device_.Become(Kind::kLost);
+  device_.Become(Kind::kLost);
+  EXPECT_THAT(told_, ElementsAre("lost", "stop", "restart", "lost", "stop")) << "asked for once";
+}
+
+TEST_F(DeviceWatchTest, WhoComesLateIsAskedAtOnce) {
+  device_.Become(Kind::kLost);
+  DeviceWatch watch(&device_, Options(true));
+  EXPECT_THAT(told_, ElementsAre("lost", "stop"));
+  watch.WhenRestartIsDue(Restart());
+  EXPECT_THAT(told_, ElementsAre("lost", "stop", "restart"));
+}
+
+TEST_F(DeviceWatchTest, TellsNothingOnceItIsGone) {
+  { const DeviceWatch watch(&device_, Options(true)); }
+  device_.Become(Kind::kLost);
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace phasor
