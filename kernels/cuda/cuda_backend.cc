@@ -280,6 +280,8 @@ class BatchRun {
         const absl::Status written = copies->WriteBack();
         if (!written.ok()) FailCopy(i, written, /*intact=*/false);
       }
+    } else if (absl::IsResourceExhausted(copies.status())) {
+      FailJob(i, copies.status(), /*intact=*/true);  // too large, now and later
     } else {
       FailCopy(i, copies.status(), /*intact=*/true);
     }

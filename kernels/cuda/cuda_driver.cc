@@ -65,22 +65,14 @@ absl::StatusOr<GetRange> FindGetRange() {
   return reinterpret_cast<GetRange>(function);
 }
 
-// What a handle that cannot be opened says of itself, rather than of the device.
+// What it says of a handle that it cannot be opened, and not of the device: a device that is lost
+// fails every call.
 absl::Status OpenStatus(cudaError_t error) {
-  switch (error) {
-    case cudaErrorInvalidValue:
-    case cudaErrorInvalidResourceHandle:
-    case cudaErrorDeviceUninitialized:  // a handle of this process
-    case cudaErrorInvalidDevice:
-    case cudaErrorMapBufferObjectFailed:
-    case cudaErrorPeerAccessUnsupported:
-    case cudaErrorTooManyPeers:
-    case cudaErrorNotSupported:
-      return absl::InvalidArgumentError(
-          std::string(ToStatus(error, "open the memory of a handle").message()));
-    default:
-      return ToStatus(error, "open the memory of a handle");
-  }
+  absl::Status status = ToStatus(error, "open the memory of a handle");
+  if (status.ok() || absl::IsResourceExhausted(status)) return status;
+  size_t free_bytes = 0, all_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) return status;
+  return absl::InvalidArgumentError(status.message());
 }
 
 class CudaDriver final : public Driver {

@@ -38,15 +38,19 @@ engine::Destination* DestinationOf(size_t index, engine::Item* item) {
   return &rope->destinations[index];
 }
 
+// Whether `output` is exactly where its input is.
+bool IsInPlace(const Touched& output, const Touched& input) {
+  return !input.output && input.pair == output.pair && input.begin == output.begin &&
+         input.bytes == output.bytes;
+}
+
 absl::Status CheckApart(const std::vector<Touched>& tensors) {
   for (const Touched& output : tensors) {
     if (!output.output) continue;
     for (const Touched& other : tensors) {
       const bool apart = &other == &output || other.begin + other.bytes <= output.begin ||
                          output.begin + output.bytes <= other.begin;
-      const bool in_place = !other.output && other.pair == output.pair &&
-                            other.begin == output.begin && other.bytes == output.bytes;
-      if (apart || in_place) continue;
+      if (apart || IsInPlace(output, other)) continue;
       return Invalid(output.path, ": overlaps ", other.path,
                      " on the device, must overlap nothing, or be exactly its own input");
     }
@@ -86,6 +90,9 @@ absl::Status UseDeviceMemory(PreparedInfer* prepared) {
     prepared->direct_bytes += output.bytes;
     direct.push_back(output.index);
     touched.push_back({output.path, destination->data, output.bytes, true, output.index});
+    for (const Touched& other : touched) {
+      prepared->in_place = prepared->in_place || IsInPlace(touched.back(), other);
+    }
   }
   for (OutputTensor& output : prepared->outputs) {
     output.index -= static_cast<size_t>(std::count_if(

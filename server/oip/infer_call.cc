@@ -96,7 +96,11 @@ class InferCall final : public engine::Call {
     const Tick computed = Now();
     absl::Status status = result.status();
     if (status.ok()) status = result->items[0].status;
-    if (status.ok()) status = WriteRegions(*result);
+    if (status.ok()) {
+      status = WriteRegions(*result);
+      // Another of its tensors is changed already: the call cannot be made again.
+      if (!status.ok() && prepared_.in_place) status = absl::AbortedError(status.message());
+    }
     if (!status.ok()) return Fail(RenamePath(status, prepared_.paths));
     InferAnswer answer{absl::OkStatus(), MakeInferResponse(prepared_, *result, stream_),
                        prepared_.id, std::move(quota_permit_)};

@@ -22,6 +22,7 @@ namespace {
 constexpr regions::DeviceRegion::Paths kCudaPaths{"raw_handle", "byte_size", "device_id"};
 // Of CudaSharedMemoryStatus: the names of regions that hold neither input nor output any more.
 constexpr char kDirtyMetadata[] = "phasor-dirty-region-bin";
+constexpr size_t kMaxDirtyBytes = 4096;  // clients refuse a call that brings 8 KiB of metadata
 constexpr char kBuiltIn[] =
     "models are the presets and the encoders of the configuration, always loaded";
 
@@ -251,6 +252,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest* request,
     inference::CudaSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
+  size_t dirty_bytes = 0;
   for (const regions::NamedDeviceRegion& region :
        options_.devices->List(rpc::RegionCallerOf(*context))) {
     if (!request->name().empty() && request->name() != region.name) continue;
@@ -259,7 +261,10 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     out.set_device_id(static_cast<uint64_t>(region.place.device_id));
     out.set_byte_size(static_cast<uint64_t>(region.place.bytes));
     // The protocol has no field for it.
-    if (region.dirty) context->AddTrailingMetadata(kDirtyMetadata, region.name);
+    if (region.dirty && dirty_bytes + region.name.size() <= kMaxDirtyBytes) {
+      dirty_bytes += region.name.size() + sizeof(kDirtyMetadata);
+      context->AddTrailingMetadata(kDirtyMetadata, region.name);
+    }
   }
   if (!request->name().empty() && response->regions().empty()) {
     return Answer(context,

@@ -50,10 +50,9 @@ absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace pl
     lost = TakeLost();
   }
   lost.clear();
-  PHASOR_ASSIGN_OR_RETURN(
-      OwnerQuotas::Share share,
-      quotas_->Take(caller.owner(), std::max<int64_t>(place.bytes, 0), caller.max_regions));
   PHASOR_ASSIGN_OR_RETURN(auto region, DeviceRegion::Open(place, port_, paths));
+  PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
+                          quotas_->Take(caller.owner(), place.bytes, caller.max_regions));
   auto held = std::make_shared<Held>(std::move(share), std::move(region));
   const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
   MutexLock lock(&mu_);

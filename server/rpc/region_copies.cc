@@ -54,7 +54,7 @@ absl::StatusOr<std::byte*> RegionCopies::Output(std::shared_ptr<const regions::R
                                                 int64_t offset, int64_t bytes, size_t item,
                                                 bool in_place, const std::string& path) {
   if (in_place) {
-    in_place_.push_back(item);
+    NoteInPlace(item);
   } else {
     bytes_ += bytes;
   }
@@ -81,7 +81,7 @@ void RegionCopies::Store(absl::Span<engine::ItemResult> results) const {
         copy.region->Write(output.offset, output.bytes, copy.begin + output.offset, output.path);
     if (result.status.ok()) continue;
     result.outputs.clear();
-    if (!std::binary_search(in_place_.begin(), in_place_.end(), output.item)) continue;
+    if (std::find(in_place_.begin(), in_place_.end(), output.item) == in_place_.end()) continue;
     result.status = absl::AbortedError(
         StrCat("server: failed in the middle of an in-place call, what it was to change may hold "
                "neither input nor output: ",

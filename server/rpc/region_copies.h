@@ -38,6 +38,9 @@ class RegionCopies {
                                     int64_t bytes, size_t item, bool in_place,
                                     const std::string& path);
 
+  // Tells that `item` has an output in place, in memory that may be no copy.
+  void NoteInPlace(size_t item) { in_place_.push_back(item); }
+
   // Memory that the copies take.
   int64_t bytes() const { return bytes_; }
 
@@ -69,7 +72,7 @@ class RegionCopies {
   std::vector<Copy> copies_;
   std::vector<Transfer> inputs_;
   std::vector<Transfer> outputs_;
-  std::vector<size_t> in_place_;  // items that have outputs in place, in order
+  std::vector<size_t> in_place_;  // items that have outputs in place
   int64_t bytes_ = 0;
 };
 

@@ -33,6 +33,13 @@ RegionCopies& SharedTensors::copies() {
   return *copies_;
 }
 
+std::unique_ptr<RegionCopies> SharedTensors::TakeCopies() {
+  if (copies_ != nullptr) {
+    for (const size_t item : in_place_) copies_->NoteInPlace(item);
+  }
+  return std::move(copies_);
+}
+
 absl::StatusOr<SharedTensors::Memory> SharedTensors::Find(const v1::RegionRef& region,
                                                           const std::string& path) const {
   const bool has_names = sources_.regions.enabled();
@@ -177,6 +184,7 @@ absl::StatusOr<engine::Destination> SharedTensors::Output(const v1::TensorSpec& 
     return Invalid(path, ".strides: must be empty in a named region");
   }
   place.strided = strided;
+  if (in_place) in_place_.push_back(items_);
   const std::byte* const begin = place.data;
   // In place, the input's range is there already, and the output is the same bytes.
   const auto same = [&](const Range& range) {

@@ -72,7 +72,7 @@ class SharedTensors {
   // Leased memory that the message uses. Once.
   std::vector<std::shared_ptr<const void>> TakeHeld() { return std::move(held_); }
   // Copies of named regions, to be fetched and stored; nullptr: it uses none. Once.
-  std::unique_ptr<RegionCopies> TakeCopies() { return std::move(copies_); }
+  std::unique_ptr<RegionCopies> TakeCopies();
   // Bytes that are read and written.
   int64_t bytes() const { return bytes_; }
 
@@ -119,6 +119,7 @@ class SharedTensors {
   size_t item_begin_ = 0;  // first range of the item
   std::vector<std::shared_ptr<const void>> held_;
   std::unique_ptr<RegionCopies> copies_;  // made with the first
+  std::vector<size_t> in_place_;          // items with an output in its input's place
   int64_t bytes_ = 0;
 };
 

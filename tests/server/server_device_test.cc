@@ -176,6 +176,44 @@ TEST_F(ServerDeviceTest, AFusedBufferIsRotatedWhereItLies) {
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(memory_->data() + 4096), want.size()), want);
 }
 
+TEST_F(ServerDeviceTest, KeysAndValuesGoToPagesOfTheDevice) {
+  ASSERT_TRUE(Register(RegionOf("pages")).ok());
+  v1::ApplyRoPERequest request = Inline();
+  v1::PagedCacheWrite& paged = *request.mutable_item()->mutable_paged_cache();
+  paged.set_key_index(1);
+  *paged.mutable_values() = request.item().tensors(1).tensor();
+  testing::SetShape(paged.mutable_key_cache(), v1::DTYPE_FLOAT32, {2, 4, 1, 8});
+  *paged.mutable_value_cache() = paged.key_cache();
+  testing::SetShape(paged.mutable_slot_mapping(), v1::DTYPE_INT32, {4});
+  request.add_raw(request.raw(1));
+  const std::string caches[] = {std::string(256, 'K'), std::string(256, 'V')};
+  for (const std::string& cache : caches) request.add_raw(cache);
+  const int32_t slots[] = {5, 0, -1, 7};
+  request.add_raw(slots, sizeof slots);
+  ASSERT_TRUE(Apply(request).ok());
+  const v1::ApplyRoPEResponse want = response_;
+  ASSERT_EQ(want.raw_size(), 3);
+
+  std::memcpy(memory_->data() + 4096, caches[0].data(), 256);
+  std::memcpy(memory_->data() + 4096 + 512, caches[1].data(), 256);
+  paged.mutable_key_cache()->mutable_device()->set_region("pages");
+  paged.mutable_value_cache()->mutable_device()->set_region("pages");
+  paged.mutable_value_cache()->mutable_device()->set_offset_bytes(512);
+  request.mutable_raw()->DeleteSubrange(3, 2);
+  const grpc::Status status = Apply(request);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response_.result().info().backend(), "cuda");
+  ASSERT_EQ(response_.raw_size(), 1);
+  EXPECT_EQ(response_.raw(0), want.raw(0));
+  const auto* const pages = reinterpret_cast<const char*>(memory_->data() + 4096);
+  EXPECT_EQ(std::string(pages, 256), want.raw(1));
+  EXPECT_EQ(std::string(pages + 512, 256), want.raw(2));
+  EXPECT_NE(want.raw(1), caches[0]);
+
+  paged.mutable_slot_mapping()->mutable_device()->set_region("pages");
+  EXPECT_THAT(Apply(request).error_message(), HasSubstr("slot_mapping.device: "));
+}
+
 TEST_F(ServerDeviceTest, ARegionIsItsOwnersAndEndsWithItsName) {
   ASSERT_TRUE(Register(RegionOf("qkv")).ok());
   ASSERT_EQ(List().regions_size(), 1);

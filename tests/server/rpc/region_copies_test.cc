@@ -100,6 +100,15 @@ TEST_F(RegionCopiesTest, MemoryThatWasShrunkIsNotWrittenAndInPlaceThatIsAborted)
   EXPECT_EQ(memory_.bytes(), "0123") << "it did not grow again";
 }
 
+TEST_F(RegionCopiesTest, AnItemThatChangedOtherMemoryInPlaceIsAbortedToo) {
+  (void)*copies_.Output(region_, 0, 2, 1, false, "out");
+  copies_.NoteInPlace(1);
+  memory_.Resize(1);
+  std::vector<engine::ItemResult> results(2);
+  copies_.Store(absl::MakeSpan(results));
+  EXPECT_THAT(results[1].status, StatusIs(absl::StatusCode::kAborted, HasSubstr("out: ")));
+}
+
 TEST_F(RegionCopiesTest, AddressesOfALargeRegionCostNoMemory) {
   const SharedMemory large("x");
   large.Resize(int64_t{64} << 30);
