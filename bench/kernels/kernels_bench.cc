@@ -249,7 +249,7 @@ void BenchPagedWrite(Bench& bench, Dtype type, int64_t tokens) {
   const double moved = static_cast<double>(2 * (row_bytes + cache_bytes));
   Row row{.name = "rope_paged",
           .shape = absl::StrCat("T=", tokens, " 8k+8v x128 half-split"),
-          .dtype = absl::StrCat("BFLOAT16 to ", Name(type)),
+          .dtype = absl::StrCat("BFLOAT16 to ", std::string(Name(type))),
           .threads = bench.all->threads(),
           .cache = std::string(CacheName(Cache::kWarm, rows.size())),
           .unit = "GB/s",
