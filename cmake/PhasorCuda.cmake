@@ -16,10 +16,12 @@ if(NOT PHASOR_CUDA MATCHES "^(AUTO|ON|OFF)$")
 elseif(NOT PHASOR_CUDA STREQUAL "OFF")
   find_program(PHASOR_NVCC nvcc PATHS /usr/local/cuda/bin)
   if(PHASOR_NVCC)
-    # A link on the path may point into the toolkit; its folders are beside the real file.
-    file(REAL_PATH "${PHASOR_NVCC}" nvcc)
-    get_filename_component(toolkit "${nvcc}" DIRECTORY)
-    get_filename_component(toolkit "${toolkit}" DIRECTORY)
+    # What is on the path may be a link or a script that calls nvcc, which knows where its folders are.
+    execute_process(COMMAND "${PHASOR_NVCC}" --dryrun -c none.cu ERROR_VARIABLE said OUTPUT_QUIET)
+    set(toolkit)
+    if(said MATCHES "TOP=([^\r\n]+)")
+      file(REAL_PATH "${CMAKE_MATCH_1}" toolkit)
+    endif()
     find_path(PHASOR_CUDA_INCLUDE cuda_runtime_api.h
       PATHS "${toolkit}/include" "${toolkit}/targets/x86_64-linux/include" NO_DEFAULT_PATH)
     find_library(PHASOR_CUDART cudart_static
@@ -41,6 +43,9 @@ elseif(NOT PHASOR_CUDA STREQUAL "OFF")
     endif()
   elseif(PHASOR_CUDA STREQUAL "ON")
     message(FATAL_ERROR "PHASOR_CUDA is ON but nvcc 12.0 or later, its headers or libcudart_static.a are missing: "
+      "nvcc ${PHASOR_NVCC} (${version}), headers ${PHASOR_CUDA_INCLUDE}, library ${PHASOR_CUDART}")
+  elseif(PHASOR_NVCC)
+    message(WARNING "No CUDA backend: nvcc 12.0 or later is needed, with its headers and libcudart_static.a. Found: "
       "nvcc ${PHASOR_NVCC} (${version}), headers ${PHASOR_CUDA_INCLUDE}, library ${PHASOR_CUDART}")
   endif()
 endif()

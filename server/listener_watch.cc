@@ -23,11 +23,16 @@ ListenerWatch::~ListenerWatch() {
 }
 
 void ListenerWatch::Watch() {
-  bool accepting = true;
+  bool told = true, before = true;
   while (WaitForTurn()) {
-    if (listener_.accepting() == accepting) continue;
-    accepting = !accepting;
-    changed_(accepting);
+    const bool now = listener_.accepting();
+    // Twice in a row: after a pause of the whole process, this thread may look before the
+    // listener's has had a turn.
+    const bool sure = now || !before;
+    before = now;
+    if (!sure || now == told) continue;
+    told = now;
+    changed_(now);
   }
 }
 

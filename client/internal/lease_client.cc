@@ -24,7 +24,7 @@
 namespace phasor::client_internal {
 namespace {
 
-constexpr int kTimeoutSeconds = 2;  // a server that does not answer a line
+constexpr int kTimeoutSeconds = 5;  // a server that does not answer a line
 constexpr size_t kMaxAnswer = 1024;
 
 // Closes a descriptor.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "client/internal/calls.h"
@@ -31,6 +32,7 @@ MutableTensorView DenseView(const TensorDesc& tensor, std::byte* data) {
 std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskServer& ask) {
   const std::shared_ptr<LeaseClient> leases = leases_->Get();
   if (leases == nullptr || !leases->alive()) {
+    DropFree();
     Ask(ask);
     return nullptr;
   }
@@ -40,8 +42,7 @@ std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskSe
   {
     std::lock_guard lock(mutex_);
     if (of_ != leases) {  // the server's successor does not know the old ones
-      for (const auto& [free_bytes, memory] : free_) bytes_ -= free_bytes;
-      dropped.swap(free_);
+      dropped = TakeFree();
       of_ = leases;
       lease_after_ = absl::InfinitePast();
     }
@@ -87,10 +88,21 @@ void StagingPool::Ask(const AskServer& ask) {
   });
 }
 
+StagingPool::Free StagingPool::TakeFree() {
+  for (const auto& [free_bytes, memory] : free_) bytes_ -= free_bytes;
+  return std::exchange(free_, Free());
+}
+
+void StagingPool::DropFree() {
+  Free dropped;  // freed without the lock
+  std::lock_guard lock(mutex_);
+  dropped = TakeFree();
+}
+
 void StagingPool::GiveBack(SharedMemory memory, LeaseClient* of, bool reuse) {
   SharedMemory dropped;  // freed without the lock
   std::lock_guard lock(mutex_);
-  if (reuse && of == of_.get()) {
+  if (reuse && of == of_.get() && of->alive()) {
     free_.emplace(memory.size(), std::move(memory));
     return;
   }
@@ -118,12 +130,11 @@ std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& p
   std::vector<std::optional<int64_t>> offsets;  // of each tensor in the block
   int64_t bytes = 0;
   for (const RopeTensor& tensor : call.tensors) {
+    // The server writes there at once: such a call is not one to be made again.
+    if (pool.IsLeased(tensor.output)) return nullptr;
     const int64_t tensor_bytes = DenseBytesOf(tensor.input.desc);
     offsets.emplace_back();
-    if (tensor_bytes < kMinStagedBytes || pool.IsLeased(tensor.input) ||
-        pool.IsLeased(tensor.output)) {
-      continue;
-    }
+    if (tensor_bytes < kMinStagedBytes || pool.IsLeased(tensor.input)) continue;
     offsets.back() = bytes;
     bytes += RoundUp(tensor_bytes, kAlignment);
   }

@@ -63,6 +63,10 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
   using Free = std::multimap<int64_t, SharedMemory>;  // by size
 
   void Ask(const AskServer& ask);
+  // What waits for use, which counts no more. With the lock.
+  Free TakeFree();
+  // That, given back to the system: a server that ended knows none of it.
+  void DropFree();
   void GiveBack(SharedMemory memory, LeaseClient* of, bool reuse);
   // Gives up the room of what was not leased after all, and waits before the next attempt: memory
   // that is made to be refused costs time.
@@ -93,8 +97,8 @@ struct StagedCall {
   void Finish();
 };
 
-// nullptr: `call` is to travel as it is: too small, not valid, shared already, or there is no
-// block. Reads the call's memory, and writes none of it.
+// nullptr: `call` is to be made as it is: too small, not valid, its output shared already, or there
+// is no block. Reads the call's memory, and writes none of it.
 std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& pool,
                                             const StagingPool::AskServer& ask);
 // Calls that name their output only.

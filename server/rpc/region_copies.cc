@@ -29,6 +29,7 @@ absl::StatusOr<size_t> RegionCopies::Find(std::shared_ptr<const regions::Region>
     return absl::UnavailableError(
         StrCat("server: no addresses for a region of ", bytes, " bytes, try again"));
   }
+  madvise(begin, bytes, MADV_NOHUGEPAGE);  // a small tensor must not take 2 MiB
   copies_.push_back({std::move(region), static_cast<std::byte*>(begin)});
   return copies_.size() - 1;
 }

@@ -31,7 +31,9 @@ constexpr auto kStarvedPause = std::chrono::milliseconds(50);  // while there is
 
 constexpr char kOk[] = "200 OK";
 
-Clock::time_point In(absl::Duration time) { return Clock::now() + absl::ToChronoNanoseconds(time); }
+Clock::time_point In(absl::Duration time) {
+  return Clock::now() + absl::ToChronoNanoseconds(std::min(time, absl::Hours(24)));
+}
 
 // What `line` begins with, up to a space; leaves what follows.
 std::string_view TakeWord(std::string_view* line) {
@@ -113,6 +115,13 @@ class PollingPageServer final : public PageServer {
     return static_cast<int>(std::max<int64_t>(left.count(), 0));
   }
 
+  bool IsFull() const {
+    return connections_.size() >= static_cast<size_t>(options_.max_connections);
+  }
+  void DropClosed() {
+    std::erase_if(connections_, [](const Connection& c) { return !c.fd.valid(); });
+  }
+
   // Takes as many as there is room for, so that those that were taken get their turn.
   void AcceptOn(int listening_fd) {
     for (int i = 0; i < options_.max_connections; ++i) {
@@ -120,13 +129,13 @@ class PollingPageServer final : public PageServer {
       if (!fd.valid()) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         if (errno == ECONNABORTED || errno == EINTR) continue;
+        DropClosed();
         starved_ = connections_.empty();
         if (!starved_) connections_.erase(connections_.begin());  // gives its descriptor
         return;
       }
-      if (connections_.size() >= static_cast<size_t>(options_.max_connections)) {
-        connections_.erase(connections_.begin());
-      }
+      if (IsFull()) DropClosed();
+      if (IsFull()) connections_.erase(connections_.begin());
       connections_.push_back({std::move(fd), In(options_.request_time), "", "", 0});
       Continue(&connections_.back());
     }

@@ -219,7 +219,9 @@ TEST_F(StagedCallTest, WhenItsServerIsReplacedCallsGoOn) {
   ServerOptions options = Options();
   options.listen = {address};
   options.log_level = "off";
-  server_ = *Server::Start(options);
+  auto successor = Server::Start(options);
+  ASSERT_TRUE(successor.ok()) << successor.status();
+  server_ = *std::move(successor);
   std::vector<float> x = Numbers();
   absl::Status status = absl::UnknownError("");
   for (int i = 0; i < 100 && !status.ok(); ++i) {

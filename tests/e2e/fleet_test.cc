@@ -245,7 +245,7 @@ TEST_F(EnvoyTest, RapidResetsCloseTheConnection) {
 // cannot tell. Streams that are answered have more time.
 TEST_F(EnvoyTest, AMessageThatTricklesInIsEnded) {
   envoy_.reset();
-  StartEnvoy("2s");
+  StartEnvoy("5s");
   const auto stub =
       PositionEmbeddingService::NewStub(testing::NewChannel(envoy_->address("loopback")));
   grpc::ClientContext context;
@@ -266,7 +266,7 @@ TEST_F(EnvoyTest, AMessageThatTricklesInIsEnded) {
                                        byte({"\0\0\0\3\xe8x", 6})));
   EXPECT_TRUE(Eventually([&] {
     testing::Send(loris, byte("x"));
-    return envoy_->Stat("http.calls.downstream_rq_timeout") == 1;
+    return envoy_->Stat("http.calls.downstream_rq_timeout") >= 1;
   }));
   ASSERT_TRUE(stream->Write(item));
   EXPECT_TRUE(stream->Read(&answer));

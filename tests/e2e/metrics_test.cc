@@ -265,7 +265,7 @@ TEST_F(MetricsTest, TheListenersOfMetricsAndHealthDoNotDelayTheEnd) {
   const FileDescriptor silent = ConnectTo(server_->metrics_listeners()[0]);
   const absl::Time begun = absl::Now();
   server_.reset();
-  EXPECT_LT(absl::Now() - begun, absl::Seconds(1.5));
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(4)) << "a silent connection has 5 s";
 }
 
 TEST_F(MetricsTest, AnAddressInUseIsToldAtStart) {

@@ -453,7 +453,7 @@ TEST(NamedRegionsOwner, DISABLED_Runs) {
   ASSERT_NE(address, nullptr);
   const auto* const memory = new SharedMemory(std::string(kBytes, 'm'));
   const Owner owner(address);
-  ASSERT_TRUE(owner.Register("killed", memory->key(), kBytes, 0, false, 1000).ok());
+  ASSERT_TRUE(owner.Register("killed", memory->key(), kBytes, 0, false, 10000).ok());
   printf("%s\n", memory->key().c_str());
   fflush(stdout);
   while (true) (void)owner.Invert({"killed"}, {"killed"});

@@ -102,8 +102,10 @@ step_server() {
   cmp "$results/cuda.npy" "$results/cpu.npy" >>"$log" 2>&1 || { fail "server: encode: other bytes"; return; }
   rm -f "$results"/{cuda,cpu}.npy
   kill -TERM "${servers[@]}"
-  wait "${servers[@]}" || { fail "server: not status 0 after SIGTERM"; servers=(); return; }
+  local server rc=0
+  for server in "${servers[@]}"; do wait "$server" || rc=$?; done # of several, wait tells the last one's status
   servers=()
+  [[ $rc == 0 ]] || { fail "server: status $rc after SIGTERM"; return; }
   pass "server: $files rotations and an encoding of --backend=cuda have the bytes of --backend=cpu"
 }
 

@@ -104,7 +104,10 @@ TEST_F(StagingTest, MemoryOfAServerThatEndedIsNotUsedAgain) {
   auto block = Take(kMebi);
   block->Reuse();
   block.reset();
+  auto used = Take(2 * kMebi);
+  used->Reuse();
   socket_.reset();
+  used.reset();
   EXPECT_EQ(Take(kMebi), nullptr);
   socket_.emplace(listeners_[0].fd(), &store_);
   Connect();
@@ -147,6 +150,8 @@ TEST_F(StagingTest, WhatIsSmallOrWrongOrSharedTravels) {
   const SharedMemory shared = *leases_->Get()->Allocate(kMebi);
   call.tensors = {MutableTensorView{{Dtype::kFloat32, {1024, 1, 64}, {}}, shared.data(), 262144}};
   EXPECT_EQ(Stage(call, *pool_, Ask()), nullptr) << "shared already";
+  call.tensors.insert(call.tensors.begin(), CallOf(x, 1024).tensors[0]);
+  EXPECT_EQ(Stage(call, *pool_, Ask()), nullptr) << "the server changes one in place";
 }
 
 TEST_F(StagingTest, EncodingsAreStagedWhereTheirOutputIsKnown) {

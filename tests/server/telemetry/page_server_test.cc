@@ -113,12 +113,14 @@ TEST_F(PageServerTest, TakesARequestInPieces) {
 
 TEST_F(PageServerTest, AnswersBesideMoreSilentConnectionsThanItKeeps) {
   options_.max_connections = 4;
-  options_.request_time = absl::InfiniteDuration();
+  options_.request_time = absl::InfiniteDuration();  // a day
   Start();
   std::vector<FileDescriptor> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(Connect());
   EXPECT_THAT(Ask(kGet), EndsWith("\r\n\r\nx 1\n"));
   EXPECT_TRUE(WaitForClose(silent.front().get())) << "the oldest makes room";
+  Send(silent.back(), kGet);
+  EXPECT_THAT(ReadAll(silent.back()), EndsWith("\r\n\r\nx 1\n")) << "the newest stay";
 }
 
 TEST_F(PageServerTest, EndsAConnectionThatTakesTooLongToAsk) {
@@ -164,7 +166,7 @@ TEST_F(PageServerTest, EndsAtOnceWhateverIsUnderWay) {
   ASSERT_EQ(recv(reading.get(), &first, 1, 0), 1);
   const auto begun = std::chrono::steady_clock::now();
   server_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(1));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(4));
 }
 
 TEST_F(PageServerTest, ListensOnSeveralAddressesAndTellsOneThatIsTaken) {
