@@ -74,7 +74,7 @@ InferServer& TheInferServer() {
   return server;
 }
 
-std::string Violation(const absl::Status& status) {
+std::string InferViolation(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kOutOfRange:
@@ -134,8 +134,8 @@ Outcome CheckInfer(absl::Span<const absl::Span<const std::byte>> pieces) {
              {absl::InfiniteFuture(), 0, std::make_shared<std::atomic<bool>>(false)},
              [&](oip::InferAnswer answer) {
                outcome.computed = answer.status.ok();
-               outcome.violation =
-                   answer.status.ok() ? CheckAnswer(&answer.response) : Violation(answer.status);
+               outcome.violation = answer.status.ok() ? CheckAnswer(&answer.response)
+                                                      : InferViolation(answer.status);
                done.Notify();
              });
   done.WaitForNotification();
