@@ -74,7 +74,7 @@ TEST_F(ListenerWatchTest, TellsThatTheThreadIsStuckAndThatItGoesOn) {
   EXPECT_TRUE(testing::Eventually([&] { return !Told().empty(); }));
   EXPECT_THAT(Told(), ElementsAre(false));
   stuck.Unlock();
-  EXPECT_TRUE(testing::Eventually([&] { return Told().back(); }));
+  EXPECT_TRUE(testing::Eventually([&]() -> bool { return Told().back(); }));
 }
 
 TEST_F(ListenerWatchTest, EndsWithoutWaitingForItsTurn) {
