@@ -134,7 +134,7 @@ inline RopeItem BytesItem(std::string_view x, size_t piece = 0, int64_t lanes = 
   prepared.positions.tokens = prepared.tokens;
   prepared.positions.grid[0] = {{0, 0}, {1, 0}, prepared.tokens};
   PreparedRope::Tensor tensor;
-  tensor.dtype = Dtype::kFloat16;
+  tensor.dtype = tensor.output_dtype = Dtype::kFloat16;
   tensor.shape = {prepared.tokens, 1, lanes / 2};
   tensor.heads = 1;
   tensor.x_strides = tensor.y_strides = {bytes, lanes, lanes};
