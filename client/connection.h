@@ -98,8 +98,9 @@ struct RopeTensor {
 };
 
 // Keys and values go to pages of a cache instead of tensors of their own (docs/paged-cache.md). In
-// memory of AllocateShared, pages are written where they are; other caches travel there and back
-// whole, so that no two calls that are under way, nor two of a batch, may share one.
+// memory of AllocateShared, pages are written where they are, if they stand on whole elements and
+// until its server ends; other caches travel there and back whole, so that no two calls that are
+// under way, nor two of a batch, may share one.
 struct PagedWrite {
   // Of the keys among the tensors: their output is the key cache, [pages, page_size, heads,
   // head_dim] of the keys' type or FLOAT8, with any strides whose last is 1.

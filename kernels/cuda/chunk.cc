@@ -34,13 +34,35 @@ int64_t PositionBytes(const PositionSource& source) {
   return std::max<int64_t>(16, source.axes * SizeOf(source.dtype));
 }
 
-int64_t PositionBytes(const Job& job) {
+// Tensors of a rotation that one item holds: of one type that all become FLOAT8, or none.
+using ItemType = std::pair<Dtype, bool>;
+ItemType TypeOf(const RotaryTensor& tensor) {
+  return {tensor.dtype, tensor.float8 != Float8::kNone};
+}
+
+// At most so many bytes go with a row beside those of its tensors: positions, once for each item,
+// and places in caches.
+int64_t BesideRowBytes(const RotaryJob& job, const JobRows& rows) {
+  int64_t positions = PositionBytes(*job.positions);
+  if (job.is_delta()) positions += PositionBytes(*job.from_positions);
+  int64_t bytes = 0;
+  std::vector<ItemType> types;
+  for (size_t i = 0; i < job.tensors.size(); ++i) {
+    const ItemType type = TypeOf(job.tensors[i]);
+    if (std::find(types.begin(), types.end(), type) == types.end()) {
+      types.push_back(type);
+      bytes += positions;
+    }
+    if (rows.out[i].on_device && rows.out[i].offsets != nullptr) bytes += sizeof(int64_t);
+  }
+  return bytes;
+}
+
+int64_t BesideRowBytes(const Job& job, const JobRows& rows) {
   if (const auto* encode = std::get_if<EncodeJob>(&job)) return PositionBytes(*encode->positions);
   if (const auto* lookup = std::get_if<LookupJob>(&job)) return PositionBytes(*lookup->positions);
   if (const auto* bias = std::get_if<BiasJob>(&job)) return PositionBytes(*bias->queries);
-  const auto& rotary = std::get<RotaryJob>(job);
-  return PositionBytes(*rotary.positions) +
-         (rotary.is_delta() ? PositionBytes(*rotary.from_positions) : 0);
+  return BesideRowBytes(std::get<RotaryJob>(job), rows);
 }
 
 // Lanes that did not travel and are not where they belong yet.
@@ -111,12 +133,11 @@ void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, Laun
   const bool whole_heads = part.rows.whole_heads;
   // Packed slices are one batch entry, unless whole heads keep the job's own order of rows.
   const int64_t tokens = whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
-  using Type = std::pair<Dtype, bool>;  // and whether it becomes FLOAT8
-  std::vector<std::pair<Type, std::vector<RotaryView>>> types;
+  std::vector<std::pair<ItemType, std::vector<RotaryView>>> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
     if (part.rows.in[i].bytes == 0) continue;
     const RotaryView view = RotaryViewOf(part, i, tokens, in, out, arena);
-    const Type type{job.tensors[i].dtype, view.float8 != Float8::kNone};
+    const ItemType type = TypeOf(job.tensors[i]);
     auto known = std::find_if(types.begin(), types.end(),
                               [&](const auto& other) { return other.first == type; });
     if (known == types.end()) known = types.insert(types.end(), {type, {}});
@@ -179,8 +200,9 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
   const int64_t in_left = capacity_ - in_bytes() - fixed;
   const int64_t out_left =
       capacity_ - out_bytes() - static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
-  const int64_t most = std::min(in_left / (RowBytesOf(part.rows.in) + PositionBytes(job)),
-                                out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
+  const int64_t most =
+      std::min(in_left / (RowBytesOf(part.rows.in) + BesideRowBytes(job, part.rows)),
+               out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
   if (in_left < 0 || out_left < 0 || most < 1) return 0;
   part.slice = SliceFrom(job, first, most);
   part.in_at = in_used_;

@@ -193,14 +193,6 @@ class Stager {
     return out;
   }
 
-  // Dense tensors in several pieces whose outputs are alike: the backend gathers a tile of tokens
-  // and rotates it while it is in cache.
-  static bool GatheredByBackend(const RopeItem& item, size_t i) {
-    const PreparedRope::Tensor& tensor = item.prepared.tensors[i];
-    return tensor.dense && item.tensors[i].size() > 1 && tensor.output_dtype == tensor.dtype &&
-           tensor.cache_shape.empty() && !DestinationOf(item, i).on_device;
-  }
-
   // Those of an output that lies as its input does.
   static RotaryStrides InputStrides(const PreparedRope::Tensor& tensor) {
     const int64_t from = SizeOf(tensor.dtype), to = SizeOf(tensor.output_dtype);
@@ -346,7 +338,54 @@ class StagedCall {
   std::vector<size_t> job_items_;  // what they are for
 };
 
+// What StageNumbers takes.
+int64_t NumbersScratch(const Segments& segments, int64_t bytes, bool changing) {
+  return changing || segments.size() > 1 ? bytes : 0;
+}
+
+// What StageAddTo takes.
+int64_t AddToScratch(const Segments& segments, int64_t bytes,
+                     const std::optional<TensorDesc>& add_to, bool on_device) {
+  if (bytes == 0 || segments.size() <= 1) return 0;
+  return IsDense(*add_to) && !on_device ? 0 : bytes;
+}
+
 }  // namespace
+
+bool GatheredByBackend(const RopeItem& item, size_t i) {
+  const PreparedRope::Tensor& tensor = item.prepared.tensors[i];
+  return tensor.dense && item.tensors[i].size() > 1 && tensor.output_dtype == tensor.dtype &&
+         tensor.cache_shape.empty() && !DestinationOf(item, i).on_device;
+}
+
+int64_t ScratchBytes(const EncodeItem& item) {
+  const PreparedEncode& prepared = item.prepared;
+  return NumbersScratch(item.positions, prepared.positions_bytes, item.changing) +
+         AddToScratch(item.add_to, prepared.add_to_bytes, prepared.add_to,
+                      item.destination.on_device);
+}
+
+int64_t ScratchBytes(const RopeItem& item) {
+  const PreparedRope& prepared = item.prepared;
+  int64_t bytes = NumbersScratch(item.positions, prepared.positions_bytes, item.changing) +
+                  NumbersScratch(item.from_positions, prepared.from_positions_bytes, item.changing);
+  if (prepared.pages.has_value()) {
+    bytes += NumbersScratch(item.slot_mapping, prepared.pages->slot_mapping_bytes, item.changing);
+  }
+  for (size_t i = 0; i < item.tensors.size(); ++i) {
+    if (item.tensors[i].size() <= 1 || GatheredByBackend(item, i)) continue;
+    bytes += prepared.tensors[i].input_bytes;
+  }
+  return bytes;
+}
+
+int64_t ScratchBytes(const BiasItem& item) {
+  const PreparedBias& prepared = item.prepared;
+  return NumbersScratch(item.queries, prepared.queries_bytes, false) +
+         NumbersScratch(item.keys, prepared.keys_bytes, false) +
+         NumbersScratch(item.table_values, prepared.table_bytes, false) +
+         AddToScratch(item.add_to, prepared.add_to_bytes, prepared.add_to, false);
+}
 
 Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
                  RunFacts* facts) {

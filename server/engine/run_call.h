@@ -25,6 +25,16 @@ struct RunFacts {
   absl::Duration compute;
 };
 
+// Whether the backend gathers tensor i, a tile of tokens at a time, and rotates it while it is in
+// cache: dense tensors in several pieces whose outputs are alike.
+bool GatheredByBackend(const RopeItem& item, size_t i);
+
+// Memory that a run takes beside its payload and outputs: copies of what came in several pieces,
+// and of numbers that others may write.
+int64_t ScratchBytes(const EncodeItem& item);
+int64_t ScratchBytes(const RopeItem& item);
+int64_t ScratchBytes(const BiasItem& item);
+
 // Computes every item of every call in one Backend::RunEach; a call or an item that fails does not
 // touch the others. Calls a call's ReleasePayload as soon as nothing reads its payload any more.
 // Errors of a call: UNAVAILABLE, no memory; those of FetchPayload. Of an item: those of its job;

@@ -64,7 +64,7 @@ inline bool IsInline(const v1::TensorSpec& tensor) {
 struct Payload {
   RawEntries raw;
   SharedTensors shared;
-  int64_t copied_bytes = 0;  // of shared numbers that are copied to be checked, and of slots
+  int64_t copied_bytes = 0;  // memory that the call takes beside the message and outputs
 
   // The `bytes` of a tensor; `shared_path` is its path, `raw_path` how errors of entries call it.
   // `changing` becomes true if others may write them.
@@ -83,7 +83,6 @@ struct Payload {
   absl::Status Take(const v1::Positions& wire, int64_t bytes, const std::string& path,
                     engine::Segments* out, bool* changing) {
     if (!wire.has_tensor()) return absl::OkStatus();
-    if (wire.tensor().has_region()) copied_bytes += bytes;
     return Take(wire.tensor(), bytes, absl::StrCat(path, ".tensor"), out, changing);
   }
 

@@ -15,6 +15,7 @@
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
+#include "server/engine/run_call.h"
 #include "server/rpc/payload.h"
 
 namespace phasor::rpc {
@@ -181,11 +182,9 @@ struct RopeTraits {
     PHASOR_RETURN_IF_ERROR(payload->TakeCache(wire.value_cache(), prepared.tensors[value],
                                               absl::StrCat(path, ".value_cache"),
                                               &item->value_cache, &item->destinations[value]));
-    const int64_t slots_bytes = prepared.pages->slot_mapping_bytes;
     payload->copied_bytes += prepared.tokens * kBytesPerSlot;
-    if (wire.slot_mapping().has_region()) payload->copied_bytes += slots_bytes;
-    return payload->Take(wire.slot_mapping(), slots_bytes, absl::StrCat(path, ".slot_mapping"),
-                         &item->slot_mapping, &item->changing);
+    return payload->Take(wire.slot_mapping(), prepared.pages->slot_mapping_bytes,
+                         absl::StrCat(path, ".slot_mapping"), &item->slot_mapping, &item->changing);
   }
 
   static absl::Status AssignDestinations(const Wire& wire, const std::string& path,
@@ -301,6 +300,7 @@ class Viewer {
       const size_t next = payload.raw.next() + CountInlineTensors(*wire);
       if (auto* item = std::get_if<EngineItem>(&view_.items[i])) {
         if (absl::Status status = AssignItem(*wire, path, &payload, item); status.ok()) {
+          payload.copied_bytes += engine::ScratchBytes(*item);
           PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(*item, path, &size_));
         } else {
           view_.items[i] = std::move(status);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors of a message that lie in shared memory, leased or named, or on the device: found,
-// checked, and kept from overlapping. overlapping.
+// checked, and kept from overlapping.
 #ifndef PHASOR_SERVER_RPC_SHARED_TENSORS_H_
 #define PHASOR_SERVER_RPC_SHARED_TENSORS_H_
 

@@ -24,7 +24,7 @@ struct TensorMethod {
 };
 
 // Raw entries are counted before the message that explains them is parsed. One item may have 64
-// tensors and two of positions.
+// tensors, two of positions and four of a paged cache.
 inline constexpr int64_t kRawEntriesOfOneItem = 70;
 
 // What all calls of a server share.

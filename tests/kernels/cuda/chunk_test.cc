@@ -34,6 +34,29 @@ TEST(ChunkTest, NeverOutgrowsItsCapacity) {
   }
 }
 
+// Two items, for each of which positions are packed.
+TEST(ChunkTest, CountsPositionsOfEveryItem) {
+  constexpr int64_t kTokens = 2000, kCapacity = int64_t{64} << 10;
+  const auto plan = MakeHandPlan({.pairs = 16});
+  RaggedPositions sequences;
+  sequences.lengths.assign(kTokens, 1);
+  const PositionSource positions = *MakePositionSource(sequences, 1, "positions");
+  Tensor memory(Dtype::kBFloat16, 3 * kTokens * 32);
+  RotaryJob rotary;
+  rotary.plan = plan.get();
+  rotary.positions = &positions;
+  rotary.tokens = kTokens;
+  std::byte* const out = memory.data() + kTokens * 64;
+  rotary.tensors = {{Dtype::kBFloat16, 1, memory.data(), {0, 64, 64}, memory.data(), {0, 64, 64}},
+                    {Dtype::kBFloat16, 1, memory.data(), {0, 64, 64}, out, {0, 32, 32}}};
+  rotary.tensors[1].float8 = Float8::kE4M3;
+  Chunk chunk(kCapacity);
+  const int64_t rows = chunk.Add(Job(rotary), 0);
+  EXPECT_LT(rows, kTokens);
+  EXPECT_GT(rows, 300);
+  EXPECT_LE(chunk.in_bytes(), kCapacity);
+}
+
 TEST(ChunkTest, TakesJobsUntilItIsFull) {
   const auto plan = MakeHandPlan({.pairs = 16});
   const PositionSource positions =

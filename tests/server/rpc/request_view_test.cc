@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <string>
@@ -444,6 +445,32 @@ TEST(ParsePagedCacheTest, TakesItsFourEntriesAfterTheOthers) {
   EXPECT_THAT(Viewed(ParseApplyRoPE, request.SerializeAsString()).status(),
               StatusIs(kInvalid, HasSubstr("item.paged_cache.slot_mapping: raw[5] has 15 bytes, "
                                            "expected 16 for INT32 [4]")));
+}
+
+// Tensors that came in several pieces, which nobody gathers tile by tile.
+TEST(ParseApplyRoPETest, MemoryToGatherTensorsIsCounted) {
+  v1::ApplyRoPERequest request = RopeRequestOf(4);
+  for (const bool narrow : {false, true}) {
+    if (narrow) {
+      for (v1::RopeTensor& tensor : *request.mutable_item()->mutable_tensors()) {
+        tensor.mutable_tensor()->set_dtype(v1::DTYPE_BFLOAT16);
+        tensor.set_output_dtype(v1::DTYPE_FLOAT8_E4M3);
+      }
+      for (std::string& raw : *request.mutable_raw()) raw.resize(raw.size() / 2);
+    }
+    const std::string bytes = request.SerializeAsString();
+    std::vector<absl::Span<const std::byte>> pieces;
+    for (size_t i = 0; i < bytes.size(); i += 16) {
+      pieces.emplace_back(reinterpret_cast<const std::byte*>(bytes.data()) + i,
+                          std::min<size_t>(16, bytes.size() - i));
+    }
+    const auto walked = WalkMessage(pieces, {});
+    ASSERT_THAT(walked, IsOk());
+    const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+    const auto view = ParseApplyRoPE(*walked, {plans, "cpu", 1 << 20, 8});
+    ASSERT_THAT(view, IsOk());
+    EXPECT_EQ(view->copied_bytes, narrow ? 4 * 3 * 8 * 2 : 0);
+  }
 }
 
 // Memory of the server's for as long as the call takes.
