@@ -23,18 +23,18 @@ constexpr size_t kMaxKeyBytes = 255;
 std::string SystemError(int error) { return std::generic_category().message(error); }
 
 // One name, with or without the slash before it.
-absl::Status CheckKey(const std::string& key, const std::string& path) {
+absl::Status CheckKey(const std::string& key, std::string_view path) {
   const std::string name = key.starts_with('/') ? key.substr(1) : key;
   const bool is_name = !name.empty() && name.size() <= kMaxKeyBytes && name != "." &&
                        name != ".." && name.find_first_of(std::string("/\0", 2)) == name.npos;
   if (is_name) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(path, ".key: not a name of shared memory, must be / and 1 to 255 bytes without /"));
+      StrCat(path, ": not a name of shared memory, must be / and 1 to 255 bytes without /"));
 }
 
-absl::Status OpenError(int error, const std::string& key, const std::string& path) {
+absl::Status OpenError(int error, const std::string& key, std::string_view path) {
   const std::string message =
-      StrCat(path, ".key: '", key, "' cannot be opened (", SystemError(error),
+      StrCat(path, ": '", key, "' cannot be opened (", SystemError(error),
              "), must be shared memory of this host that the server's user may open");
   if (error == ENOENT) return absl::NotFoundError(message);
   if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
@@ -43,23 +43,22 @@ absl::Status OpenError(int error, const std::string& key, const std::string& pat
 }
 
 // Size of the memory behind `fd`. INVALID_ARGUMENT: something else than memory.
-absl::StatusOr<int64_t> SizeOfMemory(int fd, const std::string& path) {
+absl::StatusOr<int64_t> SizeOfMemory(int fd, std::string_view path) {
   struct stat info = {};
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return static_cast<int64_t>(info.st_size);
-  return absl::InvalidArgumentError(StrCat(path, ".key: not shared memory"));
+  return absl::InvalidArgumentError(StrCat(path, ": not shared memory"));
 }
 
-absl::Status CheckFits(const RegionPlace& place, int64_t size, const std::string& path) {
+absl::Status CheckFits(const RegionPlace& place, int64_t size, std::string_view path) {
   if (place.offset < 0 || place.bytes <= 0) {
-    return absl::InvalidArgumentError(StrCat(path, ".byte_size: ", place.bytes, " bytes from ",
-                                             place.offset,
+    return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
                                              ", must be at least 1 byte from 0 or later"));
   }
   // `offset + bytes` might overflow, the difference cannot.
   if (place.offset <= size && place.bytes <= size - place.offset) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(path, ".byte_size: ", place.bytes, " bytes from ",
-                                           place.offset, ", must be within the ", size,
-                                           " bytes of '", place.key, "'"));
+  return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
+                                           ", must be within the ", size, " bytes of '", place.key,
+                                           "'"));
 }
 
 absl::Status Shrunk(const std::string& path) {
@@ -69,9 +68,8 @@ absl::Status Shrunk(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place,
-                                                           const std::string& path) {
-  PHASOR_RETURN_IF_ERROR(CheckKey(place.key, path));
+absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place, const Paths& paths) {
+  PHASOR_RETURN_IF_ERROR(CheckKey(place.key, paths.key));
   // Without O_NONBLOCK, what is no memory (a pipe) or has a lease of its owner's would wait for
   // somebody.
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
@@ -81,11 +79,11 @@ absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place,
     writable = false;
     fd = shm_open(place.key.c_str(), kFlags | O_RDONLY, 0);
   }
-  if (fd < 0) return OpenError(errno, place.key, path);
+  if (fd < 0) return OpenError(errno, place.key, paths.key);
   // From here on the region closes the descriptor.
   std::shared_ptr<const Region> region(new Region(std::move(place), fd, writable));
-  PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd, path));
-  PHASOR_RETURN_IF_ERROR(CheckFits(region->place_, size, path));
+  PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd, paths.key));
+  PHASOR_RETURN_IF_ERROR(CheckFits(region->place_, size, paths.bytes));
   return region;
 }
 

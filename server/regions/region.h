@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,12 +28,15 @@ struct RegionPlace {
 // Threads: any; the client may change the bytes at any time. Owns a descriptor.
 class Region {
  public:
-  // Opens it, without waiting for anybody: for reading only where writing is not allowed. Messages
-  // begin with `path`.
+  // Opens it, without waiting for anybody: for reading only where writing is not allowed. `paths`
+  // are what the request calls its fields.
   // INVALID_ARGUMENT: the key is no name, or the memory ends before the region does;
   // NOT_FOUND: no such memory; PERMISSION_DENIED: it may not be opened.
-  static absl::StatusOr<std::shared_ptr<const Region>> Open(RegionPlace place,
-                                                            const std::string& path);
+  struct Paths {
+    std::string_view key = "key";
+    std::string_view bytes = "byte_size";
+  };
+  static absl::StatusOr<std::shared_ptr<const Region>> Open(RegionPlace place, const Paths& paths);
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;

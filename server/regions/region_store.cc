@@ -32,7 +32,8 @@ RegionStore::RegionStore(RegionStoreOptions options)
       quotas_(std::make_shared<OwnerQuotas>(options_.owner_limits, "regions")) {}
 
 absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
-                                   const RegionCaller& caller, const RegionTerms& terms) {
+                                   const RegionCaller& caller, const RegionTerms& terms,
+                                   const Region::Paths& paths) {
   PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
   Entries expired;  // closed without the lock
   {
@@ -41,7 +42,7 @@ absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
   }
   expired.clear();
   PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
-  PHASOR_ASSIGN_OR_RETURN(auto region, Region::Open(std::move(place), "region"));
+  PHASOR_ASSIGN_OR_RETURN(auto region, Region::Open(std::move(place), paths));
   PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
                           quotas_->Take(caller.owner(), region->place().bytes, caller.max_regions));
   auto held = std::make_shared<Held>(std::move(share), std::move(region));

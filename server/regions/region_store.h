@@ -74,7 +74,7 @@ class RegionStore {
   // name; ALREADY_EXISTS: the name is taken; RESOURCE_EXHAUSTED: too many, of all or of the owner;
   // FAILED_PRECONDITION: not enabled, or the caller is on another host.
   absl::Status Register(const std::string& name, RegionPlace place, const RegionCaller& caller,
-                        const RegionTerms& terms = {});
+                        const RegionTerms& terms = {}, const Region::Paths& paths = {});
 
   // Forgets a name. `released` runs once when no call uses the region any more, perhaps before
   // this returns. NOT_FOUND, and it never runs: no such name.

@@ -35,7 +35,7 @@ absl::Status Register(const v1::Region& region, const regions::RegionCaller& cal
       return regions.Register(region.name(),
                               {region.posix().key(), region.posix().offset_bytes(),
                                region.size_bytes(), region.read_only()},
-                              caller, terms);
+                              caller, terms, {"region.posix.key", "region.size_bytes"});
     case v1::Region::kCudaIpc:
       return RegisterDeviceRegion(region, caller, terms, devices);
     case v1::Region::BACKING_NOT_SET:

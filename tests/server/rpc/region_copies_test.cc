@@ -23,7 +23,7 @@ class RegionCopiesTest : public ::testing::Test {
  protected:
   static std::shared_ptr<const regions::Region> Open(const SharedMemory& memory, int64_t offset,
                                                      int64_t bytes) {
-    return *regions::Region::Open({memory.key(), offset, bytes}, "region");
+    return *regions::Region::Open({memory.key(), offset, bytes}, {});
   }
   static std::vector<engine::Item> Items(size_t count) {
     return std::vector<engine::Item>(count, engine::EncodeItem{});

@@ -125,12 +125,14 @@ TEST_F(SharedMemoryServiceTest, WhatIsWrongIsSaid) {
       {[](v1::Region& r) { r.set_ttl_ms(-1); }, Code::INVALID_ARGUMENT, "region.ttl_ms: -1"},
       {[](v1::Region& r) { r.set_ttl_ms(3600001); }, Code::INVALID_ARGUMENT,
        "region.ttl_ms: 3600001, must be 1 to 3600000"},
-      {[](v1::Region& r) { r.set_size_bytes(1001); }, Code::INVALID_ARGUMENT, "1001 bytes from 0"},
-      {[](v1::Region& r) { r.set_size_bytes(0); }, Code::INVALID_ARGUMENT, "0 bytes from 0"},
+      {[](v1::Region& r) { r.set_size_bytes(1001); }, Code::INVALID_ARGUMENT,
+       "region.size_bytes: 1001 bytes from 0"},
+      {[](v1::Region& r) { r.set_size_bytes(0); }, Code::INVALID_ARGUMENT,
+       "region.size_bytes: 0 bytes from 0"},
       {[](v1::Region& r) { r.mutable_posix()->set_key("/a/b"); }, Code::INVALID_ARGUMENT,
-       "region.key: not a name"},
+       "region.posix.key: not a name"},
       {[](v1::Region& r) { r.mutable_posix()->set_key("/phasor_no_such"); }, Code::NOT_FOUND,
-       "region.key: '/phasor_no_such'"}};
+       "region.posix.key: '/phasor_no_such'"}};
   for (const Case& c : cases) {
     v1::Region region = RegionOf("r", memory_.key(), 10);
     c.spoil(region);
