@@ -22,6 +22,17 @@ struct CopiesFixture {
     return HostCopies::Make(job, RowsOfTensors(job, &memory), most_bytes, &driver, stream);
   }
   ~CopiesFixture() { driver.DestroyStream(stream); }
+  // Rows of 256 bytes on the device.
+  RotaryJob InPlace(int64_t tokens) const {
+    RotaryJob job;
+    job.plan = plan.get();
+    job.tokens = tokens;
+    std::byte* const at = allocation->data();
+    job.tensors = {{Dtype::kFloat32, 1, at, {0, 256, 256}, at, {0, 256, 256}}};
+    return job;
+  }
+
+  const std::shared_ptr<const Plan> plan = testing::MakeHandPlan({.pairs = 32});
 
   std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
   FakeDriver driver{device};
@@ -63,12 +74,7 @@ TEST(HostCopiesTest, RandomJobsOnCopiesHaveTheReferencesBytes) {
 
 TEST(HostCopiesTest, MakesNoLargerCopiesThanItMay) {
   CopiesFixture f;
-  RotaryJob job;
-  const auto plan = testing::MakeHandPlan({.pairs = 32});
-  job.plan = plan.get();
-  job.tokens = 100;
-  std::byte* const at = f.allocation->data();
-  job.tensors = {{Dtype::kFloat32, 1, at, {0, 256, 256}, at, {0, 256, 256}}};
+  RotaryJob job = f.InPlace(100);
   EXPECT_TRUE(f.Make(job, 25600).ok()) << "in place takes one copy";
   EXPECT_EQ(f.Make(job, 25599).status().code(), absl::StatusCode::kResourceExhausted);
   job.tensors[0].y += 32768;
@@ -78,12 +84,7 @@ TEST(HostCopiesTest, MakesNoLargerCopiesThanItMay) {
 
 TEST(HostCopiesTest, ErrorsOfTheDriverAreReturnedAndNothingIsWritten) {
   CopiesFixture f;
-  RotaryJob job;
-  const auto plan = testing::MakeHandPlan({.pairs = 32});
-  job.plan = plan.get();
-  job.tokens = 10;
-  std::byte* const at = f.allocation->data();
-  job.tensors = {{Dtype::kFloat32, 1, at, {0, 256, 256}, at, {0, 256, 256}}};
+  const RotaryJob job = f.InPlace(10);
   for (const std::string fails : {"CopyToHost", "Synchronize"}) {
     f.device->FailWith([&](const std::string& call, int64_t) {
       return call == fails ? absl::InternalError("refused") : absl::OkStatus();

@@ -88,6 +88,33 @@ TEST_F(SharedTensorsTest, CachesAreNotInNamedRegions) {
                        HasSubstr("cache.region.region: a named region, caches must be in leased")));
 }
 
+// Leased memory that is changed already cannot be tried again when a named region fails.
+TEST_F(SharedTensorsTest, CopiesKnowWhatIsInPlaceElsewhere) {
+  const testing::SharedMemory memory(std::string(128, 'x'));
+  regions::RegionStoreOptions options;
+  options.enabled = true;
+  regions::RegionStore store(options);
+  ASSERT_THAT(store.Register("named", {memory.key(), 0, 128}, {"me"}), IsOk());
+  const SharedSources sources{&store_, {&store, {"me"}}};
+  for (const bool in_place : {false, true}) {
+    SharedTensors shared(sources);
+    v1::TensorSpec output = TensorAt(0), named = TensorAt(0);
+    output.clear_region();
+    named.mutable_region()->set_region("named");
+    const v1::TensorSpec leased = TensorAt(0), input = TensorAt(in_place ? 0 : 512);
+    ASSERT_THAT(shared.Input(input, 128, "in"), IsOk());
+    ASSERT_THAT(shared.Output(leased, output, {&input, 128, 128}, "q"), IsOk());
+    ASSERT_THAT(shared.Output(named, output, {nullptr, 128, 128}, "k"), IsOk());
+    ASSERT_THAT(shared.EndItem(), IsOk());
+    memory.Resize(100);
+    engine::ItemResult result;
+    shared.TakeCopies()->Store({&result, 1});
+    EXPECT_EQ(result.status.code(),
+              in_place ? absl::StatusCode::kAborted : absl::StatusCode::kInvalidArgument);
+    memory.Resize(128);
+  }
+}
+
 TEST_F(SharedTensorsTest, WhatIsNotThereIsRefused) {
   EXPECT_THAT(Input(873), StatusIs(kInvalid, HasSubstr("in.region.offset_bytes: 128 bytes from")));
   EXPECT_THAT(Input(-1), StatusIs(kInvalid, HasSubstr("within the region's 1000")));
