@@ -376,8 +376,8 @@ class Engine::Impl {
     }
     RunFacts facts;
     Results results = RunCalls(calls, backend_, pool_, &facts);
-    if (batch.gathers) EndRun();
     jobs_.fetch_add(facts.jobs, std::memory_order_relaxed);
+    if (batch.gathers) EndRun();
     if (options_.observer != nullptr) {
       options_.observer->Ran(
           {static_cast<int64_t>(calls.size()), facts.jobs, bytes, facts.gather, facts.compute});
