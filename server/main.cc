@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "server/config/server_command.h"
 #include "server/heap.h"
 #include "server/log.h"
@@ -137,6 +138,8 @@ int Run(const std::vector<std::string>& arguments, const ServerOptions& options)
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  // Distributions build Abseil with its search for lock cycles, a tenth of a small call's time.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);

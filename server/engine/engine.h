@@ -38,7 +38,7 @@ struct EngineOptions {
   int64_t max_inflight_bytes = int64_t{4} << 30;
   // Calls whose cost is up to this run inside Submit, unless they are to be brought together with
   // others. >= 0.
-  int64_t inline_bytes = 64 << 10;
+  int64_t inline_bytes = 1 << 20;
   // Plans kept. > 0.
   int64_t plan_cache_entries = 256;
   // Memory of finished large responses kept for reuse. >= 0.

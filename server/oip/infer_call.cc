@@ -73,7 +73,7 @@ class InferCall final : public engine::Call {
     return absl::OkStatus();
   }
 
-  bool cancelled() const override { return cancelled_->load(std::memory_order_relaxed); }
+  bool cancelled() const override { return cancelled_(); }
   uint64_t client() const override { return client_; }
 
   absl::Status FetchPayload() override {
@@ -152,7 +152,7 @@ class InferCall final : public engine::Call {
 
   const InferContext context_;
   const uint64_t client_;
-  const std::shared_ptr<const std::atomic<bool>> cancelled_;
+  const std::function<bool()> cancelled_;
   const bool stream_;
   const rpc::CallerQuota quota_;
   const NamedMemory memory_;

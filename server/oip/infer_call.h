@@ -5,9 +5,8 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
-#include <atomic>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <string>
 
 #include "absl/functional/any_invocable.h"
@@ -37,8 +36,8 @@ struct InferContext {
 // Who asks.
 struct InferCaller {
   absl::Time deadline = absl::InfiniteFuture();
-  uint64_t client = 0;  // as engine::Call::client
-  std::shared_ptr<const std::atomic<bool>> cancelled;
+  uint64_t client = 0;              // as engine::Call::client
+  std::function<bool()> cancelled;  // whether the caller is gone; asked until it is answered
   bool stream = false;
   rpc::CallerQuota quota = {};
   regions::RegionCaller regions = {};

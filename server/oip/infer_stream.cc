@@ -61,7 +61,9 @@ class InferStreams::Stream final : public InferStreamReactor {
     }
     rpc::CallCounter::NoteReceived(context_, static_cast<int64_t>(request_.Length()));
     StartInfer(streams_.context_, &request_,
-               {absl::InfiniteFuture(), client_, cancelled_, /*stream=*/true, quota_, regions_},
+               {absl::InfiniteFuture(), client_,
+                [cancelled = cancelled_] { return cancelled->load(std::memory_order_relaxed); },
+                /*stream=*/true, quota_, regions_},
                [this](InferAnswer answer) { Answer(std::move(answer)); });
   }
 

@@ -49,33 +49,6 @@ absl::StatusOr<int64_t> SizeFromWire(uint64_t value, std::string_view path) {
   return absl::InvalidArgumentError(StrCat(path, ": ", value, ", must be below 2^63"));
 }
 
-// One ModelInfer. Owns itself until OnDone; lives longer than its call, whose answer finishes it.
-class InferReactor final : public grpc::ServerUnaryReactor {
- public:
-  void Start(const InferContext& infer, grpc::CallbackServerContext* context,
-             grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-    rpc::CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
-    if (const absl::Status refusal = rpc::Refusal(context); !refusal.ok()) {
-      return rpc::FinishCall(context, this, refusal);
-    }
-    StartInfer(infer, request,
-               {rpc::DeadlineOf(*context), rpc::ClientOf(*context), cancelled_, /*stream=*/false,
-                rpc::CallerQuota(*context), rpc::RegionCallerOf(*context)},
-               [this, context, response](InferAnswer answer) {
-                 quota_permit_ = std::move(answer.quota_permit);
-                 if (answer.status.ok()) *response = std::move(answer.response);
-                 rpc::FinishCall(context, this, answer.status);
-               });
-  }
-
- private:
-  void OnCancel() override { cancelled_->store(true, std::memory_order_relaxed); }
-  void OnDone() override { delete this; }
-
-  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
-  engine::Permit quota_permit_;  // until the answer has been sent
-};
-
 }  // namespace
 
 InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptions options)
@@ -145,10 +118,20 @@ grpc::ServerUnaryReactor* InferenceService::ModelMetadata(
 grpc::ServerUnaryReactor* InferenceService::ModelInfer(Context* context,
                                                        const grpc::ByteBuffer* request,
                                                        grpc::ByteBuffer* response) {
-  auto* const reactor = new InferReactor();
+  rpc::CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
+  if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
+  Reactor* const reactor = context->DefaultReactor();
   // gRPC declares a raw request const but hands over a message of its own making: emptying it is
   // what lets received memory go before the call ends.
-  reactor->Start(infer_, context, const_cast<grpc::ByteBuffer*>(request), response);
+  StartInfer(infer_, const_cast<grpc::ByteBuffer*>(request),
+             {rpc::DeadlineOf(*context), rpc::ClientOf(*context),
+              [context] { return context->IsCancelled(); }, /*stream=*/false,
+              rpc::CallerQuota(*context), rpc::RegionCallerOf(*context)},
+             [context, reactor, response](InferAnswer answer) {
+               rpc::KeepUntilSent(context, std::move(answer.quota_permit));
+               if (answer.status.ok()) *response = std::move(answer.response);
+               rpc::FinishCall(context, reactor, answer.status);
+             });
   return reactor;
 }
 

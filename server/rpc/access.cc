@@ -139,6 +139,11 @@ absl::StatusOr<engine::Permit> CallerQuota::Take(int64_t bytes) const {
              std::string_view(permit.status().message().data(), permit.status().message().size())));
 }
 
+void KeepUntilSent(grpc::CallbackServerContext* context, engine::Permit permit) {
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr) call->until_sent = std::move(permit);
+}
+
 grpc::experimental::Interceptor* MethodNames::CreateServerInterceptor(
     grpc::experimental::ServerRpcInfo* info) {
   auto* const call = dynamic_cast<CallContext*>(info->server_context());

@@ -89,6 +89,10 @@ class CallerQuota {
   std::string identity_;
 };
 
+// Holds `permit` until the call's answer has been sent. In a context that no CallCounter made there
+// is no place for one: it is let go at once.
+void KeepUntilSent(grpc::CallbackServerContext* context, engine::Permit permit);
+
 // Tells Refusal which method a call is for; gRPC knows, and shows it to interceptors only. Makes
 // no interceptor.
 class MethodNames final : public grpc::experimental::ServerInterceptorFactoryInterface {

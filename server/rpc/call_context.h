@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "server/engine/admission.h"
 #include "server/security/rules.h"
 
 namespace phasor::rpc {
@@ -16,7 +17,7 @@ namespace phasor::rpc {
 class Access;
 
 // Made by CallCounter. Threads: written by gRPC's thread before the handler's first reaction, read
-// by any afterwards.
+// by any afterwards; `until_sent` by the thread that answers.
 class CallContext final : public grpc::CallbackServerContext {
  public:
   CallContext(bool is_late, Access* gate) : late(is_late), access(gate) {}
@@ -33,6 +34,7 @@ class CallContext final : public grpc::CallbackServerContext {
   Access* const access;     // nullptr: everybody may everything
   std::string_view method;  // "package.Service/Method"; gRPC's memory; empty without an access
   security::Decision decision;
+  engine::Permit until_sent;  // let go when the answer has been sent
 
   static constexpr int64_t kNothingNoted = -1;
   std::atomic<int64_t> received_bytes = kNothingNoted;  // any thread

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // See tensor_call.h.
 //
-// Lifetimes: gRPC calls the reactor until OnDone, the engine uses the call until Done has returned,
-// and either may be last. The reactor is therefore shared: gRPC's share is dropped in OnDone, the
-// call's when the engine destroys it. `context` and `response` live until OnDone, which cannot come
-// before Done has finished the RPC.
+// Lifetimes: `context`, `response` and the reactor live until Done has finished the RPC; the call
+// itself may be destroyed later, and touches none of them then.
+//
+// The reactor is the context's own, which reacts to nothing: one of ours would cost each call a
+// trip to another thread for the reactions, which is more than a small call takes in all.
 #include "server/rpc/tensor_call.h"
 
 #include <grpcpp/server_context.h>
 
-#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -27,36 +27,15 @@ namespace {
 // The items of a batch may have this many raw entries on average.
 constexpr int64_t kRawEntriesPerBatchItem = 8;
 
-// Owns itself until OnDone.
-class Reactor final : public grpc::ServerUnaryReactor {
- public:
-  static std::shared_ptr<Reactor> Make() {
-    auto reactor = std::make_shared<Reactor>();
-    reactor->self_ = reactor;
-    return reactor;
-  }
-
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-
-  engine::Permit quota_permit;  // until the answer has been sent
-
- private:
-  void OnCancel() override { cancelled_.store(true, std::memory_order_relaxed); }
-  void OnDone() override { std::shared_ptr<Reactor>(std::move(self_)).reset(); }
-
-  std::atomic<bool> cancelled_ = false;
-  std::shared_ptr<Reactor> self_;
-};
-
 class TensorCall final : public engine::Call {
  public:
   TensorCall(const TensorMethod& method, std::string backend, grpc::CallbackServerContext* context,
-             grpc::ByteBuffer* response, std::shared_ptr<Reactor> reactor)
+             grpc::ServerUnaryReactor* reactor, grpc::ByteBuffer* response)
       : method_(method),
         backend_(std::move(backend)),
         context_(context),
-        response_(response),
-        reactor_(std::move(reactor)) {
+        reactor_(reactor),
+        response_(response) {
     batch = method.batch;
     deadline = DeadlineOf(*context);
   }
@@ -85,11 +64,12 @@ class TensorCall final : public engine::Call {
     held = std::move(view.held);
     copies_ = std::move(view.copies);
     other_bytes = view.shared_bytes;
-    PHASOR_ASSIGN_OR_RETURN(reactor_->quota_permit, CallerQuota(*context_).Take(cost_bytes));
+    PHASOR_ASSIGN_OR_RETURN(engine::Permit quota, CallerQuota(*context_).Take(cost_bytes));
+    KeepUntilSent(context_, std::move(quota));
     return absl::OkStatus();
   }
 
-  bool cancelled() const override { return reactor_->cancelled(); }
+  bool cancelled() const override { return context_->IsCancelled(); }
   uint64_t client() const override { return ClientOf(*context_); }
 
   absl::Status FetchPayload() override {
@@ -104,15 +84,15 @@ class TensorCall final : public engine::Call {
     absl::Status status = result.status();
     if (status.ok() && !batch) status = result->items[0].status;
     if (status.ok()) *response_ = method_.respond(items, *result);
-    FinishCall(context_, reactor_.get(), status);
+    FinishCall(context_, reactor_, status);
   }
 
  private:
   const TensorMethod& method_;
   const std::string backend_;
   grpc::CallbackServerContext* const context_;
+  grpc::ServerUnaryReactor* const reactor_;
   grpc::ByteBuffer* const response_;
-  const std::shared_ptr<Reactor> reactor_;
   ReceivedMessage received_;
   std::unique_ptr<RegionCopies> copies_;  // nullptr: it names no regions
 };
@@ -146,20 +126,17 @@ grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
                                           const TensorCallLimits& limits, engine::Engine& engine,
                                           grpc::CallbackServerContext* context,
                                           grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-  std::shared_ptr<Reactor> reactor = Reactor::Make();
   CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
-  if (absl::Status refusal = Refusal(context); !refusal.ok()) {
-    FinishCall(context, reactor.get(), refusal);
-    return reactor.get();
-  }
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto call = std::make_unique<TensorCall>(method, std::string(engine.backend()->name()), context,
-                                           response, reactor);
+                                           reactor, response);
   if (absl::Status status = call->Receive(request, limits, engine); !status.ok()) {
-    FinishCall(context, reactor.get(), status);
+    FinishCall(context, reactor, status);
   } else {
     engine.Submit(std::move(call));
   }
-  return reactor.get();
+  return reactor;
 }
 
 }  // namespace phasor::rpc

@@ -131,8 +131,7 @@ Outcome CheckInfer(absl::Span<const absl::Span<const std::byte>> pieces) {
   absl::Notification done;
   Outcome outcome;
   StartInfer(TheInferServer().context(), &request,
-             {absl::InfiniteFuture(), 0, std::make_shared<std::atomic<bool>>(false)},
-             [&](oip::InferAnswer answer) {
+             {absl::InfiniteFuture(), 0, [] { return false; }}, [&](oip::InferAnswer answer) {
                outcome.computed = answer.status.ok();
                outcome.violation = answer.status.ok() ? CheckAnswer(&answer.response)
                                                       : InferViolation(answer.status);

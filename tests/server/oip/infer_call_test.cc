@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -46,7 +47,8 @@ class InferCallTest : public ::testing::Test {
     grpc::ByteBuffer request(&slice, 1);
     absl::Notification done;
     InferAnswer answer;
-    StartInfer(context_, &request, {absl::InfiniteFuture(), 0, cancelled_, false, {}, {"me"}},
+    StartInfer(context_, &request,
+               {absl::InfiniteFuture(), 0, [] { return false; }, false, {}, {"me"}},
                [&](InferAnswer got) {
                  answer = std::move(got);
                  done.Notify();
@@ -79,7 +81,6 @@ class InferCallTest : public ::testing::Test {
   ModelCatalogue models_;
   StatisticsBook statistics_;
   InferContext context_;
-  std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 TEST_F(InferCallTest, EncodesSineAndCosine) {
@@ -167,39 +168,68 @@ TEST_F(InferCallTest, StatisticsGrowWithEveryCall) {
 }
 
 // A call of the fake backend is held until it is let go, so that others wait in the queue.
-TEST(InferCallQueueTest, ATimeoutOfTheRequestIsADeadline) {
-  FakeBackend backend;
-  engine::EngineOptions options;
-  options.workers = 1;
-  options.inline_bytes = 0;
-  engine::Engine engine(options, &backend, engine::Clock::Real());
-  regions::RegionStore regions{regions::RegionStoreOptions()};
-  ModelCatalogue models;
-  StatisticsBook statistics;
-  const InferContext context = {&engine, nullptr,     &regions, nullptr,
-                                &models, &statistics, 1 << 20,  1 << 16};
-  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
-  absl::Notification first_done;
-  absl::Notification second_done;
-  absl::Status second;
-  const auto start = [&](const inference::ModelInferRequest& message, auto done) {
+class InferCallQueueTest : public ::testing::Test {
+ protected:
+  InferCallQueueTest() {
+    backend_.Hold();
+    Start(EncodeAt({1}), &first_);
+    backend_.WaitForRuns(1);
+  }
+  ~InferCallQueueTest() override {
+    backend_.Release();
+    first_.done.WaitForNotification();
+  }
+
+  struct Call {
+    absl::Status status;
+    absl::Notification done;
+    std::atomic<bool> cancelled = false;
+  };
+
+  void Start(const inference::ModelInferRequest& message, Call* call) {
     const grpc::Slice slice(message.SerializeAsString());
     grpc::ByteBuffer request(&slice, 1);
-    StartInfer(context, &request, {absl::InfiniteFuture(), 0, cancelled, false}, done);
-  };
-  backend.Hold();
-  start(EncodeAt({1}), [&](const InferAnswer&) { first_done.Notify(); });
-  backend.WaitForRuns(1);
+    StartInfer(context_, &request,
+               {absl::InfiniteFuture(), 0, [call] { return call->cancelled.load(); }, false},
+               [call](const InferAnswer& answer) {
+                 call->status = answer.status;
+                 call->done.Notify();
+               });
+  }
+
+  static engine::EngineOptions OneWorker() {
+    engine::EngineOptions options;
+    options.workers = 1;
+    options.inline_bytes = 0;
+    return options;
+  }
+
+  FakeBackend backend_;
+  engine::Engine engine_{OneWorker(), &backend_, engine::Clock::Real()};
+  regions::RegionStore regions_{regions::RegionStoreOptions()};
+  ModelCatalogue models_;
+  StatisticsBook statistics_;
+  const InferContext context_ = {&engine_, nullptr,      &regions_, nullptr,
+                                 &models_, &statistics_, 1 << 20,   1 << 16};
+  Call first_;
+};
+
+TEST_F(InferCallQueueTest, ATimeoutOfTheRequestIsADeadline) {
   inference::ModelInferRequest hurried = EncodeAt({1});
   (*hurried.mutable_parameters())["timeout"].set_int64_param(1000);
-  start(hurried, [&](const InferAnswer& answer) {
-    second = answer.status;
-    second_done.Notify();
-  });
-  second_done.WaitForNotification();
-  EXPECT_THAT(second, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("queue")));
-  backend.Release();
-  first_done.WaitForNotification();
+  Call second;
+  Start(hurried, &second);
+  second.done.WaitForNotification();
+  EXPECT_THAT(second.status, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("queue")));
+}
+
+TEST_F(InferCallQueueTest, ACallerThatIsGoneLeavesTheQueue) {
+  Call second;
+  Start(EncodeAt({1}), &second);
+  second.cancelled = true;
+  second.done.WaitForNotification();
+  EXPECT_THAT(second.status, StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(backend_.runs(), 1);
 }
 
 }  // namespace
