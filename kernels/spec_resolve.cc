@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spec -> ResolvedSpec: base, overrides, and the order of the steps of spec_resolution.h.
+#include <array>
+#include <cstddef>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -31,10 +34,11 @@ absl::Status ResolveKindAndFamily(Resolution& r) {
 // A field that would change nothing is a misunderstanding. A preset's own fields may go unused
 // when the caller overrides its kind or family: they are dropped.
 absl::Status RejectUnusedFields(Resolution& r) {
+  static const Spec kUnset;
   absl::Status status;
   VisitSpecFields([&](const SpecField& field, auto member, auto) {
     if (field.used(r.out)) return;
-    r.merged.*member = Spec().*member;
+    r.merged.*member = kUnset.*member;
     if (!IsSet(r.user.*member)) return;
     status.Update(r.Invalid(field.name, "has no meaning for ", Name(r.out.kind),
                             " specs of family ", Name(r.out.family), ", must not be set"));
@@ -58,9 +62,7 @@ absl::Status ResolvePrecision(Resolution& r) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<ResolvedSpec> ResolveSpec(const Spec& spec, std::string_view path) {
+absl::StatusOr<ResolvedSpec> ResolveAnew(const Spec& spec, std::string_view path) {
   Resolution r = {.user = spec, .path = path};
   PHASOR_ASSIGN_OR_RETURN(r.merged, WithBase(spec, path));
   PHASOR_RETURN_IF_ERROR(ResolveKindAndFamily(r));
@@ -79,6 +81,44 @@ absl::StatusOr<ResolvedSpec> ResolveSpec(const Spec& spec, std::string_view path
   }
   PHASOR_RETURN_IF_ERROR(ResolvePrecision(r));
   return std::move(r.out);
+}
+
+// The last specs that a thread has resolved. Calls of one model come one after another, and to read
+// its configuration takes several times as long as to rotate a token.
+class RecentSpecs {
+ public:
+  // nullptr: not one of them.
+  const ResolvedSpec* Find(const Spec& spec) const {
+    for (const Entry& entry : entries_) {
+      if (entry.resolved.has_value() && entry.spec == spec) return &*entry.resolved;
+    }
+    return nullptr;
+  }
+
+  void Keep(const Spec& spec, const ResolvedSpec& resolved) {
+    if (spec.config_json.size() > kMaxConfigBytes) return;
+    entries_[next_] = {spec, resolved};
+    next_ = (next_ + 1) % entries_.size();
+  }
+
+ private:
+  static constexpr size_t kMaxConfigBytes = 64 << 10;
+  struct Entry {
+    Spec spec;
+    std::optional<ResolvedSpec> resolved;
+  };
+  std::array<Entry, 4> entries_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<ResolvedSpec> ResolveSpec(const Spec& spec, std::string_view path) {
+  thread_local RecentSpecs recent;
+  if (const ResolvedSpec* const known = recent.Find(spec); known != nullptr) return *known;
+  absl::StatusOr<ResolvedSpec> resolved = ResolveAnew(spec, path);
+  if (resolved.ok()) recent.Keep(spec, *resolved);
+  return resolved;
 }
 
 }  // namespace phasor

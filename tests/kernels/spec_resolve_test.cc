@@ -5,8 +5,12 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/spec.h"
 #include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
@@ -21,6 +25,7 @@ using testing::Flow;
 using testing::PresetSpec;
 using testing::Resolve;
 using testing::Rotary;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
 using testing::StatusIs;
 using testing::With;
@@ -38,6 +43,32 @@ TEST(ResolveSpecTest, FillsInWhatAPresetSays) {
   EXPECT_EQ(rotary.rotary_dim, 96);
   EXPECT_EQ(rotary.pairing_out, Pairing::kHalfSplit);
   EXPECT_EQ(rotary.attention_factor, 1);
+}
+
+// What a thread has resolved before is remembered, a few specs of it: nothing of that may show.
+TEST(ResolveSpecTest, SaysTheSameOfASpecThatComesAgain) {
+  Spec config;
+  config.config_json = R"({"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4,
+                           "rope_theta": 500000.0})";
+  const std::vector<Spec> specs = {
+      config,       With(config, &Spec::rope_theta, 1000.0),          Rotary(64), Encoding(64),
+      Encoding(66), With(Encoding(64), &Spec::attention_factor, 0.5), Flow(64)};
+  std::vector<std::string> first;
+  for (const Spec& spec : specs) first.push_back(Fingerprint(Resolve(spec)));
+  EXPECT_THAT(std::set<std::string>(first.begin(), first.end()), SizeIs(specs.size()));
+  for (const int step : {1, 3, 5}) {  // of every order, another one
+    for (size_t i = 0, at = 0; i < 4 * specs.size(); ++i, at = (at + step) % specs.size()) {
+      EXPECT_EQ(Fingerprint(Resolve(specs[at])), first[at]) << at;
+    }
+  }
+}
+
+TEST(ResolveSpecTest, RefusesAgainWhatItHasRefused) {
+  const Spec wrong = With(Rotary(64), &Spec::rotary_dim, 65);
+  for (const char* path : {"spec", "items[1].spec"}) {
+    EXPECT_THAT(ResolveSpec(wrong, path), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                   StartsWith(absl::StrCat(path, ".rotary_dim"))));
+  }
 }
 
 TEST(ResolveSpecTest, LetsTheCallerOverrideAPreset) {

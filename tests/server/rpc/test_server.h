@@ -33,6 +33,7 @@ class TestServer {
   static engine::EngineOptions SmallEngine() {
     engine::EngineOptions options;
     options.workers = 1;
+    options.inline_bytes = 64 << 10;
     return options;
   }
 
