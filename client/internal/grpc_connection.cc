@@ -69,6 +69,12 @@ v1::Region ToRegion(const CudaIpcAllocation& allocation, const std::string& name
   return region;
 }
 
+// Whether the server may have done what a call that failed so asked for.
+bool MayHaveBegun(const absl::Status& status) {
+  return absl::IsDeadlineExceeded(status) || absl::IsCancelled(status) ||
+         absl::IsUnavailable(status);
+}
+
 // A call in flight: what it asked, what it lends, and its answer so far.
 template <typename Call, typename Result>
 struct InFlight {
@@ -187,15 +193,15 @@ class GrpcConnection final : public Connection,
     const std::string name = RandomName();
     v1::RegisterRequest request;
     *request.mutable_region() = ToRegion(allocation, name);
-    auto end = [self = shared_from_this(), name](absl::Duration timeout) {
-      return self->Unregister(name, timeout);
-    };
-    auto registration =
-        std::make_shared<DeviceRegistration>(name, allocation.size_bytes, leases_, std::move(end));
+    const auto self = shared_from_this();
+    auto registration = std::make_shared<DeviceRegistration>(
+        name, allocation.size_bytes, leases_,
+        [self, name](absl::Duration timeout) { return self->Unregister(name, timeout); });
     StartOnFirst("Register", request.SerializeAsString(), context,
-                 [registration, done = std::move(done)](absl::Status status) mutable {
-                   if (!status.ok()) return done(std::move(status));
-                   done(DeviceMemory(std::move(registration)));
+                 [self, registration, done = std::move(done)](absl::Status status) mutable {
+                   if (status.ok()) return done(DeviceMemory(std::move(registration)));
+                   if (MayHaveBegun(status)) self->Forget(registration->name());
+                   done(std::move(status));
                  });
   }
   void ListPresets(CallContext context, Done<std::vector<Preset>> done) override {
@@ -331,15 +337,22 @@ class GrpcConnection final : public Connection,
     channel_.Start(std::move(call), context);
   }
 
-  // Waits for the answer.
-  absl::Status Unregister(const std::string& name, absl::Duration timeout) {
+  void StartUnregister(const std::string& name, const CallContext& context,
+                       absl::AnyInvocable<void(absl::Status)> done) {
     v1::UnregisterRequest request;
     request.set_name(name);
+    StartOnFirst("Unregister", request.SerializeAsString(), context, std::move(done));
+  }
+  // Waits for the answer.
+  absl::Status Unregister(const std::string& name, absl::Duration timeout) {
     absl::Status answer;
-    StartOnFirst("Unregister", request.SerializeAsString(),
-                 {.deadline = absl::Now() + timeout, .caller_waits = true},
-                 [&](absl::Status status) { answer = std::move(status); });
+    StartUnregister(name, {.deadline = absl::Now() + timeout, .caller_waits = true},
+                    [&](absl::Status status) { answer = std::move(status); });
     return answer;
+  }
+  // Does not wait: a server that opened memory after all should not keep it from being freed.
+  void Forget(const std::string& name) {
+    StartUnregister(name, {.deadline = absl::Now() + kAskServerFor}, [](const absl::Status&) {});
   }
 
   // Leased memory, or what there is instead of it.

@@ -80,22 +80,30 @@ TEST_F(ClientDeviceTest, FusedBuffersAreRotatedInPlace) {
   EXPECT_EQ(Floats(256, rows.size()), rows);
 }
 
-TEST_F(ClientDeviceTest, ACallMayMixMemoryOfTheDeviceAndTheHost) {
+TEST_F(ClientDeviceTest, ACallMayMixMemoryOfAllKinds) {
   constexpr int64_t kTokens = 500;  // enough to be staged, were it all of the host
+  const std::vector<int64_t> shape = {kTokens, 3, kHead};
   const DeviceMemory memory = Register(unix_, Allocation());
   const std::vector<float> q = Ramp(kTokens * 3 * kHead);
   const std::vector<float> expected = Turned(here_, q, kTokens);
+  const auto leased = unix_.AllocateShared(static_cast<int64_t>(q.size() * sizeof(float)));
+  ASSERT_THAT(leased, IsOk());
+  ASSERT_TRUE(leased->shared());
   Put(0, q);
-  std::vector<float> from_device(q.size());
-  const IntegerRange positions{.start = 5, .count = kTokens};
-  ASSERT_THAT(unix_.ApplyRoPE(
-                  kTurn, positions,
-                  {{memory.View(Heads(kTokens, 3)), MutableView(from_device, {kTokens, 3, kHead})},
-                   {View(q, {kTokens, 3, kHead}), memory.View(Heads(kTokens, 3), 1 << 19)}}),
-              IsOk());
-  EXPECT_EQ(from_device, expected);
-  EXPECT_EQ(Floats(1 << 19, q.size()), expected);
-  EXPECT_EQ(Floats(0, q.size()), q);
+  for (int i = 0; i < 3; ++i) {
+    std::vector<float> from_device(q.size());
+    std::memcpy(leased->data(), q.data(), q.size() * sizeof(float));
+    const auto info =
+        unix_.ApplyRoPE(kTurn, IntegerRange{.start = 5, .count = kTokens},
+                        {{memory.View(Heads(kTokens, 3)), MutableView(from_device, shape)},
+                         {View(q, shape), memory.View(Heads(kTokens, 3), 1 << 19)},
+                         MutableView(leased->span<float>(), shape)});
+    ASSERT_THAT(info, IsOk());
+    EXPECT_EQ(from_device, expected);
+    EXPECT_EQ(Floats(1 << 19, q.size()), expected);
+    EXPECT_EQ(std::memcmp(leased->data(), expected.data(), q.size() * sizeof(float)), 0);
+    EXPECT_EQ(Floats(0, q.size()), q);
+  }
 }
 
 TEST_F(ClientDeviceTest, EncodingsAreWrittenAndAddedThere) {

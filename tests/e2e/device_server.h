@@ -5,6 +5,8 @@
 #ifndef PHASOR_TESTS_E2E_DEVICE_SERVER_H_
 #define PHASOR_TESTS_E2E_DEVICE_SERVER_H_
 
+#include <unistd.h>
+
 #include <cstring>
 #include <memory>
 #include <string>
@@ -27,6 +29,8 @@ class ClientDeviceTest : public ClientServerTest {
   void StartOnDevice() {
     ServerOptions options;
     options.shared_memory = true;
+    options.lease_socket =
+        ::testing::TempDir() + "/phasor_device_" + std::to_string(getpid()) + ".sock";
     Start(options, backend_->Take());
   }
 

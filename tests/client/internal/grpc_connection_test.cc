@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "client/client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -123,10 +124,14 @@ class DeviceCallsTest : public ::testing::Test {
   }
 
   std::string pushback_ms_;
+  FakeServer::Reply on_register_;
+  absl::Notification unregistered_;
   std::vector<FakeServer::Request> calls_, of_regions_;
   FakeServer server_{[this](const FakeServer::Request& request) {
     if (request.method.starts_with("/phasor.v1.SharedMemoryService/")) {
       of_regions_.push_back(request);
+      if (!request.method.ends_with("Unregister")) return on_register_;
+      if (!unregistered_.HasBeenNotified()) unregistered_.Notify();
       return FakeServer::Reply{};
     }
     calls_.push_back(request);
@@ -158,6 +163,27 @@ TEST_F(DeviceCallsTest, MemoryIsRegisteredAsItIsDescribedAndUnregisteredOnce) {
   v1::RegisterRequest second;
   ASSERT_TRUE(second.ParseFromString(of_regions_[2].bytes));
   EXPECT_NE(second.region().name(), asked.region().name());
+}
+
+TEST_F(DeviceCallsTest, WhatMayHaveBeenRegisteredIsUnregistered) {
+  on_register_.status = {grpc::StatusCode::UNAVAILABLE, "broken"};
+  EXPECT_EQ(client_.RegisterDeviceMemory(Allocation()).status(), absl::UnavailableError("broken"));
+  unregistered_.WaitForNotification();
+  ASSERT_EQ(of_regions_.size(), 2u) << "it is not tried again";
+  v1::RegisterRequest asked;
+  v1::UnregisterRequest ended;
+  ASSERT_TRUE(asked.ParseFromString(of_regions_[0].bytes));
+  ASSERT_TRUE(ended.ParseFromString(of_regions_[1].bytes));
+  EXPECT_EQ(ended.name(), asked.region().name());
+}
+
+TEST_F(DeviceCallsTest, WhatWasRefusedIsNotUnregistered) {
+  on_register_.status = {grpc::StatusCode::INVALID_ARGUMENT, "region: wrong"};
+  EXPECT_EQ(client_.RegisterDeviceMemory(Allocation()).status(),
+            absl::InvalidArgumentError("region: wrong"));
+  on_register_.status = grpc::Status::OK;
+  EXPECT_TRUE(client_.RegisterDeviceMemory(Allocation())->Release().ok());
+  EXPECT_EQ(of_regions_.size(), 3u);
 }
 
 TEST_F(DeviceCallsTest, OutputsThereAreNotWrittenTwice) {
