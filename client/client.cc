@@ -177,6 +177,14 @@ absl::StatusOr<SharedMemory> Client::AllocateShared(int64_t bytes,
   });
 }
 
+absl::StatusOr<DeviceMemory> Client::RegisterDeviceMemory(CudaIpcAllocation allocation,
+                                                          const CallOptions& options) const {
+  return Wait<DeviceMemory>([&](Done<DeviceMemory> done) {
+    connection_->RegisterDeviceMemory(std::move(allocation), Context(options, true),
+                                      std::move(done));
+  });
+}
+
 std::unique_ptr<EncodeStream> Client::StreamEncode(const CallOptions& options) const {
   return Pinned(connection_->StreamEncode(Context(options, true)), options.pins);
 }

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/connection.h"
+#include "client/device_memory.h"
 #include "client/options.h"
 #include "client/position_list.h"
 #include "client/stream.h"
@@ -118,6 +119,23 @@ class Client {
   // After an error they may be written in part, or still be; ABORTED: what was to change in place
   // holds neither input nor result.
   absl::StatusOr<SharedMemory> AllocateShared(int64_t bytes, const CallOptions& options = {}) const;
+
+  // Tensors that lie on the server's GPU stay there: Encode and ApplyRoPE, also in batches and
+  // streams, take DeviceMemory::View of what this registers, beside others, and paged caches.
+  // Outputs have all dimensions of the result, and are dense or have the strides of an input on the
+  // GPU. Positions, slots, biases, tables and ApplyRoPEInChunks stay on the host. The caller's own
+  // work on the memory must be done before a call, and begins after it; what is said above of calls
+  // whose outputs are shared holds.
+  //
+  // The server must be one of this host, started on a GPU with --shared-memory. It forgets the
+  // memory when it ends, when no call named it for its --shared-memory-lease, and, over TCP without
+  // a token or certificate, when the connection breaks. Calls are NOT_FOUND then, and
+  // FAILED_PRECONDITION after an ABORTED one or when the GPU was lost: register it again.
+  //
+  // INVALID_ARGUMENT: handle, UUID or range; FAILED_PRECONDITION: no such server;
+  // RESOURCE_EXHAUSTED: more regions than an owner may have; UNIMPLEMENTED: "inproc:".
+  absl::StatusOr<DeviceMemory> RegisterDeviceMemory(CudaIpcAllocation allocation,
+                                                    const CallOptions& options = {}) const;
 
   // Streams: many calls, each answered when it is done. The options' deadline is the stream's.
   std::unique_ptr<EncodeStream> StreamEncode(const CallOptions& options = {}) const;

@@ -14,6 +14,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/device_memory.h"
 #include "client/options.h"
 #include "client/position_list.h"
 #include "client/shared_memory.h"
@@ -99,8 +100,8 @@ struct RopeTensor {
 
 // Keys and values go to pages of a cache instead of tensors of their own (docs/paged-cache.md). In
 // memory of AllocateShared, pages are written where they are, if they stand on whole elements and
-// until its server ends; other caches travel there and back whole, so that no two calls that are
-// under way, nor two of a batch, may share one.
+// until its server ends, and on a GPU always; other caches travel there and back whole, so that no
+// two calls that are under way, nor two of a batch, may share one.
 struct PagedWrite {
   // Of the keys among the tensors: their output is the key cache, [pages, page_size, heads,
   // head_dim] of the keys' type or FLOAT8, with any strides whose last is 1.
@@ -108,6 +109,7 @@ struct PagedWrite {
   // To the value cache, likewise, not rotated: [tokens, heads, head_dim] or heads first, no batch.
   RopeTensor values = {};
   // INT32 or INT64 [tokens]: page * page_size + slot; -1: the token is not written. No slot twice.
+  // Not on a GPU.
   TensorView slot_mapping = {};
 };
 
@@ -163,6 +165,7 @@ struct ServerInfo {
   int64_t max_batch_items = 0;
   std::string lease_socket;  // path on the server's host; empty: none
   std::string lease_instance;
+  std::string device_uuid;            // of the GPU that computes; empty: none
   std::vector<EncoderInfo> encoders;  // in alphabetical order
 };
 
@@ -211,6 +214,9 @@ class Connection {
   // Memory that calls over this connection use where it lies, if the server is on this host and
   // takes leases; else ordinary memory.
   virtual void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) = 0;
+  // Memory of a GPU that calls over this connection use where it lies. "inproc:": UNIMPLEMENTED.
+  virtual void RegisterDeviceMemory(CudaIpcAllocation allocation, CallContext context,
+                                    Done<DeviceMemory> done) = 0;
   virtual void ListPresets(CallContext context, Done<std::vector<Preset>> done) = 0;
   virtual void GetServerInfo(CallContext context, Done<ServerInfo> done) = 0;
   // Learned tables. "inproc:" keeps none: UNIMPLEMENTED. CreateTable may block until it is done.

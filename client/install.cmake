@@ -24,7 +24,7 @@ endif()
 install(TARGETS ${libraries} EXPORT phasorTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/phasor)
-install(FILES client.h connection.h options.h position_list.h shared_memory.h stream.h tensor.h
+install(FILES client.h connection.h device_memory.h options.h position_list.h shared_memory.h stream.h tensor.h
   DESTINATION ${headers}/client)
 install(FILES testing/mock_connection.h DESTINATION ${headers}/client/testing)
 set(kernel_headers batch bias_rule dtype fixed_position host_device log_buckets parity/difference

@@ -22,6 +22,7 @@ PositionList::PositionList(std::initializer_list<PositionValue> values) {
 PositionList::PositionList(const TensorView& tensor)
     : value_(PositionTensor{tensor.desc.dtype, tensor.desc.shape}),
       bytes_(tensor.data, static_cast<size_t>(tensor.bytes)),
-      strided_(!tensor.desc.strides.empty()) {}
+      strided_(!tensor.desc.strides.empty()),
+      on_device_(tensor.device.memory != nullptr) {}
 
 }  // namespace phasor

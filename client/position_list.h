@@ -82,11 +82,14 @@ class PositionList {
   absl::Span<const std::byte> bytes() const { return bytes_; }
   // Whether a tensor was given with strides, which positions may not have.
   bool strided() const { return strided_; }
+  // Whether a tensor of a GPU was given, where positions may not be.
+  bool on_device() const { return on_device_; }
 
  private:
   Positions value_;
   absl::Span<const std::byte> bytes_;
   bool strided_ = false;
+  bool on_device_ = false;
   std::shared_ptr<const void> owned_;
 };
 

@@ -70,12 +70,22 @@ concept Element = requires {
 template <typename T>
 concept ComputeElement = Element<T> && IsComputeDtype(DtypeOf<T>::value);
 
+class DeviceRegistration;
+
+// Where a tensor on a GPU is (DeviceMemory::View makes them).
+struct DevicePlace {
+  std::shared_ptr<const DeviceRegistration> memory = {};  // nullptr: it is in the host's memory
+  int64_t offset_bytes = 0;
+  friend bool operator==(const DevicePlace&, const DevicePlace&) = default;
+};
+
 // A tensor in the caller's memory, read only. Borrows `data`; `bytes` is how much memory is there,
 // so that a shape that does not fit is an error and not an overrun.
 struct TensorView {
   TensorDesc desc;
   const std::byte* data = nullptr;
   int64_t bytes = 0;
+  DevicePlace device = {};  // instead of `data`, if it says a place
 };
 
 // A tensor in the caller's memory that a call may write. Borrows `data`.
@@ -83,7 +93,8 @@ struct MutableTensorView {
   TensorDesc desc;
   std::byte* data = nullptr;
   int64_t bytes = 0;
-  operator TensorView() const { return {desc, data, bytes}; }  // NOLINT: a view of the same
+  DevicePlace device = {};                                             // as TensorView's
+  operator TensorView() const { return {desc, data, bytes, device}; }  // NOLINT: of the same
 };
 
 // Views of a contiguous container (vector, span, array). `strides` are in elements, empty for dense

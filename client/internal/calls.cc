@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "client/device_memory.h"
 #include "kernels/invalid.h"
 #include "kernels/status_macros.h"
 #include "kernels/tensor_desc.h"
@@ -24,10 +25,39 @@ absl::Status CheckMemory(const TensorDesc& tensor, int64_t bytes, std::string_vi
   return InvalidAt(path, StrCat(bytes, " bytes of memory, ", Text(tensor), " spans ", spanned));
 }
 
+absl::Status NotOnDevice(std::string_view path) {
+  return InvalidAt(path, "memory of a GPU, must be of the host");
+}
+
+// What a call of `connection` may name; nullptr: none.
+absl::Status CheckDevice(const DevicePlace& device, const void* connection, std::string_view path) {
+  if (device.memory == nullptr) return absl::OkStatus();
+  if (connection == nullptr) return NotOnDevice(path);
+  if (!device.memory->IsOf(connection)) {
+    return InvalidAt(path, "memory of a GPU, must be registered with this client");
+  }
+  if (device.memory->ended()) {
+    return absl::FailedPreconditionError(
+        StrCat(path, ": memory of a GPU that was released, must be registered"));
+  }
+  const int64_t size = device.memory->size();
+  if (device.offset_bytes >= 0 && device.offset_bytes <= size) return absl::OkStatus();
+  return InvalidAt(StrCat(path, ".device.offset_bytes"),
+                   StrCat(device.offset_bytes, ", must be in [0, ", size, "]"));
+}
+
+// A tensor or an output. View: TensorView or MutableTensorView.
+template <typename View>
+absl::Status CheckView(const View& view, std::string_view path, const void* connection = nullptr) {
+  PHASOR_RETURN_IF_ERROR(CheckDevice(view.device, connection, path));
+  return CheckMemory(view.desc, view.bytes, path);
+}
+
 absl::Status CheckPositions(const PositionList& positions, std::string_view path) {
   const auto* tensor = std::get_if<PositionTensor>(&positions.value());
   if (tensor == nullptr) return absl::OkStatus();
   const std::string tensor_path = StrCat(path, ".tensor");
+  if (positions.on_device()) return NotOnDevice(tensor_path);
   if (positions.strided()) {
     return InvalidAt(StrCat(tensor_path, ".strides"), "given, must be empty: dense positions");
   }
@@ -35,33 +65,36 @@ absl::Status CheckPositions(const PositionList& positions, std::string_view path
                      static_cast<int64_t>(positions.bytes().size()), tensor_path);
 }
 
-absl::Status CheckRopeTensor(const RopeTensor& tensor, std::string_view path) {
+absl::Status CheckRopeTensor(const RopeTensor& tensor, std::string_view path,
+                             const void* connection) {
   const TensorDesc& input = tensor.input.desc;
   const TensorDesc& output = tensor.output.desc;
-  PHASOR_RETURN_IF_ERROR(CheckMemory(input, tensor.input.bytes, StrCat(path, ".tensor")));
+  PHASOR_RETURN_IF_ERROR(CheckView(tensor.input, StrCat(path, ".tensor"), connection));
   const std::string output_path = StrCat(path, ".output");
   const bool float8 = Float8Of(output.dtype) != Float8::kNone;
   if ((output.dtype != input.dtype && !float8) || output.shape != input.shape) {
     return InvalidAt(output_path, StrCat(Text(output), ", must be as the input, ", Text(input)));
   }
-  const bool in_place = tensor.output.data == tensor.input.data && tensor.output.bytes > 0;
+  const bool in_place = tensor.output.data == tensor.input.data &&
+                        tensor.output.device == tensor.input.device && tensor.output.bytes > 0;
   if (in_place && output.dtype != input.dtype) {
     return InvalidAt(output_path, "in place with another type, must be elsewhere");
   }
   if (in_place && StridesOf(output) != StridesOf(input)) {
     return InvalidAt(output_path, "in place with other strides, must be the input's");
   }
-  return CheckMemory(output, tensor.output.bytes, output_path);
+  return CheckView(tensor.output, output_path, connection);
 }
 
 // What goes to a cache, and the cache.
 absl::Status CheckCacheTensor(const RopeTensor& tensor, std::string_view input_path,
-                              std::string_view cache_path) {
-  PHASOR_RETURN_IF_ERROR(CheckMemory(tensor.input.desc, tensor.input.bytes, input_path));
-  return CheckMemory(tensor.output.desc, tensor.output.bytes, cache_path);
+                              std::string_view cache_path, const void* connection) {
+  PHASOR_RETURN_IF_ERROR(CheckView(tensor.input, input_path, connection));
+  return CheckView(tensor.output, cache_path, connection);
 }
 
-absl::StatusOr<PagedCache> ToPagedCache(const RopeCall& call, std::string_view path) {
+absl::StatusOr<PagedCache> ToPagedCache(const RopeCall& call, std::string_view path,
+                                        const void* connection) {
   const PagedWrite& paged = *call.paged;
   const std::string paged_path = StrCat(path, ".paged_cache");
   if (paged.key_index < 0 || paged.key_index >= static_cast<int64_t>(call.tensors.size())) {
@@ -71,11 +104,10 @@ absl::StatusOr<PagedCache> ToPagedCache(const RopeCall& call, std::string_view p
   const RopeTensor& keys = call.tensors[static_cast<size_t>(paged.key_index)];
   PHASOR_RETURN_IF_ERROR(CheckCacheTensor(keys,
                                           StrCat(path, ".tensors[", paged.key_index, "].tensor"),
-                                          StrCat(paged_path, ".key_cache")));
+                                          StrCat(paged_path, ".key_cache"), connection));
   PHASOR_RETURN_IF_ERROR(CheckCacheTensor(paged.values, StrCat(paged_path, ".values"),
-                                          StrCat(paged_path, ".value_cache")));
-  PHASOR_RETURN_IF_ERROR(CheckMemory(paged.slot_mapping.desc, paged.slot_mapping.bytes,
-                                     StrCat(paged_path, ".slot_mapping")));
+                                          StrCat(paged_path, ".value_cache"), connection));
+  PHASOR_RETURN_IF_ERROR(CheckView(paged.slot_mapping, StrCat(paged_path, ".slot_mapping")));
   return PagedCache{.key_index = paged.key_index,
                     .values = paged.values.input.desc,
                     .key_cache = keys.output.desc,
@@ -131,7 +163,8 @@ absl::Status CheckBase(const Spec& spec, std::string_view path) {
 
 std::string BatchItemPath(size_t i) { return StrCat("items[", i, "]"); }
 
-absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view path) {
+absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view path,
+                                        const void* connection) {
   EncodeRequest request{.spec = call.spec,
                         .positions = call.positions.value(),
                         .output_dtype = call.output_dtype,
@@ -143,18 +176,17 @@ absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view
   PHASOR_RETURN_IF_ERROR(CheckBase(call.spec, StrCat(path, ".spec")));
   PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, StrCat(path, ".positions")));
   if (call.add_to.has_value()) {
-    PHASOR_RETURN_IF_ERROR(
-        CheckMemory(call.add_to->desc, call.add_to->bytes, StrCat(path, ".add_to")));
+    PHASOR_RETURN_IF_ERROR(CheckView(*call.add_to, StrCat(path, ".add_to"), connection));
     request.add_to = call.add_to->desc;
   }
   if (call.output.has_value()) {
-    PHASOR_RETURN_IF_ERROR(
-        CheckMemory(call.output->desc, call.output->bytes, StrCat(path, ".output")));
+    PHASOR_RETURN_IF_ERROR(CheckView(*call.output, StrCat(path, ".output"), connection));
   }
   return request;
 }
 
-absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view path) {
+absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view path,
+                                      const void* connection) {
   RopeRequest request{.spec = call.spec,
                       .positions = call.positions.value(),
                       .direction = call.direction,
@@ -167,11 +199,12 @@ absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view pat
   }
   PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, StrCat(path, ".positions")));
   if (call.paged.has_value()) {
-    PHASOR_ASSIGN_OR_RETURN(request.paged_cache, ToPagedCache(call, path));
+    PHASOR_ASSIGN_OR_RETURN(request.paged_cache, ToPagedCache(call, path, connection));
   }
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     if (!IsPagedKey(call, i)) {
-      PHASOR_RETURN_IF_ERROR(CheckRopeTensor(call.tensors[i], StrCat(path, ".tensors[", i, "]")));
+      PHASOR_RETURN_IF_ERROR(
+          CheckRopeTensor(call.tensors[i], StrCat(path, ".tensors[", i, "]"), connection));
     }
     request.tensors.push_back(call.tensors[i].input.desc);
     request.outputs.push_back(ToOutput(call, i));
@@ -203,20 +236,19 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
     request.table_values->strides.clear();
   }
   if (call.add_to.has_value()) {
-    PHASOR_RETURN_IF_ERROR(
-        CheckMemory(call.add_to->desc, call.add_to->bytes, StrCat(path, ".add_to")));
+    PHASOR_RETURN_IF_ERROR(CheckView(*call.add_to, StrCat(path, ".add_to")));
     request.add_to = call.add_to->desc;
   }
   if (call.output.has_value()) {
     const std::string output_path = StrCat(path, ".output");
-    PHASOR_RETURN_IF_ERROR(CheckMemory(call.output->desc, call.output->bytes, output_path));
+    PHASOR_RETURN_IF_ERROR(CheckView(*call.output, output_path));
     if (!IsDense(call.output->desc)) return InvalidAt(output_path, "strided, must be dense");
   }
   return request;
 }
 
 absl::Status CheckTableValues(const TensorView& values, std::string_view path) {
-  PHASOR_RETURN_IF_ERROR(CheckMemory(values.desc, values.bytes, path));
+  PHASOR_RETURN_IF_ERROR(CheckView(values, path));
   if (IsDense(values.desc)) return absl::OkStatus();
   return InvalidAt(path, "strided, must be dense");
 }

@@ -25,9 +25,13 @@ inline constexpr std::string_view kItemPath = "item";
 std::string BatchItemPath(size_t i);
 
 // The request that `call` stands for. INVALID_ARGUMENT: memory smaller than a shape, strides where
-// there may be none, inputs and outputs that differ. All else is the service's to check.
-absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view path);
-absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view path);
+// there may be none, inputs and outputs that differ, memory of a GPU that was not registered with
+// `connection` (nullptr: any). FAILED_PRECONDITION: such memory that was released. All else is the
+// service's to check.
+absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view path,
+                                        const void* connection = nullptr);
+absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view path,
+                                      const void* connection = nullptr);
 absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view path);
 
 // INVALID_ARGUMENT unless `values` is a dense table in enough memory.

@@ -258,7 +258,7 @@ void GrpcChannel::Start(RawCall call, const CallContext& context) {
   }
   Timer* timer = timer_;
   if (timer == nullptr) timer = context.caller_waits ? SleepingTimer() : RealTimer();
-  const size_t turn = next_stub_.fetch_add(1, std::memory_order_relaxed);
+  const size_t turn = call.on_first ? 0 : next_stub_.fetch_add(1, std::memory_order_relaxed);
   RetryPolicy policy = retry_;
   policy.only_refused = call.once;
   std::make_shared<PendingCall>(std::move(call), context, stubs_[turn % stubs_.size()])

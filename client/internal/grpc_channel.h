@@ -40,6 +40,8 @@ struct RawCall {
   absl::AnyInvocable<absl::Status(const RawMessage&)> on_response;
   // Whether an attempt that the server may have begun must not be made again.
   bool once = false;
+  // Whether it must take the connection of streams: the server knows something by it.
+  bool on_first = false;
   // If given, becomes whether the server refused the last attempt, and has not begun it. Lives
   // until the call is done.
   bool* refused = nullptr;
@@ -59,7 +61,7 @@ class GrpcChannel {
   // says.
   void Start(RawCall call, const CallContext& context);
 
-  // A connection for streams.
+  // The connection of streams.
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
  private:

@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/internal/calls.h"
 #include "client/internal/channel_security.h"
@@ -23,6 +25,7 @@
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "phasor/v1/shared_memory_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
 #include "proto/convert.h"
 
@@ -32,6 +35,7 @@ namespace {
 constexpr std::string_view kService = "/phasor.v1.PositionEmbeddingService/";
 constexpr absl::Duration kAskServerFor = absl::Seconds(5);
 constexpr std::string_view kTableService = "/phasor.v1.TableService/";
+constexpr std::string_view kMemoryService = "/phasor.v1.SharedMemoryService/";
 
 // Whether `target` can only lead to one server of this host.
 bool IsOneHost(std::string_view target) {
@@ -43,6 +47,32 @@ bool IsOneHost(std::string_view target) {
     if (target.starts_with(prefix)) return true;
   }
   return false;
+}
+
+// Nobody else's, and not to be guessed: on a Unix socket, regions belong to all callers.
+std::string RandomName() {
+  std::random_device random;
+  std::string name = "client";
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&name, "-", absl::Hex(random(), absl::kZeroPad8));
+  return name;
+}
+
+v1::Region ToRegion(const CudaIpcAllocation& allocation, const std::string& name) {
+  v1::Region region;
+  region.set_name(name);
+  region.set_size_bytes(allocation.size_bytes);
+  region.set_read_only(allocation.read_only);
+  v1::CudaIpcRegion& cuda = *region.mutable_cuda_ipc();
+  cuda.set_handle(allocation.handle);
+  cuda.set_offset_bytes(allocation.offset_bytes);
+  cuda.set_device_uuid(allocation.device_uuid);
+  return region;
+}
+
+// Whether the server may have done what a call that failed so asked for.
+bool MayHaveBegun(const absl::Status& status) {
+  return absl::IsDeadlineExceeded(status) || absl::IsCancelled(status) ||
+         absl::IsUnavailable(status);
 }
 
 // A call in flight: what it asked, what it lends, and its answer so far.
@@ -153,6 +183,27 @@ class GrpcConnection final : public Connection,
                     done(Allocate(leases_->Keep(*std::move(leases)), bytes));
                   });
   }
+  void RegisterDeviceMemory(CudaIpcAllocation allocation, CallContext context,
+                            Done<DeviceMemory> done) override {
+    if (!one_host_) {
+      return done(absl::FailedPreconditionError(
+          "target: not one server of this host, must be unix:/path or a port of 127.0.0.1 for "
+          "memory of a GPU"));
+    }
+    const std::string name = RandomName();
+    v1::RegisterRequest request;
+    *request.mutable_region() = ToRegion(allocation, name);
+    const auto self = shared_from_this();
+    auto registration = std::make_shared<DeviceRegistration>(
+        name, allocation.size_bytes, leases_,
+        [self, name](absl::Duration timeout) { return self->Unregister(name, timeout); });
+    StartOnFirst("Register", request.SerializeAsString(), context,
+                 [self, registration, done = std::move(done)](absl::Status status) mutable {
+                   if (status.ok()) return done(DeviceMemory(std::move(registration)));
+                   if (MayHaveBegun(status)) self->Forget(registration->name());
+                   done(std::move(status));
+                 });
+  }
   void ListPresets(CallContext context, Done<std::vector<Preset>> done) override {
     StartPlain(StrCat(kService, "ListPresets"), "", context, &ReadListPresetsResponse,
                std::move(done));
@@ -203,6 +254,7 @@ class GrpcConnection final : public Connection,
     const std::shared_ptr<LeaseClient> leases =
         leases_->Get();  // lives as long as memory that is leased
     flight->payload.leases = leases.get();
+    flight->payload.connection = leases_.get();
     auto item = MakeItem(flight->call, kItemPath, flight->payload);
     if (!item.ok()) return flight->Finish(item.status());
     Request request;
@@ -221,6 +273,7 @@ class GrpcConnection final : public Connection,
     flight->call.calls = std::move(calls);
     const std::shared_ptr<LeaseClient> leases = leases_->Get();
     flight->payload.leases = leases.get();
+    flight->payload.connection = leases_.get();
     Request request;
     for (size_t i = 0; i < flight->call.calls.size(); ++i) {
       const size_t sent = flight->payload.raw.size();
@@ -245,6 +298,7 @@ class GrpcConnection final : public Connection,
                      .header = std::move(header),
                      .raw = flight->payload.raw,
                      .once = flight->payload.destinations > 0,
+                     .on_first = flight->payload.names_device,
                      .refused = flight->refused};
     raw_call.on_response = [flight](const RawMessage& message) {
       return ReadResponse(message, flight->call, flight->payload.destinations,
@@ -269,6 +323,36 @@ class GrpcConnection final : public Connection,
       (*shared_done)(**std::move(answer));
     };
     channel_.Start(std::move(call), context);
+  }
+
+  // A call of SharedMemoryService that is not repeated, over the connection that regions belong to.
+  void StartOnFirst(std::string_view method, std::string request, const CallContext& context,
+                    absl::AnyInvocable<void(absl::Status)> done) {
+    RawCall call{.method = StrCat(kMemoryService, method),
+                 .header = std::move(request),
+                 .once = true,
+                 .on_first = true};
+    call.on_response = [](const RawMessage&) { return absl::OkStatus(); };
+    call.done = std::move(done);
+    channel_.Start(std::move(call), context);
+  }
+
+  void StartUnregister(const std::string& name, const CallContext& context,
+                       absl::AnyInvocable<void(absl::Status)> done) {
+    v1::UnregisterRequest request;
+    request.set_name(name);
+    StartOnFirst("Unregister", request.SerializeAsString(), context, std::move(done));
+  }
+  // Waits for the answer.
+  absl::Status Unregister(const std::string& name, absl::Duration timeout) {
+    absl::Status answer;
+    StartUnregister(name, {.deadline = absl::Now() + timeout, .caller_waits = true},
+                    [&](absl::Status status) { answer = std::move(status); });
+    return answer;
+  }
+  // Does not wait: a server that opened memory after all should not keep it from being freed.
+  void Forget(const std::string& name) {
+    StartUnregister(name, {.deadline = absl::Now() + kAskServerFor}, [](const absl::Status&) {});
   }
 
   // Leased memory, or what there is instead of it.

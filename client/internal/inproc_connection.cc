@@ -139,6 +139,10 @@ class InprocConnection final : public Connection,
   void AllocateShared(int64_t bytes, CallContext, Done<SharedMemory> done) override {
     done(SharedMemory::Ordinary(bytes));
   }
+  void RegisterDeviceMemory(CudaIpcAllocation, CallContext, Done<DeviceMemory> done) override {
+    done(absl::UnimplementedError(
+        "device memory: not taken in process, must be registered with a server of this host"));
+  }
 
   void ListPresets(CallContext, Done<std::vector<Preset>> done) override {
     done(std::vector<Preset>(Presets().begin(), Presets().end()));

@@ -49,6 +49,7 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
     sent->call = std::move(call);
     const std::shared_ptr<LeaseClient> leases = leases_->Get();
     sent->payload.leases = leases.get();
+    sent->payload.connection = leases_.get();
     PHASOR_ASSIGN_OR_RETURN(auto item, MakeItem(sent->call, kItemPath, sent->payload));
     typename Method::Request request;
     request.set_id(id);

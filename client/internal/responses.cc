@@ -71,7 +71,7 @@ class Outputs {
     if (!tensor->strides.empty()) return Unfit(what, ".strides: not empty");
     const absl::StatusOr<int64_t> bytes = DenseBytes(*tensor, what);
     if (!bytes.ok()) return Unfit(bytes.status().message());
-    last_is_inline_ = !wire.has_region();
+    last_is_inline_ = !wire.has_region() && !wire.has_device();
     if (!last_is_inline_) {
       --destinations_;
       return tensor;
@@ -89,6 +89,10 @@ class Outputs {
     if (last_is_inline_) copies_.push_back({next_ - 1, dense, nullptr});
   }
   void CopyLastTo(const MutableTensorView& view) {
+    if (view.device.memory != nullptr) {
+      misplaced_ |= last_is_inline_;
+      return;
+    }
     if (IsDense(view.desc)) return CopyLastTo(view.data);
     if (last_is_inline_) copies_.push_back({next_ - 1, nullptr, &view});
   }
@@ -96,7 +100,9 @@ class Outputs {
   // Nothing may be left over.
   absl::Status Copy() const {
     if (next_ != raw_.size()) return Unfit(raw_.size() - next_, " tensors more than asked for");
-    if (destinations_ != 0) return Unfit("not the outputs in shared memory that were asked for");
+    if (destinations_ != 0 || misplaced_) {
+      return Unfit("not the outputs in shared memory that were asked for");
+    }
     for (const auto& [entry, dense, view] : copies_) {
       if (view == nullptr) {
         raw_[entry].CopyTo(dense);
@@ -119,6 +125,7 @@ class Outputs {
   int destinations_;
   size_t next_ = 0;
   bool last_is_inline_ = true;
+  bool misplaced_ = false;  // bytes came of an output on a device
   std::vector<PendingCopy> copies_;
 };
 
@@ -343,6 +350,7 @@ absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header) {
                     .max_batch_items = limits.max_batch_items(),
                     .lease_socket = response.lease_socket(),
                     .lease_instance = response.lease_instance(),
+                    .device_uuid = response.device().uuid(),
                     .encoders = std::move(encoders)};
 }
 

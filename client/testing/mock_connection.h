@@ -40,6 +40,8 @@ class MockConnection : public Connection {
   MOCK_METHOD(void, ApplyRoPEInChunks,
               (std::vector<RopeCall>, ChunkOptions, CallContext, Done<RunInfo>), (override));
   MOCK_METHOD(void, AllocateShared, (int64_t, CallContext, Done<SharedMemory>), (override));
+  MOCK_METHOD(void, RegisterDeviceMemory, (CudaIpcAllocation, CallContext, Done<DeviceMemory>),
+              (override));
   MOCK_METHOD(void, ResolveSpec,
               (Spec, std::optional<parity::Comparison>, CallContext, Done<SpecDetails>),
               (override));

@@ -19,12 +19,14 @@ namespace phasor {
 // Owns the server. The clients share it.
 class ClientServerTest : public ::testing::Test {
  protected:
-  void Start(ServerOptions options = {}) {
+  // `backend`: computes instead of what the options say.
+  void Start(ServerOptions options = {}, std::unique_ptr<Backend> backend = nullptr) {
     const std::string path =
         ::testing::TempDir() + "/phasor_e2e_" + std::to_string(getpid()) + ".sock";
     options.listen = {"127.0.0.1:0", "unix:" + path};
     options.log_level = "off";
-    auto server = Server::Start(options);
+    auto server =
+        backend == nullptr ? Server::Start(options) : Server::Start(options, std::move(backend));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     tcp_ = Connect(server_->listeners()[0]);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "client/device_memory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -39,6 +40,35 @@ TEST(CallsTest, StridesReachToTheLastElementOnly) {
   memory.pop_back();
   call.tensors = {MutableView(memory, {4, 1, 4}, {10, 4, 1})};
   EXPECT_EQ(ToRequest(call, "item").status().code(), kInvalid);
+}
+
+TEST(CallsTest, MemoryOfAGpuIsItsConnections) {
+  const auto connection = std::make_shared<int>();
+  DeviceMemory memory(std::make_shared<DeviceRegistration>(
+      "kv", 64, connection, [](absl::Duration) { return absl::OkStatus(); }));
+  const TensorDesc desc{Dtype::kFloat32, {2, 1, 4}, {}};
+  RopeCall call;
+  call.tensors = {{memory.View(desc), memory.View(desc, 32)}, memory.View(desc)};
+  EXPECT_TRUE(ToRequest(call, "item", connection.get()).ok()) << "same data, not in place";
+  for (const void* const other : std::vector<const void*>{nullptr, &call}) {
+    EXPECT_EQ(ToRequest(call, "item", other).status().code(), kInvalid);
+  }
+  call.tensors = {memory.View(desc, 36)};
+  EXPECT_EQ(ToRequest(call, "item", connection.get()).status(),
+            absl::InvalidArgumentError("item.tensors[0].tensor: 28 bytes of memory, "
+                                       "FLOAT32 [2, 1, 4] spans 32"));
+  call.tensors = {memory.View(desc, 65)};
+  EXPECT_EQ(ToRequest(call, "item", connection.get()).status(),
+            absl::InvalidArgumentError("item.tensors[0].tensor.device.offset_bytes: 65, must be in "
+                                       "[0, 64]"));
+  call.tensors = {{memory.View(desc), memory.View({desc.dtype, desc.shape, {8, 4, 1}}, 0)}};
+  EXPECT_EQ(ToRequest(call, "item", connection.get()).status(),
+            absl::InvalidArgumentError("item.tensors[0].output: in place with other strides, must "
+                                       "be the input's"));
+  call.tensors = {memory.View(desc)};
+  EXPECT_TRUE(memory.Release().ok());
+  EXPECT_EQ(ToRequest(call, "item", connection.get()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(CallsTest, RejectsOutputsUnlikeTheirInputs) {

@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "client/client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "phasor/v1/shared_memory_service.pb.h"
 #include "tests/client/internal/fake_server.h"
 
 namespace phasor::client_internal {
@@ -100,6 +102,116 @@ TEST(GrpcConnectionTest, RetriedInPlaceCallsSendTheOriginalBytes) {
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(x, before);  // the echo
+}
+
+// A server that refuses rotations, and says when to come back if it has not begun them.
+class DeviceCallsTest : public ::testing::Test {
+ protected:
+  static CudaIpcAllocation Allocation() {
+    return {.handle = std::string(64, 'h'),
+            .offset_bytes = 512,
+            .size_bytes = 4096,
+            .device_uuid = "GPU-1",
+            .read_only = true};
+  }
+  int Attempts(const RopeTensor& tensor, const std::string& pushback_ms) {
+    calls_.clear();
+    pushback_ms_ = pushback_ms;
+    const absl::Status status =
+        client_.ApplyRoPE({.preset = "rope-half-split"}, {1, 2}, {tensor}).status();
+    EXPECT_EQ(status, absl::UnavailableError("busy"));
+    return static_cast<int>(calls_.size());
+  }
+
+  std::string pushback_ms_;
+  FakeServer::Reply on_register_;
+  absl::Notification unregistered_;
+  std::vector<FakeServer::Request> calls_, of_regions_;
+  FakeServer server_{[this](const FakeServer::Request& request) {
+    if (request.method.starts_with("/phasor.v1.SharedMemoryService/")) {
+      of_regions_.push_back(request);
+      if (!request.method.ends_with("Unregister")) return on_register_;
+      if (!unregistered_.HasBeenNotified()) unregistered_.Notify();
+      return FakeServer::Reply{};
+    }
+    calls_.push_back(request);
+    return FakeServer::Reply{.status = {grpc::StatusCode::UNAVAILABLE, "busy"},
+                             .pushback_ms = pushback_ms_};
+  }};
+  Client client_ = *Client::Connect(server_.target(), {.channels = 3});
+  const TensorDesc desc_{Dtype::kFloat32, {2, 1, 8}, {}};
+};
+
+TEST_F(DeviceCallsTest, MemoryIsRegisteredAsItIsDescribedAndUnregisteredOnce) {
+  auto memory = client_.RegisterDeviceMemory(Allocation());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_TRUE(memory->Release().ok());
+  EXPECT_TRUE(memory->Release().ok());
+  ASSERT_EQ(of_regions_.size(), 2u);
+  v1::RegisterRequest asked;
+  ASSERT_TRUE(asked.ParseFromString(of_regions_[0].bytes));
+  EXPECT_EQ(asked.region().size_bytes(), 4096);
+  EXPECT_TRUE(asked.region().read_only());
+  EXPECT_EQ(asked.region().cuda_ipc().handle(), std::string(64, 'h'));
+  EXPECT_EQ(asked.region().cuda_ipc().offset_bytes(), 512);
+  EXPECT_EQ(asked.region().cuda_ipc().device_uuid(), "GPU-1");
+  v1::UnregisterRequest ended;
+  ASSERT_TRUE(ended.ParseFromString(of_regions_[1].bytes));
+  EXPECT_EQ(ended.name(), asked.region().name());
+  memory = client_.RegisterDeviceMemory(Allocation());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  v1::RegisterRequest second;
+  ASSERT_TRUE(second.ParseFromString(of_regions_[2].bytes));
+  EXPECT_NE(second.region().name(), asked.region().name());
+}
+
+TEST_F(DeviceCallsTest, WhatMayHaveBeenRegisteredIsUnregistered) {
+  on_register_.status = {grpc::StatusCode::UNAVAILABLE, "broken"};
+  EXPECT_EQ(client_.RegisterDeviceMemory(Allocation()).status(), absl::UnavailableError("broken"));
+  unregistered_.WaitForNotification();
+  ASSERT_EQ(of_regions_.size(), 2u) << "it is not tried again";
+  v1::RegisterRequest asked;
+  v1::UnregisterRequest ended;
+  ASSERT_TRUE(asked.ParseFromString(of_regions_[0].bytes));
+  ASSERT_TRUE(ended.ParseFromString(of_regions_[1].bytes));
+  EXPECT_EQ(ended.name(), asked.region().name());
+}
+
+TEST_F(DeviceCallsTest, WhatWasRefusedIsNotUnregistered) {
+  on_register_.status = {grpc::StatusCode::INVALID_ARGUMENT, "region: wrong"};
+  EXPECT_EQ(client_.RegisterDeviceMemory(Allocation()).status(),
+            absl::InvalidArgumentError("region: wrong"));
+  on_register_.status = grpc::Status::OK;
+  EXPECT_TRUE(client_.RegisterDeviceMemory(Allocation())->Release().ok());
+  EXPECT_EQ(of_regions_.size(), 3u);
+}
+
+TEST_F(DeviceCallsTest, OutputsThereAreNotWrittenTwice) {
+  const auto memory = client_.RegisterDeviceMemory(Allocation());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  std::vector<float> x(16);
+  const MutableTensorView there = memory->View(desc_), elsewhere = memory->View(desc_, 1024);
+  const MutableTensorView here = MutableView(x, {2, 1, 8});
+  EXPECT_EQ(Attempts(there, ""), 1) << "it may have begun";
+  EXPECT_EQ(Attempts({there, elsewhere}, ""), 1);
+  EXPECT_EQ(Attempts({here, elsewhere}, ""), 1);
+  EXPECT_EQ(Attempts(there, "0"), 3) << "it was refused";
+  EXPECT_EQ(Attempts({there, here}, ""), 3) << "only read";
+}
+
+TEST_F(DeviceCallsTest, TheConnectionIsTheOneThatTheServerKnowsTheMemoryBy) {
+  const auto memory = client_.RegisterDeviceMemory(Allocation());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const std::string peer = of_regions_[0].peer;
+  std::vector<float> x(16);
+  bool others = false;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(Attempts(memory->View(desc_), ""), 1);
+    EXPECT_EQ(calls_[0].peer, peer);
+    Attempts(MutableView(x, {2, 1, 8}), "-1");
+    others |= calls_[0].peer != peer;
+  }
+  EXPECT_TRUE(others);
 }
 
 TEST(GrpcConnectionTest, BatchItemsThatCannotBeSentTravelEmpty) {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -145,6 +146,25 @@ TEST(ResponsesTest, OutputsThatTheServerWroteAreNotInTheMessage) {
   for (const int asked_for : {0, 2}) {
     EXPECT_EQ(ReadResponse(Received(response), call, asked_for, info).code(), kInternal);
   }
+}
+
+TEST(ResponsesTest, OutputsOnADeviceAreNeverInTheMessage) {
+  const DeviceMemory memory(std::make_shared<DeviceRegistration>(
+      "kv", 1024, nullptr, [](absl::Duration) { return absl::OkStatus(); }));
+  std::vector<float> k(4, 9);
+  const RopeCall call{
+      .tensors = {memory.View({Dtype::kFloat32, {1, 1, 4}, {}}), MutableView(k, {1, 1, 4})}};
+  v1::ApplyRoPEResponse response;
+  SetTensor(response.mutable_result()->add_tensors(), {1, 1, 4});
+  *response.mutable_result()->add_tensors() = response.result().tensors(0);
+  response.add_raw(Floats({1, 2, 3, 4}));
+  response.mutable_result()->mutable_tensors(1)->mutable_device()->set_region("kv");
+  RunInfo info;
+  EXPECT_EQ(ReadResponse(Received(response), call, 1, info).code(), kInternal) << "the other one";
+  EXPECT_THAT(k, Each(9));
+  response.mutable_result()->mutable_tensors()->SwapElements(0, 1);
+  ASSERT_TRUE(ReadResponse(Received(response), call, 1, info).ok());
+  EXPECT_THAT(k, ElementsAre(1, 2, 3, 4));
 }
 
 TEST(ResponsesTest, BatchItemsKeepTheirPlaces) {
