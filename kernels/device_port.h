@@ -37,6 +37,11 @@ class DeviceAllocation {
   virtual absl::Status Write(int64_t offset, int64_t bytes, const std::byte* in) const = 0;
 };
 
+// Memory of the host that whoever gave this counts as taken until it goes.
+using HostMemoryShare = std::shared_ptr<const void>;
+// Asked for `bytes` before they are allocated; must not block. Threads: any.
+using CopyBudget = std::function<absl::StatusOr<HostMemoryShare>(int64_t bytes)>;
+
 struct DeviceState {
   enum class Kind {
     kWorking,
@@ -63,6 +68,11 @@ class DevicePort {
   // does not know the handle, or its memory is on another device; UNAVAILABLE: the device is lost,
   // or calls still hold what it had there before.
   virtual absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle) = 0;
+
+  // Who counts the copies that the CPU needs to compute on the device's memory in its place; an
+  // empty function: nobody. An error of it is the job's, which is then as if it had not begun. Not
+  // while jobs run.
+  virtual void SetCopyBudget(CopyBudget budget) = 0;
 
   virtual DeviceState device_state() const = 0;
   // `changed` is called after the kind of the state has changed, from any thread and without locks;

@@ -184,8 +184,13 @@ class GrpcServer final : public Server {
         health_(MainHealthServices(*backend_)),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
-        current_(options) {}
-  ~GrpcServer() override { Shutdown(); }
+        current_(options) {
+    CountCopiesOfDevice();
+  }
+  ~GrpcServer() override {
+    Shutdown();
+    if (DevicePort* const device = backend_->device_port()) device->SetCopyBudget(nullptr);
+  }
 
   absl::Status Start() {
     PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(options_.encoders));
@@ -295,6 +300,16 @@ class GrpcServer final : public Server {
   }
 
  private:
+  // What the CPU copies when it stands in for the device is of the byte budget.
+  void CountCopiesOfDevice() {
+    DevicePort* const device = backend_->device_port();
+    if (device == nullptr) return;
+    device->SetCopyBudget([this](int64_t bytes) -> absl::StatusOr<HostMemoryShare> {
+      PHASOR_ASSIGN_OR_RETURN(engine::Permit permit, engine_.Reserve(bytes));
+      return std::make_shared<const engine::Permit>(std::move(permit));
+    });
+  }
+
   void UseEncoders(EncoderSet encoders) {
     inference_service_.SetEncoders(encoders);
     encoders_.Replace(std::move(encoders));

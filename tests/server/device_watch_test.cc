@@ -25,6 +25,7 @@ class SaidDevice final : public DevicePort {
   absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle&) override {
     return absl::UnavailableError("none");
   }
+  void SetCopyBudget(CopyBudget) override {}
   DeviceState device_state() const override { return {.kind = kind_, .error = "fault"}; }
   void WatchDevice(std::function<void()> changed) override { changed_ = std::move(changed); }
 

@@ -100,10 +100,10 @@ class ServerDeviceTest : public ::testing::Test {
     return response.status();
   }
 
-  // q and k of four tokens side by side in rows of 24 lanes of the region, in place.
-  static v1::ApplyRoPERequest Fused(const std::string& region) {
+  // q and k of some tokens side by side in rows of 24 lanes of the region, in place.
+  static v1::ApplyRoPERequest Fused(const std::string& region, int64_t tokens = 4) {
     v1::ApplyRoPERequest request;
-    *request.mutable_item() = testing::RopeOf(4);
+    *request.mutable_item() = testing::RopeOf(tokens);
     for (int i = 0; i < 2; ++i) {
       v1::RopeTensor& tensor = *request.mutable_item()->mutable_tensors(i);
       for (const int64_t stride : {24, 8, 1}) tensor.mutable_tensor()->add_strides(stride);
@@ -264,6 +264,34 @@ TEST_F(ServerDeviceTest, AnAbortedCallMakesItsRegionDirty) {
   ASSERT_TRUE(Unregister("qkv").ok());
   ASSERT_TRUE(Register(RegionOf("qkv")).ok());
   EXPECT_TRUE(Apply(Fused("qkv")).ok());
+}
+
+// 3 MiB of tensors on the device, which refuses the kernels: the CPU needs copies of them.
+TEST_F(ServerDeviceTest, CopiesForTheCpuAreOfTheByteBudget) {
+  constexpr int64_t kTokens = 32768;
+  const auto memory = device_.Export(kTokens * 96);
+  v1::RegisterRequest region = RegionOf("large");
+  region.mutable_region()->set_size_bytes(kTokens * 96);
+  region.mutable_region()->mutable_cuda_ipc()->set_handle(memory->handle_bytes());
+  region.mutable_region()->mutable_cuda_ipc()->set_offset_bytes(0);
+  ASSERT_TRUE(Register(region).ok());
+  device_.FailWith([](const std::string& call, int64_t) {
+    return call == "Run" ? absl::InternalError("refused") : absl::OkStatus();
+  });
+  ServerOptions options = Options("retry");
+  options.max_inflight_bytes = 2 << 20;
+  ASSERT_TRUE(server_->Reload(options).ok());
+  const grpc::Status refused = Apply(Fused("large", kTokens));
+  EXPECT_EQ(refused.error_code(), Code::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("copies of the device's memory"));
+  EXPECT_FALSE(List().regions(0).dirty());
+  options.max_inflight_bytes = 4 << 20;
+  ASSERT_TRUE(server_->Reload(options).ok());
+  for (int i = 0; i < 3; ++i) {  // what was taken is given back
+    const grpc::Status status = Apply(Fused("large", kTokens));
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response_.result().info().backend(), "cpu");
+  }
 }
 
 TEST_F(ServerDeviceTest, OneItemOfABatchIsAbortedAndNoOther) {
