@@ -75,8 +75,9 @@ class DevicePort {
   virtual void SetCopyBudget(CopyBudget budget) = 0;
 
   virtual DeviceState device_state() const = 0;
-  // `changed` is called after the kind of the state has changed, from any thread and without locks;
-  // one at a time, an empty function ends it and waits for calls that go on.
+  // `changed` is called after the kind of the state has changed, from any thread, several at once
+  // and without locks, so that it may use the device. One watches; another function, or an empty
+  // one, ends that and waits for calls that go on: not from inside one.
   virtual void WatchDevice(std::function<void()> changed) = 0;
 };
 
