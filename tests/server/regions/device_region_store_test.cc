@@ -140,6 +140,18 @@ TEST_F(DeviceRegionStoreTest, WhatWasOnALostDeviceIsDirtyUntilItIsRegisteredAgai
   EXPECT_TRUE(released);
 }
 
+TEST_F(DeviceRegionStoreTest, UnregisteringWaitsForUsersOfBeforeTheDeviceWasLost) {
+  ASSERT_THAT(Register("a"), IsOk());
+  auto user = *Find("a");
+  backend_.Lose();
+  Register("b").IgnoreError();  // lets go of what was lost
+  bool released = false;
+  ASSERT_THAT(store_.Unregister("a", kMine, [&] { released = true; }), IsOk());
+  EXPECT_FALSE(released);
+  user.reset();
+  EXPECT_TRUE(released);
+}
+
 TEST_F(DeviceRegionStoreTest, ANameIsFreeOnceItsRegionOfTheHostsMemoryHasExpired) {
   const testing::SharedMemory memory("abc");
   RegionStoreOptions options{.enabled = true, .names = names_, .lease = absl::Minutes(1)};
