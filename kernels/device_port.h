@@ -66,7 +66,7 @@ class DevicePort {
 
   // Opens an allocation; one handle is opened once, however many ask. INVALID_ARGUMENT: the driver
   // does not know the handle, or its memory is on another device; UNAVAILABLE: the device is lost,
-  // or calls still hold what it had there before.
+  // which this does not change, or calls still hold what it had there before.
   virtual absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle) = 0;
 
   // Who counts the copies that the CPU needs to compute on the device's memory in its place; an
@@ -75,6 +75,9 @@ class DevicePort {
   virtual void SetCopyBudget(CopyBudget budget) = 0;
 
   virtual DeviceState device_state() const = 0;
+  // Makes a fresh context, which may take seconds, if the device is lost, its wait is over and
+  // nobody uses it. Calls that are for the device do so too.
+  virtual void Retry() = 0;
   // `changed` is called after the kind of the state has changed, from any thread, several at once
   // and without locks, so that it may use the device. One watches; another function, or an empty
   // one, ends that and waits for calls that go on: not from inside one.

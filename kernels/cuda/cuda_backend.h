@@ -86,6 +86,7 @@ class CudaBackend final : public Backend, public DevicePort {
   }
   void SetCopyBudget(CopyBudget budget) override { copy_budget_ = std::move(budget); }
   DeviceState device_state() const override { return life_.state(); }
+  void Retry() override { life_.Enter(); }
   void WatchDevice(std::function<void()> changed) override { life_.Watch(std::move(changed)); }
 
   std::optional<DeviceCounts> device_counts() const override;

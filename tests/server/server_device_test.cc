@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
 #include "tests/support/device_backend.h"
+#include "tests/support/eventually.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 
@@ -25,9 +27,13 @@ using Code = grpc::StatusCode;
 using Regions = v1::SharedMemoryService::Stub;
 using Positions = v1::PositionEmbeddingService::Stub;
 
-cuda::CudaBackendOptions DeviceOptions(bool retry, std::optional<cuda::Rates> rates) {
+// On a clock of the test's, by which a lost device waits for a second.
+cuda::CudaBackendOptions DeviceOptions(bool retry, std::optional<cuda::Rates> rates,
+                                       const std::atomic<int>* seconds) {
   cuda::CudaBackendOptions options = testing::DeviceBackend::Options();
-  options.life.retry = retry;
+  options.life = {.retry = retry, .now = [seconds] {
+                    return cuda::DeviceLifeOptions::Tick(std::chrono::seconds(*seconds));
+                  }};
   options.rates = rates;
   return options;
 }
@@ -36,7 +42,7 @@ class ServerDeviceTest : public ::testing::Test {
  protected:
   explicit ServerDeviceTest(const std::string& device_fault = "retry",
                             std::optional<cuda::Rates> rates = std::nullopt)
-      : backend_(DeviceOptions(device_fault == "retry", rates)),
+      : backend_(DeviceOptions(device_fault == "retry", rates, &seconds_)),
         server_(testing::StartServer(Options(device_fault), backend_.Take())) {}
 
   static ServerOptions Options(const std::string& device_fault) {
@@ -136,6 +142,7 @@ class ServerDeviceTest : public ::testing::Test {
     std::memcpy(memory_->data() + 4096, rows.data(), rows.size());
   }
 
+  std::atomic<int> seconds_ = 0;
   testing::DeviceBackend backend_;
   testing::FakeDevice& device_ = backend_.device();
   const std::shared_ptr<testing::FakeExport> memory_ = device_.Export(8192);
@@ -351,7 +358,7 @@ TEST_F(ChoosingServerTest, AnswersNameWhatComputedThem) {
   EXPECT_EQ(counts->jobs, 2);
 }
 
-TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevived) {
+TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevivedWithoutACall) {
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_WORKING);
   EXPECT_EQ(Device().name(), "Fake GPU");
   EXPECT_EQ(Health("phasor.device"), HealthCheckResponse::SERVING);
@@ -362,10 +369,15 @@ TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevived) {
   EXPECT_EQ(Health("phasor.device"), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(Health(""), HealthCheckResponse::SERVING);
   ASSERT_TRUE(Apply(Inline()).ok());
-  EXPECT_EQ(response_.result().info().backend(), "cuda") << "of a fresh context";
+  EXPECT_EQ(response_.result().info().backend(), "cpu") << "until its wait is over";
+  EXPECT_EQ(Register(RegionOf("qkv")).error_code(), Code::UNAVAILABLE);
+  seconds_ = 1;
+  EXPECT_TRUE(
+      testing::Eventually([&] { return Health("phasor.device") == HealthCheckResponse::SERVING; }));
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_WORKING);
   EXPECT_EQ(Device().revivals(), 1);
-  EXPECT_EQ(Health("phasor.device"), HealthCheckResponse::SERVING);
+  ASSERT_TRUE(Apply(Inline()).ok());
+  EXPECT_EQ(response_.result().info().backend(), "cuda") << "of a fresh context";
 }
 
 TEST_F(RestartingServerTest, ALostDeviceEndsServing) {

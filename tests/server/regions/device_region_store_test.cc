@@ -128,7 +128,8 @@ TEST_F(DeviceRegionStoreTest, WhatWasOnALostDeviceIsDirtyUntilItIsRegisteredAgai
   ASSERT_THAT(Register("b"), IsOk());
   backend_.Lose();
   EXPECT_TRUE(store_.List(kMine)[0].dirty);
-  // The first registration makes a fresh context, in which the old addresses mean nothing.
+  EXPECT_THAT(Register("c"), StatusIs(Code::kUnavailable, HasSubstr("the device is lost")));
+  backend_.cuda().Retry();  // a fresh context, in which the old addresses mean nothing
   ASSERT_THAT(store_.Unregister("a", kMine), IsOk());
   ASSERT_THAT(Register("a"), IsOk());
   EXPECT_FALSE(store_.List(kMine)[0].dirty);
