@@ -6,7 +6,6 @@
 #include <grpcpp/resource_quota.h>
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -322,7 +321,8 @@ class GrpcServer final : public Server {
 
   // Whoever asks is told to go elsewhere; calls are answered as before.
   void StopServing() {
-    serving_.store(false, std::memory_order_relaxed);
+    absl::MutexLock lock(&readiness_mu_);
+    serving_ = false;
     health_.StopServing();
     if (admin_ != nullptr) admin_->StopServing();
     inference_service_.SetReady(false);
@@ -334,18 +334,21 @@ class GrpcServer final : public Server {
     Log(accepting ? LogLevel::kInfo : LogLevel::kError,
         accepting ? "listening again" : "the listener takes no connections",
         {{"listeners", listeners()}});
-    accepting_.store(accepting, std::memory_order_relaxed);
+    absl::MutexLock lock(&readiness_mu_);
+    accepting_ = accepting;
     health_.SetAccepting(accepting);
     if (admin_ != nullptr) admin_->SetAccepting(accepting);
-    inference_service_.SetReady(accepting && serving_.load(std::memory_order_relaxed));
+    inference_service_.SetReady(accepting_ && serving_);
   }
 
   telemetry::Snapshot Snap() {
     telemetry::Snapshot snap;
     snap.build = {PHASOR_VERSION, kNumericsVersion, grpc::Version(), backend(),
                   std::string(backend_->target())};
-    snap.serving =
-        serving_.load(std::memory_order_relaxed) && accepting_.load(std::memory_order_relaxed);
+    {
+      absl::MutexLock lock(&readiness_mu_);
+      snap.serving = serving_ && accepting_;
+    }
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
     snap.backend = {backend(), snap.engine.jobs, backend_->device_counts()};
@@ -409,8 +412,9 @@ class GrpcServer final : public Server {
   rpc::CallCounter* calls_ = nullptr;                                 // gRPC owns it
   grpc::ResourceQuota quota_{"phasor"};
   std::unique_ptr<grpc::Server> server_;
-  std::atomic<bool> serving_ = true;
-  std::atomic<bool> accepting_ = true;
+  absl::Mutex readiness_mu_;  // also while it is told, so that what is told last is what is so
+  bool serving_ ABSL_GUARDED_BY(readiness_mu_) = true;
+  bool accepting_ ABSL_GUARDED_BY(readiness_mu_) = true;
   std::unique_ptr<AdminServer> admin_;             // or none
   std::unique_ptr<telemetry::Exporter> exporter_;  // or none; it asks all of the above
   std::unique_ptr<ListenerWatch> listener_watch_;
