@@ -37,6 +37,11 @@ class DeviceAllocation {
   virtual absl::Status Write(int64_t offset, int64_t bytes, const std::byte* in) const = 0;
 };
 
+// Memory of the host that whoever gave this counts as taken until it goes.
+using HostMemoryShare = std::shared_ptr<const void>;
+// Asked for `bytes` before they are allocated; must not block. Threads: any.
+using CopyBudget = std::function<absl::StatusOr<HostMemoryShare>(int64_t bytes)>;
+
 struct DeviceState {
   enum class Kind {
     kWorking,
@@ -61,12 +66,21 @@ class DevicePort {
 
   // Opens an allocation; one handle is opened once, however many ask. INVALID_ARGUMENT: the driver
   // does not know the handle, or its memory is on another device; UNAVAILABLE: the device is lost,
-  // or calls still hold what it had there before.
+  // which this does not change, or calls still hold what it had there before.
   virtual absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle) = 0;
 
+  // Who counts the copies that the CPU needs to compute on the device's memory in its place; an
+  // empty function: nobody. An error of it is the job's, which is then as if it had not begun. Not
+  // while jobs run.
+  virtual void SetCopyBudget(CopyBudget budget) = 0;
+
   virtual DeviceState device_state() const = 0;
-  // `changed` is called after the kind of the state has changed, from any thread and without locks;
-  // one at a time, an empty function ends it and waits for calls that go on.
+  // Makes a fresh context, which may take seconds, if the device is lost, its wait is over and
+  // nobody uses it. Calls that are for the device do so too.
+  virtual void Retry() = 0;
+  // `changed` is called after the kind of the state has changed, from any thread, several at once
+  // and without locks, so that it may use the device. One watches; another function, or an empty
+  // one, ends that and waits for calls that go on: not from inside one.
   virtual void WatchDevice(std::function<void()> changed) = 0;
 };
 

@@ -12,9 +12,28 @@ DeviceWatch::DeviceWatch(DevicePort* port, DeviceWatchOptions options)
     : port_(*port), options_(std::move(options)) {
   port_.WatchDevice([this] { Changed(); });
   if (port_.device_state().kind != DeviceState::Kind::kWorking) Changed();
+  if (!options_.restart) thread_ = std::thread([this] { Retry(); });
 }
 
-DeviceWatch::~DeviceWatch() { port_.WatchDevice(nullptr); }
+DeviceWatch::~DeviceWatch() {
+  {
+    const std::lock_guard<std::mutex> lock(turn_mutex_);
+    ending_ = true;
+  }
+  ending_changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  port_.WatchDevice(nullptr);
+}
+
+void DeviceWatch::Retry() {
+  std::unique_lock<std::mutex> lock(turn_mutex_);
+  const auto period = absl::ToChronoNanoseconds(options_.period);
+  while (!ending_changed_.wait_for(lock, period, [this] { return ending_; })) {
+    lock.unlock();
+    port_.Retry();
+    lock.lock();
+  }
+}
 
 void DeviceWatch::WhenRestartIsDue(std::function<void()> restart) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -2,18 +2,32 @@
 // See grpc_server.h.
 #include "server/grpc_server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/ext/channelz_service_plugin.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <climits>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "server/server_grpc_log.h"
 
 namespace phasor {
 namespace {
+
+// Clients may ping this often; more is abuse.
+constexpr absl::Duration kPingInterval = absl::Seconds(10);
+
+int Millis(absl::Duration time) {
+  return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(time), INT_MAX));
+}
+// gRPC's "never" is INT_MAX.
+int MillisOrNever(absl::Duration time) {
+  return time == absl::ZeroDuration() ? INT_MAX : Millis(time);
+}
 
 using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
@@ -58,6 +72,35 @@ void SetProcessWideGrpcOptions() {
 
 void KeepPlugins(grpc::ServerBuilder* builder, std::vector<std::string> names) {
   builder->SetOption(std::make_unique<PluginFilter>(std::move(names)));
+}
+
+void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
+  builder->SetMaxSendMessageSize(static_cast<int>(o.max_message_bytes));
+  // gRPC 1.51 inflates a message before it looks at its size.
+  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+
+  const std::pair<const char*, int> arguments[] = {
+      {GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(o.max_metadata_bytes)},
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, o.max_concurrent_streams},
+      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(o.max_frame_bytes)},
+      {GRPC_ARG_MAX_CONNECTION_IDLE_MS, MillisOrNever(o.max_connection_idle)},
+      {GRPC_ARG_MAX_CONNECTION_AGE_MS, MillisOrNever(o.max_connection_age)},
+      {GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, Millis(o.max_connection_age_grace)},
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Millis(o.handshake_timeout)},
+      {GRPC_ARG_KEEPALIVE_TIME_MS, MillisOrNever(o.keepalive_time)},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(o.keepalive_timeout)},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, Millis(kPingInterval)},
+      {GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0},  // corrupts data in releases of this age
+  };
+  for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
+  if (o.stream_window_bytes > 0) {
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // else it grows
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                                static_cast<int>(o.stream_window_bytes));
+  }
 }
 
 std::unique_ptr<grpc::Server> ServeConnections(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gRPC servers of a process have in common: plug-ins, and connections of our own accept
-// loop.
+// What the gRPC servers of a process have in common: plug-ins, limits, and connections of our own
+// accept loop.
 #ifndef PHASOR_SERVER_GRPC_SERVER_H_
 #define PHASOR_SERVER_GRPC_SERVER_H_
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/listener.h"
+#include "server/options.h"
 
 namespace phasor {
 
@@ -22,6 +23,9 @@ void SetProcessWideGrpcOptions();
 
 // Takes all plug-ins but these out of one server.
 void KeepPlugins(grpc::ServerBuilder* builder, std::vector<std::string> names);
+
+// Sets every limit that gRPC has but the memory of all connections.
+void SetLimits(const ServerOptions& options, grpc::ServerBuilder* builder);
 
 // Builds the server and gives it the connections that `listener` accepts from now on, which must be
 // stopped before the server is destroyed. `tls`: of TCP; nullptr: plaintext. Unix sockets are

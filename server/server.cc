@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the parts together and sets every limit that gRPC has.
+// Puts the parts together.
 #include "server/server.h"
 
-#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 
 #include <algorithm>
-#include <atomic>
-#include <climits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -46,48 +43,9 @@ namespace {
 
 // What gRPC needs for connections themselves before the byte budget decides about calls.
 constexpr int64_t kLeastQuota = int64_t{64} << 20;
-// Clients may ping this often; more is abuse.
-constexpr absl::Duration kPingInterval = absl::Seconds(10);
-
-int Millis(absl::Duration time) {
-  return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(time), INT_MAX));
-}
-// gRPC's "never" is INT_MAX.
-int MillisOrNever(absl::Duration time) {
-  return time == absl::ZeroDuration() ? INT_MAX : Millis(time);
-}
 
 size_t QuotaBytes(const ServerOptions& o) {
   return static_cast<size_t>(std::max(o.max_inflight_bytes, kLeastQuota));
-}
-
-void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
-  builder->SetMaxSendMessageSize(static_cast<int>(o.max_message_bytes));
-  // gRPC 1.51 inflates a message before it looks at its size.
-  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-
-  const std::pair<const char*, int> arguments[] = {
-      {GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(o.max_metadata_bytes)},
-      {GRPC_ARG_MAX_CONCURRENT_STREAMS, o.max_concurrent_streams},
-      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(o.max_frame_bytes)},
-      {GRPC_ARG_MAX_CONNECTION_IDLE_MS, MillisOrNever(o.max_connection_idle)},
-      {GRPC_ARG_MAX_CONNECTION_AGE_MS, MillisOrNever(o.max_connection_age)},
-      {GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, Millis(o.max_connection_age_grace)},
-      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Millis(o.handshake_timeout)},
-      {GRPC_ARG_KEEPALIVE_TIME_MS, MillisOrNever(o.keepalive_time)},
-      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(o.keepalive_timeout)},
-      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
-      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, Millis(kPingInterval)},
-      {GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0},  // corrupts data in releases of this age
-  };
-  for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
-  if (o.stream_window_bytes > 0) {
-    builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // else it grows
-    builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
-                                static_cast<int>(o.stream_window_bytes));
-  }
 }
 
 engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* observer) {
@@ -225,8 +183,13 @@ class GrpcServer final : public Server {
         health_(MainHealthServices(*backend_)),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
-        current_(options) {}
-  ~GrpcServer() override { Shutdown(); }
+        current_(options) {
+    CountCopiesOfDevice();
+  }
+  ~GrpcServer() override {
+    Shutdown();
+    if (DevicePort* const device = backend_->device_port()) device->SetCopyBudget(nullptr);
+  }
 
   absl::Status Start() {
     PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(options_.encoders));
@@ -336,6 +299,16 @@ class GrpcServer final : public Server {
   }
 
  private:
+  // What the CPU copies when it stands in for the device is of the byte budget.
+  void CountCopiesOfDevice() {
+    DevicePort* const device = backend_->device_port();
+    if (device == nullptr) return;
+    device->SetCopyBudget([this](int64_t bytes) -> absl::StatusOr<HostMemoryShare> {
+      PHASOR_ASSIGN_OR_RETURN(engine::Permit permit, engine_.Reserve(bytes));
+      return std::make_shared<const engine::Permit>(std::move(permit));
+    });
+  }
+
   void UseEncoders(EncoderSet encoders) {
     inference_service_.SetEncoders(encoders);
     encoders_.Replace(std::move(encoders));
@@ -348,7 +321,8 @@ class GrpcServer final : public Server {
 
   // Whoever asks is told to go elsewhere; calls are answered as before.
   void StopServing() {
-    serving_.store(false, std::memory_order_relaxed);
+    absl::MutexLock lock(&readiness_mu_);
+    serving_ = false;
     health_.StopServing();
     if (admin_ != nullptr) admin_->StopServing();
     inference_service_.SetReady(false);
@@ -360,18 +334,21 @@ class GrpcServer final : public Server {
     Log(accepting ? LogLevel::kInfo : LogLevel::kError,
         accepting ? "listening again" : "the listener takes no connections",
         {{"listeners", listeners()}});
-    accepting_.store(accepting, std::memory_order_relaxed);
+    absl::MutexLock lock(&readiness_mu_);
+    accepting_ = accepting;
     health_.SetAccepting(accepting);
     if (admin_ != nullptr) admin_->SetAccepting(accepting);
-    inference_service_.SetReady(accepting && serving_.load(std::memory_order_relaxed));
+    inference_service_.SetReady(accepting_ && serving_);
   }
 
   telemetry::Snapshot Snap() {
     telemetry::Snapshot snap;
     snap.build = {PHASOR_VERSION, kNumericsVersion, grpc::Version(), backend(),
                   std::string(backend_->target())};
-    snap.serving =
-        serving_.load(std::memory_order_relaxed) && accepting_.load(std::memory_order_relaxed);
+    {
+      absl::MutexLock lock(&readiness_mu_);
+      snap.serving = serving_ && accepting_;
+    }
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
     snap.backend = {backend(), snap.engine.jobs, backend_->device_counts()};
@@ -435,8 +412,9 @@ class GrpcServer final : public Server {
   rpc::CallCounter* calls_ = nullptr;                                 // gRPC owns it
   grpc::ResourceQuota quota_{"phasor"};
   std::unique_ptr<grpc::Server> server_;
-  std::atomic<bool> serving_ = true;
-  std::atomic<bool> accepting_ = true;
+  absl::Mutex readiness_mu_;  // also while it is told, so that what is told last is what is so
+  bool serving_ ABSL_GUARDED_BY(readiness_mu_) = true;
+  bool accepting_ ABSL_GUARDED_BY(readiness_mu_) = true;
   std::unique_ptr<AdminServer> admin_;             // or none
   std::unique_ptr<telemetry::Exporter> exporter_;  // or none; it asks all of the above
   std::unique_ptr<ListenerWatch> listener_watch_;

@@ -269,11 +269,12 @@ class BatchRun {
 
   // A job on device memory on the other backend.
   void RunOnCopies(size_t i) {
+    const JobRows rows = RowsOfTensors(jobs_[i], &backend_.memory_);
+    const auto room = backend_.TakeForCopies(HostCopies::BytesFor(jobs_[i], rows));
+    if (!room.ok()) return FailJob(i, room.status(), /*intact=*/true);
     auto slot = backend_.slots_.Take(1, /*wait=*/true);
     if (!slot.ok()) return FailCopy(i, slot.status(), /*intact=*/true);
-    auto copies =
-        HostCopies::Make(jobs_[i], RowsOfTensors(jobs_[i], &backend_.memory_),
-                         backend_.options_.copied_bytes, backend_.driver_.get(), (*slot)->stream);
+    auto copies = HostCopies::Make(jobs_[i], rows, backend_.driver_.get(), (*slot)->stream);
     if (copies.ok()) {
       backend_.other_->RunEach({&copies->job(), 1}, {&results_[i], 1});
       if (results_[i].status.ok()) {
@@ -383,6 +384,20 @@ Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
   if (bytes < options_.least_bytes || jobs.empty()) return Travel::kTooSmall;
   const bool sooner_there = !options_.rates.has_value() || IsDeviceFaster(*options_.rates, jobs);
   return sooner_there ? Travel::kYes : Travel::kSoonerOnHost;
+}
+
+absl::StatusOr<HostMemoryShare> CudaBackend::TakeForCopies(int64_t bytes) const {
+  if (bytes > options_.copied_bytes) {
+    return absl::ResourceExhaustedError(StrCat("cuda: the CPU would need copies of ", bytes,
+                                               " bytes of the device's memory, a job may have ",
+                                               options_.copied_bytes));
+  }
+  if (!copy_budget_) return HostMemoryShare();
+  absl::StatusOr<HostMemoryShare> share = copy_budget_(bytes);
+  if (share.ok()) return share;
+  return absl::Status(share.status().code(), StrCat("cuda: copies of the device's memory for the "
+                                                    "CPU: ",
+                                                    share.status().message()));
 }
 
 absl::Status CudaBackend::Revive() {

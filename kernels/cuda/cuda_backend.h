@@ -73,7 +73,9 @@ class CudaBackend final : public Backend, public DevicePort {
   // place and was begun is finished here, by the kernels' own code. Jobs on device memory, too, run
   // elsewhere, on copies, when nothing was begun in place and the memory can be read, else
   //   ABORTED      the device was lost, or failed a job in place that it had begun
-  //   UNAVAILABLE  the memory could not be copied; the job may be tried again
+  //   UNAVAILABLE  the memory could not be copied, or there is no room for copies at the moment;
+  //                the job may be tried again
+  //   RESOURCE_EXHAUSTED  its copies would be too large
   void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) override;
   DevicePort* device_port() override { return this; }
 
@@ -82,7 +84,9 @@ class CudaBackend final : public Backend, public DevicePort {
   absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle) override {
     return memory_.Open(handle);
   }
+  void SetCopyBudget(CopyBudget budget) override { copy_budget_ = std::move(budget); }
   DeviceState device_state() const override { return life_.state(); }
+  void Retry() override { life_.Enter(); }
   void WatchDevice(std::function<void()> changed) override { life_.Watch(std::move(changed)); }
 
   std::optional<DeviceCounts> device_counts() const override;
@@ -96,6 +100,9 @@ class CudaBackend final : public Backend, public DevicePort {
 
   // Whether a batch in the host's memory is for the device.
   Travel ShouldTravel(absl::Span<const Job> jobs) const;
+  // Room for copies of a job's tensors on the device. RESOURCE_EXHAUSTED: more than one job may
+  // have; errors of the budget.
+  absl::StatusOr<HostMemoryShare> TakeForCopies(int64_t bytes) const;
   // Makes a fresh context. Nobody uses the device.
   absl::Status Revive();
   // Remembers an error; UNAVAILABLE: the device is lost.
@@ -109,6 +116,7 @@ class CudaBackend final : public Backend, public DevicePort {
   Slots slots_;
   DeviceLife life_;
   DeviceMemory memory_{driver_.get(), &life_};
+  CopyBudget copy_budget_;  // or none
   mutable std::mutex mutex_;
   CudaState state_;
 };

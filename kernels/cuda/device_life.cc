@@ -102,13 +102,20 @@ DeviceState DeviceLife::state() const {
 }
 
 void DeviceLife::Watch(std::function<void()> changed) {
-  const std::lock_guard<std::mutex> lock(watch_mutex_);
+  std::unique_lock<std::mutex> lock(watch_mutex_);
   changed_ = std::move(changed);
+  told_.wait(lock, [this] { return telling_ == 0; });
 }
 
 void DeviceLife::Tell() {
-  const std::lock_guard<std::mutex> lock(watch_mutex_);
-  if (changed_) changed_();
+  std::unique_lock<std::mutex> lock(watch_mutex_);
+  if (!changed_) return;
+  const std::function<void()> changed = changed_;
+  ++telling_;
+  lock.unlock();
+  changed();
+  lock.lock();
+  if (--telling_ == 0) told_.notify_all();
 }
 
 }  // namespace phasor::cuda

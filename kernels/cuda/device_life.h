@@ -5,6 +5,7 @@
 #define PHASOR_KERNELS_CUDA_DEVICE_LIFE_H_
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -76,7 +77,9 @@ class DeviceLife {
   int64_t users_ = 0;
   bool reviving_ = false;
   std::mutex watch_mutex_;
+  std::condition_variable told_;
   std::function<void()> changed_;
+  int telling_ = 0;  // calls of `changed_` that go on
 };
 
 }  // namespace phasor::cuda

@@ -55,7 +55,7 @@ class DeviceMemory::Allocation final : public DeviceAllocation {
 
 absl::StatusOr<std::shared_ptr<const DeviceAllocation>> DeviceMemory::Open(
     const IpcHandle& handle) {
-  const DeviceLife::Use use = life_.Enter();
+  const DeviceLife::Use use = life_.EnterIfWorking();
   if (!use) return absl::UnavailableError("cuda: the device is lost, try again later");
   const std::lock_guard<std::mutex> lock(open_mutex_);
   std::erase_if(open_, [](const auto& entry) { return entry.second.expired(); });

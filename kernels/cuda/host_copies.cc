@@ -32,13 +32,33 @@ RotaryStrides DenseStrides(const HostRows& rows) {
   return {rows.tokens * rows.row_bytes(), rows.row_bytes(), rows.bytes};
 }
 
+// What result i is made from; nullptr: no tensor.
+const HostRows* InputOf(const JobRows& rows, size_t i) {
+  return i < rows.in.size() ? &rows.in[i] : nullptr;
+}
+
+// Whether one copy is both what is read and what is written.
+bool SharesCopy(const HostRows* source, const HostRows& result) {
+  return source != nullptr && source->on_device && source->base == result.base;
+}
+
 }  // namespace
 
-absl::StatusOr<HostCopies> HostCopies::Make(const Job& job, const JobRows& rows, int64_t most_bytes,
-                                            Driver* driver, Stream stream) {
+int64_t HostCopies::BytesFor(const Job& job, const JobRows& rows) {
+  int64_t row_bytes = 0;
+  for (size_t i = 0; i < rows.out.size(); ++i) {
+    const HostRows* const source = InputOf(rows, i);
+    const HostRows& result = rows.out[i];
+    if (source != nullptr && source->on_device) row_bytes += source->row_bytes();
+    if (result.on_device && !SharesCopy(source, result)) row_bytes += result.row_bytes();
+  }
+  return RowsOf(job) * row_bytes;
+}
+
+absl::StatusOr<HostCopies> HostCopies::Make(const Job& job, const JobRows& rows, Driver* driver,
+                                            Stream stream) {
   HostCopies copies(job, driver, stream);
   copies.all_ = {0, RowsOf(job)};
-  copies.left_bytes_ = most_bytes;
   absl::Status copied;
   for (size_t i = 0; copied.ok() && i < rows.out.size(); ++i) copied = copies.CopyTensor(rows, i);
   // What was queued must not write into memory that is gone.
@@ -49,7 +69,7 @@ absl::StatusOr<HostCopies> HostCopies::Make(const Job& job, const JobRows& rows,
 }
 
 absl::Status HostCopies::CopyTensor(const JobRows& rows, size_t i) {
-  const HostRows* const source = i < rows.in.size() ? &rows.in[i] : nullptr;
+  const HostRows* const source = InputOf(rows, i);
   const HostRows& result = rows.out[i];
   std::byte* in = nullptr;
   std::byte* out = nullptr;
@@ -64,9 +84,8 @@ absl::Status HostCopies::CopyTensor(const JobRows& rows, size_t i) {
     PHASOR_RETURN_IF_ERROR(copied);
   }
   if (result.on_device) {
-    const bool in_place = in != nullptr && source->base == result.base;
     out = in;
-    if (!in_place) {
+    if (!SharesCopy(source, result)) {
       PHASOR_ASSIGN_OR_RETURN(out, NewCopy(result));
     }
     outputs_.push_back({result, out});
@@ -77,16 +96,12 @@ absl::Status HostCopies::CopyTensor(const JobRows& rows, size_t i) {
 
 absl::StatusOr<std::byte*> HostCopies::NewCopy(const HostRows& rows) {
   const int64_t bytes = all_.count * rows.row_bytes();
-  auto* const memory = bytes > left_bytes_
-                           ? nullptr
-                           : static_cast<std::byte*>(std::aligned_alloc(
-                                 kAlignment, static_cast<size_t>(AlignUp(bytes + 1, kAlignment))));
+  auto* const memory = static_cast<std::byte*>(
+      std::aligned_alloc(kAlignment, static_cast<size_t>(AlignUp(bytes + 1, kAlignment))));
   if (memory == nullptr) {
-    return absl::ResourceExhaustedError(StrCat("cuda: the CPU would need copies of ", bytes,
-                                               " bytes of the device's memory, ", left_bytes_,
-                                               " are left to a job"));
+    return absl::ResourceExhaustedError(
+        StrCat("cuda: no memory for a copy of ", bytes, " bytes of the device's"));
   }
-  left_bytes_ -= bytes;
   memory_.emplace_back(memory);
   return memory;
 }

@@ -21,10 +21,13 @@ namespace phasor::cuda {
 // Threads: one. Borrows what the job borrows, and the driver.
 class HostCopies {
  public:
-  // Copies what `job` reads on the device, which changes nothing there. RESOURCE_EXHAUSTED: more
-  // than `most_bytes`; errors of the driver.
-  static absl::StatusOr<HostCopies> Make(const Job& job, const JobRows& rows, int64_t most_bytes,
-                                         Driver* driver, Stream stream);
+  // Memory of the host that the copies of `job` take.
+  static int64_t BytesFor(const Job& job, const JobRows& rows);
+
+  // Copies what `job` reads on the device, which changes nothing there. RESOURCE_EXHAUSTED: no
+  // memory; errors of the driver.
+  static absl::StatusOr<HostCopies> Make(const Job& job, const JobRows& rows, Driver* driver,
+                                         Stream stream);
 
   // The job on the copies: in place where it was, its other tensors as they were.
   const Job& job() const { return job_; }
@@ -51,7 +54,6 @@ class HostCopies {
   Driver& driver_;
   Stream stream_;
   Slice all_;
-  int64_t left_bytes_ = 0;
   std::vector<std::unique_ptr<std::byte, FreeMemory>> memory_;
   std::vector<Output> outputs_;
 };

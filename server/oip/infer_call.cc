@@ -98,7 +98,7 @@ class InferCall final : public engine::Call {
     if (status.ok()) status = result->items[0].status;
     if (status.ok()) {
       status = WriteRegions(*result);
-      // Another of its tensors is changed already: the call cannot be made again.
+      // One of its inputs may be changed already: the call cannot be made again.
       if (!status.ok() && prepared_.in_place) status = absl::AbortedError(status.message());
     }
     if (!status.ok()) return Fail(RenamePath(status, prepared_.paths));

@@ -210,6 +210,25 @@ class Preparer {
   std::vector<OutputTensor> results_;
 };
 
+// Whether two tensors share bytes of a region.
+template <typename A, typename B>
+bool Meet(const A& a, const B& b) {
+  if (a.range.in_message() || a.range.region != b.range.region ||
+      a.range.device != b.range.device) {
+    return false;
+  }
+  return a.range.offset < b.range.offset + b.bytes && b.range.offset < a.range.offset + a.bytes;
+}
+
+// Whether writing the results changes what the call was made with.
+bool ReplacesAnInput(const PreparedInfer& prepared) {
+  return std::any_of(
+      prepared.outputs.begin(), prepared.outputs.end(), [&](const OutputTensor& output) {
+        return std::any_of(prepared.inputs.begin(), prepared.inputs.end(),
+                           [&](const InputTensor& input) { return Meet(output, input); });
+      });
+}
+
 absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
   int64_t room = limit;
   for (const OutputTensor& output : prepared.outputs) {
@@ -257,6 +276,7 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
     if (!out.inputs[i].range.in_message()) out.region_bytes += out.inputs[i].bytes;
   }
   PHASOR_RETURN_IF_ERROR(UseDeviceMemory(&out));
+  out.in_place = out.in_place || ReplacesAnInput(out);
   PHASOR_RETURN_IF_ERROR(CheckResponseSize(out, context.max_message_bytes));
   return out;
 }

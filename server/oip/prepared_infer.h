@@ -47,7 +47,7 @@ struct PreparedInfer {
   int64_t region_bytes = 0;  // inputs in shared memory, to be copied
   int64_t output_bytes = 0;  // all that is computed and returned
   int64_t direct_bytes = 0;  // of the device's memory, computed on where it lies
-  bool in_place = false;     // some of it is changed there
+  bool in_place = false;     // a result takes the place of an input, or of a part of one
 };
 
 // The model of that name and version. NOT_FOUND: none; INVALID_ARGUMENT: the version is no number.

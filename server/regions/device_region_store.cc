@@ -80,7 +80,7 @@ absl::Status DeviceRegionStore::Unregister(const std::string& name, const Region
       return absl::NotFoundError(
           StrCat("name: region '", name, "' is not registered, must be a name of one"));
     }
-    held = found->second.held;
+    held = found->second.held != nullptr ? found->second.held : found->second.left.lock();
     entries_.erase(found);
     if (held != nullptr) held->released = std::move(released);
   }
@@ -136,7 +136,9 @@ std::vector<NamedDeviceRegion> DeviceRegionStore::List(const RegionCaller& calle
 std::vector<DeviceRegionStore::HeldRef> DeviceRegionStore::TakeLost() {
   std::vector<HeldRef> lost;
   for (auto& [name, entry] : entries_) {
-    if (entry.held != nullptr && entry.held->region->lost()) lost.push_back(std::move(entry.held));
+    if (entry.held == nullptr || !entry.held->region->lost()) continue;
+    entry.left = entry.held;
+    lost.push_back(std::move(entry.held));
   }
   return lost;
 }

@@ -85,6 +85,7 @@ class DeviceRegionStore {
     RegionCaller owner;
     RegionTerms terms;
     absl::Time used;
+    std::weak_ptr<Held> left = {};  // of calls that use it still, after the device was lost
   };
   using Entries = std::map<std::string, Entry>;
 

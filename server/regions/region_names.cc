@@ -13,6 +13,7 @@ absl::StatusOr<RegionNames::Name> RegionNames::Take(const std::string& name) {
     return absl::InvalidArgumentError(
         StrCat("name: ", name.size(), " bytes, must be 1 to ", kMaxRegionNameBytes));
   }
+  if (before_taking_) before_taking_();
   MutexLock lock(&mu_);
   if (taken_.contains(name)) {
     return absl::AlreadyExistsError(

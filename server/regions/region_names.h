@@ -5,6 +5,7 @@
 #define PHASOR_SERVER_REGIONS_REGION_NAMES_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -43,10 +44,15 @@ class RegionNames : public std::enable_shared_from_this<RegionNames> {
   // owners.
   absl::StatusOr<Name> Take(const std::string& name);
 
+  // `give_back` is called before a name is taken: names whose time is over should be free by then.
+  // An empty function ends it. Not while names are taken.
+  void BeforeTaking(std::function<void()> give_back) { before_taking_ = std::move(give_back); }
+
  private:
   void GiveBack(const std::string& name);
 
   const size_t max_names_;
+  std::function<void()> before_taking_;  // or none
   engine::Mutex mu_;
   std::set<std::string> taken_ ABSL_GUARDED_BY(mu_);
 };

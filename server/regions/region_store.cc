@@ -29,18 +29,16 @@ bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionT
 
 RegionStore::RegionStore(RegionStoreOptions options)
     : options_(std::move(options)),
-      quotas_(std::make_shared<OwnerQuotas>(options_.owner_limits, "regions")) {}
+      quotas_(std::make_shared<OwnerQuotas>(options_.owner_limits, "regions")) {
+  options_.names->BeforeTaking([this] { CloseExpired(); });
+}
+
+RegionStore::~RegionStore() { options_.names->BeforeTaking(nullptr); }
 
 absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
                                    const RegionCaller& caller, const RegionTerms& terms,
                                    const Region::Paths& paths) {
   PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
-  Entries expired;  // closed without the lock
-  {
-    MutexLock lock(&mu_);
-    expired = TakeExpired();
-  }
-  expired.clear();
   PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
   PHASOR_ASSIGN_OR_RETURN(auto region, Region::Open(std::move(place), paths));
   PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
@@ -103,13 +101,14 @@ std::vector<NamedRegion> RegionStore::List(const RegionCaller& caller) {
 }
 
 OwnerQuotas::Stats RegionStore::stats() {
-  Entries expired;  // closed without the lock
-  {
-    MutexLock lock(&mu_);
-    expired = TakeExpired();
-  }
-  expired.clear();
+  CloseExpired();
   return quotas_->all();
+}
+
+void RegionStore::CloseExpired() {
+  Entries expired;  // closed without the lock
+  MutexLock lock(&mu_);
+  expired = TakeExpired();
 }
 
 template <typename Drop>

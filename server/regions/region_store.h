@@ -66,6 +66,9 @@ struct NamedRegion {
 class RegionStore {
  public:
   explicit RegionStore(RegionStoreOptions options);
+  ~RegionStore();
+  RegionStore(const RegionStore&) = delete;
+  RegionStore& operator=(const RegionStore&) = delete;
 
   bool enabled() const { return options_.enabled; }
   absl::Duration lease() const { return options_.lease; }
@@ -108,6 +111,7 @@ class RegionStore {
   // Takes out what `drop` says, to be closed without the lock.
   template <typename Drop>
   Entries Take(Drop drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CloseExpired();
   // Those whose time is over.
   Entries TakeExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -6,12 +6,12 @@
 
 namespace phasor::telemetry {
 
-std::vector<prometheus::MetricFamily> FamiliesOf(const std::vector<GpuReading>& gpus) {
+std::vector<prometheus::MetricFamily> FamiliesOf(const GpuReadings& readings) {
   FamilyList list;
   const auto add = [&](const char* name, const char* help,
                        std::optional<double> GpuReading::*value) {
     prometheus::MetricFamily* family = nullptr;
-    for (const GpuReading& gpu : gpus) {
+    for (const GpuReading& gpu : readings.gpus) {
       if (!(gpu.*value).has_value()) continue;
       if (family == nullptr) family = &list.Gauges(name, help);
       FamilyList::AddTo(family, {{"gpu_uuid", gpu.uuid}}, *(gpu.*value));
@@ -24,6 +24,11 @@ std::vector<prometheus::MetricFamily> FamiliesOf(const std::vector<GpuReading>& 
   add("nv_gpu_memory_total_bytes", "Memory of the GPU", &GpuReading::memory_total_bytes);
   add("nv_gpu_memory_used_bytes", "Memory of the GPU in use, by all processes",
       &GpuReading::memory_used_bytes);
+  if (!readings.gpus.empty()) {
+    FamilyList::AddTo(&list.Gauges("phasor_gpu_readings_age_seconds",
+                                   "Since the driver answered for the nv_gpu_* metrics"),
+                      {}, readings.age.count());
+  }
   return list.Take();
 }
 

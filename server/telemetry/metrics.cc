@@ -12,7 +12,7 @@
 #include "server/telemetry/call_metrics.h"
 #include "server/telemetry/engine_metrics.h"
 #include "server/telemetry/gpu_families.h"
-#include "server/telemetry/nvml.h"
+#include "server/telemetry/gpu_reader.h"
 #include "server/telemetry/page_server.h"
 #include "server/telemetry/process_families.h"
 #include "server/telemetry/snapshot_families.h"
@@ -51,11 +51,11 @@ absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(const std::vector<std:
   options.path = "/metrics";
   options.content_type = kContentType;
   options.page = [counted = metrics.impl_, snapshot = std::move(snapshot),
-                  nvml = std::shared_ptr<Nvml>(Nvml::Open())] {
+                  gpus = std::make_shared<GpuReader>()] {
     std::vector<prometheus::MetricFamily> families = counted->registry.Collect();
     MoveTo(&families, FamiliesOf(snapshot()));
     MoveTo(&families, ProcessFamilies());
-    if (nvml != nullptr) MoveTo(&families, FamiliesOf(nvml->Read()));
+    MoveTo(&families, FamiliesOf(gpus->Read()));
     return prometheus::TextSerializer().Serialize(families);
   };
   absl::StatusOr<std::unique_ptr<PageServer>> server = PageServer::Start(std::move(options));

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "server/log.h"
+#include "tests/support/eventually.h"
 
 namespace phasor {
 namespace {
@@ -25,7 +28,11 @@ class SaidDevice final : public DevicePort {
   absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle&) override {
     return absl::UnavailableError("none");
   }
+  void SetCopyBudget(CopyBudget) override {}
   DeviceState device_state() const override { return {.kind = kind_, .error = "fault"}; }
+  void Retry() override {
+    if (kind_ == Kind::kWaiting) Become(Kind::kWorking);
+  }
   void WatchDevice(std::function<void()> changed) override { changed_ = std::move(changed); }
 
   void Become(Kind kind) {
@@ -34,7 +41,7 @@ class SaidDevice final : public DevicePort {
   }
 
  private:
-  Kind kind_ = Kind::kWorking;
+  std::atomic<Kind> kind_ = Kind::kWorking;
   std::function<void()> changed_;
 };
 
@@ -43,26 +50,39 @@ class DeviceWatchTest : public ::testing::Test {
   DeviceWatchTest() { SetLogLevel(LogLevel::kOff); }
   ~DeviceWatchTest() override { SetLogLevel(LogLevel::kInfo); }
 
-  DeviceWatchOptions Options(bool restart) {
+  DeviceWatchOptions Options(bool restart, absl::Duration period = absl::Hours(1)) {
     return {.restart = restart,
-            .working = [this](bool working) { told_.push_back(working ? "works" : "lost"); },
-            .stop_serving = [this] { told_.push_back("stop"); }};
+            .working = [this](bool working) { Note(working ? "works" : "lost"); },
+            .stop_serving = [this] { Note("stop"); },
+            .period = period};
   }
   std::function<void()> Restart() {
-    return [this] { told_.push_back("restart"); };
+    return [this] { Note("restart"); };
+  }
+  std::vector<std::string> told() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return told_;
   }
 
   SaidDevice device_;
+
+ private:
+  void Note(const std::string& what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    told_.push_back(what);
+  }
+
+  std::mutex mutex_;
   std::vector<std::string> told_;
 };
 
 TEST_F(DeviceWatchTest, TellsWhatChanges) {
   DeviceWatch watch(&device_, Options(false));
   watch.WhenRestartIsDue(Restart());
-  EXPECT_THAT(told_, IsEmpty());
+  EXPECT_THAT(told(), IsEmpty());
   device_.Become(Kind::kWaiting);
   device_.Become(Kind::kWorking);
-  EXPECT_THAT(told_, ElementsAre("lost", "works"));
+  EXPECT_THAT(told(), ElementsAre("lost", "works"));
 }
 
 TEST_F(DeviceWatchTest, AsksForARestartOnceServingHasStopped) {
@@ -70,21 +90,28 @@ TEST_F(DeviceWatchTest, AsksForARestartOnceServingHasStopped) {
   watch.WhenRestartIsDue(Restart());
   device_.Become(Kind::kLost);
   device_.Become(Kind::kLost);
-  EXPECT_THAT(told_, ElementsAre("lost", "stop", "restart", "lost", "stop")) << "asked for once";
+  EXPECT_THAT(told(), ElementsAre("lost", "stop", "restart", "lost", "stop")) << "asked for once";
 }
 
 TEST_F(DeviceWatchTest, WhoComesLateIsAskedAtOnce) {
   device_.Become(Kind::kLost);
   DeviceWatch watch(&device_, Options(true));
-  EXPECT_THAT(told_, ElementsAre("lost", "stop"));
+  EXPECT_THAT(told(), ElementsAre("lost", "stop"));
   watch.WhenRestartIsDue(Restart());
-  EXPECT_THAT(told_, ElementsAre("lost", "stop", "restart"));
+  EXPECT_THAT(told(), ElementsAre("lost", "stop", "restart"));
+}
+
+TEST_F(DeviceWatchTest, RetriesALostDeviceWithoutAnyCall) {
+  DeviceWatch watch(&device_, Options(false, absl::Milliseconds(1)));
+  device_.Become(Kind::kWaiting);
+  EXPECT_TRUE(testing::Eventually([&] { return told().size() == 2; }));
+  EXPECT_THAT(told(), ElementsAre("lost", "works"));
 }
 
 TEST_F(DeviceWatchTest, TellsNothingOnceItIsGone) {
   { const DeviceWatch watch(&device_, Options(true)); }
   device_.Become(Kind::kLost);
-  EXPECT_THAT(told_, IsEmpty());
+  EXPECT_THAT(told(), IsEmpty());
 }
 
 }  // namespace

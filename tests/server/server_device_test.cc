@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
 #include "tests/support/device_backend.h"
+#include "tests/support/eventually.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 
@@ -25,9 +27,13 @@ using Code = grpc::StatusCode;
 using Regions = v1::SharedMemoryService::Stub;
 using Positions = v1::PositionEmbeddingService::Stub;
 
-cuda::CudaBackendOptions DeviceOptions(bool retry, std::optional<cuda::Rates> rates) {
+// On a clock of the test's, by which a lost device waits for a second.
+cuda::CudaBackendOptions DeviceOptions(bool retry, std::optional<cuda::Rates> rates,
+                                       const std::atomic<int>* seconds) {
   cuda::CudaBackendOptions options = testing::DeviceBackend::Options();
-  options.life.retry = retry;
+  options.life = {.retry = retry, .now = [seconds] {
+                    return cuda::DeviceLifeOptions::Tick(std::chrono::seconds(*seconds));
+                  }};
   options.rates = rates;
   return options;
 }
@@ -36,7 +42,7 @@ class ServerDeviceTest : public ::testing::Test {
  protected:
   explicit ServerDeviceTest(const std::string& device_fault = "retry",
                             std::optional<cuda::Rates> rates = std::nullopt)
-      : backend_(DeviceOptions(device_fault == "retry", rates)),
+      : backend_(DeviceOptions(device_fault == "retry", rates, &seconds_)),
         server_(testing::StartServer(Options(device_fault), backend_.Take())) {}
 
   static ServerOptions Options(const std::string& device_fault) {
@@ -100,10 +106,10 @@ class ServerDeviceTest : public ::testing::Test {
     return response.status();
   }
 
-  // q and k of four tokens side by side in rows of 24 lanes of the region, in place.
-  static v1::ApplyRoPERequest Fused(const std::string& region) {
+  // q and k of some tokens side by side in rows of 24 lanes of the region, in place.
+  static v1::ApplyRoPERequest Fused(const std::string& region, int64_t tokens = 4) {
     v1::ApplyRoPERequest request;
-    *request.mutable_item() = testing::RopeOf(4);
+    *request.mutable_item() = testing::RopeOf(tokens);
     for (int i = 0; i < 2; ++i) {
       v1::RopeTensor& tensor = *request.mutable_item()->mutable_tensors(i);
       for (const int64_t stride : {24, 8, 1}) tensor.mutable_tensor()->add_strides(stride);
@@ -136,6 +142,7 @@ class ServerDeviceTest : public ::testing::Test {
     std::memcpy(memory_->data() + 4096, rows.data(), rows.size());
   }
 
+  std::atomic<int> seconds_ = 0;
   testing::DeviceBackend backend_;
   testing::FakeDevice& device_ = backend_.device();
   const std::shared_ptr<testing::FakeExport> memory_ = device_.Export(8192);
@@ -266,6 +273,34 @@ TEST_F(ServerDeviceTest, AnAbortedCallMakesItsRegionDirty) {
   EXPECT_TRUE(Apply(Fused("qkv")).ok());
 }
 
+// 3 MiB of tensors on the device, which refuses the kernels: the CPU needs copies of them.
+TEST_F(ServerDeviceTest, CopiesForTheCpuAreOfTheByteBudget) {
+  constexpr int64_t kTokens = 32768;
+  const auto memory = device_.Export(kTokens * 96);
+  v1::RegisterRequest region = RegionOf("large");
+  region.mutable_region()->set_size_bytes(kTokens * 96);
+  region.mutable_region()->mutable_cuda_ipc()->set_handle(memory->handle_bytes());
+  region.mutable_region()->mutable_cuda_ipc()->set_offset_bytes(0);
+  ASSERT_TRUE(Register(region).ok());
+  device_.FailWith([](const std::string& call, int64_t) {
+    return call == "Run" ? absl::InternalError("refused") : absl::OkStatus();
+  });
+  ServerOptions options = Options("retry");
+  options.max_inflight_bytes = 2 << 20;
+  ASSERT_TRUE(server_->Reload(options).ok());
+  const grpc::Status refused = Apply(Fused("large", kTokens));
+  EXPECT_EQ(refused.error_code(), Code::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("copies of the device's memory"));
+  EXPECT_FALSE(List().regions(0).dirty());
+  options.max_inflight_bytes = 4 << 20;
+  ASSERT_TRUE(server_->Reload(options).ok());
+  for (int i = 0; i < 3; ++i) {  // what was taken is given back
+    const grpc::Status status = Apply(Fused("large", kTokens));
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response_.result().info().backend(), "cpu");
+  }
+}
+
 TEST_F(ServerDeviceTest, OneItemOfABatchIsAbortedAndNoOther) {
   ASSERT_TRUE(Register(RegionOf("qkv")).ok());
   Fill();
@@ -323,7 +358,7 @@ TEST_F(ChoosingServerTest, AnswersNameWhatComputedThem) {
   EXPECT_EQ(counts->jobs, 2);
 }
 
-TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevived) {
+TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevivedWithoutACall) {
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_WORKING);
   EXPECT_EQ(Device().name(), "Fake GPU");
   EXPECT_EQ(Health("phasor.device"), HealthCheckResponse::SERVING);
@@ -334,10 +369,15 @@ TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevived) {
   EXPECT_EQ(Health("phasor.device"), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(Health(""), HealthCheckResponse::SERVING);
   ASSERT_TRUE(Apply(Inline()).ok());
-  EXPECT_EQ(response_.result().info().backend(), "cuda") << "of a fresh context";
+  EXPECT_EQ(response_.result().info().backend(), "cpu") << "until its wait is over";
+  EXPECT_EQ(Register(RegionOf("qkv")).error_code(), Code::UNAVAILABLE);
+  seconds_ = 1;
+  EXPECT_TRUE(
+      testing::Eventually([&] { return Health("phasor.device") == HealthCheckResponse::SERVING; }));
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_WORKING);
   EXPECT_EQ(Device().revivals(), 1);
-  EXPECT_EQ(Health("phasor.device"), HealthCheckResponse::SERVING);
+  ASSERT_TRUE(Apply(Inline()).ok());
+  EXPECT_EQ(response_.result().info().backend(), "cuda") << "of a fresh context";
 }
 
 TEST_F(RestartingServerTest, ALostDeviceEndsServing) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
 #include <vector>
 
 namespace phasor::cuda {
@@ -126,6 +128,38 @@ TEST(DeviceLifeTest, TellsWhoWatchesEveryChange) {
   f.life.Watch(nullptr);
   f.Lose();
   EXPECT_EQ(seen, (std::vector<Kind>{Kind::kWaiting, Kind::kWorking}));
+}
+
+TEST(DeviceLifeTest, WhoeverIsToldMayUseTheDevice) {
+  LifeFixture f;
+  std::vector<Kind> seen;
+  f.life.Watch([&] {
+    seen.push_back(f.life.state().kind);
+    f.now += milliseconds(100);
+    EXPECT_TRUE(f.Enters());  // which tells of the revival
+  });
+  f.Lose();
+  EXPECT_EQ(seen, (std::vector<Kind>{Kind::kWaiting, Kind::kWorking}));
+}
+
+TEST(DeviceLifeTest, NobodyIsToldAnyMoreOnceTheWatchHasEnded) {
+  LifeFixture f;
+  std::promise<void> told, go;
+  bool returned = false;
+  f.life.Watch([&] {
+    told.set_value();
+    go.get_future().wait();
+    returned = true;
+  });
+  std::thread loser([&] { f.Lose(); });
+  told.get_future().wait();
+  std::thread ender([&] {
+    f.life.Watch(nullptr);
+    EXPECT_TRUE(returned);
+  });
+  go.set_value();
+  ender.join();
+  loser.join();
 }
 
 }  // namespace

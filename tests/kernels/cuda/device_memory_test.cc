@@ -106,6 +106,9 @@ TEST(DeviceMemoryTest, MemoryOfALostContextIsGoneAndNeverAnotherAllocations) {
   EXPECT_EQ(f.memory.PlaceOf(before->data()), Place::kGone);
   std::byte byte{};
   EXPECT_EQ(before->Read(0, 1, &byte).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(f.memory.Open(exported->handle()).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(f.life.context(), 0) << "whoever opens does not wait for a fresh context";
+  EXPECT_TRUE(f.life.Enter());
   // The fresh context maps it at the same address, which a call may still have in mind.
   const auto refused = f.memory.Open(exported->handle());
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable);

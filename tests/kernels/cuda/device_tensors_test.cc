@@ -28,11 +28,12 @@ std::unique_ptr<Backend> MakeScalar() { return cpu::MakeCpuBackend({cpu::Target:
 
 // A backend on a fake device that has memory of another process open.
 struct TensorsFixture {
-  explicit TensorsFixture(int64_t chunk_bytes = 8 << 10)
+  explicit TensorsFixture(int64_t chunk_bytes = 8 << 10, int64_t copied_bytes = 1 << 30)
       : backend(std::make_unique<FakeDriver>(device), MakeScalar(),
                 {.chunk_bytes = chunk_bytes,
                  .slots = 2,
                  .least_bytes = int64_t{1} << 40,  // what is on the device already never travels
+                 .copied_bytes = copied_bytes,
                  .life = {.retry = true, .first_wait = std::chrono::milliseconds(0)}}) {
     allocation = *backend.Open(exported->handle());
   }
@@ -247,6 +248,50 @@ TEST(DeviceTensorsTest, WhenNobodyCanReadTheSourceTheJobMayBeTriedAgain) {
   EXPECT_TRUE(turning.IsDone());
 }
 
+// The device refuses all kernels, so the CPU needs a copy of the 16384 bytes in place.
+TEST(DeviceTensorsTest, CopiesForTheCpuAreOfTheBudget) {
+  TensorsFixture f;
+  DeviceTurning turning(f, /*in_place=*/true);
+  f.device->FailWith([](const std::string& call, int64_t) {
+    return call == "Run" ? absl::InternalError("refused") : absl::OkStatus();
+  });
+  int64_t taken = 0;
+  f.backend.SetCopyBudget([&](int64_t bytes) -> absl::StatusOr<HostMemoryShare> {
+    return absl::UnavailableError(StrCat("no room for ", bytes));
+  });
+  const int64_t copies = f.device->calls("CopyToHost");
+  const JobResult refused = f.Run(turning.job());
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.status.message()), ::testing::HasSubstr("no room for 16384"));
+  EXPECT_TRUE(refused.intact);
+  EXPECT_TRUE(turning.SourceIsIntact());
+  EXPECT_TRUE(f.allocation->usable()) << "the device was not lost";
+  EXPECT_EQ(f.device->calls("CopyToHost"), copies);
+
+  int64_t most = 0;
+  f.backend.SetCopyBudget([&](int64_t bytes) -> absl::StatusOr<HostMemoryShare> {
+    taken += bytes;
+    most = std::max(most, taken);
+    return HostMemoryShare(&taken, [bytes](int64_t* all) { *all -= bytes; });
+  });
+  EXPECT_TRUE(f.Run(turning.job()).status.ok());
+  EXPECT_TRUE(turning.IsDone());
+  EXPECT_EQ(most, 16384);
+  EXPECT_EQ(taken, 0) << "given back with the copies";
+}
+
+TEST(DeviceTensorsTest, ATooLargeCopyIsNotTriedAgain) {
+  TensorsFixture f(8 << 10, /*copied_bytes=*/16383);
+  DeviceTurning turning(f, /*in_place=*/true);
+  f.device->FailWith([](const std::string& call, int64_t) {
+    return call == "Run" ? absl::InternalError("refused") : absl::OkStatus();
+  });
+  const JobResult result = f.Run(turning.job());
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(result.intact);
+  EXPECT_TRUE(turning.SourceIsIntact());
+}
+
 TEST(DeviceTensorsTest, OneThatFailsSpoilsNoOther) {
   TensorsFixture f(1 << 20);
   DeviceTurning gone(f, /*in_place=*/true);
@@ -256,6 +301,7 @@ TEST(DeviceTensorsTest, OneThatFailsSpoilsNoOther) {
     return call == "Synchronize" && n == 0 ? absl::UnavailableError("lost") : absl::OkStatus();
   });
   EXPECT_EQ(f.Run(lost).status.code(), absl::StatusCode::kAborted);
+  f.backend.Retry();
   const auto other = f.device->Export(1 << 20);
   const auto allocation = f.backend.Open(other->handle());
   ASSERT_TRUE(allocation.ok()) << allocation.status();

@@ -177,6 +177,7 @@ class FaultStorm : public ::testing::Test {
     while (!allocation.ok()) {  // the device is lost, or others still hold what was there
       ASSERT_EQ(allocation.status().code(), absl::StatusCode::kUnavailable);
       std::this_thread::yield();
+      backend_.cuda().Retry();
       allocation = backend_.cuda().Open(exported->handle());
     }
     std::atomic<bool> dirty = false;

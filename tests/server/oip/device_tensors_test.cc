@@ -258,6 +258,32 @@ TEST_F(DeviceTensorsTest, AFaultInPlaceIsAbortedAndTheRegionDirty) {
   EXPECT_TRUE(dirty_.empty());
 }
 
+// The other result is for memory of the host that its owner cut short.
+TEST_F(DeviceTensorsTest, AResultThatCannotBeWrittenAbortsACallInPlace) {
+  const testing::SharedMemory shrunk(std::string(32, '.'));
+  inference::SystemSharedMemoryRegisterRequest add;
+  inference::SystemSharedMemoryRegisterResponse added;
+  add.set_name("host");
+  add.set_key(shrunk.key());
+  add.set_byte_size(32);
+  ASSERT_TRUE(Call(&S::SystemSharedMemoryRegister, add, &added).ok());
+  ASSERT_TRUE(Register("mem").ok());
+  shrunk.Resize(8);
+  for (const int64_t offset : {512, 1024}) {
+    raw_of_ = {0, 1, 2};
+    inference::ModelInferRequest request = RotateAt(7);
+    Move(request, 1, 512);
+    const std::string q = Memory(512, 64);
+    Want(request, "Q_OUT", 64, offset);
+    request.add_outputs()->set_name("K_OUT");
+    SetRegion("host", 32, 0, request.mutable_outputs(1)->mutable_parameters());
+    const grpc::Status status = Infer(request);
+    EXPECT_THAT(status.error_message(), HasSubstr("outputs[1]: the shared memory was shrunk"));
+    EXPECT_EQ(status.error_code(), offset == 512 ? Code::ABORTED : Code::INVALID_ARGUMENT);
+    EXPECT_EQ(Memory(512, 64) == q, offset != 512) << "rotated already";
+  }
+}
+
 TEST_F(DeviceTensorsTest, AFaultOutOfPlaceIsAnsweredByTheCpu) {
   ASSERT_TRUE(Infer(RotateAt(7)).ok());
   const std::string q = response_.raw_output_contents(0);

@@ -136,6 +136,30 @@ TEST_F(InferCallTest, MemoryThatShrankIsAnErrorOfItsTensor) {
                                                                      "was shrunk")));
 }
 
+// Q_OUT goes to the bytes that Q came from, or to others, before K_OUT fails.
+TEST_F(InferCallTest, OnceAnInputIsReplacedAFailureIsAborted) {
+  const std::string q = BytesOfValues(std::vector<float>(16, 1.0F));
+  const SharedMemory memory(q + q);
+  const SharedMemory shrunk(std::string(32, '.'));
+  ASSERT_THAT(regions_.Register("q", {memory.key(), 0, 128}, {"me"}), IsOk());
+  ASSERT_THAT(regions_.Register("k", {shrunk.key(), 0, 32}, {"me"}), IsOk());
+  shrunk.Resize(8);
+  for (const int64_t offset : {64, 60, 0}) {
+    inference::ModelInferRequest request = RotateAt(7);
+    request.mutable_raw_input_contents()->DeleteSubrange(1, 1);
+    SetRegion("q", 64, 0, request.mutable_inputs(1)->mutable_parameters());
+    request.add_outputs()->set_name("Q_OUT");
+    SetRegion("q", 64, offset, request.mutable_outputs(0)->mutable_parameters());
+    request.add_outputs()->set_name("K_OUT");
+    SetRegion("k", 32, 0, request.mutable_outputs(1)->mutable_parameters());
+    const auto code =
+        offset == 64 ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kAborted;
+    EXPECT_THAT(Failure(request), StatusIs(code, HasSubstr("outputs[1]: the shared memory was")))
+        << offset;
+    EXPECT_EQ(memory.bytes().substr(0, 60) == q.substr(0, 60), offset != 0) << offset;
+  }
+}
+
 TEST_F(InferCallTest, NumbersAreCheckedAndNamedAsInTheRequest) {
   inference::ModelInferRequest request = EncodeAt({1});
   request.mutable_inputs(0)->set_datatype("FP64");

@@ -7,6 +7,7 @@
 #include "tests/support/device_backend.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/shared_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::regions {
@@ -37,10 +38,9 @@ class DeviceRegionStoreTest : public ::testing::Test {
   DeviceBackend backend_;
   engine::FakeClock clock_;
   std::shared_ptr<testing::FakeExport> memory_ = backend_.device().Export(4096);
+  const std::shared_ptr<RegionNames> names_ = std::make_shared<RegionNames>(3);
   DeviceRegionStore store_{
-      &backend_.cuda(),
-      {.enabled = true, .names = std::make_shared<RegionNames>(3), .lease = absl::Minutes(10)},
-      &clock_};
+      &backend_.cuda(), {.enabled = true, .names = names_, .lease = absl::Minutes(10)}, &clock_};
 };
 
 TEST_F(DeviceRegionStoreTest, FindsWhatWasRegistered) {
@@ -128,7 +128,8 @@ TEST_F(DeviceRegionStoreTest, WhatWasOnALostDeviceIsDirtyUntilItIsRegisteredAgai
   ASSERT_THAT(Register("b"), IsOk());
   backend_.Lose();
   EXPECT_TRUE(store_.List(kMine)[0].dirty);
-  // The first registration makes a fresh context, in which the old addresses mean nothing.
+  EXPECT_THAT(Register("c"), StatusIs(Code::kUnavailable, HasSubstr("the device is lost")));
+  backend_.cuda().Retry();  // a fresh context, in which the old addresses mean nothing
   ASSERT_THAT(store_.Unregister("a", kMine), IsOk());
   ASSERT_THAT(Register("a"), IsOk());
   EXPECT_FALSE(store_.List(kMine)[0].dirty);
@@ -138,6 +139,33 @@ TEST_F(DeviceRegionStoreTest, WhatWasOnALostDeviceIsDirtyUntilItIsRegisteredAgai
   bool released = false;
   ASSERT_THAT(store_.Unregister("b", kMine, [&] { released = true; }), IsOk());
   EXPECT_TRUE(released);
+}
+
+TEST_F(DeviceRegionStoreTest, UnregisteringWaitsForUsersOfBeforeTheDeviceWasLost) {
+  ASSERT_THAT(Register("a"), IsOk());
+  auto user = *Find("a");
+  backend_.Lose();
+  Register("b").IgnoreError();  // lets go of what was lost
+  bool released = false;
+  ASSERT_THAT(store_.Unregister("a", kMine, [&] { released = true; }), IsOk());
+  EXPECT_FALSE(released);
+  user.reset();
+  EXPECT_TRUE(released);
+}
+
+TEST_F(DeviceRegionStoreTest, ANameIsFreeOnceItsRegionOfTheHostsMemoryHasExpired) {
+  const testing::SharedMemory memory("abc");
+  RegionStoreOptions options{.enabled = true, .names = names_, .lease = absl::Minutes(1)};
+  options.now = [&] { return clock_.Now(); };
+  RegionStore host(options);
+  ASSERT_THAT(host.Register("a", {memory.key(), 0, 3}, kMine), IsOk());
+  clock_.Advance(absl::Seconds(59));
+  EXPECT_THAT(Register("a"), StatusIs(Code::kAlreadyExists, ::testing::_));
+  clock_.Advance(absl::Seconds(2));
+  EXPECT_THAT(Register("a"), IsOk());
+  // The other way round a thread of the store's frees it.
+  clock_.Advance(absl::Minutes(11));
+  EXPECT_TRUE(Eventually([&] { return host.Register("a", {memory.key(), 0, 3}, kMine).ok(); }));
 }
 
 TEST_F(DeviceRegionStoreTest, ManyCyclesLeaveNothingOpen) {
