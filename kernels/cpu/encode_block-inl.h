@@ -147,6 +147,17 @@ HWY_INLINE void PutColumn(const Column& column, Vf sin, Vf cos, int64_t at) {
   }
 }
 
+template <Emit kEmit, Layout kLayout, bool kScaled>
+HWY_INLINE void EmitVector(Vu64 even, Vu64 odd, Vf amplitude, const Column& column, int64_t at) {
+  Vf sin, cos;
+  SinCosVector(even, odd, sin, cos);
+  if constexpr (kScaled) {
+    sin = hn::Mul(amplitude, sin);
+    cos = hn::Mul(amplitude, cos);
+  }
+  PutColumn<kEmit, kLayout>(column, sin, cos, at);
+}
+
 // Sines and cosines of one block of pairs into `count` rows, a vector of pairs after the other.
 // kStepping: scratch has the phases of the first row, and each row's are a step further, kept in
 // registers; else it has every row's. Kept out of line: inlined into one function, the variants
@@ -159,7 +170,6 @@ HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block,
   const auto amplitude = hn::Set(df, static_cast<float>(args.amplitude));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
   const int64_t half = args.table->half;
-  const int64_t entries = scratch.entries;
   const bool sin_first = kLayout != Layout::kInterleaved || block.sin_begin < block.cos_begin;
   const int64_t first_column = sin_first ? block.sin_begin : block.cos_begin;
   for (int64_t i = 0; i < block.pairs; i += lanes) {
@@ -168,28 +178,21 @@ HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block,
     const Column column{rows.first + first_column + kColumns * i,
                         rows.first + (kLayout == Layout::kApart ? block.cos_begin + i : 0),
                         sin_first, HWY_MIN(lanes, block.pairs - i)};
-    auto even = LoadPhases<kLayout>(phases);
-    auto odd = LoadPhases<kLayout>(phases + half);
-    auto even_step = even, odd_step = odd;
     if constexpr (kStepping) {
-      even_step = LoadPhases<kLayout>(steps);
-      odd_step = LoadPhases<kLayout>(steps + half);
-    }
-    for (int64_t t = 0; t < count; ++t) {
-      if constexpr (!kStepping) {
-        even = LoadPhases<kLayout>(phases + t * entries);
-        odd = LoadPhases<kLayout>(phases + t * entries + half);
-      }
-      Vf sin, cos;
-      SinCosVector(even, odd, sin, cos);
-      if constexpr (kScaled) {
-        sin = hn::Mul(amplitude, sin);
-        cos = hn::Mul(amplitude, cos);
-      }
-      PutColumn<kEmit, kLayout>(column, sin, cos, t * rows.stride);
-      if constexpr (kStepping) {
+      auto even = LoadPhases<kLayout>(phases);
+      auto odd = LoadPhases<kLayout>(phases + half);
+      const auto even_step = LoadPhases<kLayout>(steps);
+      const auto odd_step = LoadPhases<kLayout>(steps + half);
+      for (int64_t t = 0; t < count; ++t) {
+        EmitVector<kEmit, kLayout, kScaled>(even, odd, amplitude, column, t * rows.stride);
         even = hn::Add(even, even_step);
         odd = hn::Add(odd, odd_step);
+      }
+    } else {
+      for (int64_t t = 0; t < count; ++t, phases += scratch.entries) {
+        EmitVector<kEmit, kLayout, kScaled>(LoadPhases<kLayout>(phases),
+                                            LoadPhases<kLayout>(phases + half), amplitude, column,
+                                            t * rows.stride);
       }
     }
   }

@@ -116,6 +116,18 @@ HWY_INLINE void AddPhases(const uint64_t* a, const uint64_t* b, int64_t count, u
 
 // Sine and cosine ---------------------------------------------------------------------------------
 
+// yes where bit 30 of v is set, no elsewhere.
+HWY_INLINE Vu32 IfBit30(Vu32 v, Vu32 yes, Vu32 no) {
+  const Du32 du;
+#if HWY_TARGET == HWY_AVX2  // blends by the upper bit of each lane
+  const Di32 di;
+  return hn::BitCast(du, hn::IfNegativeThenElse(hn::BitCast(di, hn::ShiftLeft<1>(v)),
+                                                hn::BitCast(di, yes), hn::BitCast(di, no)));
+#else
+  return hn::IfThenElse(hn::TestBit(v, hn::Set(du, 0x40000000u)), yes, no);
+#endif
+}
+
 // SinCos32 of phases in pair order: even[i] is pair 2i, odd[i] pair 2i+1, lane k is pair k. The
 // phases have kSinCosOffset added already. The same roundings with fewer operations: g is h / 2 and
 // w is z / 4, so that the coefficients of w carry powers of 4; the middle's bits are put below
@@ -154,12 +166,11 @@ HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
   s = hn::MulAdd(g, hn::Set(df, 2 * kA), s);
   // Bit 31 of high negates both, bit 30 then makes (sin, cos) (cos, -sin). As integers, because
   // those can combine more inputs in one operation.
-  const auto swap = hn::TestBit(high, hn::Set(du, 0x40000000u));
   const auto negate = hn::And(high, sign);
   const auto s_bits = hn::Xor(hn::BitCast(du, s), negate);
   const auto c_bits = hn::Xor(hn::BitCast(du, c), negate);
-  sin = hn::BitCast(df, hn::IfThenElse(swap, c_bits, s_bits));
-  cos = hn::BitCast(df, hn::IfThenElse(swap, hn::Xor(s_bits, sign), c_bits));
+  sin = hn::BitCast(df, IfBit30(high, c_bits, s_bits));
+  cos = hn::BitCast(df, IfBit30(high, hn::Xor(s_bits, sign), c_bits));
 }
 
 // SinCos64, lane by lane, of phases that have kSinCosOffset added already.
