@@ -195,6 +195,15 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
 void ReadAxis(const PositionSource::AxisSteps& steps, int64_t first, int64_t count, int stride,
               Position* out) {
   const Position start = steps.start, step = steps.step;
+  if (start.fraction == 0 && step.fraction == 0) {
+    // Wraps on the way for large counts; those that are asked for are in range.
+    const auto whole = static_cast<uint64_t>(start.whole);
+    const auto by = static_cast<uint64_t>(step.whole);
+    for (int64_t i = 0; i < count; ++i) {
+      out[i * stride] = {static_cast<int64_t>(whole + by * static_cast<uint64_t>(first + i)), 0};
+    }
+    return;
+  }
   for (int64_t i = 0; i < count; ++i) {
     out[i * stride] = PositionAlong(start, step, first + i);
   }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/cpu_backend.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <new>
 #include <vector>
 
@@ -57,9 +56,11 @@ struct Piece {
   int64_t count;
 };
 
+// The last-level cache of one core: sysconf adds up those of a whole AMD socket.
 int64_t LastLevelCacheBytes() {
-  const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? bytes : int64_t{32} << 20;
+  std::ifstream size("/sys/devices/system/cpu/cpu0/cache/index3/size");  // such as 32768K
+  int64_t kib = 0;
+  return (size >> kib) && kib > 0 ? kib << 10 : int64_t{32} << 20;
 }
 
 class CpuBackend final : public Backend {

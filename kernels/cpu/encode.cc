@@ -24,6 +24,10 @@ void EncodeRows(const EncodeArgs& args) { reference::Encode(args); }
 
 #else
 
+// Rows that one vector of pairs is walked down before the next one: the fewer, the better
+// non-temporal stores fill pages; the more, the less often the phases of a first row are made.
+constexpr int64_t kSteppingTile = 64;
+
 // out = scale * add_to + row for rows [first, first + count), in the element type.
 template <typename E>
 HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t count, Rows32 rows) {
@@ -125,23 +129,18 @@ HWY_NOINLINE void EncodeRow64(const EncodeArgs& args, const EncodeScratch& scrat
 // advance by addition, which is the same number as the direct formula.
 HWY_INLINE bool ConstantStep(const EncodeArgs& args, Position* step) {
   if (args.rows < 3) return false;
-  const Position* p = args.positions;
+  uint64_t differences = 0;
   for (int a = 0; a < args.axes; ++a) {
-    step[a] = {static_cast<int64_t>(static_cast<uint64_t>(p[args.axes + a].whole) -
-                                    static_cast<uint64_t>(p[a].whole)),
-               0};
-  }
-  for (int64_t t = 0; t < args.rows; ++t, p += args.axes) {
-    for (int a = 0; a < args.axes; ++a) {
-      if (p[a].fraction != 0) return false;
-      if (t > 0 &&
-          static_cast<uint64_t>(p[a].whole) - static_cast<uint64_t>(p[a - args.axes].whole) !=
-              static_cast<uint64_t>(step[a].whole)) {
-        return false;
-      }
+    const Position* p = args.positions + a;
+    const auto whole = [&](int64_t t) { return static_cast<uint64_t>(p[t * args.axes].whole); };
+    const uint64_t first = whole(1) - whole(0);
+    differences |= p[0].fraction;
+    for (int64_t t = 1; t < args.rows; ++t) {
+      differences |= ((whole(t) - whole(t - 1)) ^ first) | p[t * args.axes].fraction;
     }
+    step[a] = {static_cast<int64_t>(first), 0};
   }
-  return true;
+  return differences == 0;
 }
 
 // Phases of rows [first, first + count) into scratch. When `stepping`, rows after the first of the
@@ -183,28 +182,34 @@ void FinishTile(const EncodeArgs& args, int64_t first, int64_t count, Rows32 row
 
 void EncodeRows(const EncodeArgs& args) {
   const EncodeScratch scratch = CarveEncode(args);
-  const int64_t tile = EncodeTile(*args.table);
   const bool direct = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
                       args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
   const bool stream = direct && args.stream && CanStream(args);
   Position step[kMaxAxes];
-  const bool stepping = ConstantStep(args, step);
-  if (stepping) StepPhases(args, step, scratch.steps);
+  const bool constant_step = ConstantStep(args, step);
+  if (constant_step) StepPhases(args, step, scratch.steps);
+  const bool stepping = constant_step && args.dtype != Dtype::kFloat64 && CanStep(args);
+  const int64_t tile = stepping && direct ? kSteppingTile : EncodeTile(*args.table);
   for (int64_t first = 0, count; first < args.rows; first += count) {
     count = HWY_MIN(tile, args.rows - first);
-    const uint64_t* previous = first == 0 ? nullptr : scratch.phases + (tile - 1) * scratch.entries;
-    TilePhases(args, scratch, stepping, first, count, previous);
+    if (stepping) {
+      RowPhases(*args.table, args.positions + first * args.axes, kSinCosOffset, scratch.phases);
+    } else {
+      const uint64_t* previous =
+          first == 0 ? nullptr : scratch.phases + (tile - 1) * scratch.entries;
+      TilePhases(args, scratch, constant_step, first, count, previous);
+    }
     if (args.dtype == Dtype::kFloat64) {
       for (int64_t t = 0; t < count; ++t) {
         EncodeRow64(args, scratch, scratch.phases + t * scratch.entries, first + t);
       }
     } else if (direct) {
       auto* out = reinterpret_cast<float*>(args.out + first * args.out_row_bytes);
-      EmitRows32(args, scratch, first, count, stream,
+      EmitRows32(args, scratch, stepping, first, count, stream,
                  {out, args.out_row_bytes / static_cast<int64_t>(sizeof(float))});
     } else {
       const Rows32 rows{reinterpret_cast<float*>(scratch.rows), args.layout->width};
-      EmitRows32(args, scratch, first, count, false, rows);
+      EmitRows32(args, scratch, stepping, first, count, false, rows);
       FinishTile(args, first, count, rows);
     }
   }

@@ -25,7 +25,7 @@ enum class Emit { kStore, kStream, kAccumulate };
 
 // Scratch of one call, carved from args.scratch.
 struct EncodeScratch {
-  uint64_t* phases;      // [tile, entries], slack behind; kSinCosOffset added
+  uint64_t* phases;      // [tile, entries], slack behind; kSinCosOffset added. Stepping: one row
   uint64_t* steps;       // [entries]
   double* rows;          // [tile, width] as float, or [width] as double; slack behind
   double* sin;           // [entries], f64 only
@@ -71,43 +71,12 @@ HWY_INLINE void PutVector(Vf v, float* p) {
   }
 }
 
+// The first n lanes: the end of a block, never streamed.
 template <Emit kEmit>
-HWY_INLINE void PutScalar(float v, float* p) {  // the end of a block: never streamed
-  *p = kEmit == Emit::kAccumulate ? *p + v : v;
-}
-
-// Neighbouring columns first0, second0, first1, ...
-template <Emit kEmit>
-HWY_INLINE void PutInterleaved(Vf first, Vf second, float* p) {
-  const Df d;
-#if HWY_HAVE_SCALABLE
-  if constexpr (kEmit == Emit::kAccumulate) {
-    Vf old_first, old_second;
-    hn::LoadInterleaved2(d, p, old_first, old_second);
-    first = hn::Add(old_first, first);
-    second = hn::Add(old_second, second);
-  }
-  hn::StoreInterleaved2(first, second, d, p);
-#else
-  const auto lower = hn::InterleaveLower(d, first, second);
-  const auto upper = hn::InterleaveUpper(d, first, second);
-  // InterleaveLower/Upper work within 128-bit blocks; put the blocks in order.
-  if constexpr (hn::MaxLanes(Df()) == 4) {
-    PutVector<kEmit>(lower, p);
-    PutVector<kEmit>(upper, p + 4);
-  } else if constexpr (hn::MaxLanes(Df()) == 8) {
-    PutVector<kEmit>(hn::ConcatLowerLower(d, upper, lower), p);
-    PutVector<kEmit>(hn::ConcatUpperUpper(d, upper, lower), p + 8);
-  } else {
-    if constexpr (kEmit == Emit::kAccumulate) {
-      Vf old_first, old_second;
-      hn::LoadInterleaved2(d, p, old_first, old_second);
-      hn::StoreInterleaved2(hn::Add(old_first, first), hn::Add(old_second, second), d, p);
-    } else {
-      hn::StoreInterleaved2(first, second, d, p);
-    }
-  }
-#endif
+HWY_INLINE void PutFirst(Vf v, int64_t n, float* p) {
+  HWY_ALIGN float lanes[hn::MaxLanes(Df())];
+  hn::Store(v, Df(), lanes);
+  for (int64_t k = 0; k < n; ++k) p[k] = kEmit == Emit::kAccumulate ? p[k] + lanes[k] : lanes[k];
 }
 
 // kAny: strides up to 4, missing components, a bias, amplitudes that differ; the others are fast.
@@ -127,56 +96,103 @@ struct Rows32 {
   int64_t stride;  // in floats
 };
 
-// Sines and cosines of one block of pairs into `count` rows. Kept out of line: inlined into one
-// function, the variants compete for registers and every one spills.
+// Phases from p on, in the order of lanes from which interleaving sines and cosines within 128-bit
+// blocks makes neighbours: 0, n / 2, 1, n / 2 + 1, ... of n.
+template <Layout kLayout>
+HWY_INLINE Vu64 LoadPhases(const uint64_t* p) {
+  const Du64 d;
+  const auto v = hn::LoadU(d, p);
+  if constexpr (kLayout != Layout::kInterleaved) return v;
+  const uint64_t lanes = hn::Lanes(d);
+  HWY_ALIGN uint64_t from[hn::MaxLanes(Du64())];
+  for (uint64_t i = 0; i < lanes; ++i) from[i] = i / 2 + i % 2 * (lanes / 2);
+  return hn::TableLookupLanes(v, hn::SetTableIndices(d, from));
+}
+
+// Where the sines and cosines of a vector of pairs go in the first row.
+struct Column {
+  float* first;    // kInterleaved: of 2 * pairs neighbours; else sines
+  float* second;   // cosines where they lie apart
+  bool sin_first;  // kInterleaved
+  int64_t pairs;   // up to a vector
+};
+
+template <Emit kEmit, Layout kLayout>
+HWY_INLINE void PutColumn(const Column& column, Vf sin, Vf cos, int64_t at) {
+  const Df df;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  float* first = column.first + at;
+  float* second = column.second + at;
+  if constexpr (kLayout == Layout::kInterleaved) {
+    const auto s = sin;
+    if (column.sin_first) {
+      sin = hn::InterleaveLower(df, s, cos);
+      cos = hn::InterleaveUpper(df, s, cos);
+    } else {
+      sin = hn::InterleaveLower(df, cos, s);
+      cos = hn::InterleaveUpper(df, cos, s);
+    }
+    second = first + lanes;
+  }
+  if (HWY_LIKELY(column.pairs == lanes)) {
+    PutVector<kEmit>(sin, first);
+    if constexpr (kLayout != Layout::kSineOnly) PutVector<kEmit>(cos, second);
+    return;
+  }
+  const int64_t n = kLayout == Layout::kInterleaved ? 2 * column.pairs : column.pairs;
+  PutFirst<kEmit>(sin, HWY_MIN(n, lanes), first);
+  if constexpr (kLayout == Layout::kApart) PutFirst<kEmit>(cos, n, second);
+  if constexpr (kLayout == Layout::kInterleaved) {
+    if (n > lanes) PutFirst<kEmit>(cos, n - lanes, second);
+  }
+}
+
 template <Emit kEmit, Layout kLayout, bool kScaled>
+HWY_INLINE void EmitVector(Vu64 even, Vu64 odd, Vf amplitude, const Column& column, int64_t at) {
+  Vf sin, cos;
+  SinCosVector(even, odd, sin, cos);
+  if constexpr (kScaled) {
+    sin = hn::Mul(amplitude, sin);
+    cos = hn::Mul(amplitude, cos);
+  }
+  PutColumn<kEmit, kLayout>(column, sin, cos, at);
+}
+
+// Sines and cosines of one block of pairs into `count` rows, a vector of pairs after the other.
+// kStepping: scratch has the phases of the first row, and each row's are a step further, kept in
+// registers; else it has every row's. Kept out of line: inlined into one function, the variants
+// compete for registers and every one spills.
+template <Emit kEmit, Layout kLayout, bool kScaled, bool kStepping>
 HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block,
                             const EncodeScratch& scratch, int64_t count, Rows32 rows) {
+  constexpr int64_t kColumns = kLayout == Layout::kInterleaved ? 2 : 1;
   const Df df;
-  const Du64 d64;
   const auto amplitude = hn::Set(df, static_cast<float>(args.amplitude));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
   const int64_t half = args.table->half;
-  const bool sin_first = block.sin_begin < block.cos_begin;
-  for (int64_t t = 0; t < count; ++t) {
-    const uint64_t* HWY_RESTRICT even = scratch.phases + t * scratch.entries + block.first_pair / 2;
-    const uint64_t* HWY_RESTRICT odd = even + half;
-    float* HWY_RESTRICT row = rows.first + t * rows.stride;
-    float* sin_out = row + block.sin_begin;
-    float* cos_out = row + (kLayout == Layout::kSineOnly ? 0 : block.cos_begin);
-    int64_t i = 0;
-    Vf sin, cos;
-    for (; i + lanes <= block.pairs; i += lanes) {
-      SinCosVector(hn::LoadU(d64, even + i / 2), hn::LoadU(d64, odd + i / 2), sin, cos);
-      if constexpr (kScaled) {
-        sin = hn::Mul(amplitude, sin);
-        cos = hn::Mul(amplitude, cos);
+  const bool sin_first = kLayout != Layout::kInterleaved || block.sin_begin < block.cos_begin;
+  const int64_t first_column = sin_first ? block.sin_begin : block.cos_begin;
+  for (int64_t i = 0; i < block.pairs; i += lanes) {
+    const uint64_t* HWY_RESTRICT phases = scratch.phases + (block.first_pair + i) / 2;
+    const uint64_t* HWY_RESTRICT steps = scratch.steps + (block.first_pair + i) / 2;
+    const Column column{rows.first + first_column + kColumns * i,
+                        rows.first + (kLayout == Layout::kApart ? block.cos_begin + i : 0),
+                        sin_first, HWY_MIN(lanes, block.pairs - i)};
+    if constexpr (kStepping) {
+      auto even = LoadPhases<kLayout>(phases);
+      auto odd = LoadPhases<kLayout>(phases + half);
+      const auto even_step = LoadPhases<kLayout>(steps);
+      const auto odd_step = LoadPhases<kLayout>(steps + half);
+      for (int64_t t = 0; t < count; ++t) {
+        EmitVector<kEmit, kLayout, kScaled>(even, odd, amplitude, column, t * rows.stride);
+        even = hn::Add(even, even_step);
+        odd = hn::Add(odd, odd_step);
       }
-      if constexpr (kLayout == Layout::kInterleaved) {
-        if (sin_first) {
-          PutInterleaved<kEmit>(sin, cos, sin_out + 2 * i);
-        } else {
-          PutInterleaved<kEmit>(cos, sin, cos_out + 2 * i);
-        }
-      } else {
-        PutVector<kEmit>(sin, sin_out + i);
-        if constexpr (kLayout == Layout::kApart) PutVector<kEmit>(cos, cos_out + i);
-      }
-    }
-    if (i == block.pairs) continue;
-    SinCosVector(hn::LoadU(d64, even + i / 2), hn::LoadU(d64, odd + i / 2), sin, cos);
-    if constexpr (kScaled) {
-      sin = hn::Mul(amplitude, sin);
-      cos = hn::Mul(amplitude, cos);
-    }
-    HWY_ALIGN float s[hn::MaxLanes(Df())];
-    HWY_ALIGN float c[hn::MaxLanes(Df())];
-    hn::Store(sin, df, s);
-    hn::Store(cos, df, c);
-    for (int64_t k = 0; i + k < block.pairs; ++k) {
-      PutScalar<kEmit>(s[k], sin_out + (i + k) * block.stride);
-      if constexpr (kLayout != Layout::kSineOnly) {
-        PutScalar<kEmit>(c[k], cos_out + (i + k) * block.stride);
+    } else {
+      for (int64_t t = 0; t < count; ++t, phases += scratch.entries) {
+        EmitVector<kEmit, kLayout, kScaled>(LoadPhases<kLayout>(phases),
+                                            LoadPhases<kLayout>(phases + half), amplitude, column,
+                                            t * rows.stride);
       }
     }
   }
@@ -228,15 +244,25 @@ HWY_NOINLINE void EmitAnyBlock(const EncodeArgs& args, const EncodeBlock& block,
   }
 }
 
+template <Emit kEmit, Layout kLayout, bool kScaled>
+HWY_INLINE void EmitBlockFrom(const EncodeArgs& args, const EncodeBlock& block,
+                              const EncodeScratch& scratch, bool stepping, int64_t count,
+                              Rows32 rows) {
+  stepping ? EmitBlock<kEmit, kLayout, kScaled, true>(args, block, scratch, count, rows)
+           : EmitBlock<kEmit, kLayout, kScaled, false>(args, block, scratch, count, rows);
+}
+
 template <Emit kEmit, bool kScaled>
 HWY_INLINE void EmitBlockOf(const EncodeArgs& args, const EncodeBlock& block, Layout layout,
-                            const EncodeScratch& scratch, int64_t count, Rows32 rows) {
+                            const EncodeScratch& scratch, bool stepping, int64_t count,
+                            Rows32 rows) {
   if (layout == Layout::kSineOnly) {
-    EmitBlock<kEmit, Layout::kSineOnly, kScaled>(args, block, scratch, count, rows);
+    EmitBlockFrom<kEmit, Layout::kSineOnly, kScaled>(args, block, scratch, stepping, count, rows);
   } else if (layout == Layout::kInterleaved) {
-    EmitBlock<kEmit, Layout::kInterleaved, kScaled>(args, block, scratch, count, rows);
+    EmitBlockFrom<kEmit, Layout::kInterleaved, kScaled>(args, block, scratch, stepping, count,
+                                                        rows);
   } else {
-    EmitBlock<kEmit, Layout::kApart, kScaled>(args, block, scratch, count, rows);
+    EmitBlockFrom<kEmit, Layout::kApart, kScaled>(args, block, scratch, stepping, count, rows);
   }
 }
 
@@ -249,25 +275,34 @@ HWY_INLINE void ZeroPadding(const RowLayout& layout, int64_t count, Rows32 rows)
 }
 
 // Rows [first, first + count) of the call in f32, without add_to.
-void EmitRows32(const EncodeArgs& args, const EncodeScratch& scratch, int64_t first, int64_t count,
-                bool stream, Rows32 rows) {
+void EmitRows32(const EncodeArgs& args, const EncodeScratch& scratch, bool stepping, int64_t first,
+                int64_t count, bool stream, Rows32 rows) {
   const bool scaled = static_cast<float>(args.amplitude) != 1.0f;
   for (const EncodeBlock& block : args.layout->blocks) {
     const Layout layout = LayoutOf(args, block);
     if (layout == Layout::kAny) {
       EmitAnyBlock(args, block, scratch, first, count, rows);
     } else if (block.accumulate) {
-      scaled ? EmitBlockOf<Emit::kAccumulate, true>(args, block, layout, scratch, count, rows)
-             : EmitBlockOf<Emit::kAccumulate, false>(args, block, layout, scratch, count, rows);
+      scaled ? EmitBlockOf<Emit::kAccumulate, true>(args, block, layout, scratch, stepping, count,
+                                                    rows)
+             : EmitBlockOf<Emit::kAccumulate, false>(args, block, layout, scratch, stepping, count,
+                                                     rows);
     } else if (scaled) {
-      EmitBlockOf<Emit::kStore, true>(args, block, layout, scratch, count, rows);
+      EmitBlockOf<Emit::kStore, true>(args, block, layout, scratch, stepping, count, rows);
     } else if (stream) {
-      EmitBlockOf<Emit::kStream, false>(args, block, layout, scratch, count, rows);
+      EmitBlockOf<Emit::kStream, false>(args, block, layout, scratch, stepping, count, rows);
     } else {
-      EmitBlockOf<Emit::kStore, false>(args, block, layout, scratch, count, rows);
+      EmitBlockOf<Emit::kStore, false>(args, block, layout, scratch, stepping, count, rows);
     }
   }
   ZeroPadding(*args.layout, count, rows);
+}
+
+// Whether f32 rows can be made from the phases of the first and a step.
+HWY_INLINE bool CanStep(const EncodeArgs& args) {
+  return std::none_of(
+      args.layout->blocks.begin(), args.layout->blocks.end(),
+      [&](const EncodeBlock& block) { return LayoutOf(args, block) == Layout::kAny; });
 }
 
 // Whether f32 rows can be written with full-vector non-temporal stores.

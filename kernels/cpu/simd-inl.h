@@ -116,44 +116,61 @@ HWY_INLINE void AddPhases(const uint64_t* a, const uint64_t* b, int64_t count, u
 
 // Sine and cosine ---------------------------------------------------------------------------------
 
+// yes where bit 30 of v is set, no elsewhere.
+HWY_INLINE Vu32 IfBit30(Vu32 v, Vu32 yes, Vu32 no) {
+  const Du32 du;
+#if HWY_TARGET == HWY_AVX2  // blends by the upper bit of each lane
+  const Di32 di;
+  return hn::BitCast(du, hn::IfNegativeThenElse(hn::BitCast(di, hn::ShiftLeft<1>(v)),
+                                                hn::BitCast(di, yes), hn::BitCast(di, no)));
+#else
+  return hn::IfThenElse(hn::TestBit(v, hn::Set(du, 0x40000000u)), yes, no);
+#endif
+}
+
 // SinCos32 of phases in pair order: even[i] is pair 2i, odd[i] pair 2i+1, lane k is pair k. The
-// phases have kSinCosOffset added already.
+// phases have kSinCosOffset added already. The same roundings with fewer operations: g is h / 2 and
+// w is z / 4, so that the coefficients of w carry powers of 4; the middle's bits are put below
+// 2^-9, where they are worth what they stand for. The sine's and the cosine's steps take turns, so
+// that neither waits for its own last one.
 HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
   using namespace sincos32;
   const Df df;
   const Du32 du;
   const Di32 di;
-  const auto low = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd)), hn::BitCast(du, even));
-  const auto high = hn::OddEven(hn::BitCast(du, odd), hn::BitCast(du, hn::ShiftRight<32>(even)));
-  const auto tail = hn::Xor(low, hn::Set(du, 0x80000000u));
-  const auto l = hn::ConvertTo(df, hn::BitCast(di, tail));
-  const auto head = hn::BitCast(di, hn::And(high, hn::Set(du, kHeadMask)));
-  const auto h = hn::MulAdd(hn::ConvertTo(df, head), hn::Set(df, kScale), hn::Set(df, kHeadBias));
-  const auto middle = hn::BitCast(
-      df, hn::Or(hn::And(high, hn::Set(du, kMiddleMask)), hn::Set(du, kMiddleExponent)));
-  const auto d = hn::MulAdd(middle, hn::Set(df, kScale), hn::Set(df, kMiddleBias));
-  const auto e = hn::MulAdd(l, hn::Set(df, kTailScale), d);
-  const auto x = hn::Add(h, e);
-  const auto z = hn::MulAdd(h, h, hn::Mul(h, hn::Add(e, e)));
-  auto u = hn::MulAdd(z, hn::Set(df, kS3), hn::Set(df, kS2));
-  u = hn::MulAdd(z, u, hn::Set(df, kS1));
-  u = hn::MulAdd(z, u, hn::Set(df, kS0));
-  const auto a = hn::Set(df, kA);
-  const auto s =
-      hn::MulAdd(h, a, hn::MulAdd(d, a, hn::MulAdd(l, hn::Set(df, kTailA), hn::Mul(x, u))));
-  auto c = hn::MulAdd(z, hn::Set(df, kC4), hn::Set(df, kC3));
-  c = hn::MulAdd(z, c, hn::Set(df, kC2));
-  c = hn::MulAdd(z, c, hn::Set(df, kC1));
-  c = hn::MulAdd(z, c, hn::Set(df, 1.0f));
-  // Bit 30 of high swaps, bit 31 negates the sine, their exclusive or the cosine.
-  const auto shifted = hn::ShiftLeft<1>(high);
-  const auto swap =
-      hn::MaskFromVec(hn::BitCast(df, hn::BroadcastSignBit(hn::BitCast(di, shifted))));
+  const auto even_32 = hn::BitCast(du, even);
+  const auto odd_32 = hn::BitCast(du, odd);
+  const auto low = hn::OddEven(hn::DupEven(odd_32), even_32);
+  const auto high = hn::OddEven(odd_32, hn::DupOdd(even_32));
   const auto sign = hn::Set(du, 0x80000000u);
-  const auto sin_sign = hn::BitCast(df, hn::And(high, sign));
-  const auto cos_sign = hn::BitCast(df, hn::And(hn::Xor(high, shifted), sign));
-  sin = hn::Xor(hn::IfThenElse(swap, c, s), sin_sign);
-  cos = hn::Xor(hn::IfThenElse(swap, s, c), cos_sign);
+  const auto l = hn::ConvertTo(df, hn::BitCast(di, hn::Xor(low, sign)));
+  const auto head = hn::BitCast(di, hn::And(high, hn::Set(du, kHeadMask)));
+  const auto head_f = hn::ConvertTo(df, head);
+  const auto middle = hn::BitCast(
+      df, hn::Or(hn::And(high, hn::Set(du, kMiddleMask)), hn::Set(du, 0x3B000000u)));  // 2^-9
+  const auto d = hn::Sub(middle, hn::Set(df, 0x1p-9f + 0x1p-27f));
+  const auto g = hn::MulAdd(head_f, hn::Set(df, kScale / 2), hn::Set(df, kHeadBias / 2));
+  const auto e = hn::MulAdd(l, hn::Set(df, kTailScale), d);
+  const auto w = hn::MulAdd(g, g, hn::Mul(g, e));
+  const auto x = hn::MulAdd(g, hn::Set(df, 2.0f), e);
+  auto u = hn::MulAdd(w, hn::Set(df, 64 * kS3), hn::Set(df, 16 * kS2));
+  auto c = hn::MulAdd(w, hn::Set(df, 256 * kC4), hn::Set(df, 64 * kC3));
+  u = hn::MulAdd(w, u, hn::Set(df, 4 * kS1));
+  c = hn::MulAdd(w, c, hn::Set(df, 16 * kC2));
+  u = hn::MulAdd(w, u, hn::Set(df, kS0));
+  c = hn::MulAdd(w, c, hn::Set(df, 4 * kC1));
+  auto s = hn::Mul(x, u);
+  c = hn::MulAdd(w, c, hn::Set(df, 1.0f));
+  s = hn::MulAdd(l, hn::Set(df, kTailA), s);
+  s = hn::MulAdd(d, hn::Set(df, kA), s);
+  s = hn::MulAdd(g, hn::Set(df, 2 * kA), s);
+  // Bit 31 of high negates both, bit 30 then makes (sin, cos) (cos, -sin). As integers, because
+  // those can combine more inputs in one operation.
+  const auto negate = hn::And(high, sign);
+  const auto s_bits = hn::Xor(hn::BitCast(du, s), negate);
+  const auto c_bits = hn::Xor(hn::BitCast(du, c), negate);
+  sin = hn::BitCast(df, IfBit30(high, c_bits, s_bits));
+  cos = hn::BitCast(df, IfBit30(high, hn::Xor(s_bits, sign), c_bits));
 }
 
 // SinCos64, lane by lane, of phases that have kSinCosOffset added already.

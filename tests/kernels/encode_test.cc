@@ -63,7 +63,7 @@ std::vector<Spec> Layouts() {
   return specs;
 }
 
-// Positions of 0 to 70 rows: stepping and not, negative, huge and real.
+// Positions of 0 to 300 rows: stepping and not, negative, huge and real.
 std::vector<PositionSource> ManyPlaces(int axes) {
   std::vector<PositionSource> places;
   if (axes == 2) {
@@ -74,6 +74,8 @@ std::vector<PositionSource> ManyPlaces(int axes) {
   for (int64_t count : {0, 1, 2, 3, 33, 70})
     places.push_back(SourceOf(AxisRange{IntegerRange{0, 1, count}}, 1));
   places.push_back(SourceOf(AxisRange{IntegerRange{(int64_t{1} << 40) + 12345, -7, 9}}, 1));
+  // More rows than a kernel is called with, more than it walks down at once.
+  places.push_back(SourceOf(AxisRange{IntegerRange{-5, 1234567891011, 300}}, 1));
   places.push_back(SourceOf(AxisRange{RealRange{-3.7, 0.001, 20}}, 1));
   places.push_back(SourceOf(RaggedPositions{{3, 0, 40, 2}, {5, 0, 1000000, 131071}}, 1));
   return places;
