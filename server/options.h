@@ -36,7 +36,7 @@ struct ServerOptions {
   std::string backend = "auto";        // auto | cpu | cuda | reference
   std::string device_fault = "retry";  // retry | restart
   int threads = 0;                     // compute threads; 0: one per core
-  int64_t inline_bytes = 1 << 20;     // calls up to this run on the thread that received them
+  int64_t inline_bytes = 1 << 20;      // calls up to this run on the thread that received them
   int64_t plan_cache_entries = 256;
   int64_t pool_bytes = int64_t{256} << 20;
 
