@@ -15,10 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "server/config/server_command.h"
-#include "server/heap.h"
 #include "server/log.h"
+#include "server/process.h"
 #include "server/server.h"
 
 namespace phasor {
@@ -138,8 +137,7 @@ int Run(const std::vector<std::string>& arguments, const ServerOptions& options)
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  // Distributions build Abseil with its search for lock cycles, a tenth of a small call's time.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  TrustLockOrder();
   LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);

@@ -18,7 +18,7 @@
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
-#include "server/heap.h"
+#include "server/process.h"
 #include "server/server.h"
 
 namespace phasor::bench {
@@ -104,6 +104,7 @@ void ServeUntilEnd(const std::string& tcp_address) {
 }
 
 int ServePhasor(const std::string& unix_path) {
+  TrustLockOrder();
   LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));
   ServerOptions options;
   options.listen = {"127.0.0.1:0", unix_path};

@@ -15,7 +15,7 @@
 
 #include "absl/time/clock.h"
 #include "kernels/backend.h"
-#include "server/heap.h"
+#include "server/process.h"
 #include "server/server.h"
 
 namespace phasor {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Heaps of the allocator, counted in a process of their own: the limit holds for all of a process,
 // from the first thread on.
-#include "server/heap.h"
+#include "server/process.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// See heap.h.
-#include "server/heap.h"
+// See process.h.
+#include "server/process.h"
 
 #include <malloc.h>
 
 #include <algorithm>
 #include <cstdlib>
+
+#include "absl/synchronization/mutex.h"
 
 namespace phasor {
 namespace {
@@ -20,5 +22,7 @@ void LimitHeaps(int cores) {
   }
   mallopt(M_ARENA_MAX, std::max(1, cores / kCoresPerHeap));
 }
+
+void TrustLockOrder() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
 }  // namespace phasor
