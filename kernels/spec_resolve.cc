@@ -4,7 +4,10 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/parity/check.h"
@@ -83,6 +86,20 @@ absl::StatusOr<ResolvedSpec> ResolveAnew(const Spec& spec, std::string_view path
   return std::move(r.out);
 }
 
+// Bytes of a field's list.
+template <typename T>
+size_t ListBytes(const T&) {
+  return 0;
+}
+template <typename T>
+size_t ListBytes(const std::vector<T>& list) {
+  return list.size() * sizeof(T);
+}
+size_t ListBytes(const RopeScaling& scaling) {
+  const auto* const rule = std::get_if<LongRopeScaling>(&scaling);
+  return rule == nullptr ? 0 : ListBytes(rule->short_factor) + ListBytes(rule->long_factor);
+}
+
 // The last specs that a thread has resolved. Calls of one model come one after another, and to read
 // its configuration takes several times as long as to rotate a token.
 class RecentSpecs {
@@ -95,14 +112,22 @@ class RecentSpecs {
     return nullptr;
   }
 
+  // Not if they are large: no budget counts them.
   void Keep(const Spec& spec, const ResolvedSpec& resolved) {
-    if (spec.config_json.size() > kMaxConfigBytes) return;
+    size_t bytes = spec.config_json.size();
+    VisitSpecFields([&](const SpecField&, auto member, auto resolved_member) {
+      bytes += ListBytes(spec.*member);
+      if constexpr (!std::is_same_v<decltype(resolved_member), NotResolved>) {
+        bytes += ListBytes(resolved.*resolved_member);
+      }
+    });
+    if (bytes > kMaxBytes) return;
     entries_[next_] = {spec, resolved};
     next_ = (next_ + 1) % entries_.size();
   }
 
  private:
-  static constexpr size_t kMaxConfigBytes = 64 << 10;
+  static constexpr size_t kMaxBytes = 64 << 10;
   struct Entry {
     Spec spec;
     std::optional<ResolvedSpec> resolved;

@@ -2,6 +2,7 @@
 // Resolution: overrides, defaults, canonical values, and every refusal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <cmath>
 #include <limits>
@@ -22,6 +23,7 @@ using ::testing::ElementsAre;
 using testing::Encoding;
 using testing::ExpectInvalid;
 using testing::Flow;
+using testing::IsOk;
 using testing::PresetSpec;
 using testing::Resolve;
 using testing::Rotary;
@@ -61,6 +63,21 @@ TEST(ResolveSpecTest, SaysTheSameOfASpecThatComesAgain) {
       EXPECT_EQ(Fingerprint(Resolve(specs[at])), first[at]) << at;
     }
   }
+}
+
+TEST(ResolveSpecTest, KeepsNoLargeSpecs) {
+  const auto held = [] {
+    const struct mallinfo2 heap = mallinfo2();
+    return static_cast<int64_t>(heap.uordblks + heap.hblkhd);
+  };
+  Spec spec = With(Rotary(65536), &Spec::family, FrequencyFamily::kExplicit);
+  const int64_t before = held();
+  for (int i = 0; i < 8; ++i) {
+    spec.inv_freq.assign(32768, 1.0 + i);  // 256 KiB
+    EXPECT_THAT(ResolveSpec(spec), IsOk());
+  }
+  if (before == 0) GTEST_SKIP() << "this allocator counts nothing";
+  EXPECT_LT(held() - before, 400 << 10);  // `spec` itself
 }
 
 TEST(ResolveSpecTest, RefusesAgainWhatItHasRefused) {
