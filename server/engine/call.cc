@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Received bytes in pieces.
+// Received bytes in pieces; which items are slow.
 #include "server/engine/call.h"
 
 #include <cstring>
@@ -20,6 +20,13 @@ void Gather(const Segments& segments, std::byte* out) {
     std::memcpy(out, segment.data(), segment.size());
     out += segment.size();
   }
+}
+
+bool IsSlow(const Item& item) {
+  const Plan* plan = nullptr;
+  if (const auto* encode = std::get_if<EncodeItem>(&item)) plan = encode->prepared.plan.get();
+  if (const auto* rope = std::get_if<RopeItem>(&item)) plan = rope->prepared.plan.get();
+  return plan != nullptr && plan->parity.has_value();
 }
 
 }  // namespace phasor::engine

@@ -92,6 +92,9 @@ struct Result {
   BufferRef buffer;  // all outputs; may be shared by the response until it is sent
 };
 
+// Whether its bytes take many times as long as others': PARITY arithmetic, element by element.
+bool IsSlow(const Item& item);
+
 // Owned by the engine from Submit until Done returned.
 class Call {
  public:

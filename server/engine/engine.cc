@@ -30,6 +30,8 @@ constexpr absl::Duration kSweepPeriod = absl::Milliseconds(50);
 // How often calls that wait for room look for it. Looking is cheap, and a budget holds far more
 // than passes in this time, so nobody has to tell them.
 constexpr absl::Duration kRoomPeriod = absl::Milliseconds(5);
+// Bytes of slow items count as so many when it is asked whether a call is small.
+constexpr int64_t kSlowFactor = 16;
 // Calls of one batch, at most: they are staged and answered one after another.
 constexpr size_t kMaxBatchCalls = 256;
 
@@ -93,7 +95,7 @@ class Engine::Impl {
     absl::StatusOr<Permit> permit = admission_.Take(call->cost_bytes);
     if (call->waits_for_room && WaitsForRoom(call, permit)) return;
     const bool gathers = Gathers(*call);
-    bool run_here = call->work_bytes() <= options_.inline_bytes;
+    bool run_here = IsSmall(*call);
     absl::Status status = permit.ok() ? Enter(gathers, &run_here) : std::move(permit).status();
     if (!status.ok()) {
       refused_.fetch_add(1, std::memory_order_relaxed);
@@ -147,6 +149,13 @@ class Engine::Impl {
   }
 
  private:
+  // Whether the thread that received the call may run it.
+  bool IsSmall(const Call& call) const {
+    const bool slow = std::any_of(call.items.begin(), call.items.end(), IsSlow);
+    return call.work_bytes() <=
+           (slow ? options_.inline_bytes / kSlowFactor : options_.inline_bytes);
+  }
+
   // Whether the call is one of those that the backend wants together.
   bool Gathers(const Call& call) const {
     const BatchPolicy policy = backend_.batch_policy();

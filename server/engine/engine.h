@@ -36,8 +36,8 @@ struct EngineOptions {
   int workers = 0;
   // Bytes of requests in flight and of responses not yet freed before calls are refused. > 0.
   int64_t max_inflight_bytes = int64_t{4} << 30;
-  // Calls whose cost is up to this run inside Submit, unless they are to be brought together with
-  // others. >= 0.
+  // Calls that read and write up to this run inside Submit, unless they are to be brought together
+  // with others; of PARITY arithmetic, up to a sixteenth of it. >= 0.
   int64_t inline_bytes = 1 << 20;
   // Plans kept. > 0.
   int64_t plan_cache_entries = 256;
