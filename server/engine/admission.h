@@ -49,9 +49,9 @@ class Admission {
   // which ends afterwards, counts already.
   absl::StatusOr<Permit> Take(int64_t bytes, int64_t held = 0);
 
-  // Counts what calls that wait for room have in memory, whether or not there is room. Take finds
-  // that much less, but always half of the limit, and all of it while nothing is taken: what waits
-  // is admitted at last.
+  // Counts what calls that wait for room have in memory, or are about to have, whether or not there
+  // is room. Take finds that much less, but always half of the limit, and all of it while nothing
+  // is taken: what waits is admitted at last.
   Permit Hold(int64_t bytes);
 
   // A new limit; what is taken beyond it is given back in its time.
@@ -61,8 +61,9 @@ class Admission {
   int64_t taken_bytes() const {
     return taken_->load(std::memory_order_relaxed) + held_->load(std::memory_order_relaxed);
   }
+  int64_t limit_bytes() const { return limit_.load(std::memory_order_relaxed); }
   // What is left; less than 0 after a new limit or while much is held.
-  int64_t room_bytes() const { return limit_.load(std::memory_order_relaxed) - taken_bytes(); }
+  int64_t room_bytes() const { return limit_bytes() - taken_bytes(); }
 
  private:
   std::atomic<int64_t> limit_;

@@ -2,7 +2,7 @@
 // Submit admits and either runs the call or queues it; workers take calls in order, one by one, or
 // together those that the backend wants together, as soon as it has room for such a run; one more
 // thread answers calls that need no worker, those past their deadline and those nobody
-// waits for, and admits those that wait for room.
+// waits for, admits those that wait for room, and then lets streams read.
 #include "server/engine/engine.h"
 
 #include <malloc.h>
@@ -69,6 +69,7 @@ class Engine::Impl {
         clock_(*clock),
         plans_(options.plan_cache_entries),
         admission_(options.max_inflight_bytes),
+        gate_(&admission_),
         // Half: what is admitted later brings its request before it takes memory from the pool.
         pool_(options.pool_bytes, [this] { return admission_.room_bytes() / 2; }) {
     const int workers = WorkerCount(options.workers);
@@ -117,6 +118,13 @@ class Engine::Impl {
 
   absl::StatusOr<Permit> Reserve(int64_t bytes) { return admission_.Take(bytes); }
 
+  bool MayRead(std::weak_ptr<Reader> reader, int64_t bytes) {
+    if (gate_.MayRead(std::move(reader), bytes)) return true;
+    MutexLock lock(&mu_);
+    watch_changed_.Signal();
+    return false;
+  }
+
   void SetMaxInflightBytes(int64_t bytes) {
     admission_.SetLimit(bytes);
     MutexLock lock(&mu_);
@@ -124,8 +132,12 @@ class Engine::Impl {
   }
 
   bool Drain(absl::Time deadline) {
+    {
+      MutexLock lock(&mu_);
+      draining_ = true;
+    }
+    gate_.Open();
     MutexLock lock(&mu_);
-    draining_ = true;
     while (calls_ > 0 && clock_.Now() < deadline) clock_.Wait(&all_left_, &mu_, deadline);
     return calls_ == 0;
   }
@@ -145,6 +157,7 @@ class Engine::Impl {
     stats.plan_cache_misses = plans_.misses();
     stats.queued_calls = queue_.size() + gathering_.size();
     stats.waiting_calls = waiting_.size();
+    stats.waiting_readers = gate_.waiting();
     return stats;
   }
 
@@ -229,6 +242,13 @@ class Engine::Impl {
       Enqueue(std::move(admitted));
       mu_.Lock();
     }
+  }
+
+  // What waits for room has come before what is to come.
+  void LetRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    mu_.Unlock();
+    gate_.Look();
+    mu_.Lock();
   }
 
   void Enqueue(AdmittedCall admitted) {
@@ -324,7 +344,8 @@ class Engine::Impl {
     MutexLock lock(&mu_);
     absl::Time next_sweep = absl::InfiniteFuture();
     while (true) {
-      AdmitWaiting();  // lets go of the lock, as AnswerLeaversOf does
+      AdmitWaiting();  // lets go of the lock, as LetRead and AnswerLeaversOf do
+      LetRead();
       if (stopping_) return;
       const absl::Time now = clock_.Now();
       if (queue_.size() + gathering_.size() + waiting_.size() == 0) {
@@ -332,7 +353,8 @@ class Engine::Impl {
       } else {
         next_sweep = std::min(next_sweep, now + kSweepPeriod);
       }
-      const absl::Time look = waiting_.size() == 0 ? absl::InfiniteFuture() : now + kRoomPeriod;
+      const bool looks = waiting_.size() + gate_.waiting() > 0;
+      const absl::Time look = looks ? now + kRoomPeriod : absl::InfiniteFuture();
       const absl::Time wake = std::min({queue_.next_deadline(), gathering_.next_deadline(),
                                         waiting_.next_deadline(), next_sweep});
       if (now < wake) {
@@ -427,6 +449,7 @@ class Engine::Impl {
   Clock& clock_;
   PlanCache plans_;
   Admission admission_;
+  ReadGate gate_;
   BufferPool pool_;
 
   std::atomic<int64_t> inline_ = 0;
@@ -462,6 +485,9 @@ absl::StatusOr<std::shared_ptr<const Plan>> Engine::GetPlan(const ResolvedSpec& 
 }
 void Engine::Submit(std::unique_ptr<Call> call) { impl_->Submit(std::move(call)); }
 absl::StatusOr<Permit> Engine::Reserve(int64_t bytes) { return impl_->Reserve(bytes); }
+bool Engine::MayRead(std::weak_ptr<Reader> reader, int64_t bytes) {
+  return impl_->MayRead(std::move(reader), bytes);
+}
 void Engine::SetMaxInflightBytes(int64_t bytes) { impl_->SetMaxInflightBytes(bytes); }
 bool Engine::Drain(absl::Time deadline) { return impl_->Drain(deadline); }
 EngineStats Engine::stats() const { return impl_->stats(); }

@@ -17,6 +17,7 @@
 #include "server/engine/call.h"
 #include "server/engine/mutex.h"
 #include "server/engine/observer.h"
+#include "server/engine/read_gate.h"
 
 namespace phasor::engine {
 
@@ -66,7 +67,8 @@ struct EngineStats {
   int64_t inflight_bytes = 0;
   int64_t pooled_bytes = 0;  // of output memory that is kept for calls to come
   int64_t queued_calls = 0;
-  int64_t waiting_calls = 0;  // for room in the byte budget
+  int64_t waiting_calls = 0;    // for room in the byte budget
+  int64_t waiting_readers = 0;  // for room to read
   int64_t plan_cache_hits = 0;
   int64_t plan_cache_misses = 0;
 };
@@ -95,6 +97,10 @@ class Engine {
   // Takes bytes of the budget for what outlives a call. UNAVAILABLE, RESOURCE_EXHAUSTED as in
   // Submit.
   absl::StatusOr<Permit> Reserve(int64_t bytes);
+
+  // Whether `reader` may read a message of about `bytes` >= 0 now, see ReadGate. Else its Read is
+  // called within 5 ms of there being room, or when the engine drains.
+  bool MayRead(std::weak_ptr<Reader> reader, int64_t bytes);
 
   // A new byte budget, for calls that come or wait from now on; > 0. Those admitted stay so.
   void SetMaxInflightBytes(int64_t bytes);

@@ -5,8 +5,9 @@
 // engine destroys them. The reactor is therefore shared, and `context` is used only before Finish.
 //
 // Order: messages are taken one at a time; the next is read when the one before has its share of
-// the byte budget. gRPC runs reactions on its own threads, never inside the calls that start an
-// operation, so starting one under the lock is safe.
+// the byte budget and, if some are not answered yet, when there is room for one more like it. gRPC
+// runs reactions on its own threads, never inside the calls that start an operation, so starting
+// one under the lock is safe.
 #include "server/rpc/stream.h"
 
 #include <atomic>
@@ -39,6 +40,7 @@ struct OpenItem {
 }  // namespace
 
 class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                     public engine::Reader,
                      public std::enable_shared_from_this<Stream> {
  public:
   Stream(StreamSet* set, const StreamMethod& method, const StreamOptions& options,
@@ -69,6 +71,14 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     Continue();
   }
 
+  void Read(engine::Permit room) override {
+    absl::MutexLock lock(&mu_);
+    asked_ = false;
+    room_ = std::move(room);
+    Continue();
+    if (!taking_) room_.reset();
+  }
+
  private:
   class Call;
 
@@ -84,6 +94,8 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
         return Continue();
       }
       ++owed_messages_;
+      room_.reset();
+      last_bytes_ = static_cast<int64_t>(incoming_.Length());
     }
     CallCounter::NoteReceived(context_, static_cast<int64_t>(incoming_.Length()));
     timer_->Touch();
@@ -164,6 +176,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void Settle(int64_t cost_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     --owed_messages_;
     owed_bytes_ -= cost_bytes;
+    if (owed_messages_ == 0) room_.reset();
   }
 
   // Nobody reads the answers any more.
@@ -193,9 +206,17 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     return true;
   }
 
-  bool MayRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  bool WantsToRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !taking_ && !end_.has_value() && owed_messages_ < kMaxStreamMessages &&
            owed_bytes_ < kMaxStreamBytes;
+  }
+
+  // Whether there is room for what comes; it asks for some if not. Who is owed nothing needs none:
+  // whatever others hold, its end is seen.
+  bool MayRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (owed_messages_ == 0 || room_.has_value()) return true;
+    if (!asked_) asked_ = !engine_.MayRead(weak_from_this(), last_bytes_);
+    return !asked_;
   }
 
   // Starts whatever is due.
@@ -214,7 +235,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       }
       return Finish(ToGrpcStatus(*end_));
     }
-    if (MayRead()) {
+    if (WantsToRead() && MayRead()) {
       taking_ = true;
       StartRead(&incoming_);
     }
@@ -243,6 +264,9 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       ABSL_GUARDED_BY(mu_);                         // reads no more; finishes when all is sent
   int64_t owed_messages_ ABSL_GUARDED_BY(mu_) = 0;  // received and not answered
   int64_t owed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t last_bytes_ ABSL_GUARDED_BY(mu_) = 0;              // of the last message
+  bool asked_ ABSL_GUARDED_BY(mu_) = false;                  // the engine is going to call Read
+  std::optional<engine::Permit> room_ ABSL_GUARDED_BY(mu_);  // for the message that is being read
   std::deque<Outgoing> answers_ ABSL_GUARDED_BY(mu_);
   std::map<int64_t, OpenItem> open_ ABSL_GUARDED_BY(mu_);
 };

@@ -50,6 +50,8 @@ void AddEngine(const engine::EngineStats& e, int64_t limit_bytes, FamilyList* li
               static_cast<double>(e.queued_calls));
   list->Gauge("phasor_waiting_calls", "Items of streams that wait for room in the byte budget",
               static_cast<double>(e.waiting_calls));
+  list->Gauge("phasor_waiting_readers", "Streams that are not read from until there is room",
+              static_cast<double>(e.waiting_readers));
   list->Counter("phasor_plan_cache_hits_total", "Specs that were compiled before",
                 static_cast<double>(e.plan_cache_hits));
   list->Counter("phasor_plan_cache_misses_total", "Specs that had to be compiled",

@@ -164,10 +164,9 @@ TEST(StreamMemoryTest, ReadersThatDoNotReadHoldLittleMoreThanTheByteBudget) {
   const int64_t peak = server.Memory("VmHWM");
   std::printf("base %ld, full %ld, peak %ld MiB\n", static_cast<long>(base / kMiB),
               static_cast<long>(full / kMiB), static_cast<long>(peak / kMiB));
-  // Messages that wait for room are part of the budget. What gRPC has received of the next ones and
-  // the blocks of memory that it shares between messages come beside it. The target is 10 % more,
-  // which most runs meet (`./dev accept data-plane` looks).
-  EXPECT_LE(peak, (base + kBudget) * 5 / 4);
+  // What gRPC has received of the next messages, and the blocks of memory that it shares between
+  // messages, come beside the budget.
+  EXPECT_LE(peak, (base + kBudget) * 11 / 10);
 }
 
 }  // namespace

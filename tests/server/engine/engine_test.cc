@@ -335,6 +335,37 @@ TEST_F(EngineTest, ReservedBytesCountUntilTheyAreGivenBack) {
   EXPECT_EQ(engine().stats().inflight_bytes, 0);
 }
 
+class CountingReader final : public Reader {
+ public:
+  void Read(Permit) override { ++reads_; }
+  int reads() const { return reads_; }
+
+ private:
+  std::atomic<int> reads_ = 0;
+};
+
+TEST_F(EngineTest, ReadersAreCalledWhenThereIsRoom) {
+  options_.max_inflight_bytes = 40;
+  const auto reader = std::make_shared<CountingReader>();
+  EXPECT_TRUE(engine().MayRead(reader, 35));
+  absl::StatusOr<Permit> all = engine().Reserve(40);
+  EXPECT_FALSE(engine().MayRead(reader, 35));
+  EXPECT_EQ(engine().stats().waiting_readers, 1);
+  all = Permit();
+  while (reader->reads() == 0) clock_.Advance(absl::Milliseconds(5));
+  EXPECT_EQ(engine().stats().waiting_readers, 0);
+}
+
+TEST_F(EngineTest, ReadersReadWhenItDrains) {
+  options_.max_inflight_bytes = 40;
+  const auto reader = std::make_shared<CountingReader>();
+  const absl::StatusOr<Permit> all = engine().Reserve(40);
+  ASSERT_FALSE(engine().MayRead(reader, 1));
+  EXPECT_TRUE(engine().Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(reader->reads(), 1);
+  EXPECT_TRUE(engine().MayRead(reader, 1));
+}
+
 TEST_F(EngineTest, PooledMemoryMakesRoomForCalls) {
   options_.max_inflight_bytes = 512 << 10;
   const std::string small(64 << 10, 'x');

@@ -97,6 +97,7 @@ void WaitUntil(Condition condition) {
 void ExpectNothingLeft(TestServer& server) {
   WaitUntil([&] { return server.service().streams() == 0; });
   WaitUntil([&] { return server.engine().stats().inflight_bytes == 0; });
+  WaitUntil([&] { return server.engine().stats().waiting_readers == 0; });
   const engine::EngineStats stats = server.engine().stats();
   EXPECT_EQ(stats.queued_calls, 0);
   EXPECT_EQ(stats.waiting_calls, 0);
@@ -331,6 +332,51 @@ TEST(StreamFlowTest, AFullBudgetDelaysItemsAndRefusesNone) {
     });
   }
   for (std::thread& reader : readers) reader.join();
+  ExpectNothingLeft(server);
+}
+
+// A caller with unread answers gets no more memory while others have hardly any.
+TEST(StreamFlowTest, WhileTheBudgetIsScarceMessagesStayWithTheirSenders) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.max_inflight_bytes = 1 << 20;
+  TestServer server(options);
+  server.backend().Hold();
+  RopeStream owed(&server);
+  ASSERT_TRUE(owed.WriteItem(1, 5000));  // 960 000 bytes
+  WaitUntil([&] { return server.engine().stats().waiting_readers == 1; });
+  std::thread writer([&] { EXPECT_TRUE(owed.WriteItem(2, 100)); });
+  const int64_t held = server.engine().stats().inflight_bytes;
+  // Who is owed nothing is read from: its item has come, and its end is seen.
+  RopeStream waiting(&server);
+  ASSERT_TRUE(waiting.WriteItem(3, 5000));
+  WaitUntil([&] { return server.engine().stats().waiting_calls == 1; });
+  RopeStream empty(&server);
+  empty.WritesDone();
+  EXPECT_TRUE(empty.Finish().ok());
+  EXPECT_LT(server.engine().stats().inflight_bytes, held + 485'000);  // 480 000 are item 3
+  server.backend().Release();
+  EXPECT_EQ(owed.Read().id(), 1);
+  writer.join();
+  EXPECT_EQ(owed.Read().id(), 2);
+  EXPECT_EQ(waiting.Read().id(), 3);
+  for (RopeStream* stream : {&owed, &waiting}) {
+    stream->WritesDone();
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+  ExpectNothingLeft(server);
+}
+
+TEST(StreamFlowTest, AnEndedStreamAsksForNoMoreRoom) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.max_inflight_bytes = 1 << 20;
+  TestServer server(options);
+  server.backend().Hold();
+  RopeStream stream(&server);
+  ASSERT_TRUE(stream.WriteItem(1, 5000));
+  WaitUntil([&] { return server.engine().stats().waiting_readers == 1; });
+  stream.context().TryCancel();
+  EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  server.backend().Release();
   ExpectNothingLeft(server);
 }
 

@@ -43,6 +43,7 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
   s.engine.inflight_bytes = 7;
   s.engine.queued_calls = 8;
   s.engine.waiting_calls = 9;
+  s.engine.waiting_readers = 37;
   s.engine.plan_cache_hits = 10;
   s.engine.plan_cache_misses = 11;
   s.engine.batches = 100;
@@ -72,6 +73,7 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
       {"phasor_inflight_bytes", 7},
       {"phasor_queued_calls", 8},
       {"phasor_waiting_calls", 9},
+      {"phasor_waiting_readers", 37},
       {"phasor_plan_cache_hits_total", 10},
       {"phasor_plan_cache_misses_total", 11},
       {"phasor_batches_total,closed=bytes", 34},
