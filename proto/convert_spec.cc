@@ -73,6 +73,8 @@ class Reader {
 
   template <typename T>
   absl::Status Read(const FieldDescriptor* field, std::vector<T>* out) const {
+    // Most lists are empty, and what walks them is not for nothing.
+    if (reflection_.FieldSize(wire_, field) == 0) return absl::OkStatus();
     const auto list = reflection_.GetRepeatedFieldRef<T>(wire_, field);
     out->assign(list.begin(), list.end());
     return absl::OkStatus();
