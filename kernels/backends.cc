@@ -11,6 +11,7 @@
 #ifdef PHASOR_HAS_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_driver.h"
+#include "kernels/cuda/graph_choice.h"
 #endif
 
 namespace phasor {
@@ -30,6 +31,11 @@ std::unique_ptr<Backend> MakeCpu(const BackendOptions& options) {
   return MakeCpu(options, cpu::RunnableTargets().front(), "cpu");
 }
 
+#ifdef PHASOR_HAS_CUDA
+// From here on a trip takes so long that some calls less do not show.
+constexpr int64_t kGraphBytes = int64_t{256} << 10;
+#endif
+
 // `measure`: lets every batch run where it is done sooner. FAILED_PRECONDITION: this build or this
 // host has no device; errors of a device that cannot be measured.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
@@ -39,6 +45,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const Backend
   auto cpu = MakeCpu(options);
   cuda::CudaBackendOptions cuda;
   cuda.life.retry = options.retry_device;
+  PHASOR_ASSIGN_OR_RETURN(const bool graphs, cuda::AreGraphsSooner(*driver));
+  if (graphs) cuda.graph_bytes = kGraphBytes;
   if (measure) {
     PHASOR_ASSIGN_OR_RETURN(cuda.rates, cuda::MeasureRates(*driver, *cpu));
   }

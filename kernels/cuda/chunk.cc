@@ -229,6 +229,13 @@ std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte*
   return list.Finish(arena);
 }
 
+Trip Chunk::StageIn(const Slot& slot) const {
+  return {slot.host_in,    slot.device_in,
+          in_bytes(),      Stage(slot.host_in, slot.device_in, slot.device_out),
+          slot.device_out, slot.host_out,
+          out_bytes()};
+}
+
 void Chunk::Finish(const Part& part, const std::byte* out) {
   int64_t at = part.out_at;
   for (const HostRows& rows : part.rows.out) {

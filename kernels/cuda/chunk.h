@@ -15,6 +15,7 @@
 #include "kernels/cuda/job_rows.h"
 #include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/row_program.h"
+#include "kernels/cuda/slots.h"
 
 namespace phasor::cuda {
 
@@ -47,6 +48,9 @@ class Chunk {
   // Fills `in`, which will be at `device_in` when the launches run; they write `device_out`.
   // Buffers are aligned to 256 bytes.
   std::vector<Launch> Stage(std::byte* in, std::byte* device_in, std::byte* device_out) const;
+
+  // Stages in a slot's buffers, which are large enough. The trip computes the chunk.
+  Trip StageIn(const Slot& slot) const;
 
   // Takes a part's results from `out`, a copy of what was written, to where the job wants them on
   // the host.

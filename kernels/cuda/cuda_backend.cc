@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <new>
@@ -164,19 +165,30 @@ class BatchRun {
       Land();
       PHASOR_ASSIGN_OR_RETURN(flight.slot, backend_.slots_.Take(bytes, flights_.empty()));
     }
-    Slot& slot = *flight.slot;
-    Driver& driver = *backend_.driver_;
-    const std::vector<Launch> launches =
-        flight.chunk.Stage(slot.host_in, slot.device_in, slot.device_out);
-    PHASOR_RETURN_IF_ERROR(
-        driver.CopyToDevice(slot.device_in, slot.host_in, flight.chunk.in_bytes(), slot.stream));
-    for (const Launch& launch : launches) {
-      PHASOR_RETURN_IF_ERROR(driver.Run(launch, slot.stream));
-      flight.launched = true;
-      ++counts_.launches;
+    const Trip trip = flight.chunk.StageIn(*flight.slot);
+    int64_t launched = 0;
+    absl::Status sent = backend_.GoesAsGraph(trip) ? SendGraph(trip, flight, &launched)
+                                                   : SendApart(trip, flight, &launched);
+    flight.launched = launched > 0;
+    counts_.launches += launched;
+    return sent;
+  }
+
+  absl::Status SendApart(const Trip& trip, const Flight& flight, int64_t* launched) {
+    return QueueTrip(trip, *backend_.driver_, flight.slot->stream, launched);
+  }
+
+  // What is refused as a graph may still work call by call.
+  absl::Status SendGraph(const Trip& trip, const Flight& flight, int64_t* launched) {
+    absl::Status sent = backend_.driver_->RunGraph(trip, flight.slot->stream);
+    if (absl::IsUnavailable(sent)) return sent;
+    if (!sent.ok()) {
+      backend_.Note(sent);
+      return SendApart(trip, flight, launched);
     }
-    if (flight.chunk.out_bytes() == 0) return absl::OkStatus();
-    return driver.CopyToHost(slot.host_out, slot.device_out, flight.chunk.out_bytes(), slot.stream);
+    *launched = static_cast<int64_t>(trip.launches.size());
+    ++counts_.graphs;
+    return sent;
   }
 
   // Waits for the oldest chunk in flight and takes its results.
@@ -386,6 +398,14 @@ Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
   return sooner_there ? Travel::kYes : Travel::kSoonerOnHost;
 }
 
+bool CudaBackend::GoesAsGraph(const Trip& trip) const {
+  if (std::max(trip.in_bytes, trip.out_bytes) > options_.graph_bytes || trip.launches.empty()) {
+    return false;
+  }
+  const auto runs = [](const Launch& launch) { return launch.batch.blocks > 0; };
+  return std::all_of(trip.launches.begin(), trip.launches.end(), runs);
+}
+
 absl::StatusOr<HostMemoryShare> CudaBackend::TakeForCopies(int64_t bytes) const {
   if (bytes > options_.copied_bytes) {
     return absl::ResourceExhaustedError(StrCat("cuda: the CPU would need copies of ", bytes,
@@ -416,6 +436,7 @@ void CudaBackend::Add(const CudaState& counts) {
   const std::lock_guard<std::mutex> lock(mutex_);
   state_.chunks += counts.chunks;
   state_.launches += counts.launches;
+  state_.graphs += counts.graphs;
   state_.jobs_on_device += counts.jobs_on_device;
   state_.jobs_sooner_on_host += counts.jobs_sooner_on_host;
   state_.jobs_not_for_device += counts.jobs_not_for_device;

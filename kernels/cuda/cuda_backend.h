@@ -33,6 +33,8 @@ struct CudaBackendOptions {
   // Most that one job's tensors on the device may take when the other backend must compute it.
   int64_t copied_bytes = int64_t{1} << 30;
   DeviceLifeOptions life = {};
+  // Trips of up to this much each way are queued as one graph, see AreGraphsSooner. 0: none.
+  int64_t graph_bytes = 0;
   // With these, a batch in the host's memory runs where it is done sooner; else on the device.
   std::optional<Rates> rates = {};
 };
@@ -45,6 +47,7 @@ struct CudaState {
   std::string last_error;  // of the device, empty: none
   int64_t chunks = 0;      // finished on the device
   int64_t launches = 0;
+  int64_t graphs = 0;                 // chunks that went as one
   int64_t jobs_on_device = 0;         // wholly
   int64_t jobs_sooner_on_host = 0;    // by the rates
   int64_t jobs_not_for_device = 0;    // small, not supported, or larger than a chunk by the row
@@ -100,6 +103,8 @@ class CudaBackend final : public Backend, public DevicePort {
 
   // Whether a batch in the host's memory is for the device.
   Travel ShouldTravel(absl::Span<const Job> jobs) const;
+  // Whether a trip is for a graph.
+  bool GoesAsGraph(const Trip& trip) const;
   // Room for copies of a job's tensors on the device. RESOURCE_EXHAUSTED: more than one job may
   // have; errors of the budget.
   absl::StatusOr<HostMemoryShare> TakeForCopies(int64_t bytes) const;

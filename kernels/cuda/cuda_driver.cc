@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/trip_graph.h"
 #include "kernels/status_macros.h"
 #include "kernels/text.h"
 
@@ -75,6 +79,16 @@ absl::Status OpenStatus(cudaError_t error) {
   return absl::InvalidArgumentError(status.message());
 }
 
+// Graphs that a stream keeps: a server sees few combinations of kernels in small trips.
+constexpr size_t kGraphs = 8;
+
+struct CudaStream {
+  cudaStream_t stream = nullptr;
+  std::vector<std::unique_ptr<TripGraph>> graphs;  // the last used last
+};
+
+cudaStream_t Queue(Stream stream) { return static_cast<CudaStream*>(stream)->stream; }
+
 class CudaDriver final : public Driver {
  public:
   CudaDriver(int index, DeviceInfo device) : index_(index), device_(std::move(device)) {}
@@ -83,13 +97,19 @@ class CudaDriver final : public Driver {
 
   absl::StatusOr<Stream> CreateStream() override {
     PHASOR_RETURN_IF_ERROR(Select());
-    cudaStream_t stream = nullptr;
-    PHASOR_RETURN_IF_ERROR(
-        ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "create a stream"));
-    return Stream{stream};
+    auto stream = std::make_unique<CudaStream>();
+    PHASOR_RETURN_IF_ERROR(ToStatus(
+        cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking), "create a stream"));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return Stream{streams_.emplace_back(std::move(stream)).get()};
   }
   void DestroyStream(Stream stream) override {
-    cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                    [&](const auto& own) { return own.get() == stream; });
+    (*found)->graphs.clear();
+    cudaStreamDestroy((*found)->stream);
+    streams_.erase(found);
   }
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
@@ -128,30 +148,54 @@ class CudaDriver final : public Driver {
                             Stream stream) override {
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes),
-                                    cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream)),
+                                    cudaMemcpyHostToDevice, Queue(stream)),
                     "copy to the device");
   }
   absl::Status CopyToHost(std::byte* host, const std::byte* device, int64_t bytes,
                           Stream stream) override {
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes),
-                                    cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(stream)),
+                                    cudaMemcpyDeviceToHost, Queue(stream)),
                     "copy from the device");
   }
 
   absl::Status Run(const Launch& launch, Stream stream) override {
     PHASOR_RETURN_IF_ERROR(Select());
-    return ToStatus(static_cast<cudaError_t>(LaunchKernel(launch.kernel, launch.batch, stream)),
-                    "launch");
+    return ToStatus(
+        static_cast<cudaError_t>(LaunchKernel(launch.kernel, launch.batch, Queue(stream))),
+        "launch");
+  }
+
+  absl::Status RunGraph(const Trip& trip, Stream stream) override {
+    PHASOR_RETURN_IF_ERROR(Select());
+    auto& graphs = static_cast<CudaStream*>(stream)->graphs;
+    const auto fits = std::find_if(graphs.begin(), graphs.end(),
+                                   [&](const auto& graph) { return graph->Fits(trip); });
+    std::unique_ptr<TripGraph> graph;
+    if (fits != graphs.end()) {
+      graph = std::move(*fits);
+      graphs.erase(fits);
+    } else {
+      graph = std::make_unique<TripGraph>();
+      PHASOR_RETURN_IF_ERROR(ToStatus(graph->Make(trip), "make a graph"));
+      if (graphs.size() == kGraphs) graphs.erase(graphs.begin());
+    }
+    PHASOR_RETURN_IF_ERROR(ToStatus(graph->Queue(trip, Queue(stream)), "launch a graph"));
+    graphs.push_back(std::move(graph));
+    return absl::OkStatus();
   }
 
   absl::Status Synchronize(Stream stream) override {
     PHASOR_RETURN_IF_ERROR(Select());
-    return ToStatus(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "synchronize");
+    return ToStatus(cudaStreamSynchronize(Queue(stream)), "synchronize");
   }
 
   absl::Status Reset() override {
     Select().IgnoreError();  // a lost device may refuse even that
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      streams_.clear();  // with their graphs; the queues themselves go with the context
+    }
     PHASOR_RETURN_IF_ERROR(ToStatus(cudaDeviceReset(), "reset the device"));
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaFree(nullptr), "make a fresh context");
@@ -181,6 +225,8 @@ class CudaDriver final : public Driver {
 
   const int index_;
   const DeviceInfo device_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<CudaStream>> streams_;  // one by one at a time, each
 };
 
 absl::Status NoDevice(cudaError_t error, std::string_view what) {

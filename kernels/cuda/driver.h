@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/launch_list.h"
+#include "kernels/cuda/trip.h"
 #include "kernels/device_port.h"
 
 namespace phasor::cuda {
@@ -31,9 +32,6 @@ struct IpcMapping {
   std::byte* base = nullptr;    // of the allocation, aligned to 256 bytes
   int64_t bytes = 0;            // all of the allocation
 };
-
-// A queue of the device: what is put into it happens in order.
-using Stream = void*;
 
 // One device. Every error is one of
 //   RESOURCE_EXHAUSTED  out of memory, of the device or pinned; nothing else is wrong
@@ -70,6 +68,10 @@ class Driver {
                                   Stream stream) = 0;
   // Queues a kernel.
   virtual absl::Status Run(const Launch& launch, Stream stream) = 0;
+  // Queues a trip as one graph, in one call; it has launches, all with blocks. A stream keeps its
+  // last few graphs and changes them for trips through the same kernels. After an error other than
+  // UNAVAILABLE nothing is queued.
+  virtual absl::Status RunGraph(const Trip& trip, Stream stream) = 0;
   // Waits for everything in the stream.
   virtual absl::Status Synchronize(Stream stream) = 0;
 

@@ -30,4 +30,11 @@ int LaunchKernel(const KernelId& id, const Batch& batch, void* stream) {
   return cudaGetLastError();
 }
 
+const void* KernelFunction(const KernelId& id) {
+  const void* function = nullptr;
+  VisitBody(id,
+            [&]<typename Body>(Body) { function = reinterpret_cast<const void*>(&Kernel<Body>); });
+  return function;
+}
+
 }  // namespace phasor::cuda

@@ -16,6 +16,9 @@ int CanLaunch(int device);
 // without blocks queues none. batch.blocks < 2^31. Returns a cudaError_t.
 int LaunchKernel(const KernelId& id, const Batch& batch, void* stream);
 
+// The kernel as nodes of graphs name it.
+const void* KernelFunction(const KernelId& id);
+
 }  // namespace phasor::cuda
 
 #endif  // PHASOR_KERNELS_CUDA_LAUNCH_H_

@@ -117,12 +117,12 @@ absl::Status MeasureDevice(Samples& samples, Driver& driver, const Slot& slot, R
   const Job job = samples.rotary();
   Chunk chunk(slot.capacity);
   const int64_t rows = chunk.Add(job, 0);
-  const std::vector<Launch> launches = chunk.Stage(slot.host_in, slot.device_in, slot.device_out);
+  const Trip trip = chunk.StageIn(slot);
   PHASOR_RETURN_IF_ERROR(
-      driver.CopyToDevice(slot.device_in, slot.host_in, chunk.in_bytes(), slot.stream));
+      driver.CopyToDevice(trip.device_in, trip.host_in, trip.in_bytes, slot.stream));
   PHASOR_RETURN_IF_ERROR(driver.Synchronize(slot.stream));
   PHASOR_ASSIGN_OR_RETURN(rates->on_device, BestOf([&]() -> absl::Status {
-                            for (const Launch& launch : launches) {
+                            for (const Launch& launch : trip.launches) {
                               PHASOR_RETURN_IF_ERROR(driver.Run(launch, slot.stream));
                             }
                             return driver.Synchronize(slot.stream);

@@ -181,10 +181,16 @@ class FakeDriver final : public cuda::Driver {
                   [=](bool torn) { Copy(host, device, torn ? bytes / 2 : bytes); });
   }
   absl::Status Run(const cuda::Launch& launch, cuda::Stream stream) override {
-    return Queued("Run", stream, [=](bool torn) {
-      cuda::Batch batch = launch.batch;
-      if (torn) batch.blocks = (batch.blocks + 1) / 2;
-      cuda::RunOnHost(launch.kernel, batch);
+    return Queued("Run", stream, [=](bool torn) { RunKernel(launch, torn); });
+  }
+  absl::Status RunGraph(const cuda::Trip& trip, cuda::Stream stream) override {
+    return Queued("RunGraph", stream, [trip](bool torn) {
+      Copy(trip.device_in, trip.host_in, trip.in_bytes);
+      for (const cuda::Launch& launch : trip.launches) {
+        const bool last = &launch == &trip.launches.back();
+        RunKernel(launch, torn && last);
+      }
+      if (!torn && trip.out_bytes > 0) Copy(trip.host_out, trip.device_out, trip.out_bytes);
     });
   }
   absl::Status Synchronize(cuda::Stream stream) override {
@@ -219,6 +225,11 @@ class FakeDriver final : public cuda::Driver {
 
   static void Copy(std::byte* to, const std::byte* from, int64_t bytes) {
     std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  static void RunKernel(const cuda::Launch& launch, bool torn) {
+    cuda::Batch batch = launch.batch;
+    if (torn) batch.blocks = (batch.blocks + 1) / 2;
+    cuda::RunOnHost(launch.kernel, batch);
   }
   absl::Status Queued(const std::string& call, cuda::Stream stream,
                       std::function<void(bool torn)> step) {

@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/graph_choice.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/cuda/random_jobs.h"
@@ -56,12 +57,15 @@ TEST(CudaDriverTest, LaunchesWithoutADeviceFailAndDoNotCrash) {
   EXPECT_NE(LaunchKernel(kernel, batch, nullptr), 0);
 }
 
-TEST(CudaDriverTest, RandomJobsOnTheDeviceHaveTheReferencesBytes) {
+class OnTheDeviceTest : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(OnTheDeviceTest, RandomJobsHaveTheReferencesBytes) {
   auto driver = Device();
   if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was compared";
   const auto reference = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
-  CudaBackend backend(std::move(driver), cpu::MakeCpuBackend({cpu::Target::kScalar, 1}),
-                      {.chunk_bytes = int64_t{256} << 10, .least_bytes = 0});
+  CudaBackend backend(
+      std::move(driver), cpu::MakeCpuBackend({cpu::Target::kScalar, 1}),
+      {.chunk_bytes = int64_t{256} << 10, .least_bytes = 0, .graph_bytes = GetParam()});
   const uint64_t jobs = RandomJobs();
   ASSERT_GE(jobs, 1u);
   for (uint64_t seed = 0; seed < jobs; ++seed) {
@@ -78,6 +82,18 @@ TEST(CudaDriverTest, RandomJobsOnTheDeviceHaveTheReferencesBytes) {
   const CudaState state = backend.state();
   EXPECT_EQ(state.jobs_rescued, 0) << state.last_error;
   EXPECT_GT(state.jobs_on_device * 4, static_cast<int64_t>(jobs) * 3);
+  EXPECT_EQ(state.last_error, "");
+  EXPECT_EQ(state.graphs, GetParam() == 0 ? 0 : state.chunks);
+}
+INSTANTIATE_TEST_SUITE_P(CallByCall, OnTheDeviceTest, ::testing::Values(0));
+INSTANTIATE_TEST_SUITE_P(AsGraphs, OnTheDeviceTest, ::testing::Values(int64_t{256} << 10));
+
+TEST(CudaDriverTest, GraphsAreMeasured) {
+  auto driver = Device();
+  if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was measured";
+  const auto sooner = AreGraphsSooner(*driver);
+  ASSERT_TRUE(sooner.ok()) << sooner.status();
+  std::cout << "MEASURED graphs of small trips: " << (*sooner ? "sooner" : "not sooner") << '\n';
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/trip.h"
+
+#include "kernels/cuda/driver.h"
+#include "kernels/status_macros.h"
+
+namespace phasor::cuda {
+
+absl::Status QueueTrip(const Trip& trip, Driver& driver, Stream stream, int64_t* launched) {
+  PHASOR_RETURN_IF_ERROR(driver.CopyToDevice(trip.device_in, trip.host_in, trip.in_bytes, stream));
+  for (const Launch& launch : trip.launches) {
+    PHASOR_RETURN_IF_ERROR(driver.Run(launch, stream));
+    ++*launched;
+  }
+  if (trip.out_bytes == 0) return absl::OkStatus();
+  return driver.CopyToHost(trip.host_out, trip.device_out, trip.out_bytes, stream);
+}
+
+}  // namespace phasor::cuda
