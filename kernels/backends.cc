@@ -45,8 +45,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const Backend
   auto cpu = MakeCpu(options);
   cuda::CudaBackendOptions cuda;
   cuda.life.retry = options.retry_device;
-  PHASOR_ASSIGN_OR_RETURN(const bool graphs, cuda::AreGraphsSooner(*driver));
-  if (graphs) cuda.graph_bytes = kGraphBytes;
+  if (cuda::AreGraphsSooner(*driver)) cuda.graph_bytes = kGraphBytes;
   if (measure) {
     PHASOR_ASSIGN_OR_RETURN(cuda.rates, cuda::MeasureRates(*driver, *cpu));
   }

@@ -178,17 +178,23 @@ class BatchRun {
     return QueueTrip(trip, *backend_.driver_, flight.slot->stream, launched);
   }
 
-  // What is refused as a graph may still work call by call.
+  // What is refused as a graph may still work call by call, which does no harm if it ran after all:
+  // tensors in the host's memory travel anew.
   absl::Status SendGraph(const Trip& trip, const Flight& flight, int64_t* launched) {
     absl::Status sent = backend_.driver_->RunGraph(trip, flight.slot->stream);
-    if (absl::IsUnavailable(sent)) return sent;
-    if (!sent.ok()) {
+    const bool again = !sent.ok() && !absl::IsUnavailable(sent) && !OnDevice(flight);
+    if (again) {
       backend_.Note(sent);
       return SendApart(trip, flight, launched);
     }
     *launched = static_cast<int64_t>(trip.launches.size());
-    ++counts_.graphs;
+    counts_.graphs += sent.ok();
     return sent;
+  }
+
+  bool OnDevice(const Flight& flight) const {
+    return std::any_of(flight.jobs.begin(), flight.jobs.end(),
+                       [&](size_t i) { return progress_[i].on_device; });
   }
 
   // Waits for the oldest chunk in flight and takes its results.

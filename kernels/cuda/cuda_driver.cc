@@ -29,6 +29,9 @@ bool IsHarmless(cudaError_t error) {
     case cudaErrorInvalidConfiguration:
     case cudaErrorInvalidResourceHandle:
     case cudaErrorLaunchOutOfResources:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorCallRequiresNewerDriver:
+    case cudaErrorGraphExecUpdateFailure:
     case cudaErrorNotReady:
     case cudaErrorNotSupported:
       return true;
@@ -196,6 +199,7 @@ class CudaDriver final : public Driver {
       const std::lock_guard<std::mutex> lock(mutex_);
       streams_.clear();  // with their graphs; the queues themselves go with the context
     }
+    cudaGetLastError();  // what a lost device said to that
     PHASOR_RETURN_IF_ERROR(ToStatus(cudaDeviceReset(), "reset the device"));
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaFree(nullptr), "make a fresh context");

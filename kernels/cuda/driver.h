@@ -69,8 +69,8 @@ class Driver {
   // Queues a kernel.
   virtual absl::Status Run(const Launch& launch, Stream stream) = 0;
   // Queues a trip as one graph, in one call; it has launches, all with blocks. A stream keeps its
-  // last few graphs and changes them for trips through the same kernels. After an error other than
-  // UNAVAILABLE nothing is queued.
+  // last few graphs and changes them for trips through the same kernels. After an error nobody
+  // knows whether it is queued.
   virtual absl::Status RunGraph(const Trip& trip, Stream stream) = 0;
   // Waits for everything in the stream.
   virtual absl::Status Synchronize(Stream stream) = 0;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kRounds = 15;
 constexpr double kWorthIt = 0.95;  // of the time without a graph
-constexpr int64_t kHeads = 8, kLanes = 128;
+constexpr int64_t kTokenHeads = 8, kTokenLanes = 128;
 
 using Seconds = std::chrono::duration<double>;
 using Times = std::array<Seconds, kRounds>;
@@ -55,13 +55,13 @@ absl::StatusOr<bool> CompareIn(Slot& slot, Driver& driver) {
   PHASOR_ASSIGN_OR_RETURN(const auto plan, CompilePlan(resolved));
   PHASOR_ASSIGN_OR_RETURN(const PositionSource position,
                           MakePositionSource(AxisRange{IntegerRange{0, 1, 1}}, 1, "positions"));
-  std::vector<std::byte> token(kHeads * kLanes * 2);
-  const RotaryStrides strides{0, kHeads * kLanes * 2, kLanes * 2};
+  std::vector<std::byte> token(kTokenHeads * kTokenLanes * 2);
+  const RotaryStrides strides{0, kTokenHeads * kTokenLanes * 2, kTokenLanes * 2};
   RotaryJob rotary;
   rotary.plan = plan.get();
   rotary.positions = &position;
   rotary.tokens = 1;
-  rotary.tensors = {{Dtype::kBFloat16, kHeads, token.data(), strides, token.data(), strides}};
+  rotary.tensors = {{Dtype::kBFloat16, kTokenHeads, token.data(), strides, token.data(), strides}};
   const Job job = rotary;
   Chunk chunk(slot.capacity);
   chunk.Add(job, 0);
@@ -70,14 +70,14 @@ absl::StatusOr<bool> CompareIn(Slot& slot, Driver& driver) {
 
 }  // namespace
 
-absl::StatusOr<bool> AreGraphsSooner(Driver& driver) {
+bool AreGraphsSooner(Driver& driver) {
   Slots slots(&driver, 1);
-  PHASOR_ASSIGN_OR_RETURN(Slot* const slot, slots.Take(1, /*wait=*/true));
-  absl::StatusOr<bool> sooner = CompareIn(*slot, driver);
-  driver.Synchronize(slot->stream).IgnoreError();
-  slots.Give(slot);
-  if (absl::IsInternal(sooner.status()) || absl::IsResourceExhausted(sooner.status())) return false;
-  return sooner;
+  const absl::StatusOr<Slot*> slot = slots.Take(1, /*wait=*/true);
+  if (!slot.ok()) return false;
+  const absl::StatusOr<bool> sooner = CompareIn(**slot, driver);
+  driver.Synchronize((*slot)->stream).IgnoreError();
+  slots.Give(*slot);
+  return sooner.ok() && *sooner;
 }
 
 }  // namespace phasor::cuda

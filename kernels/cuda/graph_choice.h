@@ -4,14 +4,13 @@
 #ifndef PHASOR_KERNELS_CUDA_GRAPH_CHOICE_H_
 #define PHASOR_KERNELS_CUDA_GRAPH_CHOICE_H_
 
-#include "absl/status/statusor.h"
 #include "kernels/cuda/driver.h"
 
 namespace phasor::cuda {
 
 // Measures the rotation of a token, as a graph and call by call in turns; a graph must take a
-// twentieth less. A device that refuses graphs has none worth it. Other errors of the driver.
-absl::StatusOr<bool> AreGraphsSooner(Driver& driver);
+// twentieth less. A device that cannot be measured has none worth it.
+bool AreGraphsSooner(Driver& driver);
 
 }  // namespace phasor::cuda
 

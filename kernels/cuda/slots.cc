@@ -2,6 +2,7 @@
 #include "kernels/cuda/slots.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/status_macros.h"
 
@@ -20,13 +21,12 @@ int64_t RoundUp(int64_t bytes) {
 }  // namespace
 
 Slots::~Slots() {
-  for (const auto& slot : slots_) {
-    Clear(*slot);
-    if (slot->stream != nullptr) driver_.DestroyStream(slot->stream);
-  }
+  for (const auto& slot : slots_) Clear(*slot);
 }
 
+// The stream too: its graphs know the buffers.
 void Slots::Clear(Slot& slot) {
+  if (slot.stream != nullptr) driver_.DestroyStream(std::exchange(slot.stream, nullptr));
   if (slot.host_in != nullptr) driver_.FreePinned(slot.host_in);
   if (slot.host_out != nullptr) driver_.FreePinned(slot.host_out);
   if (slot.device_in != nullptr) driver_.Free(slot.device_in);
@@ -36,11 +36,9 @@ void Slots::Clear(Slot& slot) {
 }
 
 absl::Status Slots::Grow(Slot& slot, int64_t bytes) {
-  if (slot.stream == nullptr) {
-    PHASOR_ASSIGN_OR_RETURN(slot.stream, driver_.CreateStream());
-  }
   if (slot.capacity >= bytes) return absl::OkStatus();
   Clear(slot);
+  PHASOR_ASSIGN_OR_RETURN(slot.stream, driver_.CreateStream());
   const int64_t size = RoundUp(bytes);
   PHASOR_ASSIGN_OR_RETURN(slot.host_in, driver_.AllocatePinned(size));
   PHASOR_ASSIGN_OR_RETURN(slot.host_out, driver_.AllocatePinned(size));

@@ -30,6 +30,7 @@ bool SameBatch(const Batch& a, const Batch& b) {
 TripGraph::~TripGraph() {
   if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
   if (graph_ != nullptr) cudaGraphDestroy(graph_);
+  cudaGetLastError();  // nobody else's, should one of them have failed
 }
 
 cudaError_t TripGraph::AddKernel(const Launch& launch, cudaGraphNode_t* after) {

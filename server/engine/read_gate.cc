@@ -23,23 +23,31 @@ bool ReadGate::MayRead(std::weak_ptr<Reader> reader, int64_t bytes) {
   return open_;
 }
 
+ReadGate::Readers ReadGate::TakeLeavers() {
+  Readers leavers;
+  MutexLock lock(&mu_);
+  std::erase_if(waiting_, [&](const Waiting& waiting) {
+    std::shared_ptr<Reader> reader = waiting.reader.lock();
+    if (reader != nullptr && reader->waits() && !open_) return false;
+    if (reader != nullptr) leavers.push_back(std::move(reader));
+    return true;
+  });
+  return leavers;
+}
+
 std::shared_ptr<Reader> ReadGate::Next(Permit* room) {
   MutexLock lock(&mu_);
-  while (!waiting_.empty()) {
-    const Waiting& next = waiting_.front();
-    const int64_t bytes = std::min(next.bytes, admission_.limit_bytes() / kMostPart);
-    std::shared_ptr<Reader> reader = next.reader.lock();
-    if (reader != nullptr && !open_) {
-      if (admission_.room_bytes() < bytes) return nullptr;
-      *room = admission_.Hold(bytes);
-    }
-    waiting_.pop_front();
-    if (reader != nullptr) return reader;
-  }
-  return nullptr;
+  if (waiting_.empty()) return nullptr;
+  const int64_t bytes = std::min(waiting_.front().bytes, admission_.limit_bytes() / kMostPart);
+  if (admission_.room_bytes() < bytes) return nullptr;
+  std::shared_ptr<Reader> reader = waiting_.front().reader.lock();
+  waiting_.pop_front();
+  if (reader != nullptr) *room = admission_.Hold(bytes);
+  return reader;
 }
 
 void ReadGate::Look() {
+  for (const std::shared_ptr<Reader>& reader : TakeLeavers()) reader->Read(Permit());
   Permit room;
   while (const std::shared_ptr<Reader> reader = Next(&room)) reader->Read(std::move(room));
 }

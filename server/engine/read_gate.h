@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "server/engine/admission.h"
@@ -18,8 +19,11 @@ namespace phasor::engine {
 class Reader {
  public:
   virtual ~Reader() = default;
-  // Reads a message now. `room` is kept free for it: to be given back when it is there and takes
-  // its own share. Must not block.
+  // Whether it still waits to read. Takes no lock.
+  virtual bool waits() const = 0;
+  // Its turn, once for each time that it was told to wait: it may read a message, for which `room`
+  // is kept free until it is there and takes its own share. If it waits no more, it gets no room;
+  // it asks again when it does. Must not block.
   virtual void Read(Permit room) = 0;
 };
 
@@ -29,13 +33,13 @@ class ReadGate {
   // `admission` must outlive it.
   explicit ReadGate(Admission* admission) : admission_(*admission) {}
 
-  // Whether `reader` may read a message of about `bytes` >= 0 at once: an eighth of the budget is
+  // Whether `reader` may read a message of about `bytes` > 0 at once: an eighth of the budget is
   // free beside it. Else its Read is called when there is room, in the order of asking, if it still
-  // exists then.
+  // exists then. Not to be asked again before that.
   bool MayRead(std::weak_ptr<Reader> reader, int64_t bytes);
   // Lets those read for whom there is room by now.
   void Look();
-  // Lets all read, from now on.
+  // Lets all read, from now on: those that wait may ask again.
   void Open();
 
   int64_t waiting();
@@ -46,6 +50,10 @@ class ReadGate {
     int64_t bytes;
   };
 
+  using Readers = std::vector<std::shared_ptr<Reader>>;
+
+  // Takes out those that do not wait any more, or all once it is open. They get no room.
+  Readers TakeLeavers();
   // Who reads next, and the room for it; nullptr: nobody.
   std::shared_ptr<Reader> Next(Permit* room);
 

@@ -10,6 +10,7 @@
 // one under the lock is safe.
 #include "server/rpc/stream.h"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -71,10 +72,13 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     Continue();
   }
 
+  bool waits() const override { return waits_.load(std::memory_order_relaxed); }
+
   void Read(engine::Permit room) override {
     absl::MutexLock lock(&mu_);
     asked_ = false;
-    room_ = std::move(room);
+    if (taking_) return;  // it has been owed nothing meanwhile
+    if (room.bytes() > 0) room_ = std::move(room);
     Continue();
     if (!taking_) room_.reset();
   }
@@ -90,6 +94,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       if (finished_) return;
       if (!ok) {
         taking_ = false;
+        room_.reset();
         if (!end_.has_value()) end_ = absl::OkStatus();
         return Continue();
       }
@@ -182,6 +187,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // Nobody reads the answers any more.
   void Abandon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     abandoned_ = true;
+    room_.reset();
     end_ = absl::CancelledError("stream: cancelled by the caller");
     open_.clear();
     while (answers_.size() > (writing_ ? 1 : 0)) {
@@ -215,7 +221,8 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // whatever others hold, its end is seen.
   bool MayRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (owed_messages_ == 0 || room_.has_value()) return true;
-    if (!asked_) asked_ = !engine_.MayRead(weak_from_this(), last_bytes_);
+    waits_.store(true, std::memory_order_relaxed);
+    if (!asked_) asked_ = !engine_.MayRead(weak_from_this(), std::max<int64_t>(last_bytes_, 1));
     return !asked_;
   }
 
@@ -230,12 +237,16 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (draining_ && !end_.has_value() && owed_messages_ == 0 && open_.empty()) end_ = Draining();
     if (end_.has_value() && owed_messages_ == 0) {
       finished_ = true;
+      waits_.store(false, std::memory_order_relaxed);
       if (absl::IsUnavailable(*end_)) {
         context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
       }
       return Finish(ToGrpcStatus(*end_));
     }
-    if (WantsToRead() && MayRead()) {
+    const bool wants = WantsToRead();
+    const bool reads = wants && MayRead();
+    if (reads || !wants) waits_.store(false, std::memory_order_relaxed);
+    if (reads) {
       taking_ = true;
       StartRead(&incoming_);
     }
@@ -252,7 +263,9 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   CallerQuota quota_;          // set in Begin
   grpc::ByteBuffer incoming_;  // whoever takes a message has it to itself
 
-  std::atomic<bool> abandoned_ = false;  // nobody reads the answers; set under the lock
+  // Set under the lock.
+  std::atomic<bool> abandoned_ = false;  // nobody reads the answers
+  std::atomic<bool> waits_ = false;      // for room to read
 
   absl::Mutex mu_;
   bool taking_ ABSL_GUARDED_BY(mu_) = false;  // reading, or the message read has no place yet

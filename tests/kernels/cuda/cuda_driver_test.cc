@@ -91,9 +91,8 @@ INSTANTIATE_TEST_SUITE_P(AsGraphs, OnTheDeviceTest, ::testing::Values(int64_t{25
 TEST(CudaDriverTest, GraphsAreMeasured) {
   auto driver = Device();
   if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was measured";
-  const auto sooner = AreGraphsSooner(*driver);
-  ASSERT_TRUE(sooner.ok()) << sooner.status();
-  std::cout << "MEASURED graphs of small trips: " << (*sooner ? "sooner" : "not sooner") << '\n';
+  const bool sooner = AreGraphsSooner(*driver);
+  std::cout << "MEASURED graphs of small trips: " << (sooner ? "sooner" : "not sooner") << '\n';
 }
 
 }  // namespace

@@ -337,6 +337,7 @@ TEST_F(EngineTest, ReservedBytesCountUntilTheyAreGivenBack) {
 
 class CountingReader final : public Reader {
  public:
+  bool waits() const override { return true; }
   void Read(Permit) override { ++reads_; }
   int reads() const { return reads_; }
 

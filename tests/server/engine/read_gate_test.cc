@@ -15,11 +15,14 @@ namespace {
 
 class TestReader final : public Reader {
  public:
+  bool waits() const override { return waits_; }
   void Read(Permit room) override { rooms_.push_back(std::move(room)); }
+  void StopWaiting() { waits_ = false; }
   size_t reads() const { return rooms_.size(); }
   int64_t room() const { return rooms_.back().bytes(); }
 
  private:
+  bool waits_ = true;
   std::vector<Permit> rooms_;
 };
 
@@ -76,6 +79,23 @@ TEST_F(ReadGateTest, WhoIsGoneIsPassedOver) {
   Spend(700);
   gate_.Look();
   EXPECT_EQ(second_->reads(), 1u);
+}
+
+// However long somebody waits before them.
+TEST_F(ReadGateTest, WhoWaitsNoMoreKeepsNoPlace) {
+  Spend(800);
+  ASSERT_FALSE(gate_.MayRead(first_, 700));
+  ASSERT_FALSE(gate_.MayRead(second_, 80));
+  auto gone = std::make_shared<TestReader>();
+  ASSERT_FALSE(gate_.MayRead(gone, 80));
+  second_->StopWaiting();
+  EXPECT_EQ(gate_.waiting(), 3);
+  gone.reset();
+  gate_.Look();
+  EXPECT_EQ(gate_.waiting(), 1);
+  EXPECT_EQ(first_->reads(), 0u);
+  EXPECT_EQ(second_->room(), 0) << "told, but nothing is kept free for it";
+  EXPECT_EQ(admission_.taken_bytes(), 800);
 }
 
 TEST_F(ReadGateTest, ASmallerBudgetShutsNobodyOut) {

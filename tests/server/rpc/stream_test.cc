@@ -366,6 +366,28 @@ TEST(StreamFlowTest, WhileTheBudgetIsScarceMessagesStayWithTheirSenders) {
   ExpectNothingLeft(server);
 }
 
+// What was kept free for its next message is not kept while its caller says nothing.
+TEST(StreamFlowTest, AQuietStreamHoldsNoRoom) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.max_inflight_bytes = 1 << 20;
+  TestServer server(options);
+  server.backend().Hold();
+  RopeStream stream(&server);
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(stream.WriteItem(1, 5000));  // 960 000 bytes
+    WaitUntil([&] { return server.engine().stats().waiting_readers == 1; });
+    server.backend().Release();
+    EXPECT_EQ(stream.Read().id(), 1);
+    WaitUntil([&] { return server.engine().stats().waiting_readers == 0; });
+    WaitUntil([&] { return server.engine().stats().inflight_bytes == 0; });
+    server.backend().Hold();
+  }
+  server.backend().Release();
+  stream.WritesDone();
+  EXPECT_TRUE(stream.Finish().ok());
+  ExpectNothingLeft(server);
+}
+
 TEST(StreamFlowTest, AnEndedStreamAsksForNoMoreRoom) {
   engine::EngineOptions options = TestServer::SmallEngine();
   options.max_inflight_bytes = 1 << 20;
