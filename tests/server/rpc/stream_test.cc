@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "tests/server/rpc/test_server.h"
-#include "tests/support/requests.h"
+#include "tests/server/rpc/rope_stream.h"
 
 namespace phasor::rpc {
 namespace {
@@ -26,82 +25,6 @@ using ::testing::UnorderedElementsAre;
 
 constexpr int kInvalid = static_cast<int>(absl::StatusCode::kInvalidArgument);
 constexpr int kUnavailable = static_cast<int>(absl::StatusCode::kUnavailable);
-
-// A StreamApplyRoPE of the generated client.
-class RopeStream {
- public:
-  explicit RopeStream(TestServer* server)
-      : stub_(v1::PositionEmbeddingService::NewStub(server->channel())),
-        stream_(stub_->StreamApplyRoPE(&context_)) {}
-  RopeStream(TestServer* server, absl::Duration timeout)
-      : stub_(v1::PositionEmbeddingService::NewStub(server->channel())) {
-    context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    stream_ = stub_->StreamApplyRoPE(&context_);
-  }
-
-  grpc::ClientContext& context() { return context_; }
-  bool Write(const v1::StreamApplyRoPERequest& request) { return stream_->Write(request); }
-  // An item of `tokens` tokens.
-  bool WriteItem(int64_t id, int64_t tokens) {
-    v1::ApplyRoPERequest unary = RopeRequestOf(tokens);
-    v1::StreamApplyRoPERequest request;
-    request.set_id(id);
-    request.mutable_item()->Swap(unary.mutable_item());
-    request.mutable_raw()->Swap(unary.mutable_raw());
-    return Write(request);
-  }
-  bool Open(int64_t id, int64_t tokens) {
-    v1::StreamApplyRoPERequest request;
-    request.set_id(id);
-    *request.mutable_item() = RopeOf(tokens);
-    request.set_chunked(true);
-    return Write(request);
-  }
-  bool WriteRun(int64_t id, int64_t first, int64_t tokens) {
-    v1::StreamApplyRoPERequest request;
-    request.set_id(id);
-    request.mutable_chunk()->set_first_token(first);
-    request.mutable_chunk()->set_tokens(tokens);
-    request.add_raw(std::string(64 * tokens, 'q'));
-    request.add_raw(std::string(32 * tokens, 'k'));
-    return Write(request);
-  }
-  v1::StreamApplyRoPEResponse Read() {
-    v1::StreamApplyRoPEResponse response;
-    EXPECT_TRUE(stream_->Read(&response)) << "the stream has ended";
-    return response;
-  }
-  void WritesDone() { stream_->WritesDone(); }
-  // Reads what is left and returns the status.
-  grpc::Status Finish() {
-    v1::StreamApplyRoPEResponse response;
-    while (stream_->Read(&response)) ++left_;
-    return stream_->Finish();
-  }
-  int left() const { return left_; }  // answers that Finish read
-
- private:
-  grpc::ClientContext context_;
-  const std::unique_ptr<v1::PositionEmbeddingService::Stub> stub_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::StreamApplyRoPERequest, v1::StreamApplyRoPEResponse>>
-      stream_;
-  int left_ = 0;
-};
-
-template <typename Condition>
-void WaitUntil(Condition condition) {
-  while (!condition()) std::this_thread::yield();
-}
-
-// Everything that streams held is given back.
-void ExpectNothingLeft(TestServer& server) {
-  WaitUntil([&] { return server.service().streams() == 0; });
-  WaitUntil([&] { return server.engine().stats().inflight_bytes == 0; });
-  WaitUntil([&] { return server.engine().stats().waiting_readers == 0; });
-  const engine::EngineStats stats = server.engine().stats();
-  EXPECT_EQ(stats.queued_calls, 0);
-  EXPECT_EQ(stats.waiting_calls, 0);
-}
 
 TEST(StreamTest, ItemsHaveTheBytesOfUnaryCalls) {
   TestServer server;
@@ -286,119 +209,6 @@ TEST(StreamChunksTest, OpenItemsHaveIdsOfTheirOwnAndALimit) {
   EXPECT_EQ(stream.Read().result().status().code(), 0);
   stream.WritesDone();
   EXPECT_TRUE(stream.Finish().ok());
-  ExpectNothingLeft(server);
-}
-
-TEST(StreamFlowTest, ACallerThatDoesNotReadIsNotReadFrom) {
-  TestServer server;
-  RopeStream stream(&server);
-  constexpr int kItems = 100;
-  constexpr int64_t kTokens = 22000;  // 2 MiB, and an answer of 2 MiB
-  constexpr int64_t kCost = 2 * kTokens * 96;
-  constexpr int kTaken = static_cast<int>((kMaxStreamBytes + kCost - 1) / kCost);
-  std::thread writer([&] {
-    for (int i = 0; i < kItems; ++i) EXPECT_TRUE(stream.WriteItem(i, kTokens));
-    stream.WritesDone();
-  });
-  server.backend().WaitForRuns(kTaken);
-  EXPECT_LE(server.engine().stats().inflight_bytes, kMaxStreamBytes + 2 * kCost);
-  EXPECT_EQ(server.backend().runs(), kTaken);
-  EXPECT_TRUE(stream.Finish().ok());
-  EXPECT_EQ(stream.left(), kItems);
-  writer.join();
-  ExpectNothingLeft(server);
-}
-
-TEST(StreamFlowTest, AFullBudgetDelaysItemsAndRefusesNone) {
-  engine::EngineOptions options = TestServer::SmallEngine();
-  options.max_inflight_bytes = 1 << 20;
-  TestServer server(options);
-  RopeStream streams[] = {RopeStream(&server), RopeStream(&server), RopeStream(&server)};
-  server.backend().Hold();
-  for (RopeStream& stream : streams) {
-    ASSERT_TRUE(stream.WriteItem(1, 5000));  // 960 000 bytes
-  }
-  WaitUntil([&] { return server.engine().stats().waiting_calls == 2; });
-  EXPECT_EQ(server.Call("ApplyRoPE", RopeRequestOf(5000).SerializeAsString()).error_code(),
-            grpc::StatusCode::UNAVAILABLE);
-  server.backend().Release();
-  // All at once: whichever holds the budget must be read before the others get theirs.
-  std::vector<std::thread> readers;
-  for (RopeStream& stream : streams) {
-    readers.emplace_back([&stream] {
-      stream.WritesDone();
-      EXPECT_EQ(stream.Read().result().status().code(), 0);
-      EXPECT_TRUE(stream.Finish().ok());
-    });
-  }
-  for (std::thread& reader : readers) reader.join();
-  ExpectNothingLeft(server);
-}
-
-// A caller with unread answers gets no more memory while others have hardly any.
-TEST(StreamFlowTest, WhileTheBudgetIsScarceMessagesStayWithTheirSenders) {
-  engine::EngineOptions options = TestServer::SmallEngine();
-  options.max_inflight_bytes = 1 << 20;
-  TestServer server(options);
-  server.backend().Hold();
-  RopeStream owed(&server);
-  ASSERT_TRUE(owed.WriteItem(1, 5000));  // 960 000 bytes
-  WaitUntil([&] { return server.engine().stats().waiting_readers == 1; });
-  std::thread writer([&] { EXPECT_TRUE(owed.WriteItem(2, 100)); });
-  const int64_t held = server.engine().stats().inflight_bytes;
-  // Who is owed nothing is read from: its item has come, and its end is seen.
-  RopeStream waiting(&server);
-  ASSERT_TRUE(waiting.WriteItem(3, 5000));
-  WaitUntil([&] { return server.engine().stats().waiting_calls == 1; });
-  RopeStream empty(&server);
-  empty.WritesDone();
-  EXPECT_TRUE(empty.Finish().ok());
-  EXPECT_LT(server.engine().stats().inflight_bytes, held + 485'000);  // 480 000 are item 3
-  server.backend().Release();
-  EXPECT_EQ(owed.Read().id(), 1);
-  writer.join();
-  EXPECT_EQ(owed.Read().id(), 2);
-  EXPECT_EQ(waiting.Read().id(), 3);
-  for (RopeStream* stream : {&owed, &waiting}) {
-    stream->WritesDone();
-    EXPECT_TRUE(stream->Finish().ok());
-  }
-  ExpectNothingLeft(server);
-}
-
-// What was kept free for its next message is not kept while its caller says nothing.
-TEST(StreamFlowTest, AQuietStreamHoldsNoRoom) {
-  engine::EngineOptions options = TestServer::SmallEngine();
-  options.max_inflight_bytes = 1 << 20;
-  TestServer server(options);
-  server.backend().Hold();
-  RopeStream stream(&server);
-  for (int round = 0; round < 20; ++round) {
-    ASSERT_TRUE(stream.WriteItem(1, 5000));  // 960 000 bytes
-    WaitUntil([&] { return server.engine().stats().waiting_readers == 1; });
-    server.backend().Release();
-    EXPECT_EQ(stream.Read().id(), 1);
-    WaitUntil([&] { return server.engine().stats().waiting_readers == 0; });
-    WaitUntil([&] { return server.engine().stats().inflight_bytes == 0; });
-    server.backend().Hold();
-  }
-  server.backend().Release();
-  stream.WritesDone();
-  EXPECT_TRUE(stream.Finish().ok());
-  ExpectNothingLeft(server);
-}
-
-TEST(StreamFlowTest, AnEndedStreamAsksForNoMoreRoom) {
-  engine::EngineOptions options = TestServer::SmallEngine();
-  options.max_inflight_bytes = 1 << 20;
-  TestServer server(options);
-  server.backend().Hold();
-  RopeStream stream(&server);
-  ASSERT_TRUE(stream.WriteItem(1, 5000));
-  WaitUntil([&] { return server.engine().stats().waiting_readers == 1; });
-  stream.context().TryCancel();
-  EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::CANCELLED);
-  server.backend().Release();
   ExpectNothingLeft(server);
 }
 
