@@ -30,6 +30,7 @@
 #include "server/rpc/call_interceptor.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
+#include "server/rpc/service_methods.h"
 #include "server/rpc/shared_memory_service.h"
 #include "server/rpc/table_service.h"
 #include "server/server_grpc_log.h"
@@ -43,6 +44,9 @@ namespace {
 
 // What gRPC needs for connections themselves before the byte budget decides about calls.
 constexpr int64_t kLeastQuota = int64_t{64} << 20;
+
+// Of gRPC's plug-in, whose generated code is not installed.
+constexpr char kReflectionService[] = "grpc.reflection.v1alpha.ServerReflection";
 
 size_t QuotaBytes(const ServerOptions& o) {
   return static_cast<size_t>(std::max(o.max_inflight_bytes, kLeastQuota));
@@ -128,6 +132,14 @@ std::vector<std::string> ServiceNames() {
           inference::GRPCInferenceService::service_full_name()};
 }
 
+// With gRPC's own, which it answers whether they are offered or not.
+std::vector<std::string> AllServiceNames() {
+  std::vector<std::string> services = ServiceNames();
+  services.insert(services.end(),
+                  {grpc::health::v1::Health::service_full_name(), kReflectionService});
+  return services;
+}
+
 // The device, for health checks.
 constexpr char kDeviceService[] = "phasor.device";
 
@@ -171,6 +183,7 @@ class GrpcServer final : public Server {
         regions_(RegionStoreOptionsOf(options, region_names_)),
         devices_(backend_->device_port(), DeviceRegionOptionsOf(options, region_names_),
                  engine::Clock::Real()),
+        metrics_(rpc::ServiceMethods(AllServiceNames())),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
                 engine::Clock::Real()),

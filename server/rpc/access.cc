@@ -2,7 +2,6 @@
 // See access.h.
 #include "server/rpc/access.h"
 
-#include <google/protobuf/descriptor.h>
 #include <grpcpp/security/auth_context.h>
 
 #include <utility>
@@ -12,6 +11,7 @@
 #include "server/rpc/call_context.h"
 #include "server/rpc/call_counter.h"
 #include "server/rpc/caller.h"
+#include "server/rpc/service_methods.h"
 
 namespace phasor::rpc {
 namespace {
@@ -19,19 +19,6 @@ namespace {
 constexpr char kAuthorization[] = "authorization";
 constexpr char kSubjectNames[] = "x509_subject_alternative_name";
 constexpr char kCertificate[] = "x509_pem_cert";
-
-// "package.Service/Method" of all methods of `services`.
-std::vector<std::string> MethodsOf(absl::Span<const std::string> services) {
-  std::vector<std::string> methods;
-  for (const std::string& name : services) {
-    const auto* const service =
-        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
-    for (int i = 0; service != nullptr && i < service->method_count(); ++i) {
-      methods.push_back(StrCat(name, "/", service->method(i)->name()));
-    }
-  }
-  return methods;
-}
 
 std::string Text(grpc::string_ref text) { return std::string(text.data(), text.size()); }
 
@@ -58,7 +45,7 @@ Access::Access(security::RuleFiles files, std::vector<std::string> methods)
 
 absl::StatusOr<std::unique_ptr<Access>> Access::Load(const security::RuleFiles& files,
                                                      absl::Span<const std::string> services) {
-  std::unique_ptr<Access> access(new Access(files, MethodsOf(services)));
+  std::unique_ptr<Access> access(new Access(files, ServiceMethods(services)));
   PHASOR_RETURN_IF_ERROR(access->Reload());
   return access;
 }

@@ -33,12 +33,18 @@ std::string MetadataOf(const grpc::ServerContextBase& context, const char* key) 
   return std::string(entry->second.data(), entry->second.size());
 }
 
+// Without the slash that it begins with.
+std::string MethodOf(const grpc::experimental::ServerRpcInfo& info) {
+  std::string_view method = info.method();
+  if (method.starts_with('/')) method.remove_prefix(1);
+  return std::string(method);
+}
+
 class CallInterceptor final : public grpc::experimental::Interceptor {
  public:
   CallInterceptor(grpc::experimental::ServerRpcInfo* info,
                   const std::vector<CallObserver*>& observers)
-      : info_(*info), method_(info->method()), observers_(observers) {
-    if (!method_.empty() && method_.front() == '/') method_.remove_prefix(1);
+      : info_(*info), method_(MethodOf(*info)), observers_(observers) {
     for (CallObserver* const observer : observers_) observer->Started(method_);
   }
 
@@ -76,7 +82,8 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   }
 
   grpc::experimental::ServerRpcInfo& info_;
-  std::string_view method_;
+  // A copy: gRPC frees the name of a method that there is not before it frees this.
+  const std::string method_;
   const std::vector<CallObserver*>& observers_;
   const Clock::time_point begun_ = Clock::now();
   int64_t sent_bytes_ = 0;

@@ -13,10 +13,13 @@
 
 namespace phasor::rpc {
 
-// A call that is being answered. Valid during CallObserver::Ended only.
+// A call that is being answered. It and all that it points to is valid during CallObserver::Ended
+// only.
 struct CallRecord {
-  std::string_view method;  // "phasor.v1.PositionEmbeddingService/Encode"
-  int code = 0;             // of gRPC, 0 to 16
+  // "phasor.v1.PositionEmbeddingService/Encode"; whatever the caller sent if there is no such
+  // method
+  std::string_view method;
+  int code = 0;  // of gRPC, 0 to 16
   std::string_view message;
   absl::Duration duration;                       // from the call's first byte to its status
   int64_t sent_bytes = 0;                        // of its messages
@@ -32,7 +35,7 @@ std::string CodeName(int code);
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  // `method` lives for ever.
+  // `method`: as CallRecord's, valid during this call only.
   virtual void Started(std::string_view method) = 0;
   // Before the caller can see the status. Once per Started.
   virtual void Ended(const CallRecord& call) = 0;

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "server/telemetry/buckets.h"
 
 namespace phasor::telemetry {
@@ -18,7 +19,7 @@ auto& Register(Builder builder, const char* name, const char* help,
 
 }  // namespace
 
-CallMetrics::CallMetrics(prometheus::Registry* registry)
+CallMetrics::CallMetrics(prometheus::Registry* registry, absl::Span<const std::string> methods)
     : started_(Register(prometheus::BuildCounter(), "grpc_server_call_started_total",
                         "Calls that have begun", registry)),
       duration_(Register(prometheus::BuildHistogram(), "grpc_server_call_duration_seconds",
@@ -28,7 +29,10 @@ CallMetrics::CallMetrics(prometheus::Registry* registry)
                            "Bytes of a call's answers", registry)),
       received_bytes_(Register(
           prometheus::BuildHistogram(), "grpc_server_call_rcvd_total_compressed_message_size_bytes",
-          "Bytes of a call's requests; of methods that carry tensors", registry)) {}
+          "Bytes of a call's requests; of methods that carry tensors", registry)) {
+  absl::MutexLock lock(&mu_);
+  for (const std::string& name : methods) methods_[name].label = name;
+}
 
 void CallMetrics::Started(std::string_view method) {
   prometheus::Counter* started;
@@ -49,20 +53,19 @@ void CallMetrics::Ended(const rpc::CallRecord& call) {
 }
 
 CallMetrics::Method& CallMetrics::MethodOf(std::string_view name) {
-  std::unique_ptr<Method>& method = methods_[name];
-  if (method == nullptr) {
-    method = std::make_unique<Method>();
-    method->started = &started_.Add({{"grpc_method", std::string(name)}});
-  }
-  return *method;
+  const auto known = methods_.find(absl::string_view(name.data(), name.size()));
+  Method& method = known == methods_.end() ? other_ : known->second;
+  if (method.started == nullptr) method.started = &started_.Add({{"grpc_method", method.label}});
+  return method;
 }
 
-CallMetrics::Series CallMetrics::SeriesOf(std::string_view method, int code) {
+CallMetrics::Series CallMetrics::SeriesOf(std::string_view name, int code) {
   const size_t index = static_cast<size_t>(code) < kCodes ? static_cast<size_t>(code) : 2;
   absl::MutexLock lock(&mu_);
-  std::unique_ptr<Series>& series = MethodOf(method).series[index];
+  Method& method = MethodOf(name);
+  std::unique_ptr<Series>& series = method.series[index];
   if (series == nullptr) {
-    const prometheus::Labels labels = {{"grpc_method", std::string(method)},
+    const prometheus::Labels labels = {{"grpc_method", method.label},
                                        {"grpc_status", rpc::CodeName(static_cast<int>(index))}};
     series = std::make_unique<Series>(Series{&duration_.Add(labels, SecondsBuckets()),
                                              &sent_bytes_.Add(labels, BytesBuckets()),

@@ -10,20 +10,26 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "server/rpc/call_observer.h"
 
 namespace phasor::telemetry {
 
-// Threads: any.
+// Counts calls of the methods that it knows, each under its name, and of all others together: who
+// calls must not decide how many series there are. Threads: any.
 class CallMetrics final : public rpc::CallObserver {
  public:
-  // `registry` must outlive this.
-  explicit CallMetrics(prometheus::Registry* registry);
+  // The label of calls of methods that are not known, as in OpenTelemetry's gRPC metrics.
+  static constexpr char kOther[] = "other";
+
+  // `methods`: those that the server has, "package.Service/Method". `registry` must outlive this.
+  CallMetrics(prometheus::Registry* registry, absl::Span<const std::string> methods);
 
   void Started(std::string_view method) override;
   void Ended(const rpc::CallRecord& call) override;
@@ -38,20 +44,21 @@ class CallMetrics final : public rpc::CallObserver {
     prometheus::Histogram* received_bytes;
   };
   struct Method {
-    prometheus::Counter* started;
+    std::string label;
+    prometheus::Counter* started = nullptr;  // until the first call
     std::array<std::unique_ptr<Series>, kCodes> series;
   };
 
   Method& MethodOf(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Series SeriesOf(std::string_view method, int code);
+  Series SeriesOf(std::string_view name, int code);
 
   prometheus::Family<prometheus::Counter>& started_;
   prometheus::Family<prometheus::Histogram>& duration_;
   prometheus::Family<prometheus::Histogram>& sent_bytes_;
   prometheus::Family<prometheus::Histogram>& received_bytes_;
   absl::Mutex mu_;
-  // By names that live for ever.
-  absl::flat_hash_map<std::string_view, std::unique_ptr<Method>> methods_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, Method> methods_ ABSL_GUARDED_BY(mu_);  // by name; none is added
+  Method other_ ABSL_GUARDED_BY(mu_) = {kOther};
 };
 
 }  // namespace phasor::telemetry

@@ -21,12 +21,14 @@ namespace phasor::telemetry {
 
 class Metrics::Impl {
  public:
+  explicit Impl(absl::Span<const std::string> methods) : calls(&registry, methods) {}
+
   prometheus::Registry registry;
   EngineMetrics engine{&registry};
-  CallMetrics calls{&registry};
+  CallMetrics calls;
 };
 
-Metrics::Metrics() : impl_(std::make_shared<Impl>()) {}
+Metrics::Metrics(absl::Span<const std::string> methods) : impl_(std::make_shared<Impl>(methods)) {}
 Metrics::~Metrics() = default;
 engine::Observer* Metrics::engine_observer() { return &impl_->engine; }
 rpc::CallObserver* Metrics::call_observer() { return &impl_->calls; }

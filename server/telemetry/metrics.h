@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "server/engine/observer.h"
 #include "server/rpc/call_observer.h"
 #include "server/telemetry/snapshot.h"
@@ -18,7 +19,8 @@ namespace phasor::telemetry {
 // Counts what it is told. Threads: any. Must outlive those who tell it.
 class Metrics {
  public:
-  Metrics();
+  // `methods`: those that the server has, "package.Service/Method".
+  explicit Metrics(absl::Span<const std::string> methods);
   ~Metrics();
 
   engine::Observer* engine_observer();

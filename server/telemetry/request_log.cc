@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/text.h"
 #include "server/log.h"
 
 namespace phasor::telemetry {
@@ -14,6 +15,16 @@ namespace {
 constexpr int kOk = 0;
 constexpr int kPermissionDenied = 7;
 constexpr int kUnauthenticated = 16;
+
+// What callers can write into a line. A pipe takes a line of up to 4 KiB at once, and JSON writes
+// some bytes as six.
+constexpr size_t kMaxMethodBytes = 256;
+constexpr size_t kMaxMessageBytes = 512;
+
+std::string Shortened(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  return StrCat(text.substr(0, max_bytes), "...");
+}
 
 bool IsLowerHex(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
@@ -52,9 +63,9 @@ void RequestLog::Ended(const rpc::CallRecord& call) {
     if (!left_out.has_value()) return;
   }
   Log(call.code == kOk ? LogLevel::kInfo : LogLevel::kWarn, "call",
-      {{"method", std::string(call.method)},
+      {{"method", Shortened(call.method, kMaxMethodBytes)},
        {"code", rpc::CodeName(call.code)},
-       {"message", std::string(call.message)},
+       {"message", Shortened(call.message, kMaxMessageBytes)},
        {"seconds", absl::ToDoubleSeconds(call.duration)},
        {"received_bytes", call.received_bytes.value_or(0)},
        {"sent_bytes", call.sent_bytes},

@@ -2,6 +2,7 @@
 // What a scrape says after a workload that was counted, and the listeners beside the main one.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/client_unary_call.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/listening_socket.h"
+#include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"
 #include "tests/support/run_shell.h"
 #include "tests/support/running_server.h"
@@ -131,6 +133,43 @@ TEST_F(MetricsTest, CountsAreExactOnceTheLastAnswerIsThere) {
   EXPECT_EQ(ValueOf(page, "phasor_plan_cache_hits_total"), 42);  // refused for size: after the plan
   EXPECT_EQ(ValueOf(page, "phasor_connections"), 1);
   EXPECT_EQ(ValueOf(page, "phasor_serving"), 1);
+}
+
+TEST_F(MetricsTest, CallsOfMethodsThatThereAreNotShareOneSeries) {
+  Start();
+  constexpr int kPaths = 1000;
+  for (int i = 0; i < kPaths; ++i) {
+    const std::string path = "/" + std::string(200, 'x') + "/" + std::to_string(i);
+    grpc::ClientContext context;
+    SetTestDeadline(&context);
+    v1::EncodeResponse response;
+    const grpc::internal::RpcMethod method(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
+    EXPECT_EQ(grpc::internal::BlockingUnaryCall(channel_.get(), method, &context,
+                                                v1::EncodeRequest(), &response)
+                  .error_code(),
+              grpc::StatusCode::UNIMPLEMENTED);
+  }
+  const std::string page = Page();
+  EXPECT_EQ(ValueOf(page, R"(grpc_server_call_started_total{grpc_method="other"})"), kPaths);
+  EXPECT_EQ(ValueOf(page, R"(grpc_server_call_duration_seconds_count{grpc_method="other",)"
+                          R"(grpc_status="UNIMPLEMENTED"})"),
+            kPaths);
+  EXPECT_THAT(page, Not(HasSubstr("xxxx")));
+}
+
+TEST_F(MetricsTest, CallsOfGrpcsOwnServicesHaveTheirNames) {
+  Start();
+  grpc::ClientContext context;
+  SetTestDeadline(&context);
+  HealthCheckResponse response;
+  ASSERT_TRUE(Health::NewStub(channel_)->Check(&context, HealthCheckRequest(), &response).ok());
+  EXPECT_TRUE(testing::ReflectionCall(channel_).Status().ok());
+  const std::string page = Page();
+  const std::string started = "grpc_server_call_started_total{grpc_method=\"";
+  EXPECT_EQ(ValueOf(page, started + "grpc.health.v1.Health/Check\"}"), 1);
+  EXPECT_EQ(
+      ValueOf(page, started + "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo\"}"),
+      1);
 }
 
 TEST_F(MetricsTest, QueuedCallsAreTimed) {

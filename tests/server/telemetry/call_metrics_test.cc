@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,9 +16,9 @@
 namespace phasor::telemetry {
 namespace {
 
-constexpr char kMethods[][24] = {"a.Service/One", "a.Service/Two"};
+const std::vector<std::string> kMethods = {"a.Service/One", "a.Service/Two"};
 
-void End(CallMetrics* metrics, const char* method, int code, int64_t sent,
+void End(CallMetrics* metrics, const std::string& method, int code, int64_t sent,
          std::optional<int64_t> received) {
   const auto nothing = [] { return std::string(); };
   metrics->Ended({method, code, "", absl::Milliseconds(2), sent, received, nothing, nothing});
@@ -44,7 +46,7 @@ std::map<std::string, Seen> Read(const prometheus::Registry& registry) {
 
 TEST(CallMetricsTest, CallsOfManyThreadsAreAllCountedUnderTheirMethodAndCode) {
   prometheus::Registry registry;
-  CallMetrics metrics(&registry);
+  CallMetrics metrics(&registry, kMethods);
   constexpr int kThreads = 4, kCalls = 1000;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
@@ -69,9 +71,27 @@ TEST(CallMetricsTest, CallsOfManyThreadsAreAllCountedUnderTheirMethodAndCode) {
       kOfEach * 100.0);
 }
 
+TEST(CallMetricsTest, CallsOfMethodsThatThereAreNotAreOneSeriesHoweverManyNamesTheyHave) {
+  prometheus::Registry registry;
+  CallMetrics metrics(&registry, kMethods);
+  constexpr uint64_t kNames = 100000;
+  for (uint64_t i = 0; i < kNames; ++i) {
+    // As gRPC has it: of the call, gone when that is.
+    const auto name = std::make_unique<const std::string>("a.Service/" + std::to_string(i));
+    metrics.Started(*name);
+    End(&metrics, *name, 12, 0, std::nullopt);
+  }
+  metrics.Started(kMethods[0]);
+  std::map<std::string, Seen> seen = Read(registry);
+  EXPECT_EQ(seen["grpc_server_call_started_total other"].count, kNames);
+  EXPECT_EQ(seen["grpc_server_call_duration_seconds other UNIMPLEMENTED"].count, kNames);
+  EXPECT_EQ(seen["grpc_server_call_started_total a.Service/One"].count, 1u);
+  EXPECT_LT(prometheus::TextSerializer().Serialize(registry.Collect()).size(), 1u << 20);
+}
+
 TEST(CallMetricsTest, RequestsThatNobodyMeasuresAreNotCountedAsEmpty) {
   prometheus::Registry registry;
-  CallMetrics metrics(&registry);
+  CallMetrics metrics(&registry, kMethods);
   End(&metrics, kMethods[0], 0, 10, std::nullopt);
   std::map<std::string, Seen> seen = Read(registry);
   EXPECT_EQ(
@@ -82,7 +102,7 @@ TEST(CallMetricsTest, RequestsThatNobodyMeasuresAreNotCountedAsEmpty) {
 
 TEST(CallMetricsTest, ACodeThatGrpcDoesNotNameIsUnknown) {
   prometheus::Registry registry;
-  CallMetrics metrics(&registry);
+  CallMetrics metrics(&registry, kMethods);
   End(&metrics, kMethods[0], 99, 0, 0);
   End(&metrics, kMethods[0], -1, 0, 0);
   EXPECT_EQ(Read(registry)["grpc_server_call_duration_seconds a.Service/One UNKNOWN"].count, 2u);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "server/log.h"
@@ -51,6 +52,18 @@ TEST_F(RequestLogTest, ALineSaysWhatWasCalledByWhomAndHowItWent) {
         R"("trace_id":"4bf92f3577b34da6a3ce929d0e0e4736")"}) {
     EXPECT_THAT(line, HasSubstr(part));
   }
+}
+
+TEST_F(RequestLogTest, CallersDoNotDecideHowLongALineIs) {
+  RequestLog log({});
+  const auto nothing = [] { return std::string(); };
+  const std::string method(8192, '"'),
+      message(8192, '\1');  // the longest that JSON makes of a byte
+  ::testing::internal::CaptureStderr();
+  log.Ended({method, 12, message, absl::Seconds(1), 0, std::nullopt, nothing, nothing});
+  const std::string line = ::testing::internal::GetCapturedStderr();
+  EXPECT_LT(line.size(), 4096u) << "a pipe takes so much without waiting for its reader";
+  EXPECT_THAT(line, HasSubstr("...\",\"code\":\"UNIMPLEMENTED\""));
 }
 
 TEST_F(RequestLogTest, SuccessesAreSampledAndSilentUnlessAskedFor) {
