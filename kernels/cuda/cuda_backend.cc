@@ -121,7 +121,10 @@ class BatchRun {
       return false;
     }
     const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_ == Travel::kYes;
-    if (!sends || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
+    // A chunk without launches must not be sent: its buffers would be empty.
+    const bool has_work = std::any_of(rows.out.begin(), rows.out.end(),
+                                      [](const HostRows& out) { return out.row_bytes() > 0; });
+    if (!sends || !has_work || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
     return progress.where == Where::kDevice;
   }
 

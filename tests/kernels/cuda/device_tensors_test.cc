@@ -232,6 +232,18 @@ TEST(DeviceTensorsTest, EveryFaultAtEveryCallIsAnsweredByTheCpuOrAborted) {
   EXPECT_GT(aborted, 10);
 }
 
+TEST(DeviceTensorsTest, TensorsOfNoHeadsAreNoTrip) {
+  TensorsFixture f;
+  DeviceTurning turning(f, /*in_place=*/true);
+  Job job = turning.job();
+  std::get<RotaryJob>(job).tensors[0].heads = 0;
+  const JobResult result = f.Run(job);
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(turning.SourceIsIntact());
+  EXPECT_EQ(f.backend.state().chunks, 0);
+  EXPECT_EQ(f.device->calls("CopyToHost"), 0);
+}
+
 TEST(DeviceTensorsTest, WhenNobodyCanReadTheSourceTheJobMayBeTriedAgain) {
   TensorsFixture f;
   DeviceTurning turning(f, /*in_place=*/true);
