@@ -162,7 +162,7 @@ class BatchRun {
   // Takes a slot, waits for an earlier chunk's if there is no other, and queues everything.
   absl::Status Send(Flight& flight) {
     if (!backend_.life_.working()) return absl::UnavailableError("cuda: the device is lost");
-    const int64_t bytes = std::max(flight.chunk.in_bytes(), flight.chunk.out_bytes());
+    const int64_t bytes = flight.chunk.buffer_bytes();
     PHASOR_ASSIGN_OR_RETURN(flight.slot, backend_.slots_.Take(bytes, flights_.empty()));
     while (flight.slot == nullptr) {
       Land();
