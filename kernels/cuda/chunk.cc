@@ -34,10 +34,17 @@ int64_t PositionBytes(const PositionSource& source) {
   return std::max<int64_t>(16, source.axes * SizeOf(source.dtype));
 }
 
-// Tensors of a rotation that one item holds: of one type that all become FLOAT8, or none.
-using ItemType = std::pair<Dtype, bool>;
-ItemType TypeOf(const RotaryTensor& tensor) {
-  return {tensor.dtype, tensor.float8 != Float8::kNone};
+// Tensors of a rotation that one item holds: of one type that all become FLOAT8, or none, and read
+// from copies, or not.
+struct ItemType {
+  Dtype dtype;
+  bool float8;
+  bool from_copy;
+  friend bool operator==(const ItemType&, const ItemType&) = default;
+};
+ItemType TypeOf(const RotaryJob& job, const JobRows& rows, size_t i) {
+  const RotaryTensor& tensor = job.tensors[i];
+  return {tensor.dtype, tensor.float8 != Float8::kNone, rows.copies[i].bytes > 0};
 }
 
 // At most so many bytes go with a row beside those of its tensors: positions, once for each item,
@@ -48,7 +55,7 @@ int64_t BesideRowBytes(const RotaryJob& job, const JobRows& rows) {
   int64_t bytes = 0;
   std::vector<ItemType> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
-    const ItemType type = TypeOf(job.tensors[i]);
+    const ItemType type = TypeOf(job, rows, i);
     if (std::find(types.begin(), types.end(), type) == types.end()) {
       types.push_back(type);
       bytes += positions;
@@ -125,31 +132,58 @@ RotaryView RotaryViewOf(const Chunk::Part& part, size_t i, int64_t tokens, std::
   return view;
 }
 
-// One item for all tensors of a type, and for those of them that become FLOAT8.
-void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, LaunchList& list,
-                    Arena& arena) {
+// Makes `view`, of a tensor in place, show only the lanes from `begin` bytes of a head on, and read
+// them from `copy`. Returns the view that copies them there.
+RotaryView ReadCopy(const SliceView& copy, int64_t begin, RotaryView& view) {
+  view.y += begin;
+  view.x = copy.base;
+  view.x_strides = copy.strides;
+  RotaryView copying{view.y, copy.base, view.heads, view.y_strides, copy.strides};
+  copying.rotates = false;
+  return copying;
+}
+
+// One item for all tensors of an ItemType, and one ahead of it for the copies that it reads.
+void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, std::byte* copies,
+                    LaunchList& list, Arena& arena) {
   const auto& job = std::get<RotaryJob>(*part.job);
   const ResolvedSpec& spec = job.plan->spec;
   const bool whole_heads = part.rows.whole_heads;
   // Packed slices are one batch entry, unless whole heads keep the job's own order of rows.
   const int64_t tokens = whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
-  std::vector<std::pair<ItemType, std::vector<RotaryView>>> types;
+  struct Views {
+    ItemType type;
+    std::vector<RotaryView> turning;
+    std::vector<RotaryView> copying;
+  };
+  std::vector<Views> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
     if (part.rows.in[i].bytes == 0) continue;
-    const RotaryView view = RotaryViewOf(part, i, tokens, in, out, arena);
-    const ItemType type = TypeOf(job.tensors[i]);
+    RotaryView view = RotaryViewOf(part, i, tokens, in, out, arena);
+    const ItemType type = TypeOf(job, part.rows, i);
     auto known = std::find_if(types.begin(), types.end(),
-                              [&](const auto& other) { return other.first == type; });
-    if (known == types.end()) known = types.insert(types.end(), {type, {}});
-    known->second.push_back(view);
+                              [&](const Views& other) { return other.type == type; });
+    if (known == types.end()) known = types.insert(types.end(), Views{type, {}, {}});
+    if (type.from_copy) {
+      const SliceView copy = ViewOf(part.rows.copies[i], part.slice, tokens, copies);
+      known->copying.push_back(ReadCopy(copy, spec.rotary_begin * SizeOf(type.dtype), view));
+      copies += PackedBytes(part.rows.copies[i], part.slice.count);
+    }
+    known->turning.push_back(view);
     in += PackedBytes(part.rows.in[i], part.slice.count);
     out += PackedBytes(part.rows.out[i], part.slice.count);
   }
-  for (const auto& [type, views] : types) {
+  for (const auto& [type, turning, copying] : types) {
     HeadLanes lanes;
-    if (whole_heads || type.second) lanes = {spec.rotary_begin, spec.head_dim - spec.rotary_dim};
-    const KernelId kernel = RotaryKernel(job, type.first, lanes, views);
-    list.Add(kernel, MakeRotaryItem(job, part.slice, kernel, lanes, views, tokens, arena));
+    if ((whole_heads || type.float8) && !type.from_copy) {
+      lanes = {spec.rotary_begin, spec.head_dim - spec.rotary_dim};
+    }
+    const KernelId kernel = RotaryKernel(job, type.dtype, lanes, turning);
+    RotaryItem item = MakeRotaryItem(job, part.slice, kernel, lanes, turning, tokens, arena);
+    list.Add(kernel, item);
+    if (copying.empty()) continue;
+    item.views = arena.Put(absl::MakeConstSpan(copying));
+    list.Add(kernel, item, /*ahead=*/true);
   }
 }
 
@@ -165,8 +199,8 @@ Chunk::Part Chunk::MakePart(const Job& job) const {
   return part;
 }
 
-void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList& list,
-                     Arena& arena) {
+void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, std::byte* copies,
+                     LaunchList& list, Arena& arena) {
   const Job& job = *part.job;
   if (const auto* encode = std::get_if<EncodeJob>(&job)) {
     list.Add(EncodeKernel(*encode),
@@ -177,7 +211,7 @@ void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList
   } else if (const auto* bias = std::get_if<BiasJob>(&job)) {
     list.Add(BiasKernel(*bias), MakeBiasItem(*bias, part.slice, BuffersOf(part, in, out), arena));
   } else {
-    AddRotaryItems(part, in, out, list, arena);
+    AddRotaryItems(part, in, out, copies, list, arena);
   }
 }
 
@@ -186,7 +220,7 @@ int64_t Chunk::ArenaBytes(const Part& part) const {
   Arena count;
   LaunchList list;
   auto* const anywhere = reinterpret_cast<std::byte*>(kTensorAlignment);
-  AddItems(part, anywhere, anywhere, list, count);
+  AddItems(part, anywhere, anywhere, anywhere, list, count);
   list.Finish(count);
   return count.used();
 }
@@ -198,17 +232,21 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
   const auto fixed =
       static_cast<int64_t>(part.rows.in.size() + 1) * kTensorAlignment + arena_of_one;
   const int64_t in_left = capacity_ - in_bytes() - fixed;
-  const int64_t out_left =
-      capacity_ - out_bytes() - static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
+  // A tensor has a result in the buffer, or a copy, or neither.
+  const int64_t out_left = capacity_ - out_used_ - copy_used_ -
+                           static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
+  const int64_t out_row_bytes = RowBytesOf(part.rows.out) + RowBytesOf(part.rows.copies);
   const int64_t most =
       std::min(in_left / (RowBytesOf(part.rows.in) + BesideRowBytes(job, part.rows)),
-               out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
+               out_left / std::max<int64_t>(out_row_bytes, 1));
   if (in_left < 0 || out_left < 0 || most < 1) return 0;
   part.slice = SliceFrom(job, first, most);
   part.in_at = in_used_;
   part.out_at = out_used_;
+  part.copy_at = copy_used_;
   in_used_ += BytesOf(part.rows.in, part.slice.count);
   out_used_ += BytesOf(part.rows.out, part.slice.count);
+  copy_used_ += BytesOf(part.rows.copies, part.slice.count);
   arena_bytes_ += ArenaBytes(part);
   const int64_t rows = part.slice.count;
   parts_.push_back(std::move(part));
@@ -224,7 +262,8 @@ std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte*
       if (!rows.on_device) Gather(rows, part.slice, in + at);
       at += PackedBytes(rows, part.slice.count);
     }
-    AddItems(part, device_in + part.in_at, device_out + part.out_at, list, arena);
+    AddItems(part, device_in + part.in_at, device_out + part.out_at,
+             device_out + out_used_ + part.copy_at, list, arena);
   }
   return list.Finish(arena);
 }

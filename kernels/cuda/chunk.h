@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one trip to a device does: slices of jobs that fit in its buffers, their tensors packed
 // densely. Two buffers each on the host and on the device: what kernels read (tensors, then items
-// and tables) and what they write. Tensors that are on the device already take no room.
+// and tables) and what they write (tensors, then copies that stay on the device). Tensors that are
+// on the device already take no room, but for those copies: of lanes that change places in place,
+// which a launch copies before the one that rotates them.
 #ifndef PHASOR_KERNELS_CUDA_CHUNK_H_
 #define PHASOR_KERNELS_CUDA_CHUNK_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -35,6 +38,7 @@ class Chunk {
     RowProgram program;  // encode only
     int64_t in_at = 0;   // where the first of rows.in that is not on the device goes
     int64_t out_at = 0;
+    int64_t copy_at = 0;  // where the first of rows.copies goes, from the end of all results
   };
 
   // Adds rows of a supported job, aligned where it is on the device, from row `first` on, which it
@@ -44,9 +48,11 @@ class Chunk {
   const std::vector<Part>& parts() const { return parts_; }
   int64_t in_bytes() const { return in_used_ + arena_bytes_; }
   int64_t out_bytes() const { return out_used_; }
+  // What each of a slot's buffers must hold.
+  int64_t buffer_bytes() const { return std::max(in_bytes(), out_used_ + copy_used_); }
 
-  // Fills `in`, which will be at `device_in` when the launches run; they write `device_out`.
-  // Buffers are aligned to 256 bytes.
+  // Fills `in`, which will be at `device_in` when the launches run, one after another; they write
+  // `device_out`. Buffers are aligned to 256 bytes.
   std::vector<Launch> Stage(std::byte* in, std::byte* device_in, std::byte* device_out) const;
 
   // Stages in a slot's buffers, which are large enough. The trip computes the chunk.
@@ -59,8 +65,8 @@ class Chunk {
  private:
   Part MakePart(const Job& job) const;
   int64_t ArenaBytes(const Part& part) const;
-  static void AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList& list,
-                       Arena& arena);
+  static void AddItems(const Part& part, std::byte* in, std::byte* out, std::byte* copies,
+                       LaunchList& list, Arena& arena);
 
   int64_t capacity_;
   const DeviceMemory* memory_;
@@ -68,6 +74,7 @@ class Chunk {
   int64_t in_used_ = 0;  // tensors
   int64_t arena_bytes_ = 0;
   int64_t out_used_ = 0;
+  int64_t copy_used_ = 0;
 };
 
 }  // namespace phasor::cuda

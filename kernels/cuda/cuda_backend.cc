@@ -121,7 +121,10 @@ class BatchRun {
       return false;
     }
     const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_ == Travel::kYes;
-    if (!sends || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
+    // A chunk without launches must not be sent: its buffers would be empty.
+    const bool has_work = std::any_of(rows.out.begin(), rows.out.end(),
+                                      [](const HostRows& out) { return out.row_bytes() > 0; });
+    if (!sends || !has_work || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
     return progress.where == Where::kDevice;
   }
 
@@ -159,7 +162,7 @@ class BatchRun {
   // Takes a slot, waits for an earlier chunk's if there is no other, and queues everything.
   absl::Status Send(Flight& flight) {
     if (!backend_.life_.working()) return absl::UnavailableError("cuda: the device is lost");
-    const int64_t bytes = std::max(flight.chunk.in_bytes(), flight.chunk.out_bytes());
+    const int64_t bytes = flight.chunk.buffer_bytes();
     PHASOR_ASSIGN_OR_RETURN(flight.slot, backend_.slots_.Take(bytes, flights_.empty()));
     while (flight.slot == nullptr) {
       Land();

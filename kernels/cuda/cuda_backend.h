@@ -47,10 +47,11 @@ struct CudaState {
   std::string last_error;  // of the device, empty: none
   int64_t chunks = 0;      // finished on the device
   int64_t launches = 0;
-  int64_t graphs = 0;                 // chunks that went as one
-  int64_t jobs_on_device = 0;         // wholly
-  int64_t jobs_sooner_on_host = 0;    // by the rates
-  int64_t jobs_not_for_device = 0;    // small, not supported, or larger than a chunk by the row
+  int64_t graphs = 0;               // chunks that went as one
+  int64_t jobs_on_device = 0;       // wholly
+  int64_t jobs_sooner_on_host = 0;  // by the rates
+  // Small, not supported, larger than a chunk by the row, or without lanes to compute.
+  int64_t jobs_not_for_device = 0;
   int64_t jobs_rescued = 0;           // that the device failed, and the other backend did
   int64_t jobs_in_device_memory = 0;  // of those wholly on the device: packed nothing
   int64_t jobs_failed = 0;            // on device memory: nobody could do them

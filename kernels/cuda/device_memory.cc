@@ -111,6 +111,7 @@ absl::Status DeviceMemory::Copy(const Allocation& allocation, int64_t offset, in
                                 std::byte* out, const std::byte* in) {
   const DeviceLife::Use use = life_.EnterIfWorking();
   if (!use || !allocation.usable()) return Gone();
+  if (bytes == 0) return absl::OkStatus();
   const auto copy = [&]() -> absl::Status {
     PHASOR_ASSIGN_OR_RETURN(const Stream stream, driver_.CreateStream());
     std::byte* const at = allocation.data() + offset;

@@ -60,8 +60,8 @@ class Driver {
   virtual absl::StatusOr<IpcMapping> OpenIpc(const IpcHandle& handle) = 0;
   virtual void CloseIpc(const IpcMapping& mapping) = 0;
 
-  // Queues a copy. Both sides stay as they are until the stream is synchronized. Memory of the host
-  // that is not pinned works too, slowly, and may make this wait.
+  // Queues a copy of bytes > 0. Both sides stay as they are until the stream is synchronized.
+  // Memory of the host that is not pinned works too, slowly, and may make this wait.
   virtual absl::Status CopyToDevice(std::byte* device, const std::byte* host, int64_t bytes,
                                     Stream stream) = 0;
   virtual absl::Status CopyToHost(std::byte* host, const std::byte* device, int64_t bytes,

@@ -35,9 +35,10 @@ inline std::byte* RowOf(const HostRows& rows, int64_t r) {
 }
 
 // The runs of memory that a slice of rows consists of, in the order of dense memory, neighbours
-// joined: calls run(memory, bytes) for each; memory is nullptr for rows that are nowhere.
+// joined: calls run(memory, bytes > 0) for each; memory is nullptr for rows that are nowhere.
 template <typename Run>
 void ForEachRun(const HostRows& rows, Slice slice, Run run) {
+  if (rows.row_bytes() == 0) return;
   const bool joined_heads = rows.heads == 1 || rows.head_stride == rows.bytes;
   const bool joined_rows =
       joined_heads && rows.row_stride == rows.row_bytes() && rows.offsets == nullptr;

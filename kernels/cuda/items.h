@@ -4,7 +4,7 @@
 //
 // An item computes a slice of a job's rows. The tensors that it reads and writes are given
 // separately: where they lie is the caller's business, as is that they are aligned to their
-// elements.
+// elements and that a tensor is not rotated in place from one pairing to the other.
 #ifndef PHASOR_KERNELS_CUDA_ITEMS_H_
 #define PHASOR_KERNELS_CUDA_ITEMS_H_
 

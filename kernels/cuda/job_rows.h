@@ -14,6 +14,11 @@ namespace phasor::cuda {
 struct JobRows {
   std::vector<HostRows> in;   // add_to if there is one, or every tensor that is rotated
   std::vector<HostRows> out;  // likewise
+  // Rotary, one for each of `in`: the copy of the rotating lanes that kernels must read instead of
+  // the tensor. It needs one if it is on the device and rotates in place from one pairing to the
+  // other: threads overwrite lanes that other threads have yet to read. Else `bytes` is 0. The copy
+  // goes to a buffer; `base` and strides are not set.
+  std::vector<HostRows> copies;
   // Rotary: all lanes of every head, because a tensor is on the device. Else those of SentLanes.
   bool whole_heads = false;
   // kDevice: some are there, and none is gone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Items grouped by kernel: every kernel is launched once for all of its items, whatever requests
-// they come from.
+// they come from, and once before that for those that go ahead.
 #ifndef PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
 #define PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
 
@@ -24,12 +24,12 @@ struct Launch {
 // Threads: one. Owns copies of the items.
 class LaunchList {
  public:
-  // Item is that of the kernel's body.
+  // Item is that of the kernel's body. Items that go `ahead` are launched before all others.
   template <typename Item>
-  void Add(const KernelId& kernel, const Item& item) {
+  void Add(const KernelId& kernel, const Item& item, bool ahead = false) {
     static_assert(std::is_trivially_copyable_v<Item> && alignof(Item) <= kArenaAlignment);
     const int64_t blocks = BlocksOf(item.grid);
-    Group& group = GroupFor(kernel, blocks);
+    Group& group = GroupFor(kernel, blocks, ahead);
     group.first_block.push_back(group.blocks);
     group.blocks += blocks;
     const auto* bytes = reinterpret_cast<const std::byte*>(&item);
@@ -39,13 +39,16 @@ class LaunchList {
   // Puts the items into the arena; the launches read them there.
   std::vector<Launch> Finish(Arena& arena) const {
     std::vector<Launch> launches;
-    for (const Group& group : groups_) {
-      Batch batch;
-      batch.items = arena.Put(absl::MakeConstSpan(group.items));
-      batch.first_block = arena.Put(absl::MakeConstSpan(group.first_block));
-      batch.count = static_cast<int32_t>(group.first_block.size());
-      batch.blocks = group.blocks;
-      launches.push_back({group.kernel, batch});
+    for (const bool ahead : {true, false}) {
+      for (const Group& group : groups_) {
+        if (group.ahead != ahead) continue;
+        Batch batch;
+        batch.items = arena.Put(absl::MakeConstSpan(group.items));
+        batch.first_block = arena.Put(absl::MakeConstSpan(group.first_block));
+        batch.count = static_cast<int32_t>(group.first_block.size());
+        batch.blocks = group.blocks;
+        launches.push_back({group.kernel, batch});
+      }
     }
     return launches;
   }
@@ -55,16 +58,18 @@ class LaunchList {
 
   struct Group {
     KernelId kernel;
+    bool ahead;
     std::vector<std::byte> items;
     std::vector<int64_t> first_block;
     int64_t blocks = 0;
   };
 
-  Group& GroupFor(const KernelId& kernel, int64_t blocks) {
+  Group& GroupFor(const KernelId& kernel, int64_t blocks, bool ahead) {
     for (Group& group : groups_) {
-      if (group.kernel == kernel && group.blocks + blocks <= kMostBlocks) return group;
+      const bool same = group.kernel == kernel && group.ahead == ahead;
+      if (same && group.blocks + blocks <= kMostBlocks) return group;
     }
-    return groups_.emplace_back(Group{kernel, {}, {}, 0});
+    return groups_.emplace_back(Group{kernel, ahead, {}, {}, 0});
   }
 
   std::vector<Group> groups_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary on a GPU. Contract: kernels/ops/rotary.h, with two differences that whoever makes items
-// sees to (kernels/cuda/items.h): pointers and strides are multiples of the element's size, and
-// y == x takes equal pairings. Sines and cosines of a unit's pairs are computed in registers and
-// shared by its heads; nothing is kept in memory.
+// Rotary on a GPU. Contract: kernels/ops/rotary.h, with two differences, which chunk.cc keeps (by
+// JobRows::aligned and JobRows::copies): pointers and strides are multiples of the element's size,
+// and a view that rotates has y == x only with equal pairings. Sines and cosines of a unit's pairs
+// are computed in registers and shared by its heads; nothing is kept in memory.
 // Threads: bodies of one launch touch different lanes.
 #ifndef PHASOR_KERNELS_CUDA_ROTARY_H_
 #define PHASOR_KERNELS_CUDA_ROTARY_H_

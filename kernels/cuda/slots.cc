@@ -36,7 +36,7 @@ void Slots::Clear(Slot& slot) {
 }
 
 absl::Status Slots::Grow(Slot& slot, int64_t bytes) {
-  if (slot.capacity >= bytes) return absl::OkStatus();
+  if (slot.stream != nullptr && slot.capacity >= bytes) return absl::OkStatus();
   Clear(slot);
   PHASOR_ASSIGN_OR_RETURN(slot.stream, driver_.CreateStream());
   const int64_t size = RoundUp(bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU on the host: its memory is the host's, its kernels run here. It does work only when a
 // stream is synchronized, as a device may, counts calls, and fails the ones that it is told to.
+// Copies of nothing, graphs without launches and work without a stream end the process.
 #ifndef PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 #define PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 
@@ -172,11 +173,13 @@ class FakeDriver final : public cuda::Driver {
 
   absl::Status CopyToDevice(std::byte* device, const std::byte* host, int64_t bytes,
                             cuda::Stream stream) override {
+    if (bytes <= 0) std::abort();  // a trip of nothing
     return Queued("CopyToDevice", stream,
                   [=](bool torn) { Copy(device, host, torn ? bytes / 2 : bytes); });
   }
   absl::Status CopyToHost(std::byte* host, const std::byte* device, int64_t bytes,
                           cuda::Stream stream) override {
+    if (bytes <= 0) std::abort();
     return Queued("CopyToHost", stream,
                   [=](bool torn) { Copy(host, device, torn ? bytes / 2 : bytes); });
   }
@@ -184,6 +187,7 @@ class FakeDriver final : public cuda::Driver {
     return Queued("Run", stream, [=](bool torn) { RunKernel(launch, torn); });
   }
   absl::Status RunGraph(const cuda::Trip& trip, cuda::Stream stream) override {
+    if (trip.launches.empty() || trip.in_bytes <= 0) std::abort();
     return Queued("RunGraph", stream, [trip](bool torn) {
       Copy(trip.device_in, trip.host_in, trip.in_bytes);
       for (const cuda::Launch& launch : trip.launches) {
@@ -233,6 +237,7 @@ class FakeDriver final : public cuda::Driver {
   }
   absl::Status Queued(const std::string& call, cuda::Stream stream,
                       std::function<void(bool torn)> step) {
+    if (stream == nullptr) std::abort();
     if (absl::Status s = device_->Enter(call); !s.ok()) return s;
     auto& work = static_cast<Queue*>(stream)->work;
     if (work.empty()) device_->SetBusy(1);

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/kernels.h"
 #include "tests/kernels/cuda/random_jobs.h"
+#include "tests/support/fake_driver.h"
 
 namespace phasor::cuda {
 namespace {
@@ -32,6 +33,40 @@ TEST(ChunkTest, NeverOutgrowsItsCapacity) {
       }
     }
   }
+}
+
+// Copies that stay on the device are of the buffer that kernels write.
+TEST(ChunkTest, CopiesOfTensorsOnTheDeviceCount) {
+  constexpr int64_t kTokens = 300, kCapacity = int64_t{16} << 10;
+  const auto device = std::make_shared<testing::FakeDevice>();
+  testing::FakeDriver driver(device);
+  DeviceLife life({}, [] { return absl::OkStatus(); });
+  DeviceMemory memory(&driver, &life);
+  const auto exported = device->Export(1 << 20);
+  const auto allocation = *memory.Open(exported->handle());
+  const auto plan = MakeHandPlan({.pairs = 16, .tail = 32, .pairing_out = Pairing::kInterleaved});
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{0, 1, kTokens}}, 1, "positions");
+  Tensor host(Dtype::kFloat32, kTokens * 64);
+  RotaryJob rotary;
+  rotary.plan = plan.get();
+  rotary.positions = &positions;
+  rotary.tokens = kTokens;
+  std::byte* const q = allocation->data();
+  std::byte* const k = q + kTokens * 512;
+  rotary.tensors = {{Dtype::kFloat32, 2, q, {0, 512, 256}, q, {0, 512, 256}},
+                    {Dtype::kFloat32, 1, host.data(), {0, 256, 256}, host.data(), {0, 256, 256}},
+                    {Dtype::kBFloat16, 1, k, {0, 128, 128}, k, {0, 128, 128}}};
+  const Job job = rotary;
+  Chunk chunk(kCapacity, &memory);
+  const int64_t rows = chunk.Add(job, 0);
+  // A row has two heads of 32 lanes that q copies, one of k, and all lanes of what travels.
+  const int64_t row_bytes = 2 * 128 + 64 + 256;
+  EXPECT_GE(rows, (kCapacity - 1024) / row_bytes);
+  EXPECT_LE(chunk.buffer_bytes(), kCapacity);
+  EXPECT_GE(chunk.buffer_bytes(), rows * row_bytes);
+  EXPECT_GE(chunk.out_bytes(), rows * 256);
+  EXPECT_LT(chunk.out_bytes(), rows * 256 + 256) << "copies do not come back";
 }
 
 // Two items, for each of which positions are packed.

@@ -100,6 +100,7 @@ TEST(CudaBackendTest, RandomJobsHaveTheReferencesBytesInChunksOfAnySize) {
   }
   EXPECT_EQ(large.backend.state().graphs, 0);
   EXPECT_GT(graphs.backend.state().graphs, 300);
+  EXPECT_EQ(graphs.backend.state().graphs, graphs.backend.state().chunks) << "all have launches";
   EXPECT_EQ(graphs.backend.state().launches, large.backend.state().launches);
   EXPECT_GT(small.backend.state().chunks, large.backend.state().chunks);
   EXPECT_GT(small.backend.state().jobs_on_device, 200);
@@ -174,6 +175,42 @@ TEST(CudaBackendTest, WhatTheDeviceCannotDoRunsElsewhere) {
   EXPECT_TRUE(large.IsRight());
   EXPECT_EQ(tiny.backend.state().jobs_not_for_device, 1);
   EXPECT_EQ(tiny.device->calls("Run"), 0);
+}
+
+// Values on the host are copied there, and tensors may have no heads. The fake device ends the test
+// if it is sent a trip of nothing.
+TEST(CudaBackendTest, WhatHasNothingForTheDeviceIsNotSentThere) {
+  const auto plan = MakeHandPlan({.pairs = 32});
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{0, 1, 6}}, 1, "positions");
+  const RotaryStrides strides{0, 128, 128};
+  Tensor values(Dtype::kBFloat16, 6 * 64), copy(Dtype::kBFloat16, 6 * 64);
+  values.Fill(4);
+  RotaryJob copies;
+  copies.plan = plan.get();
+  copies.positions = &positions;
+  copies.tokens = 6;
+  RotaryJob no_heads = copies, no_tensors = copies;
+  copies.tensors = {{Dtype::kBFloat16, 1, values.data(), strides, copy.data(), strides}};
+  copies.tensors[0].rotates = false;
+  no_heads.tensors = {{Dtype::kBFloat16, 0, values.data(), strides, values.data(), strides}};
+  for (const int64_t graph_bytes : {0, 8 << 10}) {
+    Fixture f(8 << 10, 0, graph_bytes);
+    copy.Fill(5);
+    JobResult results[3];
+    f.backend.RunEach({copies, no_heads, no_tensors}, results);
+    for (const JobResult& result : results) {
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.backend, "cpu");
+    }
+    EXPECT_TRUE(SameBits(values, copy));
+    EXPECT_EQ(f.backend.state().chunks, 0);
+    EXPECT_EQ(f.backend.state().jobs_not_for_device, 3);
+    Turning turning(/*in_place=*/true);
+    ASSERT_TRUE(f.backend.Run({copies, turning.job(), no_heads}).ok());
+    EXPECT_TRUE(turning.IsRight());
+    EXPECT_EQ(f.backend.state().jobs_on_device, 1);
+  }
 }
 
 TEST(CudaBackendTest, SmallBatchesDoNotTravel) {

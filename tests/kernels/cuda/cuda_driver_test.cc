@@ -83,6 +83,7 @@ TEST_P(OnTheDeviceTest, RandomJobsHaveTheReferencesBytes) {
   EXPECT_EQ(state.jobs_rescued, 0) << state.last_error;
   EXPECT_GT(state.jobs_on_device * 4, static_cast<int64_t>(jobs) * 3);
   EXPECT_EQ(state.last_error, "");
+  // Every chunk that is sent has launches and is small enough for a graph.
   EXPECT_EQ(state.graphs, GetParam() == 0 ? 0 : state.chunks);
 }
 INSTANTIATE_TEST_SUITE_P(CallByCall, OnTheDeviceTest, ::testing::Values(0));

@@ -73,6 +73,9 @@ TEST(DeviceMemoryTest, CopiesBothWays) {
   ASSERT_TRUE(
       allocation->Write(4096 - bytes, bytes, reinterpret_cast<const std::byte*>(text.data())).ok());
   EXPECT_EQ(std::memcmp(exported->data() + 4096 - bytes, text.data(), text.size()), 0);
+  EXPECT_TRUE(allocation->Read(4096, 0, nullptr).ok());
+  EXPECT_TRUE(allocation->Write(4096, 0, nullptr).ok());
+  EXPECT_EQ(f.device->calls("CopyToHost") + f.device->calls("CopyToDevice"), 2) << "of something";
 }
 
 TEST(DeviceMemoryTest, RefusesHandlesThatTheDriverDoesNotKnow) {

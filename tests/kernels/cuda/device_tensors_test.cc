@@ -8,6 +8,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/job_rows.h"
+#include "kernels/request.h"
 #include "kernels/text.h"
 #include "tests/kernels/cuda/device_twin.h"
 #include "tests/support/fake_driver.h"
@@ -28,13 +29,15 @@ std::unique_ptr<Backend> MakeScalar() { return cpu::MakeCpuBackend({cpu::Target:
 
 // A backend on a fake device that has memory of another process open.
 struct TensorsFixture {
-  explicit TensorsFixture(int64_t chunk_bytes = 8 << 10, int64_t copied_bytes = 1 << 30)
+  explicit TensorsFixture(int64_t chunk_bytes = 8 << 10, int64_t copied_bytes = 1 << 30,
+                          int64_t graph_bytes = 0)
       : backend(std::make_unique<FakeDriver>(device), MakeScalar(),
                 {.chunk_bytes = chunk_bytes,
                  .slots = 2,
                  .least_bytes = int64_t{1} << 40,  // what is on the device already never travels
                  .copied_bytes = copied_bytes,
-                 .life = {.retry = true, .first_wait = std::chrono::milliseconds(0)}}) {
+                 .life = {.retry = true, .first_wait = std::chrono::milliseconds(0)},
+                 .graph_bytes = graph_bytes}) {
     allocation = *backend.Open(exported->handle());
   }
   JobResult Run(const Job& job) {
@@ -51,12 +54,14 @@ struct TensorsFixture {
 
 TEST(DeviceTensorsTest, RandomJobsWhereverTheirTensorsLieHaveTheReferencesBytes) {
   const auto reference = MakeScalar();
-  TensorsFixture small(4 << 10), large(8 << 20);
+  TensorsFixture small(4 << 10), large(8 << 20), graphs(8 << 20, 1 << 30, /*graph_bytes=*/8 << 20);
+  int moved = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {
     RandomJob random(seed, /*misaligned=*/seed % 2 == 0);
     ASSERT_TRUE(reference->Run({random.job()}).ok());
     const std::vector<Tensor> want = random.Now();
-    for (TensorsFixture* const f : {&small, &large}) {
+    moved += random.moves_lanes_in_place();
+    for (TensorsFixture* const f : {&small, &large, &graphs}) {
       random.Reset();
       DeviceTwin twin(f->exported);
       Chooser choose(seed);
@@ -77,12 +82,84 @@ TEST(DeviceTensorsTest, RandomJobsWhereverTheirTensorsLieHaveTheReferencesBytes)
   EXPECT_EQ(large.backend.state().jobs_rescued, 0);
   EXPECT_EQ(large.backend.state().jobs_failed, 0);
   EXPECT_GT(small.backend.state().chunks, large.backend.state().chunks);
+  EXPECT_EQ(graphs.backend.state().graphs, graphs.backend.state().chunks);
+  EXPECT_GT(moved, 30);
+}
+
+// A rotation of 2 times 30 tokens of three heads on the device, in place.
+void ExpectInPlaceFromACopy(RotaryJob job, Dtype dtype, int64_t misalign, int64_t chunk_bytes) {
+  constexpr int64_t kTokens = 30, kHeads = 3;
+  TensorsFixture f(chunk_bytes);
+  const int64_t lanes = job.plan->spec.head_dim, size = SizeOf(dtype);
+  const int64_t token = (kHeads * lanes + 2 * misalign) * size;
+  Tensor before(dtype, 2 * kTokens * token / size, misalign * size), want = before;
+  before.Fill(7);
+  std::memcpy(want.data(), before.data(), static_cast<size_t>(before.size_bytes()));
+  job.batch = 2;
+  job.tokens = kTokens;
+  const RotaryStrides strides{kTokens * token, token, lanes * size};
+  job.tensors = {{dtype, kHeads, want.data(), strides, want.data(), strides}};
+  ASSERT_TRUE(MakeScalar()->Run({Job(job)}).ok());
+  std::byte* const place = f.exported->data() + 1024 + misalign * size;
+  std::memcpy(place, before.data(), static_cast<size_t>(before.size_bytes()));
+  job.tensors[0].x = job.tensors[0].y = f.allocation->data() + 1024 + misalign * size;
+  const JobResult result = f.Run(job);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.backend, "cuda");
+  std::memcpy(before.data(), place, static_cast<size_t>(before.size_bytes()));
+  ASSERT_TRUE(SameBits(want, before));
+  const CudaState state = f.backend.state();
+  EXPECT_EQ(state.jobs_in_device_memory, 1);
+  EXPECT_EQ(state.launches, 2 * state.chunks) << "one that copies, one that rotates";
+  EXPECT_EQ(f.device->calls("CopyToHost"), 0) << "copies stay on the device";
+  EXPECT_TRUE(chunk_bytes > (1 << 20) || state.chunks > 1);
+}
+
+// DeepSeek as transformers stores it reads neighbours and writes halves.
+TEST(DeviceTensorsTest, RotationsInPlaceFromOnePairingToTheOtherHaveTheReferencesBytes) {
+  Spec spec;
+  spec.preset = "deepseek-v3-hf";
+  const auto deepseek = CompilePlan(*ResolveSpec(spec, "spec"));
+  ASSERT_TRUE(deepseek.ok()) << deepseek.status();
+  const auto odd = MakeHandPlan({.pairs = 21,
+                                 .rotary_begin = 3,
+                                 .tail = 5,
+                                 .pairing = Pairing::kHalfSplit,
+                                 .pairing_out = Pairing::kInterleaved});
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{131000, 1, 60}}, 1, "positions");
+  const PositionSource from = *MakePositionSource(AxisRange{IntegerRange{5, 2, 60}}, 1, "from");
+  for (const Plan* const plan : {&**deepseek, static_cast<const Plan*>(odd.get())}) {
+    for (const Dtype dtype : testing::kAllComputeDtypes) {
+      for (const int64_t misalign : {0, 1}) {
+        for (const int64_t chunk_bytes : {int64_t{8} << 10, int64_t{8} << 20}) {
+          RotaryJob job;
+          job.plan = plan;
+          job.positions = &positions;
+          for (const bool inverse : {false, true}) {
+            SCOPED_TRACE(StrCat(Name(dtype), " misaligned ", misalign, " inverse ", inverse));
+            job.inverse = inverse;
+            ExpectInPlaceFromACopy(job, dtype, misalign, chunk_bytes);
+          }
+          // Keys that were stored in the order in which the model's projections make them.
+          Plan stored = *plan;
+          stored.spec.pairing_out = plan->spec.pairing;
+          job.inverse = false;
+          job.from_plan = &stored;
+          job.from_positions = &from;
+          ExpectInPlaceFromACopy(job, dtype, misalign, chunk_bytes);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
 }
 
 // 64 tokens of two heads on the device, in place or not.
 class DeviceTurning {
  public:
-  DeviceTurning(TensorsFixture& f, bool in_place) : f_(f), in_place_(in_place) {
+  DeviceTurning(TensorsFixture& f, bool in_place, Pairing out = Pairing::kHalfSplit)
+      : f_(f), in_place_(in_place), plan_(MakeHandPlan({.pairs = 32, .pairing_out = out})) {
     x_.Fill(1);
     job_.plan = plan_.get();
     job_.positions = &positions_;
@@ -108,7 +185,7 @@ class DeviceTurning {
 
   TensorsFixture& f_;
   const bool in_place_;
-  std::shared_ptr<const Plan> plan_ = MakeHandPlan({.pairs = 32});
+  std::shared_ptr<const Plan> plan_;
   PositionSource positions_ =
       *MakePositionSource(AxisRange{IntegerRange{131000, 1, 64}}, 1, "positions");
   Tensor x_{Dtype::kBFloat16, 64 * 128}, want_{Dtype::kBFloat16, 64 * 128};
@@ -192,17 +269,19 @@ constexpr const char* kCallsOnDevice[] = {
     "CreateStream", "AllocatePinned", "Allocate", "CopyToDevice", "Run", "Synchronize"};
 
 // Every call of a run in two chunks fails once. Right bytes, or an error that tells the truth: a
-// source that is said to be intact is.
+// source that is said to be intact is. To the other pairing, a launch copies before one rotates.
 TEST(DeviceTensorsTest, EveryFaultAtEveryCallIsAnsweredByTheCpuOrAborted) {
   int answered = 0, aborted = 0;
-  for (const bool in_place : {false, true}) {
+  for (const auto& [in_place, out] :
+       {std::pair(false, Pairing::kHalfSplit), std::pair(true, Pairing::kHalfSplit),
+        std::pair(true, Pairing::kInterleaved)}) {
     for (const char* call : kCallsOnDevice) {
       for (int64_t number = 0; number < 3; ++number) {
         for (const auto code : {absl::StatusCode::kResourceExhausted, absl::StatusCode::kInternal,
                                 absl::StatusCode::kUnavailable}) {
           const std::string what = StrCat(call, " ", number, " in place ", in_place);
           TensorsFixture f(4 << 10);
-          DeviceTurning turning(f, in_place);
+          DeviceTurning turning(f, in_place, out);
           bool failed = false;
           f.device->FailWith([&](const std::string& name, int64_t n) {
             if (name != call || n != number) return absl::OkStatus();
@@ -230,6 +309,18 @@ TEST(DeviceTensorsTest, EveryFaultAtEveryCallIsAnsweredByTheCpuOrAborted) {
   }
   EXPECT_GT(answered, 20);
   EXPECT_GT(aborted, 10);
+}
+
+TEST(DeviceTensorsTest, TensorsOfNoHeadsAreNoTrip) {
+  TensorsFixture f;
+  DeviceTurning turning(f, /*in_place=*/true);
+  Job job = turning.job();
+  std::get<RotaryJob>(job).tensors[0].heads = 0;
+  const JobResult result = f.Run(job);
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(turning.SourceIsIntact());
+  EXPECT_EQ(f.backend.state().chunks, 0);
+  EXPECT_EQ(f.device->calls("CopyToHost"), 0);
 }
 
 TEST(DeviceTensorsTest, WhenNobodyCanReadTheSourceTheJobMayBeTriedAgain) {

@@ -139,6 +139,11 @@ class RandomJob {
 
   const Job& job() const { return job_; }
   bool in_place() const { return in_place_; }
+  // Whether it rotates in place from one pairing to the other: items need a copy (job_rows.h).
+  bool moves_lanes_in_place() const {
+    const auto* const rotary = std::get_if<RotaryJob>(&job_);
+    return rotary != nullptr && in_place_ && PairingIn(*rotary) != PairingOut(*rotary);
+  }
   // Makes memory what it was before the job ran.
   void Reset() {
     for (size_t i = 0; i < memory_.size(); ++i) {
@@ -309,7 +314,7 @@ class RandomJob {
     const Pairing pairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
     want.pairing = choose_.Of(pairings);
     in_place_ = choose_.Coin();
-    want.pairing_out = in_place_ ? want.pairing : choose_.Of(pairings);
+    want.pairing_out = choose_.Of(pairings);
     plans_.push_back(MakeHandPlan(want, choose_.Seed()));
     job.plan = plans_.back().get();
     job.batch = choose_.Coin() ? 1 : choose_.Between(2, 4);
@@ -318,7 +323,7 @@ class RandomJob {
     job.positions = NewPositions(want.axes, source_batch(), job.tokens, false);
     job.inverse = choose_.Coin();
     if (!job.inverse && choose_.Coin()) {
-      want.pairing = want.pairing_out = in_place_ ? want.pairing_out : choose_.Of(pairings);
+      want.pairing = want.pairing_out = choose_.Of(pairings);
       want.xpos_inverse = choose_.Coin();
       plans_.push_back(MakeHandPlan(want, choose_.Seed()));
       job.from_plan = plans_.back().get();

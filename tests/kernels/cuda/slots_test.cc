@@ -41,6 +41,14 @@ TEST(SlotsTest, NoSlotIsNullUnlessItWaits) {
   f.slots.Give(slot);
 }
 
+TEST(SlotsTest, ASlotOfNothingHasAStreamToo) {
+  SlotsFixture f(1);
+  Slot* const slot = *f.slots.Take(0, true);
+  EXPECT_NE(slot->stream, nullptr);
+  EXPECT_GT(slot->capacity, 0);
+  f.slots.Give(slot);
+}
+
 TEST(SlotsTest, GrowsAndPrefersTheSmallestThatFits) {
   SlotsFixture f(2);
   Slot* const small = *f.slots.Take(1, true);
