@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See admin_server.h.
+// Health and channelz behind the limits that every gRPC server here has.
 #include "server/admin_server.h"
 
 #include <grpcpp/grpcpp.h>
@@ -17,6 +17,9 @@ namespace {
 
 // Probes and people: few connections, short calls.
 constexpr int kMaxConnections = 64;
+constexpr int64_t kMaxRequestBytes = 64 << 10;
+constexpr int64_t kMaxResponseBytes = 64 << 20;  // channelz lists all connections
+constexpr size_t kQuotaBytes = 64 << 20;
 constexpr absl::Duration kStopTime = absl::Milliseconds(100);
 
 class GrpcAdminServer final : public AdminServer {
@@ -27,17 +30,20 @@ class GrpcAdminServer final : public AdminServer {
   ~GrpcAdminServer() override {
     listener_->Stop();
     health_.EndWatches();
-    if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::Now() + kStopTime));
+    if (limited_.server != nullptr)
+      limited_.server->Shutdown(absl::ToChronoTime(absl::Now() + kStopTime));
   }
 
-  absl::Status Start() {
-    SetProcessWideGrpcOptions();
-    grpc::ServerBuilder builder;
-    KeepPlugins(&builder, {kChannelzPlugin});
-    builder.RegisterService(&health_);
-    server_ = ServeConnections(&builder, listener_.get(), /*tls=*/nullptr);
-    if (server_ != nullptr) return absl::OkStatus();
-    return absl::InternalError("admin-listen: gRPC refused to start");
+  absl::Status Start(const ServerOptions& options) {
+    quota_.Resize(kQuotaBytes);
+    PHASOR_ASSIGN_OR_RETURN(limited_, StartGrpcServer(options,
+                                                      {.services = {&health_},
+                                                       .plugin = kChannelzPlugin,
+                                                       .max_request_bytes = kMaxRequestBytes,
+                                                       .max_response_bytes = kMaxResponseBytes,
+                                                       .quota = &quota_},
+                                                      listener_.get()));
+    return absl::OkStatus();
   }
 
   std::vector<std::string> listeners() const override { return listener_->addresses(); }
@@ -47,17 +53,18 @@ class GrpcAdminServer final : public AdminServer {
  private:
   rpc::HealthService health_;
   const std::unique_ptr<Listener> listener_;
-  std::unique_ptr<grpc::Server> server_;
+  grpc::ResourceQuota quota_{"admin"};
+  LimitedServer limited_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
-    const std::vector<std::string>& addresses, const std::vector<std::string>& services) {
+    const ServerOptions& options, const std::vector<std::string>& services) {
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
-                          Listener::Bind({addresses, kMaxConnections, kMaxConnections}));
+                          Listener::Bind({options.admin_listen, kMaxConnections, kMaxConnections}));
   auto server = std::make_unique<GrpcAdminServer>(std::move(listener), services);
-  PHASOR_RETURN_IF_ERROR(server->Start());
+  PHASOR_RETURN_IF_ERROR(server->Start(options));
   return server;
 }
 

@@ -9,16 +9,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/options.h"
 
 namespace phasor {
 
 // Threads: all methods from any thread.
 class AdminServer {
  public:
-  // Serves on `addresses`, as --listen takes them; `services` are those whose health it tells.
-  // INVALID_ARGUMENT: an address; UNAVAILABLE: it cannot be bound.
+  // Serves on --admin-listen, with the limits of `options`; `services` are those whose health it
+  // tells. INVALID_ARGUMENT: an address; UNAVAILABLE: it cannot be bound.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(
-      const std::vector<std::string>& addresses, const std::vector<std::string>& services);
+      const ServerOptions& options, const std::vector<std::string>& services);
   virtual ~AdminServer() = default;
 
   virtual std::vector<std::string> listeners() const = 0;

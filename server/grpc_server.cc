@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See grpc_server.h.
+// Turns options into gRPC's own arguments.
 #include "server/grpc_server.h"
 
 #include <grpc/grpc.h>
@@ -13,6 +13,9 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "server/log.h"
+#include "server/rpc/access.h"
+#include "server/rpc/call_interceptor.h"
 #include "server/server_grpc_log.h"
 
 namespace phasor {
@@ -20,6 +23,10 @@ namespace {
 
 // Clients may ping this often; more is abuse.
 constexpr absl::Duration kPingInterval = absl::Seconds(10);
+
+// Calls of gRPC's own services, reflection and channelz, hold a thread each. Beyond these threads
+// they are RESOURCE_EXHAUSTED; calls of ours need none of them.
+constexpr int kMaxPluginThreads = 32;
 
 int Millis(absl::Duration time) {
   return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(time), INT_MAX));
@@ -43,23 +50,23 @@ bool IsUnixSocket(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
+// Takes all plug-ins but one out of a server; they belong to the process.
 class PluginFilter final : public grpc::ServerBuilderOption {
  public:
-  explicit PluginFilter(std::vector<std::string> names) : names_(std::move(names)) {}
+  explicit PluginFilter(std::string name) : name_(std::move(name)) {}
   void UpdateArguments(grpc::ChannelArguments*) override {}
   void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
     const auto unwanted = [this](const std::unique_ptr<grpc::ServerBuilderPlugin>& plugin) {
-      return std::find(names_.begin(), names_.end(), plugin->name()) == names_.end();
+      return plugin->name() != name_;
     };
     plugins->erase(std::remove_if(plugins->begin(), plugins->end(), unwanted), plugins->end());
   }
 
  private:
-  const std::vector<std::string> names_;
+  const std::string name_;
 };
 
-}  // namespace
-
+// Plug-ins and gRPC's log belong to the process. Before the first builder.
 void SetProcessWideGrpcOptions() {
   static const bool once = [] {
     ForwardGrpcLog();
@@ -70,13 +77,7 @@ void SetProcessWideGrpcOptions() {
   static_cast<void>(once);
 }
 
-void KeepPlugins(grpc::ServerBuilder* builder, std::vector<std::string> names) {
-  builder->SetOption(std::make_unique<PluginFilter>(std::move(names)));
-}
-
 void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
-  builder->SetMaxSendMessageSize(static_cast<int>(o.max_message_bytes));
   // gRPC 1.51 inflates a message before it looks at its size.
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
@@ -103,20 +104,49 @@ void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
   }
 }
 
-std::unique_ptr<grpc::Server> ServeConnections(
-    grpc::ServerBuilder* builder, Listener* listener,
-    const std::shared_ptr<grpc::ServerCredentials>& tls) {
-  const std::shared_ptr<Acceptor> plain = AddAcceptor(builder, grpc::InsecureServerCredentials());
-  const std::shared_ptr<Acceptor> tcp = tls == nullptr ? plain : AddAcceptor(builder, tls);
-  std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
-  if (server == nullptr) return nullptr;
-  listener->Start([plain, tcp](int listening_fd, int fd) {
+// Gives the server the connections that `listener` accepts from now on.
+void Serve(std::shared_ptr<Acceptor> plain, std::shared_ptr<Acceptor> tcp, Listener* listener) {
+  listener->Start([plain = std::move(plain), tcp = std::move(tcp)](int listening_fd, int fd) {
     Acceptor::NewConnectionParameters connection;
     connection.listener_fd = listening_fd;
     connection.fd = fd;
     (IsUnixSocket(fd) ? plain : tcp)->HandleNewConnection(&connection);
   });
-  return server;
+}
+
+}  // namespace
+
+absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, GrpcServerParts parts,
+                                              Listener* listener) {
+  SetProcessWideGrpcOptions();
+  LimitedServer limited;
+  limited.calls = std::make_unique<rpc::OpenCalls>(
+      rpc::OpenCallLimits{options.max_concurrent_streams, options.max_metadata_bytes,
+                          options.answer_timeout},
+      [](int64_t calls) {
+        Log(LogLevel::kWarn, "answers not taken in time", {{"calls", calls}});
+      });
+
+  grpc::ServerBuilder builder;
+  SetLimits(options, &builder);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(parts.max_request_bytes));
+  builder.SetMaxSendMessageSize(static_cast<int>(parts.max_response_bytes));
+  parts.quota->SetMaxThreads(kMaxPluginThreads);
+  builder.SetResourceQuota(*parts.quota);
+  builder.SetOption(std::make_unique<PluginFilter>(std::move(parts.plugin)));
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+  creators.push_back(rpc::MakeCallInterceptors(limited.calls.get(), std::move(parts.observers)));
+  if (parts.method_names) creators.push_back(std::make_unique<rpc::MethodNames>());
+  builder.experimental().SetInterceptorCreators(std::move(creators));
+  if (parts.contexts != nullptr) builder.SetContextAllocator(std::move(parts.contexts));
+  for (grpc::Service* const service : parts.services) builder.RegisterService(service);
+
+  std::shared_ptr<Acceptor> plain = AddAcceptor(&builder, grpc::InsecureServerCredentials());
+  std::shared_ptr<Acceptor> tcp = parts.tls == nullptr ? plain : AddAcceptor(&builder, parts.tls);
+  limited.server = builder.BuildAndStart();
+  if (limited.server == nullptr) return absl::InternalError("server: gRPC refused to start");
+  Serve(std::move(plain), std::move(tcp), listener);
+  return limited;
 }
 
 }  // namespace phasor

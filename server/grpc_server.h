@@ -1,37 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gRPC servers of a process have in common: plug-ins, limits, and connections of our own
+// What the gRPC servers of a process have in common: limits, plug-ins, and connections of our own
 // accept loop.
 #ifndef PHASOR_SERVER_GRPC_SERVER_H_
 #define PHASOR_SERVER_GRPC_SERVER_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "server/listener.h"
 #include "server/options.h"
+#include "server/rpc/call_observer.h"
+#include "server/rpc/open_calls.h"
 
 namespace phasor {
 
 inline constexpr char kReflectionPlugin[] = "proto_server_reflection";
 inline constexpr char kChannelzPlugin[] = "channelz_service";
 
-// Plug-ins and gRPC's log belong to the process. Idempotent; before the first builder.
-void SetProcessWideGrpcOptions();
+// What one server has of its own. All that is pointed to must outlive the server.
+struct GrpcServerParts {
+  std::vector<grpc::Service*> services;
+  std::string plugin;  // of gRPC's, see above; empty: none
+  int64_t max_request_bytes = 0;
+  int64_t max_response_bytes = 0;
+  grpc::ResourceQuota* quota = nullptr;
+  std::vector<rpc::CallObserver*> observers;
+  std::unique_ptr<grpc::ContextAllocator> contexts;  // or nullptr
+  bool method_names = false;                         // as rpc::MethodNames, of `contexts`
+  std::shared_ptr<grpc::ServerCredentials> tls;      // of TCP; nullptr: plaintext
+};
 
-// Takes all plug-ins but these out of one server.
-void KeepPlugins(grpc::ServerBuilder* builder, std::vector<std::string> names);
+// A running server and the limits of its calls.
+struct LimitedServer {
+  std::unique_ptr<rpc::OpenCalls> calls;
+  std::unique_ptr<grpc::Server> server;
+};
 
-// Sets every limit that gRPC has but the memory of all connections.
-void SetLimits(const ServerOptions& options, grpc::ServerBuilder* builder);
-
-// Builds the server and gives it the connections that `listener` accepts from now on, which must be
-// stopped before the server is destroyed. `tls`: of TCP; nullptr: plaintext. Unix sockets are
-// always plaintext: permissions of their files guard them. nullptr: gRPC refused.
-std::unique_ptr<grpc::Server> ServeConnections(grpc::ServerBuilder* builder, Listener* listener,
-                                               const std::shared_ptr<grpc::ServerCredentials>& tls);
+// The only way to make a gRPC server here: with every limit that gRPC has (the memory of its
+// connections is `quota`), and with our own on calls (rpc::OpenCalls). The server gets the
+// connections that `listener` accepts from now on, which must be stopped before the server is
+// destroyed. Unix sockets are always plaintext: permissions of their files guard them. INTERNAL:
+// gRPC refused.
+absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, GrpcServerParts parts,
+                                              Listener* listener);
 
 }  // namespace phasor
 

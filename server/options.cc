@@ -116,9 +116,12 @@ const std::vector<Option>& Options() {
       {"max-connection-age-grace", "time for the calls of a connection that is replaced",
        Time{&O::max_connection_age_grace, absl::Seconds(1), kDay}},
       {"stream-idle-timeout",
-       "a stream or upload that sends nothing and is owed nothing, or takes no answer, ends after "
-       "this time; 0: never",
+       "a stream or upload that sends nothing and is owed nothing ends after this time; 0: never",
        Time{&O::stream_idle_timeout, absl::Milliseconds(100), kDay, true}},
+      {"answer-timeout",
+       "a call ends if its caller does not take an answer within this time and 1 s for each MiB; "
+       "0: never",
+       Time{&O::answer_timeout, absl::Milliseconds(100), kDay, true}},
       {"handshake-timeout", "time for a new connection to say that it speaks HTTP/2",
        Time{&O::handshake_timeout, absl::Milliseconds(100), absl::Minutes(10)}},
       {"keepalive-time", "a quiet connection is pinged after this time; 0: never",

@@ -71,6 +71,7 @@ struct ServerOptions {
   absl::Duration max_connection_age = absl::Minutes(30);  // 0: never closed
   absl::Duration max_connection_age_grace = absl::Minutes(5);
   absl::Duration stream_idle_timeout = absl::Seconds(60);  // 0: never ended
+  absl::Duration answer_timeout = absl::Seconds(60);       // and 1 s for each MiB; 0: never ended
   absl::Duration handshake_timeout = absl::Seconds(10);
   absl::Duration keepalive_time = absl::Seconds(60);  // 0: no pings
   absl::Duration keepalive_timeout = absl::Seconds(20);

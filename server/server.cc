@@ -27,7 +27,6 @@
 #include "server/regions/lease_socket.h"
 #include "server/regions/lease_store.h"
 #include "server/rpc/call_counter.h"
-#include "server/rpc/call_interceptor.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/service.h"
 #include "server/rpc/service_methods.h"
@@ -207,35 +206,12 @@ class GrpcServer final : public Server {
   absl::Status Start() {
     PHASOR_ASSIGN_OR_RETURN(EncoderSet encoders, EncoderSet::Make(options_.encoders));
     UseEncoders(std::move(encoders));
-    SetProcessWideGrpcOptions();
-    grpc::ServerBuilder builder;
-    SetLimits(options_, &builder);
-    quota_.Resize(QuotaBytes(options_));
-    builder.SetResourceQuota(quota_);
-    // Nothing asks gRPC's own service who may call it.
-    const bool reflection =
-        options_.reflection && options_.tokens_file.empty() && options_.policy_file.empty();
-    KeepPlugins(&builder, reflection ? std::vector<std::string>{kReflectionPlugin}
-                                     : std::vector<std::string>());
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-    creators.push_back(rpc::MakeCallInterceptors({metrics_.call_observer(), &request_log_}));
-    if (security_->access() != nullptr) creators.push_back(std::make_unique<rpc::MethodNames>());
-    builder.experimental().SetInterceptorCreators(std::move(creators));
-    auto calls = std::make_unique<rpc::CallCounter>(security_->access());
-    calls_ = calls.get();
-    builder.SetContextAllocator(std::move(calls));
-    builder.RegisterService(&service_);
-    builder.RegisterService(&table_service_);
-    builder.RegisterService(&shared_memory_service_);
-    builder.RegisterService(&inference_service_);
-    builder.RegisterService(&health_);
     service_.SetListeners(listeners());
     for (const ListenSocket& socket : lease_listeners_) {
       lease_sockets_.push_back(std::make_unique<regions::LeaseSocket>(socket.fd(), &leases_));
     }
     if (security_->credentials() != nullptr) WatchTlsHandshakes();
-    server_ = ServeConnections(&builder, listener_.get(), security_->credentials());
-    if (server_ == nullptr) return absl::InternalError("server: gRPC refused to start");
+    PHASOR_ASSIGN_OR_RETURN(limited_, StartGrpcServer(options_, Parts(), listener_.get()));
     PHASOR_RETURN_IF_ERROR(StartSideListeners());
     listener_watch_ = std::make_unique<ListenerWatch>(
         listener_.get(), [this](bool accepting) { SetAccepting(accepting); });
@@ -250,10 +226,30 @@ class GrpcServer final : public Server {
     return absl::OkStatus();
   }
 
+  GrpcServerParts Parts() {
+    quota_.Resize(QuotaBytes(options_));
+    auto contexts = std::make_unique<rpc::CallCounter>(security_->access());
+    calls_ = contexts.get();
+    GrpcServerParts parts;
+    parts.services = {&service_, &table_service_, &shared_memory_service_, &inference_service_,
+                      &health_};
+    // Nothing asks gRPC's own service who may call it.
+    if (options_.reflection && options_.tokens_file.empty() && options_.policy_file.empty()) {
+      parts.plugin = kReflectionPlugin;
+    }
+    parts.max_request_bytes = parts.max_response_bytes = options_.max_message_bytes;
+    parts.quota = &quota_;
+    parts.observers = {metrics_.call_observer(), &request_log_};
+    parts.method_names = security_->access() != nullptr;
+    parts.contexts = std::move(contexts);
+    parts.tls = security_->credentials();
+    return parts;
+  }
+
   // Health, channelz and metrics, on addresses of their own.
   absl::Status StartSideListeners() {
     if (!options_.admin_listen.empty()) {
-      PHASOR_ASSIGN_OR_RETURN(admin_, AdminServer::Start(options_.admin_listen, HealthServices()));
+      PHASOR_ASSIGN_OR_RETURN(admin_, AdminServer::Start(options_, HealthServices()));
     }
     if (!options_.metrics_listen.empty()) {
       PHASOR_ASSIGN_OR_RETURN(
@@ -302,11 +298,11 @@ class GrpcServer final : public Server {
     listener_watch_.reset();
     device_watch_.reset();  // it is ending already
     StopServing();
-    if (server_ != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
+    if (limited_.server != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
     health_.EndWatches();
     inference_service_.EndStreams();
-    if (server_ != nullptr) DrainCalls();
+    if (limited_.server != nullptr) DrainCalls();
     engine_.Drain(absl::InfiniteFuture());
     return drained_;
   }
@@ -398,7 +394,7 @@ class GrpcServer final : public Server {
     service_.DrainStreams();
     drained_ = calls_->WaitForEarlyCalls(deadline);
     listener_->HangUp();
-    server_->Shutdown(absl::ToChronoTime(deadline));
+    limited_.server->Shutdown(absl::ToChronoTime(deadline));
   }
 
   const ServerOptions options_;  // that it started with
@@ -424,7 +420,7 @@ class GrpcServer final : public Server {
   std::vector<std::unique_ptr<regions::LeaseSocket>> lease_sockets_;  // of the same
   rpc::CallCounter* calls_ = nullptr;                                 // gRPC owns it
   grpc::ResourceQuota quota_{"phasor"};
-  std::unique_ptr<grpc::Server> server_;
+  LimitedServer limited_;
   absl::Mutex readiness_mu_;  // also while it is told, so that what is told last is what is so
   bool serving_ ABSL_GUARDED_BY(readiness_mu_) = true;
   bool accepting_ ABSL_GUARDED_BY(readiness_mu_) = true;

@@ -89,6 +89,7 @@ void Access::Count(const absl::Status& refusal) {
 absl::Status Refusal(grpc::CallbackServerContext* context) {
   CallContext* const call = CallContext::Of(context);
   if (call == nullptr) return absl::OkStatus();
+  if (!call->refusal.ok()) return call->refusal;
   if (call->late) return Draining();
   if (call->access == nullptr) return absl::OkStatus();
   call->decision = call->access->rules()->Decide(PresentedBy(*context), call->method);

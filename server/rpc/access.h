@@ -64,9 +64,10 @@ class Access {
   std::vector<security::FileStamp> stamps_ ABSL_GUARDED_BY(mu_);
 };
 
-// Why a call must be refused, or OK: UNAVAILABLE while draining, UNAUTHENTICATED,
-// PERMISSION_DENIED. Every handler asks this first, but those of grpc.health.v1, which anybody may
-// call. OK for contexts that no CallCounter made, which only tests have.
+// Why a call must be refused, or OK: UNAVAILABLE while draining or beyond the calls of its
+// connection, RESOURCE_EXHAUSTED for large metadata, UNAUTHENTICATED, PERMISSION_DENIED. Every
+// handler asks this first, but those of grpc.health.v1, which anybody may call. OK for contexts
+// that no CallCounter made, which only tests have.
 absl::Status Refusal(grpc::CallbackServerContext* context);
 
 // Who calls, once Refusal was OK: "token:NAME", "san:NAME", "unix"; empty: nobody has asked.

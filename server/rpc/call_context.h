@@ -33,6 +33,7 @@ class CallContext final : public grpc::CallbackServerContext {
   const bool late;          // began after the server began to drain
   Access* const access;     // nullptr: everybody may everything
   std::string_view method;  // "package.Service/Method"; gRPC's memory; empty without an access
+  absl::Status refusal;     // by OpenCalls, which has ended the call already
   security::Decision decision;
   engine::Permit until_sent;  // let go when the answer has been sent
 

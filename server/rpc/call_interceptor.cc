@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/rpc/call_context.h"
 #include "server/rpc/call_counter.h"
 
 namespace phasor::rpc {
@@ -42,9 +43,9 @@ std::string MethodOf(const grpc::experimental::ServerRpcInfo& info) {
 
 class CallInterceptor final : public grpc::experimental::Interceptor {
  public:
-  CallInterceptor(grpc::experimental::ServerRpcInfo* info,
+  CallInterceptor(grpc::experimental::ServerRpcInfo* info, OpenCalls* calls,
                   const std::vector<CallObserver*>& observers)
-      : info_(*info), method_(MethodOf(*info)), observers_(observers) {
+      : info_(*info), calls_(*calls), method_(MethodOf(*info)), observers_(observers) {
     for (CallObserver* const observer : observers_) observer->Started(method_);
   }
 
@@ -54,9 +55,17 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
+      Begin();
+    }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
       const grpc::ByteBuffer* const message = methods->GetSerializedSendMessage();
-      if (message != nullptr) sent_bytes_ += static_cast<int64_t>(message->Length());
+      const int64_t bytes = message == nullptr ? 0 : static_cast<int64_t>(message->Length());
+      sent_bytes_ += bytes;
+      call_->AnswerBegins(bytes);
+    }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_SEND_MESSAGE)) {
+      call_->AnswerTaken();
     }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
@@ -72,6 +81,13 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   }
 
  private:
+  // Before the handler runs; earlier, contexts of some methods do not know their call yet.
+  void Begin() {
+    call_.emplace(&calls_, info_.server_context());
+    auto* const context = dynamic_cast<CallContext*>(info_.server_context());
+    if (context != nullptr) context->refusal = call_->refusal();
+  }
+
   void End(int code, const std::string& message, absl::FunctionRef<std::string()> peer,
            absl::FunctionRef<std::string()> traceparent) {
     ended_ = true;
@@ -82,6 +98,8 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   }
 
   grpc::experimental::ServerRpcInfo& info_;
+  OpenCalls& calls_;
+  std::optional<OpenCalls::Call> call_;
   // A copy: gRPC frees the name of a method that there is not before it frees this.
   const std::string method_;
   const std::vector<CallObserver*>& observers_;
@@ -93,13 +111,15 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
 
 class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit Factory(std::vector<CallObserver*> observers) : observers_(std::move(observers)) {}
+  Factory(OpenCalls* calls, std::vector<CallObserver*> observers)
+      : calls_(calls), observers_(std::move(observers)) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
-    return new CallInterceptor(info, observers_);
+    return new CallInterceptor(info, calls_, observers_);
   }
 
  private:
+  OpenCalls* const calls_;
   const std::vector<CallObserver*> observers_;
 };
 
@@ -111,8 +131,8 @@ std::string CodeName(int code) {
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallInterceptors(
-    std::vector<CallObserver*> observers) {
-  return std::make_unique<Factory>(std::move(observers));
+    OpenCalls* calls, std::vector<CallObserver*> observers) {
+  return std::make_unique<Factory>(calls, std::move(observers));
 }
 
 }  // namespace phasor::rpc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows every call of a server to observers, whatever service it is of.
+// Shows every call of a server, whatever service it is of, to its limits and to observers.
 #ifndef PHASOR_SERVER_RPC_CALL_INTERCEPTOR_H_
 #define PHASOR_SERVER_RPC_CALL_INTERCEPTOR_H_
 
@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "server/rpc/call_observer.h"
+#include "server/rpc/open_calls.h"
 
 namespace phasor::rpc {
 
-// For ServerBuilder::experimental().SetInterceptorCreators. `observers` must outlive the server.
+// For ServerBuilder::experimental().SetInterceptorCreators. `calls` and `observers` must outlive
+// the server.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallInterceptors(
-    std::vector<CallObserver*> observers);
+    OpenCalls* calls, std::vector<CallObserver*> observers);
 
 }  // namespace phasor::rpc
 

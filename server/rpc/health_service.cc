@@ -3,18 +3,24 @@
 // threads, never inside the calls that start a write, so starting one under the lock is safe.
 #include "server/rpc/health_service.h"
 
-#include <utility>
+#include "absl/strings/str_cat.h"
 
 namespace phasor::rpc {
 
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
+namespace {
+
+// gRPC keeps the request of a watch for as long as the watch lives.
+constexpr size_t kMaxNameBytes = 256;
+
+}  // namespace
+
 // Writes the status whenever it differs from what was written last. Owns itself until OnDone.
 class HealthService::WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse> {
  public:
-  WatchReactor(HealthService* service, std::string name)
-      : service_(*service), name_(std::move(name)) {}
+  WatchReactor(HealthService* service, const std::string* name) : service_(*service), name_(name) {}
 
   // Writes or finishes, whichever is due, unless a write is under way.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_.mu_) {
@@ -51,15 +57,15 @@ class HealthService::WatchReactor final : public grpc::ServerWriteReactor<Health
     delete this;
   }
 
- private:
-  void End(const grpc::Status& status) {
+  void End(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_.mu_) {
     finished_ = true;
     Finish(status);
   }
 
+ private:
   // All below are guarded by the service's lock.
   HealthService& service_;
-  const std::string name_;
+  const std::string* const name_;  // the service's; nullptr: one that there is not
   HealthCheckResponse response_;
   Status written_ = HealthCheckResponse::UNKNOWN;  // never written
   bool writing_ = false;
@@ -68,13 +74,18 @@ class HealthService::WatchReactor final : public grpc::ServerWriteReactor<Health
 };
 
 HealthService::HealthService(const std::vector<std::string>& services)
-    : services_(services.begin(), services.end()) {}
+    : services_(services.begin(), services.end()) {
+  services_.insert("");
+}
 
-HealthService::Status HealthService::StatusOf(const std::string& service) const {
-  if (!service.empty() && services_.count(service) == 0) {
-    return HealthCheckResponse::SERVICE_UNKNOWN;
-  }
-  const bool serving = serving_ && accepting_ && !down_.contains(service);
+const std::string* HealthService::Find(const std::string& service) const {
+  const auto found = services_.find(service);
+  return found == services_.end() ? nullptr : &*found;
+}
+
+HealthService::Status HealthService::StatusOf(const std::string* service) const {
+  if (service == nullptr) return HealthCheckResponse::SERVICE_UNKNOWN;
+  const bool serving = serving_ && accepting_ && !down_.contains(*service);
   return serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
 }
 
@@ -111,7 +122,7 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
                                                HealthCheckResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::MutexLock lock(&mu_);
-  const Status status = StatusOf(request->service());
+  const Status status = StatusOf(Find(request->service()));
   if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
     reactor->Finish(grpc::Status(grpc::StatusCode::NOT_FOUND,
                                  "service: unknown, accepted: \"\" and full service names"));
@@ -124,10 +135,16 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
 
 grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
     grpc::CallbackServerContext* /*context*/, const HealthCheckRequest* request) {
-  auto* watch = new WatchReactor(this, request->service());
+  auto* watch = new WatchReactor(this, Find(request->service()));
   absl::MutexLock lock(&mu_);
   watches_.insert(watch);
-  watch->Continue();
+  if (request->service().size() > kMaxNameBytes) {
+    watch->End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                            absl::StrCat("service: ", request->service().size(),
+                                         " bytes, must be at most ", kMaxNameBytes)));
+  } else {
+    watch->Continue();
+  }
   return watch;
 }
 

@@ -17,7 +17,8 @@
 namespace phasor::rpc {
 
 // Threads: any. "" is the server as a whole, which says what all services say that were not set
-// apart.
+// apart. A watch of a name that there is not is told so and kept without the name, since the names
+// of a server never change; one of an overlong name is INVALID_ARGUMENT.
 class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
   // Starts as SERVING.
@@ -43,10 +44,12 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   using Status = grpc::health::v1::HealthCheckResponse::ServingStatus;
   class WatchReactor;
 
-  Status StatusOf(const std::string& service) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The name as it is kept here; nullptr: there is no such service.
+  const std::string* Find(const std::string& service) const;
+  Status StatusOf(const std::string* service) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Mutex mu_;
-  const std::set<std::string> services_;
+  std::set<std::string> services_;  // and ""; the same from the constructor on
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
   bool accepting_ ABSL_GUARDED_BY(mu_) = true;
   std::set<std::string> down_ ABSL_GUARDED_BY(mu_);  // services that do not serve

@@ -199,12 +199,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   bool EndIfIdle() {
     absl::MutexLock lock(&mu_);
     if (end_.has_value()) return true;
-    // An answer that nobody takes; one that was just begun has its time yet.
-    if (writing_ && absl::Now() - write_began_ >= options_.idle_timeout) {
-      context_->TryCancel();
-      return true;
-    }
-    if (owed_messages_ > 0) return false;
+    if (owed_messages_ > 0) return false;  // OpenCalls ends it if nobody takes the answers
     end_ = absl::DeadlineExceededError(absl::StrCat("stream: nothing received for ",
                                                     absl::FormatDuration(options_.idle_timeout),
                                                     ", the server's --stream-idle-timeout"));
@@ -231,7 +226,6 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (finished_) return;
     if (!writing_ && !answers_.empty()) {
       writing_ = true;
-      write_began_ = absl::Now();
       StartWrite(&answers_.front().message);
     }
     if (draining_ && !end_.has_value() && owed_messages_ == 0 && open_.empty()) end_ = Draining();
@@ -270,7 +264,6 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   absl::Mutex mu_;
   bool taking_ ABSL_GUARDED_BY(mu_) = false;  // reading, or the message read has no place yet
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time write_began_ ABSL_GUARDED_BY(mu_);  // while writing
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"
@@ -68,14 +69,55 @@ TEST(AbuseTest, ABombOfZerosIsNotUnpacked) {
   EXPECT_LT(MemoryOf(server.pid(), "VmHWM") - before, 32 * kMiB);
 }
 
+// The listener for health and channelz has the same limits.
+TEST(AbuseTest, TheAdminListenerUnpacksNothingEither) {
+  const std::string path = ::testing::TempDir() + "/phasor-abuse-admin.sock";
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1", "--admin-listen=unix:" + path});
+  const auto stub = grpc::health::v1::Health::NewStub(NewChannel("unix:" + path));
+  grpc::health::v1::HealthCheckResponse response;
+  grpc::ClientContext first;
+  ASSERT_TRUE(stub->Check(&first, {}, &response).ok());
+  const int64_t before = MemoryOf(server.pid(), "VmHWM");
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(std::string(256 * kMiB, 'x'));  // 256 KiB on the wire
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    testing::SetTestDeadline(&context);
+    context.set_compression_algorithm(algorithm);
+    const grpc::Status status = stub->Check(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+  }
+  EXPECT_LT(MemoryOf(server.pid(), "VmHWM") - before, 32 * kMiB);
+}
+
+TEST(AbuseTest, WatchesKeepNoNames) {
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ExpectServes(server, "before");
+  const auto stub = grpc::health::v1::Health::NewStub(NewChannel(server.address()));
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(std::string(8 * kMiB, 'x'));
+  const int64_t before = MemoryOf(server.pid(), "VmRSS");
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<grpc::health::v1::HealthCheckResponse>>> watches;
+  for (int i = 0; i < 40; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    testing::SetTestDeadline(contexts.back().get());
+    watches.push_back(stub->Watch(contexts.back().get(), request));
+    grpc::health::v1::HealthCheckResponse response;
+    EXPECT_FALSE(watches.back()->Read(&response));
+  }
+  EXPECT_LT(MemoryOf(server.pid(), "VmRSS") - before, 64 * kMiB);
+  for (const auto& watch : watches) {
+    EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  }
+}
+
 // Else the tests below would show nothing.
 TEST(AbuseTest, CallsByHandAreCalls) {
   Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
   const FileDescriptor peer = ConnectTo(server.address());
-  constexpr uint8_t kEndStream = 1;
-  const std::string empty_message(5, '\0');
   ASSERT_TRUE(Send(peer, std::string(kHello) + CallHeaders(kEndHeaders) +
-                             Frame(FrameType::kData, kEndStream, empty_message)));
+                             testing::MessageData("", testing::kEndStream)));
   std::string answer;
   EXPECT_TRUE(Eventually([&] {
     char part[4096];

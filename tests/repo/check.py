@@ -14,6 +14,7 @@ RULES = {
     "docs": docs.violations,
     "flags": rules.forbidden_flags,
     "guards": rules.include_guards,
+    "grpc-servers": rules.bare_grpc_servers,
     "layering": layering.violations,
     "presets": presets.violations,
     "size": lambda files: rules.long_files(files, allowlist.LONG_FILES),

@@ -94,3 +94,13 @@ def empty_test_names(tree):
                 line = text.count("\n", 0, match.start()) + 1
                 found.append(f"{path}:{line}: test {match[1]}.{match[2]} claims nothing; say what holds")
     return found
+
+
+def bare_grpc_servers(tree):
+    """Every gRPC server of the product is made in one place, which sets its limits."""
+    maker = "server/grpc_server.cc"
+    return [
+        f"{path}: makes a gRPC server, only {maker} may: it sets the limits"
+        for path, text in tree.items()
+        if path.startswith("server/") and path != maker and "grpc::ServerBuilder " in (text or "")
+    ]

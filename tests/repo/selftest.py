@@ -99,6 +99,11 @@ class RulesTest(unittest.TestCase):
         op = {"kernels/cpu/op.cc": "", "kernels/reference/op.cc": "", "tests/kernels/op_test.cc": ""}
         self.assertEqual(rules.untested_sources(op, {}), [])
 
+    def test_a_grpc_server_is_made_in_one_place(self):
+        made = "  grpc::ServerBuilder builder;\n"
+        self.assertEqual(rules.bare_grpc_servers({"server/grpc_server.cc": made, "tests/a.cc": made}), [])
+        self.assertEqual(len(rules.bare_grpc_servers({"server/admin_server.cc": made})), 1)
+
     def test_a_test_name_claims_something(self):
         bad = "TEST(PlanTest, Basic) {}\nTEST_F(PlanTest, Works2) {}\n"
         self.assertEqual(len(rules.empty_test_names({"tests/plan_test.cc": bad})), 2)

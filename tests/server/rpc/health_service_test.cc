@@ -57,6 +57,24 @@ class HealthServiceTest : public ::testing::Test {
   std::unique_ptr<Health::Stub> stub_;
 };
 
+TEST_F(HealthServiceTest, AWatchOfAnUnknownNameIsToldSoAndStays) {
+  const auto watched = Watch("no.such.Service");
+  EXPECT_EQ(watched->Next(), HealthCheckResponse::SERVICE_UNKNOWN);
+  health_.StopServing();
+  health_.EndWatches();
+  EXPECT_EQ(watched->Next(), -1);
+  EXPECT_EQ(watched->reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// gRPC would keep it for as long as the watch lives.
+TEST_F(HealthServiceTest, AWatchOfAnOverlongNameEnds) {
+  const auto watched = Watch(std::string(257, 'x'));
+  EXPECT_EQ(watched->Next(), -1);
+  const grpc::Status status = watched->reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "service: 257 bytes, must be at most 256");
+}
+
 TEST_F(HealthServiceTest, OneServiceMayBeDownAlone) {
   const auto watched = Watch("a.Service");
   EXPECT_EQ(watched->Next(), HealthCheckResponse::SERVING);

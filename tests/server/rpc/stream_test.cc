@@ -271,30 +271,6 @@ TEST(StreamEndTest, AStreamThatIsOwedAnAnswerIsNotIdle) {
   EXPECT_TRUE(stream.Finish().ok());
 }
 
-TEST(StreamEndTest, AStreamWhoseAnswerNobodyTakesEnds) {
-  // Long enough for the request, which is as large, to arrive at a busy machine.
-  TestServer server(TestServer::SmallEngine(), {}, absl::Seconds(2));
-  RopeStream stream(&server);
-  ASSERT_TRUE(stream.WriteItem(1, 200000));  // an answer of 19 MB: more than any window
-  ExpectNothingLeft(server);
-  EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::CANCELLED);
-}
-
-// The time-out passes while the answer is computed, and again shortly after it began to be sent.
-TEST(StreamEndTest, AnAnswerHasTheWholeTimeToBeTaken) {
-  TestServer server(TestServer::SmallEngine(), {}, absl::Seconds(1));
-  server.backend().Hold();
-  RopeStream stream(&server);
-  ASSERT_TRUE(stream.WriteItem(1, 200000));  // an answer of 19 MB
-  server.backend().WaitForRuns(1);
-  absl::SleepFor(absl::Milliseconds(800));
-  server.backend().Release();
-  absl::SleepFor(absl::Milliseconds(500));
-  EXPECT_EQ(stream.Read().id(), 1);
-  stream.WritesDone();
-  EXPECT_TRUE(stream.Finish().ok());
-}
-
 TEST(StreamEndTest, DrainingEndsIdleStreamsAndFinishesOpenItems) {
   TestServer server;
   RopeStream idle(&server);

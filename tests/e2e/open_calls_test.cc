@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Peers that acknowledge no SETTINGS and take no answers: limits hold, and bytes come back.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "inference/grpc_service.pb.h"
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/eventually.h"
+#include "tests/support/http2_frames.h"
+#include "tests/support/requests.h"
+#include "tests/support/running_server.h"
+#include "tests/support/socket_client.h"
+
+namespace phasor {
+namespace {
+
+using testing::CallBlock;
+using testing::CallHeaders;
+using testing::CallsSeen;
+using testing::Eventually;
+using testing::Frame;
+using testing::FrameType;
+using ::testing::HasSubstr;
+using testing::kEndHeaders;
+using testing::kEndStream;
+using testing::MessageData;
+using testing::NewChannel;
+using testing::ReadFrames;
+using testing::Send;
+using v1::PositionEmbeddingService;
+
+constexpr char kWatchPath[] = "/grpc.health.v1.Health/Watch";
+constexpr char kReflectionPath[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+class OpenCallsTest : public ::testing::Test {
+ protected:
+  void Start() { server_ = testing::StartServer(options_); }
+  FileDescriptor Connect() { return ConnectTo(server_->listeners()[0]); }
+
+  // Of `bytes` in a call of its own.
+  grpc::StatusCode Encode(int64_t bytes) {
+    grpc::ClientContext context;
+    testing::SetTestDeadline(&context);
+    v1::EncodeResponse response;
+    return PositionEmbeddingService::NewStub(NewChannel(server_->listeners()[0]))
+        ->Encode(&context, testing::EncodeRequestOf(bytes / 32), &response)
+        .error_code();
+  }
+
+  ServerOptions options_ = testing::TestOptions();
+  std::unique_ptr<Server> server_;
+};
+
+constexpr int64_t kAnswerBytes = 512 << 10;
+
+std::string StreamEncodeOf(int64_t bytes) {
+  v1::StreamEncodeRequest request;
+  request.set_id(1);
+  *request.mutable_item() = testing::EncodeOf(bytes / 32);
+  return request.SerializeAsString();
+}
+
+// With values in place of raw bytes.
+std::string InferOf(int64_t bytes) {
+  constexpr int64_t kDim = 8192;
+  inference::ModelInferRequest request;
+  request.set_model_name("transformer");
+  (*request.mutable_parameters())["dim"].set_int64_param(kDim);
+  auto* const input = request.add_inputs();
+  input->set_name("POSITIONS");
+  input->set_datatype("INT64");
+  input->add_shape(bytes / 4 / kDim);
+  for (int64_t i = 0; i < input->shape(0); ++i) input->mutable_contents()->add_int64_contents(i);
+  return request.SerializeAsString();
+}
+
+struct UntakenCase {
+  const char* name;
+  std::string path;
+  std::string message;
+  uint8_t flags;
+};
+
+class UntakenAnswerTest : public OpenCallsTest,
+                          public ::testing::WithParamInterface<UntakenCase> {};
+
+TEST_P(UntakenAnswerTest, GivesItsBytesBack) {
+  constexpr int kCalls = 8;
+  options_.max_inflight_bytes = kCalls * kAnswerBytes + (64 << 10);
+  options_.answer_timeout = absl::Milliseconds(100);
+  options_.stream_idle_timeout = absl::ZeroDuration();
+  options_.max_connection_age = absl::ZeroDuration();
+  Start();
+  const FileDescriptor peer = Connect();
+  ASSERT_TRUE(Send(peer, testing::kHelloWithoutWindow));
+  for (uint32_t stream = 1; stream < 2 * kCalls; stream += 2) {
+    ASSERT_TRUE(Send(peer, CallHeaders(kEndHeaders, stream, GetParam().path) +
+                               MessageData(GetParam().message, GetParam().flags, stream)));
+  }
+  std::string rest;
+  CallsSeen seen;
+  EXPECT_TRUE(Eventually([&] {
+    ReadFrames(peer, &rest, &seen);
+    return seen.ended.size() == kCalls;
+  })) << seen.ended.size()
+      << " ended";
+  EXPECT_THAT(seen.answered, ::testing::IsEmpty());
+  EXPECT_THAT(seen.headers, HasSubstr("answer: not taken within 100ms"));
+  EXPECT_TRUE(Eventually([&] { return Encode(kCalls * kAnswerBytes) == grpc::StatusCode::OK; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, UntakenAnswerTest,
+    ::testing::Values(
+        UntakenCase{"Unary", testing::kEncodePath,
+                    testing::EncodeRequestOf(kAnswerBytes / 32).SerializeAsString(), kEndStream},
+        UntakenCase{"Stream", "/phasor.v1.PositionEmbeddingService/StreamEncode",
+                    StreamEncodeOf(kAnswerBytes), 0},
+        UntakenCase{"HalfClosedStream", "/phasor.v1.PositionEmbeddingService/StreamEncode",
+                    StreamEncodeOf(kAnswerBytes), kEndStream},
+        UntakenCase{"ModelInfer", "/inference.GRPCInferenceService/ModelInfer",
+                    InferOf(kAnswerBytes), kEndStream},
+        UntakenCase{"ModelStreamInfer", "/inference.GRPCInferenceService/ModelStreamInfer",
+                    InferOf(kAnswerBytes), 0}),
+    [](const auto& param) { return param.param.name; });
+
+TEST_F(OpenCallsTest, AnAnswerThatIsTakenInTimeIsNotCutOff) {
+  options_.answer_timeout = absl::Seconds(60);
+  Start();
+  EXPECT_EQ(Encode(8 << 20), grpc::StatusCode::OK);
+}
+
+// One connection that acknowledges nothing and opens more calls than it may.
+class OvercrowdedTest : public OpenCallsTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(OvercrowdedTest, KeepsOnlyAsManyCallsAsAConnectionMayHave) {
+  constexpr size_t kLimit = 5;
+  constexpr size_t kCalls = 300;
+  options_.max_concurrent_streams = kLimit;
+  Start();
+  const FileDescriptor peer = Connect();
+  ASSERT_TRUE(Send(peer, testing::kHello));
+  const bool watches = GetParam() == std::string(kWatchPath);
+  for (uint32_t stream = 1; stream < 2 * kCalls; stream += 2) {
+    // What watches are of comes first; other streams are open without a message.
+    const std::string question = watches ? MessageData("", kEndStream, stream) : "";
+    ASSERT_TRUE(Send(peer, CallHeaders(kEndHeaders, stream, GetParam()) + question));
+  }
+  std::string rest;
+  CallsSeen seen;
+  EXPECT_TRUE(Eventually([&] {
+    ReadFrames(peer, &rest, &seen);
+    return seen.ended.size() == kCalls - kLimit;
+  })) << seen.ended.size()
+      << " ended";
+  EXPECT_EQ(seen.answered.size(), watches ? kLimit : 0);
+  EXPECT_EQ(Encode(32), grpc::StatusCode::OK);  // another connection is not affected
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, OvercrowdedTest,
+                         ::testing::Values(kWatchPath, kReflectionPath,
+                                           "/phasor.v1.PositionEmbeddingService/StreamEncode",
+                                           "/phasor.v1.TableService/CreateTable",
+                                           "/inference.GRPCInferenceService/ModelStreamInfer"),
+                         [](const auto& param) { return std::to_string(param.index); });
+
+TEST_F(OpenCallsTest, LargeMetadataIsRefusedWhateverIsAcknowledged) {
+  Start();
+  const FileDescriptor peer = Connect();
+  const std::string block = CallBlock(testing::kEncodePath) + std::string("\0\3x-a", 5) +
+                            testing::HpackText(std::string(options_.max_metadata_bytes, 'y'));
+  const std::string message = testing::EncodeRequestOf(1).SerializeAsString();
+  ASSERT_TRUE(Send(peer, std::string(testing::kHello) +
+                             Frame(FrameType::kHeaders, 0, block.substr(0, 100)) +
+                             Frame(FrameType::kContinuation, kEndHeaders, block.substr(100)) +
+                             MessageData(message, kEndStream)));
+  std::string rest;
+  CallsSeen seen;
+  EXPECT_TRUE(Eventually([&] {
+    ReadFrames(peer, &rest, &seen);
+    return seen.ended.size() == 1;
+  }));
+  EXPECT_THAT(seen.answered, ::testing::IsEmpty());
+  EXPECT_THAT(seen.headers, HasSubstr("metadata: "));
+}
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits on calls through a real gRPC server of this process. Answers that nobody takes:
+// tests/e2e/open_calls_test.cc.
+#include "server/rpc/open_calls.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/rpc/call_interceptor.h"
+#include "server/rpc/health_service.h"
+#include "tests/support/eventually.h"
+#include "tests/support/running_server.h"
+
+namespace phasor::rpc {
+namespace {
+
+using grpc::health::v1::Health;
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+using ::testing::HasSubstr;
+
+// Its SETTINGS allow what OpenCalls does not.
+class OpenCallsTest : public ::testing::Test {
+ protected:
+  OpenCallsTest() {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&health_);
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+    creators.push_back(MakeCallInterceptors(&calls_, {}));
+    builder.experimental().SetInterceptorCreators(std::move(creators));
+    server_ = builder.BuildAndStart();
+  }
+  ~OpenCallsTest() override {
+    health_.EndWatches();
+    server_->Shutdown();
+  }
+
+  std::unique_ptr<Health::Stub> Connect() {
+    return Health::NewStub(testing::NewChannel("127.0.0.1:" + std::to_string(port_)));
+  }
+  static grpc::Status Check(Health::Stub* stub, const std::string& metadata = "") {
+    grpc::ClientContext context;
+    testing::SetTestDeadline(&context);
+    if (!metadata.empty()) context.AddMetadata("x-text", metadata);
+    HealthCheckResponse response;
+    return stub->Check(&context, {}, &response);
+  }
+
+  OpenCalls calls_{{.calls_per_connection = 2, .metadata_bytes = 1000}, nullptr};
+  HealthService health_{{}};
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST_F(OpenCallsTest, CallsBeyondThoseOfAConnectionAreUnavailable) {
+  const auto stub = Connect();
+  grpc::ClientContext contexts[2];
+  std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> watches[2];
+  HealthCheckResponse response;
+  for (int i = 0; i < 2; ++i) {
+    watches[i] = stub->Watch(&contexts[i], {});
+    ASSERT_TRUE(watches[i]->Read(&response));
+  }
+  const grpc::Status third = Check(stub.get());
+  EXPECT_EQ(third.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(third.error_message(), HasSubstr("more than 2 calls at a time"));
+  EXPECT_TRUE(Check(Connect().get()).ok());  // over another connection
+
+  contexts[0].TryCancel();
+  EXPECT_FALSE(watches[0]->Read(&response));
+  static_cast<void>(watches[0]->Finish());
+  EXPECT_TRUE(testing::Eventually([&] { return Check(stub.get()).ok(); }));
+  contexts[1].TryCancel();
+  static_cast<void>(watches[1]->Finish());
+}
+
+TEST_F(OpenCallsTest, LargeMetadataIsRefused) {
+  const auto stub = Connect();
+  const grpc::Status status = Check(stub.get(), std::string(1000, 'x'));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("metadata: "));
+  EXPECT_TRUE(Check(stub.get(), std::string(500, 'x')).ok());
+}
+
+}  // namespace
+}  // namespace phasor::rpc
