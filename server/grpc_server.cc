@@ -146,6 +146,10 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
   limited.server = builder.BuildAndStart();
   if (limited.server == nullptr) return absl::InternalError("server: gRPC refused to start");
   Serve(std::move(plain), std::move(tcp), listener);
+  // Twice: a peer may not know its limit yet.
+  limited.watch = std::make_unique<StreamWatch>(
+      2 * int64_t{options.max_concurrent_streams},
+      [listener](const std::string& peer) { listener->HangUpOn(peer); });
   return limited;
 }
 

@@ -17,6 +17,7 @@
 #include "server/options.h"
 #include "server/rpc/call_observer.h"
 #include "server/rpc/open_calls.h"
+#include "server/stream_watch.h"
 
 namespace phasor {
 
@@ -40,11 +41,12 @@ struct GrpcServerParts {
 struct LimitedServer {
   std::unique_ptr<rpc::OpenCalls> calls;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<StreamWatch> watch;
 };
 
 // The only way to make a gRPC server here: with every limit that gRPC has (the memory of its
-// connections is `quota`), and with our own on calls (rpc::OpenCalls). The server gets the
-// connections that `listener` accepts from now on, which must be stopped before the server is
+// connections is `quota`), and with our own on calls (rpc::OpenCalls, StreamWatch). The server gets
+// the connections that `listener` accepts from now on, which must be stopped before the server is
 // destroyed. Unix sockets are always plaintext: permissions of their files guard them. INTERNAL:
 // gRPC refused.
 absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, GrpcServerParts parts,

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
 
@@ -176,6 +177,18 @@ std::string PeerKey(int connected_fd) {
   socklen_t user_length = sizeof(user);
   getsockopt(connected_fd, SOL_SOCKET, SO_PEERCRED, &user, &user_length);
   return absl::StrCat("uid:", user.uid);
+}
+
+std::string PeerAddress(int connected_fd) {
+  SocketAddress peer = {};
+  socklen_t length = sizeof(peer);
+  if (getpeername(connected_fd, &peer.any, &length) != 0 || peer.any.sa_family == AF_UNIX)
+    return "";
+  std::string host = HostText(peer, length);
+  host = host.substr(0, host.find('%'));  // without the interface
+  if (absl::StartsWith(host, "::ffff:")) host = host.substr(7);
+  // The port is at the same place in both.
+  return absl::StrCat(host, ":", ntohs(peer.v4.sin_port));
 }
 
 }  // namespace phasor

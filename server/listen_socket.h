@@ -63,6 +63,10 @@ absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address);
 // Whom a connection counts for: "ip:<address>", or "uid:<user>" over a Unix socket.
 std::string PeerKey(int connected_fd);
 
+// Who a connection is with: "127.0.0.1:4711", "::1:4711"; empty over a Unix socket. IPv4 in IPv6
+// is written as IPv4.
+std::string PeerAddress(int connected_fd);
+
 }  // namespace phasor
 
 #endif  // PHASOR_SERVER_LISTEN_SOCKET_H_

@@ -81,8 +81,18 @@ class EpollListener final : public Listener {
   }
 
   void HangUp() override {
+    const std::lock_guard<std::mutex> lock(connections_mu_);
     for (const auto& [fd, connection] : connections_) shutdown(fd, SHUT_RDWR);
     connections_.clear();
+  }
+
+  void HangUpOn(const std::string& peer) override {
+    const std::lock_guard<std::mutex> lock(connections_mu_);
+    for (const auto& [fd, connection] : connections_) {
+      if (PeerAddress(fd) != peer) continue;
+      shutdown(fd, SHUT_RDWR);
+      Log(LogLevel::kWarn, "hung up on a peer with too many calls", {{"peer", peer}});
+    }
   }
 
   void SetCaps(int max_connections, int max_connections_per_peer) override {
@@ -138,6 +148,7 @@ class EpollListener final : public Listener {
 
   // Forgets a connection that was shut down. Errors alone say nothing about that.
   void NoteClosed(const epoll_event& event) {
+    const std::lock_guard<std::mutex> lock(connections_mu_);
     const auto connection = connections_.find(event.data.fd);
     if (connection == connections_.end() || (event.events & EPOLLHUP) == 0) return;
     const auto peer = peers_.find(connection->second.peer);
@@ -182,6 +193,7 @@ class EpollListener final : public Listener {
   // Counts the connection in, unless a cap is reached.
   bool Admit(int fd) {
     std::string peer = PeerKey(fd);
+    const std::lock_guard<std::mutex> lock(connections_mu_);
     const auto same = peers_.find(peer);
     const int of_peer = same == peers_.end() ? 0 : same->second;
     if (static_cast<int>(connections_.size()) >= max_connections_.load(std::memory_order_relaxed) ||
@@ -253,8 +265,10 @@ class EpollListener final : public Listener {
   // The thread's own until Stop.
   FileDescriptor spare_;
   bool paused_ = false;
+  absl::flat_hash_map<std::string, int> peers_;  // connections of each
+
+  std::mutex connections_mu_;
   absl::flat_hash_map<int, Connection> connections_;  // by duplicate
-  absl::flat_hash_map<std::string, int> peers_;       // connections of each
   std::thread thread_;
 };
 

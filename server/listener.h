@@ -49,6 +49,8 @@ class Listener {
   // After Stop: hangs up all connections that were handed on. What was written to them still
   // arrives.
   virtual void HangUp() = 0;
+  // Hangs up the connection with this peer, as PeerAddress writes it, if there is one.
+  virtual void HangUpOn(const std::string& peer) = 0;
 
   // New caps, for connections that come from now on.
   virtual void SetCaps(int max_connections, int max_connections_per_peer) = 0;

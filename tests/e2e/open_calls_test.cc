@@ -169,6 +169,22 @@ INSTANTIATE_TEST_SUITE_P(Calls, OvercrowdedTest,
                                            "/inference.GRPCInferenceService/ModelStreamInfer"),
                          [](const auto& param) { return std::to_string(param.index); });
 
+// gRPC shows no handler a unary call before its message.
+TEST_F(OpenCallsTest, APeerWithManyCallsWhoseMessagesNeverComeIsHungUpOn) {
+  options_.max_concurrent_streams = 5;
+  Start();
+  const FileDescriptor modest = Connect();
+  const FileDescriptor hostile = Connect();
+  ASSERT_TRUE(Send(modest, std::string(testing::kHello) + CallHeaders(kEndHeaders)));
+  ASSERT_TRUE(Send(hostile, testing::kHello));
+  for (uint32_t stream = 1; stream < 60; stream += 2) {
+    if (!Send(hostile, CallHeaders(kEndHeaders, stream))) break;
+  }
+  EXPECT_TRUE(Eventually([&] { return testing::IsClosed(hostile); }));
+  EXPECT_FALSE(testing::IsClosed(modest));
+  EXPECT_EQ(Encode(32), grpc::StatusCode::OK);
+}
+
 TEST_F(OpenCallsTest, LargeMetadataIsRefusedWhateverIsAcknowledged) {
   Start();
   const FileDescriptor peer = Connect();

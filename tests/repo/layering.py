@@ -21,7 +21,7 @@ LAYERS = {
     "tables": r"server/tables/",
     "config": r"server/config/",
     "telemetry": r"server/telemetry/",
-    "server_rpc_glue": r"server/((server\w*|main|listener\w*|admin_server)\.cc|(grpc_server|server_security)\.h|grpc_server\.cc)$",
+    "server_rpc_glue": r"server/((server\w*|main|listener\w*|admin_server|stream_watch)\.cc|(grpc_server|server_security)\.h|grpc_server\.cc)$",
     "server": r"server/",
     "proto": r"proto/",
     "cuda": r"kernels/cuda/",
@@ -63,7 +63,7 @@ HEADERS_MAY_NOT_INCLUDE = {"client": {"client_internal", "proto", "generated"}}
 EXTERNAL = {
     "gRPC and protobuf": (
         r"(grpc|grpcpp|grpc\+\+|google/protobuf)/|.*\.pb\.h$",
-        r"proto/|server/rpc/|server/oip/|server/config/|server/((server\w*|listener\w*|admin_server)\.cc|(grpc_server|server_security)\.h|grpc_server\.cc)$|client/internal/|client/cli/|tests/|bench/",
+        r"proto/|server/rpc/|server/oip/|server/config/|server/((server\w*|listener\w*|admin_server|stream_watch)\.cc|(grpc_server|server_security)\.h|grpc_server\.cc)$|client/internal/|client/cli/|tests/|bench/",
     ),
     "Highway": (r"hwy/", r"kernels/cpu/|tests/kernels/cpu/"),
     "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", r"kernels/cuda/|tests/kernels/cuda/|bench/cuda/"),

@@ -72,6 +72,7 @@ TEST(PeerKeyTest, IsTheAddressOfATcpPeer) {
   const FileDescriptor client = ConnectTo((*sockets)[0].address());
   const FileDescriptor accepted(accept((*sockets)[0].fd(), nullptr, nullptr));
   EXPECT_EQ(PeerKey(accepted.get()), "ip:127.0.0.1");
+  EXPECT_THAT(PeerAddress(accepted.get()), StartsWith("127.0.0.1:"));
 }
 
 TEST_F(UnixSocketTest, PeerKeyIsTheUser) {
@@ -80,6 +81,7 @@ TEST_F(UnixSocketTest, PeerKeyIsTheUser) {
   const FileDescriptor client = ConnectTo("unix:" + path_);
   const FileDescriptor accepted(accept((*sockets)[0].fd(), nullptr, nullptr));
   EXPECT_EQ(PeerKey(accepted.get()), "uid:" + std::to_string(geteuid()));
+  EXPECT_EQ(PeerAddress(accepted.get()), "");
 }
 
 TEST_F(UnixSocketTest, FileIsForOwnerAndGroupAndGoesWithTheSocket) {
