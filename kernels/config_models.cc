@@ -155,7 +155,7 @@ constexpr ConfigModel kModels[] = {
     {.model_type = "nomic_bert", .rope_theta = 1000},
     {.model_type = "olmo"},
     {.model_type = "olmo2"},
-    {.model_type = "olmo3", .rope_theta = 500000},
+    {.model_type = "olmo3", .rope_theta = 500000, .local_theta = 500000, .one_base = true},
     {.model_type = "olmo_hybrid"},
     {.model_type = "olmoe"},
     {.model_type = "paddleocr_vl_text",

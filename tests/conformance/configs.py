@@ -88,6 +88,11 @@ def models():
     yield Config("nemotron", {"model_type": "nemotron", "hidden_size": 6144, "num_attention_heads": 48, "partial_rotary_factor": 0.5, "rope_theta": 10000}, "NemotronRotaryEmbedding", width=128)
     yield Config("starcoder2", {"model_type": "starcoder2", "hidden_size": 3072, "num_attention_heads": 24, "rope_theta": 999999.4420358813}, "Starcoder2RotaryEmbedding")
     yield Config("olmo2", {"model_type": "olmo2", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000}, "Olmo2RotaryEmbedding")
+    yarn = {"attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0, "factor": 8.0, "original_max_position_embeddings": 8192, "rope_type": "yarn"}
+    olmo3 = {"model_type": "olmo3", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000, "rope_scaling": yarn, "max_position_embeddings": 65536}
+    olmo3 |= {"num_hidden_layers": 4, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
+    yield Config("olmo-3-full", olmo3, "Olmo3RotaryEmbedding", FULL)
+    yield Config("olmo-3-sliding", olmo3, "Olmo3RotaryEmbedding", SLIDING)
     yield Config("falcon", {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "alibi": False}, "FalconRotaryEmbedding")
     yield Config("granite", {"model_type": "granite", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 10000000.0}, "GraniteRotaryEmbedding")
     yield Config("smollm3-layers", {"model_type": "smollm3", "hidden_size": 2048, "num_attention_heads": 16, "rope_theta": 5000000.0, "no_rope_layer_interval": 4}, "SmolLM3RotaryEmbedding")

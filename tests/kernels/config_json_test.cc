@@ -8,6 +8,7 @@
 
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
@@ -248,6 +249,84 @@ TEST(ConfigJsonTest, NestedParametersAreChosenByKind) {
                           {"full_attention": {}, "rope_theta": 3}})",
                       "full_attention"),
                 "rope_parameters.rope_theta: 3, must be an object");
+}
+
+// Flat, as OLMo 3 was published: YaRN is for the layers with full attention alone.
+std::string Olmo3(const std::string& more) {
+  return R"({"model_type": "olmo3", "head_dim": 128, "layer_types": ["sliding_attention",
+      "full_attention"])" +
+         more + "}";
+}
+constexpr char kOlmo3Yarn[] = R"("rope_scaling": {"rope_type": "yarn", "factor": 8.0,
+    "original_max_position_embeddings": 8192, "attention_factor": 1.25})";
+
+TEST(ConfigJsonTest, AFlatOlmo3ScalesFullAttentionAlone) {
+  const std::string olmo = Olmo3(R"(, "rope_theta": 500000, )" + std::string(kOlmo3Yarn));
+  ExpectRefused(Config(olmo),
+                "spec.layer_type: not set, must be full_attention or sliding_attention");
+  ExpectRefused(Layer(olmo, "global"), "spec.layer_type: global, must be full_attention or");
+  const Spec full = Read(Layer(olmo, "full_attention"));
+  EXPECT_EQ(full.rope_theta, 500000);
+  ASSERT_TRUE(std::holds_alternative<YarnScaling>(full.rope_scaling));
+  EXPECT_EQ(std::get<YarnScaling>(full.rope_scaling).factor, 8);
+  const Spec sliding = Read(Layer(olmo, "sliding_attention"));
+  EXPECT_EQ(sliding.rope_theta, 500000);
+  EXPECT_EQ(sliding.rope_scaling, RopeScaling());
+}
+
+TEST(ConfigJsonTest, AnOlmo3WithoutScalingNeedsNoKindOfLayer) {
+  EXPECT_EQ(Read(Config(Olmo3(""))).rope_theta, 500000);
+  EXPECT_EQ(Read(Config(Olmo3(R"(, "rope_scaling": {"type": "default"})"))).rope_theta, 500000);
+}
+
+// transformers 5.23.0 gives sliding layers its default base, earlier releases the file's.
+TEST(ConfigJsonTest, AnotherBaseOfOlmo3sSlidingLayersIsTheCallersToSay) {
+  const std::string olmo = Olmo3(R"(, "rope_theta": 1000000, )" + std::string(kOlmo3Yarn));
+  EXPECT_EQ(Read(Layer(olmo, "full_attention")).rope_theta, 1e6);
+  ExpectRefused(Layer(olmo, "sliding_attention"),
+                "spec.config_json.rope_theta: 1e+06, but sliding_attention layers");
+  Spec user = Layer(olmo, "sliding_attention");
+  user.rope_theta = 1e6;
+  EXPECT_EQ(Read(user).rope_scaling, RopeScaling());
+}
+
+TEST(ConfigJsonTest, ModelsWithTwoRotationsReadNoFlatRopeParameters) {
+  for (const char* type : {"olmo3", "gemma3_text", "gemma3n_text", "gemma4_text", "modernbert"}) {
+    const std::string text = R"({"model_type": ")" + std::string(type) +
+                             R"(", "head_dim": 128, "rope_parameters": {"rope_theta": 7.0}})";
+    ExpectRefused(Layer(text, "full_attention"),
+                  "config_json.rope_parameters: one dictionary for all layers");
+  }
+  ExpectRefused(Layer(R"({"model_type": "gemma4_text", "rope_scaling": {"rope_theta": 7.0}})",
+                      "full_attention"),
+                "config_json.rope_scaling: one dictionary for all layers");
+}
+
+TEST(ConfigJsonTest, BasesAreReadUnderTheNamesOfTheirModelAlone) {
+  const auto with = [](const std::string& type, const std::string& key) {
+    return Layer(R"({"model_type": ")" + type + R"(", "head_dim": 64, ")" + key + R"(": 7.0})",
+                 "full_attention");
+  };
+  ExpectRefused(with("modernbert", "rope_theta"), "rope_theta: is nothing that model_type");
+  ExpectRefused(with("modernbert", "rope_local_base_freq"), "is nothing that model_type");
+  ExpectRefused(with("gemma3_text", "local_rope_theta"), "is nothing that model_type");
+  ExpectRefused(with("olmo3", "global_rope_theta"), "is nothing that model_type");
+  ExpectRefused(with("olmo3", "rope_local_base_freq"), "is nothing that model_type");
+}
+
+TEST(ConfigJsonTest, WhichLayersAnUnknownModelScalesIsTheCallersToSay) {
+  Spec user = Config(R"({"model_type": "other", "head_dim": 64, "rope_theta": 10000,
+      "layer_types": ["sliding_attention", "full_attention"],
+      "rope_scaling": {"type": "linear", "factor": 2}})");
+  user.pairing = Pairing::kHalfSplit;
+  ExpectRefused(user, "spec.config_json.rope_scaling: may be for full_attention layers alone");
+  user.layer_type = "sliding_attention";
+  ExpectRefused(user, "spec.config_json.rope_scaling: may be for full_attention layers alone");
+  user.rope_scaling = LinearScaling{2};
+  EXPECT_THAT(SpecFromConfigJson(user, "spec"), IsOk());
+  user.rope_scaling = {};
+  user.layer_type = "full_attention";
+  EXPECT_EQ(Read(user).rope_scaling, RopeScaling(LinearScaling{2}));
 }
 
 TEST(ConfigJsonTest, AKindOfLayerMustExist) {
