@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/config_keys.h"
+#include "kernels/config_layers.h"
 #include "kernels/config_models.h"
 #include "kernels/config_rope.h"
 #include "kernels/json.h"
@@ -41,6 +42,7 @@ class ConfigReader {
     in_ = &section;
     PHASOR_RETURN_IF_ERROR(FindModel());
     PHASOR_RETURN_IF_ERROR(CheckConfigKeys(*in_, model_, generic_));
+    PHASOR_RETURN_IF_ERROR(CheckPerLayerConfig(*in_, model_, user_.head_dim.has_value()));
     PHASOR_RETURN_IF_ERROR(ReadRope());
     PHASOR_RETURN_IF_ERROR(ReadTheta());
     PHASOR_RETURN_IF_ERROR(ReadHeads());
@@ -275,6 +277,7 @@ class ConfigReader {
   absl::Status ReadHeads() {
     if (model_.latent) return ReadLatentHeads();
     PHASOR_ASSIGN_OR_RETURN(out_.head_dim, HeadDim());
+    PHASOR_RETURN_IF_ERROR(CheckAliases());
     std::optional<int64_t> rotary_dim;
     PHASOR_RETURN_IF_ERROR(in_->Read("rotary_dim", &rotary_dim));
     // An absent key is the class's default, null is the whole head.
@@ -321,12 +324,19 @@ class ConfigReader {
 
   absl::StatusOr<int64_t> HeadDim() const {
     if (user_.head_dim.has_value()) return *user_.head_dim;
-    std::optional<int64_t> head_dim;
+    PHASOR_ASSIGN_OR_RETURN(std::optional<int64_t> head_dim,
+                            PerLayerHeadDim(*in_, layer_type_, spec_path_));
     if (model_.full_head_dim > 0 && IsFull()) {
-      PHASOR_ASSIGN_OR_RETURN(head_dim, FirstOf({"global_head_dim"}));
-      return head_dim.value_or(model_.full_head_dim);
+      PHASOR_ASSIGN_OR_RETURN(const auto full, FirstOf({"global_head_dim"}));
+      // The class makes widths of its own only where the key is absent; null is there.
+      if (!in_->json().contains("per_layer_config")) return full.value_or(model_.full_head_dim);
+      if (full.has_value() && full != head_dim) {
+        return Invalid("global_head_dim", *full, " contradicts per_layer_config, must be absent");
+      }
     }
-    PHASOR_ASSIGN_OR_RETURN(head_dim, FirstOf({"head_dim"}));
+    if (head_dim.has_value()) return *head_dim;
+    const bool jetmoe = model_.model_type == "jetmoe";
+    PHASOR_ASSIGN_OR_RETURN(head_dim, FirstOf({"head_dim", jetmoe ? "kv_channels" : "head_dim"}));
     if (head_dim.has_value()) return *head_dim;
     if (model_.head_dim > 0) return model_.head_dim;
     PHASOR_ASSIGN_OR_RETURN(const auto hidden, FirstOf({"embed_dim", "hidden_size", "n_embd"}));
@@ -340,6 +350,17 @@ class ConfigReader {
                      " does not split evenly over ", *heads, " heads");
     }
     return *hidden / *heads;
+  }
+
+  // A width under another name is not read, but it must not say otherwise.
+  absl::Status CheckAliases() const {
+    for (const char* key : kHeadDimAliases) {
+      PHASOR_ASSIGN_OR_RETURN(const auto width, FirstOf({key}));
+      if (width.value_or(*out_.head_dim) == *out_.head_dim || user_.head_dim.has_value()) continue;
+      return Invalid(key, *width, " contradicts head_dim ", *out_.head_dim,
+                     ", must be the same or beside the spec's own head_dim");
+    }
+    return absl::OkStatus();
   }
 
   // The share of lanes that turn, where the configuration says one.

@@ -114,6 +114,7 @@ constexpr ConfigModel kModels[] = {
     {.model_type = "hunyuan_v1_dense", .ntk_alpha = true},
     {.model_type = "hunyuan_v1_moe", .ntk_alpha = true},
     {.model_type = "hy_v3", .rope_theta = 11158840, .head_dim = 128},
+    {.model_type = "jetmoe", .head_dim = 128},
     {.model_type = "kimi_k2", .pairing = Pairing::kInterleaved, .latent = true},
     {.model_type = "lfm2", .rope_theta = 1e6},
     {.model_type = "lfm2_moe", .rope_theta = 1e6},

@@ -196,6 +196,58 @@ TEST(ConfigJsonTest, HeadsNeedAWidth) {
   EXPECT_EQ(Read(user).head_dim, 96);
 }
 
+TEST(ConfigJsonTest, JetMoesHeadsAreItsKvChannelsWide) {
+  const std::string jetmoe = R"({"model_type": "jetmoe", "hidden_size": 2048,
+                                 "num_attention_heads": 32, "kv_channels": 96)";
+  const Spec spec = Read(Config(jetmoe + "}"));
+  EXPECT_EQ(spec.head_dim, 96);
+  EXPECT_EQ(spec.pairing, Pairing::kHalfSplit);
+  EXPECT_EQ(Read(Config(R"({"model_type": "jetmoe"})")).head_dim, 128);
+  EXPECT_EQ(Read(Config(R"({"model_type": "jetmoe", "head_dim": 64})")).head_dim, 64);
+  ExpectRefused(Config(jetmoe + R"(, "head_dim": 64})"), "kv_channels: 96 contradicts head_dim 64");
+}
+
+TEST(ConfigJsonTest, OtherNamesOfAHeadsWidthMustNotContradictIt) {
+  for (const char* key : {"kv_channels", "attention_head_dim", "swa_head_dim", "d_kv"}) {
+    const std::string name = "\"" + std::string(key) + "\": ";
+    ExpectRefused(Config(Llama(name + "64")), std::string(key) + ": 64 contradicts head_dim 128");
+    EXPECT_EQ(Read(Config(Llama(name + "128"))).head_dim, 128);
+    Spec user = Config(Llama(name + "64"));
+    user.head_dim = 64;
+    EXPECT_EQ(Read(user).head_dim, 64);
+  }
+}
+
+TEST(ConfigJsonTest, HeadsOfSingleLayersAreChosenByKind) {
+  const std::string gemma = R"({"model_type": "gemma4_text", "head_dim": 256, "layer_types":
+      ["sliding_attention", "full_attention"], "per_layer_config": {"1": {"head_dim": 384}},
+      "rope_parameters": {"full_attention": {}, "sliding_attention": {}})";
+  EXPECT_EQ(Read(Layer(gemma + "}", "full_attention")).head_dim, 384);
+  EXPECT_EQ(Read(Layer(gemma + "}", "sliding_attention")).head_dim, 256);
+  ExpectRefused(Layer(gemma + R"(, "global_head_dim": 512})", "full_attention"),
+                "global_head_dim: 512 contradicts per_layer_config");
+  Spec user = Layer(gemma + "}", "full_attention");
+  user.head_dim = 320;
+  EXPECT_EQ(Read(user).head_dim, 320);
+}
+
+TEST(ConfigJsonTest, WithPerLayerConfigGemma4sFullLayersHaveNoWidthOfTheirOwn) {
+  const std::string gemma = R"({"model_type": "gemma4_text", "head_dim": 256, "layer_types":
+      ["sliding_attention", "full_attention"], "rope_parameters": {"full_attention": {}})";
+  EXPECT_EQ(Read(Layer(gemma + "}", "full_attention")).head_dim, 512);
+  EXPECT_EQ(Read(Layer(gemma + R"(, "per_layer_config": {"1": {}}})", "full_attention")).head_dim,
+            256);
+}
+
+TEST(ConfigJsonTest, LayersThatDivideTheirHeadsOtherwiseNeedAWidth) {
+  const std::string llama = Llama(R"("layer_types": ["full_attention"], "per_layer_config":
+                                     {"0": {"num_attention_heads": 16}})");
+  ExpectRefused(Config(llama), "per_layer_config: changes num_attention_heads");
+  Spec user = Config(llama);
+  user.head_dim = 256;
+  EXPECT_EQ(Read(user).head_dim, 256);
+}
+
 TEST(ConfigJsonTest, ModelsOfGptJsKindGiveTheirOwnNames) {
   const Spec spec = Read(Config(R"({"model_type": "gptj", "n_embd": 4096, "n_head": 16,
                                     "rotary_dim": 64})"));
