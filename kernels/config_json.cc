@@ -211,6 +211,13 @@ class ConfigReader {
       return InvalidSpec("layer_type", kind.empty() ? "not set" : kind, ", must be ", kFull, " or ",
                          kSliding, " for model_type ", model_.model_type);
     }
+    // An EXAONE 4 whose sliding_window is null rotates all of its layers.
+    const bool windows =
+        in_->Find("sliding_window") != nullptr || !in_->json().contains("sliding_window");
+    if (model_.full_stands_still && windows && IsFull()) {
+      return InvalidSpec("layer_type", kind, ", whose layers model_type ", model_.model_type,
+                         " does not rotate, must be ", kSliding, " or not set");
+    }
     if (kind.empty() || Lists(kind)) return absl::OkStatus();
     return InvalidSpec("layer_type", kind, " is not in ", in_->PathOf("layer_types"),
                        ", must not be set where all layers have one rotary embedding");

@@ -387,6 +387,24 @@ TEST(ConfigJsonTest, AKindOfLayerMustExist) {
   EXPECT_THAT(SpecFromConfigJson(Layer(listed, "full_attention"), "spec"), IsOk());
 }
 
+TEST(ConfigJsonTest, LayersThatAModelDoesNotRotateAreRefused) {
+  for (const char* type : {"cohere2", "exaone4"}) {
+    const std::string text = R"({"head_dim": 64, "layer_types": ["sliding_attention",
+        "full_attention"], "model_type": ")" +
+                             std::string(type) + "\"";
+    ExpectRefused(Layer(text + "}", "full_attention"),
+                  "spec.layer_type: full_attention, whose layers model_type " + std::string(type) +
+                      " does not rotate");
+    ExpectRefused(Layer(text + ", \"sliding_window\": 4096}", "full_attention"), "does not rotate");
+    EXPECT_EQ(Read(Layer(text + "}", "sliding_attention")).head_dim, 64);
+  }
+  EXPECT_EQ(Read(Layer(R"({"model_type": "exaone4", "head_dim": 64, "sliding_window": null,
+                           "layer_types": ["full_attention"]})",
+                       "full_attention"))
+                .head_dim,
+            64);
+}
+
 TEST(ConfigJsonTest, PartsAreChosenByName) {
   const std::string model = R"({"model_type": "mix",
       "text_config": {"model_type": "llama", "head_dim": 64},
@@ -433,6 +451,8 @@ TEST(ConfigJsonTest, SurvivesAnyBytes) {
           "su", "short_factor": [1, 2], "long_factor": [3, 4], "original_max_position_embeddings": 3}})",
       R"({"text_config": {"model_type": "gemma4_text", "rope_parameters": {"full_attention":
           {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}}})",
+      R"({"model_type": "qwen3", "layer_types": ["full_attention"], "per_layer_config":
+          {"0": {"head_dim": 64}}})",
       R"({"model_type": "deepseek_v3", "qk_nope_head_dim": 128, "qk_rope_head_dim": 64})"};
   const std::string alphabet = "{}[]\",:0123456789.eE-+ntrufalsx\\\xff";
   std::mt19937_64 random(7);
