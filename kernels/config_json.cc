@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/config_keys.h"
+#include "kernels/config_layers.h"
 #include "kernels/config_models.h"
 #include "kernels/config_rope.h"
 #include "kernels/json.h"
@@ -19,24 +20,8 @@
 namespace phasor {
 namespace {
 
-// A key with one of these in its name is about rotary embeddings, so it must be a known one.
-constexpr std::string_view kTelling[] = {"rope",      "rotary", "theta", "alibi",  "nope",
-                                         "base_freq", "yarn",   "xpos",  "mscale", "position_emb"};
-constexpr std::string_view kKnown[] = {
-    // Read below.
-    "alibi", "attn_rotary_emb", "global_rope_theta", "local_rope_theta", "max_position_embeddings",
-    "original_max_position_embeddings", "partial_rotary_factor", "position_embedding_type",
-    "qk_nope_head_dim", "qk_rope_head_dim", "rope_interleave", "rope_local_base_freq",
-    "rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary_emb_base", "rotary_pct",
-    // Which layers rotate, and sizes of other tables: the caller's business.
-    "no_rope_layer_interval", "no_rope_layers", "num_position_embeddings"};
-
 constexpr std::string_view kFull = "full_attention";
 constexpr std::string_view kSliding = "sliding_attention";
-
-bool Contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // One configuration. Borrows the user's spec.
 // Threads: one thread.
@@ -56,7 +41,8 @@ class ConfigReader {
     PHASOR_ASSIGN_OR_RETURN(const JsonObject section, ChooseSection(root));
     in_ = &section;
     PHASOR_RETURN_IF_ERROR(FindModel());
-    PHASOR_RETURN_IF_ERROR(CheckKeys());
+    PHASOR_RETURN_IF_ERROR(CheckConfigKeys(*in_, model_, generic_));
+    PHASOR_RETURN_IF_ERROR(CheckPerLayerConfig(*in_, model_, user_.head_dim.has_value()));
     PHASOR_RETURN_IF_ERROR(ReadRope());
     PHASOR_RETURN_IF_ERROR(ReadTheta());
     PHASOR_RETURN_IF_ERROR(ReadHeads());
@@ -98,7 +84,7 @@ class ConfigReader {
                            section.path(), ", must name a part of the configuration");
       }
       section = JsonObject(*inner, section.PathOf(name));
-      vision_ = Contains(name, "vision");
+      vision_ = name.find("vision") != std::string::npos;
       begin = end + 1;
     }
     return section;
@@ -140,62 +126,6 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  absl::Status CheckKeys() const {
-    for (const auto& [key, value] : in_->json().items()) {
-      if (Harmless(key, value)) continue;
-      const bool tells = std::any_of(std::begin(kTelling), std::end(kTelling),
-                                     [&key = key](auto part) { return Contains(key, part); });
-      if (!tells || value.is_null()) continue;
-      if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown)) {
-        return UnknownKey(in_->path(), key, kKnown);
-      }
-    }
-    std::optional<bool> alibi;
-    PHASOR_RETURN_IF_ERROR(in_->Read("alibi", &alibi));
-    if (alibi.value_or(false)) return Invalid("alibi", "true, must be false: no rotary embedding");
-    std::optional<std::string> type;
-    PHASOR_RETURN_IF_ERROR(in_->Read("position_embedding_type", &type));
-    if (type.has_value() && !IsRotary(*type)) {
-      return Invalid("position_embedding_type", type->substr(0, 64), ", must be rope or rotary");
-    }
-    return CheckForeignKeys();
-  }
-
-  // Keys that say what is so anyway.
-  static bool Harmless(const std::string& key, const Json& value) {
-    return (key == "use_mrope" && value == false) || (key == "rotary" && value == true) ||
-           (key == "use_rotary_pos_emb" && value == true);
-  }
-
-  // ModernBERT's "absolute" is left over from BERT, and nobody reads it.
-  bool IsRotary(std::string_view type) const {
-    if (type == "rope_gptj") return model_.pairing == Pairing::kInterleaved;
-    return type == "rope" || type == "rotary" ||
-           (type == "absolute" && model_.model_type == "modernbert");
-  }
-
-  // Keys that only some model types read.
-  absl::Status CheckForeignKeys() const {
-    const bool layered = model_.local_theta > 0;
-    const struct {
-      const char* key;
-      bool used;
-    } keys[] = {{"rope_local_base_freq", layered},
-                {"global_rope_theta", layered},
-                {"local_rope_theta", layered},
-                {"global_head_dim", model_.full_head_dim > 0},
-                {"qk_rope_head_dim", model_.latent},
-                {"qk_nope_head_dim", model_.latent},
-                {"attn_rotary_emb", model_.model_type == "bamba"},
-                {"rope_interleave", model_.latent || generic_}};
-    for (const auto& [key, used] : keys) {
-      if (in_->Find(key) == nullptr || used) continue;
-      return Invalid(key, "is nothing that model_type ", model_.model_type,
-                     " reads, must not be set");
-    }
-    return absl::OkStatus();
-  }
-
   // The one dictionary of rope_parameters or rope_scaling that applies.
   absl::Status ReadRope() {
     PHASOR_RETURN_IF_ERROR(in_->Read("max_position_embeddings", &lengths_.max_position_embeddings));
@@ -216,15 +146,40 @@ class ConfigReader {
     nested_ = value != nullptr && std::any_of(value->begin(), value->end(),
                                               [](const Json& v) { return v.is_object(); });
     if (nested_) return ReadNested(JsonObject(*value, in_->PathOf(key)));
-    PHASOR_RETURN_IF_ERROR(CheckLayerType());
-    const bool applies = model_.local_theta == 0 || model_.local_is_scaled || IsFull();
-    if (value == nullptr || !applies) return absl::OkStatus();
-    PHASOR_ASSIGN_OR_RETURN(rope_,
-                            ReadConfigRope(JsonObject(*value, in_->PathOf(key)), model_, lengths_));
+    if (value == nullptr) return CheckLayerType(false);
+    return ReadFlat(key, *value);
+  }
+
+  // One dictionary. Where two kinds of layers have a rotary embedding each, transformers reads it
+  // only under its older name, and for most models as that of full_attention layers alone.
+  absl::Status ReadFlat(std::string_view key, const Json& value) {
+    const bool newer = key == "rope_parameters" && !value.empty();
+    if (model_.local_theta > 0 && (newer || model_.needs_rope_parameters)) {
+      return Invalid(key, "one dictionary for all layers is nothing that model_type ",
+                     model_.model_type, " reads, must hold one for ", kFull, " and one for ",
+                     kSliding);
+    }
+    PHASOR_ASSIGN_OR_RETURN(ConfigRope rope,
+                            ReadConfigRope(JsonObject(value, in_->PathOf(key)), model_, lengths_));
+    const bool scales = rope.proportional || rope.scaling != RopeScaling();
+    PHASOR_RETURN_IF_ERROR(CheckLayerType(scales || rope.rope_theta.has_value()));
+    if (generic_ && scales && user_.rope_scaling == RopeScaling() && !IsFull() && Lists(kFull) &&
+        Lists(kSliding)) {
+      return Invalid(key, "may be for ", kFull, " layers alone where the model_type is not known,",
+                     " must be beside layer_type ", kFull, " or the spec's own rope_scaling");
+    }
+    if (model_.local_theta == 0 || model_.local_is_scaled || IsFull()) rope_ = std::move(rope);
     return absl::OkStatus();
   }
 
   bool IsFull() const { return layer_type_ == kFull; }
+
+  // Whether layer_types has a layer of this kind.
+  bool Lists(std::string_view kind) const {
+    const Json* const listed = in_->Find("layer_types");
+    return listed != nullptr && listed->is_array() &&
+           std::find(listed->begin(), listed->end(), Json(kind)) != listed->end();
+  }
 
   // A dictionary per kind of layer.
   absl::Status ReadNested(const JsonObject& kinds) {
@@ -245,21 +200,25 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Without a dictionary per kind of layer: a model with two bases needs the kind, any other only
-  // knows the kinds that its layer_types lists.
-  absl::Status CheckLayerType() const {
+  // Without a dictionary per kind of layer: a model with two rotary embeddings needs the kind, any
+  // other only knows the kinds that its layer_types lists. `differ`: full_attention layers have
+  // something of their own.
+  absl::Status CheckLayerType(bool differ) const {
     const std::string& kind = layer_type_;
     if (model_.local_theta > 0) {
-      if (kind == kFull || kind == kSliding) return absl::OkStatus();
+      const bool same = kind.empty() && model_.one_base && !differ;
+      if (kind == kFull || kind == kSliding || same) return absl::OkStatus();
       return InvalidSpec("layer_type", kind.empty() ? "not set" : kind, ", must be ", kFull, " or ",
                          kSliding, " for model_type ", model_.model_type);
     }
-    if (kind.empty()) return absl::OkStatus();
-    const Json* const listed = in_->Find("layer_types");
-    if (listed != nullptr && listed->is_array() &&
-        std::find(listed->begin(), listed->end(), Json(kind)) != listed->end()) {
-      return absl::OkStatus();
+    // An EXAONE 4 whose sliding_window is null rotates all of its layers.
+    const bool windows =
+        in_->Find("sliding_window") != nullptr || !in_->json().contains("sliding_window");
+    if (model_.full_stands_still && windows && IsFull()) {
+      return InvalidSpec("layer_type", kind, ", whose layers model_type ", model_.model_type,
+                         " does not rotate, must be ", kSliding, " or not set");
     }
+    if (kind.empty() || Lists(kind)) return absl::OkStatus();
     return InvalidSpec("layer_type", kind, " is not in ", in_->PathOf("layer_types"),
                        ", must not be set where all layers have one rotary embedding");
   }
@@ -291,12 +250,23 @@ class ConfigReader {
       }
       const double fallback = local ? model_.local_theta : model_.rope_theta;
       if (!theta.has_value() && fallback > 0) theta = fallback;
+      if (local && model_.one_base) PHASOR_RETURN_IF_ERROR(CheckOneBase(fallback));
     }
     if (!theta.has_value() && !user_.rope_theta.has_value()) {
       return Invalid("rope_theta", "not set, required where the model_type is not known");
     }
     out_.rope_theta = theta;
     return absl::OkStatus();
+  }
+
+  // transformers 5.23.0 gives Olmo 3's sliding_attention layers the default base whatever the file
+  // says, other releases give them the file's.
+  absl::Status CheckOneBase(double base) const {
+    std::optional<double> said;
+    PHASOR_RETURN_IF_ERROR(in_->Read("rope_theta", &said));
+    if (said.value_or(base) == base || user_.rope_theta.has_value()) return absl::OkStatus();
+    return Invalid("rope_theta", *said, ", but ", kSliding, " layers have ", base,
+                   " in transformers 5.23.0, must be beside the spec's own rope_theta for them");
   }
 
   // The first of `keys` that is set.
@@ -314,6 +284,7 @@ class ConfigReader {
   absl::Status ReadHeads() {
     if (model_.latent) return ReadLatentHeads();
     PHASOR_ASSIGN_OR_RETURN(out_.head_dim, HeadDim());
+    PHASOR_RETURN_IF_ERROR(CheckAliases());
     std::optional<int64_t> rotary_dim;
     PHASOR_RETURN_IF_ERROR(in_->Read("rotary_dim", &rotary_dim));
     // An absent key is the class's default, null is the whole head.
@@ -360,12 +331,19 @@ class ConfigReader {
 
   absl::StatusOr<int64_t> HeadDim() const {
     if (user_.head_dim.has_value()) return *user_.head_dim;
-    std::optional<int64_t> head_dim;
+    PHASOR_ASSIGN_OR_RETURN(std::optional<int64_t> head_dim,
+                            PerLayerHeadDim(*in_, layer_type_, spec_path_));
     if (model_.full_head_dim > 0 && IsFull()) {
-      PHASOR_ASSIGN_OR_RETURN(head_dim, FirstOf({"global_head_dim"}));
-      return head_dim.value_or(model_.full_head_dim);
+      PHASOR_ASSIGN_OR_RETURN(const auto full, FirstOf({"global_head_dim"}));
+      // The class makes widths of its own only where the key is absent; null is there.
+      if (!in_->json().contains("per_layer_config")) return full.value_or(model_.full_head_dim);
+      if (full.has_value() && full != head_dim) {
+        return Invalid("global_head_dim", *full, " contradicts per_layer_config, must be absent");
+      }
     }
-    PHASOR_ASSIGN_OR_RETURN(head_dim, FirstOf({"head_dim"}));
+    if (head_dim.has_value()) return *head_dim;
+    const bool jetmoe = model_.model_type == "jetmoe";
+    PHASOR_ASSIGN_OR_RETURN(head_dim, FirstOf({"head_dim", jetmoe ? "kv_channels" : "head_dim"}));
     if (head_dim.has_value()) return *head_dim;
     if (model_.head_dim > 0) return model_.head_dim;
     PHASOR_ASSIGN_OR_RETURN(const auto hidden, FirstOf({"embed_dim", "hidden_size", "n_embd"}));
@@ -379,6 +357,17 @@ class ConfigReader {
                      " does not split evenly over ", *heads, " heads");
     }
     return *hidden / *heads;
+  }
+
+  // A width under another name is not read, but it must not say otherwise.
+  absl::Status CheckAliases() const {
+    for (const char* key : kHeadDimAliases) {
+      PHASOR_ASSIGN_OR_RETURN(const auto width, FirstOf({key}));
+      if (width.value_or(*out_.head_dim) == *out_.head_dim || user_.head_dim.has_value()) continue;
+      return Invalid(key, *width, " contradicts head_dim ", *out_.head_dim,
+                     ", must be the same or beside the spec's own head_dim");
+    }
+    return absl::OkStatus();
   }
 
   // The share of lanes that turn, where the configuration says one.

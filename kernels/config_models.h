@@ -19,11 +19,14 @@ struct ConfigModel {
   std::string_view model_type;
   Pairing pairing = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
-  double rope_theta = 10000;     // when the config has none
-  double local_theta = 0;        // > 0: sliding_attention layers have a rotary embedding apart
-  bool local_is_scaled = false;  // whether an old rope_scaling is for those, too
-  int64_t head_dim = 0;          // when the config has none; 0: hidden_size / num_attention_heads
-  int64_t full_head_dim = 0;     // > 0: of full_attention layers, unless global_head_dim says
+  double rope_theta = 10000;       // when the config has none
+  double local_theta = 0;          // > 0: sliding_attention layers have a rotary embedding apart,
+                                   // with this base when the config has none
+  bool one_base = false;           // rope_theta is meant for those, too
+  bool local_is_scaled = false;    // whether an old rope_scaling is for those, too
+  bool full_stands_still = false;  // full_attention layers do not rotate
+  int64_t head_dim = 0;            // when the config has none; 0: hidden_size / num_attention_heads
+  int64_t full_head_dim = 0;       // > 0: of full_attention layers, unless global_head_dim says
   double partial_rotary_factor = 0;    // when the config has none; 0: the model rotates whole heads
   int64_t rotary_dim = 0;              // when the config has none; 0: what the factor says
   std::optional<AxisRule> mrope = {};  // how mrope_section, then required, is read

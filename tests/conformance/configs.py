@@ -78,6 +78,10 @@ def models():
     gemma4 = {"model_type": "gemma4_text", "hidden_size": 2304, "num_attention_heads": 8, "head_dim": 256, "rope_parameters": GEMMA4}
     yield Config("gemma-4-full", gemma4, "Gemma4TextRotaryEmbedding", FULL, apply="rotate_half")
     yield Config("gemma-4-sliding", gemma4, "Gemma4TextRotaryEmbedding", SLIDING, apply="rotate_half")
+    # As transformers saves it: widths of single layers, and no global_head_dim.
+    per_layer = dict(gemma4, num_hidden_layers=3, layer_types=["sliding_attention"] * 2 + ["full_attention"], per_layer_config={"2": {"head_dim": 384}})
+    yield Config("gemma-4-per-layer-full", per_layer, "Gemma4TextRotaryEmbedding", FULL, apply="rotate_half")
+    yield Config("gemma-4-per-layer-sliding", per_layer, "Gemma4TextRotaryEmbedding", SLIDING, apply="rotate_half")
     modernbert = {"model_type": "modernbert", "hidden_size": 768, "num_attention_heads": 12, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
     yield Config("modernbert-full", modernbert, "ModernBertRotaryEmbedding", FULL)
     yield Config("modernbert-sliding", modernbert, "ModernBertRotaryEmbedding", SLIDING)
@@ -88,6 +92,13 @@ def models():
     yield Config("nemotron", {"model_type": "nemotron", "hidden_size": 6144, "num_attention_heads": 48, "partial_rotary_factor": 0.5, "rope_theta": 10000}, "NemotronRotaryEmbedding", width=128)
     yield Config("starcoder2", {"model_type": "starcoder2", "hidden_size": 3072, "num_attention_heads": 24, "rope_theta": 999999.4420358813}, "Starcoder2RotaryEmbedding")
     yield Config("olmo2", {"model_type": "olmo2", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000}, "Olmo2RotaryEmbedding")
+    yarn = {"attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0, "factor": 8.0, "original_max_position_embeddings": 8192, "rope_type": "yarn"}
+    olmo3 = {"model_type": "olmo3", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000, "rope_scaling": yarn, "max_position_embeddings": 65536}
+    olmo3 |= {"num_hidden_layers": 4, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
+    yield Config("olmo-3-full", olmo3, "Olmo3RotaryEmbedding", FULL)
+    yield Config("olmo-3-sliding", olmo3, "Olmo3RotaryEmbedding", SLIDING)
+    jetmoe = {"model_type": "jetmoe", "hidden_size": 2048, "num_key_value_heads": 16, "num_attention_heads": 32, "kv_channels": 128, "rope_theta": 10000.0}
+    yield Config("jetmoe", jetmoe, "JetMoeRotaryEmbedding")
     yield Config("falcon", {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "alibi": False}, "FalconRotaryEmbedding")
     yield Config("granite", {"model_type": "granite", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 10000000.0}, "GraniteRotaryEmbedding")
     yield Config("smollm3-layers", {"model_type": "smollm3", "hidden_size": 2048, "num_attention_heads": 16, "rope_theta": 5000000.0, "no_rope_layer_interval": 4}, "SmolLM3RotaryEmbedding")

@@ -117,7 +117,11 @@ def grids():
 
     yield preset_case("dit-2d", PLANE, by_grid(1152, 16, base_size=16), F64)
     wide = PLANE + [[63, 20], [33, 63]]
-    yield preset_case("sd3-2d", wide + [[95, 95]], by_grid(64, 96, base_size=64), F64 + "; positions f32", {"dim": 64})
+    # The step does not depend on the width: a table of 384 by 384 by 1536 takes several GB to make.
+    for name, preset, dim, size in [("sd3-2d", "sd3-2d", 1536, 192), ("sd3.5-large-2d", "sd3-2d", 2432, 192), ("sd3.5-medium-2d", "sd3.5-medium-2d", 64, 384)]:
+        case = preset_case(preset, wide + [[size // 2, 64], [size - 1, size - 1]], stable_diffusion_3(dim, size), F64 + "; positions f32", {"dim": dim})
+        case.name = name
+        yield case
     yield preset_case("pixart-2d", wide, by_grid(1152, 64, base_size=64, interpolation_scale=2), F64)
     yield cogvideox()
 
@@ -135,6 +139,14 @@ def grids():
     yield detr()
     yield big_vision()
     yield from two_transformers()
+
+
+def stable_diffusion_3(dim, size):
+    def compute(positions):
+        embed = diffusers_embeddings.PatchEmbed(128, 128, 2, 16, dim, pos_embed_max_size=size).pos_embed[0]
+        return np.stack([embed[row * size + column] for column, row in positions])
+
+    return compute
 
 
 def cogvideox():

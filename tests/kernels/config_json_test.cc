@@ -8,6 +8,7 @@
 
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
@@ -195,6 +196,58 @@ TEST(ConfigJsonTest, HeadsNeedAWidth) {
   EXPECT_EQ(Read(user).head_dim, 96);
 }
 
+TEST(ConfigJsonTest, JetMoesHeadsAreItsKvChannelsWide) {
+  const std::string jetmoe = R"({"model_type": "jetmoe", "hidden_size": 2048,
+                                 "num_attention_heads": 32, "kv_channels": 96)";
+  const Spec spec = Read(Config(jetmoe + "}"));
+  EXPECT_EQ(spec.head_dim, 96);
+  EXPECT_EQ(spec.pairing, Pairing::kHalfSplit);
+  EXPECT_EQ(Read(Config(R"({"model_type": "jetmoe"})")).head_dim, 128);
+  EXPECT_EQ(Read(Config(R"({"model_type": "jetmoe", "head_dim": 64})")).head_dim, 64);
+  ExpectRefused(Config(jetmoe + R"(, "head_dim": 64})"), "kv_channels: 96 contradicts head_dim 64");
+}
+
+TEST(ConfigJsonTest, OtherNamesOfAHeadsWidthMustNotContradictIt) {
+  for (const char* key : {"kv_channels", "attention_head_dim", "swa_head_dim", "d_kv"}) {
+    const std::string name = "\"" + std::string(key) + "\": ";
+    ExpectRefused(Config(Llama(name + "64")), std::string(key) + ": 64 contradicts head_dim 128");
+    EXPECT_EQ(Read(Config(Llama(name + "128"))).head_dim, 128);
+    Spec user = Config(Llama(name + "64"));
+    user.head_dim = 64;
+    EXPECT_EQ(Read(user).head_dim, 64);
+  }
+}
+
+TEST(ConfigJsonTest, HeadsOfSingleLayersAreChosenByKind) {
+  const std::string gemma = R"({"model_type": "gemma4_text", "head_dim": 256, "layer_types":
+      ["sliding_attention", "full_attention"], "per_layer_config": {"1": {"head_dim": 384}},
+      "rope_parameters": {"full_attention": {}, "sliding_attention": {}})";
+  EXPECT_EQ(Read(Layer(gemma + "}", "full_attention")).head_dim, 384);
+  EXPECT_EQ(Read(Layer(gemma + "}", "sliding_attention")).head_dim, 256);
+  ExpectRefused(Layer(gemma + R"(, "global_head_dim": 512})", "full_attention"),
+                "global_head_dim: 512 contradicts per_layer_config");
+  Spec user = Layer(gemma + "}", "full_attention");
+  user.head_dim = 320;
+  EXPECT_EQ(Read(user).head_dim, 320);
+}
+
+TEST(ConfigJsonTest, WithPerLayerConfigGemma4sFullLayersHaveNoWidthOfTheirOwn) {
+  const std::string gemma = R"({"model_type": "gemma4_text", "head_dim": 256, "layer_types":
+      ["sliding_attention", "full_attention"], "rope_parameters": {"full_attention": {}})";
+  EXPECT_EQ(Read(Layer(gemma + "}", "full_attention")).head_dim, 512);
+  EXPECT_EQ(Read(Layer(gemma + R"(, "per_layer_config": {"1": {}}})", "full_attention")).head_dim,
+            256);
+}
+
+TEST(ConfigJsonTest, LayersThatDivideTheirHeadsOtherwiseNeedAWidth) {
+  const std::string llama = Llama(R"("layer_types": ["full_attention"], "per_layer_config":
+                                     {"0": {"num_attention_heads": 16}})");
+  ExpectRefused(Config(llama), "per_layer_config: changes num_attention_heads");
+  Spec user = Config(llama);
+  user.head_dim = 256;
+  EXPECT_EQ(Read(user).head_dim, 256);
+}
+
 TEST(ConfigJsonTest, ModelsOfGptJsKindGiveTheirOwnNames) {
   const Spec spec = Read(Config(R"({"model_type": "gptj", "n_embd": 4096, "n_head": 16,
                                     "rotary_dim": 64})"));
@@ -250,10 +303,106 @@ TEST(ConfigJsonTest, NestedParametersAreChosenByKind) {
                 "rope_parameters.rope_theta: 3, must be an object");
 }
 
+// Flat, as OLMo 3 was published: YaRN is for the layers with full attention alone.
+std::string Olmo3(const std::string& more) {
+  return R"({"model_type": "olmo3", "head_dim": 128, "layer_types": ["sliding_attention",
+      "full_attention"])" +
+         more + "}";
+}
+constexpr char kOlmo3Yarn[] = R"("rope_scaling": {"rope_type": "yarn", "factor": 8.0,
+    "original_max_position_embeddings": 8192, "attention_factor": 1.25})";
+
+TEST(ConfigJsonTest, AFlatOlmo3ScalesFullAttentionAlone) {
+  const std::string olmo = Olmo3(R"(, "rope_theta": 500000, )" + std::string(kOlmo3Yarn));
+  ExpectRefused(Config(olmo),
+                "spec.layer_type: not set, must be full_attention or sliding_attention");
+  ExpectRefused(Layer(olmo, "global"), "spec.layer_type: global, must be full_attention or");
+  const Spec full = Read(Layer(olmo, "full_attention"));
+  EXPECT_EQ(full.rope_theta, 500000);
+  ASSERT_TRUE(std::holds_alternative<YarnScaling>(full.rope_scaling));
+  EXPECT_EQ(std::get<YarnScaling>(full.rope_scaling).factor, 8);
+  const Spec sliding = Read(Layer(olmo, "sliding_attention"));
+  EXPECT_EQ(sliding.rope_theta, 500000);
+  EXPECT_EQ(sliding.rope_scaling, RopeScaling());
+}
+
+TEST(ConfigJsonTest, AnOlmo3WithoutScalingNeedsNoKindOfLayer) {
+  EXPECT_EQ(Read(Config(Olmo3(""))).rope_theta, 500000);
+  EXPECT_EQ(Read(Config(Olmo3(R"(, "rope_scaling": {"type": "default"})"))).rope_theta, 500000);
+}
+
+// transformers 5.23.0 gives sliding layers its default base, earlier releases the file's.
+TEST(ConfigJsonTest, AnotherBaseOfOlmo3sSlidingLayersIsTheCallersToSay) {
+  const std::string olmo = Olmo3(R"(, "rope_theta": 1000000, )" + std::string(kOlmo3Yarn));
+  EXPECT_EQ(Read(Layer(olmo, "full_attention")).rope_theta, 1e6);
+  ExpectRefused(Layer(olmo, "sliding_attention"),
+                "spec.config_json.rope_theta: 1e+06, but sliding_attention layers");
+  Spec user = Layer(olmo, "sliding_attention");
+  user.rope_theta = 1e6;
+  EXPECT_EQ(Read(user).rope_scaling, RopeScaling());
+}
+
+TEST(ConfigJsonTest, ModelsWithTwoRotationsReadNoFlatRopeParameters) {
+  for (const char* type : {"olmo3", "gemma3_text", "gemma3n_text", "gemma4_text", "modernbert"}) {
+    const std::string text = R"({"model_type": ")" + std::string(type) +
+                             R"(", "head_dim": 128, "rope_parameters": {"rope_theta": 7.0}})";
+    ExpectRefused(Layer(text, "full_attention"),
+                  "config_json.rope_parameters: one dictionary for all layers");
+  }
+  ExpectRefused(Layer(R"({"model_type": "gemma4_text", "rope_scaling": {"rope_theta": 7.0}})",
+                      "full_attention"),
+                "config_json.rope_scaling: one dictionary for all layers");
+}
+
+TEST(ConfigJsonTest, BasesAreReadUnderTheNamesOfTheirModelAlone) {
+  const auto with = [](const std::string& type, const std::string& key) {
+    return Layer(R"({"model_type": ")" + type + R"(", "head_dim": 64, ")" + key + R"(": 7.0})",
+                 "full_attention");
+  };
+  ExpectRefused(with("modernbert", "rope_theta"), "rope_theta: is nothing that model_type");
+  ExpectRefused(with("modernbert", "rope_local_base_freq"), "is nothing that model_type");
+  ExpectRefused(with("gemma3_text", "local_rope_theta"), "is nothing that model_type");
+  ExpectRefused(with("olmo3", "global_rope_theta"), "is nothing that model_type");
+  ExpectRefused(with("olmo3", "rope_local_base_freq"), "is nothing that model_type");
+}
+
+TEST(ConfigJsonTest, WhichLayersAnUnknownModelScalesIsTheCallersToSay) {
+  Spec user = Config(R"({"model_type": "other", "head_dim": 64, "rope_theta": 10000,
+      "layer_types": ["sliding_attention", "full_attention"],
+      "rope_scaling": {"type": "linear", "factor": 2}})");
+  user.pairing = Pairing::kHalfSplit;
+  ExpectRefused(user, "spec.config_json.rope_scaling: may be for full_attention layers alone");
+  user.layer_type = "sliding_attention";
+  ExpectRefused(user, "spec.config_json.rope_scaling: may be for full_attention layers alone");
+  user.rope_scaling = LinearScaling{2};
+  EXPECT_THAT(SpecFromConfigJson(user, "spec"), IsOk());
+  user.rope_scaling = {};
+  user.layer_type = "full_attention";
+  EXPECT_EQ(Read(user).rope_scaling, RopeScaling(LinearScaling{2}));
+}
+
 TEST(ConfigJsonTest, AKindOfLayerMustExist) {
   ExpectRefused(Layer(Llama(""), "full_attention"), "spec.layer_type: full_attention is not in");
   const std::string listed = Llama(R"("layer_types": ["full_attention", "sliding_attention"])");
   EXPECT_THAT(SpecFromConfigJson(Layer(listed, "full_attention"), "spec"), IsOk());
+}
+
+TEST(ConfigJsonTest, LayersThatAModelDoesNotRotateAreRefused) {
+  for (const char* type : {"cohere2", "exaone4"}) {
+    const std::string text = R"({"head_dim": 64, "layer_types": ["sliding_attention",
+        "full_attention"], "model_type": ")" +
+                             std::string(type) + "\"";
+    ExpectRefused(Layer(text + "}", "full_attention"),
+                  "spec.layer_type: full_attention, whose layers model_type " + std::string(type) +
+                      " does not rotate");
+    ExpectRefused(Layer(text + ", \"sliding_window\": 4096}", "full_attention"), "does not rotate");
+    EXPECT_EQ(Read(Layer(text + "}", "sliding_attention")).head_dim, 64);
+  }
+  EXPECT_EQ(Read(Layer(R"({"model_type": "exaone4", "head_dim": 64, "sliding_window": null,
+                           "layer_types": ["full_attention"]})",
+                       "full_attention"))
+                .head_dim,
+            64);
 }
 
 TEST(ConfigJsonTest, PartsAreChosenByName) {
@@ -302,6 +451,8 @@ TEST(ConfigJsonTest, SurvivesAnyBytes) {
           "su", "short_factor": [1, 2], "long_factor": [3, 4], "original_max_position_embeddings": 3}})",
       R"({"text_config": {"model_type": "gemma4_text", "rope_parameters": {"full_attention":
           {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}}})",
+      R"({"model_type": "qwen3", "layer_types": ["full_attention"], "per_layer_config":
+          {"0": {"head_dim": 64}}})",
       R"({"model_type": "deepseek_v3", "qk_nope_head_dim": 128, "qk_rope_head_dim": 64})"};
   const std::string alphabet = "{}[]\",:0123456789.eE-+ntrufalsx\\\xff";
   std::mt19937_64 random(7);

@@ -116,6 +116,20 @@ TEST(PresetsTest, SayWhatTheyAreAndWhereTheyComeFrom) {
   }
 }
 
+// Of diffusers' table for an image of 64 by 64 patches, with the published pos_embed_max_size.
+TEST(PresetsTest, StableDiffusion3StepsByTheSizeOfItsTable) {
+  const struct {
+    const char* name;
+    int64_t size;
+  } cases[] = {{"sd3-2d", 192}, {"sd3.5-medium-2d", 384}};
+  for (const auto& [name, size] : cases) {
+    const Preset* const preset = FindPreset(name);
+    ASSERT_NE(preset, nullptr) << name;
+    EXPECT_EQ(preset->spec.position_scale, 64.0 / static_cast<double>(size)) << name;
+    EXPECT_EQ(preset->context_length, size) << name;
+  }
+}
+
 // `value` with `read`, what was read of it, for every enumerator, which has no prefix then.
 Json WithoutPrefixes(Json value, const Json& read) {
   if (value.is_string()) return read;
