@@ -94,8 +94,8 @@ class ConfigReader {
       const std::string name = sub_config_.substr(begin, end - begin);
       const Json* const inner = section.Find(name);
       if (inner == nullptr || !inner->is_object()) {
-        return InvalidSpec("sub_config", "no object \"", name.substr(0, 64), "\" in ",
-                           section.path(), ", must name a part of the configuration");
+        return InvalidSpec("sub_config", "no object \"", Shown(name), "\" in ", section.path(),
+                           ", must name a part of the configuration");
       }
       section = JsonObject(*inner, section.PathOf(name));
       vision_ = Contains(name, "vision");
@@ -128,10 +128,10 @@ class ConfigReader {
       return absl::OkStatus();
     }
     if (!user_.pairing.has_value()) {
-      return Invalid(
-          "model_type", type.has_value() ? StrCat("\"", name.substr(0, 64), "\"") : "not set",
-          type.has_value() ? " is not known" : "", ", must be one of docs/presets.md, or ",
-          spec_path_, ".pairing must say which lanes form a pair");
+      return Invalid("model_type", type.has_value() ? StrCat("\"", Shown(name), "\"") : "not set",
+                     type.has_value() ? " is not known" : "",
+                     ", must be one of docs/presets.md, or ", spec_path_,
+                     ".pairing must say which lanes form a pair");
     }
     generic_ = true;
     model_.rope_theta = 0;
@@ -156,7 +156,7 @@ class ConfigReader {
     std::optional<std::string> type;
     PHASOR_RETURN_IF_ERROR(in_->Read("position_embedding_type", &type));
     if (type.has_value() && !IsRotary(*type)) {
-      return Invalid("position_embedding_type", type->substr(0, 64), ", must be rope or rotary");
+      return Invalid("position_embedding_type", Shown(*type), ", must be rope or rotary");
     }
     return CheckForeignKeys();
   }
@@ -228,16 +228,20 @@ class ConfigReader {
 
   // A dictionary per kind of layer.
   absl::Status ReadNested(const JsonObject& kinds) {
+    constexpr size_t kListedNames = 10;
     std::string names;
+    size_t count = 0;
     for (const auto& [key, value] : kinds.json().items()) {
       if (!value.is_null() && !value.is_object()) {
         return WrongJson(kinds.PathOf(key), value, "an object, as what stands beside it");
       }
-      if (value.is_object()) names += StrCat(names.empty() ? "" : ", ", key.substr(0, 64));
+      if (value.is_null() || ++count > kListedNames) continue;
+      names += StrCat(count == 1 ? "" : ", ", Shown(key));
     }
+    if (count > kListedNames) names += ", ...";
     const Json* const chosen = kinds.Find(layer_type_);
     if (chosen == nullptr) {
-      return InvalidSpec("layer_type", layer_type_.empty() ? "not set" : layer_type_,
+      return InvalidSpec("layer_type", layer_type_.empty() ? "not set" : Shown(layer_type_),
                          ", must be one of ", names, " (", kinds.path(), ")");
     }
     PHASOR_ASSIGN_OR_RETURN(
@@ -251,8 +255,8 @@ class ConfigReader {
     const std::string& kind = layer_type_;
     if (model_.local_theta > 0) {
       if (kind == kFull || kind == kSliding) return absl::OkStatus();
-      return InvalidSpec("layer_type", kind.empty() ? "not set" : kind, ", must be ", kFull, " or ",
-                         kSliding, " for model_type ", model_.model_type);
+      return InvalidSpec("layer_type", kind.empty() ? "not set" : Shown(kind), ", must be ", kFull,
+                         " or ", kSliding, " for model_type ", model_.model_type);
     }
     if (kind.empty()) return absl::OkStatus();
     const Json* const listed = in_->Find("layer_types");
@@ -260,7 +264,7 @@ class ConfigReader {
         std::find(listed->begin(), listed->end(), Json(kind)) != listed->end()) {
       return absl::OkStatus();
     }
-    return InvalidSpec("layer_type", kind, " is not in ", in_->PathOf("layer_types"),
+    return InvalidSpec("layer_type", Shown(kind), " is not in ", in_->PathOf("layer_types"),
                        ", must not be set where all layers have one rotary embedding");
   }
 
