@@ -80,8 +80,8 @@ class ConfigReader {
       const std::string name = sub_config_.substr(begin, end - begin);
       const Json* const inner = section.Find(name);
       if (inner == nullptr || !inner->is_object()) {
-        return InvalidSpec("sub_config", "no object \"", name.substr(0, 64), "\" in ",
-                           section.path(), ", must name a part of the configuration");
+        return InvalidSpec("sub_config", "no object \"", Shown(name), "\" in ", section.path(),
+                           ", must name a part of the configuration");
       }
       section = JsonObject(*inner, section.PathOf(name));
       vision_ = name.find("vision") != std::string::npos;
@@ -114,10 +114,10 @@ class ConfigReader {
       return absl::OkStatus();
     }
     if (!user_.pairing.has_value()) {
-      return Invalid(
-          "model_type", type.has_value() ? StrCat("\"", name.substr(0, 64), "\"") : "not set",
-          type.has_value() ? " is not known" : "", ", must be one of docs/presets.md, or ",
-          spec_path_, ".pairing must say which lanes form a pair");
+      return Invalid("model_type", type.has_value() ? StrCat("\"", Shown(name), "\"") : "not set",
+                     type.has_value() ? " is not known" : "",
+                     ", must be one of docs/presets.md, or ", spec_path_,
+                     ".pairing must say which lanes form a pair");
     }
     generic_ = true;
     model_.rope_theta = 0;
@@ -183,16 +183,20 @@ class ConfigReader {
 
   // A dictionary per kind of layer.
   absl::Status ReadNested(const JsonObject& kinds) {
+    constexpr size_t kListedNames = 10;
     std::string names;
+    size_t count = 0;
     for (const auto& [key, value] : kinds.json().items()) {
       if (!value.is_null() && !value.is_object()) {
         return WrongJson(kinds.PathOf(key), value, "an object, as what stands beside it");
       }
-      if (value.is_object()) names += StrCat(names.empty() ? "" : ", ", key.substr(0, 64));
+      if (value.is_null() || ++count > kListedNames) continue;
+      names += StrCat(count == 1 ? "" : ", ", Shown(key));
     }
+    if (count > kListedNames) names += ", ...";
     const Json* const chosen = kinds.Find(layer_type_);
     if (chosen == nullptr) {
-      return InvalidSpec("layer_type", layer_type_.empty() ? "not set" : layer_type_,
+      return InvalidSpec("layer_type", layer_type_.empty() ? "not set" : Shown(layer_type_),
                          ", must be one of ", names, " (", kinds.path(), ")");
     }
     PHASOR_ASSIGN_OR_RETURN(
@@ -208,8 +212,8 @@ class ConfigReader {
     if (model_.local_theta > 0) {
       const bool same = kind.empty() && model_.one_base && !differ;
       if (kind == kFull || kind == kSliding || same) return absl::OkStatus();
-      return InvalidSpec("layer_type", kind.empty() ? "not set" : kind, ", must be ", kFull, " or ",
-                         kSliding, " for model_type ", model_.model_type);
+      return InvalidSpec("layer_type", kind.empty() ? "not set" : Shown(kind), ", must be ", kFull,
+                         " or ", kSliding, " for model_type ", model_.model_type);
     }
     // An EXAONE 4 whose sliding_window is null rotates all of its layers.
     const bool windows =
@@ -219,7 +223,7 @@ class ConfigReader {
                          " does not rotate, must be ", kSliding, " or not set");
     }
     if (kind.empty() || Lists(kind)) return absl::OkStatus();
-    return InvalidSpec("layer_type", kind, " is not in ", in_->PathOf("layer_types"),
+    return InvalidSpec("layer_type", Shown(kind), " is not in ", in_->PathOf("layer_types"),
                        ", must not be set where all layers have one rotary embedding");
   }
 

@@ -86,7 +86,7 @@ absl::Status CheckConfigKeys(const JsonObject& config, const ConfigModel& model,
   std::optional<std::string> type;
   PHASOR_RETURN_IF_ERROR(config.Read("position_embedding_type", &type));
   if (type.has_value() && !IsRotaryType(*type, model)) {
-    return InvalidAt(config.PathOf("position_embedding_type"), type->substr(0, 64),
+    return InvalidAt(config.PathOf("position_embedding_type"), Shown(*type),
                      ", must be rope or rotary");
   }
   return CheckForeignKeys(config, model, generic);

@@ -32,7 +32,7 @@ absl::StatusOr<size_t> LayerOf(const JsonObject& config, const std::string& key,
   const char* const end = key.data() + key.size();
   const auto [rest, error] = std::from_chars(key.data(), end, layer);
   if (error == std::errc() && rest == end && layer < layers) return layer;
-  return InvalidAt(config.PathOf(kPerLayerKey), "\"", key.substr(0, 64),
+  return InvalidAt(config.PathOf(kPerLayerKey), "\"", Shown(key),
                    "\" is no layer, must be one of the ", layers, " of layer_types");
 }
 
@@ -45,12 +45,12 @@ absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& mo
   if (!layers->is_object()) return WrongJson(config.PathOf(kPerLayerKey), *layers, "an object");
   const bool divided = model.head_dim == 0 && config.Find("head_dim") == nullptr;
   for (const auto& [layer, changes] : layers->items()) {
-    const JsonObject at(changes, StrCat(config.PathOf(kPerLayerKey), ".", layer.substr(0, 64)));
+    const JsonObject at(changes, StrCat(config.PathOf(kPerLayerKey), ".", Shown(layer)));
     if (!changes.is_object()) return WrongJson(at.path(), changes, "an object");
     for (const auto& [key, value] : changes.items()) {
       if (IsAboutRotation(key)) {
         return InvalidAt(
-            config.PathOf(kPerLayerKey), "changes ", key.substr(0, 64),
+            config.PathOf(kPerLayerKey), "changes ", Shown(key),
             ", which is not read for single layers, must be absent: set what they have "
             "in the spec's own fields");
       }

@@ -54,7 +54,8 @@ class RopeReader {
     };
     type_ = canonical(type.value_or(old_type.value_or("default")));
     if (old_type.has_value() && canonical(*old_type) != type_) {
-      return Invalid("type", *old_type, " contradicts rope_type ", *type, ", must be the same");
+      return Invalid("type", Shown(*old_type), " contradicts rope_type ", Shown(*type),
+                     ", must be the same");
     }
     return absl::OkStatus();
   }
@@ -68,7 +69,7 @@ class RopeReader {
     if (type_ == "longrope") return ReadLongRope();
     if (type_ == "llama3") return ReadLlama3();
     if (type_ == "proportional") return ReadProportional();
-    return Invalid("rope_type", type_,
+    return Invalid("rope_type", Shown(type_),
                    " is not known, must be one of default, linear, dynamic, yarn, longrope, "
                    "llama3, proportional, mrope, su");
   }
@@ -119,7 +120,8 @@ class RopeReader {
 
   absl::Status ReadVision() {
     if (type_ != "default" && type_ != "axial") {
-      return Invalid("rope_type", type_, ", must be axial for model_type ", model_.model_type);
+      return Invalid("rope_type", Shown(type_), ", must be axial for model_type ",
+                     model_.model_type);
     }
     return Allow({});
   }

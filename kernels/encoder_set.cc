@@ -2,8 +2,9 @@
 // See encoder_set.h.
 #include "kernels/encoder_set.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
-#include <vector>
 
 #include "kernels/invalid.h"
 #include "kernels/nearest_name.h"
@@ -17,23 +18,36 @@ namespace {
 
 // Names that an error lists: it travels in a trailer.
 constexpr size_t kListedNames = 10;
-// Bytes of a wrong name that are shown, and compared with others: a caller may send a long one.
+// Bytes of a wrong name that are shown: a caller may send a long one.
 constexpr size_t kShownBytes = 128;
+// Every item of a batch may have a wrong name. It is compared with so many names before and after
+// it in the alphabet, not with all, and by as many bytes.
+constexpr int kComparedNames = 16;
+constexpr size_t kComparedBytes = 32;
 
 absl::Status NotFound(const EncoderSet::Map& encoders, std::string_view name,
                       std::string_view path) {
-  const std::string_view shown = name.substr(0, kShownBytes);
-  std::vector<std::string> names;
+  const std::string shown = Shown(name, kShownBytes);
   std::string listed;
-  for (const auto& [known, encoder] : encoders) {
-    names.push_back(known);
-    if (names.size() > kListedNames) continue;
-    listed += (names.size() == 1 ? "" : ", ") + known;
+  size_t count = 0;
+  for (auto known = encoders.begin(); known != encoders.end() && count < kListedNames; ++known) {
+    listed += (count++ == 0 ? "" : ", ") + known->first;
   }
-  if (names.size() > kListedNames) listed += ", ...";
+  if (encoders.size() > kListedNames) listed += ", ...";
+  auto begin = encoders.lower_bound(shown);
+  auto end = begin;
+  for (int i = 0; i < kComparedNames && begin != encoders.begin(); ++i) --begin;
+  for (int i = 0; i < kComparedNames && end != encoders.end(); ++i) ++end;
+  std::string_view nearest;
+  size_t least = std::numeric_limits<size_t>::max();
+  for (auto known = begin; known != end; ++known) {
+    const size_t distance = EditDistance(name.substr(0, kComparedBytes),
+                                         std::string_view(known->first).substr(0, kComparedBytes));
+    if (distance < least) nearest = known->first;
+    least = std::min(least, distance);
+  }
   return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", shown,
-                                    "\", did you mean \"", NearestName(shown, names),
-                                    "\"? must be one of ", listed));
+                                    "\", did you mean \"", nearest, "\"? must be one of ", listed));
 }
 
 // The spec that requests start from: a config.json is read once, not for every request.
@@ -48,7 +62,7 @@ absl::StatusOr<Spec> SpecToStartFrom(const Spec& spec, std::string_view path) {
 
 absl::StatusOr<EncoderSet::Encoder> ReadEncoder(const NamedSpec& encoder, std::string_view path) {
   if (!IsTableName(encoder.name)) {
-    return Invalid(path, ".name: '", encoder.name,
+    return Invalid(path, ".name: '", Shown(encoder.name, kShownBytes),
                    "' is no name of an encoder, must be 1 to "
                    "128 characters of a-z, 0-9, '.', '_' and '-', the first not a dot");
   }

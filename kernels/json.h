@@ -23,9 +23,13 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr size_t kMaxJsonBytes = size_t{1} << 20;
 inline constexpr int kMaxJsonDepth = 32;
+// Members of objects and elements of lists, all together. Files of language models have a few
+// thousand; the 21841 labels of ImageNet in both directions are 43682.
+inline constexpr size_t kMaxJsonValues = size_t{1} << 16;
 
 // INVALID_ARGUMENT: not JSON (NaN and Infinity are not), more than kMaxJsonBytes, deeper than
-// kMaxJsonDepth, or a key twice in one object.
+// kMaxJsonDepth, more than kMaxJsonValues, or a key twice in one object. The first three end the
+// parse where they are passed. Takes time in proportion to the bytes, but for sorting the keys.
 absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path);
 
 // `<path>: <json>, must be <accepted>`, INVALID_ARGUMENT. Long values are cut.
@@ -48,10 +52,10 @@ absl::Status ReadJson(const Json& json, std::string_view path, std::vector<T>* o
   if (!json.is_array()) return WrongJson(path, json, "a list");
   out->clear();
   for (const Json& element : json) {
-    const std::string at = std::string(path) + "[" + std::to_string(out->size()) + "]";
-    if (absl::Status status = ReadJson(element, at, &out->emplace_back()); !status.ok()) {
-      return status;
-    }
+    if (ReadJson(element, path, &out->emplace_back()).ok()) continue;
+    // Only now is the path of the element worth its bytes.
+    const std::string at = std::string(path) + "[" + std::to_string(out->size() - 1) + "]";
+    return ReadJson(element, at, &out->back());
   }
   return absl::OkStatus();
 }
@@ -64,6 +68,7 @@ class JsonObject {
 
   const Json& json() const { return *json_; }
   const std::string& path() const { return path_; }
+  // Of a member. A long key is cut.
   std::string PathOf(std::string_view key) const;
 
   // The member, or nullptr.

@@ -3,6 +3,7 @@
 #include "kernels/nearest_name.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -22,11 +23,17 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& names) {
-  const auto nearest = std::min_element(names.begin(), names.end(),
-                                        [name](const std::string& a, const std::string& b) {
-                                          return EditDistance(name, a) < EditDistance(name, b);
-                                        });
-  return nearest == names.end() ? std::string() : *nearest;
+  std::string nearest;
+  size_t least = std::numeric_limits<size_t>::max();
+  for (const std::string& known : names) {
+    // Names are at least as far apart as their lengths.
+    const size_t longer = std::max(known.size(), name.size());
+    if (longer - std::min(known.size(), name.size()) >= least) continue;
+    const size_t distance = EditDistance(name, known);
+    if (distance < least) nearest = known;
+    least = std::min(least, distance);
+  }
+  return nearest;
 }
 
 }  // namespace phasor

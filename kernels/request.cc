@@ -55,9 +55,9 @@ void SetOutput(const EncodeRequest& request, PreparedEncode& out) {
 
 absl::Status CheckPins(const Pins& pins, std::string_view fingerprint, std::string_view path) {
   if (!pins.spec_fingerprint.empty() && pins.spec_fingerprint != fingerprint) {
-    return absl::FailedPreconditionError(StrCat(path,
-                                                ".pins.spec_fingerprint: ", pins.spec_fingerprint,
-                                                " is pinned, the spec has ", fingerprint));
+    return absl::FailedPreconditionError(
+        StrCat(path, ".pins.spec_fingerprint: ", Shown(pins.spec_fingerprint),
+               " is pinned, the spec has ", fingerprint));
   }
   if (pins.numerics_version != 0 && pins.numerics_version != kNumericsVersion) {
     return absl::FailedPreconditionError(StrCat(path,

@@ -30,7 +30,7 @@ absl::Status CheckBase(const Spec& user, std::string_view path) {
 absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckBase(user, path));
   if (!user.encoder.empty()) {
-    return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", user.encoder,
+    return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", Shown(user.encoder),
                                       "\": none is configured here, must be a name of a server's "
                                       "configuration"));
   }
@@ -41,8 +41,8 @@ absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {
   if (user.preset.empty()) return user;
   const Preset* const preset = FindPreset(user.preset);
   if (preset == nullptr) {
-    return absl::NotFoundError(
-        StrCat(path, ".preset: no preset named \"", user.preset, "\", must be one of ListPresets"));
+    return absl::NotFoundError(StrCat(path, ".preset: no preset named \"", Shown(user.preset),
+                                      "\", must be one of ListPresets"));
   }
   return MergeSpec(preset->spec, user);
 }

@@ -3,8 +3,10 @@
 #include "proto/grpc_status.h"
 
 #include <string>
+#include <string_view>
 
 #include "absl/strings/string_view.h"
+#include "kernels/text.h"
 
 namespace phasor {
 namespace {
@@ -32,19 +34,10 @@ PHASOR_SAME_CODE(kUnauthenticated, UNAUTHENTICATED);
 
 constexpr int kLastCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 
-// Whether `c` continues a multi-byte UTF-8 character.
-bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 }  // namespace
 
 std::string BoundedStatusMessage(absl::string_view message) {
-  if (message.size() <= kMaxStatusMessageBytes) return std::string(message);
-  static constexpr char kEllipsis[] = "...";
-  size_t end = kMaxStatusMessageBytes - (sizeof(kEllipsis) - 1);
-  while (end > 0 && IsContinuation(message[end])) --end;
-  std::string cut(message.substr(0, end));
-  cut += kEllipsis;
-  return cut;
+  return Shown(std::string_view(message.data(), message.size()), kMaxStatusMessageBytes);
 }
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {

@@ -34,6 +34,7 @@ constexpr absl::Duration kRoomPeriod = absl::Milliseconds(5);
 constexpr int64_t kSlowFactor = 16;
 // Calls of one batch, at most: they are staged and answered one after another.
 constexpr size_t kMaxBatchCalls = 256;
+constexpr char kCallerLeft[] = "server: cancelled by the caller";
 
 // Calls for one run of the backend.
 struct Batch {
@@ -45,18 +46,11 @@ int WorkerCount(int wanted) {
   return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// An output that holds its part of the byte budget until the response has been sent.
-class MeteredBuffer final : public Buffer {
- public:
-  MeteredBuffer(BufferRef buffer, Permit permit)
-      : buffer_(std::move(buffer)), permit_(std::move(permit)) {}
-  std::byte* data() override { return buffer_->data(); }
-  int64_t size() const override { return buffer_->size(); }
-
- private:
-  const BufferRef buffer_;
-  const Permit permit_;
-};
+// How often something happened, in a status that says it.
+absl::Status Counted(std::atomic<int64_t>* count, absl::Status status) {
+  count->fetch_add(1, std::memory_order_relaxed);
+  return status;
+}
 
 }  // namespace
 
@@ -98,11 +92,7 @@ class Engine::Impl {
     const bool gathers = Gathers(*call);
     bool run_here = IsSmall(*call);
     absl::Status status = permit.ok() ? Enter(gathers, &run_here) : std::move(permit).status();
-    if (!status.ok()) {
-      refused_.fetch_add(1, std::memory_order_relaxed);
-      call->Done(std::move(status));
-      return;
-    }
+    if (!status.ok()) return call->Done(Counted(&refused_, std::move(status)));
     AdmittedCall admitted{std::move(call), *std::move(permit)};
     admitted.call->Admitted();
     if (run_here) {
@@ -114,6 +104,17 @@ class Engine::Impl {
       queued_.fetch_add(1, std::memory_order_relaxed);
       Enqueue(std::move(admitted));
     }
+  }
+
+  absl::StatusOr<Permit> MayParse(int64_t bytes, absl::Time deadline, Question cancelled) {
+    if (bytes <= kSmallMessageBytes) return Permit();
+    if (cancelled()) return Counted(&cancelled_, absl::CancelledError(kCallerLeft));
+    if (deadline <= clock_.Now()) {
+      return Counted(&expired_, absl::DeadlineExceededError("server: deadline passed, not read"));
+    }
+    absl::StatusOr<Permit> permit = admission_.Take(bytes);
+    if (!permit.ok()) return Counted(&refused_, std::move(permit).status());
+    return permit;
   }
 
   absl::StatusOr<Permit> Reserve(int64_t bytes) { return admission_.Take(bytes); }
@@ -228,9 +229,8 @@ class Engine::Impl {
       absl::StatusOr<Permit> permit = admission_.Take(next.cost_bytes, next.received_bytes);
       if (absl::IsResourceExhausted(permit.status())) {  // the budget has shrunk since it came
         AdmittedCall refused = waiting_.Pop();
-        refused_.fetch_add(1, std::memory_order_relaxed);
         mu_.Unlock();
-        Answer(std::move(refused), std::move(permit).status());
+        Answer(std::move(refused), Counted(&refused_, std::move(permit).status()));
         mu_.Lock();
         continue;
       }
@@ -417,23 +417,23 @@ class Engine::Impl {
       absl::StatusOr<Result>& result = results[i];
       AdmittedCall& admitted = batch.calls[i];
       if (result.ok()) {
+        // The output holds its part of the byte budget until the response has been sent.
         Permit output = admitted.permit.Split(result->buffer->size());
-        result->buffer =
-            std::make_shared<MeteredBuffer>(std::move(result->buffer), std::move(output));
+        const auto metered = std::make_shared<std::pair<BufferRef, Permit>>(
+            std::move(result->buffer), std::move(output));
+        result->buffer = BufferRef(metered, metered->first.get());
       }
       Answer(std::move(admitted), std::move(result));
     }
   }
 
   void AnswerExpired(AdmittedCall admitted) {
-    expired_.fetch_add(1, std::memory_order_relaxed);
-    Answer(std::move(admitted),
-           absl::DeadlineExceededError("server: deadline passed in the queue"));
+    const char* const message = "server: deadline passed in the queue";
+    Answer(std::move(admitted), Counted(&expired_, absl::DeadlineExceededError(message)));
   }
 
   void AnswerCancelled(AdmittedCall admitted) {
-    cancelled_.fetch_add(1, std::memory_order_relaxed);
-    Answer(std::move(admitted), absl::CancelledError("server: cancelled by the caller"));
+    Answer(std::move(admitted), Counted(&cancelled_, absl::CancelledError(kCallerLeft)));
   }
 
   // The call and its bytes are gone when the engine counts it out.
@@ -484,6 +484,9 @@ absl::StatusOr<std::shared_ptr<const Plan>> Engine::GetPlan(const ResolvedSpec& 
   return impl_->plans().Get(spec);
 }
 void Engine::Submit(std::unique_ptr<Call> call) { impl_->Submit(std::move(call)); }
+absl::StatusOr<Permit> Engine::MayParse(int64_t bytes, absl::Time deadline, Question cancelled) {
+  return impl_->MayParse(bytes, deadline, cancelled);
+}
 absl::StatusOr<Permit> Engine::Reserve(int64_t bytes) { return impl_->Reserve(bytes); }
 bool Engine::MayRead(std::weak_ptr<Reader> reader, int64_t bytes) {
   return impl_->MayRead(std::move(reader), bytes);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/backend.h"
@@ -20,6 +21,9 @@
 #include "server/engine/read_gate.h"
 
 namespace phasor::engine {
+
+// Messages up to this are read before they are admitted.
+inline constexpr int64_t kSmallMessageBytes = 16 << 10;
 
 // Time as the engine sees it; tests give their own.
 class Clock {
@@ -62,8 +66,8 @@ struct EngineStats {
   int64_t batched_bytes = 0;    // read and written
   int64_t jobs = 0;             // that the backend was given, in batches or not
   int64_t calls_refused = 0;    // over the byte budget, or draining
-  int64_t calls_expired = 0;    // deadline passed in the queue
-  int64_t calls_cancelled = 0;  // caller gone in the queue
+  int64_t calls_expired = 0;    // deadline passed in the queue, or before a large message was read
+  int64_t calls_cancelled = 0;  // caller gone, the same
   int64_t inflight_bytes = 0;
   int64_t pooled_bytes = 0;  // of output memory that is kept for calls to come
   int64_t queued_calls = 0;
@@ -93,6 +97,14 @@ class Engine {
   // room; its deadline and its caller are watched as in the queue. Done may run inside Submit, on a
   // worker or on the thread that watches deadlines.
   void Submit(std::unique_ptr<Call> call);
+
+  // What a message must pass before it is read, which takes time in proportion to its `bytes`: its
+  // caller is there, its deadline has not passed, and there is room for the bytes. CANCELLED,
+  // DEADLINE_EXCEEDED; UNAVAILABLE, RESOURCE_EXHAUSTED as in Submit. Let go of the permit before
+  // Submit, which takes room for the whole call. Small messages pass without a look, since they
+  // take less time than it: their permit is empty.
+  using Question = absl::FunctionRef<bool()>;
+  absl::StatusOr<Permit> MayParse(int64_t bytes, absl::Time deadline, Question cancelled);
 
   // Takes bytes of the budget for what outlives a call. UNAVAILABLE, RESOURCE_EXHAUSTED as in
   // Submit.

@@ -24,7 +24,6 @@ namespace phasor::oip {
 namespace {
 
 constexpr uint32_t kRawInputField = 7;  // ModelInferRequest.raw_input_contents
-constexpr int64_t kMaxRawEntries = 64;
 
 using Tick = std::chrono::steady_clock::time_point;
 Tick Now() { return std::chrono::steady_clock::now(); }
@@ -44,12 +43,16 @@ class InferCall final : public engine::Call {
     deadline = caller.deadline;
   }
 
-  // Fills in the item. Errors as PrepareInfer's; INVALID_ARGUMENT: does not parse.
+  // Fills in the item. Errors as MayParse's and PrepareInfer's; INVALID_ARGUMENT: does not parse.
   absl::Status Receive(grpc::ByteBuffer* request) {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));
+    // A stream brings one request at a time, and the answer to each has the id that it must read.
+    PHASOR_ASSIGN_OR_RETURN(const engine::Permit while_read,
+                            context_.engine->MayParse(stream_ ? 0 : received_.size(), deadline,
+                                                      [this] { return cancelled(); }));
     PHASOR_ASSIGN_OR_RETURN(
         const rpc::WalkedMessage walked,
-        received_.Walk({context_.max_header_bytes, kMaxRawEntries, kRawInputField}));
+        received_.Walk({context_.max_header_bytes, kMaxTensors, kRawInputField}));
     inference::ModelInferRequest header;
     if (walked.header.size() > std::numeric_limits<int>::max() ||
         !header.ParseFromArray(walked.header.data(), static_cast<int>(walked.header.size()))) {

@@ -4,6 +4,7 @@
 #include "server/oip/infer_options.h"
 
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace {
 constexpr char kPath[] = "parameters";
 
 absl::Status InvalidParameter(std::string_view key, std::string_view what) {
-  return absl::InvalidArgumentError(StrCat(kPath, ".", key, ": ", what));
+  return absl::InvalidArgumentError(StrCat(kPath, ".", Shown(key), ": ", what));
 }
 
 absl::StatusOr<Json> JsonOf(const std::string& key, const inference::InferParameter& parameter) {
@@ -37,7 +38,7 @@ absl::StatusOr<Json> JsonOf(const std::string& key, const inference::InferParame
     case inference::InferParameter::kStringParam: {
       const std::string& text = parameter.string_param();
       const bool nested = absl::StartsWith(text, "[") || absl::StartsWith(text, "{");
-      if (nested) return ParseJson(text, StrCat(kPath, ".", key));
+      if (nested) return ParseJson(text, StrCat(kPath, ".", Shown(key)));
       return Json(text);
     }
     case inference::InferParameter::PARAMETER_CHOICE_NOT_SET:
@@ -68,7 +69,7 @@ absl::Status ReadDatatype(const std::string& key, const Json& value, std::option
   PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
   *out = DtypeOf(name);
   if (out->has_value()) return absl::OkStatus();
-  return InvalidParameter(key, StrCat("'", name, "', must be ", kAcceptedDatatypes));
+  return InvalidParameter(key, StrCat("'", Shown(name), "', must be ", kAcceptedDatatypes));
 }
 
 absl::Status ReadDirection(const std::string& key, const Json& value, Direction* out) {
@@ -82,7 +83,7 @@ absl::Status ReadDirection(const std::string& key, const Json& value, Direction*
   } else if (upper == "DELTA") {
     *out = Direction::kDelta;
   } else {
-    return InvalidParameter(key, StrCat("'", name, "', must be FORWARD, INVERSE or DELTA"));
+    return InvalidParameter(key, StrCat("'", Shown(name), "', must be FORWARD, INVERSE or DELTA"));
   }
   return absl::OkStatus();
 }
@@ -96,7 +97,8 @@ absl::Status ReadLayout(const std::string& key, const Json& value, RopeLayout* o
   } else if (upper == "HEADS_TOKENS") {
     *out = RopeLayout::kHeadsTokens;
   } else {
-    return InvalidParameter(key, StrCat("'", name, "', must be TOKENS_HEADS or HEADS_TOKENS"));
+    return InvalidParameter(key,
+                            StrCat("'", Shown(name), "', must be TOKENS_HEADS or HEADS_TOKENS"));
   }
   return absl::OkStatus();
 }
@@ -139,13 +141,18 @@ absl::Status ReadBiasField(const std::string& key, const Json& value, InferOptio
 }  // namespace
 
 absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParameters& parameters) {
+  if (parameters.size() > kMaxParameters) {
+    return absl::InvalidArgumentError(
+        StrCat(kPath, ": ", parameters.size(), " of them, must be at most ", kMaxParameters));
+  }
   InferOptions out;
   Json fields = Json::object();
   // Sorted: the same request gets the same error.
-  const std::map<std::string, inference::InferParameter> sorted(parameters.begin(),
-                                                                parameters.end());
-  for (const auto& [key, parameter] : sorted) {
-    PHASOR_ASSIGN_OR_RETURN(Json value, JsonOf(key, parameter));
+  std::map<std::string_view, const inference::InferParameter*> sorted;
+  for (const auto& [key, parameter] : parameters) sorted.emplace(key, &parameter);
+  for (const auto& [name, parameter] : sorted) {
+    const std::string key(name);
+    PHASOR_ASSIGN_OR_RETURN(Json value, JsonOf(key, *parameter));
     PHASOR_ASSIGN_OR_RETURN(const bool read, ReadCommon(model, key, value, &out));
     if (read) continue;
     if (model.kind == ModelKind::kBias) {

@@ -3,6 +3,7 @@
 #ifndef PHASOR_SERVER_OIP_INFER_OPTIONS_H_
 #define PHASOR_SERVER_OIP_INFER_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,10 @@
 
 namespace phasor::oip {
 
+// Most parameters of a request, which are known before any is read. All fields of a spec and all
+// that say how to run are fewer than 100.
+inline constexpr size_t kMaxParameters = 256;
+
 struct InferOptions {
   Spec spec;      // encodings and rotations: the model's and the fields that override it
   BiasSpec bias;  // biases, the same
@@ -29,8 +34,8 @@ struct InferOptions {
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue, from the request's arrival
 };
 
-// Reads them all. INVALID_ARGUMENT: a parameter that is not known or has another type. Whether the
-// values make sense together is checked later. Threads: pure function.
+// Reads them all. INVALID_ARGUMENT: more than kMaxParameters, one that is not known or has another
+// type. Whether the values make sense together is checked later. Threads: pure function.
 absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParameters& parameters);
 
 }  // namespace phasor::oip

@@ -39,7 +39,8 @@ absl::Status ReadTypeAndShape(const inference::ModelInferRequest::InferInputTens
                               InputTensor* input) {
   const auto dtype = DtypeOf(wire.datatype());
   if (!dtype.has_value()) {
-    return Invalid(input->path, ".datatype: '", wire.datatype(), "', must be ", kAcceptedDatatypes);
+    return Invalid(input->path, ".datatype: '", Shown(wire.datatype()), "', must be ",
+                   kAcceptedDatatypes);
   }
   input->name = wire.name();
   input->dtype = *dtype;
@@ -99,13 +100,18 @@ absl::Status AssignRaw(const std::vector<bool>& needs_raw, absl::Span<const engi
 
 }  // namespace
 
+absl::Status CheckTensorCount(int count, const char* field) {
+  if (count <= kMaxTensors) return absl::OkStatus();
+  return Invalid(field, ": ", count, " tensors, must be at most ", kMaxTensors);
+}
+
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
                                             const NamedMemory& memory, bool write,
                                             const std::string& path) {
   RegionRange range;
   bool has_bytes = false;
   for (const auto& [name, value] : parameters) {
-    const std::string at = StrCat(path, ".", name);
+    const std::string at = StrCat(path, ".", Shown(name));
     if (name == kRegion) {
       if (!value.has_string_param() || value.string_param().empty()) {
         return Invalid(at, ": must be a string_param with the region's name");
@@ -141,6 +147,7 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
                                                     absl::Span<const engine::Segments> raw,
                                                     const NamedMemory& memory) {
+  PHASOR_RETURN_IF_ERROR(CheckTensorCount(request.inputs_size(), "inputs"));
   std::vector<InputTensor> inputs;
   inputs.reserve(static_cast<size_t>(request.inputs_size()));  // segments point into its elements
   std::vector<bool> needs_raw;
@@ -150,7 +157,7 @@ absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferR
   for (const auto& wire : request.inputs()) {
     std::string path = StrCat("inputs[", inputs.size(), "]");
     if (!names.insert(wire.name()).second) {
-      return Invalid(path, ".name: '", wire.name(), "' twice, must be given once");
+      return Invalid(path, ".name: '", Shown(wire.name()), "' twice, must be given once");
     }
     PHASOR_ASSIGN_OR_RETURN(InputTensor input, ReadInput(wire, memory, std::move(path)));
     typed = typed || wire.has_contents();

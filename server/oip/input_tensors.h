@@ -22,6 +22,12 @@ namespace phasor::oip {
 
 using InferParameters = google::protobuf::Map<std::string, inference::InferParameter>;
 
+// Most inputs of a request, and most outputs that it asks for. No model has more than 5.
+inline constexpr int kMaxTensors = 64;
+
+// INVALID_ARGUMENT: more than kMaxTensors in `field`.
+absl::Status CheckTensorCount(int count, const char* field);
+
 // Where a caller's memory is looked for, by name.
 struct NamedMemory {
   regions::CallerRegions regions = {};
@@ -60,8 +66,8 @@ struct InputTensor {
 };
 
 // Reads all inputs; `raw` are the entries of raw_input_contents and are borrowed, one for each
-// input that is neither typed nor in shared memory. INVALID_ARGUMENT: a name twice, types, shapes,
-// lengths, typed beside raw; NOT_FOUND: no such region. Does not read shared memory.
+// input that is neither typed nor in shared memory. INVALID_ARGUMENT: too many, a name twice,
+// types, shapes, lengths, typed beside raw; NOT_FOUND: no such region. Does not read shared memory.
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
                                                     absl::Span<const engine::Segments> raw,
                                                     const NamedMemory& memory);

@@ -21,7 +21,7 @@ std::string NamesOfResults(const std::vector<OutputTensor>& results) {
 
 absl::Status NoSuchOutput(const std::string& path, const std::string& name,
                           const std::vector<OutputTensor>& results) {
-  return absl::InvalidArgumentError(StrCat(path, ".name: '", name,
+  return absl::InvalidArgumentError(StrCat(path, ".name: '", Shown(name),
                                            "' is not an output of this request, must be one of ",
                                            NamesOfResults(results)));
 }
@@ -47,6 +47,7 @@ absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInfe
                                                       const std::vector<OutputTensor>& results,
                                                       const NamedMemory& memory) {
   if (request.outputs().empty()) return results;
+  PHASOR_RETURN_IF_ERROR(CheckTensorCount(request.outputs_size(), "outputs"));
   std::vector<OutputTensor> outputs;
   std::set<std::string> names;
   for (int i = 0; i < request.outputs_size(); ++i) {
@@ -55,7 +56,7 @@ absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInfe
     const std::string path = StrCat("outputs[", i, "]");
     if (!names.insert(wire.name()).second) {
       return absl::InvalidArgumentError(
-          StrCat(path, ".name: '", wire.name(), "' twice, must be given once"));
+          StrCat(path, ".name: '", Shown(wire.name()), "' twice, must be given once"));
     }
     const auto found = std::find_if(results.begin(), results.end(), is_named);
     if (found == results.end()) {

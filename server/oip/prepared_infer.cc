@@ -52,8 +52,8 @@ class Preparer {
       const auto slot = std::find_if(model_.inputs.begin(), model_.inputs.end(),
                                      [&](const TensorSlot& s) { return s.name == input.name; });
       if (slot == model_.inputs.end()) {
-        return Invalid(input.path, ".name: '", input.name, "' is not an input of '", model_.name,
-                       "', must be one of ", NamesOf(model_.inputs));
+        return Invalid(input.path, ".name: '", Shown(input.name), "' is not an input of '",
+                       model_.name, "', must be one of ", NamesOf(model_.inputs));
       }
       out_.roles.push_back(slot->role);
     }
@@ -248,12 +248,12 @@ absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
 absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& name,
                                      const std::string& version) {
   const bool number = std::all_of(version.begin(), version.end(), absl::ascii_isdigit);
-  if (!number) return Invalid("model_version: '", version, "', must be a number or empty");
+  if (!number) return Invalid("model_version: '", Shown(version), "', must be a number or empty");
   ModelRef model = models.Find(name);
   if (model != nullptr && (version.empty() || version == kModelVersion)) return model;
-  const std::string asked = model == nullptr ? "" : StrCat(" version ", version);
-  return absl::NotFoundError(StrCat("model_name: Request for unknown model: '", name, "'", asked,
-                                    " is not found, RepositoryIndex lists them all"));
+  const std::string asked = model == nullptr ? "" : StrCat(" version ", Shown(version));
+  return absl::NotFoundError(StrCat("model_name: Request for unknown model: '", Shown(name), "'",
+                                    asked, " is not found, RepositoryIndex lists them all"));
 }
 
 absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& request,

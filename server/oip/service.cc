@@ -199,7 +199,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
   }
   if (!request->name().empty() && response->regions().empty()) {
     return Answer(context,
-                  absl::NotFoundError(StrCat("name: region '", request->name(),
+                  absl::NotFoundError(StrCat("name: region '", Shown(request->name()),
                                              "' is not registered, must be a name of one")));
   }
   return Answer(context);
@@ -251,7 +251,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
   }
   if (!request->name().empty() && response->regions().empty()) {
     return Answer(context,
-                  absl::NotFoundError(StrCat("name: region '", request->name(),
+                  absl::NotFoundError(StrCat("name: region '", Shown(request->name()),
                                              "' is not registered, must be a name of one")));
   }
   return Answer(context);

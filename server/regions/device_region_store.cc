@@ -78,7 +78,7 @@ absl::Status DeviceRegionStore::Unregister(const std::string& name, const Region
     const auto found = FindEntry(name, caller);
     if (found == entries_.end()) {
       return absl::NotFoundError(
-          StrCat("name: region '", name, "' is not registered, must be a name of one"));
+          StrCat("name: region '", Shown(name), "' is not registered, must be a name of one"));
     }
     held = found->second.held != nullptr ? found->second.held : found->second.left.lock();
     entries_.erase(found);
@@ -113,7 +113,7 @@ absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegionStore::Find(const std:
   const auto found = FindEntry(name, caller);
   if (found == entries_.end()) {
     return absl::NotFoundError(
-        StrCat(path, ": region '", name, "' is not registered, must be registered before"));
+        StrCat(path, ": region '", Shown(name), "' is not registered, must be registered before"));
   }
   found->second.used = clock_.Now();
   if (found->second.held != nullptr) return Held::Use(found->second.held);

@@ -57,7 +57,7 @@ absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller
   const auto found = entries_.find(name);
   if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
     return absl::NotFoundError(
-        StrCat("name: region '", name, "' is not registered, must be a name of one"));
+        StrCat("name: region '", Shown(name), "' is not registered, must be a name of one"));
   }
   held = std::move(found->second.held);
   held->released = std::move(released);
@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::strin
   const auto found = entries_.find(name);
   if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
     return absl::NotFoundError(
-        StrCat(path, ": region '", name, "' is not registered, must be registered before"));
+        StrCat(path, ": region '", Shown(name), "' is not registered, must be registered before"));
   }
   found->second.used = options_.now();
   return Held::Use(found->second.held);

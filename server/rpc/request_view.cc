@@ -11,6 +11,7 @@
 #include "kernels/invalid.h"
 #include "kernels/paged_cache.h"
 #include "kernels/status_macros.h"
+#include "kernels/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
@@ -30,7 +31,7 @@ using engine::Segments;
 absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
                              const std::string& path) {
   if (pins.backend().empty() || pins.backend() == context.backend) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(path, ".pins.backend: '", pins.backend(),
+  return absl::FailedPreconditionError(absl::StrCat(path, ".pins.backend: '", Shown(pins.backend()),
                                                     "' does not run here, must be '",
                                                     context.backend, "' or empty"));
 }

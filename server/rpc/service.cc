@@ -12,6 +12,7 @@
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "server/rpc/call_counter.h"
+#include "server/rpc/caller.h"
 #include "server/rpc/response.h"
 #include "server/rpc/wire.h"
 
@@ -176,7 +177,7 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
-  return Answer(context, response, [&] { return Resolve(*request); });
+  return Answer(context, response, [&] { return Resolve(*context, *request); });
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ListPresets(
@@ -211,7 +212,11 @@ PositionEmbeddingServiceImpl::StreamApplyRoPE(grpc::CallbackServerContext* conte
 }
 
 absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
-    const grpc::ByteBuffer& request) {
+    const grpc::CallbackServerContext& context, const grpc::ByteBuffer& request) {
+  PHASOR_ASSIGN_OR_RETURN(
+      const engine::Permit while_read,
+      engine_.MayParse(static_cast<int64_t>(request.Length()), DeadlineOf(context),
+                       [&context] { return context.IsCancelled(); }));
   PHASOR_ASSIGN_OR_RETURN(const auto message,
                           ReadMessage<v1::ResolveSpecRequest>(request, options_.max_header_bytes));
   if (!message.has_spec()) return absl::InvalidArgumentError("spec: not set, must be given");

@@ -103,7 +103,8 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   TensorCallLimits Limits() const;
   grpc::ServerUnaryReactor* Start(const TensorMethod& method, grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response);
-  absl::StatusOr<v1::ResolveSpecResponse> Resolve(const grpc::ByteBuffer& request);
+  absl::StatusOr<v1::ResolveSpecResponse> Resolve(const grpc::CallbackServerContext& context,
+                                                  const grpc::ByteBuffer& request);
   v1::GetServerInfoResponse Info();
 
   engine::Engine& engine_;

@@ -40,10 +40,13 @@ class TensorCall final : public engine::Call {
     deadline = DeadlineOf(*context);
   }
 
-  // Fills in the items. Errors as those of the method's parse function.
+  // Fills in the items. Errors as those of MayParse and of the method's parse function.
   absl::Status Receive(grpc::ByteBuffer* request, const TensorCallLimits& limits,
                        engine::Engine& engine) {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));
+    PHASOR_ASSIGN_OR_RETURN(
+        const engine::Permit while_read,
+        engine.MayParse(received_.size(), deadline, [this] { return cancelled(); }));
     const WalkLimits walk_limits{
         limits.max_header_bytes,
         kRawEntriesOfOneItem + (batch ? kRawEntriesPerBatchItem * limits.max_batch_items : 0)};

@@ -38,9 +38,11 @@ void AddEngine(const engine::EngineStats& e, int64_t limit_bytes, FamilyList* li
                 static_cast<double>(e.batched_calls));
   list->Counter("phasor_calls_refused_total", "Calls refused: over the byte budget, or draining",
                 static_cast<double>(e.calls_refused));
-  list->Counter("phasor_calls_expired_total", "Calls whose deadline passed in the queue",
+  list->Counter("phasor_calls_expired_total",
+                "Calls whose deadline passed in the queue or before they were read",
                 static_cast<double>(e.calls_expired));
-  list->Counter("phasor_calls_cancelled_total", "Calls whose caller went away in the queue",
+  list->Counter("phasor_calls_cancelled_total",
+                "Calls whose caller went away in the queue or before they were read",
                 static_cast<double>(e.calls_cancelled));
   list->Gauge("phasor_inflight_bytes", "Requests and answers in memory",
               static_cast<double>(e.inflight_bytes));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "inference/grpc_service.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"
@@ -110,6 +111,45 @@ TEST(AbuseTest, WatchesKeepNoNames) {
   for (const auto& watch : watches) {
     EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   }
+}
+
+// What is read takes time in proportion to its bytes, or is refused: the square of as many keys or
+// parameters would be seconds of the only worker for each call.
+TEST(AbuseTest, ManyKeysAndManyParametersAreRefusedByName) {
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  const auto channel = NewChannel(server.address());
+  v1::EncodeRequest encode = testing::EncodeRequestOf(1);
+  std::string config = R"({"model_type": "llama", "head_dim": 64)";
+  for (int i = 0; i < 80000; ++i) config += ",\"k" + std::to_string(i) + "\":0";
+  *encode.mutable_item()->mutable_spec() = v1::Spec();
+  encode.mutable_item()->mutable_spec()->set_config_json(config + "}");
+  v1::ResolveSpecRequest resolve;
+  *resolve.mutable_spec() = encode.item().spec();
+  inference::ModelInferRequest infer;
+  infer.set_model_name("transformer");
+  for (int i = 0; i < 60000; ++i) {
+    (*infer.mutable_parameters())["p" + std::to_string(i)].set_bool_param(true);
+  }
+  const auto phasor = PositionEmbeddingService::NewStub(channel);
+  const auto triton = inference::GRPCInferenceService::NewStub(channel);
+  const auto expect_refused = [](const grpc::Status& status, const char* message) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), ::testing::StartsWith(message));
+  };
+  for (int i = 0; i < 10; ++i) {
+    grpc::ClientContext encodes, resolves, infers;
+    for (auto* const context : {&encodes, &resolves, &infers}) testing::SetTestDeadline(context);
+    v1::EncodeResponse encoded;
+    expect_refused(phasor->Encode(&encodes, encode, &encoded),
+                   "item.spec.config_json: more than 65536 values, must be at most as many");
+    v1::ResolveSpecResponse resolved;
+    expect_refused(phasor->ResolveSpec(&resolves, resolve, &resolved),
+                   "spec.config_json: more than 65536 values, must be at most as many");
+    inference::ModelInferResponse inferred;
+    expect_refused(triton->ModelInfer(&infers, infer, &inferred),
+                   "parameters: 60000 of them, must be at most 256");
+  }
+  ExpectServes(server, "after");
 }
 
 // Else the tests below would show nothing.

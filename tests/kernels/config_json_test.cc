@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "tests/support/cpu_time.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -54,6 +55,49 @@ void ExpectRefused(const Spec& user, const std::string& message) {
 std::string Llama(const std::string& more) {
   return R"({"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32)" +
          (more.empty() ? "" : ", " + more) + "}";
+}
+
+// `count` keys beside those that are read.
+std::string ManyKeys(int count) {
+  std::string keys = R"("other": 0)";
+  for (int i = 1; i < count; ++i) keys += ", \"k" + std::to_string(i) + "\": 0";
+  return keys;
+}
+
+TEST(ConfigJsonTest, TimeGrowsWithTheKeysNotTheirSquare) {
+  const auto seconds = [](int keys) {
+    const Spec spec = Config(Llama(ManyKeys(keys)));
+    return testing::LeastSeconds([&] { EXPECT_THAT(SpecFromConfigJson(spec, "spec"), IsOk()); });
+  };
+  EXPECT_LT(seconds(40000), testing::kMostGrowth * seconds(10000));
+}
+
+TEST(ConfigJsonTest, MoreKeysThanAnyModelHasAreRefused) {
+  ExpectRefused(Config(Llama(ManyKeys(80000))), "spec.config_json: more than 65536 values");
+}
+
+// What a caller sends may be megabytes; an error is a line.
+TEST(ConfigJsonTest, ErrorsShowTheBeginningOfLongNames) {
+  const std::string name(100000, 'n');
+  const std::string rope = R"("rope_parameters": {"rope_type": ")" + name + "\"}";
+  const std::string nested = R"("rope_parameters": {")" + name + R"(": {"factor": "x"}})";
+  const std::string section = R"({")" + name + R"(": {"model_type": "llama", "head_dim": "x"}})";
+  for (const Spec& spec :
+       {Config(Llama(rope)), Layer(Llama(nested), name), Layer(Llama(nested), "other"),
+        Layer(Llama(""), name), Part(Llama(""), name), Part(section, name),
+        Config(R"({"model_type": ")" + name + "\"}"),
+        Layer(R"({"model_type": "gemma3_text"})", name)}) {
+    const absl::Status status = SpecFromConfigJson(spec, "spec").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_LT(status.message().size(), 600u) << status.message().substr(0, 600);
+  }
+}
+
+TEST(ConfigJsonTest, AMissingKindOfLayerListsNoMoreThanTen) {
+  std::string kinds = R"("rope_parameters": {"a": {})";
+  for (char kind = 'b'; kind <= 'z'; ++kind) kinds += std::string(", \"") + kind + "\": {}";
+  ExpectRefused(Layer(Llama(kinds + "}"), "full"),
+                "must be one of a, b, c, d, e, f, g, h, i, j, ... (spec.config_json");
 }
 
 TEST(ConfigJsonTest, KeysThatSayWhatIsSoAnywayAreAccepted) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/cpu_time.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -82,6 +83,34 @@ TEST(EncoderSetTest, ErrorShowsTheBeginningOfALongName) {
       MakeSet().Apply({.encoder = std::string(1 << 20, 'x')}, "spec").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_LT(status.message().size(), 256u);
+}
+
+// Names of 128 characters, the longest there are.
+EncoderSet LongNames(int count) {
+  std::vector<NamedSpec> encoders;
+  for (int i = 0; i < count; ++i) {
+    const std::string number = std::to_string(10000 + i);
+    encoders.push_back(
+        {number + std::string(128 - number.size(), 'n'), {.preset = "transformer", .dim = 64}});
+  }
+  return *EncoderSet::Make(encoders);
+}
+
+// Every item of a batch may name an encoder that there is not.
+TEST(EncoderSetTest, TimeOfTheErrorDoesNotGrowWithTheSet) {
+  const auto seconds = [](int count) {
+    const EncoderSet set = LongNames(count);
+    const Spec wrong = {.encoder = std::string(128, '1')};
+    return testing::LeastSeconds([&] { EXPECT_FALSE(set.Apply(wrong, "spec").ok()); });
+  };
+  EXPECT_LT(seconds(1024), 4 * seconds(32));
+}
+
+TEST(EncoderSetTest, NearestNameOfALargeSetIsSuggested) {
+  std::string wrong = LongNames(1024).encoders().begin()->first;
+  wrong.replace(0, 5, "10777").pop_back();
+  EXPECT_THAT(LongNames(1024).Apply({.encoder = wrong}, "spec").status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("did you mean \"10777n")));
 }
 
 TEST(EncoderSetTest, EmptySetLeavesTheErrorToResolveSpec) {

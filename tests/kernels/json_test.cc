@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/cpu_time.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -45,6 +46,65 @@ TEST(JsonTest, RefusesMoreThanItsLimits) {
   EXPECT_THAT(ParseJson(nested(kMaxJsonDepth), "it"), IsOk());
   ExpectJsonRefused(nested(kMaxJsonDepth + 1), "nested deeper than 32");
   ExpectJsonRefused(nested(500000), "nested deeper than 32");
+}
+
+// `count` members or elements in an object or a list.
+std::string JsonObjectOf(size_t count) {
+  std::string text = "{";
+  for (size_t i = 0; i < count; ++i) text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+  return text + "}";
+}
+std::string JsonListOf(size_t count, const std::string& element) {
+  std::string text = "[";
+  for (size_t i = 0; i < count; ++i) text += (i == 0 ? "" : ",") + element;
+  return text + "]";
+}
+
+TEST(JsonTest, RefusesMoreValuesThanItsLimit) {
+  const size_t inside = kMaxJsonValues - 1;  // of the object or list, which is a value too
+  EXPECT_THAT(ParseJson(JsonObjectOf(inside), "it"), IsOk());
+  EXPECT_THAT(ParseJson(JsonListOf(inside, "[]"), "it"), IsOk());
+  const std::string refusal =
+      "it: more than 65536 values, must be at most as many; leave out what is not read";
+  ExpectJsonRefused(JsonObjectOf(inside + 1), refusal);
+  ExpectJsonRefused(JsonListOf(inside + 1, "1"), refusal);
+  ExpectJsonRefused(JsonListOf(250, JsonObjectOf(300)), refusal);
+  // Whatever comes after the limit is not looked at.
+  ExpectJsonRefused(JsonListOf(inside + 1, "1") + "}", refusal);
+}
+
+TEST(JsonTest, TimeToParseGrowsWithTheKeysNotTheirSquare) {
+  const auto seconds = [](size_t keys) {
+    const std::string text = JsonObjectOf(keys);
+    return testing::LeastSeconds([&] { EXPECT_THAT(ParseJson(text, "it"), IsOk()); });
+  };
+  EXPECT_LT(seconds(40000), testing::kMostGrowth * seconds(10000));
+}
+
+TEST(JsonTest, TimeToReadAListDoesNotGrowWithItsPath) {
+  const Json list = *ParseJson(JsonListOf(2000, "1"), "it");
+  const auto seconds = [&](size_t path_bytes) {
+    const std::string path(path_bytes, 'x');
+    std::vector<int64_t> out;
+    return testing::LeastSeconds([&] { EXPECT_THAT(ReadJson(list, path, &out), IsOk()); });
+  };
+  EXPECT_LT(seconds(100000), testing::kMostGrowth * seconds(10));
+}
+
+TEST(JsonTest, ErrorsShowTheBeginningOfALongKey) {
+  const std::string key(500000, 'k');
+  const Json json = *ParseJson("{\"" + key + "\": 1}", "it");
+  EXPECT_EQ(JsonObject(json, "it").PathOf(key), "it." + std::string(61, 'k') + "...");
+  ExpectJsonRefused("{\"" + key + "\": 1, \"" + key + "\": 2}", "kkk...\" twice in one object");
+  EXPECT_LT(UnknownKey("it", key, {"known"}).message().size(), 200u);
+}
+
+// Statuses of batch items are text of protobuf, which must be UTF-8.
+TEST(JsonTest, ErrorsCutBetweenTheCharactersOfAKey) {
+  std::string key = "x";
+  while (key.size() < 100) key += "\u00e9";
+  EXPECT_THAT(std::string(UnknownKey("it", key, {"known"}).message()),
+              StartsWith("it." + key.substr(0, 61) + "...: no such field"));
 }
 
 TEST(JsonTest, KeepsTheOrderOfKeysAndEveryBitOfNumbers) {

@@ -22,6 +22,11 @@ TEST(NearestNameTest, FewestEditsWinAndTheFirstOfEqualOnes) {
   EXPECT_EQ(NearestName("ab", {"aa", "bb"}), "aa");
 }
 
+TEST(NearestNameTest, NamesOfAnyLengthAreCompared) {
+  EXPECT_EQ(NearestName("abc", {"abcdefgh", "x", "abcd"}), "abcd");
+  EXPECT_EQ(NearestName("", {"abc", "a", "b"}), "a");
+}
+
 TEST(NearestNameTest, NoNamesNoSuggestion) { EXPECT_EQ(NearestName("x", {}), ""); }
 
 }  // namespace

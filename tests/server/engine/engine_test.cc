@@ -94,6 +94,36 @@ TEST_F(EngineTest, CallThatCanNeverFitIsResourceExhausted) {
   EXPECT_EQ(Submit()->Wait().status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(EngineTest, LargeMessagesAreReadOnlyWhileThereIsRoomForThem) {
+  options_.max_inflight_bytes = 3 * kSmallMessageBytes;
+  const auto read = [&](int64_t bytes) {
+    return engine().MayParse(bytes, absl::InfiniteFuture(), [] { return false; });
+  };
+  {
+    const auto first = read(2 * kSmallMessageBytes);
+    ASSERT_TRUE(first.ok());
+    EXPECT_EQ(engine().stats().inflight_bytes, 2 * kSmallMessageBytes);
+    EXPECT_EQ(read(2 * kSmallMessageBytes).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(read(kSmallMessageBytes).ok());
+  }
+  EXPECT_EQ(engine().stats().inflight_bytes, 0);
+  EXPECT_TRUE(read(2 * kSmallMessageBytes).ok());
+  EXPECT_EQ(read(4 * kSmallMessageBytes).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine().stats().calls_refused, 2);
+}
+
+TEST_F(EngineTest, LargeMessagesThatNobodyWaitsForAreNotRead) {
+  const auto read = [&](absl::Time deadline, bool cancelled) {
+    return engine().MayParse(kSmallMessageBytes + 1, deadline, [=] { return cancelled; }).status();
+  };
+  options_.max_inflight_bytes = 3 * kSmallMessageBytes;
+  EXPECT_EQ(read(absl::InfiniteFuture(), true).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(read(clock_.Now(), false).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(read(clock_.Now() + absl::Seconds(1), false).code(), kOk);
+  EXPECT_EQ(engine().stats().calls_cancelled, 1);
+  EXPECT_EQ(engine().stats().calls_expired, 1);
+}
+
 TEST_F(EngineTest, DeadlineInTheQueueIsAnsweredWhileAllWorkersAreBusy) {
   const AnswerRef busy = BlockWorker();
   const AnswerRef late = Submit(clock_.Now() + absl::Milliseconds(30));

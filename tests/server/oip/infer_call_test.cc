@@ -47,12 +47,10 @@ class InferCallTest : public ::testing::Test {
     grpc::ByteBuffer request(&slice, 1);
     absl::Notification done;
     InferAnswer answer;
-    StartInfer(context_, &request,
-               {absl::InfiniteFuture(), 0, [] { return false; }, false, {}, {"me"}},
-               [&](InferAnswer got) {
-                 answer = std::move(got);
-                 done.Notify();
-               });
+    StartInfer(context_, &request, caller_, [&](InferAnswer got) {
+      answer = std::move(got);
+      done.Notify();
+    });
     done.WaitForNotification();
     return answer;
   }
@@ -81,6 +79,8 @@ class InferCallTest : public ::testing::Test {
   ModelCatalogue models_;
   StatisticsBook statistics_;
   InferContext context_;
+  InferCaller caller_ = {
+      .cancelled = [] { return false; }, .stream = false, .quota = {}, .regions = {"me"}};
 };
 
 TEST_F(InferCallTest, EncodesSineAndCosine) {
@@ -94,6 +94,21 @@ TEST_F(InferCallTest, EncodesSineAndCosine) {
     EXPECT_NEAR(row[8 + 2 * j], std::sin(angle), 6e-8);
     EXPECT_NEAR(row[8 + 2 * j + 1], std::cos(angle), 6e-8);
   }
+}
+
+TEST_F(InferCallTest, LargeRequestsAreNotReadWhenNobodyWaitsForThem) {
+  inference::ModelInferRequest request = EncodeAt({0});
+  (*request.mutable_parameters())["axes_dim"].set_string_param(std::string(30 << 10, '['));
+  EXPECT_THAT(Failure(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("parameters.axes_dim: nested deeper")));
+  caller_.deadline = absl::InfinitePast();
+  EXPECT_THAT(Failure(request), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("read")));
+  caller_.deadline = absl::InfiniteFuture();
+  caller_.cancelled = [] { return true; };
+  EXPECT_THAT(Failure(request), StatusIs(absl::StatusCode::kCancelled, HasSubstr("caller")));
+  // The answers of a stream have the ids of its requests.
+  caller_.stream = true;
+  EXPECT_EQ(InferBytes(request.SerializeAsString()).id, "r1");
 }
 
 TEST_F(InferCallTest, RotatesPairsOfLanes) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 
 #include "tests/server/oip/requests.h"
 #include "tests/support/status_matchers.h"
@@ -117,6 +118,34 @@ TEST_F(InferOptionsTest, RefusesWhatItDoesNotKnow) {
     parameters_[name].set_int64_param(1);
     EXPECT_THAT(Read("transformer"),
                 StatusIs(kInvalid, HasSubstr("parameters." + std::string(name))));
+  }
+}
+
+TEST_F(InferOptionsTest, RefusesMoreParametersThanThereCanBe) {
+  for (size_t i = 0; i < kMaxParameters; ++i) {
+    parameters_["p" + std::to_string(i)].set_int64_param(1);
+  }
+  EXPECT_THAT(Read("transformer"), StatusIs(kInvalid, HasSubstr("parameters.p0: no such field")));
+  for (int i = 0; i < 60000; ++i) parameters_["p" + std::to_string(i)].set_int64_param(1);
+  for (const char* model : {"transformer", "t5"}) {
+    EXPECT_THAT(Read(model), StatusIs(kInvalid, "parameters: 60000 of them, must be at most 256"));
+  }
+}
+
+TEST_F(InferOptionsTest, ErrorsShowTheBeginningOfWhatIsWrong) {
+  const std::string text(100000, 't');
+  for (const auto& [model, name, value] :
+       {std::tuple("transformer", text, std::string("1")),
+        std::tuple("transformer", "triton_" + text, text),
+        std::tuple("transformer", text, std::string("[")), std::tuple("t5", text, text),
+        std::tuple("t5", std::string("output_dtype"), text),
+        std::tuple("llama-3", std::string("direction"), text),
+        std::tuple("llama-3", std::string("layout"), text)}) {
+    parameters_.clear();
+    parameters_[name].set_string_param(value);
+    const absl::Status status = Read(model).status();
+    EXPECT_EQ(status.code(), kInvalid);
+    EXPECT_LT(status.message().size(), 300u) << status.message().substr(0, 300);
   }
 }
 

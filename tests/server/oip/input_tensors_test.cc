@@ -53,6 +53,31 @@ TEST_F(InputTensorsTest, RawEntriesBelongToInputsInOrder) {
             reinterpret_cast<const std::byte*>(request_.raw_input_contents(1).data()));
 }
 
+TEST_F(InputTensorsTest, RefusesMoreThanAnyModelHas) {
+  for (int i = 0; i < 100; ++i) AddInput("I" + std::to_string(i), "FP32", {1}, &request_);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, "inputs: 103 tensors, must be at most 64"));
+}
+
+TEST_F(InputTensorsTest, ErrorsShowTheBeginningOfLongNames) {
+  const std::string name(100000, 'n');
+  const auto expect_short = [&] {
+    const absl::Status status = Read().status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_LT(status.message().size(), 300u) << status.message().substr(0, 300);
+  };
+  request_.mutable_inputs(2)->set_datatype(name);
+  expect_short();
+  request_.mutable_inputs(1)->set_name(name);
+  request_.mutable_inputs(2)->set_name(name);
+  expect_short();
+  request_ = RotateAt(5);
+  SetRegion(name, 8, 4, request_.mutable_inputs(0)->mutable_parameters());
+  expect_short();
+  (*request_.mutable_inputs(0)->mutable_parameters())[name].set_int64_param(1);
+  request_.mutable_inputs(0)->mutable_parameters()->erase("shared_memory_region");
+  expect_short();
+}
+
 TEST_F(InputTensorsTest, InputsInSharedMemoryHaveNoRawEntry) {
   request_.clear_raw_input_contents();
   request_.mutable_inputs()->DeleteSubrange(1, 2);

@@ -86,6 +86,16 @@ TEST_F(OutputTensorsTest, RefusesNamesThatAreUnknownOrTwice) {
   EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[1].name: 'Q_OUT' twice")));
 }
 
+TEST_F(OutputTensorsTest, RefusesMoreThanAnyModelHas) {
+  for (int i = 0; i < 65; ++i) request_.add_outputs()->set_name("O" + std::to_string(i));
+  EXPECT_THAT(Read(), StatusIs(kInvalid, "outputs: 65 tensors, must be at most 64"));
+}
+
+TEST_F(OutputTensorsTest, ErrorsShowTheBeginningOfLongNames) {
+  request_.add_outputs()->set_name(std::string(100000, 'n'));
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("nnn...' is not an output of this request")));
+}
+
 TEST_F(OutputTensorsTest, TheSizeOfARangeIsACapacity) {
   auto* const output = request_.add_outputs();
   output->set_name("Q_OUT");

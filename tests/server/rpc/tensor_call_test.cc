@@ -8,6 +8,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "tests/server/rpc/test_server.h"
 #include "tests/support/requests.h"
@@ -107,6 +108,35 @@ TEST(TensorCallTest, OtherErrorsDoNotInviteARetry) {
   call.done.WaitForNotification();
   EXPECT_EQ(call.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(call.context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 0u);
+}
+
+// A config_json that is no JSON, so that only what is read before says anything else.
+v1::Spec LargeSpec() {
+  v1::Spec spec;
+  spec.set_config_json(std::string(30 << 10, '['));
+  return spec;
+}
+
+TEST(TensorCallTest, LargeMessagesAreNotReadWhileTheBudgetIsSpent) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.max_inflight_bytes = 100 << 10;
+  TestServer server(options);
+  v1::EncodeRequest encode = EncodeRequestOf(1);
+  *encode.mutable_item()->mutable_spec() = LargeSpec();
+  v1::ResolveSpecRequest resolve;
+  *resolve.mutable_spec() = LargeSpec();
+  for (const auto& [method, bytes] : {std::pair("Encode", encode.SerializeAsString()),
+                                      std::pair("ResolveSpec", resolve.SerializeAsString())}) {
+    {
+      const auto permit = server.engine().Reserve(90 << 10);
+      const grpc::Status status = server.Call(method, bytes);
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+    }
+    const grpc::Status status = server.Call(method, bytes);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+    EXPECT_THAT(status.error_message(), HasSubstr("spec.config_json: nested deeper"));
+    EXPECT_EQ(server.engine().stats().inflight_bytes, 0);
+  }
 }
 
 TEST(TensorCallTest, BackendFailureIsTheStatusOfTheCall) {
