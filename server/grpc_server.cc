@@ -70,6 +70,8 @@ void SetProcessWideGrpcOptions() {
   static_cast<void>(once);
 }
 
+void KeepGrpcUntilExit() { grpc_init(); }
+
 void KeepPlugins(grpc::ServerBuilder* builder, std::vector<std::string> names) {
   builder->SetOption(std::make_unique<PluginFilter>(std::move(names)));
 }

@@ -21,6 +21,10 @@ inline constexpr char kChannelzPlugin[] = "channelz_service";
 // Plug-ins and gRPC's log belong to the process. Idempotent; before the first builder.
 void SetProcessWideGrpcOptions();
 
+// From now on, no end of a server is the end of gRPC itself, which joins threads that may be in a
+// poll of 10 s. For processes that end soon after their server.
+void KeepGrpcUntilExit();
+
 // Takes all plug-ins but these out of one server.
 void KeepPlugins(grpc::ServerBuilder* builder, std::vector<std::string> names);
 
