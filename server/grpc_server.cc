@@ -116,6 +116,8 @@ void Serve(std::shared_ptr<Acceptor> plain, std::shared_ptr<Acceptor> tcp, Liste
 
 }  // namespace
 
+void KeepGrpcUntilExit() { grpc_init(); }
+
 absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, GrpcServerParts parts,
                                               Listener* listener) {
   SetProcessWideGrpcOptions();

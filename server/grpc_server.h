@@ -44,6 +44,10 @@ struct LimitedServer {
   std::unique_ptr<StreamWatch> watch;
 };
 
+// From now on, no end of a server is the end of gRPC itself, which joins threads that may be in a
+// poll of 10 s. For processes that end soon after their server.
+void KeepGrpcUntilExit();
+
 // The only way to make a gRPC server here: with every limit that gRPC has (the memory of its
 // connections is `quota`), and with our own on calls (rpc::OpenCalls, StreamWatch). The server gets
 // the connections that `listener` accepts from now on, which must be stopped before the server is

@@ -3,8 +3,6 @@
 #include "server/config/config_file.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -23,6 +21,7 @@
 #include "kernels/status_macros.h"
 #include "phasor/config/v1/server_config.pb.h"
 #include "proto/convert_spec.h"
+#include "server/regular_file.h"
 
 namespace phasor {
 namespace {
@@ -35,17 +34,10 @@ using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  // A stream opens directories, and reads nothing of them.
-  if (!file || std::filesystem::is_directory(path)) {
-    return absl::NotFoundError(absl::StrCat("config: cannot read '", path, "'"));
-  }
-  std::string text(kMaxConfigBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() <= kMaxConfigBytes) return text;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": too large, must be at most ", kMaxConfigBytes, " bytes"));
+  absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxConfigBytes);
+  if (text.ok()) return text;
+  return absl::Status(text.status().code(),
+                      absl::StrCat("config: '", path, "' ", text.status().message()));
 }
 
 bool IsJson(const std::string& path, const std::string& text) {

@@ -5,16 +5,13 @@
 
 #include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
 #include "absl/strings/str_cat.h"
+#include "server/regular_file.h"
 
 namespace phasor::security {
 namespace {
 
-constexpr int64_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxFileBytes = 1 << 20;
 
 }  // namespace
 
@@ -32,21 +29,10 @@ std::vector<FileStamp> StampsOf(const std::vector<std::string>& paths) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& option, const std::string& path) {
-  const auto fail = [&](const std::string& problem) {
-    return absl::InvalidArgumentError(absl::StrCat(option, ": '", path, "' ", problem));
-  };
-  struct stat info = {};
-  if (stat(path.c_str(), &info) != 0) {
-    return fail(absl::StrCat("cannot be read: ", std::strerror(errno)));
-  }
-  if (!S_ISREG(info.st_mode)) return fail("is not a file");
-  if (info.st_size > kMaxFileBytes) return fail("is too large, must be at most 1 MiB");
-  std::ifstream file(path, std::ios::binary);
-  std::string text(static_cast<size_t>(info.st_size), '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file && !file.eof()) return fail("cannot be read, the server's user must be allowed to");
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
+  absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxFileBytes);
+  if (text.ok()) return text;
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, ": '", path, "' ", text.status().message()));
 }
 
 }  // namespace phasor::security

@@ -25,7 +25,8 @@ FileStamp StampOf(const std::string& path);
 // Of several; empty paths count as files that are not there.
 std::vector<FileStamp> StampsOf(const std::vector<std::string>& paths);
 
-// The whole file. INVALID_ARGUMENT "<option>: ...": cannot be read, or more than 1 MiB.
+// All of a regular file. INVALID_ARGUMENT "<option>: ...": cannot be read, is something else, or
+// has more than 1 MiB.
 absl::StatusOr<std::string> ReadFile(const std::string& option, const std::string& path);
 
 }  // namespace phasor::security

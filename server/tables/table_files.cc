@@ -177,7 +177,9 @@ absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& direc
 
 absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
     const std::string& directory, const std::string& file, const std::shared_ptr<Budget>& budget) {
-  const File opened(open((directory + "/" + file).c_str(), O_RDONLY | O_CLOEXEC));
+  // Whatever it is, this does not wait: to open a FIFO otherwise would.
+  const File opened(
+      open((directory + "/" + file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat about;
   if (opened.fd() < 0 || fstat(opened.fd(), &about) != 0) {
     return Unusable(file, StrCat("cannot be opened: ", SystemError(errno)));

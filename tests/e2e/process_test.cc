@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "kernels/backend.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/reflection_call.h"
@@ -19,6 +22,7 @@
 #include "tests/support/server_process.h"
 #include "tests/support/socket_client.h"
 #include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor {
 namespace {
@@ -43,6 +47,46 @@ TEST(ServerProcessTest, ServesUntilSigtermAndExitsZero) {
   EXPECT_EQ(stopped["event"], "stopped");
   EXPECT_EQ(stopped["drained"], true);
   EXPECT_EQ(server.Wait(), 0);
+}
+
+// gRPC's own end joined threads that were in a poll of 10 s, after some of these exits.
+TEST(ServerProcessTest, ExitIsSoonWhileClientsStayConnected) {
+  for (int round = 0; round < 8; ++round) {
+    ServerProcess server;
+    const auto channel = testing::NewChannel(server.address());
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 32; ++i) {
+      callers.emplace_back([&channel] {
+        for (int call = 0; call < 3; ++call) {
+          grpc::ClientContext context;
+          testing::SetTestDeadline(&context);
+          v1::EncodeResponse response;
+          EXPECT_TRUE(PositionEmbeddingService::NewStub(channel)
+                          ->Encode(&context, testing::EncodeRequestOf(20000), &response)
+                          .ok());
+        }
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    server.Signal(SIGTERM);
+    while (server.ReadEvent()["event"] != "stopped") {
+    }
+    const absl::Time stopped = absl::Now();
+    ASSERT_EQ(server.Wait(), 0);
+    ASSERT_LT(absl::Now() - stopped, absl::Seconds(8)) << "round " << round;
+  }
+}
+
+TEST(ServerProcessTest, LeavesNoSocketFilesBehind) {
+  const testing::TempDir dir;
+  const std::string served = dir.path() + "/served", leases = dir.path() + "/leases";
+  ServerProcess server({"--listen=unix:" + served, "--lease-socket=" + leases});
+  EXPECT_TRUE(std::filesystem::exists(served));
+  EXPECT_TRUE(std::filesystem::exists(leases));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  EXPECT_FALSE(std::filesystem::exists(served));
+  EXPECT_FALSE(std::filesystem::exists(leases));
 }
 
 TEST(ServerProcessTest, SigintStopsItToo) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/eventually.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 #include "tests/support/server_process.h"
@@ -102,7 +104,7 @@ TEST_F(ReloadedProcessTest, BadFileIsRefusedAndTheOldConfigurationStays) {
   }
   std::filesystem::remove(path());
   server.Signal(SIGHUP);
-  EXPECT_THAT(server.ReadEvent()["error"].get<std::string>(), HasSubstr("cannot read"));
+  EXPECT_THAT(server.ReadEvent()["error"].get<std::string>(), HasSubstr("cannot be read"));
 }
 
 TEST_F(ReloadedProcessTest, SaysWhatNeedsARestartAndThatFlagsStillWin) {
@@ -126,6 +128,21 @@ TEST_F(ReloadedProcessTest, SigtermStillDrainsAfterAReload) {
   server.Signal(SIGTERM);
   EXPECT_EQ(server.ReadEvent()["event"], "draining");
   EXPECT_EQ(server.ReadEvent()["drained"], true);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+// To open a FIFO that nobody writes to waits for ever, and SIGTERM would wait behind it.
+TEST_F(ReloadedProcessTest, SigtermEndsItAfterTheFileBecameAFifo) {
+  WriteConfig("");
+  testing::ServerProcess server({"--config", path()});
+  std::filesystem::remove(path());
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  server.Signal(SIGHUP);
+  server.Signal(SIGTERM);
+  ASSERT_TRUE(testing::Eventually([&server] { return server.HasEnded(); }));
+  const json line = server.ReadEvent();
+  EXPECT_EQ(line["event"], "reload refused");
+  EXPECT_EQ(line["error"], "config: '" + path() + "' is not a regular file; give the path of one");
   EXPECT_EQ(server.Wait(), 0);
 }
 

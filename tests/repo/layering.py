@@ -40,7 +40,7 @@ MAY_INCLUDE = {
     "backends": {"kernels", "reference", "cpu", "cuda"},
     "engine": {"kernels", "backends"},
     "regions": {"kernels", "engine"},
-    "security": {"kernels", "engine"},
+    "security": {"kernels", "engine", "server"},
     "tables": {"kernels"},
     "proto": {"kernels", "generated"},
     "rpc": {"kernels", "backends", "engine", "regions", "security", "tables", "proto", "generated"},

@@ -58,6 +58,12 @@ class Subprocess {
     return all;
   }
 
+  // Whether it has ended; its status waits for Wait.
+  bool HasEnded() const {
+    siginfo_t info = {};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid_;
+  }
   // Waits for the end: exit status, or 128 + signal.
   int Wait() {
     int status = 0;

@@ -60,11 +60,12 @@ TEST(IdleTimerTest, NeverCallsWithoutATimeoutOrOnceStopped) {
     return true;
   };
   IdleTimer never(absl::ZeroDuration(), call);
-  IdleTimer stopped(kTimeout, call);
+  constexpr absl::Duration kTimeToStop = absl::Milliseconds(500);
+  IdleTimer stopped(kTimeToStop, call);
   stopped.Stop();
   // One that was set later has fired: the others had their time.
   absl::Notification later;
-  IdleTimer last(2 * kTimeout, [&] {
+  IdleTimer last(2 * kTimeToStop, [&] {
     later.Notify();
     return true;
   });

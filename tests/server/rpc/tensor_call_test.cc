@@ -70,7 +70,7 @@ TEST_F(BusyServer, CancelledCallLeavesTheQueueWithoutRunning) {
 
 TEST_F(BusyServer, DeadlineOfTheCallerReachesTheQueue) {
   PendingCall second;
-  second.context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  second.context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
   server_.Start("Encode", EncodeRequestOf(2).SerializeAsString(), &second);
   second.done.WaitForNotification();
   EXPECT_EQ(second.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);

@@ -37,10 +37,11 @@ TEST(FileStampTest, SaysWhyAFileCannotBeRead) {
   EXPECT_THAT(ReadFile("x", dir.path() + "/none"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/none' cannot be read: No")));
   EXPECT_THAT(ReadFile("x", dir.path()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not a file")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not a regular file")));
   dir.Write("large", std::string((1 << 20) + 1, 'x'));
-  EXPECT_THAT(ReadFile("x", dir.path() + "/large"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 1 MiB")));
+  EXPECT_THAT(
+      ReadFile("x", dir.path() + "/large"),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is larger than 1048576 bytes")));
   dir.Write("text", "a\0b");
   EXPECT_EQ(ReadFile("x", dir.path() + "/text").value(), "a");
   dir.Write("empty", "");

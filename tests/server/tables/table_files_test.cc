@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "kernels/npy.h"
 #include "kernels/safetensors.h"
@@ -84,6 +85,13 @@ TEST(TableFilesTest, FilesThatHoldNoTableAreRefusedByName) {
     EXPECT_THAT(Read(dir, c.file), StatusIs(kUnusable, HasSubstr(c.file)));
   }
   EXPECT_THAT(Read(dir, "missing.npy"), StatusIs(kUnusable, HasSubstr("cannot be opened")));
+}
+
+// To open a FIFO that nobody writes to waits for ever, by default.
+TEST(TableFilesTest, AFifoIsRefusedWithoutWaiting) {
+  const TempDir dir;
+  ASSERT_EQ(mkfifo((dir.path() + "/pipe.npy").c_str(), 0600), 0);
+  EXPECT_THAT(Read(dir, "pipe.npy"), StatusIs(kUnusable, HasSubstr("pipe.npy: is no file")));
 }
 
 TEST(TableFilesTest, ATableLargerThanTheBudgetIsNotRead) {

@@ -158,6 +158,7 @@ TEST_F(PageServerTest, EndsAReaderThatTakesTooLong) {
 
 TEST_F(PageServerTest, EndsAtOnceWhateverIsUnderWay) {
   page_ = std::string(32 << 20, 'x');
+  options_.request_time = options_.answer_time = absl::Hours(1);
   Start();
   const FileDescriptor silent = Connect();
   const FileDescriptor reading = Connect();
@@ -166,7 +167,7 @@ TEST_F(PageServerTest, EndsAtOnceWhateverIsUnderWay) {
   ASSERT_EQ(recv(reading.get(), &first, 1, 0), 1);
   const auto begun = std::chrono::steady_clock::now();
   server_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(4));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::minutes(1));
 }
 
 TEST_F(PageServerTest, ListensOnSeveralAddressesAndTellsOneThatIsTaken) {
