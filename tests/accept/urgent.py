@@ -45,7 +45,7 @@ CHECKS = [
     unknown_calls,
     of_test(
         "6: reading takes linear time, with limits on keys and parameters, after admission and deadline",
-        SANITIZED + r"(json_test|config_json_test|server_(oip|rpc|engine)_test)|server_abuse_test",
+        SANITIZED + r"(json_test|config_limits_test|server_(oip|rpc|engine)_test)|server_abuse_test",
     ),
     of_test("7: untaken answers of every kind of call give their bytes back", SANITIZED + r"server_open_calls_test"),
     of_test("8: limits on calls and metadata hold whatever a peer acknowledges", SANITIZED + r"server_(open_calls|rpc|test)(_test)?"),
