@@ -14,8 +14,10 @@
 
 #include "server/rpc/call_interceptor.h"
 #include "server/rpc/health_service.h"
+#include "tests/support/certificates.h"
 #include "tests/support/eventually.h"
 #include "tests/support/running_server.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor::rpc {
 namespace {
@@ -25,25 +27,43 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 using ::testing::HasSubstr;
 
+enum class Wire { kTcp, kUnix, kTls };
+
 // Its SETTINGS allow what OpenCalls does not.
-class OpenCallsTest : public ::testing::Test {
+class OpenCallsTest : public ::testing::TestWithParam<Wire> {
  protected:
   OpenCallsTest() {
+    int port = 0;
     grpc::ServerBuilder builder;
     builder.RegisterService(&health_);
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.AddListeningPort(address_, ServerCredentials(), &port);
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
     creators.push_back(MakeCallInterceptors(&calls_, {}));
     builder.experimental().SetInterceptorCreators(std::move(creators));
     server_ = builder.BuildAndStart();
+    if (GetParam() != Wire::kUnix) address_ = "127.0.0.1:" + std::to_string(port);
   }
   ~OpenCallsTest() override {
     health_.EndWatches();
     server_->Shutdown();
   }
 
+  std::shared_ptr<grpc::ServerCredentials> ServerCredentials() {
+    if (GetParam() != Wire::kTls) return grpc::InsecureServerCredentials();
+    const testing::CertificateAndKey issued = authority_.Issue("IP:127.0.0.1");
+    grpc::SslServerCredentialsOptions options;
+    options.pem_key_cert_pairs = {{issued.key, issued.certificate}};
+    return grpc::SslServerCredentials(options);
+  }
+
+  // Over a connection of its own.
   std::unique_ptr<Health::Stub> Connect() {
-    return Health::NewStub(testing::NewChannel("127.0.0.1:" + std::to_string(port_)));
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    const auto credentials = GetParam() == Wire::kTls
+                                 ? grpc::SslCredentials({authority_.certificate(), "", ""})
+                                 : grpc::InsecureChannelCredentials();
+    return Health::NewStub(grpc::CreateCustomChannel(address_, credentials, arguments));
   }
   static grpc::Status Check(Health::Stub* stub, const std::string& metadata = "") {
     grpc::ClientContext context;
@@ -53,13 +73,19 @@ class OpenCallsTest : public ::testing::Test {
     return stub->Check(&context, {}, &response);
   }
 
+  const testing::TempDir directory_;
+  testing::CertificateAuthority authority_{"ca"};
   OpenCalls calls_{{.calls_per_connection = 2, .metadata_bytes = 1000}, nullptr};
   HealthService health_{{}};
-  int port_ = 0;
+  std::string address_ =
+      GetParam() == Wire::kUnix ? "unix:" + directory_.path() + "/socket" : "127.0.0.1:0";
   std::unique_ptr<grpc::Server> server_;
 };
 
-TEST_F(OpenCallsTest, CallsBeyondThoseOfAConnectionAreUnavailable) {
+INSTANTIATE_TEST_SUITE_P(Wires, OpenCallsTest,
+                         ::testing::Values(Wire::kTcp, Wire::kUnix, Wire::kTls));
+
+TEST_P(OpenCallsTest, CallsBeyondThoseOfAConnectionAreUnavailable) {
   const auto stub = Connect();
   grpc::ClientContext contexts[2];
   std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> watches[2];
@@ -81,7 +107,7 @@ TEST_F(OpenCallsTest, CallsBeyondThoseOfAConnectionAreUnavailable) {
   static_cast<void>(watches[1]->Finish());
 }
 
-TEST_F(OpenCallsTest, LargeMetadataIsRefused) {
+TEST_P(OpenCallsTest, LargeMetadataIsRefused) {
   const auto stub = Connect();
   const grpc::Status status = Check(stub.get(), std::string(1000, 'x'));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
