@@ -122,9 +122,11 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
                                               Listener* listener) {
   SetProcessWideGrpcOptions();
   LimitedServer limited;
+  // Twice what gRPC holds peers to that acknowledge it: to the caller a call has ended before it is
+  // gone here.
+  const int calls = 2 * options.max_concurrent_streams;
   limited.calls = std::make_unique<rpc::OpenCalls>(
-      rpc::OpenCallLimits{options.max_concurrent_streams, options.max_metadata_bytes,
-                          options.answer_timeout},
+      rpc::OpenCallLimits{calls, options.max_metadata_bytes, options.answer_timeout},
       [](int64_t calls) {
         Log(LogLevel::kWarn, "answers not taken in time", {{"calls", calls}});
       });
@@ -148,10 +150,8 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
   limited.server = builder.BuildAndStart();
   if (limited.server == nullptr) return absl::InternalError("server: gRPC refused to start");
   Serve(std::move(plain), std::move(tcp), listener);
-  // Twice: a peer may not know its limit yet.
   limited.watch = std::make_unique<StreamWatch>(
-      2 * int64_t{options.max_concurrent_streams},
-      [listener](const std::string& peer) { listener->HangUpOn(peer); });
+      calls, [listener](const std::string& peer) { listener->HangUpOn(peer); });
   return limited;
 }
 

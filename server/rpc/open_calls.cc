@@ -47,8 +47,7 @@ OpenCalls::Call::Call(OpenCalls* calls, grpc::ServerContextBase* context)
   if (!calls_.Add(this)) {
     refusal_ = absl::UnavailableError(
         absl::StrCat("connection: more than ", limits.calls_per_connection,
-                     " calls at a time; wait for some to end, or ask for a larger "
-                     "--max-concurrent-streams"));
+                     " calls at a time, twice --max-concurrent-streams; wait for some to end"));
   } else if (metadata > limits.metadata_bytes) {
     refusal_ = absl::ResourceExhaustedError(
         absl::StrCat("metadata: ", metadata, " bytes, must be at most ", limits.metadata_bytes,
