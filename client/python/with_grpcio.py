@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """with_grpcio.py ADDRESS: the same call with stubs generated from proto/inference and nothing else:
 
+    mkdir -p stubs
     python -m grpc_tools.protoc -I proto --python_out stubs --grpc_python_out stubs proto/inference/*.proto
     PYTHONPATH=stubs python client/python/with_grpcio.py 127.0.0.1:50051
 """
