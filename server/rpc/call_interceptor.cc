@@ -62,9 +62,10 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
       const grpc::ByteBuffer* const message = methods->GetSerializedSendMessage();
       const int64_t bytes = message == nullptr ? 0 : static_cast<int64_t>(message->Length());
       sent_bytes_ += bytes;
-      call_->AnswerBegins(bytes);
+      if (call_.has_value()) call_->AnswerBegins(bytes);
     }
-    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_SEND_MESSAGE)) {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_SEND_MESSAGE) &&
+        call_.has_value()) {
       call_->AnswerTaken();
     }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {

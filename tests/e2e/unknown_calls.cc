@@ -16,7 +16,8 @@ namespace {
 
 struct Call {
   grpc::ClientContext context;
-  grpc::ByteBuffer request;
+  grpc::Slice nothing;
+  grpc::ByteBuffer request{&nothing, 1};
   grpc::ByteBuffer response;
   grpc::Status status;
   absl::Notification done;
