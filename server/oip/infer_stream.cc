@@ -73,11 +73,13 @@ class InferStreams::Stream final : public InferStreamReactor {
     quota_permit_ = std::move(answer.quota_permit);
     response_ =
         answer.status.ok() ? std::move(answer.response) : MakeStreamError(answer.status, answer.id);
+    rpc::CallCounter::NoteAnswer(context_, static_cast<int64_t>(response_.Length()));
     StartWrite(&response_);
   }
 
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&streams_.mu_);
+    rpc::CallCounter::NoteAnswerTaken(context_);
     response_.Clear();  // its memory belongs to other calls now
     quota_permit_ = engine::Permit();
     if (!ok) return End(absl::CancelledError("server: cancelled by the caller"));

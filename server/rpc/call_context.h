@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "server/engine/admission.h"
+#include "server/rpc/open_calls.h"
 #include "server/security/rules.h"
 
 namespace phasor::rpc {
@@ -34,6 +35,7 @@ class CallContext final : public grpc::CallbackServerContext {
   Access* const access;     // nullptr: everybody may everything
   std::string_view method;  // "package.Service/Method"; gRPC's memory; empty without an access
   absl::Status refusal;     // by OpenCalls, which has ended the call already
+  OpenCalls::Call* open_call = nullptr;  // lives as long as this; nullptr: nobody counts calls
   security::Decision decision;
   engine::Permit until_sent;  // let go when the answer has been sent
 

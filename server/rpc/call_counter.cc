@@ -37,6 +37,16 @@ std::optional<int64_t> CallCounter::ReceivedBytes(const grpc::ServerContextBase&
   return bytes;
 }
 
+void CallCounter::NoteAnswer(grpc::CallbackServerContext* context, int64_t bytes) {
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr && call->open_call != nullptr) call->open_call->AnswerBegins(bytes);
+}
+
+void CallCounter::NoteAnswerTaken(grpc::CallbackServerContext* context) {
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr && call->open_call != nullptr) call->open_call->AnswerTaken();
+}
+
 grpc::CallbackServerContext* CallCounter::NewCallbackServerContext() {
   absl::MutexLock lock(&mu_);
   if (!draining_) ++early_calls_;

@@ -39,6 +39,11 @@ class CallCounter final : public grpc::ContextAllocator {
   // Nothing if nobody noted any.
   static std::optional<int64_t> ReceivedBytes(const grpc::ServerContextBase& context);
 
+  // Of each answer of a stream but the last, which needs no note: that it begins to be sent, and
+  // that it was. Between the two OpenCalls waits only so long. Before the call is finished.
+  static void NoteAnswer(grpc::CallbackServerContext* context, int64_t bytes);
+  static void NoteAnswerTaken(grpc::CallbackServerContext* context);
+
   grpc::CallbackServerContext* NewCallbackServerContext() override;
   void Release(grpc::CallbackServerContext* context) override;
   using grpc::ContextAllocator::Release;

@@ -60,15 +60,13 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
     }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
       const grpc::ByteBuffer* const message = methods->GetSerializedSendMessage();
-      const int64_t bytes = message == nullptr ? 0 : static_cast<int64_t>(message->Length());
-      sent_bytes_ += bytes;
-      if (call_.has_value()) call_->AnswerBegins(bytes);
-    }
-    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_SEND_MESSAGE) &&
-        call_.has_value()) {
-      call_->AnswerTaken();
+      message_bytes_ = message == nullptr ? 0 : static_cast<int64_t>(message->Length());
+      sent_bytes_ += message_bytes_;
     }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+      // The last answer; those before it are the handler's to note, since gRPC 1.51 does not tell
+      // interceptors when one has been sent.
+      if (call_.has_value()) call_->AnswerBegins(message_bytes_);
       const grpc::Status status = methods->GetSendStatus();
       grpc::ServerContextBase& context = *info_.server_context();
       // Who has gone does not see the status.
@@ -86,7 +84,9 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   void Begin() {
     call_.emplace(&calls_, info_.server_context());
     auto* const context = dynamic_cast<CallContext*>(info_.server_context());
-    if (context != nullptr) context->refusal = call_->refusal();
+    if (context == nullptr) return;
+    context->refusal = call_->refusal();
+    context->open_call = &*call_;
   }
 
   void End(int code, const std::string& message, absl::FunctionRef<std::string()> peer,
@@ -105,6 +105,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   const std::string method_;
   const std::vector<CallObserver*>& observers_;
   const Clock::time_point begun_ = Clock::now();
+  int64_t message_bytes_ = 0;  // of the last message
   int64_t sent_bytes_ = 0;
   std::optional<int64_t> received_bytes_;
   bool ended_ = false;

@@ -110,6 +110,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void OnWriteDone(bool ok) override {
     timer_->Touch();
     absl::MutexLock lock(&mu_);
+    CallCounter::NoteAnswerTaken(context_);
     writing_ = false;
     Settle(answers_.front().cost_bytes);
     answers_.pop_front();
@@ -226,6 +227,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (finished_) return;
     if (!writing_ && !answers_.empty()) {
       writing_ = true;
+      CallCounter::NoteAnswer(context_, static_cast<int64_t>(answers_.front().message.Length()));
       StartWrite(&answers_.front().message);
     }
     if (draining_ && !end_.has_value() && owed_messages_ == 0 && open_.empty()) end_ = Draining();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "inference/grpc_service.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/eventually.h"
@@ -129,10 +130,25 @@ INSTANTIATE_TEST_SUITE_P(
                     InferOf(kAnswerBytes), 0}),
     [](const auto& param) { return param.param.name; });
 
-TEST_F(OpenCallsTest, AnAnswerThatIsTakenInTimeIsNotCutOff) {
-  options_.answer_timeout = absl::Seconds(60);
+// Nor is a stream that is owed nothing once its answers are taken.
+TEST_F(OpenCallsTest, CallsWhoseAnswersAreTakenAreNotEnded) {
+  options_.answer_timeout = absl::Seconds(2);
   Start();
-  EXPECT_EQ(Encode(8 << 20), grpc::StatusCode::OK);
+  grpc::ClientContext context;
+  testing::SetTestDeadline(&context);
+  const auto stub = PositionEmbeddingService::NewStub(NewChannel(server_->listeners()[0]));
+  const auto stream = stub->StreamEncode(&context);
+  v1::StreamEncodeRequest request;
+  v1::StreamEncodeResponse response;
+  *request.mutable_item() = testing::EncodeOf(1);
+  ASSERT_TRUE(stream->Write(request));
+  ASSERT_TRUE(stream->Read(&response));
+  const absl::Time end = absl::Now() + 2 * options_.answer_timeout;
+  while (absl::Now() < end) ASSERT_EQ(Encode(1 << 20), grpc::StatusCode::OK);
+  ASSERT_TRUE(stream->Write(request));
+  EXPECT_TRUE(stream->Read(&response));
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 // One connection that acknowledges nothing and opens more calls than it may.
