@@ -18,7 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kernels/convert.h"
+#include "kernels/math/convert.h"
 
 namespace phasor::bench {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/dtype.h"
+#include "kernels/base/dtype.h"
 
 namespace phasor::bench {
 

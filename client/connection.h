@@ -20,13 +20,13 @@
 #include "client/shared_memory.h"
 #include "client/stream.h"
 #include "client/tensor.h"
-#include "kernels/bias_rule.h"
-#include "kernels/parity/report.h"
-#include "kernels/plan_details.h"
-#include "kernels/presets.h"
-#include "kernels/request.h"
-#include "kernels/spec.h"
-#include "kernels/table.h"
+#include "kernels/plan/bias_rule.h"
+#include "kernels/plan/parity_report.h"
+#include "kernels/plan/plan_details.h"
+#include "kernels/request/request.h"
+#include "kernels/spec/presets.h"
+#include "kernels/spec/spec.h"
+#include "kernels/tensor/table.h"
 
 namespace phasor {
 

@@ -27,9 +27,11 @@ set(headers ${CMAKE_INSTALL_INCLUDEDIR}/phasor)
 install(FILES client.h connection.h device_memory.h options.h position_list.h shared_memory.h stream.h tensor.h
   DESTINATION ${headers}/client)
 install(FILES testing/mock_connection.h DESTINATION ${headers}/client/testing)
-set(kernel_headers batch bias_rule dtype fixed_position host_device log_buckets parity/difference
-    parity/report parity/tables phase phase_table pieces plan
-    plan_details positions presets request row_layout sincos spec table tensor_desc xpos)
+set(kernel_headers
+    backend/batch base/dtype base/host_device math/fixed_position math/log_buckets math/phase math/sincos math/xpos
+    ops/bias_rule ops/pairing ops/phase_table ops/row_layout plan/bias_rule plan/parity/tables plan/parity_difference
+    plan/parity_report plan/phase_table plan/plan plan/plan_details plan/row_layout request/request spec/presets spec/spec
+    tensor/pieces tensor/positions tensor/table tensor/tensor_desc)
 foreach(header IN LISTS kernel_headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/kernels/${header}.h DESTINATION ${headers}/kernels/${folder})

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace phasor {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 
 namespace phasor {
 

@@ -15,7 +15,7 @@
 
 #include "absl/types/span.h"
 #include "client/tensor.h"
-#include "kernels/positions.h"
+#include "kernels/tensor/positions.h"
 
 namespace phasor {
 

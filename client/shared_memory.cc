@@ -2,8 +2,8 @@
 #include "client/shared_memory.h"
 
 #include "client/tensor.h"
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
 
 namespace phasor {
 

@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "absl/status/status.h"
-#include "kernels/convert.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/math/convert.h"
 
 namespace phasor {
 namespace {

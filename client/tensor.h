@@ -15,8 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/dtype.h"
-#include "kernels/request.h"
+#include "kernels/base/dtype.h"
+#include "kernels/request/request.h"
 
 namespace phasor {
 

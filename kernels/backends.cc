@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of backends; the only file that names them all.
+// The list of backends.
+#include "kernels/backends.h"
+
 #include <algorithm>
 #include <thread>
 #include <utility>
 
-#include "kernels/backend.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
 #ifdef PHASOR_HAS_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_driver.h"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/request.h"
-#include "kernels/sha256.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/sha256.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/request/request.h"
 
 namespace phasor {
 namespace {

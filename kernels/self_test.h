@@ -4,7 +4,7 @@
 #define PHASOR_KERNELS_SELF_TEST_H_
 
 #include "absl/status/status.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 
 namespace phasor {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/status_macros.h"
 #include "proto/enums.h"
 
 namespace phasor {

@@ -4,15 +4,15 @@
 //
 // `path` prefixes messages ("item.positions"). All *FromWire return INVALID_ARGUMENT for what is
 // missing or unknown and UNIMPLEMENTED, naming the field, for what the wire can say but this
-// version cannot do. Ranges and shapes are not checked here: kernels/request.h does.
+// version cannot do. Ranges and shapes are not checked here: kernels/request/request.h does.
 #ifndef PHASOR_PROTO_CONVERT_H_
 #define PHASOR_PROTO_CONVERT_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/positions.h"
-#include "kernels/request.h"
+#include "kernels/request/request.h"
+#include "kernels/tensor/positions.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/tensor.pb.h"
 #include "proto/convert_spec.h"

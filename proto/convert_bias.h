@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wire messages of attention biases and tables, and the values of kernels/bias.h, both ways. As
-// proto/convert.h. Threads: pure functions.
+// Wire messages of attention biases and tables, and the values of kernels/request/bias.h, both
+// ways. As proto/convert.h. Threads: pure functions.
 #ifndef PHASOR_PROTO_CONVERT_BIAS_H_
 #define PHASOR_PROTO_CONVERT_BIAS_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/bias.h"
-#include "kernels/table.h"
+#include "kernels/request/bias.h"
+#include "kernels/tensor/table.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
 

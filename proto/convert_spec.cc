@@ -13,8 +13,8 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/reflection.h"
-#include "kernels/spec_fields.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/spec/fields.h"
 #include "proto/enums.h"
 
 namespace phasor {
@@ -24,7 +24,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Fields of messages are found by the names that kernels/spec_fields.h gives ours.
+// Fields of messages are found by the names that kernels/spec/fields.h gives ours.
 const FieldDescriptor* Find(const Message& message, const char* name) {
   return message.GetDescriptor()->FindFieldByName(name);
 }

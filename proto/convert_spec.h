@@ -8,10 +8,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/parity/report.h"
-#include "kernels/plan.h"
-#include "kernels/plan_details.h"
-#include "kernels/spec.h"
+#include "kernels/plan/parity_report.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/plan_details.h"
+#include "kernels/spec/spec.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/spec.pb.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "absl/strings/string_view.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace phasor {
 namespace {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "kernels/status_macros.h"
-#include "server/grpc_server.h"
-#include "server/listener.h"
-#include "server/rpc/health_service.h"
+#include "kernels/base/status_macros.h"
+#include "server/grpc/grpc_server.h"
+#include "server/grpc/health_service.h"
+#include "server/net/listener.h"
 
 namespace phasor {
 namespace {

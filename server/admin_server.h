@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/options.h"
+#include "server/config/options.h"
 
 namespace phasor {
 

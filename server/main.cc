@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "server/base/log.h"
+#include "server/base/process.h"
 #include "server/config/server_command.h"
-#include "server/grpc_server.h"
-#include "server/log.h"
-#include "server/process.h"
+#include "server/grpc/grpc_server.h"
 #include "server/server.h"
 
 namespace phasor {

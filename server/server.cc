@@ -11,28 +11,29 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
+#include "kernels/backends.h"
+#include "kernels/base/status_macros.h"
 #include "kernels/self_test.h"
-#include "kernels/status_macros.h"
 #include "server/admin_server.h"
-#include "server/device_watch.h"
+#include "server/api/service.h"
+#include "server/api/shared_memory_service.h"
+#include "server/api/table_service.h"
+#include "server/base/log.h"
+#include "server/engine/device_watch.h"
 #include "server/engine/engine.h"
-#include "server/grpc_server.h"
-#include "server/listen_socket.h"
-#include "server/listener.h"
-#include "server/listener_watch.h"
-#include "server/log.h"
+#include "server/grpc/call_counter.h"
+#include "server/grpc/grpc_log.h"
+#include "server/grpc/grpc_server.h"
+#include "server/grpc/health_service.h"
+#include "server/grpc/service_methods.h"
+#include "server/memory/device_region_store.h"
+#include "server/memory/lease_socket.h"
+#include "server/memory/lease_store.h"
+#include "server/net/listen_socket.h"
+#include "server/net/listener.h"
+#include "server/net/listener_watch.h"
 #include "server/oip/service.h"
-#include "server/regions/device_region_store.h"
-#include "server/regions/lease_socket.h"
-#include "server/regions/lease_store.h"
-#include "server/rpc/call_counter.h"
-#include "server/rpc/health_service.h"
-#include "server/rpc/service.h"
-#include "server/rpc/service_methods.h"
-#include "server/rpc/shared_memory_service.h"
-#include "server/rpc/table_service.h"
-#include "server/server_grpc_log.h"
 #include "server/server_security.h"
 #include "server/tables/table_store.h"
 #include "server/telemetry/metrics.h"
@@ -63,10 +64,9 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
 }
 
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
-                                     const regions::LeaseStore* leases,
-                                     regions::RegionStore* regions,
+                                     const memory::LeaseStore* leases, memory::RegionStore* regions,
                                      const rpc::EncoderCatalogue* encoders,
-                                     regions::DeviceRegionStore* devices) {
+                                     memory::DeviceRegionStore* devices) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -84,9 +84,9 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   return options;
 }
 
-regions::RegionStoreOptions RegionStoreOptionsOf(
-    const ServerOptions& o, const std::shared_ptr<regions::RegionNames>& names) {
-  regions::RegionStoreOptions options;
+memory::RegionStoreOptions RegionStoreOptionsOf(const ServerOptions& o,
+                                                const std::shared_ptr<memory::RegionNames>& names) {
+  memory::RegionStoreOptions options;
   options.enabled = o.shared_memory;
   options.names = names;
   options.owner_limits = {o.max_region_bytes, o.max_regions};
@@ -94,9 +94,9 @@ regions::RegionStoreOptions RegionStoreOptionsOf(
   return options;
 }
 
-regions::DeviceRegionOptions DeviceRegionOptionsOf(
-    const ServerOptions& o, const std::shared_ptr<regions::RegionNames>& names) {
-  regions::DeviceRegionOptions options;
+memory::DeviceRegionOptions DeviceRegionOptionsOf(
+    const ServerOptions& o, const std::shared_ptr<memory::RegionNames>& names) {
+  memory::DeviceRegionOptions options;
   options.enabled = o.shared_memory;
   options.names = names;
   options.max_regions = o.max_regions;
@@ -105,8 +105,8 @@ regions::DeviceRegionOptions DeviceRegionOptionsOf(
 }
 
 oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
-                                                regions::RegionStore* regions,
-                                                regions::DeviceRegionStore* devices) {
+                                                memory::RegionStore* regions,
+                                                memory::DeviceRegionStore* devices) {
   oip::InferenceServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -181,11 +181,11 @@ class GrpcServer final : public Server {
         leases_({options.max_lease_bytes, options.max_leases}),
         regions_(RegionStoreOptionsOf(options, region_names_)),
         devices_(backend_->device_port(), DeviceRegionOptionsOf(options, region_names_),
-                 engine::Clock::Real()),
+                 Clock::Real()),
         metrics_(rpc::ServiceMethods(AllServiceNames())),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
-                engine::Clock::Real()),
+                Clock::Real()),
         service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &regions_, &encoders_,
                                             &devices_)),
         table_service_(tables_.get(), options.stream_idle_timeout),
@@ -208,7 +208,7 @@ class GrpcServer final : public Server {
     UseEncoders(std::move(encoders));
     service_.SetListeners(listeners());
     for (const ListenSocket& socket : lease_listeners_) {
-      lease_sockets_.push_back(std::make_unique<regions::LeaseSocket>(socket.fd(), &leases_));
+      lease_sockets_.push_back(std::make_unique<memory::LeaseSocket>(socket.fd(), &leases_));
     }
     if (security_->credentials() != nullptr) WatchTlsHandshakes();
     PHASOR_ASSIGN_OR_RETURN(limited_, StartGrpcServer(options_, Parts(), listener_.get()));
@@ -313,8 +313,8 @@ class GrpcServer final : public Server {
     DevicePort* const device = backend_->device_port();
     if (device == nullptr) return;
     device->SetCopyBudget([this](int64_t bytes) -> absl::StatusOr<HostMemoryShare> {
-      PHASOR_ASSIGN_OR_RETURN(engine::Permit permit, engine_.Reserve(bytes));
-      return std::make_shared<const engine::Permit>(std::move(permit));
+      PHASOR_ASSIGN_OR_RETURN(Permit permit, engine_.Reserve(bytes));
+      return std::make_shared<const Permit>(std::move(permit));
     });
   }
 
@@ -372,11 +372,11 @@ class GrpcServer final : public Server {
     const ListenerStats listener = listener_->stats();
     snap.connections = {listener.connections, listener.accepted, listener.refused,
                         listener.starved};
-    const regions::OwnerQuotas::Stats leases = leases_.stats();
+    const memory::OwnerQuotas::Stats leases = leases_.stats();
     snap.leases = {leases.pieces, leases.bytes};
-    const regions::OwnerQuotas::Stats regions = regions_.stats();
+    const memory::OwnerQuotas::Stats regions = regions_.stats();
     snap.regions = {regions.pieces, regions.bytes};
-    const regions::OwnerQuotas::Stats on_device = devices_.stats();
+    const memory::OwnerQuotas::Stats on_device = devices_.stats();
     snap.device_regions = {on_device.pieces, on_device.bytes};
     snap.tables = {tables_->count(), tables_->taken_bytes()};
     for (const inference::ModelStatistics& model : inference_service_.statistics()) {
@@ -401,11 +401,11 @@ class GrpcServer final : public Server {
   const std::unique_ptr<ServerSecurity> security_;
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
-  regions::LeaseStore leases_;
-  const std::shared_ptr<regions::RegionNames> region_names_ =
-      std::make_shared<regions::RegionNames>();
-  regions::RegionStore regions_;
-  regions::DeviceRegionStore devices_;
+  memory::LeaseStore leases_;
+  const std::shared_ptr<memory::RegionNames> region_names_ =
+      std::make_shared<memory::RegionNames>();
+  memory::RegionStore regions_;
+  memory::DeviceRegionStore devices_;
   rpc::EncoderCatalogue encoders_;
   telemetry::Metrics metrics_;
   telemetry::RequestLog request_log_;
@@ -416,9 +416,9 @@ class GrpcServer final : public Server {
   oip::InferenceService inference_service_;
   rpc::HealthService health_;
   const std::unique_ptr<Listener> listener_;
-  const std::vector<ListenSocket> lease_listeners_;                   // one or none
-  std::vector<std::unique_ptr<regions::LeaseSocket>> lease_sockets_;  // of the same
-  rpc::CallCounter* calls_ = nullptr;                                 // gRPC owns it
+  const std::vector<ListenSocket> lease_listeners_;                  // one or none
+  std::vector<std::unique_ptr<memory::LeaseSocket>> lease_sockets_;  // of the same
+  rpc::CallCounter* calls_ = nullptr;                                // gRPC owns it
   grpc::ResourceQuota quota_{"phasor"};
   LimitedServer limited_;
   absl::Mutex readiness_mu_;  // also while it is told, so that what is told last is what is so

@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
-#include "server/options.h"
-#include "server/reload.h"
+#include "kernels/backend/backend.h"
+#include "server/config/options.h"
+#include "server/config/reload.h"
 
 namespace phasor {
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "kernels/status_macros.h"
-#include "server/log.h"
+#include "kernels/base/status_macros.h"
+#include "server/base/log.h"
 
 namespace phasor {
 namespace {

@@ -14,9 +14,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "server/options.h"
-#include "server/rpc/access.h"
-#include "server/rpc/tls_credentials.h"
+#include "server/config/options.h"
+#include "server/grpc/access.h"
+#include "server/grpc/tls_credentials.h"
 
 namespace phasor {
 

@@ -10,9 +10,9 @@
 
 #include "bench/cuda/device.h"
 #include "bench/harness.h"
+#include "kernels/base/text.h"
 #include "kernels/cuda/cuda_driver.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/text.h"
 
 namespace phasor::bench {
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/cuda/staged_jobs.h"
 #include "bench/kernels/jobs.h"
+#include "kernels/backends.h"
 #include "kernels/cuda/cuda_backend.h"
 
 namespace phasor::bench {

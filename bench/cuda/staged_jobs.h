@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/cuda/device.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 
 namespace phasor::bench {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
-#include "kernels/request.h"
+#include "kernels/backend/backend.h"
+#include "kernels/request/request.h"
 
 namespace phasor::bench {
 

@@ -16,9 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "bench/harness.h"
 #include "bench/kernels/jobs.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
+#include "kernels/backends.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/paged_cache.h"
+#include "kernels/request/paged_cache.h"
 
 namespace phasor::bench {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/harness.h"
-#include "kernels/frequencies.h"
-#include "kernels/plan.h"
-#include "kernels/spec.h"
+#include "kernels/plan/frequencies.h"
+#include "kernels/plan/plan.h"
+#include "kernels/spec/spec.h"
 #include "server/engine/plan_cache.h"
 
 namespace phasor::bench {

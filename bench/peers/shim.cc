@@ -9,7 +9,8 @@
 
 #include "bench/harness.h"
 #include "bench/kernels/jobs.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
+#include "kernels/backends.h"
 
 using phasor::Backend;
 using phasor::Dtype;

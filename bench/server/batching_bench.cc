@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "bench/harness.h"
+#include "kernels/backends.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_driver.h"
@@ -43,7 +44,7 @@ Outcome RunLoad(int clients, int calls, bool merged) {
   engine::EngineOptions options;
   options.workers = 4;
   engine::Engine engine(options, merged ? static_cast<Backend*>(&backend) : &separate,
-                        engine::Clock::Real());
+                        Clock::Real());
   testing::OneTokenLoad load(clients, calls);
   const absl::Time start = absl::Now();
   load.Run(engine);

@@ -22,7 +22,7 @@
 #include "bench/server/messages.h"
 #include "bench/server/raw_client.h"
 #include "bench/server/servers.h"
-#include "kernels/backend.h"
+#include "kernels/backends.h"
 
 namespace phasor::bench {
 namespace {

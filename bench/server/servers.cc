@@ -13,12 +13,13 @@
 #include "absl/strings/strip.h"
 #include "bench/harness.h"
 #include "bench/server/raw_client.h"
-#include "kernels/backend.h"
-#include "kernels/request.h"
+#include "kernels/backend/backend.h"
+#include "kernels/backends.h"
+#include "kernels/request/request.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
-#include "server/process.h"
+#include "server/base/process.h"
 #include "server/server.h"
 
 namespace phasor::bench {

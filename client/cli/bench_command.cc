@@ -19,8 +19,8 @@
 #include "client/cli/echo.h"
 #include "client/cli/load.h"
 #include "client/cli/spec_flags.h"
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
 
 namespace phasor::cli {
 namespace {

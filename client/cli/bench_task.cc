@@ -8,9 +8,9 @@
 #include <random>
 #include <utility>
 
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
-#include "kernels/tensor_desc.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/tensor/tensor_desc.h"
 
 namespace phasor::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace phasor::cli {
 namespace {

@@ -14,9 +14,9 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/table_commands.h"
 #include "client/cli/top_command.h"
-#include "kernels/spec_names.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/spec/names.h"
 
 namespace phasor::cli {
 namespace {

@@ -22,7 +22,7 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace phasor::cli {
 namespace {

@@ -18,8 +18,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
 
 namespace phasor::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/charconv.h"
 #include "absl/strings/escaping.h"
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
 
 namespace phasor::cli {
 namespace {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes .npy files (kernels/npy.h) as arrays.
+// Reads and writes .npy files (kernels/tensor/npy.h) as arrays.
 #ifndef PHASOR_CLIENT_CLI_NPY_H_
 #define PHASOR_CLIENT_CLI_NPY_H_
 
@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/tensor.h"
-#include "kernels/dtype.h"
-#include "kernels/npy.h"
-#include "kernels/request.h"
+#include "kernels/base/dtype.h"
+#include "kernels/request/request.h"
+#include "kernels/tensor/npy.h"
 
 namespace phasor::cli {
 

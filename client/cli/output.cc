@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "kernels/spec_json.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
+#include "kernels/spec/spec_json.h"
 
 namespace phasor::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "client/connection.h"
 #include "client/tensor.h"
-#include "kernels/presets.h"
+#include "kernels/spec/presets.h"
 
 namespace phasor::cli {
 

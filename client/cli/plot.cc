@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/phase.h"
-#include "kernels/sincos.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
+#include "kernels/math/phase.h"
+#include "kernels/math/sincos.h"
 
 namespace phasor::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "client/cli/plot.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::cli {
 namespace {

@@ -7,11 +7,11 @@
 #include <iterator>
 #include <optional>
 
-#include "kernels/spec_fields.h"
-#include "kernels/spec_json.h"
-#include "kernels/spec_names.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/spec/fields.h"
+#include "kernels/spec/names.h"
+#include "kernels/spec/spec_json.h"
 
 namespace phasor::cli {
 namespace {

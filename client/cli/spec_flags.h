@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/spec.h"
+#include "kernels/spec/spec.h"
 
 namespace phasor::cli {
 

@@ -10,9 +10,9 @@
 #include "client/cli/output.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
-#include "kernels/bias_rule.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/plan/bias_rule.h"
 
 namespace phasor::cli {
 namespace {

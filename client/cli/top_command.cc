@@ -13,8 +13,8 @@
 #include "client/cli/terminal.h"
 #include "client/cli/top_values.h"
 #include "client/cli/top_view.h"
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
 
 namespace phasor::cli {
 namespace {

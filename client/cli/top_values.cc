@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace phasor::cli {
 namespace {

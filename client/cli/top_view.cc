@@ -9,7 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace phasor::cli {
 namespace {

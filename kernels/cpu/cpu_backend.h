@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 #include "kernels/cpu/kernels.h"
 
 namespace phasor::cpu {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Per-target building blocks: phases of a row, sine and cosine, conversions of narrow floats. Every
-// function performs the operations of its scalar definition (kernels/sincos.h, kernels/convert.h)
-// in the same order, so lanes and scalars agree bit for bit.
+// function performs the operations of its scalar definition (kernels/math/sincos.h,
+// kernels/math/convert.h) in the same order, so lanes and scalars agree bit for bit.
 //
 // Included once per SIMD target by kernels/cpu/*.cc; compiles to nothing on targets without
 // vectors.
@@ -16,11 +16,11 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/convert.h"
-#include "kernels/dtype.h"
-#include "kernels/phase.h"
-#include "kernels/plan.h"
-#include "kernels/sincos.h"
+#include "kernels/base/dtype.h"
+#include "kernels/math/convert.h"
+#include "kernels/math/phase.h"
+#include "kernels/math/sincos.h"
+#include "kernels/plan/plan.h"
 
 // Targets without fused multiply-add or vectors run the scalar reference instead.
 #undef PHASOR_SCALAR_TARGET

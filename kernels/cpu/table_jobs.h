@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 
 namespace phasor::cpu {
 

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstring>
 
-#include "kernels/dtype.h"
-#include "kernels/element.h"
-#include "kernels/host_device.h"
+#include "kernels/base/dtype.h"
+#include "kernels/base/host_device.h"
+#include "kernels/math/element.h"
 
 namespace phasor::cuda {
 
@@ -28,7 +28,7 @@ PHASOR_HD void StoreAligned(T value, std::byte* p) {
   std::memcpy(__builtin_assume_aligned(p, sizeof value), &value, sizeof value);
 }
 
-// Elements as kernels/element.h reads and writes them.
+// Elements as kernels/math/element.h reads and writes them.
 template <typename Element>
 PHASOR_HD typename Element::Math LoadElement(const std::byte* p) {
   alignas(Element::kBytes) std::byte bytes[Element::kBytes];

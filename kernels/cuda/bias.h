@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/base/dtype.h"
+#include "kernels/base/host_device.h"
 #include "kernels/cuda/aligned.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/positions.h"
-#include "kernels/dtype.h"
-#include "kernels/host_device.h"
 
 namespace phasor::cuda {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 #include "kernels/cuda/host_rows.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/job_rows.h"

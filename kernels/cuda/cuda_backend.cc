@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 #include "kernels/cuda/chunk.h"
 #include "kernels/cuda/host_copies.h"
 #include "kernels/cuda/job_rows.h"
 #include "kernels/cuda/run_on_host.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
 
 namespace phasor::cuda {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 #include "kernels/cuda/device_life.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/driver.h"

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/trip_graph.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
 
 namespace phasor::cuda {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "kernels/device_port.h"
+#include "kernels/backend/device_port.h"
 
 namespace phasor::cuda {
 

@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/backend/device_port.h"
 #include "kernels/cuda/device_life.h"
 #include "kernels/cuda/driver.h"
-#include "kernels/device_port.h"
 
 namespace phasor::cuda {
 

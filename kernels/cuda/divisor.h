@@ -8,8 +8,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "kernels/host_device.h"
-#include "kernels/phase.h"
+#include "kernels/base/host_device.h"
+#include "kernels/math/phase.h"
 
 namespace phasor::cuda {
 

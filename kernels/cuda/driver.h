@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/backend/device_port.h"
 #include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/trip.h"
-#include "kernels/device_port.h"
 
 namespace phasor::cuda {
 

@@ -12,13 +12,13 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/base/host_device.h"
 #include "kernels/cuda/aligned.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/positions.h"
 #include "kernels/cuda/row_program.h"
 #include "kernels/cuda/turns.h"
-#include "kernels/element.h"
-#include "kernels/host_device.h"
+#include "kernels/math/element.h"
 
 namespace phasor::cuda {
 

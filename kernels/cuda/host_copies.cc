@@ -5,8 +5,8 @@
 #include <utility>
 #include <variant>
 
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::cuda {
 namespace {

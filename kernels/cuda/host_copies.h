@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/job_rows.h"
 

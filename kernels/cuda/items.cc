@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/integer_positions.h"
+#include "kernels/tensor/integer_positions.h"
 
 namespace phasor::cuda {
 namespace {

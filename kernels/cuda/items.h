@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 #include "kernels/cuda/arena.h"
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/encode.h"

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/host_rows.h"
 

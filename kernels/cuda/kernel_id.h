@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/dtype.h"
+#include "kernels/base/dtype.h"
 
 namespace phasor::cuda {
 

@@ -12,7 +12,7 @@
 #include "kernels/cuda/kernel_id.h"
 #include "kernels/cuda/lookup.h"
 #include "kernels/cuda/rotary.h"
-#include "kernels/element.h"
+#include "kernels/math/element.h"
 
 namespace phasor::cuda {
 

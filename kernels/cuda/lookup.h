@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/base/dtype.h"
+#include "kernels/base/host_device.h"
 #include "kernels/cuda/aligned.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/positions.h"
-#include "kernels/dtype.h"
-#include "kernels/host_device.h"
 
 namespace phasor::cuda {
 

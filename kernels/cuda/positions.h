@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tokens stand, as a kernel reads it: a PositionSource (kernels/positions.h) in plain
+// Where tokens stand, as a kernel reads it: a PositionSource (kernels/tensor/positions.h) in plain
 // pointers. Threads: pure functions.
 #ifndef PHASOR_KERNELS_CUDA_POSITIONS_H_
 #define PHASOR_KERNELS_CUDA_POSITIONS_H_
@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/base/dtype.h"
+#include "kernels/base/host_device.h"
 #include "kernels/cuda/aligned.h"
 #include "kernels/cuda/divisor.h"
-#include "kernels/dtype.h"
-#include "kernels/fixed_position.h"
-#include "kernels/host_device.h"
-#include "kernels/phase.h"
+#include "kernels/math/fixed_position.h"
+#include "kernels/math/phase.h"
 
 namespace phasor::cuda {
 

@@ -10,11 +10,11 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/base/status_macros.h"
 #include "kernels/cuda/chunk.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/slots.h"
-#include "kernels/request.h"
-#include "kernels/status_macros.h"
+#include "kernels/plan/plan.h"
 
 namespace phasor::cuda {
 namespace {

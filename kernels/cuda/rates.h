@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 #include "kernels/cuda/driver.h"
 
 namespace phasor::cuda {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/row_layout.h"
+#include "kernels/plan/row_layout.h"
 
 namespace phasor::cuda {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/trip.h"
 
+#include "kernels/base/status_macros.h"
 #include "kernels/cuda/driver.h"
-#include "kernels/status_macros.h"
 
 namespace phasor::cuda {
 

@@ -7,10 +7,10 @@
 
 #include <cstdint>
 
+#include "kernels/base/host_device.h"
 #include "kernels/cuda/positions.h"
-#include "kernels/host_device.h"
-#include "kernels/phase.h"
-#include "kernels/xpos.h"
+#include "kernels/math/phase.h"
+#include "kernels/math/xpos.h"
 
 namespace phasor::cuda {
 

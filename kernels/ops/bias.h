@@ -26,9 +26,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/bias_rule.h"
-#include "kernels/dtype.h"
-#include "kernels/phase.h"
+#include "kernels/base/dtype.h"
+#include "kernels/math/phase.h"
+#include "kernels/ops/bias_rule.h"
 
 namespace phasor {
 

@@ -6,7 +6,8 @@
 //   v[t, cos column of j] = A cos(2 pi phase) + cos_bias
 //   out[t, c] = embedding_scale * add_to[t, c] + v[t, c]
 //
-// Source   kernels/sincos.h for sin and cos, kernels/xpos.h for amplitudes that depend on position
+// Source   kernels/math/sincos.h for sin and cos, kernels/math/xpos.h for amplitudes that depend on
+// position
 //          and pair; docs/conventions.md for what layouts express.
 // Shape    positions [rows, axes]; out, add_to [rows, width], lanes contiguous. Blocks lie inside
 //          [content_begin, content_end); every column there is set by one block before others
@@ -27,9 +28,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/dtype.h"
-#include "kernels/phase.h"
-#include "kernels/plan.h"
+#include "kernels/base/dtype.h"
+#include "kernels/math/phase.h"
+#include "kernels/math/xpos.h"
+#include "kernels/ops/phase_table.h"
+#include "kernels/ops/row_layout.h"
 
 namespace phasor {
 

@@ -21,8 +21,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/dtype.h"
-#include "kernels/phase.h"
+#include "kernels/base/dtype.h"
+#include "kernels/math/phase.h"
 
 namespace phasor {
 

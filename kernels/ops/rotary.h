@@ -6,7 +6,7 @@
 //   y1 = x1 cos - x2 sin        y2 = x1 sin + x2 cos,   sin and cos times A
 //
 // Source   Su et al., RoFormer, arXiv:2104.09864, section 3.2.2; pairings: docs/conventions.md;
-//          xPos: Sun et al., arXiv:2212.10554, and kernels/xpos.h.
+//          xPos: Sun et al., arXiv:2212.10554, and kernels/math/xpos.h.
 // Shape    positions [tokens, axes]; tensors [tokens, heads, head_dim] by strides, lanes
 //          contiguous. With frequency_heads > 1 every tensor has that many heads and head h turns
 //          by the pairs from h * head_pairs on, else all heads turn by the first `pairs`.
@@ -30,11 +30,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/dtype.h"
+#include "kernels/base/dtype.h"
+#include "kernels/math/phase.h"
+#include "kernels/math/xpos.h"
 #include "kernels/ops/encode.h"
-#include "kernels/phase.h"
-#include "kernels/plan.h"
-#include "kernels/spec.h"
+#include "kernels/ops/pairing.h"
+#include "kernels/ops/phase_table.h"
 
 namespace phasor {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/parity/angles.h"
-#include "kernels/parity/rounding.h"
+#include "kernels/plan/parity/angles.h"
+#include "kernels/plan/parity/rounding.h"
 #include "kernels/reference/scalar.h"
 
 namespace phasor::reference {

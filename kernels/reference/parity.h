@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 
 namespace phasor::reference {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar pieces shared by the reference ops: phases of a pair; elements are kernels/element.h.
+// Scalar pieces shared by the reference ops: phases of a pair; elements are kernels/math/element.h.
 #ifndef PHASOR_KERNELS_REFERENCE_SCALAR_H_
 #define PHASOR_KERNELS_REFERENCE_SCALAR_H_
 
 #include <cstdint>
 
-#include "kernels/element.h"
-#include "kernels/phase.h"
-#include "kernels/plan.h"
+#include "kernels/math/element.h"
+#include "kernels/math/phase.h"
+#include "kernels/plan/plan.h"
 
 namespace phasor::reference {
 

@@ -17,11 +17,11 @@
 #include "google/protobuf/reflection.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
-#include "kernels/nearest_name.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/nearest_name.h"
+#include "kernels/base/status_macros.h"
 #include "phasor/config/v1/server_config.pb.h"
 #include "proto/convert_spec.h"
-#include "server/regular_file.h"
+#include "server/base/regular_file.h"
 
 namespace phasor {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/encoder_set.h"
-#include "server/option_table.h"
+#include "kernels/spec/encoder_set.h"
+#include "server/config/option_table.h"
 
 namespace phasor {
 

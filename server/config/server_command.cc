@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "kernels/nearest_name.h"
-#include "kernels/spec.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/nearest_name.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/spec/spec.h"
 #include "server/config/config_file.h"
-#include "server/option_table.h"
+#include "server/config/option_table.h"
 
 namespace phasor {
 namespace {

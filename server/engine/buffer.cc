@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "server/engine/mutex.h"
+#include "server/base/mutex.h"
 
 namespace phasor::engine {
 namespace {

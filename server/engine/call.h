@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "kernels/bias.h"
-#include "kernels/request.h"
+#include "kernels/request/bias.h"
+#include "kernels/request/request.h"
 #include "server/engine/buffer.h"
 
 namespace phasor::engine {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/engine/admission.h"
+#include "server/base/admission.h"
 #include "server/engine/call.h"
 
 namespace phasor::engine {

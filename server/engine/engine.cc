@@ -16,9 +16,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
-#include "server/engine/admission.h"
+#include "server/base/admission.h"
+#include "server/base/mutex.h"
 #include "server/engine/call_queue.h"
-#include "server/engine/mutex.h"
 #include "server/engine/plan_cache.h"
 #include "server/engine/run_call.h"
 

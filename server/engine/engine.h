@@ -12,11 +12,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "kernels/backend.h"
-#include "kernels/plan.h"
-#include "server/engine/admission.h"
+#include "kernels/backend/backend.h"
+#include "kernels/plan/plan.h"
+#include "server/base/admission.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
 #include "server/engine/call.h"
-#include "server/engine/mutex.h"
 #include "server/engine/observer.h"
 #include "server/engine/read_gate.h"
 
@@ -24,17 +25,6 @@ namespace phasor::engine {
 
 // Messages up to this are read before they are admitted.
 inline constexpr int64_t kSmallMessageBytes = 16 << 10;
-
-// Time as the engine sees it; tests give their own.
-class Clock {
- public:
-  virtual ~Clock() = default;
-  virtual absl::Time Now() const = 0;
-  // Waits on `changed` with `mutex` held until it is signalled or this clock reaches `until`. May
-  // return early.
-  virtual void Wait(CondVar* changed, Mutex* mutex, absl::Time until) = 0;
-  static Clock* Real();  // lives for ever
-};
 
 struct EngineOptions {
   // Threads that gather and compute. 0: one per core. Range [0, 1024].

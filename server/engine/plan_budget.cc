@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/engine/plan_budget.h"
 
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::engine {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "kernels/plan.h"
-#include "kernels/spec.h"
+#include "kernels/plan/plan.h"
+#include "kernels/spec/spec.h"
 
 namespace phasor::engine {
 

@@ -12,9 +12,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "kernels/plan.h"
-#include "kernels/spec.h"
-#include "server/engine/mutex.h"
+#include "kernels/plan/plan.h"
+#include "kernels/spec/spec.h"
+#include "server/base/mutex.h"
 
 namespace phasor::engine {
 

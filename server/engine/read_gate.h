@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "server/engine/admission.h"
-#include "server/engine/mutex.h"
+#include "server/base/admission.h"
+#include "server/base/mutex.h"
 
 namespace phasor::engine {
 

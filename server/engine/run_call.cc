@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/bias.h"
-#include "kernels/lookup.h"
-#include "kernels/paged_cache.h"
-#include "kernels/request.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/request/bias.h"
+#include "kernels/request/lookup.h"
+#include "kernels/request/paged_cache.h"
+#include "kernels/request/request.h"
 
 namespace phasor::engine {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 #include "server/engine/buffer.h"
 #include "server/engine/call.h"
 

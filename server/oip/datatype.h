@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "kernels/dtype.h"
+#include "kernels/base/dtype.h"
 
 namespace phasor::oip {
 

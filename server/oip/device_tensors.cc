@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::oip {
 namespace {
@@ -80,7 +80,7 @@ absl::Status UseDeviceMemory(PreparedInfer* prepared) {
     if (output.range.device == nullptr || output.bytes == 0) continue;
     engine::Destination* const destination = DestinationOf(output.index, &prepared->item);
     if (destination == nullptr) continue;
-    regions::DeviceRegion& region = *output.range.device;
+    memory::DeviceRegion& region = *output.range.device;
     PHASOR_ASSIGN_OR_RETURN(destination->data, region.At(output.range.offset, output.bytes,
                                                          /*write=*/true, output.path));
     destination->on_device = true;

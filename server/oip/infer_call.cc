@@ -14,11 +14,11 @@
 
 #include "absl/time/clock.h"
 #include "inference/grpc_service.pb.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "server/grpc/wire.h"
 #include "server/oip/infer_response.h"
 #include "server/oip/prepared_infer.h"
-#include "server/rpc/wire.h"
 
 namespace phasor::oip {
 namespace {
@@ -47,7 +47,7 @@ class InferCall final : public engine::Call {
   absl::Status Receive(grpc::ByteBuffer* request) {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));
     // A stream brings one request at a time, and the answer to each has the id that it must read.
-    PHASOR_ASSIGN_OR_RETURN(const engine::Permit while_read,
+    PHASOR_ASSIGN_OR_RETURN(const Permit while_read,
                             context_.engine->MayParse(stream_ ? 0 : received_.size(), deadline,
                                                       [this] { return cancelled(); }));
     PHASOR_ASSIGN_OR_RETURN(
@@ -159,7 +159,7 @@ class InferCall final : public engine::Call {
   const bool stream_;
   const rpc::CallerQuota quota_;
   const NamedMemory memory_;
-  engine::Permit quota_permit_;
+  Permit quota_permit_;
   absl::AnyInvocable<void(InferAnswer)> done_;
   rpc::ReceivedMessage received_;
   PreparedInfer prepared_;  // its item is in `items`

@@ -12,12 +12,12 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "kernels/table.h"
+#include "kernels/tensor/table.h"
 #include "server/engine/engine.h"
+#include "server/grpc/access.h"
 #include "server/oip/input_tensors.h"
 #include "server/oip/model_catalogue.h"
 #include "server/oip/model_statistics.h"
-#include "server/rpc/access.h"
 
 namespace phasor::oip {
 
@@ -25,8 +25,8 @@ namespace phasor::oip {
 struct InferContext {
   engine::Engine* engine = nullptr;
   const TableSource* tables = nullptr;
-  regions::RegionStore* regions = nullptr;
-  regions::DeviceRegionStore* devices = nullptr;  // nullptr: none is on a device
+  memory::RegionStore* regions = nullptr;
+  memory::DeviceRegionStore* devices = nullptr;  // nullptr: none is on a device
   const ModelCatalogue* models = nullptr;
   StatisticsBook* statistics = nullptr;
   int64_t max_message_bytes = 0;
@@ -40,14 +40,14 @@ struct InferCaller {
   std::function<bool()> cancelled;  // whether the caller is gone; asked until it is answered
   bool stream = false;
   rpc::CallerQuota quota = {};
-  regions::RegionCaller regions = {};
+  memory::RegionCaller regions = {};
 };
 
 struct InferAnswer {
   absl::Status status;
-  grpc::ByteBuffer response;         // when OK
-  std::string id;                    // of the request, as far as it was read
-  engine::Permit quota_permit = {};  // to be kept until the answer has been sent
+  grpc::ByteBuffer response;  // when OK
+  std::string id;             // of the request, as far as it was read
+  Permit quota_permit = {};   // to be kept until the answer has been sent
 };
 
 // Starts an inference and calls `done` exactly once, inside or later from an engine thread. Never

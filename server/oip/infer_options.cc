@@ -10,10 +10,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "kernels/json.h"
-#include "kernels/spec_json.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/json.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/spec/spec_json.h"
 #include "server/oip/datatype.h"
 
 namespace phasor::oip {

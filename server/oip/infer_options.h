@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "kernels/bias_rule.h"
-#include "kernels/request.h"
-#include "kernels/spec.h"
+#include "kernels/plan/bias_rule.h"
+#include "kernels/request/request.h"
+#include "kernels/spec/spec.h"
 #include "server/oip/input_tensors.h"
 #include "server/oip/model_catalogue.h"
 

@@ -10,8 +10,8 @@
 
 #include "inference/grpc_service.pb.h"
 #include "proto/grpc_status.h"
+#include "server/grpc/message_writer.h"
 #include "server/oip/datatype.h"
-#include "server/rpc/message_writer.h"
 
 namespace phasor::oip {
 namespace {

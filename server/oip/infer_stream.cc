@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "proto/grpc_status.h"
+#include "server/grpc/access.h"
+#include "server/grpc/call_counter.h"
+#include "server/grpc/caller.h"
 #include "server/oip/infer_response.h"
-#include "server/rpc/access.h"
-#include "server/rpc/call_counter.h"
-#include "server/rpc/caller.h"
 
 namespace phasor::oip {
 namespace {
@@ -81,7 +81,7 @@ class InferStreams::Stream final : public InferStreamReactor {
     absl::MutexLock lock(&streams_.mu_);
     rpc::CallCounter::NoteAnswerTaken(context_);
     response_.Clear();  // its memory belongs to other calls now
-    quota_permit_ = engine::Permit();
+    quota_permit_ = Permit();
     if (!ok) return End(absl::CancelledError("server: cancelled by the caller"));
     Next();
   }
@@ -100,13 +100,13 @@ class InferStreams::Stream final : public InferStreamReactor {
   grpc::CallbackServerContext* const context_;
   const uint64_t client_;
   const rpc::CallerQuota quota_;
-  const regions::RegionCaller regions_;
+  const memory::RegionCaller regions_;
   const bool grpc_errors_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
-  engine::Permit quota_permit_;  // of the answer that is being sent
-  bool busy_ = false;            // a request is under way; guarded by the lock, as the next one
+  Permit quota_permit_;  // of the answer that is being sent
+  bool busy_ = false;    // a request is under way; guarded by the lock, as the next one
   bool finished_ = false;
 };
 

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "kernels/invalid.h"
-#include "kernels/status_macros.h"
-#include "kernels/tensor_desc.h"
-#include "kernels/text.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/tensor/tensor_desc.h"
 #include "server/oip/datatype.h"
 #include "server/oip/typed_contents.h"
 

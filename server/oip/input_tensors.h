@@ -13,10 +13,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "inference/grpc_service.pb.h"
-#include "kernels/dtype.h"
+#include "kernels/base/dtype.h"
 #include "server/engine/call.h"
-#include "server/regions/device_region_store.h"
-#include "server/regions/region_store.h"
+#include "server/memory/device_region_store.h"
+#include "server/memory/region_store.h"
 
 namespace phasor::oip {
 
@@ -30,15 +30,15 @@ absl::Status CheckTensorCount(int count, const char* field);
 
 // Where a caller's memory is looked for, by name.
 struct NamedMemory {
-  regions::CallerRegions regions = {};
-  regions::CallerDevices devices = {};
+  memory::CallerRegions regions = {};
+  memory::CallerDevices devices = {};
 };
 
 // Part of a client's shared memory, of the host or the device; neither: the tensor is in the
 // message.
 struct RegionRange {
-  std::shared_ptr<const regions::Region> region;
-  std::shared_ptr<regions::DeviceRegion> device;
+  std::shared_ptr<const memory::Region> region;
+  std::shared_ptr<memory::DeviceRegion> device;
   std::string name;
   int64_t offset = 0;
   int64_t bytes = 0;

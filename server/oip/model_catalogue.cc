@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace phasor::oip {
 namespace {
@@ -160,12 +160,12 @@ ModelRef ModelSet::Find(std::string_view name) const {
 
 void ModelCatalogue::Replace(const EncoderSet& encoders) {
   auto next = std::make_shared<const ModelSet>(encoders);
-  engine::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   set_ = std::move(next);
 }
 
 std::shared_ptr<const ModelSet> ModelCatalogue::Get() const {
-  engine::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return set_;
 }
 

@@ -11,11 +11,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/types/span.h"
-#include "kernels/bias_rule.h"
-#include "kernels/dtype.h"
-#include "kernels/encoder_set.h"
-#include "kernels/presets.h"
-#include "server/engine/mutex.h"
+#include "kernels/base/dtype.h"
+#include "kernels/plan/bias_rule.h"
+#include "kernels/spec/encoder_set.h"
+#include "kernels/spec/presets.h"
+#include "server/base/mutex.h"
 
 namespace phasor::oip {
 
@@ -81,7 +81,7 @@ class ModelCatalogue {
   std::shared_ptr<const ModelSet> Get() const;
 
  private:
-  mutable engine::Mutex mu_;
+  mutable Mutex mu_;
   std::shared_ptr<const ModelSet> set_ ABSL_GUARDED_BY(mu_) = std::make_shared<const ModelSet>();
 };
 

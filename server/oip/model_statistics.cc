@@ -42,7 +42,7 @@ inference::ModelStatistics& StatisticsBook::EntryOf(const std::string& model) {
 }
 
 void StatisticsBook::AddSuccess(const std::string& model, const InferTimes& times, absl::Time now) {
-  engine::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   inference::ModelStatistics& entry = EntryOf(model);
   entry.set_last_inference(static_cast<uint64_t>(absl::ToUnixMillis(now)));
   entry.set_inference_count(entry.inference_count() + 1);
@@ -57,13 +57,13 @@ void StatisticsBook::AddSuccess(const std::string& model, const InferTimes& time
 }
 
 void StatisticsBook::AddFailure(const std::string& model, absl::Duration total) {
-  engine::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   Add(total, EntryOf(model).mutable_inference_stats()->mutable_fail());
 }
 
 inference::ModelStatisticsResponse StatisticsBook::Report(absl::Span<const ModelRef> models) const {
   inference::ModelStatisticsResponse response;
-  engine::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   for (const ModelRef& model : models) {
     const auto found = entries_.find(model->name);
     *response.add_model_stats() = found == entries_.end() ? EmptyEntry(model->name) : found->second;

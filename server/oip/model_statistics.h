@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "inference/grpc_service.pb.h"
-#include "server/engine/mutex.h"
+#include "server/base/mutex.h"
 #include "server/oip/model_catalogue.h"
 
 namespace phasor::oip {
@@ -35,7 +35,7 @@ class StatisticsBook {
  private:
   inference::ModelStatistics& EntryOf(const std::string& model) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  mutable engine::Mutex mu_;
+  mutable Mutex mu_;
   // By name: an encoder that a reload changes goes on counting.
   std::map<std::string, inference::ModelStatistics> entries_ ABSL_GUARDED_BY(mu_);
 };

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::oip {
 namespace {

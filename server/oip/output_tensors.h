@@ -11,10 +11,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "inference/grpc_service.pb.h"
-#include "kernels/dtype.h"
+#include "kernels/base/dtype.h"
+#include "server/memory/region_store.h"
 #include "server/oip/input_tensors.h"
 #include "server/oip/model_catalogue.h"
-#include "server/regions/region_store.h"
 
 namespace phasor::oip {
 

@@ -13,13 +13,13 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "inference/grpc_service.pb.h"
-#include "kernels/request.h"
-#include "kernels/table.h"
+#include "kernels/request/request.h"
+#include "kernels/tensor/table.h"
 #include "server/engine/call.h"
+#include "server/memory/region_store.h"
 #include "server/oip/input_tensors.h"
 #include "server/oip/model_catalogue.h"
 #include "server/oip/output_tensors.h"
-#include "server/regions/region_store.h"
 
 namespace phasor::oip {
 

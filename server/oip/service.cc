@@ -7,19 +7,19 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "server/grpc/access.h"
+#include "server/grpc/call_counter.h"
+#include "server/grpc/caller.h"
+#include "server/grpc/finish_call.h"
 #include "server/oip/model_info.h"
 #include "server/oip/prepared_infer.h"
-#include "server/rpc/access.h"
-#include "server/rpc/call_counter.h"
-#include "server/rpc/caller.h"
-#include "server/rpc/tensor_call.h"
 
 namespace phasor::oip {
 namespace {
 
-constexpr regions::DeviceRegion::Paths kCudaPaths{"raw_handle", "byte_size", "device_id"};
+constexpr memory::DeviceRegion::Paths kCudaPaths{"raw_handle", "byte_size", "device_id"};
 // Of CudaSharedMemoryStatus: the names of regions that hold neither input nor output any more.
 constexpr char kDirtyMetadata[] = "phasor-dirty-region-bin";
 constexpr size_t kMaxDirtyBytes = 4096;  // clients refuse a call that brings 8 KiB of metadata
@@ -39,7 +39,7 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, std::stri
 }
 
 // Clients that nobody tells apart share their names, as this protocol's clients expect.
-regions::RegionTerms TermsFor(const regions::RegionCaller& caller) {
+memory::RegionTerms TermsFor(const memory::RegionCaller& caller) {
   return {.for_everybody = caller.identity.empty()};
 }
 
@@ -189,7 +189,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
     Context* context, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  for (const regions::NamedRegion& region : regions_.List(rpc::RegionCallerOf(*context))) {
+  for (const memory::NamedRegion& region : regions_.List(rpc::RegionCallerOf(*context))) {
     if (!request->name().empty() && request->name() != region.name) continue;
     auto& out = (*response->mutable_regions())[region.name];
     out.set_name(region.name);
@@ -213,7 +213,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryRegister(
   if (!offset.ok()) return Answer(context, offset.status());
   const auto bytes = SizeFromWire(request->byte_size(), "byte_size");
   if (!bytes.ok()) return Answer(context, bytes.status());
-  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
+  const memory::RegionCaller caller = rpc::RegionCallerOf(*context);
   return Answer(context, regions_.Register(request->name(), {request->key(), *offset, *bytes},
                                            caller, TermsFor(caller)));
 }
@@ -222,7 +222,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
     Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
+  const memory::RegionCaller caller = rpc::RegionCallerOf(*context);
   if (request->name().empty()) {
     regions_.UnregisterAll(caller);
   } else {
@@ -236,7 +236,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     inference::CudaSharedMemoryStatusResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   size_t dirty_bytes = 0;
-  for (const regions::NamedDeviceRegion& region :
+  for (const memory::NamedDeviceRegion& region :
        options_.devices->List(rpc::RegionCallerOf(*context))) {
     if (!request->name().empty() && request->name() != region.name) continue;
     auto& out = (*response->mutable_regions())[region.name];
@@ -261,7 +261,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
     Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const auto handle = regions::IpcHandleFrom(request->raw_handle(), kCudaPaths.handle);
+  const auto handle = memory::IpcHandleFrom(request->raw_handle(), kCudaPaths.handle);
   if (!handle.ok()) return Answer(context, handle.status());
   const auto bytes = SizeFromWire(request->byte_size(), kCudaPaths.bytes);
   if (!bytes.ok()) return Answer(context, bytes.status());
@@ -269,7 +269,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
     return Answer(context, absl::InvalidArgumentError(StrCat("device_id: ", request->device_id(),
                                                              ", must be at least 0")));
   }
-  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
+  const memory::RegionCaller caller = rpc::RegionCallerOf(*context);
   return Answer(
       context,
       options_.devices->Register(
@@ -281,7 +281,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
     Context* context, const inference::CudaSharedMemoryUnregisterRequest* request,
     inference::CudaSharedMemoryUnregisterResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  const regions::RegionCaller caller = rpc::RegionCallerOf(*context);
+  const memory::RegionCaller caller = rpc::RegionCallerOf(*context);
   if (request->name().empty()) {
     options_.devices->UnregisterAll(caller);
   } else {

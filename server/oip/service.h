@@ -11,10 +11,10 @@
 
 #include "absl/status/status.h"
 #include "inference/grpc_service.grpc.pb.h"
+#include "server/memory/region_store.h"
 #include "server/oip/infer_call.h"
 #include "server/oip/infer_stream.h"
 #include "server/oip/model_statistics.h"
-#include "server/regions/region_store.h"
 
 namespace phasor::oip {
 
@@ -22,9 +22,9 @@ struct InferenceServiceOptions {
   std::string version;  // of the server
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
-  const TableSource* tables = nullptr;      // must outlive the service; nullptr: none are kept
-  regions::RegionStore* regions = nullptr;  // must outlive the service
-  regions::DeviceRegionStore* devices = nullptr;  // the same
+  const TableSource* tables = nullptr;           // must outlive the service; nullptr: none are kept
+  memory::RegionStore* regions = nullptr;        // must outlive the service
+  memory::DeviceRegionStore* devices = nullptr;  // the same
 };
 
 // `Base` with methods added one over the other.
@@ -123,7 +123,7 @@ class InferenceService final : public InferenceServiceBase {
   std::atomic<bool> ready_ = true;
   ModelCatalogue models_;
   StatisticsBook statistics_;
-  regions::RegionStore& regions_;
+  memory::RegionStore& regions_;
   const InferContext infer_;
   InferStreams streams_;
 };

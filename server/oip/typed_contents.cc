@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 #include "server/oip/datatype.h"
 
 namespace phasor::oip {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "inference/grpc_service.pb.h"
-#include "kernels/dtype.h"
+#include "kernels/base/dtype.h"
 
 namespace phasor::oip {
 

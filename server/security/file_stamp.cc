@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/regular_file.h"
+#include "server/base/regular_file.h"
 
 namespace phasor::security {
 namespace {

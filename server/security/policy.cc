@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
-#include "kernels/json.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/json.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::security {
 namespace {

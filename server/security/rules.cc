@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 #include "server/security/file_stamp.h"
 
 namespace phasor::security {

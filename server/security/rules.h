@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/engine/admission.h"
+#include "server/base/admission.h"
 #include "server/security/policy.h"
 #include "server/security/token_table.h"
 
@@ -36,7 +36,7 @@ struct Presented {
 };
 
 // Bytes that an identity may have in flight.
-using Quota = engine::Admission;
+using Quota = Admission;
 
 struct Decision {
   absl::Status status;           // UNAUTHENTICATED, PERMISSION_DENIED

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/status_macros.h"
+#include "kernels/base/status_macros.h"
 #include "server/security/file_stamp.h"
 
 namespace phasor::security {

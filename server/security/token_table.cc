@@ -10,8 +10,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "kernels/sha256.h"
-#include "kernels/text.h"
+#include "kernels/base/sha256.h"
+#include "kernels/base/text.h"
 
 namespace phasor::security {
 namespace {

@@ -13,11 +13,11 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "kernels/npy.h"
-#include "kernels/safetensors.h"
-#include "kernels/sha256.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/sha256.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/tensor/npy.h"
+#include "kernels/tensor/safetensors.h"
 
 namespace phasor::tables {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/table.h"
+#include "kernels/tensor/table.h"
 #include "server/tables/table_memory.h"
 
 namespace phasor::tables {
@@ -23,8 +23,9 @@ absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& direc
 
 // The tables of one file. A single tensor is called FILE, several FILE.TENSOR, without extension
 // (and ".uploaded") and in lower case. Leading dimensions of 1 are dropped until two are left.
-// FAILED_PRECONDITION "<file>: ...": not readable, malformed (kernels/safetensors.h,
-// kernels/npy.h), a tensor that is no table or has no valid name. RESOURCE_EXHAUSTED: no memory.
+// FAILED_PRECONDITION "<file>: ...": not readable, malformed (kernels/tensor/safetensors.h,
+// kernels/tensor/npy.h), a tensor that is no table or has no valid name. RESOURCE_EXHAUSTED: no
+// memory.
 absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
     const std::string& directory, const std::string& file, const std::shared_ptr<Budget>& budget);
 

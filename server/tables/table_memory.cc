@@ -2,7 +2,7 @@
 // See table_memory.h.
 #include "server/tables/table_memory.h"
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace phasor::tables {
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/sha256.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/base/sha256.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 
 namespace phasor::tables {
 namespace {

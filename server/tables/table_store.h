@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/request.h"
-#include "kernels/table.h"
+#include "kernels/request/request.h"
+#include "kernels/tensor/table.h"
 #include "server/tables/table_files.h"
 #include "server/tables/table_memory.h"
 

@@ -17,7 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "server/rpc/call_observer.h"
+#include "server/grpc/call_observer.h"
 
 namespace phasor::telemetry {
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/engine/observer.h"
-#include "server/rpc/call_observer.h"
+#include "server/grpc/call_observer.h"
 #include "server/telemetry/snapshot.h"
 
 namespace phasor::telemetry {

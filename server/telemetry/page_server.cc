@@ -16,10 +16,10 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
-#include "server/listen_address.h"
-#include "server/listen_socket.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "server/net/listen_address.h"
+#include "server/net/listen_socket.h"
 
 namespace phasor::telemetry {
 namespace {

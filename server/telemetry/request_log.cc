@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/text.h"
-#include "server/log.h"
+#include "kernels/base/text.h"
+#include "server/base/log.h"
 
 namespace phasor::telemetry {
 namespace {

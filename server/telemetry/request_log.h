@@ -11,8 +11,8 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "server/rpc/call_observer.h"
-#include "server/security/log_limit.h"
+#include "server/base/log_limit.h"
+#include "server/grpc/call_observer.h"
 
 namespace phasor::telemetry {
 
@@ -41,8 +41,8 @@ class RequestLog final : public rpc::CallObserver {
  private:
   const RequestLogOptions options_;
   std::atomic<int64_t> succeeded_ = 0;
-  security::LogLimit failures_;
-  security::LogLimit refusals_;
+  LogLimit failures_;
+  LogLimit refusals_;
 };
 
 }  // namespace phasor::telemetry

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 #include "server/engine/engine.h"
 
 namespace phasor::telemetry {

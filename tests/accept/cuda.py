@@ -74,7 +74,7 @@ CHECKS = [
     of_test("./dev bench cuda on the host: every row is there, its results compared", r"bench_cuda_dry"),
     of_test("256 one-token requests are one launch on the fake device", r"cuda_cuda_backend_test"),
     of_test("tensors on the device are computed where they lie; every fault there is answered by the CPU or ABORTED, and the region dirty", r"(asan/)?(cuda_device_(tensors|memory)_test|server_test)"),
-    of_test("a lost device is tried again in a fresh context, or asks for another process; health says so", r"(asan/|tsan/)?(cuda_device_life_test|server_base_test|server_test)"),
+    of_test("a lost device is tried again in a fresh context, or asks for another process; health says so", r"(asan/|tsan/)?(cuda_device_life_test|server_engine_test|server_test)"),
     of_test("auto: every batch runs where rates measured at the start say it is done sooner, and the answer names what computed it", r"(asan/)?(cuda_rates_test|server_engine_test)"),
     of_test("small trips are one graph where that was measured to be sooner, and go call by call where it is refused, on the fake device", r"(asan/)?cuda_(graph_choice|cuda_backend|trip_graph)_test"),
     of_full("10,000 requests, 64 in flight, each kind of fault at least 500 times and at every chunk boundary, none lost", r"server_fault_storm_10000"),

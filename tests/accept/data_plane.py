@@ -73,7 +73,7 @@ def overload():
     return said
 
 
-SOCKET = "tests/server/regions/server_regions_test"
+SOCKET = "tests/server/regions/server_memory_test"
 CHECKS = [
     of_benchmark("rpc", "./dev bench rpc meets its targets"),
     of_benchmark("shm", "./dev bench shm meets its targets"),
@@ -82,7 +82,7 @@ CHECKS = [
     of_benchmark("batching", "./dev bench batching: 20 times fewer launches for 64 clients, no time added to one"),
     load_generator,
     of_full("8 GiB streamed with at most 256 MiB resident on the server", r"server_stream_memory_8_gib"),
-    of_full("Streams: flow control, errors per item, storms of cancellations and deadlines", r"(asan/)?(server_rpc_test|client_(raw|item)_stream_test)"),
+    of_full("Streams: flow control, errors per item, storms of cancellations and deadlines", r"(asan/)?(server_api_test|client_(raw|item)_stream_test)"),
     unary_memory,
     slow_readers,
     overload,
@@ -150,7 +150,7 @@ CHECKS = [
     ),
     of_group(
         "10,000 calls and 10,000 streams given up at random moments leave nothing",
-        "tests/server/rpc/server_rpc_test",
+        "tests/server/api/server_api_test",
         *(f"Backends/CancellationStorm.Of{what}LeavesNothing/{how}" for what in ("Calls", "Streams") for how in ("Batches", "OneByOne")),
     ),
     of_group(
@@ -161,6 +161,6 @@ CHECKS = [
 ]
 
 if __name__ == "__main__":
-    targets = ["phasor", "phasor-server", "server_regions_test", "server_rpc_test", "e2e_client_test", "server_e2e_test", "server_stream_memory_test", "server_unary_memory_test", "server_overload_test", "fleet_test"]
+    targets = ["phasor", "phasor-server", "server_memory_test", "server_api_test", "e2e_client_test", "server_e2e_test", "server_stream_memory_test", "server_unary_memory_test", "server_overload_test", "fleet_test"]
     subprocess.run(["cmake", "--build", BUILD, "--target", *targets], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     acceptance.run(TOPIC, CHECKS)

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/convert.h"
+#include "kernels/math/convert.h"
 
 namespace phasor::bench {
 namespace {

@@ -13,7 +13,7 @@ from facts import facts, table_columns
 
 ROOT = pathlib.Path(__file__).parent
 GOLDEN = ROOT / "golden"
-PRESETS = {preset["name"]: preset for preset in json.loads((ROOT.parents[1] / "kernels" / "presets.json").read_text())}
+PRESETS = {preset["name"]: preset for preset in json.loads((ROOT.parents[1] / "kernels" / "spec" / "presets.json").read_text())}
 for preset in PRESETS.values():
     preset["spec"].pop("parity", None)  # what upstream rounds is no part of what a spec means
 ROTARY, ENCODING = "SPEC_KIND_ROTARY", "SPEC_KIND_ENCODING"

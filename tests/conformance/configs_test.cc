@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/config_models.h"
-#include "kernels/json.h"
-#include "kernels/plan.h"
-#include "kernels/sincos.h"
-#include "kernels/spec_json.h"
+#include "kernels/base/json.h"
+#include "kernels/math/sincos.h"
+#include "kernels/plan/plan.h"
+#include "kernels/spec/config_models.h"
+#include "kernels/spec/spec_json.h"
 #include "tests/conformance/golden.h"
 #include "tests/support/direct.h"
 #include "tests/support/status_matchers.h"

@@ -11,9 +11,9 @@
 #include <fstream>
 #include <set>
 
-#include "kernels/plan.h"
-#include "kernels/presets.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
+#include "kernels/plan/plan.h"
+#include "kernels/spec/presets.h"
 #include "tests/conformance/golden.h"
 #include "tests/conformance/measure.h"
 #include "tests/support/status_matchers.h"

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 #include "phasor/v1/spec.pb.h"
 #include "proto/convert_spec.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/dtype.h"
-#include "kernels/spec.h"
+#include "kernels/base/dtype.h"
+#include "kernels/spec/spec.h"
 #include "tests/support/truth.h"
 
 namespace phasor::testing {

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/request.h"
-#include "kernels/spec_names.h"
-#include "kernels/status_macros.h"
-#include "kernels/text.h"
+#include "kernels/request/request.h"
+#include "kernels/spec/names.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
 

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/parity/rounding.h"
-#include "kernels/request.h"
+#include "kernels/plan/parity/rounding.h"
+#include "kernels/request/request.h"
 #include "tests/conformance/golden.h"
 #include "tests/support/backends.h"
 #include "tests/support/specs.h"

@@ -13,7 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "inference/grpc_service.grpc.pb.h"
-#include "kernels/sha256.h"
+#include "kernels/base/sha256.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/e2e/secure_server.h"
 #include "tests/support/reflection_call.h"

@@ -16,7 +16,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "client/internal/lease_client.h"
+#include "client/shared/lease_client.h"
 #include "gmock/gmock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/e2e/shared_server.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/tensor_desc.h"
+#include "kernels/tensor/tensor_desc.h"
 #include "tests/e2e/client_server.h"
 #include "tests/support/device_backend.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "kernels/backend.h"
+#include "kernels/backends.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"

@@ -12,8 +12,8 @@
 
 #include "absl/time/clock.h"
 #include "client/client.h"
-#include "kernels/text.h"
-#include "server/log.h"
+#include "kernels/base/text.h"
+#include "server/base/log.h"
 #include "server/server.h"
 #include "tests/support/certificates.h"
 #include "tests/support/temp_dir.h"

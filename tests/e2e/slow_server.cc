@@ -14,8 +14,9 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "kernels/backend.h"
-#include "server/process.h"
+#include "kernels/backend/backend.h"
+#include "kernels/backends.h"
+#include "server/base/process.h"
 #include "server/server.h"
 
 namespace phasor {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "server/rpc/message_writer.h"
-#include "server/rpc/wire_walker.h"
+#include "server/grpc/message_writer.h"
+#include "server/grpc/wire_walker.h"
 #include "tests/support/large_rope.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/replica.h"

@@ -14,7 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "inference/grpc_service.pb.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
+#include "kernels/backends.h"
 #include "server/engine/engine.h"
 #include "server/oip/datatype.h"
 #include "server/oip/infer_call.h"
@@ -52,16 +53,16 @@ class InferServer {
     options.pool_bytes = 0;
     return options;
   }
-  static regions::RegionStoreOptions Enabled() {
-    regions::RegionStoreOptions options;
+  static memory::RegionStoreOptions Enabled() {
+    memory::RegionStoreOptions options;
     options.enabled = true;
     return options;
   }
 
   const testing::SharedMemory memory_{std::string(kRegionBytes, '\x3C')};
   const std::unique_ptr<Backend> backend_ = OneThread();
-  engine::Engine engine_{Inline(), backend_.get(), engine::Clock::Real()};
-  regions::RegionStore regions_{Enabled()};
+  engine::Engine engine_{Inline(), backend_.get(), Clock::Real()};
+  memory::RegionStore regions_{Enabled()};
   oip::ModelCatalogue models_;
   oip::StatisticsBook statistics_;
   const oip::InferContext context_ = {&engine_, nullptr,      &regions_,         nullptr,

@@ -11,13 +11,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/stubs/logging.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
+#include "kernels/backends.h"
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "server/api/request_view.h"
+#include "server/api/response.h"
 #include "server/engine/plan_cache.h"
 #include "server/engine/run_call.h"
-#include "server/rpc/request_view.h"
-#include "server/rpc/response.h"
-#include "server/rpc/wire_walker.h"
+#include "server/grpc/wire_walker.h"
 #include "tests/fuzz/check_infer.h"
 
 namespace phasor::fuzz {

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"

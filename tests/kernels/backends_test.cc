@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/backends.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "kernels/backend.h"
 
 namespace phasor {
 namespace {

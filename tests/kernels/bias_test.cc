@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention biases from request to bytes, on every backend, against upstream's formulas in f64; and
 // every refusal.
-#include "kernels/bias.h"
+#include "kernels/request/bias.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

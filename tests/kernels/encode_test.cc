@@ -7,7 +7,7 @@
 
 #include <iostream>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct.h"
 #include "tests/support/plans.h"

@@ -2,7 +2,7 @@
 // Rows of encoding specs, drawn, and the numbers in them where widths are odd or biased.
 #include <gtest/gtest.h>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/draw.h"
 #include "tests/support/plans.h"

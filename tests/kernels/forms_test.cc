@@ -4,7 +4,7 @@
 // reference is near the truth.
 #include <gtest/gtest.h>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct.h"
 #include "tests/support/hand_plans.h"

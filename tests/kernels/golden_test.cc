@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hashes of results that must never change while kNumericsVersion stays the same. A change of bits
-// is a new version: bump it in kernels/spec.h, then replace the hashes.
+// is a new version: bump it in kernels/spec/spec.h, then replace the hashes.
 #include <gtest/gtest.h>
 
 #include <iostream>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
 

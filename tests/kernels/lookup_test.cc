@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encode from a learned table: rows, roundings, and positions that it has no row for.
-#include "kernels/lookup.h"
+#include "kernels/request/lookup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

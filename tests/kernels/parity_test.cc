@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/specs.h"
 #include "tests/support/tensors.h"

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <set>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct.h"
 #include "tests/support/plans.h"

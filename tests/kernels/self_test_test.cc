@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/status_macros.h"
+#include "kernels/base/status_macros.h"
 #include "tests/support/backends.h"
 #include "tests/support/status_matchers.h"
 

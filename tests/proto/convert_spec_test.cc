@@ -9,8 +9,8 @@
 #include <string>
 
 #include "google/protobuf/descriptor.h"
-#include "kernels/presets.h"
-#include "kernels/spec_fields.h"
+#include "kernels/spec/fields.h"
+#include "kernels/spec/presets.h"
 #include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 

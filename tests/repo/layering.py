@@ -1,114 +1,127 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may include whom. ARCHITECTURE.md says why; this table is the rule."""
+"""Who may include whom. ARCHITECTURE.md says why; these tables are the rule. They name folders only."""
 
 import re
 
 from tree import includes, sources
 
-# Layer -> the files in it; the first match wins.
-LAYERS = {
-    "tests": r"(tests|bench)/",
-    "client_testing": r"client/testing/",
-    "quickstart": r"client/(quickstart|examples)/",
-    "cli": r"client/cli/",
-    "client_internal": r"client/internal/",
-    "client": r"client/",
-    "oip": r"server/oip/",
-    "rpc": r"server/rpc/",
-    "engine": r"server/engine/",
-    "regions": r"server/regions/",
-    "security": r"server/security/",
-    "tables": r"server/tables/",
-    "config": r"server/config/",
-    "telemetry": r"server/telemetry/",
-    "server_rpc_glue": r"server/((server\w*|main|listener\w*|admin_server|stream_watch)\.cc|(grpc_server|server_security)\.h|grpc_server\.cc)$",
-    "server": r"server/",
-    "proto": r"proto/",
-    "cuda": r"kernels/cuda/",
-    "cpu": r"kernels/cpu/",
-    "reference": r"kernels/reference/",
-    "backends": r"kernels/backends\.(h|cc)$",
-    "kernels": r"kernels/",
+# Folder -> the folders that its files may include, beside itself. From the bottom up: a folder names only folders above it in
+# this file. A file belongs to the innermost folder here that it lies in.
+KERNELS = {
+    "kernels/base": [],
+    "kernels/math": ["kernels/base"],
+    "kernels/ops": ["kernels/base", "kernels/math"],
+    "kernels/tensor": ["kernels/base", "kernels/math"],
+    "kernels/spec": ["kernels/base", "kernels/math", "kernels/ops", "kernels/tensor"],
+    "kernels/plan/parity": ["kernels/base", "kernels/math", "kernels/spec"],
+    "kernels/plan": ["kernels/base", "kernels/math", "kernels/ops", "kernels/tensor", "kernels/spec", "kernels/plan/parity"],
+}
+PLANS = [*KERNELS]
+KERNELS |= {"kernels/backend": PLANS}
+JOBS = [*KERNELS]
+KERNELS |= {
+    "kernels/request": JOBS,
+    "kernels/reference": JOBS,
+    "kernels/cpu": [*JOBS, "kernels/reference"],  # what SIMD does not do falls back to the definition
+    "kernels/cuda": JOBS,
+}
+KERNELS |= {"kernels": [*KERNELS]}  # backends.cc and self_test.cc: the parts put together
+
+VALUES = [*JOBS, "kernels/request"]  # what the rest of the product uses; backends are made by kernels/backends.h
+WIRE = ["proto", "generated"]
+
+SERVER = {
+    "server/base": VALUES,
+    "server/net": [*VALUES, "server/base"],
+    "server/engine": [*VALUES, "server/base"],
+    "server/memory": [*VALUES, "server/base", "server/engine"],
+    "server/tables": [*VALUES, "server/base"],
+    "server/security": [*VALUES, "server/base"],
+    "server/config": [*VALUES, *WIRE, "server/base", "server/net"],  # the file is a protobuf message
+}
+BELOW_GRPC = [*VALUES, *WIRE, *SERVER]
+SERVER |= {"server/grpc": BELOW_GRPC}
+SERVER |= {
+    "server/api": [*BELOW_GRPC, "server/grpc"],
+    "server/oip": [*BELOW_GRPC, "server/grpc"],
+    "server/telemetry": [*BELOW_GRPC, "server/grpc"],
+}
+SERVER |= {"server": [*SERVER, *VALUES, *WIRE, "kernels"]}
+
+CLIENT = {
+    "client": VALUES,  # public headers and their values
+    "client/testing": [*VALUES, "client"],
+    "client/common": [*VALUES, "client"],
+    "client/shared": [*VALUES, "client", "client/common"],
+    "client/inproc": [*VALUES, "client", "client/common", "kernels"],
+    "client/grpc": [*VALUES, *WIRE, "client", "client/common", "client/shared"],
+    "client/connect": [*VALUES, "client", "client/inproc", "client/grpc"],
+    "client/cli": [*VALUES, "client", "kernels"],
+    "client/examples": ["client"],
 }
 
-# Layer -> the layers it may include beside its own. Tests may include everything.
-MAY_INCLUDE = {
-    "kernels": set(),
-    "reference": {"kernels"},
-    "cpu": {"kernels", "reference"},  # what SIMD does not do falls back to the definition
-    "cuda": {"kernels"},
-    "backends": {"kernels", "reference", "cpu", "cuda"},
-    "engine": {"kernels", "backends"},
-    "regions": {"kernels", "engine"},
-    "security": {"kernels", "engine", "server"},
-    "tables": {"kernels"},
-    "proto": {"kernels", "generated"},
-    "rpc": {"kernels", "backends", "engine", "regions", "security", "tables", "proto", "generated"},
-    "oip": {"kernels", "backends", "engine", "regions", "proto", "generated", "rpc"},
-    "server_rpc_glue": {"kernels", "backends", "engine", "regions", "security", "tables", "proto", "generated", "rpc", "oip", "config", "telemetry", "server"},
-    "config": {"kernels", "proto", "generated", "server"},  # the file is a protobuf message
-    "telemetry": {"kernels", "engine", "rpc", "security", "server"},
-    "server": {"kernels", "backends"},
-    "client": {"kernels", "backends", "client_internal"},
-    "client_internal": {"kernels", "backends", "proto", "generated", "client"},
-    "client_testing": {"kernels", "client"},
-    "cli": {"kernels", "backends", "client"},
-    "quickstart": {"client"},
-}
+MAY_INCLUDE = KERNELS | {"generated": [], "proto": [*VALUES, "generated"]} | SERVER | CLIENT
+ANYTHING = ["tests", "bench"]
 
-# A layer's public face may show less than its sources may use.
-HEADERS_MAY_NOT_INCLUDE = {"client": {"client_internal", "proto", "generated"}}
-
-# External library -> (pattern of the include, pattern of the files that may).
+# External library -> (pattern of the include, folders and files that may).
 EXTERNAL = {
     "gRPC and protobuf": (
         r"(grpc|grpcpp|grpc\+\+|google/protobuf)/|.*\.pb\.h$",
-        r"proto/|server/rpc/|server/oip/|server/config/|server/((server\w*|listener\w*|admin_server|stream_watch)\.cc|(grpc_server|server_security)\.h|grpc_server\.cc)$|client/internal/|client/cli/|tests/|bench/",
+        ["proto", "server", "server/grpc", "server/api", "server/oip", "server/config", "client/grpc", "client/cli"],
     ),
-    "Highway": (r"hwy/", r"kernels/cpu/|tests/kernels/cpu/"),
-    "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", r"kernels/cuda/|tests/kernels/cuda/|bench/cuda/"),
-    "Boost": (r"boost/", r"kernels/(frequencies\w*\.(cc|h)|parity/elementary\.cc)$|tests/|bench/"),
-    "nlohmann-json": (r"nlohmann/", r"kernels/(json\.h|safetensors\.cc)$|server/log\.cc$|client/cli/|tests/|bench/"),
-    "prometheus-cpp": (r"prometheus/", r"server/telemetry/|tests/"),
-    "CLI11": (r"CLI/", r"server/options\.cc$|server/main\.cc$|client/cli/"),
-    "GoogleTest": (r"(gtest|gmock)/", r"tests/|client/testing/"),
-    "Google Benchmark": (r"benchmark/", r"bench/"),
+    "Highway": (r"hwy/", ["kernels/cpu"]),
+    "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", ["kernels/cuda"]),
+    "Boost": (r"boost/", ["kernels/plan", "kernels/plan/parity"]),
+    "nlohmann-json": (r"nlohmann/", ["kernels/base", "kernels/tensor", "server/base", "client/cli"]),
+    "prometheus-cpp": (r"prometheus/", ["server/telemetry"]),
+    "CLI11": (r"CLI/", ["server", "server/config", "client/cli"]),
+    "GoogleTest": (r"(gtest|gmock)/", ["client/testing"]),
+    "Google Benchmark": (r"benchmark/", []),
 }
 
 
-def layer_of(path):
+def folder_of(path):
+    """The entry of the tables that a file belongs to; None: not ours."""
     if path.startswith(("phasor/v1/", "phasor/config/", "inference/")):
         return "generated"
-    return next((name for name, pattern in LAYERS.items() if re.match(pattern, path)), None)
+    folder = path.rsplit("/", 1)[0] if "/" in path else ""
+    while folder and folder not in MAY_INCLUDE and folder not in ANYTHING:
+        folder = folder.rsplit("/", 1)[0] if "/" in folder else ""
+    return folder or None
+
+
+def cycles():
+    """The table has no cycle when every folder names only folders that stand before it."""
+    before = []
+    for folder, others in MAY_INCLUDE.items():
+        yield from (f"tests/repo/layering.py: {folder} names {other}, which is not below it" for other in others if other not in before)
+        before.append(folder)
 
 
 def violations(tree):
-    found = []
+    found = [*cycles()]
     for path, text in sources(tree).items():
-        layer = layer_of(path)
         for quote, target, line in includes(text or ""):
-            problem = _problem(path, layer, quote, target)
+            problem = _problem(path, folder_of(path), quote, target)
             if problem:
                 found.append(f"{path}:{line}: includes {target}: {problem}")
     return found
 
 
-def _problem(path, layer, quote, target):
+def _problem(path, folder, quote, target):
+    target_folder = folder_of(target)
+    is_ours = quote == '"' and target_folder not in (None, "generated")
     for name, (include, allowed) in EXTERNAL.items():
-        is_ours = quote == '"' and layer_of(target) not in (None, "generated")
-        if not is_ours and re.match(include, target) and not re.match(allowed, path):
-            return f"{name} is for {allowed} only"
+        if not is_ours and re.match(include, target) and folder not in (*allowed, *ANYTHING):
+            return f"{name} is for {', '.join(allowed) or 'tests'} only"
     if target.endswith(".cc"):
         return "a source is not a header"
     if target.endswith("-inl.h") and path.endswith(".h") and not path.endswith("-inl.h"):
         return "per-target code is for sources and tests"
-    target_layer = layer_of(target)
-    if target_layer is None or layer in (None, "tests"):
-        if quote == '"' and "/" not in target and not target.startswith("absl"):
+    if target_folder is None or folder is None or folder in ANYTHING:
+        if quote == '"' and "/" not in target:
             return "includes start at the repository root"
         return None
-    if target_layer != layer and target_layer not in MAY_INCLUDE[layer]:
-        return f"{layer} may include {sorted(MAY_INCLUDE[layer] | {layer})}, not {target_layer}"
-    if path.endswith(".h") and target_layer in HEADERS_MAY_NOT_INCLUDE.get(layer, ()):
-        return f"public headers of {layer} do not show {target_layer}"
+    if target_folder != folder and target_folder not in MAY_INCLUDE[folder]:
+        return f"{folder} may include {MAY_INCLUDE[folder]}, not {target_folder}"
     return None

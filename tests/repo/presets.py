@@ -4,8 +4,8 @@
 import json
 import re
 
-DATA = "kernels/presets.json"
-MODELS = "kernels/config_models.cc"
+DATA = "kernels/spec/presets.json"
+MODELS = "kernels/spec/config_models.cc"
 DOCUMENT = "docs/presets.md"
 ROW = re.compile(r"^\| `([a-z0-9.-]+)` \|.*\|$", re.MULTILINE)
 

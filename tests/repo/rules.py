@@ -67,13 +67,13 @@ def include_guards(tree):
 
 
 def untested_sources(tree, allowed):
-    """X/Y.cc has tests/X/Y_test.cc; the implementations of an op (X/<variant>/op.cc) may share X's tests/X/op_test.cc."""
+    """X/Y.cc has tests/X/Y_test.cc; the files of an op (kernels/ROOM/op.cc) may share tests/kernels/op_test.cc."""
     found = []
     for path in sources(tree):
         if not path.endswith((".cc", ".cu")) or not path.startswith(("kernels/", "server/", "client/", "proto/")):
             continue
         stem = path.rsplit(".", 1)[0]
-        shared = re.sub(r"^kernels/(reference|cpu|cuda)/", "kernels/", stem)
+        shared = re.sub(r"^kernels/(reference|cpu|cuda|request)/", "kernels/", stem)
         tested = any(f"tests/{s}_test.cc" in tree for s in (stem, shared))
         if not tested and path not in allowed:
             found.append(f"{path}: no tests/{stem}_test.cc; write it, or state a reason in tests/repo/allowlist.py")
@@ -98,7 +98,7 @@ def empty_test_names(tree):
 
 def bare_grpc_servers(tree):
     """Every gRPC server of the product is made in one place, which sets its limits."""
-    maker = "server/grpc_server.cc"
+    maker = "server/grpc/grpc_server.cc"
     return [
         f"{path}: makes a gRPC server, only {maker} may: it sets the limits"
         for path, text in tree.items()

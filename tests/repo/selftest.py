@@ -24,45 +24,54 @@ class LayeringTest(unittest.TestCase):
         self.assertEqual(layering.violations({path: f"#include {include}\n"}), [])
 
     def test_nobody_includes_the_layer_above(self):
-        self.refuses("kernels/plan.cc", '"server/engine/engine.h"')
+        self.refuses("kernels/plan/plan.cc", '"server/engine/engine.h"')
         self.refuses("kernels/cpu/encode.cc", '"kernels/cuda/encode.cuh"')
         self.refuses("kernels/reference/encode.cc", '"kernels/cpu/encode.h"')
-        self.refuses("kernels/plan.cc", '"kernels/cpu/cpu_backend.h"')
-        self.refuses("server/engine/engine.cc", '"server/rpc/request_view.h"')
-        self.refuses("server/rpc/service.cc", '"client/client.h"')
+        self.refuses("kernels/plan/plan.cc", '"kernels/cpu/cpu_backend.h"')
+        self.refuses("server/engine/engine.cc", '"server/api/request_view.h"')
+        self.refuses("server/api/service.cc", '"client/client.h"')
+        self.refuses("server/oip/service.cc", '"server/api/tensor_call.h"')
+        self.refuses("server/memory/region.cc", '"server/grpc/access.h"')
+        self.refuses("kernels/ops/rotary.h", '"kernels/plan/plan.h"')
         self.refuses("client/client.cc", '"server/server.h"')
         self.refuses("server/server.cc", '"tests/support/fake_clock.h"')
 
     def test_everybody_includes_the_layers_below(self):
         self.accepts("kernels/backends.cc", '"kernels/cpu/cpu_backend.h"')
-        self.accepts("kernels/cpu/encode.cc", '"kernels/plan.h"')
-        self.accepts("server/engine/engine.cc", '"kernels/backend.h"')
-        self.accepts("server/rpc/service.cc", '"server/engine/engine.h"')
-        self.accepts("client/internal/connection.cc", '"phasor/v1/tensor.pb.h"')
+        self.accepts("kernels/cpu/encode.cc", '"kernels/plan/plan.h"')
+        self.accepts("server/engine/engine.cc", '"kernels/backend/backend.h"')
+        self.accepts("server/api/service.cc", '"server/engine/engine.h"')
+        self.accepts("client/grpc/connection.cc", '"phasor/v1/tensor.pb.h"')
         self.accepts("tests/server/engine/engine_test.cc", '"server/engine/engine.h"')
+
+    def test_the_table_has_no_cycle(self):
+        self.assertEqual(list(layering.cycles()), [])
+        layering.MAY_INCLUDE["kernels/base"].append("server")
+        self.assertEqual(len(list(layering.cycles())), 1)
+        layering.MAY_INCLUDE["kernels/base"].pop()
 
     def test_external_libraries_stay_where_they_belong(self):
         self.refuses("server/engine/engine.cc", "<grpcpp/grpcpp.h>")
-        self.refuses("kernels/request.cc", '"phasor/v1/tensor.pb.h"')
-        self.refuses("kernels/plan.cc", "<google/protobuf/message.h>")
+        self.refuses("kernels/request/request.cc", '"phasor/v1/tensor.pb.h"')
+        self.refuses("kernels/plan/plan.cc", "<google/protobuf/message.h>")
         self.refuses("kernels/reference/encode.cc", '"hwy/highway.h"')
-        self.refuses("kernels/plan.h", "<cuda_runtime.h>")
-        self.refuses("kernels/plan.cc", "<boost/multiprecision/cpp_int.hpp>")
-        self.refuses("kernels/spec.cc", "<nlohmann/json.hpp>")
-        self.refuses("kernels/spec.cc", "<gtest/gtest.h>")
-        self.accepts("server/rpc/service.cc", "<grpcpp/grpcpp.h>")
-        self.accepts("kernels/json.h", "<nlohmann/json.hpp>")
+        self.refuses("kernels/plan/plan.h", "<cuda_runtime.h>")
+        self.refuses("kernels/spec/spec.cc", "<boost/multiprecision/cpp_int.hpp>")
+        self.refuses("kernels/spec/spec.cc", "<nlohmann/json.hpp>")
+        self.refuses("kernels/spec/spec.cc", "<gtest/gtest.h>")
+        self.accepts("server/api/service.cc", "<grpcpp/grpcpp.h>")
+        self.accepts("kernels/base/json.h", "<nlohmann/json.hpp>")
         self.accepts("kernels/cpu/encode.cc", '"hwy/highway.h"')
-        self.accepts("kernels/frequencies.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
-        self.accepts("kernels/parity/elementary.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
+        self.accepts("kernels/plan/frequencies.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
+        self.accepts("kernels/plan/parity/elementary.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
 
     def test_public_client_headers_show_no_generated_code(self):
-        self.refuses("client/client.h", '"client/internal/grpc_connection.h"')
-        self.accepts("client/client.cc", '"client/internal/grpc_connection.h"')
+        self.refuses("client/client.h", '"client/grpc/grpc_connection.h"')
+        self.accepts("client/connect/connect.cc", '"client/grpc/grpc_connection.h"')
 
     def test_includes_start_at_the_root(self):
-        self.refuses("kernels/plan.cc", '"plan.h"')
-        self.refuses("kernels/plan.cc", '"kernels/spec.cc"')
+        self.refuses("kernels/plan/plan.cc", '"plan.h"')
+        self.refuses("kernels/plan/plan.cc", '"kernels/spec/spec.cc"')
 
 
 class RulesTest(unittest.TestCase):
@@ -101,7 +110,7 @@ class RulesTest(unittest.TestCase):
 
     def test_a_grpc_server_is_made_in_one_place(self):
         made = "  grpc::ServerBuilder builder;\n"
-        self.assertEqual(rules.bare_grpc_servers({"server/grpc_server.cc": made, "tests/a.cc": made}), [])
+        self.assertEqual(rules.bare_grpc_servers({"server/grpc/grpc_server.cc": made, "tests/a.cc": made}), [])
         self.assertEqual(len(rules.bare_grpc_servers({"server/admin_server.cc": made})), 1)
 
     def test_a_test_name_claims_something(self):

@@ -8,9 +8,9 @@
 #include <filesystem>
 
 #include "absl/time/clock.h"
-#include "kernels/sha256.h"
-#include "kernels/text.h"
-#include "server/log.h"
+#include "kernels/base/sha256.h"
+#include "kernels/base/text.h"
+#include "server/base/log.h"
 #include "tests/support/certificates.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
+#include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/text.h"
 #include "tests/support/fake_driver.h"
 
 namespace phasor::testing {

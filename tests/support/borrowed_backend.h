@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 
 namespace phasor::testing {
 

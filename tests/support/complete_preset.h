@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "kernels/presets.h"
-#include "kernels/spec.h"
+#include "kernels/spec/presets.h"
+#include "kernels/spec/spec.h"
 
 namespace phasor::testing {
 

@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/phase.h"
-#include "kernels/plan.h"
-#include "kernels/sincos.h"
+#include "kernels/math/phase.h"
+#include "kernels/math/sincos.h"
+#include "kernels/plan/plan.h"
 
 namespace phasor::testing {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/row_layout.h"
+#include "kernels/plan/row_layout.h"
 
 namespace phasor::testing {
 

@@ -13,8 +13,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "kernels/backend.h"
-#include "server/engine/mutex.h"
+#include "kernels/backend/backend.h"
+#include "server/base/mutex.h"
 
 namespace phasor {
 
@@ -28,13 +28,13 @@ class FakeBackend final : public Backend {
   int threads() const override { return 1; }
 
   BatchPolicy batch_policy() const override {
-    engine::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     return policy_;
   }
 
   absl::Status Run(absl::Span<const Job> jobs) override {
     {
-      engine::MutexLock lock(&mu_);
+      MutexLock lock(&mu_);
       const int number = ++runs_;
       jobs_.push_back(static_cast<int>(jobs.size()));
       changed_.SignalAll();
@@ -58,36 +58,36 @@ class FakeBackend final : public Backend {
   void Release() { HoldFrom(std::numeric_limits<int>::max()); }
   // Runs block from the `number`-th on, counted from 1; others do not, or not any more.
   void HoldFrom(int number) {
-    engine::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     held_from_ = number;
     changed_.SignalAll();
   }
   // Blocks until Run was entered `count` times in all.
   void WaitForRuns(int count) {
-    engine::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     while (runs_ < count) changed_.Wait(&mu_);
   }
   int runs() {
-    engine::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     return runs_;
   }
   // Jobs of each run.
   std::vector<int> jobs() {
-    engine::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     return jobs_;
   }
   // Runs that were held at a time, at most.
   int most_at_once() {
-    engine::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     return most_at_once_;
   }
   // Before an engine is made with it, or to none.
   void SetPolicy(BatchPolicy policy) {
-    engine::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     policy_ = policy;
   }
   void FailWith(absl::Status error) {
-    engine::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     error_ = std::move(error);
   }
 
@@ -116,8 +116,8 @@ class FakeBackend final : public Backend {
     }
   }
 
-  mutable engine::Mutex mu_;
-  engine::CondVar changed_;
+  mutable Mutex mu_;
+  CondVar changed_;
   BatchPolicy policy_ ABSL_GUARDED_BY(mu_);
   int going_on_ ABSL_GUARDED_BY(mu_) = 0;
   int most_at_once_ ABSL_GUARDED_BY(mu_) = 0;

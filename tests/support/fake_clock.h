@@ -8,8 +8,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "server/base/mutex.h"
 #include "server/engine/engine.h"
-#include "server/engine/mutex.h"
 
 namespace phasor::engine {
 

@@ -18,9 +18,9 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "kernels/base/text.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/run_on_host.h"
-#include "kernels/text.h"
 #include "tests/support/fake_export.h"
 
 namespace phasor::testing {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <random>
 
-#include "kernels/frequencies.h"
-#include "kernels/plan.h"
+#include "kernels/plan/frequencies.h"
+#include "kernels/plan/plan.h"
 
 namespace phasor::testing {
 

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/run_on_host.h"

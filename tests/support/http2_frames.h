@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/listen_socket.h"
+#include "server/net/listen_socket.h"
 
 namespace phasor::testing {
 

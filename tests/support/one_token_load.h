@@ -13,8 +13,8 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "kernels/backend.h"
-#include "kernels/request.h"
+#include "kernels/backend/backend.h"
+#include "kernels/request/request.h"
 #include "server/engine/engine.h"
 #include "tests/support/test_call.h"
 

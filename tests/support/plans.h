@@ -8,8 +8,8 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/plan.h"
-#include "kernels/positions.h"
+#include "kernels/plan/plan.h"
+#include "kernels/tensor/positions.h"
 #include "tests/support/specs.h"
 
 namespace phasor::testing {

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
-#include "server/log.h"
-#include "server/options.h"
+#include "kernels/backend/backend.h"
+#include "server/base/log.h"
+#include "server/config/options.h"
 #include "server/server.h"
 
 namespace phasor::testing {

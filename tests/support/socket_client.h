@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string>
 
-#include "server/listen_socket.h"
+#include "server/net/listen_socket.h"
 
 namespace phasor {
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/spec.h"
+#include "kernels/spec/spec.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::testing {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/listen_socket.h"
+#include "server/net/listen_socket.h"
 
 namespace phasor::testing {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/sha256.h"
-#include "kernels/table.h"
+#include "kernels/base/sha256.h"
+#include "kernels/tensor/table.h"
 
 namespace phasor::testing {
 

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/convert.h"
-#include "kernels/dtype.h"
+#include "kernels/base/dtype.h"
+#include "kernels/math/convert.h"
 
 namespace phasor::testing {
 

@@ -13,8 +13,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "server/base/mutex.h"
 #include "server/engine/call.h"
-#include "server/engine/mutex.h"
 
 namespace phasor::engine {
 

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/phase.h"
+#include "kernels/math/phase.h"
 
 namespace phasor::testing {
 

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/spec_fields.h"
+#include "kernels/spec/fields.h"
 
 namespace phasor::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/request.h"
+#include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
 

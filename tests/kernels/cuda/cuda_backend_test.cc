@@ -8,9 +8,9 @@
 
 #include <thread>
 
+#include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/items.h"
-#include "kernels/text.h"
 #include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/fake_driver.h"
 

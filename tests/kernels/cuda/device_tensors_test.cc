@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/job_rows.h"
-#include "kernels/request.h"
-#include "kernels/text.h"
+#include "kernels/request/request.h"
 #include "tests/kernels/cuda/device_twin.h"
 #include "tests/support/fake_driver.h"
 

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 #include "kernels/cuda/arena.h"
 #include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/fake_export.h"

@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/request.h"
-#include "kernels/text.h"
+#include "kernels/request/request.h"
 #include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/host_grid.h"
 

@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/batch.h"
+#include "kernels/backend/batch.h"
 #include "tests/support/hand_plans.h"
 #include "tests/support/tables.h"
 #include "tests/support/tensors.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/text.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/text.h"
 
 namespace {
 

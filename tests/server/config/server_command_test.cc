@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "server/option_table.h"
+#include "server/config/option_table.h"
 #include "tests/support/server_command_fixture.h"
 
 namespace phasor {

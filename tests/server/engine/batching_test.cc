@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/backends.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/fake_driver.h"

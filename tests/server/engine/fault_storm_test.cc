@@ -18,7 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/request.h"
+#include "kernels/backends.h"
+#include "kernels/request/request.h"
 #include "server/engine/engine.h"
 #include "tests/support/device_backend.h"
 #include "tests/support/test_call.h"

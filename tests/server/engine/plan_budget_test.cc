@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 #include "tests/support/specs.h"
 
 namespace phasor::engine {

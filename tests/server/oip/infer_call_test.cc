@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
+#include "kernels/backends.h"
 #include "tests/server/oip/requests.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/shared_memory.h"
@@ -31,8 +32,8 @@ class InferCallTest : public ::testing::Test {
     context_ = {&engine_, nullptr, &regions_, nullptr, &models_, &statistics_, 1 << 20, 1 << 16};
   }
 
-  static regions::RegionStoreOptions Enabled() {
-    regions::RegionStoreOptions options;
+  static memory::RegionStoreOptions Enabled() {
+    memory::RegionStoreOptions options;
     options.enabled = true;
     return options;
   }
@@ -74,8 +75,8 @@ class InferCallTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Backend> backend_ = *MakeBackend({"cpu", 1});
-  engine::Engine engine_{OneWorker(), backend_.get(), engine::Clock::Real()};
-  regions::RegionStore regions_{Enabled()};
+  engine::Engine engine_{OneWorker(), backend_.get(), Clock::Real()};
+  memory::RegionStore regions_{Enabled()};
   ModelCatalogue models_;
   StatisticsBook statistics_;
   InferContext context_;
@@ -244,8 +245,8 @@ class InferCallQueueTest : public ::testing::Test {
   }
 
   FakeBackend backend_;
-  engine::Engine engine_{OneWorker(), &backend_, engine::Clock::Real()};
-  regions::RegionStore regions_{regions::RegionStoreOptions()};
+  engine::Engine engine_{OneWorker(), &backend_, Clock::Real()};
+  memory::RegionStore regions_{memory::RegionStoreOptions()};
   ModelCatalogue models_;
   StatisticsBook statistics_;
   const InferContext context_ = {&engine_, nullptr,      &regions_, nullptr,

@@ -25,8 +25,8 @@ class InputTensorsTest : public ::testing::Test {
  protected:
   InputTensorsTest() { EXPECT_THAT(store_.Register("in", {memory_.key(), 0, 16}, {"me"}), IsOk()); }
 
-  static regions::RegionStoreOptions Enabled() {
-    regions::RegionStoreOptions options;
+  static memory::RegionStoreOptions Enabled() {
+    memory::RegionStoreOptions options;
     options.enabled = true;
     return options;
   }
@@ -37,7 +37,7 @@ class InputTensorsTest : public ::testing::Test {
   }
 
   const SharedMemory memory_{std::string(16, 'm')};
-  regions::RegionStore store_{Enabled()};
+  memory::RegionStore store_{Enabled()};
   inference::ModelInferRequest request_ = RotateAt(5);
   std::vector<engine::Segments> raw_;
 };

@@ -30,8 +30,8 @@ class OutputTensorsTest : public ::testing::Test {
     results_[1].index = 1;
   }
 
-  static regions::RegionStoreOptions Enabled() {
-    regions::RegionStoreOptions options;
+  static memory::RegionStoreOptions Enabled() {
+    memory::RegionStoreOptions options;
     options.enabled = true;
     return options;
   }
@@ -41,7 +41,7 @@ class OutputTensorsTest : public ::testing::Test {
   }
 
   const SharedMemory memory_{std::string(16, 'm')};
-  regions::RegionStore store_{Enabled()};
+  memory::RegionStore store_{Enabled()};
   inference::ModelInferRequest request_;
   std::vector<OutputTensor> results_{2};
 };

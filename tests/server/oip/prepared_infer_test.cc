@@ -31,7 +31,7 @@ class PreparedInferTest : public ::testing::Test {
   }
 
   int64_t limit_ = 1 << 20;
-  regions::RegionStore store_{regions::RegionStoreOptions()};
+  memory::RegionStore store_{memory::RegionStoreOptions()};
   std::vector<engine::Segments> raw_;
 };
 

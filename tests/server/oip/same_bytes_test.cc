@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "inference/grpc_service.grpc.pb.h"
-#include "kernels/spec_json.h"
+#include "kernels/spec/spec_json.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"

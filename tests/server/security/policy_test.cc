@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::security {

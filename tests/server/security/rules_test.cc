@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/sha256.h"
-#include "kernels/text.h"
+#include "kernels/base/sha256.h"
+#include "kernels/base/text.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "kernels/sha256.h"
-#include "kernels/text.h"
+#include "kernels/base/sha256.h"
+#include "kernels/base/text.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::security {

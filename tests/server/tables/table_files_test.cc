@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "kernels/npy.h"
-#include "kernels/safetensors.h"
-#include "kernels/sha256.h"
+#include "kernels/base/sha256.h"
+#include "kernels/tensor/npy.h"
+#include "kernels/tensor/safetensors.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tables.h"
 #include "tests/support/temp_dir.h"

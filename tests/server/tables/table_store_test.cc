@@ -8,8 +8,8 @@
 
 #include <thread>
 
-#include "kernels/npy.h"
-#include "kernels/sha256.h"
+#include "kernels/base/sha256.h"
+#include "kernels/tensor/npy.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 

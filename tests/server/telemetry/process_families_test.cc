@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "server/listen_socket.h"
+#include "server/net/listen_socket.h"
 
 namespace phasor::telemetry {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "server/log.h"
+#include "server/base/log.h"
 
 namespace phasor::telemetry {
 namespace {

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Client: fills in deadlines and pins, and turns a connection's callbacks into the caller's form.
+#include "client/client.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "client/common/calls.h"
+#include "client/common/runs.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor {
+namespace {
+
+constexpr int64_t kMaxChunkBytes = int64_t{1} << 30;
+
+// Runs `start` with a callback and waits for it.
+template <typename T, typename Start>
+absl::StatusOr<T> Wait(Start start) {
+  // All of this lives here: the callback lets go of it before the wait can end.
+  std::mutex mutex;
+  std::condition_variable answered;
+  std::optional<absl::StatusOr<T>> result;
+  start(Done<T>([&](absl::StatusOr<T> answer) {
+    std::lock_guard lock(mutex);
+    result = std::move(answer);
+    answered.notify_one();
+  }));
+  std::unique_lock lock(mutex);
+  answered.wait(lock, [&] { return result.has_value(); });
+  return *std::move(result);
+}
+
+template <typename Call>
+void FillPins(Call& call, const Pins& pins) {
+  if (call.pins == Pins{}) call.pins = pins;
+}
+
+template <typename Call>
+void FillPins(std::vector<Call>& calls, const Pins& pins) {
+  for (Call& call : calls) FillPins(call, pins);
+}
+
+// A stream whose calls get the stream's pins.
+template <typename Call, typename Result>
+class PinnedStream final : public ItemStream<Call, Result> {
+ public:
+  PinnedStream(std::unique_ptr<ItemStream<Call, Result>> stream, Pins pins)
+      : stream_(std::move(stream)), pins_(std::move(pins)) {}
+
+  absl::Status Write(int64_t id, Call call) override {
+    FillPins(call, pins_);
+    return stream_->Write(id, std::move(call));
+  }
+  std::optional<StreamAnswer<Result>> Read() override { return stream_->Read(); }
+  void WritesDone() override { stream_->WritesDone(); }
+  absl::Status Finish() override { return stream_->Finish(); }
+
+ private:
+  const std::unique_ptr<ItemStream<Call, Result>> stream_;
+  const Pins pins_;
+};
+
+template <typename Call, typename Result>
+std::unique_ptr<ItemStream<Call, Result>> Pinned(std::unique_ptr<ItemStream<Call, Result>> stream,
+                                                 const Pins& pins) {
+  return std::make_unique<PinnedStream<Call, Result>>(std::move(stream), pins);
+}
+
+}  // namespace
+
+Client::Client(std::shared_ptr<Connection> connection, const ClientOptions& options)
+    : connection_(std::move(connection)), timeout_(options.timeout) {}
+
+CallContext Client::Context(const CallOptions& options, bool caller_waits) const {
+  const absl::Time by_timeout = absl::Now() + options.timeout.value_or(timeout_);
+  return {.deadline = std::min(by_timeout, options.deadline.value_or(absl::InfiniteFuture())),
+          .cancel = options.cancel,
+          .caller_waits = caller_waits};
+}
+
+absl::StatusOr<RunInfo> Client::Encode(const Spec& spec, PositionList positions,
+                                       MutableTensorView output, const CallOptions& options) const {
+  const Dtype dtype = output.desc.dtype;
+  auto result = Encode(EncodeCall{.spec = spec,
+                                  .positions = std::move(positions),
+                                  .output_dtype = dtype,
+                                  .output = std::move(output)},
+                       options);
+  if (!result.ok()) return std::move(result).status();
+  return std::move(result->info);
+}
+
+absl::StatusOr<EncodeResult> Client::Encode(EncodeCall call, const CallOptions& options) const {
+  FillPins(call, options.pins);
+  return Wait<EncodeResult>([&](Done<EncodeResult> done) {
+    connection_->Encode(std::move(call), Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<std::vector<absl::StatusOr<EncodeResult>>> Client::BatchEncode(
+    std::vector<EncodeCall> calls, const CallOptions& options) const {
+  FillPins(calls, options.pins);
+  using Results = std::vector<absl::StatusOr<EncodeResult>>;
+  return Wait<Results>([&](Done<Results> done) {
+    connection_->BatchEncode(std::move(calls), Context(options, true), std::move(done));
+  });
+}
+
+void Client::EncodeAsync(EncodeCall call, Done<EncodeResult> done,
+                         const CallOptions& options) const {
+  FillPins(call, options.pins);
+  connection_->Encode(std::move(call), Context(options, false), std::move(done));
+}
+
+absl::StatusOr<RunInfo> Client::ApplyRoPE(const Spec& spec, PositionList positions,
+                                          absl::Span<const RopeTensor> tensors,
+                                          const CallOptions& options) const {
+  return ApplyRoPE(RopeCall{.spec = spec,
+                            .positions = std::move(positions),
+                            .tensors = {tensors.begin(), tensors.end()}},
+                   options);
+}
+
+absl::StatusOr<RunInfo> Client::ApplyRoPE(RopeCall call, const CallOptions& options) const {
+  FillPins(call, options.pins);
+  return Wait<RunInfo>([&](Done<RunInfo> done) {
+    connection_->ApplyRoPE(std::move(call), Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<std::vector<absl::StatusOr<RunInfo>>> Client::BatchApplyRoPE(
+    std::vector<RopeCall> calls, const CallOptions& options) const {
+  FillPins(calls, options.pins);
+  using Results = std::vector<absl::StatusOr<RunInfo>>;
+  return Wait<Results>([&](Done<Results> done) {
+    connection_->BatchApplyRoPE(std::move(calls), Context(options, true), std::move(done));
+  });
+}
+
+void Client::ApplyRoPEAsync(RopeCall call, Done<RunInfo> done, const CallOptions& options) const {
+  FillPins(call, options.pins);
+  connection_->ApplyRoPE(std::move(call), Context(options, false), std::move(done));
+}
+
+std::future<absl::StatusOr<RunInfo>> Client::ApplyRoPEAsync(RopeCall call,
+                                                            const CallOptions& options) const {
+  auto [future, done] = MakeFuture<RunInfo>();
+  ApplyRoPEAsync(std::move(call), std::move(done), options);
+  return std::move(future);
+}
+
+absl::StatusOr<RunInfo> Client::ApplyRoPEInChunks(RopeCall call, const ChunkOptions& chunks,
+                                                  const CallOptions& options) const {
+  if (chunks.chunk_bytes < 1 || chunks.chunk_bytes > kMaxChunkBytes) {
+    return absl::InvalidArgumentError(
+        StrCat("chunk_bytes: ", chunks.chunk_bytes, " is out of range, must be in [1, 2^30]"));
+  }
+  FillPins(call, options.pins);
+  PHASOR_RETURN_IF_ERROR(client_internal::ToRequest(call, client_internal::kItemPath).status());
+  auto entries = client_internal::CutBatch(call);
+  if (!entries.has_value()) return ApplyRoPE(std::move(call), options);
+  return Wait<RunInfo>([&](Done<RunInfo> done) {
+    connection_->ApplyRoPEInChunks(*std::move(entries), chunks, Context(options, true),
+                                   std::move(done));
+  });
+}
+
+absl::StatusOr<SharedMemory> Client::AllocateShared(int64_t bytes,
+                                                    const CallOptions& options) const {
+  return Wait<SharedMemory>([&](Done<SharedMemory> done) {
+    connection_->AllocateShared(bytes, Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<DeviceMemory> Client::RegisterDeviceMemory(CudaIpcAllocation allocation,
+                                                          const CallOptions& options) const {
+  return Wait<DeviceMemory>([&](Done<DeviceMemory> done) {
+    connection_->RegisterDeviceMemory(std::move(allocation), Context(options, true),
+                                      std::move(done));
+  });
+}
+
+std::unique_ptr<EncodeStream> Client::StreamEncode(const CallOptions& options) const {
+  return Pinned(connection_->StreamEncode(Context(options, true)), options.pins);
+}
+
+std::unique_ptr<RopeStream> Client::StreamApplyRoPE(const CallOptions& options) const {
+  return Pinned(connection_->StreamApplyRoPE(Context(options, true)), options.pins);
+}
+
+absl::StatusOr<EncodeResult> Client::AttentionBias(BiasCall call,
+                                                   const CallOptions& options) const {
+  FillPins(call, options.pins);
+  return Wait<EncodeResult>([&](Done<EncodeResult> done) {
+    connection_->AttentionBias(std::move(call), Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<std::vector<TableInfo>> Client::ListTables(const CallOptions& options) const {
+  std::vector<TableInfo> tables;
+  std::string page_token;
+  do {
+    auto page = Wait<TablePage>([&](Done<TablePage> done) {
+      connection_->ListTables(page_token, Context(options, true), std::move(done));
+    });
+    if (!page.ok()) return std::move(page).status();
+    for (TableInfo& table : page->tables) tables.push_back(std::move(table));
+    page_token = std::move(page->next_page_token);
+  } while (!page_token.empty());
+  return tables;
+}
+
+absl::StatusOr<TableInfo> Client::GetTable(std::string_view name,
+                                           const CallOptions& options) const {
+  return Wait<TableInfo>([&](Done<TableInfo> done) {
+    connection_->GetTable(std::string(name), Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<TableInfo> Client::CreateTable(std::string_view name, const TensorView& values,
+                                              const CallOptions& options) const {
+  return Wait<TableInfo>([&](Done<TableInfo> done) {
+    connection_->CreateTable(std::string(name), values, Context(options, true), std::move(done));
+  });
+}
+
+absl::Status Client::DeleteTable(std::string_view name, const CallOptions& options) const {
+  const auto deleted = Wait<bool>([&](Done<bool> done) {
+    connection_->DeleteTable(std::string(name), Context(options, true),
+                             [done = std::move(done)](absl::Status status) mutable {
+                               if (!status.ok()) return done(std::move(status));
+                               done(true);
+                             });
+  });
+  return deleted.status();
+}
+
+absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
+                                                const CallOptions& options) const {
+  return Wait<SpecDetails>([&](Done<SpecDetails> done) {
+    connection_->ResolveSpec(spec, std::nullopt, Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
+                                                const parity::Comparison& comparison,
+                                                const CallOptions& options) const {
+  return Wait<SpecDetails>([&](Done<SpecDetails> done) {
+    connection_->ResolveSpec(spec, comparison, Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<std::vector<Preset>> Client::ListPresets(const CallOptions& options) const {
+  return Wait<std::vector<Preset>>([&](Done<std::vector<Preset>> done) {
+    connection_->ListPresets(Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& options) const {
+  return Wait<ServerInfo>([&](Done<ServerInfo> done) {
+    connection_->GetServerInfo(Context(options, true), std::move(done));
+  });
+}
+
+absl::StatusOr<Health> Client::CheckHealth(std::string_view service,
+                                           const CallOptions& options) const {
+  return Wait<Health>([&](Done<Health> done) {
+    connection_->CheckHealth(std::string(service), Context(options, true), std::move(done));
+  });
+}
+
+}  // namespace phasor

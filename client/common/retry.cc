@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/common/retry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace phasor::client_internal {
+namespace {
+
+class SleepingTimerImpl final : public Timer {
+ public:
+  absl::Time Now() override { return absl::Now(); }
+  void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
+    absl::SleepFor(delay);
+    then();
+  }
+};
+
+double UniformJitter() {
+  thread_local std::minstd_rand engine{std::random_device{}()};
+  return std::generate_canonical<double, 32>(engine);
+}
+
+// One call. Owned by whatever it waits for.
+// Threads: one attempt or wait at a time, so never two at once.
+class RetryingCall : public std::enable_shared_from_this<RetryingCall> {
+ public:
+  RetryingCall(const RetryPolicy& policy, const CallContext& context, Timer* timer,
+               StartAttempt start, absl::AnyInvocable<void(absl::Status)> done)
+      : policy_(policy),
+        context_(context),
+        timer_(timer),
+        start_(std::move(start)),
+        done_(std::move(done)) {}
+
+  void Attempt() {
+    ++attempts_;
+    start_([self = shared_from_this()](AttemptResult result) { self->OnResult(result); });
+  }
+
+ private:
+  void OnResult(const AttemptResult& result) {
+    const std::optional<absl::Duration> delay =
+        RetryDelay(policy_, attempts_, result, context_.deadline - timer_->Now(), UniformJitter());
+    if (!delay.has_value()) return Finish(result.status);
+    timer_->After(*delay, [self = shared_from_this()] {
+      if (self->context_.cancel.has_value() && self->context_.cancel->cancelled()) {
+        return self->Finish(absl::CancelledError("call: cancelled between attempts"));
+      }
+      self->Attempt();
+    });
+  }
+
+  void Finish(absl::Status status) { std::exchange(done_, nullptr)(std::move(status)); }
+
+  const RetryPolicy policy_;
+  const CallContext context_;
+  Timer* const timer_;
+  StartAttempt start_;
+  absl::AnyInvocable<void(absl::Status)> done_;
+  int attempts_ = 0;
+};
+
+}  // namespace
+
+Timer* SleepingTimer() {
+  static auto* timer = new SleepingTimerImpl;
+  return timer;
+}
+
+std::optional<absl::Duration> RetryDelay(const RetryPolicy& policy, int attempts,
+                                         const AttemptResult& last, absl::Duration time_left,
+                                         double jitter) {
+  if (!absl::IsUnavailable(last.status) || attempts >= policy.max_attempts) return std::nullopt;
+  if (policy.only_refused && !last.pushback.has_value()) return std::nullopt;
+  absl::Duration delay;
+  if (last.pushback.has_value()) {
+    if (*last.pushback < absl::ZeroDuration()) return std::nullopt;
+    delay = *last.pushback;
+  } else {
+    const absl::Duration grown = policy.initial_backoff * std::ldexp(1.0, attempts - 1);
+    delay = std::min(grown, policy.max_backoff) * (0.5 + 0.5 * jitter);
+  }
+  if (delay >= time_left) return std::nullopt;
+  return delay;
+}
+
+void RunWithRetries(const RetryPolicy& policy, const CallContext& context, Timer* timer,
+                    StartAttempt start, absl::AnyInvocable<void(absl::Status)> done) {
+  std::make_shared<RetryingCall>(policy, context, timer, std::move(start), std::move(done))
+      ->Attempt();
+}
+
+}  // namespace phasor::client_internal

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// See chunked_rope.h. One thread writes; the caller's reads.
+#include "client/grpc/chunked_rope.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "client/common/calls.h"
+#include "client/common/runs.h"
+#include "client/grpc/raw_message.h"
+#include "client/grpc/raw_stream.h"
+#include "client/grpc/responses.h"
+#include "client/grpc/wire_items.h"
+#include "kernels/base/status_macros.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/convert.h"
+
+namespace phasor::client_internal {
+namespace {
+
+constexpr char kMethod[] = "/phasor.v1.PositionEmbeddingService/StreamApplyRoPE";
+
+// One such call. Threads: Write on one, the rest on another.
+class ChunkedRope {
+ public:
+  ChunkedRope(const std::shared_ptr<grpc::Channel>& channel, const std::vector<RopeCall>& entries,
+              const ChunkOptions& options, const CallContext& context)
+      : entries_(entries), options_(options), stream_(channel, kMethod, context) {
+    for (const RopeCall& entry : entries) all_tokens_ += TokensOf(entry);
+  }
+
+  absl::StatusOr<RunInfo> Run() {
+    std::thread writer([this] { WriteAll(); });
+    absl::Status status = ReadAll();
+    if (!status.ok()) stream_.Cancel();  // lets the writer go
+    writer.join();
+    PHASOR_RETURN_IF_ERROR(write_error_);
+    PHASOR_RETURN_IF_ERROR(status);
+    PHASOR_RETURN_IF_ERROR(stream_.Finish());
+    return info_;
+  }
+
+ private:
+  // What was sent and is not answered: its call, and memory that the message borrows.
+  struct Sent {
+    RopeCall call;
+    Payload payload;
+  };
+  using Key = std::pair<int64_t, int64_t>;  // entry, first token
+
+  void WriteAll() {
+    bool open = true;
+    for (size_t id = 0; open && id < entries_.size(); ++id) {
+      absl::StatusOr<bool> written = WriteEntry(static_cast<int64_t>(id));
+      open = written.ok() && *written;
+      if (!written.ok()) {
+        write_error_ = written.status();
+        stream_.Cancel();
+      }
+    }
+    stream_.WritesDone();
+  }
+
+  // False: the stream has ended.
+  absl::StatusOr<bool> WriteEntry(int64_t id) {
+    const RopeCall& entry = entries_[static_cast<size_t>(id)];
+    PHASOR_ASSIGN_OR_RETURN(const bool opened, WriteOpening(id, entry));
+    if (!opened) return false;
+    const int64_t tokens = TokensOf(entry);
+    const int64_t step = std::max<int64_t>(1, options_.chunk_bytes / BytesPerToken(entry));
+    for (int64_t first = 0; first < tokens; first += step) {
+      const TokenRun run{first, std::min(step, tokens - first)};
+      PHASOR_ASSIGN_OR_RETURN(const bool written, WriteRun(id, entry, run));
+      if (!written) return false;
+    }
+    return true;
+  }
+
+  absl::StatusOr<bool> WriteOpening(int64_t id, const RopeCall& entry) {
+    PHASOR_ASSIGN_OR_RETURN(RopeRequest request, ToRequest(entry, kItemPath));
+    for (TensorDesc& tensor : request.tensors) tensor.strides.clear();
+    v1::StreamApplyRoPERequest message;
+    message.set_id(id);
+    message.set_chunked(true);
+    *message.mutable_item() = ToWire(request);
+    Payload positions;
+    positions.AddPositions(entry.positions);
+    if (entry.from_positions.has_value()) positions.AddPositions(*entry.from_positions);
+    return stream_.Write(message.SerializeAsString(), positions.raw);
+  }
+
+  absl::StatusOr<bool> WriteRun(int64_t id, const RopeCall& entry, TokenRun run) {
+    const auto sent = std::make_shared<Sent>();
+    sent->call = RunOf(entry, run);
+    for (const RopeTensor& tensor : sent->call.tensors) {
+      TensorDesc desc = tensor.input.desc;
+      PHASOR_RETURN_IF_ERROR(sent->payload.AddTensor(tensor.input, desc).status());
+    }
+    v1::StreamApplyRoPERequest message;
+    message.set_id(id);
+    message.mutable_chunk()->set_first_token(run.first);
+    message.mutable_chunk()->set_tokens(run.tokens);
+    {
+      std::lock_guard lock(mutex_);
+      sent_.emplace(Key{id, run.first}, sent);
+    }
+    return stream_.Write(message.SerializeAsString(), sent->payload.raw);
+  }
+
+  // Until all tokens are there, or the first error.
+  absl::Status ReadAll() {
+    int64_t done = 0;
+    while (done < all_tokens_) {
+      grpc::ByteBuffer bytes;
+      if (!stream_.Read(&bytes)) return Ended();
+      PHASOR_ASSIGN_OR_RETURN(const RawMessage message, ReadRawMessage(bytes));
+      PHASOR_ASSIGN_OR_RETURN(const int64_t tokens, ReadAnswer(message));
+      done += tokens;
+      if (tokens > 0 && options_.progress) options_.progress(done, all_tokens_);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Ended() {
+    absl::Status status = stream_.Finish();
+    return status.ok() ? Unfit("the stream has ended before the last answer") : status;
+  }
+
+  // How many tokens have come.
+  absl::StatusOr<int64_t> ReadAnswer(const RawMessage& message) {
+    v1::StreamApplyRoPEResponse response;
+    if (!response.ParseFromString(message.header)) return Unfit("cannot be parsed");
+    if (!response.has_chunk()) {  // the opening's
+      static const auto* const nothing = new RopeCall;
+      response.mutable_result()->clear_tensors();
+      PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, *nothing, 0));
+      return 0;
+    }
+    const Key key{response.id(), response.chunk().first_token()};
+    const std::shared_ptr<Sent> sent = Take(key);
+    if (sent == nullptr)
+      return Unfit("id ", key.first, " token ", key.second, " was not asked for");
+    PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, sent->call, 0));
+    return TokensOf(sent->call);
+  }
+
+  std::shared_ptr<Sent> Take(Key key) {
+    std::lock_guard lock(mutex_);
+    auto node = sent_.extract(key);
+    return node.empty() ? nullptr : std::move(node.mapped());
+  }
+
+  const std::vector<RopeCall>& entries_;
+  const ChunkOptions& options_;
+  int64_t all_tokens_ = 0;
+  RunInfo info_;
+  absl::Status write_error_;  // read once the writer has been joined
+  std::mutex mutex_;
+  std::map<Key, std::shared_ptr<Sent>> sent_ ABSL_GUARDED_BY(mutex_);
+  RawStream stream_;  // goes first: it waits for what was lent to it
+};
+
+}  // namespace
+
+absl::StatusOr<RunInfo> RopeInChunks(const std::shared_ptr<grpc::Channel>& channel,
+                                     const std::vector<RopeCall>& entries,
+                                     const ChunkOptions& options, const CallContext& context) {
+  return ChunkedRope(channel, entries, options, context).Run();
+}
+
+}  // namespace phasor::client_internal

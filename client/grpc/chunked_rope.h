@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotations of any size over gRPC: a stream of chunks.
+#ifndef PHASOR_CLIENT_GRPC_CHUNKED_ROPE_H_
+#define PHASOR_CLIENT_GRPC_CHUNKED_ROPE_H_
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/connection.h"
+
+namespace phasor::client_internal {
+
+// Sends the entries one after another in runs of tokens and puts every answer in its place while
+// more is sent. Blocks. Errors are the first item's that failed, else the stream's; INTERNAL: an
+// answer that does not fit.
+absl::StatusOr<RunInfo> RopeInChunks(const std::shared_ptr<grpc::Channel>& channel,
+                                     const std::vector<RopeCall>& entries,
+                                     const ChunkOptions& options, const CallContext& context);
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_GRPC_CHUNKED_ROPE_H_

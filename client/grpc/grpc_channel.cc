@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/grpc/grpc_channel.h"
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <charconv>
+#include <chrono>
+#include <climits>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
+#include "kernels/base/text.h"
+#include "proto/grpc_status.h"
+
+namespace phasor::client_internal {
+namespace {
+
+constexpr int kMaxFrameBytes = 4 << 20;
+constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
+
+// Waits with gRPC's timers and continues on its callback threads.
+class AlarmTimer final : public Timer {
+ public:
+  absl::Time Now() override { return absl::Now(); }
+  void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
+    auto wait = std::make_shared<std::pair<grpc::Alarm, absl::AnyInvocable<void()>>>();
+    wait->second = std::move(then);
+    wait->first.Set(absl::ToChronoTime(absl::Now() + delay),
+                    [wait](bool) { std::exchange(wait->second, nullptr)(); });
+  }
+};
+
+Timer* RealTimer() {
+  static auto* timer = new AlarmTimer;
+  return timer;
+}
+
+grpc::ChannelArguments Arguments() {
+  grpc::ChannelArguments args;
+  args.SetMaxReceiveMessageSize(INT_MAX);
+  args.SetMaxSendMessageSize(INT_MAX);
+  args.SetLoadBalancingPolicyName("round_robin");
+  args.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);             // RunWithRetries does it
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // every channel its own connections
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  // A peer that is gone is noticed; the second also becomes TCP_USER_TIMEOUT, after which a peer
+  // that stopped reading is given up and what was lent to it comes back.
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  return args;
+}
+
+// gRPC ends its callback threads when the last channel that used them goes, and waits for that: on
+// one of them, where a call may be the last to hold its channel, for itself, and goes on with freed
+// memory. A channel to nowhere, with one failed call, keeps them as long as the process.
+void KeepCallbackThreads() {
+  struct Keeper {
+    grpc::GenericStub stub{grpc::CreateCustomChannel("", nullptr, {})};
+    grpc::ClientContext context;
+    grpc::Slice nothing;
+    grpc::ByteBuffer request{&nothing, 1}, response;
+  };
+  alignas(Keeper) static std::byte room[sizeof(Keeper)];  // never destroyed
+  [[maybe_unused]] static const bool kept = [] {
+    auto* const keeper = new (room) Keeper;
+    keeper->stub.UnaryCall(&keeper->context, "/", {}, &keeper->request, &keeper->response,
+                           [](const grpc::Status&) {});
+    return true;
+  }();
+}
+
+// What one attempt needs until it ends.
+struct Attempt {
+  grpc::ClientContext context;
+  grpc::ByteBuffer response;
+  CancelToken::Registration cancel;
+};
+
+bool IsPort(std::string_view text) {
+  int port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size() && port > 0 && port < 65536;
+}
+
+std::optional<absl::Duration> Pushback(const grpc::ClientContext& context) {
+  const auto& trailers = context.GetServerTrailingMetadata();
+  const auto it = trailers.find(kPushbackKey);
+  if (it == trailers.end()) return std::nullopt;
+  int64_t ms = 0;
+  // What is no number means never, as gRPC itself reads it.
+  if (!absl::SimpleAtoi(absl::string_view(it->second.data(), it->second.size()), &ms)) ms = -1;
+  return absl::Milliseconds(ms);
+}
+
+// Where the calls of a waiting thread complete: the thread itself moves their bytes, which saves
+// waking another one twice per call.
+// Threads: one.
+class WaitingQueue {
+ public:
+  ~WaitingQueue() {
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  grpc::Status Call(grpc::GenericStub& stub, const std::string& method,
+                    const grpc::ByteBuffer& request, Attempt* attempt) {
+    const auto call = stub.PrepareUnaryCall(&attempt->context, method, request, &queue_);
+    call->StartCall();
+    grpc::Status status;
+    call->Finish(&attempt->response, &status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.Next(&tag, &ok);  // nothing else is in the queue
+    return status;
+  }
+
+  // Lets gRPC work for a moment.
+  void Poll() {
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + std::chrono::milliseconds(1));
+  }
+
+ private:
+  grpc::CompletionQueue queue_;
+};
+
+WaitingQueue& Queue() {
+  thread_local WaitingQueue queue;
+  return queue;
+}
+
+// One call with all its attempts.
+// Threads: one callback at a time. Owned by those callbacks.
+class PendingCall : public std::enable_shared_from_this<PendingCall> {
+ public:
+  PendingCall(RawCall call, const CallContext& context, std::shared_ptr<grpc::GenericStub> stub)
+      : call_(std::move(call)),
+        context_(context),
+        stub_(std::move(stub)),
+        request_(WriteRawMessage(call_.header, call_.raw, loan_)) {}
+
+  void Run(const RetryPolicy& policy, Timer* timer) {
+    auto self = shared_from_this();
+    RunWithRetries(
+        policy, context_, timer, [self](auto ended) { self->StartAttempt(std::move(ended)); },
+        [self](absl::Status status) { self->Finish(std::move(status)); });
+  }
+
+ private:
+  void StartAttempt(absl::AnyInvocable<void(AttemptResult)> ended) {
+    auto attempt = std::make_shared<Attempt>();
+    attempt->context.set_deadline(absl::ToChronoTime(context_.deadline));
+    if (context_.cancel.has_value()) {
+      // Cancelling reaches the attempt as long as someone holds it.
+      attempt->cancel = context_.cancel->OnCancel([weak = std::weak_ptr<Attempt>(attempt)] {
+        if (auto alive = weak.lock()) alive->context.TryCancel();
+      });
+    }
+    if (context_.caller_waits) {
+      const grpc::Status status = Queue().Call(*stub_, call_.method, request_, attempt.get());
+      AttemptResult result = EndAttempt(*attempt, status);
+      attempt.reset();  // gRPC's call holds what it has not sent as long as its context lives
+      return ended(std::move(result));
+    }
+    auto shared_ended = std::make_shared<absl::AnyInvocable<void(AttemptResult)>>(std::move(ended));
+    stub_->UnaryCall(&attempt->context, call_.method, {}, &request_, &attempt->response,
+                     [self = shared_from_this(), attempt, shared_ended](grpc::Status status) {
+                       (*shared_ended)(self->EndAttempt(*attempt, status));
+                     });
+  }
+
+  AttemptResult EndAttempt(Attempt& attempt, const grpc::Status& status) {
+    attempt.cancel.reset();
+    absl::Status result = FromGrpcStatus(status);
+    if (result.ok()) result = TakeResponse(attempt.response);
+    attempt.response.Clear();
+    std::optional<absl::Duration> pushback = Pushback(attempt.context);
+    if (call_.refused != nullptr) {
+      *call_.refused = absl::IsUnavailable(result) && pushback.has_value();
+    }
+    return {std::move(result), pushback};
+  }
+
+  absl::Status TakeResponse(const grpc::ByteBuffer& response) {
+    absl::StatusOr<RawMessage> message = ReadRawMessage(response);
+    if (!message.ok()) return std::move(message).status();
+    return call_.on_response(*message);
+  }
+
+  void Finish(absl::Status status) {
+    request_.Clear();
+    if (context_.caller_waits) {
+      while (!loan_.Returned(nullptr)) Queue().Poll();
+      return call_.done(std::move(status));
+    }
+    auto hand_on = [self = shared_from_this(), status] {
+      RealTimer()->After(absl::ZeroDuration(), [self, status] { self->call_.done(status); });
+    };
+    if (loan_.Returned(std::move(hand_on))) call_.done(std::move(status));
+  }
+
+  RawCall call_;
+  const CallContext context_;
+  const std::shared_ptr<grpc::GenericStub> stub_;
+  Loan loan_;
+  grpc::ByteBuffer request_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
+  for (std::string_view scheme : {"dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:"}) {
+    if (target.starts_with(scheme) && target.size() > scheme.size()) return std::string(target);
+  }
+  const size_t colon = target.rfind(':');
+  if (colon != std::string_view::npos && colon > 0 && target.find('/') == std::string_view::npos &&
+      IsPort(target.substr(colon + 1))) {
+    return StrCat("dns:///", target);
+  }
+  return absl::InvalidArgumentError(
+      StrCat("target: \"", target,
+             "\" is not known, must be dns:///host:port, host:port, ipv4:a.b.c.d:port, "
+             "ipv6:[a]:port, unix:/path or inproc:"));
+}
+
+GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer,
+                         const ChannelSecurity& security)
+    : retry_{options.max_attempts, options.initial_backoff, options.max_backoff}, timer_(timer) {
+  KeepCallbackThreads();
+  for (int i = 0; i < options.channels; ++i) {
+    auto channel = security.Connect(target, Arguments());
+    if (channel_ == nullptr) channel_ = channel;
+    stubs_.push_back(std::make_shared<grpc::GenericStub>(std::move(channel)));
+  }
+}
+
+void GrpcChannel::Start(RawCall call, const CallContext& context) {
+  const int64_t bytes = RawMessageBytes(call.header, call.raw);
+  if (bytes > kMaxMessageBytes) {
+    return call.done(absl::ResourceExhaustedError(
+        StrCat("request: ", bytes, " bytes, must be at most ", kMaxMessageBytes,
+               " in one message; split the tokens over several calls")));
+  }
+  Timer* timer = timer_;
+  if (timer == nullptr) timer = context.caller_waits ? SleepingTimer() : RealTimer();
+  const size_t turn = call.on_first ? 0 : next_stub_.fetch_add(1, std::memory_order_relaxed);
+  RetryPolicy policy = retry_;
+  policy.only_refused = call.once;
+  std::make_shared<PendingCall>(std::move(call), context, stubs_[turn % stubs_.size()])
+      ->Run(policy, timer);
+}
+
+}  // namespace phasor::client_internal

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/grpc/item_stream.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "client/common/calls.h"
+#include "client/grpc/raw_message.h"
+#include "client/grpc/raw_stream.h"
+#include "client/grpc/responses.h"
+#include "client/grpc/wire_items.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+
+namespace phasor::client_internal {
+namespace {
+
+struct EncodeMethod {
+  using Call = EncodeCall;
+  using Result = EncodeResult;
+  using Request = v1::StreamEncodeRequest;
+  using Response = v1::StreamEncodeResponse;
+  static constexpr char kName[] = "/phasor.v1.PositionEmbeddingService/StreamEncode";
+};
+struct RopeMethod {
+  using Call = RopeCall;
+  using Result = RunInfo;
+  using Request = v1::StreamApplyRoPERequest;
+  using Response = v1::StreamApplyRoPEResponse;
+  static constexpr char kName[] = "/phasor.v1.PositionEmbeddingService/StreamApplyRoPE";
+};
+
+// Threads: as ItemStream. Owns what calls own until they are answered.
+template <typename Method>
+class GrpcItemStream final : public ItemStream<typename Method::Call, typename Method::Result> {
+ public:
+  using Call = typename Method::Call;
+  using Answer = StreamAnswer<typename Method::Result>;
+
+  GrpcItemStream(const std::shared_ptr<grpc::Channel>& channel,
+                 std::shared_ptr<const LeaseHolder> leases, const CallContext& context)
+      : leases_(std::move(leases)), stream_(channel, Method::kName, context) {}
+
+  absl::Status Write(int64_t id, Call call) override {
+    const auto sent = std::make_shared<Sent>();
+    sent->call = std::move(call);
+    const std::shared_ptr<LeaseClient> leases = leases_->Get();
+    sent->payload.leases = leases.get();
+    sent->payload.connection = leases_.get();
+    PHASOR_ASSIGN_OR_RETURN(auto item, MakeItem(sent->call, kItemPath, sent->payload));
+    typename Method::Request request;
+    request.set_id(id);
+    request.mutable_item()->Swap(&item);
+    {
+      std::lock_guard lock(mutex_);
+      if (!sent_.emplace(id, sent).second) {
+        return absl::InvalidArgumentError(
+            StrCat("id: ", id, " is not answered yet, must be another until then"));
+      }
+    }
+    if (stream_.Write(request.SerializeAsString(), sent->payload.raw)) return absl::OkStatus();
+    return absl::FailedPreconditionError("stream: has ended, Finish says why");
+  }
+
+  std::optional<Answer> Read() override {
+    grpc::ByteBuffer bytes;
+    if (!broken_.ok() || !stream_.Read(&bytes)) return std::nullopt;
+    absl::StatusOr<Answer> answer = ReadAnswer(bytes);
+    if (answer.ok()) return *std::move(answer);
+    broken_ = answer.status();
+    stream_.Cancel();
+    return std::nullopt;
+  }
+
+  void WritesDone() override { stream_.WritesDone(); }
+
+  absl::Status Finish() override {
+    stream_.WritesDone();
+    while (Read().has_value()) {
+    }
+    absl::Status status = stream_.Finish();
+    return broken_.ok() ? status : broken_;
+  }
+
+ private:
+  struct Sent {
+    Call call;
+    Payload payload;
+  };
+
+  absl::StatusOr<Answer> ReadAnswer(const grpc::ByteBuffer& bytes) {
+    PHASOR_ASSIGN_OR_RETURN(const RawMessage message, ReadRawMessage(bytes));
+    typename Method::Response response;
+    if (!response.ParseFromString(message.header)) {
+      return absl::InternalError("response: cannot be parsed");
+    }
+    const std::shared_ptr<Sent> sent = Take(response.id());
+    if (sent == nullptr) {
+      return absl::InternalError(StrCat("response: id ", response.id(), " was not asked for"));
+    }
+    return Answer{response.id(),
+                  ReadResult(response.result(), message, sent->call, sent->payload.destinations)};
+  }
+
+  std::shared_ptr<Sent> Take(int64_t id) {
+    std::lock_guard lock(mutex_);
+    auto node = sent_.extract(id);
+    return node.empty() ? nullptr : std::move(node.mapped());
+  }
+
+  const std::shared_ptr<const LeaseHolder> leases_;
+  std::mutex mutex_;
+  std::map<int64_t, std::shared_ptr<Sent>> sent_ ABSL_GUARDED_BY(mutex_);
+  absl::Status broken_;  // the reading thread's
+  RawStream stream_;     // goes first: it waits for what was lent to it
+};
+
+}  // namespace
+
+std::unique_ptr<EncodeStream> MakeEncodeStream(const std::shared_ptr<grpc::Channel>& channel,
+                                               std::shared_ptr<const LeaseHolder> leases,
+                                               const CallContext& context) {
+  return std::make_unique<GrpcItemStream<EncodeMethod>>(channel, std::move(leases), context);
+}
+
+std::unique_ptr<RopeStream> MakeRopeStream(const std::shared_ptr<grpc::Channel>& channel,
+                                           std::shared_ptr<const LeaseHolder> leases,
+                                           const CallContext& context) {
+  return std::make_unique<GrpcItemStream<RopeMethod>>(channel, std::move(leases), context);
+}
+
+}  // namespace phasor::client_internal

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages whose element bytes never pass through protobuf: an ordinary message (the header) and
+// beside it entries of `raw`, field 15. Requests lend the caller's memory to gRPC; responses are
+// walked where they lie.
+#ifndef PHASOR_CLIENT_GRPC_RAW_MESSAGE_H_
+#define PHASOR_CLIENT_GRPC_RAW_MESSAGE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace phasor::client_internal {
+
+// Counts the pieces of lent memory that gRPC still holds. A call may be over while its connection
+// has yet to write or drop its bytes; the memory is the caller's again only when all came back.
+// Threads: any. Copies are the same loan.
+class Loan {
+ public:
+  Loan();
+  // A slice of `bytes` without a copy.
+  grpc::Slice Lend(absl::Span<const std::byte> bytes);
+  // True: everything came back, `then` is dropped. False: `then` runs when it does, on a thread of
+  // gRPC that holds locks: it must only hand on.
+  bool Returned(absl::AnyInvocable<void()> then);
+
+ private:
+  struct State;
+  static void Return(void* state);
+  std::shared_ptr<State> state_;
+};
+
+// `header` followed by one entry per element of `raw`. Large entries are lent, small ones copied.
+grpc::ByteBuffer WriteRawMessage(const std::string& header,
+                                 absl::Span<const absl::Span<const std::byte>> raw, Loan& loan);
+// Length of that message.
+int64_t RawMessageBytes(const std::string& header,
+                        absl::Span<const absl::Span<const std::byte>> raw);
+
+// One entry of `raw` as it was received. Borrows from its RawMessage.
+struct RawEntry {
+  absl::InlinedVector<absl::Span<const std::byte>, 2> pieces;
+  int64_t bytes = 0;
+  // Copies the entry to `to`, which has room for it.
+  void CopyTo(std::byte* to) const;
+};
+
+// A received message. Owns its slices.
+struct RawMessage {
+  std::string header;  // everything but `raw`
+  std::vector<RawEntry> raw;
+  std::vector<grpc::Slice> slices;
+};
+
+// INTERNAL: the bytes are no message, or the header is larger than 64 MiB.
+absl::StatusOr<RawMessage> ReadRawMessage(const grpc::ByteBuffer& buffer);
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_GRPC_RAW_MESSAGE_H_

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bidirectional stream of raw messages whose operations block.
+#ifndef PHASOR_CLIENT_GRPC_RAW_STREAM_H_
+#define PHASOR_CLIENT_GRPC_RAW_STREAM_H_
+
+#include <grpcpp/channel.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "client/connection.h"
+#include "client/grpc/raw_message.h"
+
+namespace phasor::client_internal {
+
+// Threads: one that writes and one that reads, at once; Cancel from any. The destructor cancels
+// what is not finished, and returns when nothing that was lent is held any more.
+class RawStream {
+ public:
+  // `method`: "/package.Service/Method".
+  RawStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+            const CallContext& context);
+  ~RawStream();
+  RawStream(const RawStream&) = delete;
+  RawStream& operator=(const RawStream&) = delete;
+
+  // Sends a message and blocks until the transport has taken it; `raw` stays lent until the server
+  // has answered it or the stream is gone. False: the stream has ended.
+  bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw);
+  // Blocks until there is a message. False: there are no more.
+  bool Read(grpc::ByteBuffer* message);
+  void WritesDone();
+  void Cancel();
+  // WritesDone, reads to the end, and says how it ended. Call from the reading thread when no other
+  // writes any more.
+  absl::Status Finish();
+
+ private:
+  class Reactor;
+  const std::shared_ptr<Reactor> reactor_;
+};
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_GRPC_RAW_STREAM_H_

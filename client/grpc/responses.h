@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of a server, checked against what was asked before any of the caller's memory is written.
+// INTERNAL when an answer does not fit its request. Threads: pure functions.
+#ifndef PHASOR_CLIENT_GRPC_RESPONSES_H_
+#define PHASOR_CLIENT_GRPC_RESPONSES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/connection.h"
+#include "client/grpc/raw_message.h"
+#include "kernels/base/text.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "phasor/v1/table_service.pb.h"
+
+namespace phasor::client_internal {
+
+// INTERNAL: what does not fit its request.
+template <typename... T>
+absl::Status Unfit(const T&... what) {
+  return absl::InternalError(StrCat("response: ", what...));
+}
+
+// A batch as it was sent: items whose status is not OK were sent empty and keep that status.
+template <typename Call>
+struct BatchCall {
+  std::vector<Call> calls;
+  std::vector<absl::Status> local;
+  std::vector<int> destinations;  // of each: outputs that the server writes
+};
+
+// Copies the outputs to where the calls want them. `destinations`: how many of them the server has
+// written already; a batch knows that of each item.
+absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, int destinations,
+                          EncodeResult& result);
+absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, int destinations,
+                          RunInfo& result);
+absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int destinations,
+                          EncodeResult& result);
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch, int,
+                          std::vector<absl::StatusOr<EncodeResult>>& results);
+absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch, int,
+                          std::vector<absl::StatusOr<RunInfo>>& results);
+
+// A result of a stream, whose message has its bytes: the item's own error, or what the call gave.
+absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
+                                        const EncodeCall& call, int destinations);
+absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
+                                   const RopeCall& call, int destinations);
+
+absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);
+absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& header);
+absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header);
+
+absl::StatusOr<TablePage> ReadListTablesResponse(const std::string& header);
+absl::StatusOr<TableInfo> ReadGetTableResponse(const std::string& header);
+// Also of CreateTableResponse.
+absl::StatusOr<TableInfo> TableFromWire(const v1::Table& wire);
+
+// grpc.health.v1, whose two small messages are written out by hand.
+std::string WriteHealthRequest(const std::string& service);
+absl::StatusOr<Health> ReadHealthResponse(const std::string& header);
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_GRPC_RESPONSES_H_

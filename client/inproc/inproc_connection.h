@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// "inproc:": the service's own kernels, run in the caller's process on the caller's memory.
+#ifndef PHASOR_CLIENT_INPROC_INPROC_CONNECTION_H_
+#define PHASOR_CLIENT_INPROC_INPROC_CONNECTION_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "client/connection.h"
+#include "client/options.h"
+
+namespace phasor::client_internal {
+
+// Computes on the calling thread, and on others only if options.inproc_threads > 1; calls `done`
+// before it returns. NOT_FOUND, FAILED_PRECONDITION: MakeBackend of options.inproc_backend.
+absl::StatusOr<std::shared_ptr<Connection>> MakeInprocConnection(const ClientOptions& options);
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_INPROC_INPROC_CONNECTION_H_

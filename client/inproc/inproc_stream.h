@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams in process: Write keeps the call, Read computes it.
+#ifndef PHASOR_CLIENT_INPROC_INPROC_STREAM_H_
+#define PHASOR_CLIENT_INPROC_INPROC_STREAM_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/common/calls.h"
+#include "client/connection.h"
+#include "kernels/base/text.h"
+
+namespace phasor::client_internal {
+
+// CANCELLED or DEADLINE_EXCEEDED once it is.
+inline absl::Status CheckContext(const CallContext& context) {
+  if (context.cancel.has_value() && context.cancel->cancelled()) {
+    return absl::CancelledError("call: cancelled before it began");
+  }
+  if (absl::Now() >= context.deadline) {
+    return absl::DeadlineExceededError("call: deadline passed before it began");
+  }
+  return absl::OkStatus();
+}
+
+// Threads: as ItemStream. Answers come in the order of the calls.
+template <typename Call, typename Result>
+class InprocStream final : public ItemStream<Call, Result> {
+ public:
+  using Run = std::function<absl::StatusOr<Result>(const Call&)>;
+  using Answer = StreamAnswer<Result>;
+
+  InprocStream(Run run, CallContext context) : run_(std::move(run)), context_(std::move(context)) {
+    if (!context_.cancel.has_value()) return;
+    cancel_ = context_.cancel->OnCancel([changed = changed_] { changed->Notify(); });
+  }
+
+  absl::Status Write(int64_t id, Call call) override {
+    const auto request = ToRequest(call, kItemPath);
+    if (!request.ok()) return request.status();
+    std::lock_guard lock(changed_->mutex);
+    if (writes_done_ || !CheckContext(context_).ok()) {
+      return absl::FailedPreconditionError("stream: has ended, Finish says why");
+    }
+    if (!ids_.insert(id).second) {
+      return absl::InvalidArgumentError(
+          StrCat("id: ", id, " is not answered yet, must be another until then"));
+    }
+    calls_.emplace_back(id, std::move(call));
+    changed_->condition.notify_all();
+    return absl::OkStatus();
+  }
+
+  std::optional<Answer> Read() override {
+    std::optional<std::pair<int64_t, Call>> next = Next();
+    if (!next.has_value()) return std::nullopt;
+    Answer answer{next->first, run_(next->second)};
+    std::lock_guard lock(changed_->mutex);
+    ids_.erase(answer.id);
+    return answer;
+  }
+
+  void WritesDone() override {
+    std::lock_guard lock(changed_->mutex);
+    writes_done_ = true;
+    changed_->condition.notify_all();
+  }
+
+  absl::Status Finish() override {
+    WritesDone();
+    {
+      std::lock_guard lock(changed_->mutex);
+      calls_.clear();
+    }
+    return CheckContext(context_);
+  }
+
+ private:
+  // Outlives the stream for a hook that is still running.
+  struct Changed {
+    void Notify() {
+      std::lock_guard lock(mutex);
+      condition.notify_all();
+    }
+    std::mutex mutex;
+    std::condition_variable condition;
+  };
+
+  // Waits for a call; none: there will be none.
+  std::optional<std::pair<int64_t, Call>> Next() {
+    std::unique_lock lock(changed_->mutex);
+    while (calls_.empty() && !writes_done_ && CheckContext(context_).ok()) {
+      if (context_.deadline == absl::InfiniteFuture()) {
+        changed_->condition.wait(lock);
+      } else {
+        changed_->condition.wait_until(lock, absl::ToChronoTime(context_.deadline));
+      }
+    }
+    if (calls_.empty() || !CheckContext(context_).ok()) return std::nullopt;
+    std::pair<int64_t, Call> next = std::move(calls_.front());
+    calls_.pop_front();
+    return next;
+  }
+
+  const Run run_;
+  const CallContext context_;
+  const std::shared_ptr<Changed> changed_ = std::make_shared<Changed>();
+  // Guarded by changed_->mutex.
+  std::deque<std::pair<int64_t, Call>> calls_;
+  std::set<int64_t> ids_;
+  bool writes_done_ = false;
+  CancelToken::Registration cancel_;
+};
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_INPROC_INPROC_STREAM_H_

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// See lease_client.h.
+#include "client/shared/lease_client.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor::client_internal {
+namespace {
+
+constexpr int kTimeoutSeconds = 5;  // a server that does not answer a line
+constexpr size_t kMaxAnswer = 1024;
+
+// Closes a descriptor.
+struct Closer {
+  int fd;
+  ~Closer() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+// `call` until no signal interrupts it.
+template <typename Call>
+auto Uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+std::string SystemError() { return std::generic_category().message(errno); }
+
+absl::Status NoMemory(int64_t bytes) {
+  return absl::ResourceExhaustedError(StrCat("shared memory: ", bytes, " bytes: ", SystemError()));
+}
+
+// The error that an answer "CODE message" is.
+absl::Status ErrorOf(const std::string& answer) {
+  const std::vector<std::string> parts = absl::StrSplit(answer, absl::MaxSplits(' ', 1));
+  const bool exhausted = parts[0] == absl::StatusCodeToString(absl::StatusCode::kResourceExhausted);
+  return absl::Status(
+      exhausted ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal,
+      StrCat("lease socket: ", parts.size() == 2 ? parts[1] : answer));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::string& path,
+                                                                  std::string instance) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    return Invalid("lease socket: '", path, "' is no path of a Unix socket");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::ResourceExhaustedError(StrCat("lease socket: ", SystemError()));
+  std::shared_ptr<LeaseClient> client(new LeaseClient(fd, std::move(instance)));
+  const timeval timeout = {kTimeoutSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  if (Uninterrupted([&] {
+        return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+      }) != 0) {
+    return absl::UnavailableError(StrCat("lease socket: ", path, ": ", SystemError()));
+  }
+  return client;
+}
+
+LeaseClient::~LeaseClient() { close(socket_); }
+
+absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
+  if (bytes < 1) return Invalid("bytes: ", bytes, ", must be at least 1");
+  const Closer memory{memfd_create("phasor", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+  if (memory.fd < 0 || ftruncate(memory.fd, bytes) != 0) return NoMemory(bytes);
+  do errno = posix_fallocate(memory.fd, 0, bytes);
+  while (errno == EINTR);
+  if (errno != 0) return NoMemory(bytes);
+  if (fcntl(memory.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    return absl::InternalError(StrCat("shared memory: cannot be sealed: ", SystemError()));
+  }
+  const auto size = static_cast<size_t>(bytes);
+  void* const mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
+  if (mapped == MAP_FAILED) return NoMemory(bytes);
+  auto* const data = static_cast<std::byte*>(mapped);
+  absl::StatusOr<std::string> token = Lease(memory.fd);
+  if (!token.ok()) {
+    munmap(mapped, size);
+    return std::move(token).status();
+  }
+  std::lock_guard lock(mutex_);
+  blocks_[data] = {bytes, *std::move(token)};
+  std::shared_ptr<void> owner(mapped, [self = shared_from_this()](void* block) {
+    self->Free(static_cast<std::byte*>(block));
+  });
+  return SharedMemory(std::move(owner), data, bytes, true);
+}
+
+absl::StatusOr<std::string> LeaseClient::Lease(int fd) {
+  PHASOR_ASSIGN_OR_RETURN(const std::string answer, Ask("LEASE\n", fd));
+  const std::vector<std::string> words = absl::StrSplit(answer, ' ');
+  if (words.size() == 2 && words[1] == instance_) return words[0];
+  Leave();  // it holds the memory as long as it is asked
+  return absl::FailedPreconditionError(
+      "lease socket: another server answers there; is the server on another host?");
+}
+
+void LeaseClient::Free(std::byte* data) {
+  Block block;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(data);
+    block = std::move(found->second);
+    blocks_.erase(found);
+  }
+  // What goes wrong here has ended the lease already.
+  Ask(StrCat("RELEASE ", block.token, "\n"), -1).status().IgnoreError();
+  munmap(data, static_cast<size_t>(block.size));
+}
+
+std::optional<LeasedPlace> LeaseClient::Find(const std::byte* data, int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  auto block = blocks_.upper_bound(data);
+  if (block == blocks_.begin()) return std::nullopt;
+  --block;
+  const int64_t offset = data - block->first;
+  if (offset > block->second.size || bytes > block->second.size - offset) return std::nullopt;
+  if (!alive()) return std::nullopt;
+  return LeasedPlace{block->second.token, offset};
+}
+
+bool LeaseClient::alive() const {
+  if (left_) return false;
+  char ignored;
+  // What has come is the answer to another thread's question.
+  const ssize_t n = recv(socket_, &ignored, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+void LeaseClient::Leave() {
+  left_ = true;
+  shutdown(socket_, SHUT_RDWR);
+}
+
+absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
+  iovec part = {const_cast<char*>(line.data()), line.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  }
+  const auto gone = [] { return absl::UnavailableError("lease socket: the server has closed it"); };
+  std::lock_guard lock(asking_);
+  const ssize_t sent = Uninterrupted([&] { return sendmsg(socket_, &message, MSG_NOSIGNAL); });
+  if (sent != static_cast<ssize_t>(line.size())) {
+    Leave();
+    return gone();
+  }
+  std::string answer;
+  while (answer.empty() || answer.back() != '\n') {
+    char text[256];
+    const ssize_t n = Uninterrupted([&] { return recv(socket_, text, sizeof(text), 0); });
+    if (n <= 0 || answer.size() > kMaxAnswer) {
+      Leave();  // an answer that comes later would be taken for the next one's
+      return gone();
+    }
+    answer.append(text, static_cast<size_t>(n));
+  }
+  answer.pop_back();
+  if (answer == "OK") return "";
+  if (answer.starts_with("OK ")) return answer.substr(3);
+  return ErrorOf(answer);
+}
+
+std::shared_ptr<LeaseClient> LeaseHolder::Get() const {
+  std::lock_guard lock(mutex_);
+  return leases_;
+}
+
+std::shared_ptr<LeaseClient> LeaseHolder::Keep(std::shared_ptr<LeaseClient> leases) {
+  std::lock_guard lock(mutex_);
+  if (leases_ == nullptr || !leases_->alive()) leases_ = std::move(leases);
+  return leases_;
+}
+
+}  // namespace phasor::client_internal

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's end of a server's lease socket (server/memory/lease_socket.h says what is spoken).
+#ifndef PHASOR_CLIENT_SHARED_LEASE_CLIENT_H_
+#define PHASOR_CLIENT_SHARED_LEASE_CLIENT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/shared_memory.h"
+
+namespace phasor::client_internal {
+
+// A place in leased memory.
+struct LeasedPlace {
+  std::string token;
+  int64_t offset = 0;
+};
+
+// Threads: any. Owns the connection; the server ends all leases with it. Memory keeps it open.
+class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
+ public:
+  // `instance`: what the server calls itself. UNAVAILABLE: nobody listens there.
+  static absl::StatusOr<std::shared_ptr<LeaseClient>> Connect(const std::string& path,
+                                                              std::string instance);
+  ~LeaseClient();
+  LeaseClient(const LeaseClient&) = delete;
+  LeaseClient& operator=(const LeaseClient&) = delete;
+
+  // New memory, leased. RESOURCE_EXHAUSTED: no such memory, or the server takes no more;
+  // FAILED_PRECONDITION: another server answers; UNAVAILABLE: it has ended.
+  absl::StatusOr<SharedMemory> Allocate(int64_t bytes);
+
+  // Where [data, data + bytes) is, if one piece of memory has all of it and its server lives.
+  std::optional<LeasedPlace> Find(const std::byte* data, int64_t bytes);
+
+  // Whether the server still holds the connection.
+  bool alive() const;
+
+ private:
+  struct Block {
+    int64_t size = 0;
+    std::string token;
+  };
+
+  LeaseClient(int socket, std::string instance) : socket_(socket), instance_(std::move(instance)) {}
+  // The token of the memory behind `fd`.
+  absl::StatusOr<std::string> Lease(int fd);
+  void Free(std::byte* data);
+  // Sends a line, with `fd` unless it is -1, and returns the words of the answer after OK.
+  absl::StatusOr<std::string> Ask(const std::string& line, int fd);
+  // Ends the connection, and with it all leases.
+  void Leave();
+
+  const int socket_;
+  const std::string instance_;
+  std::mutex
+      asking_;  // held while the server is asked; calls that look for their memory do not wait
+  std::atomic<bool> left_ = false;
+  std::mutex mutex_;
+  std::map<const std::byte*, Block> blocks_;  // under mutex_
+};
+
+// The lease client of a connection, once there is one: what the connection and its streams share.
+// Threads: any.
+class LeaseHolder {
+ public:
+  // nullptr: nothing was leased yet.
+  std::shared_ptr<LeaseClient> Get() const;
+  // Whichever came first, if it still lives.
+  std::shared_ptr<LeaseClient> Keep(std::shared_ptr<LeaseClient> leases);
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<LeaseClient> leases_;  // under mutex_
+};
+
+}  // namespace phasor::client_internal
+
+#endif  // PHASOR_CLIENT_SHARED_LEASE_CLIENT_H_

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs: what a backend runs. Plain borrowed values, checked by kernels/request/request.h before
+// they are made.
+#ifndef PHASOR_KERNELS_BACKEND_BATCH_H_
+#define PHASOR_KERNELS_BACKEND_BATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "kernels/base/dtype.h"
+#include "kernels/plan/bias_rule.h"
+#include "kernels/plan/plan.h"
+#include "kernels/tensor/pieces.h"
+#include "kernels/tensor/positions.h"
+#include "kernels/tensor/table.h"
+
+namespace phasor {
+
+// out[t, :] = embedding_scale * add_to[t, :] + encoding(position[t]), or rows of a rotary table.
+struct EncodeJob {
+  const Plan* plan = nullptr;
+  const RowLayout* layout = nullptr;          // nullptr: the plan's, for an encoding
+  const PositionSource* positions = nullptr;  // count() rows
+  Dtype dtype = Dtype::kFloat32;              // of out and add_to; a compute dtype
+  std::byte* out = nullptr;                   // [count, width], any alignment
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add. May equal out.
+  int64_t add_to_row_bytes = 0;
+  double embedding_scale = 1.0;
+};
+
+inline const RowLayout& LayoutOf(const EncodeJob& job) {
+  return job.layout != nullptr ? *job.layout : job.plan->layout;
+}
+
+// Distances between neighbours, in bytes.
+struct RotaryStrides {
+  int64_t batch = 0;
+  int64_t token = 0;
+  int64_t head = 0;
+};
+
+// One tensor of a rotary job. Lanes of a head are contiguous.
+struct RotaryTensor {
+  Dtype dtype = Dtype::kFloat32;  // a compute dtype
+  int64_t heads = 0;
+  const std::byte* x = nullptr;  // any alignment
+  RotaryStrides x_strides;
+  std::byte* y = nullptr;  // may equal x (in place) if the strides are equal; no other overlap
+  RotaryStrides y_strides;
+  // Instead of x: the dense tensor as it arrived, in y's layout. x is then ignored; the backend
+  // gathers the pieces into y and rotates there. Only where y is of dtype and has no offsets.
+  Pieces pieces;
+  // kNone: y is of dtype. Else FLOAT16 or BFLOAT16 becomes this, times inv_scale, saturated.
+  Float8 float8 = Float8::kNone;
+  float inv_scale = 1;
+  bool rotates = true;  // else all lanes are copied
+  // [tokens], of a job without a batch: bytes from y to a token, instead of y_strides; negative:
+  // the token is not written. Multiples of y_strides.batch and .token, a page's and a slot's bytes.
+  const int64_t* y_offsets = nullptr;
+};
+
+inline int64_t OutputSizeOf(const RotaryTensor& tensor) {
+  return tensor.float8 == Float8::kNone ? SizeOf(tensor.dtype) : 1;
+}
+
+// y = A R(phase) x for every token and head: phase and amplitude of `positions` under `plan`,
+// undone when `inverse`, relative to those of `from_positions` under `from_plan` when these are
+// set (then `inverse` is not).
+struct RotaryJob {
+  const Plan* plan = nullptr;
+  const PositionSource* positions = nullptr;       // tokens, or batch * tokens
+  const Plan* from_plan = nullptr;                 // same lanes and heads
+  const PositionSource* from_positions = nullptr;  // delta only
+  bool inverse = false;
+  int64_t batch = 1;
+  int64_t tokens = 0;
+  std::vector<RotaryTensor> tensors;
+
+  bool is_delta() const { return from_positions != nullptr; }
+};
+
+// The factor of a whole call, xPos apart: what is on the keys already comes off.
+inline double AmplitudeOf(const RotaryJob& job) {
+  const double to = job.plan->amplitude;
+  if (job.is_delta()) return to / job.from_plan->amplitude;
+  return job.inverse ? 1 / to : to;
+}
+
+// Lanes are read where they were written: by from_plan, or by the rotation that an inverse undoes.
+inline Pairing PairingIn(const RotaryJob& job) {
+  if (job.is_delta()) return job.from_plan->spec.pairing_out;
+  return job.inverse ? job.plan->spec.pairing_out : job.plan->spec.pairing;
+}
+
+inline Pairing PairingOut(const RotaryJob& job) {
+  return job.inverse ? job.plan->spec.pairing : job.plan->spec.pairing_out;
+}
+
+// out[t, :] = embedding_scale * add_to[t, :] + table[position[t], :], positions beyond the table
+// clipped to it.
+struct LookupJob {
+  const Table* table = nullptr;
+  const PositionSource* positions = nullptr;  // count() rows; integers, one axis
+  Dtype dtype = Dtype::kFloat32;              // of out and add_to; a compute dtype
+  std::byte* out = nullptr;                   // [count, columns], any alignment
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add. May equal out.
+  int64_t add_to_row_bytes = 0;
+  double embedding_scale = 1.0;
+};
+
+// out[h, q, k] = add_to[h, q, k] + bias of query q and key k in head h (kernels/ops/bias.h).
+struct BiasJob {
+  const BiasRule* rule = nullptr;
+  const PositionSource* queries = nullptr;  // integers, the rule's axes
+  const PositionSource* keys = nullptr;
+  int64_t heads = 0;
+  Dtype table_dtype = Dtype::kFloat32;
+  const std::byte* table = nullptr;  // table families: [table_rows, heads], any alignment
+  Dtype dtype = Dtype::kFloat32;     // of out and add_to; INT32 or INT64: indices, one head
+  std::byte* out = nullptr;          // [heads, queries, keys], any alignment
+  int64_t out_head_bytes = 0;
+  int64_t out_row_bytes = 0;
+  const std::byte* add_to = nullptr;  // nullptr: nothing to add. May equal out, strides equal.
+  int64_t add_to_head_bytes = 0;
+  int64_t add_to_row_bytes = 0;
+};
+
+using Job = std::variant<EncodeJob, RotaryJob, LookupJob, BiasJob>;
+
+}  // namespace phasor
+
+#endif  // PHASOR_KERNELS_BACKEND_BATCH_H_

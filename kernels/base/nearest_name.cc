@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Levenshtein's distance, one row of its table at a time.
+#include "kernels/base/nearest_name.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace phasor {
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = std::exchange(row[j + 1], std::min({replaced, row[j] + 1, row[j + 1] + 1}));
+    }
+  }
+  return row.back();
+}
+
+std::string NearestName(std::string_view name, const std::vector<std::string>& names) {
+  std::string nearest;
+  size_t least = std::numeric_limits<size_t>::max();
+  for (const std::string& known : names) {
+    // Names are at least as far apart as their lengths.
+    const size_t longer = std::max(known.size(), name.size());
+    if (longer - std::min(known.size(), name.size()) >= least) continue;
+    const size_t distance = EditDistance(name, known);
+    if (distance < least) nearest = known;
+    least = std::min(least, distance);
+  }
+  return nearest;
+}
+
+}  // namespace phasor

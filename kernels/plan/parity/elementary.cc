@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// See elementary.h. 160 bits leave 100 beyond a double, so that a result next to the middle between
+// two numbers is still on its right side.
+#include "kernels/plan/parity/elementary.h"
+
+#include <boost/multiprecision/cpp_bin_float.hpp>
+
+namespace phasor::parity {
+namespace {
+
+namespace mp = boost::multiprecision;
+using Real = mp::number<mp::cpp_bin_float<160, mp::digit_base_2>, mp::et_off>;
+
+double RoundOnce(Dtype type, const Real& x) {
+  return type == Dtype::kFloat32 ? x.convert_to<float>() : x.convert_to<double>();
+}
+
+}  // namespace
+
+double Pow(Dtype type, double base, double exponent) {
+  return RoundOnce(type, exp(log(Real(base)) * Real(exponent)));
+}
+
+double Exp(Dtype type, double x) { return RoundOnce(type, exp(Real(x))); }
+
+double Log(Dtype type, double x) { return RoundOnce(type, log(Real(x))); }
+
+}  // namespace phasor::parity

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// ResolvedSpec -> Plan: frequencies, where their sines and cosines go, and the tables.
+#include "kernels/plan/plan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/plan/frequencies.h"
+#include "kernels/plan/parity_compile.h"
+#include "kernels/spec/ladders.h"
+#include "kernels/tensor/positions.h"
+
+namespace phasor {
+namespace {
+
+constexpr uint64_t kQuarterTurn = uint64_t{1} << 62;
+
+// A run of pairs that starts at an even pair of the plan: a head's, or a block's.
+struct Segment {
+  int64_t pairs = 0;
+  int64_t padded = 0;  // with what keeps the next one even
+};
+
+std::vector<Segment> SegmentsOf(const ResolvedSpec& spec) {
+  std::vector<Segment> segments;
+  if (spec.kind == SpecKind::kEncoding && HasBlocks(spec)) {
+    for (const Ladder& ladder : LaddersOf(spec)) {
+      segments.push_back({ladder.terms, (ladder.terms + 1) / 2 * 2});
+    }
+    segments.back().padded = segments.back().pairs;
+    return segments;
+  }
+  const int64_t pairs = PairsOf(spec);
+  const int64_t padded = spec.frequency_heads > 1 ? (pairs + 1) / 2 * 2 : pairs;
+  return std::vector<Segment>(spec.frequency_heads, {pairs, padded});
+}
+
+absl::Status TooFast() {
+  return absl::InvalidArgumentError(
+      "spec: a frequency or phase is 2^63 turns per unit position or more, must be less");
+}
+
+// Fills in frequency, axis and offset, with zeros between segments.
+absl::Status AddPairs(const std::vector<Segment>& segments, Plan& plan) {
+  const ResolvedSpec& spec = plan.spec;
+  const auto frequencies = FrequenciesOf(spec);
+  const auto phases = PhasesOf(spec);
+  if (!frequencies.has_value() || !phases.has_value()) return TooFast();
+  const std::vector<uint8_t> axes = AxesOf(spec);
+  const bool per_element = spec.family == FrequencyFamily::kPerElement;
+  for (const Segment& segment : segments) plan.pairs += segment.padded;
+  int64_t from = 0;
+  while (from < static_cast<int64_t>(frequencies->size())) {
+    const bool first_layer = from == 0;
+    for (const Segment& segment : segments) {
+      for (int64_t j = 0; j < segment.padded; ++j) {
+        const bool padding = j >= segment.pairs;
+        const int64_t i = from + std::min(j, segment.pairs - 1);
+        plan.frequency.push_back(padding ? Frequency{} : (*frequencies)[i]);
+        plan.axis.push_back(axes[i]);
+        if (!first_layer) continue;
+        // An element with an odd index is a cosine: a sine a quarter of a turn ahead.
+        const uint64_t quarter = per_element && j % 2 == 1 ? kQuarterTurn : 0;
+        plan.offset.push_back(padding ? 0 : phases->empty() ? quarter : (*phases)[i]);
+      }
+      from += segment.pairs;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Where the components of a block of `width` columns go that starts `column` columns into the
+// content: its first component's columns, then its second's.
+struct Placement {
+  int64_t first = 0;
+  int64_t second = 0;
+  int64_t stride = 1;
+};
+
+Placement Place(const ResolvedSpec& spec, int64_t column, int64_t width) {
+  const int64_t begin = spec.pad_front;
+  if (spec.arrangement == Arrangement::kInterleaved) {
+    return {begin + column, begin + column + 1, 2};
+  }
+  if (spec.grouping == AxisGrouping::kComponentMajor) {
+    return {begin + column / 2, begin + ContentWidth(spec) / 2 + column / 2, 1};
+  }
+  return {begin + column, begin + column + (width + 1) / 2, 1};
+}
+
+// Adds a block of one component or, where both have as many columns, of both.
+void AddBlocks(const ResolvedSpec& spec, int64_t column, int64_t width, EncodeBlock block,
+               RowLayout& layout) {
+  block.sin_begin = block.cos_begin = -1;
+  if (spec.family == FrequencyFamily::kPerElement || spec.order == TrigOrder::kCosOnly) {
+    const bool sines = spec.family == FrequencyFamily::kPerElement;
+    (sines ? block.sin_begin : block.cos_begin) = spec.pad_front + column;
+    layout.blocks.push_back(block);
+    return;
+  }
+  const Placement place = Place(spec, column, width);
+  const bool sin_first = spec.order == TrigOrder::kSinCos;
+  block.stride = place.stride;
+  (sin_first ? block.sin_begin : block.cos_begin) = place.first;
+  if (width % 2 != 0) {  // OddDim::kSplit
+    layout.blocks.push_back(block);
+    block.sin_begin = block.cos_begin = -1;
+    --block.pairs;
+  }
+  (sin_first ? block.cos_begin : block.sin_begin) = place.second;
+  if (block.pairs > 0) layout.blocks.push_back(block);
+}
+
+RowLayout LayoutOf(const ResolvedSpec& spec, const std::vector<Segment>& segments) {
+  RowLayout layout;
+  layout.width = spec.dim;
+  layout.content_begin = spec.pad_front;
+  layout.content_end = spec.dim - spec.pad_back;
+  layout.cos_bias = spec.cos_bias;
+  EncodeBlock block;
+  int64_t column = 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const int64_t width = HasBlocks(spec) ? spec.axes_dim[i] : ContentWidth(spec);
+    block.pairs = segments[i].pairs;
+    block.accumulate = spec.grouping == AxisGrouping::kSum && i > 0;
+    AddBlocks(spec, column, width, block, layout);
+    block.first_pair += segments[i].padded;
+    if (spec.grouping != AxisGrouping::kSum) column += width;
+  }
+  return layout;
+}
+
+Xpos XposOf(const ResolvedSpec& spec, const std::vector<Segment>& segments) {
+  Xpos xpos;
+  xpos.inverse = *spec.xpos->inverse;
+  PositionFromDouble(*spec.xpos->center, &xpos.center);
+  std::vector<uint64_t> rates = XposRates(segments[0].pairs, *spec.xpos->scale_base);
+  rates.resize(segments[0].padded);
+  for (size_t head = 0; head < segments.size(); ++head) {
+    xpos.rate.insert(xpos.rate.end(), rates.begin(), rates.end());
+  }
+  return xpos;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec) {
+  static std::atomic<uint64_t> next_id{1};
+  auto plan = std::make_shared<Plan>();
+  plan->spec = spec;
+  plan->amplitude = AmplitudeOf(spec);
+  // Beyond float32 it would be infinite, and 0 times it no number.
+  if (!(std::abs(plan->amplitude) <= std::numeric_limits<float>::max())) {
+    return absl::InvalidArgumentError(
+        StrCat("spec: the amplitude is ", plan->amplitude, ", must be a finite float32"));
+  }
+  const std::vector<Segment> segments = SegmentsOf(spec);
+  PHASOR_RETURN_IF_ERROR(AddPairs(segments, *plan));
+  plan->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  plan->fingerprint = Fingerprint(spec);
+  plan->heads = spec.frequency_heads;
+  if (spec.kind == SpecKind::kEncoding) plan->layout = LayoutOf(spec, segments);
+  if (spec.xpos.has_value()) plan->xpos = XposOf(spec, segments);
+  plan->table = MakePhaseTable(plan->frequency, plan->axis, plan->offset);
+  if (spec.parity.has_value()) plan->parity = parity::Compile(*plan);
+  return plan;
+}
+
+}  // namespace phasor

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests -> prepared requests -> jobs.
+#include "kernels/request/request.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/request/lookup.h"
+#include "kernels/spec/names.h"
+#include "kernels/spec/presets.h"
+
+namespace phasor {
+namespace {
+
+// Encodings have rows, rotary specs tables.
+absl::Status CheckOutput(const EncodeRequest& request, SpecKind kind, std::string_view path) {
+  const bool table = request.output != EncodeOutput::kEmbedding;
+  if (kind == SpecKind::kRotary && !table) {
+    return Invalid(path,
+                   ".output: EMBEDDING of a ROTARY spec, must be a table (COS_SIN, COMPLEX, ...)");
+  }
+  if (kind == SpecKind::kEncoding && table) {
+    return Invalid(path, ".output: ", Name(request.output),
+                   " of an ENCODING spec, must be EMBEDDING or not set");
+  }
+  if (table && request.add_to.has_value()) {
+    return Invalid(path, ".add_to: set beside output ", Name(request.output),
+                   ", must be only with EMBEDDING");
+  }
+  return absl::OkStatus();
+}
+
+// Layout and shape of what is asked for, of which CheckOutput approved.
+void SetOutput(const EncodeRequest& request, PreparedEncode& out) {
+  out.output = {request.output_dtype, {out.positions.count()}, {}};
+  const Plan& plan = *out.plan;
+  if (request.output == EncodeOutput::kEmbedding) {
+    out.layout = std::shared_ptr<const RowLayout>(out.plan, &plan.layout);
+    out.output.shape.push_back(plan.layout.width);
+    return;
+  }
+  const TablePairs pairs = {plan.heads, plan.spec.rotary_dim / 2, plan.head_pairs()};
+  out.layout = std::make_shared<const RowLayout>(TableLayout(request.output, pairs));
+  const std::vector<int64_t> row = TableShape(request.output, pairs);
+  out.output.shape.insert(out.output.shape.end(), row.begin(), row.end());
+}
+
+}  // namespace
+
+absl::Status CheckPins(const Pins& pins, std::string_view fingerprint, std::string_view path) {
+  if (!pins.spec_fingerprint.empty() && pins.spec_fingerprint != fingerprint) {
+    return absl::FailedPreconditionError(
+        StrCat(path, ".pins.spec_fingerprint: ", Shown(pins.spec_fingerprint),
+               " is pinned, the spec has ", fingerprint));
+  }
+  if (pins.numerics_version != 0 && pins.numerics_version != kNumericsVersion) {
+    return absl::FailedPreconditionError(StrCat(path,
+                                                ".pins.numerics_version: ", pins.numerics_version,
+                                                " is pinned, this is ", kNumericsVersion));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrepareAddTo(const EncodeRequest& request, std::string_view path,
+                          PreparedEncode& out) {
+  const std::string scale_path = StrCat(path, ".embedding_scale");
+  if (!std::isfinite(request.embedding_scale)) {
+    return Invalid(scale_path, ": ", request.embedding_scale, ", must be finite");
+  }
+  if (!request.add_to.has_value()) {
+    if (request.embedding_scale != 1) return Invalid(scale_path, ": set without add_to, must be 1");
+    return absl::OkStatus();
+  }
+  const TensorDesc& add_to = *request.add_to;
+  const std::string add_path = StrCat(path, ".add_to");
+  if (add_to.dtype != out.output.dtype) {
+    return Invalid(add_path, ".dtype: ", Name(add_to.dtype), ", must be the output's ",
+                   Name(out.output.dtype));
+  }
+  if (add_to.shape != out.output.shape) {
+    return Invalid(add_path, ".shape: must be [positions, dim] = [", out.output.shape[0], ", ",
+                   out.output.shape[1], "]");
+  }
+  PHASOR_ASSIGN_OR_RETURN(out.add_to_bytes, SpannedBytes(add_to, add_path));
+  out.add_to = add_to;
+  out.embedding_scale = request.embedding_scale;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanProvider plans,
+                                             std::string_view path, const TableSource* tables) {
+  PreparedEncode out;
+  PHASOR_RETURN_IF_ERROR(CheckComputeDtype(request.output_dtype, StrCat(path, ".output_dtype")));
+  if (!request.table.empty()) {
+    if (request.output == EncodeOutput::kEmbedding) return PrepareLookup(request, tables, path);
+    return Invalid(path, ".output: ", Name(request.output),
+                   " of a learned table, must be EMBEDDING or not set");
+  }
+  if (request.out_of_range != OutOfRange::kStrict) {
+    return Invalid(path, ".out_of_range: CLIP without table, must be STRICT or not set");
+  }
+  const std::string spec_path = StrCat(path, ".spec");
+  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(request.spec, spec_path));
+  PHASOR_RETURN_IF_ERROR(CheckOutput(request, resolved.kind, path));
+  const std::string positions_path = StrCat(path, ".positions");
+  PHASOR_ASSIGN_OR_RETURN(out.positions,
+                          MakePositionSource(request.positions, resolved.axes, positions_path));
+  out.positions_bytes = out.positions.data_bytes;
+  PHASOR_ASSIGN_OR_RETURN(out.plan, plans(resolved));
+  SetOutput(request, out);
+  PHASOR_ASSIGN_OR_RETURN(out.output_bytes, DenseBytes(out.output, positions_path));
+  PHASOR_RETURN_IF_ERROR(PrepareAddTo(request, path, out));
+  out.fingerprint = out.plan->fingerprint;
+  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.fingerprint, path));
+  return out;
+}
+
+PreparedEncode SliceTokens(const PreparedEncode& prepared, int64_t first, int64_t count) {
+  PreparedEncode slice;  // member by member: the sequences of positions may be many
+  slice.plan = prepared.plan;
+  slice.table = prepared.table;
+  slice.out_of_range = prepared.out_of_range;
+  slice.layout = prepared.layout;
+  slice.fingerprint = prepared.fingerprint;
+  slice.output = prepared.output;
+  slice.add_to = prepared.add_to;
+  slice.embedding_scale = prepared.embedding_scale;
+  const int64_t tokens = prepared.positions.count();
+  const int64_t row_bytes = tokens == 0 ? 0 : prepared.output_bytes / tokens;
+  slice.positions = SliceTokens(prepared.positions, first, count);
+  slice.positions_bytes = slice.positions.data_bytes;
+  slice.output.shape[0] = count;
+  slice.output_bytes = count * row_bytes;
+  if (slice.add_to.has_value()) {
+    slice.add_to->shape[0] = count;
+    slice.add_to->strides.clear();
+    slice.add_to_bytes = slice.output_bytes;
+  }
+  return slice;
+}
+
+EncodeJob MakeEncodeJob(const PreparedEncode& prepared, const std::byte* add_to,
+                        std::byte* output) {
+  const int64_t size = SizeOf(prepared.output.dtype);
+  const int64_t width = prepared.layout->width;
+  EncodeJob job;
+  job.plan = prepared.plan.get();
+  job.layout = prepared.layout.get();
+  job.positions = &prepared.positions;
+  job.dtype = prepared.output.dtype;
+  job.out = output;
+  job.out_row_bytes = width * size;
+  if (prepared.add_to.has_value()) {
+    const std::vector<int64_t>& strides = prepared.add_to->strides;
+    const bool one_row = prepared.output.shape[0] <= 1;  // its stride may be anything
+    job.add_to = add_to;
+    job.add_to_row_bytes = (strides.empty() || one_row ? width : strides[0]) * size;
+  }
+  job.embedding_scale = prepared.embedding_scale;
+  return job;
+}
+
+}  // namespace phasor

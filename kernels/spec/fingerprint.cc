@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hashes of resolved specs: one for tables in memory, one that machines and releases agree on.
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "kernels/spec/fields.h"
+#include "kernels/spec/spec.h"
+
+namespace phasor {
+namespace {
+
+// 128-bit FNV-1a over names and little-endian values.
+// Threads: one thread.
+class Hasher {
+ public:
+  // Values at their default leave no trace, so a field that is added later changes no older hash.
+  template <typename T>
+  void Field(std::string_view name, const T& value, const T& default_value) {
+    if (value == default_value) return;
+    Text(name);
+    Value(value);
+  }
+
+  unsigned __int128 hash() const { return hash_; }
+
+ private:
+  void Byte(uint8_t byte) {
+    constexpr unsigned __int128 kPrime = (static_cast<unsigned __int128>(1) << 88) + 0x13B;
+    hash_ = (hash_ ^ byte) * kPrime;
+  }
+  void Word(uint64_t word) {
+    for (int shift = 0; shift < 64; shift += 8) Byte(static_cast<uint8_t>(word >> shift));
+  }
+  void Text(std::string_view text) {
+    for (const char c : text) Byte(static_cast<uint8_t>(c));
+    Byte(0);
+  }
+  void Value(double value) { Word(std::bit_cast<uint64_t>(value)); }
+  template <typename T>
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) void Value(T value) {
+    Word(static_cast<uint64_t>(static_cast<int64_t>(value)));
+  }
+  template <typename T>
+  void Value(const std::vector<T>& list) {
+    Word(list.size());
+    for (const T& value : list) Value(value);
+  }
+  template <typename T>
+  void Value(const std::optional<T>& value) {
+    Byte(value.has_value());
+    if (value.has_value()) Value(*value);
+  }
+  void Value(const RopeScaling& scaling) {
+    VisitScalingRules([&]<typename T>(const char* name, const T&) {
+      if (!std::holds_alternative<T>(scaling)) return;
+      Text(name);
+      Value(std::get<T>(scaling));
+    });
+  }
+  template <typename T>
+  requires std::is_class_v<T>
+  void Value(const T& message) {
+    VisitFields(&message,
+                [&](const char* name, auto member) { Field(name, message.*member, T().*member); });
+    Byte(0);
+  }
+
+  unsigned __int128 hash_ =
+      (static_cast<unsigned __int128>(0x6c62272e07bb0142) << 64) | 0x62b821756295c58d;
+};
+
+unsigned __int128 Hash(const ResolvedSpec& spec) {
+  const ResolvedSpec defaults;
+  Hasher hasher;
+  hasher.Field("numerics_version", kNumericsVersion, uint32_t{0});
+  VisitSpecFields([&](const SpecField& field, auto, auto member) {
+    if constexpr (!std::is_same_v<decltype(member), NotResolved>) {
+      hasher.Field(field.name, spec.*member, defaults.*member);
+    }
+  });
+  return hasher.hash();
+}
+
+}  // namespace
+
+uint64_t ResolvedSpec::Hash() const { return static_cast<uint64_t>(phasor::Hash(*this)); }
+
+std::string Fingerprint(const ResolvedSpec& spec) {
+  const unsigned __int128 hash = Hash(spec);
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (int shift = 124; shift >= 0; shift -= 4) {
+    hex += kDigits[static_cast<int>(hash >> shift) & 15];
+  }
+  return hex;
+}
+
+}  // namespace phasor

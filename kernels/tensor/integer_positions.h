@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Positions that index tables or are subtracted: integers, and the interval that they lie in.
+// Threads: pure functions.
+#ifndef PHASOR_KERNELS_TENSOR_INTEGER_POSITIONS_H_
+#define PHASOR_KERNELS_TENSOR_INTEGER_POSITIONS_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "kernels/tensor/positions.h"
+
+namespace phasor {
+
+// INVALID_ARGUMENT unless every position is an integer by its type.
+absl::Status CheckIntegerPositions(const Positions& positions, std::string_view path);
+
+struct Interval {
+  int64_t min = 0;
+  int64_t max = 0;
+};
+
+// Least and greatest position on `axis` of integer positions. count() > 0, data set. Takes time in
+// proportion to what the source holds: constant for ranges.
+Interval IntervalOf(const PositionSource& source, int axis);
+
+}  // namespace phasor
+
+#endif  // PHASOR_KERNELS_TENSOR_INTEGER_POSITIONS_H_

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// See safetensors.h.
+#include "kernels/tensor/safetensors.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+
+namespace phasor {
+namespace {
+
+using SortedJson = nlohmann::json;
+
+constexpr int64_t kLengthBytes = 8;
+constexpr size_t kMaxRank = 32;
+constexpr char kMetadata[] = "__metadata__";
+
+// The JSON object, or discarded: not JSON, not an object, or a key given twice at any depth.
+SortedJson ParseObject(std::string_view text) {
+  std::vector<std::set<std::string>> keys;  // of the objects around
+  bool repeated = false;
+  const auto watch = [&](int, SortedJson::parse_event_t event, SortedJson& value) {
+    if (event == SortedJson::parse_event_t::object_start) keys.emplace_back();
+    if (event == SortedJson::parse_event_t::object_end) keys.pop_back();
+    if (event == SortedJson::parse_event_t::key) {
+      repeated |= !keys.back().insert(value.get_ref<const std::string&>()).second;
+    }
+    return true;
+  };
+  SortedJson json = SortedJson::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
+  if (repeated || !json.is_object()) return SortedJson(SortedJson::value_t::discarded);
+  return json;
+}
+
+std::optional<Dtype> DtypeOf(const SortedJson& json) {
+  if (!json.is_string()) return std::nullopt;
+  const auto& name = json.get_ref<const std::string&>();
+  if (name == "F64") return Dtype::kFloat64;
+  if (name == "F32") return Dtype::kFloat32;
+  if (name == "F16") return Dtype::kFloat16;
+  if (name == "BF16") return Dtype::kBFloat16;
+  return std::nullopt;
+}
+
+std::string_view NameOf(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat64:
+      return "F64";
+    case Dtype::kFloat32:
+      return "F32";
+    case Dtype::kFloat16:
+      return "F16";
+    case Dtype::kBFloat16:
+      return "BF16";
+    case Dtype::kFloat8E4M3:
+    case Dtype::kFloat8E5M2:
+    case Dtype::kInt32:
+    case Dtype::kInt64:
+      break;  // no tables
+  }
+  return "?";
+}
+
+// A list of at most `max_size` whole numbers from 0 on.
+std::optional<std::vector<int64_t>> NumbersOf(const SortedJson& json, size_t max_size) {
+  if (!json.is_array() || json.size() > max_size) return std::nullopt;
+  std::vector<int64_t> numbers;
+  for (const SortedJson& number : json) {
+    if (!number.is_number_unsigned()) return std::nullopt;
+    const auto value = number.get<uint64_t>();
+    if (value > uint64_t{1} << 62) return std::nullopt;
+    numbers.push_back(static_cast<int64_t>(value));
+  }
+  return numbers;
+}
+
+// `data_size` bytes follow the header.
+absl::StatusOr<NamedTensor> TensorOf(const std::string& name, const SortedJson& json,
+                                     int64_t data_size, std::string_view path) {
+  const bool complete = json.is_object() && json.size() == 3 && json.contains("dtype") &&
+                        json.contains("shape") && json.contains("data_offsets");
+  if (!complete) {
+    return InvalidAt(path, "tensor '", name, "' must have dtype, shape and data_offsets only");
+  }
+  const std::optional<Dtype> dtype = DtypeOf(json["dtype"]);
+  if (!dtype.has_value()) {
+    return InvalidAt(path, "tensor '", name, "' has another dtype, must be F64, F32, F16 or BF16");
+  }
+  const auto shape = NumbersOf(json["shape"], kMaxRank);
+  if (!shape.has_value()) {
+    return InvalidAt(path, "tensor '", name, "' has no shape, must be at most ", kMaxRank,
+                     " whole numbers");
+  }
+  const auto offsets = NumbersOf(json["data_offsets"], 2);
+  if (!offsets.has_value() || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1] ||
+      (*offsets)[1] > data_size) {
+    return InvalidAt(path, "tensor '", name,
+                     "' lies outside the file, data_offsets must be in [0, ", data_size, "]");
+  }
+  NamedTensor tensor{name, {*dtype, *shape, {}}, (*offsets)[0], (*offsets)[1] - (*offsets)[0]};
+  PHASOR_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(tensor.tensor, path));
+  if (bytes == tensor.data_bytes) return tensor;
+  return InvalidAt(path, "tensor '", name, "' has ", tensor.data_bytes, " bytes, its shape says ",
+                   bytes);
+}
+
+absl::Status CheckMetadata(const SortedJson& json, std::string_view path) {
+  const bool texts =
+      json.is_object() &&
+      std::all_of(json.begin(), json.end(), [](const SortedJson& v) { return v.is_string(); });
+  if (texts) return absl::OkStatus();
+  return InvalidAt(path, kMetadata, " must be an object of strings");
+}
+
+// Sorts by offset. Tensors must follow one another from 0 to the end.
+absl::Status CheckCoverage(int64_t data_size, std::string_view path,
+                           std::vector<NamedTensor>* tensors) {
+  std::sort(tensors->begin(), tensors->end(), [](const NamedTensor& a, const NamedTensor& b) {
+    return std::pair(a.data_begin, a.data_bytes) < std::pair(b.data_begin, b.data_bytes);
+  });
+  int64_t end = 0;
+  for (const NamedTensor& tensor : *tensors) {
+    if (tensor.data_begin != end) {
+      return InvalidAt(path, "tensor '", tensor.name, "' begins at ", tensor.data_begin,
+                       ", must where the one before ends (", end, ")");
+    }
+    end += tensor.data_bytes;
+  }
+  if (end == data_size) return absl::OkStatus();
+  return InvalidAt(path, data_size, " bytes of data, the tensors have ", end);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<NamedTensor>> ParseSafetensorsHeader(std::string_view start,
+                                                                int64_t file_bytes,
+                                                                std::string_view path) {
+  if (start.size() < kLengthBytes) return InvalidAt(path, "is no .safetensors file, too short");
+  uint64_t text_bytes = 0;
+  for (size_t i = kLengthBytes; i-- > 0;) {
+    text_bytes = text_bytes << 8 | static_cast<uint8_t>(start[i]);
+  }
+  if (text_bytes > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
+    return InvalidAt(path, "header of ", text_bytes, " bytes, must be at most ",
+                     kMaxSafetensorsHeaderBytes);
+  }
+  if (text_bytes > start.size() - kLengthBytes) return InvalidAt(path, "ends in its header");
+  const SortedJson json = ParseObject(start.substr(kLengthBytes, text_bytes));
+  if (json.is_discarded())
+    return InvalidAt(path, "header must be a JSON object without double keys");
+
+  const int64_t data_begin = kLengthBytes + static_cast<int64_t>(text_bytes);
+  const int64_t data_size = file_bytes - data_begin;
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, value] : json.items()) {
+    if (name == kMetadata) {
+      PHASOR_RETURN_IF_ERROR(CheckMetadata(value, path));
+      continue;
+    }
+    PHASOR_ASSIGN_OR_RETURN(NamedTensor tensor, TensorOf(name, value, data_size, path));
+    tensors.push_back(std::move(tensor));
+  }
+  PHASOR_RETURN_IF_ERROR(CheckCoverage(data_size, path, &tensors));
+  for (NamedTensor& tensor : tensors) tensor.data_begin += data_begin;
+  return tensors;
+}
+
+std::string FormatSafetensorsHeader(std::string_view name, const TensorDesc& tensor) {
+  int64_t bytes = SizeOf(tensor.dtype);
+  for (const int64_t extent : tensor.shape) bytes *= extent;
+  const SortedJson json = {{std::string(name),
+                            {{"dtype", std::string(NameOf(tensor.dtype))},
+                             {"shape", tensor.shape},
+                             {"data_offsets", {0, bytes}}}}};
+  std::string text = json.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data is aligned
+  std::string header;
+  for (int i = 0; i < kLengthBytes; ++i) header.push_back(static_cast<char>(text.size() >> 8 * i));
+  return header + text;
+}
+
+}  // namespace phasor

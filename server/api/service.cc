@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// See service.h.
+#include "server/api/service.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/stubs/logging.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/spec/presets.h"
+#include "proto/convert.h"
+#include "proto/convert_bias.h"
+#include "server/api/response.h"
+#include "server/grpc/call_counter.h"
+#include "server/grpc/caller.h"
+#include "server/grpc/finish_call.h"
+#include "server/grpc/wire.h"
+
+namespace phasor::rpc {
+namespace {
+
+constexpr TensorMethod kEncode{ParseEncode, MakeEncodeResponse};
+constexpr TensorMethod kApplyRoPE{ParseApplyRoPE, MakeApplyRoPEResponse};
+constexpr TensorMethod kAttentionBias{ParseAttentionBias, MakeAttentionBiasResponse};
+constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchEncodeResponse, /*batch=*/true};
+constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPEResponse,
+                                       /*batch=*/true};
+constexpr StreamMethod kStreamEncode{ParseStreamEncode, MakeStreamEncodeResponse};
+constexpr StreamMethod kStreamApplyRoPE{ParseStreamApplyRoPE, MakeStreamApplyRoPEResponse};
+
+// gRPC declares a raw request const but hands over a message of its own making, which is a plain
+// object: emptying it is what lets received memory go before the call ends.
+grpc::ByteBuffer* Mutable(const grpc::ByteBuffer* request) {
+  return const_cast<grpc::ByteBuffer*>(request);
+}
+
+// Reads a message without `raw`. INVALID_ARGUMENT: does not parse; RESOURCE_EXHAUSTED: too large.
+template <typename Message>
+absl::StatusOr<Message> ReadMessage(const grpc::ByteBuffer& request, int64_t max_bytes) {
+  PHASOR_ASSIGN_OR_RETURN(const std::string bytes, CopyMessage(request, max_bytes));
+  Message message;
+  if (message.ParseFromString(bytes)) return message;
+  return absl::InvalidArgumentError(
+      absl::StrCat("request: does not parse, must be a ", message.GetTypeName()));
+}
+
+grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// Answers at once with the message or error that `make` returns, if the caller may ask.
+template <typename Make>
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
+                                 Make make) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto message = make();
+  if (message.ok()) *response = WriteMessage(*message);
+  FinishCall(context, reactor, message.status());
+  return reactor;
+}
+
+v1::DeviceState StateToWire(DeviceState::Kind kind) {
+  switch (kind) {
+    case DeviceState::Kind::kWorking:
+      return v1::DEVICE_STATE_WORKING;
+    case DeviceState::Kind::kWaiting:
+      return v1::DEVICE_STATE_WAITING;
+    case DeviceState::Kind::kLost:
+      return v1::DEVICE_STATE_LOST;
+  }
+  return v1::DEVICE_STATE_UNSPECIFIED;
+}
+
+v1::Device Describe(const DevicePort& port) {
+  const DeviceState state = port.device_state();
+  v1::Device device;
+  device.set_name(port.device_name());
+  device.set_uuid(port.device_uuid());
+  device.set_state(StateToWire(state.kind));
+  device.set_error(state.error);
+  device.set_losses(state.losses);
+  device.set_revivals(state.revivals);
+  return device;
+}
+
+v1::ListPresetsResponse AllPresets() {
+  v1::ListPresetsResponse response;
+  for (const Preset& preset : Presets()) {
+    v1::Preset* out = response.add_presets();
+    out->set_name(preset.name);
+    out->set_summary(preset.summary);
+    out->set_source(preset.source);
+    for (const std::string& field : preset.required_fields) out->add_required_fields(field);
+    *out->mutable_spec() = ToWire(preset.spec);
+    if (preset.context_length.has_value()) out->set_context_length(*preset.context_length);
+    out->set_verified(preset.verified);
+    out->set_note(preset.note);
+  }
+  for (const BiasPreset& preset : BiasPresets()) *response.add_bias_presets() = ToWire(preset);
+  return response;
+}
+
+}  // namespace
+
+PositionEmbeddingServiceImpl::PositionEmbeddingServiceImpl(engine::Engine* engine,
+                                                           ServiceOptions options)
+    : engine_(*engine),
+      options_(std::move(options)),
+      backend_(engine->backend()->name()),
+      max_inflight_bytes_(options_.max_inflight_bytes),
+      max_batch_items_(options_.max_batch_items) {
+  // protobuf would print text that is not UTF-8 to standard error, whenever a caller sends some.
+  google::protobuf::SetLogHandler(nullptr);
+}
+
+void PositionEmbeddingServiceImpl::SetListeners(std::vector<std::string> listeners) {
+  absl::MutexLock lock(&mu_);
+  listeners_ = std::move(listeners);
+}
+
+void PositionEmbeddingServiceImpl::SetLimits(int64_t max_inflight_bytes, int64_t max_batch_items) {
+  max_inflight_bytes_.store(max_inflight_bytes, std::memory_order_relaxed);
+  max_batch_items_.store(max_batch_items, std::memory_order_relaxed);
+}
+
+TensorCallLimits PositionEmbeddingServiceImpl::Limits() const {
+  return {options_.max_message_bytes,
+          options_.max_header_bytes,
+          max_batch_items_.load(std::memory_order_relaxed),
+          options_.tables,
+          options_.leases,
+          options_.regions,
+          options_.encoders,
+          options_.devices};
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod& method,
+                                                              grpc::CallbackServerContext* context,
+                                                              const grpc::ByteBuffer* request,
+                                                              grpc::ByteBuffer* response) {
+  return StartTensorCall(method, Limits(), engine_, context, Mutable(request), response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Encode(grpc::CallbackServerContext* context,
+                                                               const grpc::ByteBuffer* request,
+                                                               grpc::ByteBuffer* response) {
+  return Start(kEncode, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ApplyRoPE(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kApplyRoPE, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::BatchEncode(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kBatchEncode, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::BatchApplyRoPE(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kBatchApplyRoPE, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::AttentionBias(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kAttentionBias, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
+  return Answer(context, response, [&] { return Resolve(*context, *request); });
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ListPresets(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Answer(context, response, [&]() -> absl::StatusOr<v1::ListPresetsResponse> {
+    PHASOR_RETURN_IF_ERROR(
+        ReadMessage<v1::ListPresetsRequest>(*request, options_.max_header_bytes).status());
+    return AllPresets();
+  });
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::GetServerInfo(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Answer(context, response, [&]() -> absl::StatusOr<v1::GetServerInfoResponse> {
+    PHASOR_RETURN_IF_ERROR(
+        ReadMessage<v1::GetServerInfoRequest>(*request, options_.max_header_bytes).status());
+    return Info();
+  });
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
+PositionEmbeddingServiceImpl::StreamEncode(grpc::CallbackServerContext* context) {
+  return streams_.Start(kStreamEncode, {Limits(), options_.stream_idle_timeout}, engine_, context);
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
+PositionEmbeddingServiceImpl::StreamApplyRoPE(grpc::CallbackServerContext* context) {
+  return streams_.Start(kStreamApplyRoPE, {Limits(), options_.stream_idle_timeout}, engine_,
+                        context);
+}
+
+absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
+    const grpc::CallbackServerContext& context, const grpc::ByteBuffer& request) {
+  PHASOR_ASSIGN_OR_RETURN(
+      const Permit while_read,
+      engine_.MayParse(static_cast<int64_t>(request.Length()), DeadlineOf(context),
+                       [&context] { return context.IsCancelled(); }));
+  PHASOR_ASSIGN_OR_RETURN(const auto message,
+                          ReadMessage<v1::ResolveSpecRequest>(request, options_.max_header_bytes));
+  if (!message.has_spec()) return absl::InvalidArgumentError("spec: not set, must be given");
+  PHASOR_ASSIGN_OR_RETURN(Spec spec, SpecFromWire(message.spec(), "spec"));
+  if (options_.encoders != nullptr) {
+    PHASOR_ASSIGN_OR_RETURN(spec, options_.encoders->Apply(spec, "spec"));
+  }
+  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
+  PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(resolved));
+  v1::ResolveSpecResponse response = MakeResolveSpecResponse(*plan, backend_);
+  if (!message.has_parity_comparison()) return response;
+  PHASOR_ASSIGN_OR_RETURN(const auto comparison, ComparisonFromWire(message.parity_comparison()));
+  PHASOR_ASSIGN_OR_RETURN(const auto report, parity::Compare(spec, comparison));
+  if (report.has_value()) *response.mutable_parity_difference() = ToWire(*report);
+  return response;
+}
+
+v1::GetServerInfoResponse PositionEmbeddingServiceImpl::Info() {
+  v1::GetServerInfoResponse info;
+  info.set_version(options_.version);
+  info.set_numerics_version(kNumericsVersion);
+  info.add_backends(backend_);
+  info.set_cpu_target(engine_.backend()->target());
+  info.set_cpu_threads(engine_.backend()->threads());
+  v1::ServerLimits* limits = info.mutable_limits();
+  limits->set_max_message_bytes(options_.max_message_bytes);
+  limits->set_max_header_bytes(options_.max_header_bytes);
+  limits->set_max_inflight_bytes(max_inflight_bytes_.load(std::memory_order_relaxed));
+  limits->set_inline_bytes(options_.inline_bytes);
+  limits->set_max_batch_items(max_batch_items_.load(std::memory_order_relaxed));
+  info.set_lease_socket(options_.lease_socket);
+  if (options_.leases != nullptr) info.set_lease_instance(options_.leases->instance());
+  if (options_.encoders != nullptr) {
+    for (const auto& [name, encoder] : options_.encoders->Get()->encoders()) {
+      v1::NamedEncoder* const out = info.add_encoders();
+      out->set_name(name);
+      out->set_spec_fingerprint(encoder.fingerprint);
+    }
+  }
+  if (DevicePort* const device = engine_.backend()->device_port(); device != nullptr) {
+    *info.mutable_device() = Describe(*device);
+  }
+  absl::MutexLock lock(&mu_);
+  for (const std::string& listener : listeners_) info.add_listeners(listener);
+  return info;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// See shared_memory_service.h.
+#include "server/api/shared_memory_service.h"
+
+#include <string>
+#include <utility>
+
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "server/api/device_regions.h"
+#include "server/api/tensor_call.h"
+#include "server/grpc/access.h"
+#include "server/grpc/finish_call.h"
+
+namespace phasor::rpc {
+namespace {
+
+absl::StatusOr<memory::RegionTerms> TermsOf(const v1::Region& region, absl::Duration longest) {
+  memory::RegionTerms terms{.for_everybody = false, .ttl = longest};
+  if (region.ttl_ms() == 0) return terms;
+  const int64_t most = absl::ToInt64Milliseconds(longest);
+  if (region.ttl_ms() < 0 || region.ttl_ms() > most) {
+    return InvalidAt("region.ttl_ms", region.ttl_ms(), ", must be 1 to ", most,
+                     ", or 0 for the most");
+  }
+  terms.ttl = absl::Milliseconds(region.ttl_ms());
+  return terms;
+}
+
+absl::Status Register(const v1::Region& region, const memory::RegionCaller& caller,
+                      memory::RegionStore& regions, memory::DeviceRegionStore& devices) {
+  PHASOR_ASSIGN_OR_RETURN(const memory::RegionTerms terms, TermsOf(region, regions.lease()));
+  switch (region.backing_case()) {
+    case v1::Region::kPosix:
+      return regions.Register(region.name(),
+                              {region.posix().key(), region.posix().offset_bytes(),
+                               region.size_bytes(), region.read_only()},
+                              caller, terms, {"region.posix.key", "region.size_bytes"});
+    case v1::Region::kCudaIpc:
+      return RegisterDeviceRegion(region, caller, terms, devices);
+    case v1::Region::BACKING_NOT_SET:
+      break;
+  }
+  return Invalid("region.posix: not set, it or region.cuda_ipc must be given");
+}
+
+v1::Region ToWire(const memory::NamedRegion& region) {
+  v1::Region out;
+  out.set_name(region.name);
+  out.set_size_bytes(region.place.bytes);
+  out.set_read_only(region.place.read_only);
+  out.set_ttl_ms(absl::ToInt64Milliseconds(region.ttl));
+  out.mutable_posix()->set_key(region.place.key);
+  out.mutable_posix()->set_offset_bytes(region.place.offset);
+  return out;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Register(grpc::CallbackServerContext* context,
+                                                            const v1::RegisterRequest* request,
+                                                            v1::RegisterResponse* response) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status status =
+      request->has_region()
+          ? rpc::Register(request->region(), RegionCallerOf(*context), regions_, devices_)
+          : Invalid("region: not set, must be given");
+  if (status.ok()) {
+    *response->mutable_region() = request->region();
+    if (request->region().ttl_ms() == 0) {
+      response->mutable_region()->set_ttl_ms(absl::ToInt64Milliseconds(regions_.lease()));
+    }
+  }
+  FinishCall(context, reactor, status);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Unregister(grpc::CallbackServerContext* context,
+                                                              const v1::UnregisterRequest* request,
+                                                              v1::UnregisterResponse*) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  // gRPC keeps both until the call is finished, a call that was given up too.
+  const auto released = [=] { FinishCall(context, reactor, absl::OkStatus()); };
+  const memory::RegionCaller caller = RegionCallerOf(*context);
+  const absl::Status status = devices_.Has(request->name(), caller)
+                                  ? devices_.Unregister(request->name(), caller, released)
+                                  : regions_.Unregister(request->name(), caller, released);
+  if (!status.ok()) FinishCall(context, reactor, status);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SharedMemoryServiceImpl::List(grpc::CallbackServerContext* context,
+                                                        const v1::ListRequest*,
+                                                        v1::ListResponse* response) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const memory::RegionCaller caller = RegionCallerOf(*context);
+  for (const auto& region : regions_.List(caller)) *response->add_regions() = ToWire(region);
+  for (const auto& region : devices_.List(caller)) *response->add_regions() = ToWire(region);
+  FinishCall(context, reactor, absl::OkStatus());
+  return reactor;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+// See stream.h.
+//
+// Lifetimes: gRPC calls the reactor until OnDone; the calls of its messages hold it until the
+// engine destroys them. The reactor is therefore shared, and `context` is used only before Finish.
+//
+// Order: messages are taken one at a time; the next is read when the one before has its share of
+// the byte budget and, if some are not answered yet, when there is room for one more like it. gRPC
+// runs reactions on its own threads, never inside the calls that start an operation, so starting
+// one under the lock is safe.
+#include "server/api/stream.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "kernels/base/status_macros.h"
+#include "proto/grpc_status.h"
+#include "server/engine/plan_budget.h"
+#include "server/grpc/access.h"
+#include "server/grpc/call_counter.h"
+#include "server/grpc/caller.h"
+#include "server/grpc/idle_timer.h"
+#include "server/grpc/wire.h"
+
+namespace phasor::rpc {
+namespace {
+
+// A chunked item and how far it has come.
+struct OpenItem {
+  std::shared_ptr<const ChunkedItem> item;
+  int64_t next_token = 0;
+};
+
+}  // namespace
+
+class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                     public engine::Reader,
+                     public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(StreamSet* set, const StreamMethod& method, const StreamOptions& options,
+         engine::Engine* engine, grpc::CallbackServerContext* context)
+      : set_(*set),
+        method_(method),
+        options_(options),
+        engine_(*engine),
+        context_(context),
+        backend_(engine->backend()->name()) {}
+
+  void Begin(bool draining) {
+    self_ = shared_from_this();
+    timer_.emplace(options_.idle_timeout, [weak = weak_from_this()] {
+      const std::shared_ptr<Stream> stream = weak.lock();
+      return stream == nullptr || stream->EndIfIdle();
+    });
+    absl::MutexLock lock(&mu_);
+    if (absl::Status refusal = Refusal(context_); !refusal.ok()) end_ = std::move(refusal);
+    if (draining && !end_.has_value()) end_ = Draining();
+    quota_ = CallerQuota(*context_);
+    Continue();
+  }
+
+  void Drain() {
+    absl::MutexLock lock(&mu_);
+    draining_ = true;
+    Continue();
+  }
+
+  bool waits() const override { return waits_.load(std::memory_order_relaxed); }
+
+  void Read(Permit room) override {
+    absl::MutexLock lock(&mu_);
+    asked_ = false;
+    if (taking_) return;  // it has been owed nothing meanwhile
+    if (room.bytes() > 0) room_ = std::move(room);
+    Continue();
+    if (!taking_) room_.reset();
+  }
+
+ private:
+  class Call;
+
+  // Reactions --------------------------------------------------------------------------------
+
+  void OnReadDone(bool ok) override {
+    {
+      absl::MutexLock lock(&mu_);
+      if (finished_) return;
+      if (!ok) {
+        taking_ = false;
+        room_.reset();
+        if (!end_.has_value()) end_ = absl::OkStatus();
+        return Continue();
+      }
+      ++owed_messages_;
+      room_.reset();
+      last_bytes_ = static_cast<int64_t>(incoming_.Length());
+    }
+    CallCounter::NoteReceived(context_, static_cast<int64_t>(incoming_.Length()));
+    timer_->Touch();
+    Take();
+  }
+
+  void OnWriteDone(bool ok) override {
+    timer_->Touch();
+    absl::MutexLock lock(&mu_);
+    CallCounter::NoteAnswerTaken(context_);
+    writing_ = false;
+    Settle(answers_.front().cost_bytes);
+    answers_.pop_front();
+    if (!ok) Abandon();
+    Continue();
+  }
+
+  void OnCancel() override {
+    absl::MutexLock lock(&mu_);
+    Abandon();
+    Continue();
+  }
+
+  void OnDone() override {
+    timer_->Stop();
+    set_.Remove(this);
+    std::shared_ptr<Stream>(std::move(self_)).reset();
+  }
+
+  // Taking a message -------------------------------------------------------------------------
+
+  void Take();
+  absl::StatusOr<StreamRequest> Parse(const WalkedMessage& walked);
+  // What is to be computed for a message; no items: nothing, its answer is in `call`.
+  absl::StatusOr<RequestView> ViewOf(StreamRequest request, const WalkedMessage& walked,
+                                     Call* call);
+  absl::StatusOr<RequestView> Cut(int64_t id, const v1::Chunk& chunk, const WalkedMessage& walked,
+                                  Call* call);
+  absl::Status Open(int64_t id, ChunkedItem item, Call* call);
+  void Break(const absl::Status& status);
+  void Submit(std::unique_ptr<Call> call, RequestView view);
+
+  // What calls say ---------------------------------------------------------------------------
+
+  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
+
+  // The message being taken has its place: the next may come.
+  void Taken() {
+    absl::MutexLock lock(&mu_);
+    taking_ = false;
+    Continue();
+  }
+
+  void Answer(grpc::ByteBuffer answer, int64_t cost_bytes, Permit quota_permit) {
+    absl::MutexLock lock(&mu_);
+    if (abandoned_) {
+      Settle(cost_bytes);
+    } else {
+      answers_.push_back({std::move(answer), cost_bytes, std::move(quota_permit)});
+    }
+    Continue();
+  }
+
+  // The item failed; what still comes of it has no place.
+  void Close(int64_t id, const ChunkedItem* item) {
+    absl::MutexLock lock(&mu_);
+    const auto open = open_.find(id);
+    if (open != open_.end() && open->second.item.get() == item) open_.erase(open);
+  }
+
+  // State ------------------------------------------------------------------------------------
+
+  struct Outgoing {
+    grpc::ByteBuffer message;
+    int64_t cost_bytes;
+    Permit quota_permit;  // until it has been sent
+  };
+
+  void Settle(int64_t cost_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    --owed_messages_;
+    owed_bytes_ -= cost_bytes;
+    if (owed_messages_ == 0) room_.reset();
+  }
+
+  // Nobody reads the answers any more.
+  void Abandon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    abandoned_ = true;
+    room_.reset();
+    end_ = absl::CancelledError("stream: cancelled by the caller");
+    open_.clear();
+    while (answers_.size() > (writing_ ? 1 : 0)) {
+      Settle(answers_.back().cost_bytes);
+      answers_.pop_back();
+    }
+  }
+
+  bool EndIfIdle() {
+    absl::MutexLock lock(&mu_);
+    if (end_.has_value()) return true;
+    if (owed_messages_ > 0) return false;  // OpenCalls ends it if nobody takes the answers
+    end_ = absl::DeadlineExceededError(absl::StrCat("stream: nothing received for ",
+                                                    absl::FormatDuration(options_.idle_timeout),
+                                                    ", the server's --stream-idle-timeout"));
+    Continue();
+    return true;
+  }
+
+  bool WantsToRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !taking_ && !end_.has_value() && owed_messages_ < kMaxStreamMessages &&
+           owed_bytes_ < kMaxStreamBytes;
+  }
+
+  // Whether there is room for what comes; it asks for some if not. Who is owed nothing needs none:
+  // whatever others hold, its end is seen.
+  bool MayRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (owed_messages_ == 0 || room_.has_value()) return true;
+    waits_.store(true, std::memory_order_relaxed);
+    if (!asked_) asked_ = !engine_.MayRead(weak_from_this(), std::max<int64_t>(last_bytes_, 1));
+    return !asked_;
+  }
+
+  // Starts whatever is due.
+  void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (finished_) return;
+    if (!writing_ && !answers_.empty()) {
+      writing_ = true;
+      CallCounter::NoteAnswer(context_, static_cast<int64_t>(answers_.front().message.Length()));
+      StartWrite(&answers_.front().message);
+    }
+    if (draining_ && !end_.has_value() && owed_messages_ == 0 && open_.empty()) end_ = Draining();
+    if (end_.has_value() && owed_messages_ == 0) {
+      finished_ = true;
+      waits_.store(false, std::memory_order_relaxed);
+      if (absl::IsUnavailable(*end_)) {
+        context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
+      }
+      return Finish(ToGrpcStatus(*end_));
+    }
+    const bool wants = WantsToRead();
+    const bool reads = wants && MayRead();
+    if (reads || !wants) waits_.store(false, std::memory_order_relaxed);
+    if (reads) {
+      taking_ = true;
+      StartRead(&incoming_);
+    }
+  }
+
+  StreamSet& set_;
+  const StreamMethod& method_;
+  const StreamOptions options_;
+  engine::Engine& engine_;
+  grpc::CallbackServerContext* const context_;
+  const std::string backend_;
+  std::shared_ptr<Stream> self_;
+  std::optional<IdleTimer> timer_;
+  CallerQuota quota_;          // set in Begin
+  grpc::ByteBuffer incoming_;  // whoever takes a message has it to itself
+
+  // Set under the lock.
+  std::atomic<bool> abandoned_ = false;  // nobody reads the answers
+  std::atomic<bool> waits_ = false;      // for room to read
+
+  absl::Mutex mu_;
+  bool taking_ ABSL_GUARDED_BY(mu_) = false;  // reading, or the message read has no place yet
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<absl::Status> end_
+      ABSL_GUARDED_BY(mu_);                         // reads no more; finishes when all is sent
+  int64_t owed_messages_ ABSL_GUARDED_BY(mu_) = 0;  // received and not answered
+  int64_t owed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t last_bytes_ ABSL_GUARDED_BY(mu_) = 0;      // of the last message
+  bool asked_ ABSL_GUARDED_BY(mu_) = false;          // the engine is going to call Read
+  std::optional<Permit> room_ ABSL_GUARDED_BY(mu_);  // for the message that is being read
+  std::deque<Outgoing> answers_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, OpenItem> open_ ABSL_GUARDED_BY(mu_);
+};
+
+// One item, or one run of a chunked item, on its way through the engine.
+class Stream::Call final : public engine::Call {
+ public:
+  explicit Call(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {
+    deadline = DeadlineOf(*stream_->context_);
+    waits_for_room = true;
+  }
+
+  // Takes the bytes of `message`. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: they are no message.
+  absl::StatusOr<WalkedMessage> Receive(grpc::ByteBuffer* message, int64_t max_header_bytes) {
+    PHASOR_RETURN_IF_ERROR(received_.Take(message));
+    received_bytes = received_.size();
+    return received_.Walk({max_header_bytes, kRawEntriesOfOneItem});
+  }
+
+  bool cancelled() const override { return stream_->abandoned(); }
+  uint64_t client() const override { return ClientOf(*stream_->context_); }
+  absl::Status FetchPayload() override {
+    if (copies != nullptr) copies->Fetch(absl::MakeSpan(items));
+    return absl::OkStatus();
+  }
+  void ReleasePayload() override { received_.Release(); }
+  void Admitted() override {
+    admitted_ = true;
+    stream_->Taken();
+  }
+
+  void Done(absl::StatusOr<engine::Result> result) override {
+    if (result.ok() && copies != nullptr) copies->Store(absl::MakeSpan(result->items));
+    answer.status = result.ok() ? result->items[0].status : result.status();
+    if (answer.status.ok()) {
+      answer.result = &*result;
+    } else if (chunk_of != nullptr) {
+      stream_->Close(answer.id, chunk_of.get());
+    }
+    Answer();
+    if (!admitted_) stream_->Taken();
+  }
+
+  // Answers with `answer` and the first item.
+  void Answer() {
+    if (answer.status.ok()) answer.item = &items[0];
+    stream_->Answer(stream_->method_.respond(answer), cost_bytes, std::move(quota_permit));
+  }
+
+  StreamAnswer answer;
+  std::shared_ptr<const ChunkedItem> chunk_of;   // whose positions the item borrows
+  Permit quota_permit;                           // of the caller's own bytes in flight
+  std::unique_ptr<memory::RegionCopies> copies;  // nullptr: it names no regions
+
+ private:
+  const std::shared_ptr<Stream> stream_;
+  ReceivedMessage received_;
+  bool admitted_ = false;
+};
+
+void Stream::Take() {
+  auto call = std::make_unique<Call>(shared_from_this());
+  const auto walked = call->Receive(&incoming_, options_.limits.max_header_bytes);
+  if (!walked.ok()) return Break(walked.status());
+  absl::StatusOr<StreamRequest> request = Parse(*walked);
+  if (!request.ok()) return Break(request.status());
+  call->answer.id = request->id;
+  absl::StatusOr<RequestView> view = ViewOf(*std::move(request), *walked, call.get());
+  call->answer.status = view.status();
+  if (view.ok() && !view->items.empty()) return Submit(std::move(call), *std::move(view));
+  call->Answer();
+  Taken();
+}
+
+absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked) {
+  engine::PlanBudget budget;
+  const auto cached = [this](const ResolvedSpec& spec) { return engine_.GetPlan(spec); };
+  const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
+  const TensorCallLimits& limits = options_.limits;
+  return method_.parse(
+      walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items,
+                          limits.tables, SharedSourcesOf(limits, *context_), limits.encoders});
+}
+
+absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMessage& walked,
+                                           Call* call) {
+  if (const auto* chunk = std::get_if<v1::Chunk>(&request.content)) {
+    call->answer.chunk = *chunk;
+    return Cut(request.id, *chunk, walked, call);
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    if (draining_) return Draining();
+  }
+  if (auto* status = std::get_if<absl::Status>(&request.content)) return std::move(*status);
+  if (auto* view = std::get_if<RequestView>(&request.content)) return std::move(*view);
+  PHASOR_RETURN_IF_ERROR(Open(request.id, std::get<ChunkedItem>(std::move(request.content)), call));
+  return RequestView{};
+}
+
+absl::StatusOr<RequestView> Stream::Cut(int64_t id, const v1::Chunk& chunk,
+                                        const WalkedMessage& walked, Call* call) {
+  absl::MutexLock lock(&mu_);
+  const auto found = open_.find(id);
+  if (found == open_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("id: ", id, " is not open, must be that of a chunked item before its end"));
+  }
+  OpenItem& open = found->second;
+  call->chunk_of = open.item;
+  absl::StatusOr<RequestView> view =
+      open.item->Cut(chunk, open.next_token, walked.raw, options_.limits.max_message_bytes);
+  // Whatever is wrong with a run, the item cannot go on.
+  if (view.ok()) open.next_token += chunk.tokens();
+  if (!view.ok() || open.next_token == open.item->tokens()) open_.erase(found);
+  return view;
+}
+
+absl::Status Stream::Open(int64_t id, ChunkedItem item, Call* call) {
+  if (item.kept_bytes() > 0) {
+    PHASOR_ASSIGN_OR_RETURN(item.permit, engine_.Reserve(item.kept_bytes()));
+  }
+  const auto shared = std::make_shared<const ChunkedItem>(std::move(item));
+  call->items.push_back(shared->Whole());
+  absl::MutexLock lock(&mu_);
+  if (open_.count(id) > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("id: ", id, " is open already, must be another until its end"));
+  }
+  if (static_cast<int64_t>(open_.size()) >= kMaxChunkedItems) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("item: too many chunked items at a time, must be at most ", kMaxChunkedItems));
+  }
+  if (shared->tokens() > 0 && !abandoned_) open_.emplace(id, OpenItem{shared, 0});
+  return absl::OkStatus();
+}
+
+void Stream::Break(const absl::Status& status) {
+  absl::MutexLock lock(&mu_);
+  taking_ = false;
+  Settle(0);
+  if (!end_.has_value()) end_ = status;
+  Continue();
+}
+
+void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
+  call->items = std::move(view.items);
+  call->cost_bytes = call->received_bytes + view.response_bytes + view.copied_bytes;
+  call->held = std::move(view.held);
+  call->copies = std::move(view.copies);
+  call->other_bytes = view.shared_bytes;
+  {
+    absl::MutexLock lock(&mu_);
+    owed_bytes_ += call->cost_bytes;
+  }
+  absl::StatusOr<Permit> permit = quota_.Take(call->cost_bytes);
+  if (!permit.ok()) return call->Done(permit.status());
+  call->quota_permit = *std::move(permit);
+  engine_.Submit(std::move(call));
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamSet::Start(
+    const StreamMethod& method, const StreamOptions& options, engine::Engine& engine,
+    grpc::CallbackServerContext* context) {
+  const auto stream = std::make_shared<Stream>(this, method, options, &engine, context);
+  bool draining = false;
+  {
+    absl::MutexLock lock(&mu_);
+    streams_.insert(stream.get());
+    draining = draining_;
+  }
+  stream->Begin(draining);
+  return stream.get();
+}
+
+void StreamSet::Drain() {
+  absl::MutexLock lock(&mu_);
+  draining_ = true;
+  for (Stream* stream : streams_) stream->Drain();
+}
+
+int64_t StreamSet::size() {
+  absl::MutexLock lock(&mu_);
+  return static_cast<int64_t>(streams_.size());
+}
+
+void StreamSet::Remove(Stream* stream) {
+  absl::MutexLock lock(&mu_);
+  streams_.erase(stream);
+}
+
+}  // namespace phasor::rpc

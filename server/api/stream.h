@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// StreamEncode and StreamApplyRoPE: items in, answers out, never more in between than a stream may
+// have. proto/phasor/v1 says what a stream promises.
+#ifndef PHASOR_SERVER_API_STREAM_H_
+#define PHASOR_SERVER_API_STREAM_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstdint>
+#include <string>
+#include <unordered_set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "server/api/response.h"
+#include "server/api/stream_view.h"
+#include "server/api/tensor_call.h"
+#include "server/engine/engine.h"
+
+namespace phasor::rpc {
+
+// What a stream may have received and not yet answered: messages, and bytes of requests and
+// answers. One message is always taken, whatever its size.
+inline constexpr int64_t kMaxStreamMessages = 64;
+inline constexpr int64_t kMaxStreamBytes = int64_t{64} << 20;
+// Chunked items of a stream at a time.
+inline constexpr int64_t kMaxChunkedItems = 64;
+
+// How one streaming method reads and answers.
+struct StreamMethod {
+  absl::StatusOr<StreamRequest> (*parse)(const WalkedMessage&, const ViewContext&);
+  grpc::ByteBuffer (*respond)(const StreamAnswer&);
+};
+
+struct StreamOptions {
+  TensorCallLimits limits;
+  absl::Duration idle_timeout;  // 0: never
+};
+
+class Stream;
+
+// The streams of a service. Threads: any. Must outlive them.
+class StreamSet {
+ public:
+  StreamSet() = default;
+  StreamSet(const StreamSet&) = delete;
+  StreamSet& operator=(const StreamSet&) = delete;
+
+  // Starts a stream and returns its reactor, which gRPC owns from here on. Never blocks. `method`
+  // and `engine` must outlive it.
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
+      const StreamMethod& method, const StreamOptions& options, engine::Engine& engine,
+      grpc::CallbackServerContext* context);
+
+  // From now on streams begin no item; each ends as UNAVAILABLE when those that it began are done.
+  void Drain();
+
+  int64_t size();
+
+ private:
+  friend class Stream;
+  void Remove(Stream* stream);
+
+  absl::Mutex mu_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  std::unordered_set<Stream*> streams_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_API_STREAM_H_

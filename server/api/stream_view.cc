@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// See stream_view.h.
+#include "server/api/stream_view.h"
+
+#include <utility>
+
+#include "kernels/base/status_macros.h"
+
+namespace phasor::rpc {
+namespace {
+
+template <typename T>
+void SetContent(absl::StatusOr<T> content, StreamRequest* request) {
+  if (content.ok()) {
+    request->content = *std::move(content);
+  } else {
+    request->content = std::move(content).status();
+  }
+}
+
+template <typename Message>
+absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const ViewContext& context) {
+  Message message;
+  PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
+  StreamRequest request;
+  request.id = message.id();
+  if (message.has_chunk() && message.chunked()) {
+    request.content =
+        absl::InvalidArgumentError("chunked: set beside chunk, must be only beside item");
+  } else if (message.has_chunk()) {
+    request.content = message.chunk();
+  } else if (!message.has_item()) {
+    request.content = absl::InvalidArgumentError("item: not set, must be given, or chunk");
+  } else if (message.chunked()) {
+    SetContent(ChunkedItem::Open(message.item(), walked.raw, context), &request);
+  } else {
+    SetContent(ViewItem(message.item(), walked.raw, context), &request);
+  }
+  return request;
+}
+
+}  // namespace
+
+absl::StatusOr<StreamRequest> ParseStreamEncode(const WalkedMessage& message,
+                                                const ViewContext& context) {
+  return ParseStream<v1::StreamEncodeRequest>(message, context);
+}
+
+absl::StatusOr<StreamRequest> ParseStreamApplyRoPE(const WalkedMessage& message,
+                                                   const ViewContext& context) {
+  return ParseStream<v1::StreamApplyRoPERequest>(message, context);
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// See table_service.h.
+#include "server/api/table_service.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "kernels/base/status_macros.h"
+#include "proto/convert.h"
+#include "proto/convert_bias.h"
+#include "proto/grpc_status.h"
+#include "server/api/tensor_call.h"
+#include "server/grpc/access.h"
+#include "server/grpc/call_counter.h"
+#include "server/grpc/finish_call.h"
+#include "server/grpc/idle_timer.h"
+
+namespace phasor::rpc {
+namespace {
+
+constexpr int kDefaultPageSize = 100;
+constexpr int kMaxPageSize = 1000;
+
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  FinishCall(context, reactor, status);
+  return reactor;
+}
+
+// One upload. Owns itself until OnDone. Its timer and its reads take turns under the lock.
+class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableRequest>,
+                            public std::enable_shared_from_this<UploadReactor> {
+ public:
+  UploadReactor(tables::TableStore* store, TaskThread* writer, grpc::CallbackServerContext* context,
+                v1::CreateTableResponse* response)
+      : store_(*store), writer_(*writer), context_(context), response_(response) {}
+
+  void Begin(absl::Duration idle_timeout) {
+    self_ = shared_from_this();
+    timer_.emplace(idle_timeout, [weak = weak_from_this(), idle_timeout] {
+      if (const auto upload = weak.lock()) upload->EndIdle(idle_timeout);
+      return true;
+    });
+    absl::MutexLock lock(&mu_);
+    if (const absl::Status refusal = Refusal(context_); !refusal.ok()) return End(refusal);
+    StartRead(&request_);
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    timer_->Touch();
+    absl::MutexLock lock(&mu_);
+    if (ended_) return;
+    if (!ok) return Commit();
+    CallCounter::NoteReceived(context_, static_cast<int64_t>(request_.ByteSizeLong()));
+    if (absl::Status status = Take(); !status.ok()) return End(status);
+    StartRead(&request_);
+  }
+  void OnDone() override {
+    timer_->Stop();
+    std::shared_ptr<UploadReactor>(std::move(self_)).reset();
+  }
+
+  void EndIdle(absl::Duration idle_timeout) {
+    absl::MutexLock lock(&mu_);
+    if (ended_) return;
+    End(absl::DeadlineExceededError(absl::StrCat("table: nothing received for ",
+                                                 absl::FormatDuration(idle_timeout),
+                                                 ", the server's --stream-idle-timeout")));
+  }
+
+  absl::Status Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (upload_ == nullptr) {
+      PHASOR_RETURN_IF_ERROR(Announce());
+    } else if (request_.has_table()) {
+      return absl::InvalidArgumentError("table: set again, must be in the first message only");
+    }
+    for (const std::string& bytes : request_.raw()) {
+      PHASOR_RETURN_IF_ERROR(
+          upload_->Append({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Announce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!request_.has_table()) {
+      return absl::InvalidArgumentError("table: not set, must be in the first message");
+    }
+    const v1::Table& table = request_.table();
+    PHASOR_ASSIGN_OR_RETURN(const TensorDesc tensor,
+                            TensorDescFromWire(table.tensor(), "table.tensor"));
+    PHASOR_ASSIGN_OR_RETURN(upload_, store_.Begin(table.name(), tensor, table.sha256()));
+    return absl::OkStatus();
+  }
+
+  // The stream has ended: as its caller meant it, or cut off, which the missing bytes tell.
+  void Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (context_->IsCancelled()) return End(absl::CancelledError("table: the caller went away"));
+    if (upload_ == nullptr) return End(absl::InvalidArgumentError("table: no message received"));
+    ended_ = true;  // nothing but this task ends it now
+    writer_.Post([this, self = self_, upload = std::move(upload_)]() mutable {
+      auto stored = store_.Commit(std::move(upload));
+      if (stored.ok()) *response_->mutable_table() = ToWire(**stored);
+      absl::MutexLock lock(&mu_);
+      End(stored.status());
+    });
+  }
+
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ended_ = true;
+    upload_.reset();
+    if (absl::IsUnavailable(status)) {
+      context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
+    }
+    Finish(ToGrpcStatus(status));
+  }
+
+  tables::TableStore& store_;
+  TaskThread& writer_;
+  grpc::CallbackServerContext* const context_;
+  v1::CreateTableResponse* const response_;
+  std::shared_ptr<UploadReactor> self_;
+  std::optional<IdleTimer> timer_;
+  v1::CreateTableRequest request_;
+  absl::Mutex mu_;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<tables::TableUpload> upload_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+TaskThread::TaskThread() : thread_([this] { Work(); }) {}
+
+TaskThread::~TaskThread() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+}
+
+void TaskThread::Post(absl::AnyInvocable<void()> task) {
+  std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+  changed_.notify_one();
+}
+
+void TaskThread::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    absl::AnyInvocable<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+}
+
+grpc::ServerReadReactor<v1::CreateTableRequest>* TableServiceImpl::CreateTable(
+    grpc::CallbackServerContext* context, v1::CreateTableResponse* response) {
+  const auto upload = std::make_shared<UploadReactor>(&store_, &writer_, context, response);
+  upload->Begin(idle_timeout_);
+  return upload.get();
+}
+
+grpc::ServerUnaryReactor* TableServiceImpl::GetTable(grpc::CallbackServerContext* context,
+                                                     const v1::GetTableRequest* request,
+                                                     v1::GetTableResponse* response) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  if (absl::Status status = CheckTableName(request->name(), "name"); !status.ok()) {
+    return Answer(context, status);
+  }
+  const auto table = store_.Find(request->name(), "name");
+  if (table.ok()) *response->mutable_table() = ToWire(**table);
+  return Answer(context, table.status());
+}
+
+grpc::ServerUnaryReactor* TableServiceImpl::ListTables(grpc::CallbackServerContext* context,
+                                                       const v1::ListTablesRequest* request,
+                                                       v1::ListTablesResponse* response) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  if (request->page_size() < 0 || request->page_size() > kMaxPageSize) {
+    return Answer(context, absl::InvalidArgumentError(absl::StrCat(
+                               "page_size: ", request->page_size(), ", must be in [0, 1000]")));
+  }
+  if (!request->page_token().empty()) {
+    const absl::Status status = CheckTableName(request->page_token(), "page_token");
+    if (!status.ok()) return Answer(context, status);
+  }
+  const int size = request->page_size() == 0 ? kDefaultPageSize : request->page_size();
+  const auto tables = store_.List(request->page_token(), size + 1);
+  for (const auto& table : tables) {
+    if (response->tables_size() == size) {
+      response->set_next_page_token(response->tables(size - 1).name());
+      break;
+    }
+    *response->add_tables() = ToWire(*table);
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* TableServiceImpl::DeleteTable(grpc::CallbackServerContext* context,
+                                                        const v1::DeleteTableRequest* request,
+                                                        v1::DeleteTableResponse*) {
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  writer_.Post([this, context, reactor, name = request->name()] {
+    FinishCall(context, reactor, store_.Delete(name));
+  });
+  return reactor;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gRPC service of learned tables.
+#ifndef PHASOR_SERVER_API_TABLE_SERVICE_H_
+#define PHASOR_SERVER_API_TABLE_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
+#include "phasor/v1/table_service.grpc.pb.h"
+#include "server/tables/table_store.h"
+
+namespace phasor::rpc {
+
+// Runs tasks one after another: what writes files must not block gRPC's threads.
+// Threads: Post from any. Owns its thread; the destructor runs what was posted.
+class TaskThread {
+ public:
+  TaskThread();
+  ~TaskThread();
+  void Post(absl::AnyInvocable<void()> task);
+
+ private:
+  void Work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+// Threads: gRPC calls the methods from its own threads, many at once.
+class TableServiceImpl final : public v1::TableService::CallbackService {
+ public:
+  // `store` must outlive the service. An upload that sends nothing for `idle_timeout` ends; 0:
+  // never.
+  TableServiceImpl(tables::TableStore* store, absl::Duration idle_timeout)
+      : store_(*store), idle_timeout_(idle_timeout) {}
+
+  grpc::ServerReadReactor<v1::CreateTableRequest>* CreateTable(
+      grpc::CallbackServerContext* context, v1::CreateTableResponse* response) override;
+  grpc::ServerUnaryReactor* GetTable(grpc::CallbackServerContext* context,
+                                     const v1::GetTableRequest* request,
+                                     v1::GetTableResponse* response) override;
+  grpc::ServerUnaryReactor* ListTables(grpc::CallbackServerContext* context,
+                                       const v1::ListTablesRequest* request,
+                                       v1::ListTablesResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteTable(grpc::CallbackServerContext* context,
+                                        const v1::DeleteTableRequest* request,
+                                        v1::DeleteTableResponse* response) override;
+
+ private:
+  tables::TableStore& store_;
+  const absl::Duration idle_timeout_;
+  TaskThread writer_;
+};
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_API_TABLE_SERVICE_H_

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// See tensor_call.h.
+//
+// Lifetimes: `context`, `response` and the reactor live until Done has finished the RPC; the call
+// itself may be destroyed later, and touches none of them then.
+//
+// The reactor is the context's own, which reacts to nothing: one of ours would cost each call a
+// trip to another thread for the reactions, which is more than a small call takes in all.
+#include "server/api/tensor_call.h"
+
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <utility>
+
+#include "kernels/base/status_macros.h"
+#include "proto/grpc_status.h"
+#include "server/engine/plan_budget.h"
+#include "server/grpc/access.h"
+#include "server/grpc/call_counter.h"
+#include "server/grpc/caller.h"
+#include "server/grpc/finish_call.h"
+#include "server/grpc/wire.h"
+
+namespace phasor::rpc {
+namespace {
+
+// The items of a batch may have this many raw entries on average.
+constexpr int64_t kRawEntriesPerBatchItem = 8;
+
+class TensorCall final : public engine::Call {
+ public:
+  TensorCall(const TensorMethod& method, std::string backend, grpc::CallbackServerContext* context,
+             grpc::ServerUnaryReactor* reactor, grpc::ByteBuffer* response)
+      : method_(method),
+        backend_(std::move(backend)),
+        context_(context),
+        reactor_(reactor),
+        response_(response) {
+    batch = method.batch;
+    deadline = DeadlineOf(*context);
+  }
+
+  // Fills in the items. Errors as those of MayParse and of the method's parse function.
+  absl::Status Receive(grpc::ByteBuffer* request, const TensorCallLimits& limits,
+                       engine::Engine& engine) {
+    PHASOR_RETURN_IF_ERROR(received_.Take(request));
+    PHASOR_ASSIGN_OR_RETURN(
+        const Permit while_read,
+        engine.MayParse(received_.size(), deadline, [this] { return cancelled(); }));
+    const WalkLimits walk_limits{
+        limits.max_header_bytes,
+        kRawEntriesOfOneItem + (batch ? kRawEntriesPerBatchItem * limits.max_batch_items : 0)};
+    PHASOR_ASSIGN_OR_RETURN(const WalkedMessage walked, received_.Walk(walk_limits));
+    engine::PlanBudget budget;
+    const auto cached = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };
+    const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
+    const ViewContext view_context{plans,
+                                   backend_,
+                                   limits.max_message_bytes,
+                                   limits.max_batch_items,
+                                   limits.tables,
+                                   SharedSourcesOf(limits, *context_),
+                                   limits.encoders};
+    PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
+    items = std::move(view.items);
+    cost_bytes = received_.size() + view.response_bytes + view.copied_bytes;
+    held = std::move(view.held);
+    copies_ = std::move(view.copies);
+    other_bytes = view.shared_bytes;
+    PHASOR_ASSIGN_OR_RETURN(Permit quota, CallerQuota(*context_).Take(cost_bytes));
+    KeepUntilSent(context_, std::move(quota));
+    return absl::OkStatus();
+  }
+
+  bool cancelled() const override { return context_->IsCancelled(); }
+  uint64_t client() const override { return ClientOf(*context_); }
+
+  absl::Status FetchPayload() override {
+    if (copies_ != nullptr) copies_->Fetch(absl::MakeSpan(items));
+    return absl::OkStatus();
+  }
+
+  void ReleasePayload() override { received_.Release(); }
+
+  void Done(absl::StatusOr<engine::Result> result) override {
+    if (result.ok() && copies_ != nullptr) copies_->Store(absl::MakeSpan(result->items));
+    absl::Status status = result.status();
+    if (status.ok() && !batch) status = result->items[0].status;
+    if (status.ok()) *response_ = method_.respond(items, *result);
+    FinishCall(context_, reactor_, status);
+  }
+
+ private:
+  const TensorMethod& method_;
+  const std::string backend_;
+  grpc::CallbackServerContext* const context_;
+  grpc::ServerUnaryReactor* const reactor_;
+  grpc::ByteBuffer* const response_;
+  ReceivedMessage received_;
+  std::unique_ptr<memory::RegionCopies> copies_;  // nullptr: it names no regions
+};
+
+}  // namespace
+
+SharedSources SharedSourcesOf(const TensorCallLimits& limits,
+                              const grpc::CallbackServerContext& context) {
+  // Who calls is looked up only where names are told apart by it.
+  const bool has_names = limits.regions != nullptr && limits.regions->enabled();
+  if (!has_names) return {limits.leases};
+  const memory::RegionCaller caller = RegionCallerOf(context);
+  return {limits.leases, {limits.regions, caller}, {limits.devices, caller}};
+}
+
+grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
+                                          const TensorCallLimits& limits, engine::Engine& engine,
+                                          grpc::CallbackServerContext* context,
+                                          grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  auto call = std::make_unique<TensorCall>(method, std::string(engine.backend()->name()), context,
+                                           reactor, response);
+  if (absl::Status status = call->Receive(request, limits, engine); !status.ok()) {
+    FinishCall(context, reactor, status);
+  } else {
+    engine.Submit(std::move(call));
+  }
+  return reactor;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time, and waiting for it, behind an interface that tests implement.
+#ifndef PHASOR_SERVER_BASE_CLOCK_H_
+#define PHASOR_SERVER_BASE_CLOCK_H_
+
+#include "absl/time/time.h"
+#include "server/base/mutex.h"
+
+namespace phasor {
+
+// The time. Tests give their own. Threads: any.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual absl::Time Now() const = 0;
+  // Waits on `changed` with `mutex` held until it is signalled or this clock reaches `until`. May
+  // return early.
+  virtual void Wait(CondVar* changed, Mutex* mutex, absl::Time until) = 0;
+  static Clock* Real();  // lives for ever
+};
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_BASE_CLOCK_H_

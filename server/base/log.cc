@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Formats lines and hands each to the kernel in one write.
+#include "server/base/log.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "absl/time/clock.h"
+
+namespace phasor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<const char*, 5> kLevelNames = {"debug", "info", "warn", "error", "off"};
+
+std::atomic<LogLevel> minimum_level = LogLevel::kInfo;
+
+// Whether standard error takes a line now. A pipe says so when it has room for 4 KiB; what is
+// longer may still wait.
+bool HasRoom() {
+  pollfd out = {STDERR_FILENO, POLLOUT, 0};
+  return poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0;
+}
+
+// Calls do not wait for whoever reads the log: a line that has no room is lost, and the next one
+// that has says how many were.
+void Write(std::string line) {
+  static std::mutex mutex;
+  static int64_t lost = 0;
+  const std::lock_guard lock(mutex);
+  if (!HasRoom()) {
+    ++lost;
+    return;
+  }
+  if (lost > 0) {
+    line = LogLine(absl::Now(), LogLevel::kWarn, "log lines lost", {{"lines", lost}}) + "\n" + line;
+    lost = 0;
+  }
+  const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(written);  // nobody to tell
+}
+
+}  // namespace
+
+void SetLogLevel(LogLevel level) { minimum_level.store(level, std::memory_order_relaxed); }
+
+LogLevel LogLevelOf(std::string_view name) {
+  for (size_t i = 0; i < kLevelNames.size(); ++i) {
+    if (name == kLevelNames[i]) return static_cast<LogLevel>(i);
+  }
+  return LogLevel::kInfo;
+}
+
+std::string LogLine(absl::Time time, LogLevel level, std::string_view event,
+                    std::initializer_list<LogField> fields) {
+  Json line;
+  line["time"] = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
+  line["level"] = kLevelNames[static_cast<size_t>(level)];
+  line["event"] = event;
+  for (const LogField& field : fields) {
+    std::visit([&](const auto& value) { line[std::string(field.key)] = value; }, field.value);
+  }
+  // Bytes that are not UTF-8 become U+FFFD; what is not a number in JSON becomes null.
+  return line.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+  if (level < minimum_level.load(std::memory_order_relaxed)) return;
+  Write(LogLine(absl::Now(), level, event, fields) + "\n");
+}
+
+}  // namespace phasor

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mutex that both clang's thread-safety analysis and ThreadSanitizer understand. Distributions
+// build Abseil without TSan, which then cannot see what Mutex orders.
+#ifndef PHASOR_SERVER_BASE_MUTEX_H_
+#define PHASOR_SERVER_BASE_MUTEX_H_
+
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+
+namespace phasor {
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+
+ private:
+  friend class CondVar;
+  std::mutex mutex_;
+};
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
+    mutex_->Lock();
+  }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+class CondVar {
+ public:
+  // Both may return early.
+  void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    changed_.wait(lock);
+    lock.release();
+  }
+  void WaitUntil(Mutex* mutex, absl::Time until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (until == absl::InfiniteFuture()) return Wait(mutex);
+    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    changed_.wait_until(lock, absl::ToChronoTime(until));
+    lock.release();
+  }
+  void Signal() { changed_.notify_one(); }
+  void SignalAll() { changed_.notify_all(); }
+
+ private:
+  std::condition_variable changed_;
+};
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_BASE_MUTEX_H_

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens without blocking and asks what it is before it reads.
+#include "server/base/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/file_descriptor.h"
+
+namespace phasor {
+namespace {
+
+absl::Status CannotBeRead(int error) {
+  return absl::NotFoundError(
+      absl::StrCat("cannot be read: ", std::generic_category().message(error)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path, size_t max_bytes) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat about = {};
+  if (!file.valid() || fstat(file.get(), &about) != 0) return CannotBeRead(errno);
+  if (!S_ISREG(about.st_mode)) {
+    return absl::InvalidArgumentError("is not a regular file; give the path of one");
+  }
+  std::string text;
+  char part[16384];
+  while (text.size() <= max_bytes) {
+    const ssize_t n = read(file.get(), part, sizeof(part));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return CannotBeRead(errno);
+    if (n == 0) return text;
+    text.append(part, static_cast<size_t>(n));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("is larger than ", max_bytes, " bytes; make it smaller"));
+}
+
+}  // namespace phasor

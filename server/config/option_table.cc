@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// See option_table.h.
+#include "server/config/option_table.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "kernels/base/status_macros.h"
+#include "server/config/option_values.h"
+#include "server/net/listen_address.h"
+
+namespace phasor {
+namespace {
+
+using namespace option_kinds;  // NOLINT: the seven kinds
+
+std::string Accepted(const Bytes& v) {
+  return absl::StrCat(v.zero_is_off ? "0, or " : "", FormatBytes(v.min), " to ", FormatBytes(v.max),
+                      " (bytes, KiB, MiB, GiB, TiB)");
+}
+std::string Accepted(const Count& v) { return absl::StrCat(v.min, " to ", v.max); }
+std::string Accepted(const Time& v) {
+  return absl::StrCat(v.zero_is_off ? "0, or " : "", FormatTime(v.min), " to ", FormatTime(v.max),
+                      " (ms, s, m, h)");
+}
+std::string Accepted(const Choice& v) { return absl::StrJoin(v.accepted, ", "); }
+std::string Accepted(const Path&) { return "a path; empty: none"; }
+std::string Accepted(const Switch&) { return "true, false"; }
+std::string Accepted(const Addresses& v) {
+  return absl::StrCat(v.may_be_empty ? "none" : "one", " or more, separated by commas");
+}
+
+std::string Text(const ServerOptions& o, const Bytes& v) { return FormatBytes(o.*v.field); }
+std::string Text(const ServerOptions& o, const Count& v) {
+  return std::visit([&o](auto field) { return absl::StrCat(o.*field); }, v.field);
+}
+std::string Text(const ServerOptions& o, const Time& v) { return FormatTime(o.*v.field); }
+std::string Text(const ServerOptions& o, const Choice& v) { return o.*v.field; }
+std::string Text(const ServerOptions& o, const Path& v) { return o.*v.field; }
+std::string Text(const ServerOptions& o, const Switch& v) { return o.*v.field ? "true" : "false"; }
+std::string Text(const ServerOptions& o, const Addresses& v) {
+  return absl::StrJoin(o.*v.field, ",");
+}
+
+bool Set(ServerOptions* o, const Bytes& v, const std::string& text) {
+  const std::optional<int64_t> bytes = ParseBytes(text);
+  if (bytes.has_value()) o->*v.field = *bytes;
+  return bytes.has_value();
+}
+bool Set(ServerOptions* o, const Count& v, const std::string& text) {
+  return std::visit([&](auto field) { return absl::SimpleAtoi(text, &(o->*field)); }, v.field);
+}
+bool Set(ServerOptions* o, const Time& v, const std::string& text) {
+  const std::optional<absl::Duration> time = ParseTime(text);
+  if (time.has_value()) o->*v.field = *time;
+  return time.has_value();
+}
+bool Set(ServerOptions* o, const Choice& v, const std::string& text) {
+  o->*v.field = text;
+  return true;
+}
+bool Set(ServerOptions* o, const Path& v, const std::string& text) {
+  o->*v.field = text;
+  return true;
+}
+bool Set(ServerOptions* o, const Switch& v, const std::string& text) {
+  const std::optional<bool> on = ParseSwitch(text);
+  if (on.has_value()) o->*v.field = *on;
+  return on.has_value();
+}
+bool Set(ServerOptions* o, const Addresses& v, const std::string& text) {
+  std::vector<std::string> addresses = absl::StrSplit(text, ',', absl::SkipWhitespace());
+  for (std::string& address : addresses) absl::StripAsciiWhitespace(&address);
+  o->*v.field = std::move(addresses);
+  return true;
+}
+
+bool InRange(const ServerOptions& o, const Bytes& v) {
+  const int64_t bytes = o.*v.field;
+  return (v.zero_is_off && bytes == 0) || (bytes >= v.min && bytes <= v.max);
+}
+bool InRange(const ServerOptions& o, const Count& v) {
+  return std::visit([&](auto field) { return o.*field >= v.min && o.*field <= v.max; }, v.field);
+}
+bool InRange(const ServerOptions& o, const Time& v) {
+  const absl::Duration time = o.*v.field;
+  return (v.zero_is_off && time == absl::ZeroDuration()) || (time >= v.min && time <= v.max);
+}
+bool InRange(const ServerOptions& o, const Choice& v) {
+  return std::find(v.accepted.begin(), v.accepted.end(), o.*v.field) != v.accepted.end();
+}
+bool InRange(const ServerOptions&, const Path&) { return true; }
+bool InRange(const ServerOptions&, const Switch&) { return true; }
+bool InRange(const ServerOptions& o, const Addresses& v) {
+  return v.may_be_empty || !(o.*v.field).empty();
+}
+
+absl::Status NotAccepted(const Option& option, const std::string& text) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(option.name, ": '", text, "' is not accepted, accepted: ", AcceptedBy(option)));
+}
+
+}  // namespace
+
+const Option* FindOption(const std::string& name) {
+  const auto found = std::find_if(Options().begin(), Options().end(),
+                                  [&](const Option& option) { return option.name == name; });
+  return found == Options().end() ? nullptr : &*found;
+}
+
+std::string AcceptedBy(const Option& option) {
+  return std::visit([](const auto& v) { return Accepted(v); }, option.value);
+}
+
+std::string TextOf(const ServerOptions& options, const Option& option) {
+  return std::visit([&](const auto& v) { return Text(options, v); }, option.value);
+}
+
+std::string FormatOption(const ServerOptions& options, const Option& option) {
+  const std::string text = TextOf(options, option);
+  const bool may_be_empty =
+      std::holds_alternative<Path>(option.value) || std::holds_alternative<Addresses>(option.value);
+  return text.empty() && may_be_empty ? "none" : text;
+}
+
+absl::Status SetOption(const std::string& text, const Option& option, ServerOptions* options) {
+  const bool valid = std::visit([&](const auto& v) { return Set(options, v, text); }, option.value);
+  return valid ? absl::OkStatus() : NotAccepted(option, text);
+}
+
+absl::Status CheckOption(const ServerOptions& options, const Option& option) {
+  const bool valid = std::visit([&](const auto& v) { return InRange(options, v); }, option.value);
+  if (!valid) return NotAccepted(option, FormatOption(options, option));
+  if (const auto* const addresses = std::get_if<Addresses>(&option.value)) {
+    for (const std::string& address : options.*addresses->field) {
+      PHASOR_RETURN_IF_ERROR(ParseListenAddress(address, option.name).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string VariableOf(const std::string& name) {
+  return "PHASOR_" + absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}));
+}
+
+}  // namespace phasor

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads and writes single values.
+#include "server/config/option_values.h"
+
+#include <array>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace phasor {
+namespace {
+
+struct ByteUnit {
+  const char* suffix;
+  int64_t bytes;
+};
+constexpr std::array<ByteUnit, 5> kByteUnits = {{{"TiB", int64_t{1} << 40},
+                                                 {"GiB", int64_t{1} << 30},
+                                                 {"MiB", int64_t{1} << 20},
+                                                 {"KiB", int64_t{1} << 10},
+                                                 {"", 1}}};
+
+}  // namespace
+
+std::optional<int64_t> ParseBytes(const std::string& text) {
+  for (const ByteUnit& unit : kByteUnits) {
+    absl::string_view number = text;
+    if (!absl::ConsumeSuffix(&number, unit.suffix)) continue;
+    int64_t count = 0;
+    const bool valid = absl::SimpleAtoi(number, &count) && count >= 0 &&
+                       count <= std::numeric_limits<int64_t>::max() / unit.bytes;
+    return valid ? std::optional(count * unit.bytes) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string FormatBytes(int64_t bytes) {
+  for (const ByteUnit& unit : kByteUnits) {
+    if (bytes != 0 && bytes % unit.bytes == 0) {
+      return absl::StrCat(bytes / unit.bytes, unit.suffix);
+    }
+  }
+  return absl::StrCat(bytes);
+}
+
+std::optional<absl::Duration> ParseTime(const std::string& text) {
+  absl::Duration time;
+  const bool valid = absl::ParseDuration(text, &time) && time < absl::InfiniteDuration() &&
+                     time > -absl::InfiniteDuration();
+  return valid ? std::optional(time) : std::nullopt;
+}
+
+std::string FormatTime(absl::Duration time) { return absl::FormatDuration(time); }
+
+std::optional<bool> ParseSwitch(const std::string& text) {
+  if (text == "true" || text == "1" || text == "on" || text == "yes") return true;
+  if (text == "false" || text == "0" || text == "off" || text == "no") return false;
+  return std::nullopt;
+}
+
+}  // namespace phasor

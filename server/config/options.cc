@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of the table of options: flags, environment, configuration file, help and validation
+// follow them.
+#include "server/config/options.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+#include "server/config/option_table.h"
+#include "server/net/listen_address.h"
+
+namespace phasor {
+
+using option_kinds::Addresses;
+using option_kinds::Bytes;
+using option_kinds::Choice;
+using option_kinds::Count;
+using option_kinds::Path;
+using option_kinds::Switch;
+using option_kinds::Time;
+
+namespace {
+
+constexpr int64_t kKiB = int64_t{1} << 10;
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kTiB = int64_t{1} << 40;
+constexpr absl::Duration kDay = absl::Hours(24);
+
+}  // namespace
+
+const std::vector<Option>& Options() {
+  using O = ServerOptions;
+  static const auto* const options = new std::vector<Option>{
+      {"listen", "addresses to listen on: host:port (port 0: any free one), [v6]:port, unix:/path",
+       Addresses{&O::listen}},
+      {"allow-plaintext",
+       "listen without TLS on addresses that other hosts reach; has no effect with --tls-cert",
+       Switch{&O::allow_plaintext}},
+      {"tls-cert", "certificate of the server and those up to its root, PEM: TLS on all of TCP",
+       Path{&O::tls_cert}},
+      {"tls-key", "private key of that certificate, PEM", Path{&O::tls_key}},
+      {"tls-client-ca", "who signs certificates of clients, PEM; set: every client must have one",
+       Path{&O::tls_client_ca}},
+      {"tokens-file", "lines `name sha256:HEX`; set: every call must have a token, no reflection",
+       Path{&O::tokens_file}},
+      {"policy-file", "who may call what, JSON (docs/security.md); set: no reflection",
+       Path{&O::policy_file}},
+      {"credentials-reload-interval", "how often these files are looked at for changes",
+       Time{&O::credentials_reload_interval, absl::Milliseconds(100), kDay}},
+      {"admin-listen",
+       "addresses, as --listen, for health and channelz without encryption; empty: none",
+       Addresses{&O::admin_listen, true}},
+      {"metrics-listen", "host:port, HTTP for Prometheus: /metrics; empty: none",
+       Addresses{&O::metrics_listen, true}},
+      {"backend",
+       "what computes; auto: each batch where it is done sooner, by rates measured at the start",
+       Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
+      {"device-fault",
+       "what follows when the device is lost: it is retried in a fresh context, or the server "
+       "stops "
+       "and exits with 75, to be restarted",
+       Choice{&O::device_fault, {"retry", "restart"}}},
+      {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
+      {"inline-bytes", "calls of up to this many bytes run on the thread that received them",
+       Bytes{&O::inline_bytes, 0, kGiB}},
+      {"plan-cache-entries", "compiled specs kept", Count{&O::plan_cache_entries, 1, 1000000}},
+      {"pool-bytes", "memory of finished large responses kept for reuse",
+       Bytes{&O::pool_bytes, 0, kTiB}},
+      {"tables-dir", "directory of learned tables (.safetensors, .npy); uploads are written to it",
+       Path{&O::tables_dir}},
+      {"max-table-bytes", "largest table that can be uploaded",
+       Bytes{&O::max_table_bytes, kKiB, kTiB}},
+      {"max-tables-bytes", "memory of all learned tables",
+       Bytes{&O::max_tables_bytes, kKiB, 16 * kTiB}},
+      {"lease-socket", "Unix socket over which clients of this host share memory with their calls",
+       Path{&O::lease_socket}},
+      {"max-lease-bytes", "memory that one user may share over --lease-socket",
+       Bytes{&O::max_lease_bytes, kKiB, 1024 * kTiB}},
+      {"max-leases", "pieces of memory that one user may share over --lease-socket",
+       Count{&O::max_leases, 1, 10000}},
+      {"shared-memory", "open shared memory that clients name; on a host of trusted clients only",
+       Switch{&O::shared_memory}},
+      {"max-region-bytes", "shared memory that one owner may name",
+       Bytes{&O::max_region_bytes, kKiB, 1024 * kTiB}},
+      {"max-regions", "regions of shared memory that one owner may name",
+       Count{&O::max_regions, 1, 1024}},
+      {"shared-memory-lease", "a region that no call used for this time is forgotten",
+       Time{&O::shared_memory_lease, absl::Seconds(1), 30 * kDay}},
+      {"max-message-bytes", "largest request or response",
+       Bytes{&O::max_message_bytes, kKiB, 2047 * kMiB}},
+      {"max-header-bytes", "largest request without its tensor bytes",
+       Bytes{&O::max_header_bytes, kKiB, 64 * kMiB}},
+      {"max-inflight-bytes", "requests and responses in memory; calls beyond it are UNAVAILABLE",
+       Bytes{&O::max_inflight_bytes, kMiB, 1024 * kTiB}, Reload::kTakesEffect},
+      {"max-metadata-bytes", "largest HTTP/2 headers of a call",
+       Bytes{&O::max_metadata_bytes, kKiB, kMiB}},
+      {"max-concurrent-streams", "calls at a time on one connection",
+       Count{&O::max_concurrent_streams, 1, 1000000}},
+      {"max-connections", "connections at a time", Count{&O::max_connections, 1, 1000000},
+       Reload::kTakesEffect},
+      {"max-connections-per-peer",
+       "connections at a time from one IP address, or from one user over Unix sockets",
+       Count{&O::max_connections_per_peer, 1, 1000000}, Reload::kTakesEffect},
+      {"max-batch-items", "items of one batch call", Count{&O::max_batch_items, 1, 1000000},
+       Reload::kTakesEffect},
+      {"max-frame-bytes", "largest HTTP/2 frame",
+       Bytes{&O::max_frame_bytes, 16 * kKiB, 16 * kMiB - 1}},
+      {"stream-window-bytes",
+       "what a call may send ahead of being read; 0: gRPC measures the link and decides",
+       Bytes{&O::stream_window_bytes, 64 * kKiB, 16 * kMiB, true}},
+      {"max-connection-idle", "a connection without calls is closed after this time; 0: never",
+       Time{&O::max_connection_idle, absl::Seconds(1), 30 * kDay, true}},
+      {"max-connection-age", "a connection is replaced after this time; 0: never",
+       Time{&O::max_connection_age, absl::Seconds(1), 30 * kDay, true}},
+      {"max-connection-age-grace", "time for the calls of a connection that is replaced",
+       Time{&O::max_connection_age_grace, absl::Seconds(1), kDay}},
+      {"stream-idle-timeout",
+       "a stream or upload that sends nothing and is owed nothing ends after this time; 0: never",
+       Time{&O::stream_idle_timeout, absl::Milliseconds(100), kDay, true}},
+      {"answer-timeout",
+       "a call ends if its caller does not take an answer within this time and 1 s for each MiB; "
+       "0: never",
+       Time{&O::answer_timeout, absl::Milliseconds(100), kDay, true}},
+      {"handshake-timeout", "time for a new connection to say that it speaks HTTP/2",
+       Time{&O::handshake_timeout, absl::Milliseconds(100), absl::Minutes(10)}},
+      {"keepalive-time", "a quiet connection is pinged after this time; 0: never",
+       Time{&O::keepalive_time, absl::Seconds(1), kDay, true}},
+      {"keepalive-timeout", "a connection is closed when a ping is not answered in this time",
+       Time{&O::keepalive_timeout, absl::Milliseconds(100), absl::Minutes(10)}},
+      {"drain-delay", "on SIGTERM: time between NOT_SERVING and refusing connections",
+       Time{&O::drain_delay, absl::ZeroDuration(), absl::Hours(1)}, Reload::kTakesEffect},
+      {"drain-timeout", "on SIGTERM: time for calls in flight after that",
+       Time{&O::drain_timeout, absl::ZeroDuration(), kDay}, Reload::kTakesEffect},
+      {"log-level", "least severe log lines written",
+       Choice{&O::log_level, {"debug", "info", "warn", "error", "off"}}, Reload::kTakesEffect},
+      {"log-every",
+       "one of so many calls that succeed gets a log line, those that fail always; 0: none",
+       Count{&O::log_every, 0, 1000000000}},
+      {"reflection", "answer grpc.reflection", Switch{&O::reflection}},
+  };
+  return *options;
+}
+
+namespace {
+
+absl::Status CheckMetricsListen(const ServerOptions& o) {
+  for (const std::string& address : o.metrics_listen) {
+    if (!absl::StartsWith(address, "unix:")) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "metrics-listen: '", address, "' is a path, accepted are host:port and [v6]:port"));
+  }
+  return absl::OkStatus();
+}
+
+// What options of security ask of each other.
+absl::Status CheckSecurity(const ServerOptions& o) {
+  const auto refuse = [](const char* problem) { return absl::InvalidArgumentError(problem); };
+  if (!o.tls_key.empty() && o.tls_cert.empty()) return refuse("tls-key: set without tls-cert");
+  if (o.tls_key.empty() && !o.tls_cert.empty()) return refuse("tls-cert: set without tls-key");
+  if (!o.tls_client_ca.empty() && o.tls_cert.empty()) {
+    return refuse("tls-client-ca: set without tls-cert, which turns on TLS");
+  }
+  if (!o.policy_file.empty() && o.tokens_file.empty() && o.tls_client_ca.empty()) {
+    return refuse("policy-file: nobody has an identity, set tokens-file or tls-client-ca too");
+  }
+  if (!o.tls_cert.empty() || o.allow_plaintext) return absl::OkStatus();
+  for (const std::string& text : o.listen) {
+    PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    if (IsOfThisHost(address)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen: '", text,
+                     "' would take plaintext from other hosts, set tls-cert and tls-key for "
+                     "TLS, or allow-plaintext if the network is trusted"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ServerOptions::Validate() const {
+  for (const Option& option : Options()) {
+    PHASOR_RETURN_IF_ERROR(CheckOption(*this, option));
+  }
+  PHASOR_RETURN_IF_ERROR(CheckMetricsListen(*this));
+  PHASOR_RETURN_IF_ERROR(CheckSecurity(*this));
+  if (!lease_socket.empty()) {
+    if (lease_socket[0] != '/') {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "lease-socket: '", lease_socket, "' is not accepted, must be an absolute path"));
+    }
+    const absl::Status address = ParseListenAddress("unix:" + lease_socket).status();
+    if (!address.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("lease-socket: ", address.message()));
+    }
+  }
+  return EncoderSet::Make(encoders).status();
+}
+
+}  // namespace phasor

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// See device_watch.h.
+#include "server/engine/device_watch.h"
+
+#include <utility>
+
+#include "server/base/log.h"
+
+namespace phasor {
+
+DeviceWatch::DeviceWatch(DevicePort* port, DeviceWatchOptions options)
+    : port_(*port), options_(std::move(options)) {
+  port_.WatchDevice([this] { Changed(); });
+  if (port_.device_state().kind != DeviceState::Kind::kWorking) Changed();
+  if (!options_.restart) thread_ = std::thread([this] { Retry(); });
+}
+
+DeviceWatch::~DeviceWatch() {
+  {
+    const std::lock_guard<std::mutex> lock(turn_mutex_);
+    ending_ = true;
+  }
+  ending_changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  port_.WatchDevice(nullptr);
+}
+
+void DeviceWatch::Retry() {
+  std::unique_lock<std::mutex> lock(turn_mutex_);
+  const auto period = absl::ToChronoNanoseconds(options_.period);
+  while (!ending_changed_.wait_for(lock, period, [this] { return ending_; })) {
+    lock.unlock();
+    port_.Retry();
+    lock.lock();
+  }
+}
+
+void DeviceWatch::WhenRestartIsDue(std::function<void()> restart) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  restart_ = std::move(restart);
+  if (restart_due_ && restart_) restart_();
+}
+
+void DeviceWatch::Changed() {
+  const std::lock_guard<std::mutex> lock(mutex_);  // what is told last is what is so
+  const DeviceState state = port_.device_state();
+  const bool working = state.kind == DeviceState::Kind::kWorking;
+  options_.working(working);
+  if (working) {
+    Log(LogLevel::kWarn, "device revived", {{"revivals", state.revivals}});
+    return;
+  }
+  Log(LogLevel::kError, "device lost",
+      {{"error", state.error},
+       {"then", options_.restart ? "restart" : "retry"},
+       {"wait_ms", state.wait_ms}});
+  if (!options_.restart) return;
+  options_.stop_serving();
+  if (std::exchange(restart_due_, true)) return;
+  if (restart_) restart_();
+}
+
+}  // namespace phasor

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// See access.h.
+#include "server/grpc/access.h"
+
+#include <grpcpp/security/auth_context.h>
+
+#include <utility>
+
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "server/grpc/call_context.h"
+#include "server/grpc/call_counter.h"
+#include "server/grpc/caller.h"
+#include "server/grpc/service_methods.h"
+
+namespace phasor::rpc {
+namespace {
+
+constexpr char kAuthorization[] = "authorization";
+constexpr char kSubjectNames[] = "x509_subject_alternative_name";
+constexpr char kCertificate[] = "x509_pem_cert";
+
+std::string Text(grpc::string_ref text) { return std::string(text.data(), text.size()); }
+
+security::Presented PresentedBy(const grpc::CallbackServerContext& context) {
+  security::Presented caller;
+  const auto [first, last] = context.client_metadata().equal_range(kAuthorization);
+  for (auto value = first; value != last; ++value) {
+    caller.authorization.push_back(Text(value->second));
+  }
+  if (const auto connection = context.auth_context(); connection != nullptr) {
+    caller.certificate = !connection->FindPropertyValues(kCertificate).empty();
+    for (const grpc::string_ref& name : connection->FindPropertyValues(kSubjectNames)) {
+      caller.names.push_back(Text(name));
+    }
+  }
+  caller.unix_socket = context.peer().starts_with("unix:");
+  return caller;
+}
+
+}  // namespace
+
+Access::Access(security::RuleFiles files, std::vector<std::string> methods)
+    : files_(std::move(files)), methods_(std::move(methods)) {}
+
+absl::StatusOr<std::unique_ptr<Access>> Access::Load(const security::RuleFiles& files,
+                                                     absl::Span<const std::string> services) {
+  std::unique_ptr<Access> access(new Access(files, ServiceMethods(services)));
+  PHASOR_RETURN_IF_ERROR(access->Reload());
+  return access;
+}
+
+absl::Status Access::Reload() {
+  // Before the files are read: what is written meanwhile counts as a change.
+  std::vector<security::FileStamp> stamps = Stamps();
+  auto rules = security::Rules::Load(files_, methods_, this->rules().get());
+  absl::MutexLock lock(&mu_);
+  stamps_ = std::move(stamps);
+  PHASOR_RETURN_IF_ERROR(rules.status());
+  rules_ = *std::move(rules);
+  return absl::OkStatus();
+}
+
+bool Access::Changed() const {
+  const std::vector<security::FileStamp> now = Stamps();
+  absl::MutexLock lock(&mu_);
+  return now != stamps_;
+}
+
+std::vector<security::FileStamp> Access::Stamps() const {
+  return security::StampsOf({files_.tokens, files_.policy});
+}
+
+AccessStats Access::stats() const {
+  return {unauthenticated_.load(std::memory_order_relaxed),
+          permission_denied_.load(std::memory_order_relaxed)};
+}
+
+std::shared_ptr<const security::Rules> Access::rules() const {
+  absl::MutexLock lock(&mu_);
+  return rules_;
+}
+
+void Access::Count(const absl::Status& refusal) {
+  auto& count = absl::IsUnauthenticated(refusal) ? unauthenticated_ : permission_denied_;
+  count.fetch_add(1, std::memory_order_relaxed);
+}
+
+absl::Status Refusal(grpc::CallbackServerContext* context) {
+  CallContext* const call = CallContext::Of(context);
+  if (call == nullptr) return absl::OkStatus();
+  if (!call->refusal.ok()) return call->refusal;
+  if (call->late) return Draining();
+  if (call->access == nullptr) return absl::OkStatus();
+  call->decision = call->access->rules()->Decide(PresentedBy(*context), call->method);
+  if (!call->decision.status.ok()) call->access->Count(call->decision.status);
+  return call->decision.status;
+}
+
+std::string IdentityOf(const grpc::CallbackServerContext& context) {
+  const CallContext* const call = CallContext::Of(&context);
+  return call == nullptr ? "" : call->decision.identity;
+}
+
+memory::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context) {
+  const CallContext* const call = CallContext::Of(&context);
+  std::string peer = context.peer();
+  const bool remote = IsRemotePeer(peer);
+  if (call == nullptr) return {.peer = std::move(peer), .remote = remote};
+  return {std::move(peer), call->decision.identity, call->decision.max_regions, remote};
+}
+
+CallerQuota::CallerQuota(const grpc::CallbackServerContext& context) {
+  const CallContext* const call = CallContext::Of(&context);
+  if (call == nullptr || call->decision.quota == nullptr) return;
+  quota_ = call->decision.quota;
+  identity_ = call->decision.identity;
+}
+
+absl::StatusOr<Permit> CallerQuota::Take(int64_t bytes) const {
+  if (quota_ == nullptr) return Permit();
+  absl::StatusOr<Permit> permit = quota_->Take(bytes);
+  if (permit.ok()) return permit;
+  return absl::Status(
+      permit.status().code(),
+      StrCat("quota of ", identity_, ": ",
+             std::string_view(permit.status().message().data(), permit.status().message().size())));
+}
+
+void KeepUntilSent(grpc::CallbackServerContext* context, Permit permit) {
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr) call->until_sent = std::move(permit);
+}
+
+grpc::experimental::Interceptor* MethodNames::CreateServerInterceptor(
+    grpc::experimental::ServerRpcInfo* info) {
+  auto* const call = dynamic_cast<CallContext*>(info->server_context());
+  if (call != nullptr) {
+    call->method = info->method();
+    if (call->method.starts_with('/')) call->method.remove_prefix(1);
+  }
+  return nullptr;
+}
+
+}  // namespace phasor::rpc

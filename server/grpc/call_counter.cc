@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// gRPC asks for a context when a request has arrived and gives it back when the answer has been
+// written.
+#include "server/grpc/call_counter.h"
+
+#include <atomic>
+
+#include "server/grpc/call_context.h"
+
+namespace phasor::rpc {
+
+absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
+
+void CallCounter::StartDraining() {
+  absl::MutexLock lock(&mu_);
+  draining_ = true;
+}
+
+bool CallCounter::WaitForEarlyCalls(absl::Time deadline) {
+  absl::MutexLock lock(&mu_);
+  return mu_.AwaitWithDeadline(absl::Condition(this, &CallCounter::NoEarlyCalls), deadline);
+}
+
+void CallCounter::NoteReceived(grpc::CallbackServerContext* context, int64_t bytes) {
+  CallContext* const counted = CallContext::Of(context);
+  if (counted == nullptr) return;
+  int64_t nothing = CallContext::kNothingNoted;
+  counted->received_bytes.compare_exchange_strong(nothing, 0, std::memory_order_relaxed);
+  counted->received_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::optional<int64_t> CallCounter::ReceivedBytes(const grpc::ServerContextBase& context) {
+  const auto* const counted = dynamic_cast<const CallContext*>(&context);
+  if (counted == nullptr) return std::nullopt;
+  const int64_t bytes = counted->received_bytes.load(std::memory_order_relaxed);
+  if (bytes == CallContext::kNothingNoted) return std::nullopt;
+  return bytes;
+}
+
+void CallCounter::NoteAnswer(grpc::CallbackServerContext* context, int64_t bytes) {
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr && call->open_call != nullptr) call->open_call->AnswerBegins(bytes);
+}
+
+void CallCounter::NoteAnswerTaken(grpc::CallbackServerContext* context) {
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr && call->open_call != nullptr) call->open_call->AnswerTaken();
+}
+
+grpc::CallbackServerContext* CallCounter::NewCallbackServerContext() {
+  absl::MutexLock lock(&mu_);
+  if (!draining_) ++early_calls_;
+  return new CallContext(draining_, access_);
+}
+
+void CallCounter::Release(grpc::CallbackServerContext* context) {
+  CallContext* const call = CallContext::Of(context);
+  if (call == nullptr) return;  // of a method that there is not: gRPC made it, and will delete it
+  if (!call->late) {
+    absl::MutexLock lock(&mu_);
+    --early_calls_;
+  }
+  delete call;
+}
+
+}  // namespace phasor::rpc

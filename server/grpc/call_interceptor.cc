@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// One interceptor per call. gRPC makes it when the call arrives and destroys it with the call; a
+// call that ends without a status of ours (its connection broke) is counted then.
+#include "server/grpc/call_interceptor.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/grpc/call_context.h"
+#include "server/grpc/call_counter.h"
+
+namespace phasor::rpc {
+namespace {
+
+using grpc::experimental::InterceptionHookPoints;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array<const char*, 17> kCodeNames = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+
+// Of the metadata that a call came with.
+std::string MetadataOf(const grpc::ServerContextBase& context, const char* key) {
+  const auto entry = context.client_metadata().find(key);
+  if (entry == context.client_metadata().end()) return "";
+  return std::string(entry->second.data(), entry->second.size());
+}
+
+// Without the slash that it begins with.
+std::string MethodOf(const grpc::experimental::ServerRpcInfo& info) {
+  std::string_view method = info.method();
+  if (method.starts_with('/')) method.remove_prefix(1);
+  return std::string(method);
+}
+
+class CallInterceptor final : public grpc::experimental::Interceptor {
+ public:
+  CallInterceptor(grpc::experimental::ServerRpcInfo* info, OpenCalls* calls,
+                  const std::vector<CallObserver*>& observers)
+      : info_(*info), calls_(*calls), method_(MethodOf(*info)), observers_(observers) {
+    for (CallObserver* const observer : observers_) observer->Started(method_);
+  }
+
+  ~CallInterceptor() override {
+    const auto nothing = [] { return std::string(); };
+    if (!ended_) End(grpc::StatusCode::CANCELLED, "the caller went away", nothing, nothing);
+  }
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
+      Begin();
+    }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
+      const grpc::ByteBuffer* const message = methods->GetSerializedSendMessage();
+      message_bytes_ = message == nullptr ? 0 : static_cast<int64_t>(message->Length());
+      sent_bytes_ += message_bytes_;
+    }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+      // The last answer; those before it are the handler's to note, since gRPC 1.51 does not tell
+      // interceptors when one has been sent.
+      if (call_.has_value()) call_->AnswerBegins(message_bytes_);
+      const grpc::Status status = methods->GetSendStatus();
+      grpc::ServerContextBase& context = *info_.server_context();
+      // Who has gone does not see the status.
+      const int code = context.IsCancelled() ? grpc::StatusCode::CANCELLED : status.error_code();
+      received_bytes_ = CallCounter::ReceivedBytes(context);
+      End(
+          code, status.error_message(), [&context] { return context.peer(); },
+          [&context] { return MetadataOf(context, "traceparent"); });
+    }
+    methods->Proceed();
+  }
+
+ private:
+  // Before the handler runs; earlier, contexts of some methods do not know their call yet.
+  void Begin() {
+    call_.emplace(&calls_, info_.server_context());
+    auto* const context = dynamic_cast<CallContext*>(info_.server_context());
+    if (context == nullptr) return;
+    context->refusal = call_->refusal();
+    context->open_call = &*call_;
+  }
+
+  void End(int code, const std::string& message, absl::FunctionRef<std::string()> peer,
+           absl::FunctionRef<std::string()> traceparent) {
+    ended_ = true;
+    const absl::Duration duration = absl::FromChrono(Clock::now() - begun_);
+    const CallRecord record{method_,         code, message,    duration, sent_bytes_,
+                            received_bytes_, peer, traceparent};
+    for (CallObserver* const observer : observers_) observer->Ended(record);
+  }
+
+  grpc::experimental::ServerRpcInfo& info_;
+  OpenCalls& calls_;
+  std::optional<OpenCalls::Call> call_;
+  // A copy: gRPC frees the name of a method that there is not before it frees this.
+  const std::string method_;
+  const std::vector<CallObserver*>& observers_;
+  const Clock::time_point begun_ = Clock::now();
+  int64_t message_bytes_ = 0;  // of the last message
+  int64_t sent_bytes_ = 0;
+  std::optional<int64_t> received_bytes_;
+  bool ended_ = false;
+};
+
+class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  Factory(OpenCalls* calls, std::vector<CallObserver*> observers)
+      : calls_(calls), observers_(std::move(observers)) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* info) override {
+    return new CallInterceptor(info, calls_, observers_);
+  }
+
+ private:
+  OpenCalls* const calls_;
+  const std::vector<CallObserver*> observers_;
+};
+
+}  // namespace
+
+std::string CodeName(int code) {
+  const auto index = static_cast<size_t>(code);
+  return index < kCodeNames.size() ? kCodeNames[index] : absl::StrCat(code);
+}
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallInterceptors(
+    OpenCalls* calls, std::vector<CallObserver*> observers) {
+  return std::make_unique<Factory>(calls, std::move(observers));
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The encoders of a running server, which a reload replaces.
+#ifndef PHASOR_SERVER_GRPC_ENCODER_CATALOGUE_H_
+#define PHASOR_SERVER_GRPC_ENCODER_CATALOGUE_H_
+
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/spec/encoder_set.h"
+
+namespace phasor::rpc {
+
+// Threads: any. Who has taken a set keeps it, whatever Replace does.
+class EncoderCatalogue {
+ public:
+  void Replace(EncoderSet set) {
+    auto next = std::make_shared<const EncoderSet>(std::move(set));
+    absl::MutexLock lock(&mu_);
+    set_ = std::move(next);
+  }
+
+  std::shared_ptr<const EncoderSet> Get() const {
+    absl::MutexLock lock(&mu_);
+    return set_;
+  }
+
+  // EncoderSet::Apply; nothing is locked for a spec that names no encoder.
+  absl::StatusOr<Spec> Apply(const Spec& user, std::string_view path) const {
+    return user.encoder.empty() ? user : Get()->Apply(user, path);
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  std::shared_ptr<const EncoderSet> set_ ABSL_GUARDED_BY(mu_) =
+      std::make_shared<const EncoderSet>();
+};
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_GRPC_ENCODER_CATALOGUE_H_

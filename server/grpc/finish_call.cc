@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts a status on the wire, with the advice that goes with it.
+#include "server/grpc/finish_call.h"
+
+#include "proto/grpc_status.h"
+#include "server/grpc/access.h"
+
+namespace phasor::rpc {
+
+void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
+                const absl::Status& status) {
+  if (absl::IsUnavailable(status)) context->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
+  reactor->Finish(ToGrpcStatus(status));
+}
+
+grpc::ServerUnaryReactor* RefusedReactor(grpc::CallbackServerContext* context) {
+  const absl::Status refusal = Refusal(context);
+  if (refusal.ok()) return nullptr;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  FinishCall(context, reactor, refusal);
+  return reactor;
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// See server_grpc_log.h.
+#include "server/grpc/grpc_log.h"
+
+#include <grpc/support/log.h>
+
+#include <atomic>
+#include <string>
+#include <string_view>
+
+#include "absl/time/clock.h"
+#include "server/base/log.h"
+#include "server/base/log_limit.h"
+
+namespace phasor {
+namespace {
+
+constexpr int64_t kHandshakeLinesPerSecond = 10;
+// Once for each connection, whoever ended it.
+constexpr std::string_view kHandshakeFailed = "Security handshake failed: ";
+// A client that asks for another name will not accept the certificate that it gets.
+constexpr std::string_view kNoSuchName = "No match found for server name: ";
+
+std::atomic<int64_t> handshakes_failed = 0;
+
+// What stands between `before` and `after`, or to the end; empty if `before` is not there.
+std::string Between(std::string_view text, std::string_view before, std::string_view after) {
+  const size_t found = text.find(before);
+  if (found == text.npos) return "";
+  text.remove_prefix(found + before.size());
+  return std::string(text.substr(0, text.find(after)));
+}
+
+void LogHandshake(LogLevel level, const std::string& reason, const std::string& peer) {
+  static auto* const limit = new LogLimit(kHandshakeLinesPerSecond);
+  handshakes_failed.fetch_add(1, std::memory_order_relaxed);
+  if (const auto left_out = limit->Admit(absl::Now()); left_out.has_value()) {
+    Log(level, "TLS handshake failed",
+        {{"reason", reason}, {"peer", peer}, {"left_out", *left_out}});
+  }
+}
+
+// `error`: "UNKNOWN:what {key:value, ..., children:[INTERNAL:why {target_address:"peer"}]}".
+void LogHandshakeError(std::string_view error) {
+  const std::string why = Between(error, "children:[", " {");
+  const std::string peer = Between(error, "target_address:\"", "\"");
+  // A probe of the port, or a client that does not like the certificate: it does not say.
+  if (!why.empty()) return LogHandshake(LogLevel::kInfo, "the peer hung up: " + why, peer);
+  LogHandshake(LogLevel::kWarn, std::string(error.substr(0, error.find(" {"))), peer);
+}
+
+void Forward(gpr_log_func_args* args) {
+  const std::string_view message = args->message;
+  if (message.starts_with(kHandshakeFailed)) {
+    return LogHandshakeError(message.substr(kHandshakeFailed.size()));
+  }
+  if (message.starts_with(kNoSuchName)) {
+    return LogHandshake(LogLevel::kWarn,
+                        "the certificate is not for the name that the client asked for", "");
+  }
+  // The same again, and for each connection of a stranger.
+  const bool repeated = message.starts_with("Handshake failed with fatal error ");
+  const LogLevel level =
+      args->severity == GPR_LOG_SEVERITY_ERROR && !repeated ? LogLevel::kWarn : LogLevel::kDebug;
+  Log(level, "grpc", {{"message", std::string(message)}});
+}
+
+}  // namespace
+
+void ForwardGrpcLog() { gpr_set_log_function(&Forward); }
+
+void WatchTlsHandshakes() { gpr_set_log_verbosity(GPR_LOG_SEVERITY_DEBUG); }
+
+int64_t TlsHandshakesFailed() { return handshakes_failed.load(std::memory_order_relaxed); }
+
+}  // namespace phasor

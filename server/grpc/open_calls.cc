@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls are ended through gRPC's C interface, which takes a status for the caller and works on a
+// reference of our own, so that no lock is held while gRPC reacts.
+#include "server/grpc/open_calls.h"
+
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace phasor::rpc {
+namespace {
+
+// As HTTP/2 counts headers: 32 bytes for each beside its text.
+int64_t MetadataBytes(const grpc::ServerContextBase& context) {
+  int64_t bytes = 0;
+  for (const auto& [key, value] : context.client_metadata()) {
+    bytes += static_cast<int64_t>(key.size() + value.size()) + 32;
+  }
+  return bytes;
+}
+
+void End(grpc_call* call, const absl::Status& status) {
+  grpc_call_cancel_with_status(call, static_cast<grpc_status_code>(status.code()),
+                               std::string(status.message()).c_str(), nullptr);
+}
+
+grpc_call* Referenced(grpc_call* call) {
+  grpc_call_ref(call);
+  return call;
+}
+
+}  // namespace
+
+OpenCalls::Call::Call(OpenCalls* calls, grpc::ServerContextBase* context)
+    : calls_(*calls),
+      call_(Referenced(context->c_call())),
+      connection_(grpc_call_auth_context(call_)) {
+  const OpenCallLimits& limits = calls_.limits_;
+  const int64_t metadata = MetadataBytes(*context);
+  if (!calls_.Add(this)) {
+    refusal_ = absl::UnavailableError(
+        absl::StrCat("connection: more than ", limits.calls_per_connection,
+                     " calls at a time, twice --max-concurrent-streams; wait for some to end"));
+  } else if (metadata > limits.metadata_bytes) {
+    refusal_ = absl::ResourceExhaustedError(
+        absl::StrCat("metadata: ", metadata, " bytes, must be at most ", limits.metadata_bytes,
+                     "; send less, or ask for a larger --max-metadata-bytes"));
+  }
+  if (!refusal_.ok()) End(call_, refusal_);
+}
+
+OpenCalls::Call::~Call() {
+  calls_.Remove(this);
+  grpc_auth_context_release(connection_);
+  grpc_call_unref(call_);
+}
+
+void OpenCalls::Call::AnswerBegins(int64_t bytes) {
+  const absl::Duration timeout = calls_.limits_.answer_timeout;
+  if (timeout == absl::ZeroDuration()) return;
+  const absl::Duration time = timeout + static_cast<double>(bytes) / (1 << 20) * kAnswerTimePerMiB;
+  due_.store(absl::ToUnixNanos(absl::Now() + time), std::memory_order_relaxed);
+}
+
+OpenCalls::OpenCalls(const OpenCallLimits& limits, std::function<void(int64_t)> ended)
+    : limits_(limits), ended_(std::move(ended)) {
+  if (limits_.answer_timeout > absl::ZeroDuration()) watch_ = std::thread([this] { Watch(); });
+}
+
+OpenCalls::~OpenCalls() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  if (watch_.joinable()) watch_.join();
+}
+
+bool OpenCalls::Add(Call* call) {
+  absl::MutexLock lock(&mu_);
+  calls_.insert(call);
+  if (call->connection_ == nullptr) return true;  // within this process
+  return ++of_connection_[call->connection_] <= limits_.calls_per_connection;
+}
+
+void OpenCalls::Remove(Call* call) {
+  absl::MutexLock lock(&mu_);
+  calls_.erase(call);
+  const auto connection = of_connection_.find(call->connection_);
+  if (connection == of_connection_.end()) return;
+  if (--connection->second == 0) of_connection_.erase(connection);
+}
+
+void OpenCalls::Watch() {
+  // Late by a quarter at most.
+  const absl::Duration interval = limits_.answer_timeout / 4;
+  const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopping_; };
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&woken), interval)) return;
+    }
+    EndOverdue();
+  }
+}
+
+void OpenCalls::EndOverdue() {
+  const int64_t now = absl::ToUnixNanos(absl::Now());
+  std::vector<grpc_call*> overdue;
+  {
+    absl::MutexLock lock(&mu_);
+    for (Call* const call : calls_) {
+      if (call->due_.load(std::memory_order_relaxed) > now) continue;
+      call->AnswerTaken();  // once is enough
+      overdue.push_back(Referenced(call->call_));
+    }
+  }
+  if (overdue.empty()) return;
+  const absl::Status status = absl::DeadlineExceededError(
+      absl::StrCat("answer: not taken within ", absl::FormatDuration(limits_.answer_timeout),
+                   " (and ", absl::FormatDuration(kAnswerTimePerMiB),
+                   " for each MiB); read faster, or ask for a larger --answer-timeout"));
+  for (grpc_call* const call : overdue) {
+    End(call, status);
+    grpc_call_unref(call);
+  }
+  if (ended_) ended_(static_cast<int64_t>(overdue.size()));
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of the methods of compiled-in services.
+#ifndef PHASOR_SERVER_GRPC_SERVICE_METHODS_H_
+#define PHASOR_SERVER_GRPC_SERVICE_METHODS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace phasor::rpc {
+
+// "package.Service/Method" of all methods of `services`, which are full names. A service that is
+// not compiled in has none.
+std::vector<std::string> ServiceMethods(absl::Span<const std::string> services);
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_GRPC_SERVICE_METHODS_H_

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// See tls_credentials.h. gRPC 1.51 reads key and certificate one after the other, and again if a
+// file's time of modification, in seconds, has changed meanwhile. Here both are one file, versions
+// differ by a second of that time, and one follows the other at once: it cannot read parts of two.
+#include "server/grpc/tls_credentials.h"
+
+#include <fcntl.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+
+namespace phasor::rpc {
+namespace {
+
+constexpr unsigned kWatchSeconds = 1;  // the shortest that gRPC accepts
+
+bool WriteAll(int fd, const std::string& text) {
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t n = write(fd, text.data() + written, text.size() - written);
+    if (n <= 0) return false;
+    written += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const std::string& identity_path,
+                                                         const std::string& client_ca_path) {
+  using grpc::experimental::FileWatcherCertificateProvider;
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<FileWatcherCertificateProvider>(identity_path, identity_path, client_ca_path,
+                                                       kWatchSeconds));
+  options.watch_identity_key_cert_pairs();
+  if (!client_ca_path.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+}  // namespace
+
+MemoryFile::~MemoryFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status MemoryFile::Replace(const std::string& text) {
+  const int fd = memfd_create("phasor-tls", MFD_CLOEXEC);
+  if (fd < 0) return absl::InternalError("tls: no file in memory can be made");
+  const timespec time = {++version_, 0};
+  const timespec times[2] = {time, time};
+  if (!WriteAll(fd, text) || futimens(fd, times) != 0 ||
+      (fd_ >= 0 && dup3(fd, fd_, O_CLOEXEC) < 0)) {
+    close(fd);
+    return absl::InternalError("tls: no memory for certificates");
+  }
+  if (fd_ < 0) {
+    fd_ = fd;
+  } else {
+    close(fd);  // fd_ is it now
+  }
+  return absl::OkStatus();
+}
+
+std::string MemoryFile::path() const { return absl::StrCat("/proc/self/fd/", fd_); }
+
+absl::StatusOr<std::unique_ptr<TlsCredentials>> TlsCredentials::Load(
+    const security::TlsPaths& paths) {
+  std::unique_ptr<TlsCredentials> tls(new TlsCredentials(paths));
+  PHASOR_RETURN_IF_ERROR(tls->Reload());
+  absl::MutexLock lock(&tls->mu_);
+  if (access(tls->identity_.path().c_str(), R_OK) != 0) {
+    return absl::InternalError("tls: cannot read /proc/self/fd, which must be there for TLS");
+  }
+  tls->credentials_ =
+      MakeCredentials(tls->identity_.path(), paths.client_ca.empty() ? "" : tls->client_ca_.path());
+  return tls;
+}
+
+absl::Status TlsCredentials::Reload() {
+  absl::MutexLock lock(&mu_);
+  // Before the files are read: what is written meanwhile counts as a change.
+  stamps_ = Stamps();
+  PHASOR_ASSIGN_OR_RETURN(security::TlsMaterial material, security::ReadTlsFiles(paths_));
+  if (material.client_ca != material_.client_ca) {
+    PHASOR_RETURN_IF_ERROR(client_ca_.Replace(material.client_ca));
+  }
+  if (material.identity != material_.identity) {
+    PHASOR_RETURN_IF_ERROR(identity_.Replace(material.identity));
+  }
+  material_ = std::move(material);
+  return absl::OkStatus();
+}
+
+bool TlsCredentials::Changed() const {
+  const std::vector<security::FileStamp> now = Stamps();
+  absl::MutexLock lock(&mu_);
+  return now != stamps_;
+}
+
+std::vector<security::FileStamp> TlsCredentials::Stamps() const {
+  return security::StampsOf({paths_.certificate, paths_.key, paths_.client_ca});
+}
+
+absl::Time TlsCredentials::not_after() const {
+  absl::MutexLock lock(&mu_);
+  return material_.not_after;
+}
+
+std::string TlsCredentials::serial() const {
+  absl::MutexLock lock(&mu_);
+  return material_.serial;
+}
+
+}  // namespace phasor::rpc

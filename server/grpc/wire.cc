@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// See wire.h.
+#include "server/grpc/wire.h"
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+
+namespace phasor::rpc {
+namespace {
+
+absl::Status Unreadable() {
+  return absl::InvalidArgumentError("request: cannot be read, must be an uncompressed message");
+}
+
+// `message` is not const: reading needs a buffer, and a null one stands for no bytes.
+absl::Status DumpSlices(const grpc::ByteBuffer& message, std::vector<grpc::Slice>* slices) {
+  if (!message.Valid()) return absl::OkStatus();
+  return message.Dump(slices).ok() ? absl::OkStatus() : Unreadable();
+}
+
+}  // namespace
+
+absl::Status ReceivedMessage::Take(grpc::ByteBuffer* message) {
+  Release();
+  message_.Swap(message);
+  absl::Status status = DumpSlices(message_, &slices_);
+  size_ = 0;
+  for (const grpc::Slice& slice : slices_) size_ += static_cast<int64_t>(slice.size());
+  return status;
+}
+
+absl::StatusOr<WalkedMessage> ReceivedMessage::Walk(const WalkLimits& limits) const {
+  absl::InlinedVector<absl::Span<const std::byte>, 8> pieces;
+  pieces.reserve(slices_.size());
+  for (const grpc::Slice& slice : slices_) {
+    pieces.emplace_back(reinterpret_cast<const std::byte*>(slice.begin()), slice.size());
+  }
+  return WalkMessage(pieces, limits);
+}
+
+void ReceivedMessage::Release() {
+  std::vector<grpc::Slice>().swap(slices_);
+  message_.Clear();
+}
+
+absl::StatusOr<std::string> CopyMessage(const grpc::ByteBuffer& message, int64_t max_bytes) {
+  const auto size = static_cast<int64_t>(message.Length());
+  if (size > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("request: ", size, " bytes, must be at most ", max_bytes));
+  }
+  std::vector<grpc::Slice> slices;
+  if (absl::Status status = DumpSlices(message, &slices); !status.ok()) return status;
+  std::string bytes;
+  bytes.reserve(size);
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return bytes;
+}
+
+}  // namespace phasor::rpc

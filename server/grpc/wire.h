@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Received gRPC messages as pieces of memory, held by reference.
+#ifndef PHASOR_SERVER_GRPC_WIRE_H_
+#define PHASOR_SERVER_GRPC_WIRE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/grpc/wire_walker.h"
+
+namespace phasor::rpc {
+
+// The bytes of one received message, not copied.
+// Owns: references to gRPC's slices. Small slices keep their bytes inside the object, so views
+// stay valid until Release or destruction, and moving the payload is not offered.
+// Threads: one at a time.
+class ReceivedMessage {
+ public:
+  // Takes `message` over and leaves it empty, so that Release really frees its slices.
+  // INVALID_ARGUMENT: the message cannot be read.
+  absl::Status Take(grpc::ByteBuffer* message);
+
+  ReceivedMessage() = default;
+  ReceivedMessage(const ReceivedMessage&) = delete;
+  ReceivedMessage& operator=(const ReceivedMessage&) = delete;
+
+  int64_t size() const { return size_; }
+
+  // WalkMessage over the slices. The result borrows them.
+  absl::StatusOr<WalkedMessage> Walk(const WalkLimits& limits) const;
+
+  // Drops the bytes; what Walk returned must not be read any more.
+  void Release();
+
+ private:
+  // Holds the last reference of every slice: destroying a buffer prepares what gRPC 1.51 needs when
+  // memory returns to a quota that others wait for, destroying a slice does not and would crash.
+  grpc::ByteBuffer message_;
+  std::vector<grpc::Slice> slices_;  // destroyed first
+  int64_t size_ = 0;
+};
+
+// Copies a message of at most `max_bytes` for the generated parser; for methods without `raw`.
+// RESOURCE_EXHAUSTED: larger.
+absl::StatusOr<std::string> CopyMessage(const grpc::ByteBuffer& message, int64_t max_bytes);
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_GRPC_WIRE_H_

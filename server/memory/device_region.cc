@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// See device_region.h.
+#include "server/memory/device_region.h"
+
+#include <cstring>
+
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor::memory {
+namespace {
+
+absl::Status CheckInside(const DevicePlace& place, int64_t size, std::string_view path) {
+  if (place.offset < 0 || place.bytes <= 0) {
+    return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
+                                             ", must be at least 1 byte from 0 or later"));
+  }
+  // `offset + bytes` might overflow, the difference cannot.
+  if (place.offset <= size && place.bytes <= size - place.offset) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
+                                           ", must be within the allocation's ", size));
+}
+
+}  // namespace
+
+absl::StatusOr<IpcHandle> IpcHandleFrom(std::string_view bytes, std::string_view path) {
+  if (bytes.size() != kIpcHandleBytes) {
+    return absl::InvalidArgumentError(
+        StrCat(path, ": ", bytes.size(), " bytes, must be ", kIpcHandleBytes));
+  }
+  IpcHandle handle;
+  std::memcpy(handle.data(), bytes.data(), handle.size());
+  return handle;
+}
+
+absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegion::Open(DevicePlace place,
+                                                                 DevicePort* port,
+                                                                 const Paths& paths) {
+  if (!place.device_uuid.empty() && place.device_uuid != port->device_uuid()) {
+    return absl::InvalidArgumentError(StrCat(paths.uuid, ": '", place.device_uuid,
+                                             "', must be that of the server's device, ",
+                                             port->device_uuid()));
+  }
+  // What needs no device first.
+  PHASOR_RETURN_IF_ERROR(CheckInside(place, INT64_MAX, paths.bytes));
+  auto allocation = port->Open(place.handle);
+  if (!allocation.ok()) {
+    return absl::Status(allocation.status().code(),
+                        StrCat(paths.handle, ": ", allocation.status().message()));
+  }
+  PHASOR_RETURN_IF_ERROR(CheckInside(place, (*allocation)->bytes(), paths.bytes));
+  return std::shared_ptr<DeviceRegion>(new DeviceRegion(std::move(place), *std::move(allocation)));
+}
+
+absl::StatusOr<std::byte*> DeviceRegion::At(int64_t offset, int64_t bytes, bool write,
+                                            const std::string& path) const {
+  const bool inside =
+      offset >= 0 && bytes >= 0 && offset <= place_.bytes && bytes <= place_.bytes - offset;
+  if (!inside) {
+    return absl::InvalidArgumentError(StrCat(path, ": ", bytes, " bytes from ", offset,
+                                             ", must be within the region's ", place_.bytes));
+  }
+  if (write && place_.read_only) {
+    return absl::PermissionDeniedError(StrCat(path, ": the region may only be read"));
+  }
+  if (dirty()) {
+    return absl::FailedPreconditionError(
+        StrCat(path,
+               ": the region is dirty: a computation in place failed in the middle, or the "
+               "device was lost; must be registered again"));
+  }
+  return allocation_->data() + place_.offset + offset;
+}
+
+}  // namespace phasor::memory

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// See device_region_store.h. Memory is opened and closed without the lock: no client waits for
+// another's.
+#include "server/memory/device_region_store.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor::memory {
+
+DeviceRegionStore::DeviceRegionStore(DevicePort* port, DeviceRegionOptions options, Clock* clock)
+    : port_(port),
+      options_(std::move(options)),
+      quotas_(std::make_shared<OwnerQuotas>(
+          OwnerLimits{std::numeric_limits<int64_t>::max(), options_.max_regions}, "regions")),
+      clock_(*clock) {}
+
+DeviceRegionStore::~DeviceRegionStore() {
+  std::thread watcher;
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    changed_.SignalAll();
+    watcher = std::move(watcher_);
+  }
+  if (watcher.joinable()) watcher.join();
+}
+
+absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace place,
+                                         const RegionCaller& caller, const RegionTerms& terms,
+                                         const DeviceRegion::Paths& paths) {
+  PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
+  if (port_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "shared memory: this server uses no device, start it with --backend=cuda or use memory of "
+        "the host");
+  }
+  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
+  std::vector<HeldRef> lost;  // closed without the lock
+  {
+    MutexLock lock(&mu_);
+    lost = TakeLost();
+  }
+  lost.clear();
+  PHASOR_ASSIGN_OR_RETURN(auto region, DeviceRegion::Open(place, port_, paths));
+  PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
+                          quotas_->Take(caller.owner(), place.bytes, caller.max_regions));
+  auto held = std::make_shared<Held>(std::move(share), std::move(region));
+  const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
+  MutexLock lock(&mu_);
+  entries_.emplace(
+      name, Entry{std::move(taken), std::move(held), std::move(place), caller, kept, clock_.Now()});
+  if (!watcher_.joinable()) watcher_ = std::thread([this] { Watch(); });
+  changed_.SignalAll();
+  return absl::OkStatus();
+}
+
+DeviceRegionStore::Entries::iterator DeviceRegionStore::FindEntry(const std::string& name,
+                                                                  const RegionCaller& caller) {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return found;
+  return MayUse(caller, found->second.owner, found->second.terms) ? found : entries_.end();
+}
+
+absl::Status DeviceRegionStore::Unregister(const std::string& name, const RegionCaller& caller,
+                                           absl::AnyInvocable<void()> released) {
+  HeldRef held;  // closed without the lock
+  {
+    MutexLock lock(&mu_);
+    const auto found = FindEntry(name, caller);
+    if (found == entries_.end()) {
+      return absl::NotFoundError(
+          StrCat("name: region '", Shown(name), "' is not registered, must be a name of one"));
+    }
+    held = found->second.held != nullptr ? found->second.held : found->second.left.lock();
+    entries_.erase(found);
+    if (held != nullptr) held->released = std::move(released);
+  }
+  if (held == nullptr && released) released();
+  return absl::OkStatus();
+}
+
+void DeviceRegionStore::UnregisterAll(const RegionCaller& caller) {
+  Entries gone;  // closed without the lock
+  MutexLock lock(&mu_);
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    const Entry& e = entry->second;
+    if (e.owner.peer == caller.peer && MayUse(caller, e.owner, e.terms)) {
+      gone.insert(entries_.extract(entry));
+    }
+    entry = next;
+  }
+}
+
+bool DeviceRegionStore::Has(const std::string& name, const RegionCaller& caller) {
+  MutexLock lock(&mu_);
+  return FindEntry(name, caller) != entries_.end();
+}
+
+absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegionStore::Find(const std::string& name,
+                                                                      const RegionCaller& caller,
+                                                                      const std::string& path) {
+  MutexLock lock(&mu_);
+  const auto found = FindEntry(name, caller);
+  if (found == entries_.end()) {
+    return absl::NotFoundError(
+        StrCat(path, ": region '", Shown(name), "' is not registered, must be registered before"));
+  }
+  found->second.used = clock_.Now();
+  if (found->second.held != nullptr) return Held::Use(found->second.held);
+  return absl::FailedPreconditionError(StrCat(path, ": region '", name,
+                                              "' is dirty: the device was lost, must be "
+                                              "registered again"));
+}
+
+std::vector<NamedDeviceRegion> DeviceRegionStore::List(const RegionCaller& caller) {
+  MutexLock lock(&mu_);
+  std::vector<NamedDeviceRegion> regions;
+  for (const auto& [name, entry] : entries_) {
+    if (!MayUse(caller, entry.owner, entry.terms)) continue;
+    const bool dirty = entry.held == nullptr || entry.held->region->dirty();
+    regions.push_back({name, entry.place, entry.terms.ttl, dirty});
+  }
+  return regions;
+}
+
+std::vector<DeviceRegionStore::HeldRef> DeviceRegionStore::TakeLost() {
+  std::vector<HeldRef> lost;
+  for (auto& [name, entry] : entries_) {
+    if (entry.held == nullptr || !entry.held->region->lost()) continue;
+    entry.left = entry.held;
+    lost.push_back(std::move(entry.held));
+  }
+  return lost;
+}
+
+DeviceRegionStore::Entries DeviceRegionStore::TakeExpired(absl::Time* next) {
+  const absl::Time now = clock_.Now();
+  *next = absl::InfiniteFuture();
+  Entries expired;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto after = std::next(entry);
+    const absl::Time end = entry->second.used + entry->second.terms.ttl;
+    if (end > now) {
+      *next = std::min(*next, end);
+    } else {
+      expired.insert(entries_.extract(entry));
+    }
+    entry = after;
+  }
+  return expired;
+}
+
+void DeviceRegionStore::Watch() {
+  while (true) {
+    Entries expired;  // closed without the lock
+    MutexLock lock(&mu_);
+    absl::Time next;
+    expired = TakeExpired(&next);
+    if (stopping_) return;
+    if (expired.empty()) clock_.Wait(&changed_, &mu_, next);
+  }
+}
+
+}  // namespace phasor::memory

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every owner of memory that clients share has of it, in pieces and bytes, and may have.
+#ifndef PHASOR_SERVER_MEMORY_OWNER_QUOTAS_H_
+#define PHASOR_SERVER_MEMORY_OWNER_QUOTAS_H_
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+
+namespace phasor::memory {
+
+// Of one owner.
+struct OwnerLimits {
+  int64_t max_bytes = int64_t{8} << 30;
+  int64_t max_pieces = 256;
+};
+
+// Lives as long as any share of it. Threads: any.
+class OwnerQuotas : public std::enable_shared_from_this<OwnerQuotas> {
+ public:
+  // `what` a piece is called in messages, e.g. "lease".
+  OwnerQuotas(OwnerLimits limits, std::string what) : limits_(limits), what_(std::move(what)) {}
+
+  // One piece, until this goes.
+  class Share {
+   public:
+    Share(std::shared_ptr<OwnerQuotas> quotas, std::string owner, int64_t bytes)
+        : quotas_(std::move(quotas)), owner_(std::move(owner)), bytes_(bytes) {}
+    Share(Share&&) = default;
+    Share& operator=(Share&&) = delete;
+    ~Share() {
+      if (quotas_ != nullptr) quotas_->GiveBack(owner_, bytes_);
+    }
+
+   private:
+    std::shared_ptr<OwnerQuotas> quotas_;  // nullptr: moved from
+    std::string owner_;
+    int64_t bytes_;
+  };
+
+  // A piece of `bytes` for `owner`, who may have `max_pieces` if that is less than others may.
+  // RESOURCE_EXHAUSTED.
+  absl::StatusOr<Share> Take(const std::string& owner, int64_t bytes,
+                             int64_t max_pieces = std::numeric_limits<int64_t>::max());
+
+  struct Stats {
+    int64_t pieces = 0;
+    int64_t bytes = 0;
+  };
+  // Of all owners together.
+  Stats all() const;
+
+ private:
+  void GiveBack(const std::string& owner, int64_t bytes);
+
+  const OwnerLimits limits_;
+  const std::string what_;
+  mutable Mutex mu_;
+  std::map<std::string, Stats> owners_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace phasor::memory
+
+#endif  // PHASOR_SERVER_MEMORY_OWNER_QUOTAS_H_

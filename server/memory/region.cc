@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// See region.h.
+#include "server/memory/region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor::memory {
+namespace {
+
+constexpr size_t kMaxKeyBytes = 255;
+
+std::string SystemError(int error) { return std::generic_category().message(error); }
+
+// One name, with or without the slash before it.
+absl::Status CheckKey(const std::string& key, std::string_view path) {
+  const std::string name = key.starts_with('/') ? key.substr(1) : key;
+  const bool is_name = !name.empty() && name.size() <= kMaxKeyBytes && name != "." &&
+                       name != ".." && name.find_first_of(std::string("/\0", 2)) == name.npos;
+  if (is_name) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(path, ": not a name of shared memory, must be / and 1 to 255 bytes without /"));
+}
+
+absl::Status OpenError(int error, const std::string& key, std::string_view path) {
+  const std::string message =
+      StrCat(path, ": '", key, "' cannot be opened (", SystemError(error),
+             "), must be shared memory of this host that the server's user may open");
+  if (error == ENOENT) return absl::NotFoundError(message);
+  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
+  if (error == EMFILE || error == ENFILE) return absl::ResourceExhaustedError(message);
+  return absl::InvalidArgumentError(message);
+}
+
+// Size of the memory behind `fd`. INVALID_ARGUMENT: something else than memory.
+absl::StatusOr<int64_t> SizeOfMemory(int fd, std::string_view path) {
+  struct stat info = {};
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return static_cast<int64_t>(info.st_size);
+  return absl::InvalidArgumentError(StrCat(path, ": not shared memory"));
+}
+
+absl::Status CheckFits(const RegionPlace& place, int64_t size, std::string_view path) {
+  if (place.offset < 0 || place.bytes <= 0) {
+    return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
+                                             ", must be at least 1 byte from 0 or later"));
+  }
+  // `offset + bytes` might overflow, the difference cannot.
+  if (place.offset <= size && place.bytes <= size - place.offset) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
+                                           ", must be within the ", size, " bytes of '", place.key,
+                                           "'"));
+}
+
+absl::Status Shrunk(const std::string& path) {
+  return absl::InvalidArgumentError(
+      StrCat(path, ": the shared memory was shrunk after its registration, must keep its size"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place, const Paths& paths) {
+  PHASOR_RETURN_IF_ERROR(CheckKey(place.key, paths.key));
+  // Without O_NONBLOCK, what is no memory (a pipe) or has a lease of its owner's would wait for
+  // somebody.
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
+  bool writable = !place.read_only;
+  int fd = shm_open(place.key.c_str(), kFlags | (writable ? O_RDWR : O_RDONLY), 0);
+  if (fd < 0 && errno == EACCES && writable) {
+    writable = false;
+    fd = shm_open(place.key.c_str(), kFlags | O_RDONLY, 0);
+  }
+  if (fd < 0) return OpenError(errno, place.key, paths.key);
+  // From here on the region closes the descriptor.
+  std::shared_ptr<const Region> region(new Region(std::move(place), fd, writable));
+  PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd, paths.key));
+  PHASOR_RETURN_IF_ERROR(CheckFits(region->place_, size, paths.bytes));
+  return region;
+}
+
+Region::~Region() { close(fd_); }
+
+absl::Status Region::CheckRange(int64_t offset, int64_t bytes, const std::string& path) const {
+  const bool inside =
+      offset >= 0 && bytes >= 0 && offset <= place_.bytes && bytes <= place_.bytes - offset;
+  if (inside) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(path, ": ", bytes, " bytes from ", offset,
+                                           ", must be within the region's ", place_.bytes));
+}
+
+absl::Status Region::Read(int64_t offset, int64_t bytes, std::byte* out,
+                          const std::string& path) const {
+  for (int64_t done = 0; done < bytes;) {
+    const ssize_t n =
+        pread(fd_, out + done, static_cast<size_t>(bytes - done), place_.offset + offset + done);
+    if (n == 0) return Shrunk(path);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return absl::InternalError(StrCat(path, ": ", SystemError(errno)));
+    done += n;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Region::CheckWritable(const std::string& path) const {
+  if (writable_) return absl::OkStatus();
+  return absl::PermissionDeniedError(StrCat(path, ": the server may only read this memory"));
+}
+
+absl::Status Region::Write(int64_t offset, int64_t bytes, const std::byte* in,
+                           const std::string& path) const {
+  PHASOR_RETURN_IF_ERROR(CheckWritable(path));
+  // A write beyond the end would make the client's memory grow again.
+  PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd_, path));
+  if (!CheckFits(place_, size, path).ok()) return Shrunk(path);
+  for (int64_t done = 0; done < bytes;) {
+    const ssize_t n =
+        pwrite(fd_, in + done, static_cast<size_t>(bytes - done), place_.offset + offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == ENOSPC) {
+      return absl::ResourceExhaustedError(
+          StrCat(path, ": no pages for it (", SystemError(errno), "), allocate it all"));
+    }
+    if (n <= 0) return absl::InternalError(StrCat(path, ": ", SystemError(errno)));
+    done += n;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phasor::memory

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// See region_store.h. Memory is opened and closed without the lock: no client waits for another's.
+#include "server/memory/region_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor::memory {
+
+absl::Status CheckMayShare(bool enabled, const RegionCaller& caller) {
+  if (!enabled) {
+    return absl::FailedPreconditionError(
+        "shared memory: not enabled, start the server with --shared-memory or send raw bytes");
+  }
+  if (!caller.remote) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "shared memory: the call comes from another host, must come from this one; send raw bytes");
+}
+
+bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionTerms& terms) {
+  if (caller.remote) return false;
+  return terms.for_everybody || owner.owner() == caller.owner();
+}
+
+RegionStore::RegionStore(RegionStoreOptions options)
+    : options_(std::move(options)),
+      quotas_(std::make_shared<OwnerQuotas>(options_.owner_limits, "regions")) {
+  options_.names->BeforeTaking([this] { CloseExpired(); });
+}
+
+RegionStore::~RegionStore() { options_.names->BeforeTaking(nullptr); }
+
+absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
+                                   const RegionCaller& caller, const RegionTerms& terms,
+                                   const Region::Paths& paths) {
+  PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
+  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
+  PHASOR_ASSIGN_OR_RETURN(auto region, Region::Open(std::move(place), paths));
+  PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
+                          quotas_->Take(caller.owner(), region->place().bytes, caller.max_regions));
+  auto held = std::make_shared<Held>(std::move(share), std::move(region));
+  const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
+  MutexLock lock(&mu_);
+  entries_.emplace(name, Entry{std::move(taken), std::move(held), caller, kept, options_.now()});
+  return absl::OkStatus();
+}
+
+absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller& caller,
+                                     absl::AnyInvocable<void()> released) {
+  std::shared_ptr<Held> held;  // let go without the lock
+  MutexLock lock(&mu_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
+    return absl::NotFoundError(
+        StrCat("name: region '", Shown(name), "' is not registered, must be a name of one"));
+  }
+  held = std::move(found->second.held);
+  held->released = std::move(released);
+  entries_.erase(found);
+  return absl::OkStatus();
+}
+
+void RegionStore::UnregisterAll(const RegionCaller& caller) {
+  Entries gone;  // closed without the lock
+  MutexLock lock(&mu_);
+  gone = Take([&](const Entry& entry) {
+    return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::string& name,
+                                                                const RegionCaller& caller,
+                                                                const std::string& path) {
+  Entries expired;  // closed without the lock
+  MutexLock lock(&mu_);
+  expired = TakeExpired();
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
+    return absl::NotFoundError(
+        StrCat(path, ": region '", Shown(name), "' is not registered, must be registered before"));
+  }
+  found->second.used = options_.now();
+  return Held::Use(found->second.held);
+}
+
+std::vector<NamedRegion> RegionStore::List(const RegionCaller& caller) {
+  Entries expired;  // closed without the lock
+  MutexLock lock(&mu_);
+  expired = TakeExpired();
+  std::vector<NamedRegion> regions;
+  for (const auto& [name, entry] : entries_) {
+    if (!MayUse(caller, entry.owner, entry.terms)) continue;
+    regions.push_back({name, entry.held->region->place(), entry.terms.ttl});
+  }
+  return regions;
+}
+
+OwnerQuotas::Stats RegionStore::stats() {
+  CloseExpired();
+  return quotas_->all();
+}
+
+void RegionStore::CloseExpired() {
+  Entries expired;  // closed without the lock
+  MutexLock lock(&mu_);
+  expired = TakeExpired();
+}
+
+template <typename Drop>
+RegionStore::Entries RegionStore::Take(Drop drop) {
+  Entries taken;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    if (drop(entry->second)) taken.insert(entries_.extract(entry));
+    entry = next;
+  }
+  return taken;
+}
+
+RegionStore::Entries RegionStore::TakeExpired() {
+  const absl::Time now = options_.now();
+  return Take([&](const Entry& entry) { return entry.used < now - entry.terms.ttl; });
+}
+
+}  // namespace phasor::memory

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// socket, bind, listen.
+#include "server/net/listen_socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+
+namespace phasor {
+namespace {
+
+// Big enough for every family here.
+union SocketAddress {
+  sockaddr any;
+  sockaddr_in v4;
+  sockaddr_in6 v6;
+  sockaddr_un local;
+  sockaddr_storage storage;
+};
+
+absl::Status CannotListen(const std::string& where, const std::string& why) {
+  return absl::UnavailableError(absl::StrCat("listen: cannot listen on ", where, ": ", why));
+}
+
+std::string ErrorText(int error) { return std::strerror(error); }
+
+// "127.0.0.1" or "::1".
+std::string HostText(const SocketAddress& address, socklen_t length) {
+  char host[NI_MAXHOST];
+  const int failed =
+      getnameinfo(&address.any, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
+  return failed != 0 ? "?" : host;
+}
+
+std::string HostPort(const SocketAddress& address, socklen_t length) {
+  const std::string host = HostText(address, length);
+  if (address.any.sa_family == AF_INET6) {
+    return absl::StrCat("[", host, "]:", ntohs(address.v6.sin6_port));
+  }
+  return absl::StrCat(host, ":", ntohs(address.v4.sin_port));
+}
+
+// errno of the step that failed, or 0.
+int BindAndListen(const FileDescriptor& fd, const sockaddr* address, socklen_t length) {
+  if (bind(fd.get(), address, length) != 0) return errno;
+  if (listen(fd.get(), SOMAXCONN) != 0) return errno;
+  return 0;
+}
+
+FileDescriptor NewSocket(int family) {
+  return FileDescriptor(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+// One socket on one resolved address; errno in *error.
+absl::StatusOr<ListenSocket> ListenTcp(const addrinfo& info, int port, int* error) {
+  SocketAddress address = {};
+  std::memcpy(&address, info.ai_addr, info.ai_addrlen);
+  (info.ai_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port) =
+      htons(static_cast<uint16_t>(port));
+  const std::string where = HostPort(address, info.ai_addrlen);
+  FileDescriptor fd = NewSocket(info.ai_family);
+  *error = fd.valid() ? 0 : errno;
+  if (fd.valid()) {
+    const int on = 1;
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    *error = BindAndListen(fd, &address.any, info.ai_addrlen);
+  }
+  if (*error != 0) return CannotListen(where, ErrorText(*error));
+  socklen_t length = sizeof(address);
+  getsockname(fd.get(), &address.any, &length);
+  return ListenSocket(std::move(fd), HostPort(address, length), "");
+}
+
+int PortOf(const ListenSocket& socket) {
+  return std::stoi(socket.address().substr(socket.address().rfind(':') + 1));
+}
+
+absl::StatusOr<std::vector<ListenSocket>> ListenTcp(const ListenAddress& address) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int failed = getaddrinfo(address.host.c_str(), nullptr, &hints, &found);
+  if (failed != 0) return CannotListen(address.host, gai_strerror(failed));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> infos(found, freeaddrinfo);
+
+  std::vector<ListenSocket> sockets;
+  absl::Status first_error;
+  for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
+    const int port = sockets.empty() ? address.port : PortOf(sockets[0]);
+    int error = 0;
+    absl::StatusOr<ListenSocket> socket = ListenTcp(*info, port, &error);
+    if (socket.ok()) {
+      sockets.push_back(*std::move(socket));
+    } else if (error == EAFNOSUPPORT || error == EADDRNOTAVAIL) {
+      first_error.Update(socket.status());  // a name for ::1 too, on a host without v6
+    } else {
+      return std::move(socket).status();
+    }
+  }
+  if (sockets.empty()) return first_error;
+  return sockets;
+}
+
+// Whether somebody accepts connections on that path. False also when nothing is there.
+bool IsAlive(const sockaddr_un& address) {
+  const FileDescriptor fd = NewSocket(AF_UNIX);
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+         errno == EAGAIN;
+}
+
+bool IsSocketFile(const std::string& path) {
+  struct stat status;
+  return lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+absl::StatusOr<ListenSocket> ListenUnix(const std::string& path) {
+  constexpr mode_t kMode = 0660;
+  const std::string where = "unix:" + path;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const auto* any = reinterpret_cast<const sockaddr*>(&address);
+
+  FileDescriptor fd = NewSocket(AF_UNIX);
+  if (!fd.valid()) return CannotListen(where, ErrorText(errno));
+  fchmod(fd.get(), kMode);  // the file is born with it
+  int error = BindAndListen(fd, any, sizeof(address));
+  if (error == EADDRINUSE && IsSocketFile(path) && !IsAlive(address)) {
+    unlink(path.c_str());
+    error = BindAndListen(fd, any, sizeof(address));
+  }
+  if (error != 0) return CannotListen(where, ErrorText(error));
+  chmod(path.c_str(), kMode);  // the umask may have taken from it
+  return ListenSocket(std::move(fd), where, path);
+}
+
+}  // namespace
+
+// The file goes first: after that, another server may put its own there.
+void ListenSocket::Close() {
+  if (!unix_path_.empty()) unlink(unix_path_.c_str());
+  unix_path_.clear();
+  fd_.Close();
+}
+
+absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address) {
+  if (address.unix_path.empty()) return ListenTcp(address);
+  PHASOR_ASSIGN_OR_RETURN(ListenSocket socket, ListenUnix(address.unix_path));
+  std::vector<ListenSocket> sockets;
+  sockets.push_back(std::move(socket));
+  return sockets;
+}
+
+std::string PeerKey(int connected_fd) {
+  SocketAddress peer = {};
+  socklen_t length = sizeof(peer);
+  if (getpeername(connected_fd, &peer.any, &length) != 0) return "gone";
+  if (peer.any.sa_family != AF_UNIX) return "ip:" + HostText(peer, length);
+  ucred user = {};
+  socklen_t user_length = sizeof(user);
+  getsockopt(connected_fd, SOL_SOCKET, SO_PEERCRED, &user, &user_length);
+  return absl::StrCat("uid:", user.uid);
+}
+
+std::string PeerAddress(int connected_fd) {
+  SocketAddress peer = {};
+  socklen_t length = sizeof(peer);
+  if (getpeername(connected_fd, &peer.any, &length) != 0 || peer.any.sa_family == AF_UNIX)
+    return "";
+  std::string host = HostText(peer, length);
+  host = host.substr(0, host.find('%'));  // without the interface
+  if (absl::StartsWith(host, "::ffff:")) host = host.substr(7);
+  // The port is at the same place in both.
+  return absl::StrCat(host, ":", ntohs(peer.v4.sin_port));
+}
+
+}  // namespace phasor

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Listening on an address.
+#ifndef PHASOR_SERVER_NET_LISTEN_SOCKET_H_
+#define PHASOR_SERVER_NET_LISTEN_SOCKET_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/file_descriptor.h"
+#include "server/net/listen_address.h"
+
+namespace phasor {
+
+// A non-blocking listening socket. Removes the file of a Unix socket at the end.
+class ListenSocket {
+ public:
+  ListenSocket(FileDescriptor fd, std::string address, std::string unix_path)
+      : fd_(std::move(fd)), address_(std::move(address)), unix_path_(std::move(unix_path)) {}
+  ListenSocket(ListenSocket&& other) noexcept
+      : fd_(std::move(other.fd_)),
+        address_(std::move(other.address_)),
+        unix_path_(std::exchange(other.unix_path_, "")) {}
+  ListenSocket& operator=(ListenSocket&&) = delete;
+  ~ListenSocket() { Close(); }
+
+  int fd() const { return fd_.get(); }
+  // As clients write it, with the real port.
+  const std::string& address() const { return address_; }
+  void Close();
+
+ private:
+  FileDescriptor fd_;
+  std::string address_;
+  std::string unix_path_;  // empty: TCP, or closed
+};
+
+// Listens on every address that `address` resolves to. Port 0 gives all of them the same port. The
+// file of a Unix socket that nobody listens on any more is replaced. UNAVAILABLE "listen: ...".
+absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address);
+
+// Whom a connection counts for: "ip:<address>", or "uid:<user>" over a Unix socket.
+std::string PeerKey(int connected_fd);
+
+// Who a connection is with: "127.0.0.1:4711", "::1:4711"; empty over a Unix socket. IPv4 in IPv6
+// is written as IPv4.
+std::string PeerAddress(int connected_fd);
+
+}  // namespace phasor
+
+#endif  // PHASOR_SERVER_NET_LISTEN_SOCKET_H_

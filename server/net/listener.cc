@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread and one epoll: listening sockets, a wake-up, and a duplicate of every connection
+// handed on. A duplicate reports a hang-up when the connection is shut down by either side, which
+// is how open connections are counted although somebody else owns them.
+#include "server/net/listener.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "kernels/base/status_macros.h"
+#include "server/base/log.h"
+#include "server/net/listen_address.h"
+#include "server/net/listen_socket.h"
+
+namespace phasor {
+namespace {
+
+constexpr int kAcceptsPerTurn = 64;  // before other sockets get theirs
+constexpr int kStarvedPauseMs = 50;  // between attempts while there is no descriptor at all
+constexpr int kTurnMs = 1000;        // at most: shows that the thread goes round
+
+bool IsStarved(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+bool Listens(int fd) {
+  int listens = 0;
+  socklen_t size = sizeof(listens);
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
+}
+
+FileDescriptor OpenSpare() { return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+class EpollListener final : public Listener {
+ public:
+  EpollListener(const ListenerOptions& options, std::vector<ListenSocket> sockets)
+      : max_connections_(options.max_connections),
+        max_connections_per_peer_(options.max_connections_per_peer),
+        stuck_after_(absl::ToChronoNanoseconds(options.stuck_after)),
+        sockets_(std::move(sockets)),
+        epoll_(epoll_create1(EPOLL_CLOEXEC)),
+        wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        spare_(OpenSpare()) {
+    for (const ListenSocket& socket : sockets_) addresses_.push_back(socket.address());
+  }
+  ~EpollListener() override { Stop(); }
+
+  bool valid() const { return epoll_.valid() && wake_.valid(); }
+
+  void Start(Connected connected) override {
+    connected_ = std::move(connected);
+    last_turn_ = Clock::now();
+    Control(EPOLL_CTL_ADD, wake_.get(), EPOLLIN);
+    for (const ListenSocket& socket : sockets_) Control(EPOLL_CTL_ADD, socket.fd(), EPOLLIN);
+    thread_ = std::thread([this] { Serve(); });
+  }
+
+  void Stop() override {
+    if (stopping_.exchange(true)) return;
+    const uint64_t one = 1;
+    const ssize_t written = write(wake_.get(), &one, sizeof(one));
+    static_cast<void>(written);  // an eventfd at 0 takes it
+    if (thread_.joinable()) thread_.join();
+    const std::lock_guard<std::mutex> lock(closing_);
+    sockets_.clear();
+  }
+
+  void HangUp() override {
+    const std::lock_guard<std::mutex> lock(connections_mu_);
+    for (const auto& [fd, connection] : connections_) shutdown(fd, SHUT_RDWR);
+    connections_.clear();
+  }
+
+  void HangUpOn(const std::string& peer) override {
+    const std::lock_guard<std::mutex> lock(connections_mu_);
+    for (const auto& [fd, connection] : connections_) {
+      if (PeerAddress(fd) != peer) continue;
+      shutdown(fd, SHUT_RDWR);
+      Log(LogLevel::kWarn, "hung up on a peer with too many calls", {{"peer", peer}});
+    }
+  }
+
+  void SetCaps(int max_connections, int max_connections_per_peer) override {
+    max_connections_.store(max_connections, std::memory_order_relaxed);
+    max_connections_per_peer_.store(max_connections_per_peer, std::memory_order_relaxed);
+  }
+
+  std::vector<std::string> addresses() const override { return addresses_; }
+
+  bool accepting() const override {
+    if (Clock::now() - last_turn_.load() > stuck_after_) return false;
+    const std::lock_guard<std::mutex> lock(closing_);
+    return !sockets_.empty() &&
+           std::all_of(sockets_.begin(), sockets_.end(),
+                       [](const ListenSocket& socket) { return Listens(socket.fd()); });
+  }
+
+  ListenerStats stats() const override {
+    ListenerStats stats;
+    stats.accepted = accepted_.load(std::memory_order_relaxed);
+    stats.refused = refused_.load(std::memory_order_relaxed);
+    stats.starved = starved_.load(std::memory_order_relaxed);
+    stats.connections = open_.load(std::memory_order_relaxed);
+    return stats;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Connection {
+    FileDescriptor duplicate;
+    std::string peer;
+  };
+
+  void Control(int operation, int fd, uint32_t events) {
+    epoll_event event = {};
+    event.events = events;
+    event.data.fd = fd;
+    epoll_ctl(epoll_.get(), operation, fd, &event);
+  }
+
+  void Serve() {
+    std::array<epoll_event, 64> events;
+    while (!stopping_.load()) {
+      const int count = epoll_wait(epoll_.get(), events.data(), events.size(),
+                                   paused_ ? kStarvedPauseMs : kTurnMs);
+      last_turn_ = Clock::now();
+      if (paused_) Resume();
+      // Closings first: they make room.
+      for (int i = 0; i < count; ++i) NoteClosed(events[i]);
+      for (int i = 0; i < count && !stopping_.load(); ++i) AcceptOn(events[i].data.fd);
+    }
+  }
+
+  // Forgets a connection that was shut down. Errors alone say nothing about that.
+  void NoteClosed(const epoll_event& event) {
+    const std::lock_guard<std::mutex> lock(connections_mu_);
+    const auto connection = connections_.find(event.data.fd);
+    if (connection == connections_.end() || (event.events & EPOLLHUP) == 0) return;
+    const auto peer = peers_.find(connection->second.peer);
+    if (--peer->second == 0) peers_.erase(peer);
+    connections_.erase(connection);
+    open_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  void AcceptOn(int fd) {
+    for (const ListenSocket& socket : sockets_) {
+      if (socket.fd() != fd) continue;
+      for (int i = 0; i < kAcceptsPerTurn && AcceptOne(fd); ++i) {
+      }
+    }
+  }
+
+  // False when nothing waits any more.
+  bool AcceptOne(int listening_fd) {
+    FileDescriptor fd(accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+      if (IsStarved(errno)) return Starve(listening_fd);
+      if (!Listens(listening_fd)) return GiveUp(listening_fd);
+      return true;  // a connection that broke before it was accepted
+    }
+    if (!Admit(fd.get())) return true;
+    const int on = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // refused by Unix sockets
+    accepted_.fetch_add(1, std::memory_order_relaxed);
+    connected_(listening_fd, fd.Release());
+    return true;
+  }
+
+  // A socket that no longer listens would wake the thread for ever.
+  bool GiveUp(int listening_fd) {
+    Log(LogLevel::kError, "a socket no longer listens",
+        {{"fd", static_cast<int64_t>(listening_fd)}});
+    Control(EPOLL_CTL_DEL, listening_fd, 0);
+    return false;
+  }
+
+  // Counts the connection in, unless a cap is reached.
+  bool Admit(int fd) {
+    std::string peer = PeerKey(fd);
+    const std::lock_guard<std::mutex> lock(connections_mu_);
+    const auto same = peers_.find(peer);
+    const int of_peer = same == peers_.end() ? 0 : same->second;
+    if (static_cast<int>(connections_.size()) >= max_connections_.load(std::memory_order_relaxed) ||
+        of_peer >= max_connections_per_peer_.load(std::memory_order_relaxed)) {
+      refused_.fetch_add(1, std::memory_order_relaxed);
+      Log(LogLevel::kDebug, "connection refused",
+          {{"peer", peer}, {"connections", static_cast<int64_t>(connections_.size())}});
+      return false;
+    }
+    FileDescriptor duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!duplicate.valid()) {
+      NoteStarved();
+      return false;
+    }
+    const int key = duplicate.get();
+    ++peers_[peer];
+    open_.fetch_add(1, std::memory_order_relaxed);
+    connections_[key] = {std::move(duplicate), std::move(peer)};
+    Control(EPOLL_CTL_ADD, key, EPOLLET);  // hang-ups are always reported
+    return true;
+  }
+
+  // No descriptor is left: turns the waiting client away with the help of the spare one, or pauses.
+  // False when nothing waits any more; accept only says so when it has a descriptor.
+  bool Starve(int listening_fd) {
+    if (spare_.valid()) {
+      spare_.Close();
+      FileDescriptor fd(accept4(listening_fd, nullptr, nullptr, SOCK_CLOEXEC));
+      const bool nothing_waits = !fd.valid() && !IsStarved(errno);
+      if (fd.valid()) NoteStarved();
+      fd.Close();
+      spare_ = OpenSpare();
+      if (spare_.valid()) return !nothing_waits;
+    }
+    NoteStarved();
+    paused_ = true;
+    for (const ListenSocket& socket : sockets_) Control(EPOLL_CTL_MOD, socket.fd(), 0);
+    return false;
+  }
+
+  void Resume() {
+    if (!spare_.valid()) spare_ = OpenSpare();
+    paused_ = false;
+    for (const ListenSocket& socket : sockets_) Control(EPOLL_CTL_MOD, socket.fd(), EPOLLIN);
+  }
+
+  void NoteStarved() {
+    const int64_t times = starved_.fetch_add(1, std::memory_order_relaxed) + 1;
+    if ((times & (times - 1)) != 0) return;  // at every power of two
+    Log(LogLevel::kWarn, "out of file descriptors or memory for connections", {{"times", times}});
+  }
+
+  std::atomic<int> max_connections_;
+  std::atomic<int> max_connections_per_peer_;
+  const Clock::duration stuck_after_;
+  mutable std::mutex closing_;         // of the sockets, against accepting()
+  std::vector<ListenSocket> sockets_;  // the thread's until Stop, but for that
+  std::vector<std::string> addresses_;
+  const FileDescriptor epoll_;
+  const FileDescriptor wake_;
+  Connected connected_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<Clock::time_point> last_turn_ = Clock::time_point();
+  std::atomic<int64_t> accepted_ = 0;
+  std::atomic<int64_t> refused_ = 0;
+  std::atomic<int64_t> starved_ = 0;
+  std::atomic<int64_t> open_ = 0;
+
+  // The thread's own until Stop.
+  FileDescriptor spare_;
+  bool paused_ = false;
+  absl::flat_hash_map<std::string, int> peers_;  // connections of each
+
+  std::mutex connections_mu_;
+  absl::flat_hash_map<int, Connection> connections_;  // by duplicate
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const ListenerOptions& options) {
+  std::vector<ListenSocket> sockets;
+  for (const std::string& text : options.addresses) {
+    PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address));
+    for (ListenSocket& socket : bound) sockets.push_back(std::move(socket));
+  }
+  auto listener = std::make_unique<EpollListener>(options, std::move(sockets));
+  if (!listener->valid()) {
+    return absl::UnavailableError("listen: no file descriptors left for epoll");
+  }
+  return listener;
+}
+
+}  // namespace phasor

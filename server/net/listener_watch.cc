@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// See listener_watch.h.
+#include "server/net/listener_watch.h"
+
+#include <utility>
+
+namespace phasor {
+
+ListenerWatch::ListenerWatch(const Listener* listener, std::function<void(bool)> changed,
+                             absl::Duration period)
+    : listener_(*listener),
+      changed_(std::move(changed)),
+      period_(period),
+      thread_([this] { Watch(); }) {}
+
+ListenerWatch::~ListenerWatch() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+  }
+  ending_changed_.notify_all();
+  thread_.join();
+}
+
+void ListenerWatch::Watch() {
+  bool told = true, before = true;
+  while (WaitForTurn()) {
+    const bool now = listener_.accepting();
+    // Twice in a row: after a pause of the whole process, this thread may look before the
+    // listener's has had a turn.
+    const bool sure = now || !before;
+    before = now;
+    if (!sure || now == told) continue;
+    told = now;
+    changed_(now);
+  }
+}
+
+bool ListenerWatch::WaitForTurn() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return !ending_changed_.wait_for(lock, absl::ToChronoNanoseconds(period_),
+                                   [this] { return ending_; });
+}
+
+}  // namespace phasor

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client refuses to do with its secrets, and a token that is replaced. tests/e2e/tls_test.cc
+// and access_test.cc have real servers.
+#include "client/grpc/channel_security.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/time/clock.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace phasor::client_internal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IsOk;
+using testing::kInvalid;
+using ::testing::Not;
+using testing::StatusIs;
+
+absl::StatusOr<ChannelSecurity> Far(const ClientOptions& options) {
+  return ChannelSecurity::Make(options, /*this_host=*/false, /*unix_socket=*/false);
+}
+
+TEST(ChannelSecurityTest, ATokenInPlaintextStaysOnThisHostUnlessAllowed) {
+  const ClientOptions options = {.token = "abc"};
+  EXPECT_THAT(Far(options), StatusIs(kInvalid, AllOf(HasSubstr("token: would be sent in plaintext"),
+                                                     Not(HasSubstr("abc")))));
+  EXPECT_THAT(ChannelSecurity::Make(options, true, false), IsOk());
+  EXPECT_THAT(ChannelSecurity::Make(options, true, true), IsOk());
+  EXPECT_THAT(Far({.token = "abc", .token_over_plaintext = true}), IsOk());
+  EXPECT_THAT(Far({.tls = TlsOptions{}, .token = "abc"}), IsOk());
+}
+
+TEST(ChannelSecurityTest, FilesAreCheckedBeforeTheFirstCall) {
+  const testing::TempDir dir;
+  EXPECT_THAT(Far({.tls = TlsOptions{.ca_file = dir.path() + "/none"}}),
+              StatusIs(kInvalid, HasSubstr("tls.ca_file: ")));
+  dir.Write("text", "no PEM");
+  EXPECT_THAT(Far({.tls = TlsOptions{.ca_file = dir.path() + "/text"}}),
+              StatusIs(kInvalid, HasSubstr("is not PEM")));
+  EXPECT_THAT(ChannelSecurity::Make({.tls = TlsOptions{}}, true, true),
+              StatusIs(kInvalid, HasSubstr("Unix socket")));
+  EXPECT_THAT(Far({.tls = TlsOptions{}, .token_file = dir.path() + "/none"}),
+              StatusIs(kInvalid, HasSubstr("token_file: ")));
+}
+
+TEST(ChannelSecurityTest, WhatAHeaderCannotCarryIsNoTokenAndIsNotRepeated) {
+  for (const char* token : {"a line", "a\nline", "line\x80"}) {
+    EXPECT_THAT(TokenSource::Make({.token = token}),
+                StatusIs(kInvalid, AllOf(HasSubstr("token: not a token"), Not(HasSubstr("line")))));
+  }
+  EXPECT_THAT(TokenSource::Make({.token = std::string(4097, 'x')}),
+              StatusIs(kInvalid, HasSubstr("not a token")));
+}
+
+TEST(TokenSourceTest, AFileIsReadAgainAndABadOneIsNotTaken) {
+  const testing::TempDir dir;
+  dir.Write("token", "first\n");
+  const auto source = TokenSource::Make({.token_file = dir.path() + "/token"});
+  ASSERT_THAT(source, IsOk());
+  absl::Time now = absl::Now();
+  EXPECT_EQ((*source)->Token(now), "first");
+  dir.Write("token", "second\n");
+  EXPECT_EQ((*source)->Token(now), "first");
+  EXPECT_EQ((*source)->Token(now += absl::Seconds(2)), "second");
+  dir.Write("token", "");
+  EXPECT_EQ((*source)->Token(now += absl::Seconds(2)), "second");
+  dir.Write("token", "third");
+  EXPECT_EQ((*source)->Token(now + absl::Milliseconds(500)), "second");
+  EXPECT_EQ((*source)->Token(now += absl::Seconds(2)), "third");
+}
+
+}  // namespace
+}  // namespace phasor::client_internal

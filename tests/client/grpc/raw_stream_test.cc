@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages there and back, and every way in which a stream ends.
+#include "client/grpc/raw_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "tests/client/grpc/stream_service.h"
+
+namespace phasor::client_internal {
+namespace {
+
+constexpr char kMethod[] = "/phasor.v1.PositionEmbeddingService/StreamApplyRoPE";
+
+std::string Header(int64_t id) {
+  v1::StreamApplyRoPERequest request;
+  request.set_id(id);
+  return request.SerializeAsString();
+}
+
+absl::Span<const std::byte> BytesOf(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+TEST(RawStreamTest, MessagesComeBackWithTheirBytes) {
+  StreamService service;
+  RawStream stream(service.channel(), kMethod, {});
+  const std::string large(1 << 20, 'x');  // lent, not copied
+  const std::string small = "y";
+  const absl::Span<const std::byte> raw[] = {BytesOf(large), BytesOf(small)};
+  for (int64_t id = 0; id < 3; ++id) {
+    ASSERT_TRUE(stream.Write(Header(id), raw));
+    grpc::ByteBuffer bytes;
+    ASSERT_TRUE(stream.Read(&bytes));
+    const auto message = ReadRawMessage(bytes);
+    ASSERT_TRUE(message.ok());
+    v1::StreamApplyRoPEResponse response;
+    ASSERT_TRUE(response.ParseFromString(message->header));
+    EXPECT_EQ(response.id(), id);
+    ASSERT_EQ(message->raw.size(), 2);
+    std::string back(large.size(), ' ');
+    ASSERT_EQ(message->raw[0].bytes, static_cast<int64_t>(large.size()));
+    message->raw[0].CopyTo(reinterpret_cast<std::byte*>(back.data()));
+    EXPECT_EQ(back, large);
+  }
+  EXPECT_TRUE(stream.Finish().ok());
+  EXPECT_FALSE(stream.Write(Header(9), {}));
+}
+
+TEST(RawStreamTest, FinishDropsWhatWasNotRead) {
+  StreamService service;
+  RawStream stream(service.channel(), kMethod, {});
+  ASSERT_TRUE(stream.Write(Header(1), {}));
+  EXPECT_TRUE(stream.Finish().ok());
+  EXPECT_EQ(service.received, 1);
+}
+
+TEST(RawStreamTest, TheServersStatusIsHowItEnds) {
+  StreamService service;
+  service.spoil = [](auto&) { return grpc::Status(grpc::StatusCode::DATA_LOSS, "why"); };
+  RawStream stream(service.channel(), kMethod, {});
+  ASSERT_TRUE(stream.Write(Header(1), {}));
+  grpc::ByteBuffer bytes;
+  EXPECT_FALSE(stream.Read(&bytes));
+  const absl::Status status = stream.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(status.message(), "why");
+}
+
+TEST(RawStreamTest, DeadlineTokenAndCancelEndABlockedRead) {
+  StreamService service;
+  grpc::ByteBuffer bytes;
+  {
+    RawStream stream(service.channel(), kMethod,
+                     {.deadline = absl::Now() + absl::Milliseconds(20)});
+    EXPECT_FALSE(stream.Read(&bytes));
+    EXPECT_EQ(stream.Finish().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  CancelToken token;
+  RawStream by_token(service.channel(), kMethod, {.cancel = token});
+  RawStream by_call(service.channel(), kMethod, {});
+  std::thread canceller([&] {
+    token.Cancel();
+    by_call.Cancel();
+  });
+  for (RawStream* stream : {&by_token, &by_call}) {
+    EXPECT_FALSE(stream->Read(&bytes));
+    EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kCancelled);
+  }
+  canceller.join();
+}
+
+TEST(RawStreamTest, ADestroyedStreamIsCancelledAndReturnsWhatItWasLent) {
+  StreamService service;
+  auto large = std::make_unique<std::string>(8 << 20, 'x');
+  {
+    RawStream stream(service.channel(), kMethod, {});
+    const absl::Span<const std::byte> raw[] = {BytesOf(*large)};
+    ASSERT_TRUE(stream.Write(Header(1), raw));
+  }
+  large.reset();  // ASan would see gRPC read it now
+}
+
+}  // namespace
+}  // namespace phasor::client_internal

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers that do not fit what was asked must not reach the caller's memory.
+#include "client/grpc/responses.h"
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "tests/client/grpc/fake_server.h"
+
+namespace phasor::client_internal {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr absl::StatusCode kInternal = absl::StatusCode::kInternal;
+
+template <typename Message>
+RawMessage Received(const Message& message) {
+  return *ReadRawMessage(ToBuffer(message.SerializeAsString()));
+}
+
+std::string Floats(std::vector<float> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+void SetTensor(v1::TensorSpec* tensor, std::vector<int64_t> shape) {
+  tensor->set_dtype(v1::DTYPE_FLOAT32);
+  tensor->mutable_shape()->Assign(shape.begin(), shape.end());
+}
+
+v1::EncodeResponse TwoRows() {
+  v1::EncodeResponse response;
+  SetTensor(response.mutable_result()->mutable_output(), {2, 2});
+  response.mutable_result()->mutable_info()->set_backend("cpu");
+  response.add_raw(Floats({1, 2, 3, 4}));
+  return response;
+}
+
+TEST(ResponsesTest, RowsGoToTheResultOrTheCaller) {
+  EncodeCall call{.positions = {5, 6}};
+  EncodeResult result;
+  ASSERT_TRUE(ReadResponse(Received(TwoRows()), call, 0, result).ok());
+  EXPECT_THAT(result.output.shape, ElementsAre(2, 2));
+  EXPECT_EQ(std::memcmp(result.bytes.data(), TwoRows().raw(0).data(), 16), 0);
+  EXPECT_EQ(result.info.backend, "cpu");
+
+  std::vector<float> out(2 * 3, 9);
+  call.output = MutableView(out, {2, 2}, {3, 1});
+  ASSERT_TRUE(ReadResponse(Received(TwoRows()), call, 0, result).ok());
+  EXPECT_THAT(out, ElementsAre(1, 2, 9, 3, 4, 9));
+}
+
+TEST(ResponsesTest, OutputsOfTheWrongShapeAreTheCallersError) {
+  std::vector<float> out(4, 9);
+  EncodeCall call{.positions = {5, 6}, .output = MutableView(out, {1, 4})};
+  EncodeResult result;
+  EXPECT_EQ(ReadResponse(Received(TwoRows()), call, 0, result),
+            absl::InvalidArgumentError("item.output: FLOAT32 [1, 4], must be FLOAT32 [2, 2]"));
+  EXPECT_THAT(out, Each(9));
+}
+
+TEST(ResponsesTest, RowsUnlikeTheRequestAreInternalErrors) {
+  const std::vector<std::function<void(v1::EncodeResponse&)>> faults = {
+      [](auto& r) { r.clear_raw(); },
+      [](auto& r) { r.add_raw("more"); },
+      [](auto& r) { r.mutable_raw(0)->pop_back(); },
+      [](auto& r) { r.mutable_raw(0)->push_back('x'); },
+      [](auto& r) { r.clear_result(); },
+      [](auto& r) { r.mutable_result()->mutable_output()->set_dtype(v1::DTYPE_FLOAT64); },
+      [](auto& r) { r.mutable_result()->mutable_output()->set_dtype(v1::Dtype(99)); },
+      [](auto& r) { r.mutable_result()->mutable_output()->set_shape(0, 4); },
+      [](auto& r) { r.mutable_result()->mutable_output()->set_shape(0, -2); },
+      [](auto& r) { r.mutable_result()->mutable_output()->set_shape(0, int64_t{1} << 62); },
+      [](auto& r) {
+        SetTensor(r.mutable_result()->mutable_output(), {1, 4});
+      },
+      [](auto& r) { SetTensor(r.mutable_result()->mutable_output(), {4}); },
+      [](auto& r) { r.mutable_result()->mutable_output()->add_strides(1); },
+      [](auto& r) { r.mutable_result()->mutable_output()->mutable_region()->set_region("r"); },
+  };
+  for (size_t i = 0; i < faults.size(); ++i) {
+    v1::EncodeResponse response = TwoRows();
+    faults[i](response);
+    std::vector<float> out(4, 9);
+    const EncodeCall call{.positions = IntegerRange{.count = 2},
+                          .output = MutableView(out, {2, 2})};
+    EncodeResult result;
+    EXPECT_EQ(ReadResponse(Received(response), call, 0, result).code(), kInternal) << i;
+    EXPECT_THAT(out, Each(9)) << i;
+  }
+}
+
+TEST(ResponsesTest, UnparsableHeadersAreInternalErrors) {
+  EncodeResult result;
+  const RawMessage message{.header = "\x0A\x03\xFF\xFF\xFF"};
+  EXPECT_EQ(ReadResponse(message, EncodeCall{}, 0, result).code(), kInternal);
+  EXPECT_FALSE(ReadResolveSpecResponse("\x08").ok());
+  EXPECT_FALSE(ReadListPresetsResponse("\x0A\x7F").ok());
+  EXPECT_FALSE(ReadServerInfoResponse("\x0A\x7F").ok());
+}
+
+TEST(ResponsesTest, RotationsAreCopiedAllOrNone) {
+  std::vector<float> q(4, 9), k(4, 9);
+  RopeCall call{.tensors = {MutableView(q, {1, 1, 4}), MutableView(k, {1, 1, 4})}};
+  v1::ApplyRoPEResponse response;
+  for (int i = 0; i < 2; ++i) {
+    SetTensor(response.mutable_result()->add_tensors(), {1, 1, 4});
+    response.add_raw(Floats({1, 2, 3, 4}));
+  }
+  RunInfo info;
+  v1::ApplyRoPEResponse bad = response;
+  bad.mutable_raw(1)->pop_back();  // the first is good
+  EXPECT_EQ(ReadResponse(Received(bad), call, 0, info).code(), kInternal);
+  bad = response;
+  SetTensor(bad.mutable_result()->mutable_tensors(1), {1, 2, 2});
+  EXPECT_EQ(ReadResponse(Received(bad), call, 0, info).code(), kInternal);
+  bad = response;
+  bad.mutable_result()->mutable_tensors()->RemoveLast();
+  EXPECT_EQ(ReadResponse(Received(bad), call, 0, info).code(), kInternal);
+  EXPECT_THAT(q, Each(9));
+
+  ASSERT_TRUE(ReadResponse(Received(response), call, 0, info).ok());
+  EXPECT_THAT(q, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(k, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ResponsesTest, OutputsThatTheServerWroteAreNotInTheMessage) {
+  std::vector<float> q(4, 9), k(4, 9);
+  const RopeCall call{.tensors = {MutableView(q, {1, 1, 4}), MutableView(k, {1, 1, 4})}};
+  v1::ApplyRoPEResponse response;
+  SetTensor(response.mutable_result()->add_tensors(), {1, 1, 4});
+  *response.mutable_result()->add_tensors() = response.result().tensors(0);
+  response.mutable_result()->mutable_tensors(0)->mutable_region()->set_region("r");
+  response.add_raw(Floats({1, 2, 3, 4}));
+  RunInfo info;
+  ASSERT_TRUE(ReadResponse(Received(response), call, 1, info).ok());
+  EXPECT_THAT(q, Each(9));
+  EXPECT_THAT(k, ElementsAre(1, 2, 3, 4));
+  for (const int asked_for : {0, 2}) {
+    EXPECT_EQ(ReadResponse(Received(response), call, asked_for, info).code(), kInternal);
+  }
+}
+
+TEST(ResponsesTest, OutputsOnADeviceAreNeverInTheMessage) {
+  const DeviceMemory memory(std::make_shared<DeviceRegistration>(
+      "kv", 1024, nullptr, [](absl::Duration) { return absl::OkStatus(); }));
+  std::vector<float> k(4, 9);
+  const RopeCall call{
+      .tensors = {memory.View({Dtype::kFloat32, {1, 1, 4}, {}}), MutableView(k, {1, 1, 4})}};
+  v1::ApplyRoPEResponse response;
+  SetTensor(response.mutable_result()->add_tensors(), {1, 1, 4});
+  *response.mutable_result()->add_tensors() = response.result().tensors(0);
+  response.add_raw(Floats({1, 2, 3, 4}));
+  response.mutable_result()->mutable_tensors(1)->mutable_device()->set_region("kv");
+  RunInfo info;
+  EXPECT_EQ(ReadResponse(Received(response), call, 1, info).code(), kInternal) << "the other one";
+  EXPECT_THAT(k, Each(9));
+  response.mutable_result()->mutable_tensors()->SwapElements(0, 1);
+  ASSERT_TRUE(ReadResponse(Received(response), call, 1, info).ok());
+  EXPECT_THAT(k, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ResponsesTest, BatchItemsKeepTheirPlaces) {
+  BatchCall<EncodeCall> batch;
+  batch.calls.resize(3);
+  batch.calls[2].positions = {5, 6};
+  batch.destinations = {0, 1, 0};  // the second would have been written, and failed
+  batch.local = {absl::InvalidArgumentError("items[0].add_to: small"), absl::OkStatus(),
+                 absl::OkStatus()};
+  v1::BatchEncodeResponse response;
+  response.add_results()->mutable_status()->set_code(3);
+  auto* failed = response.add_results()->mutable_status();
+  failed->set_code(5);
+  failed->set_message("items[1].spec.preset: unknown");
+  *response.add_results() = TwoRows().result();
+  response.add_raw(TwoRows().raw(0));
+  std::vector<absl::StatusOr<EncodeResult>> results;
+  ASSERT_TRUE(ReadResponse(Received(response), batch, 0, results).ok());
+  EXPECT_EQ(results[0].status(), batch.local[0]);
+  EXPECT_EQ(results[1].status(), absl::NotFoundError("items[1].spec.preset: unknown"));
+  EXPECT_EQ(results[2]->bytes.size(), 16);
+  response.mutable_results()->RemoveLast();
+  EXPECT_EQ(ReadResponse(Received(response), batch, 0, results).code(), kInternal);
+}
+
+TEST(ResponsesTest, HealthIsReadByHand) {
+  EXPECT_EQ(WriteHealthRequest(""), "");
+  EXPECT_EQ(WriteHealthRequest("ab"),
+            "\x0A\x02"
+            "ab");
+  EXPECT_EQ(WriteHealthRequest(std::string(200, 's')).substr(0, 3), "\x0A\xC8\x01");
+  EXPECT_EQ(*ReadHealthResponse("\x08\x01"), Health::kServing);
+  EXPECT_EQ(*ReadHealthResponse("\x08\x02"), Health::kNotServing);
+  EXPECT_EQ(*ReadHealthResponse(""), Health::kUnknown);
+  EXPECT_EQ(ReadHealthResponse("\x10\x01").status().code(), kInternal);
+}
+
+TEST(ResponsesTest, EveryNumberOfASpecArrives) {
+  v1::ResolveSpecResponse response;
+  response.mutable_spec()->set_rope_theta(5e5);
+  response.set_width(64);
+  response.set_amplitude(1.5);
+  v1::ResolvedPair* pair = response.add_pairs();
+  pair->set_axis(2);
+  pair->set_turns_whole(-3);
+  pair->set_turns_fraction(uint64_t{1} << 63);
+  pair->set_inv_freq(0.25);
+  pair->set_phase_offset(7);
+  pair->set_head(1);
+  pair->set_pair(5);
+  pair->set_first_lane(0);
+  auto details = ReadResolveSpecResponse(response.SerializeAsString());
+  ASSERT_TRUE(details.ok()) << details.status();
+  EXPECT_EQ(details->spec.rope_theta, 5e5);
+  EXPECT_EQ(details->width, 64);
+  EXPECT_EQ(details->amplitude, 1.5);
+  EXPECT_EQ(details->pairs[0].axis, 2);
+  EXPECT_EQ(details->pairs[0].turns, (Frequency{-3, uint64_t{1} << 63}));
+  EXPECT_EQ(details->pairs[0].inv_freq, 0.25);
+  EXPECT_EQ(details->pairs[0].phase_offset, 7u);
+  EXPECT_EQ(details->pairs[0].head, 1);
+  EXPECT_EQ(details->pairs[0].pair, 5);
+  EXPECT_EQ(details->pairs[0].first_lane, 0);
+  EXPECT_EQ(details->pairs[0].sine_column, std::nullopt);
+}
+
+}  // namespace
+}  // namespace phasor::client_internal

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's end against a socket of the test's, which answers what it likes. An honest one:
+// tests/e2e/client_shared_test.cc.
+#include "client/shared/lease_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace phasor::client_internal {
+namespace {
+
+using ::phasor::testing::IsOk;
+using ::phasor::testing::StatusIs;
+using ::testing::_;
+using ::testing::HasSubstr;
+
+// Accepts one connection, answers its requests one by one, then closes.
+class Answerer {
+ public:
+  Answerer(const std::string& path, std::vector<std::string> answers) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(listener_, 1), 0);
+    thread_ = std::thread([this, answers = std::move(answers)] {
+      const int fd = accept(listener_, nullptr, nullptr);
+      for (const std::string& answer : answers) {
+        char request[256];
+        if (recv(fd, request, sizeof(request), 0) <= 0) break;
+        send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+      }
+      close(fd);
+    });
+  }
+  ~Answerer() {
+    thread_.join();
+    close(listener_);
+  }
+
+ private:
+  int listener_ = -1;
+  std::thread thread_;
+};
+
+class LeaseClientTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<SharedMemory> Allocate(const std::vector<std::string>& answers,
+                                        int64_t bytes = 4096) {
+    const Answerer answerer(path_, answers);
+    const auto client = LeaseClient::Connect(path_, "me");
+    EXPECT_THAT(client, IsOk());
+    auto memory = (*client)->Allocate(bytes);
+    unlink(path_.c_str());
+    return memory;
+  }
+  const testing::TempDir dir_;
+  const std::string path_ = dir_.path() + "/s";
+};
+
+TEST_F(LeaseClientTest, PlacesAreFoundWhileTheServerLives) {
+  std::shared_ptr<LeaseClient> client;
+  SharedMemory memory;
+  {
+    const Answerer answerer(path_, {"OK token me\n", "OK\n"});
+    client = *LeaseClient::Connect(path_, "me");
+    memory = *client->Allocate(100);
+    EXPECT_TRUE(memory.shared());
+    EXPECT_TRUE(client->alive());
+    const auto place = client->Find(memory.data() + 10, 90);
+    ASSERT_TRUE(place.has_value());
+    EXPECT_EQ(place->token, "token");
+    EXPECT_EQ(place->offset, 10);
+    EXPECT_FALSE(client->Find(memory.data() + 10, 91).has_value());
+    EXPECT_FALSE(client->Find(memory.data() - 1, 1).has_value());
+    EXPECT_FALSE(client->Find(reinterpret_cast<const std::byte*>(&client), 1).has_value());
+    client->Find(nullptr, 0);
+    memory = SharedMemory();  // the second request
+  }
+  EXPECT_FALSE(client->alive());
+}
+
+TEST_F(LeaseClientTest, MemoryOutlivesClientAndServer) {
+  auto memory = Allocate({"OK token me\n"});
+  ASSERT_THAT(memory, IsOk());
+  std::memset(memory->data(), 1, 4096);
+}
+
+TEST_F(LeaseClientTest, AnotherServerIsNoticed) {
+  EXPECT_THAT(Allocate({"OK token you\n"}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another server")));
+  EXPECT_THAT(Allocate({"OK token\n"}), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+}
+
+TEST_F(LeaseClientTest, RefusalsAndNonsenseAreErrors) {
+  EXPECT_THAT(Allocate({"RESOURCE_EXHAUSTED lease: too many\n"}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("lease: too many")));
+  EXPECT_THAT(Allocate({"what?\n"}), StatusIs(absl::StatusCode::kInternal, HasSubstr("what?")));
+  EXPECT_THAT(Allocate({}), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("closed")));
+  EXPECT_THAT(Allocate({std::string(5000, 'x')}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("closed")));
+  EXPECT_THAT(Allocate({}, 0), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes: 0")));
+}
+
+TEST_F(LeaseClientTest, WhereNobodyListensIsAnError) {
+  EXPECT_THAT(LeaseClient::Connect(path_, "me"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(path_)));
+  EXPECT_THAT(LeaseClient::Connect(std::string(200, 'x'), "me"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is no path")));
+  EXPECT_THAT(LeaseClient::Connect("", "me"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is no path")));
+}
+
+}  // namespace
+}  // namespace phasor::client_internal

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+// What configurations mean is compared with transformers in tests/conformance/configs_test.cc.
+// Here: what is chosen, and what is refused.
+#include "kernels/spec/config_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+
+#include "tests/kernels/spec/configurations.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor {
+namespace {
+
+using testing::Config;
+using testing::ExpectRefused;
+using testing::IsOk;
+using testing::Layer;
+using testing::Llama;
+using testing::Part;
+using testing::Read;
+using testing::StatusIs;
+
+TEST(ConfigJsonTest, KeysThatSayWhatIsSoAnywayAreAccepted) {
+  for (const char* extra :
+       {R"("model_type": "qwen2", "use_mrope": false)", R"("model_type": "gptj", "rotary": true)",
+        R"("model_type": "cohere2", "position_embedding_type": "rope_gptj")",
+        R"("model_type": "modernbert", "position_embedding_type": "absolute")"}) {
+    Spec spec;
+    spec.config_json = std::string("{\"head_dim\": 64, ") + extra + "}";
+    if (std::string(extra).find("modernbert") != std::string::npos)
+      spec.layer_type = "full_attention";
+    EXPECT_TRUE(ResolveSpec(spec).ok()) << extra << ResolveSpec(spec).status();
+  }
+  for (const char* extra :
+       {R"("model_type": "qwen2", "use_mrope": true)", R"("model_type": "gptj", "rotary": false)",
+        R"("model_type": "llama", "position_embedding_type": "rope_gptj")"}) {
+    Spec spec;
+    spec.config_json = std::string("{\"head_dim\": 64, ") + extra + "}";
+    EXPECT_FALSE(ResolveSpec(spec).ok()) << extra;
+  }
+}
+
+// GPT-J's class rotates 64 lanes when nothing is said, and the whole head when null is.
+TEST(ConfigJsonTest, AnAbsentRotaryDimIsTheClassesDefault) {
+  Spec spec;
+  spec.config_json = R"({"model_type": "gptj", "head_dim": 256})";
+  EXPECT_EQ(ResolveSpec(spec)->rotary_dim, 64);
+  spec.config_json = R"({"model_type": "gptj", "head_dim": 256, "rotary_dim": null})";
+  EXPECT_EQ(ResolveSpec(spec)->rotary_dim, 256);
+}
+
+TEST(ConfigJsonTest, ReadsALlama) {
+  Spec want;
+  want.kind = SpecKind::kRotary;
+  want.family = FrequencyFamily::kGeometric;
+  want.rope_theta = 500000;
+  want.head_dim = 128;
+  want.pairing = want.pairing_out = Pairing::kHalfSplit;
+  EXPECT_EQ(Read(Config(Llama(R"("rope_theta": 500000.0, "vocab_size": 9, "rope_scaling": null)"))),
+            want);
+}
+
+TEST(ConfigJsonTest, PathsOfErrorsAreTheConfigurations) {
+  EXPECT_THAT(SpecFromConfigJson(Config(Llama(R"("rope_theta": "x")")), "item.spec"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "item.spec.config_json.rope_theta: \"x\", must be a number"));
+}
+
+TEST(ConfigJsonTest, RefusesWhatIsNoObject) {
+  for (const char* text : {"", "{", "[]", "null", "3", "\"llama\""}) {
+    EXPECT_FALSE(SpecFromConfigJson(Config(text), "spec").ok()) << text;
+  }
+  ExpectRefused(Config(R"({"model_type": "llama", "model_type": "gptj"})"), "twice");
+}
+
+TEST(ConfigJsonTest, AnUnknownModelTypeAsksForThePairing) {
+  const std::string text =
+      R"({"model_type": "newmodel", "head_dim": 64, "rope_theta": 1e6, "partial_rotary_factor": 0.5})";
+  ExpectRefused(Config(text),
+                "spec.config_json.model_type: \"newmodel\" is not known, must be one "
+                "of docs/presets.md, or spec.pairing must say");
+  Spec user = Config(text);
+  user.pairing = Pairing::kInterleaved;
+  const Spec spec = Read(user);
+  EXPECT_EQ(spec.rope_theta, 1e6);
+  EXPECT_EQ(spec.partial_rotary_factor, 0.5);
+  EXPECT_EQ(spec.pairing, std::nullopt);  // the user's remains
+  user.config_json = R"({"model_type": "newmodel", "head_dim": 64})";
+  ExpectRefused(user, "rope_theta: not set, required where the model_type is not known");
+  user.rope_theta = 10000;
+  EXPECT_EQ(Read(user).rope_theta, std::nullopt);
+  user.config_json = R"({"head_dim": 64, "rope_scaling": {"mrope_section": [8, 12, 12]}})";
+  ExpectRefused(user, "spec.axis_rule: not set");
+  user.axis_rule = AxisRule::kMropeChunked;
+  EXPECT_EQ(Read(user).axes, 3);
+}
+
+TEST(ConfigJsonTest, AKeyAboutRotationThatIsNotUnderstoodIsAnError) {
+  ExpectRefused(Config(Llama(R"("rope_thta": 1)")),
+                "rope_thta: no such field, the nearest known one is rope_theta");
+  for (const char* key : {"swa_rope_theta", "use_xpos", "rotary_percent", "nope_layers",
+                          "rope_type", "yarn_factor", "partial_rotary_factors"}) {
+    ExpectRefused(Config(Llama("\"" + std::string(key) + "\": 2")), key);
+    EXPECT_THAT(SpecFromConfigJson(Config(Llama("\"" + std::string(key) + "\": null")), "spec"),
+                IsOk());
+  }
+  ExpectRefused(Config(Llama(R"("rope_scaling": {"type": "linear", "factor": 2, "beta": 1})")),
+                "beta");
+}
+
+TEST(ConfigJsonTest, KeysOfOtherModelsAreErrors) {
+  for (const char* key : {"rope_local_base_freq", "qk_rope_head_dim", "global_head_dim"}) {
+    ExpectRefused(Config(Llama("\"" + std::string(key) + "\": 64")),
+                  "is nothing that model_type llama");
+  }
+  ExpectRefused(Config(Llama(R"("partial_rotary_factor": 0.5)")), "llama rotates whole heads");
+  ExpectRefused(Config(Llama(R"("rotary_dim": 64)")), "64 contradicts head_dim 128");
+  EXPECT_EQ(Read(Config(Llama(R"("partial_rotary_factor": 1.0)"))).partial_rotary_factor,
+            std::nullopt);
+  ExpectRefused(Config(Llama(R"("rope_scaling": {"mrope_section": [16, 24, 24]})")),
+                "model_type llama has one axis");
+}
+
+TEST(ConfigJsonTest, OtherPositionEncodingsAreErrors) {
+  ExpectRefused(Config(R"({"model_type": "falcon", "head_dim": 64, "alibi": true})"),
+                "alibi: true");
+  ExpectRefused(Config(R"({"model_type": "esm", "head_dim": 20, "position_embedding_type":
+                           "absolute"})"),
+                "position_embedding_type: absolute, must be rope");
+}
+
+TEST(ConfigJsonTest, ContradictionsAreErrors) {
+  ExpectRefused(Config(Llama(R"("rope_theta": 1, "rope_parameters": {"rope_theta": 2})")),
+                "rope_theta: 1 contradicts 2");
+  ExpectRefused(Config(Llama(R"("rope_scaling": {"type": "default"},
+                               "rope_parameters": {"rope_type": "default"})")),
+                "rope_scaling: differs from rope_parameters");
+  ExpectRefused(Config(R"({"model_type": "phi", "head_dim": 80, "partial_rotary_factor": 0.5,
+                           "rope_parameters": {"partial_rotary_factor": 0.4}})"),
+                "partial_rotary_factor: 0.5 contradicts 0.4");
+  ExpectRefused(Config(R"({"model_type": "gptj", "head_dim": 256, "rotary_dim": 64,
+                           "partial_rotary_factor": 0.5})"),
+                "rotary_dim: 64 contradicts");
+  ExpectRefused(Config(R"({"model_type": "deepseek_v3", "qk_nope_head_dim": 128,
+                           "qk_rope_head_dim": 64, "head_dim": 128})"),
+                "head_dim: 128 contradicts qk_rope_head_dim 64");
+  ExpectRefused(Config(R"({"rope_theta": 5, "text_config": {"model_type": "llama"}})"),
+                "config_json.rope_theta: text_config does not say the same");
+}
+
+TEST(ConfigJsonTest, HeadsNeedAWidth) {
+  ExpectRefused(Config(R"({"model_type": "llama"})"),
+                "head_dim: not set, required without hidden_size");
+  ExpectRefused(Config(R"({"model_type": "llama", "hidden_size": 100, "num_attention_heads": 3})"),
+                "does not split evenly over 3 heads");
+  ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 0})"), "head_dim: 0, must be > 0");
+  ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 65538})"), "out of range");
+  Spec user = Config(R"({"model_type": "llama"})");
+  user.head_dim = 96;
+  EXPECT_EQ(Read(user).head_dim, 96);
+}
+
+TEST(ConfigJsonTest, JetMoesHeadsAreItsKvChannelsWide) {
+  const std::string jetmoe = R"({"model_type": "jetmoe", "hidden_size": 2048,
+                                 "num_attention_heads": 32, "kv_channels": 96)";
+  const Spec spec = Read(Config(jetmoe + "}"));
+  EXPECT_EQ(spec.head_dim, 96);
+  EXPECT_EQ(spec.pairing, Pairing::kHalfSplit);
+  EXPECT_EQ(Read(Config(R"({"model_type": "jetmoe"})")).head_dim, 128);
+  EXPECT_EQ(Read(Config(R"({"model_type": "jetmoe", "head_dim": 64})")).head_dim, 64);
+  ExpectRefused(Config(jetmoe + R"(, "head_dim": 64})"), "kv_channels: 96 contradicts head_dim 64");
+}
+
+TEST(ConfigJsonTest, OtherNamesOfAHeadsWidthMustNotContradictIt) {
+  for (const char* key : {"kv_channels", "attention_head_dim", "swa_head_dim", "d_kv"}) {
+    const std::string name = "\"" + std::string(key) + "\": ";
+    ExpectRefused(Config(Llama(name + "64")), std::string(key) + ": 64 contradicts head_dim 128");
+    EXPECT_EQ(Read(Config(Llama(name + "128"))).head_dim, 128);
+    Spec user = Config(Llama(name + "64"));
+    user.head_dim = 64;
+    EXPECT_EQ(Read(user).head_dim, 64);
+  }
+}
+
+TEST(ConfigJsonTest, HeadsOfSingleLayersAreChosenByKind) {
+  const std::string gemma = R"({"model_type": "gemma4_text", "head_dim": 256, "layer_types":
+      ["sliding_attention", "full_attention"], "per_layer_config": {"1": {"head_dim": 384}},
+      "rope_parameters": {"full_attention": {}, "sliding_attention": {}})";
+  EXPECT_EQ(Read(Layer(gemma + "}", "full_attention")).head_dim, 384);
+  EXPECT_EQ(Read(Layer(gemma + "}", "sliding_attention")).head_dim, 256);
+  ExpectRefused(Layer(gemma + R"(, "global_head_dim": 512})", "full_attention"),
+                "global_head_dim: 512 contradicts per_layer_config");
+  Spec user = Layer(gemma + "}", "full_attention");
+  user.head_dim = 320;
+  EXPECT_EQ(Read(user).head_dim, 320);
+}
+
+TEST(ConfigJsonTest, WithPerLayerConfigGemma4sFullLayersHaveNoWidthOfTheirOwn) {
+  const std::string gemma = R"({"model_type": "gemma4_text", "head_dim": 256, "layer_types":
+      ["sliding_attention", "full_attention"], "rope_parameters": {"full_attention": {}})";
+  EXPECT_EQ(Read(Layer(gemma + "}", "full_attention")).head_dim, 512);
+  EXPECT_EQ(Read(Layer(gemma + R"(, "per_layer_config": {"1": {}}})", "full_attention")).head_dim,
+            256);
+}
+
+TEST(ConfigJsonTest, LayersThatDivideTheirHeadsOtherwiseNeedAWidth) {
+  const std::string llama = Llama(R"("layer_types": ["full_attention"], "per_layer_config":
+                                     {"0": {"num_attention_heads": 16}})");
+  ExpectRefused(Config(llama), "per_layer_config: changes num_attention_heads");
+  Spec user = Config(llama);
+  user.head_dim = 256;
+  EXPECT_EQ(Read(user).head_dim, 256);
+}
+
+TEST(ConfigJsonTest, ModelsOfGptJsKindGiveTheirOwnNames) {
+  const Spec spec = Read(Config(R"({"model_type": "gptj", "n_embd": 4096, "n_head": 16,
+                                    "rotary_dim": 64})"));
+  EXPECT_EQ(spec.head_dim, 256);
+  EXPECT_EQ(spec.rotary_dim, 64);
+  EXPECT_EQ(spec.pairing, Pairing::kInterleaved);
+}
+
+TEST(ConfigJsonTest, BambasTwoWaysToSayItsLanesMustAgree) {
+  const std::string text = R"({"model_type": "bamba", "head_dim": 128, "attn_rotary_emb": )";
+  EXPECT_EQ(ResolveSpec(Config(text + "64}"))->rotary_dim, 64);
+  ExpectRefused(Config(text + "128}"), "attn_rotary_emb: 128, must be half of head_dim 128");
+  ExpectRefused(Config(Llama(R"("attn_rotary_emb": 64)")), "attn_rotary_emb: ");
+}
+
+TEST(ConfigJsonTest, LatentHeadsRotateTheirLastLanes) {
+  const std::string text = R"({"model_type": "deepseek_v3", "qk_nope_head_dim": 128,
+                               "qk_rope_head_dim": 64, "head_dim": 64, "rope_theta": 10000)";
+  const Spec spec = Read(Config(text + "}"));
+  EXPECT_EQ(spec.head_dim, 192);
+  EXPECT_EQ(spec.rotary_begin, 128);
+  EXPECT_EQ(spec.rotary_dim, 64);
+  EXPECT_EQ(spec.pairing, Pairing::kInterleaved);
+  EXPECT_EQ(spec.pairing_out, Pairing::kHalfSplit);
+  EXPECT_EQ(Read(Config(text + ", \"rope_interleave\": false}")).pairing, Pairing::kHalfSplit);
+}
+
+TEST(ConfigJsonTest, LayersWithBasesOfTheirOwnAreChosenByKind) {
+  const std::string gemma = R"({"model_type": "gemma3_text", "rope_local_base_freq": 20000.0,
+                                "rope_scaling": {"rope_type": "linear", "factor": 8.0}})";
+  ExpectRefused(Config(gemma),
+                "spec.layer_type: not set, must be full_attention or sliding_attention");
+  ExpectRefused(Layer(gemma, "global"), "spec.layer_type: global, must be");
+  EXPECT_EQ(Read(Layer(gemma, "full_attention")).rope_theta, 1e6);
+  EXPECT_EQ(Read(Layer(gemma, "full_attention")).rope_scaling, RopeScaling(LinearScaling{8.0}));
+  EXPECT_EQ(Read(Layer(gemma, "sliding_attention")).rope_theta, 20000.0);
+  EXPECT_EQ(Read(Layer(gemma, "sliding_attention")).rope_scaling, RopeScaling());
+}
+
+TEST(ConfigJsonTest, NestedParametersAreChosenByKind) {
+  const std::string olmo = R"({"model_type": "olmo3", "head_dim": 128, "rope_parameters": {
+      "full_attention": {"rope_type": "linear", "factor": 2, "rope_theta": 7},
+      "sliding_attention": {"rope_type": "default", "rope_theta": 8}, "other": null}})";
+  ExpectRefused(Config(olmo),
+                "spec.layer_type: not set, must be one of full_attention, "
+                "sliding_attention");
+  ExpectRefused(Layer(olmo, "other"), "spec.layer_type: other, must be one of");
+  EXPECT_EQ(Read(Layer(olmo, "sliding_attention")).rope_theta, 8);
+  EXPECT_EQ(Read(Layer(olmo, "full_attention")).rope_scaling, RopeScaling(LinearScaling{2.0}));
+  ExpectRefused(Layer(R"({"model_type": "olmo3", "head_dim": 128, "rope_parameters":
+                          {"full_attention": {}, "rope_theta": 3}})",
+                      "full_attention"),
+                "rope_parameters.rope_theta: 3, must be an object");
+}
+
+// Flat, as OLMo 3 was published: YaRN is for the layers with full attention alone.
+std::string Olmo3(const std::string& more) {
+  return R"({"model_type": "olmo3", "head_dim": 128, "layer_types": ["sliding_attention",
+      "full_attention"])" +
+         more + "}";
+}
+constexpr char kOlmo3Yarn[] = R"("rope_scaling": {"rope_type": "yarn", "factor": 8.0,
+    "original_max_position_embeddings": 8192, "attention_factor": 1.25})";
+
+TEST(ConfigJsonTest, AFlatOlmo3ScalesFullAttentionAlone) {
+  const std::string olmo = Olmo3(R"(, "rope_theta": 500000, )" + std::string(kOlmo3Yarn));
+  ExpectRefused(Config(olmo),
+                "spec.layer_type: not set, must be full_attention or sliding_attention");
+  ExpectRefused(Layer(olmo, "global"), "spec.layer_type: global, must be full_attention or");
+  const Spec full = Read(Layer(olmo, "full_attention"));
+  EXPECT_EQ(full.rope_theta, 500000);
+  ASSERT_TRUE(std::holds_alternative<YarnScaling>(full.rope_scaling));
+  EXPECT_EQ(std::get<YarnScaling>(full.rope_scaling).factor, 8);
+  const Spec sliding = Read(Layer(olmo, "sliding_attention"));
+  EXPECT_EQ(sliding.rope_theta, 500000);
+  EXPECT_EQ(sliding.rope_scaling, RopeScaling());
+}
+
+TEST(ConfigJsonTest, AnOlmo3WithoutScalingNeedsNoKindOfLayer) {
+  EXPECT_EQ(Read(Config(Olmo3(""))).rope_theta, 500000);
+  EXPECT_EQ(Read(Config(Olmo3(R"(, "rope_scaling": {"type": "default"})"))).rope_theta, 500000);
+}
+
+// transformers 5.23.0 gives sliding layers its default base, earlier releases the file's.
+TEST(ConfigJsonTest, AnotherBaseOfOlmo3sSlidingLayersIsTheCallersToSay) {
+  const std::string olmo = Olmo3(R"(, "rope_theta": 1000000, )" + std::string(kOlmo3Yarn));
+  EXPECT_EQ(Read(Layer(olmo, "full_attention")).rope_theta, 1e6);
+  ExpectRefused(Layer(olmo, "sliding_attention"),
+                "spec.config_json.rope_theta: 1e+06, but sliding_attention layers");
+  Spec user = Layer(olmo, "sliding_attention");
+  user.rope_theta = 1e6;
+  EXPECT_EQ(Read(user).rope_scaling, RopeScaling());
+}
+
+TEST(ConfigJsonTest, ModelsWithTwoRotationsReadNoFlatRopeParameters) {
+  for (const char* type : {"olmo3", "gemma3_text", "gemma3n_text", "gemma4_text", "modernbert"}) {
+    const std::string text = R"({"model_type": ")" + std::string(type) +
+                             R"(", "head_dim": 128, "rope_parameters": {"rope_theta": 7.0}})";
+    ExpectRefused(Layer(text, "full_attention"),
+                  "config_json.rope_parameters: one dictionary for all layers");
+  }
+  ExpectRefused(Layer(R"({"model_type": "gemma4_text", "rope_scaling": {"rope_theta": 7.0}})",
+                      "full_attention"),
+                "config_json.rope_scaling: one dictionary for all layers");
+}
+
+TEST(ConfigJsonTest, BasesAreReadUnderTheNamesOfTheirModelAlone) {
+  const auto with = [](const std::string& type, const std::string& key) {
+    return Layer(R"({"model_type": ")" + type + R"(", "head_dim": 64, ")" + key + R"(": 7.0})",
+                 "full_attention");
+  };
+  ExpectRefused(with("modernbert", "rope_theta"), "rope_theta: is nothing that model_type");
+  ExpectRefused(with("modernbert", "rope_local_base_freq"), "is nothing that model_type");
+  ExpectRefused(with("gemma3_text", "local_rope_theta"), "is nothing that model_type");
+  ExpectRefused(with("olmo3", "global_rope_theta"), "is nothing that model_type");
+  ExpectRefused(with("olmo3", "rope_local_base_freq"), "is nothing that model_type");
+}
+
+TEST(ConfigJsonTest, WhichLayersAnUnknownModelScalesIsTheCallersToSay) {
+  Spec user = Config(R"({"model_type": "other", "head_dim": 64, "rope_theta": 10000,
+      "layer_types": ["sliding_attention", "full_attention"],
+      "rope_scaling": {"type": "linear", "factor": 2}})");
+  user.pairing = Pairing::kHalfSplit;
+  ExpectRefused(user, "spec.config_json.rope_scaling: may be for full_attention layers alone");
+  user.layer_type = "sliding_attention";
+  ExpectRefused(user, "spec.config_json.rope_scaling: may be for full_attention layers alone");
+  user.rope_scaling = LinearScaling{2};
+  EXPECT_THAT(SpecFromConfigJson(user, "spec"), IsOk());
+  user.rope_scaling = {};
+  user.layer_type = "full_attention";
+  EXPECT_EQ(Read(user).rope_scaling, RopeScaling(LinearScaling{2}));
+}
+
+TEST(ConfigJsonTest, AKindOfLayerMustExist) {
+  ExpectRefused(Layer(Llama(""), "full_attention"), "spec.layer_type: full_attention is not in");
+  const std::string listed = Llama(R"("layer_types": ["full_attention", "sliding_attention"])");
+  EXPECT_THAT(SpecFromConfigJson(Layer(listed, "full_attention"), "spec"), IsOk());
+}
+
+TEST(ConfigJsonTest, LayersThatAModelDoesNotRotateAreRefused) {
+  for (const char* type : {"cohere2", "exaone4"}) {
+    const std::string text = R"({"head_dim": 64, "layer_types": ["sliding_attention",
+        "full_attention"], "model_type": ")" +
+                             std::string(type) + "\"";
+    ExpectRefused(Layer(text + "}", "full_attention"),
+                  "spec.layer_type: full_attention, whose layers model_type " + std::string(type) +
+                      " does not rotate");
+    ExpectRefused(Layer(text + ", \"sliding_window\": 4096}", "full_attention"), "does not rotate");
+    EXPECT_EQ(Read(Layer(text + "}", "sliding_attention")).head_dim, 64);
+  }
+  EXPECT_EQ(Read(Layer(R"({"model_type": "exaone4", "head_dim": 64, "sliding_window": null,
+                           "layer_types": ["full_attention"]})",
+                       "full_attention"))
+                .head_dim,
+            64);
+}
+
+TEST(ConfigJsonTest, PartsAreChosenByName) {
+  const std::string model = R"({"model_type": "mix",
+      "text_config": {"model_type": "llama", "head_dim": 64},
+      "thinker_config": {"text_config": {"model_type": "llama", "head_dim": 32}},
+      "vision_config": {"model_type": "qwen2_vl", "embed_dim": 1280, "num_heads": 16}})";
+  EXPECT_EQ(Read(Config(model)).head_dim, 64);
+  EXPECT_EQ(Read(Part(model, "thinker_config.text_config")).head_dim, 32);
+  const Spec vision = Read(Part(model, "vision_config"));
+  EXPECT_EQ(vision.head_dim, 80);
+  EXPECT_EQ(vision.axes, 2);
+  EXPECT_EQ(vision.axis_rule, AxisRule::kAxial);
+  for (const char* name : {"audio_config", "model_type", ".", "text_config."}) {
+    ExpectRefused(Part(model, name), "spec.sub_config: no object");
+  }
+}
+
+TEST(ConfigJsonTest, AVisionTowerIsNotItsLanguageModel) {
+  ExpectRefused(
+      Part(R"({"vision_config": {"model_type": "llama", "head_dim": 64}})", "vision_config"),
+      "is not known");
+}
+
+TEST(ConfigJsonTest, SectionsMustBeThereAndOfTheModelsOrder) {
+  const std::string head = R"({"model_type": "qwen3_vl_text", "rope_parameters": {)";
+  ExpectRefused(Config(head + "}}"),
+                "mrope_section: not set, required for model_type qwen3_vl_text");
+  ExpectRefused(Config(head + R"("mrope_section": [24, 20, 20], "mrope_interleaved": false}})"),
+                "mrope_interleaved: false, must be true");
+  const Spec spec = Read(Config(head + R"("mrope_section": [24, 20, 20]}})"));
+  EXPECT_EQ(spec.axis_rule, AxisRule::kMropeInterleaved);
+  EXPECT_EQ(spec.axes, 3);
+}
+
+TEST(ConfigJsonTest, ModelsThatAreScaledByDefaultMustSaySo) {
+  ExpectRefused(Config(R"({"model_type": "gpt_oss"})"), "rope_parameters: not set, required");
+}
+
+// Bytes changed at random: whatever comes, an answer or INVALID_ARGUMENT.
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/spec/config_layers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/status_matchers.h"
+
+namespace phasor {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IsOk;
+using testing::StatusIs;
+
+// A configuration of three layers with `changes` as per_layer_config.
+Json ThreeLayers(const std::string& changes) {
+  return Json::parse(R"({"layer_types": ["sliding_attention", "full_attention", "full_attention"],
+                         "per_layer_config": )" +
+                     changes + "}");
+}
+
+absl::Status LayersOf(const std::string& changes, const ConfigModel& model = {.head_dim = 64},
+                      bool width_is_given = false) {
+  const Json json = ThreeLayers(changes);
+  return CheckPerLayerConfig(JsonObject(json, "config"), model, width_is_given);
+}
+
+absl::StatusOr<std::optional<int64_t>> WidthIn(const std::string& changes,
+                                               const std::string& layer_type) {
+  const Json json = ThreeLayers(changes);
+  return PerLayerHeadDim(JsonObject(json, "config"), layer_type, "spec");
+}
+
+void ExpectNoWidth(const absl::StatusOr<std::optional<int64_t>>& width,
+                   const std::string& message) {
+  EXPECT_THAT(width, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+}
+
+TEST(ConfigLayersTest, WhatHasNothingToDoWithRotationMayChange) {
+  EXPECT_THAT(LayersOf("null"), IsOk());
+  EXPECT_THAT(LayersOf("{}"), IsOk());
+  EXPECT_THAT(LayersOf(R"({"00": {"intermediate_size": 5, "num_key_value_heads": 1, "skip": []},
+                           "2": {"head_dim": 32, "num_attention_heads": 9}})"),
+              IsOk());
+}
+
+TEST(ConfigLayersTest, WhatChangesARotationIsNotRead) {
+  for (const char* key : {"rope_theta", "rope_parameters", "partial_rotary_factor", "rotary_dim",
+                          "qk_rope_head_dim", "qk_nope_head_dim"}) {
+    EXPECT_THAT(LayersOf(R"({"1": {")" + std::string(key) + R"(": 32}})", {}, true),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("config.per_layer_config: changes " + std::string(key) +
+                                   ", which is not read for single layers, must be absent")));
+  }
+}
+
+TEST(ConfigLayersTest, AWidthThatIsNotReadMayBeGiven) {
+  const ConfigModel latent = {.head_dim = 64, .latent = true}, divided = {};
+  const struct {
+    const char* changes;
+    ConfigModel model;
+  } cases[] = {{R"({"1": {"kv_channels": 32}})", {.head_dim = 64}},
+               {R"({"1": {"swa_head_dim": 32}})", {.head_dim = 64}},
+               {R"({"1": {"head_dim": null}})", {.head_dim = 64}},
+               {R"({"1": {"head_dim": 32}})", latent},
+               {R"({"1": {"num_attention_heads": 32}})", divided},
+               {R"({"1": {"hidden_size": 32}})", divided}};
+  for (const auto& [changes, model] : cases) {
+    EXPECT_THAT(LayersOf(changes, model),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("must be beside the spec's own head_dim")))
+        << changes;
+    EXPECT_THAT(LayersOf(changes, model, true), IsOk()) << changes;
+  }
+}
+
+TEST(ConfigLayersTest, RefusesWhatIsNoListOfLayers) {
+  for (const char* changes : {"[]", "5", R"({"1": 5})", R"({"1": null})"}) {
+    EXPECT_THAT(LayersOf(changes),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("config.per_layer_config")))
+        << changes;
+  }
+}
+
+TEST(ConfigLayersTest, LayersOfAKindHaveOneWidth) {
+  const std::string changes = R"({"01": {"head_dim": 32}, "2": {"head_dim": 32}})";
+  EXPECT_EQ(*WidthIn(changes, "full_attention"), 32);
+  EXPECT_EQ(*WidthIn(changes, "sliding_attention"), std::nullopt);
+  EXPECT_EQ(*WidthIn(R"({"1": {"skip": []}})", ""), std::nullopt);
+  ExpectNoWidth(WidthIn(R"({"1": {"head_dim": 32}})", "full_attention"),
+                "config.per_layer_config: gives full_attention layers 1 and 2 heads of different "
+                "widths, must be beside the spec's own head_dim");
+}
+
+TEST(ConfigLayersTest, AWidthNeedsAKindOfLayerAndAKindItsLayers) {
+  const std::string changes = R"({"0": {"head_dim": 32}})";
+  ExpectNoWidth(WidthIn(changes, ""),
+                "spec.layer_type: not set, must be one of config.layer_types");
+  ExpectNoWidth(WidthIn(changes, "linear"), "spec.layer_type: linear, must be one of");
+  const Json json = Json::parse(R"({"per_layer_config": {"0": {"head_dim": 32}}})");
+  ExpectNoWidth(PerLayerHeadDim(JsonObject(json, "config"), "full_attention", "spec"),
+                "without layer_types");
+}
+
+TEST(ConfigLayersTest, RefusesWidthsOfNoLayerAndNoWidths) {
+  for (const char* layer : {"3", "-1", "", "1x", "99999999999999999999"}) {
+    ExpectNoWidth(
+        WidthIn(R"({")" + std::string(layer) + R"(": {"head_dim": 32}})", "full_attention"),
+        "is no layer, must be one of the 3 of layer_types");
+  }
+  ExpectNoWidth(WidthIn(R"({"1": {"head_dim": 0}})", "full_attention"),
+                "config.per_layer_config.1.head_dim: 0, must be > 0");
+  ExpectNoWidth(WidthIn(R"({"1": {"head_dim": "8"}})", "full_attention"), "per_layer_config.1");
+}
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs of a chunked item: what they borrow, in which order they come, what does not fit.
+#include "server/api/chunked_item.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/plan/plan.h"
+#include "tests/support/requests.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/test_call.h"
+
+namespace phasor::rpc {
+namespace {
+
+using engine::Pieces;
+using engine::Segments;
+using ::phasor::testing::EncodeOf;
+using ::phasor::testing::RopeOf;
+using ::phasor::testing::SetShape;
+using ::phasor::testing::StatusIs;
+using ::testing::HasSubstr;
+
+using ::phasor::testing::kInvalid;
+constexpr int64_t kMessage = 1 << 20;
+
+template <typename Item>
+absl::StatusOr<ChunkedItem> Open(const Item& item, const std::vector<Segments>& raw = {}) {
+  const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+  return ChunkedItem::Open(item, raw, {plans, "cpu", kMessage, 8, nullptr});
+}
+
+v1::Chunk RunAt(int64_t first, int64_t tokens) {
+  v1::Chunk chunk;
+  chunk.set_first_token(first);
+  chunk.set_tokens(tokens);
+  return chunk;
+}
+
+// Entries of `tokens` tokens of RopeOf's tensors.
+struct RopeEntries {
+  explicit RopeEntries(int64_t tokens)
+      : q(64 * tokens, 'q'), k(32 * tokens, 'k'), raw{Pieces(q, 0), Pieces(k, 7)} {}
+  const std::string q, k;
+  const std::vector<Segments> raw;
+};
+
+TEST(ChunkedItemTest, ARunHasItsTokensTensorsAndPositions) {
+  const auto item = Open(RopeOf(10));
+  ASSERT_TRUE(item.ok()) << item.status();
+  EXPECT_EQ(item->tokens(), 10);
+  EXPECT_EQ(item->kept_bytes(), 0);
+  const RopeEntries entries(4);
+  const auto view = item->Cut(RunAt(3, 4), 3, entries.raw, kMessage);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->response_bytes, 4 * 96);
+  const auto& rope = std::get<engine::RopeItem>(view->items[0]);
+  EXPECT_EQ(rope.prepared.tokens, 4);
+  EXPECT_EQ(rope.tensors[1], entries.raw[1]);
+  Position first;
+  ReadPositions(rope.prepared.positions, 0, 1, &first);
+  EXPECT_EQ(first.whole, 3);
+}
+
+TEST(ChunkedItemTest, PositionsAreKeptAndLentToEveryRun) {
+  v1::ApplyRoPEItem wire = RopeOf(4);
+  SetShape(wire.mutable_positions()->mutable_tensor(), v1::DTYPE_INT32, {4});
+  const int32_t numbers[] = {40, 30, 20, 10};
+  std::string bytes(sizeof(numbers), ' ');
+  std::memcpy(bytes.data(), numbers, sizeof(numbers));
+  const auto item = Open(wire, {Pieces(bytes, 3)});
+  ASSERT_TRUE(item.ok()) << item.status();
+  EXPECT_EQ(item->kept_bytes(), 16);
+  bytes.assign(bytes.size(), 'x');  // what was received is gone
+  const RopeEntries entries(2);
+  const auto view = item->Cut(RunAt(1, 2), 1, entries.raw, kMessage);
+  ASSERT_TRUE(view.ok()) << view.status();
+  const Segments& lent = std::get<engine::RopeItem>(view->items[0]).positions;
+  ASSERT_EQ(engine::SegmentBytes(lent), 8);
+  EXPECT_EQ(std::memcmp(lent[0].data(), numbers + 1, 8), 0);
+}
+
+TEST(ChunkedItemTest, RunsFollowOneAnotherToTheEnd) {
+  const ChunkedItem item = Open(RopeOf(10)).value();
+  const RopeEntries entries(4);
+  const auto cut = [&](v1::Chunk run, int64_t next) {
+    return item.Cut(run, next, entries.raw, kMessage).status();
+  };
+  EXPECT_THAT(cut(RunAt(4, 4), 3),
+              StatusIs(kInvalid, HasSubstr("chunk.first_token: 4, must be 3")));
+  EXPECT_THAT(cut(RunAt(7, 4), 7),
+              StatusIs(kInvalid, HasSubstr("chunk.tokens: 4, must be in [1, 3]")));
+  EXPECT_THAT(cut(RunAt(7, 0), 7), StatusIs(kInvalid, HasSubstr("chunk.tokens: 0")));
+  EXPECT_TRUE(cut(RunAt(6, 4), 6).ok());
+}
+
+TEST(ChunkedItemTest, EntriesFitTheRun) {
+  const ChunkedItem item = Open(RopeOf(10)).value();
+  const RopeEntries entries(4);
+  EXPECT_THAT(item.Cut(RunAt(0, 5), 0, entries.raw, kMessage),
+              StatusIs(kInvalid, HasSubstr("raw[0]: 256 bytes, expected 320 for 5 tokens of")));
+  EXPECT_THAT(item.Cut(RunAt(0, 4), 0, {entries.raw[0]}, kMessage),
+              StatusIs(kInvalid, HasSubstr("raw: 1 entries, expected 2")));
+}
+
+TEST(ChunkedItemTest, EncodeTakesAddToOrNothing) {
+  const ChunkedItem plain = Open(EncodeOf(1000)).value();
+  EXPECT_EQ(plain.Cut(RunAt(0, 9), 0, {}, kMessage)->response_bytes, 9 * 32);
+  EXPECT_THAT(plain.Cut(RunAt(0, 1000), 0, {}, 20000),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("response is too large")));
+  v1::EncodeItem adds = EncodeOf(10);
+  SetShape(adds.mutable_add_to(), v1::DTYPE_FLOAT32, {10, 8});
+  const ChunkedItem item = Open(adds).value();
+  const std::string rows(64, 'r');
+  EXPECT_TRUE(item.Cut(RunAt(0, 2), 0, {Pieces(rows, 0)}, kMessage).ok());
+  EXPECT_THAT(item.Cut(RunAt(0, 2), 0, {}, kMessage),
+              StatusIs(kInvalid, HasSubstr("raw: 0 entries, expected 1")));
+}
+
+TEST(ChunkedItemTest, OpensOnlyWhatCanBeCut) {
+  v1::ApplyRoPEItem batch = RopeOf(4);
+  batch.mutable_tensors()->RemoveLast();
+  SetShape(batch.mutable_tensors(0)->mutable_tensor(), v1::DTYPE_FLOAT32, {2, 4, 2, 8});
+  EXPECT_THAT(Open(batch), StatusIs(kInvalid, HasSubstr("batch 2, must be 1")));
+  v1::ApplyRoPEItem strided = RopeOf(4);
+  for (const int64_t stride : {32, 8, 1}) {
+    strided.mutable_tensors(0)->mutable_tensor()->add_strides(stride);
+  }
+  EXPECT_THAT(Open(strided), StatusIs(kInvalid, HasSubstr("tensors[0].tensor.strides: not dense")));
+  v1::ApplyRoPEItem paged = RopeOf(4);
+  v1::PagedCacheWrite& cache = *paged.mutable_paged_cache();
+  SetShape(cache.mutable_values(), v1::DTYPE_FLOAT32, {4, 1, 8});
+  SetShape(cache.mutable_key_cache(), v1::DTYPE_FLOAT32, {1, 4, 2, 8});
+  SetShape(cache.mutable_value_cache(), v1::DTYPE_FLOAT32, {1, 4, 1, 8});
+  SetShape(cache.mutable_slot_mapping(), v1::DTYPE_INT32, {4});
+  EXPECT_THAT(Open(paged), StatusIs(kInvalid, HasSubstr("item.paged_cache: set, must be unset")));
+  EXPECT_THAT(Open(RopeOf(4), RopeEntries(4).raw), StatusIs(kInvalid, HasSubstr("raw: 2 entries")));
+}
+
+}  // namespace
+}  // namespace phasor::rpc

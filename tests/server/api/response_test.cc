@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Responses are what the generated class parses, and large outputs travel by reference.
+#include "server/api/response.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/convert.h"
+#include "server/grpc/message_writer.h"
+#include "tests/support/requests.h"
+
+namespace phasor::rpc {
+namespace {
+
+using ::testing::ElementsAre;
+
+const auto kPlans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+
+engine::Item EncodeItemOf(int64_t count) {
+  engine::Item item(std::in_place_type<engine::EncodeItem>);
+  std::get<engine::EncodeItem>(item).prepared =
+      *PrepareEncode(*EncodeRequestFromWire(testing::EncodeOf(count), "item"), kPlans, "item");
+  return item;
+}
+
+engine::Item RopeItemOf(int64_t tokens) {
+  engine::Item item(std::in_place_type<engine::RopeItem>);
+  std::get<engine::RopeItem>(item).prepared =
+      *PrepareRope(*RopeRequestFromWire(testing::RopeOf(tokens), "item"), kPlans, "item");
+  return item;
+}
+
+// Output sizes of each item.
+using Sizes = std::vector<std::vector<int64_t>>;
+
+// A result whose outputs of the given sizes are filled with 'a', 'b', ...
+class Outputs {
+ public:
+  explicit Outputs(const Sizes& items) : pool_(0) {
+    int64_t end = 0;
+    for (const auto& sizes : items) {
+      engine::ItemResult& item = result_.items.emplace_back();
+      item.backend = "cpu";
+      for (const int64_t size : sizes) {
+        item.outputs.push_back({end, size});
+        end += (size + 63) / 64 * 64;
+      }
+    }
+    result_.buffer = pool_.Get(end);
+    char letter = 'a';
+    for (const auto& item : result_.items) {
+      for (const auto& range : item.outputs) {
+        std::memset(result_.buffer->data() + range.offset, letter++, range.bytes);
+      }
+    }
+  }
+
+  engine::Result& result() { return result_; }
+  int64_t references() const { return result_.buffer.use_count(); }
+
+ private:
+  engine::BufferPool pool_;
+  engine::Result result_;
+};
+
+std::vector<grpc::Slice> SlicesOf(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(buffer.Dump(&slices).ok());
+  return slices;
+}
+
+template <typename Message>
+Message Parsed(const grpc::ByteBuffer& buffer) {
+  std::string bytes;
+  for (const grpc::Slice& slice : SlicesOf(buffer)) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  Message message;
+  EXPECT_TRUE(message.ParseFromString(bytes));
+  return message;
+}
+
+TEST(EncodeResponseTest, SaysShapeBytesAndHowTheyCameToBe) {
+  Outputs outputs(Sizes{{96}});
+  const std::vector<engine::Item> items = {EncodeItemOf(3)};
+  const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
+  EXPECT_EQ(message.result().output().dtype(), v1::DTYPE_FLOAT32);
+  EXPECT_THAT(message.result().output().shape(), ElementsAre(3, 8));
+  EXPECT_EQ(message.result().info().backend(), "cpu");
+  EXPECT_EQ(message.result().info().numerics_version(), kNumericsVersion);
+  EXPECT_EQ(message.result().info().spec_fingerprint().size(), 32u);
+  EXPECT_FALSE(message.result().has_status());
+  EXPECT_THAT(message.raw(), ElementsAre(std::string(96, 'a')));
+}
+
+TEST(EncodeResponseTest, EmptyOutputHasAnEmptyEntry) {
+  Outputs outputs(Sizes{{0}});
+  const std::vector<engine::Item> items = {EncodeItemOf(0)};
+  const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
+  EXPECT_THAT(message.result().output().shape(), ElementsAre(0, 8));
+  EXPECT_THAT(message.raw(), ElementsAre(""));
+}
+
+TEST(ApplyRoPEResponseTest, HasOneEntryPerTensorInOrder) {
+  Outputs outputs(Sizes{{128, 64}});
+  const std::vector<engine::Item> items = {RopeItemOf(2)};
+  const auto message =
+      Parsed<v1::ApplyRoPEResponse>(MakeApplyRoPEResponse(items, outputs.result()));
+  ASSERT_EQ(message.result().tensors_size(), 2);
+  EXPECT_THAT(message.result().tensors(0).shape(), ElementsAre(2, 2, 8));
+  EXPECT_THAT(message.result().tensors(1).shape(), ElementsAre(2, 1, 8));
+  EXPECT_THAT(message.raw(), ElementsAre(std::string(128, 'a'), std::string(64, 'b')));
+}
+
+TEST(BatchResponseTest, FailedItemsHaveAStatusAndNoEntry) {
+  Outputs outputs(Sizes{{32}, {}, {64}});
+  outputs.result().items[1].status = absl::NotFoundError("items[1].spec.preset: unknown");
+  const std::vector<engine::Item> items = {EncodeItemOf(1), outputs.result().items[1].status,
+                                           EncodeItemOf(2)};
+  const auto message =
+      Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result()));
+  ASSERT_EQ(message.results_size(), 3);
+  EXPECT_EQ(message.results(0).status().code(), 0);
+  EXPECT_EQ(message.results(1).status().code(), 5);
+  EXPECT_EQ(message.results(1).status().message(), "items[1].spec.preset: unknown");
+  EXPECT_FALSE(message.results(1).has_output());
+  EXPECT_THAT(message.results(2).output().shape(), ElementsAre(2, 8));
+  EXPECT_THAT(message.raw(), ElementsAre(std::string(32, 'a'), std::string(64, 'b')));
+}
+
+TEST(BatchResponseTest, ItemThatFailedOnlyInTheEngineHasItsStatus) {
+  Outputs outputs(Sizes{{}});
+  outputs.result().items[0].status = absl::InvalidArgumentError("items[0].positions: NaN");
+  const std::vector<engine::Item> items = {RopeItemOf(1)};
+  const auto message =
+      Parsed<v1::BatchApplyRoPEResponse>(MakeBatchApplyRoPEResponse(items, outputs.result()));
+  EXPECT_EQ(message.results(0).status().code(), 3);
+  EXPECT_EQ(message.raw_size(), 0);
+}
+
+TEST(BatchResponseTest, ZeroItemsAreAnEmptyMessageThatCanBeSent) {
+  engine::Result result;
+  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse({}, result);
+  EXPECT_TRUE(buffer.Valid());
+  EXPECT_EQ(buffer.Length(), 0u);
+}
+
+TEST(ResponseMemoryTest, LargeOutputsAreBorrowedUntilTheMessageIsGone) {
+  const int64_t rows = 4096;
+  Outputs outputs(Sizes{{rows * 64, rows * 32}});
+  const std::vector<engine::Item> items = {RopeItemOf(rows)};
+  {
+    const grpc::ByteBuffer buffer = MakeApplyRoPEResponse(items, outputs.result());
+    EXPECT_EQ(outputs.references(), 3);  // ours and one per output
+    const std::vector<grpc::Slice> slices = SlicesOf(buffer);
+    ASSERT_EQ(slices.size(), 4u);  // header, q, tag of k, k
+    const auto* memory = reinterpret_cast<const uint8_t*>(outputs.result().buffer->data());
+    EXPECT_EQ(slices[1].begin(), memory);
+    EXPECT_EQ(slices[3].begin(), memory + rows * 64);
+    const auto message = Parsed<v1::ApplyRoPEResponse>(buffer);
+    EXPECT_THAT(message.raw(),
+                ElementsAre(std::string(rows * 64, 'a'), std::string(rows * 32, 'b')));
+  }
+  EXPECT_EQ(outputs.references(), 1);
+}
+
+TEST(ResponseMemoryTest, SmallOutputsOfALargeResponseAreCopied) {
+  const int64_t rows = 4096;
+  Outputs outputs(Sizes{{kCopiedOutputBytes}, {rows * 32}, {kCopiedOutputBytes + 32}});
+  const std::vector<engine::Item> items = {EncodeItemOf(kCopiedOutputBytes / 32),
+                                           EncodeItemOf(rows),
+                                           EncodeItemOf(kCopiedOutputBytes / 32 + 1)};
+  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse(items, outputs.result());
+  EXPECT_EQ(outputs.references(), 3);  // ours and one per large output
+  EXPECT_THAT(Parsed<v1::BatchEncodeResponse>(buffer).raw(),
+              ElementsAre(std::string(kCopiedOutputBytes, 'a'), std::string(rows * 32, 'b'),
+                          std::string(kCopiedOutputBytes + 32, 'c')));
+}
+
+TEST(ResponseMemoryTest, SmallResponsesAreOneSliceAndHoldNoMemory) {
+  Outputs outputs(Sizes{{3200}});
+  const std::vector<engine::Item> items = {EncodeItemOf(100)};
+  const grpc::ByteBuffer buffer = MakeEncodeResponse(items, outputs.result());
+  EXPECT_EQ(SlicesOf(buffer).size(), 1u);
+  EXPECT_EQ(outputs.references(), 1);
+}
+
+}  // namespace
+}  // namespace phasor::rpc

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heaps of the allocator, counted in a process of their own: the limit holds for all of a process,
+// from the first thread on.
+#include "server/base/process.h"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace phasor {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kOwnAllocator = true;
+#else
+constexpr bool kOwnAllocator = false;
+#endif
+
+// Of the allocator's own account of itself.
+int Heaps() {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* const out = open_memstream(&text, &size);
+  malloc_info(0, out);
+  std::fclose(out);
+  const std::string xml(text, size);
+  std::free(text);
+  int heaps = 0;
+  for (size_t at = xml.find("<heap nr="); at != std::string::npos;
+       at = xml.find("<heap nr=", at + 1)) {
+    ++heaps;
+  }
+  return heaps;
+}
+
+// Ends the process with the heaps that `threads` use which allocate at the same time.
+[[noreturn]] void ExitWithHeaps(int cores, const char* environment, int threads) {
+  if (environment != nullptr) putenv(const_cast<char*>(environment));
+  LimitHeaps(cores);
+  std::vector<std::thread> all;
+  std::barrier allocated(threads);
+  for (int i = 0; i < threads; ++i) {
+    all.emplace_back([&allocated] {
+      void* volatile block = std::malloc(5000);
+      allocated.arrive_and_wait();
+      std::free(block);
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+  std::_Exit(Heaps());
+}
+
+class HeapDeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kOwnAllocator) GTEST_SKIP() << "a sanitizer brings its own allocator";
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  }
+};
+
+TEST_F(HeapDeathTest, OneForEightCores) {
+  EXPECT_EXIT(ExitWithHeaps(2, nullptr, 6), ::testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(ExitWithHeaps(24, nullptr, 6), ::testing::ExitedWithCode(3), "");
+}
+
+// The C library reads it at the start only, so here its default is left: one for each thread.
+TEST_F(HeapDeathTest, WhoeverSetsTheVariableDecides) {
+  EXPECT_EXIT(ExitWithHeaps(2, "MALLOC_ARENA_MAX=9", 6), ::testing::ExitedWithCode(7), "");
+}
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/engine/device_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/base/log.h"
+#include "tests/support/eventually.h"
+
+namespace phasor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Kind = DeviceState::Kind;
+
+// A device that is said to be lost or to work.
+class SaidDevice final : public DevicePort {
+ public:
+  std::string device_name() const override { return "said"; }
+  std::string device_uuid() const override { return "GPU-0"; }
+  absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle&) override {
+    return absl::UnavailableError("none");
+  }
+  void SetCopyBudget(CopyBudget) override {}
+  DeviceState device_state() const override { return {.kind = kind_, .error = "fault"}; }
+  void Retry() override {
+    if (kind_ == Kind::kWaiting) Become(Kind::kWorking);
+  }
+  void WatchDevice(std::function<void()> changed) override { changed_ = std::move(changed); }
+
+  void Become(Kind kind) {
+    kind_ = kind;
+    if (changed_) changed_();
+  }
+
+ private:
+  std::atomic<Kind> kind_ = Kind::kWorking;
+  std::function<void()> changed_;
+};
+
+class DeviceWatchTest : public ::testing::Test {
+ protected:
+  DeviceWatchTest() { SetLogLevel(LogLevel::kOff); }
+  ~DeviceWatchTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  DeviceWatchOptions Options(bool restart, absl::Duration period = absl::Hours(1)) {
+    return {.restart = restart,
+            .working = [this](bool working) { Note(working ? "works" : "lost"); },
+            .stop_serving = [this] { Note("stop"); },
+            .period = period};
+  }
+  std::function<void()> Restart() {
+    return [this] { Note("restart"); };
+  }
+  std::vector<std::string> told() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return told_;
+  }
+
+  SaidDevice device_;
+
+ private:
+  void Note(const std::string& what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    told_.push_back(what);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> told_;
+};
+
+TEST_F(DeviceWatchTest, TellsWhatChanges) {
+  DeviceWatch watch(&device_, Options(false));
+  watch.WhenRestartIsDue(Restart());
+  EXPECT_THAT(told(), IsEmpty());
+  device_.Become(Kind::kWaiting);
+  device_.Become(Kind::kWorking);
+  EXPECT_THAT(told(), ElementsAre("lost", "works"));
+}
+
+TEST_F(DeviceWatchTest, AsksForARestartOnceServingHasStopped) {
+  DeviceWatch watch(&device_, Options(true));
+  watch.WhenRestartIsDue(Restart());
+  device_.Become(Kind::kLost);
+  device_.Become(Kind::kLost);
+  EXPECT_THAT(told(), ElementsAre("lost", "stop", "restart", "lost", "stop")) << "asked for once";
+}
+
+TEST_F(DeviceWatchTest, WhoComesLateIsAskedAtOnce) {
+  device_.Become(Kind::kLost);
+  DeviceWatch watch(&device_, Options(true));
+  EXPECT_THAT(told(), ElementsAre("lost", "stop"));
+  watch.WhenRestartIsDue(Restart());
+  EXPECT_THAT(told(), ElementsAre("lost", "stop", "restart"));
+}
+
+TEST_F(DeviceWatchTest, RetriesALostDeviceWithoutAnyCall) {
+  DeviceWatch watch(&device_, Options(false, absl::Milliseconds(1)));
+  device_.Become(Kind::kWaiting);
+  EXPECT_TRUE(testing::Eventually([&] { return told().size() == 2; }));
+  EXPECT_THAT(told(), ElementsAre("lost", "works"));
+}
+
+TEST_F(DeviceWatchTest, TellsNothingOnceItIsGone) {
+  { const DeviceWatch watch(&device_, Options(true)); }
+  device_.Become(Kind::kLost);
+  EXPECT_THAT(told(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counting of calls: first by hand, then by a real gRPC server of this process.
+#include "server/grpc/call_counter.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "server/grpc/access.h"
+#include "server/grpc/health_service.h"
+
+namespace phasor::rpc {
+namespace {
+
+using grpc::health::v1::Health;
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+
+TEST(CallCounterTest, WithoutCallsNothingIsWaitedFor) {
+  CallCounter calls;
+  calls.StartDraining();
+  EXPECT_TRUE(calls.WaitForEarlyCalls(absl::InfinitePast()));
+}
+
+TEST(CallCounterTest, WaitsForEarlyCallsOnly) {
+  CallCounter calls;
+  grpc::CallbackServerContext* const early = calls.NewCallbackServerContext();
+  calls.StartDraining();
+  grpc::CallbackServerContext* const late = calls.NewCallbackServerContext();
+  EXPECT_TRUE(Refusal(early).ok());
+  EXPECT_EQ(Refusal(late), Draining());
+  EXPECT_FALSE(calls.WaitForEarlyCalls(absl::InfinitePast()));
+  std::thread release([&calls, early] { calls.Release(early); });
+  EXPECT_TRUE(calls.WaitForEarlyCalls(absl::InfiniteFuture()));
+  release.join();
+  calls.Release(late);
+}
+
+// gRPC gives back the contexts of unknown methods too, which it has made itself.
+TEST(CallCounterTest, UnknownMethodsAreUnimplementedAndNotCounted) {
+  HealthService health({});
+  grpc::ServerBuilder builder;
+  auto owned = std::make_unique<CallCounter>();
+  CallCounter* const calls = owned.get();
+  builder.SetContextAllocator(std::move(owned));
+  builder.RegisterService(&health);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  grpc::GenericStub stub(server->InProcessChannel({}));
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    const grpc::Slice nothing;
+    const grpc::ByteBuffer request(&nothing, 1);
+    grpc::ByteBuffer response;
+    grpc::CompletionQueue queue;
+    const auto call = stub.PrepareUnaryCall(&context, "/no.Service/Method", request, &queue);
+    call->StartCall();
+    grpc::Status status;
+    call->Finish(&response, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) {
+    }
+  }
+  calls->StartDraining();
+  EXPECT_TRUE(calls->WaitForEarlyCalls(absl::InfinitePast()));
+  server->Shutdown();
+}
+
+TEST(CallCounterTest, ContextOfSomebodyElseIsNotLate) {
+  grpc::CallbackServerContext context;
+  EXPECT_TRUE(Refusal(&context).ok());
+}
+
+TEST(CallCounterTest, CountsAnsweredAndCancelledCallsOut) {
+  HealthService health({});
+  grpc::ServerBuilder builder;
+  auto owned = std::make_unique<CallCounter>();
+  CallCounter* const calls = owned.get();
+  builder.SetContextAllocator(std::move(owned));
+  builder.RegisterService(&health);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const auto stub = Health::NewStub(server->InProcessChannel({}));
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext checked;
+    HealthCheckResponse response;
+    EXPECT_TRUE(stub->Check(&checked, HealthCheckRequest(), &response).ok());
+    grpc::ClientContext watched;
+    const auto reader = stub->Watch(&watched, HealthCheckRequest());
+    if (i % 2 == 0) (void)reader->Read(&response);
+    watched.TryCancel();
+    (void)reader->Finish();
+  }
+  grpc::ClientContext open;
+  const auto reader = stub->Watch(&open, HealthCheckRequest());
+  HealthCheckResponse response;
+  EXPECT_TRUE(reader->Read(&response));
+  calls->StartDraining();
+  EXPECT_FALSE(calls->WaitForEarlyCalls(absl::InfinitePast()));
+  open.TryCancel();
+  EXPECT_TRUE(calls->WaitForEarlyCalls(absl::InfiniteFuture()));
+  (void)reader->Finish();
+  server->Shutdown();
+}
+
+}  // namespace
+}  // namespace phasor::rpc

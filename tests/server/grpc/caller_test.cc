@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/grpc/caller.h"
+
+#include <gtest/gtest.h>
+
+namespace phasor::rpc {
+namespace {
+
+TEST(CallerTest, AClientIsAHost) {
+  EXPECT_EQ(ClientOfPeer("ipv4:10.0.0.1:80"), ClientOfPeer("ipv4:10.0.0.1:4711"));
+  EXPECT_NE(ClientOfPeer("ipv4:10.0.0.1:80"), ClientOfPeer("ipv4:10.0.0.2:80"));
+  EXPECT_EQ(ClientOfPeer("ipv6:%5Bfe80::1%5D:80"), ClientOfPeer("ipv6:%5Bfe80::1%5D:81"));
+  EXPECT_NE(ClientOfPeer("ipv6:%5Bfe80::1%5D:80"), ClientOfPeer("ipv6:%5Bfe80::2%5D:80"));
+  EXPECT_EQ(ClientOfPeer("unix:"), ClientOfPeer("unix:"));
+  EXPECT_EQ(ClientOfPeer("unknown"), ClientOfPeer("unknown"));
+}
+
+TEST(CallerTest, OtherHostsAreRemote) {
+  for (const char* peer : {"unix:", "unix:/x", "ipv4:127.0.0.1:80", "ipv4:127.8.0.1:80",
+                           "ipv6:%5B::1%5D:80", "ipv6:[::1]:80"}) {
+    EXPECT_FALSE(IsRemotePeer(peer)) << peer;
+  }
+  for (const char* peer : {"ipv4:10.0.0.1:80", "ipv4:128.0.0.1:80", "ipv6:%5B::2%5D:80",
+                           "ipv6:[::1234]:80", "unknown", "", "inproc"}) {
+    EXPECT_TRUE(IsRemotePeer(peer)) << peer;
+  }
+}
+
+}  // namespace
+}  // namespace phasor::rpc

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of gRPC's log lines.
+#include "server/grpc/grpc_log.h"
+
+#include <gmock/gmock.h>
+#include <grpc/grpc.h>
+#include <grpc/support/log.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "server/base/log.h"
+
+namespace phasor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::string LinesOf(gpr_log_severity severity, const char* message,
+                    LogLevel level = LogLevel::kWarn) {
+  grpc_init();  // which reads what gRPC is to log
+  ForwardGrpcLog();
+  SetLogLevel(level);
+  ::testing::internal::CaptureStderr();
+  gpr_log_message("file.cc", 1, severity, message);
+  grpc_shutdown();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(ServerGrpcLogTest, ErrorsAreWarningsAndTheRestIsForDebugging) {
+  EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_ERROR, "broken"),
+              AllOf(HasSubstr("\"level\":\"warn\""), HasSubstr("\"message\":\"broken\"")));
+  EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_INFO, "fine"), IsEmpty());
+}
+
+TEST(ServerGrpcLogTest, FailedHandshakesAreCountedAndLogged) {
+  WatchTlsHandshakes();
+  const int64_t before = TlsHandshakesFailed();
+  EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_DEBUG,
+                      "Security handshake failed: UNKNOWN:Tls handshake failed: SSL_ERROR_SSL: "
+                      "expired {file:\"x.cc\", file_line:1}"),
+              HasSubstr("\"level\":\"warn\",\"event\":\"TLS handshake failed\",\"reason\":"
+                        "\"UNKNOWN:Tls handshake failed: SSL_ERROR_SSL: expired\""));
+  EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_DEBUG,
+                      "Security handshake failed: UNKNOWN:Handshake read failed {file_line:487, "
+                      "children:[INTERNAL:Socket closed {fd:13, "
+                      "target_address:\"ipv4:127.0.0.1:5\"}]}",
+                      LogLevel::kInfo),
+              AllOf(HasSubstr("\"level\":\"info\""),
+                    HasSubstr("\"reason\":\"the peer hung up: INTERNAL:Socket closed\""),
+                    HasSubstr("\"peer\":\"ipv4:127.0.0.1:5\"")));
+  EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_ERROR, "No match found for server name: evil\nname."),
+              AllOf(HasSubstr("TLS handshake failed"), Not(HasSubstr("evil"))));
+  EXPECT_EQ(TlsHandshakesFailed(), before + 3);
+  EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_ERROR, "Handshake failed with fatal error x"), IsEmpty());
+  EXPECT_EQ(TlsHandshakesFailed(), before + 3);
+}
+
+TEST(ServerGrpcLogTest, AFloodOfFailedHandshakesIsCountedAndLoggedInPart) {
+  WatchTlsHandshakes();
+  const int64_t before = TlsHandshakesFailed();
+  std::string lines;
+  for (int i = 0; i < 100; ++i) {
+    lines += LinesOf(GPR_LOG_SEVERITY_DEBUG, "Security handshake failed: x");
+  }
+  EXPECT_EQ(TlsHandshakesFailed(), before + 100);
+  EXPECT_LT(std::count(lines.begin(), lines.end(), '\n'), 100);
+}
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Listening sockets, on loopback and on files.
+#include "server/net/listen_socket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+
+#include "tests/support/socket_client.h"
+
+namespace phasor {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+ListenAddress Tcp(const std::string& host, int port) { return {"", host, port}; }
+
+class UnixSocketTest : public ::testing::Test {
+ protected:
+  UnixSocketTest() {
+    std::string directory = ::testing::TempDir() + "/phasorXXXXXX";
+    path_ = std::string(mkdtemp(directory.data())) + "/s";
+    address_.unix_path = path_;
+  }
+  bool Exists() const {
+    struct stat status;
+    return lstat(path_.c_str(), &status) == 0;
+  }
+
+  std::string path_;
+  ListenAddress address_;
+};
+
+TEST(ListenTest, PortZeroBecomesARealPortThatAcceptsConnections) {
+  const auto sockets = Listen(Tcp("127.0.0.1", 0));
+  ASSERT_TRUE(sockets.ok());
+  ASSERT_EQ(sockets->size(), 1u);
+  EXPECT_THAT((*sockets)[0].address(), StartsWith("127.0.0.1:"));
+  EXPECT_NE((*sockets)[0].address(), "127.0.0.1:0");
+  EXPECT_TRUE(ConnectTo((*sockets)[0].address()).valid());
+}
+
+TEST(ListenTest, PortInUseIsUnavailableAndNamed) {
+  const auto first = Listen(Tcp("127.0.0.1", 0));
+  ASSERT_TRUE(first.ok());
+  const std::string address = (*first)[0].address();
+  const auto second = Listen(Tcp("127.0.0.1", std::stoi(address.substr(10))));
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(second.status().message(), HasSubstr(address));
+}
+
+TEST(ListenTest, AllAddressesOfANameShareThePort) {
+  const auto sockets = Listen(Tcp("localhost", 0));
+  ASSERT_TRUE(sockets.ok()) << sockets.status();
+  const std::string first = (*sockets)[0].address();
+  for (const ListenSocket& socket : *sockets) {
+    EXPECT_EQ(socket.address().substr(socket.address().rfind(':')), first.substr(first.rfind(':')));
+  }
+}
+
+TEST(ListenTest, UnknownHostIsUnavailable) {
+  EXPECT_EQ(Listen(Tcp("256.1.1.1", 0)).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(PeerKeyTest, IsTheAddressOfATcpPeer) {
+  const auto sockets = Listen(Tcp("127.0.0.1", 0));
+  ASSERT_TRUE(sockets.ok());
+  const FileDescriptor client = ConnectTo((*sockets)[0].address());
+  const FileDescriptor accepted(accept((*sockets)[0].fd(), nullptr, nullptr));
+  EXPECT_EQ(PeerKey(accepted.get()), "ip:127.0.0.1");
+  EXPECT_THAT(PeerAddress(accepted.get()), StartsWith("127.0.0.1:"));
+}
+
+TEST_F(UnixSocketTest, PeerKeyIsTheUser) {
+  const auto sockets = Listen(address_);
+  ASSERT_TRUE(sockets.ok());
+  const FileDescriptor client = ConnectTo("unix:" + path_);
+  const FileDescriptor accepted(accept((*sockets)[0].fd(), nullptr, nullptr));
+  EXPECT_EQ(PeerKey(accepted.get()), "uid:" + std::to_string(geteuid()));
+  EXPECT_EQ(PeerAddress(accepted.get()), "");
+}
+
+TEST_F(UnixSocketTest, FileIsForOwnerAndGroupAndGoesWithTheSocket) {
+  const mode_t old = umask(077);
+  {
+    const auto sockets = Listen(address_);
+    umask(old);
+    ASSERT_TRUE(sockets.ok()) << sockets.status();
+    struct stat status;
+    ASSERT_EQ(stat(path_.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0660u);
+    EXPECT_EQ((*sockets)[0].address(), "unix:" + path_);
+    EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
+  }
+  EXPECT_FALSE(Exists());
+}
+
+TEST_F(UnixSocketTest, FileOfADeadServerIsReplaced) {
+  auto sockets = Listen(address_);
+  ASSERT_TRUE(sockets.ok());
+  const std::string saved = path_ + ".saved";
+  ASSERT_EQ(link(path_.c_str(), saved.c_str()), 0);  // survives the server, as after a crash
+  sockets->clear();
+  ASSERT_EQ(rename(saved.c_str(), path_.c_str()), 0);
+  ASSERT_TRUE(Exists());
+  const auto again = Listen(address_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
+}
+
+TEST_F(UnixSocketTest, FileOfALivingServerIsNotReplaced) {
+  const auto sockets = Listen(address_);
+  ASSERT_TRUE(sockets.ok());
+  EXPECT_EQ(Listen(address_).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
+}
+
+TEST_F(UnixSocketTest, FileThatIsNoSocketIsNotReplaced) {
+  std::ofstream(path_) << "precious";
+  EXPECT_EQ(Listen(address_).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(Exists());
+}
+
+}  // namespace
+}  // namespace phasor

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The accept loop: caps, counting, survival of descriptor exhaustion.
+#include "server/net/listener.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/base/log.h"
+#include "server/base/mutex.h"
+#include "tests/support/listening_socket.h"
+#include "tests/support/socket_client.h"
+
+namespace phasor {
+namespace {
+
+class ListenerTest : public ::testing::Test {
+ protected:
+  ListenerTest() { options_.addresses = {"127.0.0.1:0"}; }
+
+  void Start() {
+    auto listener = Listener::Bind(options_);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    listener_ = *std::move(listener);
+    listener_->Start([this](int, int fd) {
+      MutexLock lock(&mu_);
+      accepted_.emplace_back(fd);
+      changed_.SignalAll();
+    });
+  }
+  std::string address() const { return listener_->addresses()[0]; }
+
+  // The i-th accepted connection, once there is one.
+  int Accepted(size_t i) {
+    MutexLock lock(&mu_);
+    while (accepted_.size() <= i) changed_.Wait(&mu_);
+    return accepted_[i].get();
+  }
+  // Ends the i-th connection as gRPC does.
+  void CloseAccepted(size_t i) {
+    const int fd = Accepted(i);
+    shutdown(fd, SHUT_RDWR);
+    MutexLock lock(&mu_);
+    accepted_[i].Close();
+  }
+  void WaitForConnections(int64_t count) {
+    while (listener_->stats().connections != count) std::this_thread::yield();
+  }
+
+  ListenerOptions options_;
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<FileDescriptor> accepted_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_F(ListenerTest, HandsOnNonBlockingConnections) {
+  Start();
+  const FileDescriptor client = ConnectTo(address());
+  ASSERT_TRUE(client.valid());
+  EXPECT_NE(fcntl(Accepted(0), F_GETFL) & O_NONBLOCK, 0);
+  ASSERT_EQ(write(client.get(), "x", 1), 1);
+  pollfd readable = {Accepted(0), POLLIN, 0};
+  ASSERT_EQ(poll(&readable, 1, 30000), 1);
+  char byte = 0;
+  EXPECT_EQ(read(Accepted(0), &byte, 1), 1);
+  EXPECT_EQ(byte, 'x');
+}
+
+TEST_F(ListenerTest, ForgetsConnectionsThatTheOwnerShutDown) {
+  Start();
+  const FileDescriptor client = ConnectTo(address());
+  Accepted(0);
+  WaitForConnections(1);
+  CloseAccepted(0);
+  WaitForConnections(0);
+  EXPECT_TRUE(WaitForClose(client.get()));
+}
+
+TEST_F(ListenerTest, ForgetsConnectionsThatTheClientReset) {
+  Start();
+  FileDescriptor client = ConnectTo(address());
+  Accepted(0);
+  const linger reset = {1, 0};
+  setsockopt(client.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  client.Close();
+  WaitForConnections(0);
+}
+
+TEST_F(ListenerTest, RefusesConnectionsOverTheCapUntilOneCloses) {
+  options_.max_connections = 2;
+  Start();
+  const FileDescriptor first = ConnectTo(address());
+  const FileDescriptor second = ConnectTo(address());
+  Accepted(1);
+  const FileDescriptor third = ConnectTo(address());
+  EXPECT_TRUE(WaitForClose(third.get()));
+  EXPECT_EQ(listener_->stats().refused, 1);
+  CloseAccepted(0);
+  WaitForConnections(1);
+  const FileDescriptor fourth = ConnectTo(address());
+  Accepted(2);
+  EXPECT_EQ(listener_->stats().refused, 1);
+}
+
+TEST_F(ListenerTest, NewCapsHoldForTheNextConnection) {
+  options_.max_connections = 1;
+  Start();
+  const FileDescriptor first = ConnectTo(address());
+  Accepted(0);
+  listener_->SetCaps(2, 2);
+  const FileDescriptor second = ConnectTo(address());
+  Accepted(1);
+  listener_->SetCaps(100, 1);
+  const FileDescriptor third = ConnectTo(address());
+  EXPECT_TRUE(WaitForClose(third.get()));
+  EXPECT_EQ(listener_->stats().refused, 1);
+  EXPECT_EQ(listener_->stats().connections, 2);
+}
+
+TEST_F(ListenerTest, CapsEachPeerAlone) {
+  const std::string path =
+      ::testing::TempDir() + "/phasor_listener_test_" + std::to_string(getpid()) + ".sock";
+  options_.addresses.push_back("unix:" + path);
+  options_.max_connections_per_peer = 1;
+  Start();
+  const FileDescriptor tcp = ConnectTo(address());
+  Accepted(0);
+  const FileDescriptor again = ConnectTo(address());
+  EXPECT_TRUE(WaitForClose(again.get()));
+  const FileDescriptor local = ConnectTo("unix:" + path);
+  Accepted(1);
+  EXPECT_EQ(listener_->stats().refused, 1);
+}
+
+TEST_F(ListenerTest, StopClosesTheDoorAndIsIdempotent) {
+  Start();
+  const std::string bound = address();
+  listener_->Stop();
+  listener_->Stop();
+  EXPECT_FALSE(ConnectTo(bound).valid());
+}
+
+TEST_F(ListenerTest, HangUpClosesConnectionsAfterWhatWasWritten) {
+  Start();
+  const FileDescriptor client = ConnectTo(address());
+  ASSERT_EQ(write(Accepted(0), "last", 4), 4);
+  listener_->Stop();
+  listener_->HangUp();
+  char last[4];
+  EXPECT_EQ(read(client.get(), last, 4), 4);
+  EXPECT_TRUE(WaitForClose(client.get()));
+  EXPECT_EQ(read(Accepted(0), last, 4), 0);
+}
+
+TEST_F(ListenerTest, ConnectionsBeforeStartWait) {
+  auto listener = Listener::Bind(options_);
+  ASSERT_TRUE(listener.ok());
+  const FileDescriptor client = ConnectTo((*listener)->addresses()[0]);
+  EXPECT_TRUE(client.valid());
+  listener_ = *std::move(listener);
+  listener_->Start([this](int, int fd) {
+    MutexLock lock(&mu_);
+    accepted_.emplace_back(fd);
+    changed_.SignalAll();
+  });
+  Accepted(0);
+}
+
+// Lowers the limit of file descriptors while it lives.
+class DescriptorLimit {
+ public:
+  explicit DescriptorLimit(rlim_t limit) {
+    getrlimit(RLIMIT_NOFILE, &old_);
+    const rlimit low = {limit, old_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &low);
+    SetLogLevel(LogLevel::kOff);
+  }
+  ~DescriptorLimit() {
+    setrlimit(RLIMIT_NOFILE, &old_);
+    SetLogLevel(LogLevel::kInfo);
+  }
+
+ private:
+  rlimit old_;
+};
+
+TEST_F(ListenerTest, WithoutDescriptorsClientsAreTurnedAwayAndServedAgainLater) {
+  Start();
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  {
+    std::vector<FileDescriptor> fill;
+    const DescriptorLimit limit(200);
+    for (FileDescriptor fd(dup(0)); fd.valid(); fd = FileDescriptor(dup(0))) {
+      fill.push_back(std::move(fd));
+    }
+    const FileDescriptor client = ConnectTo(address(), std::move(socket));
+    EXPECT_TRUE(WaitForClose(client.get()));
+    EXPECT_EQ(listener_->stats().starved, 1);
+  }
+  const FileDescriptor client = ConnectTo(address());
+  Accepted(0);
+}
+
+TEST_F(ListenerTest, WithoutEvenTheSpareDescriptorClientsWaitAndAreServedLater) {
+  Start();
+  FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  {
+    const DescriptorLimit limit(0);
+    client = ConnectTo(address(), std::move(client));
+    while (listener_->stats().starved == 0) std::this_thread::yield();
+  }
+  Accepted(0);
+}
+
+TEST_F(ListenerTest, BadAddressIsRefused) {
+  options_.addresses = {"127.0.0.1:0", "nowhere"};
+  EXPECT_EQ(Listener::Bind(options_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ListenerTest, AcceptsFromStartToStop) {
+  auto listener = Listener::Bind(options_);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_FALSE((*listener)->accepting());
+  (*listener)->Start([](int, int fd) { FileDescriptor closes(fd); });
+  EXPECT_TRUE((*listener)->accepting());
+  (*listener)->Stop();
+  EXPECT_FALSE((*listener)->accepting());
+}
+
+// Both sockets must listen.
+TEST_F(ListenerTest, ASocketThatNoLongerListensIsNoticedAndLeavesTheOthersAlone) {
+  SetLogLevel(LogLevel::kOff);
+  options_.addresses = {"127.0.0.1:0", "127.0.0.1:0"};
+  Start();
+  ASSERT_TRUE(listener_->accepting());
+  ASSERT_TRUE(testing::BreakListener(listener_->addresses()[0]));
+  EXPECT_FALSE(listener_->accepting());
+  EXPECT_FALSE(ConnectTo(listener_->addresses()[0]).valid());
+  const FileDescriptor client = ConnectTo(listener_->addresses()[1]);
+  EXPECT_GE(Accepted(0), 0);
+  SetLogLevel(LogLevel::kInfo);
+}
+
+}  // namespace
+}  // namespace phasor
