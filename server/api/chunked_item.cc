@@ -2,6 +2,7 @@
 // See chunked_item.h.
 #include "server/api/chunked_item.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -45,12 +46,12 @@ absl::Status Keep(const v1::Positions& wire, int64_t bytes, const std::string& p
   return absl::OkStatus();
 }
 
-// The part of kept positions that `source` is to read, whose first token is `first`.
-Segments PartOf(const std::vector<std::byte>& kept, const PositionSource& source, int64_t first) {
-  if (source.kind != PositionSource::Kind::kTensor || source.data_bytes == 0) return {};
-  const int64_t token_bytes = source.data_bytes / source.count();
-  return {absl::MakeConstSpan(kept.data() + first * token_bytes,
-                              static_cast<size_t>(source.data_bytes))};
+// The part of kept positions that `tokens` from `first` on are.
+Segments PartOf(const std::vector<std::byte>& kept, int64_t first, int64_t tokens,
+                const InputSlot& slot) {
+  if (slot.bytes == 0) return {};
+  return {absl::MakeConstSpan(kept.data() + first * (slot.bytes / tokens),
+                              static_cast<size_t>(slot.bytes))};
 }
 
 absl::Status CheckRun(const v1::Chunk& chunk, int64_t next, int64_t tokens) {
@@ -113,50 +114,31 @@ absl::StatusOr<ChunkedItem> ChunkedItem::Open(const v1::ApplyRoPEItem& item,
   return opened;
 }
 
-engine::Item ChunkedItem::Whole() const {
-  if (const auto* prepared = std::get_if<PreparedEncode>(&prepared_)) {
-    engine::EncodeItem item;
-    item.prepared = *prepared;
-    return item;
-  }
-  engine::RopeItem item;
-  item.prepared = std::get<PreparedRope>(prepared_);
-  return item;
-}
-
-absl::StatusOr<engine::Item> ChunkedItem::CutEncode(const v1::Chunk& chunk,
-                                                    absl::Span<const Segments> raw,
-                                                    int64_t* output_bytes) const {
+absl::StatusOr<engine::Item> ChunkedItem::CutItem(const v1::Chunk& chunk,
+                                                  absl::Span<const Segments> raw) const {
   const int64_t first = chunk.first_token();
-  engine::EncodeItem item;
-  item.prepared = SliceTokens(std::get<PreparedEncode>(prepared_), first, chunk.tokens());
-  item.positions = PartOf(positions_, item.prepared.positions, first);
-  *output_bytes = item.prepared.output_bytes;
-  const bool adds = item.prepared.add_to.has_value();
-  PHASOR_RETURN_IF_ERROR(CheckEntries(raw.size(), adds ? 1 : 0, "add_to"));
-  if (!adds) return item;
-  PHASOR_RETURN_IF_ERROR(CheckEntry(raw[0], 0, item.prepared.add_to_bytes,
-                                    absl::StrCat(chunk.tokens(), " tokens of add_to")));
-  item.add_to = raw[0];
-  return item;
-}
-
-absl::StatusOr<engine::Item> ChunkedItem::CutRope(const v1::Chunk& chunk,
-                                                  absl::Span<const Segments> raw,
-                                                  int64_t* output_bytes) const {
-  const int64_t first = chunk.first_token();
-  engine::RopeItem item;
-  item.prepared = SliceTokens(std::get<PreparedRope>(prepared_), first, chunk.tokens());
-  item.positions = PartOf(positions_, item.prepared.positions, first);
-  if (item.prepared.from_positions.has_value()) {
-    item.from_positions = PartOf(from_, *item.prepared.from_positions, first);
-  }
-  PHASOR_RETURN_IF_ERROR(CheckEntries(raw.size(), item.prepared.tensors.size(), "tensors"));
-  for (size_t i = 0; i < raw.size(); ++i) {
-    PHASOR_RETURN_IF_ERROR(CheckEntry(raw[i], i, item.prepared.tensors[i].input_bytes,
-                                      absl::StrCat(chunk.tokens(), " tokens of tensors[", i, "]")));
-    item.tensors.push_back(raw[i]);
-    *output_bytes += item.prepared.tensors[i].output_bytes;  // at most what was received
+  engine::Item item(std::visit(
+      [&](const auto& kind) { return Prepared(SliceTokens(kind, first, chunk.tokens())); },
+      prepared_));
+  const auto is_numbers = [](const engine::Input& input) {
+    return input.slot.reading == Reading::kNumbers;
+  };
+  const auto numbers = std::count_if(item.inputs.begin(), item.inputs.end(), is_numbers);
+  const bool rotates = std::holds_alternative<PreparedRope>(prepared_);
+  PHASOR_RETURN_IF_ERROR(CheckEntries(raw.size(), item.inputs.size() - static_cast<size_t>(numbers),
+                                      rotates ? "tensors" : "add_to"));
+  size_t next = 0;
+  for (engine::Input& input : item.inputs) {
+    const InputSlot& slot = input.slot;
+    if (is_numbers(input)) {
+      input.bytes = PartOf(slot.role == Role::kFromPositions ? from_ : positions_, first,
+                           chunk.tokens(), slot);
+      continue;
+    }
+    const std::string what = rotates ? absl::StrCat("tensors[", slot.index, "]") : "add_to";
+    PHASOR_RETURN_IF_ERROR(
+        CheckEntry(raw[next], next, slot.bytes, absl::StrCat(chunk.tokens(), " tokens of ", what)));
+    input.bytes = raw[next++];
   }
   return item;
 }
@@ -166,9 +148,8 @@ absl::StatusOr<RequestView> ChunkedItem::Cut(const v1::Chunk& chunk, int64_t nex
                                              int64_t max_message_bytes) const {
   PHASOR_RETURN_IF_ERROR(CheckRun(chunk, next, tokens_));
   RequestView view;
-  const bool encodes = std::holds_alternative<PreparedEncode>(prepared_);
-  PHASOR_ASSIGN_OR_RETURN(engine::Item item, encodes ? CutEncode(chunk, raw, &view.response_bytes)
-                                                     : CutRope(chunk, raw, &view.response_bytes));
+  PHASOR_ASSIGN_OR_RETURN(engine::Item item, CutItem(chunk, raw));
+  for (const engine::Output& output : item.outputs) view.response_bytes += output.slot.bytes;
   if (view.response_bytes > max_message_bytes - kAnswerHeaderBytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "chunk: the response is too large, must be at most ", max_message_bytes, " bytes"));

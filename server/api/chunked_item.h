@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/request/request.h"
+#include "kernels/request/prepared.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "server/api/request_view.h"
 #include "server/base/admission.h"
@@ -37,7 +37,9 @@ class ChunkedItem {
   int64_t tokens() const { return tokens_; }
   int64_t kept_bytes() const { return static_cast<int64_t>(positions_.size() + from_.size()); }
   // The whole, without payload: what the answer to the opening message describes.
-  engine::Item Whole() const;
+  engine::Item Whole() const {
+    return engine::Item(std::visit([](const auto& kind) { return Prepared(kind); }, prepared_));
+  }
 
   // The run that begins at token `next`, with the entries of its message. INVALID_ARGUMENT: another
   // run, or entries that do not fit it. RESOURCE_EXHAUSTED: an answer beyond `max_message_bytes`.
@@ -48,12 +50,8 @@ class ChunkedItem {
   Permit permit;  // for kept_bytes()
 
  private:
-  absl::StatusOr<engine::Item> CutEncode(const v1::Chunk& chunk,
-                                         absl::Span<const engine::Segments> raw,
-                                         int64_t* output_bytes) const;
-  absl::StatusOr<engine::Item> CutRope(const v1::Chunk& chunk,
-                                       absl::Span<const engine::Segments> raw,
-                                       int64_t* output_bytes) const;
+  absl::StatusOr<engine::Item> CutItem(const v1::Chunk& chunk,
+                                       absl::Span<const engine::Segments> raw) const;
 
   std::variant<PreparedEncode, PreparedRope> prepared_;
   int64_t tokens_ = 0;

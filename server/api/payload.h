@@ -60,39 +60,26 @@ inline bool IsInline(const v1::TensorSpec& tensor) {
   return tensor.source_case() == v1::TensorSpec::SOURCE_NOT_SET;
 }
 
+// A tensor of an item on the wire, and what errors call it.
+struct WireTensor {
+  const v1::TensorSpec* tensor = nullptr;  // nullptr: there is none
+  std::string path;
+};
+
 // Where the bytes of the tensors of a message are.
 struct Payload {
   RawEntries raw;
   SharedTensors shared;
-  int64_t copied_bytes = 0;  // memory that the call takes beside the message and outputs
 
-  // The `bytes` of a tensor; `shared_path` is its path, `raw_path` how errors of entries call it.
-  // `changing` becomes true if others may write them.
-  absl::Status Take(const v1::TensorSpec& wire, int64_t bytes, const std::string& raw_path,
-                    const std::string& shared_path, engine::Segments* out, bool* changing) {
-    if (IsInline(wire)) return raw.Take(bytes, raw_path, Describe(wire), out);
-    PHASOR_ASSIGN_OR_RETURN(const auto span, shared.Input(wire, bytes, shared_path));
-    *out = {span};
-    *changing = true;
-    return absl::OkStatus();
-  }
-  absl::Status Take(const v1::TensorSpec& wire, int64_t bytes, const std::string& path,
-                    engine::Segments* out, bool* changing) {
-    return Take(wire, bytes, path, path, out, changing);
-  }
-  absl::Status Take(const v1::Positions& wire, int64_t bytes, const std::string& path,
-                    engine::Segments* out, bool* changing) {
-    if (!wire.has_tensor()) return absl::OkStatus();
-    return Take(wire.tensor(), bytes, absl::StrCat(path, ".tensor"), out, changing);
-  }
-
-  // A cache that `tensor` is written to: where it is, or what it holds.
-  absl::Status TakeCache(const v1::TensorSpec& wire, const PreparedRope::Tensor& tensor,
-                         const std::string& path, engine::Segments* held,
-                         engine::Destination* destination) {
-    if (IsInline(wire)) return raw.Take(tensor.output_bytes, path, Describe(wire), held);
-    const int64_t written = tensor.input_bytes / SizeOf(tensor.dtype) * SizeOf(tensor.output_dtype);
-    PHASOR_ASSIGN_OR_RETURN(*destination, shared.Cache(wire, tensor.output_bytes, written, path));
+  // Gives `input` its bytes. `raw_path`: what errors of entries call it.
+  absl::Status Take(const WireTensor& wire, const std::string& raw_path, engine::Input* input) {
+    const int64_t bytes = input->slot.bytes;
+    if (IsInline(*wire.tensor)) {
+      return raw.Take(bytes, raw_path, Describe(*wire.tensor), &input->bytes);
+    }
+    PHASOR_ASSIGN_OR_RETURN(const auto span, shared.Input(*wire.tensor, bytes, wire.path));
+    input->bytes = {span};
+    input->changing = true;
     return absl::OkStatus();
   }
 };

@@ -5,13 +5,14 @@
 
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
-#include "kernels/request/paged_cache.h"
+#include "kernels/request/prepared.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
@@ -22,10 +23,7 @@
 namespace phasor::rpc {
 namespace {
 
-using engine::BiasItem;
-using engine::EncodeItem;
 using engine::Item;
-using engine::RopeItem;
 using engine::Segments;
 
 absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
@@ -79,195 +77,148 @@ class ResponseSize {
   int64_t element_bytes_ = 0;
 };
 
-// What differs between the two kinds of item.
-struct EncodeTraits {
-  using Wire = v1::EncodeItem;
-  using Prepared = PreparedEncode;
-  using EngineItem = EncodeItem;
+// Checks an item but for its payload.
+absl::StatusOr<PreparedEncode> Prepare(const v1::EncodeItem& wire, const ViewContext& context,
+                                       Sources sources, const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(EncodeRequest request, EncodeRequestFromWire(wire, path, sources));
+  PHASOR_RETURN_IF_ERROR(ApplyEncoder(context, absl::StrCat(path, ".spec"), &request.spec));
+  return PrepareEncode(request, context.plans, path, context.tables);
+}
 
-  static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
-                                          Sources sources, const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(EncodeRequest request, EncodeRequestFromWire(wire, path, sources));
-    PHASOR_RETURN_IF_ERROR(ApplyEncoder(context, absl::StrCat(path, ".spec"), &request.spec));
-    return PrepareEncode(request, context.plans, path, context.tables);
+absl::StatusOr<PreparedRope> Prepare(const v1::ApplyRoPEItem& wire, const ViewContext& context,
+                                     Sources sources, const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(RopeRequest request, RopeRequestFromWire(wire, path, sources));
+  PHASOR_RETURN_IF_ERROR(ApplyEncoder(context, absl::StrCat(path, ".spec"), &request.spec));
+  if (request.from_spec.has_value()) {
+    PHASOR_RETURN_IF_ERROR(
+        ApplyEncoder(context, absl::StrCat(path, ".from_spec"), &*request.from_spec));
   }
+  return PrepareRope(request, context.plans, path);
+}
 
-  static absl::Status AddOutputs(const EngineItem& item, const std::string& path,
-                                 ResponseSize* size) {
-    return size->AddOutput(item.destination.data != nullptr ? 0 : item.prepared.output_bytes, path);
-  }
+absl::StatusOr<PreparedBias> Prepare(const v1::AttentionBiasItem& wire, const ViewContext& context,
+                                     Sources, const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(const BiasRequest request, BiasRequestFromWire(wire, path));
+  return PrepareBias(request, context.tables, path);
+}
 
-  static absl::Status Assign(const Wire& wire, const std::string& path, Payload* payload,
-                             EngineItem* item) {
-    const PreparedEncode& prepared = item->prepared;
-    PHASOR_RETURN_IF_ERROR(payload->Take(wire.positions(), prepared.positions_bytes,
-                                         absl::StrCat(path, ".positions"), &item->positions,
-                                         &item->changing));
-    if (wire.has_add_to()) {
-      PHASOR_RETURN_IF_ERROR(payload->Take(wire.add_to(), prepared.add_to_bytes,
-                                           absl::StrCat(path, ".add_to"), &item->add_to,
-                                           &item->changing));
-    }
-    if (!wire.has_destination()) return absl::OkStatus();
-    if (wire.destination().strides_size() > 0) {
-      return Invalid(path, ".destination.strides: must be empty: encodings are dense");
-    }
-    PHASOR_ASSIGN_OR_RETURN(item->destination,
-                            payload->shared.Output(wire.destination(), ToWire(prepared.output),
-                                                   {wire.has_add_to() ? &wire.add_to() : nullptr,
-                                                    prepared.add_to_bytes, prepared.output_bytes},
-                                                   absl::StrCat(path, ".destination")));
-    return absl::OkStatus();
-  }
-};
-
-struct RopeTraits {
-  using Wire = v1::ApplyRoPEItem;
-  using Prepared = PreparedRope;
-  using EngineItem = RopeItem;
-
-  static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context,
-                                          Sources sources, const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(RopeRequest request, RopeRequestFromWire(wire, path, sources));
-    PHASOR_RETURN_IF_ERROR(ApplyEncoder(context, absl::StrCat(path, ".spec"), &request.spec));
-    if (request.from_spec.has_value()) {
-      PHASOR_RETURN_IF_ERROR(
-          ApplyEncoder(context, absl::StrCat(path, ".from_spec"), &*request.from_spec));
-    }
-    return PrepareRope(request, context.plans, path);
-  }
-
-  static absl::Status AddOutputs(const EngineItem& item, const std::string& path,
-                                 ResponseSize* size) {
-    for (size_t i = 0; i < item.prepared.tensors.size(); ++i) {
-      const bool elsewhere = !item.destinations.empty() && item.destinations[i].data != nullptr;
-      PHASOR_RETURN_IF_ERROR(
-          size->AddOutput(elsewhere ? 0 : item.prepared.tensors[i].output_bytes, path));
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status Assign(const Wire& wire, const std::string& path, Payload* payload,
-                             EngineItem* item) {
-    const PreparedRope& prepared = item->prepared;
-    PHASOR_RETURN_IF_ERROR(payload->Take(wire.positions(), prepared.positions_bytes,
-                                         absl::StrCat(path, ".positions"), &item->positions,
-                                         &item->changing));
-    item->tensors.resize(prepared.tensors.size());
-    for (int i = 0; i < wire.tensors_size(); ++i) {
-      const auto index = static_cast<size_t>(i);
-      const std::string tensor_path = absl::StrCat(path, ".tensors[", i, "]");
-      PHASOR_RETURN_IF_ERROR(payload->Take(
-          wire.tensors(i).tensor(), prepared.tensors[index].input_bytes, tensor_path,
-          absl::StrCat(tensor_path, ".tensor"), &item->tensors[index], &item->changing));
-    }
-    PHASOR_RETURN_IF_ERROR(payload->Take(wire.from_positions(), prepared.from_positions_bytes,
-                                         absl::StrCat(path, ".from_positions"),
-                                         &item->from_positions, &item->changing));
-    PHASOR_RETURN_IF_ERROR(AssignDestinations(wire, path, &payload->shared, item));
-    if (!prepared.pages.has_value()) return absl::OkStatus();
-    return AssignPages(wire.paged_cache(), absl::StrCat(path, ".paged_cache"), payload, item);
-  }
-
-  static absl::Status AssignPages(const v1::PagedCacheWrite& wire, const std::string& path,
-                                  Payload* payload, EngineItem* item) {
-    const PreparedRope& prepared = item->prepared;
-    const size_t key = prepared.pages->key_index, value = prepared.tensors.size() - 1;
-    item->destinations.resize(prepared.tensors.size());
-    PHASOR_RETURN_IF_ERROR(payload->Take(wire.values(), prepared.tensors[value].input_bytes,
-                                         absl::StrCat(path, ".values"), &item->tensors[value],
-                                         &item->changing));
-    PHASOR_RETURN_IF_ERROR(payload->TakeCache(wire.key_cache(), prepared.tensors[key],
-                                              absl::StrCat(path, ".key_cache"), &item->key_cache,
-                                              &item->destinations[key]));
-    PHASOR_RETURN_IF_ERROR(payload->TakeCache(wire.value_cache(), prepared.tensors[value],
-                                              absl::StrCat(path, ".value_cache"),
-                                              &item->value_cache, &item->destinations[value]));
-    payload->copied_bytes += prepared.tokens * kBytesPerSlot;
-    return payload->Take(wire.slot_mapping(), prepared.pages->slot_mapping_bytes,
-                         absl::StrCat(path, ".slot_mapping"), &item->slot_mapping, &item->changing);
-  }
-
-  static absl::Status AssignDestinations(const Wire& wire, const std::string& path,
-                                         SharedTensors* shared, EngineItem* item) {
-    for (int i = 0; i < wire.tensors_size(); ++i) {
-      if (!wire.tensors(i).has_destination()) continue;
-      const PreparedRope::Tensor& tensor = item->prepared.tensors[static_cast<size_t>(i)];
-      item->destinations.resize(item->tensors.size());
-      const int64_t strided_bytes =
-          tensor.input_bytes / SizeOf(tensor.dtype) * SizeOf(tensor.output_dtype);
-      PHASOR_ASSIGN_OR_RETURN(
-          item->destinations[static_cast<size_t>(i)],
-          shared->Output(wire.tensors(i).destination(), ToWire(OutputOf(tensor)),
-                         {&wire.tensors(i).tensor(), strided_bytes, tensor.output_bytes},
-                         absl::StrCat(path, ".tensors[", i, "].destination")));
-    }
-    return absl::OkStatus();
-  }
-};
-
-struct BiasTraits {
-  using Wire = v1::AttentionBiasItem;
-  using Prepared = PreparedBias;
-  using EngineItem = BiasItem;
-
-  static absl::StatusOr<Prepared> Prepare(const Wire& wire, const ViewContext& context, Sources,
-                                          const std::string& path) {
-    PHASOR_ASSIGN_OR_RETURN(const BiasRequest request, BiasRequestFromWire(wire, path));
-    return PrepareBias(request, context.tables, path);
-  }
-
-  static absl::Status AddOutputs(const EngineItem& item, const std::string& path,
-                                 ResponseSize* size) {
-    return size->AddOutput(item.prepared.output_bytes, path);
-  }
-
-  static absl::Status Assign(const Wire& wire, const std::string& path, Payload* payload,
-                             EngineItem* item) {
-    const PreparedBias& prepared = item->prepared;
-    bool inline_only = false;  // conversion refuses regions
-    PHASOR_RETURN_IF_ERROR(payload->Take(wire.query_positions(), prepared.queries_bytes,
-                                         absl::StrCat(path, ".query_positions"), &item->queries,
-                                         &inline_only));
-    PHASOR_RETURN_IF_ERROR(payload->Take(wire.key_positions(), prepared.keys_bytes,
-                                         absl::StrCat(path, ".key_positions"), &item->keys,
-                                         &inline_only));
-    if (wire.has_add_to()) {
-      PHASOR_RETURN_IF_ERROR(payload->Take(wire.add_to(), prepared.add_to_bytes,
-                                           absl::StrCat(path, ".add_to"), &item->add_to,
-                                           &inline_only));
-    }
-    if (!wire.has_table_values()) return absl::OkStatus();
-    return payload->Take(wire.table_values(), prepared.table_bytes,
-                         absl::StrCat(path, ".table_values"), &item->table_values, &inline_only);
-  }
-};
-
-template <typename Traits>
-absl::StatusOr<typename Traits::Prepared> Prepare(const typename Traits::Wire& wire,
-                                                  const ViewContext& context, Sources sources,
-                                                  const std::string& path) {
-  PHASOR_ASSIGN_OR_RETURN(typename Traits::Prepared prepared,
-                          Traits::Prepare(wire, context, sources, path));
+// The same, and whether another backend is pinned.
+template <typename Wire>
+auto PrepareHere(const Wire& wire, const ViewContext& context, Sources sources,
+                 const std::string& path) -> decltype(Prepare(wire, context, sources, path)) {
+  PHASOR_ASSIGN_OR_RETURN(auto prepared, Prepare(wire, context, sources, path));
   PHASOR_RETURN_IF_ERROR(CheckBackendPin(wire.pins(), context, path));
   return prepared;
 }
 
-// The status of an item that failed, else OK.
-absl::Status StatusOf(const Item& item) {
-  const auto* status = std::get_if<absl::Status>(&item);
-  return status == nullptr ? absl::OkStatus() : *status;
+// The tensor of the wire that has a role; nullptr: it is not given.
+const v1::TensorSpec* Find(const v1::EncodeItem& wire, Role role, int) {
+  if (role == Role::kPositions) return &wire.positions().tensor();
+  if (role == Role::kOutput) return wire.has_destination() ? &wire.destination() : nullptr;
+  return &wire.add_to();
+}
+
+const v1::TensorSpec* Find(const v1::ApplyRoPEItem& wire, Role role, int index) {
+  switch (role) {
+    case Role::kPositions:
+      return &wire.positions().tensor();
+    case Role::kFromPositions:
+      return &wire.from_positions().tensor();
+    case Role::kTensor:
+      return &wire.tensors(index).tensor();
+    case Role::kOutput:
+      return wire.tensors(index).has_destination() ? &wire.tensors(index).destination() : nullptr;
+    case Role::kValues:
+      return &wire.paged_cache().values();
+    case Role::kKeyCache:
+      return &wire.paged_cache().key_cache();
+    case Role::kValueCache:
+      return &wire.paged_cache().value_cache();
+    default:
+      return &wire.paged_cache().slot_mapping();
+  }
+}
+
+const v1::TensorSpec* Find(const v1::AttentionBiasItem& wire, Role role, int) {
+  switch (role) {
+    case Role::kQueryPositions:
+      return &wire.query_positions().tensor();
+    case Role::kKeyPositions:
+      return &wire.key_positions().tensor();
+    case Role::kTableValues:
+      return &wire.table_values();
+    case Role::kAddTo:
+      return &wire.add_to();
+    default:
+      return nullptr;
+  }
+}
+
+// What errors call it: the field, and ".tensor" of the positions.
+template <typename Wire>
+std::string PathOf(const std::string& path, Role role, int index) {
+  const bool output = role == Role::kOutput && std::is_same_v<Wire, v1::ApplyRoPEItem>;
+  const bool positions = role == Role::kPositions || role == Role::kFromPositions ||
+                         role == Role::kQueryPositions || role == Role::kKeyPositions;
+  if (output) return absl::StrCat(path, ".tensors[", index, "].destination");
+  return absl::StrCat(path, ".", FieldOf(role, index), positions ? ".tensor" : "");
+}
+
+// Gives an item the bytes and places of its tensors.
+template <typename Wire>
+absl::Status Bind(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
+  for (engine::Input& input : item->inputs) {
+    const InputSlot& slot = input.slot;
+    const WireTensor tensor{Find(wire, slot.role, slot.index),
+                            PathOf<Wire>(path, slot.role, slot.index)};
+    if (slot.reading == Reading::kInitial && !IsInline(*tensor.tensor)) {
+      engine::Output& cache = item->outputs[static_cast<size_t>(slot.output)];
+      PHASOR_ASSIGN_OR_RETURN(cache.place,
+                              payload->shared.Cache(*tensor.tensor, slot.bytes,
+                                                    cache.slot.like_input_bytes, tensor.path));
+      continue;
+    }
+    // Entries of tensors to rotate are known by "tensors[i]".
+    const std::string raw_path =
+        slot.role == Role::kTensor ? absl::StrCat(path, ".tensors[", slot.index, "]") : tensor.path;
+    PHASOR_RETURN_IF_ERROR(payload->Take(tensor, raw_path, &input));
+  }
+  for (size_t i = 0; i < item->outputs.size(); ++i) {
+    engine::Output& output = item->outputs[i];
+    if (output.slot.role != Role::kOutput) continue;
+    const v1::TensorSpec* const wanted = Find(wire, Role::kOutput, output.slot.index);
+    if (wanted == nullptr) continue;
+    const std::string output_path = PathOf<Wire>(path, Role::kOutput, output.slot.index);
+    if (std::is_same_v<Wire, v1::EncodeItem> && wanted->strides_size() > 0) {
+      return Invalid(output_path, ".strides: must be empty: encodings are dense");
+    }
+    const int k = output.slot.input;
+    const v1::TensorSpec* input = nullptr;
+    if (k >= 0) {
+      const InputSlot& slot = item->inputs[static_cast<size_t>(k)].slot;
+      input = Find(wire, slot.role, slot.index);
+    }
+    PHASOR_ASSIGN_OR_RETURN(
+        output.place, payload->shared.Output(
+                          *wanted, ToWire(OutputOf(item->prepared, i)),
+                          {input, output.slot.like_input_bytes, output.slot.bytes}, output_path));
+  }
+  return absl::OkStatus();
+}
+
+// Adds up what the response has of the item.
+absl::Status AddOutputs(const Item& item, const std::string& path, ResponseSize* size) {
+  for (const engine::Output& output : item.outputs) {
+    const bool elsewhere = output.place.data != nullptr;
+    PHASOR_RETURN_IF_ERROR(size->AddOutput(elsewhere ? 0 : output.slot.bytes, path));
+  }
+  return absl::OkStatus();
 }
 
 // Items of one message while they are checked.
-template <typename Traits>
+template <typename Wire>
 class Viewer {
  public:
-  using Wire = typename Traits::Wire;
-
-  using Prepared = typename Traits::Prepared;
-  using EngineItem = typename Traits::EngineItem;
-
   Viewer(const ViewContext& context, int items)
       : context_(context), size_(context.max_message_bytes) {
     view_.items.reserve(items);
@@ -277,10 +228,9 @@ class Viewer {
   // Checks the metadata of the next item; its own errors take its place.
   void Add(const Wire& wire, std::string path) {
     inline_tensors_ += CountInlineTensors(wire);
-    absl::StatusOr<Prepared> prepared = Prepare<Traits>(wire, context_, Sources::kShared, path);
+    auto prepared = PrepareHere(wire, context_, Sources::kShared, path);
     if (prepared.ok()) {
-      Item& item = view_.items.emplace_back(std::in_place_type<EngineItem>);
-      std::get<EngineItem>(item).prepared = *std::move(prepared);
+      view_.items.emplace_back(Prepared(*std::move(prepared)));
     } else {
       view_.items.emplace_back(std::move(prepared).status());
     }
@@ -297,17 +247,14 @@ class Viewer {
     Payload payload{RawEntries(raw), SharedTensors(context_.shared)};
     for (size_t i = 0; i < view_.items.size(); ++i) {
       const auto& [wire, path] = entries_[i];
+      Item& item = view_.items[i];
       PHASOR_RETURN_IF_ERROR(size_.AddItem(path));
       const size_t next = payload.raw.next() + CountInlineTensors(*wire);
-      if (auto* item = std::get_if<EngineItem>(&view_.items[i])) {
-        if (absl::Status status = AssignItem(*wire, path, &payload, item); status.ok()) {
-          payload.copied_bytes += engine::ScratchBytes(*item);
-          PHASOR_RETURN_IF_ERROR(Traits::AddOutputs(*item, path, &size_));
-        } else {
-          view_.items[i] = std::move(status);
-        }
+      if (absl::Status status = AssignItem(*wire, path, &payload, &item); status.ok()) {
+        view_.copied_bytes += engine::ScratchBytes(item);
+        PHASOR_RETURN_IF_ERROR(AddOutputs(item, path, &size_));
       } else {
-        payload.shared.EndItem(StatusOf(view_.items[i])).IgnoreError();
+        item = Item(std::move(status));
       }
       payload.raw.SkipTo(next);
     }
@@ -315,8 +262,7 @@ class Viewer {
     view_.held = payload.shared.TakeHeld();
     view_.shared_bytes = payload.shared.bytes();
     view_.copies = payload.shared.TakeCopies();
-    view_.copied_bytes =
-        payload.copied_bytes + (view_.copies == nullptr ? 0 : view_.copies->bytes());
+    view_.copied_bytes += view_.copies == nullptr ? 0 : view_.copies->bytes();
     return absl::OkStatus();
   }
 
@@ -333,12 +279,13 @@ class Viewer {
     std::string path;
   };
 
-  absl::Status AssignItem(const Wire& wire, const std::string& path, Payload* payload,
-                          EngineItem* item) {
-    absl::Status status = Traits::Assign(wire, path, payload, item);
+  // The item's own error, if it has one.
+  absl::Status AssignItem(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
+    absl::Status status = item->status;
+    if (status.ok()) status = Bind(wire, path, payload, item);
     ResponseSize alone(context_.max_message_bytes);
     if (status.ok()) status = alone.AddItem(path);
-    if (status.ok()) status = Traits::AddOutputs(*item, path, &alone);
+    if (status.ok()) status = AddOutputs(*item, path, &alone);
     return payload->shared.EndItem(std::move(status));
   }
 
@@ -349,28 +296,28 @@ class Viewer {
   RequestView view_;
 };
 
-template <typename Traits>
-absl::StatusOr<RequestView> ViewOne(const typename Traits::Wire& item,
-                                    absl::Span<const Segments> raw, const ViewContext& context) {
-  Viewer<Traits> viewer(context, 1);
+template <typename Wire>
+absl::StatusOr<RequestView> ViewOne(const Wire& item, absl::Span<const Segments> raw,
+                                    const ViewContext& context) {
+  Viewer<Wire> viewer(context, 1);
   viewer.Add(item, "item");
-  PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
+  PHASOR_RETURN_IF_ERROR(viewer.item(0).status);
   PHASOR_RETURN_IF_ERROR(viewer.Assign(raw));
-  PHASOR_RETURN_IF_ERROR(StatusOf(viewer.item(0)));
+  PHASOR_RETURN_IF_ERROR(viewer.item(0).status);
   return viewer.Finish();
 }
 
-template <typename Traits, typename Message>
+template <typename Message>
 absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewContext& context) {
   Message message;
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   if (!message.has_item()) {
     return absl::InvalidArgumentError("item: not set, must be given");
   }
-  return ViewOne<Traits>(message.item(), walked.raw, context);
+  return ViewOne(message.item(), walked.raw, context);
 }
 
-template <typename Traits, typename Message>
+template <typename Message>
 absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewContext& context) {
   Message message;
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
@@ -378,7 +325,7 @@ absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewCo
     return absl::ResourceExhaustedError(absl::StrCat(
         "items: ", message.items_size(), " items, must be at most ", context.max_batch_items));
   }
-  Viewer<Traits> viewer(context, message.items_size());
+  Viewer<std::decay_t<decltype(message.items(0))>> viewer(context, message.items_size());
   for (int i = 0; i < message.items_size(); ++i) {
     viewer.Add(message.items(i), absl::StrCat("items[", i, "]"));
   }
@@ -399,45 +346,45 @@ absl::Status ParseHeader(const WalkedMessage& walked, google::protobuf::MessageL
 
 absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const Segments> raw,
                                      const ViewContext& context) {
-  return ViewOne<EncodeTraits>(item, raw, context);
+  return ViewOne(item, raw, context);
 }
 
 absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const Segments> raw,
                                      const ViewContext& context) {
-  return ViewOne<RopeTraits>(item, raw, context);
+  return ViewOne(item, raw, context);
 }
 
 absl::StatusOr<PreparedEncode> PrepareItem(const v1::EncodeItem& item, const ViewContext& context) {
-  return Prepare<EncodeTraits>(item, context, Sources::kInline, "item");
+  return PrepareHere(item, context, Sources::kInline, "item");
 }
 
 absl::StatusOr<PreparedRope> PrepareItem(const v1::ApplyRoPEItem& item,
                                          const ViewContext& context) {
-  return Prepare<RopeTraits>(item, context, Sources::kInline, "item");
+  return PrepareHere(item, context, Sources::kInline, "item");
 }
 
 absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context) {
-  return ParseUnary<EncodeTraits, v1::EncodeRequest>(message, context);
+  return ParseUnary<v1::EncodeRequest>(message, context);
 }
 
 absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
                                            const ViewContext& context) {
-  return ParseUnary<RopeTraits, v1::ApplyRoPERequest>(message, context);
+  return ParseUnary<v1::ApplyRoPERequest>(message, context);
 }
 
 absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
                                                const ViewContext& context) {
-  return ParseUnary<BiasTraits, v1::AttentionBiasRequest>(message, context);
+  return ParseUnary<v1::AttentionBiasRequest>(message, context);
 }
 
 absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,
                                              const ViewContext& context) {
-  return ParseBatch<EncodeTraits, v1::BatchEncodeRequest>(message, context);
+  return ParseBatch<v1::BatchEncodeRequest>(message, context);
 }
 
 absl::StatusOr<RequestView> ParseBatchApplyRoPE(const WalkedMessage& message,
                                                 const ViewContext& context) {
-  return ParseBatch<RopeTraits, v1::BatchApplyRoPERequest>(message, context);
+  return ParseBatch<v1::BatchApplyRoPERequest>(message, context);
 }
 
 }  // namespace phasor::rpc

@@ -3,6 +3,7 @@
 #include "server/api/response.h"
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "phasor/v1/position_embedding_service.pb.h"
@@ -40,22 +41,20 @@ void SetRegion(const engine::Destination& destination, v1::TensorSpec* tensor) {
   destination.on_device ? set(tensor->mutable_device()) : set(tensor->mutable_region());
 }
 
-void FillResult(const engine::Item& item, std::string_view backend, v1::EncodeResult* out) {
-  const auto& encode = std::get<engine::EncodeItem>(item);
-  *out->mutable_output() = ToWire(encode.prepared.output);
-  SetRegion(encode.destination, out->mutable_output());
-  *out->mutable_info() = MakeRunInfo(encode.prepared.fingerprint, std::string(backend));
+v1::TensorSpec DescribeOutput(const engine::Item& item, size_t i) {
+  v1::TensorSpec tensor = ToWire(OutputOf(item.prepared, i));
+  SetRegion(item.outputs[i].place, &tensor);
+  return tensor;
 }
 
-void FillResult(const engine::Item& item, std::string_view backend, v1::ApplyRoPEResult* out) {
-  const auto& rope = std::get<engine::RopeItem>(item);
-  for (const PreparedRope::Tensor& tensor : rope.prepared.tensors) {
-    *out->add_tensors() = ToWire(OutputOf(tensor));
+template <typename Result>
+void FillResult(const engine::Item& item, std::string_view backend, Result* out) {
+  if constexpr (std::is_same_v<Result, v1::ApplyRoPEResult>) {
+    for (size_t i = 0; i < item.outputs.size(); ++i) *out->add_tensors() = DescribeOutput(item, i);
+  } else {
+    *out->mutable_output() = DescribeOutput(item, 0);
   }
-  for (size_t i = 0; i < rope.destinations.size(); ++i) {
-    SetRegion(rope.destinations[i], out->mutable_tensors(static_cast<int>(i)));
-  }
-  *out->mutable_info() = MakeRunInfo(rope.prepared.plan->fingerprint, std::string(backend));
+  *out->mutable_info() = MakeRunInfo(FingerprintOf(item.prepared), std::string(backend));
 }
 
 template <typename Message>
@@ -111,10 +110,8 @@ grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
 
 grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result) {
-  const PreparedBias& prepared = std::get<engine::BiasItem>(items[0]).prepared;
   v1::AttentionBiasResponse header;
-  *header.mutable_output() = ToWire(prepared.output);
-  *header.mutable_info() = MakeRunInfo(prepared.fingerprint, std::string(result.items[0].backend));
+  FillResult(items[0], result.items[0].backend, &header);
   return Join(header, result);
 }
 

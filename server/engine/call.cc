@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Received bytes in pieces; which items are slow.
+// Received bytes in pieces; items.
 #include "server/engine/call.h"
 
 #include <cstring>
@@ -22,10 +22,23 @@ void Gather(const Segments& segments, std::byte* out) {
   }
 }
 
+Item::Item(Prepared request) : prepared(std::move(request)) {
+  Slots slots = SlotsOf(prepared);
+  inputs.reserve(slots.inputs.size());
+  for (const InputSlot& slot : slots.inputs) inputs.push_back({slot});
+  outputs.reserve(slots.outputs.size());
+  for (const OutputSlot& slot : slots.outputs) outputs.push_back({slot});
+}
+
+const Input* Item::Find(Role role, int index) const {
+  for (const Input& input : inputs) {
+    if (input.slot.role == role && input.slot.index == index) return &input;
+  }
+  return nullptr;
+}
+
 bool IsSlow(const Item& item) {
-  const Plan* plan = nullptr;
-  if (const auto* encode = std::get_if<EncodeItem>(&item)) plan = encode->prepared.plan.get();
-  if (const auto* rope = std::get_if<RopeItem>(&item)) plan = rope->prepared.plan.get();
+  const Plan* const plan = item.status.ok() ? PlanOf(item.prepared) : nullptr;
   return plan != nullptr && plan->parity.has_value();
 }
 

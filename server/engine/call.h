@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <variant>
+#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -17,8 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "kernels/request/bias.h"
-#include "kernels/request/request.h"
+#include "kernels/request/prepared.h"
 #include "server/engine/buffer.h"
 
 namespace phasor::engine {
@@ -34,7 +33,7 @@ void Gather(const Segments& segments, std::byte* out);
 // Where an output goes that is not part of the result: memory that outlives the call.
 struct Destination {
   std::byte* data = nullptr;  // nullptr: the output is part of the result
-  bool strided = false;       // rotations: the input's strides instead of dense
+  bool strided = false;       // the strides of its input, else dense
   bool on_device = false;     // only the backend may touch it
   bool copied = false;        // the caller has it only after Done
   // Set if a computation in place failed in the middle; nullptr: nobody asks.
@@ -44,37 +43,40 @@ struct Destination {
   int64_t offset_bytes = 0;
 };
 
-// Payloads have exactly the lengths that `prepared` states; whoever makes the item checks that.
-// Destinations overlap nothing but the input of their own output, and that only if both begin at
-// the same byte and have the same strides.
-struct EncodeItem {
-  PreparedEncode prepared;
-  Segments positions;
-  Segments add_to;
-  Destination destination = {};
-  bool changing = false;  // others may write the payload while it is read
+// A tensor that an item reads, and its bytes: exactly as many as the slot says.
+struct Input {
+  InputSlot slot;
+  Segments bytes = {};
+  bool changing = false;  // others may write the bytes while they are read
 };
-struct RopeItem {
-  PreparedRope prepared;
-  Segments positions;
-  Segments from_positions;
-  std::vector<Segments> tensors;
-  std::vector<Destination> destinations = {};  // none, or one per tensor
-  bool changing = false;                       // others may write the payload while it is read
-  // Of a paged cache, whose values are the last tensor.
-  Segments slot_mapping = {};
-  Segments key_cache = {};  // what the caches hold, where they have no destination
-  Segments value_cache = {};
+
+// A tensor that an item writes, and where.
+struct Output {
+  OutputSlot slot;
+  Destination place = {};
 };
-struct BiasItem {
-  PreparedBias prepared;
-  Segments queries;
-  Segments keys;
-  Segments add_to;
-  Segments table_values;
+
+// One checked request of a call. Places overlap nothing but the input of their own output, and that
+// only if both begin at the same byte and have the same strides. Whoever gives the item its bytes
+// and places checks this.
+struct Item {
+  Item() = default;
+  // Slots without bytes, and outputs that are part of the result.
+  explicit Item(Prepared request);
+  // An item of a batch that has failed already: it stays in its place.
+  explicit Item(absl::Status failed) : status(std::move(failed)) {}
+
+  // The input of that role, or nullptr.
+  const Input* Find(Role role, int index = 0) const;
+  Input* Find(Role role, int index = 0) {
+    return const_cast<Input*>(std::as_const(*this).Find(role, index));
+  }
+
+  absl::Status status;  // OK, else nothing below is set
+  Prepared prepared;
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
 };
-// A batch item that failed already stays in its place as its status.
-using Item = std::variant<absl::Status, EncodeItem, RopeItem, BiasItem>;
 
 // One output inside the result's buffer.
 struct OutputRange {

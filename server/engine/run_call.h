@@ -25,15 +25,9 @@ struct RunFacts {
   absl::Duration compute;
 };
 
-// Whether the backend gathers tensor i, a tile of tokens at a time, and rotates it while it is in
-// cache: dense tensors in several pieces whose outputs are alike.
-bool GatheredByBackend(const RopeItem& item, size_t i);
-
-// Memory that a run takes beside its payload and outputs: copies of what came in several pieces,
-// and of numbers that others may write.
-int64_t ScratchBytes(const EncodeItem& item);
-int64_t ScratchBytes(const RopeItem& item);
-int64_t ScratchBytes(const BiasItem& item);
+// Memory that a run takes beside the item's own and its outputs: copies of input that came in
+// several pieces, and of numbers that others may write.
+int64_t ScratchBytes(const Item& item);
 
 // Computes every item of every call in one Backend::RunEach; a call or an item that fails does not
 // touch the others. Calls a call's ReleasePayload as soon as nothing reads its payload any more.

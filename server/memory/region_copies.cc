@@ -64,11 +64,11 @@ absl::StatusOr<std::byte*> RegionCopies::Output(std::shared_ptr<const memory::Re
 void RegionCopies::Fetch(absl::Span<engine::Item> items) const {
   for (const Transfer& input : inputs_) {
     engine::Item& item = items[input.item];
-    if (std::holds_alternative<absl::Status>(item)) continue;
+    if (!item.status.ok()) continue;
     const Copy& copy = copies_[input.copy];
     absl::Status status =
         copy.region->Read(input.offset, input.bytes, copy.begin + input.offset, input.path);
-    if (!status.ok()) item = std::move(status);
+    if (!status.ok()) item = engine::Item(std::move(status));
   }
 }
 

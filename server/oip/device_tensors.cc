@@ -24,18 +24,9 @@ struct Touched {
   size_t pair;  // an input and the result that may take its place have the same
 };
 
-// The result that may take the place of an input of this role, by its index.
-bool IsDirectRole(TensorRole role) {
-  return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kEmbeddings;
-}
-size_t PairOf(TensorRole role) { return role == TensorRole::kK ? 1 : 0; }
-
-engine::Destination* DestinationOf(size_t index, engine::Item* item) {
-  if (auto* const encode = std::get_if<engine::EncodeItem>(item)) return &encode->destination;
-  auto* const rope = std::get_if<engine::RopeItem>(item);
-  if (rope == nullptr) return nullptr;  // a bias
-  rope->destinations.resize(rope->tensors.size());
-  return &rope->destinations[index];
+// Biases are computed on the host.
+bool IsDirect(const engine::Item& item) {
+  return !std::holds_alternative<PreparedBias>(item.prepared);
 }
 
 // Whether `output` is exactly where its input is.
@@ -62,24 +53,23 @@ absl::Status CheckApart(const std::vector<Touched>& tensors) {
 
 absl::Status UseDeviceMemory(PreparedInfer* prepared) {
   std::vector<Touched> touched;
-  for (size_t i = 0; i < prepared->inputs.size(); ++i) {
-    InputTensor& input = prepared->inputs[i];
-    const TensorRole role = prepared->roles[i];
-    if (input.range.device == nullptr || input.bytes == 0 || !IsDirectRole(role)) continue;
+  if (!IsDirect(prepared->item)) return absl::OkStatus();
+  for (InputTensor& input : prepared->inputs) {
+    engine::Input& slot = *prepared->item.Find(input.role, input.index);
+    if (input.range.device == nullptr || input.bytes == 0 || slot.slot.output < 0) continue;
     PHASOR_ASSIGN_OR_RETURN(
         const std::byte* const at,
         input.range.device->At(input.range.offset, input.bytes, /*write=*/false, input.path));
-    *SegmentsOf(role, &prepared->item) = {{at, static_cast<size_t>(input.bytes)}};
+    slot.bytes = {{at, static_cast<size_t>(input.bytes)}};
     input.direct = true;
     prepared->region_bytes -= input.bytes;
     prepared->direct_bytes += input.bytes;
-    touched.push_back({input.path, at, input.bytes, false, PairOf(role)});
+    touched.push_back({input.path, at, input.bytes, false, static_cast<size_t>(slot.slot.output)});
   }
   std::vector<size_t> direct;  // results that the engine does not return
   for (OutputTensor& output : prepared->outputs) {
     if (output.range.device == nullptr || output.bytes == 0) continue;
-    engine::Destination* const destination = DestinationOf(output.index, &prepared->item);
-    if (destination == nullptr) continue;
+    engine::Destination* const destination = &prepared->item.outputs[output.index].place;
     memory::DeviceRegion& region = *output.range.device;
     PHASOR_ASSIGN_OR_RETURN(destination->data, region.At(output.range.offset, output.bytes,
                                                          /*write=*/true, output.path));

@@ -81,10 +81,9 @@ class InferCall final : public engine::Call {
 
   absl::Status FetchPayload() override {
     started_ = Now();
-    for (size_t i = 0; i < prepared_.inputs.size(); ++i) {
-      const InputTensor& input = prepared_.inputs[i];
+    for (const InputTensor& input : prepared_.inputs) {
       if (input.range.in_message() || input.direct || input.bytes == 0) continue;
-      PHASOR_ASSIGN_OR_RETURN(*SegmentsOf(prepared_.roles[i], &items[0]), Fetch(input));
+      PHASOR_ASSIGN_OR_RETURN(items[0].Find(input.role, input.index)->bytes, Fetch(input));
     }
     fetched_ = Now();
     return absl::OkStatus();

@@ -56,6 +56,9 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
 struct InputTensor {
   std::string name;
   std::string path;  // "inputs[0]"
+  // What it is to the model, once that is known.
+  Role role = Role::kTensor;
+  int index = 0;
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   int64_t bytes = 0;

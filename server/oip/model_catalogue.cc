@@ -40,22 +40,21 @@ std::vector<int64_t> PositionShape(int64_t axes) {
 
 void AddEncoding(const Widths& widths, Model* model) {
   const std::vector<int64_t> rows = {kAny, widths.dim};
-  model->inputs = {
-      {"POSITIONS", TensorRole::kPositions, Dtype::kInt64, PositionShape(widths.axes)},
-      {"EMBEDDINGS", TensorRole::kEmbeddings, Dtype::kFloat32, rows, /*optional=*/true}};
-  model->outputs = {{"ENCODING", TensorRole::kOutput, Dtype::kFloat32, rows}};
+  model->inputs = {{"POSITIONS", Role::kPositions, Dtype::kInt64, PositionShape(widths.axes)},
+                   {"EMBEDDINGS", Role::kAddTo, Dtype::kFloat32, rows, /*optional=*/true}};
+  model->outputs = {{"ENCODING", Role::kOutput, Dtype::kFloat32, rows}};
 }
 
 void AddRotary(const Widths& widths, Model* model) {
   const std::vector<int64_t> positions = PositionShape(widths.axes);
   const std::vector<int64_t> heads = {kAny, kAny, widths.head_dim};
-  model->inputs = {{"POSITIONS", TensorRole::kPositions, Dtype::kInt64, positions},
-                   {"Q", TensorRole::kQ, Dtype::kFloat32, heads},
-                   {"K", TensorRole::kK, Dtype::kFloat32, heads, /*optional=*/true},
-                   {"FROM_POSITIONS", TensorRole::kFromPositions, Dtype::kInt64, positions,
+  model->inputs = {{"POSITIONS", Role::kPositions, Dtype::kInt64, positions},
+                   {"Q", Role::kTensor, Dtype::kFloat32, heads},
+                   {"K", Role::kTensor, Dtype::kFloat32, heads, /*optional=*/true, /*index=*/1},
+                   {"FROM_POSITIONS", Role::kFromPositions, Dtype::kInt64, positions,
                     /*optional=*/true}};
-  model->outputs = {{"Q_OUT", TensorRole::kOutput, Dtype::kFloat32, heads},
-                    {"K_OUT", TensorRole::kOutput, Dtype::kFloat32, heads}};
+  model->outputs = {{"Q_OUT", Role::kOutput, Dtype::kFloat32, heads},
+                    {"K_OUT", Role::kOutput, Dtype::kFloat32, heads}};
 }
 
 void AddBias(BiasFamily family, Model* model) {
@@ -65,19 +64,16 @@ void AddBias(BiasFamily family, Model* model) {
       family == BiasFamily::kT5 || family == BiasFamily::kClipped || family == BiasFamily::kSwin;
   const std::vector<int64_t> positions = PositionShape(window ? 2 : 1);
   const std::vector<int64_t> scores = {buckets ? 1 : kAny, kAny, kAny};
-  model->inputs = {
-      {"QUERY_POSITIONS", TensorRole::kQueryPositions, Dtype::kInt64, positions, window},
-      {"KEY_POSITIONS", TensorRole::kKeyPositions, Dtype::kInt64, positions, window}};
+  model->inputs = {{"QUERY_POSITIONS", Role::kQueryPositions, Dtype::kInt64, positions, window},
+                   {"KEY_POSITIONS", Role::kKeyPositions, Dtype::kInt64, positions, window}};
   if (table) {
     model->inputs.push_back(
-        {"TABLE", TensorRole::kTable, Dtype::kFloat32, {kAny, kAny}, /*optional=*/true});
+        {"TABLE", Role::kTableValues, Dtype::kFloat32, {kAny, kAny}, /*optional=*/true});
   }
   if (!buckets) {
-    model->inputs.push_back(
-        {"SCORES", TensorRole::kScores, Dtype::kFloat32, scores, /*optional=*/true});
+    model->inputs.push_back({"SCORES", Role::kAddTo, Dtype::kFloat32, scores, /*optional=*/true});
   }
-  model->outputs = {
-      {"BIAS", TensorRole::kOutput, buckets ? Dtype::kInt64 : Dtype::kFloat32, scores}};
+  model->outputs = {{"BIAS", Role::kOutput, buckets ? Dtype::kInt64 : Dtype::kFloat32, scores}};
 }
 
 void AddTensors(SpecKind kind, const Widths& widths, Model* model) {

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "kernels/base/dtype.h"
 #include "kernels/plan/bias_rule.h"
+#include "kernels/request/prepared.h"
 #include "kernels/spec/encoder_set.h"
 #include "kernels/spec/presets.h"
 #include "server/base/mutex.h"
@@ -21,26 +22,13 @@ namespace phasor::oip {
 
 enum class ModelKind : uint8_t { kEncoding, kRotary, kBias };
 
-// What a tensor is to the computation.
-enum class TensorRole : uint8_t {
-  kPositions,
-  kFromPositions,
-  kEmbeddings,  // added to the encoding
-  kQ,
-  kK,
-  kQueryPositions,
-  kKeyPositions,
-  kScores,  // added to the bias
-  kTable,   // rows of a learned bias
-  kOutput,
-};
-
 struct TensorSlot {
   std::string name;
-  TensorRole role = TensorRole::kOutput;
+  Role role = Role::kOutput;
   Dtype dtype = Dtype::kFloat32;  // one of those accepted; the protocol has room for one
   std::vector<int64_t> shape;     // -1: any extent
   bool optional = false;
+  int index = 0;  // of Role::kTensor: which of them
 };
 
 struct Model {

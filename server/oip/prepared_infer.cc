@@ -11,7 +11,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
-#include "kernels/request/bias.h"
+#include "kernels/request/prepared.h"
 #include "server/oip/datatype.h"
 #include "server/oip/device_tensors.h"
 #include "server/oip/infer_options.h"
@@ -48,51 +48,42 @@ class Preparer {
  private:
   // What every input is, and that none is missing.
   absl::Status FindRoles() {
-    for (const InputTensor& input : out_.inputs) {
+    for (InputTensor& input : out_.inputs) {
       const auto slot = std::find_if(model_.inputs.begin(), model_.inputs.end(),
                                      [&](const TensorSlot& s) { return s.name == input.name; });
       if (slot == model_.inputs.end()) {
         return Invalid(input.path, ".name: '", Shown(input.name), "' is not an input of '",
                        model_.name, "', must be one of ", NamesOf(model_.inputs));
       }
-      out_.roles.push_back(slot->role);
+      input.role = slot->role;
+      input.index = slot->index;
     }
     for (const TensorSlot& slot : model_.inputs) {
-      if (slot.optional || Find(slot.role) != nullptr) continue;
+      if (slot.optional || Find(slot.role, slot.index) != nullptr) continue;
       return Invalid("inputs: ", slot.name, " is missing, '", model_.name, "' takes ",
                      NamesOf(model_.inputs));
     }
     return absl::OkStatus();
   }
 
-  const InputTensor* Find(TensorRole role) const {
-    for (size_t i = 0; i < out_.roles.size(); ++i) {
-      if (out_.roles[i] == role) return &out_.inputs[i];
+  const InputTensor* Find(Role role, int index = 0) const {
+    for (const InputTensor& input : out_.inputs) {
+      if (input.role == role && input.index == index) return &input;
     }
     return nullptr;
   }
 
-  void AddPath(const std::string& engine_path, TensorRole role) {
-    const InputTensor* const input = Find(role);
-    if (input == nullptr) return;
-    out_.paths.emplace_back(engine_path + ".dtype", input->path + ".datatype");
-    out_.paths.emplace_back(engine_path, input->path);
+  void AddPath(const std::string& engine_path, const InputTensor& input) {
+    out_.paths.emplace_back(engine_path + ".dtype", input.path + ".datatype");
+    out_.paths.emplace_back(engine_path, input.path);
   }
 
   void MakePaths() {
-    AddPath("item.positions.tensor", TensorRole::kPositions);
-    AddPath("item.positions", TensorRole::kPositions);
-    AddPath("item.from_positions.tensor", TensorRole::kFromPositions);
-    AddPath("item.from_positions", TensorRole::kFromPositions);
-    AddPath("item.add_to", TensorRole::kEmbeddings);
-    AddPath("item.tensors[0].tensor", TensorRole::kQ);
-    AddPath("item.tensors[1].tensor", TensorRole::kK);
-    AddPath("item.query_positions.tensor", TensorRole::kQueryPositions);
-    AddPath("item.query_positions", TensorRole::kQueryPositions);
-    AddPath("item.key_positions.tensor", TensorRole::kKeyPositions);
-    AddPath("item.key_positions", TensorRole::kKeyPositions);
-    AddPath("item.add_to", TensorRole::kScores);
-    AddPath("item.table_values", TensorRole::kTable);
+    for (const InputTensor& input : out_.inputs) {
+      const std::string path = StrCat("item.", FieldOf(input.role, input.index));
+      AddPath(path + ".tensor", input);
+      AddPath(path, input);
+    }
     out_.paths.emplace_back("item.spec", "parameters");
     out_.paths.emplace_back("item", "parameters");
   }
@@ -100,7 +91,7 @@ class Preparer {
   static Positions PositionsOf(const InputTensor& input) {
     return PositionTensor{input.dtype, input.shape};
   }
-  std::optional<Positions> OptionalPositions(TensorRole role) const {
+  std::optional<Positions> OptionalPositions(Role role) const {
     const InputTensor* const input = Find(role);
     if (input == nullptr) return std::nullopt;
     return PositionsOf(*input);
@@ -109,8 +100,8 @@ class Preparer {
   static TensorDesc DescOf(const InputTensor& input) { return {input.dtype, input.shape, {}}; }
 
   absl::Status PrepareEncoding() {
-    const InputTensor& positions = *Find(TensorRole::kPositions);
-    const InputTensor* const embeddings = Find(TensorRole::kEmbeddings);
+    const InputTensor& positions = *Find(Role::kPositions);
+    const InputTensor* const embeddings = Find(Role::kAddTo);
     EncodeRequest request;
     request.spec = options_.spec;
     request.positions = PositionsOf(positions);
@@ -118,10 +109,8 @@ class Preparer {
     request.output_dtype =
         options_.output_dtype.value_or(embeddings == nullptr ? Dtype::kFloat32 : embeddings->dtype);
     if (embeddings != nullptr) request.add_to = RowsOf(*embeddings);
-    auto& item = out_.item.emplace<engine::EncodeItem>();
-    PHASOR_ASSIGN_OR_RETURN(item.prepared,
+    PHASOR_ASSIGN_OR_RETURN(PreparedEncode prepared,
                             PrepareEncode(request, context_.plans, "item", context_.tables));
-    const PreparedEncode& prepared = item.prepared;
     // The rows in the shape of the positions.
     std::vector<int64_t> shape = positions.shape;
     if (prepared.positions.axes > 1) shape.pop_back();
@@ -131,6 +120,7 @@ class Preparer {
                      " columns");
     }
     AddResult("ENCODING", prepared.output.dtype, std::move(shape), prepared.output_bytes);
+    out_.item = engine::Item(std::move(prepared));
     return absl::OkStatus();
   }
 
@@ -147,41 +137,39 @@ class Preparer {
   }
 
   absl::Status PrepareRotary() {
-    const InputTensor& q = *Find(TensorRole::kQ);
-    const InputTensor* const k = Find(TensorRole::kK);
+    const InputTensor& q = *Find(Role::kTensor);
+    const InputTensor* const k = Find(Role::kTensor, 1);
     RopeRequest request;
     request.spec = options_.spec;
-    request.positions = PositionsOf(*Find(TensorRole::kPositions));
-    request.from_positions = OptionalPositions(TensorRole::kFromPositions);
+    request.positions = PositionsOf(*Find(Role::kPositions));
+    request.from_positions = OptionalPositions(Role::kFromPositions);
     request.direction = options_.direction;
     request.layout = options_.layout;
     request.tensors.push_back(DescOf(q));
     if (k != nullptr) request.tensors.push_back(DescOf(*k));
-    auto& item = out_.item.emplace<engine::RopeItem>();
-    PHASOR_ASSIGN_OR_RETURN(item.prepared, PrepareRope(request, context_.plans, "item"));
-    item.tensors.resize(item.prepared.tensors.size());
+    PHASOR_ASSIGN_OR_RETURN(PreparedRope prepared, PrepareRope(request, context_.plans, "item"));
+    out_.item = engine::Item(std::move(prepared));
     AddResult("Q_OUT", q.dtype, q.shape, q.bytes);
     if (k != nullptr) AddResult("K_OUT", k->dtype, k->shape, k->bytes);
     return absl::OkStatus();
   }
 
   absl::Status PrepareBiasModel() {
-    const InputTensor* const scores = Find(TensorRole::kScores);
-    const InputTensor* const table = Find(TensorRole::kTable);
+    const InputTensor* const scores = Find(Role::kAddTo);
+    const InputTensor* const table = Find(Role::kTableValues);
     BiasRequest request;
     request.spec = options_.bias;
     request.heads = options_.heads.value_or(DefaultHeads(scores, table));
-    request.query_positions = OptionalPositions(TensorRole::kQueryPositions);
-    request.key_positions = OptionalPositions(TensorRole::kKeyPositions);
+    request.query_positions = OptionalPositions(Role::kQueryPositions);
+    request.key_positions = OptionalPositions(Role::kKeyPositions);
     request.table = options_.table;
     if (table != nullptr) request.table_values = DescOf(*table);
     if (scores != nullptr) request.add_to = DescOf(*scores);
     request.output_dtype =
         options_.output_dtype.value_or(scores == nullptr ? model_.outputs[0].dtype : scores->dtype);
-    auto& item = out_.item.emplace<engine::BiasItem>();
-    PHASOR_ASSIGN_OR_RETURN(item.prepared, PrepareBias(request, context_.tables, "item"));
-    const TensorDesc& output = item.prepared.output;
-    AddResult("BIAS", output.dtype, output.shape, item.prepared.output_bytes);
+    PHASOR_ASSIGN_OR_RETURN(PreparedBias prepared, PrepareBias(request, context_.tables, "item"));
+    AddResult("BIAS", prepared.output.dtype, prepared.output.shape, prepared.output_bytes);
+    out_.item = engine::Item(std::move(prepared));
     return absl::OkStatus();
   }
 
@@ -271,43 +259,14 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
   PHASOR_RETURN_IF_ERROR(preparer.Prepare());
   PHASOR_ASSIGN_OR_RETURN(
       out.outputs, ReadOutputs(request, out.model->outputs, preparer.results(), context.memory));
-  for (size_t i = 0; i < out.inputs.size(); ++i) {
-    *SegmentsOf(out.roles[i], &out.item) = out.inputs[i].segments;
-    if (!out.inputs[i].range.in_message()) out.region_bytes += out.inputs[i].bytes;
+  for (const InputTensor& input : out.inputs) {
+    out.item.Find(input.role, input.index)->bytes = input.segments;
+    if (!input.range.in_message()) out.region_bytes += input.bytes;
   }
   PHASOR_RETURN_IF_ERROR(UseDeviceMemory(&out));
   out.in_place = out.in_place || ReplacesAnInput(out);
   PHASOR_RETURN_IF_ERROR(CheckResponseSize(out, context.max_message_bytes));
   return out;
-}
-
-engine::Segments* SegmentsOf(TensorRole role, engine::Item* item) {
-  auto* const encode = std::get_if<engine::EncodeItem>(item);
-  auto* const rope = std::get_if<engine::RopeItem>(item);
-  auto* const bias = std::get_if<engine::BiasItem>(item);
-  switch (role) {
-    case TensorRole::kPositions:
-      return encode != nullptr ? &encode->positions : &rope->positions;
-    case TensorRole::kFromPositions:
-      return &rope->from_positions;
-    case TensorRole::kEmbeddings:
-      return &encode->add_to;
-    case TensorRole::kQ:
-      return &rope->tensors[0];
-    case TensorRole::kK:
-      return &rope->tensors[1];
-    case TensorRole::kQueryPositions:
-      return &bias->queries;
-    case TensorRole::kKeyPositions:
-      return &bias->keys;
-    case TensorRole::kScores:
-      return &bias->add_to;
-    case TensorRole::kTable:
-      return &bias->table_values;
-    case TensorRole::kOutput:
-      break;
-  }
-  return nullptr;
 }
 
 absl::Status RenamePath(const absl::Status& status, const PathNames& paths) {

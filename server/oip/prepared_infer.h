@@ -39,8 +39,7 @@ struct PreparedInfer {
   ModelRef model;
   std::string id;
   std::vector<InputTensor> inputs;
-  std::vector<TensorRole> roles;  // of the inputs
-  engine::Item item;              // holds the segments of inputs that are in the message
+  engine::Item item;  // holds the segments of inputs that are in the message
   std::vector<OutputTensor> outputs;
   PathNames paths;
   absl::Duration timeout = absl::InfiniteDuration();
@@ -60,9 +59,6 @@ absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& 
 absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& request,
                                            absl::Span<const engine::Segments> raw,
                                            const PrepareContext& context);
-
-// Where the engine reads the input of that role.
-engine::Segments* SegmentsOf(TensorRole role, engine::Item* item);
 
 // `status` with its path as the request has it: "item.positions.tensor.shape" is "inputs[0].shape".
 absl::Status RenamePath(const absl::Status& status, const PathNames& paths);

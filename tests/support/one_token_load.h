@@ -85,10 +85,7 @@ class OneTokenLoad {
   std::string Rotate(engine::Engine& engine, int position, uint64_t client) {
     auto answer = std::make_shared<engine::Answer>();
     auto call = std::make_unique<engine::TestCall>(answer, client);
-    engine::RopeItem item;
-    item.prepared = Prepare(position);
-    item.tensors.push_back(engine::Pieces(x_, 0));
-    call->items.push_back(std::move(item));
+    call->items.push_back(engine::ItemOf(Prepare(position), {engine::Pieces(x_, 0)}));
     call->cost_bytes = 2 * static_cast<int64_t>(kBytes);
     engine.Submit(std::move(call));
     const auto& result = answer->Wait();

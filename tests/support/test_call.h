@@ -4,6 +4,7 @@
 #define PHASOR_TESTS_SUPPORT_TEST_CALL_H_
 
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -124,12 +125,10 @@ inline Segments Pieces(std::string_view text, size_t piece) {
   return segments;
 }
 
-// Rotates one dense tensor [tokens, 1, lanes] of bytes `x`, tokens = size / lanes, at positions
-// 0...
-inline RopeItem BytesItem(std::string_view x, size_t piece = 0, int64_t lanes = 4) {
-  RopeItem item;
-  const auto bytes = static_cast<int64_t>(x.size());
-  PreparedRope& prepared = item.prepared;
+// Rotates one dense tensor [tokens, 1, lanes] of so many bytes, tokens = bytes / lanes, at
+// positions 0...
+inline PreparedRope BytesRequest(int64_t bytes, int64_t lanes = 4) {
+  PreparedRope prepared;
   prepared.tokens = bytes / lanes;
   prepared.positions.tokens = prepared.tokens;
   prepared.positions.grid[0] = {{0, 0}, {1, 0}, prepared.tokens};
@@ -140,8 +139,20 @@ inline RopeItem BytesItem(std::string_view x, size_t piece = 0, int64_t lanes = 
   tensor.x_strides = tensor.y_strides = {bytes, lanes, lanes};
   tensor.input_bytes = tensor.output_bytes = bytes;
   prepared.tensors.push_back(tensor);
-  item.tensors.push_back(Pieces(x, piece));
+  return prepared;
+}
+
+// An item of the request whose inputs are these, in the order of its slots.
+inline Item ItemOf(Prepared prepared, std::initializer_list<Segments> inputs = {}) {
+  Item item(std::move(prepared));
+  size_t i = 0;
+  for (const Segments& bytes : inputs) item.inputs.at(i++).bytes = bytes;
   return item;
+}
+
+// BytesRequest of the bytes `x`.
+inline Item BytesItem(std::string_view x, size_t piece = 0) {
+  return ItemOf(BytesRequest(static_cast<int64_t>(x.size())), {Pieces(x, piece)});
 }
 
 // A call of one such item; `x` must outlive it.

@@ -56,11 +56,11 @@ TEST(ChunkedItemTest, ARunHasItsTokensTensorsAndPositions) {
   const auto view = item->Cut(RunAt(3, 4), 3, entries.raw, kMessage);
   ASSERT_TRUE(view.ok()) << view.status();
   EXPECT_EQ(view->response_bytes, 4 * 96);
-  const auto& rope = std::get<engine::RopeItem>(view->items[0]);
-  EXPECT_EQ(rope.prepared.tokens, 4);
-  EXPECT_EQ(rope.tensors[1], entries.raw[1]);
+  const auto& rope = std::get<PreparedRope>(view->items[0].prepared);
+  EXPECT_EQ(rope.tokens, 4);
+  EXPECT_EQ(view->items[0].Find(Role::kTensor, 1)->bytes, entries.raw[1]);
   Position first;
-  ReadPositions(rope.prepared.positions, 0, 1, &first);
+  ReadPositions(rope.positions, 0, 1, &first);
   EXPECT_EQ(first.whole, 3);
 }
 
@@ -77,7 +77,7 @@ TEST(ChunkedItemTest, PositionsAreKeptAndLentToEveryRun) {
   const RopeEntries entries(2);
   const auto view = item->Cut(RunAt(1, 2), 1, entries.raw, kMessage);
   ASSERT_TRUE(view.ok()) << view.status();
-  const Segments& lent = std::get<engine::RopeItem>(view->items[0]).positions;
+  const Segments& lent = view->items[0].Find(Role::kPositions)->bytes;
   ASSERT_EQ(engine::SegmentBytes(lent), 8);
   EXPECT_EQ(std::memcmp(lent[0].data(), numbers + 1, 8), 0);
 }

@@ -56,20 +56,18 @@ class Viewed {
   const absl::StatusOr<RequestView>& view() const { return view_; }
   const absl::Status& status() const { return view_.status(); }
   const engine::Item& item(size_t i) const { return view_->items[i]; }
-  absl::Status item_status(size_t i) const {
-    const auto* status = std::get_if<absl::Status>(&item(i));
-    return status == nullptr ? absl::OkStatus() : *status;
-  }
+  absl::Status item_status(size_t i) const { return item(i).status; }
 
  private:
   std::string bytes_;
   absl::StatusOr<RequestView> view_ = absl::UnknownError("not parsed");
 };
 
-std::string Joined(const engine::Segments& segments) {
+// The bytes of an input.
+std::string Joined(const engine::Item& item, Role role, int index = 0) {
   std::string bytes;
-  for (const auto part : segments) {
-    bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+  for (const auto& segment : item.Find(role, index)->bytes) {
+    bytes.append(reinterpret_cast<const char*>(segment.data()), segment.size());
   }
   return bytes;
 }
@@ -105,9 +103,9 @@ TEST(ParseEncodeTest, GivesPositionsAndThenAddToTheirEntries) {
   request.add_raw(std::string(64, 'e'));
   const Viewed viewed(ParseEncode, request.SerializeAsString());
   ASSERT_THAT(viewed.status(), IsOk());
-  const auto& item = std::get<engine::EncodeItem>(viewed.item(0));
-  EXPECT_EQ(Joined(item.positions), std::string(8, 'p'));
-  EXPECT_EQ(Joined(item.add_to), std::string(64, 'e'));
+  const engine::Item& item = viewed.item(0);
+  EXPECT_EQ(Joined(item, Role::kPositions), std::string(8, 'p'));
+  EXPECT_EQ(Joined(item, Role::kAddTo), std::string(64, 'e'));
   EXPECT_EQ(viewed.view()->response_bytes, 64);
 }
 
@@ -123,12 +121,12 @@ TEST(ParseApplyRoPETest, GivesPositionsTensorsAndFromPositionsTheirEntriesInThat
   for (const std::string& entry : entries) request.add_raw(entry);
   const Viewed viewed(ParseApplyRoPE, request.SerializeAsString());
   ASSERT_THAT(viewed.status(), IsOk());
-  const auto& item = std::get<engine::RopeItem>(viewed.item(0));
-  EXPECT_EQ(Joined(item.positions), entries[0]);
-  ASSERT_EQ(item.tensors.size(), 2u);
-  EXPECT_EQ(Joined(item.tensors[0]), entries[1]);
-  EXPECT_EQ(Joined(item.tensors[1]), entries[2]);
-  EXPECT_EQ(Joined(item.from_positions), entries[3]);
+  const engine::Item& item = viewed.item(0);
+  ASSERT_EQ(item.inputs.size(), 4u);
+  EXPECT_EQ(Joined(item, Role::kPositions), entries[0]);
+  EXPECT_EQ(Joined(item, Role::kTensor, 0), entries[1]);
+  EXPECT_EQ(Joined(item, Role::kTensor, 1), entries[2]);
+  EXPECT_EQ(Joined(item, Role::kFromPositions), entries[3]);
   EXPECT_EQ(viewed.view()->response_bytes, 192);
 }
 
@@ -375,7 +373,7 @@ TEST(ParseBatchTest, BadItemFailsAloneAndItsEntriesAreSkipped) {
   EXPECT_THAT(viewed.item_status(0), IsOk());
   EXPECT_THAT(viewed.item_status(1), StatusIs(kInvalid, HasSubstr("items[1].spec.rotary_dim")));
   ASSERT_THAT(viewed.item_status(2), IsOk());
-  EXPECT_EQ(Joined(std::get<engine::RopeItem>(viewed.item(2)).tensors[0]), std::string(192, 'q'));
+  EXPECT_EQ(Joined(viewed.item(2), Role::kTensor, 0), std::string(192, 'q'));
 }
 
 TEST(ParseBatchTest, WrongPayloadLengthFailsItsItemOnly) {
@@ -386,7 +384,7 @@ TEST(ParseBatchTest, WrongPayloadLengthFailsItsItemOnly) {
   EXPECT_THAT(viewed.item_status(1),
               StatusIs(kInvalid, HasSubstr("items[1].tensors[0]: raw[2] has 127 bytes")));
   ASSERT_THAT(viewed.item_status(2), IsOk());
-  EXPECT_EQ(Joined(std::get<engine::RopeItem>(viewed.item(2)).tensors[1]), std::string(96, 'k'));
+  EXPECT_EQ(Joined(viewed.item(2), Role::kTensor, 1), std::string(96, 'k'));
 }
 
 TEST(ParseBatchTest, NumberOfEntriesIsCheckedForTheWholeMessage) {
@@ -434,11 +432,11 @@ TEST(ParsePagedCacheTest, TakesItsFourEntriesAfterTheOthers) {
   }
   const Viewed viewed(ParseApplyRoPE, request.SerializeAsString());
   ASSERT_THAT(viewed.status(), IsOk());
-  const auto& item = std::get<engine::RopeItem>(viewed.item(0));
-  EXPECT_EQ(Joined(item.tensors[2]), std::string(128, 'v'));
-  EXPECT_EQ(Joined(item.key_cache), std::string(512, 'K'));
-  EXPECT_EQ(Joined(item.value_cache), std::string(256, 'V'));
-  EXPECT_EQ(Joined(item.slot_mapping), std::string(16, 's'));
+  const engine::Item& item = viewed.item(0);
+  EXPECT_EQ(Joined(item, Role::kValues), std::string(128, 'v'));
+  EXPECT_EQ(Joined(item, Role::kKeyCache), std::string(512, 'K'));
+  EXPECT_EQ(Joined(item, Role::kValueCache), std::string(256, 'V'));
+  EXPECT_EQ(Joined(item, Role::kSlotMapping), std::string(16, 's'));
   EXPECT_EQ(viewed.view()->copied_bytes, 4 * kBytesPerSlot);
   EXPECT_EQ(viewed.view()->response_bytes, 512 + 256 + 128);  // and the other tensor
   request.mutable_raw(5)->pop_back();

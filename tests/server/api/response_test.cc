@@ -22,17 +22,13 @@ using ::testing::ElementsAre;
 const auto kPlans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
 
 engine::Item EncodeItemOf(int64_t count) {
-  engine::Item item(std::in_place_type<engine::EncodeItem>);
-  std::get<engine::EncodeItem>(item).prepared =
-      *PrepareEncode(*EncodeRequestFromWire(testing::EncodeOf(count), "item"), kPlans, "item");
-  return item;
+  return engine::Item(
+      *PrepareEncode(*EncodeRequestFromWire(testing::EncodeOf(count), "item"), kPlans, "item"));
 }
 
 engine::Item RopeItemOf(int64_t tokens) {
-  engine::Item item(std::in_place_type<engine::RopeItem>);
-  std::get<engine::RopeItem>(item).prepared =
-      *PrepareRope(*RopeRequestFromWire(testing::RopeOf(tokens), "item"), kPlans, "item");
-  return item;
+  return engine::Item(
+      *PrepareRope(*RopeRequestFromWire(testing::RopeOf(tokens), "item"), kPlans, "item"));
 }
 
 // Output sizes of each item.
@@ -120,8 +116,8 @@ TEST(ApplyRoPEResponseTest, HasOneEntryPerTensorInOrder) {
 TEST(BatchResponseTest, FailedItemsHaveAStatusAndNoEntry) {
   Outputs outputs(Sizes{{32}, {}, {64}});
   outputs.result().items[1].status = absl::NotFoundError("items[1].spec.preset: unknown");
-  const std::vector<engine::Item> items = {EncodeItemOf(1), outputs.result().items[1].status,
-                                           EncodeItemOf(2)};
+  const std::vector<engine::Item> items = {
+      EncodeItemOf(1), engine::Item(outputs.result().items[1].status), EncodeItemOf(2)};
   const auto message =
       Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result()));
   ASSERT_EQ(message.results_size(), 3);

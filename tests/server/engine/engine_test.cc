@@ -45,15 +45,15 @@ TEST_F(EngineTest, SlowArithmeticRunsOnAWorkerSixteenTimesSooner) {
   Plan parity;
   parity.parity.emplace();
   for (const int64_t inline_bytes : {16 * 16, 16 * 16 - 1}) {
-    EncodeItem item;
-    item.prepared.plan = std::make_shared<const Plan>(parity);
-    EXPECT_TRUE(IsSlow(item));
+    PreparedEncode encode;
+    encode.plan = std::make_shared<const Plan>(parity);
+    EXPECT_TRUE(IsSlow(ItemOf(encode)));
     EXPECT_FALSE(IsSlow(BytesItem(text_, 3)));
     options_.inline_bytes = inline_bytes;
     Engine engine(options_, &backend_, &clock_);
     const auto answer = std::make_shared<Answer>();
     auto call = BytesCall(answer, text_, 3);
-    std::get<RopeItem>(call->items[0]).prepared.plan = std::make_shared<const Plan>(parity);
+    std::get<PreparedRope>(call->items[0].prepared).plan = std::make_shared<const Plan>(parity);
     engine.Submit(std::move(call));
     EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
     EXPECT_EQ(engine.stats().calls_inline, inline_bytes == 16 * 16 ? 1 : 0);

@@ -125,17 +125,15 @@ class FaultStorm : public ::testing::Test {
     return options;
   }
 
-  RopeItem ItemOn(const std::byte* x, std::byte* y, std::atomic<bool>* dirty, bool on_device) {
-    RopeItem item;
-    item.prepared = prepared_;
-    item.tensors = {{{x, static_cast<size_t>(kStormBytes)}}};
+  Item ItemOn(const std::byte* x, std::byte* y, std::atomic<bool>* dirty, bool on_device) {
+    Item item = ItemOf(prepared_, {{{x, static_cast<size_t>(kStormBytes)}}});
     if (y == nullptr) return item;
-    item.destinations.push_back({.data = y, .on_device = on_device, .dirty = dirty});
+    item.outputs[0].place = {.data = y, .on_device = on_device, .dirty = dirty};
     return item;
   }
 
   // The outcome of a call with one item.
-  absl::Status Submit(RopeItem item, std::string* bytes = nullptr) {
+  absl::Status Submit(Item item, std::string* bytes = nullptr) {
     const auto answer = std::make_shared<Answer>();
     auto call = std::make_unique<TestCall>(answer);
     call->items.emplace_back(std::move(item));

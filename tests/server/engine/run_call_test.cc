@@ -51,12 +51,12 @@ class FetchingCall final : public Call {
  public:
   explicit FetchingCall(absl::Status status) : status_(std::move(status)) {
     items.push_back(BytesItem(kFetched));
-    std::get<RopeItem>(items[0]).tensors[0] = {};
+    items[0].inputs[0].bytes = {};
   }
   bool cancelled() const override { return false; }
   void Done(absl::StatusOr<Result>) override {}
   absl::Status FetchPayload() override {
-    std::get<RopeItem>(items[0]).tensors[0] = Pieces(kFetched, 0);
+    items[0].inputs[0].bytes = Pieces(kFetched, 0);
     return status_;
   }
 
@@ -80,26 +80,30 @@ TEST_F(RunCallTest, PayloadThatCannotBeFetchedIsTheAnswer) {
 }
 
 // Two rows of sixteen bytes without anything to add.
-EncodeItem TwoRows() {
-  EncodeItem item;
+PreparedEncode TwoRows() {
+  PreparedEncode encode;
   auto plan = std::make_shared<Plan>();
   plan->layout.width = 4;
-  item.prepared.plan = plan;
-  item.prepared.layout = std::shared_ptr<const RowLayout>(plan, &plan->layout);
-  item.prepared.positions.tokens = 2;
-  item.prepared.positions.grid[0].count = 2;
-  item.prepared.output = {Dtype::kFloat32, {2, 4}, {}};
-  item.prepared.output_bytes = 32;
-  return item;
+  encode.plan = plan;
+  encode.layout = std::shared_ptr<const RowLayout>(plan, &plan->layout);
+  encode.positions.tokens = 2;
+  encode.positions.grid[0].count = 2;
+  encode.output = {Dtype::kFloat32, {2, 4}, {}};
+  encode.output_bytes = 32;
+  return encode;
+}
+
+// The same, added to as many bytes.
+PreparedEncode TwoRowsAdded() {
+  PreparedEncode encode = TwoRows();
+  encode.add_to = encode.output;
+  encode.add_to_bytes = 32;
+  return encode;
 }
 
 TEST_F(RunCallTest, ReleasesThePayloadBeforeTheRunWhenItWasGathered) {
   const std::string embedding(32, 'e');
-  EncodeItem item = TwoRows();
-  item.prepared.add_to = item.prepared.output;
-  item.prepared.add_to_bytes = 32;
-  item.add_to = Pieces(embedding, 7);
-  call_.items.push_back(item);
+  call_.items.push_back(ItemOf(TwoRowsAdded(), {Pieces(embedding, 7)}));
   backend_.FailWith(absl::InternalError("device"));
   EXPECT_FALSE(Run()->items[0].status.ok());
   EXPECT_EQ(answer_->times_released(), 1);
@@ -118,12 +122,10 @@ TEST_F(RunCallTest, KeepsThePayloadDuringTheRunWhenItIsReadInPlace) {
 TEST_F(RunCallTest, SeveralTensorsGetSeveralAlignedOutputs) {
   const std::string q = "01234567";
   const std::string k = "abcd";
-  RopeItem item = BytesItem(q, 3);
-  RopeItem other = BytesItem(k, 2);
-  item.prepared.tensors.push_back(other.prepared.tensors[0]);
-  item.prepared.tensors[1].heads = 0;  // the fake only gathers it
-  item.tensors.push_back(other.tensors[0]);
-  call_.items.push_back(std::move(item));
+  PreparedRope request = BytesRequest(8);
+  request.tensors.push_back(BytesRequest(4).tensors[0]);
+  request.tensors[1].heads = 0;  // the fake only gathers it
+  call_.items.push_back(ItemOf(request, {Pieces(q, 3), Pieces(k, 2)}));
   const auto result = Run();
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(OutputOf(*result, 0, 0), Inverted(q));
@@ -135,12 +137,10 @@ TEST_F(RunCallTest, OutputsGoToTheirDestinations) {
   const std::string q = "01234567";
   const std::string k = "abcd";
   std::string elsewhere(8, '.');
-  RopeItem item = BytesItem(q);
-  RopeItem other = BytesItem(k);
-  item.prepared.tensors.push_back(other.prepared.tensors[0]);
-  item.tensors.push_back(other.tensors[0]);
-  item.destinations.resize(2);
-  item.destinations[0].data = reinterpret_cast<std::byte*>(elsewhere.data());
+  PreparedRope request = BytesRequest(8);
+  request.tensors.push_back(BytesRequest(4).tensors[0]);
+  Item item = ItemOf(request, {Pieces(q, 0), Pieces(k, 0)});
+  item.outputs[0].place.data = reinterpret_cast<std::byte*>(elsewhere.data());
   call_.items.push_back(std::move(item));
   const auto result = Run();
   ASSERT_TRUE(result.ok());
@@ -155,10 +155,9 @@ TEST_F(RunCallTest, AFailedRunInPlaceIsAborted) {
   backend_.FailWith(absl::UnavailableError("device lost"));
   for (std::string* output : {&x, &elsewhere}) {
     std::atomic<bool> dirty = false;
-    RopeItem item = BytesItem(x);
-    item.destinations.resize(1);
-    item.destinations[0].dirty = &dirty;
-    item.destinations[0].data = reinterpret_cast<std::byte*>(output->data());
+    Item item = BytesItem(x);
+    item.outputs[0].place.dirty = &dirty;
+    item.outputs[0].place.data = reinterpret_cast<std::byte*>(output->data());
     call_.items.clear();
     call_.items.push_back(std::move(item));
     const absl::StatusOr<Result> result = Run();
@@ -189,11 +188,10 @@ TEST_F(RunCallTest, EveryItemHasItsOwnOutcome) {
   std::string x = "01234567";
   std::atomic<bool> dirty = false;
   for (int i = 0; i < 3; ++i) {
-    RopeItem item = BytesItem(x);
+    Item item = BytesItem(x);
     if (i == 1) {  // in place, and intact
-      item.destinations.resize(1);
-      item.destinations[0].data = reinterpret_cast<std::byte*>(x.data());
-      item.destinations[0].dirty = &dirty;
+      item.outputs[0].place.data = reinterpret_cast<std::byte*>(x.data());
+      item.outputs[0].place.dirty = &dirty;
     }
     call_.items.emplace_back(std::move(item));
   }
@@ -214,15 +212,16 @@ TEST_F(RunCallTest, EveryItemHasItsOwnOutcome) {
 TEST_F(RunCallTest, PositionsThatOthersMayWriteAreCopied) {
   int64_t positions[2] = {1, 2};
   for (const bool changing : {false, true}) {
-    EncodeItem item = TwoRows();
-    item.prepared.positions.kind = PositionSource::Kind::kTensor;
-    item.prepared.positions_bytes = sizeof(positions);
-    item.positions = {{reinterpret_cast<const std::byte*>(positions), sizeof(positions)}};
-    item.changing = changing;
+    PreparedEncode request = TwoRows();
+    request.positions.kind = PositionSource::Kind::kTensor;
+    request.positions_bytes = sizeof(positions);
+    Item item =
+        ItemOf(request, {{{reinterpret_cast<const std::byte*>(positions), sizeof(positions)}}});
+    item.inputs[0].changing = changing;
     call_.items.clear();
     call_.items.push_back(item);
     ASSERT_TRUE(Run().ok());
-    const auto& ran = std::get<EncodeItem>(call_.items[0]).prepared.positions;
+    const auto& ran = std::get<PreparedEncode>(call_.items[0].prepared).positions;
     EXPECT_EQ(ran.data != reinterpret_cast<const std::byte*>(positions), changing);
   }
 }
@@ -231,13 +230,12 @@ TEST_F(RunCallTest, GathersStridedTensorsBesideTheOutput) {
   const std::string x = "aaaa----bbbb----cccc";  // tokens of 4 bytes, 8 apart
   for (const size_t piece : {0, 3}) {
     call_.items.clear();
-    RopeItem item = BytesItem("............", 0);
-    PreparedRope::Tensor& tensor = item.prepared.tensors[0];
+    PreparedRope request = BytesRequest(12);
+    PreparedRope::Tensor& tensor = request.tensors[0];
     tensor.dense = false;
     tensor.input_bytes = 20;
     tensor.x_strides.token = 8;
-    item.tensors[0] = Pieces(x, piece);
-    call_.items.push_back(std::move(item));
+    call_.items.push_back(ItemOf(request, {Pieces(x, piece)}));
     const auto result = Run();
     ASSERT_TRUE(result.ok());
     EXPECT_EQ(OutputOf(*result), Inverted("aaaabbbbcccc")) << piece;
@@ -245,15 +243,15 @@ TEST_F(RunCallTest, GathersStridedTensorsBesideTheOutput) {
 }
 
 // An item whose positions are a FLOAT64 tensor.
-RopeItem ItemAt(std::string_view x, const std::vector<double>& positions, size_t piece) {
-  RopeItem item = BytesItem(x);
-  PositionSource& source = item.prepared.positions;
+Item ItemAt(std::string_view x, const std::vector<double>& positions, size_t piece) {
+  PreparedRope request = BytesRequest(static_cast<int64_t>(x.size()));
+  PositionSource& source = request.positions;
   source.kind = PositionSource::Kind::kTensor;
   source.dtype = Dtype::kFloat64;
-  item.prepared.positions_bytes = static_cast<int64_t>(positions.size() * sizeof(double));
-  item.positions = Pieces(
-      {reinterpret_cast<const char*>(positions.data()), positions.size() * sizeof(double)}, piece);
-  return item;
+  request.positions_bytes = static_cast<int64_t>(positions.size() * sizeof(double));
+  const std::string_view numbers(reinterpret_cast<const char*>(positions.data()),
+                                 positions.size() * sizeof(double));
+  return ItemOf(request, {Pieces(numbers, piece), Pieces(x, 0)});
 }
 
 TEST_F(RunCallTest, ItemWithBadPositionsFailsAloneAndByItsPath) {
@@ -263,7 +261,7 @@ TEST_F(RunCallTest, ItemWithBadPositionsFailsAloneAndByItsPath) {
   call_.batch = true;
   call_.items.push_back(ItemAt(x, good, 5));
   call_.items.push_back(ItemAt(x, bad, 5));
-  call_.items.push_back(absl::NotFoundError("items[2].spec.preset: unknown"));
+  call_.items.emplace_back(absl::NotFoundError("items[2].spec.preset: unknown"));
   call_.items.push_back(BytesItem(x));
   const auto result = Run();
   ASSERT_TRUE(result.ok());
@@ -286,13 +284,9 @@ TEST_F(RunCallTest, UnaryMessagesSayItem) {
 
 TEST_F(RunCallTest, EncodesWithAndWithoutAddTo) {
   const std::string embedding = "embedding of 2 rows of 16 bytes.";
-  EncodeItem item = TwoRows();
-  call_.items.push_back(item);
-  item.prepared.add_to = item.prepared.output;
-  item.prepared.add_to_bytes = 32;
+  call_.items.push_back(ItemOf(TwoRows()));
   for (const size_t piece : {0, 7}) {
-    item.add_to = Pieces(embedding, piece);
-    call_.items.push_back(item);
+    call_.items.push_back(ItemOf(TwoRowsAdded(), {Pieces(embedding, piece)}));
   }
   const auto result = Run();
   ASSERT_TRUE(result.ok());
@@ -314,9 +308,9 @@ TEST_F(RunCallTest, ZeroTokensAndZeroItemsAnswerEmpty) {
 }
 
 TEST_F(RunCallTest, MissingMemoryIsUnavailable) {
-  RopeItem item = BytesItem("");
-  item.prepared.tensors[0].output_bytes = int64_t{1} << 60;
-  call_.items.push_back(std::move(item));
+  PreparedRope request = BytesRequest(0);
+  request.tensors[0].output_bytes = int64_t{1} << 60;
+  call_.items.push_back(ItemOf(request, {Pieces("", 0)}));
   EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
 }
 

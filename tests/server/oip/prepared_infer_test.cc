@@ -65,7 +65,7 @@ TEST_F(PreparedInferTest, WhatIsAddedHasTheShapeAndTypeOfTheEncoding) {
   const auto prepared = Prepare(request);
   ASSERT_THAT(prepared, IsOk());
   EXPECT_EQ(prepared->outputs[0].dtype, Dtype::kBFloat16);
-  EXPECT_EQ(std::get<engine::EncodeItem>(prepared->item).add_to.size(), 1u);
+  EXPECT_EQ(prepared->item.Find(Role::kAddTo)->bytes.size(), 1u);
 
   input->clear_shape();
   input->add_shape(1);

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// The slots of each kind of request, and how their memory makes a job.
+#include "kernels/request/prepared.h"
+
+#include <optional>
+
+#include "absl/container/inlined_vector.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/request/lookup.h"
+#include "kernels/request/paged_cache.h"
+
+namespace phasor {
+namespace {
+
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+void AddPositions(const PositionSource& source, int64_t bytes, Role role, Slots* slots) {
+  if (source.kind != PositionSource::Kind::kTensor) return;
+  slots->inputs.push_back({.role = role, .reading = Reading::kNumbers, .bytes = bytes});
+}
+
+// The one output of an encoding or a bias, and what is added to it.
+void AddOutput(const std::optional<TensorDesc>& add_to, int64_t add_to_bytes, int64_t bytes,
+               Slots* slots) {
+  OutputSlot output{.bytes = bytes, .like_input_bytes = add_to_bytes};
+  if (add_to.has_value()) {
+    output.input = static_cast<int>(slots->inputs.size());
+    slots->inputs.push_back({.role = Role::kAddTo,
+                             .reading = IsDense(*add_to) ? Reading::kLikeOutput : Reading::kWhole,
+                             .output = 0,
+                             .bytes = add_to_bytes});
+  }
+  slots->outputs.push_back(output);
+}
+
+Slots SlotsOfKind(const PreparedEncode& encode) {
+  Slots slots;
+  AddPositions(encode.positions, encode.positions_bytes, Role::kPositions, &slots);
+  AddOutput(encode.add_to, encode.add_to_bytes, encode.output_bytes, &slots);
+  return slots;
+}
+
+Slots SlotsOfKind(const PreparedBias& bias) {
+  Slots slots;
+  AddPositions(bias.queries, bias.queries_bytes, Role::kQueryPositions, &slots);
+  AddPositions(bias.keys, bias.keys_bytes, Role::kKeyPositions, &slots);
+  AddOutput(bias.add_to, bias.add_to_bytes, bias.output_bytes, &slots);
+  if (bias.table_bytes > 0) {
+    slots.inputs.push_back({.role = Role::kTableValues, .bytes = bias.table_bytes});
+  }
+  return slots;
+}
+
+InputSlot TensorSlot(const PreparedRope::Tensor& tensor, Role role, size_t i) {
+  const bool alike =
+      tensor.dense && tensor.output_dtype == tensor.dtype && tensor.cache_shape.empty();
+  return {.role = role,
+          .index = role == Role::kTensor ? static_cast<int>(i) : 0,
+          .reading = alike ? Reading::kInPieces : Reading::kWhole,
+          .output = static_cast<int>(i),
+          .bytes = tensor.input_bytes};
+}
+
+// Values, what the caches hold, and the slots, in this order.
+void AddPages(const PreparedRope& rope, Slots* slots) {
+  const size_t key = rope.pages->key_index, value = rope.tensors.size() - 1;
+  slots->inputs.push_back(TensorSlot(rope.tensors[value], Role::kValues, value));
+  for (const auto& [role, i] : {std::pair(Role::kKeyCache, key), {Role::kValueCache, value}}) {
+    slots->outputs[i].role = role;
+    slots->inputs.push_back({.role = role,
+                             .reading = Reading::kInitial,
+                             .output = static_cast<int>(i),
+                             .bytes = rope.tensors[i].output_bytes});
+  }
+  slots->inputs.push_back({.role = Role::kSlotMapping,
+                           .reading = Reading::kNumbers,
+                           .bytes = rope.pages->slot_mapping_bytes,
+                           .extra_bytes = rope.tokens * kBytesPerSlot});
+}
+
+Slots SlotsOfKind(const PreparedRope& rope) {
+  Slots slots;
+  for (size_t i = 0; i < rope.tensors.size(); ++i) {
+    const PreparedRope::Tensor& tensor = rope.tensors[i];
+    slots.outputs.push_back({.index = static_cast<int>(i),
+                             .bytes = tensor.output_bytes,
+                             .like_input_bytes = tensor.input_bytes / SizeOf(tensor.dtype) *
+                                                 SizeOf(tensor.output_dtype)});
+  }
+  AddPositions(rope.positions, rope.positions_bytes, Role::kPositions, &slots);
+  const size_t tensors = rope.tensors.size() - (rope.pages.has_value() ? 1 : 0);
+  for (size_t i = 0; i < tensors; ++i) {
+    slots.inputs.push_back(TensorSlot(rope.tensors[i], Role::kTensor, i));
+  }
+  if (rope.from_positions.has_value()) {
+    AddPositions(*rope.from_positions, rope.from_positions_bytes, Role::kFromPositions, &slots);
+  }
+  if (rope.pages.has_value()) AddPages(rope, &slots);
+  for (size_t k = 0; k < slots.inputs.size(); ++k) {
+    const InputSlot& input = slots.inputs[k];
+    if (input.output < 0 || input.reading == Reading::kInitial) continue;
+    slots.outputs[static_cast<size_t>(input.output)].input = static_cast<int>(k);
+  }
+  return slots;
+}
+
+// The positions of a role; of a kind of request that has them.
+PositionSource* PositionsOf(Role role, Prepared* prepared) {
+  if (auto* const bias = std::get_if<PreparedBias>(prepared)) {
+    return role == Role::kQueryPositions ? &bias->queries : &bias->keys;
+  }
+  if (auto* const encode = std::get_if<PreparedEncode>(prepared)) return &encode->positions;
+  auto& rope = std::get<PreparedRope>(*prepared);
+  return role == Role::kFromPositions ? &*rope.from_positions : &rope.positions;
+}
+
+const std::byte* Find(Role role, absl::Span<const InputMemory> inputs) {
+  for (const InputMemory& input : inputs) {
+    if (input.role == role) return input.data;
+  }
+  return nullptr;
+}
+
+// Strides of an output that lies as its input does.
+RotaryStrides InputStrides(const PreparedRope::Tensor& tensor) {
+  const int64_t from = SizeOf(tensor.dtype), to = SizeOf(tensor.output_dtype);
+  const RotaryStrides& x = tensor.x_strides;
+  return {x.batch / from * to, x.token / from * to, x.head / from * to};
+}
+
+Job MakeJobOfKind(const PreparedEncode& encode, absl::Span<const InputMemory> inputs,
+                  absl::Span<const OutputMemory> outputs) {
+  const std::byte* const add_to = Find(Role::kAddTo, inputs);
+  if (encode.table != nullptr) return MakeLookupJob(encode, add_to, outputs[0].data);
+  return MakeEncodeJob(encode, add_to, outputs[0].data);
+}
+
+Job MakeJobOfKind(const PreparedBias& bias, absl::Span<const InputMemory> inputs,
+                  absl::Span<const OutputMemory> outputs) {
+  return MakeBiasJob(bias, Find(Role::kTableValues, inputs), Find(Role::kAddTo, inputs),
+                     outputs[0].data);
+}
+
+Job MakeJobOfKind(const PreparedRope& rope, absl::Span<const InputMemory> inputs,
+                  absl::Span<const OutputMemory> outputs) {
+  absl::InlinedVector<const std::byte*, 4> x(rope.tensors.size());
+  absl::InlinedVector<std::byte*, 4> y(rope.tensors.size());
+  for (const InputMemory& input : inputs) x[static_cast<size_t>(input.output)] = input.data;
+  for (size_t i = 0; i < outputs.size(); ++i) y[i] = outputs[i].data;
+  RotaryJob job = MakeRotaryJob(rope, x, y);
+  for (const InputMemory& input : inputs) {
+    job.tensors[static_cast<size_t>(input.output)].pieces = input.pieces;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].like_input) job.tensors[i].y_strides = InputStrides(rope.tensors[i]);
+  }
+  return job;
+}
+
+}  // namespace
+
+std::string FieldOf(Role role, int index) {
+  switch (role) {
+    case Role::kPositions:
+      return "positions";
+    case Role::kFromPositions:
+      return "from_positions";
+    case Role::kQueryPositions:
+      return "query_positions";
+    case Role::kKeyPositions:
+      return "key_positions";
+    case Role::kSlotMapping:
+      return "paged_cache.slot_mapping";
+    case Role::kTensor:
+      return StrCat("tensors[", index, "].tensor");
+    case Role::kValues:
+      return "paged_cache.values";
+    case Role::kAddTo:
+      return "add_to";
+    case Role::kTableValues:
+      return "table_values";
+    case Role::kKeyCache:
+      return "paged_cache.key_cache";
+    case Role::kValueCache:
+      return "paged_cache.value_cache";
+    case Role::kOutput:
+      return "destination";
+  }
+  return "?";
+}
+
+Slots SlotsOf(const Prepared& prepared) {
+  return std::visit([](const auto& kind) { return SlotsOfKind(kind); }, prepared);
+}
+
+TensorDesc OutputOf(const Prepared& prepared, size_t i) {
+  return std::visit(Overloaded{[&](const PreparedRope& rope) { return OutputOf(rope.tensors[i]); },
+                               [](const auto& kind) { return kind.output; }},
+                    prepared);
+}
+
+const Plan* PlanOf(const Prepared& prepared) {
+  return std::visit(Overloaded{[](const PreparedBias&) -> const Plan* { return nullptr; },
+                               [](const auto& kind) -> const Plan* { return kind.plan.get(); }},
+                    prepared);
+}
+
+const std::string& FingerprintOf(const Prepared& prepared) {
+  return std::visit(
+      Overloaded{
+          [](const PreparedRope& rope) -> const std::string& { return rope.plan->fingerprint; },
+          [](const auto& kind) -> const std::string& { return kind.fingerprint; }},
+      prepared);
+}
+
+absl::Status SetNumbers(const InputSlot& slot, const std::byte* data, std::string_view path,
+                        Prepared* prepared) {
+  if (slot.role == Role::kSlotMapping) {
+    return SetSlots(data, path, std::get<PreparedRope>(*prepared));
+  }
+  PositionSource* const source = PositionsOf(slot.role, prepared);
+  source->data = data;
+  source->data_bytes = slot.bytes;
+  return CheckPositionValues(*source, StrCat(path, ".", FieldOf(slot.role, slot.index)));
+}
+
+absl::Status CheckNumbers(const Prepared& prepared, std::string_view path) {
+  if (const auto* const bias = std::get_if<PreparedBias>(&prepared)) {
+    return CheckBiasPositions(*bias, path);
+  }
+  const auto* const encode = std::get_if<PreparedEncode>(&prepared);
+  if (encode == nullptr || encode->table == nullptr) return absl::OkStatus();
+  return CheckLookupPositions(*encode, path);
+}
+
+Job MakeJob(const Prepared& prepared, absl::Span<const InputMemory> inputs,
+            absl::Span<const OutputMemory> outputs) {
+  return std::visit([&](const auto& kind) { return MakeJobOfKind(kind, inputs, outputs); },
+                    prepared);
+}
+
+}  // namespace phasor
