@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slots of every kind of request, and the jobs that their memory makes.
+#include "kernels/request/prepared.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace phasor {
+namespace {
+
+using ::phasor::testing::IsOk;
+using ::phasor::testing::kInvalid;
+using ::phasor::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const auto kPlans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+
+std::vector<Role> RolesOf(const Slots& slots) {
+  std::vector<Role> roles;
+  for (const InputSlot& slot : slots.inputs) roles.push_back(slot.role);
+  return roles;
+}
+
+EncodeRequest Rows(int64_t count) {
+  EncodeRequest request;
+  request.spec.preset = "transformer";
+  request.spec.dim = 8;
+  request.positions = AxisRange(IntegerRange{0, 1, count});
+  return request;
+}
+
+// q [tokens, 2, 8] and k [tokens, 1, 8] in f16.
+RopeRequest Rotation(int64_t tokens) {
+  RopeRequest request;
+  request.spec.preset = "rope-half-split";
+  request.positions = AxisRange(IntegerRange{0, 1, tokens});
+  request.tensors = {{Dtype::kFloat16, {tokens, 2, 8}, {}}, {Dtype::kFloat16, {tokens, 1, 8}, {}}};
+  return request;
+}
+
+RopeRequest IntoPages(int64_t tokens) {
+  RopeRequest request = Rotation(tokens);
+  PagedCache& cache = request.paged_cache.emplace();
+  cache.key_index = 1;
+  cache.values = {Dtype::kFloat16, {tokens, 1, 8}, {}};
+  cache.key_cache = cache.value_cache = {Dtype::kFloat16, {2, 4, 1, 8}, {}};
+  cache.slot_mapping = {Dtype::kInt32, {tokens}, {}};
+  return request;
+}
+
+TEST(PreparedTest, ARangeOfPositionsHasNoSlot) {
+  const auto prepared = PrepareEncode(Rows(3), kPlans, "item");
+  ASSERT_THAT(prepared, IsOk());
+  const Slots slots = SlotsOf(*prepared);
+  EXPECT_THAT(slots.inputs, IsEmpty());
+  ASSERT_EQ(slots.outputs.size(), 1u);
+  EXPECT_EQ(slots.outputs[0].bytes, 3 * 8 * 4);
+  EXPECT_EQ(slots.outputs[0].input, -1);
+}
+
+TEST(PreparedTest, DenseRowsMayBeCopiedToTheirSumAndStridedOnesMayNot) {
+  EncodeRequest request = Rows(3);
+  request.add_to = TensorDesc{Dtype::kFloat32, {3, 8}, {}};
+  Slots slots = SlotsOf(*PrepareEncode(request, kPlans, "item"));
+  ASSERT_THAT(RolesOf(slots), ElementsAre(Role::kAddTo));
+  EXPECT_EQ(slots.inputs[0].reading, Reading::kLikeOutput);
+  EXPECT_EQ(slots.outputs[0].input, 0);
+  request.add_to->strides = {16, 1};
+  slots = SlotsOf(*PrepareEncode(request, kPlans, "item"));
+  EXPECT_EQ(slots.inputs[0].reading, Reading::kWhole);
+  EXPECT_EQ(slots.inputs[0].bytes, (2 * 16 + 8) * 4);
+}
+
+TEST(PreparedTest, SlotsOfARotationStandInTheOrderOfMessages) {
+  RopeRequest request = Rotation(2);
+  request.positions = PositionTensor{Dtype::kInt64, {2}};
+  request.direction = Direction::kDelta;
+  request.from_positions = Positions(PositionTensor{Dtype::kInt32, {2}});
+  const Slots slots = SlotsOf(*PrepareRope(request, kPlans, "item"));
+  EXPECT_THAT(RolesOf(slots),
+              ElementsAre(Role::kPositions, Role::kTensor, Role::kTensor, Role::kFromPositions));
+  EXPECT_EQ(slots.inputs[2].index, 1);
+  EXPECT_EQ(slots.inputs[3].bytes, 8);
+  EXPECT_EQ(slots.outputs[1].input, 2);
+}
+
+TEST(PreparedTest, PagesBringWhatTheCachesHoldAndTheirSlots) {
+  const Slots slots = SlotsOf(*PrepareRope(IntoPages(2), kPlans, "item"));
+  EXPECT_THAT(RolesOf(slots), ElementsAre(Role::kTensor, Role::kTensor, Role::kValues,
+                                          Role::kKeyCache, Role::kValueCache, Role::kSlotMapping));
+  EXPECT_EQ(slots.outputs[1].role, Role::kKeyCache);
+  EXPECT_EQ(slots.outputs[1].bytes, 2 * 4 * 8 * 2);
+  EXPECT_EQ(slots.outputs[1].like_input_bytes, 2 * 8 * 2);  // that are written
+  EXPECT_EQ(slots.outputs[2].input, 2);                     // the values
+  EXPECT_EQ(slots.inputs[1].reading, Reading::kWhole);      // keys do not lie as the cache does
+}
+
+TEST(PreparedTest, NumbersAreCheckedUnderTheirPath) {
+  Prepared prepared = *PrepareRope(IntoPages(2), kPlans, "item");
+  const InputSlot slot = SlotsOf(prepared).inputs[5];
+  const int32_t twice[] = {3, 3};
+  EXPECT_THAT(SetNumbers(slot, reinterpret_cast<const std::byte*>(twice), "item", &prepared),
+              StatusIs(kInvalid, HasSubstr("item.paged_cache.slot_mapping[1]: slot 3")));
+  const int32_t slots[] = {3, 4};
+  EXPECT_THAT(SetNumbers(slot, reinterpret_cast<const std::byte*>(slots), "item", &prepared),
+              IsOk());
+  EXPECT_THAT(std::get<PreparedRope>(prepared).pages->key_offsets, ElementsAre(48, 64));
+}
+
+TEST(PreparedTest, AJobHasTheMemoryOfItsSlots) {
+  const Prepared prepared = *PrepareRope(Rotation(2), kPlans, "item");
+  std::vector<std::byte> memory(4 * 64);
+  const auto at = [&](size_t i) { return memory.data() + 64 * i; };
+  const Job job = MakeJob(prepared, {{Role::kTensor, 1, at(1)}, {Role::kTensor, 0, at(0)}},
+                          {{at(2)}, {at(3), /*like_input=*/true}});
+  const auto& rotary = std::get<RotaryJob>(job);
+  EXPECT_EQ(rotary.tensors[0].x, at(0));
+  EXPECT_EQ(rotary.tensors[1].x, at(1));
+  EXPECT_EQ(rotary.tensors[1].y, at(3));
+}
+
+TEST(PreparedTest, EveryRoleIsAField) {
+  EXPECT_EQ(FieldOf(Role::kTensor, 1), "tensors[1].tensor");
+  EXPECT_EQ(FieldOf(Role::kSlotMapping, 0), "paged_cache.slot_mapping");
+  EXPECT_EQ(FieldOf(Role::kOutput, 0), "destination");
+}
+
+}  // namespace
+}  // namespace phasor
