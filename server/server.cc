@@ -64,9 +64,7 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
 }
 
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
-                                     const memory::LeaseStore* leases, memory::RegionStore* regions,
-                                     const rpc::EncoderCatalogue* encoders,
-                                     memory::DeviceRegionStore* devices) {
+                                     const rpc::EncoderCatalogue* encoders, memory::Stores memory) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -75,12 +73,11 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   options.inline_bytes = o.inline_bytes;
   options.max_batch_items = o.max_batch_items;
   options.tables = tables;
-  options.leases = o.lease_socket.empty() ? nullptr : leases;
-  options.regions = regions;
   options.lease_socket = o.lease_socket;
   options.stream_idle_timeout = o.stream_idle_timeout;
   options.encoders = encoders;
-  options.devices = devices;
+  options.memory = memory;
+  if (o.lease_socket.empty()) options.memory.leases = nullptr;
   return options;
 }
 
@@ -105,15 +102,14 @@ memory::DeviceRegionOptions DeviceRegionOptionsOf(
 }
 
 oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
-                                                memory::RegionStore* regions,
-                                                memory::DeviceRegionStore* devices) {
+                                                memory::Stores memory) {
   oip::InferenceServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
   options.max_header_bytes = o.max_header_bytes;
   options.tables = tables;
-  options.regions = regions;
-  options.devices = devices;
+  options.memory = memory;
+  options.memory.leases = nullptr;  // the protocol has only names
   return options;
 }
 
@@ -186,12 +182,12 @@ class GrpcServer final : public Server {
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
                 Clock::Real()),
-        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &leases_, &regions_, &encoders_,
-                                            &devices_)),
+        service_(&engine_, ServiceOptionsOf(options, tables_.get(), &encoders_,
+                                            {&leases_, &regions_, &devices_})),
         table_service_(tables_.get(), options.stream_idle_timeout),
         shared_memory_service_(&regions_, &devices_),
-        inference_service_(&engine_,
-                           InferenceOptionsOf(options, tables_.get(), &regions_, &devices_)),
+        inference_service_(
+            &engine_, InferenceOptionsOf(options, tables_.get(), {nullptr, &regions_, &devices_})),
         health_(MainHealthServices(*backend_)),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),

@@ -27,13 +27,14 @@ void AddPositions(const PositionSource& source, int64_t bytes, Role role, Slots*
 
 // The one output of an encoding or a bias, and what is added to it.
 void AddOutput(const std::optional<TensorDesc>& add_to, int64_t add_to_bytes, int64_t bytes,
-               Slots* slots) {
-  OutputSlot output{.bytes = bytes, .like_input_bytes = add_to_bytes};
+               bool on_device, Slots* slots) {
+  OutputSlot output{.on_device = on_device, .bytes = bytes, .like_input_bytes = add_to_bytes};
   if (add_to.has_value()) {
     output.input = static_cast<int>(slots->inputs.size());
     slots->inputs.push_back({.role = Role::kAddTo,
                              .reading = IsDense(*add_to) ? Reading::kLikeOutput : Reading::kWhole,
                              .output = 0,
+                             .on_device = on_device,
                              .bytes = add_to_bytes});
   }
   slots->outputs.push_back(output);
@@ -42,7 +43,7 @@ void AddOutput(const std::optional<TensorDesc>& add_to, int64_t add_to_bytes, in
 Slots SlotsOfKind(const PreparedEncode& encode) {
   Slots slots;
   AddPositions(encode.positions, encode.positions_bytes, Role::kPositions, &slots);
-  AddOutput(encode.add_to, encode.add_to_bytes, encode.output_bytes, &slots);
+  AddOutput(encode.add_to, encode.add_to_bytes, encode.output_bytes, /*on_device=*/true, &slots);
   return slots;
 }
 
@@ -50,7 +51,7 @@ Slots SlotsOfKind(const PreparedBias& bias) {
   Slots slots;
   AddPositions(bias.queries, bias.queries_bytes, Role::kQueryPositions, &slots);
   AddPositions(bias.keys, bias.keys_bytes, Role::kKeyPositions, &slots);
-  AddOutput(bias.add_to, bias.add_to_bytes, bias.output_bytes, &slots);
+  AddOutput(bias.add_to, bias.add_to_bytes, bias.output_bytes, /*on_device=*/false, &slots);
   if (bias.table_bytes > 0) {
     slots.inputs.push_back({.role = Role::kTableValues, .bytes = bias.table_bytes});
   }
@@ -64,6 +65,7 @@ InputSlot TensorSlot(const PreparedRope::Tensor& tensor, Role role, size_t i) {
           .index = role == Role::kTensor ? static_cast<int>(i) : 0,
           .reading = alike ? Reading::kInPieces : Reading::kWhole,
           .output = static_cast<int>(i),
+          .on_device = true,
           .bytes = tensor.input_bytes};
 }
 
@@ -89,6 +91,7 @@ Slots SlotsOfKind(const PreparedRope& rope) {
   for (size_t i = 0; i < rope.tensors.size(); ++i) {
     const PreparedRope::Tensor& tensor = rope.tensors[i];
     slots.outputs.push_back({.index = static_cast<int>(i),
+                             .on_device = true,
                              .bytes = tensor.output_bytes,
                              .like_input_bytes = tensor.input_bytes / SizeOf(tensor.dtype) *
                                                  SizeOf(tensor.output_dtype)});

@@ -57,6 +57,7 @@ struct InputSlot {
   int index = 0;  // of kTensor: which of them
   Reading reading = Reading::kWhole;
   int output = -1;          // the output that it becomes, element by element; -1: none
+  bool on_device = false;   // the backend takes it where it lies on a device
   int64_t bytes = 0;        // that shape and strides span
   int64_t extra_bytes = 0;  // of memory that reading it takes beside its own, at most
 };
@@ -65,6 +66,7 @@ struct OutputSlot {
   Role role = Role::kOutput;     // or a cache
   int index = 0;                 // of kOutput: which of them
   int input = -1;                // the input that it is computed from; -1: none
+  bool on_device = false;        // the backend writes it where it belongs on a device
   int64_t bytes = 0;             // dense; of a cache: that shape and strides span
   int64_t like_input_bytes = 0;  // that are written where it has the strides of its input
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the bytes of a message's tensors are: in its entries, or in shared memory.
+// Where a message of ours has the bytes of its tensors: in its entries, or in shared memory.
 #ifndef PHASOR_SERVER_API_PAYLOAD_H_
 #define PHASOR_SERVER_API_PAYLOAD_H_
 
@@ -14,8 +14,9 @@
 #include "absl/types/span.h"
 #include "kernels/base/status_macros.h"
 #include "phasor/v1/tensor.pb.h"
-#include "server/api/shared_tensors.h"
+#include "proto/enums.h"
 #include "server/engine/call.h"
+#include "server/memory/binding.h"
 
 namespace phasor::rpc {
 
@@ -60,29 +61,21 @@ inline bool IsInline(const v1::TensorSpec& tensor) {
   return tensor.source_case() == v1::TensorSpec::SOURCE_NOT_SET;
 }
 
-// A tensor of an item on the wire, and what errors call it.
-struct WireTensor {
-  const v1::TensorSpec* tensor = nullptr;  // nullptr: there is none
-  std::string path;
-};
-
-// Where the bytes of the tensors of a message are.
-struct Payload {
-  RawEntries raw;
-  SharedTensors shared;
-
-  // Gives `input` its bytes. `raw_path`: what errors of entries call it.
-  absl::Status Take(const WireTensor& wire, const std::string& raw_path, engine::Input* input) {
-    const int64_t bytes = input->slot.bytes;
-    if (IsInline(*wire.tensor)) {
-      return raw.Take(bytes, raw_path, Describe(*wire.tensor), &input->bytes);
-    }
-    PHASOR_ASSIGN_OR_RETURN(const auto span, shared.Input(*wire.tensor, bytes, wire.path));
-    input->bytes = {span};
-    input->changing = true;
-    return absl::OkStatus();
-  }
-};
+// What the wire says of a tensor in shared memory; `path` is the tensor's. Its dtype is known.
+inline memory::SharedTensor SharedTensorOf(const v1::TensorSpec& wire, const std::string& path) {
+  memory::SharedTensor tensor;
+  tensor.on_device = wire.has_device();
+  tensor.name = tensor.on_device ? wire.device().region() : wire.region().region();
+  tensor.offset = tensor.on_device ? wire.device().offset_bytes() : wire.region().offset_bytes();
+  if (const auto dtype = EnumFromWire<Dtype>(wire.dtype(), path); dtype.ok()) tensor.dtype = *dtype;
+  tensor.shape.assign(wire.shape().begin(), wire.shape().end());
+  tensor.strides.assign(wire.strides().begin(), wire.strides().end());
+  const std::string source = absl::StrCat(path, tensor.on_device ? ".device" : ".region");
+  tensor.path = path;
+  tensor.name_path = source + ".region";
+  tensor.offset_path = source + ".offset_bytes";
+  return tensor;
+}
 
 }  // namespace phasor::rpc
 

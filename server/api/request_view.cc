@@ -3,7 +3,9 @@
 // lengths, the size of the response.
 #include "server/api/request_view.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -164,44 +166,71 @@ std::string PathOf(const std::string& path, Role role, int index) {
   return absl::StrCat(path, ".", FieldOf(role, index), positions ? ".tensor" : "");
 }
 
-// Gives an item the bytes and places of its tensors.
+// Where the bytes of the tensors of a message are.
+struct Payload {
+  RawEntries raw;
+  memory::Binding binding;
+};
+
+// Gives inputs their bytes, and caches that lie in shared memory their place.
 template <typename Wire>
-absl::Status Bind(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
-  for (engine::Input& input : item->inputs) {
+absl::Status BindInputs(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
+  for (size_t i = 0; i < item->inputs.size(); ++i) {
+    engine::Input& input = item->inputs[i];
     const InputSlot& slot = input.slot;
-    const WireTensor tensor{Find(wire, slot.role, slot.index),
-                            PathOf<Wire>(path, slot.role, slot.index)};
-    if (slot.reading == Reading::kInitial && !IsInline(*tensor.tensor)) {
-      engine::Output& cache = item->outputs[static_cast<size_t>(slot.output)];
-      PHASOR_ASSIGN_OR_RETURN(cache.place,
-                              payload->shared.Cache(*tensor.tensor, slot.bytes,
-                                                    cache.slot.like_input_bytes, tensor.path));
-      continue;
+    const v1::TensorSpec& tensor = *Find(wire, slot.role, slot.index);
+    const std::string tensor_path = PathOf<Wire>(path, slot.role, slot.index);
+    if (IsInline(tensor)) {
+      // Entries of tensors to rotate are known by "tensors[i]".
+      const std::string raw_path = slot.role == Role::kTensor
+                                       ? absl::StrCat(path, ".tensors[", slot.index, "]")
+                                       : tensor_path;
+      PHASOR_RETURN_IF_ERROR(
+          payload->raw.Take(slot.bytes, raw_path, Describe(tensor), &input.bytes));
+    } else if (slot.reading == Reading::kInitial) {
+      PHASOR_RETURN_IF_ERROR(payload->binding.Cache(SharedTensorOf(tensor, tensor_path),
+                                                    static_cast<size_t>(slot.output), item));
+    } else {
+      PHASOR_RETURN_IF_ERROR(payload->binding.Input(SharedTensorOf(tensor, tensor_path), i, item));
     }
-    // Entries of tensors to rotate are known by "tensors[i]".
-    const std::string raw_path =
-        slot.role == Role::kTensor ? absl::StrCat(path, ".tensors[", slot.index, "]") : tensor.path;
-    PHASOR_RETURN_IF_ERROR(payload->Take(tensor, raw_path, &input));
   }
+  return absl::OkStatus();
+}
+
+// That a destination fits output `i`, but for its memory.
+absl::Status CheckDestination(const v1::TensorSpec& wanted, const Item& item, size_t i,
+                              const std::string& path) {
+  if (IsInline(wanted)) {
+    return Invalid(path, ".region: not set, must be given: results without destination are inline");
+  }
+  const v1::TensorSpec output = ToWire(OutputOf(item.prepared, i));
+  const bool same_shape = std::equal(wanted.shape().begin(), wanted.shape().end(),
+                                     output.shape().begin(), output.shape().end());
+  if (wanted.dtype() == output.dtype() && same_shape) return absl::OkStatus();
+  return Invalid(path, ": must have the dtype and shape of the result, ",
+                 v1::Dtype_Name(output.dtype()), " and ", output.shape_size(), " dimensions");
+}
+
+// Gives outputs their places.
+template <typename Wire>
+absl::Status BindOutputs(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
   for (size_t i = 0; i < item->outputs.size(); ++i) {
-    engine::Output& output = item->outputs[i];
-    if (output.slot.role != Role::kOutput) continue;
-    const v1::TensorSpec* const wanted = Find(wire, Role::kOutput, output.slot.index);
+    const OutputSlot& slot = item->outputs[i].slot;
+    const v1::TensorSpec* const wanted =
+        slot.role == Role::kOutput ? Find(wire, Role::kOutput, slot.index) : nullptr;
     if (wanted == nullptr) continue;
-    const std::string output_path = PathOf<Wire>(path, Role::kOutput, output.slot.index);
+    const std::string output_path = PathOf<Wire>(path, Role::kOutput, slot.index);
     if (std::is_same_v<Wire, v1::EncodeItem> && wanted->strides_size() > 0) {
       return Invalid(output_path, ".strides: must be empty: encodings are dense");
     }
-    const int k = output.slot.input;
-    const v1::TensorSpec* input = nullptr;
-    if (k >= 0) {
-      const InputSlot& slot = item->inputs[static_cast<size_t>(k)].slot;
-      input = Find(wire, slot.role, slot.index);
+    PHASOR_RETURN_IF_ERROR(CheckDestination(*wanted, *item, i, output_path));
+    std::optional<memory::SharedTensor> input;
+    if (slot.input >= 0) {
+      const InputSlot& from = item->inputs[static_cast<size_t>(slot.input)].slot;
+      input = SharedTensorOf(*Find(wire, from.role, from.index), "");
     }
-    PHASOR_ASSIGN_OR_RETURN(
-        output.place, payload->shared.Output(
-                          *wanted, ToWire(OutputOf(item->prepared, i)),
-                          {input, output.slot.like_input_bytes, output.slot.bytes}, output_path));
+    PHASOR_RETURN_IF_ERROR(payload->binding.Output(SharedTensorOf(*wanted, output_path),
+                                                   input.has_value() ? &*input : nullptr, i, item));
   }
   return absl::OkStatus();
 }
@@ -209,8 +238,8 @@ absl::Status Bind(const Wire& wire, const std::string& path, Payload* payload, I
 // Adds up what the response has of the item.
 absl::Status AddOutputs(const Item& item, const std::string& path, ResponseSize* size) {
   for (const engine::Output& output : item.outputs) {
-    const bool elsewhere = output.place.data != nullptr;
-    PHASOR_RETURN_IF_ERROR(size->AddOutput(elsewhere ? 0 : output.slot.bytes, path));
+    const int64_t bytes = output.place.in_answer() ? output.slot.bytes : 0;
+    PHASOR_RETURN_IF_ERROR(size->AddOutput(bytes, path));
   }
   return absl::OkStatus();
 }
@@ -244,7 +273,7 @@ class Viewer {
       return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
                                                      inline_tensors_, ", one per inline tensor"));
     }
-    Payload payload{RawEntries(raw), SharedTensors(context_.shared)};
+    Payload payload{RawEntries(raw), memory::Binding(context_.memory)};
     for (size_t i = 0; i < view_.items.size(); ++i) {
       const auto& [wire, path] = entries_[i];
       Item& item = view_.items[i];
@@ -258,11 +287,8 @@ class Viewer {
       }
       payload.raw.SkipTo(next);
     }
-    PHASOR_RETURN_IF_ERROR(payload.shared.CheckItems());
-    view_.held = payload.shared.TakeHeld();
-    view_.shared_bytes = payload.shared.bytes();
-    view_.copies = payload.shared.TakeCopies();
-    view_.copied_bytes += view_.copies == nullptr ? 0 : view_.copies->bytes();
+    PHASOR_ASSIGN_OR_RETURN(view_.bound, payload.binding.Finish());
+    view_.copied_bytes += view_.bound.copied_bytes();
     return absl::OkStatus();
   }
 
@@ -282,11 +308,12 @@ class Viewer {
   // The item's own error, if it has one.
   absl::Status AssignItem(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
     absl::Status status = item->status;
-    if (status.ok()) status = Bind(wire, path, payload, item);
+    if (status.ok()) status = BindInputs(wire, path, payload, item);
+    if (status.ok()) status = BindOutputs(wire, path, payload, item);
     ResponseSize alone(context_.max_message_bytes);
     if (status.ok()) status = alone.AddItem(path);
     if (status.ok()) status = AddOutputs(*item, path, &alone);
-    return payload->shared.EndItem(std::move(status));
+    return payload->binding.EndItem(std::move(status));
   }
 
   const ViewContext& context_;

@@ -13,10 +13,10 @@
 #include "kernels/request/request.h"
 #include "kernels/tensor/table.h"
 #include "phasor/v1/position_embedding_service.pb.h"
-#include "server/api/shared_tensors.h"
 #include "server/engine/call.h"
 #include "server/grpc/encoder_catalogue.h"
 #include "server/grpc/wire_walker.h"
+#include "server/memory/binding.h"
 
 namespace phasor::rpc {
 
@@ -27,7 +27,7 @@ struct ViewContext {
   int64_t max_message_bytes = 0;  // largest response
   int64_t max_batch_items = 0;
   const TableSource* tables = nullptr;  // nullptr: none are kept
-  SharedSources shared = {};
+  memory::CallerMemory memory = {};
   const EncoderCatalogue* encoders = nullptr;  // nullptr: there are none
 };
 
@@ -35,10 +35,8 @@ struct ViewContext {
 struct RequestView {
   std::vector<engine::Item> items;
   int64_t response_bytes = 0;  // element bytes of the outputs that the response has
-  std::vector<std::shared_ptr<const void>> held = {};      // leased memory that the items use
-  std::unique_ptr<memory::RegionCopies> copies = nullptr;  // of named regions, if there are any
-  int64_t shared_bytes = 0;                                // of shared memory, read and written
-  int64_t copied_bytes = 0;                                // of it, copied for the time of the call
+  memory::Bound bound = {};    // what the items use of shared memory
+  int64_t copied_bytes = 0;    // of the server's memory, for the time of the call
 };
 
 // All return
@@ -48,7 +46,7 @@ struct RequestView {
 //     PrepareBias; OUT_OF_RANGE: a range of positions beyond a table;
 //     FAILED_PRECONDITION also when a pin asks for another backend;
 //   RESOURCE_EXHAUSTED: too many items, or the response would be too large;
-//   NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION also as SharedTensors.
+//   NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION also as memory::Binding.
 // In a batch these are the failing item's status, except errors of the message as a whole: its
 // header, its number of items or raw entries, the size of the whole response, outputs that overlap.
 // Threads: pure functions (but for `plans`).

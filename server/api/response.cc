@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
@@ -18,22 +19,33 @@ namespace {
 
 using engine::OutputRange;
 
+// The outputs that an answer carries.
+std::vector<OutputRange> RangesOf(absl::Span<const engine::Item> items,
+                                  const engine::Result& result) {
+  std::vector<OutputRange> ranges;
+  for (size_t i = 0; i < result.items.size(); ++i) {
+    const std::vector<OutputRange>& outputs = result.items[i].outputs;
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      if (items[i].outputs[k].place.in_answer()) ranges.push_back(outputs[k]);
+    }
+  }
+  return ranges;
+}
+
 template <typename Message>
-grpc::ByteBuffer Join(const Message& header, const engine::Result& result) {
+grpc::ByteBuffer Join(const Message& header, absl::Span<const engine::Item> items,
+                      const engine::Result& result) {
+  const std::vector<OutputRange> ranges = RangesOf(items, result);
   int64_t bytes = static_cast<int64_t>(header.ByteSizeLong());
-  for (const engine::ItemResult& item : result.items) {
-    for (const OutputRange& range : item.outputs) bytes += range.bytes;
-  }
+  for (const OutputRange& range : ranges) bytes += range.bytes;
   MessageWriter writer(header.SerializeAsString(), result.buffer, bytes);
-  for (const engine::ItemResult& item : result.items) {
-    for (const OutputRange& range : item.outputs) writer.AddRaw(kRawTag, range);
-  }
+  for (const OutputRange& range : ranges) writer.AddRaw(kRawTag, range);
   return writer.Finish();
 }
 
 // Says where an output is that the response has not.
 void SetRegion(const engine::Destination& destination, v1::TensorSpec* tensor) {
-  if (destination.data == nullptr) return;
+  if (destination.in_answer()) return;
   const auto set = [&](auto* place) {
     place->set_region(destination.region);
     place->set_offset_bytes(destination.offset_bytes);
@@ -61,7 +73,7 @@ template <typename Message>
 grpc::ByteBuffer MakeUnary(absl::Span<const engine::Item> items, const engine::Result& result) {
   Message header;
   FillResult(items[0], result.items[0].backend, header.mutable_result());
-  return Join(header, result);
+  return Join(header, items, result);
 }
 
 template <typename Result>
@@ -81,7 +93,8 @@ grpc::ByteBuffer MakeStream(const StreamAnswer& answer) {
     const std::string_view backend = empty ? std::string_view() : answer.result->items[0].backend;
     FillResult(*answer.item, backend, header.mutable_result());
   }
-  return Join(header, empty ? engine::Result() : *answer.result);
+  if (empty) return Join(header, {}, engine::Result());
+  return Join(header, {answer.item, 1}, *answer.result);
 }
 
 template <typename Message>
@@ -93,7 +106,7 @@ grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::R
     SetStatus(status, out);
     if (status.ok()) FillResult(items[i], result.items[i].backend, out);
   }
-  return Join(header, result);
+  return Join(header, items, result);
 }
 
 }  // namespace
@@ -112,7 +125,7 @@ grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result) {
   v1::AttentionBiasResponse header;
   FillResult(items[0], result.items[0].backend, &header);
-  return Join(header, result);
+  return Join(header, items, result);
 }
 
 grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,

@@ -131,10 +131,8 @@ TensorCallLimits PositionEmbeddingServiceImpl::Limits() const {
           options_.max_header_bytes,
           max_batch_items_.load(std::memory_order_relaxed),
           options_.tables,
-          options_.leases,
-          options_.regions,
           options_.encoders,
-          options_.devices};
+          options_.memory};
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod& method,
@@ -249,7 +247,8 @@ v1::GetServerInfoResponse PositionEmbeddingServiceImpl::Info() {
   limits->set_inline_bytes(options_.inline_bytes);
   limits->set_max_batch_items(max_batch_items_.load(std::memory_order_relaxed));
   info.set_lease_socket(options_.lease_socket);
-  if (options_.leases != nullptr) info.set_lease_instance(options_.leases->instance());
+  if (options_.memory.leases != nullptr)
+    info.set_lease_instance(options_.memory.leases->instance());
   if (options_.encoders != nullptr) {
     for (const auto& [name, encoder] : options_.encoders->Get()->encoders()) {
       v1::NamedEncoder* const out = info.add_encoders();

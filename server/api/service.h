@@ -29,13 +29,11 @@ struct ServiceOptions {
   int64_t max_inflight_bytes = 0;  // reported only; the engine enforces it
   int64_t inline_bytes = 0;        // reported only; the engine enforces it
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;         // must outlive the service; nullptr: none are kept
-  const memory::LeaseStore* leases = nullptr;  // the same; nullptr: there are none
-  memory::RegionStore* regions = nullptr;      // the same
-  std::string lease_socket;                    // reported only
+  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
+  std::string lease_socket;             // reported only
   absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: never
   const EncoderCatalogue* encoders = nullptr;  // must outlive the service; nullptr: there are none
-  memory::DeviceRegionStore* devices = nullptr;  // the same
+  memory::Stores memory = {};                  // the same
 };
 
 // Unary methods take the received bytes as they are, so that element bytes are never copied into a

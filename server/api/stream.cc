@@ -296,18 +296,21 @@ class Stream::Call final : public engine::Call {
 
   bool cancelled() const override { return stream_->abandoned(); }
   uint64_t client() const override { return ClientOf(*stream_->context_); }
-  absl::Status FetchPayload() override {
-    if (copies != nullptr) copies->Fetch(absl::MakeSpan(items));
-    return absl::OkStatus();
+  absl::Status FetchPayload(engine::BufferPool& pool) override {
+    if (transfers == nullptr) return absl::OkStatus();
+    return transfers->Fetch(pool, absl::MakeSpan(items));
   }
-  void ReleasePayload() override { received_.Release(); }
+  void ReleasePayload() override {
+    received_.Release();
+    if (transfers != nullptr) transfers->Release();
+  }
   void Admitted() override {
     admitted_ = true;
     stream_->Taken();
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
-    if (result.ok() && copies != nullptr) copies->Store(absl::MakeSpan(result->items));
+    if (result.ok() && transfers != nullptr) transfers->Store(*result);
     answer.status = result.ok() ? result->items[0].status : result.status();
     if (answer.status.ok()) {
       answer.result = &*result;
@@ -327,7 +330,7 @@ class Stream::Call final : public engine::Call {
   StreamAnswer answer;
   std::shared_ptr<const ChunkedItem> chunk_of;   // whose positions the item borrows
   Permit quota_permit;                           // of the caller's own bytes in flight
-  std::unique_ptr<memory::RegionCopies> copies;  // nullptr: it names no regions
+  std::unique_ptr<memory::Transfers> transfers;  // nullptr: nothing is copied
 
  private:
   const std::shared_ptr<Stream> stream_;
@@ -355,8 +358,9 @@ absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked) {
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
   return method_.parse(
-      walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items,
-                          limits.tables, SharedSourcesOf(limits, *context_), limits.encoders});
+      walked,
+      ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items, limits.tables,
+                  CallerMemoryOf(limits.memory, *context_), limits.encoders});
 }
 
 absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMessage& walked,
@@ -423,9 +427,9 @@ void Stream::Break(const absl::Status& status) {
 void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   call->items = std::move(view.items);
   call->cost_bytes = call->received_bytes + view.response_bytes + view.copied_bytes;
-  call->held = std::move(view.held);
-  call->copies = std::move(view.copies);
-  call->other_bytes = view.shared_bytes;
+  call->held = std::move(view.bound.held);
+  call->transfers = std::move(view.bound.transfers);
+  call->other_bytes = view.bound.shared_bytes;
   {
     absl::MutexLock lock(&mu_);
     owed_bytes_ += call->cost_bytes;

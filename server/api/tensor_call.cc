@@ -60,14 +60,14 @@ class TensorCall final : public engine::Call {
                                    limits.max_message_bytes,
                                    limits.max_batch_items,
                                    limits.tables,
-                                   SharedSourcesOf(limits, *context_),
+                                   CallerMemoryOf(limits.memory, *context_),
                                    limits.encoders};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
     items = std::move(view.items);
     cost_bytes = received_.size() + view.response_bytes + view.copied_bytes;
-    held = std::move(view.held);
-    copies_ = std::move(view.copies);
-    other_bytes = view.shared_bytes;
+    held = std::move(view.bound.held);
+    transfers_ = std::move(view.bound.transfers);
+    other_bytes = view.bound.shared_bytes;
     PHASOR_ASSIGN_OR_RETURN(Permit quota, CallerQuota(*context_).Take(cost_bytes));
     KeepUntilSent(context_, std::move(quota));
     return absl::OkStatus();
@@ -76,15 +76,18 @@ class TensorCall final : public engine::Call {
   bool cancelled() const override { return context_->IsCancelled(); }
   uint64_t client() const override { return ClientOf(*context_); }
 
-  absl::Status FetchPayload() override {
-    if (copies_ != nullptr) copies_->Fetch(absl::MakeSpan(items));
-    return absl::OkStatus();
+  absl::Status FetchPayload(engine::BufferPool& pool) override {
+    if (transfers_ == nullptr) return absl::OkStatus();
+    return transfers_->Fetch(pool, absl::MakeSpan(items));
   }
 
-  void ReleasePayload() override { received_.Release(); }
+  void ReleasePayload() override {
+    received_.Release();
+    if (transfers_ != nullptr) transfers_->Release();
+  }
 
   void Done(absl::StatusOr<engine::Result> result) override {
-    if (result.ok() && copies_ != nullptr) copies_->Store(absl::MakeSpan(result->items));
+    if (result.ok() && transfers_ != nullptr) transfers_->Store(*result);
     absl::Status status = result.status();
     if (status.ok() && !batch) status = result->items[0].status;
     if (status.ok()) *response_ = method_.respond(items, *result);
@@ -98,18 +101,16 @@ class TensorCall final : public engine::Call {
   grpc::ServerUnaryReactor* const reactor_;
   grpc::ByteBuffer* const response_;
   ReceivedMessage received_;
-  std::unique_ptr<memory::RegionCopies> copies_;  // nullptr: it names no regions
+  std::unique_ptr<memory::Transfers> transfers_;  // nullptr: nothing is copied
 };
 
 }  // namespace
 
-SharedSources SharedSourcesOf(const TensorCallLimits& limits,
-                              const grpc::CallbackServerContext& context) {
-  // Who calls is looked up only where names are told apart by it.
-  const bool has_names = limits.regions != nullptr && limits.regions->enabled();
-  if (!has_names) return {limits.leases};
-  const memory::RegionCaller caller = RegionCallerOf(context);
-  return {limits.leases, {limits.regions, caller}, {limits.devices, caller}};
+memory::CallerMemory CallerMemoryOf(const memory::Stores& stores,
+                                    const grpc::CallbackServerContext& context) {
+  memory::CallerMemory memory{stores, {}};
+  if (stores.has_regions()) memory.caller = RegionCallerOf(context);
+  return memory;
 }
 
 grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,

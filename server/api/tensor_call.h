@@ -32,16 +32,15 @@ struct TensorCallLimits {
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;           // must outlive the calls; nullptr: none are kept
-  const memory::LeaseStore* leases = nullptr;    // the same; nullptr: there are none
-  memory::RegionStore* regions = nullptr;        // the same
-  const EncoderCatalogue* encoders = nullptr;    // the same
-  memory::DeviceRegionStore* devices = nullptr;  // the same; nullptr: there is no device memory
+  const TableSource* tables = nullptr;         // must outlive the calls; nullptr: none are kept
+  const EncoderCatalogue* encoders = nullptr;  // the same
+  memory::Stores memory = {};
 };
 
-// Where the shared memory of such a call's caller is.
-SharedSources SharedSourcesOf(const TensorCallLimits& limits,
-                              const grpc::CallbackServerContext& context);
+// The shared memory that the caller may use. Who calls is looked up only where names are told apart
+// by it.
+memory::CallerMemory CallerMemoryOf(const memory::Stores& stores,
+                                    const grpc::CallbackServerContext& context);
 
 // Starts a call and returns its reactor, which gRPC owns from here on. Never blocks; the answer
 // comes inside this function or later from an engine thread. `request` is emptied: its slices go to

@@ -32,15 +32,18 @@ void Gather(const Segments& segments, std::byte* out);
 
 // Where an output goes that is not part of the result: memory that outlives the call.
 struct Destination {
-  std::byte* data = nullptr;  // nullptr: the output is part of the result
+  std::byte* data = nullptr;  // nullptr: the output is part of the result, in its buffer
   bool strided = false;       // the strides of its input, else dense
   bool on_device = false;     // only the backend may touch it
-  bool copied = false;        // the caller has it only after Done
+  bool copied = false;        // part of the result, and Done copies it to where it belongs
   // Set if a computation in place failed in the middle; nullptr: nobody asks.
   std::atomic<bool>* dirty = nullptr;
   // As the caller named it, for the answer.
   std::string region;
   int64_t offset_bytes = 0;
+
+  // Whether the answer carries its bytes.
+  bool in_answer() const { return data == nullptr && !copied; }
 };
 
 // A tensor that an item reads, and its bytes: exactly as many as the slot says.
@@ -84,10 +87,10 @@ struct OutputRange {
   int64_t bytes = 0;
 };
 struct ItemResult {
-  absl::Status status;               // a unary call has one item; its status is the call's
-  std::vector<OutputRange> outputs;  // in order, without those that have a destination; empty on
-                                     // failure
-  std::string_view backend = {};     // that computed it
+  absl::Status status;  // a unary call has one item; its status is the call's
+  // One for each output; of no bytes where the output has memory of its own. Empty on failure.
+  std::vector<OutputRange> outputs;
+  std::string_view backend = {};  // that computed it
 };
 struct Result {
   std::vector<ItemResult> items;
@@ -110,9 +113,12 @@ class Call {
   // The call has its share of the byte budget. Called at most once, before Done. Must not block.
   virtual void Admitted() {}
   // Brings payload that did not arrive with the request and points the items at it: called once,
-  // after admission and before any payload is read, on the thread that computes. An error is the
-  // call's answer.
-  virtual absl::Status FetchPayload() { return absl::OkStatus(); }
+  // after admission and before any payload is read, on the thread that computes. Copies go to
+  // memory of `pool`. An error is the call's answer.
+  virtual absl::Status FetchPayload(BufferPool& pool) {
+    static_cast<void>(pool);
+    return absl::OkStatus();
+  }
   // Items' payload is not needed any more from here on: the received bytes may be released.
   // Called at most once, before Done, after every payload was gathered.
   virtual void ReleasePayload() {}

@@ -30,7 +30,7 @@ absl::Status NoMemory(int64_t bytes) {
 // Whether the output takes the place of its input, in memory that the caller holds.
 bool IsInPlace(const Item& item, const Output& output) {
   const Destination& place = output.place;
-  if (place.data == nullptr || place.copied || output.slot.input < 0) return false;
+  if (place.data == nullptr || output.slot.input < 0) return false;
   const Segments& bytes = item.inputs[static_cast<size_t>(output.slot.input)].bytes;
   return !bytes.empty() && bytes[0].data() == place.data;
 }
@@ -51,7 +51,7 @@ class OutputLayout {
     for (const Item& item : call.items) {
       std::vector<OutputRange>& outputs = ranges_.emplace_back();
       for (const Output& output : item.outputs) {
-        if (output.place.data == nullptr) Place(output.slot.bytes, &outputs);
+        outputs.push_back(output.place.data == nullptr ? Place(output.slot.bytes) : OutputRange{});
       }
     }
   }
@@ -60,10 +60,10 @@ class OutputLayout {
   std::vector<OutputRange>& of_item(size_t i) { return ranges_[i]; }
 
  private:
-  void Place(int64_t bytes, std::vector<OutputRange>* outputs) {
+  OutputRange Place(int64_t bytes) {
     const int64_t offset = (end_ + kOutputAlignment - 1) / kOutputAlignment * kOutputAlignment;
     end_ = offset + bytes;
-    outputs->push_back({offset, bytes});
+    return {offset, bytes};
   }
 
   std::vector<std::vector<OutputRange>> ranges_;
@@ -78,17 +78,15 @@ class Stager {
   // Whether some job reads the payload itself.
   bool borrows() const { return borrows_; }
 
-  // `ranges`: of the outputs that are part of the result. `item` has not failed.
+  // `ranges`: of the outputs. `item` has not failed.
   absl::StatusOr<Job> StageItem(Item& item, absl::Span<const OutputRange> ranges,
                                 const std::string& path) {
     PHASOR_RETURN_IF_ERROR(StageNumbers(item, path));
     absl::InlinedVector<OutputMemory, 4> outputs;
-    for (const Output& output : item.outputs) {
-      const Destination& place = output.place;
-      outputs.push_back({place.data, place.strided});
-      if (place.data != nullptr) continue;
-      outputs.back().data = output_ + ranges.front().offset;
-      ranges.remove_prefix(1);
+    for (size_t i = 0; i < item.outputs.size(); ++i) {
+      const Destination& place = item.outputs[i].place;
+      outputs.push_back(
+          {place.data != nullptr ? place.data : output_ + ranges[i].offset, place.strided});
     }
     absl::InlinedVector<InputMemory, 4> inputs;
     for (const Input& input : item.inputs) {
@@ -216,7 +214,7 @@ class StagedCall {
 
  private:
   absl::Status Stage() {
-    PHASOR_RETURN_IF_ERROR(call_.FetchPayload());
+    PHASOR_RETURN_IF_ERROR(call_.FetchPayload(pool_));
     OutputLayout layout(call_);
     result_.buffer = pool_.Get(layout.bytes());
     if (result_.buffer == nullptr) return NoMemory(layout.bytes());

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// See infer_call.h. Shared memory is read after admission and written after the computation, both
-// on the thread that computes: a client's memory is copied, at the speed of memory, and cannot make
-// that thread wait.
+// One inference: parse, check, compute, answer. Shared memory that is copied is read after
+// admission and written after the computation, both on the thread that computes.
 #include "server/oip/infer_call.h"
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -38,7 +36,7 @@ class InferCall final : public engine::Call {
         cancelled_(caller.cancelled),
         stream_(caller.stream),
         quota_(caller.quota),
-        memory_{{context.regions, caller.regions}, {context.devices, caller.regions}},
+        memory_{context.memory, caller.regions},
         done_(std::move(done)) {
     deadline = caller.deadline;
   }
@@ -68,8 +66,9 @@ class InferCall final : public engine::Call {
         PrepareInfer(header, walked.raw,
                      {models.get(), plans, context_.max_message_bytes, context_.tables, memory_}));
     items.push_back(std::move(prepared_.item));
-    cost_bytes = received_.size() + prepared_.region_bytes + prepared_.output_bytes;
-    other_bytes = prepared_.direct_bytes;
+    cost_bytes = received_.size() + prepared_.server_bytes;
+    other_bytes = prepared_.bound.shared_bytes;
+    held = std::move(prepared_.bound.held);
     deadline = std::min(deadline, absl::Now() + prepared_.timeout);
     PHASOR_ASSIGN_OR_RETURN(quota_permit_, quota_.Take(cost_bytes));
     ready_ = Now();
@@ -79,11 +78,11 @@ class InferCall final : public engine::Call {
   bool cancelled() const override { return cancelled_(); }
   uint64_t client() const override { return client_; }
 
-  absl::Status FetchPayload() override {
+  absl::Status FetchPayload(engine::BufferPool& pool) override {
     started_ = Now();
-    for (const InputTensor& input : prepared_.inputs) {
-      if (input.range.in_message() || input.direct || input.bytes == 0) continue;
-      PHASOR_ASSIGN_OR_RETURN(items[0].Find(input.role, input.index)->bytes, Fetch(input));
+    const auto& transfers = prepared_.bound.transfers;
+    if (transfers != nullptr) {
+      PHASOR_RETURN_IF_ERROR(transfers->Fetch(pool, absl::MakeSpan(items)));
     }
     fetched_ = Now();
     return absl::OkStatus();
@@ -91,18 +90,15 @@ class InferCall final : public engine::Call {
 
   void ReleasePayload() override {
     received_.Release();
-    copies_.clear();
+    if (prepared_.bound.transfers != nullptr) prepared_.bound.transfers->Release();
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
     const Tick computed = Now();
-    absl::Status status = result.status();
-    if (status.ok()) status = result->items[0].status;
-    if (status.ok()) {
-      status = WriteRegions(*result);
-      // One of its inputs may be changed already: the call cannot be made again.
-      if (!status.ok() && prepared_.in_place) status = absl::AbortedError(status.message());
+    if (result.ok() && prepared_.bound.transfers != nullptr) {
+      prepared_.bound.transfers->Store(*result);
     }
+    const absl::Status status = result.ok() ? result->items[0].status : result.status();
     if (!status.ok()) return Fail(RenamePath(status, prepared_.paths));
     InferAnswer answer{absl::OkStatus(), MakeInferResponse(prepared_, *result, stream_),
                        prepared_.id, std::move(quota_permit_)};
@@ -123,46 +119,16 @@ class InferCall final : public engine::Call {
   }
 
  private:
-  // A copy of an input in shared memory.
-  absl::StatusOr<engine::Segments> Fetch(const InputTensor& input) {
-    std::unique_ptr<std::byte[]> copy(new (std::nothrow) std::byte[input.bytes]);
-    if (copy == nullptr) {
-      return absl::UnavailableError(
-          StrCat("server: no memory for ", input.bytes, " bytes, try again"));
-    }
-    const RegionRange& range = input.range;
-    PHASOR_RETURN_IF_ERROR(
-        range.device != nullptr
-            ? range.device->Read(range.offset, input.bytes, copy.get())
-            : range.region->Read(range.offset, input.bytes, copy.get(), input.path));
-    copies_.push_back(std::move(copy));
-    return engine::Segments{{copies_.back().get(), static_cast<size_t>(input.bytes)}};
-  }
-
-  absl::Status WriteRegions(const engine::Result& result) {
-    for (const OutputTensor& output : prepared_.outputs) {
-      const RegionRange& to = output.range;
-      if (to.in_message() || output.direct) continue;
-      const engine::OutputRange& from = result.items[0].outputs[output.index];
-      const std::byte* const data = result.buffer->data() + from.offset;
-      PHASOR_RETURN_IF_ERROR(to.device != nullptr
-                                 ? to.device->Write(to.offset, from.bytes, data)
-                                 : to.region->Write(to.offset, from.bytes, data, output.path));
-    }
-    return absl::OkStatus();
-  }
-
   const InferContext context_;
   const uint64_t client_;
   const std::function<bool()> cancelled_;
   const bool stream_;
   const rpc::CallerQuota quota_;
-  const NamedMemory memory_;
+  const memory::CallerMemory memory_;
   Permit quota_permit_;
   absl::AnyInvocable<void(InferAnswer)> done_;
   rpc::ReceivedMessage received_;
   PreparedInfer prepared_;  // its item is in `items`
-  std::vector<std::unique_ptr<std::byte[]>> copies_;
 
   const Tick arrived_ = Now();
   Tick ready_;    // parsed and checked

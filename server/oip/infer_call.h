@@ -25,8 +25,7 @@ namespace phasor::oip {
 struct InferContext {
   engine::Engine* engine = nullptr;
   const TableSource* tables = nullptr;
-  memory::RegionStore* regions = nullptr;
-  memory::DeviceRegionStore* devices = nullptr;  // nullptr: none is on a device
+  memory::Stores memory = {};
   const ModelCatalogue* models = nullptr;
   StatisticsBook* statistics = nullptr;
   int64_t max_message_bytes = 0;

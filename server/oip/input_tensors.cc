@@ -61,12 +61,12 @@ absl::Status ReadTyped(const inference::ModelInferRequest::InferInputTensor& wir
 }
 
 absl::StatusOr<InputTensor> ReadInput(const inference::ModelInferRequest::InferInputTensor& wire,
-                                      const NamedMemory& memory, std::string path) {
+                                      std::string path) {
   InputTensor input;
   input.path = std::move(path);
   PHASOR_RETURN_IF_ERROR(ReadTypeAndShape(wire, &input));
-  PHASOR_ASSIGN_OR_RETURN(input.range, ReadRegionRange(wire.parameters(), memory, /*write=*/false,
-                                                       StrCat(input.path, ".parameters")));
+  PHASOR_ASSIGN_OR_RETURN(input.range,
+                          ReadRegionRange(wire.parameters(), StrCat(input.path, ".parameters")));
   if (input.range.in_message()) {
     if (wire.has_contents()) PHASOR_RETURN_IF_ERROR(ReadTyped(wire, &input));
     return input;
@@ -106,7 +106,6 @@ absl::Status CheckTensorCount(int count, const char* field) {
 }
 
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
-                                            const NamedMemory& memory, bool write,
                                             const std::string& path) {
   RegionRange range;
   bool has_bytes = false;
@@ -132,21 +131,26 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
     return Invalid(path, ".", kRegion, ": not set, must be given with the other two");
   }
   if (!has_bytes) return Invalid(path, ".", kByteSize, ": not set, must be given");
-  const std::string region_path = StrCat(path, ".", kRegion);
-  if (memory.devices.Has(range.name)) {
-    PHASOR_ASSIGN_OR_RETURN(range.device, memory.devices.Find(range.name, region_path));
-    PHASOR_RETURN_IF_ERROR(range.device->At(range.offset, range.bytes, write, path).status());
-    return range;
-  }
-  PHASOR_ASSIGN_OR_RETURN(range.region, memory.regions.Find(range.name, region_path));
-  if (write) PHASOR_RETURN_IF_ERROR(range.region->CheckWritable(path));
-  PHASOR_RETURN_IF_ERROR(range.region->CheckRange(range.offset, range.bytes, path));
   return range;
 }
 
+memory::SharedTensor SharedTensorOf(const RegionRange& range, Dtype dtype, const std::string& path,
+                                    const memory::CallerMemory& memory) {
+  const memory::Stores& stores = memory.stores;
+  memory::SharedTensor tensor;
+  tensor.on_device = stores.devices != nullptr && stores.devices->Has(range.name, memory.caller);
+  tensor.name = range.name;
+  tensor.offset = range.offset;
+  tensor.reserved_bytes = range.bytes;
+  tensor.dtype = dtype;
+  tensor.path = path;
+  tensor.offset_path = StrCat(path, ".parameters");
+  tensor.name_path = StrCat(tensor.offset_path, ".", kRegion);
+  return tensor;
+}
+
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
-                                                    absl::Span<const engine::Segments> raw,
-                                                    const NamedMemory& memory) {
+                                                    absl::Span<const engine::Segments> raw) {
   PHASOR_RETURN_IF_ERROR(CheckTensorCount(request.inputs_size(), "inputs"));
   std::vector<InputTensor> inputs;
   inputs.reserve(static_cast<size_t>(request.inputs_size()));  // segments point into its elements
@@ -159,7 +163,7 @@ absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferR
     if (!names.insert(wire.name()).second) {
       return Invalid(path, ".name: '", Shown(wire.name()), "' twice, must be given once");
     }
-    PHASOR_ASSIGN_OR_RETURN(InputTensor input, ReadInput(wire, memory, std::move(path)));
+    PHASOR_ASSIGN_OR_RETURN(InputTensor input, ReadInput(wire, std::move(path)));
     typed = typed || wire.has_contents();
     needs_raw.push_back(input.range.in_message() && !wire.has_contents());
     in_message += needs_raw.back() ? 1 : 0;

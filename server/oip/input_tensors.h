@@ -15,8 +15,7 @@
 #include "inference/grpc_service.pb.h"
 #include "kernels/base/dtype.h"
 #include "server/engine/call.h"
-#include "server/memory/device_region_store.h"
-#include "server/memory/region_store.h"
+#include "server/memory/binding.h"
 
 namespace phasor::oip {
 
@@ -28,30 +27,23 @@ inline constexpr int kMaxTensors = 64;
 // INVALID_ARGUMENT: more than kMaxTensors in `field`.
 absl::Status CheckTensorCount(int count, const char* field);
 
-// Where a caller's memory is looked for, by name.
-struct NamedMemory {
-  memory::CallerRegions regions = {};
-  memory::CallerDevices devices = {};
-};
-
-// Part of a client's shared memory, of the host or the device; neither: the tensor is in the
-// message.
+// Part of a client's shared memory, of the host or the device.
 struct RegionRange {
-  std::shared_ptr<const memory::Region> region;
-  std::shared_ptr<memory::DeviceRegion> device;
-  std::string name;
+  std::string name;  // of the region; empty: the tensor is in the message
   int64_t offset = 0;
   int64_t bytes = 0;
 
-  bool in_message() const { return region == nullptr && device == nullptr; }
+  bool in_message() const { return name.empty(); }
 };
 
-// The range that the parameters of a tensor name, if they name one. `write`: it is an output.
-// INVALID_ARGUMENT: a parameter that is not known or of another type, a range outside the region;
-// NOT_FOUND: no such region; FAILED_PRECONDITION, PERMISSION_DENIED: as DeviceRegion::At.
+// The range that the parameters of a tensor name, if they name one. INVALID_ARGUMENT: a parameter
+// that is not known or of another type.
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
-                                            const NamedMemory& memory, bool write,
                                             const std::string& path);
+
+// The same for binding a tensor of that type, whose path is "inputs[0]", say.
+memory::SharedTensor SharedTensorOf(const RegionRange& range, Dtype dtype, const std::string& path,
+                                    const memory::CallerMemory& memory);
 
 struct InputTensor {
   std::string name;
@@ -65,15 +57,13 @@ struct InputTensor {
   engine::Segments segments;       // of bytes in the message or in `numbers`
   std::vector<std::byte> numbers;  // that came as typed contents
   RegionRange range;
-  bool direct = false;  // computed on where it lies, on the device
 };
 
 // Reads all inputs; `raw` are the entries of raw_input_contents and are borrowed, one for each
 // input that is neither typed nor in shared memory. INVALID_ARGUMENT: too many, a name twice,
-// types, shapes, lengths, typed beside raw; NOT_FOUND: no such region. Does not read shared memory.
+// types, shapes, lengths, typed beside raw. Looks for no region.
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
-                                                    absl::Span<const engine::Segments> raw,
-                                                    const NamedMemory& memory);
+                                                    absl::Span<const engine::Segments> raw);
 
 }  // namespace phasor::oip
 

@@ -28,10 +28,10 @@ absl::Status NoSuchOutput(const std::string& path, const std::string& name,
 
 absl::StatusOr<OutputTensor> ReadOutput(
     const inference::ModelInferRequest::InferRequestedOutputTensor& wire, OutputTensor output,
-    const NamedMemory& memory, const std::string& path) {
+    const std::string& path) {
   output.path = path;
-  PHASOR_ASSIGN_OR_RETURN(output.range, ReadRegionRange(wire.parameters(), memory, /*write=*/true,
-                                                        StrCat(path, ".parameters")));
+  PHASOR_ASSIGN_OR_RETURN(output.range,
+                          ReadRegionRange(wire.parameters(), StrCat(path, ".parameters")));
   if (!output.range.in_message() && output.range.bytes < output.bytes) {
     return absl::InvalidArgumentError(
         StrCat(path, ".parameters.shared_memory_byte_size: ", output.range.bytes,
@@ -44,8 +44,7 @@ absl::StatusOr<OutputTensor> ReadOutput(
 
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       absl::Span<const TensorSlot> of_model,
-                                                      const std::vector<OutputTensor>& results,
-                                                      const NamedMemory& memory) {
+                                                      const std::vector<OutputTensor>& results) {
   if (request.outputs().empty()) return results;
   PHASOR_RETURN_IF_ERROR(CheckTensorCount(request.outputs_size(), "outputs"));
   std::vector<OutputTensor> outputs;
@@ -63,7 +62,7 @@ absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInfe
       if (std::any_of(of_model.begin(), of_model.end(), is_named)) continue;
       return NoSuchOutput(path, wire.name(), results);
     }
-    PHASOR_ASSIGN_OR_RETURN(OutputTensor output, ReadOutput(wire, *found, memory, path));
+    PHASOR_ASSIGN_OR_RETURN(OutputTensor output, ReadOutput(wire, *found, path));
     outputs.push_back(std::move(output));
   }
   if (outputs.empty()) return NoSuchOutput("outputs[0]", request.outputs(0).name(), results);

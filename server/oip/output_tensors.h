@@ -12,7 +12,6 @@
 #include "absl/types/span.h"
 #include "inference/grpc_service.pb.h"
 #include "kernels/base/dtype.h"
-#include "server/memory/region_store.h"
 #include "server/oip/input_tensors.h"
 #include "server/oip/model_catalogue.h"
 
@@ -24,9 +23,8 @@ struct OutputTensor {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   int64_t bytes = 0;
-  size_t index = 0;     // among the results that the engine returns
-  bool direct = false;  // computed where it belongs: the engine returns none
-  RegionRange range;    // its bytes are a capacity; no region: in the message
+  size_t index = 0;   // among the outputs of the item
+  RegionRange range;  // its bytes are a capacity; no region: in the message
 };
 
 // The ones of `results` that the request names, in its order; all when it names none. Clients name
@@ -36,8 +34,7 @@ struct OutputTensor {
 // only be read.
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       absl::Span<const TensorSlot> of_model,
-                                                      const std::vector<OutputTensor>& results,
-                                                      const NamedMemory& memory);
+                                                      const std::vector<OutputTensor>& results);
 
 }  // namespace phasor::oip
 

@@ -12,8 +12,8 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/request/prepared.h"
+#include "server/engine/run_call.h"
 #include "server/oip/datatype.h"
-#include "server/oip/device_tensors.h"
 #include "server/oip/infer_options.h"
 
 namespace phasor::oip {
@@ -188,7 +188,6 @@ class Preparer {
     result.shape = std::move(shape);
     result.bytes = bytes;
     result.index = results_.size() - 1;
-    out_.output_bytes += bytes;
   }
 
   const Model& model_;
@@ -198,23 +197,53 @@ class Preparer {
   std::vector<OutputTensor> results_;
 };
 
-// Whether two tensors share bytes of a region.
-template <typename A, typename B>
-bool Meet(const A& a, const B& b) {
-  if (a.range.in_message() || a.range.region != b.range.region ||
-      a.range.device != b.range.device) {
-    return false;
+// The input that an output of the item is computed from; nullptr: none, or it is in the message.
+const InputTensor* InputOf(const PreparedInfer& prepared, size_t output) {
+  const int slot = prepared.item.outputs[output].slot.input;
+  if (slot < 0) return nullptr;
+  const InputSlot& of_item = prepared.item.inputs[static_cast<size_t>(slot)].slot;
+  for (const InputTensor& input : prepared.inputs) {
+    if (input.role == of_item.role && input.index == of_item.index) {
+      return input.range.in_message() ? nullptr : &input;
+    }
   }
-  return a.range.offset < b.range.offset + b.bytes && b.range.offset < a.range.offset + a.bytes;
+  return nullptr;
 }
 
-// Whether writing the results changes what the call was made with.
-bool ReplacesAnInput(const PreparedInfer& prepared) {
-  return std::any_of(
-      prepared.outputs.begin(), prepared.outputs.end(), [&](const OutputTensor& output) {
-        return std::any_of(prepared.inputs.begin(), prepared.inputs.end(),
-                           [&](const InputTensor& input) { return Meet(output, input); });
-      });
+// Gives the item the bytes of its inputs, and the places of outputs in shared memory.
+absl::Status BindTensors(const memory::CallerMemory& memory, memory::Binding* binding,
+                         PreparedInfer* out) {
+  for (const InputTensor& input : out->inputs) {
+    engine::Input* const slot = out->item.Find(input.role, input.index);
+    if (input.range.in_message()) {
+      slot->bytes = input.segments;
+      continue;
+    }
+    PHASOR_RETURN_IF_ERROR(
+        binding->Input(SharedTensorOf(input.range, input.dtype, input.path, memory),
+                       static_cast<size_t>(slot - out->item.inputs.data()), &out->item));
+  }
+  for (const OutputTensor& output : out->outputs) {
+    if (output.range.in_message()) continue;
+    const InputTensor* const from = InputOf(*out, output.index);
+    std::optional<memory::SharedTensor> input;
+    if (from != nullptr) input = SharedTensorOf(from->range, from->dtype, from->path, memory);
+    PHASOR_RETURN_IF_ERROR(
+        binding->Output(SharedTensorOf(output.range, output.dtype, output.path, memory),
+                        input.has_value() ? &*input : nullptr, output.index, &out->item));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Bind(const memory::CallerMemory& memory, PreparedInfer* out) {
+  memory::Binding binding(memory);
+  PHASOR_RETURN_IF_ERROR(binding.EndItem(BindTensors(memory, &binding, out)));
+  PHASOR_ASSIGN_OR_RETURN(out->bound, binding.Finish());
+  out->server_bytes = out->bound.copied_bytes() + engine::ScratchBytes(out->item);
+  for (const engine::Output& output : out->item.outputs) {
+    if (output.place.in_answer()) out->server_bytes += output.slot.bytes;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
@@ -254,17 +283,12 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
   PHASOR_ASSIGN_OR_RETURN(const InferOptions options,
                           ReadOptions(*out.model, request.parameters()));
   out.timeout = options.timeout;
-  PHASOR_ASSIGN_OR_RETURN(out.inputs, ReadInputs(request, raw, context.memory));
+  PHASOR_ASSIGN_OR_RETURN(out.inputs, ReadInputs(request, raw));
   Preparer preparer(*out.model, options, context, &out);
   PHASOR_RETURN_IF_ERROR(preparer.Prepare());
-  PHASOR_ASSIGN_OR_RETURN(
-      out.outputs, ReadOutputs(request, out.model->outputs, preparer.results(), context.memory));
-  for (const InputTensor& input : out.inputs) {
-    out.item.Find(input.role, input.index)->bytes = input.segments;
-    if (!input.range.in_message()) out.region_bytes += input.bytes;
-  }
-  PHASOR_RETURN_IF_ERROR(UseDeviceMemory(&out));
-  out.in_place = out.in_place || ReplacesAnInput(out);
+  PHASOR_ASSIGN_OR_RETURN(out.outputs,
+                          ReadOutputs(request, out.model->outputs, preparer.results()));
+  PHASOR_RETURN_IF_ERROR(Bind(context.memory, &out));
   PHASOR_RETURN_IF_ERROR(CheckResponseSize(out, context.max_message_bytes));
   return out;
 }

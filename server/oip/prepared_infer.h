@@ -16,7 +16,7 @@
 #include "kernels/request/request.h"
 #include "kernels/tensor/table.h"
 #include "server/engine/call.h"
-#include "server/memory/region_store.h"
+#include "server/memory/binding.h"
 #include "server/oip/input_tensors.h"
 #include "server/oip/model_catalogue.h"
 #include "server/oip/output_tensors.h"
@@ -29,7 +29,7 @@ struct PrepareContext {
   PlanProvider plans;
   int64_t max_message_bytes = 0;
   const TableSource* tables = nullptr;  // nullptr: none are kept
-  NamedMemory memory = {};
+  memory::CallerMemory memory = {};
 };
 
 // Paths of engine messages, and what they are called in the request; the first match counts.
@@ -43,10 +43,8 @@ struct PreparedInfer {
   std::vector<OutputTensor> outputs;
   PathNames paths;
   absl::Duration timeout = absl::InfiniteDuration();
-  int64_t region_bytes = 0;  // inputs in shared memory, to be copied
-  int64_t output_bytes = 0;  // all that is computed and returned
-  int64_t direct_bytes = 0;  // of the device's memory, computed on where it lies
-  bool in_place = false;     // a result takes the place of an input, or of a part of one
+  memory::Bound bound;       // what the item uses of shared memory
+  int64_t server_bytes = 0;  // of the server's own memory, beside the message
 };
 
 // The model of that name and version. NOT_FOUND: none; INVALID_ARGUMENT: the version is no number.

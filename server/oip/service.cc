@@ -53,11 +53,10 @@ absl::StatusOr<int64_t> SizeFromWire(uint64_t value, std::string_view path) {
 
 InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptions options)
     : options_(std::move(options)),
-      regions_(*options_.regions),
+      regions_(*options_.memory.regions),
       infer_{engine,
              options_.tables,
-             &regions_,
-             options_.devices,
+             options_.memory,
              &models_,
              &statistics_,
              options_.max_message_bytes,
@@ -101,7 +100,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerMetadata(
     response->add_extensions(extension);
   }
   if (regions_.enabled()) response->add_extensions("system_shared_memory");
-  if (options_.devices->enabled()) response->add_extensions("cuda_shared_memory");
+  if (options_.memory.devices->enabled()) response->add_extensions("cuda_shared_memory");
   return Answer(context);
 }
 
@@ -237,7 +236,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   size_t dirty_bytes = 0;
   for (const memory::NamedDeviceRegion& region :
-       options_.devices->List(rpc::RegionCallerOf(*context))) {
+       options_.memory.devices->List(rpc::RegionCallerOf(*context))) {
     if (!request->name().empty() && request->name() != region.name) continue;
     auto& out = (*response->mutable_regions())[region.name];
     out.set_name(region.name);
@@ -272,7 +271,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
   const memory::RegionCaller caller = rpc::RegionCallerOf(*context);
   return Answer(
       context,
-      options_.devices->Register(
+      options_.memory.devices->Register(
           request->name(), {.handle = *handle, .bytes = *bytes, .device_id = request->device_id()},
           caller, TermsFor(caller), kCudaPaths));
 }
@@ -283,9 +282,10 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   const memory::RegionCaller caller = rpc::RegionCallerOf(*context);
   if (request->name().empty()) {
-    options_.devices->UnregisterAll(caller);
+    options_.memory.devices->UnregisterAll(caller);
   } else {
-    options_.devices->Unregister(request->name(), caller).IgnoreError();  // not known is no error
+    options_.memory.devices->Unregister(request->name(), caller)
+        .IgnoreError();  // not known is no error
   }
   return Answer(context);
 }

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "inference/grpc_service.grpc.pb.h"
-#include "server/memory/region_store.h"
+#include "server/memory/binding.h"
 #include "server/oip/infer_call.h"
 #include "server/oip/infer_stream.h"
 #include "server/oip/model_statistics.h"
@@ -22,9 +22,8 @@ struct InferenceServiceOptions {
   std::string version;  // of the server
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
-  const TableSource* tables = nullptr;           // must outlive the service; nullptr: none are kept
-  memory::RegionStore* regions = nullptr;        // must outlive the service
-  memory::DeviceRegionStore* devices = nullptr;  // the same
+  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
+  memory::Stores memory = {};           // named regions and device memory; must outlive the service
 };
 
 // `Base` with methods added one over the other.

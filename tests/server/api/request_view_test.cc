@@ -488,7 +488,7 @@ TEST(SharedPositionsTest, TheirCopiesAreCounted) {
   const auto view = ParseEncode(*walked, {plans, "cpu", 1 << 20, 8, nullptr, &store});
   ASSERT_THAT(view, IsOk());
   EXPECT_EQ(view->copied_bytes, 64);
-  EXPECT_EQ(view->shared_bytes, 64);
+  EXPECT_EQ(view->bound.shared_bytes, 64);
 }
 
 }  // namespace

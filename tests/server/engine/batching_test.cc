@@ -198,7 +198,7 @@ class UnfetchableCall final : public Call {
   explicit UnfetchableCall(AnswerRef answer) : answer_(std::move(answer)) {}
   bool cancelled() const override { return false; }
   void Done(absl::StatusOr<Result> result) override { answer_->Set(std::move(result)); }
-  absl::Status FetchPayload() override { return absl::NotFoundError("gone"); }
+  absl::Status FetchPayload(BufferPool&) override { return absl::NotFoundError("gone"); }
 
  private:
   const AnswerRef answer_;

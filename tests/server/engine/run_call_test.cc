@@ -55,7 +55,7 @@ class FetchingCall final : public Call {
   }
   bool cancelled() const override { return false; }
   void Done(absl::StatusOr<Result>) override {}
-  absl::Status FetchPayload() override {
+  absl::Status FetchPayload(BufferPool&) override {
     items[0].inputs[0].bytes = Pieces(kFetched, 0);
     return status_;
   }
@@ -145,8 +145,9 @@ TEST_F(RunCallTest, OutputsGoToTheirDestinations) {
   const auto result = Run();
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(elsewhere, Inverted(q));
-  ASSERT_EQ(result->items[0].outputs.size(), 1u);  // that of k
-  EXPECT_EQ(OutputOf(*result), Inverted(k));
+  ASSERT_EQ(result->items[0].outputs.size(), 2u);
+  EXPECT_EQ(result->items[0].outputs[0].bytes, 0);
+  EXPECT_EQ(OutputOf(*result, 0, 1), Inverted(k));
 }
 
 TEST_F(RunCallTest, AFailedRunInPlaceIsAborted) {

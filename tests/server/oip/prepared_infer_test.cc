@@ -6,9 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 #include "tests/server/oip/requests.h"
+#include "tests/support/shared_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::oip {
@@ -27,11 +29,17 @@ class PreparedInferTest : public ::testing::Test {
   absl::StatusOr<PreparedInfer> Prepare(const inference::ModelInferRequest& request) {
     raw_ = RawOf(request);
     const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
-    return PrepareInfer(request, raw_, {&PresetSet(), plans, limit_, nullptr, {{&store_, {"me"}}}});
+    return PrepareInfer(request, raw_, {&PresetSet(), plans, limit_, nullptr, memory_});
   }
 
   int64_t limit_ = 1 << 20;
-  memory::RegionStore store_{memory::RegionStoreOptions()};
+  static memory::RegionStoreOptions Enabled() {
+    memory::RegionStoreOptions options;
+    options.enabled = true;
+    return options;
+  }
+  memory::RegionStore store_{Enabled()};
+  const memory::CallerMemory memory_{{.regions = &store_}, {"me"}};
   std::vector<engine::Segments> raw_;
 };
 
@@ -85,7 +93,7 @@ TEST_F(PreparedInferTest, ARotationGivesWhatItTakes) {
   ASSERT_EQ(prepared->outputs.size(), 2u);
   EXPECT_EQ(prepared->outputs[0].name, "Q_OUT");
   EXPECT_THAT(prepared->outputs[1].shape, ElementsAre(1, 1, 8));
-  EXPECT_EQ(prepared->output_bytes, 96);
+  EXPECT_EQ(prepared->server_bytes, 96);
 
   request.mutable_inputs()->RemoveLast();
   request.mutable_raw_input_contents()->RemoveLast();
@@ -145,6 +153,33 @@ TEST_F(PreparedInferTest, AnAnswerLargerThanAMessageIsRefused) {
   EXPECT_THAT(Prepare(EncodeAt({1})), IsOk());
   EXPECT_THAT(Prepare(EncodeAt({1, 2, 3, 4, 5, 6, 7})),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 700 bytes")));
+}
+
+TEST_F(PreparedInferTest, TensorsAreInsideTheirRegion) {
+  const testing::SharedMemory region(std::string(128, 'm'));
+  ASSERT_THAT(store_.Register("mem", {region.key(), 0, 128}, {"me"}), IsOk());
+  inference::ModelInferRequest request = RotateAt(3);
+  request.mutable_raw_input_contents()->DeleteSubrange(1, 1);
+  auto* const q = request.mutable_inputs(1)->mutable_parameters();
+  SetRegion("mem", 64, 0, q);
+  for (const char* const name : {"Q_OUT", "K_OUT"}) request.add_outputs()->set_name(name);
+  auto* const q_out = request.mutable_outputs(0)->mutable_parameters();
+  SetRegion("mem", 100, 28, q_out);
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, HasSubstr("outputs[0]: overlaps inputs[1]")));
+  SetRegion("mem", 64, 64, q_out);
+  const auto prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->server_bytes, 64 + 64 + 32) << "copies of q, and k in the answer";
+  EXPECT_EQ(prepared->bound.shared_bytes, 128);
+  SetRegion("mem", 65, 64, q_out);
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("outputs[0].parameters: ")));
+  for (const int64_t offset : {int64_t{65}, std::numeric_limits<int64_t>::max(), int64_t{-1}}) {
+    SetRegion("mem", 64, offset, q);
+    EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("inputs[1].parameters: ")));
+  }
+  SetRegion("other", 64, 0, q);
+  EXPECT_THAT(Prepare(request),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'other' is not registered")));
 }
 
 TEST_F(PreparedInferTest, ModelsHaveOneVersion) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA shared memory as Triton's clients use it, in a whole server on a fake device: the bytes of
 // the message, computed where they lie.
-#include "server/oip/device_tensors.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "inference/grpc_service.grpc.pb.h"
+#include "server/oip/service.h"
 #include "tests/server/oip/requests.h"
 #include "tests/support/device_backend.h"
 #include "tests/support/running_server.h"
@@ -24,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Code = grpc::StatusCode;
 
-class DeviceTensorsTest : public ::testing::Test {
+class OipDeviceMemoryTest : public ::testing::Test {
  protected:
   using S = inference::GRPCInferenceService::Stub;
 
@@ -103,7 +102,7 @@ class DeviceTensorsTest : public ::testing::Test {
   std::vector<std::string> dirty_;       // regions that the last answer named as such
 };
 
-TEST_F(DeviceTensorsTest, RegionsAreRegisteredListedAndClosed) {
+TEST_F(OipDeviceMemoryTest, RegionsAreRegisteredListedAndClosed) {
   inference::ServerMetadataResponse metadata;
   ASSERT_TRUE(Call(&S::ServerMetadata, inference::ServerMetadataRequest(), &metadata).ok());
   EXPECT_THAT(metadata.extensions(), Contains("cuda_shared_memory"));
@@ -122,7 +121,7 @@ TEST_F(DeviceTensorsTest, RegionsAreRegisteredListedAndClosed) {
   EXPECT_EQ(Status().regions_size(), 0);
 }
 
-TEST_F(DeviceTensorsTest, WhatCannotBeOpenedIsRefusedWithItsField) {
+TEST_F(OipDeviceMemoryTest, WhatCannotBeOpenedIsRefusedWithItsField) {
   EXPECT_EQ(Register("mem", 8193).error_code(), Code::INVALID_ARGUMENT);
   EXPECT_THAT(Register("mem", 8193).error_message(), HasSubstr("byte_size: 8193 bytes from 0"));
   EXPECT_THAT(Register("mem", -1).error_message(), HasSubstr("byte_size: "));
@@ -140,7 +139,7 @@ TEST_F(DeviceTensorsTest, WhatCannotBeOpenedIsRefusedWithItsField) {
   EXPECT_EQ(device_.open_mappings(), 0);
 }
 
-TEST_F(DeviceTensorsTest, NamesAreOneSetWithThoseOfTheHostsMemory) {
+TEST_F(OipDeviceMemoryTest, NamesAreOneSetWithThoseOfTheHostsMemory) {
   const testing::SharedMemory memory("0123456789");
   inference::SystemSharedMemoryRegisterRequest add;
   inference::SystemSharedMemoryRegisterResponse added;
@@ -154,7 +153,7 @@ TEST_F(DeviceTensorsTest, NamesAreOneSetWithThoseOfTheHostsMemory) {
   EXPECT_EQ(Call(&S::SystemSharedMemoryRegister, add, &added).error_code(), Code::ALREADY_EXISTS);
 }
 
-TEST_F(DeviceTensorsTest, TensorsAreRotatedWhereTheyLie) {
+TEST_F(OipDeviceMemoryTest, TensorsAreRotatedWhereTheyLie) {
   ASSERT_TRUE(Infer(RotateAt(7)).ok());
   const std::string q = response_.raw_output_contents(0), k = response_.raw_output_contents(1);
   ASSERT_TRUE(Register("mem").ok());
@@ -172,7 +171,7 @@ TEST_F(DeviceTensorsTest, TensorsAreRotatedWhereTheyLie) {
   EXPECT_EQ(response_.raw_output_contents(0), "");
 }
 
-TEST_F(DeviceTensorsTest, SomeTensorsMayBeInTheMessage) {
+TEST_F(OipDeviceMemoryTest, SomeTensorsMayBeInTheMessage) {
   ASSERT_TRUE(Infer(RotateAt(7)).ok());
   const std::string q = response_.raw_output_contents(0), k = response_.raw_output_contents(1);
   ASSERT_TRUE(Register("mem").ok());
@@ -185,7 +184,7 @@ TEST_F(DeviceTensorsTest, SomeTensorsMayBeInTheMessage) {
   EXPECT_EQ(response_.raw_output_contents(1), k);
 }
 
-TEST_F(DeviceTensorsTest, EncodingsAndBiasesGoThere) {
+TEST_F(OipDeviceMemoryTest, EncodingsAndBiasesGoThere) {
   ASSERT_TRUE(Infer(EncodeAt({1, 2})).ok());
   const std::string rows = response_.raw_output_contents(0);
   ASSERT_TRUE(Register("mem").ok());
@@ -208,7 +207,7 @@ TEST_F(DeviceTensorsTest, EncodingsAndBiasesGoThere) {
   EXPECT_EQ(Memory(256, scores.size()), scores);
 }
 
-TEST_F(DeviceTensorsTest, ResultsOverlapNothingButTheirOwnInput) {
+TEST_F(OipDeviceMemoryTest, ResultsOverlapNothingButTheirOwnInput) {
   ASSERT_TRUE(Register("mem").ok());
   ASSERT_TRUE(Register("again").ok()) << "another name for the same bytes";
   for (const int64_t offset : {512 + 32, 1024, 512 - 32}) {
@@ -223,7 +222,7 @@ TEST_F(DeviceTensorsTest, ResultsOverlapNothingButTheirOwnInput) {
   }
 }
 
-TEST_F(DeviceTensorsTest, RangesAreInsideTheRegion) {
+TEST_F(OipDeviceMemoryTest, RangesAreInsideTheRegion) {
   ASSERT_TRUE(Register("mem", 1024).ok());
   inference::ModelInferRequest request = RotateAt(7);
   Want(request, "Q_OUT", 64, 1024 - 60);
@@ -236,7 +235,7 @@ TEST_F(DeviceTensorsTest, RangesAreInsideTheRegion) {
   EXPECT_THAT(Infer(request).error_message(), HasSubstr("should be at least 64"));
 }
 
-TEST_F(DeviceTensorsTest, AFaultInPlaceIsAbortedAndTheRegionDirty) {
+TEST_F(OipDeviceMemoryTest, AFaultInPlaceIsAbortedAndTheRegionDirty) {
   ASSERT_TRUE(Register("mem").ok());
   inference::ModelInferRequest request = RotateAt(7);
   Move(request, 1, 512);
@@ -259,7 +258,7 @@ TEST_F(DeviceTensorsTest, AFaultInPlaceIsAbortedAndTheRegionDirty) {
 }
 
 // The other result is for memory of the host that its owner cut short.
-TEST_F(DeviceTensorsTest, AResultThatCannotBeWrittenAbortsACallInPlace) {
+TEST_F(OipDeviceMemoryTest, AResultThatCannotBeWrittenAbortsACallInPlace) {
   const testing::SharedMemory shrunk(std::string(32, '.'));
   inference::SystemSharedMemoryRegisterRequest add;
   inference::SystemSharedMemoryRegisterResponse added;
@@ -284,7 +283,7 @@ TEST_F(DeviceTensorsTest, AResultThatCannotBeWrittenAbortsACallInPlace) {
   }
 }
 
-TEST_F(DeviceTensorsTest, AFaultOutOfPlaceIsAnsweredByTheCpu) {
+TEST_F(OipDeviceMemoryTest, AFaultOutOfPlaceIsAnsweredByTheCpu) {
   ASSERT_TRUE(Infer(RotateAt(7)).ok());
   const std::string q = response_.raw_output_contents(0);
   ASSERT_TRUE(Register("mem").ok());

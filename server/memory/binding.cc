@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds shared memory by name, and knows which tensors overlap.
+#include "server/memory/binding.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor::memory {
+namespace {
+
+bool SamePlace(const SharedTensor& a, const SharedTensor& b) {
+  return a.on_device == b.on_device && a.name == b.name && a.offset == b.offset;
+}
+
+engine::Destination DestinationAt(const SharedTensor& tensor, std::byte* data) {
+  engine::Destination to;
+  to.data = data;
+  to.on_device = tensor.on_device;
+  to.region = tensor.name;
+  to.offset_bytes = tensor.offset;
+  return to;
+}
+
+}  // namespace
+
+Transfers& Binding::transfers() {
+  if (bound_.transfers == nullptr) bound_.transfers = std::make_unique<Transfers>();
+  return *bound_.transfers;
+}
+
+absl::StatusOr<Binding::Place> Binding::FindOnHost(const SharedTensor& tensor, int64_t bytes,
+                                                   bool write) const {
+  const Stores& stores = memory_.stores;
+  if (stores.leases == nullptr && !stores.has_regions()) {
+    return absl::FailedPreconditionError(
+        StrCat(tensor.name_path,
+               ": shared memory is off, start the server with --lease-socket or --shared-memory, "
+               "or send the bytes inline"));
+  }
+  Place place;
+  if (stores.leases != nullptr) {
+    auto leased = stores.leases->Find(tensor.name, tensor.name_path);
+    if (!leased.ok() && !stores.has_regions()) return leased.status();
+    if (leased.ok()) place.leased = *std::move(leased);
+  }
+  if (place.leased == nullptr) {
+    PHASOR_ASSIGN_OR_RETURN(place.named,
+                            stores.regions->Find(tensor.name, memory_.caller, tensor.name_path));
+    PHASOR_RETURN_IF_ERROR(place.named->CheckRange(tensor.offset, bytes, tensor.offset_path));
+    if (write) PHASOR_RETURN_IF_ERROR(place.named->CheckWritable(tensor.name_path));
+    return place;
+  }
+  if (write) {
+    PHASOR_ASSIGN_OR_RETURN(place.data,
+                            place.leased->Write(tensor.offset, bytes, tensor.offset_path));
+    return place;
+  }
+  PHASOR_ASSIGN_OR_RETURN(const std::byte* const data,
+                          place.leased->Read(tensor.offset, bytes, tensor.offset_path));
+  place.data = const_cast<std::byte*>(data);
+  return place;
+}
+
+absl::StatusOr<Binding::Place> Binding::Find(const SharedTensor& tensor, int64_t bytes,
+                                             bool write) const {
+  bytes = std::max(bytes, tensor.reserved_bytes);
+  if (!tensor.on_device) return FindOnHost(tensor, bytes, write);
+  if (!memory_.stores.has_devices()) {
+    return absl::FailedPreconditionError(StrCat(
+        tensor.name_path,
+        ": device memory is off, start the server with --shared-memory on a device or send the "
+        "bytes inline"));
+  }
+  Place place;
+  PHASOR_ASSIGN_OR_RETURN(
+      place.device, memory_.stores.devices->Find(tensor.name, memory_.caller, tensor.name_path));
+  PHASOR_ASSIGN_OR_RETURN(place.data,
+                          place.device->At(tensor.offset, bytes, write, tensor.offset_path));
+  return place;
+}
+
+void Binding::Hold(const Place& place) {
+  if (place.leased != nullptr) bound_.held.push_back(place.leased);
+  if (place.device != nullptr) bound_.held.push_back(place.device);
+}
+
+absl::Status Binding::Input(const SharedTensor& tensor, size_t slot, engine::Item* item) {
+  engine::Input& input = item->inputs[slot];
+  const int64_t bytes = input.slot.bytes;
+  PHASOR_ASSIGN_OR_RETURN(const Place place, Find(tensor, bytes, /*write=*/false));
+  Add(RangeOf(tensor, place, bytes, /*output=*/false));
+  bound_.shared_bytes += bytes;
+  if (place.named != nullptr || (place.device != nullptr && !input.slot.on_device)) {
+    transfers().AddInput(items_, slot,
+                         {place.named, place.device, tensor.offset, bytes, tensor.path});
+    return absl::OkStatus();
+  }
+  Hold(place);
+  input.bytes = {{place.data, static_cast<size_t>(bytes)}};
+  input.changing = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Binding::Place> Binding::FindOutput(const SharedTensor& tensor,
+                                                   int64_t bytes) const {
+  PHASOR_ASSIGN_OR_RETURN(Place place, Find(tensor, bytes, /*write=*/true));
+  if (place.named == nullptr && tensor.offset % SizeOf(tensor.dtype) != 0) {
+    return InvalidAt(tensor.offset_path, tensor.offset, ", must be a multiple of the element's ",
+                     SizeOf(tensor.dtype));
+  }
+  return place;
+}
+
+absl::Status Binding::Cache(const SharedTensor& tensor, size_t slot, engine::Item* item) {
+  engine::Output& output = item->outputs[slot];
+  PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, output.slot.bytes));
+  if (place.named !=
+      nullptr) {  // all of it would be written back, over what others write meanwhile
+    return absl::UnimplementedError(
+        StrCat(tensor.name_path, ": a named region, caches must be in leased memory or inline"));
+  }
+  Hold(place);
+  Add(RangeOf(tensor, place, output.slot.bytes, /*output=*/true));
+  bound_.shared_bytes += output.slot.like_input_bytes;
+  output.place = DestinationAt(tensor, place.data);
+  if (place.device != nullptr) output.place.dirty = place.device->dirty_flag();
+  return absl::OkStatus();
+}
+
+absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* input, size_t slot,
+                             engine::Item* item) {
+  engine::Output& output = item->outputs[slot];
+  const bool strided = !tensor.strides.empty();
+  if (strided && (input == nullptr || tensor.strides != input->strides)) {
+    return Invalid(tensor.path, ".strides: must be empty or those of the input");
+  }
+  const bool in_place = input != nullptr && SamePlace(tensor, *input);
+  if (in_place && tensor.strides != input->strides) {
+    return Invalid(tensor.path, ".strides: must be those of the input, whose place it is");
+  }
+  const int64_t bytes = strided ? output.slot.like_input_bytes : output.slot.bytes;
+  PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, bytes));
+  const bool copied = place.named != nullptr || (place.device != nullptr && !output.slot.on_device);
+  if (copied && strided) {  // what is between its elements would be written too
+    return Invalid(tensor.path, ".strides: must be empty in a named region");
+  }
+  output.place = DestinationAt(tensor, copied ? nullptr : place.data);
+  output.place.strided = strided;
+  output.place.copied = copied;
+  if (copied) {
+    transfers().AddOutput(items_, slot,
+                          {place.named, place.device, tensor.offset, bytes, tensor.path});
+  } else {
+    Hold(place);
+    if (place.device != nullptr) output.place.dirty = place.device->dirty_flag();
+  }
+  bound_.shared_bytes += bytes;
+  Range range = RangeOf(tensor, place, bytes, /*output=*/true);
+  if (!in_place) {
+    Add(std::move(range));
+    return absl::OkStatus();
+  }
+  in_place_.push_back(items_);
+  // The input's range is there already, and the output is the same bytes.
+  const auto own = std::find_if(ranges_.begin() + static_cast<std::ptrdiff_t>(item_begin_),
+                                ranges_.end(), [&](const Range& other) {
+                                  return !other.output && other.space == range.space &&
+                                         other.begin == range.begin && other.end == range.end;
+                                });
+  if (own != ranges_.end()) {
+    own->output = true;
+  } else {
+    Add(std::move(range));
+  }
+  return absl::OkStatus();
+}
+
+Binding::Range Binding::RangeOf(const SharedTensor& tensor, const Place& place, int64_t bytes,
+                                bool output) const {
+  const int64_t begin =
+      place.named != nullptr ? tensor.offset : reinterpret_cast<int64_t>(place.data);
+  Range range{place.named.get(),    begin, begin + bytes, output, items_, tensor.path,
+              SizeOf(tensor.dtype), {}};
+  for (size_t i = 0; i < std::min(tensor.strides.size(), tensor.shape.size()); ++i) {
+    if (tensor.shape[i] <= 1) continue;  // its stride is never used, and may be any number
+    range.steps.emplace_back(tensor.shape[i], tensor.strides[i] * range.element_bytes);
+  }
+  return range;
+}
+
+void Binding::Add(Range range) {
+  if (range.begin < range.end) ranges_.push_back(std::move(range));
+}
+
+// Whether the two take turns in rows of one length: every element of `a` is in one part of its row,
+// and every element of `b` in another.
+bool Binding::Interleave(const Range& a, const Range& b) {
+  // Bytes of a row from the first element to the last, for rows that are `row` bytes apart.
+  const auto width = [](const Range& range, int64_t row) {
+    int64_t bytes = range.element_bytes;
+    for (const auto& [extent, step] : range.steps) {
+      if (step % row != 0) bytes += (extent - 1) * step;
+    }
+    return bytes;
+  };
+  for (const auto& [extent, row] : a.steps) {
+    if (row < 1 || b.steps.empty()) continue;
+    const int64_t a_width = width(a, row);
+    const int64_t b_width = width(b, row);
+    const int64_t between = ((b.begin - a.begin) % row + row) % row;  // in the row, from a to b
+    if (between >= a_width && b_width <= row - between) return true;
+  }
+  return false;
+}
+
+absl::Status Binding::Overlap(const Range& a, const Range& b) {
+  return InvalidAt(b.path, "overlaps ", a.path,
+                   ", an output must overlap nothing, or be exactly its own input");
+}
+
+absl::Status Binding::EndItem(absl::Status status) {
+  if (status.ok()) status = CheckItem();
+  if (!status.ok()) ranges_.resize(item_begin_);
+  item_begin_ = ranges_.size();
+  ++items_;
+  return status;
+}
+
+absl::Status Binding::CheckItem() const {
+  for (size_t i = item_begin_; i < ranges_.size(); ++i) {
+    for (size_t j = item_begin_; j < i; ++j) {
+      const Range& a = ranges_[j];
+      const Range& b = ranges_[i];
+      const bool apart =
+          a.space != b.space || a.end <= b.begin || b.end <= a.begin || !(a.output || b.output);
+      if (!apart && !Interleave(a, b)) return Overlap(a, b);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Binding::CheckItems() {
+  // The range that ends last, and the one that does among those of other items.
+  struct Farthest {
+    const Range* first = nullptr;
+    const Range* second = nullptr;
+    const Range* OfOthers(const Range& range) const {
+      return first != nullptr && first->item == range.item ? second : first;
+    }
+    void Add(const Range& range) {
+      if (first == nullptr || first->end < range.end) {
+        if (first != nullptr && first->item != range.item) second = first;
+        first = &range;
+      } else if (first->item != range.item && (second == nullptr || second->end < range.end)) {
+        second = &range;
+      }
+    }
+  };
+  std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) {
+    return std::tie(a.space, a.begin) < std::tie(b.space, b.begin);
+  });
+  const void* space = nullptr;
+  Farthest inputs, outputs;  // of the ranges before, in the same space
+  for (const Range& range : ranges_) {
+    if (range.space != space) inputs = outputs = Farthest();
+    space = range.space;
+    for (const Range* before :
+         {outputs.OfOthers(range), range.output ? inputs.OfOthers(range) : nullptr}) {
+      if (before != nullptr && before->end > range.begin) return Overlap(*before, range);
+    }
+    (range.output ? outputs : inputs).Add(range);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Bound> Binding::Finish() {
+  PHASOR_RETURN_IF_ERROR(CheckItems());
+  if (bound_.transfers != nullptr) {
+    for (const size_t item : in_place_) bound_.transfers->NoteInPlace(item);
+  }
+  return std::move(bound_);
+}
+
+}  // namespace phasor::memory
