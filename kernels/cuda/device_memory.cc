@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens, copies and closes allocations of other processes, and keeps the list of their addresses.
 #include "kernels/cuda/device_memory.h"
 
 #include <iterator>
