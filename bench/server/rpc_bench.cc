@@ -51,7 +51,7 @@ struct Load {
   int in_flight;
 };
 
-// The loads that have targets; with --all, all loads.
+// The loads that have targets, and the ends of the scale; with --all, all loads.
 std::vector<Load> LoadsOf(const Arguments& arguments) {
   if (!arguments.all) {
     return {{64 * kKibi, 1}, {64 * kKibi, 16}, {64 * kKibi, 64}, {kMebi, 1},
