@@ -61,8 +61,8 @@ std::vector<Load> LoadsOf(const Arguments& arguments) {
   std::vector<Load> loads;
   for (int64_t payload = 16 * kKibi; payload <= kGibi; payload *= 4) {
     for (const int in_flight : {1, 4, 16, 64}) {
-      if (payload * in_flight <= kGibi)
-        loads.push_back({payload, in_flight});  // memory holds it three times
+      // Memory holds every payload three times.
+      if (payload * in_flight <= kGibi) loads.push_back({payload, in_flight});
     }
   }
   return loads;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the error bounds of docs/numerics.md against 320-bit arithmetic, which does not use the
-// kernels' fixed point. Prints the worst case of each band. PHASOR_ACCURACY_ROWS sets how many random
-// positions each band has.
+// kernels' fixed point. Prints the worst case of each band. PHASOR_ACCURACY_ROWS sets how many
+// random positions each band has.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -34,8 +34,7 @@ TEST(GraphChoiceTest, IsWhatTookLess) {
 }
 
 TEST(GraphChoiceTest, ALittleLessIsNotWorthIt) {
-  const auto device =
-      DeviceWithSlow("Synchronize", absl::Milliseconds(10));  // with and without a graph
+  const auto device = DeviceWithSlow("Synchronize", absl::Milliseconds(10));  // in both
   FakeDriver driver(device);
   EXPECT_FALSE(AreGraphsSooner(driver));
 }

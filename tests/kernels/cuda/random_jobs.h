@@ -181,8 +181,7 @@ class RandomJob {
   template <typename J>
   void MakeRows(J& job, int64_t rows, int64_t width) {
     job.dtype = choose_.Of(kAllComputeDtypes);
-    const int64_t row =
-        width + choose_.Between(0, 2);  // rows may be further apart than their width
+    const int64_t row = width + choose_.Between(0, 2);  // rows may be further apart
     job.out = New(job.dtype, rows * row, false);
     job.out_row_bytes = row * SizeOf(job.dtype);
     const int64_t add = choose_.Between(0, 2);
