@@ -43,8 +43,8 @@ class Program {
   virtual double Run() = 0;
 };
 
-// A GPU, or the host in its place. Errors of the device end the process. Threads: one thread at a
-// time.
+// A GPU, or the host in its place. Errors of the device end the process.
+// Threads: one thread at a time.
 class Device {
  public:
   virtual ~Device() = default;

@@ -44,8 +44,8 @@ struct RopeCase {
 EncodeRequest RequestOf(const EncodeCase& test_case);
 RopeRequest RequestOf(const RopeCase& test_case);
 
-// A prepared case that runs on any backend and memory. Dies if the case is not valid. Threads: any
-// number of threads may call Run at once.
+// A prepared case that runs on any backend and memory. Dies if the case is not valid.
+// Threads: any number of threads may call Run at once.
 class EncodeRun {
  public:
   explicit EncodeRun(const EncodeCase& test_case);

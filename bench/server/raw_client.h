@@ -19,8 +19,8 @@ inline constexpr char kRopeMethod[] = "/phasor.v1.PositionEmbeddingService/Apply
 // The size of HTTP/2 frames of every client and server here: phasor-server's default.
 inline constexpr int kFrameBytes = 4 << 20;
 
-// One connection. Dies if a call fails, because the times of errors mean nothing. Threads: one
-// thread at a time.
+// One connection. Dies if a call fails, because the times of errors mean nothing.
+// Threads: one thread at a time.
 class RawClient {
  public:
   // `address` is like "127.0.0.1:40123" or "unix:/path".

@@ -32,8 +32,8 @@ class TemporaryDirectory {
   char path_[32] = "/tmp/phasor-bench-XXXXXX";
 };
 
-// A child process, ended by the destructor. Owns the process and the pipes to it. Threads: one
-// thread at a time.
+// A child process, ended by the destructor. Owns the process and the pipes to it.
+// Threads: one thread at a time.
 class Process {
  public:
   explicit Process(const std::vector<std::string>& command);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes INVALID_ARGUMENT statuses. Each message begins with the path of the field. Threads: pure
-// functions.
+// Makes INVALID_ARGUMENT statuses. Each message begins with the path of the field.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_BASE_INVALID_H_
 #define PHASOR_KERNELS_BASE_INVALID_H_
 

@@ -63,8 +63,8 @@ absl::Status ReadJson(const Json& json, std::string_view path, std::vector<T>* o
 }
 
 // A JSON object together with its path. Reads members by name; a member that is null counts as
-// absent, as in the programs that write such files. Borrows the JSON. Threads: one thread at a
-// time.
+// absent, as in the programs that write such files. Borrows the JSON.
+// Threads: one thread at a time.
 class JsonObject {
  public:
   JsonObject(const Json& json, std::string path) : json_(&json), path_(std::move(path)) {}

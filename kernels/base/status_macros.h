@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Macros that return early with an absl::Status. They and Highway's are the only macros with code
-// in them.
+// Macros that return early with an absl::Status.
 #ifndef PHASOR_KERNELS_BASE_STATUS_MACROS_H_
 #define PHASOR_KERNELS_BASE_STATUS_MACROS_H_
 

@@ -29,9 +29,9 @@ std::string StrCat(const T&... pieces) {
   return absl::StrCat(TextPiece(pieces)...);
 }
 
-// The text; if it is longer than `max_bytes` (>= 3), its beginning and "...", `max_bytes` in all.
-// Error messages show a caller's text this way, because it may be megabytes long. Never cuts inside
-// a UTF-8 character.
+// The text; if it is longer than `max_bytes` (>= 3), its beginning and "...", at most `max_bytes`
+// in all. Error messages show a caller's text this way, because it may be megabytes long. Never
+// cuts inside a UTF-8 character.
 inline std::string Shown(std::string_view text, size_t max_bytes = 64) {
   constexpr std::string_view kEllipsis = "...";
   if (text.size() <= max_bytes) return std::string(text);

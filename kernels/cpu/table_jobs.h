@@ -10,8 +10,8 @@
 
 namespace phasor::cpu {
 
-// Runs rows [first, first + count) of a lookup. Threads: pure functions of jobs that share no
-// output.
+// Runs rows [first, first + count) of a lookup.
+// Threads: pure functions of jobs that share no output.
 void RunLookup(const LookupJob& job, int64_t first, int64_t count);
 
 // The queries of a bias; 0 if there are no keys.

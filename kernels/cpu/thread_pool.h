@@ -16,9 +16,9 @@
 
 namespace phasor::cpu {
 
-// Runs pieces of work on helper threads and on the caller's thread. Threads: any number of threads
-// may call ParallelFor at once; helpers serve the oldest call first. A caller never waits for a
-// helper that has not started. Owns its helpers.
+// Runs pieces of work on helper threads and on the caller's thread.
+// Threads: any number of threads may call ParallelFor at once; helpers serve the oldest call first.
+// A caller never waits for a helper that has not started. Owns its helpers.
 class ThreadPool {
  public:
   // `threads` (>= 1) counts the caller: threads - 1 helpers are started.

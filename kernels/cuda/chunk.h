@@ -22,8 +22,8 @@
 
 namespace phasor::cuda {
 
-// Collects slices of jobs and stages them for a trip. Borrows the jobs. Threads: one thread at a
-// time.
+// Collects slices of jobs and stages them for a trip. Borrows the jobs.
+// Threads: one thread at a time.
 class Chunk {
  public:
   // Neither buffer becomes larger than `capacity` bytes. `memory` tells which addresses are on the

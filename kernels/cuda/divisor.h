@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Division by a number that the host knows before a launch, as a multiplication and a shift. A GPU
-// has no 64-bit division; the compiler would call a function in the middle of a loop. Threads: pure
-// functions.
+// has no 64-bit division; the compiler would call a function in the middle of a loop.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_CUDA_DIVISOR_H_
 #define PHASOR_KERNELS_CUDA_DIVISOR_H_
 

@@ -2,8 +2,8 @@
 // Encode on a GPU. Contract: kernels/ops/encode.h, but pointers and strides must be multiples of
 // the element's size. A layout is compiled into steps (kernels/cuda/row_program.h), so that a
 // thread computes a pair once for all its columns, whatever the layout. Most rows are just one sine
-// and one cosine of every pair; these are written kVectorBytes at a time instead. Threads: bodies
-// of one launch write different columns.
+// and one cosine of every pair; these are written kVectorBytes at a time instead.
+// Threads: bodies of one launch write different columns.
 #ifndef PHASOR_KERNELS_CUDA_ENCODE_H_
 #define PHASOR_KERNELS_CUDA_ENCODE_H_
 

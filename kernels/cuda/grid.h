@@ -43,7 +43,7 @@ inline int64_t BlocksOf(const ItemGrid& grid) {
 // Calls work(row, unit) for each unit of a thread.
 template <typename Work>
 PHASOR_HD void ForEachUnit(const ItemGrid& grid, int64_t block, int thread, const Work& work) {
-  // 32-bit divisions are enough, because a launch has fewer than 2^31 blocks; a GPU has no others.
+  // 32-bit divisions are enough, because a launch has fewer than 2^31 blocks; a GPU has only those.
   const auto tile = static_cast<uint32_t>(block) / static_cast<uint32_t>(grid.parts);
   const auto part = static_cast<int32_t>(static_cast<uint32_t>(block) - tile * grid.parts);
   const int64_t first = int64_t{tile} * grid.rows_per_block;

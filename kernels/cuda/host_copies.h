@@ -18,15 +18,15 @@
 
 namespace phasor::cuda {
 
-// The host copies of one job. Borrows what the job borrows, and the driver. Threads: one thread at
-// a time.
+// The host copies of one job. Borrows what the job borrows, and the driver.
+// Threads: one thread at a time.
 class HostCopies {
  public:
   // The host memory that the copies of `job` take.
   static int64_t BytesFor(const Job& job, const JobRows& rows);
 
-  // Copies the device tensors that `job` reads; changes nothing on the device. RESOURCE_EXHAUSTED:
-  // out of memory. Also the errors of the driver.
+  // Copies the device tensors that `job` reads; changes nothing on the device.
+  // RESOURCE_EXHAUSTED: out of memory. Also the errors of the driver.
   static absl::StatusOr<HostCopies> Make(const Job& job, const JobRows& rows, Driver* driver,
                                          Stream stream);
 

@@ -22,9 +22,9 @@ class LogBuckets {
   // One direction of T5. Distances n < buckets / 2 are bucket n; the last bucket is buckets - 1 and
   // begins somewhat before max_distance. Needs buckets >= 2 and max_distance > buckets / 2.
   static LogBuckets T5(int64_t buckets, int64_t max_distance);
-  // One direction of DeBERTa-v2. Distances n <= mid = bucket_size / 2 are bucket n; max_position -
-  // 1 is bucket_size - 1; buckets of larger distances go on from there. Needs bucket_size >= 2 and
-  // max_position - 1 > mid.
+  // One direction of DeBERTa-v2. Distances n <= mid = bucket_size / 2 are bucket n;
+  // max_position - 1 is bucket_size - 1; buckets of larger distances go on from there. Needs
+  // bucket_size >= 2 and max_position - 1 > mid.
   static LogBuckets Deberta(int64_t bucket_size, int64_t max_position);
 
   // The bucket of a distance n >= 0.

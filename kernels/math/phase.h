@@ -2,8 +2,8 @@
 // Fixed-point positions, frequencies and phases. Every result rests on this arithmetic.
 //
 // A phase is the fraction of a turn times 2^64, so integer overflow is reduction modulo one turn. A
-// frequency is turns per unit position, and a position is a real number. Both are Q64.64: value =
-// whole + fraction * 2^-64, so -0.25 is {-1, 0.75 * 2^64}. See docs/numerics.md.
+// frequency is turns per unit position, and a position is a real number. Both are Q64.64:
+// value = whole + fraction * 2^-64, so -0.25 is {-1, 0.75 * 2^64}. See docs/numerics.md.
 #ifndef PHASOR_KERNELS_MATH_PHASE_H_
 #define PHASOR_KERNELS_MATH_PHASE_H_
 

@@ -3,11 +3,13 @@
 // returns the same bits; this scalar form is the definition. Error: docs/numerics.md.
 //
 // f32: an offset is added to the phase so that all three roundings become bit fields. The phase
-// then splits into a quadrant, a 24-bit head h, a 6-bit middle d and a signed 32-bit tail l:
-// remainder = h + d + l. All are exact in f32 except l, which is rounded to 24 bits (at most 2^-26
-// of d's unit). With x = rn(h + e), z = rn(h*h + 2*h*e), e = d + l, in turns, and A = rn(2*pi): sin
-// = h*A + (d*A + (l*A + x*u)) and cos = 1 + z*(...). Coefficients: fpminimax on |x| <= 1/8 turn
-// (bench/sincos_coefficients.sollya).
+// then splits into a quadrant, a 24-bit head h, a 6-bit middle d and a signed 32-bit tail l. The
+// remainder h + d + l and its parts are in turns. All parts are exact in f32 except l, which is
+// rounded to 24 bits (at most 2^-26 of d's unit). With e = d + l, x = rn(h + e),
+// z = rn(h*h + 2*h*e) and A = rn(2*pi):
+//   sin = h*A + (d*A + (l*A + x*u))
+//   cos = 1 + z*(...)
+// Coefficients: fpminimax on |x| <= 1/8 turn (bench/sincos_coefficients.sollya).
 //
 // Threads: pure functions.
 #ifndef PHASOR_KERNELS_MATH_SINCOS_H_

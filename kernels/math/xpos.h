@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // xPos amplitudes. The amplitude of pair j at position p is zeta_j^((p - center) / scale_base) with
 // 0 < zeta < 1, and its reciprocal for keys. Computed without libm, as 2^e with e in fixed point:
-// then exponents add and cancel exactly, and every backend returns the same bits. Error:
-// docs/numerics.md. Threads: pure functions.
+// then exponents add and cancel exactly, and every backend returns the same bits.
+// Error: docs/numerics.md. Threads: pure functions.
 #ifndef PHASOR_KERNELS_MATH_XPOS_H_
 #define PHASOR_KERNELS_MATH_XPOS_H_
 

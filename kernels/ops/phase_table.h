@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan's frequencies, ordered for SIMD code. Threads: a plain value, immutable once made; share
-// it freely.
+// A plan's frequencies, ordered for SIMD code.
+// Threads: a plain value, immutable once made; share it freely.
 #ifndef PHASOR_KERNELS_OPS_PHASE_TABLE_H_
 #define PHASOR_KERNELS_OPS_PHASE_TABLE_H_
 
@@ -18,10 +18,10 @@ struct AxisRun {
 };
 
 // Entries of even pairs, then entries of odd pairs. Each half is padded with zeros to `half`
-// entries, a multiple of 16, so that full vectors can be loaded. Pair j is entry (j % 2) * half + j
-// / 2. The phase of an entry is the sum of its phases in all layers, plus its offset. There is one
-// layer, with two exceptions that have one layer per axis: every axis turns every pair, or the axis
-// changes so often that runs would be short.
+// entries, a multiple of 16, so that full vectors can be loaded. Pair j is entry
+// (j % 2) * half + j / 2. The phase of an entry is the sum of its phases in all layers, plus its
+// offset. There is one layer, with two exceptions that have one layer per axis: every axis turns
+// every pair, or the axis changes so often that runs would be short.
 struct PhaseTable {
   int64_t half = 0;
   int64_t layers = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rotary op: what a kernel is given and must compute. Rotates pairs of lanes of every (token,
-// head) by the token's phases.
+// The rotary op: what a kernel is given and must compute. Rotates pairs of lanes of every
+// (token, head) by the token's phases.
 //
 //   phase[t, h, j] = sum over the layers of the pair of PhaseOf(position[t, axis], frequency), plus
 //                    its offset, minus the same of `from` when given, negated when inverse
@@ -10,8 +10,9 @@
 //          xPos: Sun et al., arXiv:2212.10554, and kernels/math/xpos.h.
 // Shape    positions [tokens, axes]; tensors [tokens, heads, head_dim] by strides, lanes
 //          contiguous. With frequency_heads > 1 every tensor has that many heads and head h uses
-//          the pairs from h * head_pairs on; otherwise all heads use the first `pairs`. Pair j:
-//          HALF_SPLIT lanes begin+j and begin+j+pairs; INTERLEAVED begin+2j and begin+2j+1.
+//          the pairs from h * head_pairs on; otherwise all heads use the first `pairs`.
+//          Pair j is lanes begin+j and begin+j+pairs (HALF_SPLIT) or begin+2j and begin+2j+1
+//          (INTERLEAVED).
 // Unit     phases are in turns * 2^64; strides are in bytes.
 // Order    A = amplitude, with xPos rn64(amplitude * 2^exponent), where the exponent of `from` is
 //          subtracted, and negated when inverse; s' = rn(A*s), c' = rn(A*c) unless A == 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the sines and cosines of an Encode row go. Threads: plain values, immutable once made;
-// share them freely.
+// Where the sines and cosines of an Encode row go.
+// Threads: plain values, immutable once made; share them freely.
 #ifndef PHASOR_KERNELS_OPS_ROW_LAYOUT_H_
 #define PHASOR_KERNELS_OPS_ROW_LAYOUT_H_
 

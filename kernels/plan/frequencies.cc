@@ -55,7 +55,7 @@ using Uint128 = unsigned __int128;
 constexpr Uint128 kTieTolerance = Uint128{1} << 32;  // in units of 2^-128
 constexpr Uint128 kHalf = Uint128{1} << 127;
 
-// x| * 2^64, rounded to nearest, ties to even. Returns false if the result is 2^127 or more.
+// |x| * 2^64, rounded to nearest, ties to even. Returns false if the result is 2^127 or more.
 bool RoundMagnitude(const Real& x, Uint128* out) {
   *out = 0;
   if (x.backend().exponent() == Real::backend_type::exponent_zero) return true;

@@ -26,9 +26,9 @@ std::optional<std::vector<uint64_t>> PhasesOf(const ResolvedSpec& spec);
 // infinite or NaN.
 double AmplitudeOf(const ResolvedSpec& spec);
 
-// xPos rates: how many octaves an amplitude falls per unit of position, times 2^64. -log2(zeta_j) /
-// scale_base for j = 0..count-1, with zeta_j = (j + 0.4 count) / (1.4 count). Needs scale_base >=
-// 2.
+// xPos rates: how many octaves an amplitude falls per unit of position, times 2^64.
+// -log2(zeta_j) / scale_base for j = 0..count-1, with zeta_j = (j + 0.4 count) / (1.4 count). Needs
+// scale_base >= 2.
 std::vector<uint64_t> XposRates(int64_t count, double scale_base);
 
 // The double nearest to f in radians per unit position.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares a spec's PARITY arithmetic with the exact one, for ResolveSpec's answer. Threads: pure
-// functions.
+// Compares a spec's PARITY arithmetic with the exact one, for ResolveSpec's answer.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_PLAN_PARITY_REPORT_H_
 #define PHASOR_KERNELS_PLAN_PARITY_REPORT_H_
 
@@ -34,10 +34,11 @@ struct Report {
 };
 
 // Compares upstream's arithmetic, given by the `parity` block of `spec` or of its preset, with the
-// exact one; `spec` may ask for either precision. The result is the same on every machine. nullopt:
-// no context_length was given, and no parity block or no context length is known. INVALID_ARGUMENT:
-// a context_length below 1 or for a spec without parity, or a `model` that is not FLOAT64, FLOAT32,
-// FLOAT16 or BFLOAT16.
+// exact one; `spec` may ask for either precision. The result is the same on every machine.
+// nullopt: no context_length was given, and no parity block or no context length is known, or the
+// spec has no PARITY arithmetic.
+// INVALID_ARGUMENT: a context_length below 1 or for a spec without parity, or a `model` that is not
+// FLOAT64, FLOAT32, FLOAT16 or BFLOAT16.
 absl::StatusOr<std::optional<Report>> Compare(Spec spec, const Comparison& comparison);
 
 }  // namespace phasor::parity

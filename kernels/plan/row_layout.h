@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms that Encode can return, and the row layout of each rotary table. Threads: plain values
-// and pure functions.
+// The forms that Encode can return, and the row layout of each rotary table.
+// Threads: plain values and pure functions.
 #ifndef PHASOR_KERNELS_PLAN_ROW_LAYOUT_H_
 #define PHASOR_KERNELS_PLAN_ROW_LAYOUT_H_
 

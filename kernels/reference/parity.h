@@ -6,8 +6,8 @@
 //   Encode   out = rn(rn(embedding_scale * add_to) + v); without add_to, v rounded to the dtype
 //   Rotary   y1 = rn(rn(x1 c) - rn(x2 s)), y2 = rn(rn(x2 c) + rn(x1 s)), rn to the type `math`
 //
-// Inverse negates the sine and takes the reciprocal amplitude. There is no delta. Threads: pure
-// functions of jobs that share no output.
+// Inverse negates the sine and takes the reciprocal amplitude. There is no delta.
+// Threads: pure functions of jobs that share no output.
 #ifndef PHASOR_KERNELS_REFERENCE_PARITY_H_
 #define PHASOR_KERNELS_REFERENCE_PARITY_H_
 

@@ -207,8 +207,8 @@ class ConfigReader {
   }
 
   // Checks layer_type when there is no dictionary per kind of layer. A model with two rotary
-  // embeddings needs it; other models accept only kinds that their layer_types lists. `differ`:
-  // full_attention layers have a base or a scaling of their own.
+  // embeddings needs it; other models accept only kinds that their layer_types lists.
+  // `differ`: full_attention layers have a base or a scaling of their own.
   absl::Status CheckLayerType(bool differ) const {
     const std::string& kind = layer_type_;
     if (model_.local_theta > 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of model_types: what a Hugging Face config.json leaves to the model's code, namely
-// which lanes form a pair and the values of absent keys. docs/presets.md prints the table. Threads:
-// pure values and functions.
+// which lanes form a pair and the values of absent keys. docs/presets.md prints the table.
+// Threads: pure values and functions.
 #ifndef PHASOR_KERNELS_SPEC_CONFIG_MODELS_H_
 #define PHASOR_KERNELS_SPEC_CONFIG_MODELS_H_
 

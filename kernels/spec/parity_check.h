@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that a spec's parity arithmetic is complete and that some upstream computes it. Threads:
-// pure functions.
+// Checks that a spec's parity arithmetic is complete and that some upstream computes it.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_SPEC_PARITY_CHECK_H_
 #define PHASOR_KERNELS_SPEC_PARITY_CHECK_H_
 

@@ -20,8 +20,8 @@ namespace phasor {
 
 inline double WithoutNegativeZero(double x) { return x == 0 ? 0.0 : x; }
 
-// The state of one ResolveSpec call. Borrows the user's spec and the path. Threads: one thread at a
-// time.
+// The state of one ResolveSpec call. Borrows the user's spec and the path.
+// Threads: one thread at a time.
 struct Resolution {
   const Spec& user;
   std::string_view path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges a spec over its base: a preset, a model's configuration or a configured encoder. Threads:
-// pure functions.
+// Merges a spec over its base: a preset, a model's configuration or a configured encoder.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_SPEC_SPEC_BASE_H_
 #define PHASOR_KERNELS_SPEC_SPEC_BASE_H_
 

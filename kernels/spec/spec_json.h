@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Specs as JSON. Keys are the field names of phasor.v1.Spec; enumerators are written by name, with
-// or without prefix. The preset data, the command line and tests all use this form. Threads: pure
-// functions.
+// or without prefix. The preset data, the command line and tests all use this form.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_SPEC_SPEC_JSON_H_
 #define PHASOR_KERNELS_SPEC_SPEC_JSON_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The numbers that ggml's rope starts from: those of ggml_rope_cache_init, rope_yarn and
-// ggml_rope_yarn_corr_dims, and the frequency factors that llama.cpp's converter writes. Threads:
-// pure functions.
+// ggml_rope_yarn_corr_dims, and the frequency factors that llama.cpp's converter writes.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_PLAN_PARITY_GGML_H_
 #define PHASOR_KERNELS_PLAN_PARITY_GGML_H_
 

@@ -48,8 +48,8 @@ inline uint64_t BitsOfTurnsPerRadian(int first) {
   return shift == 0 ? word[0] : (word[0] << shift) | (word[1] >> (64 - shift));
 }
 
-// The phase of `radians`, which must be finite and at least 2^-64 in magnitude. If the angle is m *
-// 2^e with m of 53 bits, only 192 bits of 2^e / (2 pi) reach the phase.
+// The phase of `radians`, which must be finite and at least 2^-64 in magnitude. If the angle is
+// m * 2^e with m of 53 bits, only 192 bits of 2^e / (2 pi) reach the phase.
 inline uint64_t PhaseOfRadians(double radians) {
   int exponent = 0;
   const double significand = std::frexp(std::fabs(radians), &exponent);  // in [1/2, 1)

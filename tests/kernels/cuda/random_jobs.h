@@ -40,8 +40,8 @@ class Chooser {
 inline constexpr Dtype kAllComputeDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16,
                                               Dtype::kBFloat16};
 
-// Positions of `batch` * `tokens` rows and the bytes that they borrow. Threads: one thread at a
-// time.
+// Positions of `batch` * `tokens` rows and the bytes that they borrow.
+// Threads: one thread at a time.
 class RandomPositions {
  public:
   RandomPositions(Chooser& choose, int axes, int64_t batch, int64_t tokens, bool integers) {
