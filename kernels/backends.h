@@ -12,9 +12,12 @@
 namespace phasor {
 
 struct BackendOptions {
-  // "cpu"; "cuda": the CPU does only what the device does not support; "auto": if there is a
-  // device, "cuda" with work that is faster on the CPU done there, by rates measured at the start,
-  // else "cpu"; "reference": the scalar definition, slow, for tests.
+  // One of
+  // - "cpu";
+  // - "cuda": the CPU does only what is too small for the device, not supported or failed there;
+  // - "auto": if there is a device, "cuda" that also leaves to the CPU what is faster there, by
+  //   rates measured at the start; else "cpu";
+  // - "reference": the scalar definition, slow, for tests.
   std::string name = "auto";
   // Threads that a job may use, including the caller's. 0: one per core. 1: no threads are started.
   int threads = 0;

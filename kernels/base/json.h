@@ -36,7 +36,7 @@ absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path);
 // INVALID_ARGUMENT `<path>: <json>, must be <accepted>`. Long values are cut.
 absl::Status WrongJson(std::string_view path, const Json& json, std::string_view accepted);
 
-// INVALID_ARGUMENT `<path>: no such field, did you mean "<nearest>"`.
+// INVALID_ARGUMENT `<path>.<key>: no such field, the nearest known one is <nearest>`.
 absl::Status UnknownKey(std::string_view path, std::string_view key,
                         absl::Span<const std::string_view> known);
 

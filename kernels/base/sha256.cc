@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes SHA-256 as FIPS 180-4, sections 4 to 6, writes it.
+// Computes SHA-256 by sections 4 to 6 of FIPS 180-4.
 #include "kernels/base/sha256.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend. It packs jobs into chunks, sends them to a device and brings the results back;
-// runs jobs on the device's own memory in place; and gives another backend all jobs that the device
-// does not support or has failed. The bytes are the same either way.
+// runs jobs on the device's own memory in place; and gives another backend the jobs that are too
+// small for the device, not supported there, or failed there. The bytes are the same either way.
 #ifndef PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_
 #define PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_
 

@@ -234,7 +234,7 @@ class RopeReader {
     return absl::OkStatus();
   }
 
-  // Llama 3's rule without a range to blend in: pairs that turn less often than the limit are
+  // Llama 3's rule without a range to blend in: pairs that turn less often than low_freq_factor are
   // divided by the factor, others are not. That is YaRN with one boundary, which does not divide by
   // the empty range.
   static YarnScaling StepOf(const Llama3Scaling& llama3) {
