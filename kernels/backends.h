@@ -11,6 +11,7 @@
 
 namespace phasor {
 
+// How to make a backend.
 struct BackendOptions {
   // One of
   // - "cpu";

@@ -64,6 +64,7 @@ int64_t LastLevelCacheBytes() {
   return (size >> kib) && kib > 0 ? kib << 10 : int64_t{32} << 20;
 }
 
+// Runs jobs on the caller's thread and a pool. Threads: as Backend says. Owns the pool.
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)

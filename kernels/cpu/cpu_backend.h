@@ -10,6 +10,7 @@
 
 namespace phasor::cpu {
 
+// How to make a CPU backend.
 struct CpuBackendOptions {
   Target target = Target::kScalar;
   int threads = 1;  // >= 1, the caller's included

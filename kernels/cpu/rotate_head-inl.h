@@ -29,6 +29,7 @@ struct Trig32 {
   float* cos_sin;  // c0 s0 c1 s1 ...
   float* neg_cos;  // -s0 c0 -s1 c1 ...
 };
+// The f64 tables of one token, in natural order.
 struct Trig64 {
   double* cos;
   double* sin;
@@ -105,6 +106,7 @@ HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pa
   RotateHalfSplit<BF16>(df, j, pairs, trig.cos, trig.sin, x1, x2, y1, y2);
 }
 
+// F32 with non-temporal stores to aligned memory.
 struct F32Stream : F32 {
   static HWY_INLINE void Store(Vf v, float* p) { hn::Stream(v, Df(), p); }
 };

@@ -22,6 +22,7 @@
 
 namespace phasor::cuda {
 
+// Limits and choices of a CUDA backend.
 struct CudaBackendOptions {
   // The largest trip to the device, each way. A job with larger rows goes to the other backend.
   int64_t chunk_bytes = int64_t{32} << 20;

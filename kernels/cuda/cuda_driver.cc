@@ -86,6 +86,7 @@ absl::Status OpenStatus(cudaError_t error) {
 // The most graphs that a stream keeps. A server sees few combinations of kernels in small trips.
 constexpr size_t kGraphs = 8;
 
+// A CUDA stream and the graphs made for it. What a Stream of the driver points to.
 struct CudaStream {
   cudaStream_t stream = nullptr;
   std::vector<std::unique_ptr<TripGraph>> graphs;  // the last used one is last
@@ -93,6 +94,7 @@ struct CudaStream {
 
 cudaStream_t Queue(Stream stream) { return static_cast<CudaStream*>(stream)->stream; }
 
+// The device with number `index_` of the runtime. Threads: any. Owns its streams.
 class CudaDriver final : public Driver {
  public:
   CudaDriver(int index, DeviceInfo device) : index_(index), device_(std::move(device)) {}

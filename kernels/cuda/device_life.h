@@ -17,6 +17,7 @@
 
 namespace phasor::cuda {
 
+// Whether and when a lost device is tried again.
 struct DeviceLifeOptions {
   using Tick = std::chrono::steady_clock::time_point;
 

@@ -21,6 +21,7 @@ absl::Status TryAgain(const absl::Status& error) {
 
 }  // namespace
 
+// One open allocation. Its destructor closes it, if its context still exists. Threads: any.
 class DeviceMemory::Allocation final : public DeviceAllocation {
  public:
   Allocation(DeviceMemory* memory, const IpcMapping& mapping, int64_t context)

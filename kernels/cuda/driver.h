@@ -18,6 +18,7 @@
 
 namespace phasor::cuda {
 
+// What is known about a device.
 struct DeviceInfo {
   std::string name;  // the vendor's name for it
   std::array<uint8_t, 16> uuid = {};

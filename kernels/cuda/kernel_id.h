@@ -11,6 +11,7 @@ namespace phasor::cuda {
 
 enum class Op : uint8_t { kEncode, kRotary, kLookup, kBias };
 
+// The name of one kernel.
 struct KernelId {
   Op op = Op::kEncode;
   Dtype dtype = Dtype::kFloat32;  // of what is written; for FLOAT8 rotations, of what is read

@@ -16,6 +16,7 @@
 
 namespace phasor::cuda {
 
+// An axis of a range or grid, with the divisor that splits indices of a grid.
 struct AxisSteps {
   Position start;
   Position step;

@@ -22,6 +22,7 @@
 
 namespace phasor::cuda {
 
+// The distance in bytes from one batch entry, token or head to the next.
 struct ViewStrides {
   int64_t batch = 0;
   int64_t token = 0;

@@ -16,6 +16,7 @@
 
 namespace phasor {
 
+// The amplitudes of a plan. Threads: a plain value, immutable once made; share it freely.
 struct Xpos {
   std::vector<uint64_t> rate;  // [pairs]: the fraction -log2(zeta_j) / scale_base, times 2^64
   Position center;

@@ -36,6 +36,7 @@ namespace phasor {
 // The most keys of one kernel call. Their indices stay in the first-level cache.
 inline constexpr int64_t kBiasTile = 512;
 
+// The arguments of the bias op. Borrows everything.
 struct BiasArgs {
   const BiasRule* rule = nullptr;
   const Position* queries = nullptr;

@@ -36,6 +36,7 @@
 
 namespace phasor {
 
+// The arguments of the encode op. Borrows everything.
 struct EncodeArgs {
   const PhaseTable* table = nullptr;
   const Position* positions = nullptr;  // [rows, axes]

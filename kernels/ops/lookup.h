@@ -27,6 +27,7 @@
 
 namespace phasor {
 
+// The arguments of the lookup op. Borrows everything.
 struct LookupArgs {
   const std::byte* table = nullptr;
   Dtype table_dtype = Dtype::kFloat32;

@@ -42,6 +42,7 @@
 
 namespace phasor {
 
+// The arguments of the rotary op. Borrows everything.
 struct RotaryArgs {
   // Phases of a tile of tokens.
   const PhaseTable* table = nullptr;

@@ -22,6 +22,7 @@ struct EncodeBlock {
   friend bool operator==(const EncodeBlock&, const EncodeBlock&) = default;
 };
 
+// The layout of a whole row.
 struct RowLayout {
   int64_t width = 0;
   int64_t content_begin = 0;  // columns outside [content_begin, content_end) are zero

@@ -28,6 +28,7 @@ struct BiasSpec {
   friend bool operator==(const BiasSpec&, const BiasSpec&) = default;
 };
 
+// A named bias spec.
 struct BiasPreset {
   std::string name;
   std::string summary;

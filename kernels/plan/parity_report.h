@@ -23,6 +23,7 @@ struct Comparison {
   friend bool operator==(const Comparison&, const Comparison&) = default;
 };
 
+// The result of a comparison.
 struct Report {
   int64_t context_length = 0;
   int64_t positions = 0;  // how many were compared

@@ -8,6 +8,7 @@ namespace {
 // How often a table holds each value, and in which order.
 enum class Copies : uint8_t { kOne, kDuplicated, kRepeated };
 
+// What a kind of table holds.
 struct Form {
   bool cos = true;
   bool sin = true;

@@ -56,6 +56,7 @@ enum class ParityFrequency : uint8_t {
   kGgml,            // angles by repeated products in f32
 };
 enum class ParityType : uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16, kModel };
+// The stages of an upstream's arithmetic. nullopt: not given, or the spec does not use the stage.
 struct ParityArithmetic {
   std::optional<ParityFrequency> frequency = {};
   std::optional<ParityType> frequency_storage = {}, position = {}, angle = {}, table = {},

@@ -15,6 +15,7 @@ namespace phasor {
 // INVALID_ARGUMENT unless the type of every position is an integer type.
 absl::Status CheckIntegerPositions(const Positions& positions, std::string_view path);
 
+// The integers from min to max, both included.
 struct Interval {
   int64_t min = 0;
   int64_t max = 0;

@@ -70,6 +70,7 @@ class Scanner {
   std::string_view rest_;
 };
 
+// The three entries of a header's dictionary; nullopt until they are read.
 struct Dictionary {
   std::optional<std::string_view> descr;
   std::optional<bool> fortran_order;

@@ -21,20 +21,24 @@ namespace phasor {
 
 // What a caller writes ---------------------------------------------------------------------------
 
+// The integers start, start + step, ...
 struct IntegerRange {
   int64_t start = 0;
   int64_t step = 1;
   int64_t count = 0;
 };
+// The real numbers start, start + step, ...
 struct RealRange {
   double start = 0;
   double step = 1;
   int64_t count = 0;
 };
 using AxisRange = std::variant<IntegerRange, RealRange>;
+// Every combination of positions on several axes.
 struct PositionGrid {
   std::vector<AxisRange> axes;  // row major, last axis fastest
 };
+// Packed sequences: sequence s has positions offsets[s], offsets[s] + 1, ...
 struct RaggedPositions {
   std::vector<int64_t> lengths;
   std::vector<int64_t> offsets;  // empty: zeros

@@ -12,6 +12,7 @@
 
 namespace phasor::parity {
 
+// What ggml computes before the first token.
 struct GgmlLadder {
   std::vector<GgmlPair> pairs;  // the first one restarts
   double scale = 1;             // freq_scale
