@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""capacity.py BUILD [--seconds S] [--rounds N]: what a call costs a server, in processor time: a part per call and a part per
-byte, fitted over sizes. Processor time, unlike throughput, hardly depends on what else the machine does. docs/capacity.md
-reckons with the table that this prints."""
+"""capacity.py BUILD [--seconds S] [--rounds N]: measures the processor time that a call costs a server.
+
+Fits a part per call and a part per byte over several sizes. Unlike throughput, processor time hardly
+depends on what else the machine does. docs/capacity.md calculates with the table that this prints.
+"""
 
 import argparse
 import contextlib
@@ -27,7 +29,7 @@ CASES = [
 
 @contextlib.contextmanager
 def server(build, directory):
-    """A server of one computing thread: (process, its TCP address)."""
+    """Starts a server with one computing thread: (process, its TCP address)."""
     with open(f"{directory}/log", "w+", encoding="utf-8") as log:
         process = subprocess.Popen(
             [build / "server/phasor-server", "--threads=1", "--listen=127.0.0.1:0", f"--listen=unix:{directory}/socket",
@@ -55,7 +57,7 @@ def memory_mib(pid, name):
 
 
 def measure(build, pid, target, flags, tokens, seconds):
-    """(bytes of a call, both ways; processor seconds of the server per call; the client's report)"""
+    """(bytes of a call in both directions; processor seconds of the server per call; the client's report)"""
     before = cpu_seconds(pid)
     command = [build / "client/cli/phasor", "bench", "--server", target, *flags, "--tokens", str(tokens), "--concurrency", "2",
                "--duration", str(seconds), "--json"]  # fmt: skip
@@ -65,7 +67,7 @@ def measure(build, pid, target, flags, tokens, seconds):
 
 
 def fit(points):
-    """a, b of cost = a + b * bytes that miss the points least, each counted relative to its cost."""
+    """The a, b of cost = a + b * bytes with the least squared errors, each relative to its cost."""
     rows = [(1 / cost, size / cost) for size, cost in points]
     aa, ab, bb = (sum(r[i] * r[j] for r in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
     a1, b1 = sum(r[0] for r in rows), sum(r[1] for r in rows)

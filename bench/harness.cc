@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses the command line, times candidates in rounds, prints rows and writes them as JSON.
 #include "bench/harness.h"
 
 #include <algorithm>
@@ -23,14 +24,14 @@
 namespace phasor::bench {
 namespace {
 
-// More than any last-level cache.
+// More than any last-level cache holds.
 constexpr size_t kEvictionBytes = size_t{256} << 20;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Fills the caches with data of no interest.
+// Fills the caches with unrelated data.
 void EvictCaches() {
   static std::vector<uint64_t> other(kEvictionBytes / sizeof(uint64_t), 1);
   volatile uint64_t sink = std::accumulate(other.begin(), other.end(), uint64_t{0});
@@ -89,7 +90,7 @@ std::vector<double> MedianSeconds(const Arguments& arguments,
                                   absl::Span<const Candidate> candidates) {
   std::vector<int> repeats;
   for (const Candidate& candidate : candidates) {
-    const double once = SecondsPerRun(candidate, 1);  // the first one also touches the memory
+    const double once = SecondsPerRun(candidate, 1);  // the first run also touches the memory
     const bool warm = candidate.cache == Cache::kWarm;
     const double wanted = arguments.round_seconds() / std::max(once, 1e-9);
     repeats.push_back(warm ? static_cast<int>(std::clamp(wanted, 1.0, 1e6)) : 1);
@@ -203,7 +204,7 @@ Memory::Memory(int64_t bytes)
 }
 
 void FillNormal(Dtype dtype, const Memory& memory) {
-  // A prime number of values, repeated: no two tokens or heads are alike.
+  // A prime number of values, repeated, so that no two tokens or heads are alike.
   constexpr int64_t kValues = 999983;
   std::vector<std::byte> block(
       static_cast<size_t>(std::min(memory.size(), kValues * SizeOf(dtype))));
@@ -211,7 +212,7 @@ void FillNormal(Dtype dtype, const Memory& memory) {
   std::normal_distribution<float> normal;
   for (size_t at = 0; at < block.size(); at += static_cast<size_t>(SizeOf(dtype))) {
     float value = 0;
-    while (std::abs(value) < 1e-4f) value = normal(generator);  // 1e-4 is normal in f16, too
+    while (std::abs(value) < 1e-4f) value = normal(generator);  // 1e-4 is normal in f16 too
     if (dtype == Dtype::kFloat32) {
       std::memcpy(&block[at], &value, sizeof(value));
       continue;

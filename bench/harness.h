@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures a subject and its baselines side by side: one run of each per round, in turn, so that
-// what else the machine does hits all alike; medians over the rounds. docs/performance.md says how
-// to read the rows.
+// Measures a subject and its baselines side by side: each round runs each of them once, in turn, so
+// that other work of the machine affects all alike. Reports medians over the rounds.
+// docs/performance.md explains the rows.
 #ifndef PHASOR_BENCH_HARNESS_H_
 #define PHASOR_BENCH_HARNESS_H_
 
@@ -21,24 +21,24 @@
 
 namespace phasor::bench {
 
-// Command line of every benchmark: [OUT.json] [--quick] [--all].
+// The command line of every benchmark: [OUT.json] [--quick] [--all].
 struct Arguments {
   std::string json_path;  // empty: no file
   bool quick = false;     // few rounds: shows that it works, the times mean nothing
-  bool all = false;       // every size, where a benchmark has more than it shows by default
-  // A row ends its rounds early when it took that long, but not before the third.
+  bool all = false;       // every size, where a benchmark shows fewer by default
+  // A row stops after the round in which it has taken this long, but not before the third.
   double row_seconds = std::numeric_limits<double>::infinity();
 
   int rounds() const { return quick ? 2 : 15; }
   double round_seconds() const { return quick ? 0 : 0.005; }
 };
-// Exits with usage on anything else.
+// Prints the usage and exits on any other argument.
 Arguments ParseArguments(int argc, char** argv);
 
-// What the caches hold when a run starts.
+// What the caches contain when a run starts.
 enum class Cache {
-  kWarm,  // the run's own data: one run goes before, not timed
-  kCold,  // other data: caches are filled with something else before each run
+  kWarm,  // the run's own data: an untimed run comes first
+  kCold,  // other data: caches are filled with it before each run
   kAny,   // whatever the run before left; for runs of many calls
 };
 
@@ -47,12 +47,12 @@ struct Candidate {
   Cache cache = Cache::kWarm;
 };
 
-// Median seconds of one run of each candidate. A round times each once; a warm candidate repeats
-// its run until the round is long enough for the clock.
+// The median seconds of one run of each candidate. A round times each candidate once; a warm
+// candidate repeats its run until the round is long enough for the clock.
 std::vector<double> MedianSeconds(const Arguments& arguments,
                                   absl::Span<const Candidate> candidates);
 
-// The middle one, or the mean of the two. Not empty.
+// The middle value, or the mean of the two middle ones. `values` must not be empty.
 double Median(std::vector<double> values);
 
 // One line of the report.
@@ -67,22 +67,22 @@ struct Row {
   std::string baseline;
   double baseline_value = 0;
   double ratio = 0;              // of value and baseline_value; higher is better
-  std::optional<double> target;  // least ratio; none: for information
+  std::optional<double> target;  // least ratio; nullopt: the row is only information
 };
 
-// Rates: ratio = value / baseline_value.
+// For rates: ratio = value / baseline_value.
 Row RateRow(Row row, double value, double baseline_value, std::optional<double> target = {});
-// Times, sizes, anything that should be small: ratio = baseline_value / value.
+// For times, sizes and anything that should be small: ratio = baseline_value / value.
 Row CostRow(Row row, double value, double baseline_value, std::optional<double> target = {});
 
-// Prints rows as they come. Threads: one at a time.
+// Prints rows as they are added. Threads: one thread at a time.
 class Report {
  public:
-  // `isa` is what the backend dispatched to.
+  // `isa` is the backend's target().
   Report(std::string title, Arguments arguments, std::string isa);
   void Add(Row row);
-  // Summary and JSON. Returns the exit status: 1 when the file cannot be written. A missed target
-  // is a result, not a failure.
+  // Prints the summary and writes the JSON. Returns the exit status: 1 if the file cannot be
+  // written. A missed target is a result, not a failure.
   int Finish() const;
 
  private:
@@ -91,10 +91,10 @@ class Report {
   std::vector<Row> rows_;
 };
 
-// Prints and exits: a benchmark of wrong results is worth nothing.
+// Prints the message and exits, because the times of wrong results mean nothing.
 [[noreturn]] void Die(std::string_view message);
 
-// Memory of a page's alignment, with its pages mapped. Owns it.
+// Page-aligned memory whose pages are mapped. Owns it.
 class Memory {
  public:
   explicit Memory(int64_t bytes);
@@ -109,8 +109,8 @@ class Memory {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-// Fills `memory` with normally distributed elements, none of them zero or subnormal. FLOAT32,
-// FLOAT16 or BFLOAT16.
+// Fills `memory` with normally distributed elements, none of them zero or subnormal. `dtype` is
+// FLOAT32, FLOAT16 or BFLOAT16.
 void FillNormal(Dtype dtype, const Memory& memory);
 
 }  // namespace phasor::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of backends.
+// Lists the backends and configures each one.
 #include "kernels/backends.h"
 
 #include <algorithm>
@@ -33,12 +33,13 @@ std::unique_ptr<Backend> MakeCpu(const BackendOptions& options) {
 }
 
 #ifdef PHASOR_HAS_CUDA
-// From here on a trip takes so long that some calls less do not show.
+// From this size on, a trip takes so long that saving some driver calls makes no visible
+// difference.
 constexpr int64_t kGraphBytes = int64_t{256} << 10;
 #endif
 
-// `measure`: lets every batch run where it is done sooner. FAILED_PRECONDITION: this build or this
-// host has no device; errors of a device that cannot be measured.
+// `measure`: measure rates, and run every batch where it is faster. FAILED_PRECONDITION: this build
+// or host has no device. Also the errors of a device that cannot be measured.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
                                                   [[maybe_unused]] bool measure) {
 #ifdef PHASOR_HAS_CUDA

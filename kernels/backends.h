@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a backend by its name. The only place that knows them all.
+// Makes a backend by its name. Only backends.cc knows all backends.
 #ifndef PHASOR_KERNELS_BACKENDS_H_
 #define PHASOR_KERNELS_BACKENDS_H_
 
@@ -11,19 +11,23 @@
 
 namespace phasor {
 
+// How to make a backend.
 struct BackendOptions {
-  // "cpu"; "cuda", which gives to the CPU what the device does not do; "auto": where there is a
-  // device, "cuda" that also gives to the CPU what is done sooner there, by rates that making it
-  // measures, else "cpu"; "reference" (the scalar definition, slow; for tests).
+  // One of
+  // - "cpu";
+  // - "cuda": the CPU does only what is too small for the device, not supported or failed there;
+  // - "auto": if there is a device, "cuda" that also leaves to the CPU what is faster there, by
+  //   rates measured at the start; else "cpu";
+  // - "reference": the scalar definition, slow, for tests.
   std::string name = "auto";
-  // Threads a job may use, the caller's included. 0: one per core; 1 starts none.
+  // Threads that a job may use, including the caller's. 0: one per core. 1: no threads are started.
   int threads = 0;
-  // Whether a device that was lost is tried again, in a fresh context. Not where others in this
-  // process use the device: their context ends too.
+  // Whether a lost device is tried again in a fresh context. Do not set it if other code in this
+  // process uses the device: their context ends too.
   bool retry_device = false;
 };
 
-// NOT_FOUND: unknown name. FAILED_PRECONDITION: known, but this host lacks it.
+// NOT_FOUND: unknown name. FAILED_PRECONDITION: this build or host has no such backend.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 
 }  // namespace phasor

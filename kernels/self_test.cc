@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See self_test.h. The answers are checksums of what the reference computes.
+// Runs two small jobs and compares SHA-256 checksums of their outputs with the reference's.
 #include "kernels/self_test.h"
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace {
 constexpr char kRowsSha256[] = "dc8c00da925d6474ff3673b112a298f0e6b0f1f7a95d8e4c42bb7edd01591c0d";
 constexpr char kHeadsSha256[] = "0071e327182d864aced360b55e536a3e075c19118c7d1e0d3fa256a3515ad99d";
 
-// Far apart, so that a wrong step of range reduction shows; so many that CUDA's backend does not
-// leave them to the CPU.
+// The step is large, so that a wrong step of range reduction shows. The count is large, so that the
+// CUDA backend does not leave the jobs to the CPU.
 constexpr IntegerRange kPositions{-5, 1000003, 3072};
 constexpr int64_t kHeads = 1;
 constexpr int64_t kHeadDim = 64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend's known answers, asked for before it serves.
+// Checks a backend against known answers before it serves.
 #ifndef PHASOR_KERNELS_SELF_TEST_H_
 #define PHASOR_KERNELS_SELF_TEST_H_
 
@@ -8,8 +8,9 @@
 
 namespace phasor {
 
-// Encodes and rotates a little and compares the bytes with those of kNumericsVersion. INTERNAL:
-// they differ, as on a broken processor or with a miscompiled kernel; else what Run returned.
+// Encodes and rotates a few values and compares the bytes with those of kNumericsVersion. INTERNAL
+// if they differ, as on a broken processor or with a miscompiled kernel. Otherwise the status of
+// Run.
 absl::Status SelfTest(Backend& backend);
 
 }  // namespace phasor

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_cuda [OUT.json] [--quick] [--dry]: the kernels on a GPU beside copies and fills of the same
-// bytes, merged one-token requests beside a launch each, and host-resident tensors beside the link.
-// --dry runs it on the host. --card only says which device there is. Status 3: no CUDA device.
+// bench_cuda [OUT.json] [--quick] [--dry] [--card]: compares the kernels on a GPU with copies and
+// fills of the same bytes, merged one-token requests with one launch each, and tensors in host
+// memory with the link. --dry runs it on the host. --card only prints the device. Exit status 3: no
+// CUDA device.
 #include <algorithm>
 #include <cstring>
 #include <iostream>
@@ -23,13 +24,14 @@ namespace phasor::bench {
 namespace {
 
 constexpr int kNoDevice = 3;
-constexpr int kLeastSteps = 20;  // of a graph: what starting it costs is shared by as many
+constexpr int kLeastSteps = 20;  // of a graph: they share the cost of starting it
 constexpr int kMostBuffers = 512;
 constexpr double kMicro = 1e6;
-// Larger outputs are compared with the reference at their ends only.
+// Of larger outputs, only the ends are compared with the reference.
 constexpr int64_t kCheckedBytes = int64_t{64} << 20;
 
-// Median seconds of each program, one run of each a round, the first one rotating.
+// The median seconds of each program. Each round runs each once, starting with another one each
+// time.
 std::vector<double> MedianOf(const std::vector<std::unique_ptr<Program>>& programs, int rounds) {
   std::vector<std::vector<double>> seconds(programs.size());
   for (const auto& program : programs) program->Run();
@@ -50,12 +52,12 @@ struct Bench {
   bool quick;
 
   int rounds() const { return quick ? 2 : 51; }
-  // --quick has the same rows, of fewer tokens or rows.
+  // --quick has the same rows with fewer tokens.
   int64_t Shortened(int64_t rows) const { return quick ? std::min<int64_t>(rows, 16) : rows; }
 };
 
-// Buffers that one program goes through, so that it finds in the L2 cache what `cache` says.
-// 0: no number of them does.
+// The number of buffers that one program goes through so that the L2 cache contains what `cache`
+// says. 0: no number does.
 int BuffersFor(const Bench& bench, Cache cache, int64_t bytes) {
   if (cache == Cache::kWarm) return 1;
   const int64_t wanted = 2 * bench.device.l2_bytes() / bytes + 1;
@@ -82,7 +84,7 @@ std::string ShapeOf(const RopeCase& c) {
   return absl::StrCat(shape, " ", c.preset);
 }
 
-// Decoding reads anywhere in the context, prefill reads it in order.
+// Decoding reads anywhere in the context; prefill reads it in order.
 std::vector<int64_t> PositionsOf(int64_t tokens, int64_t axes = 1) {
   constexpr int64_t kDecode = 256;
   std::vector<int64_t> positions(static_cast<size_t>(tokens * axes));
@@ -143,7 +145,7 @@ void BenchRope(Bench& bench, const RopeCase& c, bool in_place, Cache cache,
                            seconds[1] * kMicro / static_cast<double>(copies.size()), target));
 }
 
-// In place, warm and cold. The target is of the tensors that the cache does not hold.
+// In place, warm and cold. The target applies to tensors larger than the cache.
 void BenchRopeInPlace(Bench& bench, const RopeCase& c, std::optional<double> target = {}) {
   const bool dram = c.bytes() >= 2 * bench.device.l2_bytes();
   BenchRope(bench, c, true, Cache::kWarm, dram ? target : std::nullopt);
@@ -169,7 +171,7 @@ void BenchRopes(Bench& bench) {
   struct Heads {
     int64_t q, k, dim, rotary_dim;
   };
-  // 70B on 8 cards, 70B, MHA, Gemma, MLA, 80, 96 and 192 lanes, partial.
+  // 70B on 8 cards; 70B; MHA; Gemma; MLA; heads of 80, 96 and 192 lanes; partial rotation.
   for (const Heads& h : {Heads{8, 1, 128, 0},
                          {64, 8, 128, 0},
                          {32, 32, 64, 0},
@@ -237,7 +239,7 @@ void BenchEncodes(Bench& bench) {
 
 // Requests of one token ------------------------------------------------------------------------
 
-// All in one launch, beside a launch each: what merging saves on the device's side.
+// All requests in one launch, compared with one launch each: what merging saves on the device.
 void BenchMerged(Bench& bench) {
   constexpr int kRequests = 256;
   Device& device = bench.device;
@@ -290,7 +292,7 @@ void BenchMerged(Bench& bench) {
   }
 }
 
-// Takes `flag` out of the arguments; whether it was there.
+// Removes `flag` from the arguments. Returns whether it was there.
 bool TakeFlag(std::vector<char*>& arguments, std::string_view flag) {
   return std::erase_if(arguments, [&](const char* a) { return a == flag; }) > 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU through the CUDA runtime: graphs, and events for the device's own clock.
+// The benchmark's device on the CUDA runtime: graphs, and events for the device's own clock.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -112,7 +112,7 @@ class CudaDevice final : public Device {
   void Free(std::byte* memory) override { Check(cudaFree(memory), "free"); }
   void Upload(std::byte* to, const std::byte* from, int64_t bytes) override {
     Check(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), "upload");
-    Check(cudaDeviceSynchronize(), "wait");  // our stream waits for no other
+    Check(cudaDeviceSynchronize(), "wait");  // our stream does not wait for other streams
   }
   void Download(std::byte* to, const std::byte* from, int64_t bytes) override {
     Check(cudaDeviceSynchronize(), "wait");
@@ -138,7 +138,7 @@ class CudaDevice final : public Device {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice() {
-  // Else a kernel's code is loaded at its first launch, which may be inside a graph's capture.
+  // Otherwise a kernel's code is loaded at its first launch, which may be during a graph's capture.
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   auto driver = cuda::OpenDevice();
   if (!driver.ok()) return driver.status();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device of the host's memory on which the kernels' own code runs.
+// A device in host memory that runs the kernels' own code, for --dry.
 #include <chrono>
 #include <cstring>
 #include <vector>

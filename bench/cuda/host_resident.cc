@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Times the CUDA backend on tensors in host memory, and the link's copies in both directions.
 #include "bench/cuda/host_resident.h"
 
 #include <algorithm>
@@ -29,8 +30,8 @@ T Must(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// Copies bytes to the device and as many back, in chunks, both ways at once: what the link can do.
-// Threads: one.
+// Copies bytes to the device and as many back, in chunks and in both directions at once: the most
+// that the link can do. Threads: one thread at a time.
 class Link {
  public:
   explicit Link(std::unique_ptr<cuda::Driver> driver) : driver_(std::move(driver)) {

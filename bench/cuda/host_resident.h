@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors in the host's memory: the CUDA backend as a server runs it, beside the link alone.
+// Benchmarks tensors in host memory: the CUDA backend as a server runs it, compared with the link.
 #ifndef PHASOR_BENCH_CUDA_HOST_RESIDENT_H_
 #define PHASOR_BENCH_CUDA_HOST_RESIDENT_H_
 
@@ -8,8 +8,8 @@
 
 namespace phasor::bench {
 
-// A 256 MiB rotation beside pinned copies of as many bytes both ways at once, and 256 requests of
-// one token in one run beside a run each. Dies on a wrong byte.
+// Compares a 256 MiB rotation with pinned copies of as many bytes in both directions at once, and
+// 256 requests of one token in one run with one run each. Dies on a wrong byte.
 void BenchHostResident(Device& device, Report& report, const Arguments& arguments);
 
 }  // namespace phasor::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A C interface to the GPU's kernels for peers.py, so that Phasor and its peers are timed in turn
-// in one process on the same memory of the device. Objects live until the process ends; invalid
-// cases end it.
+// A C interface to the GPU kernels for peers.py, so that Phasor and its peers run in turn in one
+// process on the same device memory. Objects live until the process ends. An invalid case ends the
+// process.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,7 +37,7 @@ Device& TheDevice() {
 // dtype: 1 FLOAT32, 2 FLOAT16, 3 BFLOAT16.
 extern "C" {
 
-// Which card; lives for ever.
+// The card's name. Lives as long as the process.
 const char* phasor_cuda_device() { return (new std::string(TheDevice().name()))->c_str(); }
 
 void* phasor_cuda_rope_case(const char* preset, int dtype, const int64_t* positions, int64_t tokens,
@@ -46,7 +46,7 @@ void* phasor_cuda_rope_case(const char* preset, int dtype, const int64_t* positi
                       head_dim, {positions, positions + tokens}};
 }
 
-// Launches of a case on memory of the device, q then k, in place.
+// The launches of a case in device memory, q then k, in place.
 void* phasor_cuda_rope(void* rope_case, void* qk) {
   JobRecorder recorder;
   auto* const memory = static_cast<std::byte*>(qk);
@@ -55,7 +55,7 @@ void* phasor_cuda_rope(void* rope_case, void* qk) {
   return new StagedJobs(TheDevice(), recorder.jobs());
 }
 
-// Launches of an encoding of positions 0, 1, ... into memory of the device.
+// The launches of an encoding of positions 0, 1, ... into device memory.
 void* phasor_cuda_encode(const char* preset, int64_t rows, int64_t dim, int dtype, void* out) {
   JobRecorder recorder;
   const phasor::bench::EncodeRun run(EncodeCase{preset, rows, dim, static_cast<Dtype>(dtype)});
@@ -63,7 +63,7 @@ void* phasor_cuda_encode(const char* preset, int64_t rows, int64_t dim, int dtyp
   return new StagedJobs(TheDevice(), recorder.jobs());
 }
 
-// Queues them on a stream. Returns a cudaError_t.
+// Queues launches on a stream. Returns a cudaError_t.
 int phasor_cuda_launch(void* staged, void* stream) {
   for (const auto& launch : static_cast<StagedJobs*>(staged)->launches()) {
     if (int error = phasor::cuda::LaunchKernel(launch.kernel, launch.batch, stream)) return error;
@@ -71,7 +71,8 @@ int phasor_cuda_launch(void* staged, void* stream) {
   return 0;
 }
 
-// Ends the process unless y, on the host, is what the reference makes of x: at the ends, or all.
+// Ends the process unless y, on the host, is what the reference computes from x: all of it, or only
+// its ends if `all` is 0.
 void phasor_cuda_check_rope(void* rope_case, const void* x, const void* y, int all) {
   phasor::bench::CheckRope(*static_cast<RopeCase*>(rope_case), static_cast<const std::byte*>(x),
                            static_cast<const std::byte*>(y), all == 0);

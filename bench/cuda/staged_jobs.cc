@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Stages jobs as chunks on a device and uploads what their kernels read.
 #include "bench/cuda/staged_jobs.h"
 
 #include <algorithm>

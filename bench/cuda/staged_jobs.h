@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs whose tensors are in a device's memory, as launches on it, with no copies: what the kernels
-// cost without the way to the device.
+// Jobs with tensors in device memory as launches without copies: the cost of the kernels without
+// the way to the device.
 #ifndef PHASOR_BENCH_CUDA_STAGED_JOBS_H_
 #define PHASOR_BENCH_CUDA_STAGED_JOBS_H_
 
@@ -14,7 +14,7 @@
 
 namespace phasor::bench {
 
-// Keeps the jobs that it is told to run. They borrow what they did. Threads: one.
+// Keeps the jobs that it is told to run. They still borrow their tensors. Threads: one thread.
 class JobRecorder final : public Backend {
  public:
   std::string_view name() const override { return "recorder"; }
@@ -30,13 +30,13 @@ class JobRecorder final : public Backend {
   std::vector<Job> jobs_;
 };
 
-// Threads: one. Owns what kernels read beside the tensors.
+// The launches of some jobs. Owns what kernels read besides tensors. Threads: one thread at a time.
 class StagedJobs {
  public:
   // Dies unless the kernels support every job. The jobs are not needed afterwards.
   StagedJobs(Device& device, absl::Span<const Job> jobs);
 
-  // One for each kernel that the jobs need.
+  // One launch for each kernel that the jobs need.
   const std::vector<cuda::Launch>& launches() const { return launches_; }
 
  private:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Prepares the cases of benchmarks, runs them, and compares results with the reference in pieces.
 #include "bench/kernels/jobs.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace phasor::bench {
 namespace {
 
-// Rows or tokens that one comparison with the reference covers.
+// The most rows or tokens that one comparison with the reference covers.
 constexpr int64_t kCheckedAtOnce = 1024;
 constexpr int64_t kSampled = 16;
 
@@ -35,7 +36,7 @@ Backend& Reference() {
   return **backend;
 }
 
-// Calls check(first, count) for pieces that cover [0, total), or the two ends of it.
+// Calls check(first, count) for pieces that cover [0, total), or only for the two ends of it.
 template <typename Check>
 void ForPieces(int64_t total, bool sample, Check check) {
   const int64_t piece = sample ? kSampled : kCheckedAtOnce;
@@ -118,7 +119,7 @@ void CheckRope(const RopeCase& test_case, const std::byte* x, const std::byte* y
     const int64_t q_at = first * test_case.q_bytes() / test_case.tokens();
     const int64_t k_at = test_case.q_bytes() + q_at / test_case.q_heads * test_case.k_heads;
     const auto q_size = static_cast<size_t>(piece.q_bytes());
-    // The piece's q and k beside each other.
+    // The piece's q and k side by side.
     const auto gather = [&](const std::byte* from) {
       std::vector<std::byte> both(static_cast<size_t>(piece.bytes()));
       std::memcpy(both.data(), from + q_at, q_size);

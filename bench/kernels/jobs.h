@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs that benchmarks run: prepared through the same door as every caller's.
+// The jobs that benchmarks run, prepared by the same functions as every caller's.
 #ifndef PHASOR_BENCH_KERNELS_JOBS_H_
 #define PHASOR_BENCH_KERNELS_JOBS_H_
 
@@ -24,8 +24,8 @@ struct EncodeCase {
   int64_t bytes() const { return rows * dim * SizeOf(dtype); }
 };
 
-// ApplyRoPE on q [tokens, q_heads, head_dim] and k, which lies right behind it; no k
-// when it has no heads.
+// ApplyRoPE on q [tokens, q_heads, head_dim] and on k, which follows q in memory. No k if it has no
+// heads.
 struct RopeCase {
   std::string preset = "rope-half-split";
   Dtype dtype = Dtype::kFloat32;
@@ -34,7 +34,7 @@ struct RopeCase {
   int64_t head_dim = 128;
   std::vector<int64_t> positions;  // `axes` per token
   int64_t axes = 1;
-  int64_t rotary_dim = 0;  // 0: the preset's, usually all of a head
+  int64_t rotary_dim = 0;  // 0: the preset's, usually the whole head
 
   int64_t tokens() const { return static_cast<int64_t>(positions.size()) / axes; }
   int64_t q_bytes() const { return tokens() * q_heads * head_dim * SizeOf(dtype); }
@@ -44,8 +44,8 @@ struct RopeCase {
 EncodeRequest RequestOf(const EncodeCase& test_case);
 RopeRequest RequestOf(const RopeCase& test_case);
 
-// A prepared case that runs on any backend and memory. Dies when the case is not valid.
-// Threads: Run may be called from any number of threads at once.
+// A prepared case that runs on any backend and memory. Dies if the case is not valid.
+// Threads: any number of threads may call Run at once.
 class EncodeRun {
  public:
   explicit EncodeRun(const EncodeCase& test_case);
@@ -59,7 +59,7 @@ class EncodeRun {
 class RopeRun {
  public:
   explicit RopeRun(const RopeCase& test_case);
-  // x: q then k; y may be x.
+  // x is q then k. y may be x.
   void Run(Backend& backend, const std::byte* x, std::byte* y) const;
 
  private:
@@ -67,8 +67,8 @@ class RopeRun {
   PreparedRope prepared_;
 };
 
-// Die unless `out` holds what the reference backend makes of the case. A `sample` looks at the
-// first and the last rows or tokens only.
+// Die unless `out` or `y` is what the reference backend computes. `sample` compares only the first
+// and the last rows or tokens.
 void CheckEncode(const EncodeCase& test_case, const std::byte* out, bool sample);
 void CheckRope(const RopeCase& test_case, const std::byte* x, const std::byte* y, bool sample);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_kernels: Encode and ApplyRoPE on the CPU against memset, memcpy and memmove of the same
-// bytes, and writes to paged caches against separate passes.
+// bench_kernels: compares Encode and ApplyRoPE on the CPU with memset, memcpy and memmove of the
+// same bytes, and writes to paged caches with separate passes.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-// Data of this size does not fit the last-level cache, whatever was done before.
+// The size of data that does not fit into the last-level cache, whatever ran before.
 int64_t DramBytes() {
   const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
   return bytes > 0 ? bytes : int64_t{32} << 20;
@@ -38,7 +38,7 @@ std::unique_ptr<Backend> CpuBackend(int threads) {
   return *std::move(backend);
 }
 
-// memmove by as many threads as the subject has.
+// memmove on as many threads as the subject has. Threads: one thread at a time.
 class Copier {
  public:
   explicit Copier(int threads) : pool_(threads) {}
@@ -73,14 +73,14 @@ std::string_view CacheName(Cache cache, int64_t working_set) {
   return cache == Cache::kWarm ? "warm" : "cold";
 }
 
-// Values of memset differ from run to run, so that no write is without effect.
+// The value changes with each run, so that every write has an effect.
 Candidate Memset(const Memory& memory) {
   return {[&memory, value = 1]() mutable {
     std::memset(memory.data(), value++, static_cast<size_t>(memory.size()));
   }};
 }
 
-// `memset_bytes`: of another buffer that memset fills; 0: the output itself.
+// `memset_bytes`: memset fills another buffer of this size; 0: it fills the output itself.
 void BenchEncode(Bench& bench, const EncodeCase& c, Backend& backend, int64_t memset_bytes,
                  std::optional<double> target) {
   const Memory out(c.bytes());
@@ -124,7 +124,7 @@ void BenchEncodes(Bench& bench) {
   }
 }
 
-// Decoding reads anywhere in the context, prefill reads it in order.
+// Decoding reads anywhere in the context; prefill reads it in order.
 std::vector<int64_t> PositionsOf(int64_t tokens) {
   constexpr int64_t kDecode = 256;
   std::vector<int64_t> positions;
@@ -146,7 +146,7 @@ void BenchRope(Bench& bench, const RopeCase& c, Backend& backend, bool in_place,
   rope.Run(backend, in_place ? y.data() : x.data(), y.data());
   CheckRope(c, x.data(), y.data(), bench.arguments.quick);
 
-  // The copy puts fresh values into y, so rotating in place over and over does not wear them out.
+  // The copy writes fresh values to y, so that repeated rotations in place do not degrade them.
   Copier& copier = bench.CopierOf(backend);
   const Candidate subject{[&] { rope.Run(backend, in_place ? y.data() : x.data(), y.data()); },
                           cache};
@@ -184,7 +184,7 @@ void BenchRopes(Bench& bench) {
   }
 }
 
-// Keys and values of bfloat16 to the pages of a cache of `type`, tokens anywhere.
+// bfloat16 keys and values that go to the pages of a cache of `type`, tokens in random slots.
 PreparedRope PreparePages(const std::vector<int64_t>& positions, Dtype type) {
   constexpr int64_t kHeads = 8, kHeadDim = 128, kPageSize = 16;
   const auto tokens = static_cast<int64_t>(positions.size());
@@ -213,8 +213,8 @@ PreparedRope PreparePages(const std::vector<int64_t>& positions, Dtype type) {
   return *std::move(prepared);
 }
 
-// One job that rotates keys and writes them and the values to a cache, beside two: a rotation, and
-// what puts its result there.
+// Compares one job that rotates keys and writes them and the values to a cache with two passes: a
+// rotation, then a copy of its result to the cache.
 void BenchPagedWrite(Bench& bench, Dtype type, int64_t tokens) {
   const std::vector<int64_t> positions = PositionsOf(tokens);
   const PreparedRope prepared = PreparePages(positions, type);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_plan: from a spec as a user writes it to a plan, and from the server's cache.
+// bench_plan: times the compilation of a user's spec into a plan, and lookups in the server's
+// cache.
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -46,7 +47,7 @@ PlanPtr Compile(const Spec& spec) {
   return *std::move(plan);
 }
 
-// The plan's frequencies are theta^(-j / pairs), as far as doubles can tell.
+// The plan's frequencies must be theta^(-j / pairs), as exactly as doubles can tell.
 void Check(const Plan& plan, double theta) {
   for (size_t j = 0; j < plan.frequency.size(); ++j) {
     const double want =
@@ -64,7 +65,7 @@ void Bench(const Arguments& arguments, Report& report, const std::string& kind,
   Check(*Compile(make_spec(10000, pairs)), 10000);
   engine::PlanCache cache(256);
   const Spec known = make_spec(10000, pairs);
-  double theta = 10000;  // a new base each time: nothing can have been kept
+  double theta = 10000;  // a new base each time, so that no cache can help
   const auto seconds =
       MedianSeconds(arguments, {{[&] { Compile(make_spec(theta += 1, pairs)); }}, {[&] {
                                   if (!cache.Get(Resolve(known)).ok()) Die("the cache has no plan");

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuda_stubs.py DIR: lets PyTorch's Linux wheel load on a machine without CUDA and without gigabytes of CUDA libraries.
+"""cuda_stubs.py DIR: lets PyTorch's Linux wheel load on a machine without CUDA and its gigabytes of libraries.
 
-The wheel is linked against them even when only the CPU is used. DIR gets an empty library for each one that is missing,
-and functions.so, which defines their functions as traps, to be preloaded: a call would end the process, so none of the
-CPU results can come from here.
+The wheel is linked against CUDA's libraries even if only the CPU is used. For each one that is
+missing, DIR gets an empty library. DIR also gets functions.so, to be preloaded, which defines their
+functions as traps. A call of one ends the process, so no result of the CPU can come from them.
 """
 
 import pathlib
@@ -39,7 +39,8 @@ def main():
         used.update(re.findall(rf" U ({CUDA}\w+)", run("nm", "-D", library)))
     for name in needed - {library.name for library in libraries}:
         link(out / name, "-x", "c", "/dev/null", f"-Wl,-soname,{name}")
-    # Not in the libraries above: a library without symbol versions may not define what is wanted from it by version.
+    # These cannot be in the libraries above: a library without symbol versions cannot define
+    # symbols that are required with a version.
     traps = [f".globl {name}\n.type {name},@function\n.balign 8\n{name}: ud2\n" for name in sorted(used - defined)]
     source = out / "functions.s"
     source.write_text('.section .note.GNU-stack,""\n.text\n' + "".join(traps))

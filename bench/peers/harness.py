@@ -16,18 +16,18 @@ def cpu_model():
 
 
 def median_seconds(candidates, rounds, round_seconds):
-    """Median seconds of one run of each candidate {name: function}, one of each per round."""
+    """The median seconds of one run of each candidate {name: function}. Each round runs each once."""
     repeats = {}
     for name, run in candidates.items():
-        run()  # compiles, touches memory
+        run()  # compiles and touches memory
         start = time.perf_counter()
         run()
         repeats[name] = max(1, int(round_seconds / (time.perf_counter() - start)))
     seconds = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, run in candidates.items():
-            time.sleep(0.02)  # until threads of the one before stop spinning
-            run()  # its data into the caches
+            time.sleep(0.02)  # until the threads of the candidate before stop spinning
+            run()  # brings its data into the caches
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 run()

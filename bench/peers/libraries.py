@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers, each as its users run it, at its best: tables of cosines and sines or frequencies are made beforehand in
-double precision, outputs go to memory that is already mapped where the library allows it. Each function returns a
-function to time that returns [q, k] (ApplyRoPE) or rows (Encode), or None where the library has no such operation.
+"""The peers, each used at its best, as its users run it.
+
+Tables of cosines and sines, or of frequencies, are made beforehand in double precision. Outputs go to
+memory that is already mapped if the library allows that. Each function returns the function to time,
+which returns [q, k] (ApplyRoPE) or rows (Encode), or None if the library has no such operation.
 """
 
 import ctypes
@@ -82,7 +84,7 @@ def onnxruntime_rope(case, x, y, threads):
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
-    # The table of the positions that occur: row i of it is token i's.
+    # A table of only the positions that occur: row i is token i's.
     phase = angles(case)
     tables = {"cos": np.cos(phase).astype(x.dtype), "sin": np.sin(phase).astype(x.dtype)}
     tables["positions"] = np.arange(case.tokens, dtype=np.int64)[None]
@@ -194,7 +196,7 @@ def torch_rope(case, x, _, threads, compiled):
 
 
 def torch_encode(rows, dim, dtype, threads, compiled):
-    """diffusers' get_timestep_embedding, frequencies given."""
+    """diffusers' get_timestep_embedding with given frequencies."""
     import torch
 
     torch.set_num_threads(threads)

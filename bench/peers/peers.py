@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""peers.py SHIM OUT.json [--quick]: Phasor beside numpy, onnxruntime, ggml and PyTorch on the same tensors.
+"""peers.py SHIM OUT.json [--quick]: compares Phasor with numpy, onnxruntime, ggml and PyTorch on the same tensors.
 
-Every peer's result is compared with Phasor's before it is timed. docs/performance.md says how to read the rows.
+Every peer's result is compared with Phasor's before it is timed. docs/performance.md explains the rows.
 """
 
 import dataclasses
@@ -15,7 +15,8 @@ from harness import Report, median_seconds
 from phasor_shim import Phasor
 
 NUMPY = {"FLOAT32": np.float32, "FLOAT16": np.float16, "BFLOAT16": np.uint16}
-# Differences that a peer's own rounding explains: angles in float32 at position 131071, recurrences, 16-bit tables.
+# Differences that a peer's own rounding explains: float32 angles at position 131071, recurrences,
+# 16-bit tables.
 TOLERANCE = {"FLOAT32": 0.06, "FLOAT16": 0.06, "BFLOAT16": 0.2}
 TARGET_IN_CACHE, TARGET_BEYOND = 1.5, 1.1
 TARGET_ENCODE = {"numpy": 5.0, "torch eager": 5.0, "torch.compile": 3.0}
@@ -36,7 +37,7 @@ class RopeCase:
         self.positions = decode if self.tokens <= 256 else np.arange(self.tokens, dtype=np.int64)
 
     def split(self, flat):
-        """q and k of a buffer that holds one behind the other."""
+        """q and k of a buffer in which k follows q."""
         q_size = self.tokens * self.q_heads * self.head_dim
         q, k = flat[:q_size], flat[q_size:]
         return q.reshape(self.tokens, self.q_heads, -1), k.reshape(self.tokens, self.k_heads, -1)
@@ -54,7 +55,7 @@ def cache_bytes():
 
 
 def to_float(array):
-    """Values of numpy or torch tensors; numpy's uint16 are bfloat16 bits."""
+    """The values of numpy or torch tensors. numpy's uint16 are the bits of bfloat16."""
     if not isinstance(array, np.ndarray):
         return array.float().numpy()
     if array.dtype == np.uint16:
@@ -81,7 +82,7 @@ def working_peers(peers, want, tolerance, make):
             if run is None:
                 continue
             got = run()
-        except Exception as error:  # whatever a library throws, the others go on
+        except Exception as error:  # whatever a library throws, the other peers go on
             print(f"SKIP {name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", flush=True)
             continue
         got = got if isinstance(got, (list, tuple)) else [got]
@@ -95,7 +96,7 @@ def working_peers(peers, want, tolerance, make):
 
 def bench_rope(report, settings, phasor, backend, threads, case):
     x, want = normal(case), np.zeros(case.size, NUMPY[case.dtype])
-    y = x.copy()  # what peers write to and Phasor rotates in place: never zeros
+    y = x.copy()  # the tensor that peers write to and Phasor rotates in place; never zeros
     phasor.rope(backend, case, x, want)()
     peers = working_peers(
         libraries.ROPE, case.split(want), TOLERANCE[case.dtype], lambda peer: peer(case, x, y, threads)

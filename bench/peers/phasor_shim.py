@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phasor's kernels through bench/peers/shim.cc. Tensors are numpy arrays; bfloat16 travels as uint16."""
+"""Calls Phasor's kernels through bench/peers/shim.cc. Tensors are numpy arrays; bfloat16 is passed as uint16."""
 
 import ctypes
 

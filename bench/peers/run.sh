@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh OUT.json [--quick]: compares the kernels with numpy, onnxruntime, PyTorch and ggml. A peer that cannot be
-# installed is skipped, loudly.
+# run.sh OUT.json [--quick]: compares the kernels with numpy, onnxruntime, PyTorch and ggml. A peer
+# that cannot be installed is skipped with a warning.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -22,7 +22,8 @@ if ! cmp -s bench/peers/requirements.txt "$stamp"; then
   if [[ $complete == yes ]]; then cp bench/peers/requirements.txt "$stamp"; fi
 fi
 
-# A build of its own: Debian's archives of Abseil cannot go into a shared library, so PHASOR_STATIC cannot be on.
+# A separate build with PHASOR_STATIC off, because Debian's static libraries of Abseil cannot be
+# linked into a shared library.
 cmake -S . -B $shared -G Ninja -DCMAKE_BUILD_TYPE=Release -DPHASOR_BUILD_RPC=OFF -DPHASOR_BUILD_TESTS=OFF >/dev/null
 cmake --build $shared --target phasor_bench_shim >&2
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A C interface to the kernels for peers.py, so that Phasor and its peers are timed in turn in one
-// process on the same memory. Objects live until the process ends; invalid cases die.
+// A C interface to the kernels for peers.py, so that Phasor and its peers run in turn in one
+// process on the same memory. Objects live until the process ends. An invalid case ends the
+// process.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,7 +40,7 @@ void* phasor_bench_backend(int threads) {
   return backend->release();
 }
 
-// What the backend dispatched to; lives for ever.
+// The backend's target(). Lives as long as the process.
 const char* phasor_bench_target(void* backend) {
   return (new std::string(static_cast<Backend*>(backend)->target()))->c_str();
 }
@@ -53,7 +54,7 @@ void phasor_bench_run_encode(void* backend, void* encode, void* out) {
                                        static_cast<std::byte*>(out));
 }
 
-// Positions are copied.
+// Copies the positions.
 void* phasor_bench_rope(const char* preset, int dtype, const int64_t* positions, int64_t tokens,
                         int64_t q_heads, int64_t k_heads, int64_t head_dim) {
   return new Rope({preset,
@@ -64,7 +65,7 @@ void* phasor_bench_rope(const char* preset, int dtype, const int64_t* positions,
                    {positions, positions + tokens}});
 }
 
-// x, y: q then k; y may be x.
+// x and y are q then k. y may be x.
 void phasor_bench_run_rope(void* backend, void* rope, const void* x, void* y) {
   static_cast<Rope*>(rope)->run.Run(*static_cast<Backend*>(backend),
                                     static_cast<const std::byte*>(x), static_cast<std::byte*>(y));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_batching: clients that rotate one token at a time, on an engine whose backend is a fake
-// device with a fixed time for a trip: what bringing calls together saves, and that it costs a lone
-// client nothing. The baseline is the same engine and device, one call a run.
+// bench_batching: clients rotate one token at a time on an engine whose backend is a fake device
+// with a fixed time per trip. Shows what batching saves, and that it costs a lone client nothing.
+// The baseline is the same engine and device with one call per run.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -40,7 +40,7 @@ Outcome RunLoad(int clients, int calls, bool merged) {
   device->SetTrip(kTrip);
   cuda::CudaBackend backend(std::make_unique<testing::FakeDriver>(device), Make("cpu"),
                             {.least_bytes = 0});
-  testing::BorrowedBackend separate(&backend);  // hides what it would like
+  testing::BorrowedBackend separate(&backend);  // hides the backend's batch policy
   engine::EngineOptions options;
   options.workers = 4;
   engine::Engine engine(options, merged ? static_cast<Backend*>(&backend) : &separate,

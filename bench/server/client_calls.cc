@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Connects the client library and builds its rotations for benchmark cases.
 #include "bench/server/client_calls.h"
 
 #include <algorithm>

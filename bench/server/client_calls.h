@@ -14,15 +14,16 @@ namespace phasor::bench {
 
 int Cores();
 
-// In process with that many threads; dies where nobody is. What is not shared travels, unless the
-// client may stage it in `staging_bytes`.
+// Connects in process with `inproc_threads` threads, or to a server. Dies if nobody answers.
+// Tensors that are not shared travel in the message, unless the client may stage them in
+// `staging_bytes`.
 Client ConnectTo(const std::string& target, int inproc_threads = Cores(),
                  int64_t staging_bytes = 0);
 
-// A rotation in place of the case's q, which lies at `data`.
+// A rotation in place of the case's q, which starts at `data`.
 RopeCall CallOf(const RopeCase& test_case, std::byte* data);
 
-// Dies of errors.
+// Dies on an error.
 void Rotate(const Client& client, const RopeCall& call);
 
 }  // namespace phasor::bench

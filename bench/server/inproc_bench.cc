@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_inproc: what a call of the client costs in process, beside the backend's own run of the
-// same prepared request.
+// bench_inproc: compares a call of the client in process with the backend's own run of the same
+// prepared request.
 #include <cstring>
 #include <string>
 #include <utility>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Serializes benchmark cases without copying their tensors, and compares answers with the
+// reference.
 #include "bench/server/messages.h"
 
 #include <google/protobuf/io/coded_stream.h>
@@ -14,7 +16,7 @@
 namespace phasor::bench {
 namespace {
 
-// The wire's tag of `raw`: field 15, length delimited.
+// The wire tag of `raw`: field 15, length-delimited.
 constexpr char kRawTag = 15 << 3 | 2;
 
 grpc::ByteBuffer ToByteBuffer(const std::string& bytes) {

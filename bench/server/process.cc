@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Child processes of the RPC benchmark.
+// Starts and ends the child processes of the RPC benchmark.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>

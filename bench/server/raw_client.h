@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The load generator: sends the same bytes again and again, some calls at a time, and drops the
-// answers unread. What it costs is the same for every server it calls.
+// The load generator: sends the same bytes repeatedly, some calls at a time, and discards the
+// answers. Its cost is the same for every server that it calls.
 #ifndef PHASOR_BENCH_SERVER_RAW_CLIENT_H_
 #define PHASOR_BENCH_SERVER_RAW_CLIENT_H_
 
@@ -16,14 +16,14 @@ namespace phasor::bench {
 inline constexpr char kEncodeMethod[] = "/phasor.v1.PositionEmbeddingService/Encode";
 inline constexpr char kRopeMethod[] = "/phasor.v1.PositionEmbeddingService/ApplyRoPE";
 
-// HTTP/2 frames of every client and server here: phasor-server's default.
+// The size of HTTP/2 frames of every client and server here: phasor-server's default.
 inline constexpr int kFrameBytes = 4 << 20;
 
-// One connection. Any failed call dies: a benchmark of errors is worth nothing.
-// Threads: one at a time.
+// One connection. Dies if a call fails, because the times of errors mean nothing.
+// Threads: one thread at a time.
 class RawClient {
  public:
-  // "127.0.0.1:40123" or "unix:/path".
+  // `address` is like "127.0.0.1:40123" or "unix:/path".
   explicit RawClient(const std::string& address);
   ~RawClient();
 

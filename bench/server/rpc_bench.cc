@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_rpc: calls to Phasor beside calls to a server that only echoes, and to one written with
-// generated messages; peak memory; time to start. Every server is a process of its own.
+// bench_rpc: compares calls to Phasor with calls to a server that only echoes and to one written
+// with generated messages. Also measures peak memory and the time to start. Every server is a
+// process.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -38,19 +39,19 @@ struct Bench {
   std::string directory;
 };
 
-// One client per server, over one transport.
+// One client per server, all over one transport.
 struct Clients {
   std::string transport;
   RawClient phasor, echo, protobuf;
 };
 
-// What is measured: bytes of a rotation's tensor, and calls at a time.
+// One measurement: the bytes of the tensor to rotate, and the calls at a time.
 struct Load {
   int64_t payload;
   int in_flight;
 };
 
-// Rows of design's targets, and the ends of the scale.
+// The loads that have targets, and the ends of the scale; with --all, all loads.
 std::vector<Load> LoadsOf(const Arguments& arguments) {
   if (!arguments.all) {
     return {{64 * kKibi, 1}, {64 * kKibi, 16}, {64 * kKibi, 64}, {kMebi, 1},
@@ -60,7 +61,8 @@ std::vector<Load> LoadsOf(const Arguments& arguments) {
   std::vector<Load> loads;
   for (int64_t payload = 16 * kKibi; payload <= kGibi; payload *= 4) {
     for (const int in_flight : {1, 4, 16, 64}) {
-      if (payload * in_flight <= kGibi) loads.push_back({payload, in_flight});  // in memory thrice
+      // Memory holds every payload three times.
+      if (payload * in_flight <= kGibi) loads.push_back({payload, in_flight});
     }
   }
   return loads;
@@ -72,7 +74,7 @@ std::string SizeText(int64_t bytes) {
   return absl::StrCat(bytes / kGibi, " GiB");
 }
 
-// Least ratios of a rotation: to the echo, and to the handler of generated messages.
+// The least ratios of a rotation: to the echo, and to the handler of generated messages.
 struct Targets {
   std::optional<double> echo, protobuf;
 };
@@ -83,7 +85,7 @@ Targets TargetsOf(int64_t payload) {
   return {};
 }
 
-// Servers use all cores.
+// Threads is the number of cores, because servers use all of them.
 Row RpcRow(const std::string& name, const std::string& shape) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   return {.name = name, .shape = shape, .dtype = "FLOAT32", .threads = cores};
@@ -155,7 +157,7 @@ void BenchCalls(Bench& bench) {
   }
 }
 
-// Largest resident size of a fresh server after a few calls one after another, in payloads.
+// The largest resident size of a fresh server after a few calls in sequence, in payloads.
 double PeakPayloads(Bench& bench, const std::string& kind, int64_t payload) {
   ChildServer server(kind, bench.directory);
   RawClient client(server.tcp());
@@ -178,7 +180,7 @@ void BenchMemory(Bench& bench) {
   bench.report->Add(CostRow(row, phasor, protobuf));
 }
 
-// Until something listens at the path.
+// Waits until something listens at the path.
 void WaitForSocket(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
@@ -192,7 +194,7 @@ void WaitForSocket(const std::string& path) {
   Die("phasor-server does not listen");
 }
 
-// From spawning the binary that is shipped to the answer SERVING of its health service.
+// From starting the shipped binary until its health service answers SERVING.
 double SecondsToServing(const std::string& path) {
   constexpr std::string_view kServing("\x08\x01", 2);
   std::filesystem::remove(path);
@@ -233,7 +235,7 @@ int Main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (argc == 5 && mode == "--serve") return Serve(argv[2], argv[3], std::atoll(argv[4]));
   Arguments arguments = ParseArguments(argc, argv);
-  arguments.row_seconds = 8;  // all of it in about ten minutes
+  arguments.row_seconds = 8;  // about ten minutes in all
   const TemporaryDirectory directory;
   Report report("bench_rpc", arguments, Isa());
   Bench bench{arguments, &report, directory.path()};

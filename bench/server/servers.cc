@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The echo and protobuf servers, the child processes that serve, and the handles of their parent.
 #include "bench/server/servers.h"
 
 #include <grpcpp/grpcpp.h>
@@ -27,7 +28,7 @@ namespace {
 
 using Base = v1::PositionEmbeddingService;
 
-// What a gRPC call costs when the server does nothing with the bytes.
+// Does nothing with the bytes, so its time is the cost of a gRPC call.
 class EchoService final : public Base::WithRawCallbackMethod_Encode<
                               Base::WithRawCallbackMethod_ApplyRoPE<Base::CallbackService>> {
  public:
@@ -58,7 +59,7 @@ class EchoService final : public Base::WithRawCallbackMethod_Encode<
   grpc::ByteBuffer reply_;
 };
 
-// ApplyRoPE as it is written first: generated messages, tensors in strings, the same kernels.
+// ApplyRoPE as most would first write it: generated messages, tensors in strings, the same kernels.
 class ProtobufService final : public Base::CallbackService {
  public:
   explicit ProtobufService(Backend* backend) : backend_(*backend) {}
@@ -72,7 +73,7 @@ class ProtobufService final : public Base::CallbackService {
   }
 
  private:
-  // Ranges as positions and dense tensors only: what the benchmark sends.
+  // Supports what the benchmark sends: positions as ranges, and dense tensors.
   absl::Status Rotate(const v1::ApplyRoPERequest& request, v1::ApplyRoPEResponse* response) {
     auto values = RopeRequestFromWire(request.item(), "item");
     if (!values.ok()) return values.status();
@@ -95,7 +96,7 @@ class ProtobufService final : public Base::CallbackService {
   Backend& backend_;
 };
 
-// Announces the address and waits until the parent closes the pipe.
+// Prints the address and waits until the parent closes the pipe.
 void ServeUntilEnd(const std::string& tcp_address) {
   std::printf("%s\n", tcp_address.c_str());
   std::fflush(stdout);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The servers that are compared, each in a process of its own: a benchmark runs itself as
+// The servers that are compared. Each runs in its own process: a benchmark starts itself as
 // `BENCHMARK --serve KIND UNIX_PATH REPLY_BYTES`.
 #ifndef PHASOR_BENCH_SERVER_SERVERS_H_
 #define PHASOR_BENCH_SERVER_SERVERS_H_
@@ -12,13 +12,14 @@
 
 namespace phasor::bench {
 
-// Child: serves until standard input ends, having printed its TCP address. KIND is "phasor", which
-// also takes leases;
-// "echo", a raw callback server that answers ApplyRoPE with the request's bytes and Encode with
-// REPLY_BYTES bytes; or "protobuf", whose ApplyRoPE takes and returns generated messages.
+// The child process. Prints its TCP address and serves until standard input ends. KIND is one of
+// - "phasor", which also takes leases;
+// - "echo", a raw callback server that answers ApplyRoPE with the request's bytes and Encode with
+//   REPLY_BYTES bytes;
+// - "protobuf", whose ApplyRoPE takes and returns generated messages.
 int Serve(const std::string& kind, const std::string& unix_path, int64_t reply_bytes);
 
-// A directory of its own, removed with all that is in it. Threads: one at a time.
+// A temporary directory, removed with its contents. Threads: one thread at a time.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();
@@ -31,8 +32,8 @@ class TemporaryDirectory {
   char path_[32] = "/tmp/phasor-bench-XXXXXX";
 };
 
-// A child process, ended by the destructor.
-// Threads: one at a time. Owns: the process and the pipes to it.
+// A child process, ended by the destructor. Owns the process and the pipes to it.
+// Threads: one thread at a time.
 class Process {
  public:
   explicit Process(const std::vector<std::string>& command);
@@ -40,9 +41,9 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // The next line of its standard output. Dies when there is none.
+  // The next line of its standard output. Dies if there is none.
   std::string ReadLine();
-  // Largest resident size so far.
+  // The largest resident size so far.
   int64_t PeakBytes() const;
 
  private:
@@ -51,10 +52,10 @@ class Process {
   int from_child_ = -1;
 };
 
-// Parent: a running server.
+// The parent's handle of a running server.
 class ChildServer {
  public:
-  // The socket goes to `directory`.
+  // The Unix socket is made in `directory`.
   ChildServer(const std::string& kind, const std::string& directory, int64_t reply_bytes = 0);
 
   const std::string& tcp() const { return tcp_; }

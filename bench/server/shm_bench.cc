@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_shm: rotations in memory that the server maps, beside the same rotations in this process;
-// an empty call beside one that travels; and rotations of ordinary memory that the client stages in
-// such memory, beside the same that travel.
+// bench_shm: compares rotations in memory that the server maps with the same rotations in this
+// process; a call with no tokens with one that travels; and rotations of ordinary memory that the
+// client stages in shared memory with the same rotations sent in messages.
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ void BenchRope(Bench& bench, int64_t payload_mib) {
   bench.report->Add(RateRow(std::move(row), rate(seconds[0]), rate(seconds[1]), target));
 }
 
-// No tokens: what the names of memory cost.
+// No tokens: what naming shared memory costs.
 void BenchEmpty(Bench& bench) {
   const RopeCase test_case = RopeOf(0);
   const SharedMemory x = SharedOf(bench.shared, 4096);
@@ -88,8 +88,8 @@ void BenchEmpty(Bench& bench) {
       CostRow(std::move(row), seconds[0] / calls * 1e6, seconds[1] / calls * 1e6, 1 / 1.15));
 }
 
-// Of a client that stages by itself and of one that may not, both over the Unix socket. The client
-// stages nothing below its threshold, where both rows are alike.
+// Compares a client that stages automatically with one that may not, both over the Unix socket.
+// Below its threshold the client does not stage, so both rows are alike there.
 void BenchStaged(Bench& bench, int64_t payload) {
   const RopeCase test_case = RopeOf(payload);
   const Memory x(payload), other(payload);
@@ -97,7 +97,7 @@ void BenchStaged(Bench& bench, int64_t payload) {
   std::memcpy(other.data(), x.data(), static_cast<size_t>(payload));
   const RopeCall staged = CallOf(test_case, x.data());
   const RopeCall inline_call = CallOf(test_case, other.data());
-  for (int i = 0; i < 3; ++i) {  // the first ones travel, until the server's socket is known
+  for (int i = 0; i < 3; ++i) {  // the first calls travel, until the server's socket is known
     Rotate(bench.staged, staged);
     Rotate(bench.shared, inline_call);
     usleep(100000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_stream: rotations as items of one stream, beside the same rotations as calls; and a long
-// tensor in chunks, beside one call. A server in another process, over a Unix socket.
+// bench_stream: compares rotations as items of one stream with the same rotations as calls, and a
+// long tensor in chunks with one call. The server is another process, reached over a Unix socket.
 #include <cstring>
 #include <string>
 #include <utility>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kKibi = 1 << 10;
 constexpr int kItems = 64;  // of a run
-constexpr int kBehind = 4;  // items that are not answered yet, at most
+constexpr int kBehind = 4;  // the most items that are not answered yet
 
 struct Bench {
   const Arguments arguments;
@@ -40,7 +40,7 @@ void RotateAll(RopeStream& stream, const std::vector<RopeCall>& calls) {
   for (size_t i = 0; i < std::min<size_t>(kBehind, calls.size()); ++i) read();
 }
 
-// Dies unless `memory` holds what is made of the same bytes in process.
+// Dies unless `memory` holds what this process computes from the same bytes.
 void Check(const Bench& bench, const RopeCase& test_case, const Memory& rotated) {
   const Memory here(test_case.q_bytes());
   FillNormal(test_case.dtype, here);

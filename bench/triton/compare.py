@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compare.py SERVER STUBS OUT.json [--quick]: Phasor beside Triton serving the same rotation, called by Triton's own clients.
+"""compare.py SERVER STUBS OUT.json [--quick]: compares Phasor with Triton serving the same rotation.
 
-Every answer is compared with Phasor's before it is timed; the servers run at the same time and are called in turn, by
-tritonclient and, where a Debian with a newer glibc can be made for it, by perf_analyzer. docs/performance.md says how to read
-the rows.
+Triton's own clients call both: tritonclient and, if a Debian with a newer glibc can be set up for it,
+perf_analyzer. The servers run at the same time and are called in turn. Every answer is compared with
+Phasor's before it is timed. docs/performance.md explains the rows.
 """
 
 import base64
@@ -26,7 +26,7 @@ import running
 import triton_servers
 from harness import Report, median_seconds
 
-# Angles of a table made in float64 and rounded once, and products of float32.
+# The angles' table is made in float64 and rounded once; the products are float32.
 TOLERANCE = 1e-6
 TARGETS = {1: 5.0, 1024: 3.0}
 HEADS, WIDTH = 32, 128
@@ -35,7 +35,7 @@ INSIDE = ROOT / "build/trixie/tmp"
 
 
 class Rotation:
-    """One call to a server: [tokens, heads, width] in float32 there and back, in the message or in system shared memory."""
+    """A call to a server: [tokens, heads, width] in float32 both ways, in the message or in system shared memory."""
 
     def __init__(self, address, model, positions, q, shared):
         self.client = grpcclient.InferenceServerClient(address)
@@ -53,7 +53,7 @@ class Rotation:
             self.inputs[1].set_data_from_numpy(q)
 
     def _region(self, name):
-        """Name of a registered region of the size of q, which is in it."""
+        """Registers a region that holds q, and returns its name."""
         name = f"phasor_bench_{id(self)}_{name}"
         handle = shared_memory.create_shared_memory_region(name, f"/{name}", self.q.nbytes)
         shared_memory.set_shared_memory_region(handle, [self.q])
@@ -102,7 +102,7 @@ def bench(report, settings, servers, tokens, shared):
 
 
 def add_rows(report, name, tokens, seconds, with_target):
-    """A row for each Triton; the target stands in that of the fastest."""
+    """Adds a row for each Triton. The target is in the row of the fastest one."""
     others = [other for other in seconds if other != "phasor"]
     best = min(others, key=seconds.get)
     row = {"name": name, "shape": f"T={tokens} {HEADS}q x{WIDTH} half-split", "dtype": "FLOAT32", "threads": os.cpu_count(), "cache": "warm"}
@@ -112,7 +112,7 @@ def add_rows(report, name, tokens, seconds, with_target):
 
 
 def bench_perf_analyzer(report, quick, servers, tokens):
-    """The same calls, one at a time, by Triton's profiler in C++; medians over rounds of its median latency."""
+    """The same calls one at a time, by Triton's profiler in C++: medians over rounds of its median latency."""
     tensors = {"POSITIONS": inputs_of(tokens)[0], "Q": inputs_of(tokens)[1]}
     data = {n: {"content": {"b64": base64.b64encode(t.tobytes()).decode()}, "shape": t.shape} for n, t in tensors.items()}
     made = subprocess.run([TRIXIE, "true"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
@@ -132,7 +132,7 @@ def perf_analyzer_seconds(address, model):
     out.unlink(missing_ok=True)
     command = [TRIXIE, "perf_analyzer", "-i", "grpc", "-u", address, "-m", model, "-f", "/tmp/bench.csv"]
     command += ["--input-data=/tmp/data.json", "--concurrency-range=1"]
-    command += ["--measurement-interval=1000", "--stability-percentage=999"]  # three windows, whatever they say
+    command += ["--measurement-interval=1000", "--stability-percentage=999"]  # three windows, however much they differ
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         raise RuntimeError((done.stdout + done.stderr).strip())
@@ -140,7 +140,7 @@ def perf_analyzer_seconds(address, model):
 
 
 def start_servers(stack, server, stubs):
-    """{name: (address, model)} of all that run here; of Triton one at least."""
+    """Starts all servers that run here, at least one Triton, and yields {name: (address, model)}."""
     started = {}
     for library in ("numpy", "torch"):
         for kind, start in (("Python backend", triton_servers.python_backend), ("PyTriton", triton_servers.pytriton)):

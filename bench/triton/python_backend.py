@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model.py of Triton's own Python backend. triton_servers.py puts it into a repository."""
+"""The model.py of Triton's own Python backend. triton_servers.py copies it into a model repository."""
 
 import json
 import sys

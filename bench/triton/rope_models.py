@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary embeddings as a team would write them for Triton: a table of cosines and sines made once, then two halves."""
+"""Rotary embeddings as a team would write them for Triton: a table of cosines and sines, then two halves."""
 
 import ctypes
 import pathlib
@@ -30,7 +30,7 @@ def numpy_rope():
 
 def torch_rope(stubs):
     for library in sorted(pathlib.Path(stubs).glob("*")):
-        if ".so" in library.name:  # bench/peers/cuda_stubs.py; ahead of torch, and not of Triton's own CUDA
+        if ".so" in library.name:  # bench/peers/cuda_stubs.py; loaded before torch, and not Triton's own CUDA
             ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
     import torch
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh OUT.json [--quick]: compares the server with Triton Inference Server. What cannot be installed is skipped, loudly.
+# run.sh OUT.json [--quick]: compares the server with Triton Inference Server. What cannot be
+# installed is skipped with a warning.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -10,8 +11,8 @@ stamp=$venv/requirements.txt
 
 wanted() { cat bench/triton/requirements.txt <(sed -n '/^# torch/,$p' bench/peers/requirements.txt); }
 
-# Triton's Python backend brings an interpreter of its own, which runs on the standard library of this one: a newer release of
-# Python 3.11 than Debian's does not fit.
+# Triton's Python backend brings its own interpreter, which uses this interpreter's standard
+# library. That only works with Debian's Python 3.11; a newer release of 3.11 does not fit.
 python=/usr/bin/python3
 [[ -x $python ]] || python=python3
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve_pytriton.py PORT LIBRARY STUBS: the model behind PyTriton, in this process, until SIGTERM."""
+"""serve_pytriton.py PORT LIBRARY STUBS: serves the model with PyTriton in this process until SIGTERM."""
 
 import pathlib
 import sys
@@ -24,10 +24,10 @@ def main(port, library, stubs):
         grpc_address="127.0.0.1",
         grpc_port=int(port),
         http_address="127.0.0.1",
-        http_port=running.free_port(),  # PyTriton asks there whether Triton is ready
+        http_port=running.free_port(),  # the port where PyTriton asks whether Triton is ready
         allow_metrics=False,
     )
-    # Without restrictions: shared memory would need a token.
+    # Unrestricted, because shared memory would need a token otherwise.
     with Triton(config=config, security_config=TritonSecurityConfig(restricted_endpoints=[])) as triton:
         triton.bind(
             model_name="rope",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triton servers for the time of a `with` block: the one inside nvidia-pytriton, with its Python backend and behind PyTriton."""
+"""Runs Triton servers inside a `with` block: the one in nvidia-pytriton with its Python backend, and PyTriton."""
 
 import contextlib
 import importlib.util
@@ -36,7 +36,7 @@ def package():
 
 @contextlib.contextmanager
 def python_backend(library, stubs):
-    """Yields the address. The model runs in a process of the backend, next to the server: memory between them is shared."""
+    """Yields the address. The model runs in a process of the backend and shares memory with the server."""
     with tempfile.TemporaryDirectory() as scratch:
         backends, model = pathlib.Path(scratch) / "backends", pathlib.Path(scratch) / "models/rope"
         (model / "1").mkdir(parents=True)
@@ -57,7 +57,7 @@ def python_backend(library, stubs):
 
 
 def pytriton(library, stubs):
-    """The same for PyTriton, as its documentation binds a model: in a process that its proxy model talks to."""
+    """The same for PyTriton, with the model bound as its documentation says: in a process that its proxy model calls."""
     port = free_port()
     return process([sys.executable, HERE / "serve_pytriton.py", str(port), library, str(stubs)], port)
 
@@ -91,7 +91,7 @@ def wait_until_ready(server, address, log):
 
 
 def stop(server):
-    """Ends the server with its helpers, which are of its session."""
+    """Ends the server and its helper processes, which are in its session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend runs jobs. All backends return the same bytes (docs/numerics.md).
+// The interface of backends, which run jobs. All backends return the same bytes (docs/numerics.md).
 #ifndef PHASOR_KERNELS_BACKEND_BACKEND_H_
 #define PHASOR_KERNELS_BACKEND_BACKEND_H_
 
@@ -17,59 +17,58 @@
 
 namespace phasor {
 
-// Which calls should be brought together for a backend: those of [least_bytes, bytes), read and
-// written.
+// Which calls to batch for a backend: those that read and write at least least_bytes and less than
+// `bytes` in total.
 struct BatchPolicy {
-  // Bytes that one Run should do at most where several such calls wait. 0: a Run costs nothing of
-  // its own, so every call is run by itself.
+  // The most bytes of one Run when several such calls wait. 0: a Run has no fixed cost, so every
+  // call runs on its own.
   int64_t bytes = 0;
-  // Smaller calls are run by themselves at once: the backend does them without what makes a Run
-  // dear.
+  // Smaller calls run on their own at once, because the backend does not send them to the device.
   int64_t least_bytes = 0;
-  // Runs of such calls at a time that the backend can make use of. A second one begins while the
-  // first goes on only when it has its bytes together; calls gather until then. > 0.
+  // How many Runs of such calls the backend can use at a time; > 0. While one runs, another begins
+  // only when it has `bytes` together; until then calls gather.
   int runs = 1;
 };
 
-// What became of the jobs that a backend with a device was given, since it was made.
+// What a backend with a device did with the jobs it was given, counted since it was made.
 struct DeviceCounts {
-  bool usable = true;               // false: it is lost, and everything runs on the CPU
-  int64_t jobs = 0;                 // that it computed, wholly
-  int64_t jobs_not_for_it = 0;      // the CPU computed: small, not supported, or it is not usable
-  int64_t jobs_that_it_failed = 0;  // begun on it, computed by the CPU
-  int64_t jobs_sooner_on_cpu = 0;   // the CPU computed: by the rates that were measured
+  bool usable = true;               // false: the device is lost, and everything runs on the CPU
+  int64_t jobs = 0;                 // the device computed them wholly
+  int64_t jobs_not_for_it = 0;      // on the CPU: small, not supported, or the device is not usable
+  int64_t jobs_that_it_failed = 0;  // begun on the device, computed by the CPU
+  int64_t jobs_sooner_on_cpu = 0;   // on the CPU: faster there by the measured rates
 };
 
-// What came of a job.
+// The outcome of one job.
 struct JobResult {
   absl::Status status;
-  std::string_view backend;  // that computed it, or its last rows; lives as long as the backend
-  bool intact = false;       // on an error: what the job was to overwrite is what it was
+  std::string_view backend;  // computed it, or its last rows; lives as long as the backend
+  bool intact = false;       // on an error: what the job was to overwrite is unchanged
 };
 
-// Threads: Run and RunEach may be called from any number of threads at once.
+// Runs jobs. Threads: Run and RunEach may be called from any number of threads at once.
 class Backend {
  public:
   virtual ~Backend() = default;
   // "cpu", "cuda" or "reference".
   virtual std::string_view name() const = 0;
-  // What the backend dispatched to, e.g. "AVX2".
+  // The instruction set or device that it uses, e.g. "AVX2".
   virtual std::string target() const = 0;
-  // Threads that a job may use, the caller's included.
+  // The threads that a job may use, including the caller's.
   virtual int threads() const = 0;
-  // May change to none, when what made it want batches is gone.
+  // May change to {} when the device that made batches worthwhile is gone.
   virtual BatchPolicy batch_policy() const { return {}; }
-  // Runs the jobs in order and returns when their outputs are written. Jobs are valid by
-  // construction; an error means that the device failed.
+  // Runs the jobs in order and returns when their outputs are written. Jobs must be valid, as
+  // kernels/request/request.h makes them; an error means that the device failed.
   virtual absl::Status Run(absl::Span<const Job> jobs) = 0;
-  // The same, and says of every job what came of it; `results` are as many.
+  // Like Run, but gives the outcome of each job. `results` must be as many as `jobs`.
   virtual void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) {
     const absl::Status ran = Run(jobs);
     for (JobResult& result : results) result = {ran, name(), /*intact=*/false};
   }
-  // The backend's device, whose memory jobs may name; nullptr: none. Lives as long as the backend.
+  // The backend's device, whose memory jobs may use; nullptr: none. Lives as long as the backend.
   virtual DevicePort* device_port() { return nullptr; }
-  // Nothing: it has no device, and all jobs are its own.
+  // nullopt: the backend has no device and runs all jobs itself.
   virtual std::optional<DeviceCounts> device_counts() const { return std::nullopt; }
 };
 

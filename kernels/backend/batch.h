@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs: what a backend runs. Plain borrowed values, checked by kernels/request/request.h before
-// they are made.
+// Jobs: what a backend runs. Plain values that borrow their tensors. kernels/request/request.h
+// checks them before they are made.
 #ifndef PHASOR_KERNELS_BACKEND_BATCH_H_
 #define PHASOR_KERNELS_BACKEND_BATCH_H_
 
@@ -18,7 +18,7 @@
 
 namespace phasor {
 
-// out[t, :] = embedding_scale * add_to[t, :] + encoding(position[t]), or rows of a rotary table.
+// out[t, :] = embedding_scale * add_to[t, :] + encoding(position[t]); or rows of a rotary table.
 struct EncodeJob {
   const Plan* plan = nullptr;
   const RowLayout* layout = nullptr;          // nullptr: the plan's, for an encoding
@@ -35,14 +35,14 @@ inline const RowLayout& LayoutOf(const EncodeJob& job) {
   return job.layout != nullptr ? *job.layout : job.plan->layout;
 }
 
-// Distances between neighbours, in bytes.
+// The distance in bytes from one batch entry, token or head to the next.
 struct RotaryStrides {
   int64_t batch = 0;
   int64_t token = 0;
   int64_t head = 0;
 };
 
-// One tensor of a rotary job. Lanes of a head are contiguous.
+// One tensor of a rotary job. The lanes of a head are contiguous.
 struct RotaryTensor {
   Dtype dtype = Dtype::kFloat32;  // a compute dtype
   int64_t heads = 0;
@@ -50,15 +50,17 @@ struct RotaryTensor {
   RotaryStrides x_strides;
   std::byte* y = nullptr;  // may equal x (in place) if the strides are equal; no other overlap
   RotaryStrides y_strides;
-  // Instead of x: the dense tensor as it arrived, in y's layout. x is then ignored; the backend
-  // gathers the pieces into y and rotates there. Only where y is of dtype and has no offsets.
+  // Replaces x: the dense tensor as it arrived, in y's layout. The backend gathers the pieces into
+  // y and rotates there. Only if y has type dtype and there are no offsets.
   Pieces pieces;
-  // kNone: y is of dtype. Else FLOAT16 or BFLOAT16 becomes this, times inv_scale, saturated.
+  // kNone: y has type dtype. Otherwise FLOAT16 or BFLOAT16 values are multiplied by inv_scale,
+  // saturated and rounded to this type.
   Float8 float8 = Float8::kNone;
   float inv_scale = 1;
-  bool rotates = true;  // else all lanes are copied
-  // [tokens], of a job without a batch: bytes from y to a token, instead of y_strides; negative:
-  // the token is not written. Multiples of y_strides.batch and .token, a page's and a slot's bytes.
+  bool rotates = true;  // false: all lanes are copied
+  // [tokens], for a job without a batch: bytes from y to each token, instead of y_strides.
+  // Negative: the token is not written. Multiples of y_strides.batch and .token, the bytes of a
+  // page and of a slot.
   const int64_t* y_offsets = nullptr;
 };
 
@@ -66,13 +68,13 @@ inline int64_t OutputSizeOf(const RotaryTensor& tensor) {
   return tensor.float8 == Float8::kNone ? SizeOf(tensor.dtype) : 1;
 }
 
-// y = A R(phase) x for every token and head: phase and amplitude of `positions` under `plan`,
-// undone when `inverse`, relative to those of `from_positions` under `from_plan` when these are
-// set (then `inverse` is not).
+// y = A R(phase) x for every token and head, with the phase and amplitude of `positions` under
+// `plan`. `inverse` undoes that. With from_plan and from_positions, the rotation is relative to
+// theirs; then `inverse` must not be set.
 struct RotaryJob {
   const Plan* plan = nullptr;
   const PositionSource* positions = nullptr;       // tokens, or batch * tokens
-  const Plan* from_plan = nullptr;                 // same lanes and heads
+  const Plan* from_plan = nullptr;                 // has the same lanes and heads
   const PositionSource* from_positions = nullptr;  // delta only
   bool inverse = false;
   int64_t batch = 1;
@@ -82,14 +84,15 @@ struct RotaryJob {
   bool is_delta() const { return from_positions != nullptr; }
 };
 
-// The factor of a whole call, xPos apart: what is on the keys already comes off.
+// The amplitude of the whole call without xPos. In a delta, the factor that the keys already have
+// is divided out.
 inline double AmplitudeOf(const RotaryJob& job) {
   const double to = job.plan->amplitude;
   if (job.is_delta()) return to / job.from_plan->amplitude;
   return job.inverse ? 1 / to : to;
 }
 
-// Lanes are read where they were written: by from_plan, or by the rotation that an inverse undoes.
+// Lanes are read where the earlier rotation wrote them: that of from_plan, or the one to be undone.
 inline Pairing PairingIn(const RotaryJob& job) {
   if (job.is_delta()) return job.from_plan->spec.pairing_out;
   return job.inverse ? job.plan->spec.pairing_out : job.plan->spec.pairing;
@@ -99,8 +102,8 @@ inline Pairing PairingOut(const RotaryJob& job) {
   return job.inverse ? job.plan->spec.pairing : job.plan->spec.pairing_out;
 }
 
-// out[t, :] = embedding_scale * add_to[t, :] + table[position[t], :], positions beyond the table
-// clipped to it.
+// out[t, :] = embedding_scale * add_to[t, :] + table[position[t], :]. Positions beyond the table
+// are clipped to it.
 struct LookupJob {
   const Table* table = nullptr;
   const PositionSource* positions = nullptr;  // count() rows; integers, one axis

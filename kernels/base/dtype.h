@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of tensors: size and name. Pure values, no dependency.
+// The element types of tensors, with their sizes and names. Plain values; depends on nothing else.
 #ifndef PHASOR_KERNELS_BASE_DTYPE_H_
 #define PHASOR_KERNELS_BASE_DTYPE_H_
 
@@ -59,10 +59,10 @@ constexpr std::string_view Name(Dtype dtype) {
   return "?";
 }
 
-// Types that Encode and ApplyRoPE compute in: FLOAT64, FLOAT32, FLOAT16, BFLOAT16.
+// The types that Encode and ApplyRoPE compute in: FLOAT64, FLOAT32, FLOAT16, BFLOAT16.
 constexpr bool IsComputeDtype(Dtype dtype) { return dtype <= Dtype::kBFloat16; }
 
-// The 8-bit types that results can be rounded to, or none.
+// The 8-bit type that a result is rounded to; kNone when it is not rounded to 8 bits.
 enum class Float8 : uint8_t { kNone, kE4M3, kE5M2 };
 
 constexpr Float8 Float8Of(Dtype dtype) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PHASOR_HD marks functions that run on the host and, when nvcc compiles them, on the device.
+// PHASOR_HD marks a function that runs on the host and, when nvcc compiles it, on the device too.
 #ifndef PHASOR_KERNELS_BASE_HOST_DEVICE_H_
 #define PHASOR_KERNELS_BASE_HOST_DEVICE_H_
 
@@ -9,7 +9,7 @@
 #define PHASOR_HD inline
 #endif
 
-// Before a loop whose arrays are to live in a GPU's registers.
+// Put PHASOR_UNROLL before a loop whose arrays should live in a GPU's registers.
 #ifdef __CUDA_ARCH__
 #define PHASOR_UNROLL _Pragma("unroll")
 #else

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// INVALID_ARGUMENT. Messages begin with the path of the field. Threads: pure functions.
+// Makes INVALID_ARGUMENT statuses. Each message begins with the path of the field.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_BASE_INVALID_H_
 #define PHASOR_KERNELS_BASE_INVALID_H_
 
@@ -10,13 +11,13 @@
 
 namespace phasor {
 
-// The pieces of a message, which begins with its path.
+// INVALID_ARGUMENT with the pieces joined. The first piece is, or begins with, the field's path.
 template <typename... T>
 absl::Status Invalid(const T&... message) {
   return absl::InvalidArgumentError(StrCat(message...));
 }
 
-// "path: message".
+// INVALID_ARGUMENT "path: message".
 template <typename... T>
 absl::Status InvalidAt(std::string_view path, const T&... message) {
   return Invalid(path, ": ", message...);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses JSON into a value and stops as soon as a limit is passed; formats the errors about values.
 #include "kernels/base/json.h"
 
 #include <algorithm>
@@ -13,28 +14,28 @@
 namespace phasor {
 namespace {
 
-// Makes a value of what nlohmann's parser reads, and stops it at the limits. It is here because the
-// parser's own maker looks through all members of an object for each one that it adds.
-// Threads: one thread.
+// Builds a value from the events of nlohmann's parser and stops the parser at the limits. The
+// parser has its own builder, but that one searches all members of an object each time it adds one.
+// Threads: one thread at a time.
 class Maker {
  public:
   explicit Maker(std::string_view path) : path_(path) {}
 
-  // What was read, if the parser has not been stopped.
+  // Returns the value. Fails if the parser was stopped or the text is not JSON.
   absl::StatusOr<Json> Take(bool parsed) {
     PHASOR_RETURN_IF_ERROR(status_);
     if (!parsed) return Invalid("not JSON, must be");
     return std::move(root_);
   }
 
-  // The parser calls these; false stops it.
+  // The parser calls these. Returning false stops it.
   bool null() { return Add(nullptr); }
   bool boolean(bool value) { return Add(value); }
   bool number_integer(int64_t value) { return Add(value); }
   bool number_unsigned(uint64_t value) { return Add(value); }
   bool number_float(double value, const std::string&) { return Add(value); }
   bool string(std::string& value) { return Add(std::move(value)); }
-  bool binary(Json::binary_t&) { return false; }  // text has none
+  bool binary(Json::binary_t&) { return false; }  // text cannot hold binary values
   bool start_object(size_t) { return Open(Json::object()); }
   bool start_array(size_t) { return Open(Json::array()); }
   bool key(std::string& key) {
@@ -77,7 +78,7 @@ class Maker {
       return false;
     }
     if (!Add(std::move(empty))) return false;
-    // Nothing is added to what holds it before it is closed, so it stays where it is.
+    // The address stays valid: nothing is added to the parent until this value is closed.
     Json* const parent = open_.empty() ? nullptr : open_.back();
     open_.push_back(parent == nullptr ? &root_ : &parent->back());
     return true;
@@ -95,8 +96,8 @@ class Maker {
 
   std::string_view path_;
   Json root_;
-  std::vector<Json*> open_;  // objects and lists around what is read now, innermost last
-  std::string key_;          // of the value that comes next
+  std::vector<Json*> open_;  // the open objects and lists, innermost last
+  std::string key_;          // of the next value
   size_t values_ = 0;
   absl::Status status_;
 };

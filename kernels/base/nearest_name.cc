@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Levenshtein's distance, one row of its table at a time.
+// Computes Levenshtein's distance, keeping one row of its table at a time.
 #include "kernels/base/nearest_name.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& n
   std::string nearest;
   size_t least = std::numeric_limits<size_t>::max();
   for (const std::string& known : names) {
-    // Names are at least as far apart as their lengths.
+    // The distance is at least the difference of the lengths.
     const size_t longer = std::max(known.size(), name.size());
     if (longer - std::min(known.size(), name.size()) >= least) continue;
     const size_t distance = EditDistance(name, known);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean": how far names are apart. Threads: pure functions.
+// Finds the name to suggest for a wrong one ("did you mean"). Threads: pure functions.
 #ifndef PHASOR_KERNELS_BASE_NEAREST_NAME_H_
 #define PHASOR_KERNELS_BASE_NEAREST_NAME_H_
 
@@ -10,10 +10,11 @@
 
 namespace phasor {
 
-// Characters to insert, remove or replace until `a` is `b`.
+// The number of characters to insert, remove or replace to turn `a` into `b`.
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The first of those of `names` that are the fewest edits from `name`; empty when there are none.
+// The name in `names` that needs the fewest edits to become `name`; the first one of several; empty
+// when there are no names.
 std::string NearestName(std::string_view name, const std::vector<std::string>& names);
 
 }  // namespace phasor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See sha256.h. Written after FIPS 180-4, sections 4 to 6.
+// Computes SHA-256 by sections 4 to 6 of FIPS 180-4.
 #include "kernels/base/sha256.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Propagation of absl::Status. The only macros of the code base beside Highway's.
+// Macros that return early with an absl::Status.
 #ifndef PHASOR_KERNELS_BASE_STATUS_MACROS_H_
 #define PHASOR_KERNELS_BASE_STATUS_MACROS_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins and shortens text. absl::StrCat for std::string_view too: Debian 12 builds Abseil with a
-// string_view of its own. Threads: pure functions.
+// Joins and shortens text. StrCat is absl::StrCat that also takes std::string_view: the Abseil of
+// Debian 12 is built with its own string_view. Threads: pure functions.
 #ifndef PHASOR_KERNELS_BASE_TEXT_H_
 #define PHASOR_KERNELS_BASE_TEXT_H_
 
@@ -23,14 +23,15 @@ decltype(auto) TextPiece(const T& piece) {
   }
 }
 
-// The pieces (text and numbers) one after another.
+// Joins the pieces (text and numbers).
 template <typename... T>
 std::string StrCat(const T&... pieces) {
   return absl::StrCat(TextPiece(pieces)...);
 }
 
-// The text, or as much of it as fits into `max_bytes` >= 3 with "..." after it. What a caller sent
-// stands in errors so: it may be megabytes. Cuts between the characters of UTF-8.
+// The text; if it is longer than `max_bytes` (>= 3), its beginning and "...", at most `max_bytes`
+// in all. Error messages show a caller's text this way, because it may be megabytes long. Never
+// cuts inside a UTF-8 character.
 inline std::string Shown(std::string_view text, size_t max_bytes = 64) {
   constexpr std::string_view kEllipsis = "...";
   if (text.size() <= max_bytes) return std::string(text);

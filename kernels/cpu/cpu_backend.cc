@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Splits jobs into pieces, gives them to a thread pool, and calls the kernels tile by tile.
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
@@ -14,14 +15,14 @@
 namespace phasor::cpu {
 namespace {
 
-// Work that one thread should have before another one is asked to help: waking one costs tens of
+// The work of one thread below which no other one is asked to help. Waking a thread costs tens of
 // microseconds, in which a core writes a few hundred KiB.
 constexpr int64_t kPieceBytes = 256 << 10;
 
-// Rows encoded per kernel call: positions of one tile live on the stack of its piece.
+// Rows encoded per kernel call. The positions of one tile are on the stack of its thread.
 constexpr int64_t kEncodeTile = 256;
 
-// 64-byte aligned working memory of one thread, kept between calls.
+// Working memory of one thread, aligned to 64 bytes and kept between calls. Threads: one thread.
 class Scratch {
  public:
   Scratch() = default;
@@ -56,13 +57,14 @@ struct Piece {
   int64_t count;
 };
 
-// The last-level cache of one core: sysconf adds up those of a whole AMD socket.
+// The last-level cache of one core. sysconf would add up the caches of a whole AMD socket.
 int64_t LastLevelCacheBytes() {
   std::ifstream size("/sys/devices/system/cpu/cpu0/cache/index3/size");  // such as 32768K
   int64_t kib = 0;
   return (size >> kib) && kib > 0 ? kib << 10 : int64_t{32} << 20;
 }
 
+// Runs jobs on the caller's thread and a pool. Threads: as Backend says. Owns the pool.
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
@@ -88,7 +90,7 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  // Rows or tokens of a job, and the bytes that one of them writes.
+  // The rows or tokens of a job. RowBytes is what one of them writes.
   static int64_t Rows(const Job& job) {
     if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->positions->count();
     if (const auto* lookup = std::get_if<LookupJob>(&job)) return lookup->positions->count();
@@ -134,7 +136,7 @@ class CpuBackend final : public Backend {
     }
   }
 
-  // Whether a range of tokens is a range of bytes, so that each piece of the job can gather its
+  // Whether consecutive tokens are consecutive bytes, so that each piece of the job can gather its
   // own.
   static bool TokensAreContiguous(const RotaryJob& job, const RotaryTensor& tensor) {
     const int64_t head_bytes = job.plan->spec.head_dim * SizeOf(tensor.dtype);
@@ -142,12 +144,12 @@ class CpuBackend final : public Backend {
            (job.batch == 1 || tensor.y_strides.batch == job.tokens * tensor.y_strides.token);
   }
 
-  // Parity's scalar loops want their tensors whole.
+  // Whether each piece gathers its own tokens. Parity's scalar loops need whole tensors instead.
   static bool GathersPiecewise(const RotaryJob& job, const RotaryTensor& tensor) {
     return !job.plan->parity.has_value() && TokensAreContiguous(job, tensor);
   }
 
-  // Gathers tensors of other layouts as a whole, before the job is split.
+  // Gathers the tensors that pieces cannot gather, before the job is split.
   static void GatherWhole(const RotaryJob& job) {
     for (const RotaryTensor& tensor : job.tensors) {
       if (tensor.pieces.empty() || GathersPiecewise(job, tensor)) continue;
@@ -248,7 +250,8 @@ class CpuBackend final : public Backend {
     return !tensor.pieces.empty() && TokensAreContiguous(job, tensor);
   }
 
-  // The tensor from token t of batch entry b on; in place where pieces were gathered.
+  // The tensor from token t of batch entry b on. Gathered pieces are in y, so those rotate in
+  // place.
   static RotaryArgs::Tensor At(const RotaryTensor& tensor, int64_t b, int64_t t) {
     const RotaryStrides& xs = tensor.pieces.empty() ? tensor.x_strides : tensor.y_strides;
     const RotaryStrides& ys = tensor.y_strides;

@@ -10,10 +10,11 @@
 
 namespace phasor::cpu {
 
+// How to make a CPU backend.
 struct CpuBackendOptions {
   Target target = Target::kScalar;
   int threads = 1;  // >= 1, the caller's included
-  // Bytes written from which outputs bypass the caches; 0: from the size of the last-level cache.
+  // Outputs of at least this many bytes bypass the caches; 0: derived from the last-level cache.
   int64_t stream_bytes = 0;
   std::string_view name = "cpu";
 };

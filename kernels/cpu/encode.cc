@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/encode.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.h, which includes this file once per target.
+// Must follow foreach_target.h, which includes this file once per target.
 #include "kernels/cpu/encode_block-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -24,8 +24,8 @@ void EncodeRows(const EncodeArgs& args) { reference::Encode(args); }
 
 #else
 
-// Rows that one vector of pairs is walked down before the next one: the fewer, the better
-// non-temporal stores fill pages; the more, the less often the phases of a first row are made.
+// Rows for which one vector of pairs is computed before the next vector. Fewer rows let
+// non-temporal stores fill pages better; more rows compute the phases of a first row less often.
 constexpr int64_t kSteppingTile = 64;
 
 // out = scale * add_to + row for rows [first, first + count), in the element type.
@@ -88,7 +88,7 @@ HWY_INLINE void Put64(const EncodeBlock& block, int64_t begin, int64_t i, double
   column = block.accumulate ? column + value : value;
 }
 
-// One f64 row, finished. `phases` are the row's.
+// Computes and finishes one f64 row. `phases` are those of the row.
 HWY_NOINLINE void EncodeRow64(const EncodeArgs& args, const EncodeScratch& scratch,
                               const uint64_t* phases, int64_t t) {
   const RowLayout& layout = *args.layout;
@@ -125,8 +125,8 @@ HWY_NOINLINE void EncodeRow64(const EncodeArgs& args, const EncodeScratch& scrat
   }
 }
 
-// The constant whole step between neighbouring rows on every axis, if there is one: then phases
-// advance by addition, which is the same number as the direct formula.
+// Finds the whole-number step between neighbouring rows, if it is constant on every axis. Then
+// phases advance by addition, which gives the same number as the direct formula.
 HWY_INLINE bool ConstantStep(const EncodeArgs& args, Position* step) {
   if (args.rows < 3) return false;
   uint64_t differences = 0;
@@ -143,8 +143,8 @@ HWY_INLINE bool ConstantStep(const EncodeArgs& args, Position* step) {
   return differences == 0;
 }
 
-// Phases of rows [first, first + count) into scratch. When `stepping`, rows after the first of the
-// call advance from the row before.
+// Writes the phases of rows [first, first + count) to scratch. With `stepping`, rows after the
+// call's first one advance from the row before.
 HWY_NOINLINE void TilePhases(const EncodeArgs& args, const EncodeScratch& scratch, bool stepping,
                              int64_t first, int64_t count, const uint64_t* previous) {
   for (int64_t t = 0; t < count; ++t) {

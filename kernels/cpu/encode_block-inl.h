@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sines and cosines of blocks of pairs into f32 rows. Per target, like kernels/cpu/simd-inl.h;
-// included by kernels/cpu/encode.cc.
+// Writes the sines and cosines of blocks of pairs to f32 rows. Compiled per target, like
+// kernels/cpu/simd-inl.h; included by kernels/cpu/encode.cc.
 #if defined(PHASOR_KERNELS_CPU_ENCODE_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASOR_KERNELS_CPU_ENCODE_BLOCK_INL_H_
 #undef PHASOR_KERNELS_CPU_ENCODE_BLOCK_INL_H_
@@ -20,14 +20,14 @@ HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
 
-// Where a vector of sines and cosines goes.
+// How a vector of sines or cosines is written.
 enum class Emit { kStore, kStream, kAccumulate };
 
-// Scratch of one call, carved from args.scratch.
+// The scratch of one call, parts of args.scratch.
 struct EncodeScratch {
-  uint64_t* phases;      // [tile, entries], slack behind; kSinCosOffset added. Stepping: one row
+  uint64_t* phases;      // [tile, entries], then slack; kSinCosOffset is added. Stepping: one row
   uint64_t* steps;       // [entries]
-  double* rows;          // [tile, width] as float, or [width] as double; slack behind
+  double* rows;          // [tile, width] as float, or [width] as double; then slack
   double* sin;           // [entries], f64 only
   double* cos;           // [entries], f64 only
   double* amplitudes;    // [entries], xPos only
@@ -49,7 +49,7 @@ HWY_INLINE EncodeScratch CarveEncode(const EncodeArgs& args) {
       entries};
 }
 
-// Amplitudes of a block's pairs for a token at p.
+// The amplitudes of a block's pairs for a token at p.
 HWY_INLINE void BlockAmplitudes(const EncodeArgs& args, const EncodeBlock& block, Position p,
                                 const EncodeScratch& scratch) {
   for (int64_t j = block.first_pair; j < block.first_pair + block.pairs; ++j) {
@@ -71,7 +71,7 @@ HWY_INLINE void PutVector(Vf v, float* p) {
   }
 }
 
-// The first n lanes: the end of a block, never streamed.
+// Writes the first n lanes, at the end of a block. Never streams.
 template <Emit kEmit>
 HWY_INLINE void PutFirst(Vf v, int64_t n, float* p) {
   HWY_ALIGN float lanes[hn::MaxLanes(Df())];
@@ -79,7 +79,7 @@ HWY_INLINE void PutFirst(Vf v, int64_t n, float* p) {
   for (int64_t k = 0; k < n; ++k) p[k] = kEmit == Emit::kAccumulate ? p[k] + lanes[k] : lanes[k];
 }
 
-// kAny: strides up to 4, missing components, a bias, amplitudes that differ; the others are fast.
+// kAny: strides up to 4, missing components, a bias, amplitudes that differ. The others are fast.
 enum class Layout { kApart, kInterleaved, kSineOnly, kAny };
 
 HWY_INLINE Layout LayoutOf(const EncodeArgs& args, const EncodeBlock& block) {
@@ -96,8 +96,8 @@ struct Rows32 {
   int64_t stride;  // in floats
 };
 
-// Phases from p on, in the order of lanes from which interleaving sines and cosines within 128-bit
-// blocks makes neighbours: 0, n / 2, 1, n / 2 + 1, ... of n.
+// Loads the phases from p on. For kInterleaved, orders the n lanes as 0, n / 2, 1, n / 2 + 1, ...:
+// interleaving sines and cosines within 128-bit blocks then puts neighbours side by side.
 template <Layout kLayout>
 HWY_INLINE Vu64 LoadPhases(const uint64_t* p) {
   const Du64 d;
@@ -111,10 +111,10 @@ HWY_INLINE Vu64 LoadPhases(const uint64_t* p) {
 
 // Where the sines and cosines of a vector of pairs go in the first row.
 struct Column {
-  float* first;    // kInterleaved: of 2 * pairs neighbours; else sines
-  float* second;   // cosines where they lie apart
+  float* first;    // kInterleaved: of 2 * pairs neighbours; else of the sines
+  float* second;   // of the cosines, if they lie apart
   bool sin_first;  // kInterleaved
-  int64_t pairs;   // up to a vector
+  int64_t pairs;   // at most a vector
 };
 
 template <Emit kEmit, Layout kLayout>
@@ -158,10 +158,10 @@ HWY_INLINE void EmitVector(Vu64 even, Vu64 odd, Vf amplitude, const Column& colu
   PutColumn<kEmit, kLayout>(column, sin, cos, at);
 }
 
-// Sines and cosines of one block of pairs into `count` rows, a vector of pairs after the other.
-// kStepping: scratch has the phases of the first row, and each row's are a step further, kept in
-// registers; else it has every row's. Kept out of line: inlined into one function, the variants
-// compete for registers and every one spills.
+// Writes the sines and cosines of one block of pairs to `count` rows, one vector of pairs after the
+// other. kStepping: scratch has the phases of the first row; those of each next row are a step
+// further and stay in registers. Otherwise scratch has the phases of every row. Not inlined: in one
+// function, the variants compete for registers and all of them spill.
 template <Emit kEmit, Layout kLayout, bool kScaled, bool kStepping>
 HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block,
                             const EncodeScratch& scratch, int64_t count, Rows32 rows) {
@@ -198,7 +198,7 @@ HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block,
   }
 }
 
-// Up to a vector of one component: columns begin, begin + stride, ...
+// Writes up to a vector of one component to columns begin, begin + stride, ...
 HWY_INLINE void PutAny(const EncodeBlock& block, Vf v, int64_t count, float* p) {
   const Df df;
   if (block.stride == 1 && count == static_cast<int64_t>(hn::Lanes(df))) {
@@ -211,7 +211,7 @@ HWY_INLINE void PutAny(const EncodeBlock& block, Vf v, int64_t count, float* p) 
   }
 }
 
-// EmitBlock for every layout; rows [first, first + count) of the call.
+// EmitBlock for every layout, for rows [first, first + count) of the call.
 HWY_NOINLINE void EmitAnyBlock(const EncodeArgs& args, const EncodeBlock& block,
                                const EncodeScratch& scratch, int64_t first, int64_t count,
                                Rows32 rows) {
@@ -274,7 +274,7 @@ HWY_INLINE void ZeroPadding(const RowLayout& layout, int64_t count, Rows32 rows)
   }
 }
 
-// Rows [first, first + count) of the call in f32, without add_to.
+// Computes rows [first, first + count) of the call in f32, without add_to.
 void EmitRows32(const EncodeArgs& args, const EncodeScratch& scratch, bool stepping, int64_t first,
                 int64_t count, bool stream, Rows32 rows) {
   const bool scaled = static_cast<float>(args.amplitude) != 1.0f;
@@ -298,14 +298,14 @@ void EmitRows32(const EncodeArgs& args, const EncodeScratch& scratch, bool stepp
   ZeroPadding(*args.layout, count, rows);
 }
 
-// Whether f32 rows can be made from the phases of the first and a step.
+// Whether f32 rows can be computed from the phases of the first row and a step.
 HWY_INLINE bool CanStep(const EncodeArgs& args) {
   return std::none_of(
       args.layout->blocks.begin(), args.layout->blocks.end(),
       [&](const EncodeBlock& block) { return LayoutOf(args, block) == Layout::kAny; });
 }
 
-// Whether f32 rows can be written with full-vector non-temporal stores.
+// Whether f32 rows can be written with non-temporal stores of full vectors.
 HWY_INLINE bool CanStream(const EncodeArgs& args) {
   const uintptr_t vector_bytes = hn::Lanes(Df()) * sizeof(float);
   uintptr_t bits =

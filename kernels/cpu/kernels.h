@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU kernels, one function per op, chosen once for the machine's instruction set.
+// The CPU kernels, one function per op and instruction set.
 //
-// Highway provides the vectors; the choice is ours, because Debian has no static libhwy and one
-// binary must carry everything.
+// Highway provides the vectors. This code chooses the instruction set itself, because Debian has no
+// static libhwy and one binary must work on every machine.
 #ifndef PHASOR_KERNELS_CPU_KERNELS_H_
 #define PHASOR_KERNELS_CPU_KERNELS_H_
 
@@ -18,15 +18,15 @@ namespace phasor::cpu {
 using EncodeKernel = void (*)(const EncodeArgs&);
 using RotaryKernel = void (*)(const RotaryArgs&);
 
-// Instruction sets that kernels are compiled for. kScalar is the reference code.
+// The instruction sets that kernels are compiled for. kScalar is the reference code.
 enum class Target : uint8_t { kAvx3, kAvx2, kArm, kScalar };
 
 std::string_view Name(Target target);
 
-// Targets that this machine can run, best first, kScalar last.
+// The targets that this machine can run, best first, kScalar last.
 const std::vector<Target>& RunnableTargets();
 
-// Kernels of one target; `target` is one of RunnableTargets().
+// The kernels of one target, which must be one of RunnableTargets().
 EncodeKernel GetEncode(Target target);
 RotaryKernel GetRotary(Target target);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary for every SIMD target. Contract: kernels/ops/rotary.h.
 //
-// Sines and cosines of a tile of tokens are computed once and shared by all heads of all tensors.
-// They are kept in the orders that the rotations read: natural (pair j at j), split (even pairs,
-// then odd pairs: two bfloat16 lanes share a 32-bit word) and interleaved ([c s ...] and [-s c
-// ...]).
+// The sines and cosines of a tile of tokens are computed once and shared by all heads of all
+// tensors. They are stored in each order that a rotation reads: natural (pair j at j), split (even
+// pairs, then odd pairs, because two bfloat16 lanes share a 32-bit word) and interleaved ([c s ...]
+// and [-s c ...]).
 #include <cstring>
 #include <type_traits>
 
@@ -14,7 +14,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/rotary.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.h, which includes this file once per target.
+// Must follow foreach_target.h, which includes this file once per target.
 #include "kernels/cpu/rotate_head-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -28,7 +28,7 @@ void RotateTile(const RotaryArgs& args) { reference::Rotary(args); }
 
 #else
 
-// Scratch of one call, carved from args.scratch.
+// The scratch of one call, parts of args.scratch.
 struct Scratch {
   uint64_t* phases;
   uint64_t* from_phases;
@@ -55,7 +55,7 @@ HWY_INLINE Scratch Carve(const RotaryArgs& args) {
           stride};
 }
 
-// Tables of row t * frequency_heads + h: token t, head h.
+// The tables of row t * frequency_heads + h, which belong to token t and head h.
 HWY_INLINE Trig32 RowTrig32(const Scratch& s, int64_t row) {
   float* p = s.tables32 + 8 * s.stride * row;
   return {p, p + s.stride, p + 2 * s.stride, p + 3 * s.stride, p + 4 * s.stride, p + 6 * s.stride};
@@ -89,9 +89,9 @@ HWY_INLINE Needs NeedsOf(const RotaryArgs& args) {
   return needs;
 }
 
-// Phases of token t plus kSinCosOffset, as SinCosVector wants them.
+// The phases of token t plus kSinCosOffset, as SinCosVector expects them.
 HWY_NOINLINE void TokenPhases(const RotaryArgs& args, const Scratch& scratch, int64_t t) {
-  // Added before a negation it would come out negative: add its negative then.
+  // The negation below would also negate the offset, so its negative is added then.
   const uint64_t add = args.inverse ? 0 - kSinCosOffset : kSinCosOffset;
   RowPhases(*args.table, args.positions + t * args.axes, add, scratch.phases);
   const Du64 d;
@@ -115,7 +115,7 @@ HWY_INLINE bool HasXpos(const RotaryArgs& args) {
   return args.xpos != nullptr || args.from_xpos != nullptr;
 }
 
-// Amplitudes of every pair of token t.
+// The amplitudes of every pair of token t.
 HWY_NOINLINE void TokenAmplitudes(const RotaryArgs& args, const Scratch& scratch, int64_t t) {
   const auto exponent = [](const Xpos* xpos, int64_t j, Position p) {
     return xpos == nullptr ? Exponent{0}
@@ -132,7 +132,7 @@ HWY_NOINLINE void TokenAmplitudes(const RotaryArgs& args, const Scratch& scratch
   }
 }
 
-// Tables of the pairs from `first` on, which is even or 0.
+// Fills the tables with the pairs from `first` on, which is even or 0.
 HWY_NOINLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, const Needs& needs,
                              int64_t first, const Trig32& out) {
   const Df df;
@@ -163,7 +163,7 @@ HWY_NOINLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, con
   for (int64_t j = 0; j < args.pairs; j += 2) {
     out.sin_split[j / 2] = out.sin[j];
     out.cos_split[j / 2] = out.cos[j];
-    out.sin_split[half + j / 2] = out.sin[j + 1];  // behind the last pair: slack
+    out.sin_split[half + j / 2] = out.sin[j + 1];  // slack after the last pair
     out.cos_split[half + j / 2] = out.cos[j + 1];
   }
 }
@@ -196,7 +196,7 @@ HWY_NOINLINE void FillTrig64(const RotaryArgs& args, const Scratch& scratch, int
   }
 }
 
-// Rotates the pairs of one head by the tables of `row`; x and y stand at the first lane that
+// Rotates the pairs of one head by the tables of `row`. x and y point at the first lane that
 // rotates.
 template <typename E, bool kStream>
 HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64_t row,
@@ -237,7 +237,8 @@ HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64
   }
 }
 
-// Whether non-temporal stores of full vectors fit: every head's lanes start on a vector boundary.
+// Whether non-temporal stores of full vectors are possible: the lanes of every head must start on a
+// vector boundary.
 HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                           int64_t lane_bytes) {
   if (tensor.y_offsets != nullptr) return false;
@@ -250,7 +251,8 @@ HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tens
   return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
 }
 
-// Calls one(x, y, row) for every head of every token that is written; `row` is its tables'.
+// Calls one(x, y, row) for every head of every token that is written. `row` is the row of its
+// tables.
 template <typename One>
 HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                             const One& one) {
@@ -273,7 +275,7 @@ HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& te
   }
 }
 
-// Out of line for the same reason as encode's EmitBlock.
+// Not inlined, for the same reason as EmitBlock of encode.
 template <typename E, bool kStream>
 HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
                                const RotaryArgs::Tensor& tensor) {
@@ -289,7 +291,7 @@ HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
   });
 }
 
-// The same to 8-bit floats.
+// Rotates a tensor to 8-bit floats.
 template <typename E>
 HWY_NOINLINE void RotateTensorFloat8(const RotaryArgs& args, const Scratch& scratch,
                                      const RotaryArgs::Tensor& tensor) {
@@ -309,7 +311,7 @@ HWY_NOINLINE void RotateTensorFloat8(const RotaryArgs& args, const Scratch& scra
               });
 }
 
-// Tensors whose lanes are only moved.
+// Copies a tensor that does not rotate.
 HWY_NOINLINE void CopyTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
   const auto bytes = static_cast<size_t>(args.head_dim * SizeOf(tensor.dtype));
   ForEachHead(args, tensor, [&](const std::byte* x, std::byte* y, int64_t) HWY_ATTR {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotations of the pairs of one head by given tables, for every element type and pairing. Per
+// Rotates the pairs of one head by given tables, for every element type and pairing. Compiled per
 // target, like kernels/cpu/simd-inl.h; included by kernels/cpu/rotary.cc.
 #if defined(PHASOR_KERNELS_CPU_ROTATE_HEAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASOR_KERNELS_CPU_ROTATE_HEAD_INL_H_
@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
 
-// Tables of one token.
+// The tables of one token.
 struct Trig32 {
   float* cos;  // natural
   float* sin;
@@ -29,6 +29,7 @@ struct Trig32 {
   float* cos_sin;  // c0 s0 c1 s1 ...
   float* neg_cos;  // -s0 c0 -s1 c1 ...
 };
+// The f64 tables of one token, in natural order.
 struct Trig64 {
   double* cos;
   double* sin;
@@ -40,8 +41,8 @@ HWY_INLINE void RotatePair(V x1, V x2, V c, V s, V& y1, V& y2) {
   y2 = hn::MulAdd(x2, c, hn::Mul(x1, s));
 }
 
-// Pair j of the natural tables with lanes x1[j], x2[j], from pair `begin` on. V is the vector, E
-// the element, T the tables' type.
+// Rotates lanes x1[j], x2[j] by pair j of the natural tables, from pair `begin` on. D is the
+// vector, E the element, T the type of the tables.
 template <typename E, class D, typename T>
 HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos, const T* sin,
                                 const typename E::T* x1, const typename E::T* x2, typename E::T* y1,
@@ -70,7 +71,7 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   std::memcpy(y2 + j, second, bytes);
 }
 
-// The same for bfloat16, two lanes per 32-bit word.
+// The same for bfloat16, with two lanes per 32-bit word.
 template <bool kStream>
 HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pairs,
                                     const uint16_t* x1, const uint16_t* x2, uint16_t* y1,
@@ -105,11 +106,12 @@ HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pa
   RotateHalfSplit<BF16>(df, j, pairs, trig.cos, trig.sin, x1, x2, y1, y2);
 }
 
+// F32 with non-temporal stores to aligned memory.
 struct F32Stream : F32 {
   static HWY_INLINE void Store(Vf v, float* p) { hn::Stream(v, Df(), p); }
 };
 
-// Neighbouring lanes x[2j], x[2j + 1].
+// Rotates neighbouring lanes x[2j], x[2j + 1].
 template <typename E>
 HWY_INLINE void RotateInterleaved(const Trig32& trig, int64_t pairs, const typename E::T* x,
                                   typename E::T* y) {
@@ -181,7 +183,7 @@ HWY_INLINE void RotateInterleaved64(const Trig64& trig, int64_t pairs, const dou
   std::memcpy(y + 2 * j, buffer, bytes);
 }
 
-// Vectors of lanes to and from f32 (or f64) scratch, for heads whose pairing changes.
+// Convert lanes to and from f32 (or f64) scratch, for heads whose pairing changes.
 template <typename E, class D, typename T>
 HWY_INLINE void LoadLanes(D d, const typename E::T* x, int64_t count, T* out) {
   using Lane = typename E::T;
@@ -205,7 +207,7 @@ HWY_INLINE void StoreLanes(D d, const T* in, int64_t count, typename E::T* y) {
   std::memcpy(y + i, buffer, static_cast<size_t>(count - i) * sizeof(Lane));
 }
 
-// From one pairing to the other.
+// Rotates from one pairing to the other.
 template <typename T>
 HWY_INLINE void RotateAcross(const RotaryArgs& args, const T* cos, const T* sin, const T* in,
                              T* out) {
@@ -235,7 +237,7 @@ struct ToFloat8 {
   float inv_scale;
 };
 
-// y[i] of lanes x[i] of elements E.
+// Writes y[i] from lanes x[i] of type E.
 template <typename E>
 HWY_INLINE void StoreLanesFloat8(const ToFloat8& to, const typename E::T* x, int64_t count,
                                  uint8_t* y) {
@@ -254,8 +256,8 @@ HWY_INLINE void StoreLanesFloat8(const ToFloat8& to, const typename E::T* x, int
   std::memcpy(y + i, bytes, static_cast<size_t>(count - i));
 }
 
-// Rotates the pairs of a head as f32 in `row`, which has room for vectors behind them, then rounds.
-// `other` is as large, for pairings that differ.
+// Rotates the pairs of a head as f32 in `row`, then rounds. `row` has room for a vector after the
+// pairs. `other` is as large and is used when the pairings differ.
 template <typename E>
 HWY_INLINE void RotateFloat8(const RotaryArgs& args, const Trig32& trig, const ToFloat8& to,
                              const typename E::T* x, uint8_t* y, float* row, float* other) {

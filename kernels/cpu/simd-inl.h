@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-target building blocks: phases of a row, sine and cosine, conversions of narrow floats. Every
-// function performs the operations of its scalar definition (kernels/math/sincos.h,
-// kernels/math/convert.h) in the same order, so lanes and scalars agree bit for bit.
+// Building blocks for each SIMD target: phases of a row, sine and cosine, conversions of narrow
+// floats. Every function does the operations of its scalar definition (kernels/math/sincos.h,
+// kernels/math/convert.h) in the same order, so vectors and scalars agree bit for bit.
 //
-// Included once per SIMD target by kernels/cpu/*.cc; compiles to nothing on targets without
-// vectors.
+// kernels/cpu/*.cc include this once per SIMD target. It is empty on targets without vectors.
 #if defined(PHASOR_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASOR_KERNELS_CPU_SIMD_INL_H_
 #undef PHASOR_KERNELS_CPU_SIMD_INL_H_
@@ -22,7 +21,7 @@
 #include "kernels/math/sincos.h"
 #include "kernels/plan/plan.h"
 
-// Targets without fused multiply-add or vectors run the scalar reference instead.
+// Targets without vectors or fused multiply-add run the scalar reference instead.
 #undef PHASOR_SCALAR_TARGET
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 #define PHASOR_SCALAR_TARGET 1
@@ -49,7 +48,8 @@ using Vu64 = hn::Vec<Du64>;
 
 // Phases ------------------------------------------------------------------------------------------
 
-// phases[i] = add + low64(n * fraction[i]), n and add the same for all; kMore: added to phases[i].
+// phases[i] = add + low64(n * fraction[i]), with the same n and `add` for all; with kMore, plus the
+// old phases[i].
 template <bool kMore = false>
 HWY_INLINE void IntegerPhases(const uint64_t* HWY_RESTRICT fraction, uint64_t n, uint64_t add,
                               int64_t count, uint64_t* HWY_RESTRICT phases) {
@@ -74,7 +74,7 @@ HWY_INLINE void IntegerPhases(const uint64_t* HWY_RESTRICT fraction, uint64_t n,
   for (; i < count; ++i) phases[i] = (kMore ? phases[i] : 0) + add + n * fraction[i];
 }
 
-// One run of a row's phases, as above.
+// IntegerPhases for one run of a row, at any position.
 template <bool kMore>
 HWY_INLINE void RunPhases(const PhaseTable& table, const AxisRun& run, Position position,
                           uint64_t add, uint64_t* HWY_RESTRICT phases) {
@@ -91,7 +91,7 @@ HWY_INLINE void RunPhases(const PhaseTable& table, const AxisRun& run, Position 
   }
 }
 
-// Phases of every table entry for a token at p[axes], plus `add`.
+// The phases of every table entry for a token at p[axes], plus `add`.
 HWY_INLINE void RowPhases(const PhaseTable& table, const Position* p, uint64_t add,
                           uint64_t* HWY_RESTRICT phases) {
   for (const AxisRun& run : table.runs) {
@@ -105,7 +105,7 @@ HWY_INLINE void RowPhases(const PhaseTable& table, const Position* p, uint64_t a
   for (int64_t i = 0; i < table.entries(); ++i) phases[i] += table.offset[i];
 }
 
-// out = a + b; `count` is a multiple of 32.
+// out = a + b. `count` must be a multiple of 32.
 HWY_INLINE void AddPhases(const uint64_t* a, const uint64_t* b, int64_t count, uint64_t* out) {
   const Du64 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -116,7 +116,7 @@ HWY_INLINE void AddPhases(const uint64_t* a, const uint64_t* b, int64_t count, u
 
 // Sine and cosine ---------------------------------------------------------------------------------
 
-// yes where bit 30 of v is set, no elsewhere.
+// `yes` where bit 30 of v is set, else `no`.
 HWY_INLINE Vu32 IfBit30(Vu32 v, Vu32 yes, Vu32 no) {
   const Du32 du;
 #if HWY_TARGET == HWY_AVX2  // blends by the upper bit of each lane
@@ -128,11 +128,11 @@ HWY_INLINE Vu32 IfBit30(Vu32 v, Vu32 yes, Vu32 no) {
 #endif
 }
 
-// SinCos32 of phases in pair order: even[i] is pair 2i, odd[i] pair 2i+1, lane k is pair k. The
-// phases have kSinCosOffset added already. The same roundings with fewer operations: g is h / 2 and
-// w is z / 4, so that the coefficients of w carry powers of 4; the middle's bits are put below
-// 2^-9, where they are worth what they stand for. The sine's and the cosine's steps take turns, so
-// that neither waits for its own last one.
+// SinCos32 of phases in pair order: even[i] is pair 2i, odd[i] is pair 2i+1; lane k of the result
+// is pair k. The phases must have kSinCosOffset added. Does the same roundings with fewer
+// operations: g is h / 2 and w is z / 4, so the coefficients of w carry powers of 4. The middle
+// bits are placed below 2^-9, where they already have their value. The steps of sine and cosine
+// alternate, so that neither waits for its own previous step.
 HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
   using namespace sincos32;
   const Df df;
@@ -164,8 +164,8 @@ HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
   s = hn::MulAdd(l, hn::Set(df, kTailA), s);
   s = hn::MulAdd(d, hn::Set(df, kA), s);
   s = hn::MulAdd(g, hn::Set(df, 2 * kA), s);
-  // Bit 31 of high negates both, bit 30 then makes (sin, cos) (cos, -sin). As integers, because
-  // those can combine more inputs in one operation.
+  // Bit 31 of `high` negates both; then bit 30 turns (sin, cos) into (cos, -sin). Done on integers,
+  // because integer instructions combine more inputs in one operation.
   const auto negate = hn::And(high, sign);
   const auto s_bits = hn::Xor(hn::BitCast(du, s), negate);
   const auto c_bits = hn::Xor(hn::BitCast(du, c), negate);
@@ -173,7 +173,7 @@ HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
   cos = hn::BitCast(df, IfBit30(high, hn::Xor(s_bits, sign), c_bits));
 }
 
-// SinCos64, lane by lane, of phases that have kSinCosOffset added already.
+// SinCos64 of each lane. The phases must have kSinCosOffset added.
 HWY_INLINE void SinCosVector(Vu64 phase, Vd& sin, Vd& cos) {
   using namespace sincos64;
   const Dd df;
@@ -209,9 +209,9 @@ HWY_INLINE void SinCosVector(Vu64 phase, Vd& sin, Vd& cos) {
 
 // 16-bit floats -----------------------------------------------------------------------------------
 
-// Upper 16 bits of f32 bits rounded to nearest even, in the upper half of each lane; the lower half
-// is garbage. Keeps NaNs: those that arise from bfloat16 inputs here have a zero lower half, so the
-// carry cannot leave the payload.
+// Rounds f32 to the upper 16 bits, to nearest even, in the upper half of each lane; the lower half
+// is garbage. NaNs stay NaNs: here they come from bfloat16 inputs and so have a zero lower half,
+// and the carry cannot leave the payload.
 HWY_INLINE Vu32 RoundToBFloat16(Vf v) {
   const Du32 du;
   const auto bits = hn::BitCast(du, v);
@@ -219,7 +219,7 @@ HWY_INLINE Vu32 RoundToBFloat16(Vf v) {
   return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
 }
 
-// Loads and stores of Lanes(Df) elements as f32, any alignment.
+// Each struct loads and stores Lanes(Df) elements as f32 (F64: Lanes(Dd) as f64), at any alignment.
 struct F32 {
   using T = float;
   static HWY_INLINE Vf Load(const T* p) { return hn::LoadU(Df(), p); }
@@ -258,7 +258,7 @@ struct F64 {
 
 // 8-bit floats ------------------------------------------------------------------------------------
 
-// Float8FromFloat(v * inv_scale) of every lane.
+// Writes Float8FromFloat(v * inv_scale) of every lane.
 HWY_INLINE void StoreFloat8(Vf v, Vf inv_scale, const Float8Format& format, uint8_t* p) {
   const Df df;
   const Du32 du;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See table_jobs.h.
+// Cuts lookups and biases into tiles, reads their positions and calls the reference kernels.
 #include "kernels/cpu/table_jobs.h"
 
 #include <algorithm>

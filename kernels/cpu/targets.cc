@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instruction sets this machine can run.
+// Finds the instruction sets that this machine can run, and names them.
 #include "kernels/cpu/kernels.h"
 
 namespace phasor::cpu {
@@ -8,7 +8,7 @@ namespace {
 std::vector<Target> Detect() {
   std::vector<Target> targets;
 #if defined(__x86_64__)
-  // What Highway's AVX3 and AVX2 code may use; the builtins also check the operating system.
+  // What Highway's AVX3 and AVX2 code may use. The builtins also check the operating system.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
                     __builtin_cpu_supports("f16c");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lets helpers and the caller claim numbered pieces of a call with one atomic counter.
 #include "kernels/cpu/thread_pool.h"
 
 #include <algorithm>
@@ -6,8 +7,8 @@
 
 namespace phasor::cpu {
 
-// One ParallelFor. Pieces are claimed by counting up; `work` is only touched by whoever claimed a
-// piece, and the caller stays until all claimed pieces are done.
+// One ParallelFor. Threads claim pieces by counting up. Only a thread that has claimed a piece
+// touches `work`, and the caller stays until all claimed pieces are done.
 struct ThreadPool::Call {
   Call(int64_t n, absl::FunctionRef<void(int64_t)> f) : count(n), work(f) {}
 

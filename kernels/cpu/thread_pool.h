@@ -16,11 +16,12 @@
 
 namespace phasor::cpu {
 
-// Threads: ParallelFor from any number of threads at once; helpers serve the oldest call first, and
-// a caller never waits for a helper that has not started. Owns its helpers.
+// Runs pieces of work on helper threads and on the caller's thread.
+// Threads: any number of threads may call ParallelFor at once; helpers serve the oldest call first.
+// A caller never waits for a helper that has not started. Owns its helpers.
 class ThreadPool {
  public:
-  // `threads` counts the caller: threads - 1 helpers are started. threads >= 1.
+  // `threads` (>= 1) counts the caller: threads - 1 helpers are started.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -28,16 +29,16 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
-  // Calls work(0) ... work(count - 1), each once, on this thread and idle helpers; returns when all
-  // returned.
+  // Calls work(0) ... work(count - 1), each once, on this thread and idle helpers. Returns when all
+  // have returned.
   void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> work);
 
  private:
   struct Call;
   void Help();
 
-  // Of the standard library: distributions build Abseil without TSan, which then cannot see what
-  // its Mutex orders.
+  // A std::mutex, because distributions build Abseil without TSan, which then cannot see what an
+  // absl::Mutex orders.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Access to aligned memory: one instruction on a GPU, which reads byte by byte what may be
-// misaligned. Threads: pure functions.
+// Access to aligned memory in one instruction. A GPU reads memory that may be misaligned byte by
+// byte. Threads: pure functions.
 #ifndef PHASOR_KERNELS_CUDA_ALIGNED_H_
 #define PHASOR_KERNELS_CUDA_ALIGNED_H_
 
@@ -13,7 +13,7 @@
 
 namespace phasor::cuda {
 
-// Bytes that a thread moves at once where everything is aligned to them.
+// The bytes that a thread moves at once where everything is aligned to them.
 inline constexpr int kVectorBytes = 16;
 
 template <typename T>
@@ -28,7 +28,7 @@ PHASOR_HD void StoreAligned(T value, std::byte* p) {
   std::memcpy(__builtin_assume_aligned(p, sizeof value), &value, sizeof value);
 }
 
-// Elements as kernels/math/element.h reads and writes them.
+// One element, converted as kernels/math/element.h does.
 template <typename Element>
 PHASOR_HD typename Element::Math LoadElement(const std::byte* p) {
   alignas(Element::kBytes) std::byte bytes[Element::kBytes];

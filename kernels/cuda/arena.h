@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is filled on the host and read on a device: what is put into it gets the address that
-// it will have there.
+// Memory that the host fills and a device reads. Put returns the address that a value will have on
+// the device.
 #ifndef PHASOR_KERNELS_CUDA_ARENA_H_
 #define PHASOR_KERNELS_CUDA_ARENA_H_
 
@@ -20,14 +20,14 @@ constexpr int64_t AlignUp(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-// Threads: one. Borrows its memory. Aborts when more is put into it than it holds: whoever makes
-// one has counted.
+// Appends values to memory that it borrows. Aborts if they do not fit, so the caller must count the
+// bytes first. Threads: one thread at a time.
 class Arena {
  public:
-  // Counts bytes and stores nothing; the pointers that it returns mean nothing.
+  // Only counts bytes and stores nothing. The pointers that it returns must not be used.
   Arena() = default;
-  // `host` and `device` are aligned to kArenaAlignment and hold `capacity` bytes. They may be the
-  // same memory.
+  // `host` and `device` must be aligned to kArenaAlignment and hold `capacity` bytes. They may be
+  // the same memory.
   Arena(std::byte* host, std::byte* device, int64_t capacity)
       : host_(host), device_(device), capacity_(capacity) {}
 
@@ -39,7 +39,7 @@ class Arena {
         PutBytes(values.data(), static_cast<int64_t>(values.size() * sizeof(T))));
   }
 
-  // The same of `bytes` at any alignment.
+  // The same for `bytes` bytes at any alignment.
   const std::byte* PutBytes(const void* from, int64_t bytes) {
     const int64_t at = Reserve(bytes);
     if (host_ == nullptr) return nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention biases on a GPU. Contract: kernels/ops/bias.h; pointers and strides are multiples of
-// the element's size. Rows are queries; a unit is a key, whose index or distance serves all heads.
-// Threads: bodies of one launch touch different elements.
+// Attention biases on a GPU. Contract: kernels/ops/bias.h, but pointers and strides must be
+// multiples of the element's size. Rows are queries. A unit is a key, whose index or distance is
+// used for all heads. Threads: bodies of one launch write different elements.
 #ifndef PHASOR_KERNELS_CUDA_BIAS_H_
 #define PHASOR_KERNELS_CUDA_BIAS_H_
 
@@ -18,7 +18,7 @@ namespace phasor::cuda {
 
 enum class BiasKind : uint8_t { kBuckets, kSignedBuckets, kClipped, kWindow, kDistance, kKey };
 
-// Pointers are the device's.
+// What a kernel computes for one job's slice. Pointers are addresses on the device.
 struct BiasItem {
   ItemGrid grid;
   ItemPositions queries;
@@ -31,12 +31,13 @@ struct BiasItem {
   int64_t clip = 0;
   int64_t window_height = 0;
   int64_t window_width = 0;
-  // Buckets: distances below exact_end are their own; then thresholds, ascending.
+  // Buckets: a distance below exact_end is its own bucket; the thresholds, ascending, give the
+  // others.
   int64_t exact_end = 0;
   int64_t first_bucket = 0;
   const int64_t* thresholds = nullptr;
   int64_t threshold_count = 0;
-  const double* slopes = nullptr;    // [heads]; nullptr: a table, or indices are wanted
+  const double* slopes = nullptr;    // [heads]; nullptr: there is a table, or the output is indices
   const std::byte* table = nullptr;  // [rows, heads]
   std::byte* out = nullptr;
   int64_t out_head_bytes = 0;
@@ -46,7 +47,7 @@ struct BiasItem {
   int64_t add_to_row_bytes = 0;
 };
 
-// Bucket of a distance n >= 0: those whose least distance is at most n.
+// The bucket of a distance n >= 0: the last one whose least distance is at most n.
 PHASOR_HD int64_t BucketOf(const BiasItem& item, int64_t n) {
   if (n < item.exact_end) return n;
   int64_t low = 0, high = item.threshold_count;
@@ -61,7 +62,7 @@ PHASOR_HD int64_t BucketOf(const BiasItem& item, int64_t n) {
   return item.first_bucket + low;
 }
 
-// index[q, k] of a table family. |positions| < 2^62.
+// index[q, k] of a table family. Needs |positions| < 2^62.
 PHASOR_HD int64_t BiasIndex(const BiasItem& item, int64_t row, int64_t column) {
   const int64_t query = PositionOf(item.queries, row, 0).whole;
   const int64_t key = PositionOf(item.keys, column, 0).whole;
@@ -82,7 +83,7 @@ PHASOR_HD int64_t BiasIndex(const BiasItem& item, int64_t row, int64_t column) {
     }
     case BiasKind::kDistance:
     case BiasKind::kKey:
-      return 0;  // no table
+      return 0;  // have no table
   }
   return 0;
 }
@@ -109,7 +110,7 @@ struct BiasBody {
   }
 
  private:
-  // What slopes multiply.
+  // The number that the slope multiplies.
   static PHASOR_HD T Distance(const BiasItem& item, int64_t row, int64_t column) {
     const int64_t key = PositionOf(item.keys, column, 0).whole;
     if (item.kind == BiasKind::kKey) return static_cast<T>(key);
@@ -130,7 +131,7 @@ struct BiasBody {
   }
 };
 
-// The indices themselves, as INT32 or INT64.
+// Writes the indices themselves, as INT32 or INT64.
 template <typename Integer>
 struct BiasIndexBody {
   using Item = BiasItem;

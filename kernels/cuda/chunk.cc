@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Decides how many rows fit in a chunk, packs their tensors and makes the items of the kernels.
 #include "kernels/cuda/chunk.h"
 
 #include <algorithm>
@@ -8,10 +9,10 @@
 namespace phasor::cuda {
 namespace {
 
-// Tensors in a buffer start here; the memory that drivers give is aligned to it.
+// Every tensor in a buffer is aligned to this, as is the memory that drivers give.
 constexpr int64_t kTensorAlignment = 256;
 
-// What `count` rows take in a buffer.
+// The bytes that `count` rows take in a buffer.
 int64_t PackedBytes(const HostRows& rows, int64_t count) {
   return rows.on_device ? 0 : AlignUp(count * rows.row_bytes(), kTensorAlignment);
 }
@@ -28,14 +29,14 @@ int64_t RowBytesOf(const std::vector<HostRows>& tensors) {
   return bytes;
 }
 
-// At most so many bytes of positions go with a row: coordinates of a tensor, or a sequence's end
-// and start.
+// An upper bound on the bytes of positions per row: the coordinates of a tensor, or the end and
+// start of a sequence.
 int64_t PositionBytes(const PositionSource& source) {
   return std::max<int64_t>(16, source.axes * SizeOf(source.dtype));
 }
 
-// Tensors of a rotation that one item holds: of one type that all become FLOAT8, or none, and read
-// from copies, or not.
+// The properties that all tensors of one rotary item share: dtype, whether FLOAT8 is written, and
+// whether copies are read.
 struct ItemType {
   Dtype dtype;
   bool float8;
@@ -47,8 +48,8 @@ ItemType TypeOf(const RotaryJob& job, const JobRows& rows, size_t i) {
   return {tensor.dtype, tensor.float8 != Float8::kNone, rows.copies[i].bytes > 0};
 }
 
-// At most so many bytes go with a row beside those of its tensors: positions, once for each item,
-// and places in caches.
+// An upper bound on the bytes that a row needs besides those of its tensors: positions, once for
+// each item, and offsets in caches.
 int64_t BesideRowBytes(const RotaryJob& job, const JobRows& rows) {
   int64_t positions = PositionBytes(*job.positions);
   if (job.is_delta()) positions += PositionBytes(*job.from_positions);
@@ -72,7 +73,7 @@ int64_t BesideRowBytes(const Job& job, const JobRows& rows) {
   return BesideRowBytes(std::get<RotaryJob>(job), rows);
 }
 
-// Lanes that did not travel and are not where they belong yet.
+// Copies the lanes that did not travel and are not in place yet.
 void CopyLanesApart(const RotaryJob& job, Slice slice) {
   for (const RotaryTensor& tensor : job.tensors) {
     if (SourceOf(tensor).first == tensor.y) continue;
@@ -86,20 +87,20 @@ void CopyLanesApart(const RotaryJob& job, Slice slice) {
   }
 }
 
-// A slice as kernels see it: where it is on the device, else packed at `packed`.
+// A slice as kernels see it: in place if it is on the device, else packed at `packed`.
 struct SliceView {
   std::byte* base = nullptr;
   ViewStrides strides;
 };
 
-// `tokens`: rows from one batch entry to the next of what is packed.
+// `tokens`: the rows of one batch entry in packed memory.
 SliceView ViewOf(const HostRows& rows, Slice slice, int64_t tokens, std::byte* packed) {
   if (!rows.on_device) return {packed, {tokens * rows.row_bytes(), rows.row_bytes(), rows.bytes}};
   std::byte* const base = rows.offsets != nullptr ? rows.base : RowOf(rows, slice.first);
   return {base, {rows.batch_stride, rows.row_stride, rows.head_stride}};
 }
 
-// Buffers of a part with one tensor in, at most, and one out.
+// The buffers of a part that has at most one input tensor, and one output.
 RowBuffers BuffersOf(const Chunk::Part& part, std::byte* in, std::byte* out) {
   RowBuffers buffers;
   const SliceView y = ViewOf(part.rows.out[0], part.slice, 0, out);
@@ -132,8 +133,8 @@ RotaryView RotaryViewOf(const Chunk::Part& part, size_t i, int64_t tokens, std::
   return view;
 }
 
-// Makes `view`, of a tensor in place, show only the lanes from `begin` bytes of a head on, and read
-// them from `copy`. Returns the view that copies them there.
+// Changes `view`, of a tensor rotated in place, to show only the lanes from byte `begin` of each
+// head on and to read them from `copy`. Returns the view that makes this copy.
 RotaryView ReadCopy(const SliceView& copy, int64_t begin, RotaryView& view) {
   view.y += begin;
   view.x = copy.base;
@@ -143,13 +144,13 @@ RotaryView ReadCopy(const SliceView& copy, int64_t begin, RotaryView& view) {
   return copying;
 }
 
-// One item for all tensors of an ItemType, and one ahead of it for the copies that it reads.
+// Adds one item for all tensors of an ItemType, and before it an item for the copies that it reads.
 void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, std::byte* copies,
                     LaunchList& list, Arena& arena) {
   const auto& job = std::get<RotaryJob>(*part.job);
   const ResolvedSpec& spec = job.plan->spec;
   const bool whole_heads = part.rows.whole_heads;
-  // Packed slices are one batch entry, unless whole heads keep the job's own order of rows.
+  // A packed slice is one batch entry, unless whole heads keep the job's own order of rows.
   const int64_t tokens = whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
   struct Views {
     ItemType type;
@@ -215,7 +216,7 @@ void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, std::byte*
   }
 }
 
-// What items, tables and positions of a part take, were it alone.
+// The bytes of a part's items, tables and positions, if the part were alone.
 int64_t Chunk::ArenaBytes(const Part& part) const {
   Arena count;
   LaunchList list;
@@ -232,7 +233,7 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
   const auto fixed =
       static_cast<int64_t>(part.rows.in.size() + 1) * kTensorAlignment + arena_of_one;
   const int64_t in_left = capacity_ - in_bytes() - fixed;
-  // A tensor has a result in the buffer, or a copy, or neither.
+  // A tensor has a result in the buffer, a copy, or neither.
   const int64_t out_left = capacity_ - out_used_ - copy_used_ -
                            static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
   const int64_t out_row_bytes = RowBytesOf(part.rows.out) + RowBytesOf(part.rows.copies);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one trip to a device does: slices of jobs that fit in its buffers, their tensors packed
-// densely. Two buffers each on the host and on the device: what kernels read (tensors, then items
-// and tables) and what they write (tensors, then copies that stay on the device). Tensors that are
-// on the device already take no room, but for those copies: of lanes that change places in place,
-// which a launch copies before the one that rotates them.
+// What one trip to a device does: slices of jobs that fit in its buffers, with their tensors packed
+// densely. There are two buffers on the host and two on the device: one that kernels read (tensors,
+// then items and tables) and one that they write (tensors, then copies that stay on the device).
+// Tensors that are already on the device are not packed. If such a tensor changes its pairing in
+// place, its rotating lanes are first copied by a launch of their own, into the second buffer.
 #ifndef PHASOR_KERNELS_CUDA_CHUNK_H_
 #define PHASOR_KERNELS_CUDA_CHUNK_H_
 
@@ -22,15 +22,16 @@
 
 namespace phasor::cuda {
 
-// Threads: one. Borrows the jobs.
+// Collects slices of jobs and stages them for a trip. Borrows the jobs.
+// Threads: one thread at a time.
 class Chunk {
  public:
-  // Neither of its buffers is larger than `capacity` bytes. `memory` says what is on the device;
-  // nullptr: nothing.
+  // Neither buffer becomes larger than `capacity` bytes. `memory` tells which addresses are on the
+  // device; nullptr: none are.
   explicit Chunk(int64_t capacity, const DeviceMemory* memory = nullptr)
       : capacity_(capacity), memory_(memory) {}
 
-  // One job's share.
+  // The share of one job.
   struct Part {
     const Job* job = nullptr;
     Slice slice;
@@ -41,8 +42,9 @@ class Chunk {
     int64_t copy_at = 0;  // where the first of rows.copies goes, from the end of all results
   };
 
-  // Adds rows of a supported job, aligned where it is on the device, from row `first` on, which it
-  // has, as many as fit. Returns how many: 0 when not even one does.
+  // Adds rows of a job from row `first` on, as many as fit. The job must be supported, must have
+  // that row, and must be aligned if it is on the device. Returns how many rows: 0 if not even one
+  // fits.
   int64_t Add(const Job& job, int64_t first);
 
   const std::vector<Part>& parts() const { return parts_; }
@@ -51,15 +53,16 @@ class Chunk {
   // What each of a slot's buffers must hold.
   int64_t buffer_bytes() const { return std::max(in_bytes(), out_used_ + copy_used_); }
 
-  // Fills `in`, which will be at `device_in` when the launches run, one after another; they write
-  // `device_out`. Buffers are aligned to 256 bytes.
+  // Fills `in`, which must be copied to `device_in` before the launches run, one after another.
+  // They write to `device_out`. Buffers must be aligned to 256 bytes.
   std::vector<Launch> Stage(std::byte* in, std::byte* device_in, std::byte* device_out) const;
 
-  // Stages in a slot's buffers, which are large enough. The trip computes the chunk.
+  // Stages in the buffers of a slot, which must be large enough. The returned trip computes the
+  // chunk.
   Trip StageIn(const Slot& slot) const;
 
-  // Takes a part's results from `out`, a copy of what was written, to where the job wants them on
-  // the host.
+  // Copies a part's results from `out`, the host's copy of what the kernels wrote, to the job's
+  // outputs on the host.
   static void Finish(const Part& part, const std::byte* out);
 
  private:

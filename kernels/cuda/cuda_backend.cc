@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs each batch: sends chunks to the device, lands their results in order, and rescues what
+// fails.
 #include "kernels/cuda/cuda_backend.h"
 
 #include <algorithm>
@@ -19,10 +21,10 @@
 namespace phasor::cuda {
 namespace {
 
-// Chunks of one call in flight: while one travels, the next is packed.
+// The most chunks of one call in flight: while one travels, the next is packed.
 constexpr size_t kInFlight = 2;
 
-// Whether a chunk's rotation is worth its trip.
+// Whether rotating a chunk on the device is worth its trip.
 bool IsWorthGathering(const std::optional<Rates>& rates, int64_t bytes) {
   if (!rates.has_value()) return true;
   const auto size = static_cast<double>(bytes);
@@ -30,7 +32,7 @@ bool IsWorthGathering(const std::optional<Rates>& rates, int64_t bytes) {
          size * rates->host_other;
 }
 
-// Brings tensors that came in pieces to where they are rotated.
+// Copies tensors that arrived in pieces to the memory in which they are rotated.
 void GatherPieces(const Job& job) {
   const auto* rotary = std::get_if<RotaryJob>(&job);
   if (rotary == nullptr) return;
@@ -56,13 +58,13 @@ HostMemory AllocateHost(int64_t bytes) {
 
 }  // namespace
 
-// One call of RunEach. Chunks are finished in the order in which they were sent, so that the rows
-// of a job that are done are always the first ones. Jobs on device memory have chunks of their own:
-// only those of the host can be finished on the host.
-// Threads: one.
+// Carries out one call of RunEach. Chunks are finished in the order in which they were sent, so the
+// finished rows of a job are always its first ones. Jobs in device memory have their own chunks,
+// because only chunks of host memory can be finished on the host. Threads: one thread at a time.
 class BatchRun {
  public:
-  // `use` is nothing: the device is lost. Else jobs in the host's memory travel if they should.
+  // If `use` is empty, the device is lost. Otherwise jobs in host memory go to the device if
+  // `travel` is kYes.
   BatchRun(CudaBackend& backend, absl::Span<const Job> jobs, const DeviceLife::Use& use,
            Travel travel, absl::Span<JobResult> results)
       : backend_(backend),
@@ -93,15 +95,15 @@ class BatchRun {
  private:
   enum class Where {
     kDevice,
-    kElsewhere,  // not for the device
-    kRescued,    // the device failed it: from the beginning, elsewhere
-    kFailed,     // nobody can do it; its result says why
+    kElsewhere,  // the other backend runs it
+    kRescued,    // the device failed it; the other backend runs it from the start
+    kFailed,     // neither can compute it; its result says why
   };
   struct Progress {
     Where where = Where::kDevice;
-    bool on_device = false;      // its tensors, or some of them
+    bool on_device = false;      // some of its tensors are in device memory
     bool begun = false;          // some rows are written, or may be
-    bool finished_here = false;  // in place, begun and failed
+    bool finished_here = false;  // it rotates in place, had begun, and the device failed it
   };
   struct Flight {
     Chunk chunk;
@@ -110,7 +112,7 @@ class BatchRun {
     bool launched = false;  // a kernel may have run
   };
 
-  // Decides where a job begins. True: on the device.
+  // Decides where a job begins. Returns true for the device.
   bool Sort(size_t i) {
     if (RowsOf(jobs_[i]) == 0) return false;
     const JobRows rows = RowsOfTensors(jobs_[i], &backend_.memory_);
@@ -121,7 +123,7 @@ class BatchRun {
       return false;
     }
     const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_ == Travel::kYes;
-    // A chunk without launches must not be sent: its buffers would be empty.
+    // A chunk without launches must not be sent, because its buffers would be empty.
     const bool has_work = std::any_of(rows.out.begin(), rows.out.end(),
                                       [](const HostRows& out) { return out.row_bytes() > 0; });
     if (!sends || !has_work || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
@@ -139,7 +141,7 @@ class BatchRun {
       } else if (!next_.jobs.empty()) {
         SendChunk();
       } else {
-        if (first > 0) std::abort();             // all rows of a job take the same
+        if (first > 0) std::abort();             // all rows of a job have the same size
         progress_[i].where = Where::kElsewhere;  // a row is larger than a chunk
       }
     }
@@ -155,11 +157,12 @@ class BatchRun {
       if (flights_.size() == kInFlight) Land();
       return;
     }
-    while (!flights_.empty()) Land();  // rows before these
+    while (!flights_.empty()) Land();  // their rows come before these
     Fail(flight, sent);
   }
 
-  // Takes a slot, waits for an earlier chunk's if there is no other, and queues everything.
+  // Takes a slot and queues everything. If no slot is free, lands chunks that were sent earlier
+  // first.
   absl::Status Send(Flight& flight) {
     if (!backend_.life_.working()) return absl::UnavailableError("cuda: the device is lost");
     const int64_t bytes = flight.chunk.buffer_bytes();
@@ -181,8 +184,8 @@ class BatchRun {
     return QueueTrip(trip, *backend_.driver_, flight.slot->stream, launched);
   }
 
-  // What is refused as a graph may still work call by call, which does no harm if it ran after all:
-  // tensors in the host's memory travel anew.
+  // Queues a trip as a graph. If the driver refuses the graph, queues it call by call. That does no
+  // harm if the graph ran after all, because tensors in host memory are copied again.
   absl::Status SendGraph(const Trip& trip, const Flight& flight, int64_t* launched) {
     absl::Status sent = backend_.driver_->RunGraph(trip, flight.slot->stream);
     const bool again = !sent.ok() && !absl::IsUnavailable(sent) && !OnDevice(flight);
@@ -217,11 +220,11 @@ class BatchRun {
     backend_.slots_.Give(flight.slot);
   }
 
-  // The device did not do this chunk. Its earlier ones have landed.
+  // Handles a chunk that the device did not compute. Earlier chunks have landed.
   void Fail(Flight& flight, const absl::Status& error) {
     backend_.Note(error);
     if (flight.slot != nullptr) {
-      // What was queued must not write into the buffers of another chunk.
+      // Wait, so that queued work does not write into the buffers of another chunk.
       if (absl::Status idle = backend_.driver_->Synchronize(flight.slot->stream); !idle.ok()) {
         backend_.Note(idle);
       }
@@ -232,8 +235,8 @@ class BatchRun {
     if (finish_here) FinishHere(flight);
   }
 
-  // Decides who does the rest of a job: true if its rows are to be done here, because what it reads
-  // is partly overwritten.
+  // Decides who computes the rest of a job. Returns true if the kernels' code must do it on the
+  // host, because some of the job's input is overwritten already.
   bool Rescue(size_t i, const Flight& flight, const absl::Status& error) {
     Progress& progress = progress_[i];
     if (progress.where != Where::kDevice) return false;
@@ -255,7 +258,7 @@ class BatchRun {
     results_[i] = {std::move(status), backend_.name(), intact};
   }
 
-  // Runs the kernels' code on the host for the jobs that cannot begin again.
+  // Runs the kernels' code on the host for jobs that cannot begin again.
   void FinishHere(const Flight& flight) {
     const HostMemory in = AllocateHost(flight.chunk.in_bytes());
     const HostMemory out = AllocateHost(flight.chunk.out_bytes());
@@ -268,7 +271,7 @@ class BatchRun {
     }
   }
 
-  // Runs what the device did not.
+  // Runs on the other backend what the device did not run.
   void RunRest() {
     std::vector<Job> elsewhere;
     std::vector<size_t> numbers;
@@ -288,7 +291,7 @@ class BatchRun {
     for (size_t k = 0; k < numbers.size(); ++k) results_[numbers[k]] = std::move(results[k]);
   }
 
-  // A job on device memory on the other backend.
+  // Runs a job in device memory on the other backend, on copies.
   void RunOnCopies(size_t i) {
     const JobRows rows = RowsOfTensors(jobs_[i], &backend_.memory_);
     const auto room = backend_.TakeForCopies(HostCopies::BytesFor(jobs_[i], rows));
@@ -303,7 +306,7 @@ class BatchRun {
         if (!written.ok()) FailCopy(i, written, /*intact=*/false);
       }
     } else if (absl::IsResourceExhausted(copies.status())) {
-      FailJob(i, copies.status(), /*intact=*/true);  // too large, now and later
+      FailJob(i, copies.status(), /*intact=*/true);  // too large now and later
     } else {
       FailCopy(i, copies.status(), /*intact=*/true);
     }
@@ -320,7 +323,7 @@ class BatchRun {
     return absl::AbortedError("cuda: the device was lost, and what was in its memory with it");
   }
 
-  // Says what the device did, and counts.
+  // Fills in the results of jobs that the device ran, and counts.
   void Report() {
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const Progress& progress = progress_[i];

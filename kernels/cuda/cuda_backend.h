@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend: packs jobs into chunks, sends them to a device and brings the results back,
-// runs jobs on the device's own memory where it lies, and gives to another backend whatever the
-// device cannot or could not do. Same bytes either way.
+// The CUDA backend. It packs jobs into chunks, sends them to a device and brings the results back;
+// runs jobs on the device's own memory in place; and gives another backend the jobs that are too
+// small for the device, not supported there, or failed there. The bytes are the same either way.
 #ifndef PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_
 #define PHASOR_KERNELS_CUDA_CUDA_BACKEND_H_
 
@@ -22,60 +22,65 @@
 
 namespace phasor::cuda {
 
+// Limits and choices of a CUDA backend.
 struct CudaBackendOptions {
-  // Largest trip to the device, each way. Rows that do not fit are for the other backend.
+  // The largest trip to the device, each way. A job with larger rows goes to the other backend.
   int64_t chunk_bytes = int64_t{32} << 20;
-  // Chunks in flight, of all callers together: four buffers of up to chunk_bytes each, two of them
-  // of the device.
+  // Chunks in flight for all callers together. Each has four buffers of up to chunk_bytes, two of
+  // them on the device.
   int slots = 4;
-  // Batches that write less stay here: the way to a device and back takes longer than they do.
+  // Batches that write less stay on the host: a trip to the device and back takes longer than they
+  // do.
   int64_t least_bytes = int64_t{1} << 20;
-  // Most that one job's tensors on the device may take when the other backend must compute it.
+  // The most memory for copies of one job's device tensors, when the other backend must compute it.
   int64_t copied_bytes = int64_t{1} << 30;
   DeviceLifeOptions life = {};
-  // Trips of up to this much each way are queued as one graph, see AreGraphsSooner. 0: none.
+  // Trips of up to this size each way are queued as one graph (see AreGraphsSooner). 0: none.
   int64_t graph_bytes = 0;
-  // With these, a batch in the host's memory runs where it is done sooner; else on the device.
+  // If set, a batch in host memory runs where it is faster. Otherwise it runs on the device.
   std::optional<Rates> rates = {};
 };
 
-// Whether jobs in the host's memory go to the device.
+// Whether a batch of jobs in host memory goes to the device, and if not, why.
 enum class Travel { kYes, kTooSmall, kSoonerOnHost };
 
 // What a backend has done since it was made.
 struct CudaState {
-  std::string last_error;  // of the device, empty: none
+  std::string last_error;  // of the device; empty: none
   int64_t chunks = 0;      // finished on the device
   int64_t launches = 0;
-  int64_t graphs = 0;               // chunks that went as one
-  int64_t jobs_on_device = 0;       // wholly
-  int64_t jobs_sooner_on_host = 0;  // by the rates
-  // Small, not supported, larger than a chunk by the row, or without lanes to compute.
+  int64_t graphs = 0;               // chunks that were queued as one graph
+  int64_t jobs_on_device = 0;       // computed wholly there
+  int64_t jobs_sooner_on_host = 0;  // run on the host by the rates
+  // Small, not supported, a row larger than a chunk, or no lanes to compute.
   int64_t jobs_not_for_device = 0;
-  int64_t jobs_rescued = 0;           // that the device failed, and the other backend did
-  int64_t jobs_in_device_memory = 0;  // of those wholly on the device: packed nothing
-  int64_t jobs_failed = 0;            // on device memory: nobody could do them
+  int64_t jobs_rescued = 0;           // failed on the device, computed on the host
+  int64_t jobs_in_device_memory = 0;  // of jobs_on_device: their tensors were there already
+  int64_t jobs_failed = 0;            // in device memory, and neither backend could compute them
 };
 
-// Threads: as Backend says. Owns its memory on the device.
+// Runs jobs on a device. Threads: as Backend and DevicePort say. Owns its memory on the device.
 class CudaBackend final : public Backend, public DevicePort {
  public:
-  // `other` runs what the device does not.
+  // `other` runs the jobs that the device does not run.
   CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend> other,
               const CudaBackendOptions& options);
   ~CudaBackend() override;
 
   std::string_view name() const override { return "cuda"; }
-  // Of the backend that stands in: instruction sets are the CPU's.
+  // The other backend's: instruction sets are those of the CPU.
   std::string target() const override { return other_->target(); }
   int threads() const override { return other_->threads(); }
-  // A chunk costs its trip and its launches, however little is in it. None once the device is lost.
+  // A chunk has the cost of its trip and its launches, however small it is, so calls are batched;
+  // not once the device is lost.
   BatchPolicy batch_policy() const override;
-  // The first error of RunEach.
+  // Returns the first error of RunEach.
   absl::Status Run(absl::Span<const Job> jobs) override;
-  // A job in the host's memory takes no error from the device: it runs elsewhere. One that is in
-  // place and was begun is finished here, by the kernels' own code. Jobs on device memory, too, run
-  // elsewhere, on copies, when nothing was begun in place and the memory can be read, else
+  // A job in host memory never fails because of the device: the other backend runs it. If it
+  // rotates in place and had begun, the kernels' own code finishes it on the host. A job in device
+  // memory also runs on the other backend, on copies, if nothing was begun in place and the memory
+  // can be read. Otherwise its error is one of
+  //
   //   ABORTED      the device was lost, or failed a job in place that it had begun
   //   UNAVAILABLE  the memory could not be copied, or there is no room for copies at the moment;
   //                the job may be tried again
@@ -99,30 +104,30 @@ class CudaBackend final : public Backend, public DevicePort {
  private:
   friend class BatchRun;
 
-  // While one batch is on the device, the next is staged.
+  // Two, so that the next batch is staged while one is on the device.
   static constexpr int kRuns = 2;
 
-  // Whether a batch in the host's memory is for the device.
+  // Whether a batch in host memory goes to the device.
   Travel ShouldTravel(absl::Span<const Job> jobs) const;
-  // Whether a trip is for a graph.
+  // Whether a trip is queued as a graph.
   bool GoesAsGraph(const Trip& trip) const;
-  // Room for copies of a job's tensors on the device. RESOURCE_EXHAUSTED: more than one job may
-  // have; errors of the budget.
+  // Reserves memory for copies of a job's device tensors. RESOURCE_EXHAUSTED: more than one job may
+  // have. Also the errors of the budget.
   absl::StatusOr<HostMemoryShare> TakeForCopies(int64_t bytes) const;
-  // Makes a fresh context. Nobody uses the device.
+  // Makes a fresh context. Nobody may use the device meanwhile.
   absl::Status Revive();
-  // Remembers an error; UNAVAILABLE: the device is lost.
+  // Records an error of the device. UNAVAILABLE means that the device is lost.
   void Note(const absl::Status& error);
   void Add(const CudaState& counts);
 
   const std::unique_ptr<Driver> driver_;
   const std::unique_ptr<Backend> other_;
   const CudaBackendOptions options_;
-  const bool gathers_;  // some batch of a chunk's size is for the device
+  const bool gathers_;  // by the rates, a chunk's rotation is worth a trip
   Slots slots_;
   DeviceLife life_;
   DeviceMemory memory_{driver_.get(), &life_};
-  CopyBudget copy_budget_;  // or none
+  CopyBudget copy_budget_;  // may be empty
   mutable std::mutex mutex_;
   CudaState state_;
 };

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements Driver with the CUDA runtime: streams with their graphs, memory, copies, launches, IPC
+// mappings, and the translation of CUDA errors.
 #include "kernels/cuda/cuda_driver.h"
 
 #include <cuda.h>  // types of the driver only
@@ -21,8 +23,7 @@
 namespace phasor::cuda {
 namespace {
 
-// Errors that leave the context as it was. Of any other the runtime says nothing good: it is taken
-// for lost.
+// Errors after which the context still works. After any other error it is taken for lost.
 bool IsHarmless(cudaError_t error) {
   switch (error) {
     case cudaErrorInvalidValue:
@@ -40,7 +41,7 @@ bool IsHarmless(cudaError_t error) {
   }
 }
 
-// Also takes the error out of the thread, so that the next call reports its own.
+// Also clears the thread's last error, so that the next call reports its own.
 absl::Status ToStatus(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   cudaGetLastError();
@@ -51,10 +52,10 @@ absl::Status ToStatus(cudaError_t error, std::string_view what) {
   return absl::UnavailableError(message);
 }
 
-// cuMemGetAddressRange, found through the runtime: nothing is linked to the driver.
+// cuMemGetAddressRange, found through the runtime, because nothing is linked to the driver.
 using GetRange = CUresult (*)(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer);
 absl::StatusOr<GetRange> FindGetRange() {
-  constexpr unsigned kSince = 3020;  // the version of CUDA that has this signature
+  constexpr unsigned kSince = 3020;  // the version of CUDA that introduced this signature
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
@@ -72,8 +73,8 @@ absl::StatusOr<GetRange> FindGetRange() {
   return reinterpret_cast<GetRange>(function);
 }
 
-// What it says of a handle that it cannot be opened, and not of the device: a device that is lost
-// fails every call.
+// The status of opening a handle. An error means that the handle cannot be opened; it does not mean
+// that the device is lost, because then every call fails.
 absl::Status OpenStatus(cudaError_t error) {
   absl::Status status = ToStatus(error, "open the memory of a handle");
   if (status.ok() || absl::IsResourceExhausted(status)) return status;
@@ -82,16 +83,18 @@ absl::Status OpenStatus(cudaError_t error) {
   return absl::InvalidArgumentError(status.message());
 }
 
-// Graphs that a stream keeps: a server sees few combinations of kernels in small trips.
+// The most graphs that a stream keeps. A server sees few combinations of kernels in small trips.
 constexpr size_t kGraphs = 8;
 
+// A CUDA stream and the graphs made for it. What a Stream of the driver points to.
 struct CudaStream {
   cudaStream_t stream = nullptr;
-  std::vector<std::unique_ptr<TripGraph>> graphs;  // the last used last
+  std::vector<std::unique_ptr<TripGraph>> graphs;  // the last used one is last
 };
 
 cudaStream_t Queue(Stream stream) { return static_cast<CudaStream*>(stream)->stream; }
 
+// The device with number `index_` of the runtime. Threads: any. Owns its streams.
 class CudaDriver final : public Driver {
  public:
   CudaDriver(int index, DeviceInfo device) : index_(index), device_(std::move(device)) {}
@@ -194,19 +197,19 @@ class CudaDriver final : public Driver {
   }
 
   absl::Status Reset() override {
-    Select().IgnoreError();  // a lost device may refuse even that
+    Select().IgnoreError();  // a lost device may refuse even this
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      streams_.clear();  // with their graphs; the queues themselves go with the context
+      streams_.clear();  // with their graphs; the CUDA streams end with the context
     }
-    cudaGetLastError();  // what a lost device said to that
+    cudaGetLastError();  // clear the errors that a lost device gave to that
     PHASOR_RETURN_IF_ERROR(ToStatus(cudaDeviceReset(), "reset the device"));
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaFree(nullptr), "make a fresh context");
   }
 
  private:
-  // What the driver says of memory that was opened. INVALID_ARGUMENT: of another device.
+  // Asks the driver about opened memory. INVALID_ARGUMENT: the memory is on another device.
   absl::StatusOr<IpcMapping> Describe(void* opened) const {
     cudaPointerAttributes attributes;
     PHASOR_RETURN_IF_ERROR(
@@ -224,13 +227,13 @@ class CudaDriver final : public Driver {
                       static_cast<int64_t>(bytes)};
   }
 
-  // The runtime's current device belongs to the thread.
+  // The runtime keeps the current device per thread.
   absl::Status Select() const { return ToStatus(cudaSetDevice(index_), "select the device"); }
 
   const int index_;
   const DeviceInfo device_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<CudaStream>> streams_;  // one by one at a time, each
+  std::vector<std::unique_ptr<CudaStream>> streams_;  // each is used by one thread at a time
 };
 
 absl::Status NoDevice(cudaError_t error, std::string_view what) {
@@ -243,7 +246,7 @@ absl::Status NoDevice(cudaError_t error, std::string_view what) {
 
 absl::StatusOr<std::unique_ptr<Driver>> OpenDevice() {
   constexpr int kDevice = 0;
-  int driver_version = 0;  // stays 0 where there is none
+  int driver_version = 0;  // stays 0 if there is no driver
   cudaDriverGetVersion(&driver_version);
   if (driver_version == 0) {
     return absl::FailedPreconditionError(

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The states of a device between loss and revival, the waits between them, and who is told.
 #include "kernels/cuda/device_life.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 
 using Kind = DeviceState::Kind;
 
-// A device that worked for so many times its last wait begins with the first one again.
+// If a device worked for this many times its last wait, its next wait is the first one again.
 constexpr int kTrust = 10;
 
 }  // namespace
@@ -76,7 +77,7 @@ void DeviceLife::Note(const absl::Status& error) {
   if (!absl::IsUnavailable(error)) return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (state_.kind != Kind::kWorking) return;  // the first of those errors says why
+    if (state_.kind != Kind::kWorking) return;  // keep the first error, which gives the cause
     ++state_.losses;
     if (options_.now() - revived_at_ >= kTrust * wait_) wait_ = std::chrono::milliseconds(0);
     Lose(error);

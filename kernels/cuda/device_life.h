@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a device may be used. One that was lost is tried again in a fresh context, by whoever
-// wants it next, once a wait is over and nobody uses the old one; waits double.
+// Decides whether a device may be used. After a loss, the next caller that wants the device tries
+// it again in a fresh context, once a wait is over and nobody uses the old context. Each wait is
+// twice the one before.
 #ifndef PHASOR_KERNELS_CUDA_DEVICE_LIFE_H_
 #define PHASOR_KERNELS_CUDA_DEVICE_LIFE_H_
 
@@ -16,23 +17,25 @@
 
 namespace phasor::cuda {
 
+// Whether and when a lost device is tried again.
 struct DeviceLifeOptions {
   using Tick = std::chrono::steady_clock::time_point;
 
-  bool retry = false;  // else a lost device is not used again
+  bool retry = false;  // false: a lost device is not used again
   std::chrono::milliseconds first_wait{1000};
   std::chrono::milliseconds longest_wait{5 * 60 * 1000};
   std::function<Tick()> now = std::chrono::steady_clock::now;
 };
 
-// Threads: any.
+// Counts the users of a device, records its loss and revives it. Threads: any.
 class DeviceLife {
  public:
-  // `revive` makes a fresh context and forgets all that was in the old one; nobody uses the device
-  // meanwhile.
+  // `revive` makes a fresh context and forgets everything in the old one. Nobody uses the device
+  // while it runs.
   DeviceLife(DeviceLifeOptions options, std::function<absl::Status()> revive);
 
-  // The device is not taken away while one lives; it may be lost. False: it is lost already.
+  // A use of the device. While one exists, no fresh context is made, but the device may be lost. An
+  // empty one (false) means that the device is lost.
   class Use {
    public:
     Use() = default;
@@ -47,18 +50,18 @@ class DeviceLife {
    private:
     DeviceLife* life_ = nullptr;
   };
-  // Revives a lost device if it is time to.
+  // Also revives a lost device if its wait is over and nobody uses it.
   Use Enter();
   Use EnterIfWorking();
 
   bool working() const;
-  // Counts contexts: what was made in another one is gone.
+  // The number of the context. What was made in a context with another number is gone.
   int64_t context() const;
 
-  // An error of the device; UNAVAILABLE: it is lost.
+  // Records an error of the device. UNAVAILABLE means that the device is lost; others are ignored.
   void Note(const absl::Status& error);
   DeviceState state() const;
-  // As DevicePort::WatchDevice.
+  // See DevicePort::WatchDevice.
   void Watch(std::function<void()> changed);
 
  private:
@@ -71,7 +74,7 @@ class DeviceLife {
   const std::function<absl::Status()> revive_;
   mutable std::mutex mutex_;
   DeviceState state_;
-  std::chrono::milliseconds wait_{0};  // before the attempt that is next or was last
+  std::chrono::milliseconds wait_{0};  // before the next attempt, or before the last one
   DeviceLifeOptions::Tick retry_at_;
   DeviceLifeOptions::Tick revived_at_;
   int64_t users_ = 0;
@@ -79,7 +82,7 @@ class DeviceLife {
   std::mutex watch_mutex_;
   std::condition_variable told_;
   std::function<void()> changed_;
-  int telling_ = 0;  // calls of `changed_` that go on
+  int telling_ = 0;  // calls of `changed_` in progress
 };
 
 }  // namespace phasor::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens, copies and closes allocations of other processes, and keeps the list of their addresses.
 #include "kernels/cuda/device_memory.h"
 
 #include <iterator>
@@ -20,6 +21,7 @@ absl::Status TryAgain(const absl::Status& error) {
 
 }  // namespace
 
+// One open allocation. Its destructor closes it, if its context still exists. Threads: any.
 class DeviceMemory::Allocation final : public DeviceAllocation {
  public:
   Allocation(DeviceMemory* memory, const IpcMapping& mapping, int64_t context)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocations of other processes that are open on the device, and which addresses are theirs.
+// The allocations of other processes that are open on the device, and the addresses that are
+// theirs.
 #ifndef PHASOR_KERNELS_CUDA_DEVICE_MEMORY_H_
 #define PHASOR_KERNELS_CUDA_DEVICE_MEMORY_H_
 
@@ -18,20 +19,20 @@
 
 namespace phasor::cuda {
 
-// Where an address leads.
+// Where an address points.
 enum class Place {
   kHost,
   kDevice,
-  kGone,  // to an allocation of a context that was lost
+  kGone,  // into an allocation of a context that was lost
 };
 
-// Threads: any. Allocations that it gave must end before it does.
+// Opens allocations and looks up addresses. Its allocations must end before it does. Threads: any.
 class DeviceMemory {
  public:
   // Borrows both.
   DeviceMemory(Driver* driver, DeviceLife* life) : driver_(*driver), life_(*life) {}
 
-  // As DevicePort::Open.
+  // See DevicePort::Open.
   absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle);
 
   Place PlaceOf(const std::byte* address) const;
@@ -40,8 +41,8 @@ class DeviceMemory {
   class Allocation;
 
   absl::StatusOr<std::shared_ptr<const DeviceAllocation>> OpenNew(const IpcHandle& handle);
-  // That nothing of another context lies there: addresses must not change their meaning while calls
-  // know them. Then the allocation is there.
+  // Records an allocation. Returns false if one of another context overlaps it: the meaning of an
+  // address must not change while calls know it.
   bool Add(const Allocation* allocation);
   void Remove(const Allocation* allocation);
   absl::Status Copy(const Allocation& allocation, int64_t offset, int64_t bytes, std::byte* out,
@@ -49,8 +50,8 @@ class DeviceMemory {
 
   Driver& driver_;
   DeviceLife& life_;
-  std::mutex open_mutex_;  // one opens at a time; nothing else waits for it
-  std::map<IpcHandle, std::weak_ptr<const Allocation>> open_;  // of open_mutex_
+  std::mutex open_mutex_;  // one handle is opened at a time; nothing else waits for it
+  std::map<IpcHandle, std::weak_ptr<const Allocation>> open_;  // guarded by open_mutex_
   mutable std::shared_mutex ranges_mutex_;
   std::multimap<const std::byte*, const Allocation*> ranges_;  // by first byte
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division by a number that the host knows before a launch: a multiplication and a shift. A GPU has
-// no 64-bit division; the compiler would call a function in the middle of a loop.
+// Division by a number that the host knows before a launch, as a multiplication and a shift. A GPU
+// has no 64-bit division; the compiler would call a function in the middle of a loop.
 // Threads: pure functions.
 #ifndef PHASOR_KERNELS_CUDA_DIVISOR_H_
 #define PHASOR_KERNELS_CUDA_DIVISOR_H_
@@ -13,7 +13,7 @@
 
 namespace phasor::cuda {
 
-// magic = floor(2^(63 + k) / value) + 1 with 2^(k - 1) < value <= 2^k, shift = k - 1: exact for
+// magic = floor(2^(63 + k) / value) + 1 with 2^(k - 1) < value <= 2^k, shift = k - 1. Exact for
 // numbers below 2^63 (Granlund and Montgomery, Division by Invariant Integers, theorem 4.2).
 struct Divisor {
   int64_t value = 1;
@@ -21,7 +21,7 @@ struct Divisor {
   int32_t shift = 0;
 };
 
-// 0 < value.
+// Needs 0 < value.
 inline Divisor MakeDivisor(int64_t value) {
   if (value == 1) return {};
   const int k = std::bit_width(static_cast<uint64_t>(value - 1));
@@ -30,7 +30,7 @@ inline Divisor MakeDivisor(int64_t value) {
   return {value, magic, k - 1};
 }
 
-// floor(n / d), n >= 0.
+// floor(n / d) for n >= 0.
 PHASOR_HD int64_t Quotient(int64_t n, const Divisor& d) {
   if (d.magic == 0) return n;
   return static_cast<int64_t>(MulHigh(d.magic, static_cast<uint64_t>(n)) >> d.shift);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backend needs of a GPU: memory, copies, launches, and the errors of each. The CUDA
-// runtime implements it (kernels/cuda/cuda_driver.h); tests implement it on the host and inject
+// What the backend needs from a GPU: memory, copies, launches, and the errors of each. The CUDA
+// runtime implements it (kernels/cuda/cuda_driver.h). Tests implement it on the host and inject
 // errors.
 #ifndef PHASOR_KERNELS_CUDA_DRIVER_H_
 #define PHASOR_KERNELS_CUDA_DRIVER_H_
@@ -18,27 +18,29 @@
 
 namespace phasor::cuda {
 
+// What is known about a device.
 struct DeviceInfo {
-  std::string name;  // as its maker says it
+  std::string name;  // the vendor's name for it
   std::array<uint8_t, 16> uuid = {};
   int major = 0;  // compute capability
   int minor = 0;
   int64_t memory_bytes = 0;
 };
 
-// An allocation of another process, mapped.
+// A mapped allocation of another process.
 struct IpcMapping {
-  std::byte* opened = nullptr;  // what closes it
-  std::byte* base = nullptr;    // of the allocation, aligned to 256 bytes
-  int64_t bytes = 0;            // all of the allocation
+  std::byte* opened = nullptr;  // the address that closes it
+  std::byte* base = nullptr;    // first byte of the allocation, aligned to 256 bytes
+  int64_t bytes = 0;            // of the whole allocation
 };
 
 // One device. Every error is one of
-//   RESOURCE_EXHAUSTED  out of memory, of the device or pinned; nothing else is wrong
+//
+//   RESOURCE_EXHAUSTED  out of device memory or of pinned memory; nothing else is wrong
 //   INTERNAL            this call or launch was refused; the next one may work
 //   UNAVAILABLE         the device or its context is lost: every later call fails too
-// and errors of work that was queued show in whatever call comes later.
-// Threads: any.
+//
+// An error of queued work is reported by some later call. Threads: any.
 class Driver {
  public:
   virtual ~Driver() = default;
@@ -48,35 +50,36 @@ class Driver {
   virtual absl::StatusOr<Stream> CreateStream() = 0;
   virtual void DestroyStream(Stream stream) = 0;
 
-  // Memory of the device, aligned to 256 bytes.
+  // Device memory, aligned to 256 bytes.
   virtual absl::StatusOr<std::byte*> Allocate(int64_t bytes) = 0;
   virtual void Free(std::byte* memory) = 0;
 
-  // Memory of the host that the device copies without help, aligned to 256 bytes.
+  // Pinned host memory, which the device copies on its own, aligned to 256 bytes.
   virtual absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes) = 0;
   virtual void FreePinned(std::byte* memory) = 0;
 
-  // Maps the memory of a handle. Also INVALID_ARGUMENT: no handle of memory of this device.
+  // Maps the memory of a handle. Also INVALID_ARGUMENT: not a handle of memory on this device.
   virtual absl::StatusOr<IpcMapping> OpenIpc(const IpcHandle& handle) = 0;
   virtual void CloseIpc(const IpcMapping& mapping) = 0;
 
-  // Queues a copy of bytes > 0. Both sides stay as they are until the stream is synchronized.
-  // Memory of the host that is not pinned works too, slowly, and may make this wait.
+  // Queues a copy of `bytes` > 0. The caller must not change or free either side before the stream
+  // is synchronized. Host memory that is not pinned works too, but slowly, and this call may then
+  // wait.
   virtual absl::Status CopyToDevice(std::byte* device, const std::byte* host, int64_t bytes,
                                     Stream stream) = 0;
   virtual absl::Status CopyToHost(std::byte* host, const std::byte* device, int64_t bytes,
                                   Stream stream) = 0;
   // Queues a kernel.
   virtual absl::Status Run(const Launch& launch, Stream stream) = 0;
-  // Queues a trip as one graph, in one call; it has launches, all with blocks. A stream keeps its
-  // last few graphs and changes them for trips through the same kernels. After an error nobody
-  // knows whether it is queued.
+  // Queues a trip as one graph, in one call. The trip must have launches, all with blocks. A stream
+  // keeps its last few graphs and reuses them for trips with the same kernels. After an error it is
+  // not known whether the trip is queued.
   virtual absl::Status RunGraph(const Trip& trip, Stream stream) = 0;
   // Waits for everything in the stream.
   virtual absl::Status Synchronize(Stream stream) = 0;
 
-  // Ends the context with all streams, memory and mappings, none of which is given back after this,
-  // and makes a fresh one. Nobody else uses the device meanwhile.
+  // Ends the context and makes a fresh one. All streams, memory and mappings are gone; do not free
+  // them afterwards. Nobody else may use the device meanwhile.
   virtual absl::Status Reset() = 0;
 };
 

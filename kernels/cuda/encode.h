@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encode on a GPU. Contract: kernels/ops/encode.h; pointers and strides are multiples of the
-// element's size. A layout is compiled into steps (kernels/cuda/row_program.h), so that a thread
-// computes a pair once for all its columns, whatever the layout. Rows that are one sine and one
-// cosine of every pair, which most are, go kVectorBytes at a time instead.
-// Threads: bodies of one launch touch different columns.
+// Encode on a GPU. Contract: kernels/ops/encode.h, but pointers and strides must be multiples of
+// the element's size. A layout is compiled into steps (kernels/cuda/row_program.h), so that a
+// thread computes a pair once for all its columns, whatever the layout. Most rows are just one sine
+// and one cosine of every pair; these are written kVectorBytes at a time instead.
+// Threads: bodies of one launch write different columns.
 #ifndef PHASOR_KERNELS_CUDA_ENCODE_H_
 #define PHASOR_KERNELS_CUDA_ENCODE_H_
 
@@ -22,15 +22,15 @@
 
 namespace phasor::cuda {
 
-// Rows of nothing but sines and cosines, side by side or in two runs.
+// Rows of sines and cosines only, side by side or in two runs.
 struct WideRows {
   bool used = false;
   bool side_by_side = false;  // sine and cosine of a pair are neighbours
   bool sin_first = true;
-  int64_t pairs = 0;  // a multiple of what kVectorBytes hold
+  int64_t pairs = 0;  // a multiple of the elements in kVectorBytes
 };
 
-// Pointers are the device's.
+// What a kernel computes for one job's slice. Pointers are addresses on the device.
 struct EncodeItem {
   ItemGrid grid;
   ItemPositions positions;
@@ -39,7 +39,7 @@ struct EncodeItem {
   double cos_bias = 0;
   double embedding_scale = 1;
   WideRows wide;
-  const int64_t* unit_begin = nullptr;  // [units + 1] first step of each unit
+  const int64_t* unit_begin = nullptr;  // [units + 1]: first step of each unit
   const RowStep* steps = nullptr;
   std::byte* out = nullptr;
   int64_t out_row_bytes = 0;
@@ -66,11 +66,11 @@ struct EncodeBody {
   }
 
  private:
-  // Pairs [j, j + kPairs).
+  // Computes pairs [j, j + kPairs).
   static PHASOR_HD void RunWide(const EncodeItem& item, int64_t row, int64_t j) {
     const WideRows wide = item.wide;
     const Position position = OnOneAxis(item, row);
-    T first[kPairs], second[kPairs];  // of a pair, as they lie in the row
+    T first[kPairs], second[kPairs];  // of each pair, in the order of the row
     PHASOR_UNROLL
     for (int i = 0; i < kPairs; ++i) {
       const SinCos<T> v = Components(item, row, position, j + i);
@@ -100,7 +100,7 @@ struct EncodeBody {
     const T scale = static_cast<T>(item.embedding_scale);
     const int64_t end = item.unit_begin[unit + 1];
     const Position position = OnOneAxis(item, row);
-    int64_t pair = -1;  // that v belongs to
+    int64_t pair = -1;  // the pair that v belongs to
     SinCos<T> v = {};
     T column = 0;
     for (int64_t i = item.unit_begin[unit]; i < end; ++i) {
@@ -133,7 +133,7 @@ struct EncodeBody {
     return 0;
   }
 
-  // Where a row stands, if one axis is all there is.
+  // The position of a row if there is only one axis.
   static PHASOR_HD Position OnOneAxis(const EncodeItem& item, int64_t row) {
     if constexpr (kPlain) return PositionOf(item.positions, row, 0);
     return {};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Times one small trip as a graph and call by call, and compares the medians.
 #include "kernels/cuda/graph_choice.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ Seconds Median(Times times) {
   return times[kRounds / 2];
 }
 
-// How long `queue` and the wait for what it queued take.
+// The time of `queue` and of the wait for what it queued.
 template <typename F>
 absl::StatusOr<Seconds> TimeOf(F queue, Driver& driver, Stream stream) {
   const auto begun = std::chrono::steady_clock::now();
@@ -40,7 +41,7 @@ absl::StatusOr<bool> Compare(const Trip& trip, Driver& driver, Stream stream) {
   const auto queue = [&] { return QueueTrip(trip, driver, stream, &launched); };
   const auto run_graph = [&] { return driver.RunGraph(trip, stream); };
   Times apart, together;
-  // The first round makes the graph and loads the kernel.
+  // The first round makes the graph and loads the kernel, so its times are overwritten.
   for (size_t round = 0; round <= kRounds; ++round) {
     PHASOR_ASSIGN_OR_RETURN(apart[round % kRounds], TimeOf(queue, driver, stream));
     PHASOR_ASSIGN_OR_RETURN(together[round % kRounds], TimeOf(run_graph, driver, stream));

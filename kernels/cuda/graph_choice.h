@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether small trips to a device are worth a graph: a question of microseconds that each device
-// and its driver answer for themselves.
+// Measures whether graphs make small trips faster. That depends on the device and its driver by
+// microseconds.
 #ifndef PHASOR_KERNELS_CUDA_GRAPH_CHOICE_H_
 #define PHASOR_KERNELS_CUDA_GRAPH_CHOICE_H_
 
@@ -8,8 +8,8 @@
 
 namespace phasor::cuda {
 
-// Measures the rotation of a token, as a graph and call by call in turns; a graph must take a
-// twentieth less. A device that cannot be measured has none worth it.
+// Times the rotation of one token, in turns as a graph and call by call. Returns true if the graph
+// takes at least a twentieth less; false if the device cannot be measured.
 bool AreGraphsSooner(Driver& driver);
 
 }  // namespace phasor::cuda

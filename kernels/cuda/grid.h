@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a launch covers a batch: blocks are numbered through all items, and each item cuts its rows
-// into tiles. Bodies get the block's number within the item and the thread's within the block, and
-// are otherwise plain C++: tests run them over the whole grid on the host.
+// How a launch covers a batch. Blocks are numbered through all items, and each item cuts its rows
+// into tiles. A kernel body gets the number of its block in the item and of its thread in the
+// block, and is otherwise plain C++: tests run bodies over the whole grid on the host.
 #ifndef PHASOR_KERNELS_CUDA_GRID_H_
 #define PHASOR_KERNELS_CUDA_GRID_H_
 
@@ -13,8 +13,8 @@ namespace phasor::cuda {
 
 inline constexpr int kThreads = 256;  // of a block
 
-// Work of an item: rows of `units` each. A thread does whole units, a block whole rows: those of a
-// tile, or, where a row has many units, a part of one row.
+// The work of an item: rows of `units` units each. A thread computes whole units. A block computes
+// the rows of a tile or, if a row has many units, a part of one row.
 struct ItemGrid {
   int64_t rows = 0;
   int32_t units = 0;  // of a row, > 0
@@ -22,10 +22,10 @@ struct ItemGrid {
   int32_t parts = 1;  // blocks of a row; 1 unless rows_per_block is 1
 };
 
-// Units that a block is given, if there are as many.
+// The units of a block, if there are that many.
 inline constexpr int32_t kUnitsPerBlock = 4 * kThreads;
 
-// units > 0.
+// Needs units > 0.
 inline ItemGrid MakeItemGrid(int64_t rows, int32_t units) {
   ItemGrid grid{rows, units, 1, 1};
   if (units >= kUnitsPerBlock) {
@@ -40,10 +40,10 @@ inline int64_t BlocksOf(const ItemGrid& grid) {
   return (grid.rows + grid.rows_per_block - 1) / grid.rows_per_block * grid.parts;
 }
 
-// Calls work(row, unit) for the units of a thread.
+// Calls work(row, unit) for each unit of a thread.
 template <typename Work>
 PHASOR_HD void ForEachUnit(const ItemGrid& grid, int64_t block, int thread, const Work& work) {
-  // A launch has fewer than 2^31 blocks, and a GPU divides 32-bit numbers only.
+  // 32-bit divisions are enough, because a launch has fewer than 2^31 blocks; a GPU has only those.
   const auto tile = static_cast<uint32_t>(block) / static_cast<uint32_t>(grid.parts);
   const auto part = static_cast<int32_t>(static_cast<uint32_t>(block) - tile * grid.parts);
   const int64_t first = int64_t{tile} * grid.rows_per_block;
@@ -59,15 +59,15 @@ PHASOR_HD void ForEachUnit(const ItemGrid& grid, int64_t block, int thread, cons
   }
 }
 
-// Items of one kernel, as a launch gets them. Pointers are the device's.
+// The items of one kernel, as a launch gets them. Pointers are addresses on the device.
 struct Batch {
-  const void* items = nullptr;           // [count] of the kernel's Item
+  const void* items = nullptr;           // [count], of the kernel's Item type
   const int64_t* first_block = nullptr;  // [count], ascending from 0
   int32_t count = 0;
   int64_t blocks = 0;  // of all items
 };
 
-// The item that a block belongs to.
+// The index of the item that a block belongs to.
 PHASOR_HD int32_t ItemOfBlock(const Batch& batch, int64_t block) {
   int32_t low = 0, high = batch.count - 1;
   while (low < high) {
@@ -81,7 +81,7 @@ PHASOR_HD int32_t ItemOfBlock(const Batch& batch, int64_t block) {
   return low;
 }
 
-// What one thread of one block does. Body has an Item and Run(item, block, thread).
+// Runs one thread of one block. Body has an Item and Run(item, block, thread).
 template <typename Body>
 PHASOR_HD void RunThread(const Batch& batch, int64_t block, int thread) {
   const int32_t i = ItemOfBlock(batch, block);

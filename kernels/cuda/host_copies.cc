@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies the tensors of a job between the device and host memory, and points the job to the copies.
 #include "kernels/cuda/host_copies.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// Gives a row job the copies that there are.
+// Points the job to the copies that exist.
 template <typename RowJob>
 void ReplaceRows(const JobRows& rows, const std::byte* in, std::byte* out, RowJob& job) {
   if (in != nullptr) {
@@ -32,12 +33,12 @@ RotaryStrides DenseStrides(const HostRows& rows) {
   return {rows.tokens * rows.row_bytes(), rows.row_bytes(), rows.bytes};
 }
 
-// What result i is made from; nullptr: no tensor.
+// The input that result i is computed from; nullptr: there is no such tensor.
 const HostRows* InputOf(const JobRows& rows, size_t i) {
   return i < rows.in.size() ? &rows.in[i] : nullptr;
 }
 
-// Whether one copy is both what is read and what is written.
+// Whether input and result are the same memory and so share one copy.
 bool SharesCopy(const HostRows* source, const HostRows& result) {
   return source != nullptr && source->on_device && source->base == result.base;
 }
@@ -61,7 +62,7 @@ absl::StatusOr<HostCopies> HostCopies::Make(const Job& job, const JobRows& rows,
   copies.all_ = {0, RowsOf(job)};
   absl::Status copied;
   for (size_t i = 0; copied.ok() && i < rows.out.size(); ++i) copied = copies.CopyTensor(rows, i);
-  // What was queued must not write into memory that is gone.
+  // Wait, so that queued copies do not write into memory that was freed.
   const absl::Status done = driver->Synchronize(stream);
   PHASOR_RETURN_IF_ERROR(copied);
   PHASOR_RETURN_IF_ERROR(done);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job on device memory, made one on the host's: its tensors on the device are copied, run by run,
-// and its results copied back.
+// Turns a job on device memory into one on host memory: copies its tensors from the device run by
+// run, and later copies the results back.
 #ifndef PHASOR_KERNELS_CUDA_HOST_COPIES_H_
 #define PHASOR_KERNELS_CUDA_HOST_COPIES_H_
 
@@ -18,20 +18,21 @@
 
 namespace phasor::cuda {
 
-// Threads: one. Borrows what the job borrows, and the driver.
+// The host copies of one job. Borrows what the job borrows, and the driver.
+// Threads: one thread at a time.
 class HostCopies {
  public:
-  // Memory of the host that the copies of `job` take.
+  // The host memory that the copies of `job` take.
   static int64_t BytesFor(const Job& job, const JobRows& rows);
 
-  // Copies what `job` reads on the device, which changes nothing there. RESOURCE_EXHAUSTED: no
-  // memory; errors of the driver.
+  // Copies the device tensors that `job` reads; changes nothing on the device.
+  // RESOURCE_EXHAUSTED: out of memory. Also the errors of the driver.
   static absl::StatusOr<HostCopies> Make(const Job& job, const JobRows& rows, Driver* driver,
                                          Stream stream);
 
-  // The job on the copies: in place where it was, its other tensors as they were.
+  // The job on the copies. It is in place if it was before; its other tensors are unchanged.
   const Job& job() const { return job_; }
-  // Copies the results back, after it was run. On an error, any part of them may be there.
+  // Copies the results back after the job has run. After an error, any part of them may be written.
   absl::Status WriteBack();
 
  private:
@@ -45,7 +46,7 @@ class HostCopies {
 
   HostCopies(const Job& job, Driver* driver, Stream stream)
       : job_(job), driver_(*driver), stream_(stream) {}
-  // All methods below are for tensor i of `rows`.
+  // The methods below handle tensor i of `rows`.
   absl::Status CopyTensor(const JobRows& rows, size_t i);
   absl::StatusOr<std::byte*> NewCopy(const HostRows& rows);
   void Replace(const JobRows& rows, size_t i, std::byte* in, std::byte* out);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies rows between a job's memory and dense memory.
 #include "kernels/cuda/host_rows.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a tensor where a job has them, and their dense copies in staging memory.
+// The rows of a tensor in a job's memory, and copies between them and dense staging memory.
 #ifndef PHASOR_KERNELS_CUDA_HOST_ROWS_H_
 #define PHASOR_KERNELS_CUDA_HOST_ROWS_H_
 
@@ -11,7 +11,8 @@
 
 namespace phasor::cuda {
 
-// `heads` runs of `bytes` a row; row r is row r % tokens of batch entry r / tokens. Any alignment.
+// Rows of `heads` runs of `bytes` each. Row r is row r % tokens of batch entry r / tokens. Any
+// alignment.
 struct HostRows {
   std::byte* base = nullptr;
   int64_t tokens = 1;  // rows of a batch entry, > 0
@@ -20,22 +21,22 @@ struct HostRows {
   int64_t heads = 1;
   int64_t head_stride = 0;
   int64_t bytes = 0;       // of a head
-  bool on_device = false;  // then kernels find them where they are, and no copy here may touch them
-  // [rows] bytes from base, instead of batches and strides; negative: the row is nowhere. Only of
+  bool on_device = false;  // kernels use the rows in place, and nothing here may touch them
+  // [rows]: bytes from base, instead of batches and strides; negative: the row is skipped. Only for
   // rows that are written.
   const int64_t* offsets = nullptr;
 
   int64_t row_bytes() const { return heads * bytes; }
 };
 
-// Where row r begins; nullptr: nowhere.
+// The first byte of row r; nullptr if the row is skipped.
 inline std::byte* RowOf(const HostRows& rows, int64_t r) {
   if (rows.offsets != nullptr) return rows.offsets[r] < 0 ? nullptr : rows.base + rows.offsets[r];
   return rows.base + r / rows.tokens * rows.batch_stride + r % rows.tokens * rows.row_stride;
 }
 
-// The runs of memory that a slice of rows consists of, in the order of dense memory, neighbours
-// joined: calls run(memory, bytes > 0) for each; memory is nullptr for rows that are nowhere.
+// Calls run(memory, bytes > 0) for each contiguous run of memory of a slice of rows, in the order
+// of dense memory and with neighbours joined. `memory` is nullptr for rows that are skipped.
 template <typename Run>
 void ForEachRun(const HostRows& rows, Slice slice, Run run) {
   if (rows.row_bytes() == 0) return;
@@ -57,10 +58,10 @@ void ForEachRun(const HostRows& rows, Slice slice, Run run) {
 
 // Copies rows to dense memory, [count, heads, bytes].
 void Gather(const HostRows& rows, Slice slice, std::byte* dense);
-// Copies them back, those that are somewhere.
+// Copies dense memory back to the rows, except skipped ones.
 void Scatter(const std::byte* dense, Slice slice, const HostRows& rows);
-// Copies rows of one tensor to another of the same heads and bytes, which may be nowhere; not
-// overlapping.
+// Copies rows of one tensor to another with the same heads and bytes, which may skip rows. The
+// memory must not overlap.
 void CopyRows(const HostRows& from, Slice slice, const HostRows& to);
 
 }  // namespace phasor::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes the items of every op, and decides which jobs and layouts each kernel supports.
 #include "kernels/cuda/items.h"
 
 #include <algorithm>
@@ -11,10 +12,10 @@
 namespace phasor::cuda {
 namespace {
 
-// Numbers of units and pairs stay far inside 32 bits.
+// Keeps the numbers of units and pairs far below 2^31.
 constexpr int64_t kMostUnits = int64_t{1} << 24;
 
-// Threads from which a launch fills any device: below, heads are spread over more of them.
+// With this many threads a launch fills any device; with fewer, heads are spread over more threads.
 constexpr int64_t kManyUnits = 1 << 16;
 
 template <typename T>
@@ -39,7 +40,7 @@ void PutRagged(const PositionSource& source, Slice slice, ItemPositions& positio
   positions.starts = arena.Put(SpanOf(starts));
 }
 
-// Positions of `slice` of the source; later rows start over.
+// The positions of `slice` in the source; rows after it start again at its beginning.
 ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& arena) {
   ItemPositions positions;
   positions.axes = source.axes;
@@ -75,7 +76,7 @@ ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& ar
   return positions;
 }
 
-// Positions of a slice of tokens; batch entries may share them.
+// The positions of a slice of tokens. Batch entries may share them.
 ItemPositions MakeTokenPositions(const RotaryJob& job, const PositionSource& source, Slice slice,
                                  Arena& arena) {
   if (job.batch == 1 || source.batch != 1) return MakePositions(source, slice, arena);
@@ -108,7 +109,7 @@ bool IsPlain(const Plan& plan) {
          !plan.xpos.has_value();
 }
 
-// What kernels can do --------------------------------------------------------------------------
+// What kernels support -------------------------------------------------------------------------
 
 bool IsSupported(const EncodeJob& job) {
   return !job.plan->parity.has_value() && LayoutOf(job).width < kMostUnits &&
@@ -117,7 +118,7 @@ bool IsSupported(const EncodeJob& job) {
 
 bool IsSupported(const LookupJob& job) { return job.table->columns < kMostUnits; }
 
-// Distances from any query to any key.
+// Whether the distance from any query to any key is below `limit`.
 bool IsBelow(const BiasJob& job, int64_t limit) {
   const Interval q = IntervalOf(*job.queries, 0), k = IntervalOf(*job.keys, 0);
   return q.max - k.min < limit && k.max - q.min < limit;  // |positions| < 2^62
@@ -159,7 +160,7 @@ BiasKind KindOf(BiasFamily family) {
 
 // Encode ---------------------------------------------------------------------------------------
 
-// Unused where columns are zero, added to, or not where kVectorBytes can be stored at once.
+// `used` is false if columns are zero or added to, or if kVectorBytes cannot be stored at once.
 WideRows WideRowsOf(const EncodeJob& job, const RowBuffers& buffers) {
   const RowLayout& layout = LayoutOf(job);
   WideRows wide;
@@ -182,12 +183,12 @@ WideRows WideRowsOf(const EncodeJob& job, const RowBuffers& buffers) {
 
 // Rotary ---------------------------------------------------------------------------------------
 
-// Whether 8-bit floats are written, by all or none.
+// Whether the views write 8-bit floats. All do or none.
 bool IsFloat8(absl::Span<const RotaryView> views) {
   return !views.empty() && views[0].float8 != Float8::kNone;
 }
 
-// Whether units of kVectorBytes can be moved at once: everything stands on such a boundary.
+// Whether units of kVectorBytes can be moved at once: everything must be aligned to that.
 bool CanGoWide(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
                absl::Span<const RotaryView> views) {
   const int64_t pairs = job.plan->spec.rotary_dim / 2;
@@ -196,7 +197,7 @@ bool CanGoWide(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
     return reinterpret_cast<uintptr_t>(p) | static_cast<uint64_t>(s.batch | s.token | s.head);
   };
   uint64_t x = static_cast<uint64_t>(lanes.rotary_begin * SizeOf(dtype));
-  uint64_t y = 0;  // where there are offsets, they are sums of strides
+  uint64_t y = 0;  // offsets, if there are any, are sums of strides
   for (const RotaryView& view : views) {
     x |= bits(view.x, view.x_strides);
     y |= bits(view.y, view.y_strides);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From jobs to what kernels read: plain items whose pointers are the device's, and beside them, in
-// an arena, the numbers of plans, rules and positions.
+// Turns jobs into what kernels read: plain items whose pointers are addresses on the device. The
+// numbers of plans, rules and positions that they point to are put into an arena.
 //
-// An item computes a slice of a job's rows. The tensors that it reads and writes are given
-// separately: where they lie is the caller's business, as is that they are aligned to their
-// elements and that a tensor is not rotated in place from one pairing to the other.
+// An item computes a slice of a job's rows. The caller gives the tensors that it reads and writes.
+// The caller must place them so that they are aligned to their elements, and must not rotate a
+// tensor in place from one pairing to the other.
 #ifndef PHASOR_KERNELS_CUDA_ITEMS_H_
 #define PHASOR_KERNELS_CUDA_ITEMS_H_
 
@@ -23,25 +23,26 @@
 
 namespace phasor::cuda {
 
-// Whether kernels can compute the job. Not: an upstream's arithmetic (PARITY); DeBERTa's buckets
-// beyond its thresholds, which take a logarithm; rows of 2^24 columns, pairs, heads or keys.
+// Whether kernels can compute the job. They cannot compute an upstream's arithmetic (PARITY);
+// DeBERTa's buckets beyond its thresholds, which take a logarithm; and rows of 2^24 columns, pairs,
+// heads or keys.
 bool Supports(const Job& job);
 
-// Rows of a job: positions of an encoding or lookup, tokens of all batch entries, queries. 0 when
-// there is nothing to write.
+// The rows of a job: positions of an encoding or lookup, tokens of all batch entries, or queries. 0
+// if there is nothing to write.
 int64_t RowsOf(const Job& job);
 
-// Rows [first, first + count), count > 0. Of a rotary job whose batch entries share positions:
-// whole entries, or a part of one.
+// Rows [first, first + count), count > 0. If the batch entries of a rotary job share positions, a
+// slice is whole entries or a part of one.
 struct Slice {
   int64_t first = 0;
   int64_t count = 0;
 };
 
-// The longest slice from `first` on of at most `most` rows that is a slice of the job. most > 0.
+// The longest slice of the job from `first` on with at most `most` rows; `most` must be > 0.
 Slice SliceFrom(const Job& job, int64_t first, int64_t most);
 
-// Where rows of a slice lie on the device.
+// Where the rows of a slice are on the device.
 struct RowBuffers {
   std::byte* out = nullptr;
   int64_t out_row_bytes = 0;
@@ -54,7 +55,7 @@ struct RowBuffers {
 // Which lanes of a head the views show.
 struct HeadLanes {
   int64_t rotary_begin = 0;
-  int64_t apart = 0;  // lanes beside those that rotate
+  int64_t apart = 0;  // lanes that do not rotate
 };
 
 KernelId EncodeKernel(const EncodeJob& job);
@@ -68,8 +69,8 @@ LookupItem MakeLookupItem(const LookupJob& job, Slice slice, const RowBuffers& b
 KernelId BiasKernel(const BiasJob& job);
 BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers, Arena& arena);
 
-// `views` have dtype `dtype`, and all or none write FLOAT8. `tokens`: rows of a batch entry, as the
-// strides of the views see it.
+// All `views` have dtype `dtype`, and all or none of them write FLOAT8. `tokens`: the rows of a
+// batch entry, as the strides of the views count them.
 KernelId RotaryKernel(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
                       absl::Span<const RotaryView> views);
 RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& kernel,

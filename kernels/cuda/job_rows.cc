@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Describes the tensors of each kind of job as rows, and finds out which are on the device.
 #include "kernels/cuda/job_rows.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 
 std::byte* Mutable(const std::byte* p) { return const_cast<std::byte*>(p); }
 
-// Finds out where tensors are, and what the answers mean for their job.
+// Finds out where tensors are, and sums up what that means for their job. Threads: one thread.
 class Locator {
  public:
   explicit Locator(const DeviceMemory* memory) : memory_(memory) {}
@@ -68,7 +69,7 @@ JobRows RowsOfRowJob(const RowJob& job, int64_t width, Locator& locator) {
   return rows;
 }
 
-// Lanes of every head, of `size` bytes each.
+// The given lanes of every head, `size` bytes each.
 HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::byte* base,
                   const RotaryStrides& strides, LaneRange lanes, int64_t size) {
   HostRows rows;
@@ -82,7 +83,7 @@ HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::b
   return rows;
 }
 
-// See JobRows::copies.
+// The copy that JobRows::copies describes.
 HostRows CopyOf(const RotaryJob& job, const RotaryTensor& tensor, bool on_device) {
   HostRows copy;
   copy.heads = tensor.heads;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a job as rows of memory: what kernels read and write, wherever it lies.
+// The tensors of a job as rows of memory: what kernels read and write, on the host or on the
+// device.
 #ifndef PHASOR_KERNELS_CUDA_JOB_ROWS_H_
 #define PHASOR_KERNELS_CUDA_JOB_ROWS_H_
 
@@ -11,28 +12,30 @@
 
 namespace phasor::cuda {
 
+// The rows of one job. Threads: a plain value. Borrows the job's memory.
 struct JobRows {
   std::vector<HostRows> in;   // add_to if there is one, or every tensor that is rotated
-  std::vector<HostRows> out;  // likewise
+  std::vector<HostRows> out;  // the output, or every tensor that is rotated
   // Rotary, one for each of `in`: the copy of the rotating lanes that kernels must read instead of
-  // the tensor. It needs one if it is on the device and rotates in place from one pairing to the
-  // other: threads overwrite lanes that other threads have yet to read. Else `bytes` is 0. The copy
-  // goes to a buffer; `base` and strides are not set.
+  // the tensor. A tensor needs one if it is on the device and changes its pairing in place, because
+  // threads overwrite lanes that other threads have not read yet. `bytes` is 0 if no copy is
+  // needed. The copy goes to a buffer; its `base` and strides are not set.
   std::vector<HostRows> copies;
-  // Rotary: all lanes of every head, because a tensor is on the device. Else those of SentLanes.
+  // Rotary: true if a tensor is on the device, and rows are all lanes of every head. False: rows
+  // are the lanes of SentLanes.
   bool whole_heads = false;
-  // kDevice: some are there, and none is gone.
+  // kDevice: some tensors are on the device, and none is gone.
   Place place = Place::kHost;
-  // Those on the device stand on multiples of their elements.
+  // Tensors on the device are aligned to their elements.
   bool aligned = true;
 };
 
-// `memory` says what is on the device; nullptr: nothing. The table of a bias and all positions are
-// in the host's memory.
+// `memory` tells which addresses are on the device; nullptr: none are. The table of a bias and all
+// positions are always in host memory.
 JobRows RowsOfTensors(const Job& job, const DeviceMemory* memory);
 
-// Whether a job reads memory that it writes, so that running it twice is wrong. Pieces that were
-// gathered are still where they came from.
+// Whether a job overwrites memory that it reads, so that it must not run twice. Gathered pieces do
+// not count, because their originals are still there.
 bool IsInPlace(const Job& job);
 
 // Lanes of a head.
@@ -41,14 +44,14 @@ struct LaneRange {
   int64_t count = 0;
 };
 
-// Those that travel where no tensor is on the device: what rotates, or, where types differ, all.
+// The lanes that travel if no tensor is on the device: those that rotate; all if the types differ.
 LaneRange SentLanes(const RotaryJob& job, const RotaryTensor& tensor);
 
-// Lanes of every head of a tensor, where it is read and where it is written.
+// The given lanes of every head of a tensor, where it is read and where it is written.
 HostRows InputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes);
 HostRows OutputRows(const RotaryJob& job, const RotaryTensor& tensor, LaneRange lanes);
 
-// Where a tensor is read: gathered pieces are in y.
+// Where a tensor is read. Gathered pieces are read from y.
 std::pair<const std::byte*, RotaryStrides> SourceOf(const RotaryTensor& tensor);
 
 }  // namespace phasor::cuda

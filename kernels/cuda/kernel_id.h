@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the kernels: which op, for which elements, in which form.
+// Names the kernels: the op, its element type, and the variant.
 #ifndef PHASOR_KERNELS_CUDA_KERNEL_ID_H_
 #define PHASOR_KERNELS_CUDA_KERNEL_ID_H_
 
@@ -11,12 +11,13 @@ namespace phasor::cuda {
 
 enum class Op : uint8_t { kEncode, kRotary, kLookup, kBias };
 
+// The name of one kernel.
 struct KernelId {
   Op op = Op::kEncode;
-  Dtype dtype = Dtype::kFloat32;  // of what is written; FLOAT8 rotations: of what is read
+  Dtype dtype = Dtype::kFloat32;  // of what is written; for FLOAT8 rotations, of what is read
   bool wide = false;              // rotary: aligned units of kVectorBytes
   bool plain = false;             // rotary, encode: one axis and layer, no xPos, no delta
-  bool float8 = false;            // rotary: FLOAT8 is written, of FLOAT16 or BFLOAT16
+  bool float8 = false;            // rotary: writes FLOAT8 from FLOAT16 or BFLOAT16
 
   friend bool operator==(const KernelId&, const KernelId&) = default;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the name of a kernel to its body, for whoever runs bodies: the device (launch.cu) and the
-// host (run_on_host.cc). Compiles every body: include it nowhere else.
+// Maps the name of a kernel to its body, for the two files that run bodies: launch.cu on the device
+// and run_on_host.cc on the host. Compiles every body, so include it nowhere else.
 #ifndef PHASOR_KERNELS_CUDA_KERNELS_H_
 #define PHASOR_KERNELS_CUDA_KERNELS_H_
 
@@ -16,7 +16,7 @@
 
 namespace phasor::cuda {
 
-// Calls f(Body{}) for the body of a rotary kernel.
+// Calls f(Body{}) with the body of a rotary kernel.
 template <typename Element, bool kFloat8, typename F>
 void VisitRotaryBody(const KernelId& id, F&& f) {
   if (id.wide) {
@@ -27,7 +27,7 @@ void VisitRotaryBody(const KernelId& id, F&& f) {
                   : f(RotaryBody<Element, false, false, kFloat8>{});
 }
 
-// Calls f(Body{}) for the body of `id`.
+// Calls f(Body{}) with the body of `id`.
 template <typename F>
 void VisitBody(const KernelId& id, F&& f) {
   if (id.op == Op::kBias && id.dtype == Dtype::kInt32) return f(BiasIndexBody<int32_t>{});

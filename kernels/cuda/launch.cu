@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels: bodies from headers, wrapped. See launch.h.
+// Wraps the bodies in the headers into kernels and launches them.
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/launch.h"
 
 namespace phasor::cuda {
 namespace {
 
-// One block on a multiprocessor is enough for the compiler: asked for more, it spills registers.
+// Ask for one block per multiprocessor: if asked for more, the compiler spills registers.
 template <typename Body>
 __global__ void __launch_bounds__(kThreads, 1) Kernel(Batch batch) {
   RunThread<Body>(batch, blockIdx.x, static_cast<int>(threadIdx.x));

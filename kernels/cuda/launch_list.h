@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items grouped by kernel: every kernel is launched once for all of its items, whatever requests
-// they come from, and once before that for those that go ahead.
+// Groups items by kernel. Every kernel is launched once for all of its items, whichever requests
+// they come from. Items that go ahead are launched separately before.
 #ifndef PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
 #define PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
 
@@ -16,15 +16,16 @@
 
 namespace phasor::cuda {
 
+// One launch of a kernel.
 struct Launch {
   KernelId kernel;
   Batch batch;
 };
 
-// Threads: one. Owns copies of the items.
+// Collects items and makes their launches. Owns copies of the items. Threads: one thread at a time.
 class LaunchList {
  public:
-  // Item is that of the kernel's body. Items that go `ahead` are launched before all others.
+  // Item is the type of the kernel's body. Items that go `ahead` are launched before all others.
   template <typename Item>
   void Add(const KernelId& kernel, const Item& item, bool ahead = false) {
     static_assert(std::is_trivially_copyable_v<Item> && alignof(Item) <= kArenaAlignment);
@@ -36,7 +37,7 @@ class LaunchList {
     group.items.insert(group.items.end(), bytes, bytes + sizeof item);
   }
 
-  // Puts the items into the arena; the launches read them there.
+  // Puts the items into the arena, where the launches read them.
   std::vector<Launch> Finish(Arena& arena) const {
     std::vector<Launch> launches;
     for (const bool ahead : {true, false}) {

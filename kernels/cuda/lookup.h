@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookup on a GPU. Contract: kernels/ops/lookup.h; pointers and strides are multiples of the
-// element's size. A unit is a column.
-// Threads: bodies of one launch touch different columns.
+// Lookup on a GPU. Contract: kernels/ops/lookup.h, but pointers and strides must be multiples of
+// the element's size. A unit is a column. Threads: bodies of one launch write different columns.
 #ifndef PHASOR_KERNELS_CUDA_LOOKUP_H_
 #define PHASOR_KERNELS_CUDA_LOOKUP_H_
 
@@ -18,13 +17,13 @@
 
 namespace phasor::cuda {
 
-// Pointers are the device's.
+// What a kernel computes for one job's slice. Pointers are addresses on the device.
 struct LookupItem {
   ItemGrid grid;
   ItemPositions positions;
   const std::byte* table = nullptr;
   Dtype table_dtype = Dtype::kFloat32;
-  bool copy = false;  // equal dtypes and nothing to add: bits are kept
+  bool copy = false;  // equal dtypes and nothing to add: bits are copied
   int64_t table_rows = 0;
   int64_t columns = 0;
   double embedding_scale = 1;

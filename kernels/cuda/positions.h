@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tokens stand, as a kernel reads it: a PositionSource (kernels/tensor/positions.h) in plain
+// Positions as a kernel reads them: a PositionSource (kernels/tensor/positions.h) in plain
 // pointers. Threads: pure functions.
 #ifndef PHASOR_KERNELS_CUDA_POSITIONS_H_
 #define PHASOR_KERNELS_CUDA_POSITIONS_H_
@@ -16,6 +16,7 @@
 
 namespace phasor::cuda {
 
+// An axis of a range or grid, with the divisor that splits indices of a grid.
 struct AxisSteps {
   Position start;
   Position step;
@@ -24,8 +25,8 @@ struct AxisSteps {
 
 enum class PositionKind : uint8_t { kRange, kGrid, kRagged, kTensor };
 
-// Positions of the rows of an item; row r stands at index (r % period) of them. Pointers are the
-// device's.
+// The positions of the rows of an item: row r has position r % period of them. Pointers are
+// addresses on the device.
 struct ItemPositions {
   PositionKind kind = PositionKind::kRange;
   Dtype dtype = Dtype::kInt64;  // kTensor
@@ -35,8 +36,8 @@ struct ItemPositions {
   AxisSteps range;                  // kRange
   const AxisSteps* grid = nullptr;  // kGrid: [axes], last axis fastest
   int64_t sequences = 0;            // kRagged
-  const int64_t* ends = nullptr;    // kRagged: running sum of lengths, in the whole source
-  const int64_t* starts = nullptr;  // kRagged: position of the first token less its index
+  const int64_t* ends = nullptr;    // kRagged: running sum of lengths in the whole source
+  const int64_t* starts = nullptr;  // kRagged: position of the first token minus its index
   const std::byte* data = nullptr;  // kTensor: [period, axes], aligned to its dtype
 };
 
@@ -51,7 +52,7 @@ PHASOR_HD Position TensorPosition(Dtype dtype, const std::byte* data, int64_t i)
   return position;
 }
 
-// Position of index i of a ragged source: the sequence is the first that ends beyond i.
+// The position at index i of a ragged source. Its sequence is the first one that ends after i.
 PHASOR_HD Position RaggedPosition(const ItemPositions& p, int64_t i) {
   int64_t low = 0, high = p.sequences - 1;
   while (low < high) {
@@ -71,7 +72,7 @@ PHASOR_HD Position GridPosition(const ItemPositions& p, int64_t i, int axis) {
   return PositionAlong(steps.start, steps.step, i - Quotient(i, steps.count) * steps.count.value);
 }
 
-// Position of a row on an axis.
+// The position of a row on an axis.
 PHASOR_HD Position PositionOf(const ItemPositions& p, int64_t row, int axis) {
   const int64_t i = row - Quotient(row, p.period) * p.period.value;
   switch (p.kind) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Times sample jobs on host and device, and compares the predicted times of a batch.
 #include "kernels/cuda/rates.h"
 
 #include <algorithm>
@@ -19,11 +20,11 @@
 namespace phasor::cuda {
 namespace {
 
-constexpr int kTimes = 3;  // of which the best counts: others are somebody else's doing
+constexpr int kTimes = 3;  // the best time counts; others were disturbed
 constexpr int64_t kHeads = 32, kLanes = 128;
 constexpr int64_t kTokens = 1024;  // 8 MiB of 16-bit lanes
 
-// Seconds that the fastest of some runs took. The first error ends it.
+// The seconds of the fastest of kTimes runs. The first error ends it.
 template <typename F>
 absl::StatusOr<double> BestOf(F f) {
   double best = 1e9;
@@ -36,7 +37,7 @@ absl::StatusOr<double> BestOf(F f) {
   return best;
 }
 
-// The jobs that are timed, with their memory.
+// The jobs that are timed, with their memory. Threads: one thread at a time.
 class Samples {
  public:
   static absl::StatusOr<std::unique_ptr<Samples>> Make() {
@@ -47,7 +48,7 @@ class Samples {
     PHASOR_ASSIGN_OR_RETURN(samples->rotary_plan_, CompilePlan(rotary));
     spec = Spec();
     spec.preset = "transformer";
-    spec.dim = kHeads * kLanes / 2;  // FLOAT32: as many bytes
+    spec.dim = kHeads * kLanes / 2;  // FLOAT32, so it writes as many bytes
     PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec encoding, ResolveSpec(spec, "spec"));
     PHASOR_ASSIGN_OR_RETURN(samples->encode_plan_, CompilePlan(encoding));
     PHASOR_ASSIGN_OR_RETURN(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long jobs take on the device and on the host, from rates that were measured once: what
-// decides where a batch runs when somebody lets the backend choose.
+// Predicts how long jobs take on the device and on the host, from rates that are measured once.
+// With the rates, the backend decides where a batch runs.
 #ifndef PHASOR_KERNELS_CUDA_RATES_H_
 #define PHASOR_KERNELS_CUDA_RATES_H_
 
@@ -13,29 +13,30 @@
 
 namespace phasor::cuda {
 
-// Seconds, and seconds per byte. Zero costs nothing.
+// Seconds, and seconds per byte. Zero means no cost.
 struct Rates {
-  double host_encode = 0;  // of what an encoding writes, on the host
-  double host_other = 0;   // of what any other job writes there
-  double to_device = 0;    // packed and copied
-  double to_host = 0;      // copied and unpacked
-  double on_device = 0;    // of what is written, by kernels
-  double trip = 0;         // with nothing in it
+  double host_encode = 0;  // per byte that an encoding writes, on the host
+  double host_other = 0;   // per byte that any other job writes, on the host
+  double to_device = 0;    // per byte: packing and copying
+  double to_host = 0;      // per byte: copying and unpacking
+  double on_device = 0;    // per byte that kernels write
+  double trip = 0;         // of an empty trip
 };
 
-// What a job reads besides positions, and what it writes, with room for what it leaves.
+// The bytes of the tensors that a job reads besides positions, and of those that it writes. Counts
+// whole rows, also where lanes are skipped or not rotated.
 struct JobBytes {
   int64_t read = 0;
   int64_t written = 0;
 };
 JobBytes BytesOf(const Job& job);
 
-// Whether jobs whose tensors are on the host are done sooner by the device, alone there: their trip
-// counts as one after the other, though chunks overlap.
+// Whether the device, used by nobody else, finishes jobs with tensors on the host sooner. Adds up
+// the steps of the trip, although chunks overlap in truth.
 bool IsDeviceFaster(const Rates& rates, absl::Span<const Job> jobs);
 
-// Measures: some MiB there and back, a rotation and an encoding here, a rotation there, the best of
-// a few each. Errors of the driver.
+// Measures copies of some MiB in both directions, a rotation and an encoding on the host, and a
+// rotation on the device; the best of a few runs each. Returns the driver's errors.
 absl::StatusOr<Rates> MeasureRates(Driver& driver, Backend& host);
 
 }  // namespace phasor::cuda

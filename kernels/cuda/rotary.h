@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary on a GPU. Contract: kernels/ops/rotary.h, with two differences, which chunk.cc keeps (by
-// JobRows::aligned and JobRows::copies): pointers and strides are multiples of the element's size,
-// and a view that rotates has y == x only with equal pairings. Sines and cosines of a unit's pairs
-// are computed in registers and shared by its heads; nothing is kept in memory.
-// Threads: bodies of one launch touch different lanes.
+// Rotary on a GPU. Contract: kernels/ops/rotary.h, with two restrictions, which chunk.cc keeps
+// (with JobRows::aligned and JobRows::copies): pointers and strides are multiples of the element's
+// size, and a view that rotates has y == x only if its pairings are equal. The sines and cosines of
+// a unit's pairs are computed in registers and shared by its heads; memory holds none of them.
+// Threads: bodies of one launch write different lanes.
 #ifndef PHASOR_KERNELS_CUDA_ROTARY_H_
 #define PHASOR_KERNELS_CUDA_ROTARY_H_
 
@@ -22,31 +22,33 @@
 
 namespace phasor::cuda {
 
+// The distance in bytes from one batch entry, token or head to the next.
 struct ViewStrides {
   int64_t batch = 0;
   int64_t token = 0;
   int64_t head = 0;
 };
 
-// One tensor of an item. Pointers are the device's.
+// One tensor of an item. Pointers are addresses on the device.
 struct RotaryView {
   const std::byte* x = nullptr;
   std::byte* y = nullptr;
   int64_t heads = 0;
   ViewStrides x_strides;
   ViewStrides y_strides;
-  const int64_t* y_offsets = nullptr;  // [rows] bytes from y, instead of y_strides; negative: skip
-  Float8 float8 = Float8::kNone;       // of y, in kernels that write it
+  const int64_t* y_offsets = nullptr;  // [rows]: bytes from y, instead of y_strides; negative: skip
+  Float8 float8 = Float8::kNone;       // of y, in kernels that write FLOAT8
   float inv_scale = 1;
-  bool rotates = true;  // else all lanes are copied
+  bool rotates = true;  // false: all lanes are copied
 };
 
-// Rows are tokens: row r is token r % tokens of batch entry r / tokens. All views have one dtype.
+// What a kernel computes for one job's slice. Rows are tokens: row r is token r % tokens of batch
+// entry r / tokens. All views have one dtype.
 struct RotaryItem {
   ItemGrid grid;
   ItemPositions positions;
   ItemTurns turns;
-  bool delta = false;  // the next two are set
+  bool delta = false;  // from_positions and from_turns are set
   bool inverse = false;
   bool split_in = true;  // HALF_SPLIT, else INTERLEAVED
   bool split_out = true;
@@ -57,16 +59,16 @@ struct RotaryItem {
   int64_t rotary_begin = 0;
   int32_t pairs = 0;        // of a head
   int32_t lanes_apart = 0;  // lanes of a head that do not rotate and are copied; 0 in place
-  bool own_turns = false;   // heads have frequencies of their own
+  bool own_turns = false;   // each head has its own frequencies
   int64_t head_pairs = 0;   // from one such head to the next
   int64_t heads_per_unit = 1;
   int32_t pair_units = 0;  // units of one group of heads_per_unit heads
-  int32_t turn_units = 0;  // units that rotate; units beyond copy one lane of all heads each
+  int32_t turn_units = 0;  // units that rotate; each further unit copies one lane of all heads
   const RotaryView* views = nullptr;
   int32_t view_count = 0;
 };
 
-// kWide: units of as many pairs as kVectorBytes holds elements, else of one pair. kPlain: one axis
+// kWide: a unit is as many pairs as kVectorBytes holds elements, else one pair. kPlain: one axis
 // and layer, no xPos, no delta. kFloat8: all views write FLOAT8, else Elements.
 template <typename Element, bool kWide, bool kPlain, bool kFloat8>
 struct RotaryBody {
@@ -80,7 +82,7 @@ struct RotaryBody {
     T sin[kPairs];
     T cos[kPairs];
   };
-  // Lanes of one component each (half split), or in their order (interleaved).
+  // The lanes of a unit: one component each (half split), or in their order (interleaved).
   template <int kLaneBytes>
   struct LanesOf {
     alignas(kPairs* kLaneBytes) std::byte first[kPairs * kLaneBytes];
@@ -88,7 +90,7 @@ struct RotaryBody {
   };
   using Lanes = LanesOf<kBytes>;
   using OutLanes = LanesOf<kOutBytes>;
-  // Of FLOAT8 only.
+  // For FLOAT8 only.
   struct Rounding {
     Float8 float8;
     float inv_scale;
@@ -115,9 +117,9 @@ struct RotaryBody {
     const int64_t begin = group * item.heads_per_unit, end = begin + item.heads_per_unit;
     Trig trig;
     bool known = false;
-    int64_t passed = 0;  // heads of the views before
+    int64_t passed = 0;  // heads of the views before this one
     for (int32_t i = 0; i < item.view_count; ++i) {
-      // Not a copy of all of it: nvcc would not know where its pointers lead.
+      // A reference: of a copy, nvcc would not know which memory the pointers point to.
       const RotaryView& view = item.views[i];
       const int64_t heads = view.heads, x_head = view.x_strides.head, y_head = view.y_strides.head;
       const bool rotates = view.rotates;
@@ -147,7 +149,7 @@ struct RotaryBody {
     }
   }
 
-  // Bytes from a view's y to a row; negative: it is not written.
+  // Bytes from the view's y to a row; negative: the row is not written.
   static PHASOR_HD int64_t YOffset(const RotaryView& view, const Divisor& tokens, int64_t row) {
     return view.y_offsets != nullptr ? view.y_offsets[row] : Offset(view.y_strides, tokens, row);
   }
@@ -190,7 +192,7 @@ struct RotaryBody {
     }
   }
 
-  // Lane i of the 2 * kPairs of a unit.
+  // Lane i of the 2 * kPairs lanes of a unit.
   static PHASOR_HD T LoadLane(const Lanes& lanes, int i) {
     return Element::Load(i < kPairs ? lanes.first + i * kBytes
                                     : lanes.second + (i - kPairs) * kBytes);
@@ -216,7 +218,7 @@ struct RotaryBody {
     }
   }
 
-  // Lanes of pair i lie at i and kPairs + i, or at 2i and 2i + 1.
+  // The lanes of pair i are i and kPairs + i, or 2i and 2i + 1.
   static PHASOR_HD void Rotate(const Trig& trig, bool split_in, bool split_out,
                                const Rounding& rounding, const Lanes& lanes, OutLanes& out) {
     T y1[kPairs], y2[kPairs];
@@ -247,7 +249,7 @@ struct RotaryBody {
     std::memcpy(__builtin_assume_aligned(y + second * kOutBytes, kSize), lanes.second, kSize);
   }
 
-  // Copies lane i of those that do not rotate, of every head of views that are not in place.
+  // Copies lane i of those that do not rotate, for every head of views that are not in place.
   static PHASOR_HD void CopyLane(const RotaryItem& item, int64_t row, int64_t i) {
     const int64_t lane = i < item.rotary_begin ? i : i + 2 * item.pairs;
     for (int32_t v = 0; v < item.view_count; ++v) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collects the terms of every column and groups columns into units.
 #include "kernels/cuda/row_program.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace {
 
 constexpr int64_t kZerosPerUnit = 4;
 
-using Columns = std::vector<std::vector<RowStep>>;  // terms of every column
+using Columns = std::vector<std::vector<RowStep>>;  // the terms of every column
 
 void AddTerm(const EncodeBlock& block, int64_t column, int64_t pair, RowStep::What what,
              Columns& columns) {

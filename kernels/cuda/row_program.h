@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row layout as steps: what to compute for every column, in units that a thread can do alone.
+// A row layout compiled into steps: what to compute for every column, in units for one thread each.
 #ifndef PHASOR_KERNELS_CUDA_ROW_PROGRAM_H_
 #define PHASOR_KERNELS_CUDA_ROW_PROGRAM_H_
 
@@ -10,7 +10,7 @@
 
 namespace phasor::cuda {
 
-// One term of a column. Terms of a column follow one another, in the order in which blocks add
+// One term of a column. The terms of a column follow one another, in the order in which blocks add
 // them.
 struct RowStep {
   enum class What : uint8_t { kZero, kSin, kMinusSin, kCos };
@@ -24,16 +24,16 @@ struct RowStep {
   friend bool operator==(const RowStep&, const RowStep&) = default;
 };
 
-// Threads: a plain value.
+// The steps of a row, grouped into units. Threads: a plain value.
 struct RowProgram {
-  std::vector<int64_t> unit_begin;  // [units + 1] first step of each unit
+  std::vector<int64_t> unit_begin;  // [units + 1]: first step of each unit
   std::vector<RowStep> steps;
 
   int64_t units() const { return static_cast<int64_t>(unit_begin.size()) - 1; }
 };
 
-// Columns that begin with the same pair are one unit, in the order of the pairs; columns that are
-// zero come last, a few to a unit. Every pair of the layout is below 2^31.
+// Compiles a layout whose pairs are all below 2^31. Columns that begin with the same pair form one
+// unit, in the order of the pairs. Columns that are zero come last, a few to a unit.
 RowProgram CompileRow(const RowLayout& layout);
 
 }  // namespace phasor::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loops over the blocks and threads of a batch and calls the kernel's body.
 #include "kernels/cuda/run_on_host.h"
 
 #include "kernels/cuda/kernels.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel bodies on the host: when a device fails in the middle of a job, and in tests.
+// Runs kernel bodies on the host: when a device fails in the middle of a job, and in tests.
 #ifndef PHASOR_KERNELS_CUDA_RUN_ON_HOST_H_
 #define PHASOR_KERNELS_CUDA_RUN_ON_HOST_H_
 
@@ -8,7 +8,7 @@
 
 namespace phasor::cuda {
 
-// Runs every thread of every block here, one after another. Pointers of the batch are the host's.
+// Runs every thread of every block, one after another. The batch's pointers are host addresses.
 void RunOnHost(const KernelId& id, const Batch& batch);
 
 }  // namespace phasor::cuda

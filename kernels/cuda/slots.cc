@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses, grows and frees the buffers of chunks in flight.
 #include "kernels/cuda/slots.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace phasor::cuda {
 namespace {
 
-// Sizes are powers of two from here on, so that slots seldom grow.
+// Sizes are powers of two from this one on, so that slots seldom grow.
 constexpr int64_t kLeastBytes = 1 << 20;
 
 int64_t RoundUp(int64_t bytes) {
@@ -24,7 +25,7 @@ Slots::~Slots() {
   for (const auto& slot : slots_) Clear(*slot);
 }
 
-// The stream too: its graphs know the buffers.
+// Ends the stream too, because its graphs refer to the buffers.
 void Slots::Clear(Slot& slot) {
   if (slot.stream != nullptr) driver_.DestroyStream(std::exchange(slot.stream, nullptr));
   if (slot.host_in != nullptr) driver_.FreePinned(slot.host_in);
@@ -58,7 +59,7 @@ absl::StatusOr<Slot*> Slots::Take(int64_t bytes, bool wait) {
     if (free_.empty()) {
       slot = slots_.emplace_back(std::make_unique<Slot>()).get();
     } else {
-      // The smallest that is large enough, else the largest.
+      // Take the smallest slot that is large enough, else the largest.
       const auto best = std::min_element(free_.begin(), free_.end(), [&](Slot* a, Slot* b) {
         const bool a_fits = a->capacity >= bytes, b_fits = b->capacity >= bytes;
         if (a_fits != b_fits) return a_fits;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers for chunks in flight: a few, made when they are first needed and kept.
+// Buffers for chunks in flight. Made when they are first needed, then kept.
 #ifndef PHASOR_KERNELS_CUDA_SLOTS_H_
 #define PHASOR_KERNELS_CUDA_SLOTS_H_
 
@@ -25,7 +25,7 @@ struct Slot {
   int64_t capacity = 0;
 };
 
-// Threads: any. Owns the slots; borrows the driver.
+// Lends slots to callers, at most `most` of them. Owns the slots, borrows the driver. Threads: any.
 class Slots {
  public:
   Slots(Driver* driver, int most) : driver_(*driver), most_(most) {}
@@ -33,12 +33,13 @@ class Slots {
   Slots(const Slots&) = delete;
   Slots& operator=(const Slots&) = delete;
 
-  // A slot of at least `bytes`; waits for one if all are taken, or returns nullptr if not `wait`.
-  // The driver's errors when one cannot be made or grown.
+  // Takes a slot of at least `bytes`. If all are taken, waits for one, or returns nullptr if `wait`
+  // is false. Returns the driver's errors if a slot cannot be made or grown.
   absl::StatusOr<Slot*> Take(int64_t bytes, bool wait);
-  // The slot's stream has been synchronized, or the device is lost.
+  // Gives a slot back. Its stream must have been synchronized, or the device must be lost.
   void Give(Slot* slot);
-  // Lets go of everything without giving it back: it went with its context. No slot is taken.
+  // Drops all slots without freeing them, because they ended with their context. No slot may be
+  // taken.
   void Forget();
 
  private:

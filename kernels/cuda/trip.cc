@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Queues the copies and kernels of a trip one after another.
 #include "kernels/cuda/trip.h"
 
 #include "kernels/base/status_macros.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a chunk makes of a stream: there, through the kernels, and back.
+// What a chunk queues on a stream: a copy to the device, its kernels, and a copy back.
 #ifndef PHASOR_KERNELS_CUDA_TRIP_H_
 #define PHASOR_KERNELS_CUDA_TRIP_H_
 
@@ -13,11 +13,12 @@
 namespace phasor::cuda {
 
 class Driver;
-// A queue of the device: what is put into it happens in order.
+// A queue of the device. Its work runs in order.
 using Stream = void*;
 
+// A trip's buffers and launches. Threads: a plain value. Borrows the buffers.
 struct Trip {
-  const std::byte* host_in = nullptr;  // pinned, as host_out
+  const std::byte* host_in = nullptr;  // pinned, as is host_out
   std::byte* device_in = nullptr;
   int64_t in_bytes = 0;  // > 0
   std::vector<Launch> launches;
@@ -26,7 +27,8 @@ struct Trip {
   int64_t out_bytes = 0;  // 0: nothing comes back
 };
 
-// Queues a trip call by call. `launched` counts the kernels that were queued, also before an error.
+// Queues a trip call by call. Sets `launched` to the number of kernels that were queued, also after
+// an error.
 absl::Status QueueTrip(const Trip& trip, Driver& driver, Stream stream, int64_t* launched);
 
 }  // namespace phasor::cuda

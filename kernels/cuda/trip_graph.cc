@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See trip_graph.h. The nodes follow one another.
+// Makes, changes and queues the CUDA graph of a trip. Its nodes follow one another.
 #include "kernels/cuda/trip_graph.h"
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace phasor::cuda {
 namespace {
 
-// What a kernel node is made of. Borrows the launch.
+// The parameters of a kernel node. Borrows the launch.
 cudaKernelNodeParams ParamsOf(const Launch& launch, void** arguments) {
   cudaKernelNodeParams params = {};
   params.func = const_cast<void*>(KernelFunction(launch.kernel));
@@ -30,7 +30,7 @@ bool SameBatch(const Batch& a, const Batch& b) {
 TripGraph::~TripGraph() {
   if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
   if (graph_ != nullptr) cudaGraphDestroy(graph_);
-  cudaGetLastError();  // nobody else's, should one of them have failed
+  cudaGetLastError();  // clear an error of these calls, so that no other call reports it
 }
 
 cudaError_t TripGraph::AddKernel(const Launch& launch, cudaGraphNode_t* after) {

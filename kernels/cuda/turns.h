@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far pairs turn at a position, as a kernel reads it: a plan's tables in plain pointers, in the
-// order of the pairs. The phase of a pair is the sum that kernels/reference computes, of the same
-// integers. Threads: pure functions.
+// order of the pairs. A pair's phase is the same sum of integers that kernels/reference computes.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_CUDA_TURNS_H_
 #define PHASOR_KERNELS_CUDA_TURNS_H_
 
@@ -14,20 +14,20 @@
 
 namespace phasor::cuda {
 
-// Pointers are the device's.
+// Pointers are addresses on the device.
 struct ItemTurns {
   int64_t pairs = 0;
   int32_t layers = 1;
   bool xpos_inverse = false;
   const Frequency* frequency = nullptr;  // [layers, pairs]
-  const uint8_t* axis = nullptr;         // [layers, pairs]; nullptr: all axis 0
+  const uint8_t* axis = nullptr;         // [layers, pairs]; nullptr: axis 0 for all
   const uint64_t* offset = nullptr;      // [pairs]; nullptr: zeros
   const uint64_t* xpos_rate = nullptr;   // [pairs]; nullptr: no xPos
   Position xpos_center;
 };
 
-// Phase of pair j when one axis turns everything and stands at p. Most positions are whole numbers,
-// which take one product of the three.
+// The phase of pair j at position p, if one axis turns all pairs. Most positions are whole numbers,
+// which need one product instead of three.
 PHASOR_HD uint64_t PhaseOnOneAxis(const ItemTurns& turns, int64_t j, Position p) {
   const Frequency frequency = turns.frequency[j];
   const uint64_t phase =
@@ -35,7 +35,7 @@ PHASOR_HD uint64_t PhaseOnOneAxis(const ItemTurns& turns, int64_t j, Position p)
   return turns.offset == nullptr ? phase : turns.offset[j] + phase;
 }
 
-// Phase of pair j at a row, whatever turns it.
+// The phase of pair j at a row, with any axes and layers.
 PHASOR_HD uint64_t PhaseOfRow(const ItemTurns& turns, const ItemPositions& positions, int64_t j,
                               int64_t row) {
   uint64_t phase = turns.offset == nullptr ? 0 : turns.offset[j];

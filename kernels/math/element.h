@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of the compute dtypes, one at a time: how each is read, written and turned by a phase.
-// Shared by every backend that computes element by element. Threads: pure functions.
+// Reads, writes and takes the sine and cosine for one element of each compute dtype. Every backend
+// that computes element by element uses this. Threads: pure functions.
 #ifndef PHASOR_KERNELS_MATH_ELEMENT_H_
 #define PHASOR_KERNELS_MATH_ELEMENT_H_
 
@@ -15,7 +15,7 @@
 
 namespace phasor::scalar {
 
-// Math is the type that arithmetic is done in.
+// One struct per dtype. Math is the type of its arithmetic.
 struct F64 {
   using Math = double;
   static constexpr int64_t kBytes = 8;
@@ -67,12 +67,12 @@ struct BF16 {
   static PHASOR_HD SinCos<float> Trig(uint64_t phase) { return SinCos32(phase); }
 };
 
-// A result as an 8-bit float, which no arithmetic is done in.
+// A result rounded to an 8-bit float. No arithmetic is done in 8 bits.
 PHASOR_HD std::byte ScaledFloat8(float value, float inv_scale, Float8 type) {
   return static_cast<std::byte>(Float8FromFloat(value * inv_scale, type));
 }
 
-// Sine and cosine times A.
+// Sine and cosine times the amplitude A.
 template <typename Element>
 PHASOR_HD SinCos<typename Element::Math> ScaledTrig(uint64_t phase, double amplitude) {
   using T = typename Element::Math;
@@ -82,7 +82,7 @@ PHASOR_HD SinCos<typename Element::Math> ScaledTrig(uint64_t phase, double ampli
   return v;
 }
 
-// Calls f(Element{}) for a compute dtype.
+// Calls f(Element{}) with the struct of a compute dtype.
 template <typename F>
 void VisitElement(Dtype dtype, F&& f) {
   switch (dtype) {
@@ -98,7 +98,7 @@ void VisitElement(Dtype dtype, F&& f) {
     case Dtype::kFloat8E5M2:
     case Dtype::kInt32:
     case Dtype::kInt64:
-      return;  // not compute dtypes; requests with them do not reach a backend
+      return;  // not compute dtypes; no request with them reaches a backend
   }
 }
 

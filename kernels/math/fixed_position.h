@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic on Q64.64 positions: the value of one is a signed 128-bit integer.
-// Threads: pure functions.
+// Arithmetic on Q64.64 positions, computed as signed 128-bit integers. Threads: pure functions.
 #ifndef PHASOR_KERNELS_MATH_FIXED_POSITION_H_
 #define PHASOR_KERNELS_MATH_FIXED_POSITION_H_
 
@@ -26,9 +25,9 @@ PHASOR_HD Position ToPosition(Int128 fixed) {
   return {static_cast<int64_t>(static_cast<uint64_t>(bits >> 64)), static_cast<uint64_t>(bits)};
 }
 
-// start + i * step, which must be representable, as MakePositionSource checks.
+// start + i * step. The result must be representable; MakePositionSource checks that.
 PHASOR_HD Position PositionAlong(Position start, Position step, int64_t i) {
-  if (start.fraction == 0 && step.fraction == 0) {  // wraps like the checked result, which fits
+  if (start.fraction == 0 && step.fraction == 0) {  // may wrap on the way; the result fits
     return {static_cast<int64_t>(static_cast<uint64_t>(start.whole) +
                                  static_cast<uint64_t>(step.whole) * static_cast<uint64_t>(i)),
             0};
@@ -38,8 +37,8 @@ PHASOR_HD Position PositionAlong(Position start, Position step, int64_t i) {
                           static_cast<Uint128>(ToFixed(step)) * static_cast<Uint128>(i)));
 }
 
-// x in Q64.64: exact for |x| >= 2^-12, else rounded to nearest even at 2^-64. False for NaN,
-// infinity and |x| >= 2^63.
+// Converts x to Q64.64: exact for |x| >= 2^-12, else rounded to nearest even at 2^-64. Returns
+// false for NaN, infinity and |x| >= 2^63.
 PHASOR_HD bool PositionFromDouble(double x, Position* out) {
   if (!(std::abs(x) < 0x1p63)) return false;
   uint64_t bits;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See log_buckets.h. Sources: transformers, T5Attention._relative_position_bucket and
+// Computes the thresholds of logarithmic buckets with upstream's f32 arithmetic, and looks buckets
+// up. Sources: transformers, T5Attention._relative_position_bucket and
 // deberta_v2.make_log_bucket_position.
 #include "kernels/math/log_buckets.h"
 
@@ -9,7 +10,7 @@
 namespace phasor {
 namespace {
 
-// The f32 nearest to ln x: the double logarithm is off by less than 2^-52 of it.
+// The f32 nearest to ln x. The double logarithm is off by less than 2^-52 of its value.
 float NearestLog(float x) { return static_cast<float>(std::log(static_cast<double>(x))); }
 
 }  // namespace
@@ -18,7 +19,7 @@ LogBuckets LogBuckets::T5(int64_t buckets, int64_t max_distance) {
   LogBuckets b;
   b.mid_ = b.exact_end_ = buckets / 2;
   b.top_ = buckets - 1;
-  // Upstream's divisor is a Python float, which the f32 division rounds.
+  // Upstream divides by a Python float, which the f32 division rounds.
   b.log_ratio_ =
       static_cast<float>(std::log(static_cast<double>(max_distance) / static_cast<double>(b.mid_)));
   b.spread_ = static_cast<float>(buckets - b.mid_);
@@ -31,7 +32,7 @@ LogBuckets LogBuckets::Deberta(int64_t bucket_size, int64_t max_position) {
   b.deberta_ = true;
   b.mid_ = bucket_size / 2;
   b.exact_end_ = b.mid_ + 1;
-  // Upstream's divisor is the f32 logarithm of an f32 quotient.
+  // Upstream divides by the f32 logarithm of an f32 quotient.
   b.log_ratio_ = NearestLog(
       static_cast<float>(static_cast<double>(max_position - 1) / static_cast<double>(b.mid_)));
   b.spread_ = static_cast<float>(b.mid_ - 1);
@@ -48,13 +49,14 @@ int64_t LogBuckets::Formula(int64_t n) const {
   return std::min(mid_ + static_cast<int64_t>(buckets), top_);
 }
 
-// Every step of the formula is monotone, so each bucket begins at one distance.
+// Finds the least distance of each bucket by bisection. Every step of the formula is monotone, so
+// each bucket begins at one distance.
 void LogBuckets::SetThresholds(int64_t first, int64_t last) {
   first_bucket_ = Formula(first);
   const int64_t last_bucket = Formula(last);
   int64_t low = first;
   for (int64_t bucket = first_bucket_ + 1; bucket <= last_bucket; ++bucket) {
-    int64_t high = last;  // its bucket is at least `bucket`
+    int64_t high = last;  // belongs to `bucket` or a later one
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
       if (Formula(middle) >= bucket) {

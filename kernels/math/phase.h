@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixed-point positions, frequencies and phases: the arithmetic every result rests on.
+// Fixed-point positions, frequencies and phases. Every result rests on this arithmetic.
 //
-// A phase is the fraction of a turn times 2^64; wrapping is reduction modulo one turn. A frequency
-// is turns per unit position and a position a real number, both in Q64.64: value = whole +
-// fraction * 2^-64, so -0.25 is {-1, 0.75 * 2^64}. See docs/numerics.md.
+// A phase is the fraction of a turn times 2^64, so integer overflow is reduction modulo one turn. A
+// frequency is turns per unit position, and a position is a real number. Both are Q64.64:
+// value = whole + fraction * 2^-64, so -0.25 is {-1, 0.75 * 2^64}. See docs/numerics.md.
 #ifndef PHASOR_KERNELS_MATH_PHASE_H_
 #define PHASOR_KERNELS_MATH_PHASE_H_
 
@@ -13,24 +13,24 @@
 
 namespace phasor {
 
-// Turns per unit position.
+// A frequency in turns per unit position.
 struct Frequency {
   int64_t whole = 0;
   uint64_t fraction = 0;
   friend bool operator==(const Frequency&, const Frequency&) = default;
 };
 
-// Where a token stands on one axis.
+// The position of a token on one axis.
 struct Position {
   int64_t whole = 0;
   uint64_t fraction = 0;
   friend bool operator==(const Position&, const Position&) = default;
 };
 
-// Axes that a position may have: time, height and width, and one more.
+// The most axes of a position: time, height, width and one more.
 inline constexpr int kMaxAxes = 4;
 
-// Upper half of the 128-bit product.
+// The upper half of the 128-bit product.
 PHASOR_HD uint64_t MulHigh(uint64_t a, uint64_t b) {
 #ifdef __CUDA_ARCH__
   return __umul64hi(a, b);
@@ -39,8 +39,8 @@ PHASOR_HD uint64_t MulHigh(uint64_t a, uint64_t b) {
 #endif
 }
 
-// Phase of `p` turning at `f`, modulo one turn. Exact for integer positions; for others at most one
-// unit of 2^-64 turns low.
+// The phase of position `p` at frequency `f`, modulo one turn. Exact for integer positions; for
+// others at most one unit of 2^-64 turns too low.
 PHASOR_HD uint64_t PhaseOf(Position p, Frequency f) {
   return static_cast<uint64_t>(p.whole) * f.fraction + p.fraction * static_cast<uint64_t>(f.whole) +
          MulHigh(p.fraction, f.fraction);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one sine and cosine. Every backend computes exactly these operations in this order, so every
-// backend returns the same bits; this scalar form is the definition. Error: docs/numerics.md.
+// Sine and cosine of a phase. Every backend computes exactly these operations in this order and so
+// returns the same bits; this scalar form is the definition. Error: docs/numerics.md.
 //
-// f32: the phase, offset so that all three roundings become bit fields, splits into a quadrant, a
-// 24-bit head h, a 6-bit middle d and a signed 32-bit tail l: remainder = h + d + l, each exact in
-// f32 but l (rounded to 24 bits, at most 2^-26 of d's unit). sin = h*A + (d*A + (l*A + x*u)) and
-// cos = 1 + z*(...), with x = rn(h + e), z = rn(h*h + 2*h*e), e = d + l, in turns, A = rn(2*pi).
+// f32: an offset is added to the phase so that all three roundings become bit fields. The phase
+// then splits into a quadrant, a 24-bit head h, a 6-bit middle d and a signed 32-bit tail l. The
+// remainder h + d + l and its parts are in turns. All parts are exact in f32 except l, which is
+// rounded to 24 bits (at most 2^-26 of d's unit). With e = d + l, x = rn(h + e),
+// z = rn(h*h + 2*h*e) and A = rn(2*pi):
+//   sin = h*A + (d*A + (l*A + x*u))
+//   cos = 1 + z*(...)
 // Coefficients: fpminimax on |x| <= 1/8 turn (bench/sincos_coefficients.sollya).
 //
 // Threads: pure functions.
@@ -20,7 +23,7 @@
 namespace phasor {
 
 // Added to a phase before its bits are split: half a quadrant (2^61), half of the head's unit
-// (2^37), half of the tail's range (2^31).
+// (2^37) and half of the tail's range (2^31).
 inline constexpr uint64_t kSinCosOffset =
     (uint64_t{1} << 61) + (uint64_t{1} << 37) + (uint64_t{1} << 31);
 
@@ -34,7 +37,7 @@ inline constexpr float kMiddleBias = -(0x1p23f + 32.0f) * 0x1p-32f;
 inline constexpr float kA = 0x1.921fb6p+2f;       // rn(2 pi)
 inline constexpr float kTailScale = 0x1p-64f;     // tail to turns
 inline constexpr float kTailA = 0x1.921fb6p-62f;  // kA * 2^-64
-inline constexpr float kS0 = -0x1.9f4bbcp-23f;    // 2 pi - kA, and on
+inline constexpr float kS0 = -0x1.9f4bbcp-23f;    // 2 pi - kA and the following coefficients
 inline constexpr float kS1 = -0x1.4abbbap5f;
 inline constexpr float kS2 = 0x1.465ee4p6f;
 inline constexpr float kS3 = -0x1.2da064p6f;
@@ -69,7 +72,7 @@ struct SinCos {
   T cos;
 };
 
-// Swaps and negates for quadrant k = 0..3.
+// Swaps and negates sine and cosine for quadrant k = 0..3.
 template <typename T>
 PHASOR_HD SinCos<T> ToQuadrant(uint32_t k, T sin, T cos) {
   const T s = (k & 1) ? cos : sin;
@@ -77,8 +80,8 @@ PHASOR_HD SinCos<T> ToQuadrant(uint32_t k, T sin, T cos) {
   return {(k & 2) ? -s : s, ((k + 1) & 2) ? -c : c};
 }
 
-// Sine and cosine of a phase, f32. Error <= 0.9 ulp where |remainder| > 2^-24 turns, <= 1.4 ulp
-// everywhere; <= 2^-24.1 absolute.
+// Sine and cosine of a phase in f32. Error <= 0.9 ulp where |remainder| > 2^-24 turns, <= 1.4 ulp
+// everywhere, and <= 2^-24.1 absolute.
 PHASOR_HD SinCos<float> SinCos32(uint64_t phase) {
   using namespace sincos32;
   const uint64_t p = phase + kSinCosOffset;
@@ -98,7 +101,7 @@ PHASOR_HD SinCos<float> SinCos32(uint64_t phase) {
   return ToQuadrant(high >> 30, sin, cos);
 }
 
-// Sine and cosine of a phase, f64. Error <= 2^-51 absolute.
+// Sine and cosine of a phase in f64. Error <= 2^-51 absolute.
 PHASOR_HD SinCos<double> SinCos64(uint64_t phase) {
   using namespace sincos64;
   const uint64_t p = phase + (uint64_t{1} << 61);

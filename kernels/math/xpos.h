@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// xPos: the amplitude of pair j at position p is zeta_j^((p - center) / scale_base), 0 < zeta < 1;
-// the reciprocal for keys. Computed without libm, as 2^e with e in fixed point, so that exponents
-// add and cancel exactly and every backend returns the same bits. Error: docs/numerics.md.
-// Threads: pure functions.
+// xPos amplitudes. The amplitude of pair j at position p is zeta_j^((p - center) / scale_base) with
+// 0 < zeta < 1, and its reciprocal for keys. Computed without libm, as 2^e with e in fixed point:
+// then exponents add and cancel exactly, and every backend returns the same bits.
+// Error: docs/numerics.md. Threads: pure functions.
 #ifndef PHASOR_KERNELS_MATH_XPOS_H_
 #define PHASOR_KERNELS_MATH_XPOS_H_
 
@@ -16,17 +16,18 @@
 
 namespace phasor {
 
+// The amplitudes of a plan. Threads: a plain value, immutable once made; share it freely.
 struct Xpos {
-  std::vector<uint64_t> rate;  // [pairs] -log2(zeta_j) / scale_base, the fraction times 2^64
+  std::vector<uint64_t> rate;  // [pairs]: the fraction -log2(zeta_j) / scale_base, times 2^64
   Position center;
   bool inverse = false;  // keys: the amplitude grows with the position
 };
 
-// log2 of an amplitude times 2^64, at most 2^126 in magnitude: differences do not overflow.
+// log2 of an amplitude, times 2^64. At most 2^126 in magnitude, so differences do not overflow.
 using Exponent = __int128;
 
-// log2 of the amplitude of a pair with `rate` at p. Exact for integer p - center; for others less
-// than one unit of 2^-64 off. Distances beyond 2^62 count as 2^62.
+// log2 of the amplitude at p of a pair with `rate`, times 2^64. Exact for integer p - center; for
+// others off by less than one unit of 2^-64. Distances beyond 2^62 count as 2^62.
 PHASOR_HD Exponent XposExponent(Position p, Position center, uint64_t rate, bool inverse) {
   const uint64_t fraction = p.fraction - center.fraction;
   Exponent whole = Exponent{p.whole} - center.whole - (p.fraction < center.fraction ? 1 : 0);
@@ -37,8 +38,8 @@ PHASOR_HD Exponent XposExponent(Position p, Position center, uint64_t rate, bool
   return inverse ? grown : -grown;
 }
 
-// value * 2^n for value in [0.5, 2] and |n| <= 2000, rounded once: the first product is exact. An
-// ldexp that is the same on every machine.
+// value * 2^n for value in [0.5, 2] and |n| <= 2000, rounded once, because the first product is
+// exact. Unlike ldexp, the same on every machine.
 PHASOR_HD double ScaleByPowerOf2(double value, int n) {
   const auto power = [](int k) {  // 2^k, |k| <= 1022
 #ifdef __CUDA_ARCH__
@@ -50,7 +51,7 @@ PHASOR_HD double ScaleByPowerOf2(double value, int n) {
   return value * power(n / 2) * power(n - n / 2);
 }
 
-// 2^(e / 2^64) as a double: exactly 1 at 0; infinity or 0 where that is the nearest double.
+// 2^(e / 2^64) as a double: exactly 1 for e = 0; infinity or 0 where that is the nearest double.
 PHASOR_HD double Exp2(Exponent e) {
   // ln(2)^n / n!, rounded.
   constexpr double kC[] = {0x1.62e42fefa39efp-1,  0x1.ebfbdff82c58fp-3,  0x1.c6b08d704a0c0p-5,

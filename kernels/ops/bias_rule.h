@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an attention bias depends on where query and key stand, checked and compiled.
+// The rule that gives an attention bias from the positions of query and key, checked and compiled.
 // docs/tables-and-biases.md explains the families.
 #ifndef PHASOR_KERNELS_OPS_BIAS_RULE_H_
 #define PHASOR_KERNELS_OPS_BIAS_RULE_H_
@@ -18,7 +18,7 @@ enum class BiasFamily : uint8_t {
   kClipped,   // table over key - query, clipped
   kSwin,      // table over the two-dimensional offset within a window
   kAlibi,     // -slope * |query - key|
-  kDeberta,   // logarithmic buckets of query - key; the buckets themselves are the output
+  kDeberta,   // logarithmic buckets of query - key; outputs the buckets themselves
   kAlibiKey,  // slope * key
 };
 
@@ -40,14 +40,15 @@ constexpr std::string_view Name(BiasFamily family) {
   return "?";
 }
 
-// Checked and compiled. Threads: a plain value. Owns its numbers.
+// A checked and compiled rule. Threads: a plain value. Owns its numbers.
 struct BiasRule {
   BiasFamily family = BiasFamily::kAlibi;
   int axes = 1;  // of query and key positions
-  // Table families: rows of the table; kDeberta: 0, its buckets are signed and open-ended.
+  // The table's rows, for table families. kDeberta: 0, because its buckets are signed and
+  // unbounded.
   int64_t table_rows = 0;
   LogBuckets buckets;                      // kT5, kDeberta
-  int64_t direction_rows = 0;              // kT5: rows of keys that are not after the query
+  int64_t direction_rows = 0;              // kT5: table rows for keys that are not after the query
   bool bidirectional = false;              // kT5
   int64_t clip = 0;                        // kClipped
   std::array<int64_t, 2> window = {0, 0};  // kSwin: height, width

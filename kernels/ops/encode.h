@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contract of the encode op: rows of sines and cosines, optionally added to given rows.
+// The encode op: what a kernel is given and must compute. Writes rows of sines and cosines, and can
+// add them to given rows.
 //
 //   phase[t, j] = sum over pair j's layers of PhaseOf(position[t, axis], frequency), plus offset j
 //   v[t, sin column of j] = A sin(2 pi phase), negated where the block says so
 //   v[t, cos column of j] = A cos(2 pi phase) + cos_bias
 //   out[t, c] = embedding_scale * add_to[t, c] + v[t, c]
 //
-// Source   kernels/math/sincos.h for sin and cos, kernels/math/xpos.h for amplitudes that depend on
-// position
-//          and pair; docs/conventions.md for what layouts express.
+// Source   kernels/math/sincos.h for sin and cos; kernels/math/xpos.h for amplitudes that depend on
+//          position and pair; docs/conventions.md for what layouts express.
 // Shape    positions [rows, axes]; out, add_to [rows, width], lanes contiguous. Blocks lie inside
-//          [content_begin, content_end); every column there is set by one block before others
-//          accumulate.
-// Unit     phases in turns * 2^64; row strides in bytes.
+//          [content_begin, content_end). Each column there is set by one block before other blocks
+//          accumulate into it.
+// Unit     phases are in turns * 2^64; row strides are in bytes.
 // Range    any position; width, pairs <= 2^40.
 // Order    A = amplitude, with xPos rn64(amplitude * 2^exponent); s' = rn(A*s), c' = rn(A*c) unless
 //          A == 1; then c' = rn(c' + cos_bias) unless it is 0, and s' changes sign; a column that
@@ -21,7 +21,7 @@
 //          first), f64 for FLOAT64; one rounding to the dtype.
 // Error    docs/numerics.md.
 // Special  NaN or infinity in add_to stays in its column. rows == 0 touches nothing.
-// Alias    add_to == out allowed; no other overlap. Alignment: none needed.
+// Alias    add_to == out is allowed; no other overlap. Any alignment.
 #ifndef PHASOR_KERNELS_OPS_ENCODE_H_
 #define PHASOR_KERNELS_OPS_ENCODE_H_
 
@@ -36,6 +36,7 @@
 
 namespace phasor {
 
+// The arguments of the encode op. Borrows everything.
 struct EncodeArgs {
   const PhaseTable* table = nullptr;
   const Position* positions = nullptr;  // [rows, axes]
@@ -43,33 +44,34 @@ struct EncodeArgs {
   int64_t rows = 0;
   const RowLayout* layout = nullptr;
   double amplitude = 1.0;
-  const Xpos* xpos = nullptr;  // not nullptr: the amplitude follows the position on axis 0
+  const Xpos* xpos = nullptr;  // not nullptr: the amplitude depends on the position on axis 0
   Dtype dtype = Dtype::kFloat32;
   std::byte* out = nullptr;
   int64_t out_row_bytes = 0;
   const std::byte* add_to = nullptr;  // nullptr: nothing to add
   int64_t add_to_row_bytes = 0;
   double embedding_scale = 1.0;
-  bool stream = false;  // hint: the output will not be read soon
-  // Working memory, 64-byte aligned, EncodeScratchBytes() of it.
+  bool stream = false;  // hint: nobody reads the output soon
+  // Working memory: EncodeScratchBytes() bytes, aligned to 64 bytes.
   std::byte* scratch = nullptr;
 };
 
-// Slack of vectors that read past the end of scratch arrays, in elements.
+// Elements after the end of a scratch array that vector loads may read.
 inline constexpr int64_t kLaneSlack = 64;
 
-// Rows whose phases are kept at once: 16 KiB of them.
+// Rows whose phases are kept at once. They take 16 KiB.
 inline int64_t EncodeTile(const PhaseTable& table) {
   const int64_t tile = 1024 / (table.half < 1 ? 1 : table.half);
   return tile < 1 ? 1 : (tile > 64 ? 64 : tile);
 }
 
-// 8-byte words of the rows in scratch: `tile` rows of f32 or one of f64, whole cache lines.
+// 8-byte words for the rows in scratch: `tile` rows of f32 or one row of f64, in whole cache lines.
 inline int64_t EncodeRowsWords(int64_t tile, int64_t width) {
   return ((tile > 2 ? tile : 2) * width / 2 + kLaneSlack + 15) / 8 * 8;
 }
 
-// Phases of a tile, of a step, rows, f64 sines and cosines, amplitudes of a row in f64 and f32.
+// Bytes for: phases of a tile, phases of a step, rows, sines and cosines in f64, and the amplitudes
+// of a row in f64 and f32.
 inline int64_t EncodeScratchBytes(const PhaseTable& table, int64_t width) {
   const int64_t entries = table.entries() + kLaneSlack;
   const int64_t tile = EncodeTile(table);

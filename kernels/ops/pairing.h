@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which two lanes of a head make a pair.
+// Which two lanes of a head form a pair.
 #ifndef PHASOR_KERNELS_OPS_PAIRING_H_
 #define PHASOR_KERNELS_OPS_PAIRING_H_
 

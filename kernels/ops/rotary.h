@@ -1,29 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contract of the rotary op: rotates pairs of lanes of every (token, head) by the token's phases.
+// The rotary op: what a kernel is given and must compute. Rotates pairs of lanes of every
+// (token, head) by the token's phases.
 //
 //   phase[t, h, j] = sum over the layers of the pair of PhaseOf(position[t, axis], frequency), plus
-//                    its offset, less the same of `from` when given, negated when inverse
+//                    its offset, minus the same of `from` when given, negated when inverse
 //   y1 = x1 cos - x2 sin        y2 = x1 sin + x2 cos,   sin and cos times A
 //
 // Source   Su et al., RoFormer, arXiv:2104.09864, section 3.2.2; pairings: docs/conventions.md;
 //          xPos: Sun et al., arXiv:2212.10554, and kernels/math/xpos.h.
 // Shape    positions [tokens, axes]; tensors [tokens, heads, head_dim] by strides, lanes
-//          contiguous. With frequency_heads > 1 every tensor has that many heads and head h turns
-//          by the pairs from h * head_pairs on, else all heads turn by the first `pairs`.
-//          Pair j: HALF_SPLIT lanes begin+j and begin+j+pairs; INTERLEAVED begin+2j and begin+2j+1.
-// Unit     phases in turns * 2^64; strides in bytes.
-// Order    A = amplitude, with xPos rn64(amplitude * 2^exponent), the exponent less that of `from`,
-//          negated when inverse; s' = rn(A*s), c' = rn(A*c) unless A == 1;
+//          contiguous. With frequency_heads > 1 every tensor has that many heads and head h uses
+//          the pairs from h * head_pairs on; otherwise all heads use the first `pairs`.
+//          Pair j is lanes begin+j and begin+j+pairs (HALF_SPLIT) or begin+2j and begin+2j+1
+//          (INTERLEAVED).
+// Unit     phases are in turns * 2^64; strides are in bytes.
+// Order    A = amplitude, with xPos rn64(amplitude * 2^exponent), where the exponent of `from` is
+//          subtracted, and negated when inverse; s' = rn(A*s), c' = rn(A*c) unless A == 1;
 //          y1 = fma(-x2, s', rn(x1*c')), y2 = fma(x2, c', rn(x1*s')).
 //          f32 arithmetic for FLOAT32, FLOAT16, BFLOAT16 (A rounded to f32 first); f64 for FLOAT64;
-//          one rounding to the dtype. A FLOAT8 y takes FLOAT16 or BFLOAT16 and is
-//          Float8FromFloat(rn32(v * inv_scale)) of the f32 result v, or of a lane that is copied.
+//          one rounding to the dtype. A FLOAT8 y needs a FLOAT16 or BFLOAT16 x and is
+//          Float8FromFloat(rn32(v * inv_scale)), where v is the f32 result or the copied lane.
 // Error    docs/numerics.md; relative to hypot(x1, x2).
 // Special  NaN and infinity stay in their pair. Lanes outside the pairs, and all lanes of a tensor
-//          that does not rotate, are copied bit for bit (but for FLOAT8), and not touched in place.
-//          tokens == 0 or heads == 0 touches nothing; nor does a token whose y_offset is negative.
-// Alias    y == x with equal strides and types allowed; no other overlap, and no two tokens at one
-//          place. Alignment: none needed.
+//          that does not rotate, are copied bit for bit (except to FLOAT8); in place they are not
+//          touched. tokens == 0 or heads == 0 touches nothing; a token with a negative y_offset
+//          is not written.
+// Alias    y == x with equal strides and types is allowed; no other overlap, and no two tokens at
+//          one place. Any alignment.
 #ifndef PHASOR_KERNELS_OPS_ROTARY_H_
 #define PHASOR_KERNELS_OPS_ROTARY_H_
 
@@ -39,30 +42,31 @@
 
 namespace phasor {
 
+// The arguments of the rotary op. Borrows everything.
 struct RotaryArgs {
-  // Phases of a token tile.
+  // Phases of a tile of tokens.
   const PhaseTable* table = nullptr;
   const Position* positions = nullptr;       // [tokens, axes]
   const PhaseTable* from_table = nullptr;    // delta only, else nullptr
   const Position* from_positions = nullptr;  // [tokens, from_axes]
   int axes = 1;
   int from_axes = 1;
-  const Xpos* xpos = nullptr;  // not nullptr: the amplitude follows the position on axis 0
+  const Xpos* xpos = nullptr;  // not nullptr: the amplitude depends on the position on axis 0
   const Xpos* from_xpos = nullptr;
   bool inverse = false;
-  double amplitude = 1.0;  // of the whole call: reciprocal when inverse, a quotient in a delta
+  double amplitude = 1.0;  // of the whole call: a reciprocal when inverse, a quotient in a delta
   int64_t tokens = 0;      // <= RotaryTile(frequency_heads * pairs)
 
-  // Geometry of a head.
+  // Lanes of a head.
   int64_t head_dim = 0;
   int64_t rotary_begin = 0;
   int64_t pairs = 0;            // of a head
-  int64_t frequency_heads = 1;  // > 1: heads with frequencies of their own
-  int64_t head_pairs = 0;       // from one such head to the next, even
+  int64_t frequency_heads = 1;  // > 1: each head has its own frequencies
+  int64_t head_pairs = 0;       // pairs from one such head to the next, even
   Pairing pairing_in = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
 
-  // Tensors of the tile; x and y stand at its first token.
+  // Tensors of the tile. x and y point at its first token.
   struct Tensor {
     Dtype dtype = Dtype::kFloat32;
     int64_t heads = 0;
@@ -76,12 +80,12 @@ struct RotaryArgs {
     float inv_scale = 1;            // FLOAT8 only
     bool rotates = true;
     const int64_t* y_offsets =
-        nullptr;  // [tokens] bytes from y to a token, instead of y_token_bytes
+        nullptr;  // [tokens]: bytes from y to a token, instead of y_token_bytes
   };
   const Tensor* tensors = nullptr;
   int64_t tensor_count = 0;
-  bool stream = false;  // hint: the outputs will not be read soon
-  // Working memory, 64-byte aligned, RotaryScratchBytes() of it.
+  bool stream = false;  // hint: nobody reads the outputs soon
+  // Working memory: RotaryScratchBytes() bytes, aligned to 64 bytes.
   std::byte* scratch = nullptr;
 };
 
@@ -91,14 +95,14 @@ inline int64_t RotaryTile(int64_t pairs) {
   return tile < 1 ? 1 : (tile > 64 ? 64 : tile);
 }
 
-// Entries of one head of a token in a table, vectors' slack included.
+// Entries of one head of a token in a table, with the slack for vector loads.
 inline int64_t RotaryTableStride(int64_t pairs) {
   return (pairs + kLaneSlack - 1) / kLaneSlack * kLaneSlack;
 }
 
-// Two rows of phases, then per token and frequency head of the tile: natural, split and interleaved
-// f32 tables (2 + 2 + 4 floats a pair) and f64 tables (2 doubles a pair), then lanes of one head
-// twice, then amplitudes in f64 and f32.
+// Bytes for: two rows of phases; then, per token and frequency head of the tile, f32 tables in
+// natural, split and interleaved order (2 + 2 + 4 floats a pair) and f64 tables (2 doubles a pair);
+// then the lanes of one head twice; then amplitudes in f64 and f32.
 inline int64_t RotaryScratchBytes(const PhaseTable& table, int64_t pairs, int64_t heads) {
   const int64_t entries = table.entries() + kLaneSlack;
   const int64_t stride = RotaryTableStride(pairs);

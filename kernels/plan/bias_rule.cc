@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See bias_rule.h.
+// The presets of attention biases, the checks of each family's fields, and ALiBi's slopes.
 #include "kernels/plan/bias_rule.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 using Uint128 = unsigned __int128;
 
-// Thresholds are searched for when a request is checked, so there may not be many.
+// Thresholds are computed while a request is checked, so their number is limited.
 constexpr int64_t kMaxBuckets = 1024;
 constexpr int64_t kMaxDistance = int64_t{1} << 30;
 constexpr int64_t kMaxWindow = 16384;
@@ -24,7 +24,7 @@ void Override(const std::optional<T>& from, std::optional<T>* to) {
   if (from.has_value()) *to = from;
 }
 
-// The preset's fields under those that `spec` sets itself.
+// Returns `spec` merged over its preset.
 absl::StatusOr<BiasSpec> WithPreset(const BiasSpec& spec, std::string_view path) {
   if (spec.preset.empty()) return spec;
   std::string names;
@@ -54,7 +54,7 @@ absl::StatusOr<int64_t> Required(const std::optional<int64_t>& value, int64_t mi
   return Invalid(path, ": ", *value, ", must be in [", min, ", ", max, "]");
 }
 
-// Fields of other families would have no effect, which their author did not mean.
+// Refuses fields of other families: they would have no effect, which the user did not intend.
 absl::Status CheckUnused(const BiasSpec& spec, BiasFamily family, std::string_view path) {
   const bool logarithmic = family == BiasFamily::kT5 || family == BiasFamily::kDeberta;
   const auto unused = [&](bool set, bool used, std::string_view field, std::string_view families) {
@@ -152,12 +152,12 @@ uint64_t IntegerSqrt(Uint128 x) {
   return root;
 }
 
-// 2^(-numerator / 2^log2_denominator), numerator > 0, log2_denominator <= 17.
+// 2^(-numerator / 2^log2_denominator) for numerator > 0 and log2_denominator <= 17.
 double NegativePowerOfTwo(int64_t numerator, int log2_denominator) {
-  uint64_t product = 0;  // in units of 2^-64; 0 stands for one
+  uint64_t product = 0;  // in units of 2^-64; 0 means 1
   uint64_t root = 0;
   for (int bit = 1; bit <= log2_denominator; ++bit) {
-    // 2^(-1/2), 2^(-1/4), ...: each the root of the one before.
+    // 2^(-1/2), 2^(-1/4), ...: each is the square root of the one before.
     root = bit == 1 ? IntegerSqrt(Uint128{1} << 127) : IntegerSqrt(Uint128{root} << 64);
     if ((numerator >> (log2_denominator - bit) & 1) == 0) continue;
     product = product == 0 ? root : static_cast<uint64_t>((Uint128{product} * root) >> 64);

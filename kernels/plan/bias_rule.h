@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an attention bias depends on where query and key stand: what a user writes (BiasSpec) and its
-// compiled, checked form (BiasRule). docs/tables-and-biases.md explains the families.
+// Attention biases as a user writes them (BiasSpec), and their compilation into a checked BiasRule.
+// docs/tables-and-biases.md explains the families.
 #ifndef PHASOR_KERNELS_PLAN_BIAS_RULE_H_
 #define PHASOR_KERNELS_PLAN_BIAS_RULE_H_
 
@@ -28,6 +28,7 @@ struct BiasSpec {
   friend bool operator==(const BiasSpec&, const BiasSpec&) = default;
 };
 
+// A named bias spec.
 struct BiasPreset {
   std::string name;
   std::string summary;
@@ -36,21 +37,21 @@ struct BiasPreset {
 };
 absl::Span<const BiasPreset> BiasPresets();
 
-// A rule and what it was compiled from: every field that its family uses, no preset.
+// A rule together with its spec: every field that its family uses, without a preset.
 struct CompiledBias : BiasRule {
   BiasSpec spec;
 };
 
 inline constexpr int64_t kMaxBiasHeads = 65536;
 
-// INVALID_ARGUMENT: a field out of range, missing, or of another family. NOT_FOUND: no such preset.
-// 1 <= heads <= kMaxBiasHeads.
+// Compiles a rule for `heads` heads, 1 <= heads <= kMaxBiasHeads. INVALID_ARGUMENT: a field is out
+// of range, missing, or belongs to another family. NOT_FOUND: unknown preset.
 absl::StatusOr<CompiledBias> CompileBias(const BiasSpec& spec, int64_t heads,
                                          std::string_view path);
 
-// Slopes of ALiBi: 2^(-8 (h + 1) / n) for the n heads up to the largest power of two in `heads`,
-// and for the rest every other slope of 2n heads. Integer arithmetic, rounded once to a double that
-// is off by at most 0.6 units in its last place.
+// ALiBi's slopes. With n the largest power of two that is at most `heads`: 2^(-8 (h + 1) / n) for
+// the first n heads, then every other slope of 2n heads. Integer arithmetic, rounded once to a
+// double that is off by at most 0.6 units in its last place.
 std::vector<double> AlibiSlopes(int64_t heads);
 
 }  // namespace phasor

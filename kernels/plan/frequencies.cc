@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ladders in 256-bit arithmetic, most of them one logarithm, one power and repeated products, then
-// one rounding.
+// Computes ladders of frequencies in 256-bit arithmetic (most need one logarithm, one power and
+// repeated products) and rounds each frequency once.
 #include "kernels/plan/frequencies.h"
 
 #include <algorithm>
@@ -49,20 +49,20 @@ using frequencies::Real;
 using frequencies::TwoPi;
 using Uint128 = unsigned __int128;
 
-// Rounding errors of a ladder stay below 2^30 units of the 256-bit mantissa, so a fraction of a
-// unit of 2^-64 is known to 2^-96 even next to 2^63 turns. Anything closer to a half than that is
-// one.
-constexpr Uint128 kTieTolerance = Uint128{1} << 32;  // of 2^128
+// Rounding errors of a ladder stay below 2^30 units of the 256-bit mantissa. So a fraction of a
+// unit of 2^-64 is known to 2^-96, even next to 2^63 turns. A fraction closer to a half than that
+// counts as a half.
+constexpr Uint128 kTieTolerance = Uint128{1} << 32;  // in units of 2^-128
 constexpr Uint128 kHalf = Uint128{1} << 127;
 
-// |x| * 2^64 to nearest, ties to even. False when the result is 2^127 or more.
+// |x| * 2^64, rounded to nearest, ties to even. Returns false if the result is 2^127 or more.
 bool RoundMagnitude(const Real& x, Uint128* out) {
   *out = 0;
   if (x.backend().exponent() == Real::backend_type::exponent_zero) return true;
   const int64_t exponent = x.backend().exponent();  // |x| is in [2^exponent, 2^(exponent + 1))
   if (exponent >= 63) return false;
   const int64_t shift = kBits - 1 - 64 - exponent;  // |x| * 2^64 = mantissa * 2^-shift; >= 129
-  if (shift > kBits) return true;                   // below a half
+  if (shift > kBits) return true;                   // less than a half
   const auto* limbs = x.backend().bits().limbs();
   const Uint128 high = (Uint128{limbs[3]} << 64) | limbs[2];
   const Uint128 low = (Uint128{limbs[1]} << 64) | limbs[0];
@@ -88,7 +88,7 @@ Real TurnsPerUnit(const ResolvedSpec& spec) {
   return spec.frequency_unit == FrequencyUnit::kTurns ? Real(1) : Real(1 / TwoPi());
 }
 
-// first * (last / first)^(j / denominator), first alone when there is one term.
+// first * (last / first)^(j / denominator); only `first` if there is one term.
 std::vector<Real> RangeLadder(const Real& first, const Real& last, const Real& denominator,
                               int64_t terms) {
   const Real log_ratio = terms > 1 ? Real(log(last / first) / denominator) : Real(0);
@@ -123,12 +123,12 @@ std::vector<Real> FamilyTurns(const ResolvedSpec& spec, const Ladder& ladder) {
       return RangeLadder(unit * Real(spec.min_freq), unit * Real(spec.max_freq), denominator,
                          terms);
     case FrequencyFamily::kExplicit:
-      break;  // ListedTurns
+      break;  // see ListedTurns
   }
   return {};
 }
 
-// inv_freq, [heads, layers, pairs], as [layers, heads, pairs].
+// Reorders inv_freq from [heads, layers, pairs] to [layers, heads, pairs].
 std::vector<Real> ListedTurns(const ResolvedSpec& spec) {
   const int64_t heads = spec.frequency_heads;
   const int64_t pairs = PairsOf(spec);
@@ -145,7 +145,7 @@ std::vector<Real> ListedTurns(const ResolvedSpec& spec) {
   return turns;
 }
 
-// Every ladder's terms: one ladder after another, or in turn for FREQUENCY_MAJOR.
+// The terms of all ladders: one ladder after another; for FREQUENCY_MAJOR one term of each in turn.
 std::vector<Real> LadderTurns(const ResolvedSpec& spec) {
   const std::vector<Ladder> ladders = LaddersOf(spec);
   std::vector<std::vector<Real>> made;
@@ -205,7 +205,7 @@ std::vector<uint64_t> XposRates(int64_t count, double scale_base) {
   const Real octave = log(Real(2)) * Real(scale_base);
   std::vector<uint64_t> rates(count);
   for (int64_t j = 0; j < count; ++j) {
-    // zeta_j as a quotient of integers: 0.4 and 1.4 are not doubles.
+    // zeta_j as a quotient of integers, because 0.4 and 1.4 are not doubles.
     Uint128 rate = 0;
     RoundMagnitude(log(Real(7 * count) / Real(5 * j + 2 * count)) / octave, &rate);
     rates[j] = static_cast<uint64_t>(rate);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multiprecision numbers behind kernels/frequencies*.cc, which alone may include this.
-// Threads: pure functions.
+// The multiprecision numbers and formulas behind frequencies.h. Only kernels/plan/frequencies*.cc
+// may include this. Threads: pure functions.
 #ifndef PHASOR_KERNELS_PLAN_FREQUENCIES_REAL_H_
 #define PHASOR_KERNELS_PLAN_FREQUENCIES_REAL_H_
 
@@ -19,18 +19,18 @@ using Real = boost::multiprecision::number<
 
 const Real& TwoPi();
 
-// first * exp(log_ratio)^j for j = 0..terms-1, where magnitudes beyond 2^8192 and below 2^-8192,
-// which no factor of a spec brings back, may be any such number and 0.
+// first * exp(log_ratio)^j for j = 0..terms-1. Magnitudes beyond 2^8192 may be replaced by any
+// number beyond it, and those below 2^-8192 by 0: no factor of a spec brings them back.
 std::vector<Real> PowerLadder(const Real& first, const Real& log_ratio, int64_t terms);
 
-// The base of axis `axis`'s geometric ladder: rope_theta or axes_theta, changed by an NTK rule.
+// The base of the geometric ladder of `axis`: rope_theta or axes_theta, as an NTK rule changes it.
 Real BaseOf(const ResolvedSpec& spec, int axis);
 
-// Applies rope_scaling, less what BaseOf did, to frequencies in turns: one ladder, or several for
-// the linear rule.
+// Applies rope_scaling, except what BaseOf applies, to frequencies in turns. They are one ladder;
+// for the linear rule they may be several.
 void ScaleFrequencies(const ResolvedSpec& spec, std::vector<Real>& turns);
 
-// The amplitude that rope_scaling asks for, 1 without.
+// The amplitude that rope_scaling asks for; 1 without rope_scaling.
 Real ScalingAmplitude(const ResolvedSpec& spec);
 
 }  // namespace phasor::frequencies

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rope_scaling in real arithmetic: what upstream's rules would be without rounding. Formulas and
+// Applies rope_scaling in real arithmetic: upstream's rules without their roundings. Formulas and
 // sources: docs/conventions.md.
 #include <algorithm>
 #include <variant>
@@ -9,14 +9,14 @@
 namespace phasor::frequencies {
 namespace {
 
-// Defaults are ResolveSpec's business: every field that a rule uses is set.
+// ResolveSpec has filled in the defaults: every field that a rule uses is set.
 
-// Share of the unscaled frequency for each pair, 1 - ramp(j).
+// The share of the unscaled frequency for each pair, 1 - ramp(j).
 std::vector<Real> YarnKeep(const ResolvedSpec& spec, const YarnScaling& yarn, int64_t pairs) {
   const Real d = spec.rotary_dim;
   const Real original = *yarn.original_max_position_embeddings;
   const Real twice_log_base = 2 * log(Real(spec.rope_theta));
-  // The pair that turns `turns` times within the original length.
+  // The pair that makes `turns` turns over the original length.
   const auto pair_of = [&](double turns) {
     return Real(d * log(original / (Real(turns) * TwoPi())) / twice_log_base);
   };
@@ -37,7 +37,7 @@ std::vector<Real> YarnKeep(const ResolvedSpec& spec, const YarnScaling& yarn, in
   return keep;
 }
 
-// `keep` of f and the rest of f / factor.
+// f * keep + (f / factor) * (1 - keep).
 Real Mix(const Real& f, const Real& keep, const Real& factor) {
   return f * keep + f / factor * (1 - keep);
 }
@@ -50,7 +50,7 @@ struct Scaler {
   void operator()(const LinearScaling& linear) const {
     for (Real& f : turns) f /= Real(*linear.factor);
   }
-  void operator()(const NtkScaling&) const {}  // BaseOf
+  void operator()(const NtkScaling&) const {}  // BaseOf applies it
   void operator()(const MixedNtkScaling& mixed) const {
     const Real log_factor = log(Real(*mixed.factor));
     if (!mixed.b.has_value()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See compile.h.
+// Fills a plan's parity tables: frequencies in upstream's steps, scales, phases and types of
+// stages.
 #include "kernels/plan/parity_compile.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace phasor::parity {
 namespace {
 
-// Nothing: the model's type.
+// The type of a stage; nullopt means the model's type.
 std::optional<Dtype> DtypeOf(ParityType type) {
   switch (type) {
     case ParityType::kFloat64:
@@ -39,9 +40,9 @@ bool IsLadder(FrequencyFamily family) {
   return family == FrequencyFamily::kGeometric || family == FrequencyFamily::kPerElement;
 }
 
-// Frequencies of a spec are [layers, heads * pairs of a head]; a plan also has pairs that only keep
-// the next block or head at an even one. For every pair of the plan in one layer: its place in a
-// layer of the spec's, -1 for padding.
+// For every pair of the plan in one layer, its index in a layer of the spec; -1 for padding. The
+// spec's frequencies are [layers, heads * pairs of a head]. A plan has more pairs: padding makes
+// every block or head begin at an even pair.
 std::vector<int64_t> Places(const ResolvedSpec& spec) {
   std::vector<int64_t> runs(static_cast<size_t>(spec.frequency_heads), PairsOf(spec));
   if (spec.kind == SpecKind::kEncoding && HasBlocks(spec)) {
@@ -70,7 +71,8 @@ GeometricLadder GeometricOf(const ResolvedSpec& spec, const Ladder& ladder) {
   return out;
 }
 
-// Terms of ladders in the order of the spec's frequencies: one ladder after another, or in turn.
+// The terms of the ladders in the order of the spec's frequencies: one ladder after another, or one
+// term of each in turn.
 template <typename T>
 std::vector<T> Join(const ResolvedSpec& spec, const std::vector<std::vector<T>>& ladders) {
   std::vector<T> joined;
@@ -98,7 +100,7 @@ std::vector<double> LadderFrequencies(const ResolvedSpec& spec) {
   return frequencies;
 }
 
-// inv_freq, [heads, layers, pairs], as [layers, heads, pairs].
+// Reorders inv_freq from [heads, layers, pairs] to [layers, heads, pairs].
 std::vector<double> ListedFrequencies(const ResolvedSpec& spec, Dtype type) {
   const int64_t heads = spec.frequency_heads;
   const int64_t pairs = PairsOf(spec);
@@ -113,7 +115,7 @@ std::vector<double> ListedFrequencies(const ResolvedSpec& spec, Dtype type) {
   return frequencies;
 }
 
-// What angles are multiplied by: the scales of positions, and a turn where that is the unit.
+// The factors of each axis' angles: the position scales, times 2 pi if the unit is turns.
 std::vector<double> AxisScales(const ResolvedSpec& spec, Dtype type) {
   const double unit = spec.frequency_unit == FrequencyUnit::kTurns ? 2 * std::numbers::pi : 1;
   std::vector<double> scales;
@@ -141,7 +143,7 @@ void FillGgml(const Plan& plan, ParityTables& tables) {
   tables.ggml = Join(plan.spec, ladders);
 }
 
-// In plan order, from what the spec names.
+// Fills in the frequencies, in the order of the plan.
 void FillFrequencies(const Plan& plan, ParityTables& tables) {
   const ResolvedSpec& spec = plan.spec;
   const ParityArithmetic& arithmetic = *spec.parity;

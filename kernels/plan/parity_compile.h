@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parity tables of a plan. Threads: pure functions.
+// Compiles the parity tables of a plan. Threads: pure functions.
 #ifndef PHASOR_KERNELS_PLAN_PARITY_COMPILE_H_
 #define PHASOR_KERNELS_PLAN_PARITY_COMPILE_H_
 
@@ -8,8 +8,8 @@
 
 namespace phasor::parity {
 
-// `plan` is complete but for these; its spec asks for PARITY. Frequencies of families that no
-// recipe of ParityFrequency makes are the plan's exact ones, rounded once.
+// `plan` must be complete except for these tables, and its spec must ask for PARITY. Families that
+// no recipe of ParityFrequency covers get the plan's exact frequencies, rounded once.
 ParityTables Compile(const Plan& plan);
 
 }  // namespace phasor::parity

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See difference.h.
+// Chooses the positions to compare, and compares parity tables with exact phases there.
 #include "kernels/plan/parity_difference.h"
 
 #include <algorithm>
@@ -89,7 +89,8 @@ Difference LargestDifference(const Plan& plan, absl::Span<const int64_t> positio
     TokenSinCos(tables, angles, tables.amplitude, values.data());
     const std::vector<uint64_t> phases = ExactPhases(plan, p);
     for (size_t j = 0; j < angles.size(); ++j) {
-      if (!tables.cosine.empty() && tables.cosine[j] != 0) continue;  // a quarter of a turn ahead
+      // Skips cosines of PER_ELEMENT rows: their exact phase has a quarter of a turn more.
+      if (!tables.cosine.empty() && tables.cosine[j] != 0) continue;
       const double angle = std::abs(RadiansOf(PhaseOfAngle(angles[j]) - phases[j]));
       Take(angle, position, out.angle, out.angle_position);
       const SinCos<double> exact = SinCos64(phases[j]);

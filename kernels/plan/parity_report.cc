@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See report.h.
+// Decides whether a spec can be compared, compiles it with PARITY and measures the difference.
 #include "kernels/plan/parity_report.h"
 
 #include <utility>
@@ -49,7 +49,7 @@ absl::StatusOr<std::optional<Report>> Compare(Spec spec, const Comparison& compa
   spec.precision = Precision::kParity;
   absl::StatusOr<Report> report = Measure(spec, *context_length, comparison.model);
   if (report.ok()) return *std::move(report);
-  // A preset with fields of its user's may have no PARITY.
+  // A preset whose fields the user has overridden may not have PARITY arithmetic.
   if (!asked) return std::nullopt;
   return std::move(report).status();
 }

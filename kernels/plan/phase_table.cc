@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sorts frequencies into even and odd pairs and cuts them into runs of one axis.
 #include "kernels/plan/phase_table.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ namespace {
 
 constexpr int64_t kTableAlignment = 16;
 
-// Runs of one layer. Entries that only pad a half belong to the run before them.
+// Adds the runs of one layer. Entries that only pad a half belong to the run before them.
 void AddRuns(absl::Span<const uint8_t> axis, int64_t layer, PhaseTable& table) {
   std::vector<int> axis_of(table.entries(), -1);
   for (size_t pair = 0; pair < axis.size(); ++pair) {
@@ -24,7 +25,7 @@ void AddRuns(absl::Span<const uint8_t> axis, int64_t layer, PhaseTable& table) {
   }
 }
 
-// One layer of pairs as a layer per axis, in which the frequencies of other axes are zero.
+// Splits one layer of pairs into a layer per axis. The frequencies of other axes are zero there.
 PhaseTable MakeLayered(absl::Span<const Frequency> frequency, absl::Span<const uint8_t> axis,
                        absl::Span<const uint64_t> offset) {
   const int axes = *std::max_element(axis.begin(), axis.end()) + 1;
@@ -63,8 +64,8 @@ PhaseTable MakePhaseTable(absl::Span<const Frequency> frequency, absl::Span<cons
     }
     AddRuns(axis.subspan(layer * pairs, pairs), layer, table);
   }
-  // Blocks make a few runs. Axes that take turns make a run of each entry; adding a few layers of
-  // full vectors is faster then, and the same phase: a frequency of zero adds nothing.
+  // Blocks make few runs. If axes alternate, every entry is its own run; then it is faster to add a
+  // few layers of full vectors. The phase is the same, because a frequency of zero adds nothing.
   constexpr size_t kMostRuns = 16;
   if (table.layers == 1 && table.runs.size() > kMostRuns) {
     return MakeLayered(frequency, axis, offset);

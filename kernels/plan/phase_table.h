@@ -11,7 +11,7 @@
 
 namespace phasor {
 
-// Rearranges frequency and axis, [layers, pairs], and offset, [pairs].
+// Rearranges `frequency` and `axis`, [layers, pairs], and `offset`, [pairs].
 PhaseTable MakePhaseTable(absl::Span<const Frequency> frequency, absl::Span<const uint8_t> axis,
                           absl::Span<const uint64_t> offset);
 

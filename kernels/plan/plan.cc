@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResolvedSpec -> Plan: frequencies, where their sines and cosines go, and the tables.
+// Compiles a ResolvedSpec into a Plan: frequencies, the columns of sines and cosines, and the
+// tables.
 #include "kernels/plan/plan.h"
 
 #include <algorithm>
@@ -22,10 +23,10 @@ namespace {
 
 constexpr uint64_t kQuarterTurn = uint64_t{1} << 62;
 
-// A run of pairs that starts at an even pair of the plan: a head's, or a block's.
+// A run of pairs that starts at an even pair of the plan: those of one head or one block.
 struct Segment {
   int64_t pairs = 0;
-  int64_t padded = 0;  // with what keeps the next one even
+  int64_t padded = 0;  // pairs, rounded up so that the next run starts at an even pair
 };
 
 std::vector<Segment> SegmentsOf(const ResolvedSpec& spec) {
@@ -66,7 +67,7 @@ absl::Status AddPairs(const std::vector<Segment>& segments, Plan& plan) {
         plan.frequency.push_back(padding ? Frequency{} : (*frequencies)[i]);
         plan.axis.push_back(axes[i]);
         if (!first_layer) continue;
-        // An element with an odd index is a cosine: a sine a quarter of a turn ahead.
+        // An odd element is a cosine: a sine a quarter of a turn ahead.
         const uint64_t quarter = per_element && j % 2 == 1 ? kQuarterTurn : 0;
         plan.offset.push_back(padding ? 0 : phases->empty() ? quarter : (*phases)[i]);
       }
@@ -76,8 +77,8 @@ absl::Status AddPairs(const std::vector<Segment>& segments, Plan& plan) {
   return absl::OkStatus();
 }
 
-// Where the components of a block of `width` columns go that starts `column` columns into the
-// content: its first component's columns, then its second's.
+// The columns of a block's first component, then of its second. The block has `width` columns and
+// starts `column` columns into the content.
 struct Placement {
   int64_t first = 0;
   int64_t second = 0;
@@ -95,7 +96,7 @@ Placement Place(const ResolvedSpec& spec, int64_t column, int64_t width) {
   return {begin + column, begin + column + (width + 1) / 2, 1};
 }
 
-// Adds a block of one component or, where both have as many columns, of both.
+// Adds one block with one component or with both. Two blocks if the components differ in width.
 void AddBlocks(const ResolvedSpec& spec, int64_t column, int64_t width, EncodeBlock block,
                RowLayout& layout) {
   block.sin_begin = block.cos_begin = -1;
@@ -156,7 +157,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec
   auto plan = std::make_shared<Plan>();
   plan->spec = spec;
   plan->amplitude = AmplitudeOf(spec);
-  // Beyond float32 it would be infinite, and 0 times it no number.
+  // A larger amplitude would be infinite in float32, and 0 times infinity is NaN.
   if (!(std::abs(plan->amplitude) <= std::numeric_limits<float>::max())) {
     return absl::InvalidArgumentError(
         StrCat("spec: the amplitude is ", plan->amplitude, ", must be a finite float32"));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Walks the pairs and blocks of a plan and describes each pair.
 #include "kernels/plan/plan_details.h"
 
 #include <tuple>
@@ -18,7 +19,7 @@ std::pair<int64_t, int64_t> Lanes(const ResolvedSpec& spec, Pairing pairing, int
   return {spec.rotary_begin + j, spec.rotary_begin + j + spec.rotary_dim / 2};
 }
 
-// Adds entry `index` of the plan's pairs, once per layer.
+// Adds pair `index` of the plan, once per layer.
 void Add(const Plan& plan, int64_t index, PairDetail detail, std::vector<PairDetail>& details) {
   const int64_t layers = static_cast<int64_t>(plan.frequency.size()) / plan.pairs;
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -45,7 +46,7 @@ std::vector<PairDetail> RotaryDetails(const Plan& plan) {
 }
 
 std::vector<PairDetail> EncodingDetails(const Plan& plan) {
-  // By index of the plan, for blocks may share pairs.
+  // Indexed by pair of the plan, because several blocks may share a pair.
   std::vector<PairDetail> columns(plan.pairs);
   std::vector<bool> used(plan.pairs, false);
   for (const EncodeBlock& block : plan.layout.blocks) {
@@ -59,7 +60,7 @@ std::vector<PairDetail> EncodingDetails(const Plan& plan) {
   std::vector<PairDetail> details;
   int64_t next = 0;
   for (int64_t index = 0; index < plan.pairs; ++index) {
-    if (!used[index]) continue;  // pads a block to an even count
+    if (!used[index]) continue;  // padding of a block
     columns[index].pair = next++;
     Add(plan, index, columns[index], details);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number of a plan, as people ask for them: which pair turns how fast, with which axis, and
-// where its sine and cosine go. Threads: pure functions.
+// Lists every number of a plan for people: the frequency and axis of each pair, and where its sine
+// and cosine go. Threads: pure functions.
 #ifndef PHASOR_KERNELS_PLAN_PLAN_DETAILS_H_
 #define PHASOR_KERNELS_PLAN_PLAN_DETAILS_H_
 
@@ -14,15 +14,15 @@ namespace phasor {
 
 struct Plan;
 
-// One pair, turned by one axis.
+// One pair on one axis.
 struct PairDetail {
-  int64_t head = 0;  // of those with frequencies of their own
-  int64_t pair = 0;  // of the head or row; DENSE lists it once per axis
+  int64_t head = 0;  // index among the heads with their own frequencies
+  int64_t pair = 0;  // index in the head or row; DENSE lists it once per axis
   int axis = 0;
   Frequency turns;            // per unit position, exactly as used
   double inv_freq = 0;        // radians per unit position, nearest double
   uint64_t phase_offset = 0;  // fraction of a turn times 2^64
-  // Encodings: the columns of the pair's sine and cosine; not set: not stored.
+  // Encodings: the columns of the pair's sine and cosine; nullopt: not stored.
   std::optional<int64_t> sine_column = {}, cosine_column = {};
   // Rotary: the lanes of the pair in the input and in the output.
   std::optional<int64_t> first_lane = {}, second_lane = {};
@@ -31,7 +31,7 @@ struct PairDetail {
   friend bool operator==(const PairDetail&, const PairDetail&) = default;
 };
 
-// By head, pair and axis.
+// Sorted by head, pair and axis.
 std::vector<PairDetail> DetailsOf(const Plan& plan);
 
 }  // namespace phasor

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds the blocks of each form of rotary table.
 #include "kernels/plan/row_layout.h"
 
 namespace phasor {
 namespace {
 
-// How often a table holds each value, and where.
+// How often a table holds each value, and in which order.
 enum class Copies : uint8_t { kOne, kDuplicated, kRepeated };
 
+// What a kind of table holds.
 struct Form {
   bool cos = true;
   bool sin = true;
   bool sin_first = false;
   Copies copies = Copies::kOne;
-  int64_t neighbours = 0;  // 2: complex, 4: matrix; else components lie apart
+  int64_t neighbours = 0;  // 2: complex, 4: matrix; 0: components lie apart
 };
 
 Form FormOf(EncodeOutput output) {
@@ -59,7 +61,7 @@ int64_t HeadWidth(const Form& form, int64_t pairs) {
   return (form.cos && form.sin ? 2 : 1) * ComponentWidth(form, pairs);
 }
 
-// Complex numbers or matrices from `column` on. `block` has the pairs.
+// Adds complex numbers or matrices from `column` on. `block` gives the pairs.
 void AddNeighbours(int64_t neighbours, int64_t column, EncodeBlock block, RowLayout& layout) {
   block.stride = neighbours;
   block.cos_begin = column;
@@ -72,7 +74,7 @@ void AddNeighbours(int64_t neighbours, int64_t column, EncodeBlock block, RowLay
   layout.blocks.push_back(block);
 }
 
-// Components that lie apart, one block per copy.
+// Adds components that lie apart, one block per copy.
 void AddApart(const Form& form, int64_t column, EncodeBlock block, RowLayout& layout) {
   const bool repeated = form.copies == Copies::kRepeated;
   const int64_t width = ComponentWidth(form, block.pairs);

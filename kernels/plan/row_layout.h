@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Encode can return, and the row layout of each rotary table. Pure values.
-// Threads: immutable once made; share freely.
+// The forms that Encode can return, and the row layout of each rotary table.
+// Threads: plain values and pure functions.
 #ifndef PHASOR_KERNELS_PLAN_ROW_LAYOUT_H_
 #define PHASOR_KERNELS_PLAN_ROW_LAYOUT_H_
 
@@ -12,7 +12,7 @@
 
 namespace phasor {
 
-// What Encode returns: rows of an ENCODING spec, or a table of a ROTARY spec's sines and cosines.
+// What Encode returns: rows of an ENCODING spec, or a table of sines and cosines of a ROTARY spec.
 enum class EncodeOutput : uint8_t {
   kEmbedding,         // [positions, dim]
   kCosSin,            // [positions, 2, pairs]: cosines, then sines
@@ -26,12 +26,12 @@ enum class EncodeOutput : uint8_t {
   kCos,        // [positions, pairs]
   kCosDuplicated,
   kCosRepeated,  // both [positions, 2 pairs]
-  kSin,          // the same three of the sines
+  kSin,          // the same three for sines
   kSinDuplicated,
   kSinRepeated,
 };
 
-// As position_embedding_service.proto writes it, less the prefix.
+// The name in position_embedding_service.proto, without its prefix.
 constexpr std::string_view Name(EncodeOutput output) {
   switch (output) {
     case EncodeOutput::kEmbedding:
@@ -68,18 +68,18 @@ constexpr std::string_view Name(EncodeOutput output) {
   return "?";
 }
 
-// The pairs of a rotary table: those of head h start at h * head_pairs, which is even when there
-// are several heads.
+// The pairs of a rotary table. Those of head h start at h * head_pairs, which is even if there are
+// several heads.
 struct TablePairs {
   int64_t heads = 1;
   int64_t pairs = 0;       // of a head
   int64_t head_pairs = 0;  // from one head to the next
 };
 
-// The layout of a table, any `output` but kEmbedding; heads lie one after another.
+// The row layout of a table; `output` must not be kEmbedding. Heads lie one after another.
 RowLayout TableLayout(EncodeOutput output, TablePairs pairs);
 
-// Its shape without the positions; heads come first when there are several.
+// The shape of a row of the table. Heads come first if there are several.
 std::vector<int64_t> TableShape(EncodeOutput output, TablePairs pairs);
 
 }  // namespace phasor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention biases, in scalar code that compilers vectorise. Contract: kernels/ops/bias.h.
+// Attention biases in scalar code that compilers vectorise. Contract: kernels/ops/bias.h.
 #include <algorithm>
 
 #include "kernels/reference/reference.h"
@@ -26,7 +26,7 @@ int64_t DebertaIndex(const BiasRule& rule, int64_t query, int64_t key) {
   return before < 0 ? -rule.buckets.Of(-before) : rule.buckets.Of(before);
 }
 
-// index[q, k] of one query and all keys of the tile.
+// Writes index[q, k] for one query and all keys of the tile.
 void Indices(const BiasArgs& args, const Position* query, int64_t* out) {
   const BiasRule& rule = *args.rule;
   for (int64_t i = 0; i < args.columns; ++i) {
@@ -46,13 +46,13 @@ void Indices(const BiasArgs& args, const Position* query, int64_t* out) {
         break;
       case BiasFamily::kAlibi:
       case BiasFamily::kAlibiKey:
-        out[i] = 0;  // no table
+        out[i] = 0;  // has no table
         break;
     }
   }
 }
 
-// What slopes multiply.
+// Writes the number that the slope multiplies, for each key.
 template <typename T>
 void Distances(const BiasArgs& args, const Position* query, T* out) {
   for (int64_t i = 0; i < args.columns; ++i) {
@@ -64,7 +64,7 @@ void Distances(const BiasArgs& args, const Position* query, T* out) {
   }
 }
 
-// Writes one row of one head; value(i) is v[h, q, k].
+// Writes one row of one head; value(i) is v[h, q, i].
 template <typename Element, typename Value>
 void PutRow(const BiasArgs& args, int64_t head, int64_t row, Value value) {
   std::byte* const out = args.out + head * args.out_head_bytes + row * args.out_row_bytes;

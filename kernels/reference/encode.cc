@@ -15,7 +15,7 @@ void Put(const EncodeBlock& block, int64_t begin, int64_t i, T value, T* row) {
   column = block.accumulate ? column + value : value;
 }
 
-// Sine and cosine of `pair` at p as they go into a row.
+// Sine and cosine of `pair` at p, as they go into a row.
 template <typename Element>
 SinCos<typename Element::Math> Components(const EncodeArgs& args, int64_t pair, const Position* p) {
   using T = typename Element::Math;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of learned tables, in scalar code that compilers vectorise. Contract: kernels/ops/lookup.h.
+// Rows of learned tables in scalar code that compilers vectorise. Contract: kernels/ops/lookup.h.
 #include <algorithm>
 #include <cmath>
 

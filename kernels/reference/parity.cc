@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See parity.h.
+// Encodes and rotates in an upstream's arithmetic, one token at a time.
 #include "kernels/reference/parity.h"
 
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 using parity::Round;
 
-// Sines and cosines of tokens, one at a time.
+// Computes the sines and cosines of one token at a time. Threads: one thread at a time.
 class TokenTables {
  public:
   TokenTables(const Plan& plan, bool inverse)
@@ -31,7 +31,7 @@ class TokenTables {
     parity::TokenSinCos(tables_, angles_, amplitude_, unrounded_.data());
   }
 
-  // Of the token last computed, as a tensor of dtype `model` meets them.
+  // Those of the last token, rounded as a tensor of dtype `model` uses them.
   const SinCos<double>* For(Dtype model) {
     const Dtype type = tables_.TableType(model);
     for (size_t j = 0; j < rounded_.size(); ++j) {
@@ -54,7 +54,7 @@ void Put(Dtype type, bool accumulate, double value, double* column) {
   *column = accumulate ? Round(type, *column + value) : value;
 }
 
-// Lays the sines and cosines of a token out as a row.
+// Writes the sines and cosines of a token to the columns of a row.
 void LayOut(const RowLayout& layout, Dtype type, const SinCos<double>* v,
             std::vector<double>& row) {
   std::fill(row.begin(), row.end(), 0.0);
@@ -69,14 +69,15 @@ void LayOut(const RowLayout& layout, Dtype type, const SinCos<double>* v,
   }
 }
 
-// Lane of component 0 or 1 of pair j.
+// The lane of component 0 or 1 of pair j.
 int64_t Lane(const ResolvedSpec& spec, Pairing pairing, int64_t j, int component) {
   const int64_t pairs = spec.rotary_dim / 2;
   return spec.rotary_begin +
          (pairing == Pairing::kHalfSplit ? j + component * pairs : 2 * j + component);
 }
 
-// Rotates one head; `turned` has room for its rotary lanes, since pairings may differ in place.
+// Rotates one head. `turned` has room for the rotary lanes: an in-place rotation may change the
+// pairing.
 template <typename Element>
 void RotateHead(const RotaryJob& job, Dtype math, const SinCos<double>* v, const std::byte* x,
                 std::byte* y, std::vector<double>& turned) {

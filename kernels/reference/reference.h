@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops in plain scalar code: the definition that every backend must match byte for byte, and
-// what runs on machines without a supported SIMD target.
+// The ops in plain scalar code. This is the definition that every backend must match byte for byte,
+// and what runs on machines without a supported SIMD target.
 #ifndef PHASOR_KERNELS_REFERENCE_REFERENCE_H_
 #define PHASOR_KERNELS_REFERENCE_REFERENCE_H_
 

@@ -26,7 +26,7 @@ SinCos<typename Element::Math> TokenTrig(const RotaryArgs& args, int64_t t, int6
   return ScaledTrig<Element>(args.inverse ? -phase : phase, amplitude);
 }
 
-// Lane of component 0 or 1 of pair j.
+// The lane of component 0 or 1 of pair j.
 int64_t Lane(const RotaryArgs& args, Pairing pairing, int64_t j, int component) {
   const int64_t lane =
       pairing == Pairing::kHalfSplit ? j + component * args.pairs : 2 * j + component;
@@ -55,7 +55,8 @@ void CopyLanes(const RotaryArgs::Tensor& tensor, const std::byte* x, std::byte* 
   }
 }
 
-// Rotates one head; `row` is scratch for head_dim values, since pairings may differ in place.
+// Rotates one head. `row` is scratch for head_dim values: an in-place rotation may change the
+// pairing.
 template <typename Element>
 void RotateHead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                 const typename Element::Math* sin, const typename Element::Math* cos,

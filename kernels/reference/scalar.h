@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar pieces shared by the reference ops: phases of a pair; elements are kernels/math/element.h.
+// Scalar code that the reference ops share: phases and exponents of a pair. kernels/math/element.h
+// has the elements.
 #ifndef PHASOR_KERNELS_REFERENCE_SCALAR_H_
 #define PHASOR_KERNELS_REFERENCE_SCALAR_H_
 
@@ -11,7 +12,7 @@
 
 namespace phasor::reference {
 
-// Phase of pair j for a token at p[axes].
+// The phase of pair j for a token at p[axes].
 inline uint64_t PairPhase(const PhaseTable& table, int64_t j, const Position* p) {
   const int64_t e = table.Entry(j);
   uint64_t phase = table.offset.empty() ? 0 : table.offset[e];

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads one config.json: chooses the part and the model_type, then reads base, heads, pairing and
+// axes, and refuses values that contradict each other.
 #include "kernels/spec/config_json.h"
 
 #include <algorithm>
@@ -23,8 +25,7 @@ namespace {
 constexpr std::string_view kFull = "full_attention";
 constexpr std::string_view kSliding = "sliding_attention";
 
-// One configuration. Borrows the user's spec.
-// Threads: one thread.
+// Reads one configuration. Borrows the user's spec. Threads: one thread at a time.
 class ConfigReader {
  public:
   ConfigReader(const Spec& user, std::string_view path)
@@ -64,8 +65,8 @@ class ConfigReader {
     return absl::InvalidArgumentError(StrCat(spec_path_, ".", field, ": ", message...));
   }
 
-  // The part that is about one model: what sub_config names (parts of a path divided by dots), else
-  // text_config where there is one, as transformers chooses.
+  // Chooses the part that describes one model: the one that sub_config names (names separated by
+  // dots); without sub_config text_config, if there is one, as transformers does.
   absl::StatusOr<JsonObject> ChooseSection(const Json& root) {
     JsonObject section(root, root_path_);
     if (sub_config_.empty()) {
@@ -90,7 +91,7 @@ class ConfigReader {
     return section;
   }
 
-  // What stands outside text_config must not say otherwise.
+  // Values outside text_config must equal those inside.
   absl::Status CheckOuter(const JsonObject& outer, const JsonObject& inner) const {
     for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters", "head_dim"}) {
       const Json* const value = outer.Find(key);
@@ -126,7 +127,7 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // The one dictionary of rope_parameters or rope_scaling that applies.
+  // Reads the dictionary (rope_parameters or rope_scaling) that applies.
   absl::Status ReadRope() {
     PHASOR_RETURN_IF_ERROR(in_->Read("max_position_embeddings", &lengths_.max_position_embeddings));
     PHASOR_RETURN_IF_ERROR(
@@ -150,8 +151,9 @@ class ConfigReader {
     return ReadFlat(key, *value);
   }
 
-  // One dictionary. Where two kinds of layers have a rotary embedding each, transformers reads it
-  // only under its older name, and for most models as that of full_attention layers alone.
+  // Reads one dictionary for all layers. In models whose two kinds of layers have different rotary
+  // embeddings, transformers reads it only under its older name, rope_scaling, and for most of
+  // these models applies it to full_attention layers only.
   absl::Status ReadFlat(std::string_view key, const Json& value) {
     const bool newer = key == "rope_parameters" && !value.empty();
     if (model_.local_theta > 0 && (newer || model_.needs_rope_parameters)) {
@@ -174,14 +176,14 @@ class ConfigReader {
 
   bool IsFull() const { return layer_type_ == kFull; }
 
-  // Whether layer_types has a layer of this kind.
+  // Whether layer_types lists a layer of this kind.
   bool Lists(std::string_view kind) const {
     const Json* const listed = in_->Find("layer_types");
     return listed != nullptr && listed->is_array() &&
            std::find(listed->begin(), listed->end(), Json(kind)) != listed->end();
   }
 
-  // A dictionary per kind of layer.
+  // Reads the dictionary of layer_type from one that has a dictionary per kind of layer.
   absl::Status ReadNested(const JsonObject& kinds) {
     constexpr size_t kListedNames = 10;
     std::string names;
@@ -204,9 +206,9 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Without a dictionary per kind of layer: a model with two rotary embeddings needs the kind, any
-  // other only knows the kinds that its layer_types lists. `differ`: full_attention layers have
-  // something of their own.
+  // Checks layer_type when there is no dictionary per kind of layer. A model with two rotary
+  // embeddings needs it; other models accept only kinds that their layer_types lists.
+  // `differ`: full_attention layers have a base or a scaling of their own.
   absl::Status CheckLayerType(bool differ) const {
     const std::string& kind = layer_type_;
     if (model_.local_theta > 0) {
@@ -215,7 +217,7 @@ class ConfigReader {
       return InvalidSpec("layer_type", kind.empty() ? "not set" : Shown(kind), ", must be ", kFull,
                          " or ", kSliding, " for model_type ", model_.model_type);
     }
-    // An EXAONE 4 whose sliding_window is null rotates all of its layers.
+    // If the sliding_window of an EXAONE 4 is null, all of its layers rotate.
     const bool windows =
         in_->Find("sliding_window") != nullptr || !in_->json().contains("sliding_window");
     if (model_.full_stands_still && windows && IsFull()) {
@@ -227,7 +229,7 @@ class ConfigReader {
                        ", must not be set where all layers have one rotary embedding");
   }
 
-  // Takes `value` of `key` for `found`, which another key may have set.
+  // Stores `value`, which `key` has, in `found`. Fails if another key has set a different value.
   template <typename T>
   absl::Status Agree(std::string_view key, const std::optional<T>& value,
                      std::optional<T>* found) const {
@@ -241,7 +243,7 @@ class ConfigReader {
 
   absl::Status ReadTheta() {
     std::optional<double> theta = rope_.rope_theta;
-    // A dictionary of its own is more particular than the keys beside all of them.
+    // A dictionary for this kind of layer takes precedence over the keys for all layers.
     if (!(nested_ && theta.has_value())) {
       const bool local = model_.local_theta > 0 && !IsFull();
       const auto keys =
@@ -263,8 +265,8 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // transformers 5.23.0 gives Olmo 3's sliding_attention layers the default base whatever the file
-  // says, other releases give them the file's.
+  // For sliding_attention layers of Olmo 3, transformers 5.23.0 uses the default base whatever the
+  // file says; other releases use the file's base. So the two must agree.
   absl::Status CheckOneBase(double base) const {
     std::optional<double> said;
     PHASOR_RETURN_IF_ERROR(in_->Read("rope_theta", &said));
@@ -273,7 +275,7 @@ class ConfigReader {
                    " in transformers 5.23.0, must be beside the spec's own rope_theta for them");
   }
 
-  // The first of `keys` that is set.
+  // The value of the first of `keys` that is set.
   absl::StatusOr<std::optional<int64_t>> FirstOf(std::initializer_list<const char*> keys) const {
     std::optional<int64_t> value;
     for (const char* key : keys) {
@@ -291,7 +293,7 @@ class ConfigReader {
     PHASOR_RETURN_IF_ERROR(CheckAliases());
     std::optional<int64_t> rotary_dim;
     PHASOR_RETURN_IF_ERROR(in_->Read("rotary_dim", &rotary_dim));
-    // An absent key is the class's default, null is the whole head.
+    // If the key is absent, the model's default applies; null means the whole head.
     if (model_.rotary_dim > 0 && !in_->json().contains("rotary_dim")) {
       rotary_dim = model_.rotary_dim;
     }
@@ -311,7 +313,8 @@ class ConfigReader {
       return Invalid("partial_rotary_factor", turned, ", model_type ", model_.model_type,
                      " rotates whole heads, must be 1 or absent");
     }
-    // Some loaders read Bamba's number of lanes, some its class's fraction.
+    // For Bamba, some loaders read this number of lanes and others the fraction of its class. They
+    // must agree.
     PHASOR_ASSIGN_OR_RETURN(const auto lanes, FirstOf({"attn_rotary_emb"}));
     if (lanes.has_value() && 2 * *lanes != head_dim) {
       return Invalid("attn_rotary_emb", *lanes, ", must be half of head_dim ", head_dim);
@@ -339,7 +342,7 @@ class ConfigReader {
                             PerLayerHeadDim(*in_, layer_type_, spec_path_));
     if (model_.full_head_dim > 0 && IsFull()) {
       PHASOR_ASSIGN_OR_RETURN(const auto full, FirstOf({"global_head_dim"}));
-      // The class makes widths of its own only where the key is absent; null is there.
+      // The class uses separate widths only if the key is absent; a key that is null is present.
       if (!in_->json().contains("per_layer_config")) return full.value_or(model_.full_head_dim);
       if (full.has_value() && full != head_dim) {
         return Invalid("global_head_dim", *full, " contradicts per_layer_config, must be absent");
@@ -363,7 +366,7 @@ class ConfigReader {
     return *hidden / *heads;
   }
 
-  // A width under another name is not read, but it must not say otherwise.
+  // Other names of the width are not read, but their values must agree with it.
   absl::Status CheckAliases() const {
     for (const char* key : kHeadDimAliases) {
       PHASOR_ASSIGN_OR_RETURN(const auto width, FirstOf({key}));
@@ -374,7 +377,7 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // The share of lanes that turn, where the configuration says one.
+  // The share of lanes that rotate, if the configuration gives it.
   absl::StatusOr<std::optional<double>> PartialFactor() const {
     std::optional<double> factor = rope_.partial_rotary_factor;
     const bool own = nested_ && factor.has_value();
@@ -390,8 +393,8 @@ class ConfigReader {
     return factor;
   }
 
-  // Heads of [content | rotary] lanes (DeepSeek). head_dim, where it is set, is one of the two
-  // sums.
+  // Heads of [content | rotary] lanes (DeepSeek). head_dim, if set, is the rotary width or the sum
+  // of both.
   absl::Status ReadLatentHeads() {
     PHASOR_ASSIGN_OR_RETURN(const auto nope, FirstOf({"qk_nope_head_dim"}));
     PHASOR_ASSIGN_OR_RETURN(const auto rope, FirstOf({"qk_rope_head_dim"}));
@@ -471,7 +474,7 @@ class ConfigReader {
   bool generic_ = false;                   // the model_type is not known
   bool vision_ = false;                    // sub_config names a vision tower
   std::optional<std::string> whole_type_;  // model_type of the whole configuration
-  bool nested_ = false;                    // rope_parameters are per kind of layer
+  bool nested_ = false;                    // rope_parameters has a dictionary per kind of layer
   ConfigLengths lengths_;
   ConfigRope rope_;
   Spec out_;

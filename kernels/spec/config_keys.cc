@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Holds the list of known keys about rotation, and refuses the keys that would be silently ignored.
 #include "kernels/spec/config_keys.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace phasor {
 namespace {
 
-// A key with one of these in its name is about rotary embeddings, so it must be a known one.
+// A key whose name contains one of these is about rotary embeddings, so it must be a known one.
 constexpr std::string_view kTellingParts[] = {"rope",   "rotary",      "theta", "alibi",
                                               "nope",   "base_freq",   "yarn",  "xpos",
                                               "mscale", "position_emb"};
@@ -22,23 +23,23 @@ constexpr std::string_view kKnownConfigKeys[] = {
     "original_max_position_embeddings", "partial_rotary_factor", "position_embedding_type",
     "qk_nope_head_dim", "qk_rope_head_dim", "rope_interleave", "rope_local_base_freq",
     "rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary_emb_base", "rotary_pct",
-    // Which layers rotate, and sizes of other tables: the caller's business.
+    // These say which layers rotate, or give sizes of other tables. The caller handles both.
     "no_rope_layer_interval", "no_rope_layers", "num_position_embeddings"};
 
-// Keys that say what is so anyway.
+// Keys whose value only confirms what holds anyway.
 bool IsHarmlessKey(const std::string& key, const Json& value) {
   return (key == "use_mrope" && value == false) || (key == "rotary" && value == true) ||
          (key == "use_rotary_pos_emb" && value == true);
 }
 
-// ModernBERT's "absolute" is left over from BERT, and nobody reads it.
+// ModernBERT's "absolute" is left over from BERT; no code reads it.
 bool IsRotaryType(std::string_view type, const ConfigModel& model) {
   if (type == "rope_gptj") return model.pairing == Pairing::kInterleaved;
   return type == "rope" || type == "rotary" ||
          (type == "absolute" && model.model_type == "modernbert");
 }
 
-// Keys that only some model types read.
+// Refuses keys that only other model types read.
 absl::Status CheckForeignKeys(const JsonObject& config, const ConfigModel& model, bool generic) {
   const bool gemma3 = model.model_type.substr(0, 6) == "gemma3";
   const bool modernbert = model.model_type.substr(0, 10) == "modernbert";

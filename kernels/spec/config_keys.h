@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which keys of a Hugging Face config.json are about rotation, and which of those a model reads.
-// Threads: pure functions.
+// Decides which keys of a Hugging Face config.json are about rotation and which of them a model
+// reads. Threads: pure functions.
 #ifndef PHASOR_KERNELS_SPEC_CONFIG_KEYS_H_
 #define PHASOR_KERNELS_SPEC_CONFIG_KEYS_H_
 
@@ -15,9 +15,9 @@ namespace phasor {
 // Whether the name of a key says that it is about rotation.
 bool IsAboutRotation(std::string_view key);
 
-// `generic`: the model_type is not known.
-// INVALID_ARGUMENT: a key about rotation that is not understood or that the model does not read, or
-// one that says that nothing rotates.
+// Checks all keys. `generic` means that the model_type is unknown. INVALID_ARGUMENT: a key about
+// rotation that is not supported or that the model does not read, or a key that says that nothing
+// rotates.
 absl::Status CheckConfigKeys(const JsonObject& config, const ConfigModel& model, bool generic);
 
 }  // namespace phasor

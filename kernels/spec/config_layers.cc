@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the per_layer_config of a config.json and finds the head width of one kind of layer.
 #include "kernels/spec/config_layers.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr char kPerLayerKey[] = "per_layer_config";
 
-// What heads are divided from where nothing says their width.
+// The keys from which a head's width is computed when no key gives it.
 constexpr std::string_view kWidthParts[] = {"embed_dim", "hidden_size",         "n_embd",
                                             "n_head",    "num_attention_heads", "num_heads"};
 
@@ -26,7 +27,7 @@ bool HoldsKey(const Keys& keys, std::string_view key) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
-// The layer that a key of per_layer_config names: "5", "05".
+// The index of the layer that a key of per_layer_config names: "5", "05".
 absl::StatusOr<size_t> LayerOf(const JsonObject& config, const std::string& key, size_t layers) {
   size_t layer = 0;
   const char* const end = key.data() + key.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Hugging Face config.json says about single layers (`per_layer_config`, as transformers
-// 5.23.0 writes it), and the names beside head_dim that a head's width has in some files.
-// Threads: pure functions.
+// Reads what a Hugging Face config.json says about single layers (`per_layer_config`, as
+// transformers 5.23.0 writes it), and names the keys other than head_dim that hold a head's width
+// in some files. Threads: pure functions.
 #ifndef PHASOR_KERNELS_SPEC_CONFIG_LAYERS_H_
 #define PHASOR_KERNELS_SPEC_CONFIG_LAYERS_H_
 
@@ -16,19 +16,19 @@
 
 namespace phasor {
 
-// Of JetMoe, Zamba, MiMo and T5. Only JetMoe's is read.
+// Used by JetMoe, Zamba, MiMo and T5. Only JetMoe's is read.
 inline constexpr const char* kHeadDimAliases[] = {"kv_channels", "attention_head_dim",
                                                   "swa_head_dim", "d_kv"};
 
-// `width_is_given`: the caller says how wide heads are, whatever the configuration says.
-// INVALID_ARGUMENT: per_layer_config is not what transformers writes, or changes a layer's rotation
-// in a way that is not understood.
+// Checks per_layer_config. `width_is_given`: the caller sets the head's width, so widths in the
+// configuration do not matter. INVALID_ARGUMENT: per_layer_config is not what transformers writes,
+// or changes the rotation of a layer in a way that is not supported.
 absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& model,
                                  bool width_is_given);
 
-// The width that per_layer_config gives the heads of `layer_type` layers; nullopt: the one that the
-// rest of the configuration says. `spec_path` is that of the spec in messages.
-// INVALID_ARGUMENT: it gives widths, and which layers have them is not clear.
+// The head width that per_layer_config gives to `layer_type` layers; nullopt if the rest of the
+// configuration gives it. `spec_path` is the path of the spec in messages. INVALID_ARGUMENT: it
+// gives widths, but it is not clear which layers have them.
 absl::StatusOr<std::optional<int64_t>> PerLayerHeadDim(const JsonObject& config,
                                                        std::string_view layer_type,
                                                        std::string_view spec_path);

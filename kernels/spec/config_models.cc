@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of known model_types, and the search by name.
 #include "kernels/spec/config_models.h"
 
 #include <algorithm>

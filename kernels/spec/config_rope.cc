@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads one rope_parameters dictionary: its rope_type, the keys that this type uses, and the
+// scaling.
 #include "kernels/spec/config_rope.h"
 
 #include <algorithm>
@@ -18,8 +20,7 @@ constexpr std::string_view kCommonKeys[] = {"rope_type",           "type",
                                             "mrope_section",       "partial_rotary_factor",
                                             "llama_4_scaling_beta"};
 
-// One dictionary. Borrows it, the model and the lengths.
-// Threads: one thread.
+// Reads one dictionary. Borrows it, the model and the lengths. Threads: one thread at a time.
 class RopeReader {
  public:
   RopeReader(const JsonObject& dictionary, const ConfigModel& model, const ConfigLengths& lengths)
@@ -43,7 +44,7 @@ class RopeReader {
     return absl::InvalidArgumentError(StrCat(in_.PathOf(key), ": ", message...));
   }
 
-  // `type` is the older name of rope_type; files that carry both say the same twice.
+  // `type` is the older name of rope_type. A file that has both must give the same value.
   absl::Status ReadType() {
     std::optional<std::string> type, old_type;
     PHASOR_RETURN_IF_ERROR(in_.Read("rope_type", &type));
@@ -74,7 +75,7 @@ class RopeReader {
                    "llama3, proportional, mrope, su");
   }
 
-  // Every key must be common or among `keys`.
+  // Fails on a key that is neither common nor among `keys`.
   absl::Status Allow(std::initializer_list<std::string_view> keys) const {
     std::vector<std::string_view> known(keys);
     known.insert(known.end(), std::begin(kCommonKeys), std::end(kCommonKeys));
@@ -85,7 +86,7 @@ class RopeReader {
     return absl::OkStatus();
   }
 
-  // The extension factor, or what the two lengths say.
+  // The extension factor; if it is absent, the quotient of the two lengths.
   absl::StatusOr<double> Factor(int64_t original) const {
     std::optional<double> factor;
     PHASOR_RETURN_IF_ERROR(in_.Read("factor", &factor));
@@ -103,7 +104,7 @@ class RopeReader {
     return *value;
   }
 
-  // The length that the model was trained with. It may stand beside the dictionary (Phi-3).
+  // The length that the model was trained with. It may stand outside the dictionary (Phi-3).
   absl::StatusOr<int64_t> Original() const {
     constexpr std::string_view kKey = "original_max_position_embeddings";
     std::optional<int64_t> inside;
@@ -162,7 +163,7 @@ class RopeReader {
     return absl::OkStatus();
   }
 
-  // Hunyuan: a larger base whatever the length. Its files carry YaRN's keys, which nothing reads.
+  // Hunyuan: a larger base at every length. Its files also have YaRN's keys, which no code reads.
   absl::Status ReadNtkAlpha() {
     PHASOR_RETURN_IF_ERROR(
         Allow({"alpha", "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}));
@@ -185,8 +186,8 @@ class RopeReader {
     PHASOR_RETURN_IF_ERROR(in_.Read("truncate", &yarn.truncate));
     PHASOR_RETURN_IF_ERROR(in_.Read("mscale", &yarn.mscale));
     PHASOR_RETURN_IF_ERROR(in_.Read("mscale_all_dim", &yarn.mscale_all_dim));
-    // transformers looks at the two only when both are there and not 0, and at neither beside an
-    // attention_factor.
+    // transformers uses these two only if both are present and not 0 and attention_factor is
+    // absent.
     const bool mscales = yarn.mscale.value_or(0) != 0 && yarn.mscale_all_dim.value_or(0) != 0;
     if (!mscales || yarn.attention_factor.has_value()) {
       yarn.mscale.reset();
@@ -196,7 +197,7 @@ class RopeReader {
     return absl::OkStatus();
   }
 
-  // Some files repeat max_position_embeddings inside.
+  // Some files repeat max_position_embeddings in the dictionary. It must be the same.
   absl::Status CheckRepeatedLength() const {
     std::optional<int64_t> inside;
     PHASOR_RETURN_IF_ERROR(in_.Read("max_position_embeddings", &inside));
@@ -233,8 +234,9 @@ class RopeReader {
     return absl::OkStatus();
   }
 
-  // Without a range to blend in, pairs that turn less often than the factor are divided and others
-  // not: YaRN with one boundary, which has no quotient by the empty range.
+  // Llama 3's rule without a range to blend in: pairs that turn less often than low_freq_factor are
+  // divided by the factor, others are not. That is YaRN with one boundary, which does not divide by
+  // the empty range.
   static YarnScaling StepOf(const Llama3Scaling& llama3) {
     YarnScaling step;
     step.factor = llama3.factor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See encoder_set.h.
+// Checks and resolves configured encoders, and merges requests over them.
 #include "kernels/spec/encoder_set.h"
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 namespace phasor {
 namespace {
 
-// Names that an error lists: it travels in a trailer.
+// The most names that an error lists; errors travel in a gRPC trailer.
 constexpr size_t kListedNames = 10;
-// Bytes of a wrong name that are shown: a caller may send a long one.
+// The most bytes of a wrong name that an error shows; a caller may send a long one.
 constexpr size_t kShownBytes = 128;
-// Every item of a batch may have a wrong name. It is compared with so many names before and after
-// it in the alphabet, not with all, and by as many bytes.
+// Limits the search for the nearest name, because every item of a batch may have a wrong one:
+// compare only with this many names before and after it in the alphabet, and only this many bytes.
 constexpr int kComparedNames = 16;
 constexpr size_t kComparedBytes = 32;
 
@@ -50,7 +50,7 @@ absl::Status NotFound(const EncoderSet::Map& encoders, std::string_view name,
                                     "\", did you mean \"", nearest, "\"? must be one of ", listed));
 }
 
-// The spec that requests start from: a config.json is read once, not for every request.
+// The spec that requests build on. A config.json is read once here, not for every request.
 absl::StatusOr<Spec> SpecToStartFrom(const Spec& spec, std::string_view path) {
   if (spec.config_json.empty()) return spec;
   PHASOR_ASSIGN_OR_RETURN(Spec read, WithBase(spec, path));

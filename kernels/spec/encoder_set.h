@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named encoders: specs to which a configuration gives names, for requests to start from.
+// Named encoders: specs that a server's configuration gives names to, for requests to build on.
 #ifndef PHASOR_KERNELS_SPEC_ENCODER_SET_H_
 #define PHASOR_KERNELS_SPEC_ENCODER_SET_H_
 
@@ -13,36 +13,36 @@
 
 namespace phasor {
 
-// An encoder as it is configured.
+// An encoder as the configuration gives it.
 struct NamedSpec {
   std::string name;
   Spec spec;
   friend bool operator==(const NamedSpec&, const NamedSpec&) = default;
 };
 
-// INVALID_ARGUMENT: a name that is not [a-z0-9._-]{1,128} or begins with a dot; a spec that names
-// an encoder. Else as ResolveSpec: a spec must be complete, so that a name stands for one
-// fingerprint. `path` prefixes messages ("encoders[2]").
+// Checks one encoder. INVALID_ARGUMENT: the name is not [a-z0-9._-]{1,128} or begins with a dot, or
+// the spec names an encoder. Also the errors of ResolveSpec: the spec must be complete, so that a
+// name stands for one fingerprint. `path` begins each message ("encoders[2]").
 absl::Status CheckEncoder(const NamedSpec& encoder, std::string_view path);
 
-// Encoders by name. Immutable. Threads: any.
+// Finds encoders by name and merges requests over them. Immutable. Threads: any.
 class EncoderSet {
  public:
   struct Encoder {
-    Spec spec;  // without config_json, which has been read
+    Spec spec;  // without config_json, which has been read already
     std::string fingerprint;
     SpecKind kind = SpecKind::kEncoding;
   };
-  // By name, in alphabetical order.
+  // In alphabetical order of the names.
   using Map = std::map<std::string, Encoder, std::less<>>;
 
   EncoderSet() = default;
-  // As CheckEncoder; INVALID_ARGUMENT also for a name given twice or too many of them.
+  // The errors of CheckEncoder; also INVALID_ARGUMENT for a name given twice or too many encoders.
   static absl::StatusOr<EncoderSet> Make(absl::Span<const NamedSpec> encoders);
 
-  // `user` over the encoder that it names, which resolves as if the encoder's fields had been
-  // spelled out; `user` itself when it names none, or another base beside it.
-  // NOT_FOUND: there is no such encoder.
+  // Merges `user` over the encoder that it names; the result resolves as if the request had spelled
+  // out the encoder's fields. Returns `user` unchanged if it names no encoder, or names another
+  // base too. NOT_FOUND: no encoder has that name.
   absl::StatusOr<Spec> Apply(const Spec& user, std::string_view path) const;
 
   const Map& encoders() const { return encoders_; }
@@ -51,7 +51,7 @@ class EncoderSet {
   Map encoders_;
 };
 
-// Most encoders of a set.
+// The most encoders of a set.
 inline constexpr size_t kMaxEncoders = 1024;
 
 }  // namespace phasor

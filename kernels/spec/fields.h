@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one list of a spec's fields. Merging, refusing what has no use, the way back from a resolved
-// spec, hashing, the wire, JSON and the command line's flags all walk it, so that a field is a
-// member of Spec and ResolvedSpec (spec.h), one of the message (spec.proto) and a line here.
-// Threads: pure values and functions.
+// The one list of a spec's fields. Everything that treats fields alike walks it: merging, refusing
+// unused fields, ToSpec, hashing, the wire, JSON and the command line's flags. A new field is one
+// member of Spec and ResolvedSpec (spec.h), one field of the message (spec.proto) and one line
+// here. Threads: pure values and functions.
 #ifndef PHASOR_KERNELS_SPEC_FIELDS_H_
 #define PHASOR_KERNELS_SPEC_FIELDS_H_
 
@@ -12,15 +12,15 @@
 
 namespace phasor {
 
-// What is known of a field beside its types.
+// What is known about a field apart from its types.
 struct SpecField {
-  const char* name;  // in spec.proto, JSON and messages; "rope_theta" is the flag --rope-theta
-  // Whether the field means anything for a spec of that kind and family.
+  const char* name;  // in spec.proto, JSON and messages; the flag of "rope_theta" is --rope-theta
+  // Whether specs of that kind and family use the field.
   bool (*used)(const ResolvedSpec&);
   const char* help;  // one line
 };
 
-// Stands for the member of ResolvedSpec of a field that others replace there.
+// Stands in for the member of ResolvedSpec when ResolvedSpec has no such field.
 struct NotResolved {};
 
 namespace field_use {
@@ -53,8 +53,8 @@ inline bool Heads(const ResolvedSpec& s) { return !IsEncoding(s) && IsExplicit(s
 
 }  // namespace field_use
 
-// Calls visit(SpecField, member of Spec, member of ResolvedSpec or NotResolved) for every field but
-// the base, in the order in which people read them. Fingerprints depend on the order.
+// Calls visit(SpecField, member of Spec, member of ResolvedSpec or NotResolved) for every field
+// except the base, in the order in which people read them. Fingerprints depend on this order.
 template <typename Visit>
 void VisitSpecFields(Visit&& visit) {
   namespace use = field_use;
@@ -199,7 +199,7 @@ void VisitFields(const ParityArithmetic*, Visit&& visit) {
   visit("math", &ParityArithmetic::math);
 }
 
-// Calls visit(name, rule with nothing set) for every rule of RopeScaling.
+// Calls visit(name, empty rule) for every rule of RopeScaling.
 template <typename Visit>
 void VisitScalingRules(Visit&& visit) {
   visit("linear", LinearScaling());

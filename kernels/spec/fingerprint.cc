@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes of resolved specs: one for tables in memory, one that machines and releases agree on.
+// Hashes resolved specs: Hash() for tables in memory, Fingerprint() equal across machines and
+// releases.
 #include <bit>
 #include <cstdint>
 #include <optional>
@@ -15,11 +16,11 @@
 namespace phasor {
 namespace {
 
-// 128-bit FNV-1a over names and little-endian values.
-// Threads: one thread.
+// 128-bit FNV-1a over names and little-endian values. Threads: one thread at a time.
 class Hasher {
  public:
-  // Values at their default leave no trace, so a field that is added later changes no older hash.
+  // Adds a field. A default value adds nothing, so a field that is added later changes no older
+  // hash.
   template <typename T>
   void Field(std::string_view name, const T& value, const T& default_value) {
     if (value == default_value) return;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes ladders, pair counts and axes of pairs from the resolved widths and axes of a spec.
 #include "kernels/spec/ladders.h"
 
 namespace phasor {
 namespace {
 
-// A ladder over `width` columns or lanes.
+// A ladder for `width` columns or lanes.
 Ladder LadderOver(const ResolvedSpec& spec, int axis, int64_t width) {
   const double half = static_cast<double>(width) / 2;
   if (spec.family == FrequencyFamily::kPerElement) return {axis, width, half};
@@ -20,7 +21,7 @@ int ChunkOf(const ResolvedSpec& spec, int64_t j) {
   return axis;
 }
 
-// The axis that turns pair j, where axes do not have blocks of their own.
+// The axis of pair j in rules where axes have no blocks of their own.
 int AxisOfPair(const ResolvedSpec& spec, int64_t j) {
   const auto& section = spec.mrope_section;
   switch (spec.axis_rule) {
@@ -35,7 +36,7 @@ int AxisOfPair(const ResolvedSpec& spec, int64_t j) {
       return j < 3 * section[axis] ? axis : 0;
     }
     case AxisRule::kMropeAlternating:
-      // Sections are [h, w, t], axes (t, h, w).
+      // The sections are [h, w, t]; the axes are (t, h, w).
       return j < section[0] + section[1] ? 1 + static_cast<int>(j % 2) : 0;
     case AxisRule::kFrequencyMajor:
       return static_cast<int>(j % spec.axes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many frequencies a spec needs and of which ladders they are. Pure functions.
+// Counts the frequencies that a spec needs and says which formulas give them. Pure functions.
 #ifndef PHASOR_KERNELS_SPEC_LADDERS_H_
 #define PHASOR_KERNELS_SPEC_LADDERS_H_
 
@@ -10,29 +10,29 @@
 
 namespace phasor {
 
-// Consecutive terms of a frequency family's formula.
+// Consecutive terms of the formula of a frequency family.
 struct Ladder {
-  int axis = 0;       // whose base and position factor it takes
+  int axis = 0;       // gives the base and the position factor
   int64_t terms = 0;  // j = 0 .. terms - 1
-  double n = 0;       // the formula's number of pairs: half the width, which may be odd
+  double n = 0;       // number of pairs in the formula: half the width, so it may not be whole
   friend bool operator==(const Ladder&, const Ladder&) = default;
 };
 
 // The ladders of a spec whose kind, widths and axes are resolved: one per block of axes_dim, one
-// per axis (FREQUENCY_MAJOR, DENSE), or one that the axes share.
+// per axis (FREQUENCY_MAJOR, DENSE), or one that all axes share.
 std::vector<Ladder> LaddersOf(const ResolvedSpec& spec);
 
-// Pairs of an encoding row or of a head; elements of a PER_ELEMENT or COS_ONLY row.
+// The pairs of an encoding row or of a head; the elements of a PER_ELEMENT or COS_ONLY row.
 int64_t PairsOf(const ResolvedSpec& spec);
 
-// The axis of every frequency, [layers, heads * pairs of a head]: one layer per axis for DENSE, one
-// for other rules.
+// The axis of every frequency as [layers, heads * pairs of a head]. DENSE has one layer per axis,
+// other rules have one layer.
 std::vector<uint8_t> AxesOf(const ResolvedSpec& spec);
 
-// Columns between the padding of a row, or lanes that rotate.
+// The columns between the padding of a row, or the lanes that rotate.
 int64_t ContentWidth(const ResolvedSpec& spec);
 
-// Whether the axes' blocks are the row's, as opposed to one block that they share.
+// Whether each axis has its own block of the row, rather than all axes sharing one.
 bool HasBlocks(const ResolvedSpec& spec);
 
 }  // namespace phasor

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of a spec's enumerators, as spec.proto writes them less their prefix. Pure values.
+// The names of a spec's enumerators, as spec.proto writes them but without their prefix. Pure
+// values.
 #ifndef PHASOR_KERNELS_SPEC_NAMES_H_
 #define PHASOR_KERNELS_SPEC_NAMES_H_
 
@@ -167,7 +168,7 @@ constexpr std::string_view Name(ParityType type) {
   return "?";
 }
 
-// How many enumerators, which are numbered from 0, an enum of a spec has.
+// How many enumerators an enum of a spec has. They are numbered from 0.
 template <typename E>
 constexpr int EnumeratorCount() {
   int count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See check.h.
+// Checks the stages of parity arithmetic one by one, and the combinations of stages that ggml has.
 #include "kernels/spec/parity_check.h"
 
 #include <optional>
@@ -22,14 +22,14 @@ absl::Status Missing(std::string_view path, std::string_view field) {
   return InvalidParity(path, field, "not set, required for precision PARITY");
 }
 
-// Types of stages before there is a tensor.
+// These stages run before there is a tensor, so they cannot take its type.
 absl::Status CheckOwnType(std::string_view path, std::string_view field,
                           std::optional<ParityType> type) {
   if (type != ParityType::kModel) return absl::OkStatus();
   return InvalidParity(path, field, "MODEL, must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
 }
 
-// Every frequency takes powers and quotients of many digits.
+// Parity computes powers and quotients of many digits for every frequency, so widths are limited.
 constexpr int64_t kMaxWidth = 8192;
 
 absl::Status CheckWidth(const ResolvedSpec& spec, std::string_view path) {
@@ -61,7 +61,7 @@ absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
   return absl::OkStatus();
 }
 
-// What ggml has no field for.
+// Refuses what ggml cannot express.
 absl::Status CheckGgml(const ParityArithmetic& given, const ResolvedSpec& spec,
                        std::string_view path) {
   if (given.angle != ParityType::kFloat32) {

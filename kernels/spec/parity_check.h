@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a spec's parity arithmetic is complete and has a meaning. Threads: pure functions.
+// Checks that a spec's parity arithmetic is complete and that some upstream computes it.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_SPEC_PARITY_CHECK_H_
 #define PHASOR_KERNELS_SPEC_PARITY_CHECK_H_
 
@@ -10,8 +11,8 @@
 
 namespace phasor::parity {
 
-// `given` with every stage that a spec like `spec` uses. `path` is that of the spec.
-// INVALID_ARGUMENT: a stage is missing, or no upstream computes so.
+// Returns `given` with every stage set that a spec like `spec` uses. `path` is the path of the
+// spec. INVALID_ARGUMENT: a stage is missing, or no upstream computes this combination.
 absl::StatusOr<ParityArithmetic> Resolve(const ParityArithmetic& given, const ResolvedSpec& spec,
                                          std::string_view path);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses the embedded presets.json once and finds presets by name.
 #include "kernels/spec/presets.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ absl::StatusOr<Preset> ReadPreset(const JsonObject& json) {
 
 std::vector<Preset> BuiltIn() {
   auto presets = PresetsFromJson(kPresetsJson);
-  if (!presets.ok()) {  // the data of this build, which its tests read
+  if (!presets.ok()) {  // cannot happen: the tests of this build read the data
     std::fprintf(stderr, "kernels/spec/presets.json: %s\n", presets.status().ToString().c_str());
     std::abort();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the steps of ResolveSpec share. Internal to kernels/spec_resolve*.cc, in the order in which
-// they run. Each returns INVALID_ARGUMENT naming the field, or UNIMPLEMENTED for what is not built.
+// State, checks and steps that the parts of ResolveSpec share. Internal to
+// kernels/spec/resolve*.cc. The steps are declared in the order in which they run. Each returns
+// INVALID_ARGUMENT with the field's path, or UNIMPLEMENTED for conventions that are not built.
 #ifndef PHASOR_KERNELS_SPEC_RESOLUTION_H_
 #define PHASOR_KERNELS_SPEC_RESOLUTION_H_
 
@@ -19,12 +20,12 @@ namespace phasor {
 
 inline double WithoutNegativeZero(double x) { return x == 0 ? 0.0 : x; }
 
-// One resolution. Borrows the user's spec and the path.
-// Threads: one thread.
+// The state of one ResolveSpec call. Borrows the user's spec and the path.
+// Threads: one thread at a time.
 struct Resolution {
   const Spec& user;
   std::string_view path;
-  Spec merged = {};  // the base with the user's fields over it
+  Spec merged = {};  // the base with the user's fields merged over it
   ResolvedSpec out = {};
 
   template <typename... T>
@@ -43,14 +44,14 @@ struct Resolution {
     return std::isfinite(value) && value > 0 ? absl::OkStatus()
                                              : Invalid(field, value, ", must be finite and > 0");
   }
-  // Leaves *out alone when there is no value.
+  // Stores a finite value; leaves *result unchanged when there is none.
   absl::Status Finite(std::string_view field, const std::optional<double>& value,
                       double* result) const {
     if (!value.has_value()) return absl::OkStatus();
     *result = WithoutNegativeZero(*value);
     return CheckFinite(field, *value);
   }
-  // As Finite, of a value that must be set.
+  // Like Finite, but the value must be set.
   absl::Status RequiredFinite(std::string_view field, const std::optional<double>& value,
                               double* result) const {
     return value.has_value() ? Finite(field, value, result) : Missing(field);
@@ -61,7 +62,7 @@ struct Resolution {
     *result = *value;
     return CheckPositive(field, *value);
   }
-  // Every element finite, and > 0 if `positive`; `count` of them.
+  // Checks that there are `count` elements, all finite, and > 0 if `positive`.
   absl::Status CheckList(std::string_view field, const std::vector<double>& list, int64_t count,
                          bool positive) const {
     if (static_cast<int64_t>(list.size()) != count) {
@@ -77,15 +78,14 @@ struct Resolution {
   }
 };
 
-absl::Status ResolveAxes(Resolution& r);      // axes, axis_rule; spec_resolve_axes.cc
-absl::Status ResolveEncoding(Resolution& r);  // order to cos_bias; spec_resolve_widths.cc
-absl::Status ResolveRotary(Resolution& r);    // head_dim to pairing_out; spec_resolve_widths.cc
-absl::Status ResolveAxisMap(Resolution& r);   // axes_dim to axis_of_pair; spec_resolve_axes.cc
-absl::Status ResolveFamily(Resolution& r);    // what the family takes; spec_resolve_frequencies.cc
-absl::Status ResolvePerPair(
-    Resolution& r);  // lists per pair, per axis; spec_resolve_frequencies.cc
-absl::Status ResolveScaling(Resolution& r);  // rope_scaling; spec_resolve_scaling.cc
-absl::Status ResolveXpos(Resolution& r);     // spec_resolve_scaling.cc
+absl::Status ResolveAxes(Resolution& r);      // axes, axis_rule; resolve_axes.cc
+absl::Status ResolveEncoding(Resolution& r);  // order to cos_bias; resolve_widths.cc
+absl::Status ResolveRotary(Resolution& r);    // head_dim to pairing_out; resolve_widths.cc
+absl::Status ResolveAxisMap(Resolution& r);   // axes_dim to axis_of_pair; resolve_axes.cc
+absl::Status ResolveFamily(Resolution& r);    // fields of the family; resolve_frequencies.cc
+absl::Status ResolvePerPair(Resolution& r);   // lists per pair or axis; resolve_frequencies.cc
+absl::Status ResolveScaling(Resolution& r);   // rope_scaling; resolve_scaling.cc
+absl::Status ResolveXpos(Resolution& r);      // resolve_scaling.cc
 
 }  // namespace phasor
 

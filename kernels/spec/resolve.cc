@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spec -> ResolvedSpec: base, overrides, and the order of the steps of spec_resolution.h.
+// Runs the steps of resolution.h: Spec to ResolvedSpec. Keeps the last few results of each thread.
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -34,8 +34,8 @@ absl::Status ResolveKindAndFamily(Resolution& r) {
   return absl::OkStatus();
 }
 
-// A field that would change nothing is a misunderstanding. A preset's own fields may go unused
-// when the caller overrides its kind or family: they are dropped.
+// Refuses a field that would change nothing: the user must have misunderstood it. Fields of the
+// base that the user's kind or family does not use are dropped instead.
 absl::Status RejectUnusedFields(Resolution& r) {
   static const Spec kUnset;
   absl::Status status;
@@ -86,7 +86,7 @@ absl::StatusOr<ResolvedSpec> ResolveAnew(const Spec& spec, std::string_view path
   return std::move(r.out);
 }
 
-// Bytes of a field's list.
+// Bytes of the list in a field.
 template <typename T>
 size_t ListBytes(const T&) {
   return 0;
@@ -100,11 +100,11 @@ size_t ListBytes(const RopeScaling& scaling) {
   return rule == nullptr ? 0 : ListBytes(rule->short_factor) + ListBytes(rule->long_factor);
 }
 
-// The last specs that a thread has resolved. Calls of one model come one after another, and to read
-// its configuration takes several times as long as to rotate a token.
+// The specs that a thread resolved last. Calls for one model follow one another, and reading its
+// configuration takes several times as long as rotating a token. Threads: one thread.
 class RecentSpecs {
  public:
-  // nullptr: not one of them.
+  // The result for `spec`, or nullptr.
   const ResolvedSpec* Find(const Spec& spec) const {
     for (const Entry& entry : entries_) {
       if (entry.resolved.has_value() && entry.spec == spec) return &*entry.resolved;
@@ -112,7 +112,7 @@ class RecentSpecs {
     return nullptr;
   }
 
-  // Not if they are large: no budget counts them.
+  // Keeps a result, but not a large one: no memory budget counts these.
   void Keep(const Spec& spec, const ResolvedSpec& resolved) {
     size_t bytes = spec.config_json.size();
     VisitSpecFields([&](const SpecField&, auto member, auto resolved_member) {

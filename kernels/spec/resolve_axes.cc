@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many axes there are and which of them turns which pair.
+// Resolves the number of axes and which axis turns which pair.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ bool IsMrope(AxisRule rule) {
          rule == AxisRule::kMropeAlternating;
 }
 
-// As many as the list of the rule has, unless given.
+// The number of axes, if not given, is the length of the list that the axis_rule reads.
 absl::Status ResolveAxisCount(Resolution& r) {
   static const std::vector<int64_t> kNone;
   const bool mrope = IsMrope(r.out.axis_rule);
@@ -41,7 +41,7 @@ absl::Status ResolveAxisCount(Resolution& r) {
   return absl::OkStatus();
 }
 
-// A list that the rule does not read is a misunderstanding, unless a preset brought it.
+// Refuses a list that the axis_rule does not read, unless it comes from the base.
 absl::Status RejectOtherRulesLists(const Resolution& r) {
   const AxisRule rule = r.out.axis_rule;
   const auto reject = [&](const char* field) {
@@ -53,7 +53,8 @@ absl::Status RejectOtherRulesLists(const Resolution& r) {
   return absl::OkStatus();
 }
 
-// The width of each axis' block: given, or equal shares. Grouping SUM: every axis has all.
+// Resolves the width of each axis' block: given, or equal shares. With grouping SUM, every axis has
+// the whole width.
 absl::Status ResolveAxesDim(Resolution& r) {
   const bool shared = r.out.grouping == AxisGrouping::kSum;
   const bool may_be_odd = r.out.order == TrigOrder::kCosOnly || r.out.odd_dim == OddDim::kSplit;
@@ -165,7 +166,7 @@ absl::Status ResolveAxisMap(Resolution& r) {
   if (r.out.kind == SpecKind::kEncoding) PHASOR_RETURN_IF_ERROR(CheckEncodingAxes(r));
   if (IsMrope(r.out.axis_rule)) PHASOR_RETURN_IF_ERROR(ResolveSections(r));
   if (r.out.axis_rule == AxisRule::kList) PHASOR_RETURN_IF_ERROR(ResolveAxisList(r));
-  if (r.out.axes == 1) {  // one axis turns every pair, whatever the rule and the grouping
+  if (r.out.axes == 1) {  // one axis turns every pair, so rule and grouping do not matter
     r.out.axis_rule = AxisRule::kSingle;
     r.out.grouping = AxisGrouping::kAxisMajor;
     r.out.mrope_section.clear();

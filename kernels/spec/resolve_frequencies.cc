@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the frequency family takes, and the lists with a value per pair or per axis.
+// Resolves the fields of the frequency family and the lists with one value per pair or per axis.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -31,7 +31,7 @@ absl::Status ResolveHeads(Resolution& r) {
                    kMaxHeads, "]");
 }
 
-// Whether each axis has a ladder of its own, made by a formula.
+// Whether each axis has its own ladder of frequencies from a formula.
 bool HasAxisLadders(const ResolvedSpec& spec) { return LaddersOf(spec).size() > 1; }
 
 absl::Status ResolveAxesTheta(Resolution& r) {
@@ -67,7 +67,7 @@ absl::Status ResolveAxesScale(Resolution& r) {
   return absl::OkStatus();
 }
 
-// base^(-j / (n - shift)) needs n != shift, except that one pair has exponent 0 in any case.
+// base^(-j / (n - shift)) needs n != shift, except for a single pair, whose exponent is always 0.
 absl::Status CheckDenominators(const Resolution& r) {
   for (const Ladder& ladder : LaddersOf(r.out)) {
     if (ladder.terms > 1 && ladder.n == r.out.downscale_freq_shift) {
@@ -143,7 +143,7 @@ absl::Status ResolvePerPair(Resolution& r) {
   PHASOR_RETURN_IF_ERROR(ResolveLivePairs(r));
   if (field_use::IsExplicit(r.out)) PHASOR_RETURN_IF_ERROR(ResolveExplicit(r));
   PHASOR_RETURN_IF_ERROR(ResolvePhase(r));
-  // The unit of what is not there, or of periods, which are in turns anyway.
+  // RADIANS stands for "no unit": there is no phase, and periods are in turns anyway.
   if (field_use::IsPeriods(r.out) && r.out.phase.empty()) {
     r.out.frequency_unit = FrequencyUnit::kRadians;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rope_scaling, the sequence length that it looks at, and xpos: checks and defaults of every rule.
+// Resolves rope_scaling, the sequence_length that it reads, and xpos: checks and defaults per rule.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -17,18 +17,18 @@
 namespace phasor {
 namespace {
 
-// Rules that need a logarithm or a power per pair are for widths that models have.
+// Rules that need a logarithm or a power per pair accept only widths that models have.
 constexpr int64_t kMaxWidthOfSlowRules = 8192;
 
-// Each of Resolve(r, rule) checks `rule`, fills in its defaults and stores it, or stores nothing
-// where it changes nothing. Messages begin with the path that the rule's name makes.
+// Each Resolve(r, rule, value) checks one rule, fills in its defaults and stores it. A rule that
+// changes nothing is not stored. Messages begin with the path made of the rule's name.
 
 absl::Status Positive(const Resolution& r, const std::string& field, std::optional<double>& value) {
   double checked = 0;
   return r.RequiredPositive(field, value, &checked);
 }
 
-// Finite, `otherwise` when not set.
+// Checks that `value` is finite; sets it to `otherwise` when it is not set.
 absl::Status FiniteOr(const Resolution& r, const std::string& field, double otherwise,
                       std::optional<double>& value) {
   value = WithoutNegativeZero(value.value_or(otherwise));
@@ -108,7 +108,7 @@ absl::Status Resolve(Resolution& r, const std::string& rule, MixedNtkScaling mix
   return absl::OkStatus();
 }
 
-// Amplitude fields are dropped where others replace them.
+// Checks the fields of YaRN's amplitude, and drops those that another field replaces.
 absl::Status ResolveAmplitude(const Resolution& r, const std::string& rule, YarnScaling& yarn) {
   PHASOR_RETURN_IF_ERROR(FiniteIfSet(r, rule + ".attention_factor", yarn.attention_factor));
   PHASOR_RETURN_IF_ERROR(FiniteIfSet(r, rule + ".mscale", yarn.mscale));
@@ -189,7 +189,7 @@ absl::Status Resolve(Resolution& r, const std::string& rule, LongRopeScaling lon
   return absl::OkStatus();
 }
 
-// A rule that could as well divide positions, and so goes with any frequencies.
+// Whether a rule is the same as dividing positions, and so works with any frequencies.
 bool IsPositionWise(const RopeScaling& scaling) {
   return std::holds_alternative<LinearScaling>(scaling);
 }
@@ -225,7 +225,7 @@ absl::Status ResolveXpos(Resolution& r) {
   XposScaling xpos = *r.merged.xpos;
   PHASOR_RETURN_IF_ERROR(FiniteOr(r, "xpos.scale_base", 512, xpos.scale_base));
   PHASOR_RETURN_IF_ERROR(FiniteOr(r, "xpos.center", 0, xpos.center));
-  constexpr double kLeastScaleBase = 2;  // exponents are fractions of an octave per position
+  constexpr double kLeastScaleBase = 2;  // an exponent is less than one octave per position
   if (*xpos.scale_base < kLeastScaleBase) {
     return r.Invalid("xpos.scale_base", *xpos.scale_base, ", must be at least ", kLeastScaleBase);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How wide rows and heads are, and what lies in which column or lane.
+// Resolves the widths of rows and heads, and the contents of each column or lane.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,7 +23,7 @@ absl::Status ResolveArrangement(Resolution& r) {
   }
   if (!r.merged.order.has_value()) return r.Missing("order");
   r.out.order = *r.merged.order;
-  if (r.out.order == TrigOrder::kCosOnly) {  // one component: nothing to arrange
+  if (r.out.order == TrigOrder::kCosOnly) {  // one component, so nothing to arrange
     r.out.arrangement = Arrangement::kConcatenated;
     return absl::OkStatus();
   }
@@ -42,7 +42,7 @@ absl::Status ResolvePadding(std::string_view field, const std::optional<int64_t>
   return r.Invalid(field, *out, " is out of range, must be in [0, ", r.out.dim, "] (dim)");
 }
 
-// Splits dim into padding and content. pad_back makes room for it where it would be odd.
+// Splits dim into padding and content. If the content would be odd, takes one column from pad_back.
 absl::Status ResolveContent(Resolution& r) {
   PHASOR_RETURN_IF_ERROR(ResolvePadding("pad_front", r.merged.pad_front, r, &r.out.pad_front));
   PHASOR_RETURN_IF_ERROR(ResolvePadding("pad_back", r.merged.pad_back, r, &r.out.pad_back));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spec over Spec, and ResolvedSpec -> Spec.
+// Merges one spec over another, and turns a resolved spec back into a spec.
 #include "kernels/spec/spec.h"
 
 #include <type_traits>
@@ -15,12 +15,12 @@ Spec MergeSpec(Spec base, const Spec& with) {
     base.config_json = with.config_json;
     base.encoder = with.encoder;
   }
-  // Two ways to say the same exclude each other.
+  // Of two fields that say the same thing, the new one removes the old one.
   if (with.rotary_dim.has_value()) base.partial_rotary_factor.reset();
   if (with.partial_rotary_factor.has_value()) base.rotary_dim.reset();
   if (with.rope_theta.has_value()) base.axes_theta.clear();
   if (!with.axes_theta.empty()) base.rope_theta.reset();
-  // Frequencies of one's own are the model's, scaled already.
+  // Explicit frequencies are scaled already, so the base's scaling must not apply to them.
   if (!with.inv_freq.empty()) base.rope_scaling = {};
   VisitSpecFields([&](const SpecField&, auto member, auto) {
     if (IsSet(with.*member)) base.*member = with.*member;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to compute. `Spec` is what a user writes: a base (preset, config, named encoder) and fields
-// that override it. `ResolvedSpec` is the canonical value with every field filled in: it keys the
-// plan cache and is what the fingerprint hashes. Names are the field's own;
-// proto/phasor/v1/spec.proto documents unit, range and default of each.
+// What to compute. `Spec` is what a user writes: a base (preset, config.json or named encoder) and
+// the fields that override it. `ResolvedSpec` is the canonical value with every field filled in; it
+// is the key of the plan cache and the input of the fingerprint. proto/phasor/v1/spec.proto
+// documents unit, range and default of every field under the same name.
 #ifndef PHASOR_KERNELS_SPEC_SPEC_H_
 #define PHASOR_KERNELS_SPEC_SPEC_H_
 
@@ -25,7 +25,7 @@ enum class FrequencyFamily : uint8_t {
   kGeometric,         // rope_theta^(-j / (n - downscale_freq_shift))
   kPerElement,        // element i of d: rope_theta^(-2i/d), sine for even i, cosine for odd i
   kPeriods,           // period min * (max/min)^(j / (n-1)); n = 1: min
-  kPeriodsExclusive,  // the same with exponent j / n
+  kPeriodsExclusive,  // the same with the exponent j / n
   kExplicit,          // inv_freq
   kLinear,            // equally spaced from min_freq to max_freq inclusive
   kLogRange,          // min_freq * (max_freq/min_freq)^(j / (n - downscale_freq_shift))
@@ -56,6 +56,7 @@ enum class ParityFrequency : uint8_t {
   kGgml,            // angles by repeated products in f32
 };
 enum class ParityType : uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16, kModel };
+// The stages of an upstream's arithmetic. nullopt: not given, or the spec does not use the stage.
 struct ParityArithmetic {
   std::optional<ParityFrequency> frequency = {};
   std::optional<ParityType> frequency_storage = {}, position = {}, angle = {}, table = {},
@@ -63,8 +64,8 @@ struct ParityArithmetic {
   friend bool operator==(const ParityArithmetic&, const ParityArithmetic&) = default;
 };
 
-// Scalings for longer contexts. What must be given and what has a default is spec.proto's to say; a
-// resolved rule has every field that it uses set.
+// Scaling rules for longer contexts. spec.proto says which fields are required and which have
+// defaults. A resolved rule has every field that it uses set.
 struct LinearScaling {
   std::optional<double> factor = {};
   friend bool operator==(const LinearScaling&, const LinearScaling&) = default;
@@ -105,7 +106,7 @@ struct LongRopeScaling {
 using RopeScaling = std::variant<std::monostate, LinearScaling, NtkScaling, MixedNtkScaling,
                                  YarnScaling, Llama3Scaling, LongRopeScaling>;
 
-// An amplitude per pair that grows or decays with the position (xPos).
+// xPos: an amplitude per pair that grows or decays with the position.
 struct XposScaling {
   std::optional<double> scale_base = {};
   std::optional<double> center = {};
@@ -126,7 +127,7 @@ inline bool IsSet(const RopeScaling& field) {
   return !std::holds_alternative<std::monostate>(field);
 }
 
-// What a user writes. At most one of preset, config_json, encoder is not empty. The initializers
+// What a user writes. At most one of preset, config_json and encoder is not empty. The initializers
 // let {.preset = "...", .dim = 128} compile without -Wmissing-field-initializers.
 struct Spec {
   std::string preset = {};
@@ -179,14 +180,15 @@ struct Spec {
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 
-// Every field filled in and checked. Fields that the kind does not use have fixed values, so equal
-// meaning is equal value.
+// The canonical spec: every field filled in and checked. Fields that its kind does not use have
+// fixed values, so specs with equal meaning are equal.
 struct ResolvedSpec {
   SpecKind kind = SpecKind::kEncoding;
   int64_t dim = 0;  // encoding: row width including padding
   int axes = 1;
   AxisRule axis_rule = AxisRule::kSingle;
-  // Width of each axis' block, [axes], for SINGLE and AXIAL; grouping SUM: each the whole content.
+  // Width of each axis' block, [axes], for SINGLE and AXIAL. With grouping SUM each is the whole
+  // content.
   std::vector<int64_t> axes_dim;
   std::vector<int64_t> mrope_section;
   std::vector<int> axis_of_pair;
@@ -217,12 +219,12 @@ struct ResolvedSpec {
   int64_t rotary_begin = 0;
   Pairing pairing = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
-  double attention_factor = 1.0;  // without that of rope_scaling
+  double attention_factor = 1.0;  // without the factor of rope_scaling
   RopeScaling rope_scaling;
-  std::optional<int64_t> sequence_length;  // as the length rule sees it
+  std::optional<int64_t> sequence_length;  // as rope_scaling reads it
   std::optional<XposScaling> xpos;
   Precision precision = Precision::kExact;
-  std::optional<ParityArithmetic> parity;  // set exactly for PARITY, then every stage that is used
+  std::optional<ParityArithmetic> parity;  // set exactly for PARITY, with every stage that is used
 
   uint64_t Hash() const;
   friend bool operator==(const ResolvedSpec&, const ResolvedSpec&) = default;
@@ -232,25 +234,25 @@ struct ResolvedSpec {
   }
 };
 
-// Limits that ResolveSpec enforces.
+// Limits that ResolveSpec checks.
 inline constexpr int64_t kMaxWidth = 65536;  // dim and head_dim
 
-// `base` with every field that `with` sets replaced, the base of `base` included.
+// Returns `base` with every field replaced that `with` sets, the base (preset, ...) included.
 Spec MergeSpec(Spec base, const Spec& with);
 
-// Fills in base and defaults and checks every field. `path` prefixes error messages ("item.spec").
-// INVALID_ARGUMENT: a field out of range, missing, or contradicting another.
+// Applies the base and the defaults and checks every field. `path` begins each message
+// ("item.spec"). INVALID_ARGUMENT: a field is out of range, missing, or contradicts another.
 // NOT_FOUND: unknown preset or encoder. UNIMPLEMENTED: a convention that is not built yet.
 absl::StatusOr<ResolvedSpec> ResolveSpec(const Spec& spec, std::string_view path = "spec");
 
-// The spec that resolves to `resolved`: every field that its kind and family use, no base.
+// A spec that resolves to `resolved`: every field that its kind and family use, without a base.
 Spec ToSpec(const ResolvedSpec& resolved);
 
-// 128-bit hash of the canonical value and the numerics version, 32 hexadecimal digits. Stable
-// across machines and releases of equal numerics_version.
+// 128-bit hash of the canonical value and the numerics version, as 32 hexadecimal digits. Equal
+// across machines and across releases with the same numerics_version.
 std::string Fingerprint(const ResolvedSpec& spec);
 
-// Version of the bits that every backend returns. docs/numerics.md says when it changes.
+// The version of the bits that every backend returns. docs/numerics.md says when it changes.
 inline constexpr uint32_t kNumericsVersion = 1;
 
 }  // namespace phasor

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the base that a spec names and checks that it names only one.
 #include "kernels/spec/spec_base.h"
 
 #include <utility>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes and reads specs as JSON by walking the list of fields in fields.h.
 #include "kernels/spec/spec_json.h"
 
 #include <optional>
@@ -17,7 +18,7 @@
 namespace phasor {
 namespace {
 
-// What spec.proto puts before an enumerator's name.
+// The prefix that spec.proto puts before an enumerator's name.
 constexpr std::string_view Prefix(SpecKind) { return "SPEC_KIND_"; }
 constexpr std::string_view Prefix(FrequencyFamily) { return "FREQUENCY_FAMILY_"; }
 constexpr std::string_view Prefix(FrequencyUnit) { return "FREQUENCY_UNIT_"; }
@@ -31,7 +32,7 @@ constexpr std::string_view Prefix(Precision) { return "PRECISION_"; }
 constexpr std::string_view Prefix(ParityFrequency) { return "PARITY_FREQUENCY_"; }
 constexpr std::string_view Prefix(ParityType) { return "PARITY_TYPE_"; }
 
-// Values of every type that a field has, as JSON. Messages come last: theirs are of the others.
+// Value() gives the JSON of every type that a field has. Messages come last: they use the others.
 template <typename T>
 Json Value(const std::vector<T>& list) {
   return list;
@@ -95,7 +96,7 @@ absl::Status Read(const Json& json, std::string_view path, std::vector<T>* out) 
   return ReadJson(json, path, out);
 }
 
-// A message: every key must be a field.
+// Reads a message. Every key must be a field.
 template <typename T>
 requires std::is_class_v<T> absl::Status Read(const Json& json, std::string_view path, T* out);
 

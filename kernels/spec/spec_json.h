@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specs as JSON: keys are the names of phasor.v1.Spec's fields, enumerators their names with or
-// without prefix. One form for the preset data, the command line and tests.
+// Specs as JSON. Keys are the field names of phasor.v1.Spec; enumerators are written by name, with
+// or without prefix. The preset data, the command line and tests all use this form.
 // Threads: pure functions.
 #ifndef PHASOR_KERNELS_SPEC_SPEC_JSON_H_
 #define PHASOR_KERNELS_SPEC_SPEC_JSON_H_
@@ -13,18 +13,18 @@
 
 namespace phasor {
 
-// The fields that are set; enumerators without prefix.
+// The fields that are set. Enumerators have no prefix.
 Json ToJson(const Spec& spec);
 
-// The way back. INVALID_ARGUMENT: a key that is no field, a value of the wrong type, each with the
-// path of the field below `path`.
+// The inverse of ToJson. INVALID_ARGUMENT: a key that is no field, or a value of the wrong type.
+// The message has the path of the field, which begins with `path`.
 absl::StatusOr<Spec> SpecFromJson(const Json& json, std::string_view path);
 
-// The same from text, parsed as ParseJson does. An object with a member "spec" (what
-// `phasor resolve --json` prints) stands for that member.
+// The same from text, parsed by ParseJson. If the object has a member "spec" (as `phasor resolve
+// --json` prints), that member is read.
 absl::StatusOr<Spec> SpecFromJson(std::string_view text);
 
-// One field, as it stands in a spec's JSON. INVALID_ARGUMENT as above.
+// One field, written as in the JSON of a spec. INVALID_ARGUMENT as above.
 absl::StatusOr<RopeScaling> RopeScalingFromJson(std::string_view text);
 absl::StatusOr<ParityArithmetic> ParityFromJson(std::string_view text);
 absl::StatusOr<XposScaling> XposFromJson(std::string_view text);

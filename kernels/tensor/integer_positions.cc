@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See integer_positions.h.
+// Checks that positions are integers, and finds the least and greatest one on an axis.
 #include "kernels/tensor/integer_positions.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ absl::Status CheckAxis(const AxisRange& range, std::string_view path) {
   return NotIntegers(path, "real positions");
 }
 
-// MakePositionSource has checked that first and last position fit.
+// Does not overflow: MakePositionSource has checked that the first and last position fit.
 Interval OfAxis(const PositionSource::AxisSteps& axis) {
   Interval interval = kNothing;
   Include(axis.start.whole, &interval);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions that index tables or are subtracted: integers, and the interval that they lie in.
-// Threads: pure functions.
+// Positions that index tables or are subtracted from one another: checks that they are integers,
+// and finds the interval that they lie in. Threads: pure functions.
 #ifndef PHASOR_KERNELS_TENSOR_INTEGER_POSITIONS_H_
 #define PHASOR_KERNELS_TENSOR_INTEGER_POSITIONS_H_
 
@@ -12,16 +12,17 @@
 
 namespace phasor {
 
-// INVALID_ARGUMENT unless every position is an integer by its type.
+// INVALID_ARGUMENT unless the type of every position is an integer type.
 absl::Status CheckIntegerPositions(const Positions& positions, std::string_view path);
 
+// The integers from min to max, both included.
 struct Interval {
   int64_t min = 0;
   int64_t max = 0;
 };
 
-// Least and greatest position on `axis` of integer positions. count() > 0, data set. Takes time in
-// proportion to what the source holds: constant for ranges.
+// The least and greatest position on `axis`. Needs integer positions, count() > 0, and data that is
+// set. Takes constant time for ranges, else time in proportion to what the source holds.
 Interval IntervalOf(const PositionSource& source, int axis);
 
 }  // namespace phasor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See npy.h.
+// Reads and writes the Python dictionary in the header of a .npy file.
 #include "kernels/tensor/npy.h"
 
 #include <algorithm>
@@ -18,12 +18,12 @@ namespace {
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 constexpr size_t kMaxRank = 32;
 
-// Reads the header's Python dictionary literal from left to right.
+// Reads the dictionary literal of a header from left to right. Threads: one thread at a time.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}
 
-  // Skips blanks, then `token` if it is next.
+  // Skips blanks, then skips `token` if it comes next and says whether it did.
   bool Take(std::string_view token) {
     const size_t blanks = rest_.find_first_not_of(" \t\n");
     rest_.remove_prefix(std::min(blanks, rest_.size()));
@@ -51,7 +51,7 @@ class Scanner {
     return std::nullopt;
   }
 
-  // "(3, 4)", "(3,)" or "()".
+  // Reads "(3, 4)", "(3,)" or "()".
   std::optional<std::vector<int64_t>> TakeTuple() {
     std::vector<int64_t> values;
     if (!Take("(")) return std::nullopt;
@@ -70,13 +70,14 @@ class Scanner {
   std::string_view rest_;
 };
 
+// The three entries of a header's dictionary; nullopt until they are read.
 struct Dictionary {
   std::optional<std::string_view> descr;
   std::optional<bool> fortran_order;
   std::optional<std::vector<int64_t>> shape;
 };
 
-// The three entries, each once, in any order.
+// Reads the three entries: each once, in any order.
 std::optional<Dictionary> ParseDictionary(std::string_view text) {
   Scanner scanner(text);
   Dictionary dictionary;
@@ -189,7 +190,7 @@ std::string FormatNpyHeader(const TensorDesc& tensor) {
   std::string text =
       StrCat("{'descr': '", Descr(tensor.dtype), "', 'fortran_order': False, 'shape': (",
              absl::StrJoin(tensor.shape, ", "), one ? ",), }" : "), }");
-  constexpr size_t kPrefix = 10;  // version 1
+  constexpr size_t kPrefix = 10;  // bytes before the text in version 1
   text.resize((kPrefix + text.size() + 1 + 63) / 64 * 64 - kPrefix - 1, ' ');
   text += '\n';
   std::string header(kMagic);

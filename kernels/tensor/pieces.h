@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that arrived in pieces, read as if they lay one after another.
+// Reads bytes that arrived in several pieces as if they were contiguous.
 #ifndef PHASOR_KERNELS_TENSOR_PIECES_H_
 #define PHASOR_KERNELS_TENSOR_PIECES_H_
 
@@ -14,10 +14,10 @@ namespace phasor {
 
 using Pieces = absl::Span<const absl::Span<const std::byte>>;
 
-// Copies consecutive bytes out of pieces. Borrows them. Threads: one.
+// Copies consecutive bytes out of pieces, which it borrows. Threads: one thread at a time.
 class PieceReader {
  public:
-  // Starts at byte `offset`, which must lie inside or at the end.
+  // Starts at byte `offset`, which must be inside the pieces or at their end.
   PieceReader(Pieces pieces, int64_t offset)
       : pieces_(pieces), offset_(static_cast<size_t>(offset)) {
     while (index_ < pieces_.size() && offset_ >= pieces_[index_].size()) {
@@ -25,7 +25,7 @@ class PieceReader {
     }
   }
 
-  // Copies the next `bytes`, which must exist.
+  // Copies the next `bytes` bytes. That many must be left.
   void Read(int64_t bytes, std::byte* out) {
     for (size_t left = static_cast<size_t>(bytes); left > 0;) {
       const absl::Span<const std::byte> piece = pieces_[index_];

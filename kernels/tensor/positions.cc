@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions: checks once, then plain loops. The value of a Q64.64 number is one signed 128-bit
-// integer; ranges are evaluated in that.
+// Checks what callers say about positions, then reads positions in plain loops. Ranges are
+// evaluated in signed 128-bit integers, the value of a Q64.64 number.
 #include "kernels/tensor/positions.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ absl::Status CheckCount(int64_t count, std::string_view path) {
   return InvalidAt(path, StrCat(count, " is out of range, must be in [0, 2^40]"));
 }
 
-// The last position of the range must be representable; those between then are.
+// Checks that the last position of the range is representable; then all before it are.
 absl::Status CheckLast(const PositionSource::AxisSteps& steps, std::string_view path) {
   if (steps.count < 2) return absl::OkStatus();
   Int128 last = 0;
@@ -86,7 +86,7 @@ absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std:
     const std::string axis_path = StrCat(path, ".axes[", a, "]");
     PHASOR_ASSIGN_OR_RETURN(source.grid[a], MakeSteps(grid.axes[a], axis_path));
   }
-  // Counts are at most 2^40; a zero anywhere makes the product zero whatever the others are.
+  // The product cannot overflow: a zero count makes it zero, whatever the other counts are.
   for (int a = 0; a < axes; ++a) {
     if (source.grid[a].count == 0) source.tokens = 0;
   }
@@ -99,7 +99,7 @@ absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std:
   return source;
 }
 
-// What is wrong with a sequence that comes after `before` tokens; empty: nothing.
+// Says what is wrong with a sequence that comes after `before` tokens; empty if nothing is.
 std::string_view SequenceError(int64_t length, int64_t offset, int64_t before) {
   if (length < 0 || length > kMaxTokens) return " is out of range, must be in [0, 2^40]";
   if (before + length > kMaxTokens) return " makes more than 2^40 positions, must be at most 2^40";
@@ -128,7 +128,7 @@ absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axe
       return InvalidAt(StrCat(path, ".lengths[", s, "]"), StrCat(length, wrong));
     }
     if (length == 0) continue;
-    // Wraps for offsets near -2^63; adding the token's index wraps back.
+    // May wrap for offsets near -2^63. Adding the token's index wraps back.
     source.starts.push_back(
         static_cast<int64_t>(static_cast<uint64_t>(offset) - static_cast<uint64_t>(source.tokens)));
     source.tokens += length;
@@ -191,12 +191,12 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
 
 // Reading ---------------------------------------------------------------------------------------
 
-// Positions first..first+count-1 of one axis, `stride` entries of `out` apart.
+// Writes positions first..first+count-1 of one axis to every `stride`-th entry of `out`.
 void ReadAxis(const PositionSource::AxisSteps& steps, int64_t first, int64_t count, int stride,
               Position* out) {
   const Position start = steps.start, step = steps.step;
   if (start.fraction == 0 && step.fraction == 0) {
-    // Wraps on the way for large counts; those that are asked for are in range.
+    // May wrap on the way for large counts; the positions that are asked for are in range.
     const auto whole = static_cast<uint64_t>(start.whole);
     const auto by = static_cast<uint64_t>(step.whole);
     for (int64_t i = 0; i < count; ++i) {
@@ -209,7 +209,7 @@ void ReadAxis(const PositionSource::AxisSteps& steps, int64_t first, int64_t cou
   }
 }
 
-// Runs along the last axis, on which the axes before it stand still.
+// Writes runs along the last axis; the positions on the other axes do not change within a run.
 void ReadGrid(const PositionSource& source, int64_t first, int64_t count, Position* out) {
   const int last = source.axes - 1;
   for (int64_t t = first; t < first + count;) {
@@ -270,7 +270,7 @@ void ReadTensor(const PositionSource& source, int64_t first, int64_t count, Posi
     case Dtype::kBFloat16:
     case Dtype::kFloat8E4M3:
     case Dtype::kFloat8E5M2:
-      return;  // MakePositionSource refuses them
+      return;  // MakePositionSource refuses these types
   }
 }
 
@@ -287,7 +287,7 @@ absl::Status CheckReals(const PositionSource& source, std::string_view path) {
   return absl::OkStatus();
 }
 
-// The sequences that tokens first..first+count-1 are in, counted from `first`.
+// Sets the sequences of `slice` to those of tokens first..first+count-1, counted from `first`.
 void SliceSequences(const PositionSource& source, int64_t first, int64_t count,
                     PositionSource* slice) {
   slice->ends.clear();
@@ -325,7 +325,7 @@ absl::Status CheckPositionValues(const PositionSource& source, std::string_view 
 }
 
 PositionSource SliceTokens(const PositionSource& source, int64_t first, int64_t count) {
-  PositionSource slice;  // member by member: the sequences may be many
+  PositionSource slice;  // copied member by member: the source may have many sequences
   slice.kind = source.kind;
   slice.axes = source.axes;
   slice.tokens = count;

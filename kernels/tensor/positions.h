@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tokens stand: ranges, grids, packed sequences or a tensor of numbers, all read as Q64.64.
+// Positions of tokens, given as ranges, grids, packed sequences or a tensor of numbers, and read as
+// Q64.64. Threads: plain values and pure functions.
 #ifndef PHASOR_KERNELS_TENSOR_POSITIONS_H_
 #define PHASOR_KERNELS_TENSOR_POSITIONS_H_
 
@@ -18,28 +19,32 @@
 
 namespace phasor {
 
-// What a user writes -----------------------------------------------------------------------------
+// What a caller writes ---------------------------------------------------------------------------
 
+// The integers start, start + step, ...
 struct IntegerRange {
   int64_t start = 0;
   int64_t step = 1;
   int64_t count = 0;
 };
+// The real numbers start, start + step, ...
 struct RealRange {
   double start = 0;
   double step = 1;
   int64_t count = 0;
 };
 using AxisRange = std::variant<IntegerRange, RealRange>;
+// Every combination of positions on several axes.
 struct PositionGrid {
   std::vector<AxisRange> axes;  // row major, last axis fastest
 };
+// Packed sequences: sequence s has positions offsets[s], offsets[s] + 1, ...
 struct RaggedPositions {
   std::vector<int64_t> lengths;
   std::vector<int64_t> offsets;  // empty: zeros
 };
-// INT32, INT64, FLOAT32 or FLOAT64 of shape [tokens] or [batch, tokens], with a trailing axes
-// dimension exactly when the spec has several. The bytes travel beside it.
+// INT32, INT64, FLOAT32 or FLOAT64 of shape [tokens] or [batch, tokens]. There is one more
+// dimension, the axes, exactly when the spec has several axes. The bytes are passed separately.
 struct PositionTensor {
   Dtype dtype = Dtype::kInt64;
   std::vector<int64_t> shape;
@@ -48,7 +53,7 @@ using Positions = std::variant<AxisRange, PositionGrid, RaggedPositions, Positio
 
 // What kernels read ------------------------------------------------------------------------------
 
-// Checked positions. Borrows `data`.
+// Checked positions. Borrows `data`, which must live as long.
 struct PositionSource {
   struct AxisSteps {
     Position start;
@@ -59,10 +64,10 @@ struct PositionSource {
 
   Kind kind = Kind::kGrid;
   int axes = 1;
-  int64_t batch = 1;   // extent of a leading batch dimension of a tensor, else 1
+  int64_t batch = 1;   // extent of the batch dimension of a tensor, else 1
   int64_t tokens = 0;  // per batch entry
   std::array<AxisSteps, kMaxAxes> grid;
-  int64_t first = 0;            // grid: the first token's index in it
+  int64_t first = 0;            // grid: index of the first token in it
   std::vector<int64_t> ends;    // ragged: running sum of lengths
   std::vector<int64_t> starts;  // ragged: position of the first token minus its index
   Dtype dtype = Dtype::kInt64;
@@ -72,19 +77,20 @@ struct PositionSource {
   int64_t count() const { return batch * tokens; }
 };
 
-// Checks everything but the numbers of a tensor, whose bytes may not have arrived yet.
-// INVALID_ARGUMENT: shapes, dtypes, negative counts, overflow, ranges that leave [-2^63, 2^63).
+// Checks everything except the numbers of a tensor, whose bytes may not have arrived yet.
+// INVALID_ARGUMENT for wrong shapes, dtypes, negative counts, overflow, and ranges that leave
+// [-2^63, 2^63).
 absl::StatusOr<PositionSource> MakePositionSource(const Positions& positions, int axes,
                                                   std::string_view path);
 
 // Checks the numbers of a tensor: FLOAT positions must be finite and below 2^63 in magnitude.
 absl::Status CheckPositionValues(const PositionSource& source, std::string_view path);
 
-// Tokens first..first+count-1 of the source, batch entries counted as one sequence: 0 <= first,
-// 0 <= count, first + count <= source.count(). Borrows the same data.
+// Tokens first..first+count-1 of the source, with all batch entries counted as one sequence. Needs
+// 0 <= first, 0 <= count and first + count <= source.count(). Borrows the same data.
 PositionSource SliceTokens(const PositionSource& source, int64_t first, int64_t count);
 
-// Reads the positions of tokens first..first+count-1 into out[count * axes].
+// Writes the positions of tokens first..first+count-1 to out[count * axes].
 void ReadPositions(const PositionSource& source, int64_t first, int64_t count, Position* out);
 
 }  // namespace phasor

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See safetensors.h.
+// Reads and checks the JSON header of a .safetensors file, and writes that of a file with one
+// tensor.
 #include "kernels/tensor/safetensors.h"
 
 #include <algorithm>
@@ -20,9 +21,10 @@ constexpr int64_t kLengthBytes = 8;
 constexpr size_t kMaxRank = 32;
 constexpr char kMetadata[] = "__metadata__";
 
-// The JSON object, or discarded: not JSON, not an object, or a key given twice at any depth.
+// Parses a JSON object. The result is "discarded" if the text is not JSON, not an object, or gives
+// a key twice at any depth.
 SortedJson ParseObject(std::string_view text) {
-  std::vector<std::set<std::string>> keys;  // of the objects around
+  std::vector<std::set<std::string>> keys;  // of the open objects
   bool repeated = false;
   const auto watch = [&](int, SortedJson::parse_event_t event, SortedJson& value) {
     if (event == SortedJson::parse_event_t::object_start) keys.emplace_back();
@@ -61,12 +63,12 @@ std::string_view NameOf(Dtype dtype) {
     case Dtype::kFloat8E5M2:
     case Dtype::kInt32:
     case Dtype::kInt64:
-      break;  // no tables
+      break;  // tables do not have these types
   }
   return "?";
 }
 
-// A list of at most `max_size` whole numbers from 0 on.
+// Reads a list of at most `max_size` integers >= 0.
 std::optional<std::vector<int64_t>> NumbersOf(const SortedJson& json, size_t max_size) {
   if (!json.is_array() || json.size() > max_size) return std::nullopt;
   std::vector<int64_t> numbers;
@@ -79,7 +81,7 @@ std::optional<std::vector<int64_t>> NumbersOf(const SortedJson& json, size_t max
   return numbers;
 }
 
-// `data_size` bytes follow the header.
+// Reads one entry of the header. `data_size` is the number of bytes after the header.
 absl::StatusOr<NamedTensor> TensorOf(const std::string& name, const SortedJson& json,
                                      int64_t data_size, std::string_view path) {
   const bool complete = json.is_object() && json.size() == 3 && json.contains("dtype") &&
@@ -117,7 +119,7 @@ absl::Status CheckMetadata(const SortedJson& json, std::string_view path) {
   return InvalidAt(path, kMetadata, " must be an object of strings");
 }
 
-// Sorts by offset. Tensors must follow one another from 0 to the end.
+// Sorts the tensors by offset. They must follow one another without gaps from 0 to the end.
 absl::Status CheckCoverage(int64_t data_size, std::string_view path,
                            std::vector<NamedTensor>* tensors) {
   std::sort(tensors->begin(), tensors->end(), [](const NamedTensor& a, const NamedTensor& b) {
@@ -178,7 +180,7 @@ std::string FormatSafetensorsHeader(std::string_view name, const TensorDesc& ten
                              {"shape", tensor.shape},
                              {"data_offsets", {0, bytes}}}}};
   std::string text = json.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data is aligned
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the data
   std::string header;
   for (int i = 0; i < kLengthBytes; ++i) header.push_back(static_cast<char>(text.size() >> 8 * i));
   return header + text;

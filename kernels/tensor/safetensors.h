@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of .safetensors files (https://github.com/huggingface/safetensors), read strictly: every
-// key, type, shape and offset is checked. Threads: pure functions.
+// Headers of .safetensors files (https://github.com/huggingface/safetensors). Reading is strict:
+// every key, type, shape and offset is checked. Threads: pure functions.
 #ifndef PHASOR_KERNELS_TENSOR_SAFETENSORS_H_
 #define PHASOR_KERNELS_TENSOR_SAFETENSORS_H_
 
@@ -22,18 +22,19 @@ struct NamedTensor {
   int64_t data_bytes = 0;
 };
 
-// Longest header. The first kMaxSafetensorsHeaderBytes + 8 bytes of a file hold its header.
+// The longest header. The first kMaxSafetensorsHeaderBytes + 8 bytes of a file hold all of it.
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 4 << 20;
 
-// Reads the header of a file that begins with `start` (at least the header, or the whole file) and
-// is `file_bytes` long. In order of data_begin. INVALID_ARGUMENT "<path>: ...": malformed JSON, a
-// key that is unknown or given twice, F8, integer or other types, shape and length that disagree,
-// data that overlaps, leaves a gap or does not end with the file.
+// Reads the header of a file of `file_bytes` bytes; returns its tensors in order of data_begin.
+// `start` is the beginning of the file and must hold at least the header, or the whole file.
+// INVALID_ARGUMENT "<path>: ...": malformed JSON, a key that is unknown or given twice, F8, integer
+// or other types, a length that does not match the shape, or data that overlaps, leaves a gap or
+// does not end with the file.
 absl::StatusOr<std::vector<NamedTensor>> ParseSafetensorsHeader(std::string_view start,
                                                                 int64_t file_bytes,
                                                                 std::string_view path);
 
-// The bytes before the data of a file that holds `tensor` alone.
+// Formats the bytes that come before the data of a file that holds only `tensor`.
 std::string FormatSafetensorsHeader(std::string_view name, const TensorDesc& tensor);
 
 }  // namespace phasor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of tables.
+// Checks the names of learned tables and looks tables up.
 #include "kernels/tensor/table.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learned tables as values: rows of numbers under a name, and where names are looked up.
+// Learned tables as values: rows of numbers with a name. Also the interface that finds them by
+// name.
 #ifndef PHASOR_KERNELS_TENSOR_TABLE_H_
 #define PHASOR_KERNELS_TENSOR_TABLE_H_
 
@@ -15,8 +16,8 @@
 
 namespace phasor {
 
-// [rows, columns]: [positions, width] of an absolute table, [buckets, heads] of a relative one.
-// Threads: a plain value; the data does not change. Shares the data.
+// A learned table [rows, columns]: [positions, width] if absolute, [buckets, heads] if relative.
+// Threads: a plain value whose data never changes. Copies share the data.
 struct Table {
   std::string name;
   Dtype dtype = Dtype::kFloat32;          // a compute dtype
@@ -28,28 +29,28 @@ struct Table {
   int64_t bytes() const { return rows * columns * SizeOf(dtype); }
 };
 
-// What happens to a position that an absolute table has no row for.
+// What happens to a position for which an absolute table has no row.
 enum class OutOfRange : uint8_t {
-  kStrict,  // the call is OUT_OF_RANGE
-  kClip,    // the nearest row
+  kStrict,  // the call fails with OUT_OF_RANGE
+  kClip,    // the nearest row is used
 };
 
-// Threads: any.
+// Finds tables by name. Threads: any.
 class TableSource {
  public:
   virtual ~TableSource() = default;
-  // NOT_FOUND "<path>: ...": no such table.
+  // NOT_FOUND "<path>: ..." if there is no such table.
   virtual absl::StatusOr<std::shared_ptr<const Table>> Find(std::string_view name,
                                                             std::string_view path) const = 0;
 };
 
-// Whether `name` is [a-z0-9._-]{1,128} and does not begin with a dot; encoders have such names too.
+// Whether `name` is [a-z0-9._-]{1,128} and does not begin with a dot. Encoders have such names too.
 bool IsTableName(std::string_view name);
-// INVALID_ARGUMENT unless it is.
+// INVALID_ARGUMENT unless IsTableName(name).
 absl::Status CheckTableName(std::string_view name, std::string_view path);
 
-// The table called `name`. UNIMPLEMENTED: `tables` is nullptr, which is who keeps none. Else the
-// errors of CheckTableName and Find.
+// Finds the table called `name`. UNIMPLEMENTED if `tables` is nullptr, which means that the caller
+// keeps no tables. Else the errors of CheckTableName and Find.
 absl::StatusOr<std::shared_ptr<const Table>> FindTable(const TableSource* tables,
                                                        std::string_view name,
                                                        std::string_view path);

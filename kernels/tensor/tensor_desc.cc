@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks shapes and strides of tensors and computes how many bytes they take.
 #include "kernels/tensor/tensor_desc.h"
 
 #include <algorithm>
@@ -32,8 +33,9 @@ absl::Status CheckStrideValues(const TensorDesc& tensor, std::string_view path) 
   return absl::OkStatus();
 }
 
-// Elements from the first to the last of a view that is not empty. Every dimension, by ascending
-// stride, must step over all that the ones before it span, so that no two indices meet.
+// The number of elements from the first to the last of a view that is not empty. In order of
+// ascending stride, each dimension must step over everything that the ones before it span: then no
+// two indices meet.
 absl::StatusOr<int64_t> SpannedElements(const TensorDesc& tensor, std::string_view path) {
   std::vector<size_t> order;
   for (size_t i = 0; i < tensor.shape.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Type and shape of a tensor, and the bytes that it takes. Threads: pure functions.
+// The type and shape of a tensor, and the bytes that it takes. Threads: pure functions.
 #ifndef PHASOR_KERNELS_TENSOR_TENSOR_DESC_H_
 #define PHASOR_KERNELS_TENSOR_TENSOR_DESC_H_
 
@@ -13,31 +13,32 @@
 
 namespace phasor {
 
-// Strides in elements, empty for dense row major, last one 1.
+// A tensor's type and layout. Strides are in elements; empty means dense row major; the last one is
+// 1.
 struct TensorDesc {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
 };
 
-// All errors are INVALID_ARGUMENT; `path` prefixes their messages ("item.add_to").
+// All errors are INVALID_ARGUMENT. Their messages begin with `path` ("item.add_to").
 
 // Extents must be in [0, 2^40].
 absl::Status CheckExtents(const TensorDesc& tensor, std::string_view path);
-// FLOAT64, FLOAT32, FLOAT16 or BFLOAT16; `path` is the dtype's.
+// Checks for FLOAT64, FLOAT32, FLOAT16 or BFLOAT16. `path` is the path of the dtype.
 absl::Status CheckComputeDtype(Dtype dtype, std::string_view path);
 
 // Whether an extent is 0.
 bool IsEmpty(const TensorDesc& tensor);
-// Dense row-major strides in elements. Shape must be that of a tensor that DenseBytes accepts.
+// Dense row-major strides in elements. DenseBytes must accept the shape.
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape);
-// Whether the elements lie in row-major order without holes; strides must be as many as extents.
+// Whether the elements lie in row-major order without holes. Needs as many strides as extents.
 bool IsDense(const TensorDesc& tensor);
 
-// Product of extents times element size; error when it passes 2^62. Extents must be >= 0.
+// Product of the extents times the element size. Fails above 2^62. Extents must be >= 0.
 absl::StatusOr<int64_t> DenseBytes(const TensorDesc& tensor, std::string_view path);
-// Bytes from the first to the last element of a strided view, 0 when a dimension is 0. Strides must
-// be >= 0 and views must not overlap themselves.
+// Bytes from the first to the last element of a strided view; 0 if an extent is 0. Strides must be
+// >= 0 and the view must not overlap itself.
 absl::StatusOr<int64_t> SpannedBytes(const TensorDesc& tensor, std::string_view path);
 
 }  // namespace phasor

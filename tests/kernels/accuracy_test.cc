@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error contract of docs/numerics.md, against 320-bit arithmetic that never goes through the
-// kernels' own fixed point. Prints the worst case of each band; PHASOR_ACCURACY_ROWS widens it.
+// Checks the error bounds of docs/numerics.md against 320-bit arithmetic, which does not use the
+// kernels' fixed point. Prints the worst case of each band. PHASOR_ACCURACY_ROWS sets how many
+// random positions each band has.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -56,7 +57,7 @@ PlanProvider Compile() {
   return compile;
 }
 
-// What a convention's pair j turns by at a position.
+// The turns of a convention's pair j at a position.
 using Turns = Real (*)(const Real& position, int64_t j, int64_t pairs);
 Real SinusoidTurns(const Real& p, int64_t j, int64_t n) {
   return testing::GeometricTurns(p, 10000.0, Real(j) / n);
@@ -72,7 +73,7 @@ struct Convention {
   const char* name;
   Spec spec;
   Turns turns;
-  double largest_frequency;  // turns per unit
+  double largest_frequency;  // in turns per unit
 };
 
 std::vector<Convention> Conventions() {
@@ -89,11 +90,11 @@ std::vector<Convention> Conventions() {
 }
 
 struct Worst {
-  double ulp = 0;  // beyond the phase error that the contract grants
+  double ulp = 0;  // beyond the phase error that the contract allows
   double absolute = 0;
   double excess = 0;  // error divided by its bound
   int64_t count = 0;
-  int64_t nearest = 0;  // correctly rounded
+  int64_t nearest = 0;  // results that are correctly rounded
 };
 
 void Print(const std::string& what, const Worst& w) {
@@ -165,7 +166,7 @@ TEST(AccuracyTest, EncodeKeepsItsContract) {
   }
 }
 
-// Rotations of random pairs by theta 1e4, q and k alike.
+// Rotations of random pairs with theta 1e4, for q and k alike.
 template <typename T>
 void CheckRotation(Dtype dtype, Direction direction, double bound) {
   const auto backend = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});

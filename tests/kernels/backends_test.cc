@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which backend each name makes, on hosts with and without a device.
 #include "kernels/backends.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// With or without the toolkit, with or without a device: auto always has something to run on.
+// With or without the toolkit and with or without a device, "auto" always finds a backend.
 TEST(BackendsTest, AutoIsCudaOnlyWhereADeviceAnswers) {
   const auto backend = MakeBackend({});
   ASSERT_TRUE(backend.ok()) << backend.status();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention biases from request to bytes, on every backend, against upstream's formulas in f64; and
-// every refusal.
+// Attention biases from request to bytes: every backend against upstream's formulas in f64, and
+// every request that must be refused.
 #include "kernels/request/bias.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using ::phasor::testing::StatusIs;
 using ::phasor::testing::Tensor;
 using ::testing::HasSubstr;
 
-// Three queries at 100.. and `keys` keys at 97..: decoding with a cache.
+// Three queries from position 100 on and `keys` keys from 97 on, as in decoding with a cache.
 BiasRequest Request(const char* preset, int64_t heads, int64_t keys) {
   BiasRequest request;
   request.spec.preset = preset;
@@ -34,14 +34,14 @@ BiasRequest Request(const char* preset, int64_t heads, int64_t keys) {
   return request;
 }
 
-// Values that every compute type holds exactly.
+// Values that every compute dtype holds exactly.
 Tensor TableOf(Dtype dtype, int64_t rows, int64_t heads) {
   Tensor table(dtype, rows * heads, 3);
   for (int64_t i = 0; i < rows * heads; ++i) table.Set(i, (i * 37 % 255 - 127) * 0.125);
   return table;
 }
 
-// Runs the request on every backend, checks that they agree and returns the result.
+// Runs the request on every backend, checks that they agree, and returns the result.
 Tensor Compute(const BiasRequest& request, const Tensor* table = nullptr,
                const Tensor* add_to = nullptr) {
   auto prepared = PrepareBias(request, nullptr, "item");
@@ -63,7 +63,7 @@ Tensor Compute(const BiasRequest& request, const Tensor* table = nullptr,
   return results[0];
 }
 
-// Expects value(head, query, key) rounded once to f32 (or kept in f64), then to the dtype.
+// Expects value(head, query, key), rounded once to f32 (or kept in f64) and then to the dtype.
 void ExpectValues(const BiasRequest& request, const Tensor& out, int64_t queries, int64_t keys,
                   const std::function<double(int64_t, int64_t, int64_t)>& value) {
   Tensor expected(request.output_dtype, request.heads * queries * keys, 1);
@@ -245,7 +245,7 @@ TEST(BiasTest, OffsetsOutsideTheWindowAreOutOfRange) {
                        "window's 7"));
 }
 
-// What a valid T5 request is refused for when `spoil` has changed it.
+// The error of a valid T5 request after `spoil` has changed it.
 absl::Status Refusal(const std::function<void(BiasRequest&)>& spoil) {
   BiasRequest request = Request("t5", 8, 16);
   request.table_values = TensorDesc{Dtype::kFloat32, {32, 8}, {}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving keys that are already rotated, as a KV cache does: what repeated moves cost, and that
-// amplitudes, frequencies and storage order end up as the target spec would have had them.
-// docs/cached-keys.md is written for the caches' authors.
+// Moves keys that are already rotated, as a KV cache does. Measures what repeated moves cost, and
+// checks that amplitudes, frequencies and storage order become those of the target spec.
+// docs/cached-keys.md describes this for authors of caches.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -81,7 +81,7 @@ Tensor Keys(Dtype dtype) {
   return x;
 }
 
-// Where the tokens stand after each move; the first entry is where they begin.
+// The positions of the tokens after each move. The first entry is where they begin.
 std::vector<TokenPositions> Journey() {
   std::mt19937_64 random(1);
   std::vector<TokenPositions> stops(kMoves + 1, TokenPositions(kTokens));
@@ -92,7 +92,8 @@ std::vector<TokenPositions> Journey() {
   return stops;
 }
 
-// The stored key moved exactly, every token as far, and its relative RMS distance from `got`.
+// The relative RMS distance of `got` from the exact result of moving every stored key by
+// `distance`.
 double RelativeRms(const Tensor& stored, int64_t distance, const Tensor& got) {
   double error = 0, norm = 0;
   for (int64_t j = 0; j < kPairs; ++j) {
@@ -133,7 +134,7 @@ TEST(CachedKeysTest, KeepingTheOriginalCostsOneMoveHoweverManyThereWere) {
 
 TEST(CachedKeysTest, AmplitudeIsOnAKeyOnceHoweverOftenItMoves) {
   Spec yarn = HalfSplit();
-  yarn.attention_factor = 1.1386294361119891;  // factor 4
+  yarn.attention_factor = 1.1386294361119891;  // for factor 4
   const std::vector<TokenPositions> stops = Journey();
   const Tensor keys = Keys(Dtype::kFloat64);
   Tensor moved = Rotate(yarn, keys, stops[0]);
@@ -152,7 +153,8 @@ TEST(CachedKeysTest, EqualAmplitudesChangeNoBit) {
   }
 }
 
-// LongRoPE's crossing, a NTK change, a new YaRN factor: other frequencies, another amplitude.
+// Crossing LongRoPE's limit, or changing an NTK or YaRN factor, changes frequencies and amplitude.
+// This test changes both.
 TEST(CachedKeysTest, CrossingToAnotherSpecIsHavingBeenRotatedWithIt) {
   Spec before = HalfSplit(), after = HalfSplit();
   before.attention_factor = 1.19;
@@ -178,13 +180,13 @@ TEST(CachedKeysTest, NewAmplitudeIsTheQuotientRoundedOnce) {
   }
 }
 
-// The same projections in the two orders that models store them.
+// The same projections in the two orders in which models store them.
 TEST(CachedKeysTest, MovesFromOneStorageOrderToTheOther) {
   Spec adjacent;
   adjacent.preset = "rope-interleaved";
   const std::vector<TokenPositions> stops = Journey();
   const Tensor keys = Keys(Dtype::kFloat64);
-  Tensor permuted = keys;  // what a model of the other order would have computed
+  Tensor permuted = keys;  // what a model with the other order would have computed
   for (int64_t row = 0; row < kTokens * kHeads; ++row) {
     for (int64_t j = 0; j < kPairs; ++j) {
       permuted.Set(row * kHeadDim + j, keys[row * kHeadDim + 2 * j]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encode op: every backend returns the reference's bytes; the reference returns what the
-// contract in kernels/ops/encode.h says.
+// The encode op: every backend returns the reference's bytes, and the reference follows the
+// contract in kernels/ops/encode.h.
 #include "kernels/ops/encode.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ std::vector<Spec> Layouts() {
   return specs;
 }
 
-// Positions of 0 to 300 rows: stepping and not, negative, huge and real.
+// Positions of 0 to 300 rows: with and without a constant step, negative, huge and real.
 std::vector<PositionSource> ManyPlaces(int axes) {
   std::vector<PositionSource> places;
   if (axes == 2) {
@@ -74,7 +74,7 @@ std::vector<PositionSource> ManyPlaces(int axes) {
   for (int64_t count : {0, 1, 2, 3, 33, 70})
     places.push_back(SourceOf(AxisRange{IntegerRange{0, 1, count}}, 1));
   places.push_back(SourceOf(AxisRange{IntegerRange{(int64_t{1} << 40) + 12345, -7, 9}}, 1));
-  // More rows than a kernel is called with, more than it walks down at once.
+  // More rows than one kernel call gets, and more than it computes with one vector of pairs.
   places.push_back(SourceOf(AxisRange{IntegerRange{-5, 1234567891011, 300}}, 1));
   places.push_back(SourceOf(AxisRange{RealRange{-3.7, 0.001, 20}}, 1));
   places.push_back(SourceOf(RaggedPositions{{3, 0, 40, 2}, {5, 0, 1000000, 131071}}, 1));
@@ -156,7 +156,7 @@ TEST(EncodeTest, EveryBackendAddsTheReferencesBytes) {
 }
 
 TEST(EncodeTest, EveryBackendScalesByTheAmplitude) {
-  // No encoding spec has an amplitude; rotary tables, which are encodings of a rotary plan, do.
+  // Encoding specs have no amplitude, but rotary tables, which are encodings of a rotary plan, do.
   const auto backends = AllBackends();
   for (Arrangement arrangement : {Arrangement::kInterleaved, Arrangement::kConcatenated}) {
     auto plan = std::make_shared<Plan>(*PlanOf(Sinusoid(38, arrangement, TrigOrder::kSinCos)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of encoding specs, drawn, and the numbers in them where widths are odd or biased.
+// Pictures of the rows of encoding specs, and the numbers in rows with odd widths or biases.
 #include <gtest/gtest.h>
 
 #include "kernels/request/request.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forms of computation beyond one shared ladder: tables in every layout, dense and per-head
-// frequencies, xPos, padding and biases. Every backend returns the reference's bytes, and the
-// reference is near the truth.
+// Computations beyond one shared ladder: tables in every layout, dense and per-head frequencies,
+// xPos, padding and biases. Every backend returns the reference's bytes, and the reference is close
+// to the exact values.
 #include <gtest/gtest.h>
 
 #include "kernels/request/request.h"
@@ -25,7 +25,7 @@ using testing::SameBits;
 using testing::SourceOf;
 using testing::Tensor;
 
-// Integers that step, and real numbers.
+// Integers with a constant step, and real numbers.
 std::vector<PositionSource> FewPlaces(int axes) {
   if (axes == 1) {
     return {SourceOf(AxisRange{IntegerRange{-3, 5, 41}}, 1),
@@ -40,7 +40,7 @@ std::vector<PositionSource> FewPlaces(int axes) {
   return {SourceOf(integers, axes), SourceOf(mixed, axes)};
 }
 
-// One position's coordinates.
+// The coordinates of each position.
 std::vector<std::vector<Position>> Read(const PositionSource& source) {
   std::vector<Position> all(source.count() * source.axes);
   ReadPositions(source, 0, source.count(), all.data());
@@ -157,7 +157,7 @@ TEST(TableTest, ReferenceReadsLayoutsLiterally) {
   }
 }
 
-// Sums of phases are exact: only the frequencies' own rounding, which is shared, is left.
+// Sums of phases are exact, so only the shared rounding of the frequencies remains.
 TEST(TableTest, OfDenseFrequenciesIsNearTheTruth) {
   const auto backend = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
   const auto plan = MakeHandPlan({.pairs = 16, .axes = 3, .dense = true, .offsets = true});
@@ -182,7 +182,7 @@ TEST(TableTest, OfDenseFrequenciesIsNearTheTruth) {
   }
 }
 
-// Cosines only, biases, padding on both sides, sums: what encodings ask for.
+// What encodings can ask for: only cosines, biases, padding on both sides, sums.
 TEST(LayoutTest, PaddingBiasAndSumsAreTheSameOnEveryBackend) {
   const auto backends = AllBackends();
   for (const int64_t pairs : {3, 16, 35}) {

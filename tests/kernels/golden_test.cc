@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes of results that must never change while kNumericsVersion stays the same. A change of bits
-// is a new version: bump it in kernels/spec/spec.h, then replace the hashes.
+// Hashes of results that must not change while kNumericsVersion stays the same. If bits change, it
+// is a new version: increase it in kernels/spec/spec.h, then replace the hashes.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -25,7 +25,7 @@ uint64_t Fnv1a(const Tensor& t) {
 struct Golden {
   const char* preset;
   Dtype dtype;
-  bool real;  // positions a quarter off the integers
+  bool real;  // positions a quarter away from integers
   uint64_t hash;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encode from a learned table: rows, roundings, and positions that it has no row for.
+// Encode from a learned table: rows, roundings, and positions without a row.
 #include "kernels/request/lookup.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> NoPlans(const ResolvedSpec&) {
   return absl::InternalError("asked for a plan");
 }
 
-// kRows rows; element i is i / 8, which all types but bfloat16 hold.
+// A table of kRows rows. Element i is i / 8, which all types except bfloat16 hold exactly.
 template <typename T = double>
 std::shared_ptr<const Table> Counting(Dtype dtype = Dtype::kFloat64) {
   std::vector<T> values(kRows * kColumns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs in an upstream's arithmetic: the roundings by hand, and the same bytes on every backend.
-// tests/conformance/parity_test.cc compares with the upstream packages.
+// Jobs in an upstream's arithmetic: roundings calculated by hand, and the same bytes on every
+// backend. tests/conformance/parity_test.cc compares with the upstream packages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ Spec Parity(Spec spec, ParityType table = ParityType::kModel, ParityType math = 
   return spec;
 }
 
-// `heads` heads of x at positions start, start + 1, ...
+// Rotates `heads` heads of x at positions start, start + 1, ...
 Tensor Rotate(const Spec& spec, const Tensor& x, int64_t tokens, int64_t heads, int64_t start,
               Backend& backend, Direction direction = Direction::kForward, bool in_place = false) {
   RopeRequest request;

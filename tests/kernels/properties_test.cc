@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties that users of position embeddings rely on, checked on what backends return.
+// Properties that users of position embeddings rely on, checked on the results of backends.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -83,8 +83,8 @@ Spec Named(const char* preset, int64_t dim) {
   return spec;
 }
 
-// At the same distance, wherever the pair stands: the whole point of rotary embeddings. Up to
-// 10^15 the phases differ by integers times the same frequency, exactly.
+// Scores are equal at equal distances, wherever the pair of tokens is: the purpose of rotary
+// embeddings. Up to 10^15 the phases differ by exactly an integer times the same frequency.
 TEST(PropertiesTest, ScoresDependOnTheDistanceAlone) {
   const Tensor q = Random(128, 1), k = Random(128, 2);
   for (int64_t distance : {0, 1, 7, 1000}) {
@@ -118,7 +118,7 @@ TEST(PropertiesTest, InverseUndoesForwardWithinTwiceTheBound) {
   }
 }
 
-// DeepSeek's neighbours in, half-split out.
+// DeepSeek's pairing: interleaved input, half-split output.
 TEST(PropertiesTest, InverseUndoesTheOrderOfLanesToo) {
   for (const Precision precision : {Precision::kExact, Precision::kParity}) {
     RopeRequest request;
@@ -155,7 +155,7 @@ TEST(PropertiesTest, DeltaToTheSamePositionChangesNothing) {
   EXPECT_TRUE(SameBits(k, Rotate(k, {12345}, Direction::kDelta, {12345})));
 }
 
-// enc(p + k) is enc(p) turned by an angle per pair that k alone decides.
+// enc(p + k) is enc(p) turned by an angle per pair that depends only on k.
 TEST(PropertiesTest, ShiftedEncodingIsAFixedRotation) {
   const int64_t dim = 64, half = dim / 2;
   const Tensor shift = Encode(Named("timestep-sin-cos", dim), {17});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotations that become FLOAT8, go to the pages of a cache, or are copies: every backend returns
-// the reference's bytes, and the reference is rotation, then rounding, then a store at the slot.
+// Rotations that become FLOAT8, go to the pages of a cache, or are copies. Every backend returns
+// the reference's bytes, and the reference rotates, then rounds, then stores at the slot.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct OutputCall {
   int64_t tokens = 37;
   int64_t heads = 3;
   bool rotates = true;
-  std::vector<int64_t> slots = {};  // not empty: where tokens go
+  std::vector<int64_t> slots = {};  // not empty: the slots of the tokens
   int64_t page_size = 4;
   int64_t pages = 0;
   int64_t misalign = 0;
@@ -62,7 +62,7 @@ Tensor InputOf(const OutputCall& call) {
   return x;
 }
 
-// [rows, heads, head_dim], which held something before.
+// [rows, heads, head_dim], in memory that held other values before.
 Tensor RunOn(Backend& backend, const OutputCall& call, const Tensor& x) {
   Tensor y(call.output, call.rows() * call.heads * call.head_dim(), call.misalign);
   std::memset(y.data(), 0x11, static_cast<size_t>(y.size_bytes()));
@@ -105,7 +105,7 @@ void ExpectSameOnAll(const OutputCall& call, const std::string& what) {
   }
 }
 
-// Slots of a few pages in random order, some tokens with none.
+// Slots of a few pages in random order; some tokens have none.
 void Scatter(OutputCall& call) {
   call.pages = call.tokens / call.page_size + 2;
   call.slots.resize(static_cast<size_t>(call.pages * call.page_size));
@@ -142,7 +142,7 @@ TEST(RotaryOutputsTest, EveryBackendReturnsTheReferencesBytes) {
   }
 }
 
-// The f32 rotation of the widened input is exact knowledge of what is to be rounded.
+// The f32 rotation of the widened input gives exactly the value to be rounded.
 TEST(RotaryOutputsTest, Float8IsTheRoundedRotationOfTheWidenedInput) {
   const auto backend = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
   for (const Dtype dtype : kHalfDtypes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rotary op: every backend returns the reference's bytes for every dtype, pairing, direction,
-// stride and split; the reference follows the contract in kernels/ops/rotary.h.
+// stride and split. The reference follows the contract in kernels/ops/rotary.h.
 #include "kernels/ops/rotary.h"
 
 #include <gtest/gtest.h>
@@ -228,7 +228,7 @@ TEST(RotaryTest, ZeroTokensTouchNothing) {
     call.plan = RotaryPlan(64, 0, 64, Pairing::kHalfSplit, Pairing::kHalfSplit);
     call.tokens = 0;
     call.positions = SourceOf(AxisRange{IntegerRange{0, 1, 0}});
-    RunOn(*b.backend, call);  // guards are checked inside
+    RunOn(*b.backend, call);  // RunOn checks the guards
   }
 }
 

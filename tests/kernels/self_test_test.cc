@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every backend knows the answers; one that computes something else is found out.
+// Every backend passes the self-test, and one that computes something else fails it.
 #include "kernels/self_test.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ TEST(SelfTestTest, EveryBackendPasses) {
   }
 }
 
-// Runs jobs on the CPU and then flips the lowest bit of one output.
+// Runs jobs on the CPU, then flips the lowest bit of one output.
 class BrokenBackend final : public Backend {
  public:
   enum class Breaks { kEncoding, kRotation, kDevice };

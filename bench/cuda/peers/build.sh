@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh OUT NVCC ARCHITECTURES: what peers.py loads, into OUT: Phasor's kernels as a library, FlashInfer's and sglang's
-# compiled from their wheels, Liger's Triton file. What cannot be had is named in OUT/missing.txt, and skipped there.
+# build.sh OUT NVCC ARCHITECTURES: makes what peers.py loads in OUT: Phasor's kernels as a library,
+# those of FlashInfer and sglang compiled from their wheels, and Liger's Triton file. Names what it
+# could not get in OUT/missing.txt; peers.py skips that.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 nvcc=$2 architectures=$3
@@ -15,10 +16,10 @@ missing() {
   echo "WARNING: $* will be SKIPPED" >&2
   echo "$*" >>"$out/missing.txt"
 }
-# Not to be had on PyPI as a file: its source package runs a build that wants PyTorch before it says its name.
+# PyPI has no wheel, and its source package needs PyTorch before it even tells its name.
 missing "flash-attn's Triton file: its source package cannot be downloaded without building it"
 
-# fetch PACKAGE: its wheel's folder in `$cache`.
+# fetch PACKAGE: downloads its wheel and unpacks it into `$cache`.
 fetch() {
   local requirement folder=$cache/$1
   requirement=$(grep "^$1==" $here/requirements.txt)
@@ -30,7 +31,7 @@ fetch() {
   fi
 }
 
-# compile NAME "ARCHITECTURE..." FLAG...: NAME.cu into libpeer_NAME.so.
+# compile NAME "ARCHITECTURE..." FLAG...: compiles NAME.cu to libpeer_NAME.so.
 compile() {
   local name=$1 wanted=$2 flags=(-shared -O3 -std=c++20 -cudart static -Xcompiler=-fPIC) a
   shift 2
@@ -39,8 +40,8 @@ compile() {
 }
 
 mkdir -p $cache
-# Each as its own JIT compiles it. FlashInfer brings headers of CUDA that are newer than the toolkit's; sglang's are for one
-# architecture at a time.
+# Compile each as its own JIT does. FlashInfer needs its own headers of CUDA, which are newer than
+# the toolkit's. sglang's kernel is compiled for one architecture at a time.
 data=$cache/flashinfer-python/flashinfer/data
 if ! { fetch flashinfer-python && compile flashinfer "${architectures//;/ }" -use_fast_math "-I$data/include" \
   "-I$data/cccl/libcudacxx/include"; }; then
@@ -58,7 +59,8 @@ else
   missing "Liger: cannot be downloaded"
 fi
 
-# A build of its own, as Debian's archives of Abseil cannot go into a shared library; it takes Abseil's along.
+# A separate build, because Debian's static libraries of Abseil cannot be linked into a shared
+# library. Abseil's shared libraries are copied along.
 cmake -S . -B $shared -G Ninja -DCMAKE_BUILD_TYPE=Release -DPHASOR_BUILD_RPC=OFF -DPHASOR_BUILD_TESTS=OFF >/dev/null
 cmake --build $shared --target phasor_cuda_shim >&2
 strip --strip-unneeded -o "$out/libphasor_cuda_shim.so" $shared/bench/cuda/libphasor_cuda_shim.so

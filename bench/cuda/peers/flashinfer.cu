@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashInfer's rotary kernel behind a C interface, straight from its header: what its own operator
-// launches, without Python's dispatch.
+// FlashInfer's rotary kernel with a C interface, called directly from its header: the kernel that
+// its operator launches, without Python's dispatch.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 #include <flashinfer/pos_enc.cuh>
 
-// q [tokens, q_heads, dim], k [tokens, k_heads, dim], both rotated in place; table [positions, dim]
-// of cosines and sines. Returns a cudaError_t.
+// q [tokens, q_heads, dim] and k [tokens, k_heads, dim] are rotated in place. `table` [positions,
+// dim] holds cosines and sines. Returns a cudaError_t.
 extern "C" int peer_rope(void* q, void* k, float* table, int64_t* positions, uint32_t tokens,
                          uint32_t q_heads, uint32_t k_heads, uint32_t dim, int interleaved,
                          void* stream) {

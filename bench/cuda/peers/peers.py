@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""peers.py PACKAGE OUT.json [--quick]: Phasor's kernels beside those of other projects on one GPU, on the same memory.
+"""peers.py PACKAGE OUT.json [--quick]: compares Phasor's kernels with other projects' on one GPU, on the same memory.
 
-PACKAGE is what ./dev gpu-test made. Phasor's bytes are compared with the CPU's and every peer's result with Phasor's before
-anything is timed. Runs are CUDA graphs of at least 20, in turn, medians; warm: one set of tensors, cold: so many that none is
-in the L2 cache when its turn comes. docs/performance.md says how to read the rows.
+`./dev gpu-test` makes PACKAGE. Before anything is timed, Phasor's bytes are compared with the CPU's and
+every peer's result with Phasor's. Runs are CUDA graphs of at least 20 runs, in turn; rows are medians.
+Warm: one set of tensors. Cold: so many sets that none is in the L2 cache when its turn comes.
+docs/performance.md explains the rows.
 """
 
 import ctypes
@@ -47,7 +48,7 @@ CASES += [Case(8192, 64, 8), Case(8192, 32, 32, 64), Case(8192, 16, 8, 256), Cas
 
 
 class Tensors:
-    """A set of tensors of a case, q then k in one buffer, and the tables that peers read."""
+    """A case's tensors, q then k in one buffer, and the tables that peers read."""
 
     def __init__(self, case, positions, values):
         self.case, self.positions = case, positions
@@ -64,7 +65,8 @@ def table(dim):
     return torch.cat((angle.cos(), angle.sin()), -1).float()
 
 
-# --- subjects: each makes a function that rotates a set of tensors and returns q and k ---------------
+# --- subjects: each makes a function that rotates a set of tensors and returns q and k
+# ---------------
 
 
 class Phasor:
@@ -95,7 +97,7 @@ class Phasor:
         return run
 
     def check(self, tensors, before):
-        """Ends the process unless the tensors hold what the CPU makes of `before`."""
+        """Ends the process unless the tensors hold what the CPU computes from `before`."""
         host = [t.cpu().contiguous() for t in (before, tensors.flat)]
         pointers = [ctypes.c_void_p(t.data_ptr()) for t in host]
         self.library.phasor_cuda_check_rope(self.case(tensors), *pointers, int(tensors.case.elements < 1 << 24))
@@ -190,7 +192,7 @@ def torch_peer(compiled):
 
 
 def peers(folder):
-    """{name: maker} of those that load; says why of the others."""
+    """{name: maker} of the peers that load. Prints why the others do not."""
     makers = {
         "FlashInfer": lambda: compiled_peer(folder, "flashinfer"),
         "sglang": lambda: compiled_peer(folder, "sglang"),
@@ -213,7 +215,7 @@ def peers(folder):
 
 
 def graph_of(runs):
-    """All of them, repeated to LEAST_RUNS at least, as one CUDA graph; and how many that are."""
+    """One CUDA graph of all runs, repeated to at least LEAST_RUNS; and how many runs that is."""
     repeats = -(-LEAST_RUNS // len(runs))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -231,7 +233,7 @@ def graph_of(runs):
 
 
 def medians(graphs, rounds):
-    """Seconds of one run in each graph, the first one of a round rotating."""
+    """The seconds of one run in each graph. Each round starts with another graph."""
     names = list(graphs)
     seconds = {name: [] for name in names}
     for turn in range(rounds + 1):
@@ -249,7 +251,7 @@ def medians(graphs, rounds):
 
 
 def sets_for(cold, bytes_of_one):
-    """How many sets of tensors a graph goes through; None where no number of them is cold."""
+    """How many sets of tensors a graph goes through; None if no number of them is cold."""
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     wanted = 2 * cache // bytes_of_one + 1
     if not cold:
@@ -309,7 +311,7 @@ def bench_rope(report, phasor, found, case, cold, rounds):
 
 
 def bench_encode(report, phasor, rows, dim, dtype, rounds):
-    """diffusers' get_timestep_embedding, frequencies given."""
+    """diffusers' get_timestep_embedding with given frequencies."""
     element = torch.float32 if dtype == FLOAT32 else torch.bfloat16
     out = torch.empty(rows, dim, dtype=element, device="cuda")
     ours = phasor.encode(rows, dim, dtype, out)
@@ -337,7 +339,7 @@ def main():
     quick = "--quick" in sys.argv
     folder = package / "peers"
     sys.path.insert(0, str(folder))
-    from harness import Report  # bench/peers/harness.py, packaged beside this file
+    from harness import Report  # bench/peers/harness.py, which is packaged beside this file
 
     phasor = Phasor(folder)
     report = Report(f"{phasor.device}, torch {torch.__version__}", quick)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sglang's JIT rotary kernel (the second version) behind a C interface, launched as its own host
-// code does: a persistent grid with programmatic dependent launches.
+// sglang's JIT rotary kernel (its second version) with a C interface, launched as its own host code
+// does: a persistent grid with programmatic dependent launches.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -50,7 +50,7 @@ extern "C" int peer_rope(void* q, void* k, float* table, int64_t* positions, uin
   const int64_t head = int64_t{dim} * 2;
   sglang::FusedRopeParams params{};
   params.q_ptr = q;
-  params.k_ptr = static_cast<char*>(k) - q_heads * head;  // the kernel counts heads on from q's
+  params.k_ptr = static_cast<char*>(k) - q_heads * head;  // the kernel numbers k's heads after q's
   params.cos_sin_cache_ptr = table;
   params.positions = positions;
   params.q_stride_bytes = q_heads * head;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See angles.h.
+// Computes angles as a product of rounded numbers or by ggml's recurrence, then sines and cosines.
 #include "kernels/plan/parity/angles.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace phasor::parity {
 namespace {
 
-// The nearest number of `type`; 16-bit types by way of f32, as casts of upstream's tensors go.
+// The nearest number of `type`. 16-bit types are rounded to f32 first, as upstream casts tensors.
 double RoundPosition(Dtype type, Position p) {
   using Int128 = __int128;
   const Int128 value = static_cast<Int128>(
@@ -21,7 +21,7 @@ double RoundPosition(Dtype type, Position p) {
   return Round(type, std::ldexp(static_cast<float>(value), -64));
 }
 
-// ggml_rope_cache_init and rope_yarn; f32 throughout.
+// ggml_rope_cache_init and rope_yarn, in f32 throughout.
 void GgmlAngles(const ParityTables& tables, absl::Span<const uint8_t> axis, const double* x,
                 absl::Span<double> angles) {
   const auto rn = [](double v) { return Round(Dtype::kFloat32, v); };

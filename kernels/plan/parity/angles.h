@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Angles, sines and cosines of one token in an upstream's arithmetic.
-// Threads: pure functions.
+// Angles, sines and cosines of one token in an upstream's arithmetic. Threads: pure functions.
 #ifndef PHASOR_KERNELS_PLAN_PARITY_ANGLES_H_
 #define PHASOR_KERNELS_PLAN_PARITY_ANGLES_H_
 
@@ -13,7 +12,8 @@
 
 namespace phasor::parity {
 
-// angle[j] of a token at p, radians. `axis` is the plan's, [layers, pairs]; angles has `pairs`.
+// Computes angle[j] in radians for a token at p. `axis` is the plan's, [layers, pairs]; `angles`
+// has one entry per pair.
 //
 //   a = rn(x * w), x = rn(p[axis]); then rn(a * scale); layers are added in order; then the phase.
 void TokenAngles(const ParityTables& tables, absl::Span<const uint8_t> axis, const Position* p,

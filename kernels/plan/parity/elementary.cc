@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See elementary.h. 160 bits leave 100 beyond a double, so that a result next to the middle between
-// two numbers is still on its right side.
+// Computes pow, exp and log with 160 bits and rounds once. That is 100 bits more than a double has,
+// so a result close to the middle of two numbers is still on its right side.
 #include "kernels/plan/parity/elementary.h"
 
 #include <boost/multiprecision/cpp_bin_float.hpp>

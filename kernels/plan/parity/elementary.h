@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions in multiprecision arithmetic, rounded once: what upstream's pow, exp and log
-// return within their own error, and the same on every machine. For compiling plans, not for loops.
-// Threads: pure functions. Arguments are finite; results beyond the type are infinity or zero.
+// Elementary functions in multiprecision arithmetic, rounded once: within the error of upstream's
+// pow, exp and log, and the same on every machine. Slow; meant for compiling plans. Arguments must
+// be finite; results beyond the type are infinity or zero. Threads: pure functions.
 #ifndef PHASOR_KERNELS_PLAN_PARITY_ELEMENTARY_H_
 #define PHASOR_KERNELS_PLAN_PARITY_ELEMENTARY_H_
 

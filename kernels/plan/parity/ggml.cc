@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See ggml.h. f32 throughout.
+// Computes ggml's steps, factors and YaRN mix for each pair, in f32 throughout.
 #include "kernels/plan/parity/ggml.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace {
 double Rn(double x) { return Round(Dtype::kFloat32, x); }
 double Log32(double x) { return Log(Dtype::kFloat32, x); }
 
-// ggml_rope_yarn_corr_dim
+// ggml_rope_yarn_corr_dim.
 double CorrectionDim(double dim, double length, double rotations, double theta) {
   const double turns = Rn(Rn(Rn(rotations) * 2) * Rn(std::numbers::pi));
   return Rn(Rn(dim * Log32(Rn(Rn(length) / turns))) / Rn(2 * Log32(theta)));
 }
 
-// rope_yarn_ramp * ext_factor of every pair.
+// rope_yarn_ramp * ext_factor for every pair.
 void FillMix(const YarnScaling& yarn, double theta, double dim, std::vector<GgmlPair>& pairs) {
   const double length = static_cast<double>(*yarn.original_max_position_embeddings);
   const double start = std::floor(CorrectionDim(dim, length, *yarn.beta_fast, theta));
@@ -36,7 +36,7 @@ void FillMix(const YarnScaling& yarn, double theta, double dim, std::vector<Ggml
   }
 }
 
-// convert_hf_to_gguf.py, generate_extra_tensors
+// convert_hf_to_gguf.py, generate_extra_tensors.
 double Llama3Factor(const Llama3Scaling& rule, double frequency) {
   const double length = static_cast<double>(*rule.original_max_position_embeddings);
   const double wavelength = Rn(Rn(1 / frequency) * Rn(2 * std::numbers::pi));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See ladder.h. Python numbers are doubles and meet tensors as f32, and `number / tensor` is the
-// rounded reciprocal times the number: both as torch does it.
+// Computes frequencies and scalings step by step as torch does. Python numbers are doubles; they
+// become f32 when they meet a tensor. `number / tensor` is the rounded reciprocal times the number.
 #include "kernels/plan/parity/ladder.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kTwoPi = 2 * std::numbers::pi;
 
-// One type's operations on tensors. Every argument is rounded to the type first.
+// The operations of one type on tensors. Every argument is rounded to the type first.
 struct Tensor {
   Dtype type;
 
@@ -93,7 +93,7 @@ double MixedNtk(const MixedNtkScaling& rule, const Tensor& t, double dim, double
   return t.Div(plain, Exp(t.type, t.Mul(a, power)));
 }
 
-// Dynamic NTK at `length`, a tensor of one element in f32.
+// Dynamic NTK at `length`, which upstream holds in an f32 tensor of one element.
 double DynamicTheta(const NtkScaling& rule, double theta, double dim, int64_t length) {
   const Tensor t{Dtype::kFloat32};
   const int64_t original = *rule.original_max_position_embeddings;

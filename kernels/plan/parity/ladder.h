@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frequencies in radians per unit position, in the steps of upstream implementations: every
-// operation in their order and rounded to their type.
+// Frequencies in radians per unit position, computed in the steps of upstream implementations: the
+// same operations in the same order, each rounded to upstream's type.
 //
 // Source   transformers modeling_rope_utils.py (default, linear, dynamic, yarn, llama3, longrope,
 //          proportional); vLLM ntk_scaling_rope.py, yarn_scaling_rope.py, grok1.py; diffusers
@@ -16,27 +16,28 @@
 
 namespace phasor::parity {
 
-// theta^(-j / denominator) for j = 0..count-1, then the scaling. Pairs from `live` on stay 0.
+// theta^(-j / denominator) for j = 0..count-1, then scaled. Pairs from `live` on stay 0.
 struct GeometricLadder {
   ParityFrequency steps = ParityFrequency::kFloat32Pow;
   double theta = 10000;
   double denominator = 1;
   int64_t count = 0;
   int64_t live = 0;
-  const RopeScaling* scaling = nullptr;  // complete, as resolved; nullptr: none
+  const RopeScaling* scaling = nullptr;  // resolved; nullptr: none
   int64_t sequence_length = 0;           // for dynamic NTK and LongRoPE
 };
 std::vector<double> Frequencies(const GeometricLadder& ladder);
 
-// The base after NTK scaling, the others leave it. `dim` is twice the denominator.
+// The base after an NTK rule; other rules do not change it. `dim` is twice the denominator.
 double ScaledTheta(double theta, double dim, const RopeScaling* scaling, int64_t sequence_length);
 
-// Pairs between which YaRN's ramp rises, and the divisors of LongRoPE that apply.
+// The pairs between which YaRN's ramp rises.
 struct YarnRange {
   double low = 0;
   double high = 0;
 };
 YarnRange CorrectionRange(const YarnScaling& yarn, double theta, double dim);
+// The divisors of LongRoPE that apply to `sequence_length`.
 const std::vector<double>& LongRopeFactors(const LongRopeScaling& rule, int64_t sequence_length);
 
 }  // namespace phasor::parity

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sine and cosine of angles in radians, as upstreams form them: rounded products of a position and
-// a frequency. No libm: the angle times 1 / (2 pi), modulo one turn, is a phase, and phases have
-// one sine and cosine everywhere (kernels/math/sincos.h).
+// Sine and cosine of angles in radians, which upstreams form as rounded products of position and
+// frequency. No libm: the angle times 1 / (2 pi), modulo one turn, is a phase, and phases have the
+// same sine and cosine everywhere (kernels/math/sincos.h).
 //
 // Source   Payne and Hanek, Radian Reduction for Trigonometric Functions, SIGNUM 1983.
 // Error    phase: one unit of 2^-64 turns; sine and cosine: 2^-51 absolute; both for any double.
@@ -17,7 +17,7 @@
 
 namespace phasor::parity {
 
-// Two words of zeros, then the bits of 1 / (2 pi) after the point: enough for the largest double.
+// Two words of zeros, then the bits of 1 / (2 pi) after the point, enough for the largest double.
 inline constexpr uint64_t kTurnsPerRadian[] = {0,
                                                0,
                                                0x28BE60DB9391054A,
@@ -41,15 +41,15 @@ inline constexpr uint64_t kTurnsPerRadian[] = {0,
                                                0x1580CC11BF1EDAEA,
                                                0xFC33EF0826BD0D87};
 
-// 64 bits of the table from bit `first` on.
+// 64 bits of the table, from bit `first` on.
 inline uint64_t BitsOfTurnsPerRadian(int first) {
   const uint64_t* const word = kTurnsPerRadian + first / 64;
   const int shift = first % 64;
   return shift == 0 ? word[0] : (word[0] << shift) | (word[1] >> (64 - shift));
 }
 
-// The phase of `radians`, which must be finite and 2^-64 or more in magnitude. With the angle
-// m * 2^e, m of 53 bits, only 192 bits of 2^e / (2 pi) reach the phase.
+// The phase of `radians`, which must be finite and at least 2^-64 in magnitude. If the angle is
+// m * 2^e with m of 53 bits, only 192 bits of 2^e / (2 pi) reach the phase.
 inline uint64_t PhaseOfRadians(double radians) {
   int exponent = 0;
   const double significand = std::frexp(std::fabs(radians), &exponent);  // in [1/2, 1)
@@ -64,7 +64,7 @@ inline uint64_t PhaseOfRadians(double radians) {
 
 inline SinCos<double> SinCosOfRadians(double radians) {
   const double magnitude = std::fabs(radians);
-  if (magnitude < 0x1p-27) return {radians, 1.0};  // their next terms round away
+  if (magnitude < 0x1p-27) return {radians, 1.0};  // the next terms round away
   if (!(magnitude <= std::numeric_limits<double>::max())) return {NAN, NAN};
   return SinCos64(PhaseOfRadians(radians));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic in an upstream's types, carried out in double: one operation on operands that a type
-// holds, then Round, is that type's own operation. (A double has more than twice the digits of an
-// f32, so rounding twice is rounding once; 16-bit types compute in f32, as upstreams do.)
+// Arithmetic in an upstream's types, carried out in double. If a type holds both operands, one
+// operation followed by Round is that type's own operation: a double has more than twice the digits
+// of an f32, so rounding twice equals rounding once; 16-bit types compute in f32, as upstreams do.
 // Threads: pure functions.
 #ifndef PHASOR_KERNELS_PLAN_PARITY_ROUNDING_H_
 #define PHASOR_KERNELS_PLAN_PARITY_ROUNDING_H_

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sizes of element types, and which of them are compute dtypes.
 #include "kernels/base/dtype.h"
 
 #include <gtest/gtest.h>

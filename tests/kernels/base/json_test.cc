@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// JSON from outside: limits, duplicate keys, types, and the errors with their paths.
 #include "kernels/base/json.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +49,7 @@ TEST(JsonTest, RefusesMoreThanItsLimits) {
   ExpectJsonRefused(nested(500000), "nested deeper than 32");
 }
 
-// `count` members or elements in an object or a list.
+// An object or a list with `count` members or elements.
 std::string JsonObjectOf(size_t count) {
   std::string text = "{";
   for (size_t i = 0; i < count; ++i) text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
@@ -61,7 +62,7 @@ std::string JsonListOf(size_t count, const std::string& element) {
 }
 
 TEST(JsonTest, RefusesMoreValuesThanItsLimit) {
-  const size_t inside = kMaxJsonValues - 1;  // of the object or list, which is a value too
+  const size_t inside = kMaxJsonValues - 1;  // in the object or list, which is a value too
   EXPECT_THAT(ParseJson(JsonObjectOf(inside), "it"), IsOk());
   EXPECT_THAT(ParseJson(JsonListOf(inside, "[]"), "it"), IsOk());
   const std::string refusal =
@@ -69,7 +70,7 @@ TEST(JsonTest, RefusesMoreValuesThanItsLimit) {
   ExpectJsonRefused(JsonObjectOf(inside + 1), refusal);
   ExpectJsonRefused(JsonListOf(inside + 1, "1"), refusal);
   ExpectJsonRefused(JsonListOf(250, JsonObjectOf(300)), refusal);
-  // Whatever comes after the limit is not looked at.
+  // Text after the limit is not read.
   ExpectJsonRefused(JsonListOf(inside + 1, "1") + "}", refusal);
 }
 
@@ -99,7 +100,7 @@ TEST(JsonTest, ErrorsShowTheBeginningOfALongKey) {
   EXPECT_LT(UnknownKey("it", key, {"known"}).message().size(), 200u);
 }
 
-// Statuses of batch items are text of protobuf, which must be UTF-8.
+// Statuses of batch items are protobuf strings, which must be UTF-8.
 TEST(JsonTest, ErrorsCutBetweenTheCharactersOfAKey) {
   std::string key = "x";
   while (key.size() < 100) key += "\u00e9";

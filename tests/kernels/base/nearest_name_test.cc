@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distances between names and suggestions.
+// Edit distances between names, and suggestions for wrong names.
 #include "kernels/base/nearest_name.h"
 
 #include <gtest/gtest.h>

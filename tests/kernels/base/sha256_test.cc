@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examples of FIPS 180-4 and its padding boundaries (values from another implementation).
+// The examples of FIPS 180-4, and the padding boundaries with values from another implementation.
 #include "kernels/base/sha256.h"
 
 #include <gtest/gtest.h>

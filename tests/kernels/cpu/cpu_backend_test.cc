@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU backend: how jobs are split never shows in the bytes.
+// The CPU backend: the way in which jobs are split does not change the bytes.
 #include "kernels/cpu/cpu_backend.h"
 
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ TEST(CpuBackendTest, BatchPositionsRotateEachBatchEntryByItsOwn) {
   EXPECT_TRUE(SameBits(all, each));
 }
 
-// A tensor cut into pieces of awkward sizes, gathered by the backend.
+// A tensor in pieces of odd sizes, which the backend gathers.
 TEST(CpuBackendTest, PiecesGiveTheBytesOfTheWhole) {
   constexpr int64_t kBatch = 2, kTokens = 301, kHeads = 5, kHeadDim = 64;
   const auto backend = MakeCpuBackend({RunnableTargets().front(), 3});
@@ -131,7 +131,7 @@ TEST(CpuBackendTest, PiecesGiveTheBytesOfTheWhole) {
     for (int64_t at = 0, size = 1; at < x.size_bytes(); at += size, size = size * 3 % 65537) {
       size = std::min(size, x.size_bytes() - at);
       pieces.emplace_back(x.data() + at, size);
-      pieces.emplace_back();  // empty pieces do not disturb
+      pieces.emplace_back();  // empty pieces change nothing
     }
     RotaryJob job = MakeRotaryJob(*prepared, in, {{gathered.data()}});
     job.tensors[0].x = nullptr;

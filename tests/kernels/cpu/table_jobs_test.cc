@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How jobs over tables are cut up; what they compute is tested in lookup_test and bias_test.
+// How jobs over tables are cut into tiles. lookup_test and bias_test check what they compute.
 #include "kernels/cpu/table_jobs.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The list of SIMD targets of this machine, and that each has kernels.
 #include <gtest/gtest.h>
 
 #include <iostream>

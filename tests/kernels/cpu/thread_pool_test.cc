@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The thread pool: every piece runs once, and helpers share the work of several callers.
 #include "kernels/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ TEST(ThreadPoolTest, ServesConcurrentCallersWithoutMixingTheirWork) {
 
 TEST(ThreadPoolTest, HelpersShareTheWorkOfABlockedCaller) {
   ThreadPool pool(2);
-  // Piece 0 ends only after another piece ran, which needs the helper.
+  // Piece 0 ends only after another piece has run, so a helper must run that one.
   std::atomic<int> ran = 0;
   pool.ParallelFor(2, [&](int64_t) {
     ++ran;

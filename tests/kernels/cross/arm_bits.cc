@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the Arm kernels with the scalar reference byte for byte. Stands alone (no GoogleTest, no
-// Abseil at link time), so that arm_bits.sh can cross-compile it and run it under emulation.
+// Compares the Arm kernels with the scalar reference byte for byte. It links neither GoogleTest nor
+// Abseil, so that arm_bits.sh can cross-compile it and run it under emulation.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -30,7 +30,7 @@ PhaseTable Table(int64_t pairs) {
   return table;
 }
 
-// A real first position makes rows take the direct formula, a whole one lets them step.
+// With a real first position rows use the direct formula; with a whole one they advance by a step.
 std::vector<Position> Places(bool real) {
   std::vector<Position> places;
   for (int64_t t = 0; t < kRows; ++t) {
@@ -120,7 +120,7 @@ void CompareRotary(Dtype dtype, Float8 float8, int64_t pairs, Pairing in, Pairin
   args.head_dim = 2 * pairs + 3;
   args.rotary_begin = 1;
   args.pairs = pairs;
-  if (heads) {  // with frequencies of their own, and xPos
+  if (heads) {  // with their own frequencies, and xPos
     args.frequency_heads = 2;
     args.head_pairs = pairs;
     args.xpos = &xpos;
@@ -131,7 +131,7 @@ void CompareRotary(Dtype dtype, Float8 float8, int64_t pairs, Pairing in, Pairin
   args.tensor_count = 1;
   args.scratch = Scratch(RotaryScratchBytes(table, pairs, args.frequency_heads));
   const auto run = [&](cpu::RotaryKernel kernel, std::byte* y) {
-    for (int64_t t = 0; t < kRows; ++t) {  // one token a tile: every tile size is allowed
+    for (int64_t t = 0; t < kRows; ++t) {  // tiles of one token: every tile size is allowed
       args.positions = &places[t];
       args.tokens = 1;
       tensor.x = x.data() + t * 2 * head_bytes;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Cross-compiles the kernels for NEON, SVE and SVE2 and compares them with the scalar reference
-# under qemu's user-mode emulation. Skips (exit 77) without the cross compiler; compiles only, and
-# says so, without the emulator.
+# under qemu's user-mode emulation. Without the cross compiler it skips (exit 77). Without the
+# emulator it only compiles, and says so.
 set -euo pipefail
 root=$1 work=$2
 cxx=aarch64-linux-gnu-g++
@@ -18,7 +18,7 @@ for target in neon:-march=armv8-a sve:-march=armv8.2-a+sve sve2:-march=armv8.5-a
     "${sources[@]}" -o "$work/arm_bits_$name" -Wl,--gc-sections -ffunction-sections
   echo "$name: compiles"
   command -v qemu-aarch64 >/dev/null || continue
-  # SVE vectors of 128, 256 and 512 bits; NEON has one size.
+  # SVE runs with vectors of 128, 256 and 512 bits; NEON has one size.
   for bits in 128 256 512; do
     [ "$name" = neon ] && [ $bits != 128 ] && continue
     echo -n "$name, $bits bits: "

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chunks: how many rows fit in their buffers, and what staging puts there.
 #include "kernels/cuda/chunk.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +36,7 @@ TEST(ChunkTest, NeverOutgrowsItsCapacity) {
   }
 }
 
-// Copies that stay on the device are of the buffer that kernels write.
+// Copies that stay on the device take room in the buffer that kernels write.
 TEST(ChunkTest, CopiesOfTensorsOnTheDeviceCount) {
   constexpr int64_t kTokens = 300, kCapacity = int64_t{16} << 10;
   const auto device = std::make_shared<testing::FakeDevice>();
@@ -60,7 +61,7 @@ TEST(ChunkTest, CopiesOfTensorsOnTheDeviceCount) {
   const Job job = rotary;
   Chunk chunk(kCapacity, &memory);
   const int64_t rows = chunk.Add(job, 0);
-  // A row has two heads of 32 lanes that q copies, one of k, and all lanes of what travels.
+  // In a row, q copies two heads of 32 lanes, k copies one, and all lanes of what travels count.
   const int64_t row_bytes = 2 * 128 + 64 + 256;
   EXPECT_GE(rows, (kCapacity - 1024) / row_bytes);
   EXPECT_LE(chunk.buffer_bytes(), kCapacity);
@@ -69,7 +70,7 @@ TEST(ChunkTest, CopiesOfTensorsOnTheDeviceCount) {
   EXPECT_LT(chunk.out_bytes(), rows * 256 + 256) << "copies do not come back";
 }
 
-// Two items, for each of which positions are packed.
+// Two items, each with its own packed positions.
 TEST(ChunkTest, CountsPositionsOfEveryItem) {
   constexpr int64_t kTokens = 2000, kCapacity = int64_t{64} << 10;
   const auto plan = MakeHandPlan({.pairs = 16});

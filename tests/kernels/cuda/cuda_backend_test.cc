@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend on a fake device: the reference's bytes however jobs are cut into chunks and
-// whatever fails, memory that is bounded, and chunks that overlap.
+// The CUDA backend on a fake device: the bytes are the reference's, however jobs are cut into
+// chunks and whatever fails; memory is bounded; chunks overlap.
 #include "kernels/cuda/cuda_backend.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using testing::Tensor;
 
 std::unique_ptr<Backend> MakeReference() { return cpu::MakeCpuBackend({cpu::Target::kScalar, 1}); }
 
-// A backend on a fake device, and the device.
+// A backend and its fake device.
 struct Fixture {
   explicit Fixture(int64_t chunk_bytes, int64_t least_bytes = 0, int64_t graph_bytes = 0)
       : backend(std::make_unique<FakeDriver>(device), MakeReference(),
@@ -53,7 +53,7 @@ std::vector<Tensor> RunOn(Backend& backend, RandomJob& random) {
   return ::testing::AssertionSuccess();
 }
 
-// 64 tokens of two heads, 16 KiB, in place or not: several chunks of 8 KiB.
+// 64 tokens of two heads, 16 KiB, in place or not. They need several chunks of 8 KiB.
 class Turning {
  public:
   explicit Turning(bool in_place) : in_place_(in_place) {
@@ -178,7 +178,7 @@ TEST(CudaBackendTest, WhatTheDeviceCannotDoRunsElsewhere) {
 }
 
 // Values on the host are copied there, and tensors may have no heads. The fake device ends the test
-// if it is sent a trip of nothing.
+// if it is given an empty trip.
 TEST(CudaBackendTest, WhatHasNothingForTheDeviceIsNotSentThere) {
   const auto plan = MakeHandPlan({.pairs = 32});
   const PositionSource positions =
@@ -258,7 +258,7 @@ TEST(CudaBackendTest, EveryFaultAtEveryCallLeavesTheRightBytes) {
 }
 
 TEST(CudaBackendTest, SmallTripsAreOneCallWhereGraphsAreChosen) {
-  Fixture f(8 << 10, 0, /*graph_bytes=*/6 << 10);  // the last chunk of several
+  Fixture f(8 << 10, 0, /*graph_bytes=*/6 << 10);  // the last of several chunks fits in a graph
   Turning turning(/*in_place=*/true);
   ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
   EXPECT_TRUE(turning.IsRight());
@@ -382,7 +382,7 @@ TEST(CudaBackendTest, RandomFaultsInRandomBatchesLeaveTheRightBytes) {
   EXPECT_GT(rescued, 60);
 }
 
-// Tensors that arrived in pieces may begin again: the pieces are still there.
+// A job whose tensors arrived in pieces may begin again, because the pieces still exist.
 TEST(CudaBackendTest, PiecesAreGatheredAndSurviveFaults) {
   const auto plan = MakeHandPlan({.pairs = 30, .rotary_begin = 2, .tail = 2});
   const PositionSource positions =

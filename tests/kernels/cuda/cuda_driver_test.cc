@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime behind the driver interface. On a host without a device: that it says so and the
-// process lives. On one with a device: that the kernels return the reference's bytes.
+// The driver on the CUDA runtime. Without a device: OpenDevice says so and the process goes on.
+// With a device: the kernels return the reference's bytes.
 #include "kernels/cuda/cuda_driver.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The device, or nullptr and why not. With PHASOR_REQUIRE_GPU=1 having none is a failure.
+// The device, or nullptr and the reason. With PHASOR_REQUIRE_GPU=1, having no device is a failure.
 std::unique_ptr<Driver> Device() {
   auto driver = OpenDevice();
   if (driver.ok()) {
@@ -35,7 +35,8 @@ std::unique_ptr<Driver> Device() {
   return nullptr;
 }
 
-// Jobs to compare; PHASOR_RANDOM_JOBS says how many where each takes long (compute-sanitizer).
+// The number of jobs to compare. PHASOR_RANDOM_JOBS sets it where each job takes long, as under
+// compute-sanitizer.
 uint64_t RandomJobs() {
   const char* const wanted = std::getenv("PHASOR_RANDOM_JOBS");
   return wanted == nullptr ? 2000 : std::strtoull(wanted, nullptr, 10);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The states of a device: loss, waits, revival, and who is told of them.
 #include "kernels/cuda/device_life.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace {
 using Kind = DeviceState::Kind;
 using std::chrono::milliseconds;
 
-// A life on a clock that stands still, and how it is revived.
+// A DeviceLife with a clock that stands still and a revival that the test controls.
 struct LifeFixture {
   explicit LifeFixture(bool retry = true)
       : life({.retry = retry,
@@ -136,7 +137,7 @@ TEST(DeviceLifeTest, WhoeverIsToldMayUseTheDevice) {
   f.life.Watch([&] {
     seen.push_back(f.life.state().kind);
     f.now += milliseconds(100);
-    EXPECT_TRUE(f.Enters());  // which tells of the revival
+    EXPECT_TRUE(f.Enters());  // which reports the revival
   });
   f.Lose();
   EXPECT_EQ(seen, (std::vector<Kind>{Kind::kWaiting, Kind::kWorking}));

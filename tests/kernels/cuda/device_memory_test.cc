@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Allocations of other processes: opening, copies, addresses, and the loss of the device.
 #include "kernels/cuda/device_memory.h"
 
 #include <gmock/gmock.h>
@@ -112,7 +113,7 @@ TEST(DeviceMemoryTest, MemoryOfALostContextIsGoneAndNeverAnotherAllocations) {
   EXPECT_EQ(f.memory.Open(exported->handle()).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(f.life.context(), 0) << "whoever opens does not wait for a fresh context";
   EXPECT_TRUE(f.life.Enter());
-  // The fresh context maps it at the same address, which a call may still have in mind.
+  // The fresh context maps it at the same address, which a call may still be using.
   const auto refused = f.memory.Open(exported->handle());
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("calls still hold"));

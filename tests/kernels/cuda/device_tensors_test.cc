@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend on tensors that lie in the device's memory already: computed where they are, on
-// copies where the device cannot, and never twice.
+// The CUDA backend on tensors that are in device memory already: computed in place, on copies if
+// the device cannot, and never twice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,14 +27,14 @@ using testing::Tensor;
 
 std::unique_ptr<Backend> MakeScalar() { return cpu::MakeCpuBackend({cpu::Target::kScalar, 1}); }
 
-// A backend on a fake device that has memory of another process open.
+// A backend on a fake device that has opened memory of another process.
 struct TensorsFixture {
   explicit TensorsFixture(int64_t chunk_bytes = 8 << 10, int64_t copied_bytes = 1 << 30,
                           int64_t graph_bytes = 0)
       : backend(std::make_unique<FakeDriver>(device), MakeScalar(),
                 {.chunk_bytes = chunk_bytes,
                  .slots = 2,
-                 .least_bytes = int64_t{1} << 40,  // what is on the device already never travels
+                 .least_bytes = int64_t{1} << 40,  // so tensors on the host never travel
                  .copied_bytes = copied_bytes,
                  .life = {.retry = true, .first_wait = std::chrono::milliseconds(0)},
                  .graph_bytes = graph_bytes}) {
@@ -86,7 +86,7 @@ TEST(DeviceTensorsTest, RandomJobsWhereverTheirTensorsLieHaveTheReferencesBytes)
   EXPECT_GT(moved, 30);
 }
 
-// A rotation of 2 times 30 tokens of three heads on the device, in place.
+// A rotation in place of 2 times 30 tokens of three heads on the device.
 void ExpectInPlaceFromACopy(RotaryJob job, Dtype dtype, int64_t misalign, int64_t chunk_bytes) {
   constexpr int64_t kTokens = 30, kHeads = 3;
   TensorsFixture f(chunk_bytes);
@@ -115,7 +115,7 @@ void ExpectInPlaceFromACopy(RotaryJob job, Dtype dtype, int64_t misalign, int64_
   EXPECT_TRUE(chunk_bytes > (1 << 20) || state.chunks > 1);
 }
 
-// DeepSeek as transformers stores it reads neighbours and writes halves.
+// DeepSeek, as transformers stores it, reads neighbours and writes halves.
 TEST(DeviceTensorsTest, RotationsInPlaceFromOnePairingToTheOtherHaveTheReferencesBytes) {
   Spec spec;
   spec.preset = "deepseek-v3-hf";
@@ -141,7 +141,7 @@ TEST(DeviceTensorsTest, RotationsInPlaceFromOnePairingToTheOtherHaveTheReference
             job.inverse = inverse;
             ExpectInPlaceFromACopy(job, dtype, misalign, chunk_bytes);
           }
-          // Keys that were stored in the order in which the model's projections make them.
+          // Keys stored in the order in which the model's projections produce them.
           Plan stored = *plan;
           stored.spec.pairing_out = plan->spec.pairing;
           job.inverse = false;
@@ -205,7 +205,7 @@ TEST(DeviceTensorsTest, OneLaunchAndNoTensorIsCopied) {
   EXPECT_EQ(f.backend.state().jobs_in_device_memory, 1);
 }
 
-// Keys and values of 24 tokens to pages of 4 slots; all of the device's memory as it is to be.
+// Keys and values of 24 tokens go to pages of 4 slots; checks all of the device's memory.
 TEST(DeviceTensorsTest, KeysAndValuesGoToPagesOfTheDeviceWhereTheyLie) {
   constexpr int64_t kSlot = 2 * 64, kValues = 8192, kKeyPages = 16384, kValuePages = 32768;
   TensorsFixture f(1 << 20);
@@ -268,8 +268,9 @@ TEST(DeviceTensorsTest, JobsOfTheHostInTheSameRunStayThere) {
 constexpr const char* kCallsOnDevice[] = {
     "CreateStream", "AllocatePinned", "Allocate", "CopyToDevice", "Run", "Synchronize"};
 
-// Every call of a run in two chunks fails once. Right bytes, or an error that tells the truth: a
-// source that is said to be intact is. To the other pairing, a launch copies before one rotates.
+// Every call of a run with two chunks fails once. The bytes must be right, or the error must be
+// true: a source that is reported intact is intact. To change the pairing, one launch copies before
+// one rotates.
 TEST(DeviceTensorsTest, EveryFaultAtEveryCallIsAnsweredByTheCpuOrAborted) {
   int answered = 0, aborted = 0;
   for (const auto& [in_place, out] :
@@ -339,7 +340,7 @@ TEST(DeviceTensorsTest, WhenNobodyCanReadTheSourceTheJobMayBeTriedAgain) {
   EXPECT_TRUE(turning.IsDone());
 }
 
-// The device refuses all kernels, so the CPU needs a copy of the 16384 bytes in place.
+// The device refuses all kernels, so the CPU needs a copy of the 16384 bytes that rotate in place.
 TEST(DeviceTensorsTest, CopiesForTheCpuAreOfTheBudget) {
   TensorsFixture f;
   DeviceTurning turning(f, /*in_place=*/true);
@@ -387,7 +388,7 @@ TEST(DeviceTensorsTest, OneThatFailsSpoilsNoOther) {
   TensorsFixture f(1 << 20);
   DeviceTurning gone(f, /*in_place=*/true);
   const Job lost = gone.job();
-  // The device is lost and revived; what is open now is another allocation.
+  // The device is lost and revived. What is open after that is another allocation.
   f.device->FailWith([](const std::string& call, int64_t n) {
     return call == "Synchronize" && n == 0 ? absl::UnavailableError("lost") : absl::OkStatus();
   });

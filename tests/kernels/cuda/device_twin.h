@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs whose tensors lie in memory that another process exported.
+// Runs jobs on tensors in memory that another process exported.
 #ifndef PHASOR_TESTS_KERNELS_CUDA_DEVICE_TWIN_H_
 #define PHASOR_TESTS_KERNELS_CUDA_DEVICE_TWIN_H_
 
@@ -16,12 +16,13 @@
 
 namespace phasor::testing {
 
-// Some of a job's tensors, moved to device memory. Threads: one.
+// Copies of some of a job's tensors in device memory. Threads: one thread at a time.
 class DeviceTwin {
  public:
   explicit DeviceTwin(std::shared_ptr<FakeExport> memory) : memory_(std::move(memory)) {}
 
-  // Moves a tensor there, misaligned as it was, and forgets the ones of before if there is no room.
+  // Moves a tensor to the device with the same misalignment. Drops those moved before if there is
+  // no room.
   void Move(Tensor* tensor) {
     const auto misalign =
         static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor->data()) % uint64_t{64});
@@ -32,13 +33,13 @@ class DeviceTwin {
     std::memcpy(memory_->data() + at, tensor->data(), static_cast<size_t>(tensor->size_bytes()));
   }
 
-  // `job` with the addresses that the device knows.
+  // `job` with the addresses on the device.
   Job Moved(Job job) const {
     std::visit([this](auto& j) { MoveJob(j); }, job);
     return job;
   }
 
-  // Brings what the device's memory holds to the tensors that were moved there.
+  // Copies the contents of the device's memory back to the tensors that were moved there.
   void Fetch() const {
     for (const auto& [tensor, at] : moved_) {
       std::memcpy(tensor->data(), memory_->data() + at, static_cast<size_t>(tensor->size_bytes()));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Division by multiplication and shift is exact.
 #include "kernels/cuda/divisor.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
-// Numbers around every power of two, and the ends.
+// Numbers around every power of two, and the two ends.
 std::vector<int64_t> Edges() {
   std::vector<int64_t> edges = {1, kLargest - 1, kLargest};
   for (int bit = 1; bit < 63; ++bit) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When small trips go as graphs: where the device is seen to be sooner with them.
+// Small trips use graphs exactly where the device is measured to be faster with them.
 #include "kernels/cuda/graph_choice.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 using testing::FakeDevice;
 using testing::FakeDriver;
 
-// A device one of whose calls takes long.
+// A device on which one call is slow.
 std::shared_ptr<FakeDevice> DeviceWithSlow(const std::string& slow, absl::Duration time) {
   auto device = std::make_shared<FakeDevice>();
   device->FailWith([slow, time](const std::string& call, int64_t) {
@@ -34,7 +34,7 @@ TEST(GraphChoiceTest, IsWhatTookLess) {
 }
 
 TEST(GraphChoiceTest, ALittleLessIsNotWorthIt) {
-  const auto device = DeviceWithSlow("Synchronize", absl::Milliseconds(10));  // in both ways
+  const auto device = DeviceWithSlow("Synchronize", absl::Milliseconds(10));  // in both
   FakeDriver driver(device);
   EXPECT_FALSE(AreGraphsSooner(driver));
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Jobs on device memory that run on host copies: bytes, memory, and errors of the driver.
 #include "kernels/cuda/host_copies.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ struct CopiesFixture {
   Stream stream = *driver.CreateStream();
 };
 
-// Bytes between rows and heads are nobody's and stay what they are: SameBits sees all of a tensor.
+// Bytes between rows and heads must not change: SameBits compares the whole memory of a tensor.
 TEST(HostCopiesTest, RandomJobsOnCopiesHaveTheReferencesBytes) {
   const auto reference = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
   CopiesFixture f;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rows of tensors: their runs of memory, and copies to and from dense memory.
 #include "kernels/cuda/host_rows.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +44,7 @@ TEST(HostRowsTest, HeadsMayLieBeforeRows) {
 }
 
 TEST(HostRowsTest, SlicesRunThroughBatchEntries) {
-  auto memory = Counting(30);  // entries of 2 rows, 10 bytes apart
+  auto memory = Counting(30);  // batch entries of 2 rows, 10 bytes apart
   EXPECT_THAT(Gathered({memory.data(), 2, 10, 3, 1, 3, 3}, {1, 3}),
               ElementsAre(3, 4, 5, 10, 11, 12, 13, 14, 15));
 }
@@ -78,7 +79,7 @@ TEST(HostRowsTest, RowsWithOffsetsGoThereOrNowhere) {
   };
   EXPECT_THAT(values(), ElementsAre(0, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0));
   auto dense = Counting(16);
-  rows.head_stride = 3;  // heads that do not join
+  rows.head_stride = 3;  // heads are not contiguous
   to.assign(14, std::byte{0});
   CopyRows({dense.data(), 4, 0, 4, 2, 2, 2}, {0, 2}, rows);
   EXPECT_THAT(values(), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 3));

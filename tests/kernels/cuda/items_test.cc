@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU's kernels, run over the whole grid on the host, return the reference's bytes for every
-// op, type, layout and slicing; and what they cannot do is said beforehand.
+// op, type, layout and slicing. Supports() names in advance the jobs that they cannot run.
 #include "kernels/cuda/items.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(ItemsTest, RandomJobsHaveTheReferencesBytes) {
   int supported = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {
     RandomJob random(seed);
-    if (!Supports(random.job())) continue;  // DeBERTa's far distances
+    if (!Supports(random.job())) continue;  // far distances of DeBERTa
     if (random.moves_lanes_in_place()) continue;
     ++supported;
     RunReference(random.job());
@@ -79,7 +79,7 @@ TEST(ItemsTest, BatchesOfDifferentJobsAreOneLaunchPerKernel) {
   }
 }
 
-// q and k of a fused projection: one item, one launch, sines and cosines shared.
+// q and k of a fused projection: one item and one launch, with shared sines and cosines.
 TEST(ItemsTest, ViewsOfOneBufferAreOneLaunch) {
   const auto plan = MakeHandPlan({.pairs = 64});
   const PositionSource positions =
@@ -120,7 +120,7 @@ TEST(ItemsTest, AlignedHeadsOfManyPairsGoWide) {
   EXPECT_FALSE(RotaryKernel(job, Dtype::kBFloat16, {}, {aligned}).wide);
 }
 
-// Encodes on the host's grid and compares; whether the item went wide.
+// Encodes on the host's grid and compares. Returns whether the item used wide rows.
 bool GoesWide(const Plan& plan, const RowLayout& layout, Dtype dtype, int64_t misalign,
               int64_t row_columns) {
   constexpr int64_t kRows = 37;

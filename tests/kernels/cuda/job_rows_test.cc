@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The rows of a job's tensors: which lanes travel, where they are, and when they need copies.
 #include "kernels/cuda/job_rows.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ struct RowsFixture {
   DeviceMemory memory{&driver, &life};
   std::shared_ptr<testing::FakeExport> exported = device->Export(8192);
   std::shared_ptr<const DeviceAllocation> allocation = *memory.Open(exported->handle());
-  // Heads of 50 lanes: 4, then 20 pairs, then 6.
+  // Heads of 50 lanes: 4 that do not rotate, 20 pairs, then 6 that do not rotate.
   std::shared_ptr<const Plan> plan = MakeHandPlan({.pairs = 20, .rotary_begin = 4, .tail = 6});
   alignas(64) std::byte host[5 * 600];
   RotaryJob job;
@@ -112,7 +113,7 @@ TEST(JobRowsTest, LanesThatChangePlacesInPlaceOnTheDeviceAreReadFromACopy) {
 
 TEST(JobRowsTest, SeesMisalignedAddressesAndStridesOfTheDevice) {
   RowsFixture f;
-  f.job.tensors[0].x = f.host + 1;  // any alignment here
+  f.job.tensors[0].x = f.host + 1;  // the host allows any alignment
   f.job.tensors[0].y = f.allocation->data();
   EXPECT_TRUE(RowsOfTensors(f.job, &f.memory).aligned);
   f.job.tensors[0].y = f.allocation->data() + 2;

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""machine_code.py OUT_DIR ARCHITECTURES NVCC FLAG...: compiles kernels/cuda/launch.cu for each GPU architecture as the build
-does, and looks at what came out: no kernel spills registers, uses local memory or calls a function, and the loops of the
-wide kernels move 16 bytes at once. Exit status 77: skipped, with the reason printed."""
+"""machine_code.py OUT_DIR ARCHITECTURES NVCC FLAG...: checks the machine code of the GPU kernels.
+
+Compiles kernels/cuda/launch.cu for each GPU architecture as the build does. No kernel may spill registers, use local memory
+or call a function, and the loops of the wide kernels must move 16 bytes at once. Exit status 77: skipped, with the reason
+printed.
+"""
 
 import os
 import pathlib
@@ -16,8 +19,9 @@ KERNEL = re.compile(r"6KernelI(\w+?)EEv\w*5BatchE")
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][\w.]*)([^;]*);")
 LABEL = re.compile(r"^(\.L_x_\d+):")
 LOAD, STORE = re.compile(r"LDG\.E\.(ENL2\.)?(128|256)"), re.compile(r"STG\.E\.(ENL2\.)?(128|256)")
-# Kernels whose loops move 16 bytes at once, and what they move. The first flag of rotary's template is its width; a third
-# one, if any, says that what it writes is narrower than what it reads.
+# The kernels whose loops move 16 bytes at once, and the accesses that do so. The first flag of
+# rotary's template is its width. A third flag, if there is one, says that the kernel writes
+# narrower elements than it reads.
 ROTARY = r"RotaryBodyI(?:(?!Lb).)*Lb1ELb[01]E"
 WIDE_KERNELS = {ROTARY + "(?!Lb1E)": (LOAD, STORE), ROTARY + "Lb1E": (LOAD,), "EncodeBody": (STORE,)}
 
@@ -94,14 +98,14 @@ def kernels_of(text):
 
 
 def forbidden(lines):
-    """Local memory and functions: what calls one, and what returns from one."""
+    """Accesses to local memory, and the instructions that call a function or return from one."""
     found = {i[0] for i in lines if isinstance(i, tuple) and re.match(r"(CALL|RET|LDL|STL)\b", i[0]) and not is_jump(lines, i)}
     return [f"has {operation}" for operation in sorted(found)]
 
 
 def is_jump(lines, instruction):
-    """Whether it is a call to a label of the kernel itself, which is how ptxas writes that some threads of a warp leave a loop
-    on Ampere and Ada. Nothing returns from there: a kernel with a RET has a function."""
+    """Whether a call goes to a label of the kernel itself. On Ampere and Ada, ptxas writes such a call where some threads of a
+    warp leave a loop. Nothing returns from it: a kernel with a RET has a function."""
     target = re.search(r"\.L_x_\d+", instruction[1])
     return instruction[0].startswith("CALL") and target is not None and target[0] in lines
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random jobs over every form that kernels know, with the memory that they work on.
+// Random jobs in every form that kernels know, with the memory that they work on.
 #ifndef PHASOR_TESTS_KERNELS_CUDA_RANDOM_JOBS_H_
 #define PHASOR_TESTS_KERNELS_CUDA_RANDOM_JOBS_H_
 
@@ -19,7 +19,7 @@
 
 namespace phasor::testing {
 
-// Random choices. Threads: one.
+// Makes random choices. Threads: one thread at a time.
 class Chooser {
  public:
   explicit Chooser(uint64_t seed) : random_(seed) {}
@@ -40,14 +40,15 @@ class Chooser {
 inline constexpr Dtype kAllComputeDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16,
                                               Dtype::kBFloat16};
 
-// Positions of `batch` * `tokens` rows and the bytes that they borrow. Threads: one.
+// Positions of `batch` * `tokens` rows and the bytes that they borrow.
+// Threads: one thread at a time.
 class RandomPositions {
  public:
   RandomPositions(Chooser& choose, int axes, int64_t batch, int64_t tokens, bool integers) {
     Positions positions;
     const int64_t kind = choose.Between(0, 3);
     if (kind == 0 && axes == 1 && batch == 1) {
-      const int64_t count = tokens + 2;  // the range is sliced, too
+      const int64_t count = tokens + 2;  // a longer range, of which a slice is used
       const auto real = RealRange{choose.Between(-5, 900) + 0.375, 0.8125, count};
       positions = integers || choose.Coin()
                       ? AxisRange{IntegerRange{choose.Between(-9, 1 << 20), 3, count}}
@@ -61,12 +62,12 @@ class RandomPositions {
       }
       positions = ragged;
     } else if (kind == 2 && axes > 1 && batch == 1) {
-      PositionGrid grid;  // one long axis: the count is what it must be
+      PositionGrid grid;  // with one long axis, because the count is fixed
       for (int a = 0; a < axes; ++a) {
         const int64_t count = a == axes - 1 && tokens % 2 == 0 ? 2 : 1;
         grid.axes.push_back(AxisRange{IntegerRange{choose.Between(-3, 60), 2, count}});
       }
-      // One more than there are tokens for: the grid is sliced.
+      // One more than the tokens need, so that a slice of the grid is used.
       const int64_t rest = 1 + (tokens % 2 == 0 ? tokens / 2 : tokens);
       grid.axes[0] = integers || choose.Coin() ? AxisRange{IntegerRange{-7, 5, rest}}
                                                : AxisRange{RealRange{0.25, 1.5, rest}};
@@ -88,7 +89,7 @@ class RandomPositions {
     if (made->kind == PositionSource::Kind::kGrid && batch == 1) {
       source_ = SliceTokens(*made, choose.Between(0, made->count() - tokens), tokens);
     }
-    source_.data = bytes_.data() + 1;  // positions need no alignment
+    source_.data = bytes_.data() + 1;  // positions may have any alignment
   }
 
   const PositionSource* source() const { return &source_; }
@@ -113,8 +114,8 @@ class RandomPositions {
   std::vector<std::byte> bytes_ = std::vector<std::byte>(1);
 };
 
-// A job and everything it borrows. Copies of `before` are what it starts from: reset between runs.
-// Threads: one.
+// A job and everything that it borrows. `before` holds copies of the initial memory; Reset restores
+// it between runs. Threads: one thread at a time.
 class RandomJob {
  public:
   explicit RandomJob(uint64_t seed, bool misaligned = false)
@@ -139,12 +140,12 @@ class RandomJob {
 
   const Job& job() const { return job_; }
   bool in_place() const { return in_place_; }
-  // Whether it rotates in place from one pairing to the other: items need a copy (job_rows.h).
+  // Whether it changes the pairing in place, so that items need a copy (job_rows.h).
   bool moves_lanes_in_place() const {
     const auto* const rotary = std::get_if<RotaryJob>(&job_);
     return rotary != nullptr && in_place_ && PairingIn(*rotary) != PairingOut(*rotary);
   }
-  // Makes memory what it was before the job ran.
+  // Restores the memory to what it was before the job ran.
   void Reset() {
     for (size_t i = 0; i < memory_.size(); ++i) {
       std::memcpy(memory_[i]->data(), before_[i].data(),
@@ -153,7 +154,7 @@ class RandomJob {
   }
   // The memory that the job reads and writes.
   const std::vector<std::unique_ptr<Tensor>>& memory() const { return memory_; }
-  // What memory holds now.
+  // What the memory holds now.
   std::vector<Tensor> Now() const {
     std::vector<Tensor> now;
     for (const auto& tensor : memory_) now.push_back(*tensor);
@@ -161,7 +162,7 @@ class RandomJob {
   }
 
  private:
-  // Memory of the job, which Reset restores.
+  // Makes memory for the job, which Reset restores.
   std::byte* New(Dtype dtype, int64_t count, bool special) {
     const int64_t misalign =
         misaligned_ ? choose_.Between(0, 3) : choose_.Between(0, 1) * SizeOf(dtype);
@@ -176,7 +177,7 @@ class RandomJob {
     return positions_.back()->source();
   }
 
-  // out and add_to of a row job: own memory, the same, or none to add.
+  // Sets out and add_to of a row job: separate memory, the same memory, or no add_to.
   template <typename J>
   void MakeRows(J& job, int64_t rows, int64_t width) {
     job.dtype = choose_.Of(kAllComputeDtypes);
@@ -242,7 +243,7 @@ class RandomJob {
     job_ = job;
   }
 
-  // All places of a window of 4 by 6.
+  // All positions in a window of 4 by 6.
   static const PositionSource& WindowPositions() {
     static const PositionSource places = *MakePositionSource(
         PositionGrid{{IntegerRange{0, 1, 4}, IntegerRange{0, 1, 6}}}, 2, "window");
@@ -339,7 +340,7 @@ class RandomJob {
     job_ = job;
   }
 
-  // Some outputs are FLOAT8, some are written to pages, some are copies.
+  // Some outputs become FLOAT8, some go to pages, some are copies.
   void MakeOutput(const RotaryJob& job, int64_t elements, RotaryTensor& tensor) {
     tensor.rotates = choose_.Between(0, 3) > 0;
     const int64_t size = SizeOf(tensor.dtype);
@@ -358,7 +359,7 @@ class RandomJob {
     }
   }
 
-  // Pages of 4 slots for a job's tokens and a few more; every token has its slot, or none.
+  // Pages of 4 slots for a job's tokens and a few more. Every token has its own slot, or none.
   void MakePages(const RotaryJob& job, Dtype dtype, RotaryTensor& tensor) {
     const int64_t pages = job.tokens / 4 + 2;
     const int64_t slot = tensor.heads * job.plan->spec.head_dim + choose_.Between(0, 1) * 8;
@@ -377,7 +378,7 @@ class RandomJob {
     tensor.y_offsets = offsets.data();
   }
 
-  // [batch, tokens, heads, head_dim], heads before tokens, or a view of something wider.
+  // [batch, tokens, heads, head_dim], heads before tokens, or a view of a wider tensor.
   RotaryTensor MakeTensor(const RotaryJob& job, int64_t heads) {
     RotaryTensor tensor;
     tensor.dtype = choose_.Of(kAllComputeDtypes);
@@ -409,7 +410,7 @@ class RandomJob {
   std::vector<std::unique_ptr<RandomPositions>> positions_;
   std::vector<std::unique_ptr<Tensor>> memory_;
   std::vector<Tensor> before_;
-  std::vector<int64_t> elements_;  // of a rotary job's tensors
+  std::vector<int64_t> elements_;  // of the tensors of a rotary job
   std::list<std::vector<int64_t>> offsets_;
   Job job_;
 };

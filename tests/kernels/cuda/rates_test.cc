@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Measured rates, and the choice between host and device that follows from them.
 #include "kernels/cuda/rates.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using testing::FakeDriver;
 using testing::MakeHandPlan;
 using testing::Tensor;
 
-// Rotations of 64 bytes a token, in place.
+// Rotations in place with 64 bytes per token.
 class Tokens {
  public:
   explicit Tokens(int64_t count) : x_(Dtype::kFloat32, count * 16) {
@@ -38,7 +39,8 @@ class Tokens {
 };
 
 TEST(RatesTest, TheDeviceIsFasterFromSomeSizeOn) {
-  // A trip of 1 ms, 2 ns a byte there and back, 5 ns a byte here: even at 1 ms / 3 ns.
+  // A trip takes 1 ms and 2 ns a byte for both ways; the host takes 5 ns a byte.
+  // Both take the same time at 1 ms / 3 ns bytes.
   const Rates rates{.host_encode = 1,
                     .host_other = 5e-9,
                     .to_device = 1e-9,
@@ -104,7 +106,7 @@ TEST(RatesTest, ADeviceThatFailsIsNotMeasured) {
   }
 }
 
-// What the backend does with them, batch by batch.
+// The backend uses the rates batch by batch.
 TEST(RatesTest, EveryBatchRunsWhereItIsDoneSooner) {
   const auto device = std::make_shared<FakeDevice>();
   const auto exported = device->Export(1 << 16);
@@ -114,7 +116,7 @@ TEST(RatesTest, EveryBatchRunsWhereItIsDoneSooner) {
        .slots = 2,
        .least_bytes = 0,
        .rates = Rates{.host_other = 5e-9, .to_device = 1e-9, .to_host = 1e-9, .trip = 1e-4}});
-  const Tokens few(100), many(2000);  // even at 521
+  const Tokens few(100), many(2000);  // equal at 521
   const auto ran_on = [&](const Job& job) {
     JobResult result;
     backend.RunEach({&job, 1}, {&result, 1});

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Row layouts compiled into steps: every column once, sums in order, zeros last.
 #include "kernels/cuda/row_program.h"
 
 #include <gmock/gmock.h>

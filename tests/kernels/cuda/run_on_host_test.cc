@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host runs every block of a launch, whichever item and part of a row it belongs to. What the
-// bodies compute is the subject of items_test.cc.
+// The host runs every block of a launch, whichever item and part of a row it belongs to.
+// items_test.cc checks what the bodies compute.
 #include "kernels/cuda/run_on_host.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace phasor::cuda {
 namespace {
 
-// Indices of a bias: the clipped distance of key and query, one row per query.
+// The indices of a bias: the clipped distance of key and query, one row per query.
 BiasItem Distances(int64_t queries, int32_t keys, std::vector<int32_t>& out) {
   out.assign(static_cast<size_t>(queries * keys), -7);
   BiasItem item;

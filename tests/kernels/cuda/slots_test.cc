@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Buffers for chunks: taken, given back, grown, and missing when memory runs out.
 #include "kernels/cuda/slots.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What graphs of trips ask of the CUDA runtime, with a runtime that only writes it down. That a
-// device does it is for cuda_driver_test to show.
+// The calls that graphs of trips make to the CUDA runtime, on a runtime that only records them.
+// cuda_driver_test checks that a device carries them out.
 #include "kernels/cuda/trip_graph.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// What the runtime was asked, and which call fails.
+// The calls that were recorded; one of them can be made to fail.
 std::vector<std::string>& Calls() {
   static auto& calls = *new std::vector<std::string>;
   return calls;
@@ -114,7 +114,7 @@ class TripGraphTest : public ::testing::Test {
     trip_.launches.push_back({KernelFor(Dtype::kBFloat16), {At(2005), nullptr, 3, 7}});
     trip_.launches.push_back({KernelFor(Dtype::kFloat32), {At(2006), nullptr, 1, 9}});
   }
-  // What was asked since the last time.
+  // The calls since the last time.
   static std::vector<std::string> Asked() { return std::exchange(Calls(), {}); }
   static std::string Number(Dtype dtype) { return StrCat(static_cast<int>(dtype)); }
 

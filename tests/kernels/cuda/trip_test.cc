@@ -20,7 +20,7 @@ class QueueTripTest : public ::testing::Test {
     trip_.host_in = in_;
     trip_.device_in = device_in_;
     trip_.in_bytes = 3;
-    trip_.launches.resize(2);  // of no blocks
+    trip_.launches.resize(2);  // without blocks
     trip_.device_out = device_in_;
     trip_.host_out = out_;
     trip_.out_bytes = 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions of narrow floats against the compiler's own _Float16 and against exact arithmetic.
+// Conversions of narrow floats, compared with the compiler's _Float16 and with exact arithmetic.
 #include "kernels/math/convert.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@
 namespace phasor {
 namespace {
 
-// Floats that matter for rounding: every half-way point between neighbours and what is next to it.
+// Floats that matter for rounding: every half-way point between neighbours, and the floats beside
+// it.
 void AroundTies(float value, float next, void (*check)(float)) {
   const float middle =
       static_cast<float>((static_cast<double>(value) + static_cast<double>(next)) / 2);
@@ -26,11 +27,11 @@ void CheckFloat16(float x) {
   EXPECT_EQ(Float16FromFloat(x), want) << x;
 }
 
-// The nearest bfloat16 by distance, ties to the even one.
+// Checks for the nearest bfloat16 by distance, ties to the even one.
 void CheckBFloat16(float x) {
   const uint16_t down = static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
   const double low = FloatFromBFloat16(down);
-  // One step past the largest finite value counts as 2^128.
+  // The step after the largest finite value counts as 2^128.
   const uint16_t up = static_cast<uint16_t>(down + 1);
   const double high =
       std::isinf(FloatFromBFloat16(up)) ? std::copysign(0x1p128, x) : FloatFromBFloat16(up);
@@ -102,7 +103,7 @@ TEST(ConvertTest, NansStayNans) {
   }
 }
 
-// What a type's bits stand for, from its definition: sign, exponent and fraction.
+// The value of a type's bits by its definition: sign, exponent and fraction.
 double Float8Value(uint8_t bits, Float8 type) {
   const int fraction_bits = type == Float8::kE4M3 ? 3 : 2;
   const int bias = type == Float8::kE4M3 ? 7 : 15;
@@ -149,7 +150,7 @@ TEST(ConvertTest, WidensEveryFloat8Exactly) {
   }
 }
 
-// Every bfloat16 and float16 value as it is and scaled, and every tie with its neighbours.
+// Every bfloat16 and float16 value unscaled and scaled, and every tie with its neighbours.
 TEST(ConvertTest, Float8IsTheNearestFiniteValue) {
   for (const Float8 type : kFloat8Types) {
     const auto check = [&](float x) {

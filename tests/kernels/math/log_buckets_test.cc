@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buckets are those of transformers at every distance.
+// The buckets are those of transformers at every distance.
 #include "kernels/math/log_buckets.h"
 
 #include <gtest/gtest.h>

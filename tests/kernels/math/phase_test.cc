@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PhaseOf against exact rationals.
+// PhaseOf, compared with exact rationals.
 #include "kernels/math/phase.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(PhaseOfTest, IsExactForIntegerPositionsOfEitherSign) {
   }
 }
 
-// So it is low by less than one unit of 2^-64 turns.
+// So it is too low by less than one unit of 2^-64 turns.
 TEST(PhaseOfTest, RoundsDownForRealPositions) {
   std::mt19937_64 random(2);
   for (const Frequency f : SomeFrequencies(random)) {

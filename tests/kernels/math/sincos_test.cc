@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SinCos32 and SinCos64 against true values over random phases and every structure of their bits.
-// Prints the worst cases.
+// SinCos32 and SinCos64, compared with true values at random phases and at every structure of their
+// bits. Prints the worst cases.
 #include "kernels/math/sincos.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ namespace {
 
 using testing::UlpError;
 
-// Sine and cosine in long double (64 bits on x86: 2^-40 of an f32 ulp). The quadrant and remainder
-// are exact integers.
+// Sine and cosine in long double (64 bits on x86, which is 2^-40 of an f32 ulp). The quadrant and
+// the remainder are exact integers.
 SinCos<long double> LongTruth(uint64_t phase) {
   const uint64_t p = phase + (uint64_t{1} << 61);
   const int64_t r = static_cast<int64_t>(p & ((uint64_t{1} << 62) - 1)) - (int64_t{1} << 61);
@@ -60,7 +60,7 @@ struct Worst {
   }
 };
 
-// Remainders of every bit length, next to every field boundary, in every quadrant.
+// Remainders of every bit length, beside every field boundary, in every quadrant.
 std::vector<uint64_t> StructuredPhases() {
   std::mt19937_64 random(7);
   std::vector<uint64_t> offsets = {0};

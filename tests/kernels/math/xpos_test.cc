@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// xPos amplitudes against 320-bit arithmetic, and what saturates where.
+// xPos amplitudes, compared with 320-bit arithmetic, and where they saturate.
 #include "kernels/math/xpos.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Position At(double x) {
   return p;
 }
 
-// zeta_j^((p - center) / scale_base), straight from the formula.
+// zeta_j^((p - center) / scale_base), computed directly from the formula.
 Real TrueAmplitude(int64_t j, int64_t pairs, double p, double center, double scale_base) {
   const Real zeta = (Real(2 * j) + Real(2 * pairs) * 4 / 10) / (Real(2 * pairs) * 14 / 10);
   return exp(log(zeta) * (Real(p) - Real(center)) / Real(scale_base));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bias specs: presets, what is refused, and the slopes of ALiBi.
+// Bias specs: presets, refused fields, and ALiBi's slopes.
 #include "kernels/plan/bias_rule.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ TEST(BiasRuleTest, SlopesAreBloomsAndMptsForAnyNumberOfHeads) {
     const std::vector<double> slopes = AlibiSlopes(golden.heads);
     ASSERT_EQ(static_cast<int64_t>(slopes.size()), golden.heads);
     for (size_t h = 0; h < slopes.size(); ++h) {
-      // Upstream raises a rounded base to a power in f32.
+      // Upstream raises a rounded base to a power, in f32.
       EXPECT_NEAR(slopes[h], golden.bloom[h], 4e-6 * slopes[h]) << golden.heads << " heads, " << h;
       EXPECT_NEAR(slopes[h], golden.mpt[h], 2e-7 * slopes[h]) << golden.heads << " heads, " << h;
     }
@@ -39,7 +39,7 @@ TEST(BiasRuleTest, SlopesOfUpToEightHeadsArePowersOfTwo) {
 }
 
 TEST(BiasRuleTest, SlopesAreRoundedOnceToADouble) {
-  // 2^(-8 (h + 1) / n) in long double, whose logarithm and power have 11 more bits.
+  // 2^(-8 (h + 1) / n) in long double, whose logarithm and power have 11 bits more.
   for (const int64_t heads : {16, 64, 4096, 65536}) {
     const std::vector<double> slopes = AlibiSlopes(heads);
     for (int64_t h = 0; h < heads; h += heads / 16 + 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rope_scaling rule in 320-bit arithmetic, each in another form than the source has it.
+// Every rope_scaling rule in 320-bit arithmetic, written in another form than in the source.
 // tests/conformance compares the same rules with the upstream packages.
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ TEST(LinearScalingTest, DividesEveryFrequency) {
 }
 
 TEST(NtkScalingTest, KeepsTheFirstPairAndDividesTheLastByTheFactor) {
-  // theta factor^(d / (d - 2)): pair j is divided by factor^(2j / (d - 2)), the last by factor.
+  // theta factor^(d / (d - 2)): pair j is divided by factor^(2j / (d - 2)), so the last by factor.
   ExpectFrequencies(Scaled(1e4, NtkScaling{.factor = 3.0}), [](int64_t j) {
     return Omega(1e4, j) / exp(log(Real(3)) * (2 * j) / (kWidth - 2));
   });
@@ -88,7 +88,7 @@ TEST(MixedNtkScalingTest, WithBDividesTheLastPairByTheFactor) {
   });
 }
 
-// The pair with that many turns within the original length.
+// The pair that makes that many turns over the original length.
 Real PairOf(double theta, int64_t original, double turns) {
   return log(Real(original) / turns / TwoPi()) / log(Real(theta)) * kPairs;
 }
@@ -134,7 +134,7 @@ TEST(YarnScalingTest, ARampOfNoWidthGetsOneThousandth) {
 }
 
 TEST(YarnScalingTest, ClampsTheRampToThePairsUpstreamClampsItTo) {
-  // Far beyond d - 1 at the slow end, below 0 at the fast end.
+  // Far beyond d - 1 at the slow end, and below 0 at the fast end.
   const YarnScaling yarn = {
       .factor = 2.0, .original_max_position_embeddings = 64, .beta_fast = 1e9, .beta_slow = 1e-9};
   ExpectFrequencies(Scaled(10, yarn), [&](int64_t j) {
@@ -166,7 +166,7 @@ TEST(YarnScalingTest, AmplitudeFollowsItsFields) {
   ExpectAmplitude(Scaled(1e4, plain), g);
   YarnScaling yarn = plain;
   yarn.mscale = 0.707;
-  ExpectAmplitude(Scaled(1e4, yarn), g);  // both or none
+  ExpectAmplitude(Scaled(1e4, yarn), g);  // both fields or neither
   yarn.mscale_all_dim = 0.707;
   ExpectAmplitude(Scaled(1e4, yarn), 1);
   yarn.mscale_all_dim = 0.5;
@@ -239,7 +239,7 @@ TEST(LongRopeScalingTest, AmplitudeFollowsItsFields) {
   ExpectAmplitude(Scaled(1e4, phi, 4097), 1.5);
 }
 
-// Every number of every rule, as far out as ResolveSpec lets it: an answer or a refusal.
+// Every number of every rule, as extreme as ResolveSpec allows: there is a result or an error.
 TEST(RopeScalingTest, ExtremesNeitherThrowNorHang) {
   constexpr double kExtremes[] = {5e-324, 1e-300, 1, 1e300, 1.7e308, -1.7e308, 0};
   const YarnScaling yarn = {.factor = 4.0, .original_max_position_embeddings = 4096};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frequencies against their formulas in 320-bit arithmetic, one element at a time.
+// Frequencies, compared with their formulas in 320-bit arithmetic, one element at a time.
 #include "kernels/plan/frequencies.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ void ExpectRounded(const Frequency& f, const Real& turns, const std::string& wha
   EXPECT_EQ(ToFixed(f.whole, f.fraction), RoundToFixed(turns)) << what;
 }
 
-// A rotary spec of one ladder, put together by hand: ResolveSpec is not what is tested.
+// A rotary spec with one ladder, made by hand, because this does not test ResolveSpec.
 ResolvedSpec LadderSpec(FrequencyFamily family, int64_t pairs, double scale) {
   ResolvedSpec spec;
   spec.kind = SpecKind::kRotary;
@@ -161,7 +161,7 @@ TEST(PeriodFrequenciesTest, RoundTiesToEven) {
   EXPECT_EQ(unit(0.25), 0u);
   EXPECT_EQ(unit(-0.5), 0u);
   EXPECT_EQ(unit(-1.5), ~uint64_t{0} - 1);
-  // A tie that the power reaches only up to its own rounding: 2^-65 turns.
+  // A tie at 2^-65 turns, which the power reaches only up to its own rounding.
   const auto ladder = PeriodFrequencies(kExclusive, 1, std::ldexp(1.0, 130), 2, 1);
   EXPECT_EQ((*ladder)[1], Frequency{});
   const auto three = PeriodFrequencies(kExclusive, 1, std::ldexp(1.0, 130), 2, 3);

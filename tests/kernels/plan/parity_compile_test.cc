@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pair gets which frequency, beside the machine's f32 steps.
+// Which pair gets which frequency in parity tables, compared with the machine's f32 steps.
 #include "kernels/plan/parity_compile.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(ParityCompileTest, PairsThatPadABlockStandStill) {
   Spec spec = PresetSpec("grid-2d-concat");
   spec.dim = 12;
   const ParityTables tables = TablesOf(spec);
-  ASSERT_EQ(tables.frequency.size(), 7u);  // three, one to pad, three
+  ASSERT_EQ(tables.frequency.size(), 7u);  // three pairs, one for padding, three pairs
   EXPECT_EQ(tables.frequency[3], 0);
   EXPECT_EQ(tables.frequency[4], 1);
 }

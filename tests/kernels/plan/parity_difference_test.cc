@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The positions that a comparison examines, and differences of known size.
 #include "kernels/plan/parity_difference.h"
 
 #include <gmock/gmock.h>
@@ -51,9 +52,9 @@ TEST(ParityDifferenceTest, ManyPairsAreLookedAtInFewPositions) {
   EXPECT_EQ(MostPositions(*plan), 8192);
 }
 
-// f32 angles with base 10000 and 128 lanes are off by 1.4e-4 at position 4095 and by thousandths of
-// a radian at 131 071; the recurrence of ggml by about three times as much. (From emulation against
-// 64-bit arithmetic, with another libm.)
+// With base 10000 and 128 lanes, f32 angles are off by 1.4e-4 at position 4095 and by thousandths
+// of a radian at 131 071; ggml's recurrence by about three times as much. (From emulation against
+// 64-bit arithmetic with another libm.)
 TEST(ParityDifferenceTest, F32AnglesAreOffByWhatIsKnown) {
   const auto f32 = PlanOf(ParityFrequency::kFloat32Pow, 10000, ParityType::kFloat32);
   const Difference near = Up(f32, 4096, Dtype::kFloat32);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reports on a spec's parity arithmetic: their numbers, defaults and errors.
 #include "kernels/plan/parity_report.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +31,7 @@ TEST(ParityReportTest, SaysHowFarF32AnglesAreOff) {
   EXPECT_EQ((*report)->context_length, 4096);
   EXPECT_EQ((*report)->inv_freq.size(), 64u);
   EXPECT_EQ((*report)->inv_freq[0], 1.0);
-  // Half a unit of an f32 below 4096, and up to as much again from the frequency's own rounding.
+  // Half a unit of an f32 below 4096, and up to the same again from rounding the frequency.
   EXPECT_GT((*report)->largest.angle, 0x1p-13);
   EXPECT_LT((*report)->largest.angle, 0x1p-12);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where pairs go in the table that SIMD code reads.
+// The place of every pair in the table that SIMD code reads.
 #include "kernels/plan/phase_table.h"
 
 #include <gmock/gmock.h>

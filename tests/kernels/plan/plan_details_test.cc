@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The columns, lanes, heads and layers that the description of a plan lists.
 #include "kernels/plan/plan_details.h"
 
 #include <gmock/gmock.h>

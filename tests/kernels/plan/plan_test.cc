@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans: the shape of blocks and tables, and that every column is written exactly once.
+// Plans: the shapes of blocks and tables. Every column is written exactly once.
 #include "kernels/plan/plan.h"
 
 #include <gmock/gmock.h>
@@ -116,7 +116,7 @@ TEST(CompilePlanTest, StartsEveryBlockAtAnEvenPair) {
 TEST(CompilePlanTest, RearrangesPairsIntoTheTable) {
   for (const Spec& spec : ManySpecs()) {
     const auto plan = Compile(spec);
-    if (plan->table.layers > 1) continue;  // phase_table_test.cc
+    if (plan->table.layers > 1) continue;  // phase_table_test.cc checks these
     const PhaseTable& table = plan->table;
     EXPECT_EQ(table.half % 16, 0);
     EXPECT_GE(table.half, (plan->pairs + 1) / 2);
@@ -143,7 +143,7 @@ TEST(CompilePlanTest, RearrangesPairsIntoTheTable) {
 TEST(CompilePlanTest, CoversTheTableWithRunsOfOneAxis) {
   for (const Spec& spec : ManySpecs()) {
     const auto plan = Compile(spec);
-    if (plan->table.layers > 1) continue;  // phase_table_test.cc
+    if (plan->table.layers > 1) continue;  // phase_table_test.cc checks these
     int64_t next = 0;
     std::vector<int> axis_at(2 * plan->table.half);
     for (size_t r = 0; r < plan->table.runs.size(); ++r) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of rotary tables, drawn: what stands in each column. Pictures are those of
-// docs/conventions.md.
+// The layouts of rotary tables as pictures of every column, in the notation of docs/conventions.md.
 #include "kernels/plan/row_layout.h"
 
 #include <gmock/gmock.h>

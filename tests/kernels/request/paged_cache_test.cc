@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that write FLOAT8 or into pages: sizes, strides and offsets of good ones, and every
-// refusal of bad ones.
+// Requests that write FLOAT8 or into pages: sizes, strides and offsets of valid ones, and every
+// request that must be refused.
 #include "kernels/request/paged_cache.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::StatusIs;
 
 constexpr absl::StatusCode kNotBuilt = absl::StatusCode::kUnimplemented;
 
-// Queries of 4 heads and keys of 2; values of 3. 5 tokens into 6 pages of 4 slots.
+// Queries of 4 heads, keys of 2 and values of 3; 5 tokens go into 6 pages of 4 slots.
 RopeRequest Paged() {
   RopeRequest request;
   request.spec = PresetSpec("rope-half-split");
@@ -43,7 +43,7 @@ absl::StatusOr<PreparedRope> PreparePaged(const RopeRequest& request) {
   return PrepareRope(request, CompilePlan, "item");
 }
 
-// What Paged() is refused for, once changed.
+// Expects that Paged() is refused after `change`, with an error that begins with item.`start`.
 template <typename Change>
 void ExpectPagedRefused(absl::StatusCode code, const std::string& start, Change change) {
   RopeRequest request = Paged();
@@ -73,7 +73,7 @@ TEST(PagedCacheTest, KeysAndValuesGoToPages) {
 
 TEST(PagedCacheTest, SlotsBecomeOffsetsBySlotsAndPagesStrides) {
   RopeRequest request = Paged();
-  // Pages of keys and values in turns, heads before slots: [6, 2 of them, 2 heads, 4, 8].
+  // Pages of keys and values alternate, heads before slots: [6, 2 of them, 2 heads, 4, 8].
   request.paged_cache->key_cache.strides = {2 * 64, 8, 32, 1};
   request.paged_cache->slot_mapping.dtype = Dtype::kInt32;
   auto prepared = PreparePaged(request);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preparation of requests to encode: sizes, tables, and every refusal that needs no payload.
+// Preparation of Encode requests: sizes, tables, and every error that does not depend on the
+// payload.
 #include "kernels/request/request.h"
 
 #include <gmock/gmock.h>
@@ -127,7 +128,7 @@ TEST(PrepareEncodeTest, RefusesPositionsOfAnotherNumberOfAxes) {
 TEST(PrepareEncodeTest, RefusesAnOutputThatOverflows) {
   EncodeRequest request = Encode(65536, int64_t{1} << 40);
   request.output_dtype = Dtype::kFloat64;
-  EXPECT_THAT(Prepare(request), IsOk());  // 2^59 bytes: a limit of whoever has the memory
+  EXPECT_THAT(Prepare(request), IsOk());  // 2^59 bytes: the owner of the memory limits this
   request.positions = IntegerRange{0, 1, (int64_t{1} << 40) + 1};
   ExpectInvalid(request, "positions.range.integer.count");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preparation of requests to rotate: tensors, deltas, and every refusal that needs no payload.
+// Preparation of ApplyRoPE requests: tensors, deltas, and every error that does not depend on the
+// payload.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -250,7 +251,7 @@ TEST(PrepareDeltaTest, RefusesToMoveKeysToOtherLanes) {
   ExpectInvalid(request, "from_spec: rotates lanes [0, 4), must be those of spec, [0, 8)");
 }
 
-// Heads with frequencies of their own -----------------------------------------------------------
+// Heads with their own frequencies --------------------------------------------------------------
 
 absl::StatusOr<std::shared_ptr<const Plan>> ThreeHeads(const ResolvedSpec& spec) {
   auto plan = std::make_shared<Plan>();
@@ -292,7 +293,7 @@ TEST(PrepareHeadsTest, MustBeEqualAtBothEndsOfAMove) {
       StatusIs(kInvalid, StartsWith("item.from_spec.frequency_heads: 1, must be spec's (3)")));
 }
 
-// What a request for tokens first.. of [7, heads, 8] tensors alone would have been.
+// A slice of a request must equal a request for only those tokens of [7, heads, 8] tensors.
 void ExpectSliceIsARequestOfItsOwn(RopeLayout layout) {
   const auto shaped = [&](int64_t tokens, int64_t heads) {
     return layout == RopeLayout::kTokensHeads ? TensorOf({tokens, heads, 8})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What configurations mean is compared with transformers in tests/conformance/configs_test.cc.
-// Here: what is chosen, and what is refused.
+// Which parts of a configuration are chosen, and which configurations are refused.
+// tests/conformance/configs_test.cc compares their meaning with transformers.
 #include "kernels/spec/config_json.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ TEST(ConfigJsonTest, KeysThatSayWhatIsSoAnywayAreAccepted) {
   }
 }
 
-// GPT-J's class rotates 64 lanes when nothing is said, and the whole head when null is.
+// GPT-J's class rotates 64 lanes if the key is absent, and the whole head if it is null.
 TEST(ConfigJsonTest, AnAbsentRotaryDimIsTheClassesDefault) {
   Spec spec;
   spec.config_json = R"({"model_type": "gptj", "head_dim": 256})";
@@ -88,7 +88,7 @@ TEST(ConfigJsonTest, AnUnknownModelTypeAsksForThePairing) {
   const Spec spec = Read(user);
   EXPECT_EQ(spec.rope_theta, 1e6);
   EXPECT_EQ(spec.partial_rotary_factor, 0.5);
-  EXPECT_EQ(spec.pairing, std::nullopt);  // the user's remains
+  EXPECT_EQ(spec.pairing, std::nullopt);  // the user's pairing stays
   user.config_json = R"({"model_type": "newmodel", "head_dim": 64})";
   ExpectRefused(user, "rope_theta: not set, required where the model_type is not known");
   user.rope_theta = 10000;
@@ -271,7 +271,7 @@ TEST(ConfigJsonTest, NestedParametersAreChosenByKind) {
                 "rope_parameters.rope_theta: 3, must be an object");
 }
 
-// Flat, as OLMo 3 was published: YaRN is for the layers with full attention alone.
+// A flat dictionary, as OLMo 3 was published: YaRN applies only to layers with full attention.
 std::string Olmo3(const std::string& more) {
   return R"({"model_type": "olmo3", "head_dim": 128, "layer_types": ["sliding_attention",
       "full_attention"])" +
@@ -299,7 +299,7 @@ TEST(ConfigJsonTest, AnOlmo3WithoutScalingNeedsNoKindOfLayer) {
   EXPECT_EQ(Read(Config(Olmo3(R"(, "rope_scaling": {"type": "default"})"))).rope_theta, 500000);
 }
 
-// transformers 5.23.0 gives sliding layers its default base, earlier releases the file's.
+// transformers 5.23.0 gives sliding layers its default base; earlier releases give them the file's.
 TEST(ConfigJsonTest, AnotherBaseOfOlmo3sSlidingLayersIsTheCallersToSay) {
   const std::string olmo = Olmo3(R"(, "rope_theta": 1000000, )" + std::string(kOlmo3Yarn));
   EXPECT_EQ(Read(Layer(olmo, "full_attention")).rope_theta, 1e6);
@@ -410,7 +410,7 @@ TEST(ConfigJsonTest, ModelsThatAreScaledByDefaultMustSaySo) {
   ExpectRefused(Config(R"({"model_type": "gpt_oss"})"), "rope_parameters: not set, required");
 }
 
-// Bytes changed at random: whatever comes, an answer or INVALID_ARGUMENT.
+// Bytes changed at random must give a spec or INVALID_ARGUMENT.
 
 }  // namespace
 }  // namespace phasor

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Keys about rotation: which are recognized, and which are refused for which models.
 #include "kernels/spec/config_keys.h"
 
 #include <gmock/gmock.h>

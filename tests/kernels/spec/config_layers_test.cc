@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// per_layer_config: the changes that are allowed, and the head width of a kind of layer.
 #include "kernels/spec/config_layers.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +16,7 @@ using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::StatusIs;
 
-// A configuration of three layers with `changes` as per_layer_config.
+// A configuration of three layers with `changes` as its per_layer_config.
 Json ThreeLayers(const std::string& changes) {
   return Json::parse(R"({"layer_types": ["sliding_attention", "full_attention", "full_attention"],
                          "per_layer_config": )" +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stranger's configuration costs, and how much of it an error repeats.
+// The time that a hostile configuration takes, and how much of it an error repeats.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using testing::Layer;
 using testing::Llama;
 using testing::Part;
 
-// `count` keys beside those that are read.
+// `count` keys in addition to those that are read.
 std::string ManyKeys(int count) {
   std::string keys = R"("other": 0)";
   for (int i = 1; i < count; ++i) keys += ", \"k" + std::to_string(i) + "\": 0";
@@ -41,7 +41,7 @@ TEST(ConfigLimitsTest, MoreKeysThanAnyModelHasAreRefused) {
   ExpectRefused(Config(Llama(ManyKeys(80000))), "spec.config_json: more than 65536 values");
 }
 
-// What a caller sends may be megabytes; an error is a line.
+// A caller may send megabytes; an error is one line.
 TEST(ConfigLimitsTest, ErrorsShowTheBeginningOfLongNames) {
   const std::string name(100000, 'n');
   const std::string rope = R"("rope_parameters": {"rope_type": ")" + name + "\"}";
@@ -103,7 +103,7 @@ TEST(ConfigLimitsTest, SurvivesAnyBytes) {
     if (spec.ok()) continue;
     ASSERT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
-  EXPECT_GT(answers, 1000);  // and not all of it is rubbish
+  EXPECT_GT(answers, 1000);  // many of them are valid configurations
 }
 
 }  // namespace

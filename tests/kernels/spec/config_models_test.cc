@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values are compared with transformers' own classes in tests/conformance/configs_test.cc.
+// The table of model_types. tests/conformance/configs_test.cc compares its values with
+// transformers.
 #include "kernels/spec/config_models.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +34,7 @@ TEST(ConfigModelsTest, ValuesMakeSense) {
     EXPECT_TRUE(model.partial_rotary_factor >= 0 && model.partial_rotary_factor <= 1)
         << model.model_type;
     EXPECT_FALSE(model.vision && model.mrope.has_value()) << model.model_type;
-    // Reading half-split and writing neighbours is something that no model does.
+    // No model reads half-split and writes interleaved.
     EXPECT_FALSE(model.pairing == Pairing::kHalfSplit && model.pairing_out == Pairing::kInterleaved)
         << model.model_type;
   }

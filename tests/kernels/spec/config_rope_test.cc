@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// rope_parameters dictionaries of every rope_type, and the ones that are refused.
 #include "kernels/spec/config_rope.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specs of model configurations, read and refused.
+// Reads the specs of model configurations, or the errors of refused ones.
 #ifndef PHASOR_TESTS_KERNELS_SPEC_CONFIGURATIONS_H_
 #define PHASOR_TESTS_KERNELS_SPEC_CONFIGURATIONS_H_
 
@@ -43,7 +43,7 @@ inline void ExpectRefused(const Spec& user, const std::string& message) {
       << user.config_json;
 }
 
-// A Llama's keys, and `more`.
+// The keys of a Llama, and `more`.
 inline std::string Llama(const std::string& more) {
   return R"({"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32)" +
          (more.empty() ? "" : ", " + more) + "}";

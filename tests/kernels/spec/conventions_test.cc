@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worked examples and properties of docs/conventions.md, from the plan alone: no backend.
+// The worked examples and properties of docs/conventions.md, computed from plans without a backend.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::IsOk;
 using ::testing::Pointwise;
 using testing::Real;
 
-constexpr double kPrinted = 0.500001e-6;  // examples are printed with six digits
+constexpr double kPrinted = 0.500001e-6;  // examples are printed with six decimals
 
 Spec Encoding(const char* preset, int64_t dim) {
   Spec spec;
@@ -184,7 +184,7 @@ TEST(ConventionsTest, FluxLeavesTextAtTheOriginUnturned) {
   EXPECT_NEAR(image[72], x[72] * std::cos(5) - x[73] * std::sin(5), 1e-12);
 }
 
-// Accuracy against the formulas, from the definition and not through a plan.
+// Accuracy against the formulas, evaluated from the definition and not through a plan.
 
 TEST(ConventionsTest, EncodingsAreTrueAtLargePositions) {
   const Spec spec = Encoding("transformer", 64);
@@ -302,7 +302,8 @@ TEST(PropertiesTest, SimilarityFallsWithDistanceButNotMonotonically) {
 }
 
 TEST(PropertiesTest, LiteralIndexEncodingsAreNotShiftedByARotation) {
-  // Neighbouring columns share no frequency, so their norm is not 1 and no rotation can keep it.
+  // Neighbouring columns have different frequencies, so their norm is not 1 and no rotation can
+  // keep it.
   const std::vector<double> row = Encode(Encoding("transformer-literal", 8), {2});
   EXPECT_GT(std::abs(row[0] * row[0] + row[1] * row[1] - 1), 0.1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named encoders resolve to what their specs do.
+// Named encoders resolve to the same as their specs, and wrong names get good errors.
 #include "kernels/spec/encoder_set.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ TEST(EncoderSetTest, ErrorShowsTheBeginningOfALongName) {
   EXPECT_LT(status.message().size(), 256u);
 }
 
-// Names of 128 characters, the longest there are.
+// Names of 128 characters, the longest allowed.
 EncoderSet LongNames(int count) {
   std::vector<NamedSpec> encoders;
   for (int i = 0; i < count; ++i) {
@@ -96,7 +96,7 @@ EncoderSet LongNames(int count) {
   return *EncoderSet::Make(encoders);
 }
 
-// Every item of a batch may name an encoder that there is not.
+// Every item of a batch may name an encoder that does not exist.
 TEST(EncoderSetTest, TimeOfTheErrorDoesNotGrowWithTheSet) {
   const auto seconds = [](int count) {
     const EncoderSet set = LongNames(count);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Fingerprints are the same across releases and differ for different specs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

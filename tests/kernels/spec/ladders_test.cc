@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pairs are whose, as upstream's own definitions have it.
+// Which pairs belong to which axis and ladder, by upstream's own definitions.
 #include "kernels/spec/ladders.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every enumerator has a name of its own.
 #include "kernels/spec/names.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 namespace phasor {
 namespace {
 
-// The names of enumerators 0..last are known and differ.
+// Checks that the names of enumerators 0..last are known and differ.
 template <typename E>
 void ExpectNamed(E last) {
   std::set<std::string_view> names;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parity arithmetic: the stages that are filled in, and the combinations that are refused.
 #include "kernels/spec/parity_check.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every preset is complete once its required fields are set. tests/conformance compares their
-// numbers with upstream packages, conventions_test.cc with the examples of docs/conventions.md.
+// numbers with upstream packages, and conventions_test.cc with the examples of docs/conventions.md.
 #include "kernels/spec/presets.h"
 
 #include <gmock/gmock.h>
@@ -94,10 +94,10 @@ TEST(PresetsTest, RequireExactlyTheFieldsTheyList) {
       if (field == "head_dim") spec.head_dim.reset();
       if (field == "sequence_length") spec.sequence_length.reset();
       if (field == "inv_freq") spec.inv_freq.clear();
-      if (field == "phase") continue;  // none given is none added
+      if (field == "phase") continue;  // without it, nothing is added
       if (field == "axes_dim") {
         spec.axes_dim.clear();
-        spec.head_dim = 128;  // not a multiple of three pairs
+        spec.head_dim = 128;  // three pairs do not divide it
       }
       EXPECT_THAT(ResolveSpec(spec), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(field)))
           << preset.name << " without " << field;
@@ -116,7 +116,7 @@ TEST(PresetsTest, SayWhatTheyAreAndWhereTheyComeFrom) {
   }
 }
 
-// Of diffusers' table for an image of 64 by 64 patches, with the published pos_embed_max_size.
+// diffusers' table for an image of 64 by 64 patches, with the published pos_embed_max_size.
 TEST(PresetsTest, StableDiffusion3StepsByTheSizeOfItsTable) {
   const struct {
     const char* name;
@@ -130,7 +130,7 @@ TEST(PresetsTest, StableDiffusion3StepsByTheSizeOfItsTable) {
   }
 }
 
-// `value` with `read`, what was read of it, for every enumerator, which has no prefix then.
+// `value`, with every string replaced by that of `read`, which writes enumerators without prefix.
 Json WithoutPrefixes(Json value, const Json& read) {
   if (value.is_string()) return read;
   if (!value.is_object()) return value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many axes, and which pairs are whose.
+// The number of axes, and which pairs belong to which axis.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

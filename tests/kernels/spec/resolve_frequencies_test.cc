@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What families take, and lists with a value per pair or axis.
+// The fields of each family, and lists with one value per pair or axis.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rope_scaling and xpos: defaults, canonical values, and every refusal.
+// rope_scaling and xpos: defaults, canonical values, and every error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolution: overrides, defaults, canonical values, and every refusal.
+// Resolution of specs: overrides, defaults, canonical values, and every error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -47,7 +47,7 @@ TEST(ResolveSpecTest, FillsInWhatAPresetSays) {
   EXPECT_EQ(rotary.attention_factor, 1);
 }
 
-// What a thread has resolved before is remembered, a few specs of it: nothing of that may show.
+// A thread remembers the last few specs that it resolved. That must not change any result.
 TEST(ResolveSpecTest, SaysTheSameOfASpecThatComesAgain) {
   Spec config;
   config.config_json = R"({"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4,
@@ -58,7 +58,7 @@ TEST(ResolveSpecTest, SaysTheSameOfASpecThatComesAgain) {
   std::vector<std::string> first;
   for (const Spec& spec : specs) first.push_back(Fingerprint(Resolve(spec)));
   EXPECT_THAT(std::set<std::string>(first.begin(), first.end()), SizeIs(specs.size()));
-  for (const int step : {1, 3, 5}) {  // of every order, another one
+  for (const int step : {1, 3, 5}) {  // another order each time
     for (size_t i = 0, at = 0; i < 4 * specs.size(); ++i, at = (at + step) % specs.size()) {
       EXPECT_EQ(Fingerprint(Resolve(specs[at])), first[at]) << at;
     }
@@ -77,7 +77,7 @@ TEST(ResolveSpecTest, KeepsNoLargeSpecs) {
     EXPECT_THAT(ResolveSpec(spec), IsOk());
   }
   if (before == 0) GTEST_SKIP() << "this allocator counts nothing";
-  EXPECT_LT(held() - before, 400 << 10);  // `spec` itself
+  EXPECT_LT(held() - before, 400 << 10);  // the size of `spec` itself
 }
 
 TEST(ResolveSpecTest, RefusesAgainWhatItHasRefused) {

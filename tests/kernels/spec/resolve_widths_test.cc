@@ -80,7 +80,7 @@ TEST(ResolveWidthsTest, PadsInFrontAndBehind) {
   const ResolvedSpec both =
       Resolve(With(With(Encoding(12), &Spec::pad_front, 2), &Spec::pad_back, 4));
   EXPECT_THAT(both.axes_dim, ElementsAre(6));
-  // Behind is one less where the content would be odd.
+  // pad_back is one less if the content would be odd.
   const ResolvedSpec odd =
       Resolve(With(With(Encoding(12), &Spec::pad_front, 3), &Spec::pad_back, 2));
   EXPECT_THAT(odd.axes_dim, ElementsAre(8));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Bases of specs: presets, configurations, and the errors of a wrong base.
 #include "kernels/spec/spec_base.h"
 
 #include <gmock/gmock.h>

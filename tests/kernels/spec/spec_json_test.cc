@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Specs as JSON: fields, rules, round trips, and errors.
 #include "kernels/spec/spec_json.h"
 
 #include <string>
@@ -57,8 +58,8 @@ TEST(SpecJsonTest, EveryPresetSurvivesTheRoundTrip) {
   }
 }
 
-// What `phasor resolve --json` prints of a preset is a spec of the same meaning, so of the same
-// bytes: the canonical value is all that a plan is made of.
+// What `phasor resolve --json` prints for a preset is a spec with the same meaning, so it gives the
+// same bytes: a plan is made of the canonical value alone.
 TEST(SpecJsonTest, ResolvedPresetsResolveToThemselves) {
   std::vector<Spec> specs = phasor::testing::SpecsOfEveryField();
   for (const Preset& preset : Presets()) specs.push_back(phasor::testing::Complete(preset));

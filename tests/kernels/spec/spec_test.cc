@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spec over Spec, and the spec of a resolved one.
+// Merging of specs, and the spec of a resolved spec.
 #include "kernels/spec/spec.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of .npy files: what NumPy writes is read, anything else refused.
+// Headers of .npy files: those that NumPy writes are read, all others are refused.
 #include "kernels/tensor/npy.h"
 
 #include <random>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 using ::phasor::testing::kInvalid;
 
-// A version 1 file as NumPy writes it.
+// A file of version 1 as NumPy writes it.
 std::string File(const std::string& dictionary, const std::string& data) {
   std::string text = dictionary + "\n";
   std::string file("\x93NUMPY\x01\x00", 8);

@@ -43,7 +43,7 @@ std::vector<Position> Read(const PositionSource& source, int64_t first, int64_t 
   return out;
 }
 
-// Every way to cut the reading in two gives what reading at once gives.
+// Reading in two parts, cut anywhere, must give the same as reading at once.
 void ExpectSplitsAgree(const PositionSource& source) {
   const std::vector<Position> all = Read(source, 0, source.count());
   for (int64_t cut = 0; cut <= source.count(); ++cut) {
@@ -317,7 +317,7 @@ TEST(CheckPositionValuesTest, NamesTheFirstBadElement) {
   EXPECT_THAT(CheckPositionValues(Make(IntegerRange{0, 1, 3}), "p"), IsOk());
 }
 
-// Every slice reads what the whole reads there, and so does a slice of a slice.
+// Every slice, and every slice of a slice, must read what the whole source reads there.
 void ExpectSlicesReadTheWhole(const PositionSource& whole) {
   const auto tokens = whole.count();
   for (int64_t first = 0; first <= tokens; ++first) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of .safetensors files: what the format allows is read, anything else refused.
+// Headers of .safetensors files: what the format allows is read, anything else is refused.
 #include "kernels/tensor/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -140,7 +140,7 @@ TEST(SafetensorsTest, MutatedHeadersNeverClaimBytesBeyondTheFile) {
       EXPECT_EQ(*DenseBytes(tensor.tensor, ""), tensor.data_bytes);
     }
   }
-  EXPECT_GT(accepted, 10);  // names and data may change
+  EXPECT_GT(accepted, 10);  // changes of names and data are allowed
 }
 
 }  // namespace

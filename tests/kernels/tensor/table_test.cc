@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of tables, which become names of files.
+// The names of tables, which become file names.
 #include "kernels/tensor/table.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of tensors, and the shapes and strides that are refused.
+// The sizes of tensors, and the shapes and strides that are refused.
 #include "kernels/tensor/tensor_desc.h"
 
 #include <gmock/gmock.h>

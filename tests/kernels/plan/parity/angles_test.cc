@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Angles, sines and cosines in an upstream's arithmetic, rounding by rounding.
 #include "kernels/plan/parity/angles.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ ParityTables F32(std::vector<double> frequency) {
   return tables;
 }
 
-// The machine's own f32 product.
+// Compares with the machine's f32 product.
 TEST(AnglesTest, AnglesAreF32ProductsOfF32Positions) {
   const float frequency = 0.7498942f;
   for (const int64_t position : {1, 3, 131071, 16777217, 123456789}) {
@@ -34,7 +35,7 @@ TEST(AnglesTest, AnglesAreF32ProductsOfF32Positions) {
 TEST(AnglesTest, NegativeAndRealPositionsAreRoundedToNearest) {
   const std::vector<double> minus_a_quarter = Angles(F32({1}), {0}, {{-1, 3ull << 62}}, 1);
   EXPECT_EQ(minus_a_quarter[0], -0.25);
-  // 2^24 + 1 and a bit more than a half: the next f32 is 2^24 + 2.
+  // 2^24 + 1 and a bit more than a half: the nearest f32 is 2^24 + 2.
   EXPECT_EQ(Angles(F32({1}), {0}, {{16777217, 1}}, 1)[0], 16777218.0);
   EXPECT_EQ(Angles(F32({1}), {0}, {{16777217, 0}}, 1)[0], 16777216.0);
 }

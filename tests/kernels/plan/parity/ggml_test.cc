@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recurrence of ggml, beside a transcription of its C.
+// The recurrence of ggml, compared with a transcription of its C code.
 #include "kernels/plan/parity/ggml.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 namespace phasor::parity {
 namespace {
 
-// ggml/src/ggml.c and ggml-cpu/ops.cpp (MIT licence): ggml_rope_yarn_corr_dims, rope_yarn_ramp,
-// rope_yarn and ggml_rope_cache_init, up to the angle.
+// From ggml/src/ggml.c and ggml-cpu/ops.cpp (MIT licence): ggml_rope_yarn_corr_dims,
+// rope_yarn_ramp, rope_yarn and ggml_rope_cache_init, up to the angle.
 struct Ggml {
   int n_dims = 128;
   float freq_base = 10000;

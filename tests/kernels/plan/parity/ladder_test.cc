@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of upstream's frequencies, beside the machine's f32 arithmetic and libm. The values of
-// the upstream packages themselves are in tests/conformance.
+// The steps of upstream's frequencies, compared with the machine's f32 arithmetic and libm.
+// tests/conformance has the values of the upstream packages themselves.
 #include "kernels/plan/parity/ladder.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sine and cosine of radians against 1400-bit arithmetic.
+// Sine and cosine of radians, compared with 1400-bit arithmetic.
 #include "kernels/plan/parity/radians.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ Wide Remainder(double radians) {
   return (turns - floor(turns)) * two_pi;
 }
 
-// Angles that have been trouble for others: multiples of pi, powers of two, both ends.
+// Angles that are hard for other implementations: multiples of pi, powers of two, both ends.
 std::vector<double> Angles() {
   std::vector<double> angles = {1.0,
                                 3.141592653589793,

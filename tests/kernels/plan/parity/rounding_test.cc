@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rounding to a type, and operations in double that equal those of f32.
 #include "kernels/plan/parity/rounding.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ TEST(RoundingTest, TiesGoToEven) {
   EXPECT_EQ(Round(Dtype::kFloat64, 1 + 0x1p-52), 1 + 0x1p-52);
 }
 
-// The machine's own f32 operations.
+// Compares with the machine's f32 operations.
 TEST(RoundingTest, RoundedOperationsInDoubleAreThoseOfF32) {
   std::mt19937 random(3);
   for (int i = 0; i < 20000; ++i) {
