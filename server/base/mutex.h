@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mutex that both clang's thread-safety analysis and ThreadSanitizer understand. Distributions
-// build Abseil without TSan, which then cannot see what Mutex orders.
+// Mutex, MutexLock and CondVar, which both clang's thread-safety analysis and ThreadSanitizer
+// understand. Abseil's do not serve: distributions build Abseil without TSan, which then cannot see
+// the order that absl::Mutex creates.
 #ifndef PHASOR_SERVER_BASE_MUTEX_H_
 #define PHASOR_SERVER_BASE_MUTEX_H_
 
@@ -37,7 +38,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 
 class CondVar {
  public:
-  // Both may return early.
+  // Both functions may return early.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     changed_.wait(lock);
