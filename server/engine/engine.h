@@ -82,11 +82,11 @@ class Engine {
 
   // Takes a call and calls its Done exactly once, inside Submit, on a worker, or on the thread that
   // watches deadlines. Done receives the result, or one of these errors:
-  //  UNAVAILABLE: the byte budget is used up, memory is short or the engine drains;
-  //  RESOURCE_EXHAUSTED: the call costs more than the whole budget;
-  //  DEADLINE_EXCEEDED: within 10 ms of a deadline that passes in the queue;
-  //  CANCELLED: the caller went away while the call was in the queue;
-  //  the backend's error: the device failed.
+  //   UNAVAILABLE: the byte budget is used up, memory is short or the engine drains;
+  //   RESOURCE_EXHAUSTED: the call costs more than the whole budget;
+  //   DEADLINE_EXCEEDED: within 10 ms of a deadline that passes in the queue;
+  //   CANCELLED: the caller went away while the call was in the queue;
+  //   the backend's error: the device failed.
   // A call that waits for room is admitted within 5 ms of there being room; clients take turns.
   // While it waits, its deadline and caller are watched as in the queue.
   void Submit(std::unique_ptr<Call> call);

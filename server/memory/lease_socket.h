@@ -3,12 +3,11 @@
 // descriptors.
 //
 // The protocol is lines of text, with one answer for each request:
-//  LEASE                with one descriptor             OK <token> <the store's instance>
-//  RELEASE <token>      a lease of this connection      OK
-//  anything that fails                                  <status code> <message>
+//   LEASE                with one descriptor             OK <token> <the store's instance>
+//   RELEASE <token>      a lease of this connection      OK
+//   anything that fails                                  <status code> <message>
 // The end of a connection ends its leases, so a client that dies leaves nothing behind. For quotas,
 // the owner is the user of the peer.
-// quotas count is the peer's user.
 #ifndef PHASOR_SERVER_MEMORY_LEASE_SOCKET_H_
 #define PHASOR_SERVER_MEMORY_LEASE_SOCKET_H_
 
