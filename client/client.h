@@ -145,8 +145,9 @@ class Client {
   // call, or after the GPU was lost, calls fail with FAILED_PRECONDITION. Register the memory again
   // in all of these cases.
   //
-  // INVALID_ARGUMENT: the handle, UUID or range is wrong. FAILED_PRECONDITION: the server cannot do
-  // this. RESOURCE_EXHAUSTED: the owner has as many regions as it may. UNIMPLEMENTED: "inproc:".
+  // INVALID_ARGUMENT: the handle, UUID or range is wrong. FAILED_PRECONDITION: the server is not as
+  // described above. RESOURCE_EXHAUSTED: the owner has as many regions as it may. UNIMPLEMENTED:
+  // "inproc:".
   absl::StatusOr<DeviceMemory> RegisterDeviceMemory(CudaIpcAllocation allocation,
                                                     const CallOptions& options = {}) const;
 

@@ -48,6 +48,7 @@ struct EncodeCall {
   OutOfRange out_of_range = OutOfRange::kStrict;
 };
 
+// The result of an EncodeCall or a BiasCall.
 struct EncodeResult {
   TensorDesc output;  // dense
   Bytes bytes;        // empty if the call set `output`
@@ -78,6 +79,7 @@ struct TableInfo {
   TensorDesc tensor;  // [positions, width] or [buckets, heads]
   std::string sha256;
 };
+// One page of a list of tables.
 struct TablePage {
   std::vector<TableInfo> tables;
   std::string next_page_token;  // empty: the last page
@@ -154,6 +156,7 @@ struct EncoderInfo {
   friend bool operator==(const EncoderInfo&, const EncoderInfo&) = default;
 };
 
+// What a server says about itself.
 struct ServerInfo {
   std::string version;
   uint32_t numerics_version = 0;

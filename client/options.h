@@ -24,6 +24,7 @@ struct TlsOptions {
   std::string server_name = {};
 };
 
+// Options of a client. The defaults are valid.
 struct ClientOptions {
   // Time limit of a call, retries included; > 0. CallOptions may replace it.
   absl::Duration timeout = absl::Seconds(10);
@@ -79,6 +80,7 @@ class CancelToken {
   std::shared_ptr<State> state_;
 };
 
+// Options of one call or stream.
 struct CallOptions {
   // Replaces ClientOptions::timeout. If both timeout and deadline are set, the earlier one counts.
   std::optional<absl::Duration> timeout = {};

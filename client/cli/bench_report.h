@@ -13,6 +13,7 @@
 
 namespace phasor::cli {
 
+// The results of one benchmark.
 struct BenchReport {
   BenchTask task;
   std::string server;

@@ -33,6 +33,7 @@ struct LoadErrors {
   std::string message;  // of the first one
 };
 
+// The result of a load, or of several in sequence.
 struct LoadResult {
   int64_t succeeded = 0;
   int64_t unsent = 0;  // with a rate: operations that were due but found no free worker

@@ -34,6 +34,7 @@ struct AttemptResult {
   std::optional<absl::Duration> pushback;
 };
 
+// When and how often a call is retried.
 struct RetryPolicy {
   int max_attempts = 1;
   absl::Duration initial_backoff;

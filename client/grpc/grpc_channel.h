@@ -33,6 +33,7 @@ inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - (int64_t{64} <<
 // of target.
 absl::StatusOr<std::string> GrpcTarget(std::string_view target);
 
+// One unary call of raw messages.
 struct RawCall {
   std::string method;  // "/package.Service/Method"
   std::string header;

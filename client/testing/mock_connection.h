@@ -17,6 +17,7 @@
 
 namespace phasor {
 
+// A connection whose calls a test expects and answers.
 class MockConnection : public Connection {
  public:
   MOCK_METHOD(void, Encode, (EncodeCall, CallContext, Done<EncodeResult>), (override));

@@ -14,6 +14,7 @@
 namespace phasor {
 
 // Bytes reserved from a budget. The destructor returns them. Keeps the budget alive.
+// Threads: a plain value; permits of one budget may belong to different threads.
 class Permit {
  public:
   Permit() = default;

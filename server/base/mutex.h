@@ -13,6 +13,7 @@
 
 namespace phasor {
 
+// A mutex. Threads: any.
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
@@ -23,6 +24,7 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
+// Holds a mutex while it exists. Threads: the one that made it.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
@@ -36,6 +38,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
+// A condition variable for Mutex. Threads: any; waiting threads must hold the mutex.
 class CondVar {
  public:
   // Both functions may return early.

@@ -15,6 +15,7 @@
 
 namespace phasor {
 
+// The values of all options. The defaults are valid.
 struct ServerOptions {
   // Addresses to listen on: "host:port" (port 0 chooses one), "[v6]:port" or "unix:/path".
   std::vector<std::string> listen = {"127.0.0.1:50051"};

@@ -12,6 +12,7 @@
 namespace phasor::engine {
 
 // A block of uninitialised memory, aligned to 64 bytes, or to 4096 bytes from 64 KiB up.
+// Threads: as plain memory.
 class Buffer {
  public:
   virtual ~Buffer() = default;

@@ -26,6 +26,7 @@ namespace phasor::engine {
 // Messages up to this size are read before they are admitted.
 inline constexpr int64_t kSmallMessageBytes = 16 << 10;
 
+// Threads and limits of an engine.
 struct EngineOptions {
   // Threads that gather and compute, in [0, 1024]. 0: one per core.
   int workers = 0;

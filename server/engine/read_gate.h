@@ -16,7 +16,7 @@
 
 namespace phasor::engine {
 
-// A stream that reads messages.
+// A stream that reads messages. The gate calls it on any thread, without holding a lock.
 class Reader {
  public:
   virtual ~Reader() = default;

@@ -14,6 +14,7 @@
 namespace phasor {
 
 // A non-blocking listening socket. Removes the file of a Unix socket when it is closed.
+// Threads: a plain value.
 class ListenSocket {
  public:
   ListenSocket(FileDescriptor fd, std::string address, std::string unix_path)

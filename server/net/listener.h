@@ -15,6 +15,7 @@
 
 namespace phasor {
 
+// Addresses and limits of a listener.
 struct ListenerOptions {
   std::vector<std::string> addresses;  // in the form of ParseListenAddress
   int max_connections = 1024;
@@ -22,6 +23,7 @@ struct ListenerOptions {
   absl::Duration stuck_after = absl::Seconds(5);  // longest turn of a live thread; see accepting
 };
 
+// Counts since the start.
 struct ListenerStats {
   int64_t accepted = 0;
   int64_t refused = 0;      // over a limit and closed at once

@@ -39,6 +39,7 @@ struct Presented {
 // The bytes that an identity may have in flight.
 using Quota = Admission;
 
+// What the rules say about a call.
 struct Decision {
   absl::Status status;           // UNAUTHENTICATED or PERMISSION_DENIED
   std::string identity;          // "token:ci", "san:a.example.org", "unix"; empty: unknown

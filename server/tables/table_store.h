@@ -24,6 +24,7 @@
 
 namespace phasor::tables {
 
+// Where tables are, and limits on their size.
 struct TableStoreOptions {
   std::string directory;  // empty: no tables, and no uploads
   int64_t max_table_bytes = int64_t{256} << 20;

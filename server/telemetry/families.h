@@ -13,7 +13,7 @@ namespace phasor::telemetry {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-// A list of families, in the order in which they were added.
+// A list of families, in the order in which they were added. Threads: one.
 class FamilyList {
  public:
   // Add a family with one value and no labels.

@@ -14,6 +14,7 @@
 
 namespace phasor::telemetry {
 
+// Connections now open, and counts since the start.
 struct ConnectionCounts {
   int64_t open = 0;
   int64_t accepted = 0;
@@ -21,6 +22,7 @@ struct ConnectionCounts {
   int64_t starved = 0;
 };
 
+// Calls and connections refused since the start.
 struct Refusals {
   int64_t unauthenticated = 0;
   int64_t permission_denied = 0;
