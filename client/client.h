@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client of Phasor: position embeddings and rotary embeddings, from a server or computed here.
+// phasor::Client, the C++ client of Phasor. It computes position encodings and rotary embeddings on
+// a server, or in this process with the target "inproc:".
 //
 //   auto client = phasor::Client::Connect("dns:///phasor:50051");  // or "unix:/path", "inproc:"
 //   auto rows = client->Encode({.preset = "timestep-sin-cos", .dim = 128}, {10, 12, 16, 100});
@@ -27,22 +28,28 @@
 
 namespace phasor {
 
-// Performance: make one and keep it; a new one may open new connections. Tensors of the caller are
-// read and written in place, without a copy of the request on this side; dense ones travel fastest.
+// A client of one server, or of the kernels in this process.
 //
-// Threads: a cheap value; copies share the connection and may be used from any thread at once.
+// Performance: make one client and keep it, because a new one may open new connections. Calls read
+// and write the caller's tensors in place, and make no copy of the request on this side. Dense
+// tensors travel fastest.
 //
-// Deadlines: every call has one (CallOptions, else ClientOptions::timeout). A call returns only
-// when nothing reads its memory any more. Should a peer stop reading in the middle of a large
-// request, that is up to 10 s after the deadline over TCP; on a Unix socket, when the peer reads on
-// or exits.
+// Threads: any thread may call any function at any time. A Client is a cheap value; copies share
+// the connection.
+//
+// Deadlines: every call has one, from CallOptions or else from ClientOptions::timeout. A call
+// returns only when nothing reads its memory any more. If the server stops reading in the middle of
+// a large request, that can take up to 10 s past the deadline over TCP. On a Unix socket it takes
+// until the server reads again or exits.
 class Client {
  public:
-  // Targets: "dns:///host:port", "host:port", "ipv4:a.b.c.d:port" and "ipv6:[a]:port" (of these
-  // also several addresses, separated by commas), "unix:/path", "inproc:" (computes in this
-  // process; calls run on the caller's thread). Does not wait for a server: a call finds out.
-  // INVALID_ARGUMENT: no such kind of target, or an option out of range. UNIMPLEMENTED: built
-  // without gRPC. "inproc:": NOT_FOUND or FAILED_PRECONDITION for the backend.
+  // Opens a client of `target`: "dns:///host:port", "host:port", "ipv4:a.b.c.d:port",
+  // "ipv6:[a]:port", "unix:/path" or "inproc:". The ipv4 and ipv6 forms accept several addresses
+  // separated by commas. "inproc:" computes in this process, on the caller's thread.
+  // Does not wait for the server: if it cannot be reached, the first call fails.
+  // INVALID_ARGUMENT: unknown kind of target, or an option out of range. UNIMPLEMENTED: this
+  // library was built without gRPC. For "inproc:", also NOT_FOUND and FAILED_PRECONDITION: the
+  // backend is unknown or cannot run here.
   static absl::StatusOr<Client> Connect(std::string_view target, const ClientOptions& options = {});
 
   explicit Client(std::shared_ptr<Connection> connection, const ClientOptions& options = {});
@@ -54,10 +61,10 @@ class Client {
                                   const CallOptions& options = {}) const {
     return ToArray<T>(Encode(SimpleCall<T>(spec, std::move(positions)), options));
   }
-  // Into the caller's memory. INVALID_ARGUMENT if `output` is not of shape [tokens, dim].
+  // Writes to the caller's memory. INVALID_ARGUMENT: `output` is not of shape [tokens, dim].
   absl::StatusOr<RunInfo> Encode(const Spec& spec, PositionList positions, MutableTensorView output,
                                  const CallOptions& options = {}) const;
-  // The same into a flat span of tokens * dim elements.
+  // Writes to a flat span of tokens * dim elements.
   template <ComputeElement T>
   absl::StatusOr<RunInfo> Encode(const Spec& spec, PositionList positions, absl::Span<T> output,
                                  const CallOptions& options = {}) const {
@@ -65,12 +72,13 @@ class Client {
     return Encode(spec, std::move(positions), MutableView(output, {size}), options);
   }
   absl::StatusOr<EncodeResult> Encode(EncodeCall call, const CallOptions& options = {}) const;
-  // INVALID_ARGUMENT and the like come per item; the outer status tells that the call failed.
+  // Each item has its own result or error. The outer status is an error only if the whole call
+  // failed.
   absl::StatusOr<std::vector<absl::StatusOr<EncodeResult>>> BatchEncode(
       std::vector<EncodeCall> calls, const CallOptions& options = {}) const;
 
-  // `done` runs once, on a thread of the connection: it should be short and must not wait for
-  // another call. "inproc:" computes and calls it before returning.
+  // `done` runs exactly once, on a thread of the connection. It must be short and must not wait for
+  // another call. "inproc:" computes and runs `done` before EncodeAsync returns.
   void EncodeAsync(EncodeCall call, Done<EncodeResult> done, const CallOptions& options = {}) const;
   template <ComputeElement T = float>
   void EncodeAsync(const Spec& spec, PositionList positions,
@@ -93,7 +101,7 @@ class Client {
 
   // ApplyRoPE ------------------------------------------------------------------------------------
 
-  // Rotates by +positions, tensors [(batch,) tokens, heads, head_dim].
+  // Rotates `tensors`, of shape [(batch,) tokens, heads, head_dim], by their positions.
   absl::StatusOr<RunInfo> ApplyRoPE(const Spec& spec, PositionList positions,
                                     absl::Span<const RopeTensor> tensors,
                                     const CallOptions& options = {}) const;
@@ -104,40 +112,47 @@ class Client {
   std::future<absl::StatusOr<RunInfo>> ApplyRoPEAsync(RopeCall call,
                                                       const CallOptions& options = {}) const;
 
-  // Of any size, also beyond one message: sent, computed and received in runs of tokens at the same
-  // time, so that neither side holds all of it; in place or not. Give it a timeout of its own. When
-  // it fails, the outputs may be written in part; nothing is tried again.
+  // Rotates tensors of any size, also larger than one message. The call is sent, computed and
+  // received in runs of tokens at the same time, so neither side holds all of it. Works in place or
+  // not. Give it a timeout of its own. If it fails, a part of the outputs may be written. It is not
+  // retried.
   absl::StatusOr<RunInfo> ApplyRoPEInChunks(RopeCall call, const ChunkOptions& chunks = {},
                                             const CallOptions& options = {}) const;
 
-  // Memory that Encode and ApplyRoPE use where it lies: the server maps it, no byte is copied or
-  // sent. Shared if the server runs on this host with --lease-socket, else ordinary memory, which
-  // works the same and travels. Tensors of a call may lie anywhere in it; they are in place if they
-  // were given in place. It must outlive the calls. RESOURCE_EXHAUSTED: no such memory.
+  // Allocates memory that the server maps, so that Encode and ApplyRoPE neither copy nor send the
+  // tensors in it. It is shared only with a server on this host that was started with
+  // --lease-socket. Otherwise it is ordinary memory: it works the same, but its bytes are sent.
+  // Tensors of a call may lie anywhere in the memory; a call is in place if its tensors are. The
+  // memory must outlive the calls. RESOURCE_EXHAUSTED: the memory cannot be allocated.
   //
-  // A call whose outputs are in shared memory is not tried again once its server may have begun it.
-  // After an error they may be written in part, or still be; ABORTED: what was to change in place
-  // holds neither input nor result.
+  // A call with outputs in shared memory is not retried once the server may have begun it. After an
+  // error, the server may have written a part of the outputs, and may still be writing. ABORTED:
+  // tensors that were to be rotated in place hold neither their input nor their result.
   absl::StatusOr<SharedMemory> AllocateShared(int64_t bytes, const CallOptions& options = {}) const;
 
-  // Tensors that lie on the server's GPU stay there: Encode and ApplyRoPE, also in batches and
-  // streams, take DeviceMemory::View of what this registers, beside others, and paged caches.
-  // Outputs have all dimensions of the result, and are dense or have the strides of an input on the
-  // GPU. Positions, slots, biases, tables and ApplyRoPEInChunks stay on the host. The caller's own
-  // work on the memory must be done before a call, and begins after it; what is said above of calls
-  // whose outputs are shared holds.
+  // Registers memory of the server's GPU, so that tensors in it stay on the GPU. Encode and
+  // ApplyRoPE accept views of it (DeviceMemory::View), also in batches and streams, for paged
+  // caches, and beside tensors in host memory. Outputs must have all dimensions of the result, and
+  // be dense or have the strides of an input on the GPU. Positions, slot mappings, biases and
+  // tables must be in host memory, and so must all tensors of ApplyRoPEInChunks.
+  // The caller's own GPU work on the memory must have finished before a call starts, and may start
+  // again only after the call. What AllocateShared says about errors and retries of shared outputs
+  // holds here too.
   //
-  // The server must be one of this host, started on a GPU with --shared-memory. It forgets the
-  // memory when it ends, when no call named it for its --shared-memory-lease, and, over TCP without
-  // a token or certificate, when the connection breaks. Calls are NOT_FOUND then, and
-  // FAILED_PRECONDITION after an ABORTED one or when the GPU was lost: register it again.
+  // The server must run on this host, on a GPU, with --shared-memory. It forgets the memory when it
+  // ends, when no call has used the memory for --shared-memory-lease, and, over TCP without a token
+  // or certificate, when the connection breaks. Calls then fail with NOT_FOUND. After an ABORTED
+  // call, or after the GPU was lost, calls fail with FAILED_PRECONDITION. Register the memory again
+  // in all of these cases.
   //
-  // INVALID_ARGUMENT: handle, UUID or range; FAILED_PRECONDITION: no such server;
-  // RESOURCE_EXHAUSTED: more regions than an owner may have; UNIMPLEMENTED: "inproc:".
+  // INVALID_ARGUMENT: the handle, UUID or range is wrong. FAILED_PRECONDITION: the server is not as
+  // described above. RESOURCE_EXHAUSTED: the owner has as many regions as it may. UNIMPLEMENTED:
+  // "inproc:".
   absl::StatusOr<DeviceMemory> RegisterDeviceMemory(CudaIpcAllocation allocation,
                                                     const CallOptions& options = {}) const;
 
-  // Streams: many calls, each answered when it is done. The options' deadline is the stream's.
+  // Streams of many calls; each is answered when it is done. The deadline of `options` is the
+  // deadline of the whole stream.
   std::unique_ptr<EncodeStream> StreamEncode(const CallOptions& options = {}) const;
   std::unique_ptr<RopeStream> StreamApplyRoPE(const CallOptions& options = {}) const;
 
@@ -145,12 +160,12 @@ class Client {
 
   absl::StatusOr<EncodeResult> AttentionBias(BiasCall call, const CallOptions& options = {}) const;
 
-  // All tables of the server, by name.
+  // Lists all tables of the server in the order of their names.
   absl::StatusOr<std::vector<TableInfo>> ListTables(const CallOptions& options = {}) const;
   // NOT_FOUND: no such table.
   absl::StatusOr<TableInfo> GetTable(std::string_view name, const CallOptions& options = {}) const;
-  // Uploads `values`, dense [positions, width] or [buckets, heads], and replaces a table that was
-  // uploaded under the name before. On the server's disk when this returns. Not tried again.
+  // Uploads `values`, dense [positions, width] or [buckets, heads], and replaces an uploaded table
+  // of the same name. The table is on the server's disk when this returns. Not retried.
   absl::StatusOr<TableInfo> CreateTable(std::string_view name, const TensorView& values,
                                         const CallOptions& options = {}) const;
   absl::Status DeleteTable(std::string_view name, const CallOptions& options = {}) const;
@@ -158,12 +173,12 @@ class Client {
   // About specs and the server -------------------------------------------------------------------
 
   absl::StatusOr<SpecDetails> ResolveSpec(const Spec& spec, const CallOptions& options = {}) const;
-  // The same, and how far the upstream's arithmetic (PARITY) is from the exact one.
+  // Also compares the upstream library's arithmetic (PARITY) with exact arithmetic.
   absl::StatusOr<SpecDetails> ResolveSpec(const Spec& spec, const parity::Comparison& comparison,
                                           const CallOptions& options = {}) const;
   absl::StatusOr<std::vector<Preset>> ListPresets(const CallOptions& options = {}) const;
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& options = {}) const;
-  // NOT_FOUND: no such service. "inproc:" is always serving.
+  // NOT_FOUND: unknown service. "inproc:" always answers kServing.
   absl::StatusOr<Health> CheckHealth(std::string_view service = "",
                                      const CallOptions& options = {}) const;
 

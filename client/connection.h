@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client talks through: one virtual function per RPC, in value types of our own. Tests give
-// their own (client/testing/mock_connection.h).
+// Connection, the interface between Client and a transport: one virtual function per RPC, with
+// plain C++ values. client/testing/mock_connection.h is an implementation for tests.
 #ifndef PHASOR_CLIENT_CONNECTION_H_
 #define PHASOR_CLIENT_CONNECTION_H_
 
@@ -30,7 +30,7 @@
 
 namespace phasor {
 
-// One Encode. Borrows the memory of its views until the call is done.
+// One Encode call. Borrows the memory of its views until the call is done.
 struct EncodeCall {
   Spec spec = {};
   PositionList positions = {};
@@ -39,35 +39,37 @@ struct EncodeCall {
   std::optional<TensorView> add_to = {};         // out = embedding_scale * add_to + encoding
   double embedding_scale = 1.0;
   Pins pins = {};
-  // Where the rows go: of output_dtype, shape [tokens, dim] or the table's; may be add_to's own
-  // memory. Not set: the result owns them. Written only on success.
+  // Where the rows go: a tensor of output_dtype, of shape [tokens, dim] or the shape of the rotary
+  // table. It may be the memory of add_to. If not set, the result owns the rows. Written only on
+  // success.
   std::optional<MutableTensorView> output = {};
-  // Rows of this table of the server instead of a spec's encoding; `spec` stays empty then.
+  // If set, the rows come from this table of the server, and `spec` must be empty.
   std::string table = {};
   OutOfRange out_of_range = OutOfRange::kStrict;
 };
 
+// The result of an EncodeCall or a BiasCall.
 struct EncodeResult {
   TensorDesc output;  // dense
-  Bytes bytes;        // empty when the call named its output
+  Bytes bytes;        // empty if the call set `output`
   RunInfo info;
 };
 
-// One AttentionBias, [heads, queries, keys]. Borrows the memory of its views until the call is
-// done.
+// One AttentionBias call; its result is [heads, queries, keys]. Borrows the memory of its views
+// until the call is done.
 struct BiasCall {
   BiasSpec spec = {};
   int64_t heads = 0;
-  // One axis of integers; for SWIN two axes, or nothing for the window's own grid.
+  // One axis of integers. SWIN: two axes, or not set for the window's own grid.
   std::optional<PositionList> query_positions = {};
   std::optional<PositionList> key_positions = {};
-  // For the table families: the name of a table of the server, or the table itself.
+  // Families with a table: the name of a table on the server, or the table itself.
   std::string table = {};
   std::optional<TensorView> table_values = {};
   Dtype output_dtype = Dtype::kFloat32;   // INT32 or INT64: rows of the table, [1, queries, keys]
-  std::optional<TensorView> add_to = {};  // scores that the bias is added to
+  std::optional<TensorView> add_to = {};  // scores to which the bias is added
   Pins pins = {};
-  // Where the result goes: dense, may be add_to's own memory. Not set: the result owns it.
+  // Where the result goes: dense, and may be the memory of add_to. If not set, the result owns it.
   std::optional<MutableTensorView> output = {};
 };
 
@@ -77,16 +79,17 @@ struct TableInfo {
   TensorDesc tensor;  // [positions, width] or [buckets, heads]
   std::string sha256;
 };
+// One page of a list of tables.
 struct TablePage {
   std::vector<TableInfo> tables;
   std::string next_page_token;  // empty: the last page
 };
 
-// One tensor of an ApplyRoPE: [(batch,) tokens, heads, head_dim], or heads before tokens. Lanes of
-// a head are contiguous. Input and output agree in type and shape; they may be the same memory with
-// equal strides (in place), and must not overlap otherwise. FLOAT16 and BFLOAT16 inputs may have
-// FLOAT8 outputs: results times inv_scale, rounded to nearest even, magnitudes beyond the largest
-// finite FLOAT8 made that.
+// One tensor of an ApplyRoPE call: [(batch,) tokens, heads, head_dim], or with heads before tokens.
+// The last stride must be 1. Input and output have equal type and shape. They may be the same
+// memory with equal strides (in place); otherwise they must not overlap. FLOAT16 and BFLOAT16
+// inputs may have FLOAT8 outputs: these are the results times inv_scale, rounded to nearest even,
+// with magnitudes beyond the largest finite FLOAT8 replaced by it.
 struct RopeTensor {
   RopeTensor() = default;
   RopeTensor(MutableTensorView in_place)
@@ -95,26 +98,29 @@ struct RopeTensor {
 
   TensorView input;
   MutableTensorView output;
-  std::optional<float> inv_scale = {};  // FLOAT8 outputs only: finite, > 0; 1 when not set
+  std::optional<float> inv_scale = {};  // FLOAT8 outputs only: finite, > 0; 1 if not set
 };
 
-// Keys and values go to pages of a cache instead of tensors of their own (docs/paged-cache.md). In
-// memory of AllocateShared, pages are written where they are, if they stand on whole elements and
-// until its server ends, and on a GPU always; other caches travel there and back whole, so that no
-// two calls that are under way, nor two of a batch, may share one.
+// Writes keys and values to pages of a cache instead of separate outputs (docs/paged-cache.md).
+// A cache in AllocateShared memory is written where it lies, if it begins at a multiple of its
+// element size and the server that leased the memory still runs. A cache on the GPU is always
+// written where it lies. Any other cache is sent to the server and back as a whole. Two calls in
+// flight, or two calls of a batch, must not share such a cache.
 struct PagedWrite {
-  // Of the keys among the tensors: their output is the key cache, [pages, page_size, heads,
-  // head_dim] of the keys' type or FLOAT8, with any strides whose last is 1.
+  // Index of the keys in RopeCall::tensors. Their output is the key cache, of shape [pages,
+  // page_size, heads, head_dim], with the type of the keys or FLOAT8. Strides are free, but the
+  // last one must be 1.
   int64_t key_index = 0;
-  // To the value cache, likewise, not rotated: [tokens, heads, head_dim] or heads first, no batch.
+  // The values, which are not rotated: [tokens, heads, head_dim] or heads first, without a batch.
+  // Their output is the value cache, which follows the same rules as the key cache.
   RopeTensor values = {};
-  // INT32 or INT64 [tokens]: page * page_size + slot; -1: the token is not written. No slot twice.
-  // Not on a GPU.
+  // INT32 or INT64, [tokens]: page * page_size + slot, or -1 if the token is not written. No slot
+  // may appear twice. In host memory.
   TensorView slot_mapping = {};
 };
 
-// One ApplyRoPE. Borrows the memory of its views until the call is done; outputs are written only
-// on success.
+// One ApplyRoPE call. Borrows the memory of its views until the call is done. Outputs are written
+// only on success.
 struct RopeCall {
   Spec spec = {};
   PositionList positions = {};
@@ -122,35 +128,35 @@ struct RopeCall {
   Direction direction = Direction::kForward;
   RopeLayout layout = RopeLayout::kTokensHeads;
   std::optional<PositionList> from_positions =
-      {};                              // Direction::kDelta only: where the keys stand now
-  std::optional<Spec> from_spec = {};  // Direction::kDelta only: `spec` when not set
+      {};                              // Direction::kDelta only: current positions of the keys
+  std::optional<Spec> from_spec = {};  // Direction::kDelta only; `spec` if not set
   Pins pins = {};
   std::optional<PagedWrite> paged = {};
 };
 
-// Streams of them.
 using EncodeStream = ItemStream<EncodeCall, EncodeResult>;
 using RopeStream = ItemStream<RopeCall, RunInfo>;
 
-// Every number that a spec stands for.
+// Everything that a spec resolves to, as numbers.
 struct SpecDetails {
   using Pair = PairDetail;
 
-  Spec spec;  // every field filled in; it resolves to itself
+  Spec spec;  // with every field set; it resolves to itself
   std::vector<Pair> pairs;
   double amplitude = 1.0;  // factor of sine and cosine
-  int64_t width = 0;       // of an output row or a head
+  int64_t width = 0;       // elements of an output row or of a head
   RunInfo info;
-  std::optional<parity::Report> parity_difference;  // if asked for, and known
+  std::optional<parity::Report> parity_difference;  // if asked for and known
 };
 
-// A spec that the server's configuration names.
+// A spec that the server's configuration gives a name.
 struct EncoderInfo {
   std::string name;  // for Spec::encoder
   std::string spec_fingerprint;
   friend bool operator==(const EncoderInfo&, const EncoderInfo&) = default;
 };
 
+// What a server says about itself.
 struct ServerInfo {
   std::string version;
   uint32_t numerics_version = 0;
@@ -158,75 +164,81 @@ struct ServerInfo {
   std::string cpu_target;             // e.g. "AVX2"
   int cpu_threads = 0;
   std::vector<std::string> listeners;
-  int64_t max_message_bytes = 0;  // these five: 0 means no limit
+  int64_t max_message_bytes = 0;  // 0 means no limit, here and in the next four
   int64_t max_header_bytes = 0;
   int64_t max_inflight_bytes = 0;
   int64_t inline_bytes = 0;
   int64_t max_batch_items = 0;
   std::string lease_socket;  // path on the server's host; empty: none
   std::string lease_instance;
-  std::string device_uuid;            // of the GPU that computes; empty: none
+  std::string device_uuid;            // UUID of the GPU that computes; empty: none
   std::vector<EncoderInfo> encoders;  // in alphabetical order
 };
 
 enum class Health : uint8_t { kUnknown, kServing, kNotServing };
 
-// What a connection must know about the call beside its content.
+// What a connection needs to know about a call, apart from its content.
 struct CallContext {
   absl::Time deadline = absl::InfiniteFuture();
   std::optional<CancelToken> cancel = {};
-  // The caller waits for `done`: its thread may do the work, sleep between attempts included.
+  // Whether the caller waits for `done`. If so, the connection may do all its work on the caller's
+  // thread, including the waits between attempts.
   bool caller_waits = false;
 };
 
 template <typename T>
 using Done = absl::AnyInvocable<void(absl::StatusOr<T>)>;
 
-// Each function calls `done` exactly once, on any thread, perhaps before it returns. When it does,
-// nothing reads or writes the call's memory any more; shared memory may still be, after an error
-// (AllocateShared).
+// A transport to a server, or to the kernels in this process.
 //
-// Errors are the service's own, with equal codes and messages from every kind of connection. On top
-// of those: DEADLINE_EXCEEDED and CANCELLED; UNAVAILABLE when no server answers; INTERNAL when an
-// answer does not fit its request.
+// Every function calls `done` exactly once, on any thread, possibly before the function returns.
+// When `done` runs, nothing reads or writes the call's memory any more. The exception is shared
+// memory after an error, as Client::AllocateShared says.
 //
-// Threads: all functions from any thread.
+// All kinds of connections report the service's errors with equal codes and messages. They add
+// DEADLINE_EXCEEDED and CANCELLED; UNAVAILABLE if no server answers; INTERNAL if an answer does not
+// match its request.
+//
+// Threads: any thread may call any function.
 class Connection {
  public:
   virtual ~Connection() = default;
   virtual void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) = 0;
   virtual void ApplyRoPE(RopeCall call, CallContext context, Done<RunInfo> done) = 0;
-  // One result per call, in order; an item's error spoils no other.
+  // One result per call, in the order of the calls. An error of one item does not affect the
+  // others.
   virtual void BatchEncode(std::vector<EncodeCall> calls, CallContext context,
                            Done<std::vector<absl::StatusOr<EncodeResult>>> done) = 0;
   virtual void BatchApplyRoPE(std::vector<RopeCall> calls, CallContext context,
                               Done<std::vector<absl::StatusOr<RunInfo>>> done) = 0;
   virtual void AttentionBias(BiasCall call, CallContext context, Done<EncodeResult> done) = 0;
-  // A stream that ends at the context's deadline. Never nullptr; what is wrong, Finish says.
+  // Opens a stream that ends at the context's deadline. Never nullptr; errors are reported by
+  // ItemStream::Finish.
   virtual std::unique_ptr<EncodeStream> StreamEncode(CallContext context) = 0;
   virtual std::unique_ptr<RopeStream> StreamApplyRoPE(CallContext context) = 0;
-  // Calls without a batch, whose tensors have at least one token, run by run. Blocks until it is
-  // done. Outputs may be written in part when it fails.
+  // Runs calls without a batch dimension, each of at least one token, in runs of tokens. Blocks
+  // until it is done. If it fails, a part of the outputs may be written.
   virtual void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options,
                                  CallContext context, Done<RunInfo> done) = 0;
   virtual void ResolveSpec(Spec spec, std::optional<parity::Comparison> comparison,
                            CallContext context, Done<SpecDetails> done) = 0;
-  // Memory that calls over this connection use where it lies, if the server is on this host and
-  // takes leases; else ordinary memory.
+  // Allocates memory that the server of this connection maps, if that server is on this host and
+  // accepts leases. Otherwise allocates ordinary memory.
   virtual void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) = 0;
-  // Memory of a GPU that calls over this connection use where it lies. "inproc:": UNIMPLEMENTED.
+  // Registers GPU memory for use by calls over this connection. "inproc:": UNIMPLEMENTED.
   virtual void RegisterDeviceMemory(CudaIpcAllocation allocation, CallContext context,
                                     Done<DeviceMemory> done) = 0;
   virtual void ListPresets(CallContext context, Done<std::vector<Preset>> done) = 0;
   virtual void GetServerInfo(CallContext context, Done<ServerInfo> done) = 0;
-  // Learned tables. "inproc:" keeps none: UNIMPLEMENTED. CreateTable may block until it is done.
+  // Learned tables. "inproc:" has none: UNIMPLEMENTED. CreateTable may block until it is done.
   virtual void ListTables(std::string page_token, CallContext context, Done<TablePage> done) = 0;
   virtual void GetTable(std::string name, CallContext context, Done<TableInfo> done) = 0;
   virtual void CreateTable(std::string name, TensorView values, CallContext context,
                            Done<TableInfo> done) = 0;
   virtual void DeleteTable(std::string name, CallContext context,
                            absl::AnyInvocable<void(absl::Status)> done) = 0;
-  // `service` is a gRPC service name, empty for the server as a whole. NOT_FOUND: no such service.
+  // `service` is the name of a gRPC service, or empty for the whole server. NOT_FOUND: unknown
+  // service.
   virtual void CheckHealth(std::string service, CallContext context, Done<Health> done) = 0;
 };
 

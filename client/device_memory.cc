@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Moving, releasing and viewing of registered GPU memory.
 #include "client/device_memory.h"
 
 namespace phasor {

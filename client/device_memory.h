@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a GPU that a server computes on where it lies. No hardware has confirmed it yet.
+// GPU memory of this process that is registered with a server, so that calls use it without a copy.
+// Not yet confirmed on real hardware.
 #ifndef PHASOR_CLIENT_DEVICE_MEMORY_H_
 #define PHASOR_CLIENT_DEVICE_MEMORY_H_
 
@@ -16,28 +17,31 @@
 
 namespace phasor {
 
-// Memory of this process on the server's GPU. This library knows no CUDA: the caller asks it.
+// An allocation of this process on the server's GPU. This library does not use CUDA: the caller
+// gets these values from it.
 struct CudaIpcAllocation {
   // The 64 bytes of the cudaIpcMemHandle_t that cudaIpcGetMemHandle gives for the allocation.
   std::string handle = {};
-  // From the allocation's first byte to the first that is used: allocators hand out parts of larger
-  // allocations, whose handles are those of the whole (cuMemGetAddressRange tells where it begins).
-  // At least 0.
+  // Bytes from the first byte of the allocation to the first byte that calls use; at least 0.
+  // Allocators often hand out parts of a larger allocation, and the handle is that of the whole
+  // allocation. cuMemGetAddressRange returns its first byte.
   int64_t offset_bytes = 0;
-  // Bytes that calls may touch, from there on. At least 1; all inside the allocation.
+  // Bytes that calls may access, counted from there; at least 1. All must be inside the allocation.
   int64_t size_bytes = 0;
-  // Of the GPU: "GPU-" and 32 hexadecimal digits in the usual groups, as ServerInfo::device_uuid.
+  // UUID of the GPU: "GPU-" and 32 hexadecimal digits in the usual groups, as in
+  // ServerInfo::device_uuid.
   std::string device_uuid = {};
-  // Whether calls may only read it: an output there is PERMISSION_DENIED.
+  // Whether calls may only read the memory. An output in it is then PERMISSION_DENIED.
   bool read_only = false;
 };
 
-// What a server knows memory by, which views of it share. For connections. Threads: any.
+// The registration of one piece of GPU memory with a server. A DeviceMemory and its views share it.
+// Only connections make it. Threads: any.
 class DeviceRegistration {
  public:
-  // Unregisters within a time.
+  // Unregisters the memory, and waits for at most `timeout`.
   using End = std::function<absl::Status(absl::Duration timeout)>;
-  // `name` is the server's; `connection` stands for the one whose calls may use it.
+  // `name` is the server's name for the memory. Only calls over `connection` may use it.
   DeviceRegistration(std::string name, int64_t size, std::shared_ptr<const void> connection,
                      End end)
       : name_(std::move(name)),
@@ -49,7 +53,8 @@ class DeviceRegistration {
   int64_t size() const { return size_; }
   bool IsOf(const void* connection) const { return connection_.get() == connection; }
   bool ended() const { return ended_; }
-  // Unregisters the first time. No call begins with it from now on.
+  // Unregisters the memory on the first call and does nothing later. From now on no new call may
+  // use it.
   absl::Status Finish(absl::Duration timeout) {
     return ended_.exchange(true) ? absl::OkStatus() : end_(timeout);
   }
@@ -62,16 +67,16 @@ class DeviceRegistration {
   std::atomic<bool> ended_ = false;
 };
 
-// Registered memory of a GPU. Threads: a plain value; views may be made from any at once. Owns the
-// registration and keeps the connection open; the memory stays the caller's, who frees it after
-// Release.
+// Registered GPU memory. Owns the registration and keeps the connection open. The memory itself
+// stays the caller's, who may free it only after Release.
+// Threads: one at a time may move or release it; any number may call View at once.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
   // For connections.
   explicit DeviceMemory(std::shared_ptr<DeviceRegistration> registration)
       : registration_(std::move(registration)) {}
-  // Release, whose status is lost.
+  // Calls Release and ignores its status.
   ~DeviceMemory();
   DeviceMemory(DeviceMemory&&) = default;
   DeviceMemory& operator=(DeviceMemory&& other);
@@ -79,15 +84,16 @@ class DeviceMemory {
   // Bytes; 0 after Release.
   int64_t size() const { return registration_ == nullptr ? 0 : registration_->size(); }
 
-  // The tensor `desc` that begins `offset_bytes` after the registered part does, in [0, size]: a
-  // multiple of the element's size if it is an output. Says nothing if that is wrong, the call
-  // does.
+  // A view of the tensor `desc` that begins `offset_bytes` after the start of the registered
+  // memory, in [0, size]. For an output, the offset must be a multiple of the element size. This
+  // function does not check that; the call that uses the view does.
   MutableTensorView View(TensorDesc desc, int64_t offset_bytes = 0) const;
 
-  // Unregisters, and waits until calls that use the memory are done. OK: the server has closed it,
-  // or nothing is held. DEADLINE_EXCEEDED: calls still use it, so that it must not be freed.
-  // NOT_FOUND: the server had forgotten it. Other errors are the connection's. Whatever it answers,
-  // views are FAILED_PRECONDITION from now on, and nothing is held.
+  // Unregisters the memory and waits until the calls that use it are done. OK: the server has
+  // closed the memory, or nothing was registered. DEADLINE_EXCEEDED: calls still use the memory, so
+  // it must not be freed yet. NOT_FOUND: the server had already forgotten it. Other errors come
+  // from the connection. Whatever the status, this object is empty afterwards, and calls that use
+  // its views fail with FAILED_PRECONDITION.
   absl::Status Release(absl::Duration timeout = absl::Seconds(10));
 
  private:

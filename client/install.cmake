@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts where: the client's libraries and the headers that client/client.h
-# needs, found again by find_package(phasor) and by pkg-config.
+# Installs the client's libraries and the headers that client/client.h needs, so that
+# find_package(phasor) and pkg-config find them.
 include(CMakePackageConfigHelpers)
 
-set(libraries client client_core kernels kernels_core)  # what needs first, what is needed last
+set(libraries client client_core kernels kernels_core)  # dependents before their dependencies
 set(PHASOR_PC_REQUIRES absl_any_invocable absl_flat_hash_map absl_hash absl_status absl_statusor
     absl_str_format absl_strings absl_synchronization absl_time)
 if(PHASOR_BUILD_RPC)

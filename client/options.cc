@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks client options, and keeps the hooks of cancel tokens.
 #include "client/options.h"
 
 #include <cstdint>
@@ -48,8 +49,8 @@ absl::Status ClientOptions::Validate() const {
 }
 
 struct CancelToken::State {
-  // Of the standard library: distributions build Abseil without TSan, which then cannot see what
-  // its Mutex orders.
+  // A mutex of the standard library, not Abseil's: distributions build Abseil without TSan, which
+  // then cannot see the order that absl::Mutex creates.
   std::mutex mutex;
   bool cancelled ABSL_GUARDED_BY(mutex) = false;
   int64_t next_id ABSL_GUARDED_BY(mutex) = 0;
@@ -87,7 +88,7 @@ CancelToken::Registration CancelToken::OnCancel(std::function<void()> hook) cons
     return nullptr;
   }
   return Registration(nullptr, [state = state_, id](void*) {
-    std::function<void()> dropped;  // destroyed without the lock
+    std::function<void()> dropped;  // destroyed after the lock is released
     std::lock_guard lock(state->mutex);
     if (auto it = state->hooks.find(id); it != state->hooks.end()) {
       dropped = std::move(it->second);

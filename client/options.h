@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a caller can set: for a client, and for one call.
+// Options of a client and of one call.
 #ifndef PHASOR_CLIENT_OPTIONS_H_
 #define PHASOR_CLIENT_OPTIONS_H_
 
@@ -15,58 +15,63 @@
 
 namespace phasor {
 
-// TLS to a server. Files are PEM, and looked at again from time to time for new connections.
+// TLS to a server. All files are PEM. They are read again from time to time, for new connections.
 struct TlsOptions {
-  std::string ca_file = {};    // who signs servers' certificates; empty: the system's roots
-  std::string cert_file = {};  // the client's own, if the server asks for one; with key_file
-  std::string key_file = {};
-  // Name that the server's certificate must have; empty: the host of the target.
+  std::string ca_file = {};  // CA certificates that servers must be signed by; empty: the system's
+  std::string cert_file = {};  // the client's certificate, if the server asks for one
+  std::string key_file = {};   // key of cert_file; set both or neither
+  // The name that the server's certificate must have. Empty: the host of the target.
   std::string server_name = {};
 };
 
+// Options of a client. The defaults are valid.
 struct ClientOptions {
-  // Per call, retries included; CallOptions can say otherwise. > 0.
+  // Time limit of a call, retries included; > 0. CallOptions may replace it.
   absl::Duration timeout = absl::Seconds(10);
-  // Attempts of one call, the first included. Only UNAVAILABLE is tried again. Range [1, 10].
+  // Attempts of a call, including the first, in [1, 10]. Only UNAVAILABLE is retried.
   int max_attempts = 3;
-  // Waits between attempts grow from the first to the second, with jitter. A server's
-  // grpc-retry-pushback-ms replaces them.
+  // The waits between attempts grow from initial_backoff to max_backoff, with jitter. If the server
+  // sends grpc-retry-pushback-ms, that replaces the wait.
   absl::Duration initial_backoff = absl::Milliseconds(25);
   absl::Duration max_backoff = absl::Seconds(1);
-  // Connections to every address; calls take turns. More than 1 pays above about 1 GB/s.
-  // Range [1, 64].
+  // Connections to each address, in [1, 64]; calls take turns. More than one helps above about 1
+  // GB/s.
   int channels = 1;
-  // Memory that a client shares by itself with a server of the same host that takes leases: large
-  // tensors in ordinary memory are copied there instead of sent. 0: none. >= 0.
+  // Most shared memory that this client uses for staging: large tensors in ordinary memory are
+  // copied to it instead of being sent, if the server is on this host and accepts leases. 0 turns
+  // staging off. >= 0.
   int64_t staging_bytes = int64_t{256} << 20;
-  // "inproc:" only. Threads that compute, the caller's included: 1 starts none. Range [1, 1024].
+  // "inproc:" only: threads that compute, including the caller's, in [1, 1024]. 1 starts no thread.
   int inproc_threads = 1;
-  // "inproc:" only. "auto", "cpu", "cuda" or "reference". "cuda" opens a device, which
-  // takes time and its memory.
+  // "inproc:" only: "auto", "cpu", "cuda" or "reference". "cuda" opens a GPU, which takes time and
+  // GPU memory.
   std::string inproc_backend = "cpu";
-  // Of servers over TCP; not set: plaintext.
+  // TLS for servers over TCP. Not set: plaintext.
   std::optional<TlsOptions> tls = {};
-  // Sent with every call; or the file that has it, in which it may be replaced. Empty: none.
+  // A token that is sent with every call, or the file that holds it. The file may be replaced while
+  // the client runs. At most one of both may be set. Empty: no token.
   std::string token = {};
   std::string token_file = {};
-  // Whether a token may go to another host without TLS.
+  // Whether the token may be sent to another host without TLS.
   bool token_over_plaintext = false;
 
   // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
   absl::Status Validate() const;
 };
 
-// Cancels the calls that it was given to. A cancelled call answers CANCELLED unless it was done
-// already; it is done, and its memory free, only when it answers.
-// Threads: any, at once. Copies are the same token.
+// Cancels the calls that it was given to. A cancelled call answers CANCELLED, unless it is already
+// done. Its memory is free only when it has answered.
+//
+// Threads: any thread may call any function at any time. Copies are the same token.
 class CancelToken {
  public:
   CancelToken();
   void Cancel();
   bool cancelled() const;
 
-  // For connections: `hook` runs once, at Cancel or now if that has been, unless the registration
-  // is dropped before. It may still be running when the drop returns: capture what keeps it safe.
+  // For connections. Runs `hook` once: when Cancel is called, or at once if that has happened.
+  // Dropping the registration first prevents it. A hook may still be running when the drop returns,
+  // so it must own what it uses.
   using Registration = std::shared_ptr<void>;
   [[nodiscard]] Registration OnCancel(std::function<void()> hook) const;
 
@@ -75,11 +80,12 @@ class CancelToken {
   std::shared_ptr<State> state_;
 };
 
+// Options of one call or stream.
 struct CallOptions {
-  // Replaces ClientOptions::timeout. The earlier of timeout and deadline holds.
+  // Replaces ClientOptions::timeout. If both timeout and deadline are set, the earlier one counts.
   std::optional<absl::Duration> timeout = {};
   std::optional<absl::Time> deadline = {};
-  // What the caller insists on, for items that have no pins of their own.
+  // Requirements for the items of the call that have no pins of their own.
   Pins pins = {};
   std::optional<CancelToken> cancel = {};
 };

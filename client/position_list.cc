@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Constructors of PositionList that need more than one line.
 #include "client/position_list.h"
 
 #include <algorithm>

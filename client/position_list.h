@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions as a caller has them: numbers written out, a container, a range, a grid, packed
-// sequences, or a tensor.
+// PositionList, the positions of a call: numbers, a container, a range, a grid, packed sequences,
+// or a tensor.
 #ifndef PHASOR_CLIENT_POSITION_LIST_H_
 #define PHASOR_CLIENT_POSITION_LIST_H_
 
@@ -19,12 +19,12 @@
 
 namespace phasor {
 
-// Element types that positions come in. 16-bit floats cannot hold position 257.
+// Element types of positions. 16-bit floats are not among them: BFLOAT16 cannot represent 257.
 template <typename T>
 concept PositionElement = std::same_as<T, int32_t> || std::same_as<T, int64_t> ||
     std::same_as<T, float> || std::same_as<T, double>;
 
-// One position written out: an integer or a real number.
+// One position in an initializer list: an integer or a real number.
 class PositionValue {
  public:
   template <std::signed_integral I>
@@ -41,24 +41,25 @@ class PositionValue {
   bool is_real_ = false;
 };
 
-// Where the tokens of a call stand.
-// Threads: a plain value, cheap to copy. Owns numbers written out and containers moved in; borrows
-// other memory, which must then live until the call is done.
+// The position of every token of a call.
+//
+// A plain value that is cheap to copy. Owns numbers in an initializer list and vectors that are
+// moved in. Borrows all other memory, which must live until the call is done.
 class PositionList {
  public:
-  // No tokens.
+  // An empty list: no tokens.
   PositionList() = default;
 
-  // {10, 12, 16, 100}: integers; {0.37, 1}: reals as soon as one of them is.
+  // {10, 12, 16, 100} are integers. If one number is real, as in {0.37, 1}, all are.
   PositionList(std::initializer_list<PositionValue> values);  // NOLINT: all of these convert
 
-  // A vector, span or array: one position per token. Borrows.
+  // A vector, span or array with one position per token. Borrows it.
   template <typename C, typename T = std::remove_cv_t<
                             std::remove_pointer_t<decltype(std::data(std::declval<const C&>()))>>>
   requires PositionElement<T> PositionList(const C& values)  // NOLINT
       : PositionList(View(values, {static_cast<int64_t>(std::size(values))})) {}
 
-  // Owns.
+  // Takes a vector over and owns it.
   template <PositionElement T>
   PositionList(std::vector<T>&& values) {  // NOLINT
     auto owned = std::make_shared<std::vector<T>>(std::move(values));
@@ -66,8 +67,8 @@ class PositionList {
     owned_ = std::move(owned);
   }
 
-  // Shape [tokens] or [batch, tokens], with a trailing axes dimension when the spec has several
-  // axes. Dense. Borrows.
+  // A dense tensor of shape [tokens] or [batch, tokens], with one more dimension for the axes at
+  // the end if the spec has several. Borrows it.
   PositionList(const TensorView& tensor);   // NOLINT
   PositionList(const MutableTensorView& t)  // NOLINT
       : PositionList(TensorView(t)) {}
@@ -78,11 +79,11 @@ class PositionList {
   PositionList(RaggedPositions ragged) : value_(std::move(ragged)) {}  // NOLINT
 
   const Positions& value() const { return value_; }
-  // Memory of a tensor, all that the caller said is there.
+  // All memory of the tensor that the caller passed.
   absl::Span<const std::byte> bytes() const { return bytes_; }
-  // Whether a tensor was given with strides, which positions may not have.
+  // Whether the tensor has strides; ToRequest then refuses the call.
   bool strided() const { return strided_; }
-  // Whether a tensor of a GPU was given, where positions may not be.
+  // Whether the tensor is on a GPU; ToRequest then refuses the call.
   bool on_device() const { return on_device_; }
 
  private:

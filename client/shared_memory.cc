@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The ordinary memory that stands in for shared memory when no server maps it.
 #include "client/shared_memory.h"
 
 #include "client/tensor.h"

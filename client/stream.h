@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of items, and calls larger than a message.
+// Streams of calls, and options of calls that are larger than a message.
 #ifndef PHASOR_CLIENT_STREAM_H_
 #define PHASOR_CLIENT_STREAM_H_
 
@@ -12,43 +12,45 @@
 
 namespace phasor {
 
-// One item's answer: its result or its own error.
+// The answer to one call of a stream: its result or its error.
 template <typename Result>
 struct StreamAnswer {
   int64_t id = 0;
   absl::StatusOr<Result> result;
 };
 
-// A stream of calls. Answers come in the order in which they are done, one per call written; a
-// call's error leaves the stream open. Memory that a call names must live until its answer was read
-// or the stream is gone. Nothing is tried again.
+// A stream of calls with one answer for each call written, in the order in which the calls get
+// done. An error of one call leaves the stream open. Memory that a call uses must live until its
+// answer was read or the stream was destroyed. Nothing is retried.
 //
-// Both sides stop when the other does not read: keep reading while you write, from another thread
-// or never more than 8 calls of up to 4 MiB behind. The stream's deadline ends what blocks.
+// Each side stops when the other does not read. So read while you write: from another thread, or
+// with at most 8 unanswered calls of up to 4 MiB each. The deadline of the stream ends calls that
+// block.
 //
-// Threads: one that writes and one that reads, at once. Destroying an unfinished stream cancels it.
+// Threads: one thread may write while another reads. Destroying an unfinished stream cancels it.
 template <typename Call, typename Result>
 class ItemStream {
  public:
   virtual ~ItemStream() = default;
-  // Sends a call. Blocks while the server does not read. INVALID_ARGUMENT and the like: what is
-  // wrong with the call, which was not sent and will not be answered. FAILED_PRECONDITION: the
-  // stream has ended, Finish says why.
+  // Sends a call. Blocks while the server does not read. FAILED_PRECONDITION: the stream has ended,
+  // and Finish says why. Any other error, such as INVALID_ARGUMENT, says what is wrong with the
+  // call: it was not sent and gets no answer.
   virtual absl::Status Write(int64_t id, Call call) = 0;
-  // The next answer. Blocks until there is one; none: the stream has ended.
+  // Returns the next answer and blocks until there is one. nullopt: the stream has ended.
   virtual std::optional<StreamAnswer<Result>> Read() = 0;
-  // No more calls. What was written is still answered.
+  // Says that no more calls follow. Calls that were written are still answered.
   virtual void WritesDone() = 0;
-  // WritesDone, drops the answers that were not read, and says how the stream ended.
+  // Calls WritesDone, drops the answers that were not read, and returns the status of the stream.
   virtual absl::Status Finish() = 0;
 };
 
-// How a long call is cut.
+// How ApplyRoPEInChunks cuts a call.
 struct ChunkOptions {
-  // Bytes of one run of tokens, of all tensors together; a token is never cut. In [1, 2^30].
+  // Bytes of one run of tokens, over all tensors, in [1, 2^30]. A token is never cut, so a run
+  // holds at least one.
   int64_t chunk_bytes = int64_t{4} << 20;
-  // Told after every run, on the calling thread: tokens done and tokens in all, batch entries
-  // counted separately.
+  // Runs after each run of tokens, on the calling thread. `done` and `all` count tokens of all
+  // batch entries.
   std::function<void(int64_t done, int64_t all)> progress = nullptr;
 };
 

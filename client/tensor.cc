@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of results, and narrow floats widened for display.
+// Allocates the memory of results, and widens 8-bit and 16-bit floats to float32.
 #include "client/tensor.h"
 
 #include <algorithm>

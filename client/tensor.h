@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as the client sees them: views of the caller's memory, and arrays that results own.
+// Tensors of the client: views of the caller's memory, and arrays that results own.
 #ifndef PHASOR_CLIENT_TENSOR_H_
 #define PHASOR_CLIENT_TENSOR_H_
 
@@ -20,7 +20,7 @@
 
 namespace phasor {
 
-// 16-bit elements as they are stored; arithmetic on them is the caller's.
+// 16-bit floats, as stored. This library offers no arithmetic on them.
 struct Float16 {
   uint16_t bits = 0;
   friend bool operator==(const Float16&, const Float16&) = default;
@@ -29,7 +29,7 @@ struct BFloat16 {
   uint16_t bits = 0;
   friend bool operator==(const BFloat16&, const BFloat16&) = default;
 };
-// 8-bit results, which nothing is computed in.
+// 8-bit floats, which occur as results only.
 struct Float8E4M3 {
   uint8_t bits = 0;
   friend bool operator==(const Float8E4M3&, const Float8E4M3&) = default;
@@ -38,13 +38,13 @@ struct Float8E5M2 {
   uint8_t bits = 0;
   friend bool operator==(const Float8E5M2&, const Float8E5M2&) = default;
 };
-float ToFloat(Float16 x);  // all exact
+float ToFloat(Float16 x);  // all four are exact
 float ToFloat(BFloat16 x);
 float ToFloat(Float8E4M3 x);
 float ToFloat(Float8E5M2 x);
 
 template <typename T>
-struct DtypeOf;  // not defined: T is no element type
+struct DtypeOf;  // not defined: T is not an element type
 template <>
 struct DtypeOf<double> : std::integral_constant<Dtype, Dtype::kFloat64> {};
 template <>
@@ -72,33 +72,33 @@ concept ComputeElement = Element<T> && IsComputeDtype(DtypeOf<T>::value);
 
 class DeviceRegistration;
 
-// Where a tensor on a GPU is (DeviceMemory::View makes them).
+// A tensor's place in GPU memory. DeviceMemory::View makes it.
 struct DevicePlace {
-  std::shared_ptr<const DeviceRegistration> memory = {};  // nullptr: it is in the host's memory
+  std::shared_ptr<const DeviceRegistration> memory = {};  // nullptr: the tensor is in host memory
   int64_t offset_bytes = 0;
   friend bool operator==(const DevicePlace&, const DevicePlace&) = default;
 };
 
-// A tensor in the caller's memory, read only. Borrows `data`; `bytes` is how much memory is there,
-// so that a shape that does not fit is an error and not an overrun.
+// A tensor in the caller's memory, for reading. Borrows `data`. `bytes` is the size of the memory
+// there: a shape that needs more is an error, never an overrun.
 struct TensorView {
   TensorDesc desc;
   const std::byte* data = nullptr;
   int64_t bytes = 0;
-  DevicePlace device = {};  // instead of `data`, if it says a place
+  DevicePlace device = {};  // used instead of `data` if its memory is set
 };
 
-// A tensor in the caller's memory that a call may write. Borrows `data`.
+// A tensor in the caller's memory that a call may write. Borrows `data`. Same fields as TensorView.
 struct MutableTensorView {
   TensorDesc desc;
   std::byte* data = nullptr;
   int64_t bytes = 0;
-  DevicePlace device = {};                                             // as TensorView's
+  DevicePlace device = {};
   operator TensorView() const { return {desc, data, bytes, device}; }  // NOLINT: of the same
 };
 
-// Views of a contiguous container (vector, span, array). `strides` are in elements, empty for dense
-// row major. The container must outlive the view.
+// Views of a contiguous container: vector, span or array. `strides` are in elements; empty means
+// dense in row-major order. The container must outlive the view.
 template <typename C, typename T = std::remove_cv_t<
                           std::remove_pointer_t<decltype(std::data(std::declval<const C&>()))>>>
 requires Element<T> TensorView View(const C& values, std::vector<int64_t> shape,
@@ -115,12 +115,11 @@ requires(Element<T> && !std::is_const_v<T>) MutableTensorView
           static_cast<int64_t>(std::size(values) * sizeof(T))};
 }
 
-// Memory that a result owns: 64-byte aligned, not initialised.
-// Threads: a plain value. Owns the memory.
+// 64-byte aligned, uninitialised memory of a result. Owns the memory. Threads: a plain value.
 class Bytes {
  public:
   Bytes() = default;
-  // RESOURCE_EXHAUSTED: the system has no such memory. size >= 0.
+  // size >= 0. RESOURCE_EXHAUSTED: the memory cannot be allocated.
   static absl::StatusOr<Bytes> Allocate(int64_t size);
 
   std::byte* data() { return data_.get(); }
@@ -135,7 +134,8 @@ class Bytes {
   int64_t size_ = 0;
 };
 
-// How a result came to be. Results with equal fingerprint and numerics version have equal bytes.
+// How a result was computed. Results of equal input, fingerprint and numerics version have equal
+// bytes.
 struct RunInfo {
   std::string spec_fingerprint;
   uint32_t numerics_version = 0;
@@ -143,18 +143,17 @@ struct RunInfo {
   friend bool operator==(const RunInfo&, const RunInfo&) = default;
 };
 
-// A dense row-major array.
-// Threads: a plain value, movable. Owns its elements.
+// A dense array in row-major order. Owns its elements. Threads: a plain value; movable.
 template <Element T>
 class Array {
  public:
   Array() = default;
-  // Takes `bytes`, which hold as many elements as `shape` says.
+  // Takes over `bytes`, whose size must fit `shape`.
   Array(std::vector<int64_t> shape, Bytes bytes, RunInfo info = {})
       : shape_(std::move(shape)), bytes_(std::move(bytes)), info_(std::move(info)) {}
 
-  // Zeros. INVALID_ARGUMENT: a negative extent or more than 2^62 bytes; RESOURCE_EXHAUSTED: no
-  // such memory.
+  // An array of zeros. INVALID_ARGUMENT: a negative extent, or more than 2^62 bytes.
+  // RESOURCE_EXHAUSTED: the memory cannot be allocated.
   static absl::StatusOr<Array> Zeros(std::vector<int64_t> shape);
 
   const std::vector<int64_t>& shape() const { return shape_; }
@@ -173,7 +172,7 @@ class Array {
   TensorView view() const {
     return {{DtypeOf<T>::value, shape_, {}}, bytes_.data(), bytes_.size()};
   }
-  // How a result came to be; empty for arrays that no call made.
+  // How the array was computed. Empty if no call made it.
   const RunInfo& info() const { return info_; }
 
  private:

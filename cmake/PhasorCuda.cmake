@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# PHASOR_CUDA=AUTO|ON|OFF, resolved once: PHASOR_HAS_CUDA says what came of it.
-# phasor_cuda_object(TARGET SOURCE): compiles a .cu file with nvcc into an existing target.
+# Finds nvcc. PHASOR_CUDA is AUTO, ON or OFF; PHASOR_HAS_CUDA holds the result.
+# phasor_cuda_object(TARGET SOURCE) compiles a .cu file with nvcc into an existing target.
 #
-# nvcc sees plain headers only, so it is run for those files alone and CMake's own CUDA language,
-# with its checks at configure time and flags for every target, is not needed.
+# nvcc compiles only these files, with plain headers. So CMake's own CUDA language is not needed,
+# nor its checks at configure time and its flags for every target.
 include_guard(GLOBAL)
 
 set(PHASOR_CUDA AUTO CACHE STRING "CUDA backend: ON, OFF, or AUTO, where nvcc is found")
@@ -16,7 +16,8 @@ if(NOT PHASOR_CUDA MATCHES "^(AUTO|ON|OFF)$")
 elseif(NOT PHASOR_CUDA STREQUAL "OFF")
   find_program(PHASOR_NVCC nvcc PATHS /usr/local/cuda/bin)
   if(PHASOR_NVCC)
-    # What is on the path may be a link or a script that calls nvcc, which knows where its folders are.
+    # The nvcc on the path may be a link or a script that calls the real nvcc, which knows its
+    # folders.
     execute_process(COMMAND "${PHASOR_NVCC}" --dryrun -c none.cu ERROR_VARIABLE said OUTPUT_QUIET)
     set(toolkit)
     if(said MATCHES "TOP=([^\r\n]+)")
@@ -36,7 +37,8 @@ elseif(NOT PHASOR_CUDA STREQUAL "OFF")
   endif()
   if(version VERSION_GREATER_EQUAL 12.0)  # C++20
     set(PHASOR_HAS_CUDA ON)
-    # Machine code is unpacked once, when it is loaded; unpacked it would be a third of the binary.
+    # Compress machine code: it is unpacked once, when loaded. Otherwise it would be a third of the
+    # binary.
     set(PHASOR_NVCC_COMPRESS -Xfatbin -compress-all)
     if(version VERSION_GREATER_EQUAL 12.8)
       set(PHASOR_NVCC_COMPRESS --compress-mode=size)
@@ -51,11 +53,11 @@ elseif(NOT PHASOR_CUDA STREQUAL "OFF")
 endif()
 message(STATUS "CUDA backend: ${PHASOR_HAS_CUDA} (PHASOR_CUDA=${PHASOR_CUDA})")
 
-# No contraction and no flushing: docs/numerics.md depends on it.
+# No contraction and no flushing to zero: docs/numerics.md depends on it.
 set(PHASOR_NVCC_FLAGS -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
   "-I${PROJECT_SOURCE_DIR}" "-Xcompiler=-fPIC,-ffp-contract=off,-fno-fast-math")
 
-# One PTX for the newest architecture beside machine code for each, for GPUs that come later.
+# Machine code for each architecture, and PTX of the newest one for GPUs that come later.
 function(phasor_cuda_object target source)
   set(flags ${PHASOR_NVCC_FLAGS} ${PHASOR_NVCC_COMPRESS})
   if(PHASOR_WERROR)

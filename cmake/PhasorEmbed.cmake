@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# phasor_embed_text(TARGET FILE SYMBOL): compiles FILE's text into TARGET as
-# `extern const std::string_view SYMBOL` of namespace phasor. Run as a script, it writes the source.
+# phasor_embed_text(TARGET FILE SYMBOL): compiles the text of FILE into TARGET as `extern const
+# std::string_view SYMBOL` in namespace phasor. Run as a script, this file writes that source.
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ ${INPUT} text)
   if(text MATCHES "\\)embedded\"")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# phasor_proto_library(NAME PROTOS ...): generated messages and gRPC stubs as one library.
-# Works with a CMake package of gRPC/protobuf (newer releases) and with pkg-config (Debian 12).
+# phasor_proto_library(NAME PROTOS ...): makes one library of generated messages and gRPC stubs.
+# Uses CMake packages of gRPC and protobuf (newer releases), or pkg-config (Debian 12).
 include_guard(GLOBAL)
 find_package(Protobuf REQUIRED)
 find_package(gRPC REQUIRED)
@@ -28,7 +28,7 @@ function(phasor_proto_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${out}>)
   target_link_libraries(${name} PUBLIC protobuf::libprotobuf gRPC::grpc++
                         PRIVATE $<BUILD_INTERFACE:phasor_build_options>)
-  # Generated code is mostly never called: sections of their own let the linker leave it out.
+  # Most generated code is never called. With a section for each function, the linker can drop it.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-ffunction-sections -fdata-sections>)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD OFF)
 endfunction()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# phasor_prefer_static_libraries(): makes every imported library of this directory that has an
-# archive beside its shared object link that archive. Debian's CMake packages of gRPC and Abseil name
-# shared objects only; their dependency lists are complete, which is all that static linking needs.
+# phasor_prefer_static_libraries(): makes each imported library of this directory link its archive
+# instead of its shared object, if there is one beside it. Debian's CMake packages of gRPC and
+# Abseil name only shared objects, but their dependency lists are complete, so static linking works.
 include_guard(GLOBAL)
 
 function(phasor_prefer_static_libraries)
@@ -22,7 +22,8 @@ function(phasor_prefer_static_libraries)
   endforeach()
 endfunction()
 
-# Replaces /path/libx.so* by /path/libx.a and -lx by libx.a where that exists, but for the C library.
+# Replaces /path/libx.so* by /path/libx.a, and -lx by libx.a, if the archive exists. Leaves the C
+# library.
 function(phasor_archives_of libraries result)
   set(archives)
   foreach(library IN LISTS libraries)

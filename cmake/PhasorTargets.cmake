@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # phasor_library(NAME SRCS ... DEPS ...), phasor_test(NAME SRCS ... DEPS ... LABELS ...),
-# phasor_benchmark(NAME SRCS ... DEPS ...): every target gets the same warnings and rules.
+# phasor_benchmark(NAME SRCS ... DEPS ...): make targets, all with the same warnings and rules.
 include_guard(GLOBAL)
 
 add_library(phasor_build_options INTERFACE)
@@ -13,9 +13,9 @@ if(PHASOR_WERROR)
   target_compile_options(phasor_build_options INTERFACE -Werror)
 endif()
 if(PHASOR_SANITIZE)
-  # GCC's warning is wrong about every std::optional that a sanitizer looks at. The vptr check opens a
-  # pipe to see whether memory can be read: it reports errors that are none once a test has used up
-  # all file descriptors. In a unit every class is in an included file, as far as GCC can see.
+  # GCC's warning is wrong about every std::optional in code with sanitizers. The vptr check opens a
+  # pipe to test whether memory is readable, so it reports false errors once a test has used up all
+  # file descriptors. In a unity build, GCC sees every class as one of an included file.
   target_compile_options(phasor_build_options INTERFACE
     -fsanitize=${PHASOR_SANITIZE} -fno-sanitize=vptr -fno-omit-frame-pointer
     -fno-sanitize-recover=all -g1 -Wno-maybe-uninitialized -Wno-subobject-linkage)
@@ -47,9 +47,9 @@ function(phasor_binary name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
 endfunction()
 
-# Test sources are compiled for compile time, which they cost most of: the libraries that they check
-# are optimised and checked in full. Under -fsanitize, undefined behaviour is looked for in the
-# libraries only.
+# Test sources are compiled for short compile times, because compiling is their main cost. The
+# libraries under test are optimised and fully checked. With -fsanitize, only the libraries are
+# checked for undefined behaviour.
 add_library(phasor_test_options INTERFACE)
 if(PHASOR_SANITIZE)
   target_compile_options(phasor_test_options INTERFACE -O0 -fno-sanitize=undefined)
@@ -57,9 +57,9 @@ else()
   target_compile_options(phasor_test_options INTERFACE -O1)
 endif()
 
-# A test's program. LABELS default to "unit". TIMEOUT in seconds, 300 unless given: ten times what an
-# idle machine needs. CTest runs it under its name; or, with BY_SOURCE, the suites of each source by
-# themselves, named PREFIX and the source: X_test.cc is PREFIX + X_test.
+# Makes a test program. LABELS default to "unit". TIMEOUT is in seconds, by default 300: ten times
+# what an idle machine needs. CTest runs the program as one test with its name. With BY_SOURCE it
+# runs the suites of each source separately; the test of X_test.cc is called PREFIX + X_test.
 function(phasor_test name)
   cmake_parse_arguments(ARG "BY_SOURCE" "TIMEOUT;PREFIX" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT PHASOR_BUILD_TESTS OR NOT ARG_SRCS)
@@ -73,7 +73,7 @@ function(phasor_test name)
   endif()
   phasor_binary(${name} SRCS ${ARG_SRCS} DEPS GTest::gmock GTest::gtest_main ${ARG_DEPS} phasor_test_options)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${PHASOR_UNITY_TESTS})
-  # A prefix tells the builds apart when `./dev test` runs several of them in one CTest run.
+  # The prefix distinguishes builds when `./dev test` runs several in one CTest run.
   if(NOT ARG_BY_SOURCE)
     add_test(NAME ${PHASOR_TEST_PREFIX}${name} COMMAND ${name})
     set_tests_properties(${PHASOR_TEST_PREFIX}${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
@@ -89,7 +89,7 @@ function(phasor_test name)
   endforeach()
 endfunction()
 
-# The GoogleTest filter of the suites that a source defines.
+# The GoogleTest filter for the suites that a source defines.
 function(phasor_suites_of source filter)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
   file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|TYPED_TEST)\\(")

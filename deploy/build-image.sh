@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# build-image.sh --target runtime|prebuilt --tag NAME [--cuda none|image|wheels]: builds the Dockerfile with docker or
-# podman when an engine answers, else with buildah in a chroot over a base that debootstrap makes (root only).
-# PHASOR_IMAGE_BASE names another base image, PHASOR_IMAGE_SOURCE the address of the sources (default: git's origin);
-# PHASOR_IMAGE_ENGINE forces docker, podman or buildah. Exit status 77: nothing here can build images.
+# build-image.sh --target runtime|prebuilt --tag NAME [--cuda none|image|wheels]: builds the
+# Dockerfile with docker or podman if an engine answers. Otherwise (root only) uses buildah in a
+# chroot, over a base made by debootstrap. PHASOR_IMAGE_BASE names another base image.
+# PHASOR_IMAGE_SOURCE is the address of the sources (default: git's origin). PHASOR_IMAGE_ENGINE
+# forces docker, podman or buildah. Exit status 77: nothing here can build images.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,7 +21,7 @@ done
 
 version=$(sed -n 's/^project(phasor VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-# The same sources give the same labels: the time is that of the commit.
+# The time is that of the commit, so that the same sources give the same labels.
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 source=${PHASOR_IMAGE_SOURCE:-$(git remote get-url origin 2>/dev/null || echo unknown)}
 [[ $source == https://* && $source != *@* ]] || source=unknown # no paths of this machine, no passwords
@@ -39,7 +40,7 @@ engine() {
   echo buildah
 }
 
-# A Debian 12 minbase without documentation but licences, about what debian:bookworm-slim is.
+# A Debian 12 minbase without documentation except licences, like debian:bookworm-slim.
 make_base() {
   local root=build/image/base mirror
   command -v debootstrap >/dev/null || skip "no container engine answers and debootstrap is not installed"
@@ -69,7 +70,7 @@ build_with_buildah() {
     rm build/image/base.tar
   fi
   say "building target $target with buildah, chroot isolation"
-  # Docker's format: OCI's has no place for HEALTHCHECK.
+  # Docker's format, because OCI's has no HEALTHCHECK.
   deploy/buildah.sh build --pull-never --isolation chroot --format docker \
     --build-arg "BASE=$base" --build-arg "BUILD_BASE=$debian" "${build_args[@]}" .
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# buildah over storage in build/image, so that nothing of the machine is touched and `rm -r build` forgets it all.
+# Runs buildah with its storage in build/image, so that `rm -r build` removes everything it makes.
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build/image
 printf '{"default": [{"type": "insecureAcceptAnything"}]}\n' >build/image/policy.json

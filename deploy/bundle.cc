@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One binary for the image: the server when called as phasor-server, else the command line. gRPC is
-// most of both, so sharing it halves the image. Their mains are compiled under the names below.
+// The single binary of the image. It is the server if called phasor-server, otherwise the command
+// line. gRPC is most of both programs, so sharing it halves the image. The two main functions are
+// compiled under the names below.
 #include <string_view>
 
 int PhasorServerMain(int argc, char** argv);

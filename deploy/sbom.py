@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sbom.py BUILD_DIR BINARY OUT: writes what BINARY, built in BUILD_DIR as phasor-bundle, consists of: OUT/sbom.spdx.json
-(SPDX 2.3) and OUT/copyright/PACKAGE.gz. Packages are those that own an archive of the link line, a header that was
-compiled in, or a shared library of the image; names, versions and licences are Debian's. SOURCE_DATE_EPOCH, if set, is the
-date of creation."""
+"""sbom.py BUILD_DIR BINARY OUT: writes the bill of materials of BINARY, which was built in
+BUILD_DIR as phasor-bundle: OUT/sbom.spdx.json (SPDX 2.3) and OUT/copyright/PACKAGE.gz. It lists
+each package that owns an archive of the link line, a compiled header, or a shared library of the
+image. Names, versions and licences are Debian's. SOURCE_DATE_EPOCH, if set, is the date of
+creation."""
 
 import datetime
 import gzip
@@ -19,7 +20,7 @@ import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = "deploy/phasor-bundle"
-# Part of the base image, not of the binary, whatever was included of them.
+# Packages of the base image. They are not in the binary, also if it includes their headers.
 IN_THE_BASE = ("glibc", "linux")
 IN_THE_BASE_LIBRARIES = re.compile(r"(libc|libm|libdl|librt|libpthread)\.so")  # as in stage-image.sh
 # Debian's short names that are not SPDX's.
@@ -31,9 +32,9 @@ LICENSES = {
     "libpng": "libpng-2.0",
 }
 SPDX_NAMES = ("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "MIT", "Zlib")
-# Packages whose copyright file is prose.
+# Licences of packages whose copyright file is not machine-readable.
 PROSE = {"c-ares": "MIT", "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1"}
-# Asks for its text beside sources only, and Boost's copyright file is 2 MB.
+# Its licence requires the text only with sources, and Boost's copyright file has 2 MB.
 TEXT_NOT_ASKED_FOR = ("BSL-1.0",)
 CUDA_LICENSE = "LicenseRef-NVIDIA-CUDA-Toolkit-EULA"
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# stage-image.sh BUILD_DIR OUT: the files that the image adds to its base: the stripped binary under both names, the
-# shared libraries it needs that Debian has no archive of, and what all that consists of (deploy/sbom.py).
+# stage-image.sh BUILD_DIR OUT: collects the files that the image adds to its base: the stripped
+# binary under both names, the shared libraries that it needs and that Debian has no archive of, and
+# its bill of materials (deploy/sbom.py).
 set -eu
 build=$1
 out=$2
@@ -9,7 +10,7 @@ rm -rf "$out"
 mkdir -p "$out/usr/local/bin" "$out/usr/local/lib"
 strip --strip-all -o "$out/usr/local/bin/phasor" "$build/deploy/phasor-bundle"
 ln -s phasor "$out/usr/local/bin/phasor-server"
-# Part of every base: the C library.
+# The C library is in every base.
 ldd "$build/deploy/phasor-bundle" | awk '$2 == "=>" {print $3}' |
   grep -Ev '/(libc|libm|libdl|librt|libpthread)\.so' |
   while read -r library; do cp -L "$library" "$out/usr/local/lib/"; done

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See convert.h.
+// Converts the messages of Encode and ApplyRoPE to requests of the kernels, and back.
 #include "proto/convert.h"
 
 #include <cstdint>
@@ -70,7 +70,7 @@ RaggedPositions RaggedFromWire(const v1::RaggedPositions& wire) {
   return ragged;
 }
 
-// Fields that both kinds of item have.
+// Checks the fields that both kinds of item have.
 template <typename Item>
 absl::Status CheckCommonFields(const Item& wire, const std::string& path) {
   if (!wire.has_positions()) return Missing(absl::StrCat(path, ".positions"), "given");
@@ -83,7 +83,7 @@ absl::Status CheckDestination(const Wire& wire, const std::string& path, Sources
   return NotImplemented(absl::StrCat(path, ".destination"), "unset: results are inline");
 }
 
-// An encoding or a stored table.
+// An item needs a spec or the name of a table.
 absl::Status CheckSource(const v1::EncodeItem& wire, const std::string& path) {
   if (wire.has_spec() || !wire.table().empty()) return absl::OkStatus();
   return Missing(absl::StrCat(path, ".spec"), "given, or table");
@@ -146,7 +146,7 @@ absl::StatusOr<PagedCache> PagedCacheFromWire(const v1::PagedCacheWrite& wire,
   return cache;
 }
 
-// What becomes of the tensors, and the cache that some go to.
+// Reads where the results go: the outputs of tensors, and the paged cache.
 absl::Status ReadOutputs(const v1::ApplyRoPEItem& wire, const std::string& path, Sources sources,
                          RopeRequest* request) {
   for (int i = 0; i < wire.tensors_size(); ++i) {
@@ -165,7 +165,7 @@ absl::Status ReadOutputs(const v1::ApplyRoPEItem& wire, const std::string& path,
   return absl::OkStatus();
 }
 
-// DELTA's fields, which belong to DELTA only.
+// Reads the fields of DELTA, which are refused with any other direction.
 absl::Status ReadDelta(const v1::ApplyRoPEItem& wire, const std::string& path, Sources sources,
                        RopeRequest* request) {
   if (wire.has_from_positions()) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wire messages and the value types of kernels/, both ways. The server reads requests with it, the
-// client writes them. Threads: pure functions.
+// Converts wire messages to the value types of kernels/ and back. The server reads requests with it
+// and the client writes them. Threads: pure functions.
 //
-// `path` prefixes messages ("item.positions"). All *FromWire return INVALID_ARGUMENT for what is
-// missing or unknown and UNIMPLEMENTED, naming the field, for what the wire can say but this
-// version cannot do. Ranges and shapes are not checked here: kernels/request/request.h does.
+// `path` is the field path in error messages, such as "item.positions". All *FromWire functions
+// return INVALID_ARGUMENT for a missing or unknown value, and UNIMPLEMENTED, with the field's name,
+// for what the wire can express but this version cannot do. They do not check ranges and shapes;
+// kernels/request/request.h does.
 #ifndef PHASOR_PROTO_CONVERT_H_
 #define PHASOR_PROTO_CONVERT_H_
 
@@ -22,9 +23,9 @@ namespace phasor {
 Pins PinsFromWire(const v1::Pins& wire);
 v1::Pins ToWire(const Pins& pins);
 
-// Where the tensors of a message may be: kInline, in it (others, and destinations, are
-// UNIMPLEMENTED); kShared, also in regions, of the host or a device, which whoever asks for it
-// finds.
+// Where tensors of a message may be. kInline: only in the message; regions and destinations are
+// UNIMPLEMENTED. kShared: also in regions of host or GPU memory, which the caller of the conversion
+// must find.
 enum class Sources : uint8_t { kInline, kShared };
 
 absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path,
@@ -44,10 +45,10 @@ v1::EncodeItem ToWire(const EncodeRequest& request);
 v1::PagedCacheWrite ToWire(const PagedCache& cache);
 v1::ApplyRoPEItem ToWire(const RopeRequest& request);
 
-// How many entries of `raw` these take: 1 for an inline tensor, else 0.
+// Number of entries of `raw` that belong to the argument: 1 for an inline tensor, otherwise 0.
 int CountInline(const v1::TensorSpec& tensor);
 int CountInline(const v1::Positions& positions);
-// How many entries of `raw` belong to the item, whether or not it can be converted.
+// Number of entries of `raw` that belong to the item, also if the item is invalid.
 int CountInlineTensors(const v1::EncodeItem& item);
 int CountInlineTensors(const v1::ApplyRoPEItem& item);
 

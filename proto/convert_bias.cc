@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See convert_bias.h.
+// Converts the messages of AttentionBias and of tables to values of the kernels, and back.
 #include "proto/convert_bias.h"
 
 #include <optional>
@@ -12,7 +12,7 @@
 namespace phasor {
 namespace {
 
-// On the wire 0 is not set: no family takes it.
+// 0 on the wire means not set; no family accepts 0.
 std::optional<int64_t> UnlessZero(int64_t value) {
   return value == 0 ? std::nullopt : std::optional<int64_t>(value);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wire messages of attention biases and tables, and the values of kernels/request/bias.h, both
-// ways. As proto/convert.h. Threads: pure functions.
+// Converts messages of attention biases and tables to the values of kernels/request/bias.h and
+// back. Errors are as in proto/convert.h. Threads: pure functions.
 #ifndef PHASOR_PROTO_CONVERT_BIAS_H_
 #define PHASOR_PROTO_CONVERT_BIAS_H_
 
@@ -19,10 +19,10 @@ absl::StatusOr<BiasRequest> BiasRequestFromWire(const v1::AttentionBiasItem& wir
 v1::AttentionBiasItem ToWire(const BiasRequest& request);
 v1::BiasPreset ToWire(const BiasPreset& preset);
 
-// How many entries of `raw` belong to the item.
+// Number of entries of `raw` that belong to the item.
 int CountInlineTensors(const v1::AttentionBiasItem& item);
 
-// Name, type, shape and checksum.
+// Name, type, shape and checksum of a table.
 v1::Table ToWire(const Table& table);
 
 }  // namespace phasor

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See convert_spec.h.
+// Converts specs, plans and parity reports to their messages and back. Walks the fields of a spec
+// by reflection.
 #include "proto/convert_spec.h"
 
 #include <cstdint>
@@ -24,12 +25,12 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Fields of messages are found by the names that kernels/spec/fields.h gives ours.
+// Message fields have the names that kernels/spec/fields.h gives to the fields of Spec.
 const FieldDescriptor* Find(const Message& message, const char* name) {
   return message.GetDescriptor()->FindFieldByName(name);
 }
 
-// The field of v1::Spec for each one that VisitSpecFields visits, in its order.
+// The field of v1::Spec for each field that VisitSpecFields visits, in the same order.
 const std::vector<const FieldDescriptor*>& SpecDescriptors() {
   static const auto& all = *new std::vector<const FieldDescriptor*>([] {
     std::vector<const FieldDescriptor*> found;
@@ -41,8 +42,8 @@ const std::vector<const FieldDescriptor*>& SpecDescriptors() {
   return all;
 }
 
-// Reads one field of `wire` into one of ours, or leaves ours alone when the field is not set.
-// Threads: one thread. Borrows the message and the path.
+// A visitor that reads a field of `wire` into a field of Spec, and leaves that alone if the wire
+// field is not set. Borrows the message and the path. Threads: one.
 class Reader {
  public:
   Reader(const Message& wire, const std::string& path)
@@ -73,7 +74,7 @@ class Reader {
 
   template <typename T>
   absl::Status Read(const FieldDescriptor* field, std::vector<T>* out) const {
-    // Most lists are empty, and what walks them is not for nothing.
+    // Most lists are empty, and getting a reference to one costs time.
     if (reflection_.FieldSize(wire_, field) == 0) return absl::OkStatus();
     const auto list = reflection_.GetRepeatedFieldRef<T>(wire_, field);
     out->assign(list.begin(), list.end());
@@ -117,8 +118,8 @@ class Reader {
   const std::string& path_;
 };
 
-// Sets one field of `wire` from one of ours that is set.
-// Threads: one thread. Borrows the message.
+// A visitor that sets a field of `wire` if the field of Spec is set. Borrows the message. Threads:
+// one.
 class Writer {
  public:
   explicit Writer(Message* wire) : wire_(*wire), reflection_(*wire->GetReflection()) {}

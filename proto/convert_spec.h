@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wire specs and value specs, both ways. Threads: pure functions.
+// Converts specs between the wire and values. Threads: pure functions.
 //
-// Wire enums are open: a number that this version does not know is INVALID_ARGUMENT, never a guess.
+// Wire enums are open: a number that this version does not know is INVALID_ARGUMENT.
 #ifndef PHASOR_PROTO_CONVERT_SPEC_H_
 #define PHASOR_PROTO_CONVERT_SPEC_H_
 
@@ -17,22 +17,22 @@
 
 namespace phasor {
 
-// `path` prefixes messages ("item.spec"). INVALID_ARGUMENT: an enum value that is not known.
-// Values are not checked further: ResolveSpec does.
+// `path` is the field path in error messages, such as "item.spec". INVALID_ARGUMENT: an unknown
+// enum value. ResolveSpec checks all other values.
 absl::StatusOr<Spec> SpecFromWire(const v1::Spec& wire, const std::string& path);
 
 v1::Spec ToWire(const Spec& spec);
 
-// How results of `plan` from `backend` are labelled.
+// The label of a result: the plan's fingerprint, the numerics version and the backend.
 v1::RunInfo MakeRunInfo(const std::string& fingerprint, const std::string& backend);
 
 // One pair of a ResolveSpecResponse.
 PairDetail PairFromWire(const v1::ResolvedPair& wire);
 
-// Every number of `plan`.
+// All numbers of `plan`.
 v1::ResolveSpecResponse MakeResolveSpecResponse(const Plan& plan, const std::string& backend);
 
-// INVALID_ARGUMENT: a dtype that is not known or not set.
+// INVALID_ARGUMENT: a dtype that is unknown or not set.
 absl::StatusOr<parity::Comparison> ComparisonFromWire(const v1::ParityComparison& wire);
 v1::ParityComparison ToWire(const parity::Comparison& comparison);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See enums.h.
+// The table of every wire enum and its value enum.
 #include "proto/enums.h"
 
 #include <string>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wire enums and value enums, both ways.
+// Converts enums between the wire and values.
 //
-// ToWire is an exhaustive switch over our enum, 0 for what is no enumerator, and the single source
-// of the mapping; the way back searches our enumerators, which count from 0, for the one whose
-// ToWire is the wire value, so that an unknown number cannot slip through. Threads: pure functions.
+// ToWire is an exhaustive switch over our enum and the only place that defines the mapping. It
+// returns 0 for a number that is not an enumerator. The reverse direction searches our enumerators,
+// which count from 0, for the one whose ToWire is the wire value, so an unknown number is always
+// detected. Threads: pure functions.
 #ifndef PHASOR_PROTO_ENUMS_H_
 #define PHASOR_PROTO_ENUMS_H_
 
@@ -47,7 +48,7 @@ v1::EncodeOutput ToWire(EncodeOutput value);
 absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,
                               const std::string& path);
 
-// The enumerator whose ToWire is `wire`, if there is one.
+// The enumerator whose ToWire is `wire`; nullopt if there is none.
 template <typename E>
 std::optional<E> FindEnumerator(int wire) {
   for (uint8_t i = 0; ToWire(static_cast<E>(i)) != 0; ++i) {
@@ -56,7 +57,7 @@ std::optional<E> FindEnumerator(int wire) {
   return std::nullopt;
 }
 
-// The enumerator of a wire value; nullopt for the unspecified 0. INVALID_ARGUMENT: unknown.
+// The enumerator of a wire value; nullopt for 0, unspecified. INVALID_ARGUMENT: unknown value.
 template <typename E, typename W>
 absl::StatusOr<std::optional<E>> OptionalEnumFromWire(W wire, const std::string& path) {
   if (static_cast<int>(wire) == 0) return std::optional<E>();
@@ -64,7 +65,7 @@ absl::StatusOr<std::optional<E>> OptionalEnumFromWire(W wire, const std::string&
   return UnknownEnumError(wire, google::protobuf::GetEnumDescriptor<W>(), path);
 }
 
-// The enumerator of a wire value that must be given. INVALID_ARGUMENT: unknown or unspecified.
+// The enumerator of a required wire value. INVALID_ARGUMENT: unknown or unspecified.
 template <typename E, typename W>
 absl::StatusOr<E> EnumFromWire(W wire, const std::string& path) {
   auto value = OptionalEnumFromWire<E>(wire, path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See grpc_status.h. Both enumerations number the same 17 codes, so a cast is the mapping.
+// Converts statuses between Abseil and gRPC. Both enumerations have the same 17 codes, so a cast
+// converts a code.
 #include "proto/grpc_status.h"
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health and channelz behind the limits that every gRPC server here has.
+// Starts the server of --admin-listen, with the limits that every gRPC server here has.
 #include "server/admin_server.h"
 
 #include <grpcpp/grpcpp.h>
@@ -15,7 +15,7 @@
 namespace phasor {
 namespace {
 
-// Probes and people: few connections, short calls.
+// Its users are probes and people: few connections, short calls.
 constexpr int kMaxConnections = 64;
 constexpr int64_t kMaxRequestBytes = 64 << 10;
 constexpr int64_t kMaxResponseBytes = 64 << 20;  // channelz lists all connections

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second, small server beside the real one: health and channelz without encryption, on addresses
-// of its own. For probes that speak no TLS, and for whoever debugs.
+// AdminServer: a small second server with health and channelz, without encryption, on its own
+// addresses. For probes without TLS and for debugging.
 #ifndef PHASOR_SERVER_ADMIN_SERVER_H_
 #define PHASOR_SERVER_ADMIN_SERVER_H_
 
@@ -13,11 +13,11 @@
 
 namespace phasor {
 
-// Threads: all methods from any thread.
+// The running admin server. Threads: any thread may call any method.
 class AdminServer {
  public:
-  // Serves on --admin-listen, with the limits of `options`; `services` are those whose health it
-  // tells. INVALID_ARGUMENT: an address; UNAVAILABLE: it cannot be bound.
+  // Serves on --admin-listen with the limits of `options`, and reports the health of `services`.
+  // INVALID_ARGUMENT: not an address. UNAVAILABLE: an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(
       const ServerOptions& options, const std::vector<std::string>& services);
   virtual ~AdminServer() = default;
@@ -25,7 +25,7 @@ class AdminServer {
   virtual std::vector<std::string> listeners() const = 0;
   // Health is NOT_SERVING from now on.
   virtual void StopServing() = 0;
-  // Whether the main listener takes connections: health is NOT_SERVING as long as it does not.
+  // Says whether the main listener accepts connections. While it does not, health is NOT_SERVING.
   virtual void SetAccepting(bool accepting) = 0;
 };
 

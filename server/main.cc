@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// phasor-server: options, signals, and a Server between them.
+// phasor-server: reads options, handles signals, and runs a Server.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitBadOptions = 2;
-constexpr int kExitRestart = 75;  // EX_TEMPFAIL: the device was lost, another process may have it
+constexpr int kExitRestart = 75;  // EX_TEMPFAIL: the GPU was lost; a new process may get it back
 
 std::optional<std::string> Environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
@@ -54,7 +54,7 @@ sigset_t SetOf(std::initializer_list<int> numbers) {
   return signals;
 }
 
-// Before any thread starts, so that none takes them.
+// Must run before any thread starts, so that no thread receives the signals.
 void BlockSignals() {
   const sigset_t signals = SetOf({SIGTERM, SIGINT, SIGHUP});
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -80,7 +80,7 @@ void RaiseDescriptorLimit(int max_connections) {
       {{"limit", static_cast<int64_t>(limit.rlim_cur)}, {"wanted", static_cast<int64_t>(wanted)}});
 }
 
-// Reads flags, environment and file again. A bad one changes nothing.
+// Reads flags, environment and file again. If they are invalid, nothing changes.
 void Reload(const std::vector<std::string>& arguments, Server* server) {
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   absl::StatusOr<ReloadReport> report =
@@ -98,7 +98,7 @@ void Reload(const std::vector<std::string>& arguments, Server* server) {
   Log(LogLevel::kWarn, "restart needed", {{"options", report->needs_restart}});
 }
 
-// Returns the signal to stop.
+// Serves until a signal to stop arrives, and returns it.
 int ServeUntilStopped(const std::vector<std::string>& arguments, Server* server) {
   while (true) {
     const int signal = WaitFor({SIGTERM, SIGINT, SIGHUP});
@@ -107,10 +107,10 @@ int ServeUntilStopped(const std::vector<std::string>& arguments, Server* server)
   }
 }
 
-// gRPC's threads still run: nothing that is static may be destroyed under them.
+// gRPC's threads still run, so static objects must not be destroyed.
 int Leave(int exit_status) {
 #if defined(__SANITIZE_ADDRESS__)
-  return exit_status;  // the check for leaks comes after main
+  return exit_status;  // leaks are checked after main
 #else
   std::fflush(nullptr);
   std::_Exit(exit_status);
@@ -132,7 +132,8 @@ int Run(const std::vector<std::string>& arguments, const ServerOptions& options)
        {"metrics_listeners", (*server)->metrics_listeners()},
        {"backend", (*server)->backend()}});
 
-  // As if somebody had sent it: the thread that waits for signals drains the server.
+  // Sends this process a signal, as a user would: the thread that waits for signals then drains the
+  // server.
   static std::atomic<bool> restarts = false;
   (*server)->WhenRestartIsDue([] {
     restarts.store(true);

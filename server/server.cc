@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the parts together.
+// Builds a server from its options, and starts, reloads and stops its parts.
 #include "server/server.h"
 
 #include <grpcpp/grpcpp.h>
@@ -42,10 +42,10 @@
 namespace phasor {
 namespace {
 
-// What gRPC needs for connections themselves before the byte budget decides about calls.
+// Memory that gRPC needs for connections, before the byte budget decides about calls.
 constexpr int64_t kLeastQuota = int64_t{64} << 20;
 
-// Of gRPC's plug-in, whose generated code is not installed.
+// The service of gRPC's plug-in, whose generated code is not installed.
 constexpr char kReflectionService[] = "grpc.reflection.v1alpha.ServerReflection";
 
 size_t QuotaBytes(const ServerOptions& o) {
@@ -127,7 +127,7 @@ std::vector<std::string> ServiceNames() {
           inference::GRPCInferenceService::service_full_name()};
 }
 
-// With gRPC's own, which it answers whether they are offered or not.
+// With gRPC's own services, which it answers whether they are offered or not.
 std::vector<std::string> AllServiceNames() {
   std::vector<std::string> services = ServiceNames();
   services.insert(services.end(),
@@ -135,7 +135,7 @@ std::vector<std::string> AllServiceNames() {
   return services;
 }
 
-// The device, for health checks.
+// The name of the GPU in health checks.
 constexpr char kDeviceService[] = "phasor.device";
 
 std::vector<std::string> HealthServices() {
@@ -229,7 +229,7 @@ class GrpcServer final : public Server {
     GrpcServerParts parts;
     parts.services = {&service_, &table_service_, &shared_memory_service_, &inference_service_,
                       &health_};
-    // Nothing asks gRPC's own service who may call it.
+    // gRPC's own service does not ask who calls, so it is off if callers are checked.
     if (options_.reflection && options_.tokens_file.empty() && options_.policy_file.empty()) {
       parts.plugin = kReflectionPlugin;
     }
@@ -242,7 +242,7 @@ class GrpcServer final : public Server {
     return parts;
   }
 
-  // Health, channelz and metrics, on addresses of their own.
+  // Starts health, channelz and metrics on their own addresses.
   absl::Status StartSideListeners() {
     if (!options_.admin_listen.empty()) {
       PHASOR_ASSIGN_OR_RETURN(admin_, AdminServer::Start(options_, HealthServices()));
@@ -292,7 +292,7 @@ class GrpcServer final : public Server {
     if (stopped_) return drained_;
     stopped_ = drained_ = true;
     listener_watch_.reset();
-    device_watch_.reset();  // it is ending already
+    device_watch_.reset();  // the server ends already: no restart is due
     StopServing();
     if (limited_.server != nullptr) absl::SleepFor(CurrentOptions().drain_delay);
     listener_->Stop();
@@ -304,7 +304,7 @@ class GrpcServer final : public Server {
   }
 
  private:
-  // What the CPU copies when it stands in for the device is of the byte budget.
+  // Counts memory that the CPU copies when it replaces the GPU against the byte budget.
   void CountCopiesOfDevice() {
     DevicePort* const device = backend_->device_port();
     if (device == nullptr) return;
@@ -324,7 +324,7 @@ class GrpcServer final : public Server {
     return current_;
   }
 
-  // Whoever asks is told to go elsewhere; calls are answered as before.
+  // Sets health to NOT_SERVING; calls are still answered.
   void StopServing() {
     absl::MutexLock lock(&readiness_mu_);
     serving_ = false;
@@ -333,8 +333,7 @@ class GrpcServer final : public Server {
     inference_service_.SetReady(false);
   }
 
-  // A server that nobody can reach any more is not one that serves, also over what still reaches
-  // it.
+  // If the listener stops accepting, reports NOT_SERVING, also on open connections.
   void SetAccepting(bool accepting) {
     Log(accepting ? LogLevel::kInfo : LogLevel::kError,
         accepting ? "listening again" : "the listener takes no connections",
@@ -382,8 +381,8 @@ class GrpcServer final : public Server {
     return snap;
   }
 
-  // Answers the calls that have begun and refuses those that begin now; then hangs up, which late
-  // callers see as UNAVAILABLE. gRPC cancels what is left after drain_timeout.
+  // Answers calls that have begun and refuses those that begin now. Then closes the connections,
+  // which late callers see as UNAVAILABLE. gRPC cancels what is left after drain_timeout.
   void DrainCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shutdown_mu_) {
     const absl::Time deadline = absl::Now() + CurrentOptions().drain_timeout;
     calls_->StartDraining();
@@ -393,7 +392,7 @@ class GrpcServer final : public Server {
     limited_.server->Shutdown(absl::ToChronoTime(deadline));
   }
 
-  const ServerOptions options_;  // that it started with
+  const ServerOptions options_;  // at the start
   const std::unique_ptr<ServerSecurity> security_;
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<tables::TableStore> tables_;
@@ -413,20 +412,20 @@ class GrpcServer final : public Server {
   rpc::HealthService health_;
   const std::unique_ptr<Listener> listener_;
   const std::vector<ListenSocket> lease_listeners_;                  // one or none
-  std::vector<std::unique_ptr<memory::LeaseSocket>> lease_sockets_;  // of the same
-  rpc::CallCounter* calls_ = nullptr;                                // gRPC owns it
+  std::vector<std::unique_ptr<memory::LeaseSocket>> lease_sockets_;  // one or none
+  rpc::CallCounter* calls_ = nullptr;                                // owned by gRPC
   grpc::ResourceQuota quota_{"phasor"};
   LimitedServer limited_;
-  absl::Mutex readiness_mu_;  // also while it is told, so that what is told last is what is so
+  absl::Mutex readiness_mu_;  // also held to report, so that the last report is the current state
   bool serving_ ABSL_GUARDED_BY(readiness_mu_) = true;
   bool accepting_ ABSL_GUARDED_BY(readiness_mu_) = true;
-  std::unique_ptr<AdminServer> admin_;             // or none
-  std::unique_ptr<telemetry::Exporter> exporter_;  // or none; it asks all of the above
+  std::unique_ptr<AdminServer> admin_;             // may be nullptr
+  std::unique_ptr<telemetry::Exporter> exporter_;  // may be nullptr; reads all of the above
   std::unique_ptr<ListenerWatch> listener_watch_;
-  std::unique_ptr<DeviceWatch> device_watch_;  // or none
+  std::unique_ptr<DeviceWatch> device_watch_;  // may be nullptr
 
   absl::Mutex current_mu_;
-  ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with what was reloaded
+  ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with reloaded values
 
   absl::Mutex shutdown_mu_;
   bool stopped_ ABSL_GUARDED_BY(shutdown_mu_) = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See server_security.h.
+// Loads certificates, tokens and policy, and reloads them when their files change.
 #include "server/server_security.h"
 
 #include <utility>
@@ -10,7 +10,7 @@
 namespace phasor {
 namespace {
 
-// Reads one kind of files and says in the log how that went.
+// Reads files of one kind and logs the result.
 template <typename Files>
 absl::Status ReadAndLog(Files* files, const char* what) {
   absl::Status status = files->Reload();
@@ -68,7 +68,7 @@ void ServerSecurity::Watch() {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), interval_)) return;
     }
-    (void)Read(/*all=*/false);  // it has told the log
+    (void)Read(/*all=*/false);  // errors are logged
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server's options say about who may connect and call, loaded and kept up to date.
+// ServerSecurity: who may connect and call, from the files in the server's options.
 #ifndef PHASOR_SERVER_SERVER_SECURITY_H_
 #define PHASOR_SERVER_SERVER_SECURITY_H_
 
@@ -20,27 +20,28 @@
 
 namespace phasor {
 
-// Owns a thread that looks at the files. Threads: any. Must outlive the gRPC server.
+// Loads the files and keeps them up to date. Owns a thread that watches them. Must outlive the gRPC
+// server. Threads: any.
 class ServerSecurity {
  public:
-  // `services`: as Access::Load. INVALID_ARGUMENT: a file cannot be read or is wrong.
+  // `services` is as in Access::Load. INVALID_ARGUMENT: a file cannot be read or is invalid.
   static absl::StatusOr<std::unique_ptr<ServerSecurity>> Load(
       const ServerOptions& options, absl::Span<const std::string> services);
   ~ServerSecurity();
 
-  // For TCP; nullptr: plaintext.
+  // Credentials for TCP; nullptr: plaintext.
   std::shared_ptr<grpc::ServerCredentials> credentials() const;
-  // nullptr: everybody may everything.
+  // nullptr: everyone may call everything.
   rpc::Access* access() const { return access_.get(); }
 
-  // Reads every file again, changed or not. What is wrong stays as it was, with all of its kind
-  // (certificates; tokens and policy), and is logged and returned.
+  // Reads all files again, changed or not. If a file is invalid, all of its kind (certificates;
+  // tokens and policy) stay as they were, and the error is logged and returned.
   absl::Status Reload();
 
  private:
   explicit ServerSecurity(absl::Duration interval) : interval_(interval) {}
   void Watch();
-  // Reads what changed, or all. Logs.
+  // Reads changed files, or all. Logs the result.
   absl::Status Read(bool all);
 
   const absl::Duration interval_;
@@ -48,8 +49,8 @@ class ServerSecurity {
   std::unique_ptr<rpc::Access> access_;
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Mutex reading_mu_;  // one reads at a time
-  std::thread thread_;      // not joinable: there are no files
+  absl::Mutex reading_mu_;  // one thread reads at a time
+  std::thread thread_;      // not joinable if there are no files
 };
 
 }  // namespace phasor

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See bench_command.h.
+// `phasor bench` and the hidden `phasor echo-server`: their flags, the turns of load between Phasor
+// and the echo server, and the progress display.
 #include "client/cli/bench_command.h"
 
 #include <signal.h>
@@ -25,16 +26,16 @@
 namespace phasor::cli {
 namespace {
 
-// Beside the bytes of tensors: what an echoed message has of everything else.
+// Bytes of an echoed message beside its tensors: everything else in a message of Phasor.
 constexpr int64_t kHeaderBytes = 100;
-// How long one side runs before it is the other's turn.
+// How long one side runs before the other one takes its turn.
 constexpr absl::Duration kTurn = absl::Seconds(1);
-// Connections are made and streams opened in this time, which is not counted.
+// Time for connections and streams to open before anything is counted.
 constexpr absl::Duration kWarmUp = absl::Milliseconds(200);
 
 std::atomic<bool> stopped = false;
 
-// SIGINT ends the load, and the report follows; a second one ends the program.
+// The first SIGINT stops the load, and the report follows. A second one ends the program.
 class StopOnInterrupt {
  public:
   StopOnInterrupt() {
@@ -51,7 +52,7 @@ class StopOnInterrupt {
   struct sigaction old_;
 };
 
-// Shows once a second, on a terminal, how far a load is.
+// Shows the progress of a load on a terminal, once a second.
 class Display {
  public:
   explicit Display(int64_t call_bytes) {
@@ -163,8 +164,8 @@ class BenchCommand final : public Command {
         ->check(CLI::Range(int64_t{1}, most));
   }
 
-  // Nothing is tried again: a refusal is a result here. Nor is anything staged: what is not
-  // --shared is to travel.
+  // A client that neither retries, because here a refusal is a result, nor stages, because only
+  // --shared may use shared memory.
   absl::StatusOr<Client> ConnectOnce() const {
     ClientOptions options = common_.Options();
     options.max_attempts = 1;
@@ -178,7 +179,7 @@ class BenchCommand final : public Command {
             .reply_bytes = kHeaderBytes + task.tensor_bytes};
   }
 
-  // Each for the whole duration.
+  // Runs each side for the whole duration, in turns.
   void RunInTurn(const std::vector<Operation>& phasor, const std::vector<Operation>& echo,
                  BenchReport* report) const {
     const StopOnInterrupt stop_on_interrupt;
@@ -199,7 +200,7 @@ class BenchCommand final : public Command {
     }
   }
 
-  // The error, if there was nothing else.
+  // The first error, if no operation succeeded.
   static absl::Status WhetherAny(const LoadResult& result) {
     if (result.succeeded > 0 || result.errors.empty()) return absl::OkStatus();
     const auto& [code, errors] = *result.errors.begin();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `phasor bench`: how fast a server answers, beside the bare wire if asked for.
+// `phasor bench`: measures how fast a server answers, and on request how fast an echo server does.
 #ifndef PHASOR_CLIENT_CLI_BENCH_COMMAND_H_
 #define PHASOR_CLIENT_CLI_BENCH_COMMAND_H_
 
@@ -11,7 +11,7 @@
 
 namespace phasor::cli {
 
-// bench, and echo-server, which bench starts and --help does not list.
+// Adds `bench`, and `echo-server`, which `bench` starts and --help does not list.
 void AddBenchCommands(CLI::App& app, std::vector<std::unique_ptr<Command>>* commands);
 
 }  // namespace phasor::cli

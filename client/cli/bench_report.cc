@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See bench_report.h.
+// Writes the result of `phasor bench` as JSON and as a table.
 #include "client/cli/bench_report.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `phasor bench` found, as JSON and as a table. Threads: pure functions.
+// The result of `phasor bench` as JSON and as a table. Threads: pure functions.
 #ifndef PHASOR_CLIENT_CLI_BENCH_REPORT_H_
 #define PHASOR_CLIENT_CLI_BENCH_REPORT_H_
 
@@ -13,17 +13,18 @@
 
 namespace phasor::cli {
 
+// The results of one benchmark.
 struct BenchReport {
   BenchTask task;
   std::string server;
   int concurrency = 1;
-  double rate = 0;  // 0: as many as there can be
+  double rate = 0;  // operations per second; 0: as many as possible
   LoadResult phasor;
   std::optional<LoadResult> echo;
 };
 
 nlohmann::ordered_json ToJson(BenchReport& report);
-// Of what ToJson made.
+// Formats the JSON from ToJson as a table.
 std::string FormatBenchReport(const nlohmann::ordered_json& json);
 
 }  // namespace phasor::cli

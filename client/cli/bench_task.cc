@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See bench_task.h.
+// Makes the calls of `phasor bench`, and checks one answer before they are measured.
 #include "client/cli/bench_task.h"
 
 #include <cstring>
@@ -28,7 +28,7 @@ RopeCall Rotation(const BenchTask& task, const SharedMemory& in_place) {
           .tensors = {MutableTensorView{task.tensor, in_place.data(), in_place.size()}}};
 }
 
-// Random numbers in [1, 2) of the tensor's type, in memory for `client`.
+// Random numbers in [1, 2) of the tensor's type, in memory that `client` can use.
 absl::StatusOr<SharedMemory> Numbers(const Client& client, const BenchTask& task, bool shared) {
   PHASOR_ASSIGN_OR_RETURN(SharedMemory bytes, shared ? client.AllocateShared(task.tensor_bytes)
                                                      : SharedMemory::Ordinary(task.tensor_bytes));
@@ -57,7 +57,7 @@ absl::Status CallOnce(const Client& client, const BenchTask& task, BenchMode mod
   return client.ApplyRoPE(Rotation(task, memory)).status();
 }
 
-// A stream with one item at a time, opened again when it has ended.
+// Sends one item at a time over a stream, and opens the stream again when it has ended.
 template <typename Stream, typename Call>
 class StreamedOperation {
  public:
@@ -79,10 +79,10 @@ class StreamedOperation {
  private:
   Open open_;
   Call call_;
-  std::shared_ptr<Stream> stream_;  // Operation must be copyable
+  std::shared_ptr<Stream> stream_;  // shared, because an Operation must be copyable
 };
 
-// `memory` lives as long as the operation.
+// The operation keeps `memory` alive.
 Operation MakeOperation(const Client& client, const BenchTask& task,
                         const std::shared_ptr<SharedMemory>& memory) {
   if (task.mode != BenchMode::kStream) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `phasor bench` asks of a server, made once and asked again and again.
+// The call that `phasor bench` repeats.
 #ifndef PHASOR_CLIENT_CLI_BENCH_TASK_H_
 #define PHASOR_CLIENT_CLI_BENCH_TASK_H_
 
@@ -23,7 +23,7 @@ struct BenchOptions {
   int64_t heads = 32;
   Dtype dtype = Dtype::kFloat32;
   BenchMode mode = BenchMode::kUnary;
-  bool shared = false;  // in memory that the server maps
+  bool shared = false;  // tensors in memory that the server maps
 };
 
 // A call at positions 0, 1, ... of the first axis. A plain value.
@@ -32,24 +32,25 @@ struct BenchTask {
   BenchMode mode = BenchMode::kUnary;
   bool shared = false;
   bool rotary = false;
-  TensorDesc tensor;  // the encodings, or the tensor that is rotated in place
+  TensorDesc tensor;  // the rows of Encode, or the tensor that is rotated in place
   PositionList positions;
   int64_t tensor_bytes = 0;
 
-  // Bytes of tensors that a call moves, both ways.
+  // Bytes of tensors that one call moves, in both directions together.
   int64_t call_bytes() const { return rotary ? 2 * tensor_bytes : tensor_bytes; }
 };
 
-// ApplyRoPE of [tokens, heads, head_dim] for a rotary spec, else Encode of `tokens` rows. Errors of
-// ResolveSpec; INVALID_ARGUMENT: too many bytes, chunks of encodings.
+// Makes an ApplyRoPE of [tokens, heads, head_dim] for a rotary spec, otherwise an Encode of
+// `tokens` rows. Errors: those of ResolveSpec; INVALID_ARGUMENT for too many bytes, or for kChunks
+// with a spec that is not rotary.
 absl::StatusOr<BenchTask> MakeBenchTask(const Client& client, const BenchOptions& options);
 
-// Makes the call once. INTERNAL: the answer is not what this process computes. FAILED_PRECONDITION:
-// there is no shared memory.
+// Makes the call once and compares the answer with what this process computes. INTERNAL: they
+// differ. FAILED_PRECONDITION: shared memory was asked for and there is none.
 absl::Status CheckAnswer(const Client& client, const BenchTask& task);
 
-// One operation per worker, each with memory of its own; streams stay open from one to the next.
-// Errors of memory as CheckAnswer's; RESOURCE_EXHAUSTED: there is none.
+// One operation per worker, each with its own memory. Streams stay open between operations. Errors
+// of memory are as in CheckAnswer; RESOURCE_EXHAUSTED: memory cannot be allocated.
 absl::StatusOr<std::vector<Operation>> BenchOperations(const Client& client, const BenchTask& task,
                                                        int workers);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing by pixels; libpng writes the file.
+// Draws rectangles, lines and text into pixels, and writes them as PNG with libpng.
 #include "client/cli/canvas.h"
 
 #include <png.h>
@@ -16,7 +16,7 @@ constexpr char kFirstGlyph = ' ';
 constexpr char kLastGlyph = '~';
 constexpr int kGlyphWidth = 5;
 
-// Five columns of each printable character, the lowest bit on top.
+// Five columns of each printable character; the lowest bit is the top pixel.
 constexpr uint8_t kGlyphs[kLastGlyph - kFirstGlyph + 1][kGlyphWidth] = {
     {0x00, 0x00, 0x00, 0x00, 0x00}, {0x00, 0x00, 0x5F, 0x00, 0x00}, {0x00, 0x07, 0x00, 0x07, 0x00},
     {0x14, 0x7F, 0x14, 0x7F, 0x14}, {0x24, 0x2A, 0x7F, 0x2A, 0x12}, {0x23, 0x13, 0x08, 0x64, 0x62},

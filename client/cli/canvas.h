@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture in memory: rectangles, lines, small text; written as PNG. Pixels count from the top
-// left.
+// Canvas: a picture in memory with rectangles, lines and small text, which is written as PNG. The
+// origin is the top left pixel.
 #ifndef PHASOR_CLIENT_CLI_CANVAS_H_
 #define PHASOR_CLIENT_CLI_CANVAS_H_
 
@@ -22,10 +22,10 @@ inline constexpr Color kWhite{255, 255, 255};
 inline constexpr Color kBlack{0, 0, 0};
 inline constexpr Color kGrey{216, 216, 216};
 
-// Threads: none. What lies outside is not drawn.
+// A picture. Drawing outside of it is ignored. Threads: one.
 class Canvas {
  public:
-  // White. Both sizes > 0.
+  // A white picture. Both sizes > 0.
   Canvas(int width, int height);
 
   int width() const { return width_; }
@@ -34,12 +34,13 @@ class Canvas {
 
   void Fill(int x, int y, int width, int height, Color color);
   void Line(int x0, int y0, int x1, int y1, Color color);
-  // Printable ASCII, others as '?'; 6 pixels a character, 8 high; (x, y) is its top left.
+  // Writes printable ASCII; other characters become '?'. A character is 6 pixels wide and 8 high,
+  // and (x, y) is the top left of the first one.
   void Text(int x, int y, std::string_view text, Color color);
   static int TextWidth(std::string_view text) { return static_cast<int>(text.size()) * 6; }
   static constexpr int kTextHeight = 8;
 
-  // INVALID_ARGUMENT: cannot be written.
+  // INVALID_ARGUMENT: the file cannot be written.
   absl::Status WritePng(const std::string& path) const;
 
  private:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The subcommands encode, rope, resolve, presets and health, and the flags that all share.
 #include "client/cli/commands.h"
 
 #include <deque>
@@ -56,7 +57,7 @@ std::vector<EncodeOutput> AllOutputs() {
 constexpr char kBf16Help[] =
     "Read u2 files as bits of bfloat16, which .npy has no type for (bfloat16 is written as u2)";
 
-// How results are shown and stored.
+// Flags that say how results are shown and stored.
 struct ResultFlags {
   int64_t columns = 8;
   bool u2_as_bf16 = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of `phasor`. Each adds its flags, and later runs with what they hold.
+// The subcommands of `phasor`. Each adds its flags when it is made, and runs later with their
+// values.
 #ifndef PHASOR_CLIENT_CLI_COMMANDS_H_
 #define PHASOR_CLIENT_CLI_COMMANDS_H_
 
@@ -22,18 +23,18 @@ struct CommonFlags {
   int threads = 1;
   bool json = false;
   bool tls = false;
-  TlsOptions files;  // of TLS; any that is set turns it on
+  TlsOptions files;  // files of TLS; setting one turns TLS on
   std::string token_file;
   bool token_over_plaintext = false;
 
   ClientOptions Options() const;
 };
 
-// Threads: none.
+// A subcommand. Threads: one.
 class Command {
  public:
   virtual ~Command() = default;
-  // Writes the result to `out`. The error is what the user reads.
+  // Runs the command and writes its result to `out`. The error is shown to the user.
   virtual absl::Status Run(std::ostream& out) = 0;
 
   CLI::App* app() const { return app_; }
@@ -48,7 +49,7 @@ class Command {
   CLI::App* const app_;
 };
 
-// encode, rope, bias, tables, resolve, presets, plot, health, bench, top.
+// Makes encode, rope, bias, tables, resolve, presets, plot, health, bench and top.
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
 
 }  // namespace phasor::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See echo.h.
+// The echo server of `phasor bench`: its service, the process that it runs in, and calls to it.
 #include "client/cli/echo.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ namespace {
 constexpr char kMethod[] = "/bytes/";
 constexpr int kFrameBytes = 4 << 20;  // as Phasor's client and server
 
-// Reads a request and answers with `reply`, if there is one.
+// Reads one request and answers with `reply`, if there is one.
 class Reactor final : public grpc::ServerGenericBidiReactor {
  public:
   explicit Reactor(std::optional<grpc::ByteBuffer> reply) {
@@ -53,7 +53,7 @@ class Reactor final : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer reply_;
 };
 
-// Threads: any.
+// The service whose method "/bytes/N" answers N bytes. Threads: any.
 class Service final : public grpc::CallbackGenericService {
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
@@ -90,7 +90,7 @@ absl::Status Call(grpc::GenericStub& stub, const std::string& method,
     done.Notify();
   });
   done.WaitForNotification();
-  // The codes are the same.
+  // Both enumerations have the same codes.
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
@@ -144,7 +144,7 @@ absl::StatusOr<std::unique_ptr<EchoServer>> EchoServer::Start(const std::string&
   posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // Ctrl-C is the parent's
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // Ctrl-C goes to the parent only
   const int error =
       posix_spawn(&server->pid_, program.c_str(), &actions, &attributes, arguments.data(), environ);
   posix_spawnattr_destroy(&attributes);
@@ -163,7 +163,7 @@ absl::StatusOr<std::unique_ptr<EchoServer>> EchoServer::Start(const std::string&
 }
 
 EchoServer::~EchoServer() {
-  if (to_child_ >= 0) close(to_child_);  // ends it
+  if (to_child_ >= 0) close(to_child_);  // the child ends
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
   if (directory_.empty()) return;
   unlink(StrCat(directory_, "/echo.sock").c_str());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bare wire: a gRPC server in a process of its own that answers so many bytes to so many, and
-// calls to it. What a call costs when nobody looks at the bytes.
+// A gRPC server in its own process that answers a given number of bytes, and calls to it. It
+// measures what a call costs when nothing reads the bytes.
 #ifndef PHASOR_CLIENT_CLI_ECHO_H_
 #define PHASOR_CLIENT_CLI_ECHO_H_
 
@@ -18,15 +18,15 @@
 
 namespace phasor::cli {
 
-// Child: serves on `unix_path`, or on a port of 127.0.0.1 if it is empty, until standard input
-// ends, having printed its address. The method "/bytes/N" answers N bytes.
+// Runs in the child process. Serves on `unix_path`, or on a port of 127.0.0.1 if it is empty, and
+// prints the address. Returns when standard input ends. The method "/bytes/N" answers N bytes.
 absl::Status ServeEcho(const std::string& unix_path);
 
-// Parent: a child that serves. Threads: one. Owns the process and, if there is one, its socket's
-// directory.
+// The child process, seen from the parent. Owns the process, and the directory of its socket if
+// there is one. Threads: one.
 class EchoServer {
  public:
-  // `program` is run as `program echo-server [--unix PATH]`. INTERNAL: it does not serve.
+  // Runs `program echo-server [--unix PATH]`. INTERNAL: the child does not serve.
   static absl::StatusOr<std::unique_ptr<EchoServer>> Start(const std::string& program,
                                                            bool unix_socket);
   ~EchoServer();
@@ -44,7 +44,7 @@ class EchoServer {
   int to_child_ = -1;
 };
 
-// Largest request or reply, nearly gRPC's own limit.
+// Largest request or reply: a little less than gRPC's own limit.
 inline constexpr int64_t kMaxEchoBytes = (int64_t{1} << 31) - (int64_t{64} << 10);
 
 struct EchoSizes {
@@ -52,7 +52,7 @@ struct EchoSizes {
   int64_t reply_bytes;
 };
 
-// One operation per worker; workers take turns over `channels` connections.
+// One operation per worker. Workers share `channels` connections in turn.
 std::vector<Operation> EchoOperations(const std::string& address, const EchoSizes& sizes,
                                       int workers, int channels, absl::Duration timeout);
 

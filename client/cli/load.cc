@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See load.h.
+// Runs an operation on many threads, at a fixed rate or as fast as possible, and records the
+// latencies.
 #include "client/cli/load.h"
 
 #include <algorithm>
@@ -14,10 +15,10 @@ namespace phasor::cli {
 namespace {
 
 constexpr int64_t kMaxSamples = int64_t{1} << 20;
-// How long a worker that waits for its time sleeps before it looks at `stop`.
+// Longest sleep of a waiting worker before it looks at `stop` again.
 constexpr absl::Duration kNap = absl::Milliseconds(50);
 
-// One worker's part of a result.
+// One worker's part of the result.
 class Tally {
  public:
   explicit Tally(uint32_t seed) : random_(seed) {}
@@ -53,13 +54,14 @@ class Schedule {
 
   absl::Time end() const { return end_; }
 
-  // When the next operation is due; not before `now` if there is no rate.
+  // The time at which the next operation is due. Without a rate, this is `now`.
   absl::Time Next(absl::Time now) {
     if (rate_ == 0) return now;
     return DueAt(next_.fetch_add(1));
   }
 
-  // Operations due by `now` or the end that Next was not asked for.
+  // The number of operations that were due by `now`, or by the end, and were never asked for by
+  // Next.
   int64_t Unsent(absl::Time now) const {
     if (rate_ == 0) return 0;
     const double due = absl::ToDoubleSeconds(std::min(now, end_) - start_) * rate_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `phasor`, the command line. Exit status: 0, 1 for an error ("phasor: <code>: <message>" on
-// stderr), 2 for a command line that cannot be read.
+// `phasor`, the command line. Exit status: 0 for success; 1 for an error, printed to stderr as
+// "phasor: <code>: <message>"; 2 for a command line that cannot be parsed.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   const auto commands = phasor::cli::MakeCommands(app);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // CLI11 speaks in exceptions
+  } catch (const CLI::ParseError& error) {  // CLI11 reports errors by throwing
     return app.exit(error) == 0 ? 0 : 2;
   }
   for (const auto& command : commands) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See metrics_fetch.h. HTTP/1.0: the server says everything and hangs up.
+// Fetches a metrics page over HTTP/1.0, in which the server ends the answer by closing the
+// connection.
 #include "client/cli/metrics_fetch.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ std::string Reason(int error) {
   return reason;
 }
 
-// A connection of which every step ends at the deadline. Errors are reasons only.
+// A TCP connection. All its steps end at the deadline. Errors hold only the reason.
 class Connection {
  public:
   explicit Connection(absl::Time deadline) : deadline_(deadline) {}
@@ -43,7 +44,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // To the first address that takes it; the error is the last one's.
+  // Connects to the first address that accepts. The error is that of the last address.
   absl::Status Connect(const MetricsUrl& url) {
     const addrinfo hints = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     addrinfo* found = nullptr;
@@ -69,7 +70,7 @@ class Connection {
     return absl::OkStatus();
   }
 
-  // All until the server hangs up, if that is not more than `most`.
+  // Reads until the server closes the connection. Fails if that is more than `most` bytes.
   absl::StatusOr<std::string> ReceiveAll(size_t most) {
     std::string all;
     char bytes[65536];
@@ -117,7 +118,8 @@ class Connection {
   int socket_ = -1;
 };
 
-// Of "HTTP/1.1 200 OK", fields, an empty line and the page.
+// The page in an answer: a status line like "HTTP/1.1 200 OK", header fields, an empty line, the
+// page.
 absl::StatusOr<std::string> PageOf(const std::string& answer) {
   const size_t header_end = answer.find("\r\n\r\n");
   if (!answer.starts_with("HTTP/1.") || answer.size() < 12 || header_end == std::string::npos) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of --metrics-listen, over HTTP.
+// Fetches the page of --metrics-listen over HTTP.
 #ifndef PHASOR_CLIENT_CLI_METRICS_FETCH_H_
 #define PHASOR_CLIENT_CLI_METRICS_FETCH_H_
 
@@ -19,14 +19,14 @@ struct MetricsUrl {
   std::string Text() const;
 };
 
-// "host:port", "[address]:port", or the same as http://host:port/path; the path is /metrics where
-// there is none. INVALID_ARGUMENT: neither.
+// Parses "host:port" or "[address]:port", with or without "http://" before it and a path after it.
+// The default path is /metrics. INVALID_ARGUMENT: anything else.
 absl::StatusOr<MetricsUrl> ParseMetricsUrl(const std::string& text);
 
-// Nothing larger is read: a page of a server is a hundred kilobytes.
+// Limit on the size of a page. A server's page is about a hundred kilobytes.
 inline constexpr size_t kMaxMetricsPageBytes = size_t{16} << 20;
 
-// Waits up to `timeout`. UNAVAILABLE: nobody answers, or not with such a page.
+// Waits for at most `timeout`. UNAVAILABLE: no answer, or not a metrics page.
 absl::StatusOr<std::string> FetchMetrics(const MetricsUrl& url, absl::Duration timeout);
 
 }  // namespace phasor::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See metrics_page.h.
+// Parses Prometheus' text format.
 #include "client/cli/metrics_page.h"
 
 #include <charconv>
@@ -18,13 +18,15 @@ namespace {
 
 bool IsBlank(char c) { return c == ' ' || c == '\t'; }
 
-// For a message: the page is another's, and terminals obey control characters.
+// `text` for an error message, cut, and without the control characters of a foreign page, which a
+// terminal would obey.
 std::string Shown(std::string_view text) {
   constexpr size_t kMost = 40;
   return absl::CHexEscape(std::string(text.substr(0, kMost)));
 }
 
-// Of a sample's line, from left to right. Errors do not name the line yet.
+// Reads the parts of one sample's line from left to right. The caller adds the line number to
+// errors.
 class SampleReader {
  public:
   explicit SampleReader(std::string_view line) : rest_(line) {}
@@ -52,10 +54,10 @@ class SampleReader {
     return labels;
   }
 
-  // And the time stamp after it, if there is one.
+  // Reads the value, and the time stamp if one follows.
   absl::StatusOr<double> Value() {
     const std::string_view text = Token();
-    // What C++ reads, and a plus sign.
+    // C++ reads all forms but a leading plus sign.
     const std::string_view number =
         text.starts_with('+') && !text.starts_with("+-") ? text.substr(1) : text;
     double value = 0;
@@ -157,7 +159,7 @@ absl::StatusOr<MetricsPage> MetricsPage::Parse(std::string_view text) {
   MetricsPage page;
   for (int64_t number = 1; !text.empty(); ++number) {
     const size_t size = text.find('\n');
-    // Half of "1915" is another number.
+    // A page that was cut off could end in a wrong number: "19" of "1915".
     if (size == std::string_view::npos) {
       return Invalid("line ", number, ": does not end, must end with a line feed");
     }

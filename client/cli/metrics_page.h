@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page of Prometheus' text format 0.0.4: the samples, by name and labels. Comments, types and
-// time stamps are read over.
+// Parses a page of Prometheus' text format 0.0.4: its samples by name and labels. Comments, types
+// and time stamps are ignored.
 #ifndef PHASOR_CLIENT_CLI_METRICS_PAGE_H_
 #define PHASOR_CLIENT_CLI_METRICS_PAGE_H_
 
@@ -17,15 +17,15 @@ using Labels = std::map<std::string, std::string>;
 // The samples of one name.
 using Series = std::map<Labels, double>;
 
-// Threads: a value.
+// The samples of a page. Threads: a plain value.
 class MetricsPage {
  public:
-  // Without samples.
+  // A page without samples.
   MetricsPage() = default;
-  // INVALID_ARGUMENT: "line 3: ..." of the first that is not in the format, or is there twice.
+  // INVALID_ARGUMENT "line 3: ...": the first line that is not in the format, or repeats a sample.
   static absl::StatusOr<MetricsPage> Parse(std::string_view text);
 
-  // Empty where the page has none of that name.
+  // The samples of `name`; empty if the page has none.
   const Series& Of(std::string_view name) const;
   const std::map<std::string, Series, std::less<>>& all() const { return series_; }
 

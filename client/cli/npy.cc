@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads and writes .npy files.
 #include "client/cli/npy.h"
 
 #include <algorithm>

@@ -17,7 +17,7 @@
 
 namespace phasor::cli {
 
-// Threads: a plain value. Owns its bytes.
+// An array and its bytes, which it owns. Threads: a plain value.
 struct NpyArray {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
@@ -29,7 +29,7 @@ struct NpyArray {
 // NOT_FOUND: no such file. INVALID_ARGUMENT: as ParseNpyHeader. RESOURCE_EXHAUSTED: no memory.
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16);
 
-// INTERNAL: the file cannot be written. BFLOAT16 is written as u2. Dense tensors only.
+// Writes a dense tensor; BFLOAT16 is written as u2. INTERNAL: the file cannot be written.
 absl::Status WriteNpy(const std::string& path, const TensorView& tensor);
 
 }  // namespace phasor::cli

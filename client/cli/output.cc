@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats tensors, specs and presets as text tables and as JSON.
 #include "client/cli/output.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ T Load(const TensorView& tensor, int64_t i) {
   return value;
 }
 
-// Values [first, ...) of dimension `d` on.
+// The values of dimension `d` and those below it, beginning with element `next`, which it advances.
 Json Nested(const TensorView& tensor, size_t d, int64_t& next) {
   if (d == tensor.desc.shape.size()) return ElementAt(tensor, next++);
   Json list = Json::array();
@@ -31,7 +32,7 @@ Json Nested(const TensorView& tensor, size_t d, int64_t& next) {
   return list;
 }
 
-// "[3, 1]" for row `row` of all but the last dimension.
+// The index of a row over all dimensions but the last: "[3, 1]".
 std::string RowIndex(const std::vector<int64_t>& shape, int64_t row) {
   std::vector<int64_t> index(shape.size() - 1);
   for (size_t d = index.size(); d-- > 0;) {
@@ -41,7 +42,7 @@ std::string RowIndex(const std::vector<int64_t>& shape, int64_t row) {
   return StrCat("[", absl::StrJoin(index, ", "), "]");
 }
 
-// Without trailing blanks, which a terminal would not show.
+// Appends a line without trailing blanks.
 void AppendLine(const std::vector<std::string>& cells, const std::vector<size_t>& widths,
                 std::string& text) {
   std::string line;
@@ -136,7 +137,7 @@ std::string FormatTurns(Frequency frequency) {
 
 namespace {
 
-// "3, 7", "3, 7 -> 6, 7" when the output has the pair elsewhere, "sin 3, cos 7".
+// The place of a pair: "3, 7"; "3, 7 -> 6, 7" if the output has it elsewhere; "sin 3, cos 7".
 std::string FormatPlace(const SpecDetails::Pair& pair) {
   if (pair.first_lane.has_value()) {
     const std::string in = StrCat(*pair.first_lane, ", ", *pair.second_lane);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results as text tables and as JSON. Threads: pure functions.
+// Formats results as text tables and as JSON. Threads: pure functions.
 #ifndef PHASOR_CLIENT_CLI_OUTPUT_H_
 #define PHASOR_CLIENT_CLI_OUTPUT_H_
 
@@ -14,24 +14,24 @@
 
 namespace phasor::cli {
 
-// Columns aligned, numbers and all; rows may be shorter than the header.
+// A table with aligned columns. Rows may be shorter than the header.
 std::string FormatTable(const std::vector<std::string>& header,
                         const std::vector<std::vector<std::string>>& rows);
 
 // Element i of a dense tensor.
 double ElementAt(const TensorView& tensor, int64_t i);
 
-// One line per row of the last dimension, its index first; at most `columns` numbers a line, 0 for
-// all.
+// One line for each row of the last dimension, with its index first. At most `columns` numbers per
+// line; 0 for all.
 std::string FormatTensor(const TensorView& tensor, int64_t columns);
-// {"dtype", "shape", "values"}, values nested as the shape.
+// {"dtype", "shape", "values"}; the values are nested like the shape.
 nlohmann::ordered_json ToJson(const TensorView& tensor);
 
 nlohmann::ordered_json ToJson(const RunInfo& info);
 std::string FormatInfo(const RunInfo& info);
 
-// Turns per unit position, exact: "0x0.<16 hexadecimal digits>", with "-1 + " or the like before it
-// when there are whole turns.
+// Turns per unit of position, exactly: "0x0.<16 hexadecimal digits>", after "-1 + " or the like if
+// there are whole turns.
 std::string FormatTurns(Frequency frequency);
 std::string FormatDetails(const SpecDetails& details);
 nlohmann::ordered_json ToJson(const SpecDetails& details);

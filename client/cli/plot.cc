@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Draws encodings as heat maps, and the error of float32 angles as a chart.
 #include "client/cli/plot.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ constexpr int kWantedPixels = 640;  // of the longer side of a heat map
 constexpr Color kRed{178, 24, 43};
 constexpr Color kBlue{33, 102, 172};
 
-// From blue at -1 over white to red at 1.
+// The color of `x`: blue at -1, white at 0, red at 1.
 Color Diverging(double x) {
   const Color end = x < 0 ? kBlue : kRed;
   const double share = std::min(1.0, std::abs(x));
@@ -37,7 +38,7 @@ double LargestMagnitude(absl::Span<const double> values) {
   return largest;
 }
 
-// Marks at powers of ten over a range of exponents, in pixels.
+// An axis with marks at powers of ten, and its place in pixels.
 struct LogAxis {
   double low = 0, high = 1;  // exponents
   int begin = 0, end = 1;    // pixels

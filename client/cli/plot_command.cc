@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// `phasor plot`: its flags, and the files that it writes.
 #include "client/cli/plot_command.h"
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `phasor plot`: an encoding as a picture.
+// `phasor plot`: draws an encoding.
 #ifndef PHASOR_CLIENT_CLI_PLOT_COMMAND_H_
 #define PHASOR_CLIENT_CLI_PLOT_COMMAND_H_
 

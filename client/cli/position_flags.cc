@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses positions from flags and files.
 #include "client/cli/position_flags.h"
 
 #include <charconv>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr double kMaxCount = 0x1p40;
 
-// The numbers that `parts` spell, or nothing.
+// The numbers that `parts` spell; nullopt if one of them is not a number of type T.
 template <typename T>
 std::optional<std::vector<T>> ParseAll(const std::vector<std::string>& parts) {
   std::vector<T> values;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions from the command line: written out, as ranges, or from a file.
+// Positions on the command line: numbers, ranges or a file.
 #ifndef PHASOR_CLIENT_CLI_POSITION_FLAGS_H_
 #define PHASOR_CLIENT_CLI_POSITION_FLAGS_H_
 
@@ -14,18 +14,19 @@
 
 namespace phasor::cli {
 
-// "start:stop" or "start:stop:step", stop excluded; integers, or reals as soon as one of them is.
+// Parses "start:stop" or "start:stop:step"; stop is excluded. If one number is real, all are.
 // INVALID_ARGUMENT: anything else, or a step of 0.
 absl::StatusOr<AxisRange> ParseRange(std::string_view text, std::string_view flag);
 
-// Threads: none. Owns the numbers that the list borrows.
+// The position flags of a command. Owns the numbers that the list borrows. Threads: one.
 class PositionFlags {
  public:
-  // Flags --<prefix>positions, --<prefix>range and --<prefix>positions-file, of which at most one
-  // may be given.
+  // Adds --<prefix>positions, --<prefix>range and --<prefix>positions-file. At most one may be
+  // given.
   void Add(CLI::App& app, const std::string& prefix);
   bool given() const;
-  // INVALID_ARGUMENT: none given, or malformed. Also ReadNpy's errors. Lives as long as this.
+  // The positions; they borrow from this object. INVALID_ARGUMENT: no flag was given, or its value
+  // is malformed. Also the errors of ReadNpy.
   absl::StatusOr<PositionList> Get();
 
  private:
@@ -33,8 +34,8 @@ class PositionFlags {
   absl::StatusOr<PositionList> GetRanges() const;
 
   std::string prefix_;
-  std::string written_;              // "10,12" or, with axes, "0/1,0/2"
-  std::vector<std::string> ranges_;  // several: a grid
+  std::string written_;              // "10,12"; with several axes "0/1,0/2"
+  std::vector<std::string> ranges_;  // several ranges make a grid
   std::string file_;
   std::vector<int64_t> integers_;
   std::vector<double> reals_;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The flags of a spec, one for each of its fields.
 #include "client/cli/spec_flags.h"
 
 #include <cstdint>
@@ -25,7 +26,7 @@ constexpr char kConfigHelp[] =
     "A model's config.json, - for standard input: the rotary embedding that it describes; the "
     "flags override it";
 
-// Adds a flag whose text `read` turns into `*field`; a text that it refuses is a usage error.
+// Adds a flag whose text `read` turns into `*field`. A text that it refuses is a usage error.
 template <typename T>
 CLI::Option* AddParsed(CLI::App& app, const std::string& flag, T* field, const std::string& help,
                        std::function<absl::StatusOr<T>(const std::string&)> read) {
@@ -41,7 +42,7 @@ CLI::Option* AddParsed(CLI::App& app, const std::string& flag, T* field, const s
       ->type_name("");
 }
 
-// The text of a file, or of standard input. Files larger than any JSON that is accepted are cut.
+// The text of a file or of standard input. Reads no more than the largest JSON that is accepted.
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file;
   if (path != "-") file.open(path);
@@ -97,7 +98,8 @@ CLI::Option* AddFlag(CLI::App& app, const std::string& flag, std::optional<XposS
 
 void AddSpecFlags(CLI::App& app, Spec& spec) {
   constexpr char kGroup[] = "Spec";
-  // Options are processed in the order in which they are added: --spec is, then what overrides it.
+  // CLI11 processes options in the order in which they are added, so --spec comes before the flags
+  // that override its fields.
   AddParsed<Spec>(app, "--spec", &spec, kSpecHelp, ReadSpec)->group(kGroup);
   AddParsed<std::string>(app, "--config", &spec.config_json, kConfigHelp, ReadText)->group(kGroup);
   app.add_option("--preset", spec.preset,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a spec as flags, named as the fields are.
+// Flags for the fields of a spec. Each has the name of its field.
 #ifndef PHASOR_CLIENT_CLI_SPEC_FLAGS_H_
 #define PHASOR_CLIENT_CLI_SPEC_FLAGS_H_
 
@@ -15,14 +15,14 @@
 
 namespace phasor::cli {
 
-// "PER_ELEMENT" -> "per-element".
+// The form of a name in a flag: "PER_ELEMENT" becomes "per-element".
 inline std::string FlagName(std::string_view name) {
   std::string flag(name);
   for (char& c : flag) c = c == '_' ? '-' : static_cast<char>(std::tolower(c));
   return flag;
 }
 
-// A flag that takes the names of `values` and calls `set` with the one given.
+// Adds a flag that accepts the names of `values` and calls `set` with the one given.
 template <typename E>
 CLI::Option* AddEnumFlag(CLI::App& app, const std::string& flag, std::vector<E> values,
                          std::string_view (*name)(E), std::function<void(E)> set,
@@ -48,8 +48,8 @@ CLI::Option* AddEnumFlag(CLI::App& app, const std::string& flag, std::vector<E> 
       ->type_name("");
 }
 
-// Adds a flag for every field, and --spec for all at once; they fill `spec`, which must outlive the
-// parsing.
+// Adds one flag for every field, and --spec for all fields at once. They fill `spec`, which must
+// outlive the parsing.
 void AddSpecFlags(CLI::App& app, Spec& spec);
 
 }  // namespace phasor::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See table_commands.h.
+// The subcommands `bias` and `tables`: their flags and how they run.
 #include "client/cli/table_commands.h"
 
 #include <optional>
@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kU2Help[] = "Read u2 files as bits of bfloat16, which .npy has no type for";
 
-// Writes a result to `path`, or prints it.
+// Writes a result to the file `path`, or prints it if `path` is empty.
 absl::Status Show(const EncodeResult& result, const std::string& path, int64_t columns,
                   bool as_json, std::ostream& out) {
   const TensorView tensor = {result.output, result.bytes.data(), result.bytes.size()};
@@ -171,7 +171,7 @@ class TablesGetCommand final : public Command {
   }
 
  private:
-  // All rows of the table, which are its bytes.
+  // Downloads all rows of the table; they are its bytes.
   absl::Status Download(const Client& client, const TableInfo& table) const {
     const EncodeCall call{.positions = IntegerRange{0, 1, table.tensor.shape[0]},
                           .output_dtype = table.tensor.dtype,

@@ -11,7 +11,7 @@
 
 namespace phasor::cli {
 
-// bias; tables list, get, upload, delete.
+// Adds bias, and tables with list, get, upload and delete.
 void AddTableCommands(CLI::App& app, std::vector<std::unique_ptr<Command>>* commands);
 
 }  // namespace phasor::cli

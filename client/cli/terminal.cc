@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See terminal.h.
+// Switches the terminal to its alternate screen, draws to it, reads keys, and restores it at the
+// end or at a signal.
 #include "client/cli/terminal.h"
 
 #include <errno.h>
@@ -17,13 +18,13 @@
 namespace phasor::cli {
 namespace {
 
-// The other screen, without a cursor; back.
+// Switch to the alternate screen and hide the cursor; and back.
 constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[2J";
 constexpr std::string_view kLeave = "\x1b[?25h\x1b[?1049l";
 
 constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-// Handlers of signals need it, and they have no arguments.
+// Global, because signal handlers use it and take no arguments.
 termios modes_before;
 bool modes_changed = false;
 volatile sig_atomic_t resized = 0;
@@ -32,12 +33,12 @@ void WriteAll(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // nobody sees it
+    if (written <= 0) return;  // the terminal is gone
     text.remove_prefix(static_cast<size_t>(written));
   }
 }
 
-// What a handler of signals may do, too.
+// Restores the terminal. Safe in a signal handler.
 void Restore() {
   WriteAll(kLeave);
   if (modes_changed) tcsetattr(STDIN_FILENO, TCSANOW, &modes_before);
@@ -62,7 +63,7 @@ bool ChangeModes() {
   if (tcgetattr(STDIN_FILENO, &modes_before) != 0) return false;
   termios modes = modes_before;
   modes.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-  // A stopped program would leave the terminal as it has it.
+  // Ctrl-Z is disabled: it would leave the terminal in this state.
   modes.c_cc[VSUSP] = _POSIX_VDISABLE;
   modes.c_cc[VMIN] = 1;
   modes.c_cc[VTIME] = 0;
@@ -70,7 +71,7 @@ bool ChangeModes() {
   return tcsetattr(STDIN_FILENO, TCSANOW, &modes) == 0;
 }
 
-// False: q, or the end of input.
+// Returns false if q was pressed or the input has ended.
 bool GoesOnAfterKeys() {
   char keys[64];
   const ssize_t count = read(STDIN_FILENO, keys, sizeof(keys));
@@ -84,7 +85,7 @@ bool Terminal::IsThere() { return isatty(STDOUT_FILENO) != 0; }
 
 absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
   if (!IsThere()) return absl::UnavailableError("standard output: must be a terminal");
-  std::unique_ptr<Terminal> terminal(new Terminal);  // restores from here on
+  std::unique_ptr<Terminal> terminal(new Terminal);  // from here on its destructor restores
   for (const int number : kEndingSignals) Handle(number, &OnEndingSignal, 0);
   Handle(
       SIGWINCH, [](int) { resized = 1; }, 0);
@@ -114,10 +115,10 @@ void Terminal::Draw(std::string_view lines) const {
   std::string text = "\x1b[H";
   for (int row = 0; row < room.height && !lines.empty(); ++row) {
     const size_t end = std::min(lines.find('\n'), lines.size());
-    // A line feed at the bottom would scroll.
+    // A line feed after the last line would scroll the screen.
     if (row > 0) text += "\r\n";
     text += lines.substr(0, std::min(end, static_cast<size_t>(room.width)));
-    text += "\x1b[K";  // what is left of the line that was there
+    text += "\x1b[K";  // erase the rest of the old line
     lines.remove_prefix(std::min(end + 1, lines.size()));
   }
   WriteAll(text + "\x1b[J");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal of a program that redraws it.
+// Terminal: the screen and keys of a program that redraws itself.
 #ifndef PHASOR_CLIENT_CLI_TERMINAL_H_
 #define PHASOR_CLIENT_CLI_TERMINAL_H_
 
@@ -11,14 +11,15 @@
 
 namespace phasor::cli {
 
-// The alternate screen of standard output, and keys of standard input one by one, without echo, if
-// that is a terminal too. All is as it was when this is gone, also by a signal: SIGINT ends the
-// program with status 0 then, SIGTERM, SIGHUP and SIGQUIT as they do. One at a time. Threads: one.
+// The alternate screen of standard output, and single keys of standard input without echo, if that
+// is a terminal too. The destructor restores the terminal. So does a signal: SIGINT then ends the
+// program with status 0, and SIGTERM, SIGHUP and SIGQUIT end it as usual.
+// Only one may exist at a time. Threads: one.
 class Terminal {
  public:
-  // Whether standard output is one.
+  // Whether standard output is a terminal.
   static bool IsThere();
-  // UNAVAILABLE: it is none, or does not do as it is told.
+  // UNAVAILABLE: standard output is not a terminal, or it refuses the settings.
   static absl::StatusOr<std::unique_ptr<Terminal>> Open();
   ~Terminal();
   Terminal(const Terminal&) = delete;
@@ -30,12 +31,12 @@ class Terminal {
   };
   Size size() const;
 
-  // In place of what there is, in one piece: nothing flickers. Lines are of printable ASCII and end
-  // with a line feed; what does not fit is left out.
+  // Replaces the picture in a single write, so that it does not flicker. Lines are printable ASCII
+  // and end with a line feed. What does not fit is left out.
   void Draw(std::string_view lines) const;
 
   enum class Event { kTimeIsUp, kResized, kQuit };
-  // Until then. kQuit: q was pressed, or nobody is there any more to press it.
+  // Waits for an event, until `until` at most. kQuit: q was pressed, or the input has ended.
   Event Wait(std::chrono::steady_clock::time_point until);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See top_command.h.
+// `phasor top`: reads the metrics page again and again, and draws or prints the values.
 #include "client/cli/top_command.h"
 
 #include <chrono>
@@ -73,7 +73,7 @@ class TopCommand final : public Command {
     return scrape;
   }
 
-  // Since the last time.
+  // The values since the last page.
   absl::StatusOr<TopValues> ReadValues() {
     PHASOR_ASSIGN_OR_RETURN(Scrape now, Read());
     const std::chrono::duration<double> elapsed = now.time - before_.time;
@@ -90,7 +90,7 @@ class TopCommand final : public Command {
       absl::SleepFor(absl::Seconds(interval_s_));
       PHASOR_ASSIGN_OR_RETURN(const TopValues values, ReadValues());
       if (common_.json) {
-        // Escapes whatever text is not UTF-8: it is the server's.
+        // The text is the server's: the dump escapes what is not UTF-8.
         out << ToJson(values, url_.Text())
                    .dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace)
             << "\n";
@@ -105,7 +105,7 @@ class TopCommand final : public Command {
   absl::Status Watch() {
     PHASOR_ASSIGN_OR_RETURN(const std::unique_ptr<Terminal> terminal, Terminal::Open());
     std::optional<TopValues> values;
-    // Why what is shown is not new. A server that is gone may come back.
+    // Why the picture is out of date. The server may come back.
     std::string problem;
     for (int64_t frame = 0;; ++frame) {
       const SteadyClock::time_point until =
@@ -137,7 +137,7 @@ class TopCommand final : public Command {
   Scrape before_;
   std::string metrics_ = "127.0.0.1:9464";
   double interval_s_ = 1;
-  int64_t count_ = 0;  // 0: on and on
+  int64_t count_ = 0;  // frames to show; 0: no limit
   bool once_ = false;
 };
 

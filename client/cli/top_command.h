@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `phasor top`: what one server does, live, from its metrics.
+// `phasor top`: shows what a server does, live, from its metrics.
 #ifndef PHASOR_CLIENT_CLI_TOP_COMMAND_H_
 #define PHASOR_CLIENT_CLI_TOP_COMMAND_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See top_values.h.
+// Computes rates, percentiles and other values of `phasor top` from two metrics pages.
 #include "client/cli/top_values.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ bool Matches(const Labels& labels, const Labels& wanted) {
   });
 }
 
-// No counter of a process falls or goes away.
+// Whether a counter fell or disappeared, which cannot happen within one process.
 bool IsOfAnotherProcess(const MetricsPage& before, const MetricsPage& now) {
   for (const auto& [name, series] : before.all()) {
     const std::string_view view = name;
@@ -48,13 +48,13 @@ bool IsOfAnotherProcess(const MetricsPage& before, const MetricsPage& now) {
   return false;
 }
 
-// Two pages of one process. Counters that the earlier one lacks had not counted anything.
+// Two pages of one process. A counter that the earlier page lacks was 0 then.
 class Comparison {
  public:
   Comparison(const MetricsPage& before, const MetricsPage& now, double elapsed_s)
       : before_(before), now_(now), elapsed_s_(elapsed_s) {}
 
-  // Of all series with these labels. Unknown if there are none.
+  // The increase of `name`, over all series that have these labels. Unknown if there are none.
   double Increase(const std::string& name, const Labels& wanted = {}) const {
     const Series& earlier = before_.Of(name);
     double sum = 0;
@@ -117,7 +117,7 @@ class Comparison {
     }
     std::vector<MethodValues> methods;
     for (const std::string& name : names) methods.push_back(MethodOf(name));
-    // One whose first call has not ended has no rate yet: there is nothing to show, but its name.
+    // A method whose first call has not ended yet has no rates: only its name is shown.
     for (MethodValues& method : methods) {
       for (double* rate :
            {&method.calls_per_s, &method.received_bytes_per_s, &method.sent_bytes_per_s}) {
@@ -135,7 +135,7 @@ class Comparison {
   const double elapsed_s_;
 };
 
-// In percent; unknown where there is nothing to have a part of.
+// The share of `part` in percent; unknown if both are 0.
 double Share(double part, double rest) {
   return part + rest > 0 ? 100 * part / (part + rest) : kUnknown;
 }
@@ -216,7 +216,7 @@ double HistogramQuantile(double q, const Buckets& buckets) {
       std::find_if(buckets.begin(), last, [&](const auto& b) { return b.second >= rank; });
   if (bucket == last) return std::prev(last)->first;
   if (bucket == buckets.begin()) {
-    // A first bucket that ends at 0 or below has no known begin.
+    // The first bucket has no known lower bound if it ends at 0 or below.
     return bucket->first <= 0 ? bucket->first : bucket->first * (rank / bucket->second);
   }
   const auto [begin, below] = *std::prev(bucket);

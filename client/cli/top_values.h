@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `phasor top` shows, computed from two pages of metrics. Threads: pure functions.
+// The values that `phasor top` shows, computed from two metrics pages. Threads: pure functions.
 #ifndef PHASOR_CLIENT_CLI_TOP_VALUES_H_
 #define PHASOR_CLIENT_CLI_TOP_VALUES_H_
 
@@ -13,7 +13,7 @@
 
 namespace phasor::cli {
 
-// A number that the pages do not tell is NaN, in JSON null: a mean of nothing, a page without it.
+// Unknown numbers are NaN, and null in JSON: the mean of nothing, or a value that the page lacks.
 
 struct Percentiles {
   double p50_s, p99_s;
@@ -22,7 +22,7 @@ struct Percentiles {
 struct MethodValues {
   std::string name;  // without its service
   double calls_per_s, errors_per_s;
-  std::string most_frequent_error;  // a code, empty without errors
+  std::string most_frequent_error;  // a status code; empty: no errors
   Percentiles duration;
   double received_bytes_per_s, sent_bytes_per_s;
 };
@@ -33,7 +33,7 @@ struct HoldingValues {
 
 struct TopValues {
   double elapsed_s;
-  // The server was started again between the pages: rates count from its start.
+  // Whether the server was restarted between the pages. Rates then count from its start.
   bool restarted;
 
   std::string version, backend, cpu_target;
@@ -44,7 +44,7 @@ struct TopValues {
   double inflight_bytes, inflight_limit_bytes, queued_calls, waiting_calls;
   double connections, connections_refused_per_s;
 
-  std::vector<MethodValues> methods;  // the busiest first
+  std::vector<MethodValues> methods;  // busiest first
 
   Percentiles queue, gather, compute;
   double calls_per_batch, inline_percent, queued_percent;
@@ -53,23 +53,23 @@ struct TopValues {
   double plan_cache_hit_percent;
 };
 
-// By the upper bounds of buckets, how many observations are not above each; the last bound is
+// Upper bounds of buckets, with the number of observations up to each bound. The last bound is
 // infinite.
 using Buckets = std::map<double, double>;
 
-// As Prometheus' histogram_quantile: linear within a bucket, whose first one begins at 0; where the
-// last one has it, the bound below. NaN without observations.
+// The same as Prometheus' histogram_quantile: linear within a bucket. The first bucket begins at 0.
+// A quantile in the last bucket is the bound below it. NaN if there are no observations.
 double HistogramQuantile(double q, const Buckets& buckets);
 
-// Whether a page is of phasor-server, and not of another program.
+// Whether a page comes from phasor-server.
 bool IsServersPage(const MetricsPage& page);
 
-// Of such pages: `now` was read `elapsed_s` > 0 seconds after `before`, at the Unix time `now_s`.
-// What ended within that time is what is counted.
+// Compares two pages of a server: `now` was read `elapsed_s` > 0 seconds after `before`, at the
+// Unix time `now_s`. Calls count when they end.
 TopValues CompareMetrics(const MetricsPage& before, const MetricsPage& now, double elapsed_s,
                          double now_s);
 
-// `address` is where the pages are from.
+// `address` is where the pages come from.
 nlohmann::ordered_json ToJson(const TopValues& values, const std::string& address);
 
 }  // namespace phasor::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See top_view.h.
+// Lays out the lines of `phasor top` and formats its numbers.
 #include "client/cli/top_view.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// Three digits, as many of them after the point as there is room for.
+// Three digits, with as many of them after the point as fit.
 std::string ThreeDigits(double value) {
   return absl::StrFormat(value < 9.995 ? "%.2f" : value < 99.95 ? "%.1f" : "%.0f", value);
 }
@@ -33,7 +33,7 @@ std::string FormatPercent(double percent) {
   return std::isnan(percent) ? "-" : absl::StrFormat("%.1f %%", percent);
 }
 
-// At most `width` characters, of what every terminal shows as one: text is the server's, and
+// At most `width` characters of a server's text. Other than printable ASCII is replaced, because
 // terminals obey control characters.
 std::string Shown(const std::string& text, size_t width) {
   std::string shown = text.substr(0, width);
@@ -77,8 +77,8 @@ void AddTotals(const TopValues& v, Lines* lines) {
   lines->push_back(InflightText(v));
 }
 
-// Of names and of codes. What is left of a line, 50 columns, is numbers; codes grow before names
-// do.
+// Widths of the columns for names and codes. Numbers take 50 columns of a line. If there is more
+// room, codes get wider before names do.
 struct MethodColumns {
   explicit MethodColumns(int width)
       : code(std::clamp(width - 50 - 18, 12, 19)), name(std::max(width - 50 - code, 8)) {}
@@ -95,7 +95,7 @@ std::string MethodText(const MethodValues& m, MethodColumns columns) {
       FormatMebibytes(m.sent_bytes_per_s));
 }
 
-// At most `most` > 0 lines beside the header.
+// Adds at most `most` > 0 lines, and the header.
 void AddMethods(const TopValues& v, int width, size_t most, Lines* lines) {
   const MethodColumns columns(width);
   lines->push_back(absl::StrFormat("%-*s %7s %8s %-*s %6s %6s %8s %8s", columns.name, "METHOD",
@@ -171,7 +171,7 @@ std::string FormatTop(const TopValues& values, const std::string& address, Frame
   AddTotals(values, &lines);
   lines.emplace_back();
   const Lines end = StageLines(values);
-  // Beside the methods: their header, and an empty line after them.
+  // Lines other than methods: the methods' header and the empty line after them count too.
   const auto other_lines = static_cast<int64_t>(lines.size() + end.size() + 2);
   const size_t most_methods =
       size.height == 0 ? values.methods.size()

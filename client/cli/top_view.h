@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture that `phasor top` draws: lines of printable ASCII. Threads: pure functions.
+// The text that `phasor top` draws: lines of printable ASCII. Threads: pure functions.
 #ifndef PHASOR_CLIENT_CLI_TOP_VIEW_H_
 #define PHASOR_CLIENT_CLI_TOP_VIEW_H_
 
@@ -9,7 +9,7 @@
 
 namespace phasor::cli {
 
-// "0", "4.50", "911.7", "12.3k", "4.10M"; "-" for NaN, as in all of these.
+// Rates: "0", "4.50", "911.7", "12.3k", "4.10M". All four functions return "-" for NaN.
 std::string FormatRate(double per_s);
 // "35us", "1.23ms", "12.3s".
 std::string FormatSeconds(double s);
@@ -19,11 +19,11 @@ std::string FormatBytes(double bytes);
 std::string FormatUptime(double s);
 
 struct FrameSize {
-  int width = 80;  // no line is longer; wider ones leave more room to names
-  int height = 0;  // as many lines as there are methods, if 0; else methods are left out, then more
+  int width = 80;  // no line is longer; a wider one gives names more room
+  int height = 0;  // 0: all methods; otherwise methods are left out first
 };
 
-// Each line ends with a line feed.
+// The picture. Each line ends with a line feed.
 std::string FormatTop(const TopValues& values, const std::string& address, FrameSize size);
 
 }  // namespace phasor::cli

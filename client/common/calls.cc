@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Turns a client's calls into requests of the kernels, checks that the caller's memory holds what
+// its shapes say, and copies strided tensors.
 #include "client/common/calls.h"
 
 #include <cstring>
@@ -18,7 +20,7 @@ std::string Text(const TensorDesc& tensor) {
   return StrCat(Name(tensor.dtype), " [", absl::StrJoin(tensor.shape, ", "), "]");
 }
 
-// The memory of a view holds what shape and strides span.
+// The memory of a view must hold what its shape and strides span.
 absl::Status CheckMemory(const TensorDesc& tensor, int64_t bytes, std::string_view path) {
   PHASOR_ASSIGN_OR_RETURN(const int64_t spanned, SpannedBytes(tensor, path));
   if (bytes >= spanned) return absl::OkStatus();
@@ -29,7 +31,8 @@ absl::Status NotOnDevice(std::string_view path) {
   return InvalidAt(path, "memory of a GPU, must be of the host");
 }
 
-// What a call of `connection` may name; nullptr: none.
+// A call of `connection` may use only GPU memory that is registered with it and not yet released.
+// If `connection` is nullptr, it may use no GPU memory.
 absl::Status CheckDevice(const DevicePlace& device, const void* connection, std::string_view path) {
   if (device.memory == nullptr) return absl::OkStatus();
   if (connection == nullptr) return NotOnDevice(path);
@@ -46,7 +49,7 @@ absl::Status CheckDevice(const DevicePlace& device, const void* connection, std:
                    StrCat(device.offset_bytes, ", must be in [0, ", size, "]"));
 }
 
-// A tensor or an output. View: TensorView or MutableTensorView.
+// Checks a tensor or an output. View is TensorView or MutableTensorView.
 template <typename View>
 absl::Status CheckView(const View& view, std::string_view path, const void* connection = nullptr) {
   PHASOR_RETURN_IF_ERROR(CheckDevice(view.device, connection, path));
@@ -86,7 +89,7 @@ absl::Status CheckRopeTensor(const RopeTensor& tensor, std::string_view path,
   return CheckView(tensor.output, output_path, connection);
 }
 
-// What goes to a cache, and the cache.
+// Checks a tensor whose output is a paged cache.
 absl::Status CheckCacheTensor(const RopeTensor& tensor, std::string_view input_path,
                               std::string_view cache_path, const void* connection) {
   PHASOR_RETURN_IF_ERROR(CheckView(tensor.input, input_path, connection));
@@ -129,7 +132,7 @@ RopeOutput ToOutput(const RopeCall& call, size_t i) {
   return output;
 }
 
-// Calls copy(strided offset, dense offset, bytes) for every contiguous run.
+// Calls copy(strided offset, dense offset, bytes) for every contiguous run of elements.
 template <typename Copy>
 void ForEachRun(const TensorDesc& tensor, Copy copy) {
   const int64_t element = SizeOf(tensor.dtype);
@@ -281,7 +284,7 @@ bool RowsAreDense(TensorDesc tensor) {
 RotaryStrides RotaryStridesOf(const TensorDesc& tensor, RopeLayout layout) {
   const int64_t element = SizeOf(tensor.dtype);
   const std::vector<int64_t> strides = StridesOf(tensor);
-  const size_t first = strides.size() - 3;  // 1 with a batch dimension
+  const size_t first = strides.size() - 3;  // 1 if there is a batch dimension
   const bool tokens_first = layout == RopeLayout::kTokensHeads;
   return {.batch = first == 1 ? strides[0] * element : 0,
           .token = strides[tokens_first ? first : first + 1] * element,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Client: fills in deadlines and pins, and turns a connection's callbacks into the caller's form.
+// phasor::Client: gives each call its deadline and pins, and turns the callbacks of a connection
+// into return values and futures.
 #include "client/client.h"
 
 #include <algorithm>
@@ -18,10 +19,11 @@ namespace {
 
 constexpr int64_t kMaxChunkBytes = int64_t{1} << 30;
 
-// Runs `start` with a callback and waits for it.
+// Runs `start` with a callback and waits until the callback is called.
 template <typename T, typename Start>
 absl::StatusOr<T> Wait(Start start) {
-  // All of this lives here: the callback lets go of it before the wait can end.
+  // These live on this stack frame: the callback does not touch them after it has woken the waiting
+  // thread.
   std::mutex mutex;
   std::condition_variable answered;
   std::optional<absl::StatusOr<T>> result;
@@ -45,7 +47,7 @@ void FillPins(std::vector<Call>& calls, const Pins& pins) {
   for (Call& call : calls) FillPins(call, pins);
 }
 
-// A stream whose calls get the stream's pins.
+// A stream that adds the pins of the stream to its calls.
 template <typename Call, typename Result>
 class PinnedStream final : public ItemStream<Call, Result> {
  public:

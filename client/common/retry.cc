@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Retries calls: decides whether and when to try again, and runs the attempts.
 #include "client/common/retry.h"
 
 #include <algorithm>
@@ -26,8 +27,8 @@ double UniformJitter() {
   return std::generate_canonical<double, 32>(engine);
 }
 
-// One call. Owned by whatever it waits for.
-// Threads: one attempt or wait at a time, so never two at once.
+// A call with all its attempts. It is owned by whatever it waits for at the moment.
+// Threads: there is only one attempt or wait at a time, so no two threads use it at once.
 class RetryingCall : public std::enable_shared_from_this<RetryingCall> {
  public:
   RetryingCall(const RetryPolicy& policy, const CallContext& context, Timer* timer,

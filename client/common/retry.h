@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attempts of a call until one settles it. Of our own, above the transport: gRPC's retries give up
-// on requests over 256 KiB.
+// Retries: attempts of a call until one of them is final. They are above the transport because
+// gRPC's own retries do not work for requests over 256 KiB.
 #ifndef PHASOR_CLIENT_COMMON_RETRY_H_
 #define PHASOR_CLIENT_COMMON_RETRY_H_
 
@@ -15,45 +15,48 @@
 
 namespace phasor::client_internal {
 
-// Time as retries see it; tests give their own. Threads: any.
+// The clock and timer of retries; tests pass their own. Threads: any.
 class Timer {
  public:
   virtual ~Timer() = default;
   virtual absl::Time Now() = 0;
-  // Runs `then` once after `delay`, on this thread before returning or on another one.
+  // Runs `then` once after `delay`: on this thread before returning, or on another thread.
   virtual void After(absl::Duration delay, absl::AnyInvocable<void()> then) = 0;
 };
 
-// Sleeps on the calling thread. Lives for ever.
+// A timer that sleeps on the calling thread. It lives until the process ends.
 Timer* SleepingTimer();
 
-// How an attempt ended.
+// The result of one attempt.
 struct AttemptResult {
   absl::Status status;
-  // The server's wish: when to come back, negative for never.
+  // When the server wants the next attempt; negative: never.
   std::optional<absl::Duration> pushback;
 };
 
+// When and how often a call is retried.
 struct RetryPolicy {
   int max_attempts = 1;
   absl::Duration initial_backoff;
   absl::Duration max_backoff;
-  // Only when the server said when to come back: it has refused the call, and not begun it.
+  // Retry only if the server said when to come back. That means it refused the call and has not
+  // begun it.
   bool only_refused = false;
 };
 
-// How long to wait before the next attempt, or nothing when `last` settles the call: it succeeded
-// or failed otherwise than UNAVAILABLE, attempts are used up, the server wants no more, or the
-// deadline would have passed. `attempts` were made; `jitter` is uniform in [0, 1).
+// How long to wait before the next attempt. nullopt if `last` is final: it succeeded or failed with
+// another code than UNAVAILABLE, the attempts are used up, the server wants no more of them, or the
+// deadline would pass during the wait. `attempts` is how many were made; `jitter` is uniform in [0,
+// 1).
 std::optional<absl::Duration> RetryDelay(const RetryPolicy& policy, int attempts,
                                          const AttemptResult& last, absl::Duration time_left,
                                          double jitter);
 
-// Starts one attempt and calls back when it ended, on any thread, perhaps before it returns.
+// Starts one attempt. Calls back when it has ended, on any thread, possibly before it returns.
 using StartAttempt = std::function<void(absl::AnyInvocable<void(AttemptResult)>)>;
 
-// Attempts until RetryDelay says so, then calls `done` with the status of the last one. A call
-// cancelled between attempts is CANCELLED. `timer` must outlive the call.
+// Makes attempts until RetryDelay says that one is final, then calls `done` with its status. A call
+// that is cancelled between attempts fails with CANCELLED. `timer` must outlive the call.
 void RunWithRetries(const RetryPolicy& policy, const CallContext& context, Timer* timer,
                     StartAttempt start, absl::AnyInvocable<void(absl::Status)> done);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Cuts ApplyRoPE calls into batch entries and runs of tokens, as views of the same memory.
 #include "client/common/runs.h"
 
 #include <utility>
@@ -10,12 +11,12 @@
 namespace phasor::client_internal {
 namespace {
 
-// Which dimension tokens are, of a tensor of rank 3 or 4.
+// Index of the tokens' dimension in a tensor of rank 3 or 4.
 size_t TokenDimension(size_t rank, RopeLayout layout) {
   return rank - 3 + (layout == RopeLayout::kTokensHeads ? 0 : 1);
 }
 
-// Part [first, first + count) of dimension `d`. View: TensorView or MutableTensorView.
+// The part [first, first + count) of dimension `d`. View is TensorView or MutableTensorView.
 template <typename View>
 View Part(const View& view, size_t d, int64_t first, int64_t count) {
   View part = view;
@@ -27,7 +28,7 @@ View Part(const View& view, size_t d, int64_t first, int64_t count) {
   return part;
 }
 
-// Entry `b` of the first dimension, which goes.
+// Entry `b` of the first dimension, without that dimension.
 template <typename View>
 View Entry(const View& view, int64_t b) {
   View entry = Part(view, 0, b, 1);
@@ -36,7 +37,8 @@ View Entry(const View& view, int64_t b) {
   return entry;
 }
 
-// Equal batches and tokens, of at least 1, in every tensor; no pages.
+// Whether all tensors have the same batch and number of tokens, both at least 1, and there is no
+// paged cache.
 bool CanBeCut(const RopeCall& call) {
   if (call.tensors.empty() || call.paged.has_value()) return false;
   const std::vector<int64_t>& first = call.tensors[0].input.desc.shape;
@@ -53,7 +55,8 @@ bool CanBeCut(const RopeCall& call) {
   return true;
 }
 
-// Positions of batch entry b; nothing when it cannot be told whether they have a batch.
+// Positions of batch entry b. nullopt if the positions do not tell whether they have a batch
+// dimension.
 std::optional<PositionList> EntryPositions(const PositionList& positions, int64_t batch,
                                            int64_t tokens, int64_t b) {
   const auto* tensor = std::get_if<PositionTensor>(&positions.value());

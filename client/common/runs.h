@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long rotations cut up: into batch entries, and into runs of tokens. Views only: nothing is
-// copied. Threads: pure functions.
+// Cuts long rotations into batch entries and runs of tokens. These are views; nothing is copied.
+// Threads: pure functions.
 #ifndef PHASOR_CLIENT_COMMON_RUNS_H_
 #define PHASOR_CLIENT_COMMON_RUNS_H_
 
@@ -12,18 +12,18 @@
 
 namespace phasor::client_internal {
 
-// A run of tokens.
+// Consecutive tokens [first, first + tokens).
 struct TokenRun {
   int64_t first = 0;
   int64_t tokens = 0;
 };
 
-// `call`, on which ToRequest had nothing to say, as calls without a batch that cover it in order.
-// Nothing: it is not of a form that can be cut, which includes every call that is wrong.
+// Splits `call` into calls without a batch that together cover it, in order. ToRequest must have
+// accepted `call`. nullopt: the call cannot be cut, which includes every invalid call.
 std::optional<std::vector<RopeCall>> CutBatch(const RopeCall& call);
 
-// Of a call that CutBatch made: how many tokens it has, how many bytes the tensors have per token,
-// and the call of a run of tokens, without positions.
+// For a call from CutBatch: its number of tokens, the bytes of all its tensors per token, and the
+// call for one run of its tokens, without positions.
 int64_t TokensOf(const RopeCall& call);
 int64_t BytesPerToken(const RopeCall& call);
 RopeCall RunOf(const RopeCall& call, TokenRun run);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the connection for a target. Apart from client.cc so that programs and tests that bring
-// their own connection need no gRPC.
+// Chooses the connection for a target. It is apart from client.cc, so that programs and tests with
+// a connection of their own need no gRPC.
 #include "client/client.h"
 #include "client/grpc/grpc_connection.h"
 #include "client/inproc/inproc_connection.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A KV cache that moves its keys: context shift, reuse at another offset, and a change of spec.
-// Every step is compared with keys that were rotated once, for where they end. docs/cached-keys.md
-// explains what happens.
+// Moves the keys of a KV cache: a context shift, reuse at another offset, and a change of spec.
+// Each step compares the keys with keys that were rotated once, directly for their final positions.
+// docs/cached-keys.md explains the steps.
 //
 //   cached_keys                        computes here
 //   cached_keys dns:///phasor:50051    asks a server
@@ -26,7 +26,7 @@ void Check(const absl::Status& status) {
   std::exit(1);
 }
 
-// What a cache keeps: rotated keys, where they stand, and what rotated them.
+// What a cache keeps: rotated keys, their positions, and the spec that rotated them.
 struct CachedKeys {
   std::vector<float> keys;  // [tokens, heads, head_dim]
   std::vector<int64_t> positions;
@@ -39,7 +39,7 @@ struct CachedKeys {
   }
 };
 
-// The keys that a model's projection computed, rotated and stored.
+// Rotates the keys that a model's projection computed, and stores them.
 CachedKeys Store(const phasor::Client& client, const phasor::Spec& spec, std::vector<float> keys,
                  std::vector<int64_t> positions) {
   CachedKeys cached = {std::move(keys), std::move(positions), spec, ""};
@@ -52,7 +52,7 @@ CachedKeys Store(const phasor::Client& client, const phasor::Spec& spec, std::ve
 // Moves keys to `positions` under `spec`, in place.
 void Move(const phasor::Client& client, const phasor::Spec& spec, std::vector<int64_t> positions,
           CachedKeys& cached) {
-  // The spec must still mean what it meant when the keys were stored.
+  // The spec must still have the meaning that it had when the keys were stored.
   const auto details = client.ResolveSpec(cached.spec);
   Check(details.status());
   if (details->info.spec_fingerprint != cached.fingerprint) {
@@ -70,14 +70,14 @@ void Move(const phasor::Client& client, const phasor::Spec& spec, std::vector<in
   cached.fingerprint = info->spec_fingerprint;
 }
 
-// Drops tokens [begin, end) and moves those behind them down.
+// Drops tokens [begin, end) and moves the tokens after them down.
 void ShiftContext(const phasor::Client& client, int64_t begin, int64_t end, CachedKeys& cached) {
   constexpr int64_t kToken = kHeads * kHeadDim;
   cached.keys.erase(cached.keys.begin() + begin * kToken, cached.keys.begin() + end * kToken);
   cached.positions.erase(cached.positions.begin() + begin, cached.positions.begin() + end);
   std::vector<int64_t> closed = cached.positions;
   for (size_t t = begin; t < closed.size(); ++t) closed[t] -= end - begin;
-  Move(client, cached.spec, std::move(closed), cached);  // those before `begin` keep every bit
+  Move(client, cached.spec, std::move(closed), cached);  // keys before `begin` keep their bits
 }
 
 std::vector<int64_t> Range(int64_t begin, int64_t count) {
@@ -86,7 +86,7 @@ std::vector<int64_t> Range(int64_t begin, int64_t count) {
   return positions;
 }
 
-// What the projection computed for token `t` of the text.
+// What the projection computed for tokens `first` and following of the text.
 std::vector<float> Projected(int64_t first, int64_t count) {
   std::vector<float> keys;
   for (int64_t i = first * kHeads * kHeadDim; i < (first + count) * kHeads * kHeadDim; ++i) {
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   const auto client = phasor::Client::Connect(argc > 1 ? argv[1] : "inproc:");
   Check(client.status());
   const phasor::Spec before = {.preset = "rope-half-split", .head_dim = kHeadDim};
-  // Another ladder and another amplitude, as beyond LongRoPE's original length.
+  // Other frequencies and another amplitude, as LongRoPE has beyond its original length.
   const phasor::Spec after = {.preset = "rope-half-split",
                               .rope_theta = 500000,
                               .head_dim = kHeadDim,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See channel_security.h. gRPC's own call credentials refuse plaintext, also to this host, so an
-// interceptor adds the token, to calls and streams alike.
+// Makes TLS credentials, and adds the token to every call. An interceptor adds it, to unary calls
+// and streams alike, because gRPC's call credentials refuse plaintext even to this host.
 #include "client/grpc/channel_security.h"
 
 #include <grpcpp/create_channel.h>
@@ -22,7 +22,7 @@
 namespace phasor::client_internal {
 namespace {
 
-constexpr unsigned kWatchSeconds = 1;  // between looks at certificates; the least that gRPC takes
+constexpr unsigned kWatchSeconds = 1;  // between looks at certificates; gRPC's minimum
 constexpr absl::Duration kTokenAge = absl::Seconds(1);
 constexpr size_t kMaxTokenBytes = 4096;
 
@@ -41,7 +41,7 @@ absl::Status CheckPem(std::string_view option, const std::string& path) {
   return absl::InvalidArgumentError(StrCat(option, ": \"", path, "\" is not PEM, must be"));
 }
 
-// What is wrong is not repeated: it may be nearly a token.
+// Errors do not quote the token: a wrong one may be nearly right.
 absl::Status CheckToken(std::string_view option, const std::string& token) {
   const bool visible =
       std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a channel proves who it is and who the server must be: TLS, and a token on every call.
+// The security of a client's channels: TLS, and a token on every call.
 #ifndef PHASOR_CLIENT_GRPC_CHANNEL_SECURITY_H_
 #define PHASOR_CLIENT_GRPC_CHANNEL_SECURITY_H_
 
@@ -19,34 +19,34 @@
 
 namespace phasor::client_internal {
 
-// A token, fixed or from a file that may change. Threads: any.
+// A token: fixed, or from a file that may change. Threads: any.
 class TokenSource {
  public:
-  // INVALID_ARGUMENT: the file cannot be read, or there is no token that a header can carry.
+  // INVALID_ARGUMENT: the file cannot be read, or it holds no token that a header can carry.
   static absl::StatusOr<std::shared_ptr<TokenSource>> Make(const ClientOptions& options);
 
-  // The file is looked at again if that was not within the last second; a file that is wrong by
-  // then leaves the token as it was.
+  // The current token. Reads the file again if the last read was more than a second ago. If the
+  // file is wrong by then, the old token stays.
   std::string Token(absl::Time now);
 
  private:
   explicit TokenSource(std::string path) : path_(std::move(path)) {}
   absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::string path_;  // empty: fixed
+  const std::string path_;  // empty: fixed token
   std::mutex mutex_;
   std::string token_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Of one client. Copies are the same.
+// TLS and token of one client. A plain value; copies share their state.
 class ChannelSecurity {
  public:
-  // Plaintext, without a token.
+  // Plaintext without a token.
   ChannelSecurity() = default;
-  // `this_host`: whether the target can only lead to this host; `unix_socket`: over such a one.
-  // INVALID_ARGUMENT: a file cannot be read or holds no PEM; TLS over a Unix socket; a token in
-  // plaintext to another host, without leave.
+  // `this_host`: the target can only be this host. `unix_socket`: the target is a Unix socket.
+  // INVALID_ARGUMENT: a file cannot be read or is not PEM; TLS over a Unix socket; a token in
+  // plaintext to another host without token_over_plaintext.
   static absl::StatusOr<ChannelSecurity> Make(const ClientOptions& options, bool this_host,
                                               bool unix_socket);
 
@@ -56,7 +56,7 @@ class ChannelSecurity {
  private:
   std::shared_ptr<grpc::ChannelCredentials> tls_;  // nullptr: plaintext
   std::string server_name_;
-  std::shared_ptr<TokenSource> token_;  // nullptr: none
+  std::shared_ptr<TokenSource> token_;  // nullptr: no token
 };
 
 }  // namespace phasor::client_internal

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See chunked_rope.h. One thread writes; the caller's reads.
+// Rotates tensors of any size over a stream of chunks. One thread writes chunks while the caller's
+// thread reads answers.
 #include "client/grpc/chunked_rope.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ namespace {
 
 constexpr char kMethod[] = "/phasor.v1.PositionEmbeddingService/StreamApplyRoPE";
 
-// One such call. Threads: Write on one, the rest on another.
+// One call of RopeInChunks. Threads: one thread calls Write, another one everything else.
 class ChunkedRope {
  public:
   ChunkedRope(const std::shared_ptr<grpc::Channel>& channel, const std::vector<RopeCall>& entries,
@@ -37,7 +38,7 @@ class ChunkedRope {
   absl::StatusOr<RunInfo> Run() {
     std::thread writer([this] { WriteAll(); });
     absl::Status status = ReadAll();
-    if (!status.ok()) stream_.Cancel();  // lets the writer go
+    if (!status.ok()) stream_.Cancel();  // so that the writer does not block any more
     writer.join();
     PHASOR_RETURN_IF_ERROR(write_error_);
     PHASOR_RETURN_IF_ERROR(status);
@@ -46,7 +47,7 @@ class ChunkedRope {
   }
 
  private:
-  // What was sent and is not answered: its call, and memory that the message borrows.
+  // A chunk that was sent and not yet answered: its call, and the memory that its message borrows.
   struct Sent {
     RopeCall call;
     Payload payload;
@@ -66,7 +67,7 @@ class ChunkedRope {
     stream_.WritesDone();
   }
 
-  // False: the stream has ended.
+  // Returns false if the stream has ended.
   absl::StatusOr<bool> WriteEntry(int64_t id) {
     const RopeCall& entry = entries_[static_cast<size_t>(id)];
     PHASOR_ASSIGN_OR_RETURN(const bool opened, WriteOpening(id, entry));
@@ -112,7 +113,7 @@ class ChunkedRope {
     return stream_.Write(message.SerializeAsString(), sent->payload.raw);
   }
 
-  // Until all tokens are there, or the first error.
+  // Reads until the results of all tokens have arrived, or until the first error.
   absl::Status ReadAll() {
     int64_t done = 0;
     while (done < all_tokens_) {
@@ -131,11 +132,11 @@ class ChunkedRope {
     return status.ok() ? Unfit("the stream has ended before the last answer") : status;
   }
 
-  // How many tokens have come.
+  // Returns how many tokens the answer holds.
   absl::StatusOr<int64_t> ReadAnswer(const RawMessage& message) {
     v1::StreamApplyRoPEResponse response;
     if (!response.ParseFromString(message.header)) return Unfit("cannot be parsed");
-    if (!response.has_chunk()) {  // the opening's
+    if (!response.has_chunk()) {  // the answer to the item's opening
       static const auto* const nothing = new RopeCall;
       response.mutable_result()->clear_tensors();
       PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, *nothing, 0));
@@ -159,10 +160,10 @@ class ChunkedRope {
   const ChunkOptions& options_;
   int64_t all_tokens_ = 0;
   RunInfo info_;
-  absl::Status write_error_;  // read once the writer has been joined
+  absl::Status write_error_;  // read after the writer was joined
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Sent>> sent_ ABSL_GUARDED_BY(mutex_);
-  RawStream stream_;  // goes first: it waits for what was lent to it
+  RawStream stream_;  // destroyed first: it waits for memory that it borrowed
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotations of any size over gRPC: a stream of chunks.
+// Rotations of any size over gRPC, as a stream of chunks.
 #ifndef PHASOR_CLIENT_GRPC_CHUNKED_ROPE_H_
 #define PHASOR_CLIENT_GRPC_CHUNKED_ROPE_H_
 
@@ -13,9 +13,9 @@
 
 namespace phasor::client_internal {
 
-// Sends the entries one after another in runs of tokens and puts every answer in its place while
-// more is sent. Blocks. Errors are the first item's that failed, else the stream's; INTERNAL: an
-// answer that does not fit.
+// Sends `entries` one after another in runs of tokens, and writes each answer to its place while
+// more is sent. Blocks until all are done. Returns the error of the first item that failed, or else
+// of the stream. INTERNAL: an answer does not match its chunk.
 absl::StatusOr<RunInfo> RopeInChunks(const std::shared_ptr<grpc::Channel>& channel,
                                      const std::vector<RopeCall>& entries,
                                      const ChunkOptions& options, const CallContext& context);

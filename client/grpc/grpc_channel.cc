@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Unary calls over gRPC: channel arguments, one attempt of a call, and how a waiting caller's
+// thread moves the bytes itself.
 #include "client/grpc/grpc_channel.h"
 
 #include <grpcpp/alarm.h>
@@ -27,7 +29,7 @@ namespace {
 constexpr int kMaxFrameBytes = 4 << 20;
 constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 
-// Waits with gRPC's timers and continues on its callback threads.
+// A timer made of gRPC alarms, which continue on gRPC's callback threads.
 class AlarmTimer final : public Timer {
  public:
   absl::Time Now() override { return absl::Now(); }
@@ -50,20 +52,22 @@ grpc::ChannelArguments Arguments() {
   args.SetMaxSendMessageSize(INT_MAX);
   args.SetLoadBalancingPolicyName("round_robin");
   args.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
-  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);             // RunWithRetries does it
-  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // every channel its own connections
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);             // RunWithRetries retries
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // each channel has its own connections
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
-  // A peer that is gone is noticed; the second also becomes TCP_USER_TIMEOUT, after which a peer
-  // that stopped reading is given up and what was lent to it comes back.
+  // Keepalive detects a peer that is gone. The second value also becomes TCP_USER_TIMEOUT: after
+  // that time a peer that stopped reading is given up, and the memory that was lent for sending is
+  // free again.
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   return args;
 }
 
-// gRPC ends its callback threads when the last channel that used them goes, and waits for that: on
-// one of them, where a call may be the last to hold its channel, for itself, and goes on with freed
-// memory. A channel to nowhere, with one failed call, keeps them as long as the process.
+// Keeps gRPC's callback threads alive. gRPC ends them with the last channel that used them, and
+// waits for them. If a call on such a thread holds the last reference to its channel, the thread
+// would wait for itself and continue with freed memory. A channel to nowhere with one failed call
+// keeps the threads until the process ends.
 void KeepCallbackThreads() {
   struct Keeper {
     grpc::GenericStub stub{grpc::CreateCustomChannel("", nullptr, {})};
@@ -80,7 +84,7 @@ void KeepCallbackThreads() {
   }();
 }
 
-// What one attempt needs until it ends.
+// What one attempt uses until it ends.
 struct Attempt {
   grpc::ClientContext context;
   grpc::ByteBuffer response;
@@ -98,13 +102,13 @@ std::optional<absl::Duration> Pushback(const grpc::ClientContext& context) {
   const auto it = trailers.find(kPushbackKey);
   if (it == trailers.end()) return std::nullopt;
   int64_t ms = 0;
-  // What is no number means never, as gRPC itself reads it.
+  // A value that is not a number means never, as in gRPC itself.
   if (!absl::SimpleAtoi(absl::string_view(it->second.data(), it->second.size()), &ms)) ms = -1;
   return absl::Milliseconds(ms);
 }
 
-// Where the calls of a waiting thread complete: the thread itself moves their bytes, which saves
-// waking another one twice per call.
+// The completion queue of a call whose caller waits. The waiting thread moves the bytes itself,
+// which saves waking another thread twice per call.
 // Threads: one.
 class WaitingQueue {
  public:
@@ -124,11 +128,11 @@ class WaitingQueue {
     call->Finish(&attempt->response, &status, this);
     void* tag = nullptr;
     bool ok = false;
-    queue_.Next(&tag, &ok);  // nothing else is in the queue
+    queue_.Next(&tag, &ok);  // nothing else is in this queue
     return status;
   }
 
-  // Lets gRPC work for a moment.
+  // Lets gRPC make progress for a moment.
   void Poll() {
     void* tag = nullptr;
     bool ok = false;
@@ -144,8 +148,7 @@ WaitingQueue& Queue() {
   return queue;
 }
 
-// One call with all its attempts.
-// Threads: one callback at a time. Owned by those callbacks.
+// A call with all its attempts. Its callbacks own it. Threads: one callback runs at a time.
 class PendingCall : public std::enable_shared_from_this<PendingCall> {
  public:
   PendingCall(RawCall call, const CallContext& context, std::shared_ptr<grpc::GenericStub> stub)
@@ -166,7 +169,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
     auto attempt = std::make_shared<Attempt>();
     attempt->context.set_deadline(absl::ToChronoTime(context_.deadline));
     if (context_.cancel.has_value()) {
-      // Cancelling reaches the attempt as long as someone holds it.
+      // The hook does not keep the attempt alive: it cancels an attempt that still exists.
       attempt->cancel = context_.cancel->OnCancel([weak = std::weak_ptr<Attempt>(attempt)] {
         if (auto alive = weak.lock()) alive->context.TryCancel();
       });
@@ -174,7 +177,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
     if (context_.caller_waits) {
       const grpc::Status status = Queue().Call(*stub_, call_.method, request_, attempt.get());
       AttemptResult result = EndAttempt(*attempt, status);
-      attempt.reset();  // gRPC's call holds what it has not sent as long as its context lives
+      attempt.reset();  // gRPC keeps unsent bytes as long as the context lives
       return ended(std::move(result));
     }
     auto shared_ended = std::make_shared<absl::AnyInvocable<void(AttemptResult)>>(std::move(ended));

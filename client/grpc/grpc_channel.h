@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unary calls of raw messages: channels, deadlines, cancellation, retries, and the return of lent
-// memory.
+// Unary calls of raw messages: channels, deadlines, cancellation and retries. A call is done only
+// when gRPC has returned the memory that it borrowed.
 #ifndef PHASOR_CLIENT_GRPC_GRPC_CHANNEL_H_
 #define PHASOR_CLIENT_GRPC_GRPC_CHANNEL_H_
 
@@ -26,42 +26,45 @@
 
 namespace phasor::client_internal {
 
-// Largest message sent. gRPC's own limit is 2 GiB - 1.
+// Largest message that is sent. gRPC's own limit is 2 GiB - 1.
 inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - (int64_t{64} << 10);
 
-// `target` as gRPC names it: "host:port" gets "dns:///". INVALID_ARGUMENT: no such kind of target.
+// `target` in gRPC's form: "host:port" becomes "dns:///host:port". INVALID_ARGUMENT: unknown kind
+// of target.
 absl::StatusOr<std::string> GrpcTarget(std::string_view target);
 
+// One unary call of raw messages.
 struct RawCall {
   std::string method;  // "/package.Service/Method"
   std::string header;
   std::vector<absl::Span<const std::byte>> raw;  // borrowed until the call is done
-  // Takes the response of the successful attempt. Its error becomes the call's.
+  // Reads the response of the successful attempt. Its error becomes the error of the call.
   absl::AnyInvocable<absl::Status(const RawMessage&)> on_response;
-  // Whether an attempt that the server may have begun must not be made again.
+  // Whether the call must not be retried once the server may have begun it.
   bool once = false;
-  // Whether it must take the connection of streams: the server knows something by it.
+  // Whether the call must use the connection of streams, because the server keeps state for that
+  // connection.
   bool on_first = false;
-  // If given, becomes whether the server refused the last attempt, and has not begun it. Lives
+  // If set, receives whether the server refused the last attempt without beginning it. Must live
   // until the call is done.
   bool* refused = nullptr;
-  // Called once, when nothing holds `raw` any more.
+  // Called exactly once, when nothing uses `raw` any more.
   absl::AnyInvocable<void(absl::Status)> done;
 };
 
-// Threads: any. Owns its connections; calls in flight keep what they need.
+// The connections to one target. Owns them; calls in flight keep what they need. Threads: any.
 class GrpcChannel {
  public:
-  // `target` from GrpcTarget. `timer` waits between attempts; nullptr: real time.
+  // `target` comes from GrpcTarget. `timer` waits between attempts; nullptr: real time.
   GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer = nullptr,
               const ChannelSecurity& security = {});
 
-  // With context.caller_waits, `done` runs before this returns, on this thread.
-  // RESOURCE_EXHAUSTED: larger than kMaxMessageBytes. Else what the server, gRPC or on_response
-  // says.
+  // Starts a call. If context.caller_waits, `done` runs on this thread before Start returns.
+  // RESOURCE_EXHAUSTED: the request is larger than kMaxMessageBytes. Other errors come from the
+  // server, gRPC or on_response.
   void Start(RawCall call, const CallContext& context);
 
-  // The connection of streams.
+  // The connection that streams use.
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
  private:

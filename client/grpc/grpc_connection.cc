@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The connection to a server over gRPC: sends calls as messages, stages large tensors in shared
+// memory, and registers GPU memory.
 #include "client/grpc/grpc_connection.h"
 
 #include <memory>
@@ -37,7 +39,7 @@ constexpr absl::Duration kAskServerFor = absl::Seconds(5);
 constexpr std::string_view kTableService = "/phasor.v1.TableService/";
 constexpr std::string_view kMemoryService = "/phasor.v1.SharedMemoryService/";
 
-// Whether `target` can only lead to one server of this host.
+// Whether `target` can only be one server of this host.
 bool IsOneHost(std::string_view target) {
   for (const std::string_view prefix : {"dns:///", "ipv4:", "ipv6:"}) {
     if (target.starts_with(prefix)) target.remove_prefix(prefix.size());
@@ -49,7 +51,8 @@ bool IsOneHost(std::string_view target) {
   return false;
 }
 
-// Nobody else's, and not to be guessed: on a Unix socket, regions belong to all callers.
+// A name that no other client uses or can guess. On a Unix socket, every caller may use every
+// region.
 std::string RandomName() {
   std::random_device random;
   std::string name = "client";
@@ -69,20 +72,20 @@ v1::Region ToRegion(const CudaIpcAllocation& allocation, const std::string& name
   return region;
 }
 
-// Whether the server may have done what a call that failed so asked for.
+// Whether the server may have begun a call that failed with this status.
 bool MayHaveBegun(const absl::Status& status) {
   return absl::IsDeadlineExceeded(status) || absl::IsCancelled(status) ||
          absl::IsUnavailable(status);
 }
 
-// A call in flight: what it asked, what it lends, and its answer so far.
+// A call in flight: its request, the memory that it lends, and its answer so far.
 template <typename Call, typename Result>
 struct InFlight {
   Call call;
   Payload payload;
   Done<Result> done;
   std::optional<Result> result;
-  bool* refused = nullptr;  // as RawCall's
+  bool* refused = nullptr;  // as in RawCall
 
   void Finish(absl::Status status) {
     if (!status.ok()) return done(std::move(status));
@@ -90,11 +93,11 @@ struct InFlight {
   }
 };
 
-// Threads: any. Owns the channel.
+// Owns the channel. Threads: any.
 class GrpcConnection final : public Connection,
                              public std::enable_shared_from_this<GrpcConnection> {
  public:
-  // `one_host`: whether all calls reach one server of this host.
+  // `one_host`: all calls reach one server, on this host.
   GrpcConnection(const std::string& target, const ClientOptions& options,
                  const ChannelSecurity& security, bool one_host, Timer* timer)
       : channel_(target, options, timer, security), one_host_(one_host) {
@@ -172,16 +175,17 @@ class GrpcConnection final : public Connection,
     if (const auto leases = leases_->Get(); leases != nullptr && leases->alive()) {
       return done(Allocate(leases, bytes));
     }
-    // It may have come back, with another name. The caller holds the connection until it is done.
-    GetServerInfo(context,
-                  [this, bytes, done = std::move(done)](absl::StatusOr<ServerInfo> info) mutable {
-                    if (!info.ok()) return done(info.status());
-                    if (info->lease_socket.empty()) return done(SharedMemory::Ordinary(bytes));
-                    auto leases = LeaseClient::Connect(info->lease_socket, info->lease_instance);
-                    if (!leases.ok())
-                      return done(SharedMemory::Ordinary(bytes));  // behind a tunnel
-                    done(Allocate(leases_->Keep(*std::move(leases)), bytes));
-                  });
+    // The server may have been restarted with another lease socket, so ask it again. The caller
+    // holds the connection until this is done.
+    GetServerInfo(
+        context, [this, bytes, done = std::move(done)](absl::StatusOr<ServerInfo> info) mutable {
+          if (!info.ok()) return done(info.status());
+          if (info->lease_socket.empty()) return done(SharedMemory::Ordinary(bytes));
+          auto leases = LeaseClient::Connect(info->lease_socket, info->lease_instance);
+          if (!leases.ok())
+            return done(SharedMemory::Ordinary(bytes));  // on another host, as behind a tunnel
+          done(Allocate(leases_->Keep(*std::move(leases)), bytes));
+        });
   }
   void RegisterDeviceMemory(CudaIpcAllocation allocation, CallContext context,
                             Done<DeviceMemory> done) override {
@@ -218,7 +222,7 @@ class GrpcConnection final : public Connection,
   }
 
  private:
-  // StartUnary, with large tensors in memory that the server maps, if that can be.
+  // Like StartUnary, but with large tensors in memory that the server maps, if possible.
   template <typename Request, typename Call, typename Result>
   void StartStaged(std::string_view method, Call call, const CallContext& context,
                    Done<Result> done) {
@@ -243,7 +247,7 @@ class GrpcConnection final : public Connection,
     StartUnary<Request>(method, std::move(shared_call), context, std::move(finish), refused.get());
   }
 
-  // Request: the message of a unary tensor RPC. `refused`: as RawCall's.
+  // Request is the message of a unary RPC on tensors. `refused` is as in RawCall.
   template <typename Request, typename Call, typename Result>
   void StartUnary(std::string_view method, Call call, const CallContext& context, Done<Result> done,
                   bool* refused = nullptr) {
@@ -262,8 +266,8 @@ class GrpcConnection final : public Connection,
     Start(method, request.SerializeAsString(), context, std::move(flight));
   }
 
-  // An item that cannot be sent keeps its error and travels empty, so that the others keep their
-  // places.
+  // An item that cannot be sent keeps its error and is sent empty, so that the indexes of the other
+  // items stay the same.
   template <typename Request, typename Call, typename Result>
   void StartBatch(std::string_view method, std::vector<Call> calls, const CallContext& context,
                   Done<std::vector<absl::StatusOr<Result>>> done) {
@@ -325,7 +329,8 @@ class GrpcConnection final : public Connection,
     channel_.Start(std::move(call), context);
   }
 
-  // A call of SharedMemoryService that is not repeated, over the connection that regions belong to.
+  // Starts a call of SharedMemoryService that is not retried, over the connection to which regions
+  // belong.
   void StartOnFirst(std::string_view method, std::string request, const CallContext& context,
                     absl::AnyInvocable<void(absl::Status)> done) {
     RawCall call{.method = StrCat(kMemoryService, method),
@@ -343,19 +348,20 @@ class GrpcConnection final : public Connection,
     request.set_name(name);
     StartOnFirst("Unregister", request.SerializeAsString(), context, std::move(done));
   }
-  // Waits for the answer.
+  // Unregisters a region and waits for the answer.
   absl::Status Unregister(const std::string& name, absl::Duration timeout) {
     absl::Status answer;
     StartUnregister(name, {.deadline = absl::Now() + timeout, .caller_waits = true},
                     [&](absl::Status status) { answer = std::move(status); });
     return answer;
   }
-  // Does not wait: a server that opened memory after all should not keep it from being freed.
+  // Unregisters a region without waiting, so that memory which the server opened after all can be
+  // freed.
   void Forget(const std::string& name) {
     StartUnregister(name, {.deadline = absl::Now() + kAskServerFor}, [](const absl::Status&) {});
   }
 
-  // Leased memory, or what there is instead of it.
+  // Allocates leased memory, or ordinary memory if there is no lease.
   static absl::StatusOr<SharedMemory> Allocate(const std::shared_ptr<LeaseClient>& leases,
                                                int64_t bytes) {
     absl::StatusOr<SharedMemory> memory = leases->Allocate(bytes);
@@ -366,7 +372,7 @@ class GrpcConnection final : public Connection,
   GrpcChannel channel_;
   const bool one_host_;
   const std::shared_ptr<LeaseHolder> leases_ = std::make_shared<LeaseHolder>();
-  std::shared_ptr<StagingPool> staging_;  // nullptr: nothing is staged
+  std::shared_ptr<StagingPool> staging_;  // nullptr: staging is off
 };
 
 }  // namespace

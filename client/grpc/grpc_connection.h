@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server over gRPC: TCP or a Unix socket.
+// The connection to a server over gRPC: TCP or a Unix socket.
 #ifndef PHASOR_CLIENT_GRPC_GRPC_CONNECTION_H_
 #define PHASOR_CLIENT_GRPC_GRPC_CONNECTION_H_
 
@@ -15,8 +15,9 @@ namespace phasor::client_internal {
 class Timer;
 
 // Does not wait for the server. `timer` waits between attempts and must outlive the calls; nullptr:
-// real time. INVALID_ARGUMENT: no such kind of target, or files and tokens that
-// cannot be used. UNIMPLEMENTED: built without gRPC.
+// real time.
+// INVALID_ARGUMENT: unknown kind of target, or a file or token that cannot be used. UNIMPLEMENTED:
+// this library was built without gRPC.
 absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view target,
                                                                const ClientOptions& options,
                                                                Timer* timer = nullptr);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Streams of Encode and ApplyRoPE calls over gRPC.
 #include "client/grpc/item_stream.h"
 
 #include <map>
@@ -33,7 +34,8 @@ struct RopeMethod {
   static constexpr char kName[] = "/phasor.v1.PositionEmbeddingService/StreamApplyRoPE";
 };
 
-// Threads: as ItemStream. Owns what calls own until they are answered.
+// A stream of calls of one RPC. Owns what its calls own until they are answered. Threads: as
+// ItemStream.
 template <typename Method>
 class GrpcItemStream final : public ItemStream<typename Method::Call, typename Method::Result> {
  public:
@@ -114,8 +116,8 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
   const std::shared_ptr<const LeaseHolder> leases_;
   std::mutex mutex_;
   std::map<int64_t, std::shared_ptr<Sent>> sent_ ABSL_GUARDED_BY(mutex_);
-  absl::Status broken_;  // the reading thread's
-  RawStream stream_;     // goes first: it waits for what was lent to it
+  absl::Status broken_;  // used by the reading thread
+  RawStream stream_;     // destroyed first: it waits for memory that it borrowed
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of items over gRPC.
+// Streams of calls over gRPC.
 #ifndef PHASOR_CLIENT_GRPC_ITEM_STREAM_H_
 #define PHASOR_CLIENT_GRPC_ITEM_STREAM_H_
 
@@ -12,8 +12,8 @@
 
 namespace phasor::client_internal {
 
-// Answers that nothing asked for end the stream: INTERNAL.
-// Tensors in leased memory are named.
+// Opens a stream. Tensors in memory of `leases` are named instead of sent. An answer to an unknown
+// id ends the stream with INTERNAL.
 std::unique_ptr<EncodeStream> MakeEncodeStream(const std::shared_ptr<grpc::Channel>& channel,
                                                std::shared_ptr<const LeaseHolder> leases,
                                                const CallContext& context);

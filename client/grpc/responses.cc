@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks a server's responses against the calls that they answer, and copies the results to where
+// the calls want them.
 #include "client/grpc/responses.h"
 
 #include <optional>
@@ -25,7 +27,7 @@ RunInfo InfoFromWire(const v1::RunInfo& wire) {
   return {wire.spec_fingerprint(), wire.numerics_version(), wire.backend()};
 }
 
-// How many tokens the positions stand for; nothing for a tensor, where that depends on the spec.
+// The number of tokens of `positions`; nullopt for a tensor, where it depends on the spec.
 std::optional<int64_t> TokenCount(const Positions& positions) {
   auto count = [](const AxisRange& range) {
     return std::visit([](const auto& r) { return r.count; }, range);
@@ -53,17 +55,18 @@ bool HasRows(const Positions& positions, int64_t rows) {
   return TokenCount(positions) == rows;
 }
 
-// The tensors of a response with their bytes: checked first, then copied, all or none.
+// The output tensors of a response. All are checked before any is copied.
 class Outputs {
  public:
-  // `destinations`: outputs that must not be in the message, because the server has written them.
+  // `destinations`: how many outputs the server has written itself, so that the message must not
+  // hold them.
   Outputs(const RawMessage& message, int destinations)
       : raw_(message.raw), destinations_(destinations) {}
 
-  // As many more, of the next item of a batch.
+  // Adds the `destinations` of the next item of a batch.
   void Expect(int destinations) { destinations_ += destinations; }
 
-  // The next tensor of the response; its bytes, if it is inline, are those of `wire`.
+  // The next tensor of the response. If it is inline, its bytes are those of `wire`.
   absl::StatusOr<TensorDesc> Next(const v1::TensorSpec& wire, std::string_view what) {
     absl::StatusOr<TensorDesc> tensor =
         TensorDescFromWire(wire, std::string(what), Sources::kShared);
@@ -84,7 +87,7 @@ class Outputs {
     return tensor;
   }
 
-  // Where the bytes of the tensor that Next just gave go, unless they are there.
+  // Where the bytes of the last tensor from Next go, if the message holds them.
   void CopyLastTo(std::byte* dense) {
     if (last_is_inline_) copies_.push_back({next_ - 1, dense, nullptr});
   }
@@ -97,7 +100,7 @@ class Outputs {
     if (last_is_inline_) copies_.push_back({next_ - 1, nullptr, &view});
   }
 
-  // Nothing may be left over.
+  // Copies all outputs. INTERNAL: the response holds more tensors than were asked for.
   absl::Status Copy() const {
     if (next_ != raw_.size()) return Unfit(raw_.size() - next_, " tensors more than asked for");
     if (destinations_ != 0 || misplaced_) {
@@ -119,17 +122,17 @@ class Outputs {
   struct PendingCopy {
     size_t entry;
     std::byte* dense;
-    const MutableTensorView* view;  // when it is not dense
+    const MutableTensorView* view;  // set if the tensor is not dense
   };
   const std::vector<RawEntry>& raw_;
   int destinations_;
   size_t next_ = 0;
   bool last_is_inline_ = true;
-  bool misplaced_ = false;  // bytes came of an output on a device
+  bool misplaced_ = false;  // the message holds bytes of an output on a device
   std::vector<PendingCopy> copies_;
 };
 
-// Puts the output that Next just gave into the call's memory, or the result's.
+// Puts the last output from Next into the memory of the call, or of the result.
 template <typename Call>
 absl::Status PlaceOutput(const Call& call, TensorDesc output, const v1::RunInfo& info,
                          std::string_view path, Outputs& outputs,
@@ -151,7 +154,7 @@ absl::Status PlaceOutput(const Call& call, TensorDesc output, const v1::RunInfo&
   return absl::OkStatus();
 }
 
-// Positions, then dim, or a table's dimensions with or without one for heads.
+// The rank of an encoding is 2; a table's dimensions are with or without one for heads.
 bool HasRankOf(EncodeOutput form, size_t rank) {
   if (form == EncodeOutput::kEmbedding) return rank == 2;
   const size_t table = TableShape(form, {1, 1, 1}).size();

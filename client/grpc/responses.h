@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of a server, checked against what was asked before any of the caller's memory is written.
-// INTERNAL when an answer does not fit its request. Threads: pure functions.
+// Reads a server's responses. Each is checked against its call before any of the caller's memory is
+// written. INTERNAL: the response does not match the call. Threads: pure functions.
 #ifndef PHASOR_CLIENT_GRPC_RESPONSES_H_
 #define PHASOR_CLIENT_GRPC_RESPONSES_H_
 
@@ -17,22 +17,23 @@
 
 namespace phasor::client_internal {
 
-// INTERNAL: what does not fit its request.
+// The INTERNAL error of a response that does not match its call.
 template <typename... T>
 absl::Status Unfit(const T&... what) {
   return absl::InternalError(StrCat("response: ", what...));
 }
 
-// A batch as it was sent: items whose status is not OK were sent empty and keep that status.
+// A batch as it was sent. Items whose `local` status is not OK were sent empty and keep that
+// status.
 template <typename Call>
 struct BatchCall {
   std::vector<Call> calls;
   std::vector<absl::Status> local;
-  std::vector<int> destinations;  // of each: outputs that the server writes
+  std::vector<int> destinations;  // of each item: outputs that the server writes
 };
 
-// Copies the outputs to where the calls want them. `destinations`: how many of them the server has
-// written already; a batch knows that of each item.
+// Copies the outputs to where the calls want them. `destinations` is how many of them the server
+// has already written; a batch holds this number for each item.
 absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, int destinations,
                           EncodeResult& result);
 absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, int destinations,
@@ -44,7 +45,7 @@ absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>
 absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch, int,
                           std::vector<absl::StatusOr<RunInfo>>& results);
 
-// A result of a stream, whose message has its bytes: the item's own error, or what the call gave.
+// Reads one result of a stream; `message` holds its bytes. The error is the item's own.
 absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
                                         const EncodeCall& call, int destinations);
 absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
@@ -56,10 +57,10 @@ absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header);
 
 absl::StatusOr<TablePage> ReadListTablesResponse(const std::string& header);
 absl::StatusOr<TableInfo> ReadGetTableResponse(const std::string& header);
-// Also of CreateTableResponse.
+// Also reads the table of a CreateTableResponse.
 absl::StatusOr<TableInfo> TableFromWire(const v1::Table& wire);
 
-// grpc.health.v1, whose two small messages are written out by hand.
+// Messages of grpc.health.v1. There are two small ones, which are read and written by hand.
 std::string WriteHealthRequest(const std::string& service);
 absl::StatusOr<Health> ReadHealthResponse(const std::string& header);
 

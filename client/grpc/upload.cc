@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See upload.h.
+// Uploads a table to a server as a stream of CreateTable messages.
 #include "client/grpc/upload.h"
 
 #include <grpcpp/client_context.h>

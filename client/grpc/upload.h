@@ -13,10 +13,11 @@
 
 namespace phasor::client_internal {
 
-// Bytes of one message of the stream.
+// Bytes of values in one message of the stream.
 inline constexpr int64_t kUploadPieceBytes = 1 << 20;
 
-// INVALID_ARGUMENT: `values` is not dense or its memory too small. Else the service's errors.
+// INVALID_ARGUMENT: `values` is not dense, or its memory is too small. Other errors are the
+// service's.
 absl::StatusOr<TableInfo> UploadTable(const std::shared_ptr<grpc::Channel>& channel,
                                       const std::string& name, const TensorView& values,
                                       const CallContext& context);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes calls as wire items. For each tensor it decides whether its bytes are sent or only its
+// place in shared or GPU memory.
 #include "client/grpc/wire_items.h"
 
 #include <utility>
@@ -69,7 +71,7 @@ absl::StatusOr<std::optional<SharedPlace>> Payload::PlaceOutput(const MutableTen
   const absl::StatusOr<int64_t> spanned = SpannedBytes(output.desc, "output");
   if (!spanned.ok()) return std::nullopt;
   auto leased = leases->Find(output.data, *spanned);
-  // The server writes whole elements.
+  // The server writes whole elements, so the offset must be a multiple of the element size.
   if (!leased.has_value() || leased->offset % SizeOf(output.desc.dtype) != 0) return std::nullopt;
   ++destinations;
   return SharedPlace{std::move(leased->token), leased->offset};
@@ -87,10 +89,11 @@ void SetPlace(const std::optional<SharedPlace>& place, v1::TensorSpec* tensor) {
   set(tensor->mutable_region());
 }
 
-// A rotated tensor's output, if the server is to write it: with the input's strides, or dense.
+// Names the output of a rotated tensor, if the server is to write it. It has the strides of the
+// input, or is dense.
 absl::Status SetDestination(const RopeTensor& tensor, std::string_view path, Payload& payload,
                             v1::RopeTensor* wire) {
-  // A server that reads the input from the message does not know its strides.
+  // The server knows the input's strides only if it reads the input where it lies.
   const bool same = (wire->tensor().has_region() || wire->tensor().has_device()) &&
                     StridesOf(tensor.output.desc) == StridesOf(tensor.input.desc);
   PHASOR_ASSIGN_OR_RETURN(const auto place, payload.PlaceOutput(tensor.output, same, path));
@@ -102,12 +105,12 @@ absl::Status SetDestination(const RopeTensor& tensor, std::string_view path, Pay
   return absl::OkStatus();
 }
 
-// A cache: where it is, or, for the message, what it holds.
+// Adds a cache: its place, or its bytes in the message.
 absl::Status AddCache(const MutableTensorView& cache, Payload& payload, v1::TensorSpec* wire) {
   TensorDesc desc = cache.desc;
   PHASOR_ASSIGN_OR_RETURN(const auto place, payload.PlaceOutput(cache, true, "cache"));
   if (!place.has_value()) {
-    LeaseClient* const leases = std::exchange(payload.leases, nullptr);  // sent, wherever it is
+    LeaseClient* const leases = std::exchange(payload.leases, nullptr);  // always send the bytes
     absl::Status added = payload.AddTensor(cache, desc).status();
     payload.leases = leases;
     PHASOR_RETURN_IF_ERROR(added);
@@ -149,7 +152,7 @@ absl::StatusOr<v1::EncodeItem> MakeItem(const EncodeCall& call, std::string_view
   if (!call.output.has_value()) return item;
   const MutableTensorView& output = *call.output;
   const std::string output_path = StrCat(path, ".output");
-  if (output.desc.shape.size() < 2) {  // takes rows of any width, which the server cannot know
+  if (output.desc.shape.size() < 2) {  // may take rows of any width, which the server cannot know
     if (output.device.memory == nullptr) return item;
     return InvalidAt(
         StrCat(output_path, ".shape"),
@@ -189,7 +192,7 @@ absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_vie
 
 absl::StatusOr<v1::AttentionBiasItem> MakeItem(const BiasCall& call, std::string_view path,
                                                Payload& payload) {
-  payload.leases = nullptr;  // biases take no regions
+  payload.leases = nullptr;  // biases do not use regions
   PHASOR_ASSIGN_OR_RETURN(BiasRequest request, ToRequest(call, path));
   if (call.query_positions.has_value()) payload.AddPositions(*call.query_positions);
   if (call.key_positions.has_value()) payload.AddPositions(*call.key_positions);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls as they travel: the item of a message, and the bytes beside it.
+// Calls in their wire form: the item of a message, and the raw bytes beside it.
 #ifndef PHASOR_CLIENT_GRPC_WIRE_ITEMS_H_
 #define PHASOR_CLIENT_GRPC_WIRE_ITEMS_H_
 
@@ -19,31 +19,32 @@
 
 namespace phasor::client_internal {
 
-// Where a tensor that is not sent is: in leased memory, or on the device.
+// The place of a tensor that is not sent: in leased memory or on the GPU.
 struct SharedPlace {
   std::string region;
   int64_t offset = 0;
   bool on_device = false;
 };
 
-// What a call sends beside its header, in wire order. Dense tensors stay where they are; others are
-// gathered, so that gaps do not travel. Tensors in leased memory and on the device are not sent at
-// all.
-// Threads: a plain value. Borrows dense tensors, owns the others.
+// The tensors of a call that are sent beside its header, in wire order. Dense tensors are borrowed
+// where they lie; others are gathered first, so that gaps are not sent. Tensors in leased memory
+// and on the GPU are not sent.
+// Threads: a plain value. Borrows dense tensors and owns gathered ones.
 struct Payload {
   std::vector<absl::Span<const std::byte>> raw;
   std::vector<Bytes> gathered;
-  LeaseClient* leases = nullptr;     // nullptr: everything of the host is sent
-  const void* connection = nullptr;  // whose memory of a device may be named; nullptr: none
+  LeaseClient* leases = nullptr;     // nullptr: all host tensors are sent
+  const void* connection = nullptr;  // whose GPU memory may be used; nullptr: none
   int destinations = 0;              // outputs that the server writes into shared memory
   bool names_device = false;
 
   void AddPositions(const PositionList& positions);
-  // Makes `desc` that of what is sent; the place of what is not. RESOURCE_EXHAUSTED: no memory to
-  // gather in.
+  // Adds a tensor. If it is sent, changes `desc` to what is sent and returns nullopt. Otherwise
+  // returns its place. RESOURCE_EXHAUSTED: no memory to gather in.
   absl::StatusOr<std::optional<SharedPlace>> AddTensor(const TensorView& tensor, TensorDesc& desc);
-  // Where the server can write `output`; nowhere: it sends the bytes. `strided`: with strides that
-  // are the input's, else it must be dense. INVALID_ARGUMENT: on the device and neither.
+  // The place where the server can write `output`; nullopt: the server must send the bytes.
+  // `strided`: the output has the strides of the input; otherwise it must be dense.
+  // INVALID_ARGUMENT: an output on the GPU that is neither.
   absl::StatusOr<std::optional<SharedPlace>> PlaceOutput(const MutableTensorView& output,
                                                          bool strided, std::string_view path);
 
@@ -51,8 +52,8 @@ struct Payload {
   SharedPlace PlaceOf(const DevicePlace& device);
 };
 
-// Errors are ToRequest's and PlaceOutput's; INVALID_ARGUMENT also: an output of one dimension on
-// the device. On failure, `payload` may hold a part of the item.
+// The wire item of a call. Errors are those of ToRequest and PlaceOutput, and INVALID_ARGUMENT for
+// an output on the GPU with one dimension. After an error, `payload` may hold a part of the item.
 absl::StatusOr<v1::EncodeItem> MakeItem(const EncodeCall& call, std::string_view path,
                                         Payload& payload);
 absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_view path,

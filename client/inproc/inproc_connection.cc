@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes calls in the caller's process, with the kernels of the server.
 #include "client/inproc/inproc_connection.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@
 namespace phasor::client_internal {
 namespace {
 
-// Plans by spec. A process uses a handful; when there are too many, it starts over.
+// Plans by spec. A process uses only a few; if there are too many, all are dropped.
 // Threads: any.
 class Plans {
  public:
@@ -54,14 +55,14 @@ absl::Status NoTables() {
       "tables: not kept in process, must be a server's (--server, Client::Connect)");
 }
 
-// Gives `source` its numbers and checks them.
+// Gives `source` the position numbers and checks them.
 absl::Status SetPositions(const PositionList& positions, PositionSource& source,
                           std::string_view path) {
   source.data = PositionBytes(positions).data();
   return CheckPositionValues(source, path);
 }
 
-// Threads: any. Owns the backend and the plans.
+// The connection of the target "inproc:". Owns the backend and the plans. Threads: any.
 class InprocConnection final : public Connection,
                                public std::enable_shared_from_this<InprocConnection> {
  public:
@@ -77,7 +78,7 @@ class InprocConnection final : public Connection,
     done(status.ok() ? RunRope(call, kItemPath) : status);
   }
 
-  // A batch that began is not given up: outputs are written only when the call succeeds.
+  // A batch that has begun is not cancelled: outputs are written only if the call succeeds.
   void BatchEncode(std::vector<EncodeCall> calls, CallContext context,
                    Done<std::vector<absl::StatusOr<EncodeResult>>> done) override {
     if (absl::Status status = CheckContext(context); !status.ok()) return done(status);
@@ -164,7 +165,7 @@ class InprocConnection final : public Connection,
   absl::StatusOr<RunInfo> RunRope(const RopeCall& call, std::string_view path);
   absl::StatusOr<RunInfo> RunInChunks(const std::vector<RopeCall>& entries,
                                       const ChunkOptions& options, const CallContext& context);
-  // Checked, with positions.
+  // Checks a call and reads its positions.
   absl::StatusOr<PreparedRope> Prepare(const RopeCall& call, std::string_view path);
   absl::Status Rotate(const PreparedRope& prepared, const std::vector<RopeTensor>& tensors,
                       RunInfo* info);
@@ -178,14 +179,14 @@ class InprocConnection final : public Connection,
                                                 "' does not run here, must be '", backend_->name(),
                                                 "' or empty"));
   }
-  // Says in `info` what computed it.
+  // Runs a job and records in `info` which backend computed it.
   absl::Status Run(const Job& job, RunInfo* info) {
     JobResult result;
     backend_->RunEach({&job, 1}, {&result, 1});
     info->backend = std::string(result.backend);
     return result.status;
   }
-  // Of a call that computes nothing.
+  // The info of a call that has nothing to compute.
   RunInfo Info(const Plan& plan) const {
     return {plan.fingerprint, kNumericsVersion, std::string(backend_->name())};
   }
@@ -214,7 +215,7 @@ absl::StatusOr<EncodeResult> InprocConnection::RunEncode(const EncodeCall& call,
   }
   if (prepared.output_bytes == 0) return result;
   const bool strided = call.output.has_value() && !IsDense(call.output->desc);
-  Bytes dense;  // for rows that are not dense in themselves
+  Bytes dense;  // used if the caller's rows are not dense
   if (strided && !RowsAreDense(call.output->desc)) {
     PHASOR_ASSIGN_OR_RETURN(dense, Bytes::Allocate(prepared.output_bytes));
     output = dense.data();

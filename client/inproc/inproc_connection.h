@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// "inproc:": the service's own kernels, run in the caller's process on the caller's memory.
+// The target "inproc:": the kernels of the service, run in the caller's process on the caller's
+// memory.
 #ifndef PHASOR_CLIENT_INPROC_INPROC_CONNECTION_H_
 #define PHASOR_CLIENT_INPROC_INPROC_CONNECTION_H_
 
@@ -11,8 +12,9 @@
 
 namespace phasor::client_internal {
 
-// Computes on the calling thread, and on others only if options.inproc_threads > 1; calls `done`
-// before it returns. NOT_FOUND, FAILED_PRECONDITION: MakeBackend of options.inproc_backend.
+// A connection that computes on the calling thread, and on other threads only if
+// options.inproc_threads > 1. It calls `done` before it returns. NOT_FOUND and FAILED_PRECONDITION
+// come from MakeBackend for options.inproc_backend.
 absl::StatusOr<std::shared_ptr<Connection>> MakeInprocConnection(const ClientOptions& options);
 
 }  // namespace phasor::client_internal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams in process: Write keeps the call, Read computes it.
+// Streams of the target "inproc:". Write stores a call, and Read computes it.
 #ifndef PHASOR_CLIENT_INPROC_INPROC_STREAM_H_
 #define PHASOR_CLIENT_INPROC_INPROC_STREAM_H_
 
@@ -23,7 +23,7 @@
 
 namespace phasor::client_internal {
 
-// CANCELLED or DEADLINE_EXCEEDED once it is.
+// CANCELLED or DEADLINE_EXCEEDED if the context is cancelled or past its deadline.
 inline absl::Status CheckContext(const CallContext& context) {
   if (context.cancel.has_value() && context.cancel->cancelled()) {
     return absl::CancelledError("call: cancelled before it began");
@@ -34,7 +34,7 @@ inline absl::Status CheckContext(const CallContext& context) {
   return absl::OkStatus();
 }
 
-// Threads: as ItemStream. Answers come in the order of the calls.
+// A stream that computes calls in the order in which they were written. Threads: as ItemStream.
 template <typename Call, typename Result>
 class InprocStream final : public ItemStream<Call, Result> {
  public:
@@ -87,7 +87,7 @@ class InprocStream final : public ItemStream<Call, Result> {
   }
 
  private:
-  // Outlives the stream for a hook that is still running.
+  // State that the cancel hook shares: the hook may still run after the stream is destroyed.
   struct Changed {
     void Notify() {
       std::lock_guard lock(mutex);
@@ -97,7 +97,7 @@ class InprocStream final : public ItemStream<Call, Result> {
     std::condition_variable condition;
   };
 
-  // Waits for a call; none: there will be none.
+  // Waits for the next call. nullopt: no more calls will come.
   std::optional<std::pair<int64_t, Call>> Next() {
     std::unique_lock lock(changed_->mutex);
     while (calls_.empty() && !writes_done_ && CheckContext(context_).ok()) {

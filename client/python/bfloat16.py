@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bfloat16 without a loop. Some releases of tritonclient convert element by element and cut the lower half off; this converts
-whole arrays and rounds to nearest, ties to even, as the server does.
+"""bfloat16 arrays for tritonclient. Some releases of tritonclient convert element by element and
+cut off the lower half. These functions convert whole arrays and round to nearest, ties to even, as
+the server does.
 
     tensor = grpcclient.InferInput("Q", list(q.shape), "BF16")
     set_bfloat16(tensor, q)                      # q: any float array

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See lease_client.h.
+// Speaks the protocol of a server's lease socket: allocates memory, passes it to the server, and
+// releases it.
 #include "client/shared/lease_client.h"
 
 #include <fcntl.h>
@@ -24,10 +25,10 @@
 namespace phasor::client_internal {
 namespace {
 
-constexpr int kTimeoutSeconds = 5;  // a server that does not answer a line
+constexpr int kTimeoutSeconds = 5;  // how long to wait for the server's answer to a line
 constexpr size_t kMaxAnswer = 1024;
 
-// Closes a descriptor.
+// Closes a file descriptor when it is destroyed.
 struct Closer {
   int fd;
   ~Closer() {
@@ -35,7 +36,7 @@ struct Closer {
   }
 };
 
-// `call` until no signal interrupts it.
+// Repeats `call` while a signal interrupts it.
 template <typename Call>
 auto Uninterrupted(Call call) {
   auto result = call();
@@ -49,7 +50,7 @@ absl::Status NoMemory(int64_t bytes) {
   return absl::ResourceExhaustedError(StrCat("shared memory: ", bytes, " bytes: ", SystemError()));
 }
 
-// The error that an answer "CODE message" is.
+// The error in an answer of the form "CODE message".
 absl::Status ErrorOf(const std::string& answer) {
   const std::vector<std::string> parts = absl::StrSplit(answer, absl::MaxSplits(' ', 1));
   const bool exhausted = parts[0] == absl::StatusCodeToString(absl::StatusCode::kResourceExhausted);
@@ -115,7 +116,7 @@ absl::StatusOr<std::string> LeaseClient::Lease(int fd) {
   PHASOR_ASSIGN_OR_RETURN(const std::string answer, Ask("LEASE\n", fd));
   const std::vector<std::string> words = absl::StrSplit(answer, ' ');
   if (words.size() == 2 && words[1] == instance_) return words[0];
-  Leave();  // it holds the memory as long as it is asked
+  Leave();  // the server holds the memory as long as the connection is open
   return absl::FailedPreconditionError(
       "lease socket: another server answers there; is the server on another host?");
 }
@@ -128,7 +129,7 @@ void LeaseClient::Free(std::byte* data) {
     block = std::move(found->second);
     blocks_.erase(found);
   }
-  // What goes wrong here has ended the lease already.
+  // If this fails, the connection has ended, and the lease with it.
   Ask(StrCat("RELEASE ", block.token, "\n"), -1).status().IgnoreError();
   munmap(data, static_cast<size_t>(block.size));
 }
@@ -147,7 +148,7 @@ std::optional<LeasedPlace> LeaseClient::Find(const std::byte* data, int64_t byte
 bool LeaseClient::alive() const {
   if (left_) return false;
   char ignored;
-  // What has come is the answer to another thread's question.
+  // Data in the socket is the answer to a question of another thread.
   const ssize_t n = recv(socket_, &ignored, 1, MSG_PEEK | MSG_DONTWAIT);
   return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
@@ -184,7 +185,7 @@ absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
     char text[256];
     const ssize_t n = Uninterrupted([&] { return recv(socket_, text, sizeof(text), 0); });
     if (n <= 0 || answer.size() > kMaxAnswer) {
-      Leave();  // an answer that comes later would be taken for the next one's
+      Leave();  // otherwise a late answer would be taken for the next one's
       return gone();
     }
     answer.append(text, static_cast<size_t>(n));

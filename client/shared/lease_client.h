@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's end of a server's lease socket (server/memory/lease_socket.h says what is spoken).
+// The client's end of a server's lease socket. server/memory/lease_socket.h describes the protocol.
 #ifndef PHASOR_CLIENT_SHARED_LEASE_CLIENT_H_
 #define PHASOR_CLIENT_SHARED_LEASE_CLIENT_H_
 
@@ -24,21 +24,24 @@ struct LeasedPlace {
   int64_t offset = 0;
 };
 
-// Threads: any. Owns the connection; the server ends all leases with it. Memory keeps it open.
+// A connection to a server's lease socket, and the memory leased over it. Owns the connection; when
+// the connection ends, the server ends all its leases. Leased memory keeps the connection open.
+// Threads: any.
 class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
  public:
-  // `instance`: what the server calls itself. UNAVAILABLE: nobody listens there.
+  // `instance` is the server's name for its current run. UNAVAILABLE: no server listens at `path`.
   static absl::StatusOr<std::shared_ptr<LeaseClient>> Connect(const std::string& path,
                                                               std::string instance);
   ~LeaseClient();
   LeaseClient(const LeaseClient&) = delete;
   LeaseClient& operator=(const LeaseClient&) = delete;
 
-  // New memory, leased. RESOURCE_EXHAUSTED: no such memory, or the server takes no more;
-  // FAILED_PRECONDITION: another server answers; UNAVAILABLE: it has ended.
+  // Allocates memory and leases it to the server. RESOURCE_EXHAUSTED: no memory, or the server
+  // takes no more. FAILED_PRECONDITION: another server answers. UNAVAILABLE: the server has ended.
   absl::StatusOr<SharedMemory> Allocate(int64_t bytes);
 
-  // Where [data, data + bytes) is, if one piece of memory has all of it and its server lives.
+  // The place of [data, data + bytes), if one leased piece of memory holds all of it and the server
+  // still runs.
   std::optional<LeasedPlace> Find(const std::byte* data, int64_t bytes);
 
   // Whether the server still holds the connection.
@@ -51,10 +54,11 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   };
 
   LeaseClient(int socket, std::string instance) : socket_(socket), instance_(std::move(instance)) {}
-  // The token of the memory behind `fd`.
+  // Leases the memory of `fd` and returns its token.
   absl::StatusOr<std::string> Lease(int fd);
   void Free(std::byte* data);
-  // Sends a line, with `fd` unless it is -1, and returns the words of the answer after OK.
+  // Sends a line, with the descriptor `fd` unless it is -1. Returns the words after OK of the
+  // answer.
   absl::StatusOr<std::string> Ask(const std::string& line, int fd);
   // Ends the connection, and with it all leases.
   void Leave();
@@ -68,13 +72,13 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   std::map<const std::byte*, Block> blocks_;  // under mutex_
 };
 
-// The lease client of a connection, once there is one: what the connection and its streams share.
+// The lease client of a connection, once there is one. The connection and its streams share it.
 // Threads: any.
 class LeaseHolder {
  public:
-  // nullptr: nothing was leased yet.
+  // nullptr if nothing was leased yet.
   std::shared_ptr<LeaseClient> Get() const;
-  // Whichever came first, if it still lives.
+  // Stores `leases` unless there already is a client that is alive. Returns the one that is stored.
   std::shared_ptr<LeaseClient> Keep(std::shared_ptr<LeaseClient> leases);
 
  private:

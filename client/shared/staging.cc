@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See staging.h. The server is asked for memory without the lock: no call waits for another's.
+// Copies large tensors of a call to shared memory and its results back. Never holds the lock while
+// it asks the server for memory, so no call waits for another.
 #include "client/shared/staging.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kBlockUnit = int64_t{1} << 20;
-constexpr absl::Duration kAskAgain = absl::Seconds(5);  // a server that takes no leases
+constexpr absl::Duration kAskAgain = absl::Seconds(5);  // for a server that takes no leases
 
 int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -23,7 +24,7 @@ int64_t DenseBytesOf(const TensorDesc& tensor) {
   return ElementCount(tensor) * SizeOf(tensor.dtype);
 }
 
-// Then its result may be where the copy of its input is.
+// Whether the result may overwrite the copy of its input.
 bool KeepsType(const RopeTensor& tensor) {
   return tensor.input.desc.dtype == tensor.output.desc.dtype;
 }
@@ -43,15 +44,15 @@ std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskSe
   }
   if (bytes > max_bytes_) return nullptr;
   const int64_t size = std::min(RoundUp(bytes, kBlockUnit), max_bytes_);
-  Free dropped;  // freed without the lock
+  Free dropped;  // freed after the lock is released
   {
     std::lock_guard lock(mutex_);
-    if (of_ != leases) {  // the server's successor does not know the old ones
+    if (of_ != leases) {  // a restarted server does not know the old blocks
       dropped = TakeFree();
       of_ = leases;
       lease_after_ = absl::InfinitePast();
     }
-    // Not one so large that it serves a larger call better.
+    // Do not take a block that is much too large: it may serve a larger call.
     if (const auto fits = free_.lower_bound(bytes);
         fits != free_.end() && fits->first <= 2 * size) {
       auto node = free_.extract(fits);
@@ -99,13 +100,13 @@ StagingPool::Free StagingPool::TakeFree() {
 }
 
 void StagingPool::DropFree() {
-  Free dropped;  // freed without the lock
+  Free dropped;  // freed after the lock is released
   std::lock_guard lock(mutex_);
   dropped = TakeFree();
 }
 
 void StagingPool::GiveBack(SharedMemory memory, LeaseClient* of, bool reuse) {
-  SharedMemory dropped;  // freed without the lock
+  SharedMemory dropped;  // freed after the lock is released
   std::lock_guard lock(mutex_);
   if (reuse && of == of_.get() && of->alive()) {
     free_.emplace(memory.size(), std::move(memory));
@@ -135,7 +136,8 @@ std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& p
   std::vector<std::optional<int64_t>> offsets;  // of each tensor in the block
   int64_t bytes = 0;
   for (const RopeTensor& tensor : call.tensors) {
-    // The server writes there at once: such a call is not one to be made again.
+    // The server would write to the caller's shared output directly, so the call could not be
+    // retried inline.
     if (pool.IsLeased(tensor.output)) return nullptr;
     const int64_t tensor_bytes = DenseBytesOf(tensor.input.desc);
     offsets.emplace_back();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large tensors in ordinary memory, copied to memory that a server of this host maps: a copy each
-// way instead of the wire. docs/adr/0018-large-calls-are-staged-on-one-host.md says when it pays.
+// Staging: copies large tensors in ordinary memory to memory that a server on this host maps. That
+// is one copy in each direction instead of sending the bytes.
+// docs/adr/0018-large-calls-are-staged-on-one-host.md says when it helps.
 #ifndef PHASOR_CLIENT_SHARED_STAGING_H_
 #define PHASOR_CLIENT_SHARED_STAGING_H_
 
@@ -20,20 +21,21 @@
 
 namespace phasor::client_internal {
 
-// Smaller tensors travel: what is measured at this size gains, below it noise decides.
+// Smaller tensors are sent. At this size staging was measurably faster; below it the difference was
+// lost in noise.
 inline constexpr int64_t kMinStagedBytes = 256 << 10;
 
-// Leased memory that is used again. Threads: any. Blocks keep it.
+// A pool of leased memory for staging. Its blocks keep it alive. Threads: any.
 class StagingPool : public std::enable_shared_from_this<StagingPool> {
  public:
-  // Asks the server where its lease socket is, without waiting.
+  // Asks the server for the path of its lease socket, without waiting for the answer.
   using AskServer = std::function<void(Done<ServerInfo>)>;
 
-  // At most `max_bytes` at a time, what is in use and what waits for use.
+  // Holds at most `max_bytes` at a time, of blocks in use and free blocks together.
   StagingPool(std::shared_ptr<LeaseHolder> leases, int64_t max_bytes)
       : leases_(std::move(leases)), max_bytes_(max_bytes) {}
 
-  // Memory of one call. Given back to the system unless it may be used again.
+  // The staging memory of one call. Returned to the system when destroyed, unless Reuse was called.
   class Block {
    public:
     Block(std::shared_ptr<StagingPool> pool, SharedMemory memory, LeaseClient* of)
@@ -43,46 +45,47 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
     Block& operator=(const Block&) = delete;
 
     std::byte* data() const { return memory_.data(); }
-    // The server has answered and writes here no more.
+    // Says that the server has answered and no longer writes here, so the memory may be used again.
     void Reuse() { reuse_ = true; }
 
    private:
     const std::shared_ptr<StagingPool> pool_;
     SharedMemory memory_;
-    LeaseClient* const of_;  // which `memory_` keeps
+    LeaseClient* const of_;  // the client that leased `memory_`, which keeps it alive
     bool reuse_ = false;
   };
 
-  // nullptr: there is none at the moment; then it may `ask`, for later calls.
+  // Takes a block of at least `bytes` bytes. nullptr if there is none at the moment; it may then
+  // call `ask`, so that later calls get one.
   std::unique_ptr<Block> Take(int64_t bytes, const AskServer& ask);
 
-  // Whether it is leased already.
+  // Whether the tensor is in leased memory already.
   bool IsLeased(const TensorView& tensor) const;
 
  private:
   using Free = std::multimap<int64_t, SharedMemory>;  // by size
 
   void Ask(const AskServer& ask);
-  // What waits for use, which counts no more. With the lock.
+  // Removes all free blocks from the pool and its count. The caller must hold the lock.
   Free TakeFree();
-  // That, given back to the system: a server that ended knows none of it.
+  // Returns the free blocks to the system, because a server that ended knows none of them.
   void DropFree();
   void GiveBack(SharedMemory memory, LeaseClient* of, bool reuse);
-  // Gives up the room of what was not leased after all, and waits before the next attempt: memory
-  // that is made to be refused costs time.
+  // Takes back the count of bytes for memory that could not be leased, and delays the next attempt:
+  // allocating memory that is then refused costs time.
   void Forget(int64_t bytes);
 
   const std::shared_ptr<LeaseHolder> leases_;
   const int64_t max_bytes_;
-  std::mutex mutex_;  // all below
+  std::mutex mutex_;  // guards all below
   absl::Time ask_after_ = absl::InfinitePast();
   absl::Time lease_after_ = absl::InfinitePast();
-  std::shared_ptr<LeaseClient> of_;  // of `free_`
+  std::shared_ptr<LeaseClient> of_;  // the client that leased `free_`
   Free free_;
   int64_t bytes_ = 0;  // of all blocks
 };
 
-// A call whose large tensors lie in a block.
+// A call whose large tensors were copied to a block.
 template <typename Call>
 struct StagedCall {
   Call call;
@@ -93,20 +96,21 @@ struct StagedCall {
   std::vector<Output> outputs;
   std::unique_ptr<StagingPool::Block> block;
 
-  // After success: copies the outputs to where the caller wants them.
+  // Copies the outputs to where the caller wants them. To be called after success.
   void Finish();
 };
 
-// nullptr: `call` is to be made as it is: too small, not valid, its output shared already, it has a
-// paged cache, or there is no block. Reads the call's memory, and writes none of it.
+// Stages a call. nullptr if the call should be made as it is: it is too small or invalid, its
+// output is already shared, it has a paged cache, or there is no block. Reads the call's memory and
+// writes none of it.
 std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& pool,
                                             const StagingPool::AskServer& ask);
-// Calls that name their output only.
+// Stages only calls that set their output.
 std::unique_ptr<StagedCall<EncodeCall>> Stage(const EncodeCall& call, StagingPool& pool,
                                               const StagingPool::AskServer& ask);
 
-// Whether a staged call that failed so is to be made again, inline. The caller's memory is as it
-// was; the error of an inline call is the one it wants.
+// Whether a staged call that failed with this status should be made again inline. The caller's
+// memory is unchanged, and the error of the inline call is the one that the caller should see.
 bool MayTravel(const absl::Status& status);
 
 }  // namespace phasor::client_internal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection for the tests of programs that use a Client:
+// MockConnection, a gmock Connection for tests of programs that use a Client:
 //
 //   auto connection = std::make_shared<phasor::MockConnection>();
 //   EXPECT_CALL(*connection, Encode).WillOnce(phasor::Answer(absl::UnavailableError("down")));
@@ -17,6 +17,7 @@
 
 namespace phasor {
 
+// A connection whose calls a test expects and answers.
 class MockConnection : public Connection {
  public:
   MOCK_METHOD(void, Encode, (EncodeCall, CallContext, Done<EncodeResult>), (override));
@@ -50,7 +51,8 @@ class MockConnection : public Connection {
   MOCK_METHOD(void, CheckHealth, (std::string, CallContext, Done<Health>), (override));
 };
 
-// An action that calls `done`, the last argument, with `answer`: a status or a result, once.
+// An action that passes `answer`, a status or a result, to the callback `done`, the last argument.
+// Runs only once.
 template <typename T>
 auto Answer(T answer) {
   return [shared = std::make_shared<T>(std::move(answer))](auto&&... args) {

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# certificate.sh [DIRECTORY]: a self-signed certificate for trying compose.yaml, in deploy/compose/tls. Its key may be read by
-# everybody on this host, Envoy's user too: for anything else bring a certificate of your own authority.
+# certificate.sh [DIRECTORY]: makes a self-signed certificate to try compose.yaml, by default in
+# deploy/compose/tls. All users of this host can read its key, also Envoy's. For other purposes use
+# a certificate from your own authority.
 set -eu
 directory=${1:-$(dirname "$0")/tls}
 mkdir -p "$directory"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two atomic counters; permits give back what they took.
+// Counts admitted bytes in two atomic counters. A permit subtracts its bytes when it is destroyed.
 #include "server/base/admission.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admission by bytes: calls take what they will need before anything is allocated.
+// Admission by bytes: a call reserves the bytes that it will need before anything is allocated.
 #ifndef PHASOR_SERVER_BASE_ADMISSION_H_
 #define PHASOR_SERVER_BASE_ADMISSION_H_
 
@@ -13,7 +13,8 @@
 
 namespace phasor {
 
-// Bytes taken from a budget, given back by the destructor. Keeps the budget alive.
+// Bytes reserved from a budget. The destructor returns them. Keeps the budget alive.
+// Threads: a plain value; permits of one budget may belong to different threads.
 class Permit {
  public:
   Permit() = default;
@@ -23,12 +24,12 @@ class Permit {
   ~Permit();
 
   int64_t bytes() const { return bytes_; }
-  // Splits off at most `bytes` >= 0 into a permit of their own.
+  // Moves at most `bytes` >= 0 to a new permit.
   Permit Split(int64_t bytes);
 
  private:
   friend class Admission;
-  using Budget = std::atomic<int64_t>;  // bytes taken
+  using Budget = std::atomic<int64_t>;  // reserved bytes
   Permit(std::shared_ptr<Budget> budget, int64_t bytes)
       : budget_(std::move(budget)), bytes_(bytes) {}
 
@@ -36,7 +37,7 @@ class Permit {
   int64_t bytes_ = 0;
 };
 
-// Threads: any.
+// A budget of bytes. Threads: any.
 class Admission {
  public:
   explicit Admission(int64_t limit_bytes)
@@ -44,25 +45,25 @@ class Admission {
         taken_(std::make_shared<Permit::Budget>(0)),
         held_(std::make_shared<Permit::Budget>(0)) {}
 
-  // UNAVAILABLE: too much is taken at the moment. RESOURCE_EXHAUSTED: `bytes` >= 0 is more than the
-  // whole limit, so trying again cannot help. `held`: the part of `bytes` that a permit of Hold,
-  // which ends afterwards, counts already.
+  // Reserves `bytes` >= 0. UNAVAILABLE: too much is reserved at the moment. RESOURCE_EXHAUSTED:
+  // `bytes` is more than the whole limit, so a retry cannot help. `held`: the part of `bytes` that
+  // a permit of Hold already counts. That permit must end afterwards.
   absl::StatusOr<Permit> Take(int64_t bytes, int64_t held = 0);
 
-  // Counts what calls that wait for room have in memory, or are about to have, whether or not there
-  // is room. Take finds that much less, but always half of the limit, and all of it while nothing
-  // is taken: what waits is admitted at last.
+  // Counts memory that waiting calls hold or will soon hold, whether or not there is room. Take
+  // then finds less room, but never less than half of the limit, and all of it while nothing is
+  // taken. So a waiting call is always admitted at last.
   Permit Hold(int64_t bytes);
 
-  // A new limit; what is taken beyond it is given back in its time.
+  // Sets a new limit. If more is taken at the moment, it is returned as its permits end.
   void SetLimit(int64_t limit_bytes) { limit_.store(limit_bytes, std::memory_order_relaxed); }
 
-  // What is held too, with which it may be more than the limit.
+  // Taken and held bytes together. This may be more than the limit.
   int64_t taken_bytes() const {
     return taken_->load(std::memory_order_relaxed) + held_->load(std::memory_order_relaxed);
   }
   int64_t limit_bytes() const { return limit_.load(std::memory_order_relaxed); }
-  // What is left; less than 0 after a new limit or while much is held.
+  // Bytes left. Negative after the limit was lowered, or while much is held.
   int64_t room_bytes() const { return limit_bytes() - taken_bytes(); }
 
  private:

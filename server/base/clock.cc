@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wall clock.
+// The clock of the system.
 #include "server/base/clock.h"
 
 #include "absl/time/clock.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time, and waiting for it, behind an interface that tests implement.
+// Clock: the time, and waiting for it, behind an interface that tests implement.
 #ifndef PHASOR_SERVER_BASE_CLOCK_H_
 #define PHASOR_SERVER_BASE_CLOCK_H_
 
@@ -8,15 +8,15 @@
 
 namespace phasor {
 
-// The time. Tests give their own. Threads: any.
+// Tells the time and waits for it. Tests pass their own. Threads: any.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual absl::Time Now() const = 0;
-  // Waits on `changed` with `mutex` held until it is signalled or this clock reaches `until`. May
+  // Waits on `changed`, with `mutex` held, until it is signalled or this clock reaches `until`. May
   // return early.
   virtual void Wait(CondVar* changed, Mutex* mutex, absl::Time until) = 0;
-  static Clock* Real();  // lives for ever
+  static Clock* Real();  // lives until the process ends
 };
 
 }  // namespace phasor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An owned file descriptor.
+// FileDescriptor: owns a file descriptor.
 #ifndef PHASOR_SERVER_BASE_FILE_DESCRIPTOR_H_
 #define PHASOR_SERVER_BASE_FILE_DESCRIPTOR_H_
 
@@ -9,7 +9,7 @@
 
 namespace phasor {
 
-// Owns a file descriptor. Threads: as an int.
+// Owns a file descriptor and closes it. Threads: like an int.
 class FileDescriptor {
  public:
   FileDescriptor() = default;

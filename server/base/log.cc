@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats lines and hands each to the kernel in one write.
+// Formats log lines and writes each with one system call.
 #include "server/base/log.h"
 
 #include <poll.h>
@@ -21,15 +21,15 @@ constexpr std::array<const char*, 5> kLevelNames = {"debug", "info", "warn", "er
 
 std::atomic<LogLevel> minimum_level = LogLevel::kInfo;
 
-// Whether standard error takes a line now. A pipe says so when it has room for 4 KiB; what is
-// longer may still wait.
+// Whether standard error accepts a line now. A pipe is writable when it has room for 4 KiB, so a
+// longer line may still block.
 bool HasRoom() {
   pollfd out = {STDERR_FILENO, POLLOUT, 0};
   return poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0;
 }
 
-// Calls do not wait for whoever reads the log: a line that has no room is lost, and the next one
-// that has says how many were.
+// Writes a line. Calls must not wait for the reader of the log, so a line without room is lost, and
+// the next line that has room says how many were.
 void Write(std::string line) {
   static std::mutex mutex;
   static int64_t lost = 0;
@@ -43,7 +43,7 @@ void Write(std::string line) {
     lost = 0;
   }
   const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-  static_cast<void>(written);  // nobody to tell
+  static_cast<void>(written);  // a failure cannot be reported
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ std::string LogLine(absl::Time time, LogLevel level, std::string_view event,
   for (const LogField& field : fields) {
     std::visit([&](const auto& value) { line[std::string(field.key)] = value; }, field.value);
   }
-  // Bytes that are not UTF-8 become U+FFFD; what is not a number in JSON becomes null.
+  // Bytes that are not UTF-8 become U+FFFD. Numbers that JSON cannot express become null.
   return line.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 

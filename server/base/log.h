@@ -22,17 +22,16 @@ struct LogField {
   LogValue value;
 };
 
-// Writes {"time":...,"level":...,"event":...,fields...} as one line, if the level is on.
-// Never waits: while nobody reads standard error, lines are lost and counted.
-// Threads: any; lines do not mix.
+// Writes {"time":...,"level":...,"event":...,fields...} as one line, if `level` is enabled. Never
+// blocks: lines without room are lost and counted. Threads: any; lines do not mix.
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 
-// Lines below `level` are not written from now on. kInfo at first.
+// From now on, lines below `level` are not written. The first level is kInfo.
 void SetLogLevel(LogLevel level);
-// Level of a name of --log-level; kInfo for other names.
+// The level that a value of --log-level names; kInfo for unknown names.
 LogLevel LogLevelOf(std::string_view name);
 
-// The line that Log writes, without its end.
+// The line that Log writes, without the line feed.
 std::string LogLine(absl::Time time, LogLevel level, std::string_view event,
                     std::initializer_list<LogField> fields);
 

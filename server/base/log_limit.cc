@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See log_limit.h.
+// Counts log lines per second.
 #include "server/base/log_limit.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a stranger from filling the log with what is refused to him.
+// Limits how many lines per second refused strangers can add to the log.
 #ifndef PHASOR_SERVER_BASE_LOG_LIMIT_H_
 #define PHASOR_SERVER_BASE_LOG_LIMIT_H_
 
@@ -12,19 +12,20 @@
 
 namespace phasor {
 
-// Threads: any.
+// A limit on lines per second. Threads: any.
 class LogLimit {
  public:
   explicit LogLimit(int64_t lines_per_second) : lines_per_second_(lines_per_second) {}
 
-  // Whether a line may be written now: then how many were not since the last one that was.
+  // If a line may be written now, returns how many were left out since the last written one;
+  // otherwise nullopt.
   std::optional<int64_t> Admit(absl::Time now);
 
  private:
   const int64_t lines_per_second_;
   Mutex mu_;
-  absl::Time second_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // that began then
-  int64_t lines_ ABSL_GUARDED_BY(mu_) = 0;                         // in it
+  absl::Time second_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // when it began
+  int64_t lines_ ABSL_GUARDED_BY(mu_) = 0;                         // written in that second
   int64_t left_out_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

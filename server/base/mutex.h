@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mutex that both clang's thread-safety analysis and ThreadSanitizer understand. Distributions
-// build Abseil without TSan, which then cannot see what Mutex orders.
+// Mutex, MutexLock and CondVar, which both clang's thread-safety analysis and ThreadSanitizer
+// understand. Abseil's do not serve: distributions build Abseil without TSan, which then cannot see
+// the order that absl::Mutex creates.
 #ifndef PHASOR_SERVER_BASE_MUTEX_H_
 #define PHASOR_SERVER_BASE_MUTEX_H_
 
@@ -12,6 +13,7 @@
 
 namespace phasor {
 
+// A mutex. Threads: any.
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
@@ -22,6 +24,7 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
+// Holds a mutex while it exists. Threads: the one that made it.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
@@ -35,9 +38,10 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
+// A condition variable for Mutex. Threads: any; waiting threads must hold the mutex.
 class CondVar {
  public:
-  // Both may return early.
+  // Both functions may return early.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     changed_.wait(lock);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See process.h.
+// Sets options of the memory allocator and of Abseil's mutexes.
 #include "server/base/process.h"
 
 #include <malloc.h>

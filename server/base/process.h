@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What phasor-server sets for its whole process, before other threads start.
+// Settings of the whole process, made before other threads start.
 #ifndef PHASOR_SERVER_BASE_PROCESS_H_
 #define PHASOR_SERVER_BASE_PROCESS_H_
 
 namespace phasor {
 
-// One heap for eight cores, at least one, instead of glibc's eight for each. A heap keeps what was
-// freed in it for its own threads: gRPC receives on several, so each would keep as much as the
-// largest request. Does nothing if MALLOC_ARENA_MAX or GLIBC_TUNABLES is set. Call it before other
-// threads start.
+// Limits glibc to one heap per eight cores, at least one, instead of eight per core. A heap keeps
+// freed memory for its own threads. gRPC receives on several threads, so each heap would keep as
+// much as the largest request. Does nothing if MALLOC_ARENA_MAX or GLIBC_TUNABLES is set. Call it
+// before other threads start.
 void LimitHeaps(int cores);
 
-// Turns off Abseil's search for lock cycles, which distributions build in: a tenth of what a small
-// call takes.
+// Turns off Abseil's search for lock cycles, which distributions enable. It takes a tenth of the
+// time of a small call.
 void TrustLockOrder();
 
 }  // namespace phasor

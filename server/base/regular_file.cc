@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens without blocking and asks what it is before it reads.
+// Reads files. Opens without blocking, and checks the type of the file before it reads.
 #include "server/base/regular_file.h"
 
 #include <fcntl.h>

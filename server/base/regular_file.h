@@ -10,10 +10,11 @@
 
 namespace phasor {
 
-// The bytes of a regular file, symbolic links followed. Whatever else is at the path is refused
-// unread: to open a FIFO that nobody writes to would block for ever. The message says what is wrong
-// without the path: NOT_FOUND "cannot be read: ..."; INVALID_ARGUMENT "is not a regular file; ...",
-// "is larger than ... bytes; ...".
+// Returns the bytes of a regular file; follows symbolic links. Refuses anything else without
+// reading it: opening a FIFO without a writer would block for ever. The message does not contain
+// the path.
+// NOT_FOUND "cannot be read: ...". INVALID_ARGUMENT "is not a regular file; ...", "is larger than
+// ... bytes; ...".
 absl::StatusOr<std::string> ReadRegularFile(const std::string& path, size_t max_bytes);
 
 }  // namespace phasor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See config_file.h. protobuf parses; what it says about fields is put into our words.
+// Reads and prints configuration files with protobuf's parsers, and rewrites their error messages.
 #include "server/config/config_file.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ std::string UnknownField(absl::string_view name, const Descriptor* message) {
   return absl::StrCat("unknown field '", name, "', did you mean '", nearest, "'?");
 }
 
-// Text format: 'Message type "a.B" has no field named "c".'
+// Rewrites an error of the text format: 'Message type "a.B" has no field named "c".'
 std::string InOurWords(const std::string& text_format_error) {
   const std::vector<std::string> parts = absl::StrSplit(text_format_error, '"');
   if (parts.size() != 5 || parts[2] != " has no field named ") return text_format_error;
@@ -66,7 +66,7 @@ std::string InOurWords(const std::string& text_format_error) {
   return UnknownField(parts[3], pool->FindMessageTypeByName(parts[1]));
 }
 
-// The message at a path such as "encoders[1].spec".
+// The message type at a path such as "encoders[1].spec".
 const Descriptor* MessageAt(absl::string_view path) {
   const Descriptor* message = ServerConfig::descriptor();
   for (absl::string_view step : absl::StrSplit(path, '.', absl::SkipEmpty())) {
@@ -79,7 +79,7 @@ const Descriptor* MessageAt(absl::string_view path) {
   return message;
 }
 
-// JSON: '(encoders[1].spec) dime: Cannot find field.'
+// Rewrites an error of JSON: '(encoders[1].spec) dime: Cannot find field.'
 std::string JsonErrorInOurWords(const std::string& error) {
   absl::string_view name = error;
   if (!absl::ConsumeSuffix(&name, ": Cannot find field.")) {
@@ -94,7 +94,7 @@ std::string JsonErrorInOurWords(const std::string& error) {
   return absl::StrCat(path, path.empty() ? "" : ": ", UnknownField(name, MessageAt(path)));
 }
 
-// Threads: one. Keeps what a parser complains about.
+// Collects the errors of a parser. Threads: one.
 class Complaints final : public google::protobuf::io::ErrorCollector {
  public:
   explicit Complaints(const std::string& path) : path_(path) {}
@@ -108,7 +108,7 @@ class Complaints final : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> lines_;
 };
 
-// A parsed file and where its fields are.
+// A parsed file, and the lines of its fields.
 struct Parsed {
   ServerConfig config;
   TextFormat::ParseInfoTree places;  // empty for JSON
@@ -140,7 +140,7 @@ const FieldDescriptor* FieldOf(const Option& option) {
       absl::StrReplaceAll(option.name, {{"-", "_"}}));
 }
 
-// The value of a field as a flag would say it, if it is set.
+// The value of a field in the form that a flag takes; nullopt if it is not set.
 std::optional<std::string> FieldText(const Message& message, const FieldDescriptor* field) {
   const Reflection& reflection = *message.GetReflection();
   if (field->is_repeated()) {
@@ -158,7 +158,7 @@ std::optional<std::string> FieldText(const Message& message, const FieldDescript
   return reflection.GetString(message, field);
 }
 
-// The other way.
+// Sets a field from a text of that form.
 void SetFieldText(const std::string& text, const FieldDescriptor* field, Message* message) {
   const Reflection& reflection = *message->GetReflection();
   if (field->is_repeated()) {
@@ -168,7 +168,7 @@ void SetFieldText(const std::string& text, const FieldDescriptor* field, Message
   } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
     int64_t number = 0;
     const bool valid = absl::SimpleAtoi(text, &number);
-    static_cast<void>(valid);  // it is an option's own text
+    static_cast<void>(valid);  // always valid: the text is an option's own
     reflection.SetInt64(message, field, number);
   } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
     reflection.SetBool(message, field, text == "true");
@@ -177,7 +177,7 @@ void SetFieldText(const std::string& text, const FieldDescriptor* field, Message
   }
 }
 
-// `status` as an error of the place where it was found.
+// `status` with the place of the error before its message.
 absl::Status At(const std::string& where, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
 }

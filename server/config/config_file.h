@@ -16,24 +16,25 @@ namespace phasor {
 // Largest file that is read.
 inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
-// What a file sets.
+// The options and encoders that a file sets.
 struct ConfigFile {
   struct Value {
-    std::string text;   // as SetOption reads it
-    std::string where;  // "phasor.txtpb:3"; JSON has no lines
+    std::string text;   // in the form of SetOption
+    std::string where;  // "phasor.txtpb:3"; without a line in JSON
   };
-  std::map<std::string, Value> values;  // by option
+  std::map<std::string, Value> values;  // by name of the option
   std::vector<NamedSpec> encoders;
 };
 
-// Reads the file at `path`: JSON if its name ends in .json, text format for .txtpb, .textproto and
-// .pbtxt, else JSON if it begins with a brace. Values are not checked, encoders are.
-// NOT_FOUND: it cannot be read. INVALID_ARGUMENT, and what ResolveSpec returns: one line per error,
-// "<path>:<line>: ..." where protobuf says the line; unknown fields come with the nearest name.
+// Reads the file at `path`: JSON if its name ends in .json; text format if it ends in .txtpb,
+// .textproto or .pbtxt; otherwise JSON if it begins with a brace. Checks encoders, but not values.
+// NOT_FOUND: the file cannot be read. INVALID_ARGUMENT, and the errors of ResolveSpec: one line per
+// error, "<path>:<line>: ..." if protobuf reports a line. An unknown field comes with the nearest
+// name.
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path);
 
-// `options` as text format that reads back as the same; the comment behind each line is what
-// `origins` says of the option.
+// Prints `options` in text format, so that reading it back gives the same options. The comment on
+// each line is the origin of the option's value in `origins`.
 std::string PrintConfig(const ServerOptions& options,
                         const std::map<std::string, std::string>& origins);
 

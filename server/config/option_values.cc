@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes single values.
+// Parses and formats single values.
 #include "server/config/option_values.h"
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How option values are written: sizes, durations, switches.
+// The text form of option values: sizes, durations, switches.
 #ifndef PHASOR_SERVER_CONFIG_OPTION_VALUES_H_
 #define PHASOR_SERVER_CONFIG_OPTION_VALUES_H_
 
@@ -11,16 +11,16 @@
 
 namespace phasor {
 
-// "1024", "64KiB", "4MiB", "2GiB", "1TiB". Nothing when `text` is not such a size or overflows.
+// Parses "1024", "64KiB", "4MiB", "2GiB", "1TiB". nullopt: not such a size, or it overflows.
 std::optional<int64_t> ParseBytes(const std::string& text);
-// The shortest exact form of the above.
+// The shortest such text that is exact.
 std::string FormatBytes(int64_t bytes);
 
-// "250ms", "10s", "1h30m", "0". Nothing when `text` is not a finite duration.
+// Parses "250ms", "10s", "1h30m", "0". nullopt: not a finite duration.
 std::optional<absl::Duration> ParseTime(const std::string& text);
 std::string FormatTime(absl::Duration time);
 
-// "true", "false", "1", "0", "on", "off", "yes", "no".
+// Parses "true", "false", "1", "0", "on", "off", "yes", "no". nullopt: another text.
 std::optional<bool> ParseSwitch(const std::string& text);
 
 }  // namespace phasor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of the table of options: flags, environment, configuration file, help and validation
-// follow them.
+// The rows of the table of options. Flags, environment variables, the configuration file, help and
+// validation are all derived from them.
 #include "server/config/options.h"
 
 #include "absl/strings/match.h"
@@ -153,7 +153,7 @@ absl::Status CheckMetricsListen(const ServerOptions& o) {
   return absl::OkStatus();
 }
 
-// What options of security ask of each other.
+// Checks options of security that depend on each other.
 absl::Status CheckSecurity(const ServerOptions& o) {
   const auto refuse = [](const char* problem) { return absl::InvalidArgumentError(problem); };
   if (!o.tls_key.empty() && o.tls_cert.empty()) return refuse("tls-key: set without tls-cert");

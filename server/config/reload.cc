@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See reload.h.
+// Compares the options of a running server with new ones, and takes over those that may change.
 #include "server/config/reload.h"
 
 #include <map>
@@ -17,7 +17,7 @@ std::map<std::string, Spec> ByName(const std::vector<NamedSpec>& encoders) {
   return specs;
 }
 
-// Whether `option` has its new value now.
+// Takes over one option. Returns whether it now has its new value.
 bool TakeOver(const Option& option, const ServerOptions& next, ServerOptions* current) {
   return option.reload == Reload::kTakesEffect &&
          SetOption(TextOf(next, option), option, current).ok();

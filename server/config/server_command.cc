@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads every source, then sets each option from the first that has it.
+// Reads flags, environment and file, and sets each option from the first of them that has it.
 #include "server/config/server_command.h"
 
 #include <map>
@@ -19,7 +19,7 @@
 namespace phasor {
 namespace {
 
-// The option called `name`; '_' is as good as '-'.
+// The option with this name; '_' and '-' are the same.
 absl::StatusOr<const Option*> OptionCalled(const std::string& name) {
   const std::string canonical = absl::StrReplaceAll(name, {{"_", "-"}});
   if (const Option* option = FindOption(canonical)) return option;
@@ -29,13 +29,13 @@ absl::StatusOr<const Option*> OptionCalled(const std::string& name) {
       absl::StrCat(name, ": unknown option, did you mean ", NearestName(canonical, names), "?"));
 }
 
-// Edits by which a variable is taken for a misspelt one.
+// A variable whose name is this many edits from an option's is reported as a misspelling.
 constexpr size_t kSuspectEdits = 2;
 
-// Texts of options by name, from one source.
+// The texts of one source, by option.
 using Texts = std::map<std::string, std::string>;
 
-// Flags that are no options: they say what to do with the options.
+// The parsed command line: texts of options, and flags that say what to do with them.
 struct Flags {
   Texts texts;
   std::string config;
@@ -45,7 +45,7 @@ struct Flags {
   bool print_config = false;
 };
 
-// The member that a flag without a value sets, or nullptr.
+// The member that a flag without a value sets; nullptr if it is not such a flag.
 bool* ActionOf(const std::string& name, Flags* flags) {
   if (name == "help") return &flags->help;
   if (name == "version") return &flags->version;
@@ -54,7 +54,7 @@ bool* ActionOf(const std::string& name, Flags* flags) {
   return nullptr;
 }
 
-// A flag given several times is a list.
+// Adds a text. A flag that is given several times makes a list.
 void Append(Texts* texts, const std::string& name, const std::string& text) {
   const auto [entry, is_new] = texts->emplace(name, text);
   if (!is_new) absl::StrAppend(&entry->second, ",", text);
@@ -102,7 +102,7 @@ std::string Version() {
   return absl::StrCat("phasor-server ", PHASOR_VERSION, " (numerics ", kNumericsVersion, ")\n");
 }
 
-// Where an option has its value from, and what that says.
+// The source of an option's value, and its text.
 struct Source {
   std::string where;
   std::optional<std::string> text;  // not set: the default
@@ -123,8 +123,8 @@ Source SourceOf(const Option& option, const Flags& flags, const GetEnvironment& 
   return {"default", std::nullopt};
 }
 
-// `status`, which begins with the option that it is about, with the source of that option's value.
-// A flag's name would only repeat the option's.
+// Adds the source of the option's value to `status`, whose message begins with the option. A flag
+// is not added: its name would only repeat the option's.
 absl::Status WithSource(const absl::Status& status, const std::map<std::string, Source>& sources) {
   if (status.ok()) return status;
   const absl::string_view message = status.message();
@@ -135,7 +135,7 @@ absl::Status WithSource(const absl::Status& status, const std::map<std::string, 
   return absl::Status(status.code(), absl::StrCat(where, ": ", message));
 }
 
-// Sets every option from its source and checks them all.
+// Sets every option from its source and validates all of them.
 absl::Status SetOptions(const std::map<std::string, Source>& sources, ServerOptions* options) {
   for (const Option& option : Options()) {
     const Source& source = sources.at(option.name);

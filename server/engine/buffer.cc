@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small buffers come from the allocator. Large ones are mapped in a few sizes and shelved when they
-// come back: touching 16 MiB of fresh pages costs more than writing them.
+// Allocates result memory. Small buffers come from the allocator. Large ones are mapped in a few
+// sizes and kept for reuse, because touching 16 MiB of new pages costs more than writing to them.
 #include "server/engine/buffer.h"
 
 #include <sys/mman.h>
@@ -32,10 +32,11 @@ struct Block {
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Four sizes per power of two, so that at most a fifth of a block is unused.
+// Four sizes per power of two, so at most a fifth of a block is unused.
 size_t SizeClass(size_t bytes) { return RoundUp(bytes, std::bit_floor(bytes - 1) / 4); }
 
-// Maps `capacity` bytes; from 2 MiB up on a huge page boundary and in huge pages where possible.
+// Maps `capacity` bytes. From 2 MiB up, at the boundary of a huge page and in huge pages if
+// possible.
 Block Map(size_t capacity) {
   const size_t slack = capacity >= kHugePage ? kHugePage - kPage : 0;
   void* mapped = mmap(nullptr, capacity + slack, PROT_READ | PROT_WRITE,
@@ -47,7 +48,7 @@ Block Map(size_t capacity) {
       RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
   if (skipped > 0) munmap(begin, skipped);
   if (slack > skipped) munmap(begin + skipped + capacity, slack - skipped);
-  madvise(begin + skipped, capacity, MADV_HUGEPAGE);  // a hint: failure costs only time
+  madvise(begin + skipped, capacity, MADV_HUGEPAGE);  // a hint: a failure only costs time
   return {begin + skipped, capacity};
 }
 
@@ -69,14 +70,15 @@ class SmallBuffer final : public Buffer {
 
 }  // namespace
 
-// Returned blocks, oldest first. Threads: any. Owns the blocks on it.
+// The returned blocks, oldest first. Owns them. Threads: any.
 struct BufferPool::Shelf {
   Shelf(size_t keep, std::function<int64_t()> room) : keep_bytes(keep), ask_room(std::move(room)) {}
   Shelf(const Shelf&) = delete;
   Shelf& operator=(const Shelf&) = delete;
   ~Shelf() { Close(); }
 
-  // The block of that capacity that came back last, or none; then a new one is going to be mapped.
+  // Takes the block of this capacity that was returned last. Empty if there is none; the caller
+  // then maps a new one.
   Block Take(size_t capacity) {
     std::list<Block> dropped;
     {
@@ -98,7 +100,7 @@ struct BufferPool::Shelf {
   }
 
   void Return(Block block) {
-    std::list<Block> dropped;  // unmapped outside the lock
+    std::list<Block> dropped;  // unmapped after the lock is released
     {
       MutexLock lock(&mu);
       const size_t most = MostToKeep();
@@ -113,7 +115,7 @@ struct BufferPool::Shelf {
     UnmapAll(dropped);
   }
 
-  // Keeps nothing from now on.
+  // Keeps no blocks from now on.
   void Close() {
     std::list<Block> dropped;
     {
@@ -132,7 +134,7 @@ struct BufferPool::Shelf {
   }
 
  private:
-  // Without the lock.
+  // The caller must not hold the lock.
   static void UnmapAll(const std::list<Block>& dropped) {
     for (const Block& block : dropped) Unmap(block);
   }
@@ -154,7 +156,7 @@ struct BufferPool::Shelf {
   }
 
   Mutex mu;
-  size_t keep_bytes ABSL_GUARDED_BY(mu);  // 0: closed, `ask_room` is not called any more
+  size_t keep_bytes ABSL_GUARDED_BY(mu);  // 0: closed; `ask_room` is not called any more
   const std::function<int64_t()> ask_room;
   size_t kept_bytes ABSL_GUARDED_BY(mu) = 0;
   std::list<Block> blocks ABSL_GUARDED_BY(mu);
@@ -163,7 +165,7 @@ struct BufferPool::Shelf {
 
 namespace {
 
-// Gives its block back to the shelf, which it keeps alive.
+// A large buffer. Returns its block to the shelf, which it keeps alive.
 template <typename Shelf>
 class LargeBuffer final : public Buffer {
  public:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output memory: aligned, reference counted, large ones pooled so that their pages stay mapped.
+// Memory for results: aligned and reference counted. Large blocks are pooled, so that their pages
+// stay mapped.
 #ifndef PHASOR_SERVER_ENGINE_BUFFER_H_
 #define PHASOR_SERVER_ENGINE_BUFFER_H_
 
@@ -10,26 +11,27 @@
 
 namespace phasor::engine {
 
-// A block of memory, 64-byte aligned (4096 from 64 KiB up), not initialised.
+// A block of uninitialised memory, aligned to 64 bytes, or to 4096 bytes from 64 KiB up.
+// Threads: as plain memory.
 class Buffer {
  public:
   virtual ~Buffer() = default;
   virtual std::byte* data() = 0;
   virtual int64_t size() const = 0;
 };
-// The last reference returns the memory to its pool; safe after the pool is gone.
+// The last reference returns the memory to its pool, also after the pool was destroyed.
 using BufferRef = std::shared_ptr<Buffer>;
 
-// Threads: any.
+// A pool of buffers. Threads: any.
 class BufferPool {
  public:
-  // Keeps at most `keep_bytes` of returned memory, and no more than `room` says, if given. `room`
-  // is asked under a lock, on any thread, until the pool is destroyed.
+  // Keeps at most `keep_bytes` of returned memory, and at most `room` bytes if that is given.
+  // `room` is called under a lock, on any thread, until the pool is destroyed.
   explicit BufferPool(int64_t keep_bytes, std::function<int64_t()> room = nullptr);
   ~BufferPool();
-  // Memory of at least `bytes` >= 0, or nullptr when the system has none.
+  // Returns a buffer of at least `bytes` >= 0; nullptr if the system has no memory.
   BufferRef Get(int64_t bytes);
-  // Returned memory that is kept.
+  // Bytes of returned memory that are kept.
   int64_t kept_bytes() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of clients in order of their turns, a list of calls for each, and a map in order of
-// deadline over all calls.
+// The queue of calls: a list of clients in the order of their turns, a list of calls for each
+// client, and a map of all calls ordered by deadline.
 #include "server/engine/call_queue.h"
 
 #include <utility>

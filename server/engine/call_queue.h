@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admitted calls that wait for a worker: clients take turns, the calls of one are first in, first
-// out, except that calls leave early when their deadline passes or their caller goes away.
+// The queue of admitted calls that wait for a worker. Clients take turns; the calls of one client
+// are first in, first out. Calls leave early if their deadline passes or their caller goes away.
 #ifndef PHASOR_SERVER_ENGINE_CALL_QUEUE_H_
 #define PHASOR_SERVER_ENGINE_CALL_QUEUE_H_
 
@@ -17,30 +17,31 @@
 
 namespace phasor::engine {
 
-// A call and the bytes that it holds.
+// A call and its reserved bytes.
 struct AdmittedCall {
   std::unique_ptr<Call> call;
   Permit permit;
-  uint64_t client = 0;  // Call::client, asked without a lock
+  uint64_t client = 0;  // Call::client, read without a lock
   absl::Time queued_at = absl::InfinitePast();
 };
 
-// Threads: none; the caller locks. Owns the calls in it.
+// The queue. Owns its calls. Threads: the caller must hold a lock.
 class CallQueue {
  public:
   void Push(AdmittedCall call);
-  // The oldest call of the client whose turn it is; its `call` is nullptr when the queue is empty.
+  // Removes the oldest call of the client whose turn it is. `call` is nullptr if the queue is
+  // empty.
   AdmittedCall Pop();
-  // The call that Pop takes; size() > 0.
+  // The call that Pop would remove; size() must be > 0.
   const Call& front() const { return *clients_.front().calls.front().admitted.call; }
-  // Removes the calls whose deadline is `now` or before.
+  // Removes the calls whose deadline is `now` or earlier.
   std::vector<AdmittedCall> TakeExpired(absl::Time now);
   // Removes the calls whose caller is gone.
   std::vector<AdmittedCall> TakeCancelled();
 
-  // The first deadline of all; infinite when the queue is empty.
+  // The earliest deadline; infinite if the queue is empty.
   absl::Time next_deadline() const;
-  // Of all calls.
+  // Sum over all calls.
   int64_t work_bytes() const { return work_bytes_; }
   int64_t size() const { return static_cast<int64_t>(deadlines_.size()); }
 
@@ -61,9 +62,9 @@ class CallQueue {
 
   AdmittedCall Remove(Entries::iterator entry);
 
-  Clients clients_;  // the next turn is the first's
+  Clients clients_;  // the first one has the next turn
   std::unordered_map<uint64_t, Clients::iterator> client_of_;
-  Deadlines deadlines_;  // of all calls
+  Deadlines deadlines_;  // all calls
   int64_t work_bytes_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See device_watch.h.
+// Acts when the GPU is lost or works again, and retries a lost GPU without any call.
 #include "server/engine/device_watch.h"
 
 #include <utility>
@@ -42,7 +42,7 @@ void DeviceWatch::WhenRestartIsDue(std::function<void()> restart) {
 }
 
 void DeviceWatch::Changed() {
-  const std::lock_guard<std::mutex> lock(mutex_);  // what is told last is what is so
+  const std::lock_guard<std::mutex> lock(mutex_);  // so that the last report is the current state
   const DeviceState state = port_.device_state();
   const bool working = state.kind == DeviceState::Kind::kWorking;
   options_.working(working);

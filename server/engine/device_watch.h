@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows when the device is lost or works again, and trying it again without any call.
+// Reports when the GPU is lost or works again, and retries a lost GPU without any call.
 #ifndef PHASOR_SERVER_ENGINE_DEVICE_WATCH_H_
 #define PHASOR_SERVER_ENGINE_DEVICE_WATCH_H_
 
@@ -14,19 +14,19 @@
 namespace phasor {
 
 struct DeviceWatchOptions {
-  bool restart = false;                // a device that is lost asks for another process
-  std::function<void(bool)> working;   // called with whether it works, whenever that has changed
-  std::function<void()> stop_serving;  // called before a restart is asked for
-  absl::Duration period = absl::Seconds(1);  // how often a device that is not to restart is retried
+  bool restart = false;                      // whether a loss asks for a new process
+  std::function<void(bool)> working;         // called when the state changes; true: it works
+  std::function<void()> stop_serving;        // called before a restart is asked for
+  absl::Duration period = absl::Seconds(1);  // how often a lost GPU is retried, unless it restarts
 };
 
-// Logs what changes. Threads: any, and one of its own that retries; the functions are called from
-// any thread.
+// Watches a GPU and logs changes. The functions of the options are called from any thread.
+// Threads: any; it has one of its own for retries.
 class DeviceWatch {
  public:
-  // From here on; a device that is lost already is seen. `port` must outlive this.
+  // Starts to watch. A GPU that is already lost is reported. `port` must outlive this.
   DeviceWatch(DevicePort* port, DeviceWatchOptions options);
-  // No function is called any more.
+  // Calls no function afterwards.
   ~DeviceWatch();
 
   // As Server::WhenRestartIsDue.
@@ -40,11 +40,11 @@ class DeviceWatch {
   const DeviceWatchOptions options_;
   std::mutex mutex_;
   std::function<void()> restart_;  // guarded by the mutex
-  bool restart_due_ = false;       // the same
+  bool restart_due_ = false;       // guarded by mutex_
   std::mutex turn_mutex_;
   std::condition_variable ending_changed_;
   bool ending_ = false;  // guarded by turn_mutex_
-  std::thread thread_;   // none if a restart follows
+  std::thread thread_;   // not started if a loss asks for a restart
 };
 
 }  // namespace phasor

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submit admits and either runs the call or queues it; workers take calls in order, one by one, or
-// together those that the backend wants together, as soon as it has room for such a run; one more
-// thread answers calls that need no worker, those past their deadline and those nobody
-// waits for, admits those that wait for room, and then lets streams read.
+// Submit admits a call and either runs or queues it. Workers take calls in order: one at a time, or
+// several that the backend wants together when it has room for such a run. One more thread answers
+// calls whose deadline has passed or whose caller is gone, admits calls that wait for room, and
+// then lets streams read.
 #include "server/engine/engine.h"
 
 #include <malloc.h>
@@ -25,28 +25,28 @@
 namespace phasor::engine {
 namespace {
 
-// How often the queue is searched for calls whose caller is gone.
+// How often the queues are searched for calls whose caller is gone.
 constexpr absl::Duration kSweepPeriod = absl::Milliseconds(50);
-// How often calls that wait for room look for it. Looking is cheap, and a budget holds far more
-// than passes in this time, so nobody has to tell them.
+// How often waiting calls look for room. A look is cheap, and the budget holds far more bytes than
+// calls free in this time, so no notification is needed.
 constexpr absl::Duration kRoomPeriod = absl::Milliseconds(5);
-// Bytes of slow items count as so many when it is asked whether a call is small.
+// A call with slow items must be smaller by this factor to count as small.
 constexpr int64_t kSlowFactor = 16;
-// Calls of one batch, at most: they are staged and answered one after another.
+// Most calls in a batch: they are staged and answered one after another.
 constexpr size_t kMaxBatchCalls = 256;
 constexpr char kCallerLeft[] = "server: cancelled by the caller";
 
-// Calls for one run of the backend.
+// Calls of one run of the backend.
 struct Batch {
   absl::InlinedVector<AdmittedCall, 1> calls;
-  bool gathers = false;  // counts as a run that others gather for meanwhile
+  bool gathers = false;  // a run during which other calls gather
 };
 
 int WorkerCount(int wanted) {
   return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// How often something happened, in a status that says it.
+// Returns `status` and counts it in `count`.
 absl::Status Counted(std::atomic<int64_t>* count, absl::Status status) {
   count->fetch_add(1, std::memory_order_relaxed);
   return status;
@@ -64,7 +64,7 @@ class Engine::Impl {
         plans_(options.plan_cache_entries),
         admission_(options.max_inflight_bytes),
         gate_(&admission_),
-        // Half: what is admitted later brings its request before it takes memory from the pool.
+        // Half of the room: calls admitted later bring their request before they take pool memory.
         pool_(options.pool_bytes, [this] { return admission_.room_bytes() / 2; }) {
     const int workers = WorkerCount(options.workers);
     threads_.reserve(workers + 1);
@@ -170,21 +170,21 @@ class Engine::Impl {
            (slow ? options_.inline_bytes / kSlowFactor : options_.inline_bytes);
   }
 
-  // Whether the call is one of those that the backend wants together.
+  // Whether the backend wants this call to run together with others.
   bool Gathers(const Call& call) const {
     const BatchPolicy policy = backend_.batch_policy();
     return policy.least_bytes <= call.work_bytes() && call.work_bytes() < policy.bytes;
   }
 
-  // Whether what has gathered is to be run now: no such run goes on, or there is enough for
-  // another.
+  // Whether the gathered calls should run now: no other such run is in progress, or there are
+  // enough of them for another one.
   bool MayRunGathered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (gathering_.size() == 0) return false;
     return runs_ == 0 || (runs_ < policy_.runs && gathering_.work_bytes() >= policy_.bytes);
   }
 
-  // Counts a call in, unless the engine drains. If one that gathers is to be run here and must
-  // wait, clears `run_here`; else that is a run.
+  // Counts a call, unless the engine drains. A gathering call that was to run here begins a run, or
+  // clears `run_here` if it must wait.
   absl::Status Enter(bool gathers, bool* run_here) {
     MutexLock lock(&mu_);
     if (draining_) return absl::UnavailableError("server: draining, try another one");
@@ -196,7 +196,7 @@ class Engine::Impl {
     return absl::OkStatus();
   }
 
-  // A run for which others gathered is over.
+  // Ends a run during which other calls gathered.
   void EndRun() {
     MutexLock lock(&mu_);
     --runs_;
@@ -208,7 +208,7 @@ class Engine::Impl {
     if (--calls_ == 0) all_left_.SignalAll();
   }
 
-  // Takes the call if it must wait: there is no room, or others wait already.
+  // Takes the call if it must wait: there is no room, or other calls already wait.
   bool WaitsForRoom(std::unique_ptr<Call>& call, absl::StatusOr<Permit>& permit) {
     const uint64_t client = call->client();
     MutexLock lock(&mu_);
@@ -222,12 +222,12 @@ class Engine::Impl {
     return true;
   }
 
-  // Moves calls that there is room for to the queue, in order.
+  // Moves calls for which there is room to the queue, in order.
   void AdmitWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     while (waiting_.size() > 0) {
       const Call& next = waiting_.front();
       absl::StatusOr<Permit> permit = admission_.Take(next.cost_bytes, next.received_bytes);
-      if (absl::IsResourceExhausted(permit.status())) {  // the budget has shrunk since it came
+      if (absl::IsResourceExhausted(permit.status())) {  // the budget was lowered
         AdmittedCall refused = waiting_.Pop();
         mu_.Unlock();
         Answer(std::move(refused), Counted(&refused_, std::move(permit).status()));
@@ -244,7 +244,7 @@ class Engine::Impl {
     }
   }
 
-  // What waits for room has come before what is to come.
+  // Lets streams read. Called after AdmitWaiting: waiting calls came first.
   void LetRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     mu_.Unlock();
     gate_.Look();
@@ -263,7 +263,7 @@ class Engine::Impl {
     if (wakes_watch) watch_changed_.Signal();
   }
 
-  // A worker.
+  // The main function of a worker.
   void Work() {
     while (true) {
       Batch batch = NextBatch();
@@ -277,12 +277,12 @@ class Engine::Impl {
     }
   }
 
-  // Waits for calls that may be run; none when the engine stops.
+  // Waits for calls to run. Returns none if the engine stops.
   Batch NextBatch() {
     MutexLock lock(&mu_);
     while (!stopping_ && queue_.size() == 0 && !MayRunGathered()) queue_changed_.Wait(&mu_);
     Batch batch;
-    // In turns, so that neither kind waits for the other for ever.
+    // Alternate, so that neither kind of call waits for ever.
     batch.gathers = MayRunGathered() && (queue_.size() == 0 || !gathered_last_);
     gathered_last_ = batch.gathers;
     if (batch.gathers) {
@@ -292,7 +292,7 @@ class Engine::Impl {
     }
     const absl::Time now = clock_.Now();
     for (const AdmittedCall& call : batch.calls) NoteTaken(now - call.queued_at);
-    // This worker may have taken something else than what it was woken for.
+    // This worker may have taken another call than the one that it was woken for.
     if (queue_.size() > 0 || MayRunGathered()) queue_changed_.Signal();
     return batch;
   }
@@ -302,7 +302,7 @@ class Engine::Impl {
     if (options_.observer != nullptr) options_.observer->Taken(queued);
   }
 
-  // Begins a run of what has gathered, as far as it goes together.
+  // Begins a run with as many gathered calls as fit into it.
   void TakeGathered(Batch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     ++runs_;
     ++stats_.batches;
@@ -324,7 +324,7 @@ class Engine::Impl {
     stats_.batched_bytes += bytes;
   }
 
-  // Answers the calls of `batch` that need not be run, and removes them.
+  // Answers the calls of `batch` that need not run, and removes them.
   void AnswerLeavers(Batch* batch) {
     const absl::Time now = clock_.Now();
     for (AdmittedCall& admitted : batch->calls) {
@@ -339,12 +339,12 @@ class Engine::Impl {
                        batch->calls.end());
   }
 
-  // The thread that watches deadlines.
+  // The main function of the thread that watches deadlines.
   void Watch() {
     MutexLock lock(&mu_);
     absl::Time next_sweep = absl::InfiniteFuture();
     while (true) {
-      AdmitWaiting();  // lets go of the lock, as LetRead and AnswerLeaversOf do
+      AdmitWaiting();  // releases the lock meanwhile, as LetRead and AnswerLeaversOf do
       LetRead();
       if (stopping_) return;
       const absl::Time now = clock_.Now();
@@ -370,8 +370,8 @@ class Engine::Impl {
     }
   }
 
-  // Answers the calls of `queue` that are past their deadline and, if it `sweeps`, those whose
-  // caller is gone.
+  // Answers the calls of `queue` whose deadline has passed and, if `sweeps`, those whose caller is
+  // gone.
   void AnswerLeaversOf(CallQueue* queue, absl::Time now, bool sweeps)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     std::vector<AdmittedCall> expired = queue->TakeExpired(now);
@@ -383,9 +383,9 @@ class Engine::Impl {
     mu_.Lock();
   }
 
-  // The allocator keeps what was freed. When that and the pool are more than the budget has room
-  // for, it goes back to the system. Nobody allocates meanwhile, so this takes a twentieth of the
-  // time at most; what went back counts as kept still, and cannot tell.
+  // Returns freed memory to the system if the allocator and the pool keep more than the budget has
+  // room for. malloc_trim blocks allocation, so it takes at most a twentieth of the time.
+  // Statistics still count trimmed pages as kept.
   void GiveFreeMemoryBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begun = Clock::now();
@@ -417,7 +417,7 @@ class Engine::Impl {
       absl::StatusOr<Result>& result = results[i];
       AdmittedCall& admitted = batch.calls[i];
       if (result.ok()) {
-        // The output holds its part of the byte budget until the response has been sent.
+        // The output keeps its part of the byte budget until the response is sent.
         Permit output = admitted.permit.Split(result->buffer->size());
         const auto metered = std::make_shared<std::pair<BufferRef, Permit>>(
             std::move(result->buffer), std::move(output));
@@ -436,7 +436,7 @@ class Engine::Impl {
     Answer(std::move(admitted), Counted(&cancelled_, absl::CancelledError(kCallerLeft)));
   }
 
-  // The call and its bytes are gone when the engine counts it out.
+  // The call and its bytes are freed before the engine counts it as done.
   void Answer(AdmittedCall admitted, absl::StatusOr<Result> result) {
     admitted.call->Done(std::move(result));
     admitted = {};
@@ -463,14 +463,14 @@ class Engine::Impl {
   CondVar queue_changed_;                     // for workers
   CondVar watch_changed_;                     // for the deadline thread
   CondVar all_left_;                          // for Drain
-  CallQueue queue_ ABSL_GUARDED_BY(mu_);      // each run by itself
-  CallQueue gathering_ ABSL_GUARDED_BY(mu_);  // run together
-  CallQueue waiting_ ABSL_GUARDED_BY(mu_);    // their permits are of what they hold
-  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;    // admitted and not answered
-  int64_t runs_ ABSL_GUARDED_BY(mu_) = 0;     // going on, of calls that gather
+  CallQueue queue_ ABSL_GUARDED_BY(mu_);      // calls that run alone
+  CallQueue gathering_ ABSL_GUARDED_BY(mu_);  // calls that run together
+  CallQueue waiting_ ABSL_GUARDED_BY(mu_);    // their permits count held bytes
+  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;    // admitted and not yet answered
+  int64_t runs_ ABSL_GUARDED_BY(mu_) = 0;     // running batches of gathered calls
   bool gathered_last_ ABSL_GUARDED_BY(mu_) = false;
   std::chrono::steady_clock::time_point trim_after_ ABSL_GUARDED_BY(mu_) = {};
-  EngineStats stats_ ABSL_GUARDED_BY(mu_);  // of batches and the queue's time
+  EngineStats stats_ ABSL_GUARDED_BY(mu_);  // of batches, and the queue time
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: admission by bytes, a queue that is fair between clients and honours deadlines and
-// cancellation, workers that gather payloads and run the backend. For a backend that wants it
-// (BatchPolicy), small calls that wait are run together; a call never waits for others to come.
-// Knows nothing of gRPC or protobuf.
+// The engine: admission by bytes; a queue that is fair between clients and respects deadlines and
+// cancellation; workers that gather payloads and run the backend. If the backend wants it
+// (BatchPolicy), small calls that wait are run together, but no call waits for others to arrive.
+// Uses neither gRPC nor protobuf.
 #ifndef PHASOR_SERVER_ENGINE_ENGINE_H_
 #define PHASOR_SERVER_ENGINE_ENGINE_H_
 
@@ -23,51 +23,53 @@
 
 namespace phasor::engine {
 
-// Messages up to this are read before they are admitted.
+// Messages up to this size are read before they are admitted.
 inline constexpr int64_t kSmallMessageBytes = 16 << 10;
 
+// Threads and limits of an engine.
 struct EngineOptions {
-  // Threads that gather and compute. 0: one per core. Range [0, 1024].
+  // Threads that gather and compute, in [0, 1024]. 0: one per core.
   int workers = 0;
-  // Bytes of requests in flight and of responses not yet freed before calls are refused. > 0.
+  // Bytes of requests in flight and of responses not yet freed, > 0. Calls beyond it are refused.
   int64_t max_inflight_bytes = int64_t{4} << 30;
-  // Calls that read and write up to this run inside Submit, unless they are to be brought together
-  // with others; of PARITY arithmetic, up to a sixteenth of it. >= 0.
+  // Calls that read and write at most this many bytes run inside Submit, unless they are to run
+  // together with others. PARITY calls use 1/16 of it. >= 0.
   int64_t inline_bytes = 1 << 20;
-  // Plans kept. > 0.
+  // Number of plans that are cached. > 0.
   int64_t plan_cache_entries = 256;
-  // Memory of finished large responses kept for reuse. >= 0.
+  // Memory of finished large responses that is kept for reuse. >= 0.
   int64_t pool_bytes = int64_t{256} << 20;
-  // Told of every run; must outlive the engine. nullptr: nobody.
+  // Is told about every run; must outlive the engine. nullptr: none.
   Observer* observer = nullptr;
 };
 
-// What the engine has done since it started, and what it holds now.
+// What the engine has done since it started, and its current state.
 struct EngineStats {
   int64_t calls_inline = 0;
   int64_t calls_queued = 0;
-  absl::Duration queue_time;  // of the queued calls that workers have taken, together
-  // What workers took together, see BatchPolicy.
+  absl::Duration queue_time;  // sum over the queued calls that workers took
+  // Batches of calls that ran together; see BatchPolicy.
   int64_t batches = 0;
-  // Why no more were taken; else because nobody else waited.
-  int64_t batches_full = 0;        // of bytes
-  int64_t batches_most_calls = 0;  // as many calls as may be in one
+  // Why a batch took no more calls: a limit was reached. Otherwise no more calls waited.
+  int64_t batches_full = 0;        // the limit on bytes
+  int64_t batches_most_calls = 0;  // the limit on calls
   int64_t batched_calls = 0;
   int64_t batched_bytes = 0;    // read and written
-  int64_t jobs = 0;             // that the backend was given, in batches or not
-  int64_t calls_refused = 0;    // over the byte budget, or draining
-  int64_t calls_expired = 0;    // deadline passed in the queue, or before a large message was read
-  int64_t calls_cancelled = 0;  // caller gone, the same
+  int64_t jobs = 0;             // given to the backend, in batches or alone
+  int64_t calls_refused = 0;    // over the byte budget, or while draining
+  int64_t calls_expired = 0;    // deadline passed in the queue or before a large message was read
+  int64_t calls_cancelled = 0;  // caller gone, likewise
   int64_t inflight_bytes = 0;
-  int64_t pooled_bytes = 0;  // of output memory that is kept for calls to come
+  int64_t pooled_bytes = 0;  // memory of outputs that is kept for reuse
   int64_t queued_calls = 0;
-  int64_t waiting_calls = 0;    // for room in the byte budget
-  int64_t waiting_readers = 0;  // for room to read
+  int64_t waiting_calls = 0;    // calls that wait for room in the byte budget
+  int64_t waiting_readers = 0;  // streams that wait for room to read
   int64_t plan_cache_hits = 0;
   int64_t plan_cache_misses = 0;
 };
 
-// Threads: all methods may be called from any thread. Owns its workers; the destructor drains.
+// Runs calls on a backend. Owns its workers; the destructor drains. Threads: any thread may call
+// any method.
 class Engine {
  public:
   // `backend` and `clock` must outlive the engine.
@@ -76,39 +78,42 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // The plan of `spec`, compiled once and kept. Errors are CompilePlan's and are not kept.
+  // The plan of `spec`, compiled once and cached. Errors are CompilePlan's and are not cached.
   absl::StatusOr<std::shared_ptr<const Plan>> GetPlan(const ResolvedSpec& spec);
 
-  // Takes the call. Calls Done exactly once: with UNAVAILABLE when the byte budget is spent, memory
-  // is short or the engine drains, RESOURCE_EXHAUSTED when the call costs more than the whole
-  // budget, DEADLINE_EXCEEDED within 10 ms of a deadline that passes in the queue, CANCELLED when
-  // the caller went away in the queue, the backend's error when the device failed, else with a
-  // result. A call that waits for room is admitted, clients in turns, within 5 ms of there being
-  // room; its deadline and its caller are watched as in the queue. Done may run inside Submit, on a
-  // worker or on the thread that watches deadlines.
+  // Takes a call and calls its Done exactly once, inside Submit, on a worker, or on the thread that
+  // watches deadlines. Done receives the result, or one of these errors:
+  //   UNAVAILABLE: the byte budget is used up, memory is short or the engine drains;
+  //   RESOURCE_EXHAUSTED: the call costs more than the whole budget;
+  //   DEADLINE_EXCEEDED: within 10 ms of a deadline that passes in the queue;
+  //   CANCELLED: the caller went away while the call was in the queue;
+  //   the backend's error: the device failed.
+  // A call that waits for room is admitted within 5 ms of there being room; clients take turns.
+  // While it waits, its deadline and caller are watched as in the queue.
   void Submit(std::unique_ptr<Call> call);
 
-  // What a message must pass before it is read, which takes time in proportion to its `bytes`: its
-  // caller is there, its deadline has not passed, and there is room for the bytes. CANCELLED,
-  // DEADLINE_EXCEEDED; UNAVAILABLE, RESOURCE_EXHAUSTED as in Submit. Let go of the permit before
-  // Submit, which takes room for the whole call. Small messages pass without a look, since they
-  // take less time than it: their permit is empty.
+  // Checks a message before it is read, because reading takes time in proportion to `bytes`: its
+  // caller must be there, its deadline not passed, and there must be room. CANCELLED,
+  // DEADLINE_EXCEEDED; UNAVAILABLE and RESOURCE_EXHAUSTED as in Submit.
+  // Release the permit before Submit, which reserves room for the whole call. Small messages pass
+  // without a check, because reading them takes less time than the check. Their permit is empty.
   using Question = absl::FunctionRef<bool()>;
   absl::StatusOr<Permit> MayParse(int64_t bytes, absl::Time deadline, Question cancelled);
 
-  // Takes bytes of the budget for what outlives a call. UNAVAILABLE, RESOURCE_EXHAUSTED as in
-  // Submit.
+  // Reserves bytes of the budget for something that outlives a call. UNAVAILABLE and
+  // RESOURCE_EXHAUSTED as in Submit.
   absl::StatusOr<Permit> Reserve(int64_t bytes);
 
-  // Whether `reader` may read a message of about `bytes` >= 0 now, see ReadGate. Else its Read is
-  // called within 5 ms of there being room, or when the engine drains.
+  // Whether `reader` may read a message of about `bytes` >= 0 now; see ReadGate. If not, its Read
+  // is called within 5 ms of there being room, or when the engine drains.
   bool MayRead(std::weak_ptr<Reader> reader, int64_t bytes);
 
-  // A new byte budget, for calls that come or wait from now on; > 0. Those admitted stay so.
+  // Sets a new byte budget > 0 for calls that arrive or wait from now on. Admitted calls stay
+  // admitted.
   void SetMaxInflightBytes(int64_t bytes);
 
-  // Refuses new calls from now on and waits until those in flight are done or `deadline` passes.
-  // True when nothing is left.
+  // Refuses new calls from now on, and waits until those in flight are done or `deadline` passes.
+  // Returns true if none is left.
   bool Drain(absl::Time deadline);
 
   EngineStats stats() const;

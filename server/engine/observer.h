@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine tells of the work it does, call by call and run by run, for histograms.
+// Observer: what an engine reports about its calls and runs, for histograms.
 #ifndef PHASOR_SERVER_ENGINE_OBSERVER_H_
 #define PHASOR_SERVER_ENGINE_OBSERVER_H_
 
@@ -9,20 +9,21 @@
 
 namespace phasor::engine {
 
-// One run of the backend: of one call, or of several together.
+// One run of the backend, for one call or for several together.
 struct RunReport {
   int64_t calls = 0;
-  int64_t jobs = 0;        // items of them that are computed
+  int64_t jobs = 0;        // items of these calls that are computed
   int64_t bytes = 0;       // read and written
-  absl::Duration gather;   // memory taken, payload copied to where it can be read, values checked
+  absl::Duration gather;   // to get memory, copy payloads where needed, and check values
   absl::Duration compute;  // in the backend
 };
 
-// Threads: any, many at once. Called on the engine's path: no method may block.
+// Receives reports of an engine. Called on the path of calls, so no method may block. Threads: many
+// at once.
 class Observer {
  public:
   virtual ~Observer() = default;
-  // A worker took a call that had waited so long.
+  // A worker took a call that had waited for `queued`.
   virtual void Taken(absl::Duration queued) = 0;
   virtual void Ran(const RunReport& run) = 0;
 };

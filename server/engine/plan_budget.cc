@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts the cost of the plans of one message.
 #include "server/engine/plan_budget.h"
 
 #include "kernels/base/status_macros.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many plans one message may have made: they are compiled before the message is admitted.
+// Limits how many plans one message can cause: they are compiled before the message is admitted.
 #ifndef PHASOR_SERVER_ENGINE_PLAN_BUDGET_H_
 #define PHASOR_SERVER_ENGINE_PLAN_BUDGET_H_
 
@@ -14,18 +14,18 @@
 
 namespace phasor::engine {
 
-// Pairs of all plans of one message together; a pair of a PARITY plan counts 16 times, as often as
-// it takes longer. 128 different specs of 4096 columns, or 8 of the widest.
+// Most pairs of all plans of one message together. A pair of a PARITY plan counts 16 times, because
+// it takes 16 times as long. Allows 128 different specs of 4096 columns, or 8 of the widest.
 inline constexpr int64_t kMaxPlanCost = int64_t{1} << 18;
 
-// Threads: one. Owns nothing but the names of plans that it counted.
+// The budget of one message. Threads: one.
 class PlanBudget {
  public:
   using PlanProvider =
       absl::FunctionRef<absl::StatusOr<std::shared_ptr<const Plan>>(const ResolvedSpec&)>;
 
-  // The plan of `spec` from `plans`, whose errors these are. A plan counts once per message.
-  // RESOURCE_EXHAUSTED: the plans before it have used the budget up.
+  // The plan of `spec` from `plans`, with its errors. A plan counts once per message.
+  // RESOURCE_EXHAUSTED: earlier plans have used up the budget.
   absl::StatusOr<std::shared_ptr<const Plan>> Get(const ResolvedSpec& spec, PlanProvider plans);
 
  private:

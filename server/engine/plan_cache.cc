@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list in order of use, a map into it, and the compilations under way.
+// A cache of plans: a list in order of use, a map to its entries, and the running compilations.
 #include "server/engine/plan_cache.h"
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace phasor::engine {
 
-// One compilation under way; `plan` is set once it is done.
+// A running compilation. `plan` is set when it is done.
 struct PlanCache::Compilation {
   std::optional<PlanOr> plan;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans by the spec they stand for, the least recently used dropped first.
+// A cache of plans by spec. The least recently used plan is dropped first.
 #ifndef PHASOR_SERVER_ENGINE_PLAN_CACHE_H_
 #define PHASOR_SERVER_ENGINE_PLAN_CACHE_H_
 
@@ -20,7 +20,8 @@ namespace phasor::engine {
 
 using PlanOr = absl::StatusOr<std::shared_ptr<const Plan>>;
 
-// Threads: any. Owns a reference to each plan it keeps; plans in use outlive their eviction.
+// The cache. Owns a reference to each cached plan; a plan in use outlives its eviction. Threads:
+// any.
 class PlanCache {
  public:
   using Compiler = std::function<PlanOr(const ResolvedSpec&)>;
@@ -28,8 +29,8 @@ class PlanCache {
   // Keeps at most `capacity` > 0 plans.
   explicit PlanCache(int64_t capacity, Compiler compile = CompilePlan);
 
-  // The plan of `spec`. Callers that miss the same spec at once wait for one compilation. Errors
-  // are the compiler's and are not kept.
+  // The plan of `spec`. Callers that miss the same spec at once wait for a single compilation.
+  // Errors are the compiler's and are not cached.
   PlanOr Get(const ResolvedSpec& spec);
 
   // A call that waits for another one's compilation counts as a hit.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See read_gate.h. Readers are called without the lock.
+// Decides which stream may read. Calls readers without holding the lock.
 #include "server/engine/read_gate.h"
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 namespace phasor::engine {
 namespace {
 
-// While less than this part of the budget is free, nobody reads without its room.
+// A stream may read without waiting only if this fraction (1/n) of the budget stays free.
 constexpr int64_t kScarcePart = 8;
-// Of what a stream expects, at most this part of the budget must be free: a new, smaller budget
-// shuts nobody out.
+// A waiting stream never needs more than this fraction (1/n) of the budget, so that no stream is
+// shut out if the budget is lowered.
 constexpr int64_t kMostPart = 2;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which stream reads its next message now. While the byte budget has little room, streams wait here
-// before they read: a message that nobody has asked for stays with its sender, one that has arrived
-// is in memory whether there is room or not.
+// Decides which stream may read its next message. While the byte budget has little room, streams
+// wait here before they read. A message that is not yet read stays with its sender; one that was
+// read is in memory, whether or not there is room.
 #ifndef PHASOR_SERVER_ENGINE_READ_GATE_H_
 #define PHASOR_SERVER_ENGINE_READ_GATE_H_
 
@@ -16,30 +16,31 @@
 
 namespace phasor::engine {
 
+// A stream that reads messages. The gate calls it on any thread, without holding a lock.
 class Reader {
  public:
   virtual ~Reader() = default;
-  // Whether it still waits to read. Takes no lock.
+  // Whether it still waits to read. Must not take a lock.
   virtual bool waits() const = 0;
-  // Its turn, once for each time that it was told to wait: it may read a message, for which `room`
-  // is kept free until it is there and takes its own share. If it waits no more, it gets no room;
-  // it asks again when it does. Must not block.
+  // Its turn, called once for each time that it was told to wait. It may read a message; `room` is
+  // reserved for that message until it has arrived and reserves its own share. A reader that no
+  // longer waits gets an empty permit and may ask again later. Must not block.
   virtual void Read(Permit room) = 0;
 };
 
-// Threads: any.
+// The gate that streams wait at. Threads: any.
 class ReadGate {
  public:
-  // `admission` must outlive it.
+  // `admission` must outlive this.
   explicit ReadGate(Admission* admission) : admission_(*admission) {}
 
-  // Whether `reader` may read a message of about `bytes` > 0 at once: an eighth of the budget is
-  // free beside it. Else its Read is called when there is room, in the order of asking, if it still
-  // exists then. Not to be asked again before that.
+  // Whether `reader` may read a message of about `bytes` > 0 at once: an eighth of the budget must
+  // stay free beside it. If not, its Read is called when there is room, in the order of asking, if
+  // it still exists. It must not ask again before that.
   bool MayRead(std::weak_ptr<Reader> reader, int64_t bytes);
-  // Lets those read for whom there is room by now.
+  // Calls Read of the readers for which there is room now.
   void Look();
-  // Lets all read, from now on: those that wait may ask again.
+  // Lets all readers read from now on. Those that wait may ask again.
   void Open();
 
   int64_t waiting();
@@ -52,9 +53,9 @@ class ReadGate {
 
   using Readers = std::vector<std::shared_ptr<Reader>>;
 
-  // Takes out those that do not wait any more, or all once it is open. They get no room.
+  // Removes the readers that no longer wait, or all if the gate is open. They get no room.
   Readers TakeLeavers();
-  // Who reads next, and the room for it; nullptr: nobody.
+  // The reader whose turn it is, and its room; nullptr if there is none.
   std::shared_ptr<Reader> Next(Permit* room);
 
   Admission& admission_;

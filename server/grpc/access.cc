@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See access.h.
+// Decides about each call with the current rules, and reloads the rules when files change.
 #include "server/grpc/access.h"
 
 #include <grpcpp/security/auth_context.h>
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Access>> Access::Load(const security::RuleFiles& 
 }
 
 absl::Status Access::Reload() {
-  // Before the files are read: what is written meanwhile counts as a change.
+  // Take the stamps before reading the files, so that a write in between counts as a change.
   std::vector<security::FileStamp> stamps = Stamps();
   auto rules = security::Rules::Load(files_, methods_, this->rules().get());
   absl::MutexLock lock(&mu_);

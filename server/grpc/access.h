@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate that every call of ours passes: who calls, whether it may, and what it may hold.
-// docs/adr/0015-one-gate-for-every-call.md says why it is here.
+// The gate for every call of our services: who calls, whether it is allowed, and how much it may
+// use. docs/adr/0015-one-gate-for-every-call.md says why it is here.
 #ifndef PHASOR_SERVER_GRPC_ACCESS_H_
 #define PHASOR_SERVER_GRPC_ACCESS_H_
 
@@ -32,17 +32,17 @@ struct AccessStats {
   int64_t permission_denied = 0;
 };
 
-// Threads: any. Must outlive the calls.
+// The rules of a server. Must outlive its calls. Threads: any.
 class Access {
  public:
-  // `services`: full names of all that the server offers, which a policy may name.
-  // INVALID_ARGUMENT: a file cannot be read or is wrong.
+  // `services` are the full names of all services of the server, which a policy may name.
+  // INVALID_ARGUMENT: a file cannot be read or is invalid.
   static absl::StatusOr<std::unique_ptr<Access>> Load(const security::RuleFiles& files,
                                                       absl::Span<const std::string> services);
 
-  // Reads the files again; if any is wrong, all stay as they were. Errors as Load's.
+  // Reads the files again. If one is invalid, keeps all as they were. Errors as in Load.
   absl::Status Reload();
-  // Whether a file has changed since it was read last.
+  // Whether a file has changed since it was last read.
   bool Changed() const;
 
   AccessStats stats() const;
@@ -64,38 +64,40 @@ class Access {
   std::vector<security::FileStamp> stamps_ ABSL_GUARDED_BY(mu_);
 };
 
-// Why a call must be refused, or OK: UNAVAILABLE while draining or beyond the calls of its
-// connection, RESOURCE_EXHAUSTED for large metadata, UNAUTHENTICATED, PERMISSION_DENIED. Every
-// handler asks this first, but those of grpc.health.v1, which anybody may call. OK for contexts
-// that no CallCounter made, which only tests have.
+// The error with which a call must be refused, or OK. UNAVAILABLE: draining, or too many calls on
+// the connection. RESOURCE_EXHAUSTED: too much metadata. UNAUTHENTICATED, PERMISSION_DENIED: by the
+// rules. Every handler must call this first; only those of grpc.health.v1 do not, because everyone
+// may call them. OK for contexts that no CallCounter made, which occur only in tests.
 absl::Status Refusal(grpc::CallbackServerContext* context);
 
-// Who calls, once Refusal was OK: "token:NAME", "san:NAME", "unix"; empty: nobody has asked.
+// The caller's identity after Refusal returned OK: "token:NAME", "san:NAME" or "unix"; empty if the
+// server asks for none.
 std::string IdentityOf(const grpc::CallbackServerContext& context);
-// The same as owner of regions of shared memory.
+// The caller as an owner of shared-memory regions.
 memory::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context);
 
-// What a caller may have in flight. Copies share it; outlives the context. Threads: any.
+// The bytes that a caller may have in flight. Copies share the quota and may outlive the context.
+// Threads: any.
 class CallerQuota {
  public:
-  CallerQuota() = default;  // without bounds
+  CallerQuota() = default;  // no limit
   explicit CallerQuota(const grpc::CallbackServerContext& context);
 
-  // `bytes` more, until the permit goes. UNAVAILABLE: too much at the moment; RESOURCE_EXHAUSTED:
-  // more than the caller may ever have.
+  // Reserves `bytes` until the permit is destroyed. UNAVAILABLE: too much at the moment.
+  // RESOURCE_EXHAUSTED: more than the caller may ever have.
   absl::StatusOr<Permit> Take(int64_t bytes) const;
 
  private:
-  std::shared_ptr<security::Quota> quota_;  // nullptr: without bounds
+  std::shared_ptr<security::Quota> quota_;  // nullptr: no limit
   std::string identity_;
 };
 
-// Holds `permit` until the call's answer has been sent. In a context that no CallCounter made there
-// is no place for one: it is let go at once.
+// Holds `permit` until the call's answer is sent. A context that no CallCounter made has no place
+// for it; the permit then ends at once.
 void KeepUntilSent(grpc::CallbackServerContext* context, Permit permit);
 
-// Tells Refusal which method a call is for; gRPC knows, and shows it to interceptors only. Makes
-// no interceptor.
+// Tells Refusal the method of each call, which gRPC shows only to interceptors. Makes no
+// interceptors.
 class MethodNames final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(

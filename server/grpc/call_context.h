@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server knows of a call beside what gRPC does.
+// CallContext: what the server knows about a call in addition to gRPC.
 #ifndef PHASOR_SERVER_GRPC_CALL_CONTEXT_H_
 #define PHASOR_SERVER_GRPC_CALL_CONTEXT_H_
 
@@ -17,13 +17,14 @@ namespace phasor::rpc {
 
 class Access;
 
-// Made by CallCounter. Threads: written by gRPC's thread before the handler's first reaction, read
-// by any afterwards; `until_sent` by the thread that answers.
+// The context of a call, made by CallCounter.
+// Threads: gRPC's thread writes it before the handler's first reaction; afterwards any thread may
+// read it. `until_sent` is written by the thread that answers.
 class CallContext final : public grpc::CallbackServerContext {
  public:
   CallContext(bool is_late, Access* gate) : late(is_late), access(gate) {}
 
-  // nullptr: some other context.
+  // nullptr if it is another kind of context.
   static CallContext* Of(grpc::CallbackServerContext* context) {
     return dynamic_cast<CallContext*>(context);
   }
@@ -32,12 +33,12 @@ class CallContext final : public grpc::CallbackServerContext {
   }
 
   const bool late;          // began after the server began to drain
-  Access* const access;     // nullptr: everybody may everything
-  std::string_view method;  // "package.Service/Method"; gRPC's memory; empty without an access
-  absl::Status refusal;     // by OpenCalls, which has ended the call already
-  OpenCalls::Call* open_call = nullptr;  // lives as long as this; nullptr: nobody counts calls
+  Access* const access;     // nullptr: everyone may call everything
+  std::string_view method;  // "package.Service/Method", in gRPC's memory; empty without access
+  absl::Status refusal;     // from OpenCalls, which has already ended the call
+  OpenCalls::Call* open_call = nullptr;  // lives as long as this; nullptr: calls are not counted
   security::Decision decision;
-  Permit until_sent;  // let go when the answer has been sent
+  Permit until_sent;  // destroyed when the answer has been sent
 
   static constexpr int64_t kNothingNoted = -1;
   std::atomic<int64_t> received_bytes = kNothingNoted;  // any thread

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gRPC asks for a context when a request has arrived and gives it back when the answer has been
-// written.
+// Counts calls. gRPC asks for a context when a request has arrived, and returns it when the answer
+// was written.
 #include "server/grpc/call_counter.h"
 
 #include <atomic>
@@ -55,7 +55,7 @@ grpc::CallbackServerContext* CallCounter::NewCallbackServerContext() {
 
 void CallCounter::Release(grpc::CallbackServerContext* context) {
   CallContext* const call = CallContext::Of(context);
-  if (call == nullptr) return;  // of a method that there is not: gRPC made it, and will delete it
+  if (call == nullptr) return;  // an unknown method: gRPC made this context and deletes it
   if (!call->late) {
     absl::MutexLock lock(&mu_);
     --early_calls_;

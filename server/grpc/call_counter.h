@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts calls, and what they receive, from their first header to the last byte of their answer, so
-// that a shutdown can wait for them and tell them from those that came too late. gRPC's own
-// Shutdown cancels calls that reach it before their client has read GOAWAY; clients do not retry
+// Counts calls and the bytes that they receive, from their first header to the last byte of their
+// answer. So a shutdown can wait for them, and tell them from calls that came too late. gRPC's own
+// Shutdown cancels calls that arrive before their client has read GOAWAY, and clients do not retry
 // CANCELLED.
 #ifndef PHASOR_SERVER_GRPC_CALL_COUNTER_H_
 #define PHASOR_SERVER_GRPC_CALL_COUNTER_H_
@@ -18,7 +18,7 @@
 
 namespace phasor::rpc {
 
-// What a call or stream is told that comes too late, or must end for the shutdown.
+// The error of a call that comes too late, or of a stream that must end for the shutdown.
 absl::Status Draining();
 
 class Access;
@@ -26,21 +26,21 @@ class Access;
 // Counts the calls of callback services. Threads: any.
 class CallCounter final : public grpc::ContextAllocator {
  public:
-  // `access`: what Refusal asks about the calls; must outlive them; nullptr: refuses none.
+  // Refusal checks calls with `access`, which must outlive them; nullptr: it refuses none.
   explicit CallCounter(Access* access = nullptr) : access_(access) {}
 
-  // Calls that begin from now on are late.
+  // From now on, calls that begin are late.
   void StartDraining();
-  // Waits until every call that is not late has ended, or until `deadline`: then false.
+  // Waits until all calls that are not late have ended. Returns false if `deadline` passes first.
   bool WaitForEarlyCalls(absl::Time deadline);
 
-  // Adds to what the call has received, for those who observe it.
+  // Adds to the received bytes of the call, which observers see.
   static void NoteReceived(grpc::CallbackServerContext* context, int64_t bytes);
-  // Nothing if nobody noted any.
+  // nullopt if NoteReceived was not called.
   static std::optional<int64_t> ReceivedBytes(const grpc::ServerContextBase& context);
 
-  // Of each answer of a stream but the last, which needs no note: that it begins to be sent, and
-  // that it was. Between the two OpenCalls waits only so long. Before the call is finished.
+  // For each answer of a stream except the last one: sending begins, and it was taken. OpenCalls
+  // limits the time between the two. Only before the call is finished.
   static void NoteAnswer(grpc::CallbackServerContext* context, int64_t bytes);
   static void NoteAnswerTaken(grpc::CallbackServerContext* context);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One interceptor per call. gRPC makes it when the call arrives and destroys it with the call; a
-// call that ends without a status of ours (its connection broke) is counted then.
+// Intercepts every call. gRPC makes an interceptor when a call arrives and destroys it with the
+// call. A call that ends without a status from the server, because its connection broke, is counted
+// then.
 #include "server/grpc/call_interceptor.h"
 
 #include <grpcpp/grpcpp.h>
@@ -27,14 +28,14 @@ constexpr std::array<const char*, 17> kCodeNames = {
     "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
     "DATA_LOSS", "UNAUTHENTICATED"};
 
-// Of the metadata that a call came with.
+// The first value of `key` in the metadata of a call.
 std::string MetadataOf(const grpc::ServerContextBase& context, const char* key) {
   const auto entry = context.client_metadata().find(key);
   if (entry == context.client_metadata().end()) return "";
   return std::string(entry->second.data(), entry->second.size());
 }
 
-// Without the slash that it begins with.
+// The method without its leading slash.
 std::string MethodOf(const grpc::experimental::ServerRpcInfo& info) {
   std::string_view method = info.method();
   if (method.starts_with('/')) method.remove_prefix(1);
@@ -64,12 +65,12 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
       sent_bytes_ += message_bytes_;
     }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
-      // The last answer; those before it are the handler's to note, since gRPC 1.51 does not tell
-      // interceptors when one has been sent.
+      // This is the last answer. Handlers must note the earlier ones, because gRPC 1.51 does not
+      // tell interceptors when an answer was sent.
       if (call_.has_value()) call_->AnswerBegins(message_bytes_);
       const grpc::Status status = methods->GetSendStatus();
       grpc::ServerContextBase& context = *info_.server_context();
-      // Who has gone does not see the status.
+      // A caller that has gone does not see the status.
       const int code = context.IsCancelled() ? grpc::StatusCode::CANCELLED : status.error_code();
       received_bytes_ = CallCounter::ReceivedBytes(context);
       End(
@@ -80,7 +81,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   }
 
  private:
-  // Before the handler runs; earlier, contexts of some methods do not know their call yet.
+  // Runs before the handler. Earlier, the contexts of some methods do not know their call yet.
   void Begin() {
     call_.emplace(&calls_, info_.server_context());
     auto* const context = dynamic_cast<CallContext*>(info_.server_context());
@@ -101,7 +102,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   grpc::experimental::ServerRpcInfo& info_;
   OpenCalls& calls_;
   std::optional<OpenCalls::Call> call_;
-  // A copy: gRPC frees the name of a method that there is not before it frees this.
+  // A copy, because gRPC frees the name of an unknown method before it frees this.
   const std::string method_;
   const std::vector<CallObserver*>& observers_;
   const Clock::time_point begun_ = Clock::now();

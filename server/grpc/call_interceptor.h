@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows every call of a server, whatever service it is of, to its limits and to observers.
+// Reports every call of a server, of any service, to its limits and observers.
 #ifndef PHASOR_SERVER_GRPC_CALL_INTERCEPTOR_H_
 #define PHASOR_SERVER_GRPC_CALL_INTERCEPTOR_H_
 

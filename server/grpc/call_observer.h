@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server tells of the calls it answers, for metrics and logs.
+// CallObserver: what a server reports about its calls, for metrics and logs.
 #ifndef PHASOR_SERVER_GRPC_CALL_OBSERVER_H_
 #define PHASOR_SERVER_GRPC_CALL_OBSERVER_H_
 
@@ -13,31 +13,32 @@
 
 namespace phasor::rpc {
 
-// A call that is being answered. It and all that it points to is valid during CallObserver::Ended
-// only.
+// The report about a call. It and everything that it points to are valid only during
+// CallObserver::Ended.
 struct CallRecord {
-  // "phasor.v1.PositionEmbeddingService/Encode"; whatever the caller sent if there is no such
-  // method
+  // e.g. "phasor.v1.PositionEmbeddingService/Encode". For an unknown method, the name that the
+  // caller sent.
   std::string_view method;
-  int code = 0;  // of gRPC, 0 to 16
+  int code = 0;  // a gRPC code, 0 to 16
   std::string_view message;
   absl::Duration duration;                       // from the call's first byte to its status
   int64_t sent_bytes = 0;                        // of its messages
-  std::optional<int64_t> received_bytes;         // nothing: a method whose requests nobody measures
+  std::optional<int64_t> received_bytes;         // nullopt: not measured for this method
   absl::FunctionRef<std::string()> peer;         // "ipv4:10.0.0.1:4711"
-  absl::FunctionRef<std::string()> traceparent;  // of the metadata, as sent; often empty
+  absl::FunctionRef<std::string()> traceparent;  // from the metadata as sent; often empty
 };
 
-// "OK", "INVALID_ARGUMENT"; the number of a code that gRPC does not name.
+// "OK", "INVALID_ARGUMENT" and so on; the number of a code that gRPC does not name.
 std::string CodeName(int code);
 
-// Threads: any, many at once; on the path of every call: no method may block for long.
+// Receives the reports. It is on the path of every call, so no method may block for long.
+// Threads: many at once.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  // `method`: as CallRecord's, valid during this call only.
+  // `method` is as in CallRecord, and is valid only during this call.
   virtual void Started(std::string_view method) = 0;
-  // Before the caller can see the status. Once per Started.
+  // Called exactly once per Started, before the caller can see the status.
   virtual void Ended(const CallRecord& call) = 0;
 };
 

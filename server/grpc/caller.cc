@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads a caller's deadline and host from what gRPC knows.
 #include "server/grpc/caller.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gRPC knows of who makes a call.
+// What gRPC knows about the caller of a call.
 #ifndef PHASOR_SERVER_GRPC_CALLER_H_
 #define PHASOR_SERVER_GRPC_CALLER_H_
 
@@ -12,15 +12,15 @@
 
 namespace phasor::rpc {
 
-// Infinite when the caller has none.
+// Infinite if the caller set no deadline.
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context);
 
-// The caller's host as a number, for turns in the engine's queue: one client however many
-// connections it has. All callers over Unix sockets are one.
+// The caller's host as a number, for turns in the engine's queue: a host is one client, however
+// many connections it has. All callers on Unix sockets are one client.
 uint64_t ClientOf(const grpc::CallbackServerContext& context);
-// The same of what gRPC calls a peer, e.g. "ipv4:10.0.0.1:4711".
+// The same for a peer as gRPC writes it, e.g. "ipv4:10.0.0.1:4711".
 uint64_t ClientOfPeer(std::string_view peer);
-// Whether such a peer is not on this host: neither a Unix socket nor a loopback address.
+// Whether this peer is on another host: neither on a Unix socket nor at a loopback address.
 bool IsRemotePeer(std::string_view peer);
 
 }  // namespace phasor::rpc

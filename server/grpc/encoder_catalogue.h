@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encoders of a running server, which a reload replaces.
+// The named encoders of a running server. A reload replaces them.
 #ifndef PHASOR_SERVER_GRPC_ENCODER_CATALOGUE_H_
 #define PHASOR_SERVER_GRPC_ENCODER_CATALOGUE_H_
 
@@ -14,7 +14,7 @@
 
 namespace phasor::rpc {
 
-// Threads: any. Who has taken a set keeps it, whatever Replace does.
+// The current set of encoders. A set that was returned stays valid after Replace. Threads: any.
 class EncoderCatalogue {
  public:
   void Replace(EncoderSet set) {
@@ -28,7 +28,7 @@ class EncoderCatalogue {
     return set_;
   }
 
-  // EncoderSet::Apply; nothing is locked for a spec that names no encoder.
+  // Calls EncoderSet::Apply. Takes no lock if the spec names no encoder.
   absl::StatusOr<Spec> Apply(const Spec& user, std::string_view path) const {
     return user.encoder.empty() ? user : Get()->Apply(user, path);
   }

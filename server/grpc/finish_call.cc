@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a status on the wire, with the advice that goes with it.
+// Sends the status of a call, with advice on retries.
 #include "server/grpc/finish_call.h"
 
 #include "proto/grpc_status.h"

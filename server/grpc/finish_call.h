@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a unary call ends.
+// Ends unary calls.
 #ifndef PHASOR_SERVER_GRPC_FINISH_CALL_H_
 #define PHASOR_SERVER_GRPC_FINISH_CALL_H_
 
@@ -9,11 +9,12 @@
 
 namespace phasor::rpc {
 
-// Ends a call; UNAVAILABLE carries when to come back, as trailing metadata.
+// Ends a call with `status`. With UNAVAILABLE, trailing metadata says when to retry.
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status);
 
-// A reactor that has ended the call because of Refusal (server/grpc/access.h), or nullptr: go on.
+// If Refusal (server/grpc/access.h) refuses the call, returns a reactor that has ended it;
+// otherwise nullptr.
 grpc::ServerUnaryReactor* RefusedReactor(grpc::CallbackServerContext* context);
 
 }  // namespace phasor::rpc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See server_grpc_log.h.
+// Receives gRPC's log lines, writes them to the server's log, and counts failed handshakes.
 #include "server/grpc/grpc_log.h"
 
 #include <grpc/support/log.h>
@@ -16,14 +16,14 @@ namespace phasor {
 namespace {
 
 constexpr int64_t kHandshakeLinesPerSecond = 10;
-// Once for each connection, whoever ended it.
+// Logged once per connection, whichever side ended it.
 constexpr std::string_view kHandshakeFailed = "Security handshake failed: ";
-// A client that asks for another name will not accept the certificate that it gets.
+// Logged if a client asks for another name. It will not accept the certificate.
 constexpr std::string_view kNoSuchName = "No match found for server name: ";
 
 std::atomic<int64_t> handshakes_failed = 0;
 
-// What stands between `before` and `after`, or to the end; empty if `before` is not there.
+// The text between `before` and `after`, or from `before` to the end. Empty if `before` is missing.
 std::string Between(std::string_view text, std::string_view before, std::string_view after) {
   const size_t found = text.find(before);
   if (found == text.npos) return "";
@@ -40,11 +40,11 @@ void LogHandshake(LogLevel level, const std::string& reason, const std::string& 
   }
 }
 
-// `error`: "UNKNOWN:what {key:value, ..., children:[INTERNAL:why {target_address:"peer"}]}".
+// `error` is "UNKNOWN:what {key:value, ..., children:[INTERNAL:why {target_address:"peer"}]}".
 void LogHandshakeError(std::string_view error) {
   const std::string why = Between(error, "children:[", " {");
   const std::string peer = Between(error, "target_address:\"", "\"");
-  // A probe of the port, or a client that does not like the certificate: it does not say.
+  // A probe of the port, or a client that rejects the certificate; the error does not tell which.
   if (!why.empty()) return LogHandshake(LogLevel::kInfo, "the peer hung up: " + why, peer);
   LogHandshake(LogLevel::kWarn, std::string(error.substr(0, error.find(" {"))), peer);
 }
@@ -58,7 +58,7 @@ void Forward(gpr_log_func_args* args) {
     return LogHandshake(LogLevel::kWarn,
                         "the certificate is not for the name that the client asked for", "");
   }
-  // The same again, and for each connection of a stranger.
+  // gRPC logs this in addition to the line above, for each connection of a stranger.
   const bool repeated = message.starts_with("Handshake failed with fatal error ");
   const LogLevel level =
       args->severity == GPR_LOG_SEVERITY_ERROR && !repeated ? LogLevel::kWarn : LogLevel::kDebug;

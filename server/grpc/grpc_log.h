@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gRPC's own log lines as ours, and what only they tell.
+// Writes gRPC's log lines to the server's log, and reads events from them that gRPC reports nowhere
+// else.
 #ifndef PHASOR_SERVER_GRPC_GRPC_LOG_H_
 #define PHASOR_SERVER_GRPC_GRPC_LOG_H_
 
@@ -7,16 +8,16 @@
 
 namespace phasor {
 
-// From now on, for the whole process. Idempotent.
+// Begins to forward gRPC's log, for the whole process. May be called again.
 void ForwardGrpcLog();
 
-// Has gRPC say what it knows of handshakes: it does only when it says all. Few lines for each
-// connection, none for calls.
+// Makes gRPC log what it knows about handshakes, which it does only at its most verbose level. That
+// is few lines per connection and none per call.
 void WatchTlsHandshakes();
 
-// Connections of this process that have ended in the handshake of TLS: with a
-// certificate that is not accepted on either side, or without TLS; and those that asked for a name
-// that the certificate has not. gRPC tells it nowhere else.
+// Number of connections of this process that failed in the TLS handshake: one side rejected a
+// certificate, the peer did not speak TLS, or it asked for a name that the certificate does not
+// have. gRPC reports this only in its log.
 int64_t TlsHandshakesFailed();
 
 }  // namespace phasor

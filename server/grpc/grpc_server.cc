@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns options into gRPC's own arguments.
+// Builds gRPC servers from the server's options.
 #include "server/grpc/grpc_server.h"
 
 #include <grpc/grpc.h>
@@ -21,17 +21,17 @@
 namespace phasor {
 namespace {
 
-// Clients may ping this often; more is abuse.
+// Clients may ping at this interval. gRPC treats more as abuse.
 constexpr absl::Duration kPingInterval = absl::Seconds(10);
 
-// Calls of gRPC's own services, reflection and channelz, hold a thread each. Beyond these threads
-// they are RESOURCE_EXHAUSTED; calls of ours need none of them.
+// Calls of gRPC's own services, reflection and channelz, hold a thread each. Beyond this number
+// they fail with RESOURCE_EXHAUSTED. Calls of our services need none of these threads.
 constexpr int kMaxPluginThreads = 32;
 
 int Millis(absl::Duration time) {
   return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(time), INT_MAX));
 }
-// gRPC's "never" is INT_MAX.
+// INT_MAX means never to gRPC.
 int MillisOrNever(absl::Duration time) {
   return time == absl::ZeroDuration() ? INT_MAX : Millis(time);
 }
@@ -50,7 +50,7 @@ bool IsUnixSocket(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
-// Takes all plug-ins but one out of a server; they belong to the process.
+// Removes all plug-ins but one from a server. Plug-ins are registered for the whole process.
 class PluginFilter final : public grpc::ServerBuilderOption {
  public:
   explicit PluginFilter(std::string name) : name_(std::move(name)) {}
@@ -66,7 +66,7 @@ class PluginFilter final : public grpc::ServerBuilderOption {
   const std::string name_;
 };
 
-// Plug-ins and gRPC's log belong to the process. Before the first builder.
+// Registers plug-ins and the log, which belong to the process. Must run before the first builder.
 void SetProcessWideGrpcOptions() {
   static const bool once = [] {
     ForwardGrpcLog();
@@ -78,7 +78,7 @@ void SetProcessWideGrpcOptions() {
 }
 
 void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
-  // gRPC 1.51 inflates a message before it looks at its size.
+  // gRPC 1.51 decompresses a message before it checks its size, so compression is off.
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
 
@@ -94,11 +94,11 @@ void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(o.keepalive_timeout)},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, Millis(kPingInterval)},
-      {GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0},  // corrupts data in releases of this age
+      {GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0},  // corrupts data in gRPC releases of this age
   };
   for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
   if (o.stream_window_bytes > 0) {
-    builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // else it grows
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // otherwise the window grows
     builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
                                 static_cast<int>(o.stream_window_bytes));
   }
@@ -122,8 +122,7 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
                                               Listener* listener) {
   SetProcessWideGrpcOptions();
   LimitedServer limited;
-  // Twice what gRPC holds peers to that acknowledge it: to the caller a call has ended before it is
-  // gone here.
+  // Twice gRPC's own limit: for the caller a call ends earlier than it is gone here.
   const int calls = 2 * options.max_concurrent_streams;
   limited.calls = std::make_unique<rpc::OpenCalls>(
       rpc::OpenCallLimits{calls, options.max_metadata_bytes, options.answer_timeout},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gRPC servers of a process have in common: limits, plug-ins, and connections of our own
-// accept loop.
+// Makes the gRPC servers of a process, with limits, plug-ins, and connections from our own accept
+// loop.
 #ifndef PHASOR_SERVER_GRPC_GRPC_SERVER_H_
 #define PHASOR_SERVER_GRPC_GRPC_SERVER_H_
 
@@ -24,17 +24,17 @@ namespace phasor {
 inline constexpr char kReflectionPlugin[] = "proto_server_reflection";
 inline constexpr char kChannelzPlugin[] = "channelz_service";
 
-// What one server has of its own. All that is pointed to must outlive the server.
+// The parts of one server. Everything that is pointed to must outlive the server.
 struct GrpcServerParts {
   std::vector<grpc::Service*> services;
-  std::string plugin;  // of gRPC's, see above; empty: none
+  std::string plugin;  // one of the plug-ins above; empty: none
   int64_t max_request_bytes = 0;
   int64_t max_response_bytes = 0;
   grpc::ResourceQuota* quota = nullptr;
   std::vector<rpc::CallObserver*> observers;
-  std::unique_ptr<grpc::ContextAllocator> contexts;  // or nullptr
-  bool method_names = false;                         // as rpc::MethodNames, of `contexts`
-  std::shared_ptr<grpc::ServerCredentials> tls;      // of TCP; nullptr: plaintext
+  std::unique_ptr<grpc::ContextAllocator> contexts;  // may be nullptr
+  bool method_names = false;  // whether rpc::MethodNames tells `contexts` the methods
+  std::shared_ptr<grpc::ServerCredentials> tls;  // for TCP; nullptr: plaintext
 };
 
 // A running server and the limits of its calls.
@@ -44,15 +44,15 @@ struct LimitedServer {
   std::unique_ptr<StreamWatch> watch;
 };
 
-// From now on, no end of a server is the end of gRPC itself, which joins threads that may be in a
-// poll of 10 s. For processes that end soon after their server.
+// From now on, destroying a server does not shut gRPC down, which would join threads that may be in
+// a poll of 10 s. For processes that end soon after their server.
 void KeepGrpcUntilExit();
 
-// The only way to make a gRPC server here: with every limit that gRPC has (the memory of its
-// connections is `quota`), and with our own on calls (rpc::OpenCalls, StreamWatch). The server gets
-// the connections that `listener` accepts from now on, which must be stopped before the server is
-// destroyed. Unix sockets are always plaintext: permissions of their files guard them. INTERNAL:
-// gRPC refused.
+// The only way to make a gRPC server here. It has all limits of gRPC (`quota` limits the memory of
+// its connections), and our own limits on calls (rpc::OpenCalls, StreamWatch). The server gets the
+// connections that `listener` accepts from now on; the listener must be stopped before the server
+// is destroyed. Unix sockets are always plaintext, because the permissions of their files guard
+// them. INTERNAL: gRPC failed.
 absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, GrpcServerParts parts,
                                               Listener* listener);
 

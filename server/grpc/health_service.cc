@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reactor per watch; the service's lock guards them all. gRPC runs reactions on its own
-// threads, never inside the calls that start a write, so starting one under the lock is safe.
+// Answers health checks and watches. Each watch has a reactor, and the service's lock guards all of
+// them. A write may start under the lock, because gRPC runs reactions on its own threads and never
+// inside the call that starts a write.
 #include "server/grpc/health_service.h"
 
 #include "absl/strings/str_cat.h"
@@ -12,17 +13,17 @@ using grpc::health::v1::HealthCheckResponse;
 
 namespace {
 
-// gRPC keeps the request of a watch for as long as the watch lives.
+// Longest accepted service name: gRPC keeps the request as long as the watch lives.
 constexpr size_t kMaxNameBytes = 256;
 
 }  // namespace
 
-// Writes the status whenever it differs from what was written last. Owns itself until OnDone.
+// Writes the status whenever it differs from the last written one. Owns itself until OnDone.
 class HealthService::WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse> {
  public:
   WatchReactor(HealthService* service, const std::string* name) : service_(*service), name_(name) {}
 
-  // Writes or finishes, whichever is due, unless a write is under way.
+  // Starts the next write, or finishes, unless a write is in progress.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_.mu_) {
     if (writing_ || finished_) return;
     const Status status = service_.StatusOf(name_);
@@ -63,11 +64,11 @@ class HealthService::WatchReactor final : public grpc::ServerWriteReactor<Health
   }
 
  private:
-  // All below are guarded by the service's lock.
+  // Guarded by the service's lock.
   HealthService& service_;
-  const std::string* const name_;  // the service's; nullptr: one that there is not
+  const std::string* const name_;  // in services_; nullptr: unknown service
   HealthCheckResponse response_;
-  Status written_ = HealthCheckResponse::UNKNOWN;  // never written
+  Status written_ = HealthCheckResponse::UNKNOWN;  // a value that is never written
   bool writing_ = false;
   bool cancelled_ = false;
   bool finished_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grpc.health.v1: Check and Watch. Our own because the watches of gRPC's service stay open while
-// the server shuts down: every drain with a watching client would last until its timeout.
+// grpc.health.v1: Check and Watch. It replaces gRPC's own service, whose watches stay open while
+// the server shuts down, so that with a watching client every drain would last until its timeout.
 #ifndef PHASOR_SERVER_GRPC_HEALTH_SERVICE_H_
 #define PHASOR_SERVER_GRPC_HEALTH_SERVICE_H_
 
@@ -16,21 +16,22 @@
 
 namespace phasor::rpc {
 
-// Threads: any. "" is the server as a whole, which says what all services say that were not set
-// apart. A watch of a name that there is not is told so and kept without the name, since the names
-// of a server never change; one of an overlong name is INVALID_ARGUMENT.
+// The health of a server and its services. "" is the whole server; its status holds for all
+// services without a status of their own. A watch of an unknown service gets SERVICE_UNKNOWN and
+// stays open; its name is not kept, because the services of a server never change. A watch with too
+// long a name fails with INVALID_ARGUMENT. Threads: any.
 class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
   // Starts as SERVING.
   explicit HealthService(const std::vector<std::string>& services);
 
-  // NOT_SERVING from now on, for Check and Watch.
+  // From now on, Check and Watch answer NOT_SERVING.
   void StopServing();
-  // NOT_SERVING as long as connections are not taken.
+  // While connections are not accepted, the status is NOT_SERVING.
   void SetAccepting(bool accepting);
-  // Of one service alone, until the server stops serving.
+  // Sets the status of one service, as long as the server serves.
   void SetServing(const std::string& service, bool serving);
-  // Ends all watches, also those to come, with UNAVAILABLE.
+  // Ends all present and future watches with UNAVAILABLE.
   void EndWatches();
 
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
@@ -44,12 +45,12 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   using Status = grpc::health::v1::HealthCheckResponse::ServingStatus;
   class WatchReactor;
 
-  // The name as it is kept here; nullptr: there is no such service.
+  // The stored name; nullptr if the service is unknown.
   const std::string* Find(const std::string& service) const;
   Status StatusOf(const std::string* service) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Mutex mu_;
-  std::set<std::string> services_;  // and ""; the same from the constructor on
+  std::set<std::string> services_;  // and ""; does not change
   bool serving_ ABSL_GUARDED_BY(mu_) = true;
   bool accepting_ ABSL_GUARDED_BY(mu_) = true;
   std::set<std::string> down_ ABSL_GUARDED_BY(mu_);  // services that do not serve

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See idle_timer.h. An alarm refers to the state and the state to its alarm; whoever ends the timer
-// drops the alarm, which breaks the circle.
+// Measures idle time with a gRPC alarm. The alarm and its state refer to each other; whoever ends
+// the timer drops the alarm, which breaks the cycle.
 #include "server/grpc/idle_timer.h"
 
 #include <grpcpp/alarm.h>
@@ -36,7 +36,7 @@ void IdleTimer::Touch() {
 }
 
 void IdleTimer::Stop() {
-  std::unique_ptr<grpc::Alarm> alarm;  // cancelled without the lock
+  std::unique_ptr<grpc::Alarm> alarm;  // cancelled after the lock is released
   absl::MutexLock lock(&state_->mu);
   state_->stopped = true;
   alarm = std::move(state_->alarm);
@@ -49,7 +49,7 @@ void IdleTimer::Arm(const std::shared_ptr<State>& state, absl::Duration wait) {
     absl::MutexLock lock(&state->mu);
     if (state->stopped) return;
     alarm.swap(state->alarm);
-    // Fires on a thread of gRPC's, never in here.
+    // The alarm fires on a gRPC thread, never inside Set.
     raw->Set(absl::ToChronoTime(absl::Now() + wait), [state](bool fired) {
       if (fired) Fire(state);
     });

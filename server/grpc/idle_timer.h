@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices that a stream has gone quiet. A caller that opens streams and says nothing would
-// otherwise hold what they hold for as long as its connection lives.
+// IdleTimer: detects a stream that has gone quiet. Otherwise a caller that opens streams and sends
+// nothing would hold their resources as long as its connection lives.
 #ifndef PHASOR_SERVER_GRPC_IDLE_TIMER_H_
 #define PHASOR_SERVER_GRPC_IDLE_TIMER_H_
 
@@ -11,19 +11,20 @@
 
 namespace phasor::rpc {
 
-// Threads: any. Costs one alarm per `timeout`, however often it is touched.
+// A timer that starts again at each touch. It needs one alarm per `timeout`, however often it is
+// touched. Threads: any.
 class IdleTimer {
  public:
-  // Calls `expired`, on a thread of gRPC, when nothing was touched for `timeout`; 0: never. Once it
-  // has returned true that was all; false counts as a touch. It may still be running when Stop
-  // returns: capture what keeps it safe.
+  // Calls `expired` on a gRPC thread if Touch was not called for `timeout`; 0: never. If `expired`
+  // returns true, it is not called again; false counts as a touch. It may still be running when
+  // Stop returns, so it must own what it uses.
   IdleTimer(absl::Duration timeout, std::function<bool()> expired);
   ~IdleTimer() { Stop(); }
   IdleTimer(const IdleTimer&) = delete;
   IdleTimer& operator=(const IdleTimer&) = delete;
 
   void Touch();
-  // No call begins from now on. Idempotent.
+  // `expired` does not start from now on. May be called again.
   void Stop();
 
  private:

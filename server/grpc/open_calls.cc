@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls are ended through gRPC's C interface, which takes a status for the caller and works on a
-// reference of our own, so that no lock is held while gRPC reacts.
+// Limits and ends calls. It ends a call through gRPC's C interface, which takes a status for the
+// caller. It holds its own reference to the call, so it needs no lock while gRPC reacts.
 #include "server/grpc/open_calls.h"
 
 #include <grpc/grpc.h>
@@ -17,7 +17,7 @@
 namespace phasor::rpc {
 namespace {
 
-// As HTTP/2 counts headers: 32 bytes for each beside its text.
+// Counts as HTTP/2 does: 32 bytes for each header, and its text.
 int64_t MetadataBytes(const grpc::ServerContextBase& context) {
   int64_t bytes = 0;
   for (const auto& [key, value] : context.client_metadata()) {
@@ -85,7 +85,7 @@ OpenCalls::~OpenCalls() {
 bool OpenCalls::Add(Call* call) {
   absl::MutexLock lock(&mu_);
   calls_.insert(call);
-  if (call->connection_ == nullptr) return true;  // within this process
+  if (call->connection_ == nullptr) return true;  // in-process call
   return ++of_connection_[call->connection_] <= limits_.calls_per_connection;
 }
 
@@ -98,7 +98,7 @@ void OpenCalls::Remove(Call* call) {
 }
 
 void OpenCalls::Watch() {
-  // Late by a quarter at most.
+  // So an overdue call is ended at most a quarter of the timeout late.
   const absl::Duration interval = limits_.answer_timeout / 4;
   const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopping_; };
   while (true) {
@@ -117,7 +117,7 @@ void OpenCalls::EndOverdue() {
     absl::MutexLock lock(&mu_);
     for (Call* const call : calls_) {
       if (call->due_.load(std::memory_order_relaxed) > now) continue;
-      call->AnswerTaken();  // once is enough
+      call->AnswerTaken();  // do not end it twice
       overdue.push_back(Referenced(call->call_));
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits on calls that hold in spite of what a peer acknowledges or takes. gRPC 1.51 applies its
-// own limits on streams and headers only once the peer has acknowledged SETTINGS, and an answer
-// that the peer's window has no room for waits for as long as the connection lives.
+// OpenCalls: limits on calls that hold whatever a peer acknowledges or reads. gRPC 1.51 applies its
+// own limits on streams and headers only after the peer has acknowledged SETTINGS. An answer that
+// does not fit the peer's window waits as long as the connection lives.
 #ifndef PHASOR_SERVER_GRPC_OPEN_CALLS_H_
 #define PHASOR_SERVER_GRPC_OPEN_CALLS_H_
 
@@ -23,37 +23,37 @@ namespace phasor::rpc {
 
 struct OpenCallLimits {
   int calls_per_connection = 0;
-  int64_t metadata_bytes = 0;                         // of one call
-  absl::Duration answer_timeout = absl::Seconds(60);  // of an answer; 0: never
+  int64_t metadata_bytes = 0;                         // per call
+  absl::Duration answer_timeout = absl::Seconds(60);  // for an answer to be taken; 0: no limit
 };
 
-// An answer has this much longer for each MiB of it, so that a slow reader is not cut off.
+// An answer has this much more time per MiB, so that slow readers are not cut off.
 inline constexpr absl::Duration kAnswerTimePerMiB = absl::Seconds(1);
 
-// All calls of one gRPC server. Threads: any. Owns one thread, which ends calls whose answers
-// nobody takes. Must outlive the server's calls.
+// All calls of one gRPC server. Owns a thread that ends calls whose answers are not taken. Must
+// outlive the server's calls. Threads: any.
 class OpenCalls {
  public:
-  // `ended` is told how many calls were ended because nobody took their answers; may be nullptr.
+  // `ended` is told how many calls were ended because their answers were not taken; may be nullptr.
   OpenCalls(const OpenCallLimits& limits, std::function<void(int64_t)> ended);
   ~OpenCalls();
   OpenCalls(const OpenCalls&) = delete;
   OpenCalls& operator=(const OpenCalls&) = delete;
 
-  // One call, from when gRPC shows it until gRPC destroys its context.
+  // One call, from its arrival until gRPC destroys its context.
   class Call {
    public:
-    // A call beyond a limit is ended here, whatever service it is of: the caller gets
-    // UNAVAILABLE (too many calls) or RESOURCE_EXHAUSTED (too much metadata).
+    // Ends a call of any service at once if it exceeds a limit. The caller gets UNAVAILABLE for too
+    // many calls, or RESOURCE_EXHAUSTED for too much metadata.
     Call(OpenCalls* calls, grpc::ServerContextBase* context);
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // Why the call was ended, or OK.
+    // Why the constructor ended the call, or OK.
     const absl::Status& refusal() const { return refusal_; }
 
-    // `bytes` of an answer wait to be taken from now on.
+    // An answer of `bytes` bytes waits to be taken from now on.
     void AnswerBegins(int64_t bytes);
     void AnswerTaken() { due_.store(kNothingDue, std::memory_order_relaxed); }
 
@@ -63,13 +63,13 @@ class OpenCalls {
 
     OpenCalls& calls_;
     grpc_call* const call_;                   // holds a reference
-    grpc_auth_context* const connection_;     // the same; gRPC makes one for each connection
+    grpc_auth_context* const connection_;     // holds a reference; there is one for each connection
     std::atomic<int64_t> due_ = kNothingDue;  // ns since the epoch
     absl::Status refusal_;
   };
 
  private:
-  // False: the connection has as many as it may have.
+  // Returns false if the connection has as many calls as it may have.
   bool Add(Call* call);
   void Remove(Call* call);
   void Watch();

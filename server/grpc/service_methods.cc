@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks protobuf's descriptors.
+// Reads the methods of services from protobuf's descriptors.
 #include "server/grpc/service_methods.h"
 
 #include <google/protobuf/descriptor.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the methods of compiled-in services.
+// Names of the methods of compiled-in services.
 #ifndef PHASOR_SERVER_GRPC_SERVICE_METHODS_H_
 #define PHASOR_SERVER_GRPC_SERVICE_METHODS_H_
 
@@ -10,7 +10,7 @@
 
 namespace phasor::rpc {
 
-// "package.Service/Method" of all methods of `services`, which are full names. A service that is
+// All methods of `services`, which are full names, as "package.Service/Method". A service that is
 // not compiled in has none.
 std::vector<std::string> ServiceMethods(absl::Span<const std::string> services);
 

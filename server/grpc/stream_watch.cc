@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channelz answers JSON in the shape of its protobuf messages. Numbers are texts there, and those
-// that are 0 are missing.
+// Reads the calls of all connections from channelz. Channelz answers with JSON in the form of its
+// protobuf messages: numbers are strings, and those that are 0 are missing.
 #include "server/grpc/stream_watch.h"
 
 #include <arpa/inet.h>
@@ -27,10 +27,10 @@ using google::protobuf::Struct;
 using google::protobuf::Value;
 
 constexpr absl::Duration kInterval = absl::Seconds(1);
-constexpr int kRest = 50;  // times what a look took, where that is longer: 2 % of a core at most
+constexpr int kRest = 50;  // wait this many times as long as a look took: at most 2 % of a core
 constexpr intptr_t kSocketsPerPage = 500;
 
-// Takes over a text of channelz.
+// Parses a text of channelz and frees it.
 Struct Parse(char* json) {
   Struct parsed;
   if (json == nullptr) return parsed;
@@ -39,7 +39,7 @@ Struct Parse(char* json) {
   return parsed;
 }
 
-// The value at the end of a path of names; an empty one if there is none.
+// The value at the end of a path of names; an empty value if there is none.
 const Value& At(const Struct& message, std::initializer_list<const char*> path) {
   const Struct* at = &message;
   const Value* value = &Value::default_instance();
@@ -60,7 +60,7 @@ int64_t NumberAt(const Struct& message, std::initializer_list<const char*> path)
   return number;
 }
 
-// "127.0.0.1:4711"; empty: not TCP.
+// The peer, e.g. "127.0.0.1:4711"; empty if it is not TCP.
 std::string PeerOf(const Struct& socket) {
   std::string ip;
   const int64_t port = NumberAt(socket, {"socket", "remote", "tcpip_address", "port"});

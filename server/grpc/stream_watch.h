@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices connections that hold more calls than they may. gRPC shows a unary call to its handler
-// once its message has arrived, so calls whose messages never come are known to gRPC alone; what it
-// knows of its connections it tells through channelz.
+// StreamWatch: detects connections with too many calls. gRPC shows a unary call to its handler only
+// when its message has arrived. So calls whose messages never arrive are known only to gRPC, which
+// reports them through channelz.
 #ifndef PHASOR_SERVER_GRPC_STREAM_WATCH_H_
 #define PHASOR_SERVER_GRPC_STREAM_WATCH_H_
 
@@ -16,12 +16,11 @@
 
 namespace phasor {
 
-// Owns one thread, which looks once a second, or less often where there are thousands of
-// connections.
+// Owns a thread that looks once a second, or less often if there are thousands of connections.
 class StreamWatch {
  public:
-  // `overcrowded` is told the address of each TCP peer, as PeerAddress writes it, that has more
-  // than `most` calls, of any gRPC server of this process. On the watch's thread.
+  // Calls `overcrowded` on the watch's thread with the address, as PeerAddress writes it, of each
+  // TCP peer that has more than `most` calls on any gRPC server of this process.
   StreamWatch(int64_t most, std::function<void(const std::string& peer)> overcrowded);
   ~StreamWatch();
   StreamWatch(const StreamWatch&) = delete;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// See tls_credentials.h. gRPC 1.51 reads key and certificate one after the other, and again if a
-// file's time of modification, in seconds, has changed meanwhile. Here both are one file, versions
-// differ by a second of that time, and one follows the other at once: it cannot read parts of two.
+// Loads and reloads TLS files for gRPC. gRPC 1.51 reads the key and then the certificate, and
+// repeats that if a file's modification time in seconds has changed meanwhile. Here both are in one
+// file, a new version follows the old one at once, and each version's time differs by a second. So
+// gRPC can never read parts of two versions.
 #include "server/grpc/tls_credentials.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 namespace phasor::rpc {
 namespace {
 
-constexpr unsigned kWatchSeconds = 1;  // the shortest that gRPC accepts
+constexpr unsigned kWatchSeconds = 1;  // the minimum that gRPC accepts
 
 bool WriteAll(int fd, const std::string& text) {
   size_t written = 0;
@@ -64,7 +65,7 @@ absl::Status MemoryFile::Replace(const std::string& text) {
   if (fd_ < 0) {
     fd_ = fd;
   } else {
-    close(fd);  // fd_ is it now
+    close(fd);  // fd_ refers to the file now
   }
   return absl::OkStatus();
 }
@@ -86,7 +87,7 @@ absl::StatusOr<std::unique_ptr<TlsCredentials>> TlsCredentials::Load(
 
 absl::Status TlsCredentials::Reload() {
   absl::MutexLock lock(&mu_);
-  // Before the files are read: what is written meanwhile counts as a change.
+  // Take the stamps before reading the files, so that a write in between counts as a change.
   stamps_ = Stamps();
   PHASOR_ASSIGN_OR_RETURN(security::TlsMaterial material, security::ReadTlsFiles(paths_));
   if (material.client_ca != material_.client_ca) {

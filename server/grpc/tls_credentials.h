@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS for gRPC from files that may be replaced while the server runs.
+// TLS credentials for gRPC, from files that may be replaced while the server runs.
 #ifndef PHASOR_SERVER_GRPC_TLS_CREDENTIALS_H_
 #define PHASOR_SERVER_GRPC_TLS_CREDENTIALS_H_
 
@@ -20,7 +20,7 @@
 
 namespace phasor::rpc {
 
-// A file that exists in memory only and is replaced as a whole. Threads: one that writes.
+// A file in memory only, which is replaced as a whole. Threads: one that writes.
 class MemoryFile {
  public:
   MemoryFile() = default;
@@ -28,10 +28,10 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
   ~MemoryFile();
 
-  // Whoever has opened the file before goes on reading what it was. Every version has another time
-  // of modification. INTERNAL: the system has no memory or descriptor for it.
+  // Replaces the content. A reader that opened the file before keeps reading the old version. Each
+  // version has another modification time. INTERNAL: the system has no memory or descriptor for it.
   absl::Status Replace(const std::string& text);
-  // Where this process finds it, after the first Replace.
+  // The path of the file in this process; valid after the first Replace.
   std::string path() const;
 
  private:
@@ -39,22 +39,22 @@ class MemoryFile {
   int64_t version_ = 0;
 };
 
-// Gives gRPC certificates that were checked: it would serve nobody with a file that is wrong, or
-// with a key and a certificate of two versions. So it watches files of ours.
-// Threads: any. Must outlive the server that uses it.
+// Gives gRPC only certificates that were checked. With an invalid file, or a key and a certificate
+// of different versions, gRPC would refuse every connection. So gRPC watches files made here.
+// Must outlive the server that uses it. Threads: any.
 class TlsCredentials {
  public:
   // Errors of ReadTlsFiles; INTERNAL: no memory, or no /proc.
   static absl::StatusOr<std::unique_ptr<TlsCredentials>> Load(const security::TlsPaths& paths);
 
-  // Reads the files again; if any is wrong, all stay as they were. New connections see what is new
-  // within a second or two, open ones go on. Errors as Load's.
+  // Reads the files again. If one is invalid, keeps all as they were. New connections use the new
+  // files after a second or two; open connections stay as they are. Errors as in Load.
   absl::Status Reload();
-  // Whether a file has changed since it was read last.
+  // Whether a file has changed since it was last read.
   bool Changed() const;
 
   const std::shared_ptr<grpc::ServerCredentials>& credentials() const { return credentials_; }
-  // Of the server's certificate.
+  // Expiry and serial number of the server's certificate.
   absl::Time not_after() const;
   std::string serial() const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See device_region.h.
+// Opens GPU memory of clients, and checks and copies ranges of it.
 #include "server/memory/device_region.h"
 
 #include <cstring>
@@ -15,7 +15,7 @@ absl::Status CheckInside(const DevicePlace& place, int64_t size, std::string_vie
     return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
                                              ", must be at least 1 byte from 0 or later"));
   }
-  // `offset + bytes` might overflow, the difference cannot.
+  // `offset + bytes` could overflow, the difference cannot.
   if (place.offset <= size && place.bytes <= size - place.offset) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
                                            ", must be within the allocation's ", size));
@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegion::Open(DevicePlace pla
                                              "', must be that of the server's device, ",
                                              port->device_uuid()));
   }
-  // What needs no device first.
+  // First the checks that need no GPU.
   PHASOR_RETURN_IF_ERROR(CheckInside(place, INT64_MAX, paths.bytes));
   auto allocation = port->Open(place.handle);
   if (!allocation.ok()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of another process' memory on the server's device, computed on where it lies.
+// DeviceRegion: GPU memory of another process, on which jobs compute where it lies.
 #ifndef PHASOR_SERVER_MEMORY_DEVICE_REGION_H_
 #define PHASOR_SERVER_MEMORY_DEVICE_REGION_H_
 
@@ -17,25 +17,26 @@
 
 namespace phasor::memory {
 
-// Where a region is: bytes [offset, offset + bytes) of the allocation that `handle` stands for.
+// The place of a region: bytes [offset, offset + bytes) of the allocation with this handle.
 struct DevicePlace {
   IpcHandle handle = {};
   int64_t offset = 0;
   int64_t bytes = 0;
-  std::string device_uuid = {};  // of the device; empty: that of the handle
-  int64_t device_id = 0;         // what the client calls the device; told back to it
+  std::string device_uuid = {};  // of the GPU; empty: the GPU of the handle
+  int64_t device_id = 0;         // the client's number of the GPU; returned to it
   bool read_only = false;
 };
 
-// A handle as it arrives. INVALID_ARGUMENT: not 64 bytes; the message begins with `path`.
+// Reads a handle from a request. INVALID_ARGUMENT "<path>: ...": not 64 bytes.
 absl::StatusOr<IpcHandle> IpcHandleFrom(std::string_view bytes, std::string_view path);
 
-// Threads: any; the client may change the bytes at any time. Keeps the allocation open.
+// An open region. Keeps the allocation open. The client may change its bytes at any time.
+// Threads: any.
 class DeviceRegion {
  public:
-  // `paths` are what the request calls its fields. INVALID_ARGUMENT: the device has another UUID,
-  // the driver does not know the handle, the allocation ends before the region does; UNAVAILABLE:
-  // the device is lost.
+  // `paths` are the names of the fields in the request.
+  // INVALID_ARGUMENT: the GPU has another UUID, the driver does not know the handle, or the
+  // allocation ends before the region. UNAVAILABLE: the GPU is lost.
   struct Paths {
     std::string_view handle = "handle";
     std::string_view bytes = "byte_size";
@@ -48,19 +49,20 @@ class DeviceRegion {
 
   const DevicePlace& place() const { return place_; }
 
-  // Whether what it holds is neither input nor output any more: a computation in place failed in
-  // the middle, or the device was lost.
+  // Whether the memory holds neither input nor output any more: a computation in place failed
+  // midway, or the GPU was lost.
   bool dirty() const { return dirty_.load(std::memory_order_relaxed) || !allocation_->usable(); }
-  // The second of these: its addresses are of no use any more.
+  // Whether the GPU was lost. Addresses of the region are then invalid.
   bool lost() const { return !allocation_->usable(); }
   std::atomic<bool>* dirty_flag() { return &dirty_; }
 
-  // The device's address of bytes [offset, offset + bytes), for jobs. INVALID_ARGUMENT: not all
-  // inside; FAILED_PRECONDITION: dirty; PERMISSION_DENIED: to be written, and may only be read.
+  // The GPU address of bytes [offset, offset + bytes), for jobs. INVALID_ARGUMENT: they are not all
+  // inside. FAILED_PRECONDITION: the region is dirty. PERMISSION_DENIED: `write`, but it is
+  // read-only.
   absl::StatusOr<std::byte*> At(int64_t offset, int64_t bytes, bool write,
                                 const std::string& path) const;
 
-  // Copies from and to a range that At accepted. ABORTED, UNAVAILABLE: as DeviceAllocation.
+  // Copy from and to a range that At accepted. ABORTED, UNAVAILABLE: as in DeviceAllocation.
   absl::Status Read(int64_t offset, int64_t bytes, std::byte* out) const {
     return allocation_->Read(place_.offset + offset, bytes, out);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See device_region_store.h. Memory is opened and closed without the lock: no client waits for
-// another's.
+// Keeps regions of GPU memory, and closes them when they expire. Memory is opened and closed
+// without holding the lock, so that no client waits for another one's.
 #include "server/memory/device_region_store.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace pl
         "the host");
   }
   PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
-  std::vector<HeldRef> lost;  // closed without the lock
+  std::vector<HeldRef> lost;  // closed after the lock is released
   {
     MutexLock lock(&mu_);
     lost = TakeLost();
@@ -69,7 +69,7 @@ DeviceRegionStore::Entries::iterator DeviceRegionStore::FindEntry(const std::str
 
 absl::Status DeviceRegionStore::Unregister(const std::string& name, const RegionCaller& caller,
                                            absl::AnyInvocable<void()> released) {
-  HeldRef held;  // closed without the lock
+  HeldRef held;  // closed after the lock is released
   {
     MutexLock lock(&mu_);
     const auto found = FindEntry(name, caller);
@@ -86,7 +86,7 @@ absl::Status DeviceRegionStore::Unregister(const std::string& name, const Region
 }
 
 void DeviceRegionStore::UnregisterAll(const RegionCaller& caller) {
-  Entries gone;  // closed without the lock
+  Entries gone;  // closed after the lock is released
   MutexLock lock(&mu_);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto next = std::next(entry);
@@ -159,7 +159,7 @@ DeviceRegionStore::Entries DeviceRegionStore::TakeExpired(absl::Time* next) {
 
 void DeviceRegionStore::Watch() {
   while (true) {
-    Entries expired;  // closed without the lock
+    Entries expired;  // closed after the lock is released
     MutexLock lock(&mu_);
     absl::Time next;
     expired = TakeExpired(&next);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions of device memory by name, with an owner and a time to live. Knows nothing of gRPC.
+// Regions of GPU memory by name, with an owner and a lifetime. Does not use gRPC.
 #ifndef PHASOR_SERVER_MEMORY_DEVICE_REGION_STORE_H_
 #define PHASOR_SERVER_MEMORY_DEVICE_REGION_STORE_H_
 
@@ -26,10 +26,10 @@
 namespace phasor::memory {
 
 struct DeviceRegionOptions {
-  bool enabled = false;  // else every registration is refused
+  bool enabled = false;  // otherwise every registration is refused
   std::shared_ptr<RegionNames> names = std::make_shared<RegionNames>();
-  int64_t max_regions = 256;              // of one owner
-  absl::Duration lease = absl::Hours(1);  // a region unused for so long is closed
+  int64_t max_regions = 256;              // per owner
+  absl::Duration lease = absl::Hours(1);  // a region is closed after this time without use
 };
 
 struct NamedDeviceRegion {
@@ -39,11 +39,11 @@ struct NamedDeviceRegion {
   bool dirty = false;
 };
 
-// As RegionStore, for memory of the device. Threads: any. Owns regions and, from the first one on,
-// a thread that closes those whose time is over.
+// The GPU regions of all clients, with the rules of RegionStore. Owns the regions and, from the
+// first registration on, a thread that closes expired ones. Threads: any.
 class DeviceRegionStore {
  public:
-  // `port` is nullptr without a device. It and the clock must outlive this.
+  // `port` is nullptr if there is no GPU. It and the clock must outlive this.
   DeviceRegionStore(DevicePort* port, DeviceRegionOptions options, Clock* clock);
   ~DeviceRegionStore();
 
@@ -51,28 +51,28 @@ class DeviceRegionStore {
   bool enabled() const { return options_.enabled && port_ != nullptr; }
   absl::Duration lease() const { return options_.lease; }
 
-  // Errors as DeviceRegion::Open's and RegionStore::Register's; FAILED_PRECONDITION also: no
-  // device.
+  // Errors are those of DeviceRegion::Open and RegionStore::Register, and FAILED_PRECONDITION if
+  // there is no GPU.
   absl::Status Register(const std::string& name, DevicePlace place, const RegionCaller& caller,
                         const RegionTerms& terms, const DeviceRegion::Paths& paths);
 
-  // Forgets a name. `released` runs once when no call uses the region any more, perhaps before this
-  // returns. NOT_FOUND, and it never runs: no such name, for this caller.
+  // Forgets a name. `released` runs once, when no call uses the region any more, possibly before
+  // this returns. NOT_FOUND: no such name for this caller; `released` then never runs.
   absl::Status Unregister(const std::string& name, const RegionCaller& caller,
                           absl::AnyInvocable<void()> released = nullptr);
-  // Forgets all that came over the caller's own connection.
+  // Forgets all regions that the caller registered over its connection.
   void UnregisterAll(const RegionCaller& caller);
 
-  // Whether it is the name of a region that the caller may use.
+  // Whether `name` is a region that the caller may use.
   bool Has(const std::string& name, const RegionCaller& caller);
-  // The region, whose time begins anew. NOT_FOUND; FAILED_PRECONDITION: the device was lost since.
-  // The message begins with `path`.
+  // Returns the region and renews its lifetime. NOT_FOUND: no such region. FAILED_PRECONDITION: the
+  // GPU was lost after the registration. Messages begin with `path`.
   absl::StatusOr<std::shared_ptr<DeviceRegion>> Find(const std::string& name,
                                                      const RegionCaller& caller,
                                                      const std::string& path);
-  // Those that the caller may use, by name. Renews nothing.
+  // The caller's regions, ordered by name. Does not renew their lifetime.
   std::vector<NamedDeviceRegion> List(const RegionCaller& caller);
-  // What is open, as RegionStore::stats.
+  // The open regions, as RegionStore::stats.
   OwnerQuotas::Stats stats() const { return quotas_->all(); }
 
  private:
@@ -80,20 +80,21 @@ class DeviceRegionStore {
   using HeldRef = std::shared_ptr<Held>;
   struct Entry {
     RegionNames::Name name;
-    HeldRef held;  // nullptr: the device was lost, and it is dirty
+    HeldRef held;  // nullptr: the GPU was lost, and the region is dirty
     DevicePlace place;
     RegionCaller owner;
     RegionTerms terms;
     absl::Time used;
-    std::weak_ptr<Held> left = {};  // of calls that use it still, after the device was lost
+    std::weak_ptr<Held> left = {};  // held by calls that still use it after the GPU was lost
   };
   using Entries = std::map<std::string, Entry>;
 
   Entries::iterator FindEntry(const std::string& name, const RegionCaller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Lets go of memory of a device that was lost: only calls that know its addresses keep it.
+  // Removes the store's references to regions of a lost GPU. Only calls that know their addresses
+  // still hold them.
   std::vector<HeldRef> TakeLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Those whose time is over. `*next` is when the next one's is.
+  // Removes the expired regions. Stores in `*next` when the next one expires.
   Entries TakeExpired(absl::Time* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Watch();
 
@@ -108,7 +109,7 @@ class DeviceRegionStore {
   std::thread watcher_ ABSL_GUARDED_BY(mu_);
 };
 
-// The regions that one caller may use.
+// The GPU regions that one caller may use.
 struct CallerDevices {
   DeviceRegionStore* store = nullptr;  // nullptr: none; must outlive the caller's calls
   RegionCaller caller = {};

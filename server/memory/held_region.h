@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A region as its store keeps it.
+// HeldRegion: a region with its share of a quota.
 #ifndef PHASOR_SERVER_MEMORY_HELD_REGION_H_
 #define PHASOR_SERVER_MEMORY_HELD_REGION_H_
 
@@ -11,8 +11,8 @@
 
 namespace phasor::memory {
 
-// A region of its owner's quota, which has it back once the region is closed. Calls share it with
-// the store.
+// A region and its owner's share of the quota, which is returned when the region is closed. The
+// store and calls hold it together.
 template <typename R>
 struct HeldRegion {
   HeldRegion(OwnerQuotas::Share s, std::shared_ptr<R> r)
@@ -25,14 +25,14 @@ struct HeldRegion {
     if (released != nullptr) released();
   }
 
-  // What a call holds.
+  // The reference that a call holds.
   static std::shared_ptr<R> Use(const std::shared_ptr<HeldRegion>& held) {
     return std::shared_ptr<R>(held, held->region.get());
   }
 
   OwnerQuotas::Share share;
   std::shared_ptr<R> region;
-  absl::AnyInvocable<void()> released;  // written by whoever forgets the name, before it lets go
+  absl::AnyInvocable<void()> released;  // set by whoever forgets the name
 };
 
 }  // namespace phasor::memory

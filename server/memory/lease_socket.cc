@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See lease_socket.h. Everything here is quick: a request maps memory, and an answer that does not
-// fit the socket's buffer ends the connection.
+// Serves the lease socket. Requests are quick: each maps memory at most. A connection ends if an
+// answer does not fit the socket's buffer.
 #include "server/memory/lease_socket.h"
 
 #include <poll.h>
@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kLease = "LEASE";
 constexpr std::string_view kRelease = "RELEASE ";
 constexpr size_t kMaxLine = 64;
-// Descriptors that one message may bring; more than one are refused.
+// Room for the descriptors of one message. More than one is an error.
 constexpr size_t kMaxDescriptors = 8;
 
 std::string UserOf(int fd) {
@@ -33,12 +33,12 @@ std::string UserOf(int fd) {
   return StrCat("uid ", peer.uid);
 }
 
-// Descriptors that came with a message. Closes them.
+// The descriptors that came with a message. Closes them when destroyed.
 class Descriptors {
  public:
   ~Descriptors() {
     for (const int fd : fds_) {
-      // The last close of a socket may wait for its peer, if whoever sent it wants that.
+      // Closing a socket could wait for its peer if the sender has set that, so turn it off.
       const linger none = {1, 0};
       setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
       close(fd);
@@ -55,14 +55,14 @@ class Descriptors {
       }
     }
   }
-  // The only one; -1: there is none, or there are several.
+  // The descriptor, if there is exactly one; otherwise -1.
   int only() const { return fds_.size() == 1 ? fds_[0] : -1; }
 
  private:
   std::vector<int> fds_;
 };
 
-// Bytes received into `text`, and what came with them; 0 at the end, -1 if there are none yet.
+// Receives bytes into `text`, and descriptors. Returns 0 at the end, and -1 if there are none yet.
 ssize_t ReceiveSome(int fd, absl::Span<char> text, Descriptors* descriptors) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxDescriptors * sizeof(int))> control;
   iovec part = {text.data(), text.size()};
@@ -113,7 +113,7 @@ void LeaseSocket::Serve() {
 void LeaseSocket::Accept() {
   const int fd = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
-    // No descriptors are left: others may close theirs in the meantime.
+    // No descriptor is free: wait, because others may soon close theirs.
     if (errno == EMFILE || errno == ENFILE) poll(nullptr, 0, 10);
     return;
   }
@@ -133,7 +133,8 @@ bool LeaseSocket::Receive(int fd, Connection& connection) {
   connection.line.append(text.data(), static_cast<size_t>(n));
   const size_t end = connection.line.find('\n');
   if (end == std::string::npos) return connection.line.size() < kMaxLine;
-  // One request at a time: its descriptor came with its last byte.
+  // A client must send one request at a time, because a descriptor comes with the last byte of its
+  // request.
   if (end + 1 != connection.line.size()) return false;
   const std::string answer =
       Answer(std::string_view(connection.line).substr(0, end), descriptors.only(), connection);

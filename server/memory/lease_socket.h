@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Unix socket over which clients hand their memory to the server. gRPC cannot pass descriptors.
+// LeaseSocket: the Unix socket over which clients pass memory to the server. gRPC cannot pass
+// descriptors.
 //
-// Lines of text, one answer per request:
-//   LEASE                one descriptor comes with it    OK <token> <the store's instance>
+// The protocol is lines of text, with one answer for each request:
+//   LEASE                with one descriptor             OK <token> <the store's instance>
 //   RELEASE <token>      a lease of this connection      OK
 //   anything that fails                                  <status code> <message>
-// The end of a connection ends its leases, so a client that dies leaves nothing. The owner that
-// quotas count is the peer's user.
+// The end of a connection ends its leases, so a client that dies leaves nothing behind. For quotas,
+// the owner is the user of the peer.
 #ifndef PHASOR_SERVER_MEMORY_LEASE_SOCKET_H_
 #define PHASOR_SERVER_MEMORY_LEASE_SOCKET_H_
 
@@ -21,14 +22,14 @@
 
 namespace phasor::memory {
 
-// Connections at a time; more are closed at once.
+// Most connections at a time. Further ones are closed at once.
 inline constexpr size_t kMaxLeaseConnections = 256;
 
-// Owns one thread, which serves all connections, and the leases that came over them.
+// Serves the socket. Owns one thread for all connections, and the leases made over them.
 class LeaseSocket {
  public:
-  // Serves `listener`, a listening non-blocking Unix socket that stays the caller's. Both must
-  // outlive this.
+  // Serves `listener`, a listening non-blocking Unix socket, which the caller keeps. Both arguments
+  // must outlive this.
   LeaseSocket(int listener, LeaseStore* store);
   // Closes all connections.
   ~LeaseSocket();
@@ -38,20 +39,20 @@ class LeaseSocket {
  private:
   struct Connection {
     std::string owner;
-    std::string line;  // received of the next request
+    std::string line;  // received part of the next request
     std::set<std::string> tokens;
   };
 
   void Serve();
   void Accept();
-  // Handles what has arrived. False: the connection has ended.
+  // Handles received bytes. Returns false if the connection has ended.
   bool Receive(int fd, Connection& connection);
   std::string Answer(std::string_view line, int descriptor, Connection& connection);
   void Close(int fd);
 
   const int listener_;
   LeaseStore& store_;
-  const int stop_;  // an eventfd, readable when this is to end
+  const int stop_;  // an eventfd that is readable when the thread must end
   std::map<int, Connection> connections_;
   std::thread thread_;
 };

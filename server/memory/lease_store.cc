@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See lease_store.h. Memory is mapped without the lock: no client waits for another's.
+// Keeps leases by token. Memory is mapped without holding the lock, so that no client waits for
+// another one's.
 #include "server/memory/lease_store.h"
 
 #include <sys/random.h>
@@ -23,10 +24,10 @@ absl::StatusOr<std::string> NewToken() {
   return absl::BytesToHexString({bits.data(), bits.size()});
 }
 
-// Memory of its owner's quota, which has it back once it is not mapped any more.
+// Mapped memory and its owner's share of the quota, which is returned after it is unmapped.
 struct MeteredMemory {
   OwnerQuotas::Share share;
-  std::shared_ptr<const SealedMemory> memory;  // goes first
+  std::shared_ptr<const SealedMemory> memory;  // destroyed first
 };
 
 }  // namespace
@@ -51,7 +52,7 @@ absl::StatusOr<std::string> LeaseStore::Add(int fd, const std::string& owner) {
 }
 
 void LeaseStore::Remove(const std::string& token) {
-  std::shared_ptr<const SealedMemory> memory;  // unmapped without the lock
+  std::shared_ptr<const SealedMemory> memory;  // unmapped after the lock is released
   MutexLock lock(&mu_);
   const auto found = leases_.find(token);
   if (found == leases_.end()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leases: sealed memory that clients share, by token. Whoever knows the token may use the memory,
-// so tokens are random and told to nobody else. Knows nothing of sockets or gRPC.
+// Leases: sealed memory of clients, by token. Whoever knows a token may use the memory, so tokens
+// are random and told only to the client that leased. Does not use sockets or gRPC.
 #ifndef PHASOR_SERVER_MEMORY_LEASE_STORE_H_
 #define PHASOR_SERVER_MEMORY_LEASE_STORE_H_
 
@@ -18,25 +18,26 @@
 
 namespace phasor::memory {
 
-// A call that uses a lease's memory keeps it mapped, whatever happens to the lease. Threads: any.
+// The leases of a server. A call keeps the memory that it uses mapped, also if the lease ends.
+// Threads: any.
 class LeaseStore {
  public:
   explicit LeaseStore(OwnerLimits limits);
 
-  // A random name of this store, by which a client that found two addresses knows whether they lead
-  // to the same server.
+  // A random name of this store. A client that knows two addresses can see from it whether both
+  // lead to the same server.
   const std::string& instance() const { return instance_; }
 
-  // Maps the memory behind `fd`, which stays the caller's, and returns its token, 32 hexadecimal
-  // digits. Errors of SealedMemory::Map; RESOURCE_EXHAUSTED: more than `owner` may have.
+  // Maps the memory of `fd`, which the caller keeps, and returns its token of 32 hexadecimal
+  // digits. Errors are those of SealedMemory::Map; RESOURCE_EXHAUSTED: more than `owner` may have.
   absl::StatusOr<std::string> Add(int fd, const std::string& owner);
-  // Ends a lease; one that is not known is no error.
+  // Ends a lease. An unknown token is not an error.
   void Remove(const std::string& token);
-  // NOT_FOUND. The token is not repeated.
+  // NOT_FOUND: unknown token. The message does not contain it.
   absl::StatusOr<std::shared_ptr<const SealedMemory>> Find(const std::string& token,
                                                            const std::string& path) const;
 
-  // What is mapped: leases, and what calls still use of those that have ended.
+  // Pieces and bytes that are mapped: leases, and ended leases that calls still use.
   OwnerQuotas::Stats stats() const { return quotas_->all(); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See owner_quotas.h.
+// Counts pieces and bytes per owner.
 #include "server/memory/owner_quotas.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every owner of memory that clients share has of it, in pieces and bytes, and may have.
+// Per-owner quotas, in pieces and bytes, on memory that clients share.
 #ifndef PHASOR_SERVER_MEMORY_OWNER_QUOTAS_H_
 #define PHASOR_SERVER_MEMORY_OWNER_QUOTAS_H_
 
@@ -17,19 +17,19 @@
 
 namespace phasor::memory {
 
-// Of one owner.
+// Limits of each owner.
 struct OwnerLimits {
   int64_t max_bytes = int64_t{8} << 30;
   int64_t max_pieces = 256;
 };
 
-// Lives as long as any share of it. Threads: any.
+// The quotas of all owners. Lives as long as any share of it. Threads: any.
 class OwnerQuotas : public std::enable_shared_from_this<OwnerQuotas> {
  public:
-  // `what` a piece is called in messages, e.g. "lease".
+  // `what` is the name of a piece in messages, e.g. "lease".
   OwnerQuotas(OwnerLimits limits, std::string what) : limits_(limits), what_(std::move(what)) {}
 
-  // One piece, until this goes.
+  // One counted piece. The destructor returns it to the quota.
   class Share {
    public:
     Share(std::shared_ptr<OwnerQuotas> quotas, std::string owner, int64_t bytes)
@@ -46,8 +46,8 @@ class OwnerQuotas : public std::enable_shared_from_this<OwnerQuotas> {
     int64_t bytes_;
   };
 
-  // A piece of `bytes` for `owner`, who may have `max_pieces` if that is less than others may.
-  // RESOURCE_EXHAUSTED.
+  // Counts a piece of `bytes` for `owner`. `max_pieces` limits this owner, if it is lower than the
+  // common limit. RESOURCE_EXHAUSTED: a limit is reached.
   absl::StatusOr<Share> Take(const std::string& owner, int64_t bytes,
                              int64_t max_pieces = std::numeric_limits<int64_t>::max());
 
@@ -55,7 +55,7 @@ class OwnerQuotas : public std::enable_shared_from_this<OwnerQuotas> {
     int64_t pieces = 0;
     int64_t bytes = 0;
   };
-  // Of all owners together.
+  // Sum over all owners.
   Stats all() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See region.h.
+// Opens shared memory of clients, and checks, reads and writes ranges of it.
 #include "server/memory/region.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ constexpr size_t kMaxKeyBytes = 255;
 
 std::string SystemError(int error) { return std::generic_category().message(error); }
 
-// One name, with or without the slash before it.
+// A key is one name, with or without a leading slash.
 absl::Status CheckKey(const std::string& key, std::string_view path) {
   const std::string name = key.starts_with('/') ? key.substr(1) : key;
   const bool is_name = !name.empty() && name.size() <= kMaxKeyBytes && name != "." &&
@@ -42,7 +42,7 @@ absl::Status OpenError(int error, const std::string& key, std::string_view path)
   return absl::InvalidArgumentError(message);
 }
 
-// Size of the memory behind `fd`. INVALID_ARGUMENT: something else than memory.
+// Size of the memory behind `fd`. INVALID_ARGUMENT: it is not memory.
 absl::StatusOr<int64_t> SizeOfMemory(int fd, std::string_view path) {
   struct stat info = {};
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return static_cast<int64_t>(info.st_size);
@@ -54,7 +54,7 @@ absl::Status CheckFits(const RegionPlace& place, int64_t size, std::string_view 
     return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
                                              ", must be at least 1 byte from 0 or later"));
   }
-  // `offset + bytes` might overflow, the difference cannot.
+  // `offset + bytes` could overflow, the difference cannot.
   if (place.offset <= size && place.bytes <= size - place.offset) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
                                            ", must be within the ", size, " bytes of '", place.key,
@@ -70,8 +70,8 @@ absl::Status Shrunk(const std::string& path) {
 
 absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place, const Paths& paths) {
   PHASOR_RETURN_IF_ERROR(CheckKey(place.key, paths.key));
-  // Without O_NONBLOCK, what is no memory (a pipe) or has a lease of its owner's would wait for
-  // somebody.
+  // Without O_NONBLOCK, opening a pipe, or a file on which another process holds a lease, would
+  // block.
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
   bool writable = !place.read_only;
   int fd = shm_open(place.key.c_str(), kFlags | (writable ? O_RDWR : O_RDONLY), 0);
@@ -80,7 +80,7 @@ absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place, co
     fd = shm_open(place.key.c_str(), kFlags | O_RDONLY, 0);
   }
   if (fd < 0) return OpenError(errno, place.key, paths.key);
-  // From here on the region closes the descriptor.
+  // From here on the region owns the descriptor.
   std::shared_ptr<const Region> region(new Region(std::move(place), fd, writable));
   PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd, paths.key));
   PHASOR_RETURN_IF_ERROR(CheckFits(region->place_, size, paths.bytes));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of shared memory that a client named, read and written by copy.
+// Region: POSIX shared memory of a client, which is read and written by copying.
 //
-// Never mapped: a client that shrinks its memory while it is mapped here would end the process
-// (SIGBUS). Reads and writes of a descriptor come back short instead.
+// It is never mapped: if a client shrank mapped memory, accessing it would end this process
+// (SIGBUS). Reads and writes through a descriptor come back short instead.
 #ifndef PHASOR_SERVER_MEMORY_REGION_H_
 #define PHASOR_SERVER_MEMORY_REGION_H_
 
@@ -17,21 +17,21 @@
 
 namespace phasor::memory {
 
-// Where a region is: bytes [offset, offset + bytes) of the shared memory called `key`.
+// The place of a region: bytes [offset, offset + bytes) of the shared memory `key`.
 struct RegionPlace {
   std::string key = {};
   int64_t offset = 0;
   int64_t bytes = 0;
-  bool read_only = false;  // nothing is ever written there
+  bool read_only = false;  // never written
 };
 
-// Threads: any; the client may change the bytes at any time. Owns a descriptor.
+// An open region. Owns a descriptor. The client may change its bytes at any time. Threads: any.
 class Region {
  public:
-  // Opens it, without waiting for anybody: for reading only where writing is not allowed. `paths`
-  // are what the request calls its fields.
-  // INVALID_ARGUMENT: the key is no name, or the memory ends before the region does;
-  // NOT_FOUND: no such memory; PERMISSION_DENIED: it may not be opened.
+  // Opens a region without blocking. If this process may not write the memory, opens it for reading
+  // only. `paths` are the names of the fields in the request.
+  // INVALID_ARGUMENT: the key is not a name, or the memory ends before the region. NOT_FOUND: no
+  // such memory. PERMISSION_DENIED: it may not be opened.
   struct Paths {
     std::string_view key = "key";
     std::string_view bytes = "byte_size";
@@ -43,15 +43,15 @@ class Region {
 
   const RegionPlace& place() const { return place_; }
 
-  // That bytes [offset, offset + bytes) are inside. INVALID_ARGUMENT.
+  // INVALID_ARGUMENT: bytes [offset, offset + bytes) are not inside the region.
   absl::Status CheckRange(int64_t offset, int64_t bytes, const std::string& path) const;
 
-  // That it may be written. PERMISSION_DENIED.
+  // PERMISSION_DENIED: the region may not be written.
   absl::Status CheckWritable(const std::string& path) const;
 
-  // Both take a range that CheckRange accepted. INVALID_ARGUMENT: the client has shrunk its memory;
-  // PERMISSION_DENIED: it may only be read; RESOURCE_EXHAUSTED: the system has no pages for what
-  // the client left empty; INTERNAL: the system's error.
+  // Copy from or to a range that CheckRange accepted. INVALID_ARGUMENT: the client has shrunk its
+  // memory. PERMISSION_DENIED: it is read-only. RESOURCE_EXHAUSTED: the system has no pages for
+  // parts that the client never wrote. INTERNAL: another error of the system.
   absl::Status Read(int64_t offset, int64_t bytes, std::byte* out, const std::string& path) const;
   absl::Status Write(int64_t offset, int64_t bytes, const std::byte* in,
                      const std::string& path) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See region_names.h.
+// Reserves and frees names of regions.
 #include "server/memory/region_names.h"
 
 #include "kernels/base/text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of regions, of the host's memory and of the device's: one set, because clients forget both
-// by name alone.
+// RegionNames: the names of host and GPU regions together. They share one set, because clients
+// unregister both kinds by name alone.
 #ifndef PHASOR_SERVER_MEMORY_REGION_NAMES_H_
 #define PHASOR_SERVER_MEMORY_REGION_NAMES_H_
 
@@ -19,12 +19,12 @@ namespace phasor::memory {
 
 inline constexpr size_t kMaxRegionNameBytes = 255;
 
-// Lives as long as any name of it. Threads: any.
+// The names in use. Lives as long as any of its names. Threads: any.
 class RegionNames : public std::enable_shared_from_this<RegionNames> {
  public:
   explicit RegionNames(size_t max_names = 1024) : max_names_(max_names) {}
 
-  // A taken name, free again when this goes.
+  // A name in use. The destructor frees it.
   class Name {
    public:
     Name(std::shared_ptr<RegionNames> names, std::string name)
@@ -40,19 +40,19 @@ class RegionNames : public std::enable_shared_from_this<RegionNames> {
     std::string name_;
   };
 
-  // INVALID_ARGUMENT: empty or too long; ALREADY_EXISTS; RESOURCE_EXHAUSTED: too many of all
-  // owners.
+  // Reserves a name. INVALID_ARGUMENT: empty or too long. ALREADY_EXISTS: in use.
+  // RESOURCE_EXHAUSTED: there are too many names of all owners together.
   absl::StatusOr<Name> Take(const std::string& name);
 
-  // `give_back` is called before a name is taken: names whose time is over should be free by then.
-  // An empty function ends it. Not while names are taken.
+  // Sets a function that is called before a name is reserved, to free the names of expired regions.
+  // An empty function removes it. Must not run while names are being reserved.
   void BeforeTaking(std::function<void()> give_back) { before_taking_ = std::move(give_back); }
 
  private:
   void GiveBack(const std::string& name);
 
   const size_t max_names_;
-  std::function<void()> before_taking_;  // or none
+  std::function<void()> before_taking_;  // may be empty
   Mutex mu_;
   std::set<std::string> taken_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See region_store.h. Memory is opened and closed without the lock: no client waits for another's.
+// Keeps regions of host memory, and closes them when they expire. Memory is opened and closed
+// without holding the lock, so that no client waits for another one's.
 #include "server/memory/region_store.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
 
 absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller& caller,
                                      absl::AnyInvocable<void()> released) {
-  std::shared_ptr<Held> held;  // let go without the lock
+  std::shared_ptr<Held> held;  // destroyed after the lock is released
   MutexLock lock(&mu_);
   const auto found = entries_.find(name);
   if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
@@ -64,7 +65,7 @@ absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller
 }
 
 void RegionStore::UnregisterAll(const RegionCaller& caller) {
-  Entries gone;  // closed without the lock
+  Entries gone;  // closed after the lock is released
   MutexLock lock(&mu_);
   gone = Take([&](const Entry& entry) {
     return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
@@ -74,7 +75,7 @@ void RegionStore::UnregisterAll(const RegionCaller& caller) {
 absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::string& name,
                                                                 const RegionCaller& caller,
                                                                 const std::string& path) {
-  Entries expired;  // closed without the lock
+  Entries expired;  // closed after the lock is released
   MutexLock lock(&mu_);
   expired = TakeExpired();
   const auto found = entries_.find(name);
@@ -87,7 +88,7 @@ absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::strin
 }
 
 std::vector<NamedRegion> RegionStore::List(const RegionCaller& caller) {
-  Entries expired;  // closed without the lock
+  Entries expired;  // closed after the lock is released
   MutexLock lock(&mu_);
   expired = TakeExpired();
   std::vector<NamedRegion> regions;
@@ -104,7 +105,7 @@ OwnerQuotas::Stats RegionStore::stats() {
 }
 
 void RegionStore::CloseExpired() {
-  Entries expired;  // closed without the lock
+  Entries expired;  // closed after the lock is released
   MutexLock lock(&mu_);
   expired = TakeExpired();
 }

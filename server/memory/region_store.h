@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions of shared memory by name, with an owner and a time to live. Knows nothing of gRPC.
+// Regions of host memory by name, with an owner and a lifetime. Does not use gRPC.
 #ifndef PHASOR_SERVER_MEMORY_REGION_STORE_H_
 #define PHASOR_SERVER_MEMORY_REGION_STORE_H_
 
@@ -26,32 +26,32 @@
 namespace phasor::memory {
 
 struct RegionStoreOptions {
-  bool enabled = false;  // else every registration is refused
+  bool enabled = false;  // otherwise every registration is refused
   std::shared_ptr<RegionNames> names = std::make_shared<RegionNames>();
   OwnerLimits owner_limits = {};
-  absl::Duration lease = absl::Hours(1);  // a region unused for so long is forgotten
+  absl::Duration lease = absl::Hours(1);  // a region is forgotten after this time without use
   std::function<absl::Time()> now = [] { return absl::Now(); };
 };
 
-// Who calls.
+// The caller of a request.
 struct RegionCaller {
-  std::string peer = {};      // the connection
-  std::string identity = {};  // who that is; empty: nobody knows
+  std::string peer = {};      // its connection
+  std::string identity = {};  // its identity; empty: unknown
   int64_t max_regions = std::numeric_limits<int64_t>::max();
-  bool remote = false;  // from another host, which shares no memory with this one
+  bool remote = false;  // on another host, so that it cannot share memory
 
   const std::string& owner() const { return identity.empty() ? peer : identity; }
 };
 
-// How a region is kept.
+// How long a region is kept, and for whom.
 struct RegionTerms {
-  bool for_everybody = false;                     // who knows the name may use and forget it
-  absl::Duration ttl = absl::InfiniteDuration();  // but never longer than the store's lease
+  bool for_everybody = false;                     // anyone who knows the name may use and forget it
+  absl::Duration ttl = absl::InfiniteDuration();  // at most the store's lease
 };
 
 // FAILED_PRECONDITION: shared memory is off, or the caller is on another host.
 absl::Status CheckMayShare(bool enabled, const RegionCaller& caller);
-// Whether a region that `owner` registered exists for the caller.
+// Whether `caller` may use a region that `owner` registered.
 bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionTerms& terms);
 
 struct NamedRegion {
@@ -60,9 +60,9 @@ struct NamedRegion {
   absl::Duration ttl;
 };
 
-// A call that uses a region keeps it open, whatever happens to its name. What is not for everybody
-// exists for its owner only, but for the name, which others cannot take. Threads: any. Owns
-// regions.
+// The host regions of all clients. Owns them. A call keeps the region that it uses open, also if
+// its name is forgotten. Unless it is for everybody, only the owner can see a region; but its name
+// is taken for all others too. Threads: any.
 class RegionStore {
  public:
   explicit RegionStore(RegionStoreOptions options);
@@ -73,28 +73,29 @@ class RegionStore {
   bool enabled() const { return options_.enabled; }
   absl::Duration lease() const { return options_.lease; }
 
-  // Opens memory for requests that say `name`. Errors as Region::Open's; INVALID_ARGUMENT: no
-  // name; ALREADY_EXISTS: the name is taken; RESOURCE_EXHAUSTED: too many, of all or of the owner;
-  // FAILED_PRECONDITION: not enabled, or the caller is on another host.
+  // Opens memory that requests can use as `name`. Errors of Region::Open. INVALID_ARGUMENT: not a
+  // name. ALREADY_EXISTS: the name is in use. RESOURCE_EXHAUSTED: too many regions in all, or of
+  // this owner. FAILED_PRECONDITION: as CheckMayShare.
   absl::Status Register(const std::string& name, RegionPlace place, const RegionCaller& caller,
                         const RegionTerms& terms = {}, const Region::Paths& paths = {});
 
-  // Forgets a name. `released` runs once when no call uses the region any more, perhaps before
-  // this returns. NOT_FOUND, and it never runs: no such name.
+  // Forgets a name. `released` runs once, when no call uses the region any more, possibly before
+  // this returns. NOT_FOUND: no such name; `released` then never runs.
   absl::Status Unregister(const std::string& name, const RegionCaller& caller,
                           absl::AnyInvocable<void()> released = nullptr);
-  // Forgets all that came over the caller's own connection.
+  // Forgets all regions that the caller registered over its connection.
   void UnregisterAll(const RegionCaller& caller);
 
-  // The region, whose time begins anew. NOT_FOUND. Messages begin with `path`.
+  // Returns the region and renews its lifetime. NOT_FOUND: no such region. Messages begin with
+  // `path`.
   absl::StatusOr<std::shared_ptr<const Region>> Find(const std::string& name,
                                                      const RegionCaller& caller,
                                                      const std::string& path);
 
-  // What the caller may use, by name. Renews nothing.
+  // The regions that the caller may use, ordered by name. Does not renew their lifetime.
   std::vector<NamedRegion> List(const RegionCaller& caller);
 
-  // What is open: regions, and what calls still use of those that are forgotten.
+  // The open regions, including forgotten ones that calls still use.
   OwnerQuotas::Stats stats();
 
  private:
@@ -108,11 +109,11 @@ class RegionStore {
   };
   using Entries = std::map<std::string, Entry>;
 
-  // Takes out what `drop` says, to be closed without the lock.
+  // Removes the entries for which `drop` returns true. The caller closes them without the lock.
   template <typename Drop>
   Entries Take(Drop drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CloseExpired();
-  // Those whose time is over.
+  // Removes the expired entries.
   Entries TakeExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const RegionStoreOptions options_;
@@ -121,7 +122,7 @@ class RegionStore {
   Entries entries_ ABSL_GUARDED_BY(mu_);
 };
 
-// The regions that one caller may use.
+// The host regions that one caller may use.
 struct CallerRegions {
   RegionStore* store = nullptr;  // nullptr: none; must outlive the caller's calls
   RegionCaller caller = {};

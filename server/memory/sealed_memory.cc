@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See sealed_memory.h.
+// Checks the seals of memfds, and maps them.
 #include "server/memory/sealed_memory.h"
 
 #include <fcntl.h>
@@ -19,18 +19,18 @@ namespace phasor::memory {
 namespace {
 
 constexpr int64_t kBlockBytes = 512;  // unit of st_blocks
-// Seals under which nobody can give pages back.
+// Seals under which no process can free pages of the memory.
 constexpr int kNoPunching = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 
-// Whether pages of `fd` come from where a page fault cannot fail: not from huge pages, which may
-// run out, and not from a file system of somebody's own.
+// Whether page faults of `fd` cannot fail: huge pages may run out, and a client's own file system
+// may refuse.
 bool IsMemory(int fd) {
   struct statfs info = {};
   return fstatfs(fd, &info) == 0 && info.f_type == TMPFS_MAGIC;
 }
 
 absl::Status CheckRange(int64_t offset, int64_t bytes, int64_t size, const std::string& path) {
-  // `offset + bytes` might overflow, the difference cannot.
+  // `offset + bytes` could overflow, the difference cannot.
   if (offset >= 0 && bytes >= 0 && offset <= size && bytes <= size - offset) {
     return absl::OkStatus();
   }
@@ -75,11 +75,11 @@ absl::StatusOr<std::shared_ptr<const SealedMemory>> SealedMemory::Map(int fd) {
   }
   std::shared_ptr<const SealedMemory> memory(
       new SealedMemory(static_cast<std::byte*>(data), bytes, writable));
-  // Pages that the owner gives back would be this process's to pay for when it touches them.
+  // If the owner could free pages, this process would have to allocate them when it touches them.
   if (writable && fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {
     return Invalid("memory: its pages may be taken away, must take F_SEAL_FUTURE_WRITE");
   }
-  PHASOR_RETURN_IF_ERROR(SizeOf(fd).status());  // some may have gone before
+  PHASOR_RETURN_IF_ERROR(SizeOf(fd).status());  // pages may have been freed before
   return memory;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a client shares as a sealed memfd, mapped.
+// SealedMemory: a client's memory, shared as a sealed memfd and mapped.
 //
-// Mapped memory that its owner shrinks ends the process that touches it (SIGBUS). A memfd sealed
-// with F_SEAL_SHRINK cannot shrink, whatever its owner does, so this is safe; other memory is
-// refused. Memory that is mapped to be written is sealed with F_SEAL_FUTURE_WRITE too, so that its
-// pages stay: mappings that are there can be written as before, new ones cannot. The bytes may
-// change at any time: numbers that are checked must be copied first.
+// If an owner shrinks mapped memory, a process that touches it ends (SIGBUS). A memfd sealed with
+// F_SEAL_SHRINK cannot shrink, so it is safe to map; other memory is refused. Memory that is mapped
+// for writing is also sealed with F_SEAL_FUTURE_WRITE, so that its pages stay: existing mappings
+// can still write, but new ones cannot. The bytes may change at any time, so numbers that are
+// checked must be copied first.
 #ifndef PHASOR_SERVER_MEMORY_SEALED_MEMORY_H_
 #define PHASOR_SERVER_MEMORY_SEALED_MEMORY_H_
 
@@ -18,15 +18,14 @@
 
 namespace phasor::memory {
 
-// Threads: any. Owns a mapping.
+// The mapped memory. Owns the mapping. Threads: any.
 class SealedMemory {
  public:
-  // Maps all of the memory behind `fd`, which stays the caller's, to be read and, unless it is
-  // sealed against writing, to be written. INVALID_ARGUMENT: no memfd, not sealed, empty, not all
-  // of it allocated, or it takes no seal that keeps its pages; RESOURCE_EXHAUSTED: it cannot be
-  // mapped.
+  // Maps the memory of `fd`, which the caller keeps: for reading, and also for writing unless it is
+  // sealed against that. INVALID_ARGUMENT: not a memfd, not sealed, empty, not fully allocated, or
+  // it does not accept the seal that keeps its pages. RESOURCE_EXHAUSTED: it cannot be mapped.
   static absl::StatusOr<std::shared_ptr<const SealedMemory>> Map(int fd);
-  // Size of the memory behind `fd` if Map would take it, with its errors.
+  // The size of the memory of `fd`, if Map would accept it. Otherwise Map's error.
   static absl::StatusOr<int64_t> SizeOf(int fd);
   ~SealedMemory();
   SealedMemory(const SealedMemory&) = delete;
@@ -35,10 +34,11 @@ class SealedMemory {
   int64_t bytes() const { return bytes_; }
   bool writable() const { return writable_; }
 
-  // Bytes [offset, offset + bytes). INVALID_ARGUMENT: not all inside; messages begin with `path`.
+  // The address of bytes [offset, offset + bytes). INVALID_ARGUMENT "<path>: ...": they are not all
+  // inside.
   absl::StatusOr<const std::byte*> Read(int64_t offset, int64_t bytes,
                                         const std::string& path) const;
-  // The same to write. PERMISSION_DENIED: the memory is sealed against writing.
+  // The address for writing. PERMISSION_DENIED: the memory is sealed against writing.
   absl::StatusOr<std::byte*> Write(int64_t offset, int64_t bytes, const std::string& path) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits an address; names are resolved when the server listens.
+// Parses addresses. Names are resolved later, when the server listens.
 #include "server/net/listen_address.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// socket, bind, listen.
+// Opens listening sockets, replaces stale Unix sockets, and names the peers of connections.
 #include "server/net/listen_socket.h"
 
 #include <netdb.h>
@@ -20,7 +20,7 @@
 namespace phasor {
 namespace {
 
-// Big enough for every family here.
+// Large enough for every address family used here.
 union SocketAddress {
   sockaddr any;
   sockaddr_in v4;
@@ -51,7 +51,7 @@ std::string HostPort(const SocketAddress& address, socklen_t length) {
   return absl::StrCat(host, ":", ntohs(address.v4.sin_port));
 }
 
-// errno of the step that failed, or 0.
+// Returns the errno of the step that failed, or 0.
 int BindAndListen(const FileDescriptor& fd, const sockaddr* address, socklen_t length) {
   if (bind(fd.get(), address, length) != 0) return errno;
   if (listen(fd.get(), SOMAXCONN) != 0) return errno;
@@ -62,7 +62,7 @@ FileDescriptor NewSocket(int family) {
   return FileDescriptor(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// One socket on one resolved address; errno in *error.
+// Opens a socket on one resolved address. Stores the errno of a failure in *error.
 absl::StatusOr<ListenSocket> ListenTcp(const addrinfo& info, int port, int* error) {
   SocketAddress address = {};
   std::memcpy(&address, info.ai_addr, info.ai_addrlen);
@@ -104,7 +104,7 @@ absl::StatusOr<std::vector<ListenSocket>> ListenTcp(const ListenAddress& address
     if (socket.ok()) {
       sockets.push_back(*std::move(socket));
     } else if (error == EAFNOSUPPORT || error == EADDRNOTAVAIL) {
-      first_error.Update(socket.status());  // a name for ::1 too, on a host without v6
+      first_error.Update(socket.status());  // e.g. the name also means ::1, on a host without IPv6
     } else {
       return std::move(socket).status();
     }
@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<ListenSocket>> ListenTcp(const ListenAddress& address
   return sockets;
 }
 
-// Whether somebody accepts connections on that path. False also when nothing is there.
+// Whether a server accepts connections on that path. False if there is no such file.
 bool IsAlive(const sockaddr_un& address) {
   const FileDescriptor fd = NewSocket(AF_UNIX);
   return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
@@ -135,20 +135,21 @@ absl::StatusOr<ListenSocket> ListenUnix(const std::string& path) {
 
   FileDescriptor fd = NewSocket(AF_UNIX);
   if (!fd.valid()) return CannotListen(where, ErrorText(errno));
-  fchmod(fd.get(), kMode);  // the file is born with it
+  fchmod(fd.get(), kMode);  // the file is created with this mode
   int error = BindAndListen(fd, any, sizeof(address));
   if (error == EADDRINUSE && IsSocketFile(path) && !IsAlive(address)) {
     unlink(path.c_str());
     error = BindAndListen(fd, any, sizeof(address));
   }
   if (error != 0) return CannotListen(where, ErrorText(error));
-  chmod(path.c_str(), kMode);  // the umask may have taken from it
+  chmod(path.c_str(), kMode);  // the umask may have removed bits
   return ListenSocket(std::move(fd), where, path);
 }
 
 }  // namespace
 
-// The file goes first: after that, another server may put its own there.
+// Removes the file before it closes the socket: after that, another server may create its own file
+// there.
 void ListenSocket::Close() {
   if (!unix_path_.empty()) unlink(unix_path_.c_str());
   unix_path_.clear();
@@ -182,7 +183,7 @@ std::string PeerAddress(int connected_fd) {
   std::string host = HostText(peer, length);
   host = host.substr(0, host.find('%'));  // without the interface
   if (absl::StartsWith(host, "::ffff:")) host = host.substr(7);
-  // The port is at the same place in both.
+  // The port is at the same offset in both structs.
   return absl::StrCat(host, ":", ntohs(peer.v4.sin_port));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listening on an address.
+// Listening sockets, and the names of connected peers.
 #ifndef PHASOR_SERVER_NET_LISTEN_SOCKET_H_
 #define PHASOR_SERVER_NET_LISTEN_SOCKET_H_
 
@@ -13,7 +13,8 @@
 
 namespace phasor {
 
-// A non-blocking listening socket. Removes the file of a Unix socket at the end.
+// A non-blocking listening socket. Removes the file of a Unix socket when it is closed.
+// Threads: a plain value.
 class ListenSocket {
  public:
   ListenSocket(FileDescriptor fd, std::string address, std::string unix_path)
@@ -26,7 +27,7 @@ class ListenSocket {
   ~ListenSocket() { Close(); }
 
   int fd() const { return fd_.get(); }
-  // As clients write it, with the real port.
+  // The address in the form that clients use, with the real port.
   const std::string& address() const { return address_; }
   void Close();
 
@@ -36,15 +37,15 @@ class ListenSocket {
   std::string unix_path_;  // empty: TCP, or closed
 };
 
-// Listens on every address that `address` resolves to. Port 0 gives all of them the same port. The
-// file of a Unix socket that nobody listens on any more is replaced. UNAVAILABLE "listen: ...".
+// Listens on every address that `address` resolves to. With port 0, all get the same port. The file
+// of a Unix socket on which no one listens any more is replaced. UNAVAILABLE "listen: ...".
 absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address);
 
-// Whom a connection counts for: "ip:<address>", or "uid:<user>" over a Unix socket.
+// The key under which a connection is counted: "ip:<address>", or "uid:<user>" on a Unix socket.
 std::string PeerKey(int connected_fd);
 
-// Who a connection is with: "127.0.0.1:4711", "::1:4711"; empty over a Unix socket. IPv4 in IPv6
-// is written as IPv4.
+// The address of the peer: "127.0.0.1:4711", "::1:4711"; empty on a Unix socket. IPv4 in IPv6 is
+// written as IPv4.
 std::string PeerAddress(int connected_fd);
 
 }  // namespace phasor

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread and one epoll: listening sockets, a wake-up, and a duplicate of every connection
-// handed on. A duplicate reports a hang-up when the connection is shut down by either side, which
-// is how open connections are counted although somebody else owns them.
+// The accept loop: one thread with one epoll. It watches the listening sockets, a wake-up, and a
+// duplicate of every connection that was handed on. A duplicate reports a hang-up when either side
+// shuts the connection down. So open connections are counted although gRPC owns them.
 #include "server/net/listener.h"
 
 #include <fcntl.h>
@@ -30,9 +30,9 @@
 namespace phasor {
 namespace {
 
-constexpr int kAcceptsPerTurn = 64;  // before other sockets get theirs
-constexpr int kStarvedPauseMs = 50;  // between attempts while there is no descriptor at all
-constexpr int kTurnMs = 1000;        // at most: shows that the thread goes round
+constexpr int kAcceptsPerTurn = 64;  // before other sockets get their turn
+constexpr int kStarvedPauseMs = 50;  // between attempts without any free descriptor
+constexpr int kTurnMs = 1000;        // longest wait, so that a live thread shows a sign of life
 
 bool IsStarved(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -74,7 +74,7 @@ class EpollListener final : public Listener {
     if (stopping_.exchange(true)) return;
     const uint64_t one = 1;
     const ssize_t written = write(wake_.get(), &one, sizeof(one));
-    static_cast<void>(written);  // an eventfd at 0 takes it
+    static_cast<void>(written);  // an eventfd at 0 accepts it
     if (thread_.joinable()) thread_.join();
     const std::lock_guard<std::mutex> lock(closing_);
     sockets_.clear();
@@ -140,13 +140,13 @@ class EpollListener final : public Listener {
                                    paused_ ? kStarvedPauseMs : kTurnMs);
       last_turn_ = Clock::now();
       if (paused_) Resume();
-      // Closings first: they make room.
+      // Handle closed connections first, because they make room.
       for (int i = 0; i < count; ++i) NoteClosed(events[i]);
       for (int i = 0; i < count && !stopping_.load(); ++i) AcceptOn(events[i].data.fd);
     }
   }
 
-  // Forgets a connection that was shut down. Errors alone say nothing about that.
+  // Forgets a connection that was shut down. An error event alone does not mean that.
   void NoteClosed(const epoll_event& event) {
     const std::lock_guard<std::mutex> lock(connections_mu_);
     const auto connection = connections_.find(event.data.fd);
@@ -165,24 +165,24 @@ class EpollListener final : public Listener {
     }
   }
 
-  // False when nothing waits any more.
+  // Returns false if no connection waits any more.
   bool AcceptOne(int listening_fd) {
     FileDescriptor fd(accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
       if (IsStarved(errno)) return Starve(listening_fd);
       if (!Listens(listening_fd)) return GiveUp(listening_fd);
-      return true;  // a connection that broke before it was accepted
+      return true;  // the connection broke before it was accepted
     }
     if (!Admit(fd.get())) return true;
     const int on = 1;
-    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // refused by Unix sockets
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // fails on Unix sockets
     accepted_.fetch_add(1, std::memory_order_relaxed);
     connected_(listening_fd, fd.Release());
     return true;
   }
 
-  // A socket that no longer listens would wake the thread for ever.
+  // Gives up a socket that no longer listens: it would wake the thread for ever.
   bool GiveUp(int listening_fd) {
     Log(LogLevel::kError, "a socket no longer listens",
         {{"fd", static_cast<int64_t>(listening_fd)}});
@@ -190,7 +190,7 @@ class EpollListener final : public Listener {
     return false;
   }
 
-  // Counts the connection in, unless a cap is reached.
+  // Counts the connection, unless a limit is reached.
   bool Admit(int fd) {
     std::string peer = PeerKey(fd);
     const std::lock_guard<std::mutex> lock(connections_mu_);
@@ -216,8 +216,9 @@ class EpollListener final : public Listener {
     return true;
   }
 
-  // No descriptor is left: turns the waiting client away with the help of the spare one, or pauses.
-  // False when nothing waits any more; accept only says so when it has a descriptor.
+  // Handles a lack of descriptors: closes the spare one, accepts the waiting client with it and
+  // closes that connection, or else pauses. Returns false if no connection waits any more; accept
+  // can only report that if it has a descriptor.
   bool Starve(int listening_fd) {
     if (spare_.valid()) {
       spare_.Close();
@@ -242,15 +243,15 @@ class EpollListener final : public Listener {
 
   void NoteStarved() {
     const int64_t times = starved_.fetch_add(1, std::memory_order_relaxed) + 1;
-    if ((times & (times - 1)) != 0) return;  // at every power of two
+    if ((times & (times - 1)) != 0) return;  // log only at powers of two
     Log(LogLevel::kWarn, "out of file descriptors or memory for connections", {{"times", times}});
   }
 
   std::atomic<int> max_connections_;
   std::atomic<int> max_connections_per_peer_;
   const Clock::duration stuck_after_;
-  mutable std::mutex closing_;         // of the sockets, against accepting()
-  std::vector<ListenSocket> sockets_;  // the thread's until Stop, but for that
+  mutable std::mutex closing_;         // held to close sockets, and by accepting()
+  std::vector<ListenSocket> sockets_;  // until Stop, changed by the thread only
   std::vector<std::string> addresses_;
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
@@ -262,10 +263,10 @@ class EpollListener final : public Listener {
   std::atomic<int64_t> starved_ = 0;
   std::atomic<int64_t> open_ = 0;
 
-  // The thread's own until Stop.
+  // Used by the thread only, until Stop.
   FileDescriptor spare_;
   bool paused_ = false;
-  absl::flat_hash_map<std::string, int> peers_;  // connections of each
+  absl::flat_hash_map<std::string, int> peers_;  // open connections of each peer
 
   std::mutex connections_mu_;
   absl::flat_hash_map<int, Connection> connections_;  // by duplicate

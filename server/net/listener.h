@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepts connections and hands them on. gRPC 1.51's own listener never recovers once accept has
-// failed for lack of file descriptors; this one does, and it counts connections.
+// Accepts connections and hands them on. The listener of gRPC 1.51 stops for good if accept fails
+// for lack of file descriptors. This one recovers, and it limits connections.
 #ifndef PHASOR_SERVER_NET_LISTENER_H_
 #define PHASOR_SERVER_NET_LISTENER_H_
 
@@ -15,51 +15,53 @@
 
 namespace phasor {
 
+// Addresses and limits of a listener.
 struct ListenerOptions {
-  std::vector<std::string> addresses;  // as ParseListenAddress reads them
+  std::vector<std::string> addresses;  // in the form of ParseListenAddress
   int max_connections = 1024;
   int max_connections_per_peer = 256;             // per IP address; Unix sockets: per user
-  absl::Duration stuck_after = absl::Seconds(5);  // without a turn of the thread, see accepting
+  absl::Duration stuck_after = absl::Seconds(5);  // longest turn of a live thread; see accepting
 };
 
+// Counts since the start.
 struct ListenerStats {
   int64_t accepted = 0;
-  int64_t refused = 0;      // over a cap: closed at once
+  int64_t refused = 0;      // over a limit and closed at once
   int64_t starved = 0;      // accepts that failed for lack of descriptors or memory
   int64_t connections = 0;  // open now
 };
 
-// Threads: all methods from any thread. Owns its sockets, one thread, and Unix socket files, which
-// it removes at the end.
+// The accept loop of a server. Owns its sockets, one thread, and the files of Unix sockets, which
+// it removes at the end. Threads: any thread may call any method.
 class Listener {
  public:
-  // Takes a connected, non-blocking socket and owns it from then on. Called on the listener's
-  // thread.
+  // Takes over a connected, non-blocking socket. Called on the listener's thread.
   using Connected = std::function<void(int listening_fd, int fd)>;
 
-  // Binds; connections wait until Start. INVALID_ARGUMENT: an address; UNAVAILABLE: it cannot be
-  // bound.
+  // Binds the addresses. Connections wait until Start. INVALID_ARGUMENT: not an address.
+  // UNAVAILABLE: an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Listener>> Bind(const ListenerOptions& options);
   virtual ~Listener() = default;
 
-  // Starts accepting. Call once.
+  // Starts to accept. To be called once.
   virtual void Start(Connected connected) = 0;
-  // Stops accepting and closes the listening sockets. No `connected` runs afterwards. Idempotent.
+  // Stops accepting and closes the listening sockets. `connected` does not run afterwards. May be
+  // called again.
   virtual void Stop() = 0;
-  // After Stop: hangs up all connections that were handed on. What was written to them still
+  // After Stop: shuts down all connections that were handed on. Data that was written to them still
   // arrives.
   virtual void HangUp() = 0;
-  // Hangs up the connection with this peer, as PeerAddress writes it, if there is one.
+  // Shuts down the connection to `peer`, in the form of PeerAddress, if there is one.
   virtual void HangUpOn(const std::string& peer) = 0;
 
-  // New caps, for connections that come from now on.
+  // Sets new limits, for connections that arrive from now on.
   virtual void SetCaps(int max_connections, int max_connections_per_peer) = 0;
 
-  // Bound addresses with their real ports, as clients write them.
+  // Bound addresses in the form that clients use, with the real ports.
   virtual std::vector<std::string> addresses() const = 0;
   virtual ListenerStats stats() const = 0;
-  // Whether connections are taken: the thread goes round and all sockets listen. Not before Start
-  // nor after Stop.
+  // Whether the listener accepts connections: its thread makes progress and all sockets listen.
+  // False before Start and after Stop.
   virtual bool accepting() const = 0;
 };
 

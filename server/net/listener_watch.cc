@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See listener_watch.h.
+// Asks a listener once per period whether it still accepts connections.
 #include "server/net/listener_watch.h"
 
 #include <utility>
@@ -26,8 +26,8 @@ void ListenerWatch::Watch() {
   bool told = true, before = true;
   while (WaitForTurn()) {
     const bool now = listener_.accepting();
-    // Twice in a row: after a pause of the whole process, this thread may look before the
-    // listener's has had a turn.
+    // Report a failure only if it is seen twice in a row: after a pause of the whole process, this
+    // thread may look before the listener's thread has had a turn.
     const bool sure = now || !before;
     before = now;
     if (!sure || now == told) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices when a listener no longer takes connections, which nobody inside would hear of.
+// Detects that a listener has stopped accepting connections.
 #ifndef PHASOR_SERVER_NET_LISTENER_WATCH_H_
 #define PHASOR_SERVER_NET_LISTENER_WATCH_H_
 
@@ -13,18 +13,18 @@
 
 namespace phasor {
 
-// Threads: one of its own, until the destructor.
+// A thread that watches a listener until the destructor.
 class ListenerWatch {
  public:
-  // Asks `listener`, which takes connections and must outlive this, once a `period`, and calls
-  // `changed` on the watch's thread when the answer is another one.
+  // Checks once per `period` whether `listener` accepts connections, and calls `changed` on the
+  // watch's thread when that changes. At first `listener` must accept them. It must outlive this.
   ListenerWatch(const Listener* listener, std::function<void(bool accepting)> changed,
                 absl::Duration period = absl::Seconds(1));
   ~ListenerWatch();
 
  private:
   void Watch();
-  // False when the watch ends.
+  // Returns false if the watch ends.
   bool WaitForTurn();
 
   const Listener& listener_;

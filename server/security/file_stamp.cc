@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See file_stamp.h. Symbolic links are followed: Kubernetes replaces a mounted secret by turning
-// one.
+// Reads credential files and their stamps. Follows symbolic links, because Kubernetes replaces a
+// mounted secret by changing a link.
 #include "server/security/file_stamp.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of credentials: reading them, and noticing that they changed.
+// Files of credentials: reads them and detects changes.
 #ifndef PHASOR_SERVER_SECURITY_FILE_STAMP_H_
 #define PHASOR_SERVER_SECURITY_FILE_STAMP_H_
 
@@ -11,7 +11,7 @@
 
 namespace phasor::security {
 
-// Which file a path leads to and when it was written; all zero: to none.
+// The file that a path leads to, and when it was written. All zero if there is none.
 struct FileStamp {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -22,11 +22,11 @@ struct FileStamp {
 };
 
 FileStamp StampOf(const std::string& path);
-// Of several; empty paths count as files that are not there.
+// Stamps of several paths. An empty path counts as a missing file.
 std::vector<FileStamp> StampsOf(const std::vector<std::string>& paths);
 
-// All of a regular file. INVALID_ARGUMENT "<option>: ...": cannot be read, is something else, or
-// has more than 1 MiB.
+// Reads a regular file. INVALID_ARGUMENT "<option>: ...": it cannot be read, is not a regular file,
+// or has more than 1 MiB.
 absl::StatusOr<std::string> ReadFile(const std::string& option, const std::string& path);
 
 }  // namespace phasor::security

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See policy.h.
+// Parses the policy file and finds the grant of an identity.
 #include "server/security/policy.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 4> kGrantKeys = {"identity", "methods", "
                                                         "max_regions"};
 constexpr char kAnyone[] = "*";
 
-// `pattern`: as in Grant::methods.
+// `pattern` has a form of Grant::methods.
 bool Matches(std::string_view pattern, std::string_view method) {
   if (!pattern.ends_with('*')) return pattern == method;
   return method.starts_with(pattern.substr(0, pattern.size() - 1));

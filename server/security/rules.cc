@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See rules.h.
+// Finds the identity of a caller, and decides by policy whether it may call a method.
 #include "server/security/rules.h"
 
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
 
-// HTTP's schemes are the same in any case of their letters.
+// HTTP authentication schemes ignore case.
 bool StartsWithBearer(std::string_view text) {
   if (text.size() < kBearer.size()) return false;
   for (size_t i = 0; i < kBearer.size(); ++i) {
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<std::string>> Rules::IdentitiesOf(const Presented& ca
     for (const std::string& name : caller.names) identities.push_back(StrCat("san:", name));
     return identities;
   }
-  // The file's permissions have let it in.
+  // The permissions of the socket file have admitted this caller.
   if (!takes_tokens && caller.unix_socket) return std::vector<std::string>{"unix"};
   return Unauthenticated(takes_tokens ? "not set, must be 'Bearer TOKEN'"
                                       : "no client certificate, there must be one");
@@ -99,7 +99,7 @@ Decision Rules::Decide(const Presented& caller, std::string_view method) const {
   for (const std::string& identity : *identities) {
     std::string candidate;
     const Grant* const found = policy_->Find(identity, &candidate);
-    // One that is named wins over everybody's.
+    // A grant for a named identity wins over the grant of "*".
     if (found == nullptr || (grant != nullptr && candidate == "*")) continue;
     grant = found;
     name = std::move(candidate);

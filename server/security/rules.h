@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decision about a call: who makes it, whether it may, and what it may hold.
+// The decision about a call: its identity, whether it is allowed, and how much it may use.
 #ifndef PHASOR_SERVER_SECURITY_RULES_H_
 #define PHASOR_SERVER_SECURITY_RULES_H_
 
@@ -20,41 +20,43 @@
 
 namespace phasor::security {
 
-// Where the rules are. No tokens and no client certificates: everybody may everything.
+// Files and options of the rules. Without tokens and client certificates, everyone may call
+// everything.
 struct RuleFiles {
-  std::string tokens;                // empty: none
-  std::string policy;                // empty: whoever is known may everything
-  bool client_certificates = false;  // TLS takes connections with a verified one only
+  std::string tokens;                // empty: no tokens
+  std::string policy;                // empty: every known identity may call everything
+  bool client_certificates = false;  // TLS accepts only verified certificates
 };
 
-// What a call shows of its caller.
+// The credentials that a call presents.
 struct Presented {
-  std::vector<std::string> authorization;  // all values of that metadata
-  bool certificate = false;                // the connection's is verified
-  std::vector<std::string> names;          // subject alternative names of it, in order
+  std::vector<std::string> authorization;  // all values of this metadata key
+  bool certificate = false;                // whether the connection has a verified one
+  std::vector<std::string> names;          // subject alternative names in it, in order
   bool unix_socket = false;
 };
 
-// Bytes that an identity may have in flight.
+// The bytes that an identity may have in flight.
 using Quota = Admission;
 
+// What the rules say about a call.
 struct Decision {
-  absl::Status status;           // UNAUTHENTICATED, PERMISSION_DENIED
-  std::string identity;          // "token:ci", "san:a.example.org", "unix"; empty: not known
-  std::shared_ptr<Quota> quota;  // nullptr: without bounds
+  absl::Status status;           // UNAUTHENTICATED or PERMISSION_DENIED
+  std::string identity;          // "token:ci", "san:a.example.org", "unix"; empty: unknown
+  std::shared_ptr<Quota> quota;  // nullptr: no limit
   int64_t max_regions = kUnlimited;
 };
 
-// Immutable but for the quotas. Threads: any.
+// Tokens, policy and quotas. Immutable except for the quotas. Threads: any.
 class Rules {
  public:
-  // Reads the files. `known`: as Policy::Parse. `before`: whose quotas go on counting where their
-  // bounds are the same; nullptr: none. INVALID_ARGUMENT: a file cannot be read or is wrong.
+  // Reads the files. `known` is as in Policy::Parse. Quotas of `before` whose limits are unchanged
+  // keep their counts; nullptr: none. INVALID_ARGUMENT: a file cannot be read or is invalid.
   static absl::StatusOr<std::shared_ptr<const Rules>> Load(const RuleFiles& files,
                                                            absl::Span<const std::string> known,
                                                            const Rules* before);
 
-  // `method`: "package.Service/Method".
+  // `method` has the form "package.Service/Method".
   Decision Decide(const Presented& caller, std::string_view method) const;
 
  private:
@@ -63,7 +65,7 @@ class Rules {
     std::shared_ptr<Quota> quota;
   };
 
-  // The identities that the caller may act as, best first; or UNAUTHENTICATED.
+  // The identities that the caller may act as, best first. UNAUTHENTICATED: none.
   absl::StatusOr<std::vector<std::string>> IdentitiesOf(const Presented& caller) const;
   absl::Status ReadPolicy(const std::string& path, absl::Span<const std::string> known,
                           const Rules* before);

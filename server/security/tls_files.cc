@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See tls_files.h. What is handed on is written anew from what was understood, so that gRPC reads
-// exactly what was checked here.
+// Reads and checks PEM files. Returns PEM that is written from the parsed objects, so that gRPC
+// reads exactly what was checked here.
 #include "server/security/tls_files.h"
 
 #include <openssl/bio.h>
@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(const std::string& opt
   return certificates;
 }
 
-// A passphrase is asked from nobody.
+// A password callback that provides none and notes that one was asked for.
 int NoPassphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates and keys from files, checked before anybody uses them.
+// Reads certificates and keys from files, and checks them before use.
 #ifndef PHASOR_SERVER_SECURITY_TLS_FILES_H_
 #define PHASOR_SERVER_SECURITY_TLS_FILES_H_
 
@@ -10,24 +10,24 @@
 
 namespace phasor::security {
 
-// PEM files, as the options name them.
+// Paths of PEM files, as in the options.
 struct TlsPaths {
-  std::string certificate;  // the server's, then those between it and its root
+  std::string certificate;  // the server's certificate, then intermediate ones
   std::string key;
-  std::string client_ca;  // who signs clients' certificates; empty: clients need none
+  std::string client_ca;  // signs clients' certificates; empty: clients need none
 };
 
-// As PEM, in a form of our own.
+// The checked files as PEM, written anew.
 struct TlsMaterial {
   std::string identity;   // the key, then the certificates
   std::string client_ca;  // empty: none
-  absl::Time not_after;   // of the server's certificate
-  std::string serial;     // of it, hexadecimal
+  absl::Time not_after;   // expiry of the server's certificate
+  std::string serial;     // its serial number, hexadecimal
 };
 
-// INVALID_ARGUMENT "tls-cert: ...", "tls-key: ...", "tls-client-ca: ...": a file cannot be read, is
-// not PEM, has an encrypted key, or the key is not that of the certificate. Nothing of a key is
-// repeated. A certificate that has expired is taken: its clients say so.
+// INVALID_ARGUMENT "tls-cert: ...", "tls-key: ...", "tls-client-ca: ...": a file cannot be read or
+// is not PEM, a key is encrypted, or the key does not fit the certificate. Messages contain nothing
+// of a key. An expired certificate is accepted; clients will reject it.
 absl::StatusOr<TlsMaterial> ReadTlsFiles(const TlsPaths& paths);
 
 }  // namespace phasor::security

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See token_table.h.
+// Parses the token file, and compares tokens in constant time.
 #include "server/security/token_table.h"
 
 #include <openssl/crypto.h>
@@ -57,7 +57,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(std::string_view text, const std::s
 std::optional<std::string> TokenTable::NameOf(std::string_view token) const {
   const std::string digest = Sha256Hex(token);
   const Entry* found = nullptr;
-  for (const Entry& entry : entries_) {  // all of them, wherever it is
+  for (const Entry& entry : entries_) {  // always all: the time must not tell which one matched
     if (CRYPTO_memcmp(entry.sha256.data(), digest.data(), kDigestDigits) == 0) found = &entry;
   }
   if (found == nullptr || token.size() < kMinTokenBytes) return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bearer tokens as the server knows them: names and hashes.
+// TokenTable: the names and hashes of bearer tokens.
 #ifndef PHASOR_SERVER_SECURITY_TOKEN_TABLE_H_
 #define PHASOR_SERVER_SECURITY_TOKEN_TABLE_H_
 
@@ -12,21 +12,20 @@
 
 namespace phasor::security {
 
-// A token of fewer characters is refused, whatever the file says: a short one can be guessed from
-// its hash, and tried.
+// Shorter tokens are always refused: they could be guessed from their hash or by trying.
 inline constexpr size_t kMinTokenBytes = 32;
 
-// Immutable. Threads: any.
+// The tokens that the server accepts; immutable. Threads: any.
 class TokenTable {
  public:
   TokenTable() = default;
 
-  // Lines `name sha256:HEX`; # begins a comment. A name may have several tokens, of which all are
-  // good: that is how one is replaced. INVALID_ARGUMENT "<path>:<line>: ...": nothing of the line
-  // is repeated, it could be a token.
+  // Parses lines `name sha256:HEX`; # begins a comment. A name may have several tokens, all of
+  // which are valid, so that a token can be replaced. INVALID_ARGUMENT "<path>:<line>: ...":
+  // messages contain nothing of the line, because it could be a token.
   static absl::StatusOr<TokenTable> Parse(std::string_view text, const std::string& path);
 
-  // Whose token it is. Takes the same time for every token of one length.
+  // The name whose token this is. Takes the same time for all tokens of the same length.
   std::optional<std::string> NameOf(std::string_view token) const;
 
   size_t size() const { return entries_.size(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See table_files.h.
+// Reads table files, and writes uploads with temporary files, syncs and renames.
 #include "server/tables/table_files.h"
 
 #include <dirent.h>
@@ -42,7 +42,7 @@ absl::Status BeforeStep(const StepHook& hook, const std::string& step) {
   return hook == nullptr ? absl::OkStatus() : hook(step);
 }
 
-// A descriptor that closes itself. Threads: one.
+// A file descriptor that closes itself. Threads: one.
 class File {
  public:
   explicit File(int fd) : fd_(fd) {}
@@ -52,7 +52,7 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   int fd() const { return fd_; }
-  // False: the system could not write all it had taken.
+  // Returns false if the system could not write all of the data.
   bool Close() { return close(std::exchange(fd_, -1)) == 0; }
 
  private:
@@ -90,7 +90,7 @@ std::string LowerCase(std::string_view text) {
   return lower;
 }
 
-// The tensors of a file by their full names.
+// The tensors of a file, with their full names.
 absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
                                                     const std::string& start, int64_t file_bytes) {
   if (file.ends_with(kNpy)) {
@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
   return tensors;
 }
 
-// Name and shape of a table, without data.
+// Name and shape of a table, without its data.
 absl::StatusOr<Table> DescribeTable(const std::string& file, const NamedTensor& tensor) {
   if (absl::Status status = CheckTableName(tensor.name, tensor.name); !status.ok()) {
     return Unusable(file, std::string(status.message()));
@@ -147,7 +147,8 @@ absl::StatusOr<std::shared_ptr<const Table>> ReadTable(int fd, const std::string
   return std::make_shared<const Table>(std::move(table));
 }
 
-// Errors of a file's content are the operator's to mend, whoever found them.
+// An invalid file is never the caller's fault but the operator's, so INVALID_ARGUMENT becomes
+// FAILED_PRECONDITION.
 absl::Status AsUnusable(const absl::Status& status) {
   if (!absl::IsInvalidArgument(status)) return status;
   return absl::FailedPreconditionError(status.message());
@@ -177,7 +178,7 @@ absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& direc
 
 absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
     const std::string& directory, const std::string& file, const std::shared_ptr<Budget>& budget) {
-  // Whatever it is, this does not wait: to open a FIFO otherwise would.
+  // These flags keep open from blocking, as it would on a FIFO.
   const File opened(
       open((directory + "/" + file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat about;

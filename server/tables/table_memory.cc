@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See table_memory.h.
+// Allocates the memory of tables, and counts it against the common budget.
 #include "server/tables/table_memory.h"
 
 #include "kernels/base/text.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that tables may take, of all of them together.
+// The memory of all tables together, and its limit.
 #ifndef PHASOR_SERVER_TABLES_TABLE_MEMORY_H_
 #define PHASOR_SERVER_TABLES_TABLE_MEMORY_H_
 
@@ -15,18 +15,18 @@
 
 namespace phasor::tables {
 
-// Bytes counted against a limit. Threads: any.
+// A limit on bytes and how many are used. Threads: any.
 struct Budget {
   explicit Budget(int64_t limit) : limit_bytes(limit) {}
   const int64_t limit_bytes;
   std::atomic<int64_t> taken_bytes = 0;
 };
 
-// The bytes of one table, 64-byte aligned. They count against the budget as Take says, until they
-// go. Threads: one at a time. Owns the bytes.
+// The bytes of one table, 64-byte aligned. Owns them. Bytes count against the budget from Take
+// until the block is destroyed. Threads: one at a time.
 class TableBlock {
  public:
-  // RESOURCE_EXHAUSTED: more than the whole budget, or than the system has. bytes > 0.
+  // bytes > 0. RESOURCE_EXHAUSTED: more than the whole budget, or than the system has.
   static absl::StatusOr<TableBlock> Allocate(std::shared_ptr<Budget> budget, int64_t bytes);
 
   TableBlock(TableBlock&& other) noexcept
@@ -37,7 +37,7 @@ class TableBlock {
   TableBlock& operator=(TableBlock&&) = delete;
   ~TableBlock();
 
-  // Counts `bytes` more. RESOURCE_EXHAUSTED: the budget is spent.
+  // Counts `bytes` more against the budget. RESOURCE_EXHAUSTED: the budget is used up.
   absl::Status Take(int64_t bytes);
 
   std::byte* data() { return data_.get(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See table_store.h.
+// Loads, finds, uploads and deletes tables.
 #include "server/tables/table_store.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learned tables by name, in memory; loaded from a directory, and written there when uploaded.
-// Knows nothing of gRPC.
+// TableStore: learned tables in memory, by name. They are loaded from a directory, and uploads are
+// written to it. Does not use gRPC.
 #ifndef PHASOR_SERVER_TABLES_TABLE_STORE_H_
 #define PHASOR_SERVER_TABLES_TABLE_STORE_H_
 
@@ -24,21 +24,22 @@
 
 namespace phasor::tables {
 
+// Where tables are, and limits on their size.
 struct TableStoreOptions {
-  std::string directory;  // empty: no tables, and none can be uploaded
+  std::string directory;  // empty: no tables, and no uploads
   int64_t max_table_bytes = int64_t{256} << 20;
-  int64_t max_tables_bytes = int64_t{1} << 30;  // of all tables, uploads in progress included
+  int64_t max_tables_bytes = int64_t{1} << 30;  // of all tables, with uploads in progress
   StepHook step_hook = nullptr;                 // for tests
 };
 
-// The bytes of one upload while they arrive. Threads: one at a time. Owns them.
+// An upload in progress. Owns its bytes. Threads: one at a time.
 class TableUpload {
  public:
   ~TableUpload();
   TableUpload(const TableUpload&) = delete;
   TableUpload& operator=(const TableUpload&) = delete;
 
-  // INVALID_ARGUMENT: more bytes than the shape says. RESOURCE_EXHAUSTED: no room for them.
+  // Adds bytes. INVALID_ARGUMENT: more bytes than the shape needs. RESOURCE_EXHAUSTED: no room.
   absl::Status Append(absl::Span<const std::byte> bytes);
 
  private:
@@ -51,36 +52,37 @@ class TableUpload {
   const std::shared_ptr<std::atomic<int>> uploads_;
 };
 
-// Threads: any. Owns the tables; those in use outlive their deletion.
+// The tables of a server. Owns them; a table in use outlives its deletion. Threads: any.
 class TableStore final : public TableSource {
  public:
-  // Uploads at a time.
+  // Most uploads at a time.
   static constexpr int kMaxUploads = 8;
 
-  // Loads every file of the directory. FAILED_PRECONDITION: it cannot be read, a file in it is
-  // malformed, or two define one name. RESOURCE_EXHAUSTED: more than max_tables_bytes.
+  // Loads all files of the directory. FAILED_PRECONDITION: the directory cannot be read, a file in
+  // it is malformed, or two files define the same name. RESOURCE_EXHAUSTED: more than
+  // max_tables_bytes.
   static absl::StatusOr<std::unique_ptr<TableStore>> Open(const TableStoreOptions& options);
 
   absl::StatusOr<std::shared_ptr<const Table>> Find(std::string_view name,
                                                     std::string_view path) const override;
-  // At most `limit` tables, by name, those after `after`.
+  // At most `limit` tables in the order of their names, beginning after the name `after`.
   std::vector<std::shared_ptr<const Table>> List(std::string_view after, int64_t limit) const;
 
-  // FAILED_PRECONDITION: no directory. INVALID_ARGUMENT: name, dtype, shape or checksum.
-  // RESOURCE_EXHAUSTED: too large. UNAVAILABLE: too many uploads at the moment.
+  // Begins an upload. FAILED_PRECONDITION: there is no directory. INVALID_ARGUMENT: name, dtype,
+  // shape or checksum. RESOURCE_EXHAUSTED: too large. UNAVAILABLE: too many uploads at the moment.
   absl::StatusOr<std::unique_ptr<TableUpload>> Begin(const std::string& name,
                                                      const TensorDesc& tensor,
                                                      const std::string& sha256);
-  // Blocks until the table is on disk, then serves it in place of one that was uploaded before.
-  // INVALID_ARGUMENT: bytes are missing. DATA_LOSS: another checksum. ALREADY_EXISTS: the name
-  // belongs to another file. INTERNAL: the system refused to write.
+  // Blocks until the table is on disk, then uses it instead of an earlier upload of the name.
+  // INVALID_ARGUMENT: bytes are missing. DATA_LOSS: the checksum is wrong. ALREADY_EXISTS: the name
+  // belongs to another file. INTERNAL: the system could not write.
   absl::StatusOr<std::shared_ptr<const Table>> Commit(std::unique_ptr<TableUpload> upload);
-  // Blocks until the file is gone. NOT_FOUND. FAILED_PRECONDITION: the file is no
-  // upload's.
+  // Blocks until the file is removed. NOT_FOUND: no such table. FAILED_PRECONDITION: the file was
+  // not uploaded.
   absl::Status Delete(const std::string& name);
 
   int64_t count() const;
-  // Bytes of all tables, also of those deleted but still in use.
+  // Bytes of all tables, including deleted ones that are still in use.
   int64_t taken_bytes() const { return budget_->taken_bytes.load(); }
 
  private:
@@ -97,7 +99,7 @@ class TableStore final : public TableSource {
   const TableStoreOptions options_;
   const std::shared_ptr<Budget> budget_;
   const std::shared_ptr<std::atomic<int>> uploads_;
-  std::mutex write_mutex_;  // held while files change, taken before mutex_
+  std::mutex write_mutex_;  // held while files change; locked before mutex_
   mutable std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> tables_ ABSL_GUARDED_BY(mutex_);
 };

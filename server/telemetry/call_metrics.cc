@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding a series by its labels costs the library an allocation and a hash of strings, so they are
-// kept here; the lock is held for one look-up.
+// Counts calls. Series are cached here, because the library finds a series by its labels with an
+// allocation and a hash of strings. The lock is held for one look-up.
 #include "server/telemetry/call_metrics.h"
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rate, errors and duration of every RPC method, under the names of OpenTelemetry's gRPC metrics.
+// Rate, errors and duration of every RPC method, with the names of OpenTelemetry's gRPC metrics.
 #ifndef PHASOR_SERVER_TELEMETRY_CALL_METRICS_H_
 #define PHASOR_SERVER_TELEMETRY_CALL_METRICS_H_
 
@@ -21,14 +21,14 @@
 
 namespace phasor::telemetry {
 
-// Counts calls of the methods that it knows, each under its name, and of all others together: who
-// calls must not decide how many series there are. Threads: any.
+// Counts calls of each known method under its name, and of all other methods together, so that
+// callers cannot create series. Threads: any.
 class CallMetrics final : public rpc::CallObserver {
  public:
-  // The label of calls of methods that are not known, as in OpenTelemetry's gRPC metrics.
+  // Label of calls of unknown methods, as in OpenTelemetry's gRPC metrics.
   static constexpr char kOther[] = "other";
 
-  // `methods`: those that the server has, "package.Service/Method". `registry` must outlive this.
+  // `methods` lists the server's methods as "package.Service/Method". `registry` must outlive this.
   CallMetrics(prometheus::Registry* registry, absl::Span<const std::string> methods);
 
   void Started(std::string_view method) override;
@@ -37,7 +37,7 @@ class CallMetrics final : public rpc::CallObserver {
  private:
   static constexpr size_t kCodes = 17;
 
-  // Of one method and code; nullptr until it happens.
+  // The series of one method and code. Each is made when it is first needed.
   struct Series {
     prometheus::Histogram* duration;
     prometheus::Histogram* sent_bytes;
@@ -45,7 +45,7 @@ class CallMetrics final : public rpc::CallObserver {
   };
   struct Method {
     std::string label;
-    prometheus::Counter* started = nullptr;  // until the first call
+    prometheus::Counter* started = nullptr;  // nullptr until the first call
     std::array<std::unique_ptr<Series>, kCodes> series;
   };
 
@@ -57,7 +57,7 @@ class CallMetrics final : public rpc::CallObserver {
   prometheus::Family<prometheus::Histogram>& sent_bytes_;
   prometheus::Family<prometheus::Histogram>& received_bytes_;
   absl::Mutex mu_;
-  absl::flat_hash_map<std::string, Method> methods_ ABSL_GUARDED_BY(mu_);  // by name; none is added
+  absl::flat_hash_map<std::string, Method> methods_ ABSL_GUARDED_BY(mu_);  // by name; fixed
   Method other_ ABSL_GUARDED_BY(mu_) = {kOther};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See engine_metrics.h.
+// Fills histograms from the reports of an engine.
 #include "server/telemetry/engine_metrics.h"
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Histograms of an engine's work.
+// Histograms of an engine's queue, batches and runs.
 #ifndef PHASOR_SERVER_TELEMETRY_ENGINE_METRICS_H_
 #define PHASOR_SERVER_TELEMETRY_ENGINE_METRICS_H_
 
@@ -10,7 +10,7 @@
 
 namespace phasor::telemetry {
 
-// Threads: any.
+// Fills the histograms. Threads: any.
 class EngineMetrics final : public engine::Observer {
  public:
   // `registry` must outlive this.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See families.h.
+// Builds metric families from values.
 #include "server/telemetry/families.h"
 
 namespace phasor::telemetry {

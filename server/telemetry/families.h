@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metric families of values that somebody else keeps: made anew for every scrape.
+// Metric families whose values are read at every scrape rather than counted here.
 #ifndef PHASOR_SERVER_TELEMETRY_FAMILIES_H_
 #define PHASOR_SERVER_TELEMETRY_FAMILIES_H_
 
@@ -13,13 +13,13 @@ namespace phasor::telemetry {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-// Families in the order in which they were added.
+// A list of families, in the order in which they were added. Threads: one.
 class FamilyList {
  public:
-  // Without labels, one value.
+  // Add a family with one value and no labels.
   void Counter(const std::string& name, const std::string& help, double value);
   void Gauge(const std::string& name, const std::string& help, double value);
-  // A family that AddTo gives its values. Valid until the next family is added.
+  // Add a family whose values AddTo adds. The reference is valid until the next family is added.
   prometheus::MetricFamily& Counters(const std::string& name, const std::string& help);
   prometheus::MetricFamily& Gauges(const std::string& name, const std::string& help);
   static void AddTo(prometheus::MetricFamily* family, const Labels& labels, double value);

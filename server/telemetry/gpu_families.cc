@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See gpu_families.h.
+// Formats readings of GPUs as metric families.
 #include "server/telemetry/gpu_families.h"
 
 #include "server/telemetry/families.h"

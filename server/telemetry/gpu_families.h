@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readings of GPUs as metric families, under the names of Triton Inference Server, which its tools
-// read, and how old they are.
+// Readings of GPUs as metric families, with the names of Triton Inference Server, which its tools
+// expect, and the age of the readings.
 #ifndef PHASOR_SERVER_TELEMETRY_GPU_FAMILIES_H_
 #define PHASOR_SERVER_TELEMETRY_GPU_FAMILIES_H_
 
@@ -12,7 +12,7 @@
 
 namespace phasor::telemetry {
 
-// A family that no GPU has a value of is left out.
+// Leaves out families for which no GPU has a value.
 std::vector<prometheus::MetricFamily> FamiliesOf(const GpuReadings& readings);
 
 }  // namespace phasor::telemetry

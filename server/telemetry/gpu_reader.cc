@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See gpu_reader.h.
+// Runs NVML on its own thread, and waits for its answers for a limited time.
 #include "server/telemetry/gpu_reader.h"
 
 #include <condition_variable>
@@ -13,12 +13,12 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-// Lives as long as the thread, which may be longer than the reader.
+// State of the thread. It lives as long as the thread, which may outlive the reader.
 struct GpuReader::State {
   std::mutex mutex;
   std::condition_variable changed;
-  // All below are guarded by the mutex.
-  bool wanted = false;  // a reading, which may be under way
+  // Guarded by mutex.
+  bool wanted = false;  // whether a reading is wanted or in progress
   bool ending = false;
   bool ended = false;
   std::vector<GpuReading> gpus;
@@ -70,7 +70,7 @@ void GpuReader::Work(const std::shared_ptr<State>& state, const Open& open) {
     state->changed.notify_all();
   }
   lock.unlock();
-  nvml.reset();  // may hang too
+  nvml.reset();  // this may hang too
   lock.lock();
   state->ended = true;
   state->changed.notify_all();

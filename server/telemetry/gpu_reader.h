@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks NVML on a thread of its own: a driver that hangs must hold up neither a scrape nor the end
-// of the process.
+// Reads NVML on its own thread, so that a driver that hangs delays neither a scrape nor the end of
+// the process.
 #ifndef PHASOR_SERVER_TELEMETRY_GPU_READER_H_
 #define PHASOR_SERVER_TELEMETRY_GPU_READER_H_
 
@@ -15,26 +15,26 @@
 namespace phasor::telemetry {
 
 struct GpuReadings {
-  std::vector<GpuReading> gpus;          // none: there is no GPU, or none has been read yet
-  std::chrono::duration<double> age{0};  // since they were read
+  std::vector<GpuReading> gpus;          // empty: no GPU, or not yet read
+  std::chrono::duration<double> age{0};  // time since they were read
 };
 
-// Threads: any, and one of its own. Owns what `open` gives.
+// Reads all GPUs. Owns the object from `open`. Threads: any, and one of its own.
 class GpuReader {
  public:
   using Open = std::function<std::unique_ptr<Nvml>()>;
 
-  // Opens and reads on its thread, which others wait for no longer than `patience`.
+  // Opens and reads on its thread. Callers wait for the thread for at most `patience`.
   explicit GpuReader(
       Open open = [] { return Nvml::Open(); },
       std::chrono::milliseconds patience = std::chrono::milliseconds(500));
-  // Leaves the thread to itself when it does not end in time; what it uses is its own.
+  // If the thread does not end in time, leaves it running; everything it uses is its own.
   ~GpuReader();
   GpuReader(const GpuReader&) = delete;
   GpuReader& operator=(const GpuReader&) = delete;
 
-  // Those of now; those of before when the driver does not answer, at once while it still owes an
-  // earlier answer.
+  // The current readings. The previous ones if the driver does not answer in time, and at once if
+  // it has not yet answered an earlier call.
   GpuReadings Read();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See metrics.h. The page is what the registry has counted, then the snapshot, then the process.
+// Builds the metrics page: the counted metrics, then the snapshot, then the process.
 #include "server/telemetry/metrics.h"
 
 #include <prometheus/registry.h>
@@ -35,7 +35,7 @@ rpc::CallObserver* Metrics::call_observer() { return &impl_->calls; }
 
 namespace {
 
-// As the library says: version 0.0.4 of the text format.
+// The format of the Prometheus library: version 0.0.4 of the text format.
 constexpr char kContentType[] = "text/plain; version=0.0.4; charset=utf-8";
 
 void MoveTo(std::vector<prometheus::MetricFamily>* all,
@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(const std::vector<std:
     return prometheus::TextSerializer().Serialize(families);
   };
   absl::StatusOr<std::unique_ptr<PageServer>> server = PageServer::Start(std::move(options));
-  // "listen: ..." is of another option.
+  // The server's message begins with "listen: ...", which is another option.
   if (!server.ok()) {
     return absl::Status(server.status().code(),
                         absl::StrCat("metrics-", server.status().message()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All metrics of a server, and the HTTP listener that Prometheus reads them from.
+// All metrics of a server, and the HTTP listener from which Prometheus reads them.
 #ifndef PHASOR_SERVER_TELEMETRY_METRICS_H_
 #define PHASOR_SERVER_TELEMETRY_METRICS_H_
 
@@ -16,10 +16,10 @@
 
 namespace phasor::telemetry {
 
-// Counts what it is told. Threads: any. Must outlive those who tell it.
+// Counts what its observers report. Must outlive their users. Threads: any.
 class Metrics {
  public:
-  // `methods`: those that the server has, "package.Service/Method".
+  // `methods` lists the server's methods as "package.Service/Method".
   explicit Metrics(absl::Span<const std::string> methods);
   ~Metrics();
 
@@ -34,10 +34,10 @@ class Metrics {
 
 class PageServer;
 
-// Serves GET /metrics in Prometheus's text format. Threads: a PageServer's.
+// Serves GET /metrics in Prometheus's text format. Threads: those of PageServer.
 class Exporter {
  public:
-  // Listens on addresses "host:port", port 0 for any free one. `snapshot` is called for every
+  // Listens on addresses "host:port"; port 0 means any free port. `snapshot` is called for every
   // request, on the exporter's thread. UNAVAILABLE "metrics-listen: ...": an address cannot be
   // bound.
   static absl::StatusOr<std::unique_ptr<Exporter>> Start(const std::vector<std::string>& addresses,
@@ -45,7 +45,7 @@ class Exporter {
                                                          std::function<Snapshot()> snapshot);
   ~Exporter();
 
-  // With their real ports.
+  // The addresses with their real ports.
   std::vector<std::string> addresses() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See nvml.h. The library belongs to the driver, so it is loaded when the server starts; types and
-// numbers are those of its stable interface.
+// Loads the NVML library and calls it. The library belongs to the driver, so it is loaded at run
+// time. Types and numbers are those of its stable interface.
 #include "server/telemetry/nvml.h"
 
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ struct Functions {
   int (*memory)(Device, Memory*);
 };
 
-// False if the library has no such function.
+// Returns false if the library has no such function.
 template <typename Function>
 bool Find(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
@@ -59,7 +59,7 @@ using Library = std::unique_ptr<void, CloseLibrary>;
 
 class LoadedNvml final : public Nvml {
  public:
-  // The library is initialised.
+  // The library must be initialised.
   LoadedNvml(Library library, const Functions& functions)
       : library_(std::move(library)), nvml_(functions) {
     unsigned count = 0;

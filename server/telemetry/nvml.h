@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver of NVIDIA's GPUs tells of them through its library NVML, where that is installed.
-// No hardware has confirmed it: the library's interface is taken from its documentation.
+// Readings of NVIDIA GPUs from the driver's library NVML, if it is installed. Written from the
+// library's documentation; not confirmed on real hardware.
 #ifndef PHASOR_SERVER_TELEMETRY_NVML_H_
 #define PHASOR_SERVER_TELEMETRY_NVML_H_
 
@@ -11,26 +11,26 @@
 
 namespace phasor::telemetry {
 
-// Of one GPU, now. What the driver does not tell is nothing.
+// The current values of a GPU. A value that the driver does not report is not set.
 struct GpuReading {
   std::string uuid;                   // "GPU-8b6b4d6a-..."
-  std::optional<double> utilization;  // part of the time that a kernel ran, [0, 1]
+  std::optional<double> utilization;  // fraction of the time in which a kernel ran, [0, 1]
   std::optional<double> power_watts;
   std::optional<double> power_limit_watts;
   std::optional<double> memory_total_bytes;
   std::optional<double> memory_used_bytes;
 };
 
-// Threads: any.
+// The NVML library. Threads: any.
 class Nvml {
  public:
   static constexpr char kLibrary[] = "libnvidia-ml.so.1";
 
-  // nullptr: there is no such library, it lacks a function, or it finds no driver or no GPU.
+  // nullptr: the library is missing, lacks a function, or finds no driver or GPU.
   static std::unique_ptr<Nvml> Open(const std::string& library = kLibrary);
   virtual ~Nvml() = default;
 
-  // All GPUs that this process may see, whether the server computes on them or not.
+  // Reads all GPUs that this process can see, including those that the server does not use.
   virtual std::vector<GpuReading> Read() const = 0;
 };
 

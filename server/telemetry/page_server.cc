@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread that polls: listening sockets, a wake-up, and a few connections, each of which is
-// either sending its request or taking its answer, and has until a deadline to do it.
+// A small HTTP server: one thread polls the listening sockets, a wake-up, and a few connections.
+// Each connection either sends its request or receives its answer, and has a deadline for it.
 #include "server/telemetry/page_server.h"
 
 #include <poll.h>
@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxRequestBytes = 8192;
-constexpr auto kStarvedPause = std::chrono::milliseconds(50);  // while there is no descriptor
+constexpr auto kStarvedPause = std::chrono::milliseconds(50);  // while no descriptor is free
 
 constexpr char kOk[] = "200 OK";
 
@@ -35,7 +35,7 @@ Clock::time_point In(absl::Duration time) {
   return Clock::now() + absl::ToChronoNanoseconds(std::min(time, absl::Hours(24)));
 }
 
-// What `line` begins with, up to a space; leaves what follows.
+// Returns the first word of `line`, up to a space, and removes it and the space from `line`.
 std::string_view TakeWord(std::string_view* line) {
   const std::string_view word = line->substr(0, line->find(' '));
   line->remove_prefix(std::min(word.size() + 1, line->size()));
@@ -52,7 +52,7 @@ class PollingPageServer final : public PageServer {
   ~PollingPageServer() override {
     const uint64_t one = 1;
     const ssize_t written = write(wake_.get(), &one, sizeof(one));
-    static_cast<void>(written);  // an eventfd at 0 takes it
+    static_cast<void>(written);  // an eventfd at 0 accepts it
     if (thread_.joinable()) thread_.join();
   }
 
@@ -72,9 +72,9 @@ class PollingPageServer final : public PageServer {
   struct Connection {
     FileDescriptor fd;
     Clock::time_point deadline;
-    std::string request;  // so far
-    std::string answer;   // empty: the request is not complete
-    size_t sent = 0;      // of the answer
+    std::string request;  // received so far
+    std::string answer;   // empty: the request is incomplete
+    size_t sent = 0;      // bytes of the answer
   };
 
   void Serve() {
@@ -104,7 +104,7 @@ class PollingPageServer final : public PageServer {
     }
   }
 
-  // Milliseconds until something must be done unasked; -1: never.
+  // Milliseconds until the next deadline or retry; -1: none.
   int Timeout() const {
     if (starved_) return kStarvedPause.count();
     if (connections_.empty()) return -1;
@@ -122,7 +122,7 @@ class PollingPageServer final : public PageServer {
     std::erase_if(connections_, [](const Connection& c) { return !c.fd.valid(); });
   }
 
-  // Takes as many as there is room for, so that those that were taken get their turn.
+  // Accepts at most as many connections as there is room for, so that they get their turn.
   void AcceptOn(int listening_fd) {
     for (int i = 0; i < options_.max_connections; ++i) {
       FileDescriptor fd(accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -131,7 +131,7 @@ class PollingPageServer final : public PageServer {
         if (errno == ECONNABORTED || errno == EINTR) continue;
         DropClosed();
         starved_ = connections_.empty();
-        if (!starved_) connections_.erase(connections_.begin());  // gives its descriptor
+        if (!starved_) connections_.erase(connections_.begin());  // frees a descriptor
         return;
       }
       if (IsFull()) DropClosed();
@@ -141,7 +141,7 @@ class PollingPageServer final : public PageServer {
     }
   }
 
-  // Reads or writes what can be. A connection that is done loses its descriptor.
+  // Reads or writes as much as possible. Closes the descriptor of a connection that is done.
   void Continue(Connection* connection) {
     if (connection->answer.empty()) Read(connection);
     if (!connection->answer.empty()) Write(connection);
@@ -182,7 +182,7 @@ class PollingPageServer final : public PageServer {
     connection->fd.Close();
   }
 
-  // `request`: at least a line.
+  // `request` must hold at least one line.
   std::string AnswerTo(std::string_view request) const {
     std::string_view line = request.substr(0, request.find("\r\n"));
     const std::string_view method = TakeWord(&line);
@@ -209,9 +209,9 @@ class PollingPageServer final : public PageServer {
   const FileDescriptor wake_;
   std::thread thread_;
 
-  // The thread's own.
+  // Used by the thread only.
   std::vector<Connection> connections_;  // oldest first
-  bool starved_ = false;                 // of descriptors: does not accept for a while
+  bool starved_ = false;                 // no descriptor: does not accept for a while
 };
 
 }  // namespace

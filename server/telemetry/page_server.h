@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves one page over HTTP, to few readers. Whoever is slow or says nothing delays nobody.
+// PageServer: serves one page over HTTP to a few readers. A slow or silent reader delays no other.
 #ifndef PHASOR_SERVER_TELEMETRY_PAGE_SERVER_H_
 #define PHASOR_SERVER_TELEMETRY_PAGE_SERVER_H_
 
@@ -14,24 +14,25 @@
 namespace phasor::telemetry {
 
 struct PageServerOptions {
-  std::vector<std::string> addresses;  // as ParseListenAddress reads them
-  std::string path;                    // "/metrics"; others are not found
+  std::vector<std::string> addresses;  // in the form of ParseListenAddress
+  std::string path;                    // e.g. "/metrics"; others are not found
   std::string content_type;
-  // The page. Called for every request for it, on the server's thread.
+  // Returns the page. Called for every request, on the server's thread.
   std::function<std::string()> page;
-  int max_connections = 64;  // one more closes the one that is open for longest
-  absl::Duration request_time = absl::Seconds(5);  // for a connection to send its request
-  absl::Duration answer_time = absl::Seconds(30);  // and to take the answer
+  int max_connections = 64;                        // a further one closes the oldest
+  absl::Duration request_time = absl::Seconds(5);  // to send the request
+  absl::Duration answer_time = absl::Seconds(30);  // to receive the answer
 };
 
-// Threads: one of its own. Owns its sockets; the destructor ends at once whatever is under way.
+// A running server. Owns its sockets and its thread; the destructor stops at once, also connections
+// in progress.
 class PageServer {
  public:
   // UNAVAILABLE "listen: ...": an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(PageServerOptions options);
   virtual ~PageServer() = default;
 
-  // With their real ports.
+  // The addresses with their real ports.
   virtual std::vector<std::string> addresses() const = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See process_families.h.
+// Reads process metrics from /proc.
 #include "server/telemetry/process_families.h"
 
 #include <sys/resource.h>
@@ -30,8 +30,8 @@ std::string FirstLine(const char* path) {
   return line;
 }
 
-// Field `index` of proc(5)'s statistics, counted from 1 as there. The second, the program's name,
-// is in parentheses and may hold anything.
+// Field `index` of /proc/self/stat, counted from 1 as in proc(5). The second field, the program's
+// name, is in parentheses and may contain anything.
 std::optional<int64_t> StatField(int index) {
   const std::string line = FirstLine("/proc/self/stat");
   const size_t name_end = line.rfind(") ");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process_ metrics that Prometheus client libraries have in common, from /proc.
+// The process_ metrics that all Prometheus client libraries have, read from /proc.
 #ifndef PHASOR_SERVER_TELEMETRY_PROCESS_FAMILIES_H_
 #define PHASOR_SERVER_TELEMETRY_PROCESS_FAMILIES_H_
 
@@ -9,7 +9,7 @@
 
 namespace phasor::telemetry {
 
-// What cannot be read is left out.
+// Leaves out values that cannot be read.
 std::vector<prometheus::MetricFamily> ProcessFamilies();
 
 }  // namespace phasor::telemetry

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See request_log.h.
+// Writes a log line for failed calls and for a sample of successful ones.
 #include "server/telemetry/request_log.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ constexpr int kOk = 0;
 constexpr int kPermissionDenied = 7;
 constexpr int kUnauthenticated = 16;
 
-// What callers can write into a line. A pipe takes a line of up to 4 KiB at once, and JSON writes
-// some bytes as six.
+// Limits on text from callers in a line. A pipe accepts a line of up to 4 KiB at once, and JSON may
+// write one byte as six.
 constexpr size_t kMaxMethodBytes = 256;
 constexpr size_t kMaxMessageBytes = 512;
 
@@ -33,7 +33,7 @@ bool IsLowerHex(std::string_view text) {
 
 }  // namespace
 
-// "00-<trace id, 32>-<parent id, 16>-<flags, 2>", later versions with more behind.
+// Parses "00-<trace id, 32>-<parent id, 16>-<flags, 2>". Later versions may append more.
 // https://www.w3.org/TR/trace-context/#traceparent-header
 std::string TraceIdOf(std::string_view traceparent) {
   constexpr size_t kLength = 55;

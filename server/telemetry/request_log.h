@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines about calls: of every call that failed, and of a sample of those that did not.
+// Log lines about calls: every failed call, and a sample of the successful ones.
 #ifndef PHASOR_SERVER_TELEMETRY_REQUEST_LOG_H_
 #define PHASOR_SERVER_TELEMETRY_REQUEST_LOG_H_
 
@@ -17,20 +17,20 @@
 namespace phasor::telemetry {
 
 struct RequestLogOptions {
-  int64_t every = 0;  // of so many calls that succeed, one is written; 0: none
-  // Lines of failures in one second, at most: a caller that only makes mistakes must not fill a
-  // disk. The next line says how many were left out.
+  int64_t every = 0;  // every n-th successful call is logged; 0: none
+  // Most lines about failures per second, so that a faulty caller cannot fill a disk. The next line
+  // says how many were left out.
   int64_t max_failures_per_second = 100;
-  // The same of calls refused for who made them, by themselves: a stranger must not keep the lines
-  // of other failures out.
+  // The limit for calls refused because of their caller. It is separate, so that strangers cannot
+  // displace the lines of other failures.
   int64_t max_refusals_per_second = 10;
   std::function<absl::Time()> now = [] { return absl::Now(); };
 };
 
-// The trace id of a W3C traceparent, 32 hexadecimal digits; empty if it is none.
+// The trace id of a W3C traceparent, 32 hexadecimal digits. Empty if it is not valid.
 std::string TraceIdOf(std::string_view traceparent);
 
-// Threads: any.
+// Writes the log lines. Threads: any.
 class RequestLog final : public rpc::CallObserver {
  public:
   explicit RequestLog(RequestLogOptions options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server is and holds at one moment, for the metrics that are read and not counted.
+// Snapshot: the state of a server at one moment, for metrics that are read and not counted.
 #ifndef PHASOR_SERVER_TELEMETRY_SNAPSHOT_H_
 #define PHASOR_SERVER_TELEMETRY_SNAPSHOT_H_
 
@@ -14,6 +14,7 @@
 
 namespace phasor::telemetry {
 
+// Connections now open, and counts since the start.
 struct ConnectionCounts {
   int64_t open = 0;
   int64_t accepted = 0;
@@ -21,19 +22,20 @@ struct ConnectionCounts {
   int64_t starved = 0;
 };
 
+// Calls and connections refused since the start.
 struct Refusals {
   int64_t unauthenticated = 0;
   int64_t permission_denied = 0;
   int64_t tls_handshakes = 0;  // of the whole process
 };
 
-// How many of something, and their bytes.
+// How many of something there are, and their bytes.
 struct Holding {
   int64_t count = 0;
   int64_t bytes = 0;
 };
 
-// A model of the Open Inference Protocol that somebody has asked for.
+// A model of the Open Inference Protocol that was used.
 struct ModelCounts {
   std::string model;
   std::string version;
@@ -46,7 +48,7 @@ struct ModelCounts {
   absl::Duration compute_output;
 };
 
-// What never changes while a server runs.
+// Facts that do not change while a server runs.
 struct BuildInfo {
   std::string version;
   int numerics_version = 0;
@@ -55,11 +57,11 @@ struct BuildInfo {
   std::string cpu_target;
 };
 
-// What computes.
+// The backend that computes.
 struct BackendCounts {
   std::string name;
   int64_t jobs = 0;                    // items of calls
-  std::optional<DeviceCounts> device;  // if it has one
+  std::optional<DeviceCounts> device;  // if there is a GPU
   int64_t device_losses = 0;
   int64_t device_revivals = 0;
 };

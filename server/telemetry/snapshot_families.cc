@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See snapshot_families.h.
+// Formats a snapshot as metric families.
 #include "server/telemetry/snapshot_families.h"
 
 #include "absl/strings/str_cat.h"
@@ -126,7 +126,7 @@ void AddHoldings(const Snapshot& s, FamilyList* list) {
               static_cast<double>(s.tables.bytes));
 }
 
-// Under the names of Triton Inference Server, which its tools read.
+// The names are those of Triton Inference Server, which its tools expect.
 void AddModels(const std::vector<ModelCounts>& models, FamilyList* list) {
   const auto add = [&](const char* name, const char* help, auto value_of) {
     auto& family = list->Counters(name, help);

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the checks of a topic and prints one line each: PASS, MISS, FAIL or SKIP, with what was seen.
+"""Runs the checks of a topic and prints one line each: PASS, MISS, FAIL or SKIP, with the check's
+result.
 
-A check is a function without arguments whose docstring is the promise. It returns what it saw; raises Fail or Skip with the
-reason; or raises Miss when it works but is slower than its target, which is reported and is no failure."""
+A check is a function without arguments whose docstring is the promise. It returns what it saw, or
+raises Fail or Skip with the reason. It raises Miss if it works but is slower than its target; that
+is reported and is not a failure.
+"""
 
 import json
 import pathlib

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every convention, line by line. `conventions.py [--reuse]`: --reuse takes the results of an earlier `./dev test`."""
+"""Checks every convention. `conventions.py [--reuse]`: --reuse uses the results of an earlier
+`./dev test`."""
 
 import json
 import subprocess

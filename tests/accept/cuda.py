@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the CUDA backend promises, line by line. Takes the results of the last `./dev test`, for what lasts longer of
-`./dev test --full`, and for the hardware what `./dev gpu-test` left in build/gpu-test/results."""
+"""Checks the promises of the CUDA backend. Uses the results of the last `./dev test`, of `./dev
+test --full` for long tests, and of `./dev gpu-test` in build/gpu-test/results for hardware."""
 
 import json
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the data plane promises, line by line. Takes the results of the last
-`./dev test --full` and `./dev bench rpc shm stream inproc batching`."""
+"""Checks the promises of the data plane. Uses the results of the last `./dev test --full` and
+`./dev bench rpc shm stream inproc batching`."""
 
 import json
 import re

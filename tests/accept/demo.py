@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""demo.py BUILD_DIR: starts phasor-server, encodes timesteps and rotates a query and a key over TCP with the command
-line, and prints the values next to exact ones. Exit status 0 only if all agree within the contract of docs/numerics.md."""
+"""demo.py BUILD_DIR: starts phasor-server, encodes timesteps and rotates a query and a key over TCP
+with the command line, and prints the values next to exact ones. Exit status 0 only if all agree
+within the contract of docs/numerics.md."""
 
 import math
 import pathlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sine, cosine and frequencies to 50 digits with the standard library alone: the truth that the demo compares with,
-written independently of the product."""
+"""Sine, cosine and frequencies to 50 digits with the standard library alone. The demo compares with
+these values. They share no code with the product."""
 
 from decimal import Decimal, getcontext
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the first version promises, line by line. `foundation.py [--fresh] [--reuse]`: --reuse takes the results of an
-earlier `./dev test --full` instead of running it; --fresh also proves a bare Debian 12, which takes an hour."""
+"""Checks the promises of the first version. `foundation.py [--fresh] [--reuse]`: --reuse uses the
+results of an earlier `./dev test --full` instead of running it; --fresh also tests on a bare Debian
+12, which takes an hour."""
 
 import subprocess
 import sys

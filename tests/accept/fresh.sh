@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# fresh.sh [COMMAND...]: makes a bare Debian 12 with debootstrap in build/fresh, clones HEAD into it and runs COMMAND there
-# (default: ./dev demo && .ci/run), without a terminal. Exit status 77: cannot be done here.
+# fresh.sh [COMMAND...]: makes a bare Debian 12 with debootstrap in build/fresh, clones HEAD into it
+# and runs COMMAND there without a terminal (default: ./dev demo && .ci/run). Exit status 77: not
+# possible here.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD/build/fresh

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients of the Open Inference Protocol may expect, line by line."""
+"""Checks what clients of the Open Inference Protocol may expect."""
 
 import re
 import subprocess

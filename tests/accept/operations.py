@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operating Phasor promises, line by line; what cannot be shown here says so. Takes the results of the last
-`./dev test` and, for what lasts longer, `./dev test --full`."""
+"""Checks the promises about operating Phasor, and says which cannot be checked here. Uses the
+results of the last `./dev test` and, for long tests, of `./dev test --full`."""
 
 import re
 import time

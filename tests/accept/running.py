@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A phasor-server for the time of a `with` block."""
+"""Runs a phasor-server during a `with` block."""
 
 import contextlib
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that misled or killed, line by line: each by the tests that failed before it was mended. Takes the results of the last
-`./dev test`."""
+"""Checks the repair of severe faults, each by the tests that failed before. Uses the results of the
+last `./dev test`."""
 
 import subprocess
 import urllib.request

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuda_dry_test.py BENCH_CUDA: the GPU's benchmark on the host. It compares what it times with the reference and ends with an
-error on a wrong byte, so that a row is there means that its result was right; its times mean nothing. Without --dry it must
-say that there is no device, where there is none."""
+"""cuda_dry_test.py BENCH_CUDA: runs the GPU benchmark on the host. The benchmark compares what it
+times with the reference and fails on a wrong byte, so a row in its output proves a right result;
+its times mean nothing. Without --dry, and without a GPU, it must report that there is no device."""
 
 import collections
 import json

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the benchmark harness: medians, ratios, turns, warm runs, targets and data.
 #include "bench/harness.h"
 
 #include <gmock/gmock.h>

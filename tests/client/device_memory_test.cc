@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests views and release of registered GPU memory.
 #include "client/device_memory.h"
 
 #include <gtest/gtest.h>

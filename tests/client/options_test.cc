@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the validation of client options, and cancel tokens.
 #include "client/options.h"
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests positions from numbers, containers, tensors, ranges and grids.
 #include "client/position_list.h"
 
 #include <cstring>

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# quickstart_installed.sh BUILD_DIR SOURCE_DIR CXX: installs into an empty folder, builds the quickstart against what
-# was installed, with find_package and with pkg-config, and runs it in process and against the installed server.
+# quickstart_installed.sh BUILD_DIR SOURCE_DIR CXX: installs into an empty folder, builds the
+# quickstart against the installed package with find_package and with pkg-config, and runs it in
+# process and against the installed server.
 set -euo pipefail
 build=$1 source=$2 cxx=$3
 

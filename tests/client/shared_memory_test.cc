@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the ordinary memory behind SharedMemory.
 #include "client/shared_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests narrow floats, views, arrays and the memory of results.
 #include "client/tensor.h"
 
 #include <array>

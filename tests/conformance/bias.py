@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Golden values of attention biases, computed by the upstream packages themselves.
+"""Golden values of attention biases, computed by the upstream packages.
 
     python tests/conformance/bias.py --write    # makes golden/bias.inc
-    python tests/conformance/bias.py            # compares it with what is installed
+    python tests/conformance/bias.py            # compares it with the installed packages
 
-Buckets are written as runs: {first distance, bucket}, the run going on until the next one.
+Buckets are written as runs {first distance, bucket}; a run ends where the next one begins.
 tests/support/bias_golden.h reads them.
 """
 

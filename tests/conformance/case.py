@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case: a spec, what an upstream package computes for it, and the file in which both are kept."""
+"""A case: a spec, what an upstream package computes for it, and the file that holds both."""
 
 import dataclasses
 import json

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""configs.py: configuration files and what transformers computes for them, to configs/golden.json.
+"""configs.py: computes configurations with transformers and writes the results to
+configs/golden.json.
 
-Each case is a config.json (the keys that matter, in the forms in which models were published), what is set beside it,
-and from transformers' own classes: cosines and sines at position 1, and a rotated vector. configs_test.cc compares.
-Run it in the environment that `./dev conformance` makes; that compares with what is kept.
+A case has a config.json (only the keys that matter, in the forms of published models), the fields
+set beside it, and results of transformers' own classes: cosines and sines at position 1, and a
+rotated vector. configs_test.cc compares with them. Run it in the environment that `./dev
+conformance` makes; that command compares with the stored results.
 """
 
 import dataclasses

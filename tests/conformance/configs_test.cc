@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations against what transformers' own classes compute for them (configs.py), and the
-// table of model types against the files. What waits for code is reported at the end, by name.
+// Compares configurations with what transformers' own classes compute for them (configs.py), and
+// the table of model types with the files. Reports configurations that still need code at the end,
+// by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phasor against the golden values: numbers of upstream packages and of 300-bit arithmetic, never
-// our own.
+// Compares Phasor with golden values. They are numbers of upstream packages and of 300-bit
+// arithmetic, never of Phasor.
 //
-// PHASOR_CONFORMANCE_GOLDEN: another folder of golden values. PHASOR_CONFORMANCE_ROWS: a file that
-// gets one line per case and arithmetic (./dev conformance prints them).
+// PHASOR_CONFORMANCE_GOLDEN names another folder of golden values. PHASOR_CONFORMANCE_ROWS names a
+// file that gets one line per case and arithmetic, which ./dev conformance prints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

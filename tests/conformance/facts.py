@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a spec stands for, in 300-bit arithmetic: frequencies, amplitude, axes and the layout of an encoding's columns.
+"""Computes what a spec means in 300-bit arithmetic: frequencies, amplitude, axes and the layout of
+an encoding's columns.
 
-A second implementation of docs/conventions.md, from the formulas and with none of Phasor's code; generate.py compares
-it with the upstream packages, and conformance_test.cc compares Phasor with it. `spec` is phasor.v1.Spec in JSON, with
-the names of spec.proto and without a preset.
+This is a second implementation of docs/conventions.md, from the formulas and without any code of
+Phasor. generate.py compares it with the upstream packages, and conformance_test.cc compares Phasor
+with it. `spec` is phasor.v1.Spec in JSON, with the names of spec.proto and without a preset.
 """
 
 import dataclasses

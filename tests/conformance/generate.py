@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""generate.py [DIR] [FAMILY...]: writes the golden values, to tests/conformance/golden when DIR is not given.
+"""generate.py [DIR] [FAMILY...]: writes the golden values to DIR, by default
+tests/conformance/golden.
 
-Each case is computed by the upstream package and, in 300-bit arithmetic, from the formula; where they differ by more
-than upstream's own rounding explains, this fails. Run by `./dev conformance`, which installs requirements.txt.
+Each case is computed by the upstream package and by the formula in 300-bit arithmetic. If they
+differ by more than upstream's own rounding explains, this fails. `./dev conformance` installs
+requirements.txt and runs this.
 """
 
 import importlib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden values from JSON.
+// Reads golden values from JSON.
 #include "tests/conformance/golden.h"
 
 #include <google/protobuf/util/json_util.h>

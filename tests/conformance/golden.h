@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The golden values of this folder as values. generate.py writes them and says what they are.
+// The golden values of this folder as C++ values. generate.py writes and describes them.
 #ifndef PHASOR_TESTS_CONFORMANCE_GOLDEN_H_
 #define PHASOR_TESTS_CONFORMANCE_GOLDEN_H_
 

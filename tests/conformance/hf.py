@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls the rotary embeddings of transformers' models as the models do."""
+"""Calls the rotary embeddings of transformers' models in the way the models do."""
 
 import functools
 import importlib

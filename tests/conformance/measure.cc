@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs golden cases on the scalar backend and compares.
+// Runs golden cases on the scalar backend and compares the results.
 #include "tests/conformance/measure.h"
 
 #include <algorithm>

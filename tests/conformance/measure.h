@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Phasor computes for a golden case, beside the truth.
+// What Phasor computes for a golden case, next to the true values.
 #ifndef PHASOR_TESTS_CONFORMANCE_MEASURE_H_
 #define PHASOR_TESTS_CONFORMANCE_MEASURE_H_
 

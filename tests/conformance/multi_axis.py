@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary embeddings over several axes: images, video, and language models that see them."""
+"""Cases of rotary embeddings over several axes: images, video, and language models that see them.
+"""
 
 import math
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""parity.py [FILE]: what upstream packages return, rounding and all, for specs that ask for their arithmetic.
+"""parity.py [FILE]: computes what upstream packages return, with their rounding, for specs with
+PRECISION_PARITY.
 
-Tables and rotations in the type that a model would use, every value in full. tests/conformance/parity_test.cc holds
-PRECISION_PARITY against them: frequencies and tables within 1 ulp, because they go through a libm; rotations bit for bit.
+Tables and rotations are in the types that models use, with all digits.
+tests/conformance/parity_test.cc compares with them: frequencies and tables within 1 ulp, because
+they come from a libm; rotations bit for bit.
 """
 
 import json

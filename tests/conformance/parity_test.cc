@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PRECISION_PARITY against what upstream packages return, rounding and all (parity.py): frequencies
-// and tables within 1 ulp, since theirs go through a libm; rotations bit for bit where the sine and
-// cosine of a pair have the same bits.
+// Compares PRECISION_PARITY with the rounded results of upstream packages (parity.py). Frequencies
+// and tables may differ by 1 ulp, because upstream uses a libm. Rotations must be bit-identical
+// where the sine and cosine of a pair have the same bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

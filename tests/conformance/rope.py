@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary embeddings of language models: transformers' own classes, with the numbers of presets.json."""
+"""Cases of rotary embeddings of language models, computed by transformers' own classes with the
+numbers of presets.json."""
 
 import numpy as np
 import torch

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run.py BUILD [--update]: Phasor beside the upstream packages, live. One row per convention and per preset.
+"""run.py BUILD [--update]: compares Phasor with the installed upstream packages. One row per
+convention and per preset.
 
-Computes every case again with the installed packages, compares that with the golden values (--update replaces them),
-then Phasor with the fresh numbers. Exits with 1 when something fails or a preset has no row.
+Computes every case again with the packages, compares the result with the golden values (--update
+replaces them), then compares Phasor with the new numbers. Exit status 1 if a comparison fails or a
+preset has no row.
 """
 
 import collections

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Additive encodings of sequences and grids."""
+"""Cases of additive encodings of sequences and grids."""
 
 import math
 

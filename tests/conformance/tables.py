@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary tables themselves, as upstream code passes them around: one row per position, every layout."""
+"""Cases of rotary tables as upstream code passes them around: one row per position, in every
+layout."""
 
 import numpy as np
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timestep and noise embeddings."""
+"""Cases of timestep and noise embeddings."""
 
 import math
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders deploy/helm/phasor with Helm's own library, and finds things in what comes out."""
+"""Renders deploy/helm/phasor with Helm's own library, and finds objects in the result."""
 
 import functools
 import pathlib

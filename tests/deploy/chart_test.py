@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Helm chart renders is valid Kubernetes, agrees with itself, the plain manifest and the image, and what makes
-no sense is refused. Rendered by Helm's own library, with each value set of deploy/helm/phasor/ci."""
+"""Tests the Helm chart: what it renders is valid Kubernetes and agrees with itself, the plain
+manifest and the image; senseless values are refused. Renders with Helm's own library and each value
+set of deploy/helm/phasor/ci."""
 
 import copy
 import functools

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""confined.py ROOT PROGRAM [ARGUMENT...]: becomes PROGRAM of the file system under ROOT as a strict container would run
-it: ROOT read-only, uid and gid 65532, no groups, no capabilities and nothing to gain one with. Needs root and the right
-to make mount namespaces. Nothing of ROOT but PROGRAM runs, so it needs no shell."""
+"""confined.py ROOT PROGRAM [ARGUMENT...]: runs PROGRAM of the file system under ROOT as a strict
+container would: ROOT is read-only, uid and gid are 65532, and there are no groups, no capabilities,
+and no way to gain one. Needs root and the right to make mount namespaces. Runs nothing of ROOT but
+PROGRAM, so ROOT needs no shell."""
 
 import ctypes
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ServiceMonitor of the chart and the manifests for KServe fit the schemas that those projects publish."""
+"""Checks the chart's ServiceMonitor and the KServe manifests against the schemas that those
+projects publish."""
 
 import copy
 import importlib.metadata

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dashboard_test.py BUILD: a real Prometheus scrapes a real server under load: every expression of the dashboard returns data,
-every metric of the server is on it, and every alert can be evaluated. Exit status 77: no Prometheus, or a server without metrics."""
+"""dashboard_test.py BUILD: a real Prometheus scrapes a real server under load. Every expression of
+the dashboard must return data, every metric of the server must be on it, and every alert must
+evaluate. Exit status 77: no Prometheus, or a server without metrics."""
 
 import contextlib
 import json

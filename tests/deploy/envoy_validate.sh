@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Envoy itself accepts deploy/envoy, as it is and with each of its variants switched on; and a spoilt one it does not. Exit
-# status 77: Envoy is not installed.
+# Has Envoy validate deploy/envoy: as it is, with each of its variants on, and broken on purpose,
+# which Envoy must refuse. Exit status 77: Envoy is not installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tool=tests/repo/tool.sh

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""flags_test.py PHASOR_SERVER: every flag that the chart and the manifests set, and every option that they keep for
-themselves or give an example of, is one that the server has."""
+"""flags_test.py PHASOR_SERVER: checks that the server has every flag that the chart and the
+manifests set, and every option that they reserve or show as an example."""
 
 import json
 import re

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# image_test.sh BUILD_DIR bare|bookworm: makes an image from the built binary, on a base with nothing but the C library or
-# on Debian, and checks what it promises: size, user, labels, bill of materials, and that its server starts
-# on a read-only root without privileges, answers and drains. Exit status 77: nothing here can build images.
+# image_test.sh BUILD_DIR bare|bookworm: makes an image from the built binary, on a base with only
+# the C library or on Debian. Checks its size, user, labels and bill of materials, and that its
+# server starts on a read-only root without privileges, answers and drains. Exit status 77: nothing
+# here can build images.
 set -euo pipefail
 build=$(realpath "$1")
 base=localhost/phasor-base:$2

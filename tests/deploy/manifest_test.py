@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kubernetes manifest agrees with itself and with the image."""
+"""Checks that the Kubernetes manifest agrees with itself and with the image."""
 
 import pathlib
 import re

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts, dashboard and compose file agree with each other and with the documents. Their own tools check them beside this."""
+"""Checks that alerts, dashboard and compose file agree with each other and with the documents.
+Their own tools check them too."""
 
 import json
 import pathlib

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON schemas of custom resources, read from the models that their projects publish: KServe's own SDK, and classes
-generated from the Prometheus operator's CRDs. The packages are parsed, not imported (tests/deploy/schemas.txt)."""
+"""Reads JSON schemas of custom resources from the models that their projects publish: KServe's SDK,
+and classes generated from the Prometheus operator's CRDs. The packages are parsed, not imported
+(tests/deploy/schemas.txt)."""
 
 import ast
 import importlib.metadata

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sbom_test.py BUILD_DIR: the image's bill of materials is valid SPDX 2.3 and names all that the binary was made of."""
+"""sbom_test.py BUILD_DIR: checks that the image's bill of materials is valid SPDX 2.3 and names
+everything in the binary."""
 
 import gzip
 import hashlib

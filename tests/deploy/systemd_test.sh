@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# systemd_test.sh SERVER: the unit is one that systemd accepts without a warning, exposes little, and its command lines are ones
-# that SERVER accepts. Exit status 77 when systemd's tools are not installed.
+# systemd_test.sh SERVER: checks that systemd accepts the unit without a warning and that it exposes
+# little, and that SERVER accepts its command lines. Exit status 77: systemd's tools are not
+# installed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 server=$1

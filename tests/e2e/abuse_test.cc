@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attacks on the server's process: it stays up, stays small, and goes on serving. Descriptors
-// that run out and large metadata: hardening_test.cc.
+// Attacks a server process: it must stay up, stay small and keep serving. hardening_test.cc covers
+// exhausted descriptors and large metadata.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may call what: tokens and a policy before every method that a server has.
+// Tests who may call what, with tokens and a policy, for every method of a server.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/generic/generic_stub.h>

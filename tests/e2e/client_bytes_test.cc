@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP, Unix socket and in process: the same bytes.
+// Tests that TCP, a Unix socket and in process give the same bytes.
 #include <cmath>
 #include <cstring>
 #include <random>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device from end to end: what is refused, and what its end and the server's mean.
+// Tests GPU memory end to end: what is refused, and what happens when it or the server ends.
 #include <cstring>
 #include <memory>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device from end to end, over TCP and a Unix socket: the bytes of calls in process.
-// The device is a fake; no hardware has run this.
+// Tests GPU memory end to end, over TCP and a Unix socket: the bytes must equal those of calls in
+// process. The GPU is a fake; this has not run on hardware.
 #include <cstring>
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP and in process: the same errors, code and message; and what only a server can answer.
+// Tests that TCP and in process give the same errors, code and message, and errors that only a
+// server has.
 #include <functional>
 #include <limits>
 #include <vector>

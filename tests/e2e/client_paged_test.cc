@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paged caches and FLOAT8 from end to end: over TCP with caches that travel, over a Unix socket
-// with caches in leased memory, and in process, against a loop that puts rotated rows where slots
-// say.
+// Tests paged caches and FLOAT8 end to end: over TCP with caches in the message, over a Unix socket
+// with caches in leased memory, and in process. Compares with a loop that writes rotated rows to
+// their slots.
 #include <unistd.h>
 
 #include <cstring>

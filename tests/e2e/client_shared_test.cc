@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory from end to end: the bytes of calls that travel, and what clients may do to it.
+// Tests shared memory end to end: the bytes equal those of inline calls, whatever clients do to it.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does not travel beside plain calls on shared memory: batches, streams, and large tensors in
-// ordinary memory, which the client shares by itself.
+// Tests the other calls that use shared memory: batches, streams, and large tensors in ordinary
+// memory, which the client stages.
 #include <cstring>
 #include <numeric>
 #include <thread>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and chunks over TCP, over a Unix socket and in process: the bytes and errors of plain
-// calls.
+// Tests streams and chunks over TCP, over a Unix socket and in process: bytes and errors equal
+// those of unary calls.
 #include <cstring>
 #include <map>
 #include <numeric>

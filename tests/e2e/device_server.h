@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server on a fake device, memory that a client exports there, and clients of it. The device's
-// view of that memory can be touched by the device alone: code that takes it for the host's
-// crashes.
+// A server on a fake GPU, memory that a client exports there, and its clients. Only the fake GPU
+// can access its address range of that memory, so code that mistakes it for host memory crashes.
 #ifndef PHASOR_TESTS_E2E_DEVICE_SERVER_H_
 #define PHASOR_TESTS_E2E_DEVICE_SERVER_H_
 

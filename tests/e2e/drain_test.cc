@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shutdown under load: what has arrived is answered.
+// Tests shutdown under load: every request that has arrived is answered.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named encoders through the client: the same bytes and labels as the spec spelled out.
+// Tests named encoders: bytes and labels equal those of the spec written out.
 #include <gmock/gmock.h>
 
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three replicas under load, behind a real Envoy and behind the client's own round robin: load
-// spreads, one is killed, all are rolled, and no caller notices. PHASOR_FLEET_ROUNDS is how often.
+// Tests three replicas under load, behind a real Envoy and behind the client's round robin. Load
+// spreads, one replica is killed, all are restarted in turn, and no caller sees an error.
+// PHASOR_FLEET_ROUNDS sets how often.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a hostile or careless client cannot do to a server.
+// Tests that a hostile or careless client cannot harm a server.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server that is killed while it rotates in its clients' memory: a caller learns that the call
-// failed, and nothing that was rotated is rotated again.
+// Kills a server while it rotates in its clients' memory. The caller must learn that the call
+// failed, and nothing may be rotated twice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scrape says after a workload that was counted, and the listeners beside the main one.
+// Compares a scrape with a counted workload, and tests the side listeners.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/client_unary_call.h>

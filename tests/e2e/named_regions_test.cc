@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named regions of a whole server, and what clients may do to them: cut them short, unlink them,
-// die, lie, and meddle with others'. The backend inverts every bit, and can be held.
+// Tests named regions of a whole server against what clients may do: shrink or unlink them, die,
+// lie, and interfere with others. The backend inverts every bit and can be made to wait.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peers that acknowledge no SETTINGS and take no answers: limits hold, and bytes come back.
+// Tests peers that neither acknowledge SETTINGS nor take answers: limits hold, and bytes are freed.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

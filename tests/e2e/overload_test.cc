@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server that is asked for twice of what it can do: it does what it can and says no to the rest.
-// How well is printed, for `./dev accept data-plane`: a machine that is busy with something else
-// has other figures. PHASOR_OVERLOAD_SECONDS is how long.
+// Asks a server for twice its capacity: it must use its capacity and refuse the rest. Prints the
+// figures, for `./dev accept data-plane`, because they differ on a busy machine.
+// PHASOR_OVERLOAD_SECONDS sets the duration.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

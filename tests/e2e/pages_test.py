@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FLOAT8 against ml_dtypes, for every 16-bit value, and paged caches against a numpy model of vLLM's reshape_and_cache_flash, over
-stubs generated from our own protocol: caches in the message and caches in leased memory. $PHASOR_BUILD: the build folder."""
+"""Compares FLOAT8 with ml_dtypes for every 16-bit value, and paged caches with a numpy model of
+vLLM's reshape_and_cache_flash. Uses stubs generated from our protocol, with caches in the message
+and in leased memory. $PHASOR_BUILD is the build folder."""
 
 import fcntl
 import importlib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phasor-server binary: flags, log lines, signals, exit status.
+// Tests the phasor-server binary: flags, log lines, signals, exit status.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGHUP: what a running phasor-server takes over from its file, and that no caller notices.
+// Tests SIGHUP: what a running phasor-server takes over from its file, without any caller noticing.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

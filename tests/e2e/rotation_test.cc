@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates replaced while calls and connections come: none fails, new connections see the new.
+// Replaces certificates while calls and connections arrive: none fails, and new connections see the
+// new certificate.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server with certificates, tokens and a policy in a directory of its own, and clients to it.
+// A server with certificates, tokens and a policy in its own directory, and clients of it.
 #ifndef PHASOR_TESTS_E2E_SECURE_SERVER_H_
 #define PHASOR_TESTS_E2E_SECURE_SERVER_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// slow_server BYTES: a server whose every run takes kServiceTime, and that has kWorkers workers:
-// its capacity is known. BYTES is its byte budget. Prints its address; ends with who started it.
+// slow_server BYTES: a server of known capacity: it has kWorkers workers, and every run takes
+// kServiceTime. BYTES is its byte budget. Prints its address, and ends with its parent.
 #include "tests/e2e/slow_server.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the slow server and its test agree on.
+// Constants that the slow server and its test share.
 #ifndef PHASOR_TESTS_E2E_SLOW_SERVER_H_
 #define PHASOR_TESTS_E2E_SLOW_SERVER_H_
 

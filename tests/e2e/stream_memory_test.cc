@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resident memory of a server process while streams pass through it: it depends on what a stream
-// may have under way, not on how long it is nor on how slowly it is read. PHASOR_STREAM_MIB is the
-// length.
+// Measures the resident memory of a server process while streams pass through it. It must depend on
+// what a stream may have in flight, not on its length or on how slowly it is read.
+// PHASOR_STREAM_MIB sets the length.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets a connection: TLS and mTLS between a real server and the client library.
+// Tests who gets a connection: TLS and mTLS between a real server and the client library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resident memory of a server process that answers large calls one after another: a request and an
-// answer, and little else, however many there were.
+// Measures the resident memory of a server process that answers large calls one after another. It
+// must be that of one request and one answer, and little more, after any number of calls.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `unknown_calls ADDRESS COUNT`: calls that many methods that a server does not have, each by
-// another name. Exit status 1 unless each is answered UNIMPLEMENTED.
+// unknown_calls ADDRESS COUNT: calls COUNT methods that a server does not have, all with different
+// names. Exit status 1 unless every answer is UNIMPLEMENTED.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 

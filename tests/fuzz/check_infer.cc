@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See check_infer.h.
+// Runs one fuzzed ModelInfer and checks its outcome.
 #include "tests/fuzz/check_infer.h"
 
 #include <grpcpp/support/byte_buffer.h>

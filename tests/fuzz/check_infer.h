@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One fuzzed ModelInfer through everything that reads it, to the bytes of its answer.
+// Passes one fuzzed ModelInfer through all code that reads it, up to the bytes of its answer.
 #ifndef PHASOR_TESTS_FUZZ_CHECK_INFER_H_
 #define PHASOR_TESTS_FUZZ_CHECK_INFER_H_
 

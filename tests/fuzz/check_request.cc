@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See check_request.h.
+// Runs one fuzzed request and checks its outcome.
 #include "tests/fuzz/check_request.h"
 
 #include <algorithm>

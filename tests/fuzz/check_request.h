@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One fuzzed request through everything that reads it: walker, parser, preparation, engine run,
-// response.
+// Passes one fuzzed request through all code that reads it: walker, parser, preparation, engine
+// run, response.
 #ifndef PHASOR_TESTS_FUZZ_CHECK_REQUEST_H_
 #define PHASOR_TESTS_FUZZ_CHECK_REQUEST_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the seed corpus: `make_fuzz_corpus tests/fuzz/corpus`. Run it when the wire gains a field
-// that seeds should have, and commit what it writes.
+// make_fuzz_corpus tests/fuzz/corpus: writes the seed corpus. Run it when the wire gets a field
+// that seeds should have, and commit the result.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See mutator.h.
+// Makes random changes to requests.
 #include "tests/fuzz/mutator.h"
 
 #include <algorithm>

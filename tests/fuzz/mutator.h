@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random changes to requests: to their bytes, and to their fields, which get past the parser.
+// Random changes to requests: to their bytes, and to their fields, which pass the parser.
 #ifndef PHASOR_TESTS_FUZZ_MUTATOR_H_
 #define PHASOR_TESTS_FUZZ_MUTATOR_H_
 

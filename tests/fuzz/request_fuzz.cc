@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer entry point. Build with clang, -DPHASOR_FUZZ=ON and
+// The entry point of libFuzzer. Build with clang, -DPHASOR_FUZZ=ON and
 // -DPHASOR_SANITIZE=fuzzer-no-link,address,undefined, then run `request_fuzz tests/fuzz/corpus`.
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays the corpus and random changes of it: nothing crashes, every code is one that a caller's
-// mistake may have, and no allocation follows a length that was only claimed.
+// Replays the corpus and random changes of it. Nothing may crash, every error code must be one that
+// a caller's mistake can cause, and no allocation may have a size that a message only claims.
 //
-// PHASOR_FUZZ_RUNS: number of mutations, 5000 unless set. PHASOR_FUZZ_SEED: where to start.
+// PHASOR_FUZZ_RUNS sets the number of mutations, 5000 by default; PHASOR_FUZZ_SEED the first seed.
 // --full: 100000 mutations.
 #include <gtest/gtest.h>
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# package.sh BUILD_DIR OUT_DIR: makes OUT_DIR/phasor-gpu-test and phasor-gpu-test.tar.gz: programs of a build with CUDA that
-# need nothing but the C library, and run.sh, for a machine with a GPU that has none of our libraries. Kernels of other
-# projects come along unless PHASOR_WITHOUT_PEERS is set.
+# package.sh BUILD_DIR OUT_DIR: makes OUT_DIR/phasor-gpu-test and phasor-gpu-test.tar.gz for a
+# machine with a GPU and without our libraries. They hold run.sh, and programs of a build with CUDA
+# that need only the C library. Kernels of other projects are included unless PHASOR_WITHOUT_PEERS
+# is set.
 set -euo pipefail
 build=$(realpath "$1")
 mkdir -p "$2"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# package_test.sh BUILD_DIR: makes the package of ./dev gpu-test and runs it on a Debian that has none of our libraries:
-# everything loads, what needs no device works, and the rest fails with "no CUDA device" and its status, fast and loud.
-# Exit status 77: skipped, with the reason printed.
+# package_test.sh BUILD_DIR: makes the package of ./dev gpu-test and runs it on a Debian without our
+# libraries. Everything must load, what needs no GPU must work, and the rest must fail at once with
+# "no CUDA device" and its exit status. Exit status 77: skipped; the reason is printed.
 set -euo pipefail
 build=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

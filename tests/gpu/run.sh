@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [--results DIR] [STEP...]: everything that only a machine with a GPU can show, with what lies beside this script:
-# the C library and a driver are all that it needs. Steps, all of them unless some are named:
-#   tests      the device's bytes are the reference's, over random jobs of every op, type and form
-#   server     a server with --backend=cuda answers with the bytes of one with --backend=cpu
-#   memcheck   the tests under compute-sanitizer, where there is one that accepts the device
+# run.sh [--results DIR] [STEP...]: runs everything that needs a machine with a GPU. It uses the
+# files beside this script, and needs only the C library and a driver. Steps (default: all):
+#   tests      compares the GPU's bytes with the reference, over random jobs of every op, type and form
+#   server     compares the bytes of servers with --backend=cuda and --backend=cpu
+#   memcheck   the tests under compute-sanitizer, if it is there and accepts the GPU
 #   racecheck  the same, for races
-#   bench      bench_cuda: beside device copies and fills, warm and cold
-#   peers      peers.py: beside PyTorch eager and compiled and the kernels of other projects, where python3 has PyTorch
-# Prints PASS, FAIL or SKIP for each and writes logs, tables and JSON to DIR (results). Exit status: 0 nothing failed,
-# 1 something did, 3 there is no CUDA device.
+#   bench      bench_cuda: compares with device copies and fills, warm and cold
+#   peers      peers.py: compares with PyTorch eager and compiled and with kernels of other projects,
+#              if python3 has PyTorch
+# Prints PASS, FAIL or SKIP for each step, and writes logs, tables and JSON to DIR (default:
+# results). Exit status: 0 nothing failed, 1 a step failed, 3 there is no CUDA device.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=$here/bin

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triton's client and plain stubs against a running server: every call, every type, shared memory, streams, errors, and what
-clients rely on without saying so. Compared with sines and cosines in float64. $PHASOR_BUILD: the build folder."""
+"""Tests Triton's client and plain stubs with a running server: every call, every type, shared
+memory, streams, errors, and behaviour that clients rely on although it is not specified. Compares
+with sines and cosines in float64. $PHASOR_BUILD is the build folder."""
 
 import base64
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""1.9 GB in one request of Triton's client, about as much as a message can hold, and then a small one. $PHASOR_BUILD: the build
-folder. Exit status 77 where memory is short."""
+"""Sends 1.9 GB in one request of Triton's client, about as much as a message can hold, and then a
+small one. $PHASOR_BUILD is the build folder. Exit status 77: too little memory."""
 
 import os
 import pathlib

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""perf_analyzer_test.py BUILD: Triton's profiler drives a running server, with bytes in the message and with system shared memory.
-Exit status 77, which CTest shows as skipped, where the program cannot be had or does not load; the reason is printed."""
+"""perf_analyzer_test.py BUILD: runs Triton's profiler against a running server, with bytes in the
+message and with system shared memory. Exit status 77, which CTest shows as skipped: the program is
+not available or does not load; the reason is printed."""
 
 import csv
 import json

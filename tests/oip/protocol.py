@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our copy of the protocol beside the one inside tritonclient: every message, field number, type and method that we declare is
-theirs, and every one of theirs is declared, except for parts of configurations that this server never sets."""
+"""Compares our copy of the protocol with the one in tritonclient. Every message, field number, type
+and method of ours must be in theirs, and the other way round, except for parts of configurations
+that this server never sets."""
 
 import subprocess
 import tempfile

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD [TEST.py] [ARGUMENT...]: installs tritonclient once, then runs TEST.py of this folder, clients_test.py unless one is
-# named. Exit status 77, which CTest shows as skipped, when the packages cannot be had.
+# run.sh BUILD [TEST.py] [ARGUMENT...]: installs tritonclient once, then runs TEST.py of this
+# folder, by default clients_test.py. Exit status 77, which CTest shows as skipped: the packages are
+# not available.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# trixie.sh COMMAND [ARGUMENT...]: runs a program of perf_analyzer's package in a Debian trixie, whose glibc it needs, with the
-# network, /dev/shm and the processes of this machine. Makes that Debian once, in build/trixie, from the mirror that apt uses
-# here. Exit status 77 and the reason where that cannot be.
+# trixie.sh COMMAND [ARGUMENT...]: runs a program of perf_analyzer's package in a Debian trixie,
+# whose glibc it needs, with the network, /dev/shm and processes of this machine. Makes that Debian
+# once, in build/trixie, from the mirror that apt uses here. Exit status 77, with the reason: this
+# is not possible.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

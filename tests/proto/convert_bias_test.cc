@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bias requests survive the wire; what is missing on it is named.
+// Tests that bias requests survive the wire, and that errors name what is missing.
 #include "proto/convert_bias.h"
 
 #include <gmock/gmock.h>

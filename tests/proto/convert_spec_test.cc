@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A spec survives the wire; a resolved one says the numbers that its plan uses.
+// Tests that a spec survives the wire, and that a resolved spec has the numbers of its plan.
 #include "proto/convert_spec.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests survive the wire; what is missing, unknown or not built is refused by its field's path.
+// Tests that requests survive the wire, and that what is missing, unknown or unimplemented is
+// refused with the path of its field.
 #include "proto/convert.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every value of every wire enum has exactly one enumerator, and no other number passes.
+// Tests that every value of every wire enum has exactly one enumerator, and that other numbers are
+// refused.
 #include "proto/enums.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes keep their meaning both ways and messages fit into HTTP/2 trailers.
+// Tests that codes keep their meaning both ways, and that messages fit into HTTP/2 trailers.
 #include "proto/grpc_status.h"
 
 #include <gtest/gtest.h>

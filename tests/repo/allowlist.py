@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions from the rules, each with its reason. An exception that is not needed any more is an error."""
+"""Exceptions to the rules, each with its reason. An exception that is no longer needed is an error.
+"""
 
 # Files of more than 500 lines.
 LONG_FILES = {

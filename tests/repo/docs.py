@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents name only files that exist: links, and paths in `code`."""
+"""Checks that documents name only existing files, in links and in paths in `code`."""
 
 import os
 import re

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C++ and proto sources are formatted as .clang-format says. `format.py` checks, `format.py --fix` rewrites."""
+"""Checks that C++ and proto sources are formatted by .clang-format. `format.py` checks, `format.py
+--fix` rewrites."""
 
 import shutil
 import subprocess

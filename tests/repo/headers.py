@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every header compiles alone: `headers.py COMPILER [FLAG...]`. A flag -I<generated> makes wire headers visible.
+"""Checks that every header compiles alone: `headers.py COMPILER [FLAG...]`. With -I<generated> wire
+headers are found.
 
-A source that includes its own header first shows it each time it is compiled, so those headers are not tried again.
-Tests show nothing: several are compiled at once."""
+A source that includes its own header first proves this at each compilation, so those headers are
+not checked again. Tests do not count, because several are compiled as one unit.
+"""
 
 import concurrent.futures
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may include whom. ARCHITECTURE.md says why; these tables are the rule. They name folders only."""
+"""Who may include whom. These tables are the rule, and ARCHITECTURE.md explains it. They name only
+folders."""
 
 import re
 

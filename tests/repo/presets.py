@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/presets.md lists every preset, and every model_type of configurations, as the data has it."""
+"""Checks that docs/presets.md lists every preset and every model_type, as the data has them."""
 
 import json
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small rules over a tree. Each returns its violations, one line per violation."""
+"""Small rules over a tree. Each returns one line per violation."""
 
 import re
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each rule finds a planted violation and is quiet about the right way to write the same thing."""
+"""Checks that each rule finds a planted violation and accepts the correct form of the same code."""
 
 import pathlib
 import tempfile

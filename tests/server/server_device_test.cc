@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole server on a fake device: our own API on device memory, and what everybody is told when
-// the device is lost.
+// Tests a whole server on a fake GPU: calls of phasor.v1 on GPU memory, and what all callers learn
+// when the GPU is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

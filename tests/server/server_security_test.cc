@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of credentials: what a server starts with, and what it takes later.
+// Tests credential files: those that a server starts with, and those that it takes over later.
 #include "server/server_security.h"
 
 #include <gmock/gmock.h>

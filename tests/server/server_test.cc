@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server as a whole: what it refuses to start with, what it serves, how it stops.
+// Tests a whole server: what it refuses to start with, what it serves, how it stops.
 #include "server/server.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way this machine can run a job: each instruction set, one thread and several, caches
-// bypassed and not, and the GPU's kernels on a device made of host memory. The first is the scalar
-// reference that the others must equal.
+// All ways in which this machine can run a job: each instruction set, one thread and several, with
+// and without bypassing caches, and the GPU's kernels on a fake GPU in host memory. The first one
+// is the scalar reference, which the others must equal.
 #ifndef PHASOR_TESTS_SUPPORT_BACKENDS_H_
 #define PHASOR_TESTS_SUPPORT_BACKENDS_H_
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden values of attention biases, made from the upstream packages by tests/conformance/bias.py.
+// Golden values of attention biases. tests/conformance/bias.py made them with the upstream
+// packages.
 #ifndef PHASOR_TESTS_SUPPORT_BIAS_GOLDEN_H_
 #define PHASOR_TESTS_SUPPORT_BIAS_GOLDEN_H_
 

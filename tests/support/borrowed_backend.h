@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend that is somebody else's, and wants no calls together.
+// A backend that forwards to another one and never wants calls to run together.
 #ifndef PHASOR_TESTS_SUPPORT_BORROWED_BACKEND_H_
 #define PHASOR_TESTS_SUPPORT_BORROWED_BACKEND_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP port of 127.0.0.1 that nobody can take and, until listen() of the socket, nobody answers.
+// A TCP port of 127.0.0.1 that is reserved, and answers only after listen() on its socket.
 #ifndef PHASOR_TESTS_SUPPORT_BOUND_PORT_H_
 #define PHASOR_TESTS_SUPPORT_BOUND_PORT_H_
 

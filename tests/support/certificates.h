@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates for tests, made on the spot.
+// Makes certificates for tests.
 #ifndef PHASOR_TESTS_SUPPORT_CERTIFICATES_H_
 #define PHASOR_TESTS_SUPPORT_CERTIFICATES_H_
 

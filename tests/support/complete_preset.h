@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A preset as a caller would use it.
+// A preset with the fields that a caller would add.
 #ifndef PHASOR_TESTS_SUPPORT_COMPLETE_PRESET_H_
 #define PHASOR_TESTS_SUPPORT_COMPLETE_PRESET_H_
 

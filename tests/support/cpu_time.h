@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How processor time grows with the size of what is read.
+// Measures how processor time grows with the size of the input.
 #ifndef PHASOR_TESTS_SUPPORT_CPU_TIME_H_
 #define PHASOR_TESTS_SUPPORT_CPU_TIME_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend on a fake device, for tests of what stands above backends.
+// The CUDA backend on a fake GPU, for tests of the layers above backends.
 #ifndef PHASOR_TESTS_SUPPORT_DEVICE_BACKEND_H_
 #define PHASOR_TESTS_SUPPORT_DEVICE_BACKEND_H_
 

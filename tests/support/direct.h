@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan read literally, one element at a time in f64 and without a backend: what its tables mean.
+// Evaluates a plan literally, one element at a time in f64 and without a backend: the meaning of
+// its tables.
 #ifndef PHASOR_TESTS_SUPPORT_DIRECT_H_
 #define PHASOR_TESTS_SUPPORT_DIRECT_H_
 

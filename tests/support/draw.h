@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts as pictures in text.
+// Draws layouts as text.
 #ifndef PHASOR_TESTS_SUPPORT_DRAW_H_
 #define PHASOR_TESTS_SUPPORT_DRAW_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine on a fake backend and a fake clock, and calls for it.
+// An engine with a fake backend and a fake clock, and calls for it.
 #ifndef PHASOR_TESTS_SUPPORT_ENGINE_FIXTURE_H_
 #define PHASOR_TESTS_SUPPORT_ENGINE_FIXTURE_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real Envoy in front of servers, configured as it is deployed.
+// A real Envoy in front of servers, with the configuration of deploy/envoy.
 #ifndef PHASOR_TESTS_SUPPORT_ENVOY_PROXY_H_
 #define PHASOR_TESTS_SUPPORT_ENVOY_PROXY_H_
 

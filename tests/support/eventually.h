@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for what another process or thread does.
+// Waits for an effect in another process or thread.
 #ifndef PHASOR_TESTS_SUPPORT_EVENTUALLY_H_
 #define PHASOR_TESTS_SUPPORT_EVENTUALLY_H_
 

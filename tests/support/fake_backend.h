@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend for tests of what stands above backends: it inverts every bit, and can be held.
+// A backend for tests of the layers above backends. It inverts every bit, and can be made to wait.
 #ifndef PHASOR_TESTS_SUPPORT_FAKE_BACKEND_H_
 #define PHASOR_TESTS_SUPPORT_FAKE_BACKEND_H_
 

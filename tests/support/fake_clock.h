@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock that stands still until a test moves it.
+// A clock that moves only when a test moves it.
 #ifndef PHASOR_TESTS_SUPPORT_FAKE_CLOCK_H_
 #define PHASOR_TESTS_SUPPORT_FAKE_CLOCK_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU on the host: its memory is the host's, its kernels run here. It does work only when a
-// stream is synchronized, as a device may, counts calls, and fails the ones that it is told to.
-// Copies of nothing, graphs without launches and work without a stream end the process.
+// A GPU on the host: its memory is host memory and its kernels run on the host. It works only when
+// a stream is synchronized, as a GPU may, counts calls, and fails those that it is told to fail.
+// Empty copies, graphs without launches and work without a stream end the process.
 #ifndef PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 #define PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that another process gives away: the test's own view of it, and one for the device
-// that only a working device can touch. Code that reads or writes it as if it were the host's
-// crashes.
+// GPU memory that another process exports. The test has its own view of it, and the GPU has one
+// that only a working GPU can access. Code that uses the latter as host memory crashes.
 #ifndef PHASOR_TESTS_SUPPORT_FAKE_EXPORT_H_
 #define PHASOR_TESTS_SUPPORT_FAKE_EXPORT_H_
 

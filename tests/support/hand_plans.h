@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans with random frequencies, put together by hand: every form of computation that a plan can
-// ask for, whatever specs can say.
+// Hand-made plans with random frequencies: every form of computation that a plan can ask for, also
+// those that no spec can express.
 #ifndef PHASOR_TESTS_SUPPORT_HAND_PLANS_H_
 #define PHASOR_TESTS_SUPPORT_HAND_PLANS_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU's kernels run over the whole grid on the host, on tensors where they lie: no copies, so
-// that strides, views and aliases are the job's own.
+// Runs the GPU's kernels over the whole grid on the host, on tensors where they lie. There are no
+// copies, so strides, views and aliases are those of the job.
 #ifndef PHASOR_TESTS_SUPPORT_HOST_GRID_H_
 #define PHASOR_TESTS_SUPPORT_HOST_GRID_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/2 by hand, for peers that do not keep to it.
+// Writes HTTP/2 frames by hand, for peers that violate the protocol.
 #ifndef PHASOR_TESTS_SUPPORT_HTTP2_FRAMES_H_
 #define PHASOR_TESTS_SUPPORT_HTTP2_FRAMES_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds and breaks listening sockets of this process, as no code of the server would.
+// Finds and breaks listening sockets of this process, which no code of the server does.
 #ifndef PHASOR_TESTS_SUPPORT_LISTENING_SOCKET_H_
 #define PHASOR_TESTS_SUPPORT_LISTENING_SOCKET_H_
 

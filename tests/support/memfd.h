@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory without a name, as a client shares it.
+// Anonymous memory, as a client shares it.
 #ifndef PHASOR_TESTS_SUPPORT_MEMFD_H_
 #define PHASOR_TESTS_SUPPORT_MEMFD_H_
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many clients that each rotate one token at a time and wait for the answer, as decoding does: what
-// a batcher is for. Every answer is kept, and can be compared with another backend's.
+// Many clients that each rotate one token at a time and wait for the answer, as decoding does. That
+// is the load that batching is for. Every answer is kept and can be compared with another
+// backend's.
 #ifndef PHASOR_TESTS_SUPPORT_ONE_TOKEN_LOAD_H_
 #define PHASOR_TESTS_SUPPORT_ONE_TOKEN_LOAD_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long callers of a storm wait before they give up: at random, up to twice of what the last
-// call took that was not given up. So about as many calls end one way as the other, on any machine.
+// How long callers in a storm wait before they give up: a random time, up to twice what the last
+// completed call took. So on any machine about half of the calls are given up.
 #ifndef PHASOR_TESTS_SUPPORT_PATIENCE_H_
 #define PHASOR_TESTS_SUPPORT_PATIENCE_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and positions that are known to be valid.
+// Valid plans and positions.
 #ifndef PHASOR_TESTS_SUPPORT_PLANS_H_
 #define PHASOR_TESTS_SUPPORT_PLANS_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program on a terminal of its own: what it draws, and keys for it.
+// A program on its own terminal: what it draws, and keys for it.
 #ifndef PHASOR_TESTS_SUPPORT_PTY_H_
 #define PHASOR_TESTS_SUPPORT_PTY_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small valid requests that tests then spoil.
+// Small valid requests, for tests to break.
 #ifndef PHASOR_TESTS_SUPPORT_REQUESTS_H_
 #define PHASOR_TESTS_SUPPORT_REQUESTS_H_
 

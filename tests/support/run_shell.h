@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command line, as a user types it.
+// Runs a command line as a user types it.
 #ifndef PHASOR_TESTS_SUPPORT_RUN_SHELL_H_
 #define PHASOR_TESTS_SUPPORT_RUN_SHELL_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole server in this process, on a free port of 127.0.0.1, and channels to it.
+// A whole server in this process on a free port of 127.0.0.1, and channels to it.
 #ifndef PHASOR_TESTS_SUPPORT_RUNNING_SERVER_H_
 #define PHASOR_TESTS_SUPPORT_RUNNING_SERVER_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines of the server, with an environment and configuration files of the test's.
+// Command lines of the server, with the environment and configuration files of a test.
 #ifndef PHASOR_TESTS_SUPPORT_SERVER_COMMAND_FIXTURE_H_
 #define PHASOR_TESTS_SUPPORT_SERVER_COMMAND_FIXTURE_H_
 

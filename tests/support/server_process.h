@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// phasor-server as a process of its own.
+// phasor-server in its own process.
 #ifndef PHASOR_TESTS_SUPPORT_SERVER_PROCESS_H_
 #define PHASOR_TESTS_SUPPORT_SERVER_PROCESS_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bare client sockets for tests of listeners.
+// Plain client sockets for tests of listeners.
 #ifndef PHASOR_TESTS_SUPPORT_SOCKET_CLIENT_H_
 #define PHASOR_TESTS_SUPPORT_SOCKET_CLIENT_H_
 

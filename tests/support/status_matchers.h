@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gmock matchers for absl::Status and absl::StatusOr: IsOk() and StatusIs(code, message matcher).
-// They print code and message of what they see.
+// They print the code and message that they see.
 #ifndef PHASOR_TESTS_SUPPORT_STATUS_MATCHERS_H_
 #define PHASOR_TESTS_SUPPORT_STATUS_MATCHERS_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A load of so many calls a second whose every answer is checked.
+// A load with a fixed number of calls per second. Every answer is checked.
 #ifndef PHASOR_TESTS_SUPPORT_STEADY_LOAD_H_
 #define PHASOR_TESTS_SUPPORT_STEADY_LOAD_H_
 

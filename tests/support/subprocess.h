@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program run by a test: its output, its exit status.
+// Runs a program, and returns its output and exit status.
 #ifndef PHASOR_TESTS_SUPPORT_SUBPROCESS_H_
 #define PHASOR_TESTS_SUPPORT_SUBPROCESS_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of a test's, and a source that has only it.
+// A table for tests, and a source that holds only it.
 #ifndef PHASOR_TESTS_SUPPORT_TABLES_H_
 #define PHASOR_TESTS_SUPPORT_TABLES_H_
 

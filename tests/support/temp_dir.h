@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that a test has for itself.
+// A temporary directory of a test.
 #ifndef PHASOR_TESTS_SUPPORT_TEMP_DIR_H_
 #define PHASOR_TESTS_SUPPORT_TEMP_DIR_H_
 

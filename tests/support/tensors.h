@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors for kernel tests: bytes with guard zones, values by dtype, comparison up to NaN payloads.
+// Tensors for kernel tests: bytes with guard zones, values by dtype, and comparison that ignores
+// NaN payloads.
 #ifndef PHASOR_TESTS_SUPPORT_TENSORS_H_
 #define PHASOR_TESTS_SUPPORT_TENSORS_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls for tests of the engine, and where their answers go.
+// Calls for tests of the engine, and the place of their answers.
 #ifndef PHASOR_TESTS_SUPPORT_TEST_CALL_H_
 #define PHASOR_TESTS_SUPPORT_TEST_CALL_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The error contract of docs/numerics.md, in one place. A test that needs more than this has found
-// an error; the contract is changed first, in an ADR, with the measured reason.
+// a bug. To change the contract, first write an ADR with the measured reason.
 #ifndef PHASOR_TESTS_SUPPORT_TOLERANCE_H_
 #define PHASOR_TESTS_SUPPORT_TOLERANCE_H_
 

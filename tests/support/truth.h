@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// True values: angles, sines and cosines in 320-bit arithmetic, and distances from them.
-// Everything is in turns, as in the kernels; GeometricTurns and PeriodTurns go from the formulas
-// of docs/conventions.md and never through a Frequency.
+// True values: angles, sines and cosines in 320-bit arithmetic, and distances from them. All angles
+// are in turns, as in the kernels. GeometricTurns and PeriodTurns use the formulas of
+// docs/conventions.md and never a Frequency.
 #ifndef PHASOR_TESTS_SUPPORT_TRUTH_H_
 #define PHASOR_TESTS_SUPPORT_TRUTH_H_
 

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     return 1;
   }
 
-  // Rows of an embedding; the result owns them.
+  // Rows of an embedding. The result owns them.
   auto rows = client->Encode({.preset = "timestep-sin-cos", .dim = 128}, {10, 12, 16, 100});
   if (!rows.ok()) {
     std::fprintf(stderr, "%s\n", rows.status().ToString().c_str());
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
     std::printf("%9.6f %9.6f %9.6f ...\n", rows->row(t)[0], rows->row(t)[1], rows->row(t)[2]);
   }
 
-  // Three tokens, two query heads and one key head of 4 lanes, rotated where they are.
+  // Three tokens with two query heads and one key head of 4 lanes, rotated in place.
   const std::vector<int64_t> positions = {0, 1, 2};
   std::vector<float> q(3 * 2 * 4, 1.0f);
   std::vector<float> k = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};

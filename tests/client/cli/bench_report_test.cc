@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the report of `phasor bench` as JSON and as a table.
 #include "client/cli/bench_report.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the calls of `phasor bench`: which call a spec makes, its modes, and the check of an
+// answer.
 #include "client/cli/bench_task.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests drawing on a canvas and writing it as PNG.
 #include "client/cli/canvas.h"
 
 #include <fstream>

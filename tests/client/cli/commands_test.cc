@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands in this process; main_test.cc runs the binary.
+// Tests the subcommands in this process. main_test.cc runs the binary.
 #include "client/cli/commands.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the echo server: that it serves, ends with its parent, and reports failures.
 #include "client/cli/echo.h"
 
 #include <gmock/gmock.h>

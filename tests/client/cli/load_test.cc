@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the load generator: counts, errors, rates, latencies and percentiles.
 #include "client/cli/load.h"
 
 #include <gmock/gmock.h>

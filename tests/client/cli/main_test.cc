@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The binary as a user calls it: output, error text and exit status.
+// Runs the binary as a user does, and checks its output, error text and exit status.
 #include <string>
 
 #include "gmock/gmock.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests fetching a metrics page: addresses, answers, and everything that is refused.
 #include "client/cli/metrics_fetch.h"
 
 #include <gmock/gmock.h>

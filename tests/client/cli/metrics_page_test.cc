@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the parser of Prometheus' text format.
 #include "client/cli/metrics_page.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests reading and writing .npy files.
 #include "client/cli/npy.h"
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests results as text tables and as JSON.
 #include "client/cli/output.h"
 
 #include <vector>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests `phasor plot`: its pictures, and flags that do not fit.
 #include "client/cli/plot_command.h"
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests heat maps, error charts, and the errors that they show.
 #include "client/cli/plot.h"
 
 #include <cmath>

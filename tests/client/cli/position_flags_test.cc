@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests positions on the command line.
 #include "client/cli/position_flags.h"
 
 #include <cstring>

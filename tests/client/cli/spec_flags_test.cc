@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the flags of a spec. Every field must have one.
 #include "client/cli/spec_flags.h"
 
 #include <fstream>

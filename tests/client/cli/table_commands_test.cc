@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands bias and tables against a server of this process.
+// Tests the subcommands `bias` and `tables` against a server in this process.
 #include "client/cli/table_commands.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests that a terminal is restored at every end, and its events and drawing.
 #include "client/cli/terminal.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `phasor top` as a user calls it, of a server of this process.
+// Tests `phasor top` as a user calls it, with a server in this process.
 #include "client/cli/top_command.h"
 
 #include <gmock/gmock.h>

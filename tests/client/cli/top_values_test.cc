@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests rates, quantiles and restarts computed from two metrics pages.
 #include "client/cli/top_values.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the text that `phasor top` draws in windows of different sizes.
 #include "client/cli/top_view.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the checks of a call's memory, strides and outputs.
 #include "client/common/calls.h"
 
 #include <numeric>

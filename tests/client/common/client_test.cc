@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Client over connections of the tests' own: no gRPC, also built with TSan.
+// Tests Client over connections made by the tests. Without gRPC, so TSan builds include it.
 #include "client/client.h"
 
 #include <atomic>

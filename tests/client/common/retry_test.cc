@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests which errors are retried, after which wait, and when retries end.
 #include "client/common/retry.h"
 
 #include <deque>

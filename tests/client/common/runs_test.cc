@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which calls can be cut, and where their parts lie.
+// Tests which calls can be cut, and where their parts are.
 #include "client/common/runs.h"
 
 #include <gtest/gtest.h>

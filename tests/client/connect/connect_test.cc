@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests that the target chooses the connection, and that bad targets and options are refused.
 #include "client/client.h"
 #include "gtest/gtest.h"
 

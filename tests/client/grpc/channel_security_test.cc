@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client refuses to do with its secrets, and a token that is replaced. tests/e2e/tls_test.cc
-// and access_test.cc have real servers.
+// Tests where a client refuses to use its secrets, and the replacement of a token.
+// tests/e2e/tls_test.cc and access_test.cc use real servers.
 #include "client/grpc/channel_security.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rotation is cut, sent and put together, against a server that echoes; client_stream_test
-// compares the numbers of a real one.
+// Tests how a rotation is cut, sent and put together, with a server that echoes. client_stream_test
+// compares the numbers of a real server.
 #include "client/grpc/chunked_rope.h"
 
 #include <gmock/gmock.h>

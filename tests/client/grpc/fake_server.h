@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gRPC server that answers every method with what a function of the test says.
+// A gRPC server that answers every method with the result of a function of the test.
 #ifndef PHASOR_TESTS_CLIENT_GRPC_FAKE_SERVER_H_
 #define PHASOR_TESTS_CLIENT_GRPC_FAKE_SERVER_H_
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests unary calls: messages, errors, retries and pushback.
 #include "client/grpc/grpc_channel.h"
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the connection sends, and that memory is used as promised. The real server is met in
-// tests/e2e.
+// Tests what the connection sends, and that it uses memory as promised. tests/e2e uses the real
+// server.
 #include "client/grpc/grpc_connection.h"
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs to an item and what to the stream; client_stream_test has the bytes of a real
-// server.
+// Tests which errors belong to an item and which to the stream. client_stream_test compares the
+// bytes of a real server.
 #include "client/grpc/item_stream.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers that do not fit what was asked must not reach the caller's memory.
+// Tests that an answer that does not match its call never reaches the caller's memory.
 #include "client/grpc/responses.h"
 
 #include <cstring>

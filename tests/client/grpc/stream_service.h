@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server whose streams do what a test says.
+// A server whose streams do what a test tells them.
 #ifndef PHASOR_TESTS_CLIENT_GRPC_STREAM_SERVICE_H_
 #define PHASOR_TESTS_CLIENT_GRPC_STREAM_SERVICE_H_
 

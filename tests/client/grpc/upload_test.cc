@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream of an upload as a server sees it; table_commands_test uploads to the real one.
+// Tests an upload as a server receives it. table_commands_test uploads to the real server.
 #include "client/grpc/upload.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What travels as it lies, and what is gathered first.
+// Tests which tensors are sent from where they lie, and which are gathered first.
 #include "client/grpc/wire_items.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests calls of the target "inproc:" on dense, strided and shared tensors.
 #include "client/inproc/inproc_connection.h"
 
 #include <atomic>

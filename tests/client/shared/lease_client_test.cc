@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's end against a socket of the test's, which answers what it likes. An honest one:
-// tests/e2e/client_shared_test.cc.
+// Tests the client's end of a lease socket against a socket of the test, which may answer anything.
+// tests/e2e/client_shared_test.cc uses a correct one.
 #include "client/shared/lease_client.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is staged, and what becomes of its memory, against a lease socket of the server's own.
-// Whole calls: tests/e2e/client_shared_test.cc.
+// Tests which calls are staged, and what happens to the memory, against the server's own lease
+// socket. tests/e2e/client_shared_test.cc tests whole calls.
 #include "client/shared/staging.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The byte budget.
+// Tests the byte budget.
 #include "server/base/admission.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wall clock. Only what holds on a machine that stalls at any moment.
+// Tests the system's clock, and only what holds on a machine that may stall at any moment.
 #include "server/base/clock.h"
 
 #include <gmock/gmock.h>

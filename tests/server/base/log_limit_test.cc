@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// So many lines a second, and how many more there were.
+// Tests the limit on lines per second, and the count of lines left out.
 #include "server/base/log_limit.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines are JSON, whatever is in them.
+// Tests that log lines are valid JSON, whatever they contain.
 #include "server/base/log.h"
 
 #include <fcntl.h>

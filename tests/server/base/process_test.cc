@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heaps of the allocator, counted in a process of their own: the limit holds for all of a process,
-// from the first thread on.
+// Counts the allocator's heaps in a process of its own, because the limit holds for a whole process
+// from its first thread on.
 #include "server/base/process.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Above all, these tests end: what blocks an open or a read is refused.
+// Tests that files which would block an open or a read are refused. A failure may hang.
 #include "server/base/regular_file.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration message: one field per option, two notations, and what errors say.
+// Tests the configuration message: one field per option, two notations, and error messages.
 #include "server/config/config_file.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row at a time: reading, writing and checking its value.
+// Tests single rows of the option table: reading, writing and checking a value.
 #include "server/config/option_table.h"
 
 #include <gmock/gmock.h>

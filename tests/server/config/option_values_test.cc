@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes, durations and switches.
+// Tests sizes, durations and switches.
 #include "server/config/option_values.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options from every source, their precedence and their ranges.
+// Tests options from every source, their precedence and their ranges.
 #include "server/config/options.h"
 
 #include <gmock/gmock.h>

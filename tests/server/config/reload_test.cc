@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a running server takes over, and what it says about the rest.
+// Tests what a running server takes over, and what it reports about the rest.
 #include "server/config/reload.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags, environment and file: their precedence, and what is refused.
+// Tests flags, environment and file: their precedence, and what is refused.
 #include "server/config/server_command.h"
 
 #include <gmock/gmock.h>

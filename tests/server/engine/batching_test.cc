@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the engine brings calls together for a backend that wants it.
+// Tests how the engine runs calls together if the backend wants it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers: alignment, reuse, bounds of what is kept.
+// Tests buffers: alignment, reuse, and limits on what is kept.
 #include "server/engine/buffer.h"
 
 #include <gmock/gmock.h>

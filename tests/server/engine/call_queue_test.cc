@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of calls.
+// Tests the queue of calls.
 #include "server/engine/call_queue.h"
 
 #include <gmock/gmock.h>

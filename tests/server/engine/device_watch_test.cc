@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests reports, retries and restarts when a GPU is lost.
 #include "server/engine/device_watch.h"
 
 #include <gmock/gmock.h>

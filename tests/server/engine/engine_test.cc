@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: where calls run, when they are refused, how they leave the queue, how it drains.
+// Tests the engine: where calls run, when they are refused, how they leave the queue, how it
+// drains.
 #include "server/engine/engine.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A storm of calls, 64 in flight, on a device that fails all the time: calls in the message and in
-// the host's memory are answered as if nothing was wrong; those on the device's memory too, or are
-// told that their memory is spoilt. The device is revived over and over.
+// Runs a storm of calls, 64 in flight, on a GPU that keeps failing and is revived each time. Calls
+// with tensors in the message or in host memory are answered as if nothing was wrong. So are calls
+// on GPU memory, unless they learn that their memory is spoilt.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

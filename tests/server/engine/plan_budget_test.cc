@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests how many plans one message may cause.
 #include "server/engine/plan_budget.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan cache: one compilation per spec, least recently used leaves first.
+// Tests the plan cache: one compilation per spec, and eviction of the least recently used.
 #include "server/engine/plan_cache.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may read while the byte budget has little room.
+// Tests who may read while the byte budget has little room.
 #include "server/engine/read_gate.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate, before a service that answers once it lets a call through.
+// Tests the gate in front of a service that answers every call that is let through.
 #include "server/grpc/access.h"
 
 #include <gmock/gmock.h>

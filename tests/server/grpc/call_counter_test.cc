@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counting of calls: first by hand, then by a real gRPC server of this process.
+// Tests the counting of calls: first by hand, then in a real gRPC server in this process.
 #include "server/grpc/call_counter.h"
 
 #include <gmock/gmock.h>

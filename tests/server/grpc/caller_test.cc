@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests which callers are one client, and which are on another host.
 #include "server/grpc/caller.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of gRPC's log lines.
+// Tests what happens to gRPC's log lines.
 #include "server/grpc/grpc_log.h"
 
 #include <gmock/gmock.h>

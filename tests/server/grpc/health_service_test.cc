@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The health protocol through a real gRPC server of this process.
+// Tests the health protocol through a real gRPC server in this process.
 #include "server/grpc/health_service.h"
 
 #include <gmock/gmock.h>

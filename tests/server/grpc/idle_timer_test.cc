@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the timer calls, and that it does not once it was stopped.
+// Tests when the timer fires, and that it does not fire after Stop.
 #include "server/grpc/idle_timer.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits on calls through a real gRPC server of this process. Answers that nobody takes:
-// tests/e2e/open_calls_test.cc.
+// Tests limits on calls through a real gRPC server in this process. tests/e2e/open_calls_test.cc
+// tests answers that nobody takes.
 #include "server/grpc/open_calls.h"
 
 #include <gmock/gmock.h>

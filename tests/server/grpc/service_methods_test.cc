@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the names of methods of compiled-in services.
 #include "server/grpc/service_methods.h"
 
 #include <gmock/gmock.h>

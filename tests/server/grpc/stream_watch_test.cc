@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gRPC server of this process and peers by hand. Hanging up: tests/e2e/open_calls_test.cc.
+// Tests the watch with a gRPC server in this process and hand-made peers.
+// tests/e2e/open_calls_test.cc tests that connections are closed.
 #include "server/grpc/stream_watch.h"
 
 #include <gtest/gtest.h>

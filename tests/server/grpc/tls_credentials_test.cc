@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files in memory and their versions; certificates that are taken and kept. tests/e2e has the rest.
+// Tests files in memory and their versions, and which certificates are taken over or kept.
+// tests/e2e has the rest.
 #include "server/grpc/tls_credentials.h"
 
 #include <gmock/gmock.h>

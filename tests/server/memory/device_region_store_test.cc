@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests names, owners, limits and lifetimes of GPU regions.
 #include "server/memory/device_region_store.h"
 
 #include <gmock/gmock.h>

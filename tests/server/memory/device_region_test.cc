@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests handles, ranges and permissions of GPU regions, and lost GPUs.
 #include "server/memory/device_region.h"
 
 #include <gmock/gmock.h>

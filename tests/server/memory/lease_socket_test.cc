@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lease socket as honest and other clients use it.
+// Tests the lease socket with correct and with misbehaving clients.
 #include "server/memory/lease_socket.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests tokens, quotas and the end of leases.
 #include "server/memory/lease_store.h"
 
 #include <gmock/gmock.h>

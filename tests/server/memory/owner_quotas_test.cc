@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests per-owner quotas.
 #include "server/memory/owner_quotas.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests reserving and freeing names of regions.
 #include "server/memory/region_names.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names, owners and leases of regions.
+// Tests names, owners and lifetimes of regions.
 #include "server/memory/region_store.h"
 
 #include <gmock/gmock.h>

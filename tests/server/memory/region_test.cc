@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing a client's memory, whatever the client does to it meanwhile.
+// Tests reading and writing a client's memory, whatever the client does to it meanwhile.
 #include "server/memory/region.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is mapped, what is refused, and that what is mapped cannot be taken away.
+// Tests what is mapped, what is refused, and that mapped memory cannot be taken away.
 #include "server/memory/sealed_memory.h"
 
 #include <gmock/gmock.h>

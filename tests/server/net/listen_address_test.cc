@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses as users write them.
+// Tests addresses in the form that users write.
 #include "server/net/listen_address.h"
 
 #include <gmock/gmock.h>

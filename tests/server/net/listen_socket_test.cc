@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listening sockets, on loopback and on files.
+// Tests listening sockets on loopback and on files.
 #include "server/net/listen_socket.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accept loop: caps, counting, survival of descriptor exhaustion.
+// Tests the accept loop: limits, counts, and that it survives a lack of descriptors.
 #include "server/net/listener.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the detection of a listener that stopped accepting.
 #include "server/net/listener_watch.h"
 
 #include <gmock/gmock.h>

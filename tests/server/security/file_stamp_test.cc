@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Noticing that a file changed, also when a link to it was turned.
+// Tests that a changed file is detected, also if only a link to it changed.
 #include "server/security/file_stamp.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a policy and asking it.
+// Tests parsing a policy and finding grants.
 #include "server/security/policy.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is taken for whom, and what that allows.
+// Tests which identity a caller gets, and what it allows.
 #include "server/security/rules.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which files of certificates and keys are taken, and what is said about the others.
+// Tests which files of certificates and keys are accepted, and the errors for the others.
 #include "server/security/tls_files.h"
 
 #include <gmock/gmock.h>

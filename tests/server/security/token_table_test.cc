@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading tokens' hashes and looking tokens up.
+// Tests parsing hashes of tokens and finding tokens.
 #include "server/security/token_table.h"
 
 #include <gmock/gmock.h>

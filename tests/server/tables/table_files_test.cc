@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tables: names, formats, what is refused, what a failed write leaves behind.
+// Tests table files: names, formats, what is refused, and what a failed write leaves.
 #include "server/tables/table_files.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of tables count against one budget, and count back.
+// Tests that the bytes of tables count against one budget, and are returned.
 #include "server/tables/table_memory.h"
 
 #include <gmock/gmock.h>

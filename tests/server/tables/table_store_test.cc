@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store: loading, uploads and their refusals, crashes, concurrency, deletion while in use.
+// Tests the store: loading, uploads and their errors, crashes, concurrency, and deletion of a table
+// in use.
 #include "server/tables/table_store.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the metrics of calls: methods, codes and bytes.
 #include "server/telemetry/call_metrics.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests that each measure of the engine goes to its own histogram.
 #include "server/telemetry/engine_metrics.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libnvidia-ml.so.1 of two GPUs, of which the second does not tell its utilization and power.
-// FAKE_NVML in the environment: "no driver" or "no gpu".
+// A fake libnvidia-ml.so.1 with two GPUs; the second does not report utilization and power. The
+// environment variable FAKE_NVML may be "no driver" or "no gpu".
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

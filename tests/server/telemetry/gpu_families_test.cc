@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the metric families of GPU readings.
 #include "server/telemetry/gpu_families.h"
 
 #include <gtest/gtest.h>

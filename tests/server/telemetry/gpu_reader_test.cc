@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver that answers when the test lets it.
+// Tests the reader with a driver that answers when the test lets it.
 #include "server/telemetry/gpu_reader.h"
 
 #include <gtest/gtest.h>

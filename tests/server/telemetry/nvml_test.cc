@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against a library that the test builds; no GPU has been asked.
+// Tests against a library that the test builds. This has not run on a real GPU.
 #include "server/telemetry/nvml.h"
 
 #include <gtest/gtest.h>

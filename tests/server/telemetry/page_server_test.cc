@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the HTTP server of the metrics page: requests, limits, slow and silent readers.
 #include "server/telemetry/page_server.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the process_ metrics.
 #include "server/telemetry/process_families.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests log lines about calls: content, sampling, limits and trace ids.
 #include "server/telemetry/request_log.h"
 
 #include <gmock/gmock.h>

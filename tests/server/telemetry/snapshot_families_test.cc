@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests the metric families of a snapshot.
 #include "server/telemetry/snapshot_families.h"
 
 #include <gtest/gtest.h>

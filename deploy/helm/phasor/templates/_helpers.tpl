@@ -5,7 +5,7 @@ Names and labels. Called with the chart's root context. */ -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{- /* 53, so that "-headless" still fits into the 63 characters of a name. */ -}}
+{{- /* 53 characters, so that "-headless" still fits into the 63 of a name. */ -}}
 {{- define "phasor.fullname" -}}
 {{- $name := include "phasor.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -23,7 +23,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: server
 {{- end -}}
 
-{{- /* Labels of everything but pods of the server. */ -}}
+{{- /* Labels of all objects except pods of the server. */ -}}
 {{- define "phasor.commonLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

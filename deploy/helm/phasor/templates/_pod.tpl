@@ -22,7 +22,7 @@ startupProbe:
     port: {{ $port }}
   periodSeconds: 1
   failureThreshold: {{ .Values.startupTimeoutSeconds }}
-# A new connection each time, so it also notices a listener that stopped accepting.
+# Makes a new connection each time, so it also detects a listener that stopped accepting.
 livenessProbe:
   grpc:
     port: {{ $port }}
@@ -72,7 +72,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{- /* What the application's container mounts too. */ -}}
+{{- /* Volumes that the application's container mounts too. */ -}}
 {{- define "phasor.sidecar.volumeMounts" -}}
 - name: phasor-run
   mountPath: {{ .Values.sidecar.directory }}
@@ -116,7 +116,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{- /* Secrets are readable by the server's group, which is fsGroup, and by no one else. */ -}}
+{{- /* Only the server's group, which is fsGroup, can read Secrets. */ -}}
 {{- define "phasor.volumes" -}}
 {{- with .Values -}}
 {{- if .sidecar.enabled }}

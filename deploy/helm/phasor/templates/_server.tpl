@@ -5,7 +5,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- define "phasor.adminPort" -}}50052{{- end -}}
 {{- define "phasor.metricsPort" -}}9464{{- end -}}
 
-{{- /* Not empty: true. The port of the service is closed in a sidecar and speaks TLS otherwise; the kubelet needs neither. */ -}}
+{{- /* Not empty means true. The kubelet needs this port with TLS, and in a sidecar, which closes the port of the service. */ -}}
 {{- define "phasor.hasAdmin" -}}
 {{- if or .Values.admin.enabled .Values.tls.enabled .Values.sidecar.enabled -}}true{{- end -}}
 {{- end -}}
@@ -14,7 +14,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- if include "phasor.hasAdmin" . -}}{{ include "phasor.adminPort" . }}{{- else -}}{{ include "phasor.grpcPort" . }}{{- end -}}
 {{- end -}}
 
-{{- /* CPUs as a whole number, rounded up: "500m" and 1 are 1, "2500m" and 2.5 are 3. */ -}}
+{{- /* CPUs as a whole number, rounded up: "500m" and 1 become 1, "2500m" and 2.5 become 3. */ -}}
 {{- define "phasor.threads" -}}
 {{- $cpu := dig "limits" "cpu" "" .Values.resources | default (dig "requests" "cpu" "" .Values.resources) | toString -}}
 {{- if gt (int .Values.server.threads) 0 -}}
@@ -36,7 +36,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{ .Values.terminationGracePeriodSeconds | default $least }}
 {{- end -}}
 
-{{- /* What no schema can say, because it compares values. */ -}}
+{{- /* Checks that a schema cannot express, because they compare values. */ -}}
 {{- define "phasor.check" -}}
 {{- $v := .Values -}}
 {{- with $v.sidecar.app -}}
@@ -77,7 +77,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- with .server.backend | default (ternary "cuda" "" .gpu.enabled) }}
 - --backend={{ . }}
 {{- end }}
-# Time for endpoints to forget a pod that no longer says SERVING, while it still answers.
+# Time for endpoints to forget a pod that is NOT_SERVING, while it still answers.
 - --drain-delay={{ .drain.delaySeconds }}s
 - --drain-timeout={{ .drain.timeoutSeconds }}s
 # Clients find new pods when their connections are renewed.
