@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # phasor_library(NAME SRCS ... DEPS ...), phasor_test(NAME SRCS ... DEPS ... LABELS ...),
 # phasor_benchmark(NAME SRCS ... DEPS ...): every target gets the same warnings and rules.
+#
+# A library's target is phasor_NAME, because a project that adds this one with add_subdirectory may have
+# a target `client` or `server` of its own. DEPS take NAME.
 include_guard(GLOBAL)
 
 add_library(phasor_build_options INTERFACE)
@@ -22,28 +25,44 @@ if(PHASOR_SANITIZE)
   target_link_options(phasor_build_options INTERFACE -fsanitize=${PHASOR_SANITIZE})
 endif()
 
+# Replaces each name of a library of ours by its target. It must have been defined before.
+function(phasor_targets_of names result)
+  set(targets)
+  foreach(name IN LISTS names)
+    if(TARGET phasor_${name})
+      string(PREPEND name phasor_)
+    endif()
+    list(APPEND targets ${name})
+  endforeach()
+  set(${result} ${targets} PARENT_SCOPE)
+endfunction()
+
+# Sources include from the root of the repository. Only our own targets see that folder: users of a library get
+# the headers of cmake/PhasorHeaders.cmake.
 function(phasor_library name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SRCS})
-  add_library(phasor::${name} ALIAS ${name})
-  target_include_directories(${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/phasor>)
-  target_compile_features(${name} PUBLIC cxx_std_20)
-  target_link_libraries(${name} PUBLIC ${ARG_DEPS}
-    PRIVATE $<BUILD_INTERFACE:phasor_build_options> ${ARG_PRIVATE_DEPS})
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  phasor_targets_of("${ARG_DEPS}" deps)
+  phasor_targets_of("${ARG_PRIVATE_DEPS}" private_deps)
+  add_library(phasor_${name} STATIC ${ARG_SRCS})
+  add_library(phasor::${name} ALIAS phasor_${name})
+  target_include_directories(phasor_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_features(phasor_${name} PUBLIC cxx_std_20)
+  target_link_libraries(phasor_${name} PUBLIC ${deps}
+    PRIVATE $<BUILD_INTERFACE:phasor_build_options> ${private_deps})
+  set_target_properties(phasor_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
 # Compiles a library for size: the image carries it, and no tensor passes through it.
 function(phasor_optimise_for_size name)
-  target_compile_options(${name} PRIVATE
+  target_compile_options(phasor_${name} PRIVATE
     $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
 endfunction()
 
 function(phasor_binary name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  phasor_targets_of("${ARG_DEPS}" deps)
   add_executable(${name} ${ARG_SRCS})
-  target_link_libraries(${name} PRIVATE phasor_build_options ${ARG_DEPS})
+  target_link_libraries(${name} PRIVATE phasor_build_options ${deps})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
 endfunction()
 

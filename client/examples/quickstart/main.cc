@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/client.h"
+#include <phasor/client.h>
 
 int main(int argc, char** argv) {
   auto client = phasor::Client::Connect(argc > 1 ? argv[1] : "inproc:");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Only in builds without gRPC.
+// Links phasor::inproc.
 #include "client/client.h"
 #include "gtest/gtest.h"
 
