@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # PHASOR_CUDA=AUTO|ON|OFF, resolved once: PHASOR_HAS_CUDA says what came of it.
-# phasor_cuda_object(TARGET SOURCE): compiles a .cu file with nvcc into an existing target.
+# phasor_cuda_object(SOURCE RESULT): compiles a .cu file with nvcc; RESULT becomes the object file's path.
+# phasor_cuda_bundle(LIBRARY OBJECTS ...): adds object files and the CUDA runtime to a library as one object file.
 #
 # nvcc sees plain headers only, so it is run for those files alone and CMake's own CUDA language,
 # with its checks at configure time and flags for every target, is not needed.
@@ -56,7 +57,7 @@ set(PHASOR_NVCC_FLAGS -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec
   "-I${PROJECT_SOURCE_DIR}" "-Xcompiler=-fPIC,-ffp-contract=off,-fno-fast-math")
 
 # One PTX for the newest architecture beside machine code for each, for GPUs that come later.
-function(phasor_cuda_object target source)
+function(phasor_cuda_object source result)
   set(flags ${PHASOR_NVCC_FLAGS} ${PHASOR_NVCC_COMPRESS})
   if(PHASOR_WERROR)
     list(APPEND flags -Werror all-warnings)
@@ -78,6 +79,20 @@ function(phasor_cuda_object target source)
             -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
     DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d" VERBATIM
     COMMENT "Building CUDA object ${source}.o for ${PHASOR_CUDA_ARCHITECTURES}")
-  target_sources(${target} PRIVATE "${object}")
+  set(${result} "${object}" PARENT_SCOPE)
+endfunction()
+
+# The object files and what they need of the static CUDA runtime become one object file. It hides the runtime's names:
+# a program that links LIBRARY needs no CUDA toolkit, and may link another CUDA runtime.
+function(phasor_cuda_bundle library)
+  set(object "${CMAKE_CURRENT_BINARY_DIR}/${library}_cuda.o")
+  add_custom_command(OUTPUT "${object}"
+    COMMAND "${CMAKE_LINKER}" -r -o "${object}" ${ARGN} "${PHASOR_CUDART}"
+    COMMAND "${CMAKE_OBJCOPY}" --wildcard --localize-symbol=cuda* --localize-symbol=_cuda* --localize-symbol=__cuda*
+            --localize-symbol=libcudart_static_* "${object}"
+    DEPENDS ${ARGN} "${PHASOR_CUDART}" COMMAND_EXPAND_LISTS VERBATIM
+    COMMENT "Linking the CUDA runtime into ${library}")
+  target_sources(${library} PRIVATE "${object}")
   set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  target_link_libraries(${library} PRIVATE ${CMAKE_DL_LIBS} rt)
 endfunction()
