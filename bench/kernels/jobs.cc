@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "bench/harness.h"
+#include "kernels/backends.h"
 
 namespace phasor::bench {
 namespace {

@@ -9,6 +9,7 @@
 #include "bench/harness.h"
 #include "bench/server/client_calls.h"
 #include "bench/server/messages.h"
+#include "kernels/backends.h"
 
 namespace phasor::bench {
 namespace {

@@ -11,6 +11,7 @@
 #include "bench/server/client_calls.h"
 #include "bench/server/messages.h"
 #include "bench/server/servers.h"
+#include "kernels/backends.h"
 
 namespace phasor::bench {
 namespace {

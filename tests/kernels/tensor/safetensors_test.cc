@@ -24,7 +24,7 @@ std::string File(const std::string& json, size_t data_bytes) {
   return file + json + std::string(data_bytes, 'x');
 }
 
-auto Parse(const std::string& file) {
+auto ParseFile(const std::string& file) {
   return ParseSafetensorsHeader(file, static_cast<int64_t>(file.size()), "f.safetensors");
 }
 
@@ -34,7 +34,7 @@ constexpr char kTwo[] = R"({"b":{"dtype":"F32","shape":[2,3],"data_offsets":[8,3
 
 TEST(SafetensorsTest, TensorsComeInTheOrderOfTheirData) {
   const std::string file = File(kTwo, 32);
-  const auto tensors = Parse(file);
+  const auto tensors = ParseFile(file);
   ASSERT_THAT(tensors, IsOk());
   ASSERT_EQ(tensors->size(), 2u);
   EXPECT_EQ((*tensors)[0].name, "a");
@@ -50,7 +50,7 @@ TEST(SafetensorsTest, WhatWeWriteIsReadBack) {
     const TensorDesc tensor{dtype, {5, 7}, {}};
     const std::string header = FormatSafetensorsHeader("table", tensor);
     EXPECT_EQ(header.size() % 8, 0u);
-    const auto tensors = Parse(header + std::string(35 * SizeOf(dtype), 'x'));
+    const auto tensors = ParseFile(header + std::string(35 * SizeOf(dtype), 'x'));
     ASSERT_THAT(tensors, IsOk());
     EXPECT_EQ((*tensors)[0].name, "table");
     EXPECT_EQ((*tensors)[0].tensor.dtype, dtype);
@@ -91,24 +91,24 @@ TEST(SafetensorsTest, RejectsHeadersThatAreNotOfTheFormat) {
            R"("b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
            "{\"\xFF\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
        }) {
-    EXPECT_THAT(Parse(File(json, 8)), StatusIs(kInvalid, HasSubstr("f.safetensors"))) << json;
+    EXPECT_THAT(ParseFile(File(json, 8)), StatusIs(kInvalid, HasSubstr("f.safetensors"))) << json;
   }
 }
 
 TEST(SafetensorsTest, RejectsTruncationsAtEveryByte) {
   const std::string file = File(kTwo, 32);
-  ASSERT_THAT(Parse(file), IsOk());
+  ASSERT_THAT(ParseFile(file), IsOk());
   for (size_t size = 0; size < file.size(); ++size) {
-    EXPECT_EQ(Parse(file.substr(0, size)).status().code(), kInvalid) << size;
+    EXPECT_EQ(ParseFile(file.substr(0, size)).status().code(), kInvalid) << size;
   }
 }
 
 TEST(SafetensorsTest, RejectsHugeHeaderLengthsAndDeepNesting) {
-  EXPECT_THAT(Parse(std::string(8, '\xFF') + "{}"), StatusIs(kInvalid, HasSubstr("header of")));
-  EXPECT_EQ(Parse(File(std::string(1 << 20, '['), 8)).status().code(), kInvalid);
+  EXPECT_THAT(ParseFile(std::string(8, '\xFF') + "{}"), StatusIs(kInvalid, HasSubstr("header of")));
+  EXPECT_EQ(ParseFile(File(std::string(1 << 20, '['), 8)).status().code(), kInvalid);
   std::string nested;
   for (int i = 0; i < 100000; ++i) nested += "{\"a\":";
-  EXPECT_EQ(Parse(File(nested, 8)).status().code(), kInvalid);
+  EXPECT_EQ(ParseFile(File(nested, 8)).status().code(), kInvalid);
 }
 
 TEST(SafetensorsTest, MutatedHeadersNeverClaimBytesBeyondTheFile) {
@@ -131,7 +131,7 @@ TEST(SafetensorsTest, MutatedHeadersNeverClaimBytesBeyondTheFile) {
       }
       if (file.empty()) file = "x";
     }
-    const auto tensors = Parse(file);
+    const auto tensors = ParseFile(file);
     if (!tensors.ok()) continue;
     ++accepted;
     for (const NamedTensor& tensor : *tensors) {

@@ -23,7 +23,7 @@ using ::phasor::testing::RopeRequestOf;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr int kInvalid = static_cast<int>(absl::StatusCode::kInvalidArgument);
+constexpr int kInvalidCode = static_cast<int>(absl::StatusCode::kInvalidArgument);
 constexpr int kUnavailable = static_cast<int>(absl::StatusCode::kUnavailable);
 
 TEST(StreamTest, ItemsHaveTheBytesOfUnaryCalls) {
@@ -92,7 +92,7 @@ TEST(StreamTest, AnItemsErrorLeavesTheStreamOpen) {
   ASSERT_TRUE(stream.Write(wrong));
   v1::StreamApplyRoPEResponse answer = stream.Read();
   EXPECT_EQ(answer.id(), 1);
-  EXPECT_EQ(answer.result().status().code(), kInvalid);
+  EXPECT_EQ(answer.result().status().code(), kInvalidCode);
   EXPECT_THAT(answer.result().status().message(), HasSubstr("raw: 0 entries, expected 2"));
   ASSERT_TRUE(stream.WriteItem(2, 2));
   answer = stream.Read();
@@ -169,7 +169,7 @@ TEST(StreamChunksTest, AWrongRunClosesItsItemOnly) {
     const v1::StreamApplyRoPEResponse answer = stream.Read();
     if (answer.result().status().code() == 0) continue;
     EXPECT_EQ(answer.id(), 1);
-    EXPECT_EQ(answer.result().status().code(), kInvalid);
+    EXPECT_EQ(answer.result().status().code(), kInvalidCode);
     errors.push_back(answer.result().status().message());
   }
   EXPECT_THAT(errors, UnorderedElementsAre(HasSubstr("chunk.first_token: 5, must be 0"),
