@@ -82,15 +82,19 @@ function(phasor_cuda_object source result)
   set(${result} "${object}" PARENT_SCOPE)
 endfunction()
 
-# The object files and what they need of the static CUDA runtime become one object file. It hides the runtime's names:
-# a program that links LIBRARY needs no CUDA toolkit, and may link another CUDA runtime.
+# The object files and the static CUDA runtime become one object file. It hides the runtime's names: a program that links
+# LIBRARY needs no CUDA toolkit, and may link another CUDA runtime. The runtime's own names are hidden first, and its
+# groups dissolved: the linker keeps one group of each name, and would take this one for that of the other runtime.
 function(phasor_cuda_bundle library)
+  set(runtime "${CMAKE_CURRENT_BINARY_DIR}/${library}_cudart.o")
   set(object "${CMAKE_CURRENT_BINARY_DIR}/${library}_cuda.o")
   add_custom_command(OUTPUT "${object}"
-    COMMAND "${CMAKE_LINKER}" -r -o "${object}" ${ARGN} "${PHASOR_CUDART}"
+    COMMAND "${CMAKE_LINKER}" -r --force-group-allocation -o "${runtime}" --whole-archive "${PHASOR_CUDART}"
+    COMMAND "${CMAKE_OBJCOPY}" --wildcard --localize-symbol=libcudart_static_* "${runtime}"
+    COMMAND "${CMAKE_LINKER}" -r -o "${object}" ${ARGN} "${runtime}"
     COMMAND "${CMAKE_OBJCOPY}" --wildcard --localize-symbol=cuda* --localize-symbol=_cuda* --localize-symbol=__cuda*
-            --localize-symbol=libcudart_static_* "${object}"
-    DEPENDS ${ARGN} "${PHASOR_CUDART}" COMMAND_EXPAND_LISTS VERBATIM
+            "${object}"
+    DEPENDS ${ARGN} "${PHASOR_CUDART}" BYPRODUCTS "${runtime}" COMMAND_EXPAND_LISTS VERBATIM
     COMMENT "Linking the CUDA runtime into ${library}")
   target_sources(${library} PRIVATE "${object}")
   set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
