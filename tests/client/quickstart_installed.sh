@@ -23,7 +23,7 @@ cp -r "$source/client/examples/quickstart" "$work/quickstart" # so that nothing 
 # --- what was installed ---------------------------------------------------------------------------
 
 [[ $(ls "$prefix/include") == phasor ]] || die "include/ must have phasor/ only: $(ls "$prefix/include")"
-for path in "$build" "$source" "$work/installed" /usr/local/cuda; do
+for path in "$build" "$source"/{client,kernels,proto,server}/ "$work/installed" /usr/local/cuda; do
   ! grep -rlF -- "$path" "$prefix" || die "the files above name $path"
 done
 # Every header compiles, and in one source with all others.
