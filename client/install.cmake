@@ -1,53 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installs the client's libraries and the headers that client/client.h needs, so that
-# find_package(phasor) and pkg-config find them.
+# What `cmake --install` puts where: the client's headers and libraries, found again by find_package(phasor) and by
+# pkg-config. No installed file names a folder of this machine, so what is installed may be moved.
 include(CMakePackageConfigHelpers)
-
-set(libraries client client_core kernels kernels_core)  # dependents before their dependencies
-set(PHASOR_PC_REQUIRES absl_any_invocable absl_flat_hash_map absl_hash absl_status absl_statusor
-    absl_str_format absl_strings absl_synchronization absl_time)
-if(PHASOR_BUILD_RPC)
-  list(INSERT libraries 2 proto_convert phasor_proto)
-  list(PREPEND PHASOR_PC_REQUIRES grpc++ protobuf)
-endif()
-
-set(PHASOR_PC_LIBS)
-foreach(library IN LISTS libraries)
-  string(REGEX REPLACE "^phasor_" "" file ${library})
-  string(PREPEND file phasor_)
-  set_target_properties(${library} PROPERTIES OUTPUT_NAME ${file})
-  list(APPEND PHASOR_PC_LIBS -l${file})
-endforeach()
-if(PHASOR_HAS_CUDA)
-  list(APPEND PHASOR_PC_LIBS ${PHASOR_CUDART} -ldl -lrt)
-endif()
-install(TARGETS ${libraries} EXPORT phasorTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-
-set(headers ${CMAKE_INSTALL_INCLUDEDIR}/phasor)
-install(FILES client.h connection.h device_memory.h options.h position_list.h shared_memory.h stream.h tensor.h
-  DESTINATION ${headers}/client)
-install(FILES testing/mock_connection.h DESTINATION ${headers}/client/testing)
-set(kernel_headers
-    backend/batch base/dtype base/host_device math/fixed_position math/log_buckets math/phase math/sincos math/xpos
-    ops/bias_rule ops/pairing ops/phase_table ops/row_layout plan/bias_rule plan/parity/tables plan/parity_difference
-    plan/parity_report plan/phase_table plan/plan plan/plan_details plan/row_layout request/request spec/presets spec/spec
-    tensor/pieces tensor/positions tensor/table tensor/tensor_desc)
-foreach(header IN LISTS kernel_headers)
-  get_filename_component(folder ${header} DIRECTORY)
-  install(FILES ${PROJECT_SOURCE_DIR}/kernels/${header}.h DESTINATION ${headers}/kernels/${folder})
-endforeach()
-
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/phasor)
-install(EXPORT phasorTargets NAMESPACE phasor:: DESTINATION ${package})
+file(RELATIVE_PATH PHASOR_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+
+# phasor_install_libraries(EXPORT NAME ...): libraries of one component, in phasor-EXPORT-targets.cmake.
+function(phasor_install_libraries export)
+  install(TARGETS ${ARGN} EXPORT phasor_${export}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT phasor_development)
+  install(EXPORT phasor_${export} FILE phasor-${export}-targets.cmake NAMESPACE phasor::
+    DESTINATION ${package} COMPONENT phasor_development)
+endfunction()
+
+# phasor_install_pc(FILE DESCRIPTION LIBS ... REQUIRES ...): FILE.pc. LIBS: what needs first, what is needed last.
+function(phasor_install_pc PHASOR_PC_NAME PHASOR_PC_DESCRIPTION)
+  cmake_parse_arguments(PHASOR_PC "" "" "LIBS;REQUIRES" ${ARGN})
+  list(TRANSFORM PHASOR_PC_LIBS PREPEND -l)
+  list(JOIN PHASOR_PC_LIBS " " PHASOR_PC_LIBS)
+  list(JOIN PHASOR_PC_REQUIRES " " PHASOR_PC_REQUIRES)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/phasor.pc.in ${PROJECT_BINARY_DIR}/${PHASOR_PC_NAME}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${PHASOR_PC_NAME}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+    COMPONENT phasor_development)
+endfunction()
+
+install(DIRECTORY ${PROJECT_BINARY_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT phasor_development)
+
+set(core phasor_client_core phasor_kernels phasor_kernels_core)
+set(core_requires absl_any_invocable absl_flat_hash_map absl_hash absl_status absl_statusor absl_str_format absl_strings
+    absl_synchronization absl_time)
+set(system_libraries)
+if(PHASOR_HAS_CUDA)
+  set(system_libraries dl rt)
+endif()
+set(PHASOR_COMPONENTS inproc)
+phasor_install_libraries(inproc phasor_inproc ${core})
+phasor_install_pc(phasor-inproc "in this process" LIBS phasor_inproc ${core} ${system_libraries} REQUIRES ${core_requires})
+if(PHASOR_BUILD_RPC)
+  list(PREPEND PHASOR_COMPONENTS client)
+  phasor_install_libraries(client phasor_client phasor_proto_convert phasor_proto)
+  phasor_install_pc(phasor "the C++ client"
+    LIBS phasor_client phasor_client_core phasor_proto_convert phasor_proto phasor_kernels phasor_kernels_core ${system_libraries}
+    REQUIRES grpc++ protobuf ${core_requires})
+endif()
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/phasorConfig.cmake.in
   ${PROJECT_BINARY_DIR}/phasorConfig.cmake INSTALL_DESTINATION ${package})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/phasorConfigVersion.cmake
-  COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/phasorConfig.cmake
-  ${PROJECT_BINARY_DIR}/phasorConfigVersion.cmake DESTINATION ${package})
-
-list(JOIN PHASOR_PC_LIBS " " PHASOR_PC_LIBS)
-list(JOIN PHASOR_PC_REQUIRES " " PHASOR_PC_REQUIRES)
-file(RELATIVE_PATH PHASOR_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-configure_file(${PROJECT_SOURCE_DIR}/cmake/phasor.pc.in ${PROJECT_BINARY_DIR}/phasor.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/phasor.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/phasorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/phasorConfig.cmake ${PROJECT_BINARY_DIR}/phasorConfigVersion.cmake
+  DESTINATION ${package} COMPONENT phasor_development)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds nvcc. PHASOR_CUDA is AUTO, ON or OFF; PHASOR_HAS_CUDA holds the result.
-# phasor_cuda_object(TARGET SOURCE) compiles a .cu file with nvcc into an existing target.
+# PHASOR_CUDA=AUTO|ON|OFF, resolved once: PHASOR_HAS_CUDA says what came of it.
+# phasor_cuda_object(SOURCE RESULT): compiles a .cu file with nvcc; RESULT becomes the object file's path.
+# phasor_cuda_bundle(LIBRARY OBJECTS ...): adds object files and the CUDA runtime to a library as one object file.
 #
-# nvcc compiles only these files, with plain headers. So CMake's own CUDA language is not needed,
-# nor its checks at configure time and its flags for every target.
+# nvcc sees plain headers only, so it is run for those files alone and CMake's own CUDA language,
+# with its checks at configure time and flags for every target, is not needed.
 include_guard(GLOBAL)
 
 set(PHASOR_CUDA AUTO CACHE STRING "CUDA backend: ON, OFF, or AUTO, where nvcc is found")
@@ -16,8 +17,7 @@ if(NOT PHASOR_CUDA MATCHES "^(AUTO|ON|OFF)$")
 elseif(NOT PHASOR_CUDA STREQUAL "OFF")
   find_program(PHASOR_NVCC nvcc PATHS /usr/local/cuda/bin)
   if(PHASOR_NVCC)
-    # The nvcc on the path may be a link or a script that calls the real nvcc, which knows its
-    # folders.
+    # What is on the path may be a link or a script that calls nvcc, which knows where its folders are.
     execute_process(COMMAND "${PHASOR_NVCC}" --dryrun -c none.cu ERROR_VARIABLE said OUTPUT_QUIET)
     set(toolkit)
     if(said MATCHES "TOP=([^\r\n]+)")
@@ -37,8 +37,7 @@ elseif(NOT PHASOR_CUDA STREQUAL "OFF")
   endif()
   if(version VERSION_GREATER_EQUAL 12.0)  # C++20
     set(PHASOR_HAS_CUDA ON)
-    # Compress machine code: it is unpacked once, when loaded. Otherwise it would be a third of the
-    # binary.
+    # Machine code is unpacked once, when it is loaded; unpacked it would be a third of the binary.
     set(PHASOR_NVCC_COMPRESS -Xfatbin -compress-all)
     if(version VERSION_GREATER_EQUAL 12.8)
       set(PHASOR_NVCC_COMPRESS --compress-mode=size)
@@ -53,12 +52,12 @@ elseif(NOT PHASOR_CUDA STREQUAL "OFF")
 endif()
 message(STATUS "CUDA backend: ${PHASOR_HAS_CUDA} (PHASOR_CUDA=${PHASOR_CUDA})")
 
-# No contraction and no flushing to zero: docs/numerics.md depends on it.
+# No contraction and no flushing: docs/numerics.md depends on it.
 set(PHASOR_NVCC_FLAGS -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
   "-I${PROJECT_SOURCE_DIR}" "-Xcompiler=-fPIC,-ffp-contract=off,-fno-fast-math")
 
-# Machine code for each architecture, and PTX of the newest one for GPUs that come later.
-function(phasor_cuda_object target source)
+# One PTX for the newest architecture beside machine code for each, for GPUs that come later.
+function(phasor_cuda_object source result)
   set(flags ${PHASOR_NVCC_FLAGS} ${PHASOR_NVCC_COMPRESS})
   if(PHASOR_WERROR)
     list(APPEND flags -Werror all-warnings)
@@ -80,6 +79,24 @@ function(phasor_cuda_object target source)
             -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
     DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d" VERBATIM
     COMMENT "Building CUDA object ${source}.o for ${PHASOR_CUDA_ARCHITECTURES}")
-  target_sources(${target} PRIVATE "${object}")
+  set(${result} "${object}" PARENT_SCOPE)
+endfunction()
+
+# The object files and the static CUDA runtime become one object file. It hides the runtime's names: a program that links
+# LIBRARY needs no CUDA toolkit, and may link another CUDA runtime. The runtime's own names are hidden first, and its
+# groups dissolved: the linker keeps one group of each name, and would take this one for that of the other runtime.
+function(phasor_cuda_bundle library)
+  set(runtime "${CMAKE_CURRENT_BINARY_DIR}/${library}_cudart.o")
+  set(object "${CMAKE_CURRENT_BINARY_DIR}/${library}_cuda.o")
+  add_custom_command(OUTPUT "${object}"
+    COMMAND "${CMAKE_LINKER}" -r --force-group-allocation -o "${runtime}" --whole-archive "${PHASOR_CUDART}"
+    COMMAND "${CMAKE_OBJCOPY}" --wildcard --localize-symbol=libcudart_static_* "${runtime}"
+    COMMAND "${CMAKE_LINKER}" -r -o "${object}" ${ARGN} "${runtime}"
+    COMMAND "${CMAKE_OBJCOPY}" --wildcard --localize-symbol=cuda* --localize-symbol=_cuda* --localize-symbol=__cuda*
+            "${object}"
+    DEPENDS ${ARGN} "${PHASOR_CUDART}" BYPRODUCTS "${runtime}" COMMAND_EXPAND_LISTS VERBATIM
+    COMMENT "Linking the CUDA runtime into ${library}")
+  target_sources(${library} PRIVATE "${object}")
   set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  target_link_libraries(${library} PRIVATE ${CMAKE_DL_LIBS} rt)
 endfunction()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # phasor_library(NAME SRCS ... DEPS ...), phasor_test(NAME SRCS ... DEPS ... LABELS ...),
-# phasor_benchmark(NAME SRCS ... DEPS ...): make targets, all with the same warnings and rules.
+# phasor_benchmark(NAME SRCS ... DEPS ...): every target gets the same warnings and rules.
+#
+# A library's target is phasor_NAME, because a project that adds this one with add_subdirectory may have
+# a target `client` or `server` of its own. DEPS take NAME.
 include_guard(GLOBAL)
 
 add_library(phasor_build_options INTERFACE)
@@ -13,43 +16,59 @@ if(PHASOR_WERROR)
   target_compile_options(phasor_build_options INTERFACE -Werror)
 endif()
 if(PHASOR_SANITIZE)
-  # GCC's warning is wrong about every std::optional in code with sanitizers. The vptr check opens a
-  # pipe to test whether memory is readable, so it reports false errors once a test has used up all
-  # file descriptors. In a unity build, GCC sees every class as one of an included file.
+  # GCC's warning is wrong about every std::optional that a sanitizer looks at. The vptr check opens a
+  # pipe to see whether memory can be read: it reports errors that are none once a test has used up
+  # all file descriptors. In a unit every class is in an included file, as far as GCC can see.
   target_compile_options(phasor_build_options INTERFACE
     -fsanitize=${PHASOR_SANITIZE} -fno-sanitize=vptr -fno-omit-frame-pointer
     -fno-sanitize-recover=all -g1 -Wno-maybe-uninitialized -Wno-subobject-linkage)
   target_link_options(phasor_build_options INTERFACE -fsanitize=${PHASOR_SANITIZE})
 endif()
 
+# Replaces each name of a library of ours by its target. It must have been defined before.
+function(phasor_targets_of names result)
+  set(targets)
+  foreach(name IN LISTS names)
+    if(TARGET phasor_${name})
+      string(PREPEND name phasor_)
+    endif()
+    list(APPEND targets ${name})
+  endforeach()
+  set(${result} ${targets} PARENT_SCOPE)
+endfunction()
+
+# Sources include from the root of the repository. Only our own targets see that folder: users of a library get
+# the headers of cmake/PhasorHeaders.cmake.
 function(phasor_library name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SRCS})
-  add_library(phasor::${name} ALIAS ${name})
-  target_include_directories(${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/phasor>)
-  target_compile_features(${name} PUBLIC cxx_std_20)
-  target_link_libraries(${name} PUBLIC ${ARG_DEPS}
-    PRIVATE $<BUILD_INTERFACE:phasor_build_options> ${ARG_PRIVATE_DEPS})
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  phasor_targets_of("${ARG_DEPS}" deps)
+  phasor_targets_of("${ARG_PRIVATE_DEPS}" private_deps)
+  add_library(phasor_${name} STATIC ${ARG_SRCS})
+  add_library(phasor::${name} ALIAS phasor_${name})
+  target_include_directories(phasor_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_features(phasor_${name} PUBLIC cxx_std_20)
+  target_link_libraries(phasor_${name} PUBLIC ${deps}
+    PRIVATE $<BUILD_INTERFACE:phasor_build_options> ${private_deps})
+  set_target_properties(phasor_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
 # Compiles a library for size: the image carries it, and no tensor passes through it.
 function(phasor_optimise_for_size name)
-  target_compile_options(${name} PRIVATE
+  target_compile_options(phasor_${name} PRIVATE
     $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
 endfunction()
 
 function(phasor_binary name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  phasor_targets_of("${ARG_DEPS}" deps)
   add_executable(${name} ${ARG_SRCS})
-  target_link_libraries(${name} PRIVATE phasor_build_options ${ARG_DEPS})
+  target_link_libraries(${name} PRIVATE phasor_build_options ${deps})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
 endfunction()
 
-# Test sources are compiled for short compile times, because compiling is their main cost. The
-# libraries under test are optimised and fully checked. With -fsanitize, only the libraries are
-# checked for undefined behaviour.
+# Test sources are compiled for compile time, which they cost most of: the libraries that they check
+# are optimised and checked in full. Under -fsanitize, undefined behaviour is looked for in the
+# libraries only.
 add_library(phasor_test_options INTERFACE)
 if(PHASOR_SANITIZE)
   target_compile_options(phasor_test_options INTERFACE -O0 -fno-sanitize=undefined)
@@ -57,9 +76,9 @@ else()
   target_compile_options(phasor_test_options INTERFACE -O1)
 endif()
 
-# Makes a test program. LABELS default to "unit". TIMEOUT is in seconds, by default 300: ten times
-# what an idle machine needs. CTest runs the program as one test with its name. With BY_SOURCE it
-# runs the suites of each source separately; the test of X_test.cc is called PREFIX + X_test.
+# A test's program. LABELS default to "unit". TIMEOUT in seconds, 300 unless given: ten times what an
+# idle machine needs. CTest runs it under its name; or, with BY_SOURCE, the suites of each source by
+# themselves, named PREFIX and the source: X_test.cc is PREFIX + X_test.
 function(phasor_test name)
   cmake_parse_arguments(ARG "BY_SOURCE" "TIMEOUT;PREFIX" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT PHASOR_BUILD_TESTS OR NOT ARG_SRCS)
@@ -73,7 +92,7 @@ function(phasor_test name)
   endif()
   phasor_binary(${name} SRCS ${ARG_SRCS} DEPS GTest::gmock GTest::gtest_main ${ARG_DEPS} phasor_test_options)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${PHASOR_UNITY_TESTS})
-  # The prefix distinguishes builds when `./dev test` runs several in one CTest run.
+  # A prefix tells the builds apart when `./dev test` runs several of them in one CTest run.
   if(NOT ARG_BY_SOURCE)
     add_test(NAME ${PHASOR_TEST_PREFIX}${name} COMMAND ${name})
     set_tests_properties(${PHASOR_TEST_PREFIX}${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
@@ -89,7 +108,7 @@ function(phasor_test name)
   endforeach()
 endfunction()
 
-# The GoogleTest filter for the suites that a source defines.
+# The GoogleTest filter of the suites that a source defines.
 function(phasor_suites_of source filter)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
   file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|TYPED_TEST)\\(")

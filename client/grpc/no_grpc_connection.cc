@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MakeGrpcConnection for builds without gRPC: it always fails.
+// Connects to no server: for phasor::inproc, which needs no gRPC.
 #include "absl/status/status.h"
 #include "client/grpc/grpc_connection.h"
 #include "kernels/base/text.h"

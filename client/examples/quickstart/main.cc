@@ -3,10 +3,10 @@
 //
 //   quickstart                        computes here
 //   quickstart dns:///phasor:50051    asks a server
+#include <phasor/client.h>
+
 #include <cstdio>
 #include <vector>
-
-#include "client/client.h"
 
 int main(int argc, char** argv) {
   auto client = phasor::Client::Connect(argc > 1 ? argv[1] : "inproc:");

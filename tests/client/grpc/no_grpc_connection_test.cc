@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests builds without gRPC; only they contain it.
+// Links phasor::inproc.
 #include "client/client.h"
 #include "gtest/gtest.h"
 
