@@ -14,6 +14,7 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/table_commands.h"
 #include "client/cli/top_command.h"
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/spec/names.h"
@@ -344,6 +345,30 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   AddBenchCommands(app, &commands);
   commands.push_back(MakeTopCommand(app));
   return commands;
+}
+
+std::string UnknownArgument(const CLI::App& app) {
+  const CLI::App* called = &app;
+  std::string command = app.get_name();
+  while (!called->get_subcommands().empty()) {
+    called = called->get_subcommands().front();
+    command += " " + called->get_name();
+  }
+  for (const std::string& given : called->remaining()) {
+    std::vector<std::string> known;
+    const bool flag = given.starts_with("-");
+    if (flag) {
+      for (const CLI::Option* option : called->get_options()) known.push_back(option->get_name());
+    } else {
+      const auto is_any = [](const CLI::App*) { return true; };
+      for (const CLI::App* sub : called->get_subcommands(is_any)) known.push_back(sub->get_name());
+    }
+    if (known.empty()) continue;
+    const std::string name = given.substr(0, given.find('='));
+    return StrCat(name, ": no such ", flag ? "flag" : "command", " of `", command, "`",
+                  DidYouMean(name, known), " see `", command, " --help`");
+  }
+  return "";
 }
 
 }  // namespace phasor::cli

@@ -51,6 +51,10 @@ class Command {
 // encode, rope, bias, tables, resolve, presets, plot, health, bench, top.
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
 
+// What to say about the first flag or subcommand that there is none of, after `app` has refused its
+// arguments; empty if it is something else that is wrong.
+std::string UnknownArgument(const CLI::App& app);
+
 }  // namespace phasor::cli
 
 #endif  // PHASOR_CLIENT_CLI_COMMANDS_H_

@@ -35,7 +35,11 @@ absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path);
 // `<path>: <json>, must be <accepted>`, INVALID_ARGUMENT. Long values are cut.
 absl::Status WrongJson(std::string_view path, const Json& json, std::string_view accepted);
 
-// `<path>: no such field, did you mean "<nearest>"`, INVALID_ARGUMENT.
+// `<path>: <json>, did you mean "<nearest>"? must be one of <names>`, INVALID_ARGUMENT.
+absl::Status WrongName(std::string_view path, const Json& json,
+                       const std::vector<std::string>& names);
+
+// `<path>: no such field, the nearest known one is <nearest>`, INVALID_ARGUMENT.
 absl::Status UnknownKey(std::string_view path, std::string_view key,
                         absl::Span<const std::string_view> known);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean": how far names are apart. Threads: pure functions.
+// Suggestions for a wrong name: how far names are apart. Threads: pure functions.
 #ifndef PHASOR_KERNELS_BASE_NEAREST_NAME_H_
 #define PHASOR_KERNELS_BASE_NEAREST_NAME_H_
 
@@ -15,6 +15,12 @@ size_t EditDistance(std::string_view a, std::string_view b);
 
 // The first of those of `names` that are the fewest edits from `name`; empty when there are none.
 std::string NearestName(std::string_view name, const std::vector<std::string>& names);
+
+// For the middle of an error, before "must be one of": `, did you mean "<nearest of names>"?`, or
+// `,` when none is near: one edit of up to 3 characters, two or a third of longer names. Upper case
+// counts as lower case. Only the first 64 bytes of `name` are compared: a caller may send
+// megabytes.
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& names);
 
 }  // namespace phasor
 
