@@ -22,6 +22,7 @@ RULES = {
     "spdx": rules.missing_spdx,
     "symmetry": lambda files: rules.untested_sources(files, allowlist.UNTESTED_SOURCES),
     "test-names": rules.empty_test_names,
+    "workflows": rules.loose_workflows,
 }
 
 

@@ -124,3 +124,17 @@ def fixed_sleeps(tree, allowed):
         if path not in allowed:
             found += [f"{path}:{line}: sleeps; wait with Eventually, or state a reason in tests/repo/allowlist.py" for line in lines]
     return found + [f"{path}: is in tests/repo/allowlist.py but does not exist" for path in allowed if path not in tree]
+
+
+def loose_workflows(tree):
+    """What runs on a public forge: actions are pinned by commit, and the token may only read."""
+    found = []
+    for path, text in tree.items():
+        if not re.match(r"\.github/workflows/.*\.ya?ml$", path):
+            continue
+        if not re.search(r"^permissions:\n  contents: read\n(?! )", text, re.MULTILINE):
+            found.append(f"{path}: must have `permissions:` with `contents: read` only")
+        for match in re.finditer(r"^\s*(?:- )?uses: *(\S+)", text, re.MULTILINE):
+            if not re.search(r"@[0-9a-f]{40}$", match[1]):
+                found.append(f"{path}: {match[1]} is not pinned by the 40 digits of a commit")
+    return found

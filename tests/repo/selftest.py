@@ -129,6 +129,15 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(len(rules.fixed_sleeps({"tests/a.cc": ""}, {"tests/a.cc": "keeps a rate"})), 1)
         self.assertEqual(len(rules.fixed_sleeps({}, {"tests/a.cc": "keeps a rate"})), 1)
 
+    def test_a_workflow_pins_its_actions_and_may_only_read(self):
+        path, sha = ".github/workflows/a.yaml", "0123456789" * 4
+        head = "permissions:\n  contents: read\njobs:\n"
+        self.assertEqual(rules.loose_workflows({path: f"{head}      - uses: a/b@{sha}  # v1\n"}), [])
+        self.assertEqual(len(rules.loose_workflows({path: f"{head}      - uses: a/b@v1\n"})), 1)
+        self.assertEqual(len(rules.loose_workflows({path: f"{head}      - name: c\n        uses: a/b@main\n"})), 1)
+        self.assertEqual(len(rules.loose_workflows({path: "jobs:\n"})), 1)
+        self.assertEqual(len(rules.loose_workflows({path: "permissions:\n  contents: read\n  packages: write\njobs:\n"})), 1)
+
 
 class DocsTest(unittest.TestCase):
     def test_documents_name_files_that_exist(self):
