@@ -6,7 +6,7 @@ one of PROGRAMS. Text that follows such a block without prose between is its exp
 on the lines before a block:
 
     <!-- not run: needs docker -->       the block is not run, and why
-    <!-- first: COMMAND -->              runs before the block: makes a file that the block reads
+    <!-- first: COMMAND -->              runs before the block: makes a file that it reads, or starts the server that it calls
     <!-- exit status: 2 -->              of the last command of the block; otherwise 0
     <!-- numbers vary -->                before an output: its numbers may differ
 """

@@ -8,6 +8,7 @@ and folders of the page (50051, /run/phasor, ...) are replaced by free ones. Eve
 the page says, 0 if it says none, and print what the page shows below it. What cannot run here is counted, with the reason:
 see reason_not_to_run, and blocks.py for what an author can say."""
 
+import functools
 import os
 import pathlib
 import re
@@ -30,7 +31,7 @@ PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/*.md", "client
 GUARD_S = 300  # of one statement; only reached when something hangs
 PORTS = ("50051", "50052", "9464")
 FOLDERS = ("/run/phasor", "/etc/phasor", "/var/lib/phasor", "/opt/phasor", "/tmp")
-LOCAL = r"(?:127\.0\.0\.1|localhost|\[::1\]|0\.0\.0\.0)"
+LOCAL = r"(?:127\.0\.0\.1|localhost|\[::1\]|0\.0\.0\.0|(?<![\w./-])phasor)"
 
 # Pattern of a statement -> why it is not run. The first that matches counts.
 NOT_RUN = (
@@ -57,20 +58,22 @@ def reason_not_to_run(command):
     if stands_for:
         return f"{stands_for} stands for something of the reader's"
     other = re.search(r"(?<![\w./@:-])(?!(?:ipv4|ipv6|unix|dns|sha256|URI|DNS|IP):)([a-z][\w.-]*):(?:\d{4,5})\b", plain)
-    if other and other[1] != "localhost":
+    if other and other[1] not in ("localhost", "phasor"):
         return f"calls the host {other[1]}"
     missing = [tool for tool in TOOLS if re.search(rf"(^|[|;&(]\s*){tool}\b", plain) and not shutil.which(tool)]
     if missing:
         return f"{missing[0]} is not installed"
-    if "with_tritonclient" in plain and not _python_has("tritonclient.grpc"):
-        return "tritonclient is not installed"
-    if "with_grpcio" in plain and not _python_has("grpc_tools"):
-        return "grpcio-tools is not installed"
+    if re.match(r"python3?\b", plain) and python() == sys.executable:
+        return "the Python packages of tests/oip are not installed"
     return None
 
 
-def _python_has(module):
-    return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
+@functools.cache
+def python():
+    """The interpreter with tritonclient and grpcio-tools that the tests of tests/oip install; else our own."""
+    theirs = ROOT / "build/.venv-oip/bin/python"
+    has = theirs.exists() and subprocess.run([theirs, "-c", "import grpc_tools, tritonclient.grpc"], capture_output=True, check=False)
+    return str(theirs) if has and has.returncode == 0 else sys.executable
 
 
 def is_server(command):
@@ -137,10 +140,13 @@ class Page:
                 (checkout / entry.name).symlink_to(entry)
         (programs / "phasor").symlink_to(self.build / "client/cli/phasor")
         (programs / "phasor-server").symlink_to(self.build / "server/phasor-server")
-        (programs / "python").symlink_to(sys.executable)
+        for name in ("python", "python3"):  # a link would lose the packages beside it
+            (programs / name).write_text(f'#!/bin/sh\nexec {python()} "$@"\n', encoding="utf-8")
+            (programs / name).chmod(0o755)
 
     def here(self, text):
-        """With the ports and folders of this run."""
+        """With the ports and folders of this run. The host `phasor` is this one."""
+        text = re.sub(r"(?<![\w./-])phasor:50051\b", "localhost:50051", text)
         for port, free in self.replaced.items():
             text = re.sub(rf"(?<=:){port}\b", free, text)
         folders = "|".join(map(re.escape, FOLDERS))
@@ -175,7 +181,10 @@ class Page:
                 self._skip(block.marks["not run"])
             return
         for command in block.marks.get("first", []):
-            self._run_statement(block.line, command, 0)
+            if is_server(command):
+                self._start_server(command)
+            else:
+                self._run_statement(block.line, command, 0)
         last = None
         for number, (command, shown) in enumerate(steps):
             is_last = number == len(steps) - 1
