@@ -287,9 +287,10 @@ def main():
     for reason, count in sorted(not_run.items(), key=lambda item: -item[1]):
         print(f"  {count:3} {reason}")
     print("\n".join(["", *errors]) if errors else "")
-    if ran == 0:
+    nothing = ran == 0 and not sys.argv[1:]
+    if nothing:
         print("no command of the documentation ran")
-    sys.exit(1 if errors or ran == 0 else 0)
+    sys.exit(1 if errors or nothing else 0)
 
 
 if __name__ == "__main__":
