@@ -17,7 +17,7 @@ def pages(root):
         page = f"{PREFIX}/{header.replace('/', '.').removesuffix('.h')}.md"
         about, declarations = split(text)
         found[page] = markdown(header, about, declarations)
-        names = [name for name in map(class_name, declarations) if name]
+        names = [name for name in dict.fromkeys(map(class_name, declarations)) if name]
         links = ", ".join(f"[{name}]({page.removeprefix('reference/')}#{name})" for name in names)
         rows.append(f"| [{header}]({page.removeprefix('reference/')}) | {links} | {about.split(chr(10) * 2)[0].replace(chr(10), ' ')} |")
     overview = ["# C++ client", "", "The public headers of `phasor::client`. [The C++ client](../docs/client.md) is the guide.", "",
@@ -88,7 +88,7 @@ def public(code):
 def markdown(header, about, declarations):
     lines = [f"# {header}", "", *text_and_code(about), ""]
     functions = []
-    for comment, code in declarations:
+    for comment, code in merged(declarations):
         name = class_name((comment, code))
         if name is None:
             functions += [*(f"// {line}".rstrip() for line in comment.split("\n") if comment), code, ""]
@@ -97,6 +97,18 @@ def markdown(header, about, declarations):
     if functions:
         lines += ["## Functions and constants", "", "```cpp", *functions[:-1], "```", ""]
     return "\n".join(lines)
+
+
+def merged(declarations):
+    """With the specialisations of a template in one block."""
+    found = []
+    for comment, code in declarations:
+        name = class_name((comment, code))
+        if name and found and not comment and class_name(found[-1]) == name:
+            found[-1] = (found[-1][0], f"{found[-1][1]}\n{code}")
+        else:
+            found.append((comment, code))
+    return found
 
 
 def text_and_code(comment):
