@@ -295,6 +295,19 @@ class HealthCommand final : public Command {
   std::string service_;
 };
 
+std::vector<std::string> FlagsOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
+  return names;
+}
+
+std::vector<std::string> SubcommandsOf(const CLI::App& command) {
+  const auto is_any = [](const CLI::App*) { return true; };
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command.get_subcommands(is_any)) names.push_back(sub->get_name());
+  return names;
+}
+
 }  // namespace
 
 Command::Command(CLI::App& parent, const std::string& name, const std::string& help)
@@ -350,22 +363,23 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
 std::string UnknownArgument(const CLI::App& app) {
   const CLI::App* called = &app;
   std::string command = app.get_name();
+  const std::vector<std::string> early = app.remaining();  // before the subcommand
   while (!called->get_subcommands().empty()) {
     called = called->get_subcommands().front();
     command += " " + called->get_name();
   }
-  for (const std::string& given : called->remaining()) {
-    std::vector<std::string> known;
-    const bool flag = given.starts_with("-");
-    if (flag) {
-      for (const CLI::Option* option : called->get_options()) known.push_back(option->get_name());
-    } else {
-      const auto is_any = [](const CLI::App*) { return true; };
-      for (const CLI::App* sub : called->get_subcommands(is_any)) known.push_back(sub->get_name());
-    }
-    if (known.empty()) continue;
+  for (const std::string& given : early) {
     const std::string name = given.substr(0, given.find('='));
-    return StrCat(name, ": no such ", flag ? "flag" : "command", " of `", command, "`",
+    if (called != &app && called->get_option_no_throw(name) != nullptr) {
+      return StrCat(name, ": must come after `", command, "`");
+    }
+  }
+  for (const std::string& given : called->remaining()) {
+    const std::string name = given.substr(0, given.find('='));
+    const bool is_flag = given.starts_with("-");
+    const std::vector<std::string> known = is_flag ? FlagsOf(*called) : SubcommandsOf(*called);
+    if (known.empty()) continue;
+    return StrCat(name, ": no such ", is_flag ? "flag" : "command", " of `", command, "`",
                   DidYouMean(name, known), " see `", command, " --help`");
   }
   return "";

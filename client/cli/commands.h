@@ -51,8 +51,9 @@ class Command {
 // encode, rope, bias, tables, resolve, presets, plot, health, bench, top.
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
 
-// What to say about the first flag or subcommand that there is none of, after `app` has refused its
-// arguments; empty if it is something else that is wrong.
+// Call it after `app` refused its arguments. An error about the first flag or subcommand that is
+// unknown, with the nearest right name, or that stands in the wrong place; empty when something else
+// is wrong.
 std::string UnknownArgument(const CLI::App& app);
 
 }  // namespace phasor::cli

@@ -55,6 +55,8 @@ TEST(MainTest, AWrongNameSuggestsTheNearest) {
             "phasor: encdoe: no such command of `phasor`, did you mean \"encode\"? see "
             "`phasor --help`\n");
   EXPECT_THAT(Phasor("tables gett t").text, HasSubstr("did you mean \"get\"?"));
+  EXPECT_EQ(Phasor("--server a:1 encode --dim 4").text,
+            "phasor: --server: must come after `phasor encode`\n");
   EXPECT_THAT(Phasor("encode --order sin-cso").text,
               StartsWith("--order: sin-cso is not accepted, did you mean \"sin-cos\"? must be one "
                          "of {sin-cos,cos-sin,cos-only}"));
