@@ -2,7 +2,7 @@
 """Runs the command blocks of the documentation: `commands_test.py [PAGE...]`, all pages when none is named. $PHASOR_BUILD: the
 build folder.
 
-Each page is one session of a shell, in a scratch folder that looks like a checkout with a release build. A server that the page
+One shell runs a page, in a scratch folder that looks like a checkout with a release build. A server that the page
 starts runs until the page starts another one or ends; a page that calls 127.0.0.1:50051 before it starts one gets one. Ports
 and folders of the page (50051, /run/phasor, ...) are replaced by free ones. Every statement must end with the status that
 the page says, 0 if it says none, and print what the page shows below it. What cannot run here is counted, with the reason:
