@@ -10,6 +10,7 @@
 #include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
 #ifdef PHASOR_HAS_CUDA
+#include "kernels/base/nearest_name.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_driver.h"
 #include "kernels/cuda/graph_choice.h"
@@ -68,8 +69,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
     auto cuda = MakeCuda(options, /*measure=*/true);
     return cuda.ok() ? std::move(cuda) : MakeCpu(options);
   }
-  return absl::NotFoundError(StrCat("backend: \"", options.name,
-                                    "\" is not known, accepted are auto, cpu, cuda and reference"));
+  return absl::NotFoundError(StrCat("backend: \"", options.name, "\" is not known",
+                                    DidYouMean(options.name, {"auto", "cpu", "cuda", "reference"}),
+                                    " accepted are auto, cpu, cuda and reference"));
 }
 
 }  // namespace phasor

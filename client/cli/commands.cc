@@ -15,6 +15,7 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/table_commands.h"
 #include "client/cli/top_command.h"
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/spec/names.h"
@@ -295,6 +296,19 @@ class HealthCommand final : public Command {
   std::string service_;
 };
 
+std::vector<std::string> FlagsOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
+  return names;
+}
+
+std::vector<std::string> SubcommandsOf(const CLI::App& command) {
+  const auto is_any = [](const CLI::App*) { return true; };
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command.get_subcommands(is_any)) names.push_back(sub->get_name());
+  return names;
+}
+
 }  // namespace
 
 Command::Command(CLI::App& parent, const std::string& name, const std::string& help)
@@ -345,6 +359,31 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   AddBenchCommands(app, &commands);
   commands.push_back(MakeTopCommand(app));
   return commands;
+}
+
+std::string UnknownArgument(const CLI::App& app) {
+  const CLI::App* called = &app;
+  std::string command = app.get_name();
+  const std::vector<std::string> early = app.remaining();  // before the subcommand
+  while (!called->get_subcommands().empty()) {
+    called = called->get_subcommands().front();
+    command += " " + called->get_name();
+  }
+  for (const std::string& given : early) {
+    const std::string name = given.substr(0, given.find('='));
+    if (called != &app && called->get_option_no_throw(name) != nullptr) {
+      return StrCat(name, ": must come after `", command, "`");
+    }
+  }
+  for (const std::string& given : called->remaining()) {
+    const std::string name = given.substr(0, given.find('='));
+    const bool is_flag = given.starts_with("-");
+    const std::vector<std::string> known = is_flag ? FlagsOf(*called) : SubcommandsOf(*called);
+    if (known.empty()) continue;
+    return StrCat(name, ": no such ", is_flag ? "flag" : "command", " of `", command, "`",
+                  DidYouMean(name, known), " see `", command, " --help`");
+  }
+  return "";
 }
 
 }  // namespace phasor::cli

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "client/cli/commands.h"
@@ -17,7 +18,11 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports errors by throwing
-    return app.exit(error) == 0 ? 0 : 2;
+    const bool wrong = error.get_exit_code() != 0;
+    const std::string unknown = wrong ? phasor::cli::UnknownArgument(app) : "";
+    if (unknown.empty()) return app.exit(error) == 0 ? 0 : 2;
+    std::cerr << "phasor: " << unknown << "\n";
+    return 2;
   }
   for (const auto& command : commands) {
     if (!command->app()->parsed()) continue;

@@ -2,12 +2,15 @@
 // The flags of a spec, one for each of its fields.
 #include "client/cli/spec_flags.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <optional>
 
+#include "absl/strings/str_join.h"
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/spec/fields.h"
@@ -95,6 +98,18 @@ CLI::Option* AddFlag(CLI::App& app, const std::string& flag, std::optional<XposS
 }
 
 }  // namespace
+
+CLI::Validator IsOneOf(std::vector<std::string> names) {
+  const std::string listed = StrCat("{", absl::StrJoin(names, ","), "}");
+  return CLI::Validator(
+      [names = std::move(names), listed](std::string& text) {
+        const auto found = std::find(names.begin(), names.end(), text);
+        if (found != names.end()) return std::string();
+        return StrCat(text, " is not accepted", DidYouMean(text, names), " must be one of ",
+                      listed);
+      },
+      listed);
+}
 
 void AddSpecFlags(CLI::App& app, Spec& spec) {
   constexpr char kGroup[] = "Spec";

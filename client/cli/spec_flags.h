@@ -22,7 +22,10 @@ inline std::string FlagName(std::string_view name) {
   return flag;
 }
 
-// Adds a flag that accepts the names of `values` and calls `set` with the one given.
+// Refuses a text that is none of `names`, and suggests the nearest of them.
+CLI::Validator IsOneOf(std::vector<std::string> names);
+
+// A flag that takes the names of `values` and calls `set` with the one given.
 template <typename E>
 CLI::Option* AddEnumFlag(CLI::App& app, const std::string& flag, std::vector<E> values,
                          std::string_view (*name)(E), std::function<void(E)> set,
@@ -40,7 +43,7 @@ CLI::Option* AddEnumFlag(CLI::App& app, const std::string& flag, std::vector<E> 
             }
           },
           help)
-      ->check(CLI::IsMember([&] {
+      ->check(IsOneOf([&] {
         std::vector<std::string> only;
         for (const auto& [text, value] : names) only.push_back(text);
         return only;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -102,6 +103,10 @@ class Maker {
   absl::Status status_;
 };
 
+std::string ShownJson(const Json& json) {
+  return Shown(json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace));
+}
+
 }  // namespace
 
 absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path) {
@@ -115,9 +120,14 @@ absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path) {
 }
 
 absl::Status WrongJson(std::string_view path, const Json& json, std::string_view accepted) {
-  const std::string value =
-      json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  return absl::InvalidArgumentError(StrCat(path, ": ", Shown(value), ", must be ", accepted));
+  return absl::InvalidArgumentError(StrCat(path, ": ", ShownJson(json), ", must be ", accepted));
+}
+
+absl::Status WrongName(std::string_view path, const Json& json,
+                       const std::vector<std::string>& names) {
+  const std::string given = json.is_string() ? json.get<std::string>() : "";
+  return absl::InvalidArgumentError(StrCat(path, ": ", ShownJson(json), DidYouMean(given, names),
+                                           " must be one of ", absl::StrJoin(names, ", ")));
 }
 
 absl::Status UnknownKey(std::string_view path, std::string_view key,

@@ -36,6 +36,10 @@ absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path);
 // INVALID_ARGUMENT `<path>: <json>, must be <accepted>`. Long values are cut.
 absl::Status WrongJson(std::string_view path, const Json& json, std::string_view accepted);
 
+// `<path>: <json>, did you mean "<nearest>"? must be one of <names>`, INVALID_ARGUMENT.
+absl::Status WrongName(std::string_view path, const Json& json,
+                       const std::vector<std::string>& names);
+
 // INVALID_ARGUMENT `<path>.<key>: no such field, the nearest known one is <nearest>`.
 absl::Status UnknownKey(std::string_view path, std::string_view key,
                         absl::Span<const std::string_view> known);

@@ -7,7 +7,18 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "kernels/base/text.h"
+
 namespace phasor {
+namespace {
+
+constexpr size_t kComparedBytes = 64;
+
+// Edits of a typing error; names further apart than this have nothing to do with each other.
+size_t MostEdits(size_t longer) { return longer < 4 ? 1 : std::max(size_t{2}, longer / 3); }
+
+}  // namespace
 
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -34,6 +45,22 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& n
     least = std::min(least, distance);
   }
   return nearest;
+}
+
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& names) {
+  const std::string given = absl::AsciiStrToLower(TextPiece(name.substr(0, kComparedBytes)));
+  std::string_view nearest;
+  size_t least = kComparedBytes + 1;
+  for (const std::string& known : names) {
+    const std::string other = absl::AsciiStrToLower(TextPiece(known));
+    const size_t longer = std::max(given.size(), other.size());
+    if (longer - std::min(given.size(), other.size()) >= least) continue;
+    const size_t distance = EditDistance(given, other);
+    if (distance >= least || distance > MostEdits(longer) || distance == longer) continue;
+    nearest = known;
+    least = distance;
+  }
+  return nearest.empty() ? "," : StrCat(", did you mean \"", nearest, "\"?");
 }
 
 }  // namespace phasor

@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_join.h"
 #include "kernels/base/invalid.h"
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -27,10 +29,10 @@ void Override(const std::optional<T>& from, std::optional<T>* to) {
 // Returns `spec` merged over its preset.
 absl::StatusOr<BiasSpec> WithPreset(const BiasSpec& spec, std::string_view path) {
   if (spec.preset.empty()) return spec;
-  std::string names;
+  std::vector<std::string> names;
   for (const BiasPreset& preset : BiasPresets()) {
     if (preset.name != spec.preset) {
-      names += (names.empty() ? "" : ", ") + preset.name;
+      names.push_back(preset.name);
       continue;
     }
     BiasSpec merged = preset.spec;
@@ -41,8 +43,9 @@ absl::StatusOr<BiasSpec> WithPreset(const BiasSpec& spec, std::string_view path)
     if (!spec.window.empty()) merged.window = spec.window;
     return merged;
   }
-  return absl::NotFoundError(
-      StrCat(path, ".preset: '", spec.preset, "' is not known, must be one of ", names));
+  return absl::NotFoundError(StrCat(path, ".preset: '", Shown(spec.preset), "' is not known",
+                                    DidYouMean(spec.preset, names), " must be one of ",
+                                    absl::StrJoin(names, ", ")));
 }
 
 absl::StatusOr<int64_t> Required(const std::optional<int64_t>& value, int64_t min, int64_t max,

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/base/json.h"
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/spec/config_keys.h"
@@ -115,9 +116,11 @@ class ConfigReader {
       return absl::OkStatus();
     }
     if (!user_.pairing.has_value()) {
+      std::vector<std::string> known;
+      for (const ConfigModel& model : ConfigModels()) known.emplace_back(model.model_type);
       return Invalid("model_type", type.has_value() ? StrCat("\"", Shown(name), "\"") : "not set",
-                     type.has_value() ? " is not known" : "",
-                     ", must be one of docs/presets.md, or ", spec_path_,
+                     type.has_value() ? " is not known" : "", DidYouMean(name, known),
+                     " must be one of docs/presets.md, or ", spec_path_,
                      ".pairing must say which lanes form a pair");
     }
     generic_ = true;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -70,9 +72,11 @@ class RopeReader {
     if (type_ == "longrope") return ReadLongRope();
     if (type_ == "llama3") return ReadLlama3();
     if (type_ == "proportional") return ReadProportional();
-    return Invalid("rope_type", Shown(type_),
-                   " is not known, must be one of default, linear, dynamic, yarn, longrope, "
-                   "llama3, proportional, mrope, su");
+    const std::vector<std::string> known = {"default",      "linear",   "dynamic",
+                                            "yarn",         "longrope", "llama3",
+                                            "proportional", "mrope",    "su"};
+    return Invalid("rope_type", Shown(type_), " is not known", DidYouMean(type_, known),
+                   " must be one of ", absl::StrJoin(known, ", "));
   }
 
   // Fails on a key that is neither common nor among `keys`.

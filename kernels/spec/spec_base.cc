@@ -2,9 +2,12 @@
 // Finds the base that a spec names and checks that it names only one.
 #include "kernels/spec/spec_base.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/spec/config_json.h"
@@ -26,6 +29,13 @@ absl::Status CheckBase(const Spec& user, std::string_view path) {
   return absl::InvalidArgumentError(StrCat(path, choice, ": set without config_json, must not be"));
 }
 
+std::string NoPreset(std::string_view name, std::string_view path) {
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) names.push_back(preset.name);
+  return StrCat(path, ".preset: no preset named \"", Shown(name), "\"", DidYouMean(name, names),
+                " must be one of ListPresets");
+}
+
 }  // namespace
 
 absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {
@@ -42,8 +52,7 @@ absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {
   if (user.preset.empty()) return user;
   const Preset* const preset = FindPreset(user.preset);
   if (preset == nullptr) {
-    return absl::NotFoundError(StrCat(path, ".preset: no preset named \"", Shown(user.preset),
-                                      "\", must be one of ListPresets"));
+    return absl::NotFoundError(NoPreset(user.preset, path));
   }
   return MergeSpec(preset->spec, user);
 }

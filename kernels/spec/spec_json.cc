@@ -71,14 +71,14 @@ Json Value(const RopeScaling& scaling) {
 
 template <typename E>
 requires std::is_enum_v<E> absl::Status Read(const Json& json, std::string_view path, E* out) {
-  std::string accepted;
+  std::vector<std::string> accepted;
   for (int i = 0; i < EnumeratorCount<E>(); ++i) {
     *out = static_cast<E>(i);
     const std::string_view name = Name(*out);
     if (json == name || json == StrCat(Prefix(*out), name)) return absl::OkStatus();
-    accepted += StrCat(i == 0 ? "" : ", ", name);
+    accepted.emplace_back(name);
   }
-  return WrongJson(path, json, StrCat("one of ", accepted));
+  return WrongName(path, json, accepted);
 }
 
 template <typename T>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -28,6 +29,7 @@ namespace {
 
 using config::v1::ServerConfig;
 using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
@@ -58,9 +60,47 @@ std::string UnknownField(absl::string_view name, const Descriptor* message) {
   return absl::StrCat("unknown field '", name, "', did you mean '", nearest, "'?");
 }
 
-// Rewrites an error of the text format: 'Message type "a.B" has no field named "c".'
+// `known` are an enum's values, of which the first is PREFIX_UNSPECIFIED.
+std::string UnknownValue(const std::string& name, const std::vector<std::string>& known) {
+  absl::string_view prefix = known.front();
+  absl::ConsumeSuffix(&prefix, "UNSPECIFIED");
+  const bool has_prefix = absl::StartsWithIgnoreCase(name, prefix);
+  const std::string meant = has_prefix ? name : absl::StrCat(prefix, name);
+  return absl::StrCat("unknown value '", name, "'", DidYouMean(meant, known), " must be one of ",
+                      absl::StrJoin(known, ", "));
+}
+
+std::vector<std::string> ValuesOf(const EnumDescriptor* type) {
+  std::vector<std::string> names;
+  for (int i = 0; type != nullptr && i < type->value_count(); ++i) {
+    names.push_back(type->value(i)->name());
+  }
+  return names;
+}
+
+// The values of the first enum field of that name in `message` or what it holds. Text format says
+// no more of the place than the line and this name.
+std::vector<std::string> ValuesOfField(const std::string& name, const Descriptor* message,
+                                       std::set<const Descriptor*>* seen) {
+  if (message == nullptr || !seen->insert(message).second) return {};
+  const FieldDescriptor* const field = message->FindFieldByName(name);
+  if (field != nullptr && field->enum_type() != nullptr) return ValuesOf(field->enum_type());
+  for (int i = 0; i < message->field_count(); ++i) {
+    auto values = ValuesOfField(name, message->field(i)->message_type(), seen);
+    if (!values.empty()) return values;
+  }
+  return {};
+}
+
+// Text format: 'Message type "a.B" has no field named "c".', 'Unknown enumeration value of "D" for
+// field "e".'
 std::string InOurWords(const std::string& text_format_error) {
   const std::vector<std::string> parts = absl::StrSplit(text_format_error, '"');
+  if (parts.size() == 5 && parts[0] == "Unknown enumeration value of ") {
+    std::set<const Descriptor*> seen;
+    const auto known = ValuesOfField(parts[3], ServerConfig::descriptor(), &seen);
+    if (!known.empty()) return absl::StrCat(parts[3], ": ", UnknownValue(parts[1], known));
+  }
   if (parts.size() != 5 || parts[2] != " has no field named ") return text_format_error;
   const auto* const pool = ServerConfig::descriptor()->file()->pool();
   return UnknownField(parts[3], pool->FindMessageTypeByName(parts[1]));
@@ -82,6 +122,15 @@ const Descriptor* MessageAt(absl::string_view path) {
 // Rewrites an error of JSON: '(encoders[1].spec) dime: Cannot find field.'
 std::string JsonErrorInOurWords(const std::string& error) {
   absl::string_view name = error;
+  // '(encoders[1].spec.precision): invalid value "EXACT" for type type.googleapis.com/a.B'
+  const std::vector<std::string> parts = absl::StrSplit(error, '"');
+  if (parts.size() == 3 && absl::EndsWith(parts[0], "): invalid value ")) {
+    const std::string type = parts[2].substr(parts[2].rfind('/') + 1);
+    const auto known =
+        ValuesOf(ServerConfig::descriptor()->file()->pool()->FindEnumTypeByName(type));
+    const std::string path = parts[0].substr(1, parts[0].find(')') - 1);
+    if (!known.empty()) return absl::StrCat(path, ": ", UnknownValue(parts[1], known));
+  }
   if (!absl::ConsumeSuffix(&name, ": Cannot find field.")) {
     return absl::StrReplaceAll(error, {{"TYPE_STRING", "string, such as \"64MiB\""}});
   }

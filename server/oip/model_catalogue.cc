@@ -147,11 +147,28 @@ ModelSet::ModelSet(const EncoderSet& encoders) {
   for (auto& [name, model] : models) models_.push_back(std::move(model));
 }
 
-ModelRef ModelSet::Find(std::string_view name) const {
+size_t ModelSet::FirstFrom(std::string_view name) const {
   const auto found = std::lower_bound(
       models_.begin(), models_.end(), name,
       [](const ModelRef& model, std::string_view wanted) { return model->name < wanted; });
-  return found != models_.end() && (*found)->name == name ? *found : nullptr;
+  return static_cast<size_t>(found - models_.begin());
+}
+
+ModelRef ModelSet::Find(std::string_view name) const {
+  const size_t at = FirstFrom(name);
+  return at < models_.size() && models_[at]->name == name ? models_[at] : nullptr;
+}
+
+std::vector<std::string> ModelSet::NamesNear(std::string_view name) const {
+  constexpr size_t kMost = 128;
+  const size_t at = FirstFrom(name);
+  const size_t last = models_.size() - std::min(models_.size(), kMost);
+  const size_t first = std::min(at - std::min(at, kMost / 2), last);
+  std::vector<std::string> names;
+  for (size_t i = first; i < models_.size() && names.size() < kMost; ++i) {
+    names.push_back(models_[i]->name);
+  }
+  return names;
 }
 
 void ModelCatalogue::Replace(const EncoderSet& encoders) {

@@ -57,8 +57,14 @@ class ModelSet {
   absl::Span<const ModelRef> models() const { return models_; }
   // The model of that name, or nullptr.
   ModelRef Find(std::string_view name) const;
+  // Up to 128 names around it in the alphabet, to suggest one of: an error must not cost more for
+  // more models.
+  std::vector<std::string> NamesNear(std::string_view name) const;
 
  private:
+  // Where that name is, or would be.
+  size_t FirstFrom(std::string_view name) const;
+
   std::vector<ModelRef> models_;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "kernels/base/invalid.h"
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/request/prepared.h"
@@ -269,8 +270,10 @@ absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& 
   ModelRef model = models.Find(name);
   if (model != nullptr && (version.empty() || version == kModelVersion)) return model;
   const std::string asked = model == nullptr ? "" : StrCat(" version ", Shown(version));
+  const std::string nearest = model == nullptr ? DidYouMean(name, models.NamesNear(name)) : ",";
   return absl::NotFoundError(StrCat("model_name: Request for unknown model: '", Shown(name), "'",
-                                    asked, " is not found, RepositoryIndex lists them all"));
+                                    asked, " is not found", nearest,
+                                    " RepositoryIndex lists them all"));
 }
 
 absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& request,

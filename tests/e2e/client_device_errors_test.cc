@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "tests/e2e/device_server.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -30,10 +30,10 @@ class ClientDeviceErrorsTest : public ClientDeviceTest {
   // Until gRPC, which waits before it connects to where nobody was, has a connection again.
   absl::Status ApplyAgain(const RopeCall& call) const {
     absl::Status status = absl::UnavailableError("");
-    for (int i = 0; i < 100 && absl::IsUnavailable(status); ++i) {
+    testing::Eventually([&] {
       status = Apply(call);
-      if (absl::IsUnavailable(status)) absl::SleepFor(absl::Milliseconds(100));
-    }
+      return !absl::IsUnavailable(status);
+    });
     return status;
   }
 };

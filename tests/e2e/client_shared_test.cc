@@ -20,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/e2e/shared_server.h"
+#include "tests/support/eventually.h"
 #include "tests/support/patience.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -175,10 +176,10 @@ TEST_F(ClientSharedTest, WhenItsServerEndsMemoryIsOrdinary) {
   server_ = *Server::Start(options);
   // gRPC waits a second before it connects again to where nobody was.
   absl::Status status = absl::UnknownError("");
-  for (int i = 0; i < 100 && !status.ok(); ++i) {
+  testing::Eventually([&] {
     status = tcp_.ApplyRoPE(kLlama, positions, {view(memory.data())}).status();
-    if (absl::IsUnavailable(status)) absl::SleepFor(absl::Milliseconds(100));
-  }
+    return !absl::IsUnavailable(status);
+  });
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(std::memcmp(memory.data(), expected.data(), expected.size()), 0);
   Shared(tcp_, 100);  // of the new one

@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -377,7 +377,7 @@ TEST_F(NamedRegionsTest, UnregisteringWhatIsInUseWaitsForItsUsers) {
     answered.Notify();
   });
   // Its name is gone at once.
-  while (!me_->List().empty()) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(testing::Eventually([&] { return me_->List().empty(); }));
   EXPECT_EQ(me_->Unregister("r").error_code(), Code::NOT_FOUND);
   EXPECT_FALSE(answered.WaitForNotificationWithTimeout(absl::Milliseconds(50)));
   EXPECT_EQ(memory.bytes(), std::string(kBytes, 'm'));
@@ -481,18 +481,16 @@ TEST_F(NamedRegionsTest, AnOwnerThatIsKilledDuringARunLeavesNothing) {
   // Forgotten when its second is over: its name is free again.
   const SharedMemory memory(std::string(kBytes, 'n'));
   grpc::Status status;
-  for (int i = 0; i < 600; ++i) {
+  const bool forgotten = testing::Eventually([&] {
     status = me_->Register("killed", memory.key(), kBytes);
-    if (status.ok()) break;
+    if (status.ok()) return true;
     EXPECT_EQ(status.error_code(), Code::ALREADY_EXISTS);
-    absl::SleepFor(absl::Milliseconds(100));
-  }
-  ASSERT_TRUE(status.ok()) << status.error_message();
+    return false;
+  });
+  ASSERT_TRUE(forgotten) << status.error_message();
   ASSERT_TRUE(me_->Unregister("killed").ok());
-  for (int i = 0; i < 600 && OpenDescriptors() >= before; ++i) {
-    absl::SleepFor(absl::Milliseconds(100));  // until its connection is closed too
-  }
-  EXPECT_LT(OpenDescriptors(), before);
+  EXPECT_TRUE(testing::Eventually([&] { return OpenDescriptors() < before; }))
+      << "its connection is closed too";
   ExpectHealthy();
 }
 

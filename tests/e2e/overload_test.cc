@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/e2e/slow_server.h"
+#include "tests/support/eventually.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -63,7 +64,7 @@ class Load {
       absl::SleepFor(due - absl::Now());
       Start();
     }
-    while (under_way_ > 0) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(testing::Eventually([&] { return under_way_ == 0; }, absl::Minutes(5)));
     return std::move(ended_);
   }
 

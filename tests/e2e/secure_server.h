@@ -10,24 +10,17 @@
 #include <memory>
 #include <string>
 
-#include "absl/time/clock.h"
 #include "client/client.h"
 #include "kernels/base/text.h"
 #include "server/base/log.h"
 #include "server/server.h"
 #include "tests/support/certificates.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temp_dir.h"
 
 namespace phasor {
 
-// Polls until `done` is true. False: it was not within a minute.
-inline bool Eventually(const std::function<bool()>& done) {
-  for (const absl::Time end = absl::Now() + absl::Minutes(1); absl::Now() < end;) {
-    if (done()) return true;
-    absl::SleepFor(absl::Milliseconds(20));
-  }
-  return false;
-}
+using testing::Eventually;
 
 // Catches what the server logs from Start on.
 class SecureServerTest : public ::testing::Test {

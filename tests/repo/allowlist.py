@@ -19,3 +19,19 @@ UNTESTED_SOURCES = {
     "server/telemetry/metrics.cc": "tests/e2e/metrics_test.cc scrapes it",
     "server/main.cc": "flags, signals and Server::Start; the end-to-end tests run the binary",
 }
+
+# Files under tests/ that sleep.
+SLEEPS = {
+    "tests/accept/running.py": "looks every 20 ms whether a server has said its address",
+    "tests/client/cli/load_test.cc": "operations that take a time: `phasor bench` is to measure it",
+    "tests/deploy/dashboard_test.py": "eventually(), which looks every 0.2 s; a load of two calls a second",
+    "tests/docs/commands_test.py": "looks every 20 ms whether a server serves",
+    "tests/e2e/overload_test.cc": "a load that keeps a rate",
+    "tests/e2e/slow_server.cc": "a backend whose every call takes the same time",
+    "tests/gpu/run.sh": "looks every 0.1 s whether a server has said its address",
+    "tests/kernels/cuda/graph_choice_test.cc": "a device one of whose calls is slow: which is slower is measured",
+    "tests/repo/selftest.py": "plants sleeps",
+    "tests/support/eventually.h": "Eventually itself",
+    "tests/support/fake_driver.h": "a device whose trips take a time",
+    "tests/support/steady_load.h": "a load that keeps a rate",
+}

@@ -18,9 +18,11 @@ RULES = {
     "layering": layering.violations,
     "presets": presets.violations,
     "size": lambda files: rules.long_files(files, allowlist.LONG_FILES),
+    "sleeps": lambda files: rules.fixed_sleeps(files, allowlist.SLEEPS),
     "spdx": rules.missing_spdx,
     "symmetry": lambda files: rules.untested_sources(files, allowlist.UNTESTED_SOURCES),
     "test-names": rules.empty_test_names,
+    "workflows": rules.loose_workflows,
 }
 
 

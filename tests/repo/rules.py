@@ -104,3 +104,37 @@ def bare_grpc_servers(tree):
         for path, text in tree.items()
         if path.startswith("server/") and path != maker and "grpc::ServerBuilder " in (text or "")
     ]
+
+
+# A call that sleeps, in C++, Python and shell. A word in a comment or a longer name is none.
+SLEEP = re.compile(
+    r"\bSleepFor\(|\bsleep_(?:for|until)\(|\bu?sleep\(|\bnanosleep\(|(?:^|[\"\s;&|(])sleep [\d$\"]", re.MULTILINE)
+
+
+def fixed_sleeps(tree, allowed):
+    """A test waits for what it can see, with Eventually (tests/support/eventually.h): a fixed time is too short on a slow
+    machine and too long on a fast one. What has to sleep (the wait itself, a load that keeps a rate, a slow peer) states why."""
+    found = []
+    for path, text in tree.items():
+        if not path.startswith("tests/") or not is_code(path):
+            continue
+        lines = [text.count("\n", 0, match.start() + 1) + 1 for match in SLEEP.finditer(text or "")]
+        if path in allowed and not lines:
+            found.append(f"{path}: does not sleep, its exception in tests/repo/allowlist.py is not needed")
+        if path not in allowed:
+            found += [f"{path}:{line}: sleeps; wait with Eventually, or state a reason in tests/repo/allowlist.py" for line in lines]
+    return found + [f"{path}: is in tests/repo/allowlist.py but does not exist" for path in allowed if path not in tree]
+
+
+def loose_workflows(tree):
+    """What runs on a public forge: actions are pinned by commit, and the token may only read."""
+    found = []
+    for path, text in tree.items():
+        if not re.match(r"\.github/workflows/.*\.ya?ml$", path):
+            continue
+        if not re.search(r"^permissions:\n  contents: read\n(?! )", text, re.MULTILINE):
+            found.append(f"{path}: must have `permissions:` with `contents: read` only")
+        for match in re.finditer(r"^\s*(?:- )?uses: *(\S+)", text, re.MULTILINE):
+            if not re.search(r"@[0-9a-f]{40}$", match[1]):
+                found.append(f"{path}: {match[1]} is not pinned by the 40 digits of a commit")
+    return found

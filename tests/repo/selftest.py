@@ -118,6 +118,26 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(len(rules.empty_test_names({"tests/plan_test.cc": bad})), 2)
         self.assertEqual(rules.empty_test_names({"tests/plan_test.cc": "TEST(PlanTest, RejectsOddDim) {}"}), [])
 
+    def test_a_test_that_sleeps_needs_a_reason_and_a_reason_needs_a_sleep(self):
+        for sleep in ("absl::SleepFor(x);", "std::this_thread::sleep_for(x);", "usleep(1);", "nanosleep(&t, 0);", "sleep(1);"):
+            self.assertEqual(len(rules.fixed_sleeps({"tests/a_test.cc": f"int a;\n  {sleep}\n"}, {})), 1, sleep)
+        self.assertEqual(rules.fixed_sleeps({"tests/a.py": "import time\ntime.sleep(1)\n"}, {})[0].split()[0], "tests/a.py:2:")
+        self.assertEqual(len(rules.fixed_sleeps({"tests/a.sh": "a\nsleep 0.1\nb & sleep $time\n"}, {})), 2)
+        self.assertEqual(rules.fixed_sleeps({"tests/a_test.cc": "sleeps();  // it sleeps 8 hours, Sleep()\n"}, {}), [])
+        self.assertEqual(rules.fixed_sleeps({"server/a.cc": "usleep(1);"}, {}), [])
+        self.assertEqual(rules.fixed_sleeps({"tests/a.cc": "usleep(1);"}, {"tests/a.cc": "keeps a rate"}), [])
+        self.assertEqual(len(rules.fixed_sleeps({"tests/a.cc": ""}, {"tests/a.cc": "keeps a rate"})), 1)
+        self.assertEqual(len(rules.fixed_sleeps({}, {"tests/a.cc": "keeps a rate"})), 1)
+
+    def test_a_workflow_pins_its_actions_and_may_only_read(self):
+        path, sha = ".github/workflows/a.yaml", "0123456789" * 4
+        head = "permissions:\n  contents: read\njobs:\n"
+        self.assertEqual(rules.loose_workflows({path: f"{head}      - uses: a/b@{sha}  # v1\n"}), [])
+        self.assertEqual(len(rules.loose_workflows({path: f"{head}      - uses: a/b@v1\n"})), 1)
+        self.assertEqual(len(rules.loose_workflows({path: f"{head}      - name: c\n        uses: a/b@main\n"})), 1)
+        self.assertEqual(len(rules.loose_workflows({path: "jobs:\n"})), 1)
+        self.assertEqual(len(rules.loose_workflows({path: "permissions:\n  contents: read\n  packages: write\njobs:\n"})), 1)
+
 
 class DocsTest(unittest.TestCase):
     def test_documents_name_files_that_exist(self):

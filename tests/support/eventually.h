@@ -13,7 +13,7 @@ namespace phasor::testing {
 
 // Whether `condition` becomes true within a time that is only reached when something hangs.
 template <typename Condition>
-bool Eventually(Condition condition, absl::Duration time = absl::Seconds(30)) {
+bool Eventually(Condition condition, absl::Duration time = absl::Minutes(1)) {
   const absl::Time deadline = absl::Now() + time;
   while (!condition()) {
     if (absl::Now() > deadline) return false;

@@ -4,13 +4,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/time/time.h"
+#include "client/cli/metrics_fetch.h"
+#include "client/cli/metrics_page.h"
+#include "tests/support/eventually.h"
 #include "tests/support/run_shell.h"
 #include "tests/support/running_server.h"
+#include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
 namespace phasor::cli {
@@ -38,9 +44,21 @@ class BenchCommandTest : public ::testing::Test {
     ServerOptions options = testing::TestOptions();
     options.listen.push_back("unix:" + dir_.path() + "/phasor.sock");
     options.lease_socket = dir_.path() + "/lease.sock";
+    options.metrics_listen = {"127.0.0.1:0"};
     server_ = testing::StartServer(options);
   }
   std::string Tcp() const { return "--server " + server_->listeners()[0]; }
+  // Calls that the server has taken so far.
+  int64_t CallsTaken() const {
+    const MetricsUrl url = *ParseMetricsUrl(server_->metrics_listeners()[0]);
+    const auto page = FetchMetrics(url, absl::Seconds(30));
+    EXPECT_TRUE(page.ok()) << page.status();
+    int64_t calls = 0;
+    for (const auto& [labels, count] : MetricsPage::Parse(*page)->Of("phasor_calls_total")) {
+      calls += static_cast<int64_t>(count);
+    }
+    return calls;
+  }
   std::string Unix() const { return "--server unix:" + dir_.path() + "/phasor.sock"; }
 
   const testing::TempDir dir_;
@@ -113,13 +131,18 @@ TEST_F(BenchCommandTest, RefusalsAreCounted) {
 
 // Ctrl-C reaches all of a job: the program, and the bare server that it started.
 TEST_F(BenchCommandTest, AnInterruptEndsTheLoadAndShowsWhatThereWas) {
-  const Outcome run = testing::RunShell("setsid " PHASOR_BINARY " bench " + Tcp() +
-                                        " --preset transformer --dim 16 --duration 600 --vs-echo & "
-                                        "sleep 2.5; kill -INT -$!; wait $!");
-  EXPECT_EQ(run.status, 0);
-  EXPECT_THAT(run.text, HasSubstr("Encode of [1,16] FLOAT32, UNARY, 127.0.0.1:"));
-  EXPECT_THAT(run.text, HasSubstr("of the calls of the bare wire"));
-  EXPECT_THAT(run.text, Not(HasSubstr("UNAVAILABLE")));
+  testing::Subprocess bench({"/usr/bin/setsid", PHASOR_BINARY, "bench", "--server",
+                             server_->listeners()[0], "--preset", "transformer", "--dim", "16",
+                             "--duration", "600", "--rate", "10", "--vs-echo"});
+  // 1 call checks the answer, 2 warm up and 10 are the first turn: with 16 the bare server has had
+  // its turn.
+  EXPECT_TRUE(testing::Eventually([&] { return CallsTaken() >= 16; }, absl::Minutes(2)));
+  kill(-bench.pid(), SIGINT);
+  const std::string text = bench.ReadAll();
+  EXPECT_EQ(bench.Wait(), 0);
+  EXPECT_THAT(text, HasSubstr("Encode of [1,16] FLOAT32, UNARY, 127.0.0.1:"));
+  EXPECT_THAT(text, HasSubstr("of the calls of the bare wire"));
+  EXPECT_THAT(text, Not(HasSubstr("UNAVAILABLE")));
 }
 
 TEST(BenchCommandErrorsTest, WhatIsWrongIsSaid) {

@@ -208,7 +208,13 @@ TEST(CallsTest, TransposedViewsGatherInIndexOrder) {
 }
 
 TEST(CallsTest, EmptyTensorsCopyNothing) {
-  CopyToDense(View(std::vector<float>(), {0, 3, 2}, {24, 8, 1}), nullptr);
+  std::vector<float> memory = {1, 2, 3}, dense = {4, 5, 6};
+  const std::vector<float> memory_before = memory, dense_before = dense;
+  CopyToDense(View(memory, {0, 3, 2}, {24, 8, 1}), reinterpret_cast<std::byte*>(dense.data()));
+  CopyFromDense(reinterpret_cast<const std::byte*>(dense.data()),
+                MutableView(memory, {0, 3, 2}, {24, 8, 1}));
+  EXPECT_EQ(dense, dense_before);
+  EXPECT_EQ(memory, memory_before);
 }
 
 }  // namespace

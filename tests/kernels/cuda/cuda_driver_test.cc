@@ -11,7 +11,6 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/graph_choice.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/cuda/random_jobs.h"
@@ -89,13 +88,6 @@ TEST_P(OnTheDeviceTest, RandomJobsHaveTheReferencesBytes) {
 }
 INSTANTIATE_TEST_SUITE_P(CallByCall, OnTheDeviceTest, ::testing::Values(0));
 INSTANTIATE_TEST_SUITE_P(AsGraphs, OnTheDeviceTest, ::testing::Values(int64_t{256} << 10));
-
-TEST(CudaDriverTest, GraphsAreMeasured) {
-  auto driver = Device();
-  if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was measured";
-  const bool sooner = AreGraphsSooner(*driver);
-  std::cout << "MEASURED graphs of small trips: " << (sooner ? "sooner" : "not sooner") << '\n';
-}
 
 }  // namespace
 }  // namespace phasor::cuda

@@ -69,7 +69,8 @@ TEST(BiasRuleTest, FieldsOverrideThePreset) {
 TEST(BiasRuleTest, UnknownPresetIsNotFoundAndNamesTheOthers) {
   EXPECT_THAT(Compile({.preset = "t6"}),
               StatusIs(absl::StatusCode::kNotFound,
-                       "item.preset: 't6' is not known, must be one of alibi, bloom, deberta-v2, "
+                       "item.preset: 't6' is not known, did you mean \"t5\"? must be one of alibi, "
+                       "bloom, deberta-v2, "
                        "mpt, swin, t5, t5-decoder"));
 }
 

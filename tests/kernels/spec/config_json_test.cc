@@ -83,6 +83,8 @@ TEST(ConfigJsonTest, AnUnknownModelTypeAsksForThePairing) {
   ExpectRefused(Config(text),
                 "spec.config_json.model_type: \"newmodel\" is not known, must be one "
                 "of docs/presets.md, or spec.pairing must say");
+  ExpectRefused(Config(R"({"model_type": "lama", "head_dim": 64})"),
+                "model_type: \"lama\" is not known, did you mean \"llama\"? must be one of");
   Spec user = Config(text);
   user.pairing = Pairing::kInterleaved;
   const Spec spec = Read(user);

@@ -112,7 +112,11 @@ TEST(ConfigRopeTest, RefusesKeysThatItsTypeDoesNotUse) {
 }
 
 TEST(ConfigRopeTest, RefusesTypesThatItDoesNotKnow) {
-  ExpectRefused(R"({"rope_type": "fope"})", "rope.rope_type: fope is not known, must be one of");
+  ExpectRefused(R"({"rope_type": "fope"})",
+                "rope.rope_type: fope is not known, did you mean \"mrope\"? must be");
+  ExpectRefused(
+      R"({"rope_type": "yran"})",
+      "rope.rope_type: yran is not known, did you mean \"yarn\"? must be one of default, ");
   ExpectRefused(R"({"rope_type": 3})", "rope.rope_type: 3, must be a string");
   ExpectRefused(R"({"rope_type": "axial"})", "rope.rope_type: axial is not known");
 }

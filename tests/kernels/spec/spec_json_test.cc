@@ -105,6 +105,9 @@ TEST(SpecJsonTest, RefusesValuesOfAnotherType) {
   ExpectSpecRefused(R"({"axes_dim": 2})", "spec.axes_dim: 2, must be a list");
   ExpectSpecRefused(R"({"pairing": "sideways"})",
                     "spec.pairing: \"sideways\", must be one of HALF_SPLIT, INTERLEAVED");
+  ExpectSpecRefused(
+      R"({"pairing": "half_splt"})",
+      "spec.pairing: \"half_splt\", did you mean \"HALF_SPLIT\"? must be one of HALF_");
   ExpectSpecRefused(R"({"xpos": {"inverse": 1}})", "spec.xpos.inverse: 1, must be true or false");
   ExpectSpecRefused(R"({"rope_scaling": {}})", "spec.rope_scaling: {}, must be an object with one");
 }

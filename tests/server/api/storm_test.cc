@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/server/api/test_server.h"
+#include "tests/support/eventually.h"
 #include "tests/support/patience.h"
 #include "tests/support/requests.h"
 
@@ -76,12 +77,8 @@ class CancellationStorm : public ::testing::TestWithParam<bool> {
       EXPECT_GE(ended_[code], kCalls / 100) << code;
     }
     // Answers are gone once the transport has let go of them.
-    engine::EngineStats stats = server_.engine().stats();
-    for (int i = 0; i < 1000 && stats.inflight_bytes > 0; ++i) {
-      absl::SleepFor(absl::Milliseconds(10));
-      stats = server_.engine().stats();
-    }
-    EXPECT_EQ(stats.inflight_bytes, 0);
+    EXPECT_TRUE(testing::Eventually([&] { return server_.engine().stats().inflight_bytes == 0; }));
+    const engine::EngineStats stats = server_.engine().stats();
     EXPECT_EQ(stats.queued_calls, 0);
     EXPECT_EQ(stats.waiting_calls, 0);
     EXPECT_EQ(stats.calls_refused, 0);

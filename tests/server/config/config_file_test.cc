@@ -123,6 +123,19 @@ TEST(ConfigFileTest, UnknownFieldsAreRefusedWithTheNearestName) {
             " encoders[1].spec: unknown field 'dime', did you mean 'dim'?");
 }
 
+TEST(ConfigFileTest, UnknownValuesAreRefusedWithTheNearestName) {
+  EXPECT_THAT(ErrorOf("encoders {\n name: \"a\"\n spec { precision: PRECISION_EXAKT } }"),
+              StartsWith("3: precision: unknown value 'PRECISION_EXAKT', did you mean "
+                         "\"PRECISION_EXACT\"? must be one of PRECISION_UNSPECIFIED, "));
+  EXPECT_THAT(ErrorOf(R"({"encoders": [{}, {"spec": {"precision": "exact"}}]})", ".json"),
+              StartsWith(" encoders[1].spec.precision: unknown value 'exact', did you mean "
+                         "\"PRECISION_EXACT\"? must be one of PRECISION_"));
+  EXPECT_THAT(
+      ErrorOf(R"({"encoders": [{"spec": {"precision": "PRECISION_PARTY"}}]})", ".json"),
+      StartsWith(" encoders[0].spec.precision: unknown value 'PRECISION_PARTY', did you mean "
+                 "\"PRECISION_PARITY\"?"));
+}
+
 TEST(ConfigFileTest, FieldsGivenTwiceAreRefused) {
   EXPECT_THAT(ErrorOf("threads: 2\nthreads: 3\n"), HasSubstr("2: Non-repeated field \"threads\""));
   EXPECT_THAT(ErrorOf(R"({"threads": 2, "threads": 3})", ".json"),

@@ -41,6 +41,14 @@ TEST(OptionTableTest, TextThatIsNoValueLeavesTheOptionAlone) {
   EXPECT_EQ(options.threads, 0);
 }
 
+TEST(OptionTableTest, AWrongChoiceSuggestsTheNearest) {
+  ServerOptions options;
+  options.backend = "cdua";
+  EXPECT_THAT(
+      CheckOption(options, *FindOption("backend")).message(),
+      HasSubstr("backend: 'cdua' is not accepted, did you mean \"cuda\"? accepted: auto, "));
+}
+
 TEST(OptionTableTest, VariablesHaveThePrefix) {
   EXPECT_EQ(VariableOf("max-batch-items"), "PHASOR_MAX_BATCH_ITEMS");
 }

@@ -14,6 +14,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/support/eventually.h"
 #include "tests/support/memfd.h"
 #include "tests/support/temp_dir.h"
 
@@ -95,7 +96,7 @@ class LeaseSocketTest : public ::testing::Test {
     close(listener_);
   }
   void WaitForLeases(int64_t count) {
-    while (store_.stats().pieces != count) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(testing::Eventually([&] { return store_.stats().pieces == count; }));
   }
   static int64_t OpenDescriptors() {
     int64_t count = 0;

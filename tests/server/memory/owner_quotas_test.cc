@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 
 #include "tests/support/status_matchers.h"
@@ -44,9 +45,13 @@ TEST(OwnerQuotasTest, AnOwnerMayBeAllowedLess) {
 
 TEST(OwnerQuotasTest, AShareOutlivesWhoGaveIt) {
   auto quotas = std::make_shared<OwnerQuotas>(OwnerLimits{}, "lease");
-  OwnerQuotas::Share share = *quotas->Take("me", 1);
+  const std::weak_ptr<OwnerQuotas> seen = quotas;
+  std::optional<OwnerQuotas::Share> share = *quotas->Take("me", 1);
   quotas.reset();
-  const OwnerQuotas::Share moved = std::move(share);
+  ASSERT_FALSE(seen.expired()) << "a share keeps the quotas that it will be given back to";
+  EXPECT_EQ(seen.lock()->all().bytes, 1);
+  share.reset();
+  EXPECT_TRUE(seen.expired());
 }
 
 }  // namespace

@@ -191,7 +191,10 @@ TEST_F(PreparedInferTest, ModelsHaveOneVersion) {
               StatusIs(kInvalid, HasSubstr("model_version")));
   EXPECT_THAT(FindVersion(PresetSet(), "bert", ""),
               StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("Request for unknown model: 'bert' is not found")));
+                       HasSubstr("Request for unknown model: 'bert' is not found, Repository")));
+  EXPECT_THAT(FindVersion(PresetSet(), "transformr", ""),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("'transformr' is not found, did you mean \"transformer\"?")));
 }
 
 TEST_F(PreparedInferTest, PathsAreRenamedAtTheirEndsOnly) {
