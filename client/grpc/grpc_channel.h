@@ -20,8 +20,8 @@
 #include "absl/types/span.h"
 #include "client/common/retry.h"
 #include "client/connection.h"
+#include "client/grpc/byte_buffer.h"
 #include "client/grpc/channel_security.h"
-#include "client/grpc/raw_message.h"
 #include "client/options.h"
 
 namespace phasor::client_internal {
@@ -37,7 +37,7 @@ struct RawCall {
   std::string header;
   std::vector<absl::Span<const std::byte>> raw;  // borrowed until the call is done
   // Takes the response of the successful attempt. Its error becomes the call's.
-  absl::AnyInvocable<absl::Status(const RawMessage&)> on_response;
+  absl::AnyInvocable<absl::Status(const WalkedMessage&)> on_response;
   // Whether an attempt that the server may have begun must not be made again.
   bool once = false;
   // Whether it must take the connection of streams: the server knows something by it.

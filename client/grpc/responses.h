@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/connection.h"
-#include "client/grpc/raw_message.h"
 #include "kernels/base/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
+#include "proto/raw_message.h"
 
 namespace phasor::client_internal {
 
@@ -33,21 +33,21 @@ struct BatchCall {
 
 // Copies the outputs to where the calls want them. `destinations`: how many of them the server has
 // written already; a batch knows that of each item.
-absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const EncodeCall& call, int destinations,
                           EncodeResult& result);
-absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const RopeCall& call, int destinations,
                           RunInfo& result);
-absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const BiasCall& call, int destinations,
                           EncodeResult& result);
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch, int,
+absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<EncodeCall>& batch, int,
                           std::vector<absl::StatusOr<EncodeResult>>& results);
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch, int,
+absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<RopeCall>& batch, int,
                           std::vector<absl::StatusOr<RunInfo>>& results);
 
 // A result of a stream, whose message has its bytes: the item's own error, or what the call gave.
-absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
+absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const WalkedMessage& message,
                                         const EncodeCall& call, int destinations);
-absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
+absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const WalkedMessage& message,
                                    const RopeCall& call, int destinations);
 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);

@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/enums.h"
 #include "proto/grpc_status.h"
+#include "proto/raw_message.h"
 #include "server/grpc/message_writer.h"
-#include "server/grpc/wire_walker.h"
 
 namespace phasor::rpc {
 namespace {
@@ -19,15 +20,11 @@ using engine::OutputRange;
 
 template <typename Message>
 grpc::ByteBuffer Join(const Message& header, const engine::Result& result) {
-  int64_t bytes = static_cast<int64_t>(header.ByteSizeLong());
+  absl::InlinedVector<OutputRange, 8> outputs;
   for (const engine::ItemResult& item : result.items) {
-    for (const OutputRange& range : item.outputs) bytes += range.bytes;
+    outputs.insert(outputs.end(), item.outputs.begin(), item.outputs.end());
   }
-  MessageWriter writer(header.SerializeAsString(), result.buffer, bytes);
-  for (const engine::ItemResult& item : result.items) {
-    for (const OutputRange& range : item.outputs) writer.AddRaw(kRawTag, range);
-  }
-  return writer.Finish();
+  return WriteMessage(header.SerializeAsString(), kRawField, outputs, result.buffer);
 }
 
 // Says where an output is that the response has not.
