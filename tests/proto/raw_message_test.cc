@@ -144,7 +144,8 @@ TEST(RawMessageTest, RawOfAnotherWireTypeIsAnUnknownField) {
 
 TEST(RawMessageTest, GroupsAreUnknownFieldsAndHideWhatLooksLikeRaw) {
   const std::string group = "\x0B\x7A\x02xy\x13\x14\x0C";
-  const auto walked = Walk(group + "\x7A\x01z");
+  const std::string bytes = group + "\x7A\x01z";
+  const auto walked = Walk(bytes);
   ASSERT_THAT(walked, IsOk());
   EXPECT_EQ(walked->header, group);
   ASSERT_EQ(walked->raw.size(), 1u);
