@@ -3,7 +3,6 @@
 // reference.
 #include "bench/server/messages.h"
 
-#include <google/protobuf/io/coded_stream.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/support/slice.h>
 
@@ -12,12 +11,10 @@
 
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
+#include "proto/raw_message.h"
 
 namespace phasor::bench {
 namespace {
-
-// The wire tag of `raw`: field 15, length-delimited.
-constexpr char kRawTag = 15 << 3 | 2;
 
 grpc::ByteBuffer ToByteBuffer(const std::string& bytes) {
   const grpc::Slice slice(bytes);
@@ -61,11 +58,7 @@ grpc::ByteBuffer RopeMessage(const RopeCase& test_case, const Memory& x) {
   v1::ApplyRoPERequest message;
   *message.mutable_item() = ToWire(request);
   std::string header = message.SerializeAsString();
-  header.push_back(kRawTag);
-  {
-    google::protobuf::io::StringOutputStream stream(&header);
-    google::protobuf::io::CodedOutputStream(&stream).WriteVarint64(static_cast<uint64_t>(x.size()));
-  }
+  AppendFieldPrefix(kRawField, static_cast<size_t>(x.size()), &header);
   const grpc::Slice slices[] = {
       grpc::Slice(header),
       grpc::Slice(x.data(), static_cast<size_t>(x.size()), grpc::Slice::STATIC_SLICE)};

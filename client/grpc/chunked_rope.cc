@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "client/common/calls.h"
 #include "client/common/runs.h"
-#include "client/grpc/raw_message.h"
+#include "client/grpc/byte_buffer.h"
 #include "client/grpc/raw_stream.h"
 #include "client/grpc/responses.h"
 #include "client/grpc/wire_items.h"
@@ -119,7 +119,7 @@ class ChunkedRope {
     while (done < all_tokens_) {
       grpc::ByteBuffer bytes;
       if (!stream_.Read(&bytes)) return Ended();
-      PHASOR_ASSIGN_OR_RETURN(const RawMessage message, ReadRawMessage(bytes));
+      PHASOR_ASSIGN_OR_RETURN(const ReceivedMessage message, ReadRawMessage(bytes));
       PHASOR_ASSIGN_OR_RETURN(const int64_t tokens, ReadAnswer(message));
       done += tokens;
       if (tokens > 0 && options_.progress) options_.progress(done, all_tokens_);
@@ -133,7 +133,7 @@ class ChunkedRope {
   }
 
   // Returns how many tokens the answer holds.
-  absl::StatusOr<int64_t> ReadAnswer(const RawMessage& message) {
+  absl::StatusOr<int64_t> ReadAnswer(const WalkedMessage& message) {
     v1::StreamApplyRoPEResponse response;
     if (!response.ParseFromString(message.header)) return Unfit("cannot be parsed");
     if (!response.has_chunk()) {  // the answer to the item's opening

@@ -200,7 +200,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   }
 
   absl::Status TakeResponse(const grpc::ByteBuffer& response) {
-    absl::StatusOr<RawMessage> message = ReadRawMessage(response);
+    absl::StatusOr<ReceivedMessage> message = ReadRawMessage(response);
     if (!message.ok()) return std::move(message).status();
     return call_.on_response(*message);
   }

@@ -20,8 +20,8 @@
 #include "absl/types/span.h"
 #include "client/common/retry.h"
 #include "client/connection.h"
+#include "client/grpc/byte_buffer.h"
 #include "client/grpc/channel_security.h"
-#include "client/grpc/raw_message.h"
 #include "client/options.h"
 
 namespace phasor::client_internal {
@@ -39,7 +39,7 @@ struct RawCall {
   std::string header;
   std::vector<absl::Span<const std::byte>> raw;  // borrowed until the call is done
   // Reads the response of the successful attempt. Its error becomes the error of the call.
-  absl::AnyInvocable<absl::Status(const RawMessage&)> on_response;
+  absl::AnyInvocable<absl::Status(const WalkedMessage&)> on_response;
   // Whether the call must not be retried once the server may have begun it.
   bool once = false;
   // Whether the call must use the connection of streams, because the server keeps state for that

@@ -14,11 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/common/calls.h"
+#include "client/grpc/byte_buffer.h"
 #include "client/grpc/channel_security.h"
 #include "client/grpc/chunked_rope.h"
 #include "client/grpc/grpc_channel.h"
 #include "client/grpc/item_stream.h"
-#include "client/grpc/raw_message.h"
 #include "client/grpc/responses.h"
 #include "client/grpc/upload.h"
 #include "client/grpc/wire_items.h"
@@ -157,7 +157,7 @@ class GrpcConnection final : public Connection,
     request.set_name(name);
     RawCall call{.method = StrCat(kTableService, "DeleteTable"),
                  .header = request.SerializeAsString()};
-    call.on_response = [](const RawMessage&) { return absl::OkStatus(); };
+    call.on_response = [](const WalkedMessage&) { return absl::OkStatus(); };
     call.done = std::move(done);
     channel_.Start(std::move(call), context);
   }
@@ -304,7 +304,7 @@ class GrpcConnection final : public Connection,
                      .once = flight->payload.destinations > 0,
                      .on_first = flight->payload.names_device,
                      .refused = flight->refused};
-    raw_call.on_response = [flight](const RawMessage& message) {
+    raw_call.on_response = [flight](const WalkedMessage& message) {
       return ReadResponse(message, flight->call, flight->payload.destinations,
                           flight->result.emplace());
     };
@@ -318,7 +318,7 @@ class GrpcConnection final : public Connection,
     auto answer = std::make_shared<std::optional<Result>>();
     auto shared_done = std::make_shared<Done<Result>>(std::move(done));
     RawCall call{.method = std::move(method), .header = std::move(request)};
-    call.on_response = [answer, read](const RawMessage& message) -> absl::Status {
+    call.on_response = [answer, read](const WalkedMessage& message) -> absl::Status {
       PHASOR_ASSIGN_OR_RETURN(*answer, read(message.header));
       return absl::OkStatus();
     };
@@ -337,7 +337,7 @@ class GrpcConnection final : public Connection,
                  .header = std::move(request),
                  .once = true,
                  .on_first = true};
-    call.on_response = [](const RawMessage&) { return absl::OkStatus(); };
+    call.on_response = [](const WalkedMessage&) { return absl::OkStatus(); };
     call.done = std::move(done);
     channel_.Start(std::move(call), context);
   }

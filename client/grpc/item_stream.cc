@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "client/common/calls.h"
-#include "client/grpc/raw_message.h"
+#include "client/grpc/byte_buffer.h"
 #include "client/grpc/raw_stream.h"
 #include "client/grpc/responses.h"
 #include "client/grpc/wire_items.h"
@@ -94,7 +94,7 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
   };
 
   absl::StatusOr<Answer> ReadAnswer(const grpc::ByteBuffer& bytes) {
-    PHASOR_ASSIGN_OR_RETURN(const RawMessage message, ReadRawMessage(bytes));
+    PHASOR_ASSIGN_OR_RETURN(const ReceivedMessage message, ReadRawMessage(bytes));
     typename Method::Response response;
     if (!response.ParseFromString(message.header)) {
       return absl::InternalError("response: cannot be parsed");

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/connection.h"
-#include "client/grpc/raw_message.h"
+#include "client/grpc/byte_buffer.h"
 
 namespace phasor::client_internal {
 

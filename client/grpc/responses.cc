@@ -60,7 +60,7 @@ class Outputs {
  public:
   // `destinations`: how many outputs the server has written itself, so that the message must not
   // hold them.
-  Outputs(const RawMessage& message, int destinations)
+  Outputs(const WalkedMessage& message, int destinations)
       : raw_(message.raw), destinations_(destinations) {}
 
   // Adds the `destinations` of the next item of a batch.
@@ -80,8 +80,9 @@ class Outputs {
       return tensor;
     }
     if (next_ == raw_.size()) return Unfit(what, ": no bytes");
-    if (raw_[next_].bytes != *bytes) {
-      return Unfit(what, ": ", raw_[next_].bytes, " bytes, its shape has ", *bytes);
+    const int64_t received = RawEntryBytes(raw_[next_]);
+    if (received != *bytes) {
+      return Unfit(what, ": ", received, " bytes, its shape has ", *bytes);
     }
     ++next_;
     return tensor;
@@ -108,11 +109,11 @@ class Outputs {
     }
     for (const auto& [entry, dense, view] : copies_) {
       if (view == nullptr) {
-        raw_[entry].CopyTo(dense);
+        CopyRawEntry(raw_[entry], dense);
         continue;
       }
-      PHASOR_ASSIGN_OR_RETURN(Bytes gathered, Bytes::Allocate(raw_[entry].bytes));
-      raw_[entry].CopyTo(gathered.data());
+      PHASOR_ASSIGN_OR_RETURN(Bytes gathered, Bytes::Allocate(RawEntryBytes(raw_[entry])));
+      CopyRawEntry(raw_[entry], gathered.data());
       CopyFromDense(gathered.data(), *view);
     }
     return absl::OkStatus();
@@ -193,7 +194,7 @@ absl::Status ReadItem(const v1::ApplyRoPEResult& wire, const RopeCall& call, std
 }
 
 template <typename Response, typename Call, typename Result>
-absl::Status ReadUnary(const RawMessage& message, const Call& call, int destinations,
+absl::Status ReadUnary(const WalkedMessage& message, const Call& call, int destinations,
                        Result& result) {
   PHASOR_ASSIGN_OR_RETURN(const Response response, Parse<Response>(message.header));
   Outputs outputs(message, destinations);
@@ -205,7 +206,7 @@ absl::Status ReadUnary(const RawMessage& message, const Call& call, int destinat
 }
 
 template <typename Wire, typename Call, typename Result>
-absl::Status ReadStreamed(const Wire& wire, const RawMessage& message, const Call& call,
+absl::Status ReadStreamed(const Wire& wire, const WalkedMessage& message, const Call& call,
                           int destinations, absl::StatusOr<Result>& result) {
   if (wire.status().code() != 0) {
     return StatusFromWire(wire.status().code(), wire.status().message());
@@ -216,7 +217,7 @@ absl::Status ReadStreamed(const Wire& wire, const RawMessage& message, const Cal
 }
 
 template <typename Response, typename Call, typename Result>
-absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch,
+absl::Status ReadBatch(const WalkedMessage& message, const BatchCall<Call>& batch,
                        std::vector<absl::StatusOr<Result>>& results) {
   PHASOR_ASSIGN_OR_RETURN(const Response response, Parse<Response>(message.header));
   if (static_cast<size_t>(response.results_size()) != batch.calls.size()) {
@@ -243,17 +244,17 @@ absl::Status ReadBatch(const RawMessage& message, const BatchCall<Call>& batch,
 
 }  // namespace
 
-absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const EncodeCall& call, int destinations,
                           EncodeResult& result) {
   return ReadUnary<v1::EncodeResponse>(message, call, destinations, result);
 }
 
-absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const RopeCall& call, int destinations,
                           RunInfo& result) {
   return ReadUnary<v1::ApplyRoPEResponse>(message, call, destinations, result);
 }
 
-absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const BiasCall& call, int destinations,
                           EncodeResult& result) {
   PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::AttentionBiasResponse>(message.header));
   Outputs outputs(message, destinations);
@@ -270,24 +271,24 @@ absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int d
   return absl::OkStatus();
 }
 
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch, int,
+absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<EncodeCall>& batch, int,
                           std::vector<absl::StatusOr<EncodeResult>>& results) {
   return ReadBatch<v1::BatchEncodeResponse>(message, batch, results);
 }
 
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch, int,
+absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<RopeCall>& batch, int,
                           std::vector<absl::StatusOr<RunInfo>>& results) {
   return ReadBatch<v1::BatchApplyRoPEResponse>(message, batch, results);
 }
 
-absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
+absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const WalkedMessage& message,
                                         const EncodeCall& call, int destinations) {
   absl::StatusOr<EncodeResult> result = absl::UnknownError("");
   PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
   return result;
 }
 
-absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
+absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const WalkedMessage& message,
                                    const RopeCall& call, int destinations) {
   absl::StatusOr<RunInfo> result = absl::UnknownError("");
   PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
@@ -383,10 +384,8 @@ absl::StatusOr<TableInfo> ReadGetTableResponse(const std::string& header) {
 
 std::string WriteHealthRequest(const std::string& service) {
   if (service.empty()) return "";
-  std::string request(1, '\x0A');  // field 1, length-delimited
-  size_t rest = service.size();
-  for (; rest >= 0x80; rest >>= 7) request.push_back(static_cast<char>(rest | 0x80));
-  request.push_back(static_cast<char>(rest));
+  std::string request;
+  AppendFieldPrefix(1, service.size(), &request);
   return request + service;
 }
 

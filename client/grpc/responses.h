@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/connection.h"
-#include "client/grpc/raw_message.h"
 #include "kernels/base/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
+#include "proto/raw_message.h"
 
 namespace phasor::client_internal {
 
@@ -34,21 +34,21 @@ struct BatchCall {
 
 // Copies the outputs to where the calls want them. `destinations` is how many of them the server
 // has already written; a batch holds this number for each item.
-absl::Status ReadResponse(const RawMessage& message, const EncodeCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const EncodeCall& call, int destinations,
                           EncodeResult& result);
-absl::Status ReadResponse(const RawMessage& message, const RopeCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const RopeCall& call, int destinations,
                           RunInfo& result);
-absl::Status ReadResponse(const RawMessage& message, const BiasCall& call, int destinations,
+absl::Status ReadResponse(const WalkedMessage& message, const BiasCall& call, int destinations,
                           EncodeResult& result);
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<EncodeCall>& batch, int,
+absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<EncodeCall>& batch, int,
                           std::vector<absl::StatusOr<EncodeResult>>& results);
-absl::Status ReadResponse(const RawMessage& message, const BatchCall<RopeCall>& batch, int,
+absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<RopeCall>& batch, int,
                           std::vector<absl::StatusOr<RunInfo>>& results);
 
 // Reads one result of a stream; `message` holds its bytes. The error is the item's own.
-absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const RawMessage& message,
+absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const WalkedMessage& message,
                                         const EncodeCall& call, int destinations);
-absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const RawMessage& message,
+absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const WalkedMessage& message,
                                    const RopeCall& call, int destinations);
 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);

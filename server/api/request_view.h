@@ -13,9 +13,9 @@
 #include "kernels/request/request.h"
 #include "kernels/tensor/table.h"
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/raw_message.h"
 #include "server/engine/call.h"
 #include "server/grpc/encoder_catalogue.h"
-#include "server/grpc/wire_walker.h"
 #include "server/memory/binding.h"
 
 namespace phasor::rpc {

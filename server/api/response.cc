@@ -7,12 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/enums.h"
 #include "proto/grpc_status.h"
+#include "proto/raw_message.h"
 #include "server/grpc/message_writer.h"
-#include "server/grpc/wire_walker.h"
 
 namespace phasor::rpc {
 namespace {
@@ -35,12 +36,8 @@ std::vector<OutputRange> RangesOf(absl::Span<const engine::Item> items,
 template <typename Message>
 grpc::ByteBuffer Join(const Message& header, absl::Span<const engine::Item> items,
                       const engine::Result& result) {
-  const std::vector<OutputRange> ranges = RangesOf(items, result);
-  int64_t bytes = static_cast<int64_t>(header.ByteSizeLong());
-  for (const OutputRange& range : ranges) bytes += range.bytes;
-  MessageWriter writer(header.SerializeAsString(), result.buffer, bytes);
-  for (const OutputRange& range : ranges) writer.AddRaw(kRawTag, range);
-  return writer.Finish();
+  return WriteMessage(header.SerializeAsString(), kRawField, RangesOf(items, result),
+                      result.buffer);
 }
 
 // Says where an output is that the response has not.

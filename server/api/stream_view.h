@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/raw_message.h"
 #include "server/api/chunked_item.h"
 #include "server/api/request_view.h"
-#include "server/grpc/wire_walker.h"
 
 namespace phasor::rpc {
 

@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "proto/raw_message.h"
 #include "server/api/request_view.h"
 #include "server/engine/engine.h"
-#include "server/grpc/wire_walker.h"
 
 namespace phasor::rpc {
 

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// See message_writer.h.
+// Turns a message in parts into gRPC's slices. An output that is not copied keeps its buffer alive.
 #include "server/grpc/message_writer.h"
 
+#include <grpcpp/support/slice.h>
+
+#include <cstddef>
 #include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "proto/raw_message.h"
 
 namespace phasor::rpc {
 namespace {
@@ -13,51 +20,33 @@ using engine::OutputRange;
 void DropReference(void* buffer) { delete static_cast<BufferRef*>(buffer); }
 
 // A slice over part of `buffer` that holds a reference to it.
-grpc::Slice BorrowSlice(const BufferRef& buffer, const OutputRange& range) {
-  return grpc::Slice(buffer->data() + range.offset, static_cast<size_t>(range.bytes),
-                     &DropReference, new BufferRef(buffer));
+grpc::Slice BorrowSlice(const BufferRef& buffer, absl::Span<const std::byte> part) {
+  return grpc::Slice(const_cast<std::byte*>(part.data()), part.size(), &DropReference,
+                     new BufferRef(buffer));
 }
 
 }  // namespace
 
-void AppendVarint(uint64_t value, std::string* out) {
-  while (value >= 0x80) {
-    out->push_back(static_cast<char>(value | 0x80));
-    value >>= 7;
+grpc::ByteBuffer WriteMessage(std::string header, uint32_t raw_field,
+                              absl::Span<const OutputRange> outputs, const BufferRef& buffer) {
+  absl::InlinedVector<absl::Span<const std::byte>, 8> entries;
+  auto bytes = static_cast<int64_t>(header.size());
+  for (const OutputRange& output : outputs) {
+    if (output.bytes == 0) {
+      entries.emplace_back();
+      continue;
+    }
+    entries.emplace_back(buffer->data() + output.offset, static_cast<size_t>(output.bytes));
+    bytes += output.bytes;
   }
-  out->push_back(static_cast<char>(value));
-}
-
-int64_t VarintBytes(uint64_t value) {
-  int64_t bytes = 1;
-  for (; value >= 0x80; value >>= 7) ++bytes;
-  return bytes;
-}
-
-MessageWriter::MessageWriter(std::string text, const BufferRef& buffer, int64_t message_bytes)
-    : text_(std::move(text)), buffer_(buffer), copy_(message_bytes <= kCopiedResponseBytes) {}
-
-void MessageWriter::AddRaw(uint8_t tag, const OutputRange& range) {
-  text_.push_back(static_cast<char>(tag));
-  AppendVarint(static_cast<uint64_t>(range.bytes), &text_);
-  if (range.bytes == 0) return;
-  if (copy_ || range.bytes <= kCopiedOutputBytes) {
-    text_.append(reinterpret_cast<const char*>(buffer_->data() + range.offset),
-                 static_cast<size_t>(range.bytes));
-    return;
+  const int64_t copied = bytes <= kCopiedResponseBytes ? bytes : kCopiedOutputBytes;
+  std::vector<grpc::Slice> slices;
+  for (const MessagePart& part :
+       JoinMessage(std::move(header), raw_field, entries, static_cast<size_t>(copied))) {
+    if (!part.text.empty()) slices.emplace_back(part.text);
+    if (!part.entry.empty()) slices.push_back(BorrowSlice(buffer, part.entry));
   }
-  FlushText();
-  slices_.push_back(BorrowSlice(buffer_, range));
-}
-
-grpc::ByteBuffer MessageWriter::Finish() {
-  if (!text_.empty() || slices_.empty()) FlushText();
-  return grpc::ByteBuffer(slices_.data(), slices_.size());
-}
-
-void MessageWriter::FlushText() {
-  slices_.emplace_back(text_);
-  text_.clear();
+  return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 }  // namespace phasor::rpc

@@ -4,12 +4,11 @@
 #define PHASOR_SERVER_GRPC_MESSAGE_WRITER_H_
 
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "absl/types/span.h"
 #include "server/engine/buffer.h"
 #include "server/engine/call.h"
 
@@ -20,31 +19,11 @@ namespace phasor::rpc {
 inline constexpr int64_t kCopiedResponseBytes = 4096;
 inline constexpr int64_t kCopiedOutputBytes = 1024;
 
-// Appends `value` in protobuf's variable-length form.
-void AppendVarint(uint64_t value, std::string* out);
-// Bytes that AppendVarint appends.
-int64_t VarintBytes(uint64_t value);
-
-// Threads: one at a time. Borrows `buffer`; the message holds references to it until gRPC has sent
-// them.
-class MessageWriter {
- public:
-  // `text`: the serialized header. `message_bytes`: of the whole message, about.
-  MessageWriter(std::string text, const engine::BufferRef& buffer, int64_t message_bytes);
-
-  // One entry of a repeated bytes field, whose tag (below 128) is number << 3 | 2.
-  void AddRaw(uint8_t tag, const engine::OutputRange& range);
-
-  grpc::ByteBuffer Finish();
-
- private:
-  void FlushText();
-
-  std::string text_;
-  const engine::BufferRef& buffer_;
-  const bool copy_;
-  std::vector<grpc::Slice> slices_;
-};
+// The message of `header` followed by `outputs` of `buffer` as entries of `raw_field`. It holds
+// references to `buffer` until gRPC has sent it. Threads: any.
+grpc::ByteBuffer WriteMessage(std::string header, uint32_t raw_field,
+                              absl::Span<const engine::OutputRange> outputs,
+                              const engine::BufferRef& buffer);
 
 }  // namespace phasor::rpc
 

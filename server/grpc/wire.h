@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/grpc/wire_walker.h"
+#include "proto/raw_message.h"
 
 namespace phasor::rpc {
 

@@ -49,7 +49,7 @@ class InferCall final : public engine::Call {
                             context_.engine->MayParse(stream_ ? 0 : received_.size(), deadline,
                                                       [this] { return cancelled(); }));
     PHASOR_ASSIGN_OR_RETURN(
-        const rpc::WalkedMessage walked,
+        const WalkedMessage walked,
         received_.Walk({context_.max_header_bytes, kMaxTensors, kRawInputField}));
     inference::ModelInferRequest header;
     if (walked.header.size() > std::numeric_limits<int>::max() ||

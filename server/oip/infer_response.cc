@@ -10,14 +10,15 @@
 
 #include "inference/grpc_service.pb.h"
 #include "proto/grpc_status.h"
+#include "proto/raw_message.h"
 #include "server/grpc/message_writer.h"
 #include "server/oip/datatype.h"
 
 namespace phasor::oip {
 namespace {
 
-constexpr uint8_t kRawOutputTag = 0x32;      // ModelInferResponse.raw_output_contents
-constexpr uint8_t kInferResponseTag = 0x12;  // ModelStreamInferResponse.infer_response
+constexpr uint32_t kRawOutputField = 6;      // ModelInferResponse.raw_output_contents
+constexpr uint32_t kInferResponseField = 2;  // ModelStreamInferResponse.infer_response
 
 void DescribeRange(const OutputTensor& output,
                    inference::ModelInferResponse::InferOutputTensor* out) {
@@ -55,17 +56,12 @@ grpc::ByteBuffer MakeInferResponse(const PreparedInfer& prepared, const engine::
   for (const OutputTensor& output : prepared.outputs) {
     const bool in_message = output.range.in_message();
     ranges.push_back(in_message ? result.items[0].outputs[output.index] : engine::OutputRange{});
-    bytes += 1 + rpc::VarintBytes(static_cast<uint64_t>(ranges.back().bytes)) + ranges.back().bytes;
+    bytes += FieldBytes(kRawOutputField, static_cast<size_t>(ranges.back().bytes));
   }
   std::string text;
-  if (stream) {
-    text.push_back(static_cast<char>(kInferResponseTag));
-    rpc::AppendVarint(static_cast<uint64_t>(bytes), &text);
-  }
+  if (stream) AppendFieldPrefix(kInferResponseField, static_cast<size_t>(bytes), &text);
   text += header;
-  rpc::MessageWriter writer(std::move(text), result.buffer, bytes);
-  for (const engine::OutputRange& range : ranges) writer.AddRaw(kRawOutputTag, range);
-  return writer.Finish();
+  return rpc::WriteMessage(std::move(text), kRawOutputField, ranges, result.buffer);
 }
 
 grpc::ByteBuffer MakeStreamError(const absl::Status& status, const std::string& id) {

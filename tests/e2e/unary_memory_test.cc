@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "server/grpc/message_writer.h"
-#include "server/grpc/wire_walker.h"
+#include "proto/raw_message.h"
 #include "tests/support/large_rope.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/replica.h"
@@ -31,8 +30,7 @@ grpc::ByteBuffer RequestOf(int64_t first, const std::string& payload) {
   const auto bytes = static_cast<int64_t>(payload.size());
   *message.mutable_item() = testing::LargeRopeAt(first, bytes / testing::kLargeTokenBytes);
   std::string head = message.SerializeAsString();
-  head.push_back(rpc::kRawTag);
-  rpc::AppendVarint(payload.size(), &head);
+  AppendFieldPrefix(kRawField, payload.size(), &head);
   const grpc::Slice slices[] = {
       grpc::Slice(head), grpc::Slice(payload.data(), payload.size(), grpc::Slice::STATIC_SLICE)};
   return grpc::ByteBuffer(slices, 2);

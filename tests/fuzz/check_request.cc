@@ -14,11 +14,11 @@
 #include "kernels/backend/backend.h"
 #include "kernels/backends.h"
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/raw_message.h"
 #include "server/api/request_view.h"
 #include "server/api/response.h"
 #include "server/engine/plan_cache.h"
 #include "server/engine/run_call.h"
-#include "server/grpc/wire_walker.h"
 #include "tests/fuzz/check_infer.h"
 
 namespace phasor::fuzz {
@@ -27,7 +27,7 @@ namespace {
 using Piece = absl::Span<const std::byte>;
 
 struct Method {
-  absl::StatusOr<rpc::RequestView> (*parse)(const rpc::WalkedMessage&, const rpc::ViewContext&);
+  absl::StatusOr<rpc::RequestView> (*parse)(const WalkedMessage&, const rpc::ViewContext&);
   grpc::ByteBuffer (*respond)(absl::Span<const engine::Item>, const engine::Result&);
   bool batch;
   std::unique_ptr<google::protobuf::Message> (*new_response)();
@@ -155,7 +155,7 @@ Outcome CheckRequest(absl::Span<const uint8_t> input) {
   const size_t chosen = input[0] % kMethodCount;
   if (chosen == std::size(kMethods)) return CheckInfer(message.pieces());
   const Method& method = kMethods[chosen];
-  const auto walked = rpc::WalkMessage(message.pieces(), {});
+  const auto walked = WalkMessage(message.pieces(), {});
   if (!walked.ok()) return {Violation(walked.status())};
   const auto plans = [](const ResolvedSpec& spec) { return TheServer().plans.Get(spec); };
   auto view = method.parse(*walked, {plans, "cpu", kMaxResponseBytes, /*max_batch_items=*/64});

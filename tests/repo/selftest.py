@@ -141,9 +141,9 @@ class RulesTest(unittest.TestCase):
 
 class DocsTest(unittest.TestCase):
     def test_documents_name_files_that_exist(self):
-        tree = {"docs/a.md": "[x](../kernels/gone.h) `kernels/gone.cc` `kernels/{plan,gone}.h`", "kernels/plan/plan.h": ""}
+        tree = {"docs/a.md": "[x](../kernels/gone.h) `kernels/gone.cc` `kernels/{plan,gone}.h`", "kernels/plan.h": ""}
         self.assertEqual(len(docs.violations(tree)), 3)
-        tree["docs/a.md"] = "[x](../kernels/plan/plan.h#top) `kernels/` `kernels/{plan}.h` [y](https://example.org) `a/b`"
+        tree["docs/a.md"] = "[x](../kernels/plan.h#top) `kernels/` `kernels/{plan}.h` [y](https://example.org) `a/b`"
         self.assertEqual(docs.violations(tree), [])
 
 

@@ -49,7 +49,7 @@ class GrpcChannelTest : public ::testing::TestWithParam<bool> {
     RawCall call{.method = "/a.B/C",
                  .header = "",
                  .raw = {{reinterpret_cast<const std::byte*>(raw.data()), raw.size()}}};
-    call.on_response = [&](const RawMessage& message) {
+    call.on_response = [&](const WalkedMessage& message) {
       header_ = message.header;
       return on_response_;
     };

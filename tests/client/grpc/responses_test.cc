@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 constexpr absl::StatusCode kInternal = absl::StatusCode::kInternal;
 
 template <typename Message>
-RawMessage Received(const Message& message) {
+ReceivedMessage Received(const Message& message) {
   return *ReadRawMessage(ToBuffer(message.SerializeAsString()));
 }
 
@@ -99,7 +99,7 @@ TEST(ResponsesTest, RowsUnlikeTheRequestAreInternalErrors) {
 
 TEST(ResponsesTest, UnparsableHeadersAreInternalErrors) {
   EncodeResult result;
-  const RawMessage message{.header = "\x0A\x03\xFF\xFF\xFF"};
+  const WalkedMessage message{.header = "\x0A\x03\xFF\xFF\xFF"};
   EXPECT_EQ(ReadResponse(message, EncodeCall{}, 0, result).code(), kInternal);
   EXPECT_FALSE(ReadResolveSpecResponse("\x08").ok());
   EXPECT_FALSE(ReadListPresetsResponse("\x0A\x7F").ok());

@@ -53,7 +53,7 @@ TEST(ReceivedMessageTest, WalksAcrossSlicesOfAnySize) {
   const auto walked = message.Walk({});
   ASSERT_THAT(walked, IsOk());
   ASSERT_EQ(walked->raw.size(), 1u);
-  EXPECT_EQ(engine::SegmentBytes(walked->raw[0]), 40);
+  EXPECT_EQ(RawEntryBytes(walked->raw[0]), 40);
 }
 
 TEST(ReceivedMessageTest, BufferWithoutBytesIsAnEmptyMessage) {

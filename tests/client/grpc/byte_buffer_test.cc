@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/grpc/raw_message.h"
+#include "client/grpc/byte_buffer.h"
 
 #include <numeric>
 #include <string>
@@ -20,8 +20,8 @@ absl::Span<const std::byte> AsBytes(const std::string& text) {
 }
 
 std::string Text(const RawEntry& entry) {
-  std::string text(static_cast<size_t>(entry.bytes), '?');
-  entry.CopyTo(reinterpret_cast<std::byte*>(text.data()));
+  std::string text(static_cast<size_t>(RawEntryBytes(entry)), '?');
+  CopyRawEntry(entry, reinterpret_cast<std::byte*>(text.data()));
   return text;
 }
 
@@ -32,7 +32,7 @@ grpc::ByteBuffer InPieces(const std::string& bytes, size_t size) {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-TEST(RawMessageTest, WritesWhatProtobufWouldWrite) {
+TEST(ByteBufferTest, WritesWhatProtobufWouldWrite) {
   v1::EncodeRequest header;
   header.mutable_item()->mutable_spec()->set_preset("p");
   const std::vector<std::string> entries = {"", std::string(100, 'a'), std::string(1 << 20, 'b'),
@@ -49,7 +49,7 @@ TEST(RawMessageTest, WritesWhatProtobufWouldWrite) {
   EXPECT_EQ(RawMessageBytes(header.SerializeAsString(), raw), static_cast<int64_t>(bytes.size()));
 }
 
-TEST(RawMessageTest, LargeEntriesAreNotCopied) {
+TEST(ByteBufferTest, LargeEntriesAreNotCopied) {
   const std::string large(1 << 20, 'x');
   Loan loan;
   const absl::Span<const std::byte> entry = AsBytes(large);
@@ -59,7 +59,7 @@ TEST(RawMessageTest, LargeEntriesAreNotCopied) {
   EXPECT_EQ(reinterpret_cast<const char*>(slices.back().begin()), large.data());
 }
 
-TEST(RawMessageTest, LoansComeBackWithTheLastSlice) {
+TEST(ByteBufferTest, LoansComeBackWithTheLastSlice) {
   const std::string large(1 << 20, 'x');
   const absl::Span<const std::byte> entry = AsBytes(large);
   Loan loan;
@@ -75,7 +75,7 @@ TEST(RawMessageTest, LoansComeBackWithTheLastSlice) {
   EXPECT_TRUE(loan.Returned([] { FAIL() << "everything came back before"; }));
 }
 
-TEST(RawMessageTest, ReadsMessagesCutAnywhere) {
+TEST(ByteBufferTest, ReadsMessagesCutAnywhere) {
   v1::EncodeResponse response;
   response.mutable_result()->mutable_info()->set_backend("cpu");
   response.add_raw("first");
@@ -90,12 +90,12 @@ TEST(RawMessageTest, ReadsMessagesCutAnywhere) {
     EXPECT_EQ(header.result().info().backend(), "cpu");
     ASSERT_THAT(message->raw, SizeIs(3));
     EXPECT_EQ(Text(message->raw[0]), "first");
-    EXPECT_EQ(message->raw[1].bytes, 0);
+    EXPECT_EQ(RawEntryBytes(message->raw[1]), 0);
     EXPECT_EQ(Text(message->raw[2]), std::string(300, 'z'));
   }
 }
 
-TEST(RawMessageTest, TakesFieldsInAnyOrderAndKeepsUnknownOnes) {
+TEST(ByteBufferTest, TakesFieldsInAnyOrderAndKeepsUnknownOnes) {
   // raw, then fixed64 field 3, fixed32 field 4, varint field 5, all unknown to the walker.
   const std::string bytes("\x7A\x02hi\x19\1\2\3\4\5\6\7\x08\x25\1\2\3\4\x28\x96\x01", 21);
   auto message = ReadRawMessage(ToBuffer(bytes));
@@ -104,20 +104,20 @@ TEST(RawMessageTest, TakesFieldsInAnyOrderAndKeepsUnknownOnes) {
   EXPECT_EQ(Text(message->raw[0]), "hi");
 }
 
-TEST(RawMessageTest, NothingIsAnEmptyMessage) {
+TEST(ByteBufferTest, NothingIsAnEmptyMessage) {
   auto message = ReadRawMessage(grpc::ByteBuffer());
   ASSERT_TRUE(message.ok());
   EXPECT_TRUE(message->header.empty());
   EXPECT_TRUE(message->raw.empty());
 }
 
-TEST(RawMessageTest, RejectsMalformedBytes) {
+TEST(ByteBufferTest, RejectsMalformedBytes) {
   const std::string cases[] = {
       "\x7A",                                                  // no length
       std::string("\x7A\x05only", 6),                          // shorter than its length
       "\x7A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F",              // a length of 2^63 - 1
       "\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01",  // a number without end
-      "\x0B",                                                  // a group
+      "\x0B",                                                  // a group without end
       "\x0F",                                                  // wire type 7
       std::string("\x09\0\0", 3),                              // half a fixed64
   };
@@ -126,7 +126,7 @@ TEST(RawMessageTest, RejectsMalformedBytes) {
   }
 }
 
-TEST(RawMessageTest, EveryTruncationIsAnErrorOrShorter) {
+TEST(ByteBufferTest, EveryTruncationIsAnErrorOrShorter) {
   v1::EncodeResponse response;
   response.mutable_result()->mutable_info()->set_backend("cpu");
   response.add_raw("abcdefgh");

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages whose element bytes never pass through protobuf: an ordinary message (the header) and
-// beside it entries of `raw`, field 15. Requests lend the caller's memory to gRPC; responses are
-// walked where they lie.
-#ifndef PHASOR_CLIENT_GRPC_RAW_MESSAGE_H_
-#define PHASOR_CLIENT_GRPC_RAW_MESSAGE_H_
+// Raw messages in gRPC's byte buffers. Requests lend the caller's memory to gRPC; responses are
+// read where they lie.
+#ifndef PHASOR_CLIENT_GRPC_BYTE_BUFFER_H_
+#define PHASOR_CLIENT_GRPC_BYTE_BUFFER_H_
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
@@ -14,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "proto/raw_message.h"
 
 namespace phasor::client_internal {
 
@@ -46,24 +45,14 @@ grpc::ByteBuffer WriteRawMessage(const std::string& header,
 int64_t RawMessageBytes(const std::string& header,
                         absl::Span<const absl::Span<const std::byte>> raw);
 
-// One entry of `raw` as it was received. Borrows from its RawMessage.
-struct RawEntry {
-  absl::InlinedVector<absl::Span<const std::byte>, 2> pieces;
-  int64_t bytes = 0;
-  // Copies the entry to `to`, which has room for it.
-  void CopyTo(std::byte* to) const;
-};
-
-// A received message. Owns its slices.
-struct RawMessage {
-  std::string header;  // everything but `raw`
-  std::vector<RawEntry> raw;
+// A received message with the slices that its entries borrow.
+struct ReceivedMessage : WalkedMessage {
   std::vector<grpc::Slice> slices;
 };
 
 // INTERNAL: the bytes are no message, or the header is larger than 64 MiB.
-absl::StatusOr<RawMessage> ReadRawMessage(const grpc::ByteBuffer& buffer);
+absl::StatusOr<ReceivedMessage> ReadRawMessage(const grpc::ByteBuffer& buffer);
 
 }  // namespace phasor::client_internal
 
-#endif  // PHASOR_CLIENT_GRPC_RAW_MESSAGE_H_
+#endif  // PHASOR_CLIENT_GRPC_BYTE_BUFFER_H_

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads and writes the top level of messages. What is well formed is what protobuf's parser accepts
+// (google/protobuf/parse_context.h), which is more than
+// https://protobuf.dev/programming-guides/encoding/ says: bits of a number beyond its type are
+// dropped, and groups are unknown fields.
+#include "proto/raw_message.h"
+
+#include <google/protobuf/io/coded_stream.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor {
+namespace {
+
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+
+using Piece = absl::Span<const std::byte>;
+
+enum WireType : uint32_t {
+  kVarint = 0,
+  kFixed64 = 1,
+  kLength = 2,
+  kGroup = 3,
+  kGroupEnd = 4,
+  kFixed32 = 5
+};
+
+constexpr int kMaxVarintBytes = 10;
+constexpr int kMaxTagBytes = 5;
+constexpr int kMaxLengthBytes = 5;
+// The parser's bound: 2 GiB less the 16 bytes that it may read ahead.
+constexpr uint64_t kMaxLength = std::numeric_limits<int32_t>::max() - 16;
+
+constexpr uint32_t TagOf(uint32_t field, WireType type) { return field << 3 | type; }
+
+// Reads forward through the pieces. A copy stays where it is.
+class Cursor {
+ public:
+  explicit Cursor(Pieces pieces) : rest_(pieces) {
+    for (const Piece piece : pieces) after_ += static_cast<int64_t>(piece.size());
+    NextPiece();
+  }
+
+  int64_t remaining() const { return (end_ - at_) + after_; }
+
+  // remaining() > 0.
+  uint8_t TakeByte() {
+    const auto byte = static_cast<uint8_t>(*at_++);
+    if (at_ == end_) NextPiece();
+    return byte;
+  }
+
+  // Calls sink(span) for each contiguous part of the next `bytes` <= remaining() bytes.
+  template <typename Sink>
+  void Take(int64_t bytes, Sink sink) {
+    while (bytes > 0) {
+      const int64_t n = std::min<int64_t>(bytes, end_ - at_);
+      sink(Piece(at_, static_cast<size_t>(n)));
+      at_ += n;
+      bytes -= n;
+      if (at_ == end_) NextPiece();
+    }
+  }
+
+ private:
+  void NextPiece() {
+    while (at_ == end_ && !rest_.empty()) {
+      at_ = rest_.front().data();
+      end_ = at_ + rest_.front().size();
+      after_ -= static_cast<int64_t>(rest_.front().size());
+      rest_.remove_prefix(1);
+    }
+  }
+
+  const std::byte* at_ = nullptr;  // in the current piece
+  const std::byte* end_ = nullptr;
+  Pieces rest_;        // behind the current piece
+  int64_t after_ = 0;  // their bytes
+};
+
+// One message being walked.
+class Walker {
+ public:
+  Walker(Pieces pieces, const WalkLimits& limits)
+      : cursor_(pieces),
+        limits_(limits),
+        raw_tag_(TagOf(limits.raw_field, kLength)),
+        bytes_(cursor_.remaining()) {}
+
+  absl::StatusOr<WalkedMessage> Walk() {
+    while (cursor_.remaining() > 0) PHASOR_RETURN_IF_ERROR(WalkField());
+    return std::move(message_);
+  }
+
+ private:
+  absl::Status WalkField() {
+    const Cursor start = cursor_;
+    PHASOR_ASSIGN_OR_RETURN(const uint32_t tag, ReadTag());
+    if (tag == raw_tag_) return TakeRaw();
+    PHASOR_RETURN_IF_ERROR(SkipValue(tag, CodedInputStream::GetDefaultRecursionLimit()));
+    return AppendHeader(start);
+  }
+
+  // Bits beyond the 64th are dropped.
+  absl::StatusOr<uint64_t> ReadVarint(int max_bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < max_bytes && cursor_.remaining() > 0; ++i) {
+      const uint8_t byte = cursor_.TakeByte();
+      value |= static_cast<uint64_t>(byte & 0x7F) << (7 * i);
+      if (byte < 0x80) return value;
+    }
+    return Malformed(StrCat("not a varint before byte ", offset(), ", must be a protobuf message"));
+  }
+
+  // Bits beyond the 32nd are dropped, so that there is no field number over 2^29 - 1.
+  absl::StatusOr<uint32_t> ReadTag() {
+    PHASOR_ASSIGN_OR_RETURN(const uint64_t value, ReadVarint(kMaxTagBytes));
+    const auto tag = static_cast<uint32_t>(value);
+    if (tag >> 3 != 0) return tag;
+    return Malformed(StrCat("field number 0 before byte ", offset(), ", must be in [1, 2^29)"));
+  }
+
+  // A length that the message really has.
+  absl::StatusOr<int64_t> ReadLength() {
+    const int64_t before = cursor_.remaining();
+    PHASOR_ASSIGN_OR_RETURN(const uint64_t length, ReadVarint(kMaxVarintBytes));
+    PHASOR_RETURN_IF_ERROR(CheckPresent(length));
+    if (before - cursor_.remaining() <= kMaxLengthBytes && length <= kMaxLength) {
+      return static_cast<int64_t>(length);
+    }
+    return Malformed(StrCat("a length of ", length, " before byte ", offset(), ", must be at most ",
+                            kMaxLength, " and written in at most ", kMaxLengthBytes, " bytes"));
+  }
+
+  absl::Status CheckPresent(uint64_t bytes) const {
+    if (bytes <= static_cast<uint64_t>(cursor_.remaining())) return absl::OkStatus();
+    return Malformed(StrCat("truncated: a field of ", bytes, " bytes at byte ", offset(),
+                            ", must be at most the ", cursor_.remaining(), " bytes that follow"));
+  }
+
+  // What follows a tag. `groups`: how many may be inside one another here.
+  absl::Status SkipValue(uint32_t tag, int groups) {
+    switch (tag & 7) {
+      case kVarint:
+        return ReadVarint(kMaxVarintBytes).status();
+      case kFixed64:
+        return Skip(8);
+      case kLength: {
+        PHASOR_ASSIGN_OR_RETURN(const int64_t length, ReadLength());
+        return Skip(length);
+      }
+      case kGroup:
+        return SkipGroup(tag >> 3, groups);
+      case kFixed32:
+        return Skip(4);
+    }
+    return Malformed(StrCat("field ", tag >> 3, " has wire type ", tag & 7,
+                            ", must be varint, fixed, length-delimited or a group"));
+  }
+
+  absl::Status Skip(int64_t bytes) {
+    PHASOR_RETURN_IF_ERROR(CheckPresent(static_cast<uint64_t>(bytes)));
+    cursor_.Take(bytes, [](Piece) {});
+    return absl::OkStatus();
+  }
+
+  // The fields of a group and the tag that ends it.
+  absl::Status SkipGroup(uint32_t field, int groups) {
+    if (groups == 0) {
+      return Malformed(StrCat("too many groups inside one another at byte ", offset(),
+                              ", must be at most ", CodedInputStream::GetDefaultRecursionLimit()));
+    }
+    while (cursor_.remaining() > 0) {
+      PHASOR_ASSIGN_OR_RETURN(const uint32_t tag, ReadTag());
+      if (tag == TagOf(field, kGroupEnd)) return absl::OkStatus();
+      PHASOR_RETURN_IF_ERROR(SkipValue(tag, groups - 1));
+    }
+    return Malformed(StrCat("truncated: group ", field, " has no end"));
+  }
+
+  absl::Status TakeRaw() {
+    PHASOR_ASSIGN_OR_RETURN(const int64_t length, ReadLength());
+    if (static_cast<int64_t>(message_.raw.size()) >= limits_.max_raw_entries) {
+      return absl::ResourceExhaustedError(
+          StrCat("raw: too many entries, must be at most ", limits_.max_raw_entries));
+    }
+    RawEntry& entry = message_.raw.emplace_back();
+    cursor_.Take(length, [&](Piece part) { entry.push_back(part); });
+    return absl::OkStatus();
+  }
+
+  // The field from `field` to here.
+  absl::Status AppendHeader(Cursor field) {
+    const int64_t bytes = field.remaining() - cursor_.remaining();
+    const int64_t room = limits_.max_header_bytes - static_cast<int64_t>(message_.header.size());
+    if (bytes > room) {
+      return absl::ResourceExhaustedError(
+          StrCat(limits_.subject, ": metadata (all but raw) is too large, must be at most ",
+                 limits_.max_header_bytes, " bytes"));
+    }
+    field.Take(bytes, [&](Piece part) {
+      message_.header.append(reinterpret_cast<const char*>(part.data()), part.size());
+    });
+    return absl::OkStatus();
+  }
+
+  int64_t offset() const { return bytes_ - cursor_.remaining(); }
+
+  absl::Status Malformed(std::string_view what) const {
+    return absl::InvalidArgumentError(StrCat(limits_.subject, ": ", what));
+  }
+
+  Cursor cursor_;
+  const WalkLimits limits_;
+  const uint32_t raw_tag_;
+  const int64_t bytes_;
+  WalkedMessage message_;
+};
+
+void AppendVarint(uint64_t value, std::string* out) {
+  uint8_t bytes[kMaxVarintBytes];
+  const uint8_t* const end = CodedOutputStream::WriteVarint64ToArray(value, bytes);
+  out->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(end - bytes));
+}
+
+}  // namespace
+
+absl::StatusOr<WalkedMessage> WalkMessage(Pieces pieces, const WalkLimits& limits) {
+  return Walker(pieces, limits).Walk();
+}
+
+int64_t RawEntryBytes(const RawEntry& entry) {
+  int64_t bytes = 0;
+  for (const Piece part : entry) bytes += static_cast<int64_t>(part.size());
+  return bytes;
+}
+
+void CopyRawEntry(const RawEntry& entry, std::byte* to) {
+  for (const Piece part : entry) {
+    std::memcpy(to, part.data(), part.size());
+    to += part.size();
+  }
+}
+
+void AppendFieldPrefix(uint32_t field, size_t bytes, std::string* out) {
+  AppendVarint(TagOf(field, kLength), out);
+  AppendVarint(bytes, out);
+}
+
+int64_t FieldBytes(uint32_t field, size_t bytes) {
+  return static_cast<int64_t>(CodedOutputStream::VarintSize32(TagOf(field, kLength)) +
+                              CodedOutputStream::VarintSize64(bytes) + bytes);
+}
+
+MessageParts JoinMessage(std::string header, uint32_t raw_field, Pieces entries,
+                         size_t copied_bytes) {
+  MessageParts parts;
+  parts.push_back({std::move(header), {}});
+  for (const Piece entry : entries) {
+    if (!parts.back().entry.empty()) parts.emplace_back();
+    MessagePart& part = parts.back();
+    AppendFieldPrefix(raw_field, entry.size(), &part.text);
+    if (entry.size() > copied_bytes) {
+      part.entry = entry;
+    } else {
+      part.text.append(reinterpret_cast<const char*>(entry.data()), entry.size());
+    }
+  }
+  return parts;
+}
+
+}  // namespace phasor
