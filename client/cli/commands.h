@@ -53,8 +53,8 @@ class Command {
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
 
 // Call it after `app` refused its arguments. An error about the first flag or subcommand that is
-// unknown, with the nearest right name, or that stands in the wrong place; empty when something else
-// is wrong.
+// unknown, with the nearest right name, or that stands in the wrong place; empty when something
+// else is wrong.
 std::string UnknownArgument(const CLI::App& app);
 
 }  // namespace phasor::cli
