@@ -18,7 +18,7 @@ namespace {
 using SortedJson = nlohmann::json;
 
 constexpr int64_t kLengthBytes = 8;
-constexpr size_t kMaxRank = 32;
+constexpr size_t kMaxTensorRank = 32;
 constexpr char kMetadata[] = "__metadata__";
 
 // Parses a JSON object. The result is "discarded" if the text is not JSON, not an object, or gives
@@ -93,9 +93,9 @@ absl::StatusOr<NamedTensor> TensorOf(const std::string& name, const SortedJson& 
   if (!dtype.has_value()) {
     return InvalidAt(path, "tensor '", name, "' has another dtype, must be F64, F32, F16 or BF16");
   }
-  const auto shape = NumbersOf(json["shape"], kMaxRank);
+  const auto shape = NumbersOf(json["shape"], kMaxTensorRank);
   if (!shape.has_value()) {
-    return InvalidAt(path, "tensor '", name, "' has no shape, must be at most ", kMaxRank,
+    return InvalidAt(path, "tensor '", name, "' has no shape, must be at most ", kMaxTensorRank,
                      " whole numbers");
   }
   const auto offsets = NumbersOf(json["data_offsets"], 2);
