@@ -39,7 +39,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Piece = absl::Span<const std::byte>;
 
-constexpr size_t kLargestKept = 4096;
+constexpr size_t kLargestKept = 512;
 constexpr size_t kKeptMessages = 64;
 
 // A message type with raw entries, and serialized messages of it to begin with.
