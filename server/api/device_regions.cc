@@ -31,7 +31,7 @@ absl::Status RegisterDeviceRegion(const v1::Region& region, const memory::Region
   return store.Register(region.name(), std::move(place), caller, terms, kPaths);
 }
 
-v1::Region ToWire(const memory::NamedDeviceRegion& region) {
+v1::Region RegionToWire(const memory::NamedDeviceRegion& region) {
   v1::Region out;
   out.set_name(region.name);
   out.set_size_bytes(region.place.bytes);

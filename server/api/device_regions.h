@@ -15,7 +15,7 @@ absl::Status RegisterDeviceRegion(const v1::Region& region, const memory::Region
                                   const memory::RegionTerms& terms,
                                   memory::DeviceRegionStore& store);
 
-v1::Region ToWire(const memory::NamedDeviceRegion& region);
+v1::Region RegionToWire(const memory::NamedDeviceRegion& region);
 
 }  // namespace phasor::rpc
 

@@ -45,7 +45,7 @@ absl::Status Register(const v1::Region& region, const memory::RegionCaller& call
   return Invalid("region.posix: not set, it or region.cuda_ipc must be given");
 }
 
-v1::Region ToWire(const memory::NamedRegion& region) {
+v1::Region RegionToWire(const memory::NamedRegion& region) {
   v1::Region out;
   out.set_name(region.name);
   out.set_size_bytes(region.place.bytes);
@@ -98,8 +98,8 @@ grpc::ServerUnaryReactor* SharedMemoryServiceImpl::List(grpc::CallbackServerCont
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const memory::RegionCaller caller = RegionCallerOf(*context);
-  for (const auto& region : regions_.List(caller)) *response->add_regions() = ToWire(region);
-  for (const auto& region : devices_.List(caller)) *response->add_regions() = ToWire(region);
+  for (const auto& region : regions_.List(caller)) *response->add_regions() = RegionToWire(region);
+  for (const auto& region : devices_.List(caller)) *response->add_regions() = RegionToWire(region);
   FinishCall(context, reactor, absl::OkStatus());
   return reactor;
 }

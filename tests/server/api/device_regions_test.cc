@@ -45,13 +45,13 @@ TEST_F(DeviceRegionsTest, WhatIsRegisteredIsListedAsItIsKept) {
   ASSERT_THAT(Register(absl::Milliseconds(5000)), IsOk());
   const auto listed = store_.List(me_);
   ASSERT_EQ(listed.size(), 1u);
-  EXPECT_EQ(ToWire(listed[0]).SerializeAsString(), region_.SerializeAsString());
+  EXPECT_EQ(RegionToWire(listed[0]).SerializeAsString(), region_.SerializeAsString());
   EXPECT_EQ(*(*store_.Find("kv", me_, "x"))->At(0, 1, false, "x"), memory_->device_view() + 24);
 }
 
 TEST_F(DeviceRegionsTest, NoneIsKeptLongerThanTheLease) {
   ASSERT_THAT(Register(), IsOk());
-  EXPECT_EQ(ToWire(store_.List(me_)[0]).ttl_ms(), 600000);
+  EXPECT_EQ(RegionToWire(store_.List(me_)[0]).ttl_ms(), 600000);
 }
 
 TEST_F(DeviceRegionsTest, EveryFieldIsChecked) {
@@ -82,7 +82,7 @@ TEST_F(DeviceRegionsTest, EveryFieldIsChecked) {
 TEST_F(DeviceRegionsTest, DirtyRegionsSaySo) {
   ASSERT_THAT(Register(), IsOk());
   backend_.Lose();
-  EXPECT_TRUE(ToWire(store_.List(me_)[0]).dirty());
+  EXPECT_TRUE(RegionToWire(store_.List(me_)[0]).dirty());
 }
 
 }  // namespace
