@@ -16,6 +16,8 @@ function(phasor_proto_library name)
     string(REGEX REPLACE "\\.proto$" "" stem ${proto})
     list(APPEND srcs ${out}/${stem}.pb.cc ${out}/${stem}.grpc.pb.cc)
     list(APPEND deps ${PROJECT_SOURCE_DIR}/proto/${proto})
+    # Stubs share a unit, which reads gRPC's headers once. Messages cannot: each has a `schemas` of its own.
+    set_source_files_properties(${out}/${stem}.pb.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     add_custom_command(
       OUTPUT ${out}/${stem}.pb.cc ${out}/${stem}.pb.h ${out}/${stem}.grpc.pb.cc ${out}/${stem}.grpc.pb.h
       COMMAND protobuf::protoc --cpp_out=${out} --grpc_out=${out}
@@ -30,6 +32,5 @@ function(phasor_proto_library name)
                         PRIVATE $<BUILD_INTERFACE:phasor_build_options>)
   # Most generated code is never called. With a section for each function, the linker can drop it.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-ffunction-sections -fdata-sections>)
-  # A unit reads gRPC's headers once for all of them.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD_BATCH_SIZE 100)
 endfunction()

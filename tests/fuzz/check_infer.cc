@@ -65,8 +65,9 @@ class InferServer {
   memory::RegionStore regions_{Enabled()};
   oip::ModelCatalogue models_;
   oip::StatisticsBook statistics_;
-  const oip::InferContext context_ = {&engine_, nullptr,      &regions_,         nullptr,
-                                      &models_, &statistics_, kMaxResponseBytes, 1 << 20};
+  const oip::InferContext context_ = {&engine_, nullptr,      {.regions = &regions_},
+                                      &models_, &statistics_, kMaxResponseBytes,
+                                      1 << 20};
 };
 
 // Freed at the end, so that its shared memory loses its name.

@@ -2,8 +2,9 @@
 """Checks that every header compiles alone: `headers.py COMPILER [FLAG...]`. With -I<generated> wire
 headers are found.
 
-A source that includes its own header first proves this at each compilation, so those headers are
-not checked again. Tests do not count, because several are compiled as one unit.
+A source that includes its own header first proves this where each source is compiled alone (preset
+dev, `./dev test --full`), so those headers are not checked again. Tests do not count, because
+several are compiled as one unit.
 """
 
 import concurrent.futures
