@@ -249,7 +249,8 @@ TEST_F(SharedRequestTest, WhereSharedMemoryIsOffItIsRefused) {
   Start();
   const grpc::Status status = RotateFrom(std::string(32, '0'), 0);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_THAT(status.error_message(), HasSubstr("item.tensors[0].tensor.region: shared memory is"));
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("item.tensors[0].tensor.region.region: shared memory is"));
 }
 
 // Calls that are given up at random moments while the server writes where they lie: afterwards

@@ -4,6 +4,7 @@ memory, streams, errors, and behaviour that clients rely on although it is not s
 with sines and cosines in float64. $PHASOR_BUILD is the build folder."""
 
 import base64
+import functools
 import os
 import pathlib
 import queue
@@ -234,9 +235,10 @@ class ClientsTest(unittest.TestCase):
         self.assert_fails("ALREADY_EXISTS", "already in manager", self.client.register_system_shared_memory, "small", "/x", 1)
         source = grpcclient.InferInput("POSITIONS", [3], "INT64")
         source.set_shared_memory("small", 24, offset=48)
-        self.assert_fails("INVALID_ARGUMENT", "inputs[0]", self.client.infer, "transformer", [source])
+        infer = functools.partial(self.client.infer, "transformer", [source], parameters={"dim": 8})
+        self.assert_fails("INVALID_ARGUMENT", "inputs[0]", infer)
         source.set_shared_memory("nobody", 24)
-        self.assert_fails("NOT_FOUND", "nobody", self.client.infer, "transformer", [source])
+        self.assert_fails("NOT_FOUND", "nobody", infer)
         target = grpcclient.InferRequestedOutput("ENCODING")
         target.set_shared_memory("small", 64)
         self.assert_fails("INVALID_ARGUMENT", "should be at least 768 bytes", self.encode, [1, 2, 3], outputs=[target])

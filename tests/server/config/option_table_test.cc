@@ -43,10 +43,10 @@ TEST(OptionTableTest, TextThatIsNoValueLeavesTheOptionAlone) {
 
 TEST(OptionTableTest, AWrongChoiceSuggestsTheNearest) {
   ServerOptions options;
-  options.backend = "cdua";
+  options.backend = "cudda";
   EXPECT_THAT(
       CheckOption(options, *FindOption("backend")).message(),
-      HasSubstr("backend: 'cdua' is not accepted, did you mean \"cuda\"? accepted: auto, "));
+      HasSubstr("backend: 'cudda' is not accepted, did you mean \"cuda\"? accepted: auto, "));
 }
 
 TEST(OptionTableTest, VariablesHaveThePrefix) {
