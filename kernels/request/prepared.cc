@@ -40,15 +40,23 @@ void AddOutput(const std::optional<TensorDesc>& add_to, int64_t add_to_bytes, in
   slots->outputs.push_back(output);
 }
 
-Slots SlotsOfKind(const PreparedEncode& encode) {
+// Empty, with room for those of most requests.
+Slots NoSlots() {
   Slots slots;
+  slots.inputs.reserve(4);
+  slots.outputs.reserve(2);
+  return slots;
+}
+
+Slots SlotsOfKind(const PreparedEncode& encode) {
+  Slots slots = NoSlots();
   AddPositions(encode.positions, encode.positions_bytes, Role::kPositions, &slots);
   AddOutput(encode.add_to, encode.add_to_bytes, encode.output_bytes, /*on_device=*/true, &slots);
   return slots;
 }
 
 Slots SlotsOfKind(const PreparedBias& bias) {
-  Slots slots;
+  Slots slots = NoSlots();
   AddPositions(bias.queries, bias.queries_bytes, Role::kQueryPositions, &slots);
   AddPositions(bias.keys, bias.keys_bytes, Role::kKeyPositions, &slots);
   AddOutput(bias.add_to, bias.add_to_bytes, bias.output_bytes, /*on_device=*/false, &slots);
@@ -87,7 +95,7 @@ void AddPages(const PreparedRope& rope, Slots* slots) {
 }
 
 Slots SlotsOfKind(const PreparedRope& rope) {
-  Slots slots;
+  Slots slots = NoSlots();
   for (size_t i = 0; i < rope.tensors.size(); ++i) {
     const PreparedRope::Tensor& tensor = rope.tensors[i];
     slots.outputs.push_back({.index = static_cast<int>(i),

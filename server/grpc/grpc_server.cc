@@ -126,8 +126,8 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
   const int calls = 2 * options.max_concurrent_streams;
   limited.calls = std::make_unique<rpc::OpenCalls>(
       rpc::OpenCallLimits{calls, options.max_metadata_bytes, options.answer_timeout},
-      [](int64_t calls) {
-        Log(LogLevel::kWarn, "answers not taken in time", {{"calls", calls}});
+      [](int64_t ended) {
+        Log(LogLevel::kWarn, "answers not taken in time", {{"calls", ended}});
       });
 
   grpc::ServerBuilder builder;
