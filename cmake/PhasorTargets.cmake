@@ -18,15 +18,11 @@ endif()
 if(PHASOR_SANITIZE)
   # GCC's warning is wrong about every std::optional that a sanitizer looks at. The vptr check opens a
   # pipe to see whether memory can be read: it reports errors that are none once a test has used up
-  # all file descriptors.
+  # all file descriptors. In a unit every class is in an included file, as far as GCC can see.
   target_compile_options(phasor_build_options INTERFACE
     -fsanitize=${PHASOR_SANITIZE} -fno-sanitize=vptr -fno-omit-frame-pointer
-    -fno-sanitize-recover=all -g1 -Wno-maybe-uninitialized)
+    -fno-sanitize-recover=all -g1 -Wno-maybe-uninitialized -Wno-subobject-linkage)
   target_link_options(phasor_build_options INTERFACE -fsanitize=${PHASOR_SANITIZE})
-endif()
-if(CMAKE_UNITY_BUILD)
-  # In a unit every class is in an included file, as far as GCC can see.
-  target_compile_options(phasor_build_options INTERFACE -Wno-subobject-linkage)
 endif()
 
 # Replaces each name of a library of ours by its target. It must have been defined before.

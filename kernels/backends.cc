@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
