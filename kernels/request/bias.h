@@ -21,6 +21,7 @@
 
 namespace phasor {
 
+// A request for an attention bias, not checked yet.
 struct BiasRequest {
   BiasSpec spec;
   int64_t heads = 0;

@@ -52,6 +52,7 @@ enum class Reading : uint8_t {
   kInitial,     // what a cache holds before the job; copied to the output
 };
 
+// A tensor that a request reads.
 struct InputSlot {
   Role role = Role::kTensor;
   int index = 0;  // of kTensor: which of the tensors
@@ -62,6 +63,7 @@ struct InputSlot {
   int64_t extra_bytes = 0;  // most memory that reading it takes besides its own
 };
 
+// A tensor that a request writes.
 struct OutputSlot {
   Role role = Role::kOutput;     // or a cache
   int index = 0;                 // of kOutput: which of the outputs
@@ -105,6 +107,7 @@ struct InputMemory {
   const std::byte* data = nullptr;
   Pieces pieces = {};
 };
+// The memory of an output slot.
 struct OutputMemory {
   std::byte* data = nullptr;
   bool like_input = false;  // has the strides of its input; otherwise it is dense

@@ -36,6 +36,7 @@ struct Pins {
   friend bool operator==(const Pins&, const Pins&) = default;
 };
 
+// A request for the rows of an encoding, a rotary table or a learned table, not checked yet.
 struct EncodeRequest {
   Spec spec;
   Positions positions;
@@ -72,6 +73,7 @@ struct PagedCache {
   TensorDesc slot_mapping;  // INT32 or INT64 [tokens]: page * page_size + slot; -1: not written
 };
 
+// A request to rotate tensors, not checked yet.
 struct RopeRequest {
   Spec spec;
   Positions positions;
@@ -105,6 +107,7 @@ struct PreparedEncode {
   double embedding_scale = 1.0;
 };
 
+// A checked rotation; byte counts as in PreparedEncode.
 struct PreparedRope {
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const Plan> from_plan;  // delta only

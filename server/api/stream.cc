@@ -40,6 +40,9 @@ struct OpenItem {
 
 }  // namespace
 
+// The reactor of one stream. Reads messages, submits them to the engine and writes the answers.
+// Owns itself from Begin until OnDone. Threads: gRPC and the engine call it from their own threads;
+// the state is guarded by `mu_`.
 class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                      public engine::Reader,
                      public std::enable_shared_from_this<Stream> {
@@ -77,7 +80,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void Read(Permit room) override {
     absl::MutexLock lock(&mu_);
     asked_ = false;
-    if (taking_) return;  // All answers were sent meanwhile, so a read has started without `room`.
+    if (taking_) return;  // all answers were sent, so a read has begun
     if (room.bytes() > 0) room_ = std::move(room);
     Continue();
     if (!taking_) room_.reset();

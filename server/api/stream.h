@@ -23,7 +23,8 @@
 namespace phasor::rpc {
 
 // Limits on what a stream has received and not answered yet: messages, and bytes of requests and
-// answers together. A stream that owes no answer takes a message of any size.
+// answers together. While both are below their limits, the next message is taken, whatever its
+// size.
 inline constexpr int64_t kMaxStreamMessages = 64;
 inline constexpr int64_t kMaxStreamBytes = int64_t{64} << 20;
 // Most chunked items that are open in a stream at a time.
@@ -35,6 +36,7 @@ struct StreamMethod {
   grpc::ByteBuffer (*respond)(const StreamAnswer&);
 };
 
+// Settings of a stream.
 struct StreamOptions {
   TensorCallLimits limits;
   absl::Duration idle_timeout;  // 0: no limit

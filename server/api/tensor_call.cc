@@ -28,6 +28,8 @@ namespace {
 // Most raw entries per item of a batch, on average.
 constexpr int64_t kRawEntriesPerBatchItem = 8;
 
+// A unary tensor call. Holds the received bytes and the items until the engine destroys it.
+// Threads: as engine::Call.
 class TensorCall final : public engine::Call {
  public:
   TensorCall(const TensorMethod& method, std::string backend, grpc::CallbackServerContext* context,

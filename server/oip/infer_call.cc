@@ -28,6 +28,8 @@ using Tick = std::chrono::steady_clock::time_point;
 Tick Now() { return std::chrono::steady_clock::now(); }
 absl::Duration Between(Tick from, Tick to) { return absl::FromChrono(to - from); }
 
+// One inference. Holds the received bytes and the item until the engine destroys it. Threads: as
+// engine::Call.
 class InferCall final : public engine::Call {
  public:
   InferCall(const InferContext& context, const InferCaller& caller,

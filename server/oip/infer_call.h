@@ -43,6 +43,7 @@ struct InferCaller {
   memory::RegionCaller regions = {};
 };
 
+// The outcome of an inference.
 struct InferAnswer {
   absl::Status status;
   grpc::ByteBuffer response;  // set when the status is OK

@@ -23,6 +23,7 @@ namespace phasor::oip {
 // a call are fewer than 100 together.
 inline constexpr size_t kMaxParameters = 256;
 
+// What the parameters of a request set.
 struct InferOptions {
   Spec spec;      // of encodings and rotations: the model's, with the request's fields merged in
   BiasSpec bias;  // of biases, likewise

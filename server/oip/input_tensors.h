@@ -45,6 +45,7 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
 memory::SharedTensor SharedTensorOf(const RegionRange& range, Dtype dtype, const std::string& path,
                                     const memory::CallerMemory& memory);
 
+// One input of a request. Borrows the raw entries of the message.
 struct InputTensor {
   std::string name;
   std::string path;  // e.g. "inputs[0]"

@@ -22,6 +22,7 @@ namespace phasor::oip {
 
 enum class ModelKind : uint8_t { kEncoding, kRotary, kBias };
 
+// An input or an output of a model.
 struct TensorSlot {
   std::string name;
   Role role = Role::kOutput;
@@ -31,6 +32,7 @@ struct TensorSlot {
   int index = 0;  // of Role::kTensor: which of the tensors
 };
 
+// What clients are told about a model, and what its requests start from.
 struct Model {
   std::string name;
   std::string summary;

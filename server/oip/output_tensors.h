@@ -17,6 +17,7 @@
 
 namespace phasor::oip {
 
+// One output that a request gets, and where its bytes go.
 struct OutputTensor {
   std::string name;
   std::string path;  // e.g. "outputs[0]"
@@ -30,8 +31,7 @@ struct OutputTensor {
 // The outputs of `results` that the request names, in its order; all of them if it names none.
 // Clients name all outputs of a model, so outputs that need an optional input which is not given
 // are left out. INVALID_ARGUMENT: a name is unknown or given twice, no named output can be computed
-// from the given inputs, a parameter is wrong, or a range is too small. NOT_FOUND: no such region.
-// PERMISSION_DENIED: the region is read-only.
+// from the given inputs, a parameter is wrong, or a range is too small. Does not look up regions.
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       absl::Span<const TensorSlot> of_model,
                                                       const std::vector<OutputTensor>& results);

@@ -36,6 +36,7 @@ struct PrepareContext {
 // used.
 using PathNames = std::vector<std::pair<std::string, std::string>>;
 
+// A checked request.
 struct PreparedInfer {
   ModelRef model;
   std::string id;

@@ -18,6 +18,7 @@
 
 namespace phasor::oip {
 
+// Settings of the service.
 struct InferenceServiceOptions {
   std::string version;  // the server's version
   int64_t max_message_bytes = 0;
