@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes the top level of messages. What is well formed is what protobuf's parser accepts
-// (google/protobuf/parse_context.h), which is more than
-// https://protobuf.dev/programming-guides/encoding/ says: bits of a number beyond its type are
-// dropped, and groups are unknown fields.
+// Reads and writes the top level of messages. Accepts what protobuf's parser accepts
+// (google/protobuf/parse_context.h). That is more than
+// https://protobuf.dev/programming-guides/encoding/ allows: excess bits of a number are dropped,
+// and groups are unknown fields.
 #include "proto/raw_message.h"
 
 #include <google/protobuf/io/coded_stream.h>
@@ -36,12 +36,12 @@ enum WireType : uint32_t {
 constexpr int kMaxVarintBytes = 10;
 constexpr int kMaxTagBytes = 5;
 constexpr int kMaxLengthBytes = 5;
-// The parser's bound: 2 GiB less the 16 bytes that it may read ahead.
+// The parser's limit: 2 GiB minus the 16 bytes that it may read ahead.
 constexpr uint64_t kMaxLength = std::numeric_limits<int32_t>::max() - 16;
 
 constexpr uint32_t TagOf(uint32_t field, WireType type) { return field << 3 | type; }
 
-// Reads forward through the pieces. A copy stays where it is.
+// Reads forward through the pieces. A copy keeps its position.
 class Cursor {
  public:
   explicit Cursor(Pieces pieces) : rest_(pieces) {
@@ -51,14 +51,14 @@ class Cursor {
 
   int64_t remaining() const { return (end_ - at_) + after_; }
 
-  // remaining() > 0.
+  // remaining() must be > 0.
   uint8_t TakeByte() {
     const auto byte = static_cast<uint8_t>(*at_++);
     if (at_ == end_) NextPiece();
     return byte;
   }
 
-  // Calls sink(span) for each contiguous part of the next `bytes` <= remaining() bytes.
+  // Calls sink(span) for each contiguous part of the next `bytes` bytes. There must be as many.
   template <typename Sink>
   void Take(int64_t bytes, Sink sink) {
     while (bytes > 0) {
@@ -82,11 +82,11 @@ class Cursor {
 
   const std::byte* at_ = nullptr;  // in the current piece
   const std::byte* end_ = nullptr;
-  Pieces rest_;        // behind the current piece
-  int64_t after_ = 0;  // their bytes
+  Pieces rest_;        // after the current piece
+  int64_t after_ = 0;  // bytes of `rest_`
 };
 
-// One message being walked.
+// Walks one message.
 class Walker {
  public:
   Walker(Pieces pieces, const WalkLimits& limits)
@@ -109,7 +109,7 @@ class Walker {
     return AppendHeader(start);
   }
 
-  // Bits beyond the 64th are dropped.
+  // Drops bits after the 64th.
   absl::StatusOr<uint64_t> ReadVarint(int max_bytes) {
     uint64_t value = 0;
     for (int i = 0; i < max_bytes && cursor_.remaining() > 0; ++i) {
@@ -120,7 +120,7 @@ class Walker {
     return Malformed(StrCat("not a varint before byte ", offset(), ", must be a protobuf message"));
   }
 
-  // Bits beyond the 32nd are dropped, so that there is no field number over 2^29 - 1.
+  // Drops bits after the 32nd, so no field number exceeds 2^29 - 1.
   absl::StatusOr<uint32_t> ReadTag() {
     PHASOR_ASSIGN_OR_RETURN(const uint64_t value, ReadVarint(kMaxTagBytes));
     const auto tag = static_cast<uint32_t>(value);
@@ -128,7 +128,7 @@ class Walker {
     return Malformed(StrCat("field number 0 before byte ", offset(), ", must be in [1, 2^29)"));
   }
 
-  // A length that the message really has.
+  // Reads a length and checks that the message has as many bytes left.
   absl::StatusOr<int64_t> ReadLength() {
     const int64_t before = cursor_.remaining();
     PHASOR_ASSIGN_OR_RETURN(const uint64_t length, ReadVarint(kMaxVarintBytes));
@@ -146,7 +146,7 @@ class Walker {
                             ", must be at most the ", cursor_.remaining(), " bytes that follow"));
   }
 
-  // What follows a tag. `groups`: how many may be inside one another here.
+  // Skips the value after a tag. `groups`: how many groups may be nested from here.
   absl::Status SkipValue(uint32_t tag, int groups) {
     switch (tag & 7) {
       case kVarint:
@@ -172,7 +172,7 @@ class Walker {
     return absl::OkStatus();
   }
 
-  // The fields of a group and the tag that ends it.
+  // Skips the fields of a group and the tag that ends it.
   absl::Status SkipGroup(uint32_t field, int groups) {
     if (groups == 0) {
       return Malformed(StrCat("too many groups inside one another at byte ", offset(),
@@ -197,7 +197,7 @@ class Walker {
     return absl::OkStatus();
   }
 
-  // The field from `field` to here.
+  // Appends the bytes from `field` to the current position.
   absl::Status AppendHeader(Cursor field) {
     const int64_t bytes = field.remaining() - cursor_.remaining();
     const int64_t room = limits_.max_header_bytes - static_cast<int64_t>(message_.header.size());

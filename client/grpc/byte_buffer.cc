@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lends what is sent to gRPC, and walks what is received over gRPC's slices.
+// Lends the memory of requests to gRPC, and walks the slices of responses.
 #include "client/grpc/byte_buffer.h"
 
 #include <limits>
@@ -13,7 +13,7 @@ namespace phasor::client_internal {
 namespace {
 
 constexpr int64_t kMaxHeaderBytes = int64_t{64} << 20;
-// Up to here a copy is cheaper than a loan.
+// Up to this size a copy is cheaper than a loan.
 constexpr size_t kCopyBytes = 16 << 10;
 
 }  // namespace

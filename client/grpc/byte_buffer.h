@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raw messages in gRPC's byte buffers. Requests lend the caller's memory to gRPC; responses are
-// read where they lie.
+// Raw messages in gRPC's byte buffers. Requests lend the caller's memory to gRPC. Responses are
+// read in place.
 #ifndef PHASOR_CLIENT_GRPC_BYTE_BUFFER_H_
 #define PHASOR_CLIENT_GRPC_BYTE_BUFFER_H_
 
@@ -20,16 +20,17 @@
 
 namespace phasor::client_internal {
 
-// Counts the pieces of lent memory that gRPC still holds. A call may be over while its connection
-// has yet to write or drop its bytes; the memory is the caller's again only when all came back.
-// Threads: any. Copies are the same loan.
+// Counts the pieces of lent memory that gRPC still holds. A call may end while its connection still
+// has to write or drop its bytes, so the caller may use the memory again only when all pieces have
+// been returned. Copies refer to the same loan. Threads: any.
 class Loan {
  public:
   Loan();
   // A slice of `bytes` without a copy.
   grpc::Slice Lend(absl::Span<const std::byte> bytes);
-  // True: everything came back, `then` is dropped. False: `then` runs when it does, on a thread of
-  // gRPC that holds locks: it must only hand on.
+  // Returns true if all pieces have been returned; `then` is dropped. Otherwise returns false, and
+  // `then` runs when they have been. It runs on a thread of gRPC that holds locks, so it must only
+  // hand work to another thread.
   bool Returned(absl::AnyInvocable<void()> then);
 
  private:
@@ -38,10 +39,11 @@ class Loan {
   std::shared_ptr<State> state_;
 };
 
-// `header` followed by one entry per element of `raw`. Large entries are lent, small ones copied.
+// The message of `header` and one raw entry per element of `raw`. Large entries are lent, small
+// ones copied.
 grpc::ByteBuffer WriteRawMessage(const std::string& header,
                                  absl::Span<const absl::Span<const std::byte>> raw, Loan& loan);
-// Length of that message.
+// The length of that message.
 int64_t RawMessageBytes(const std::string& header,
                         absl::Span<const absl::Span<const std::byte>> raw);
 
@@ -50,7 +52,7 @@ struct ReceivedMessage : WalkedMessage {
   std::vector<grpc::Slice> slices;
 };
 
-// INTERNAL: the bytes are no message, or the header is larger than 64 MiB.
+// INTERNAL: the bytes are not a message, or the header is larger than 64 MiB.
 absl::StatusOr<ReceivedMessage> ReadRawMessage(const grpc::ByteBuffer& buffer);
 
 }  // namespace phasor::client_internal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See bias.h.
+// Checks requests for attention biases (rule, positions, table, scores) and makes their jobs.
 #include "kernels/request/bias.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace phasor {
 namespace {
 
-constexpr int64_t kMaxPosition = (int64_t{1} << 62) - 1;  // differences fit
+// The difference of two positions fits int64.
+constexpr int64_t kMaxPosition = (int64_t{1} << 62) - 1;
 
 std::string Shape(const std::vector<int64_t>& shape) {
   return StrCat("[", absl::StrJoin(shape, ", "), "]");
@@ -91,7 +92,7 @@ absl::Status PrepareValues(const BiasRequest& request, std::string_view path, Pr
   return absl::OkStatus();
 }
 
-// The table families take one table, unless their indices are wanted.
+// A rule with a table needs exactly one, unless the request wants the indices of its rows.
 absl::Status PrepareTable(const BiasRequest& request, const TableSource* tables,
                           std::string_view path, PreparedBias* out) {
   const std::string field = StrCat(path, ".table");

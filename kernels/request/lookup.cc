@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See lookup.h.
+// Checks requests for rows of a learned table, checks their positions, and makes their jobs.
 #include "kernels/request/lookup.h"
 
 #include <algorithm>
@@ -23,7 +23,8 @@ bool IsInside(const Table& table, const Interval& interval) {
   return interval.min >= 0 && interval.max < table.rows;
 }
 
-// A token at or before the first one that has no row, in the same sequence if there are several.
+// A token at or before the first one without a row. With several sequences, it is in the same
+// sequence as that one.
 int64_t SequenceOfFirstOutside(const PositionSource& positions, const Table& table) {
   int64_t begin = 0;
   for (size_t s = 0; s < positions.ends.size(); ++s) {
@@ -35,8 +36,8 @@ int64_t SequenceOfFirstOutside(const PositionSource& positions, const Table& tab
   return 0;
 }
 
-// The first position that has no row. There is one, and in ranges and sequences it comes after at
-// most as many others as the table has rows.
+// The error for the first position without a row; there must be one. In ranges and sequences the
+// loop passes at most as many positions before it as the table has rows.
 absl::Status FirstOutside(const PositionSource& positions, const Table& table,
                           std::string_view path) {
   constexpr int64_t kTile = 256;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encode from a learned table: the part of PrepareEncode for requests that name one.
+// Encoding from a learned table: the part of PrepareEncode for requests that name a table.
 #ifndef PHASOR_KERNELS_REQUEST_LOOKUP_H_
 #define PHASOR_KERNELS_REQUEST_LOOKUP_H_
 
@@ -12,17 +12,17 @@
 
 namespace phasor {
 
-// `request.table` is not empty and output_dtype checked. INVALID_ARGUMENT, NOT_FOUND,
-// FAILED_PRECONDITION as PrepareEncode; OUT_OF_RANGE: positions that are no tensor and leave the
-// table; UNIMPLEMENTED: `tables` is nullptr.
+// `request.table` must not be empty, and output_dtype must have been checked. INVALID_ARGUMENT,
+// NOT_FOUND, FAILED_PRECONDITION: as PrepareEncode. OUT_OF_RANGE: positions given without a tensor
+// extend beyond the table. UNIMPLEMENTED: `tables` is nullptr.
 absl::StatusOr<PreparedEncode> PrepareLookup(const EncodeRequest& request,
                                              const TableSource* tables, std::string_view path);
 
-// OUT_OF_RANGE: a position that a STRICT request's table has no row for; the message names the
-// first one and the limit. `prepared.table` is set, and the data of positions.
+// OUT_OF_RANGE: the request is STRICT and the table has no row for a position. The message names
+// the first such position and the limit. `prepared.table` and the data of positions must be set.
 absl::Status CheckLookupPositions(const PreparedEncode& prepared, std::string_view path);
 
-// Joins a prepared request with memory; `prepared` must outlive the job.
+// Combines a prepared request with memory. `prepared` must outlive the job.
 LookupJob MakeLookupJob(const PreparedEncode& prepared, const std::byte* add_to, std::byte* output);
 
 }  // namespace phasor

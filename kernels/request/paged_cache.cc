@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks paged caches and slot mappings, and turns slots into byte offsets.
 #include "kernels/request/paged_cache.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace phasor {
 namespace {
 
-// The pages that `tensor` is written to, [pages, page_size, heads, head_dim].
+// Checks the cache that `tensor` is written to, [pages, page_size, heads, head_dim].
 absl::Status PrepareCache(const TensorDesc& cache, std::string_view path,
                           PreparedRope::Tensor& tensor) {
   if (cache.shape.size() != 4) {
@@ -56,7 +57,7 @@ absl::Status CheckSlotMapping(const TensorDesc& slots, int64_t tokens, std::stri
   return absl::OkStatus();
 }
 
-// Slots in [-1, slots).
+// Reads the slots. INVALID_ARGUMENT: one is not in [-1, slots).
 absl::StatusOr<std::vector<int64_t>> ReadSlots(const PreparedRope::Pages& pages, int64_t tokens,
                                                const std::byte* data, std::string_view path) {
   std::vector<int64_t> slots(static_cast<size_t>(tokens));
@@ -75,7 +76,7 @@ absl::StatusOr<std::vector<int64_t>> ReadSlots(const PreparedRope::Pages& pages,
   return slots;
 }
 
-// No two tokens have the same.
+// INVALID_ARGUMENT: two tokens have the same slot.
 absl::Status CheckDistinct(const std::vector<int64_t>& slots, std::string_view path) {
   const auto falls = [](int64_t a, int64_t b) { return a >= b; };
   if (std::adjacent_find(slots.begin(), slots.end(), falls) == slots.end()) return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slots of each kind of request, and how their memory makes a job.
+// Lists the slots of each kind of request, and makes a job from their memory.
 #include "kernels/request/prepared.h"
 
 #include <optional>
@@ -25,7 +25,7 @@ void AddPositions(const PositionSource& source, int64_t bytes, Role role, Slots*
   slots->inputs.push_back({.role = role, .reading = Reading::kNumbers, .bytes = bytes});
 }
 
-// The one output of an encoding or a bias, and what is added to it.
+// Adds the one output of an encoding or a bias, and the input that is added to it, if any.
 void AddOutput(const std::optional<TensorDesc>& add_to, int64_t add_to_bytes, int64_t bytes,
                bool on_device, Slots* slots) {
   OutputSlot output{.on_device = on_device, .bytes = bytes, .like_input_bytes = add_to_bytes};
@@ -40,7 +40,7 @@ void AddOutput(const std::optional<TensorDesc>& add_to, int64_t add_to_bytes, in
   slots->outputs.push_back(output);
 }
 
-// Empty, with room for those of most requests.
+// An empty list with room for the slots of most requests.
 Slots NoSlots() {
   Slots slots;
   slots.inputs.reserve(4);
@@ -77,7 +77,7 @@ InputSlot TensorSlot(const PreparedRope::Tensor& tensor, Role role, size_t i) {
           .bytes = tensor.input_bytes};
 }
 
-// Values, what the caches hold, and the slots, in this order.
+// Adds the values, what the caches hold, and the slot mapping, in this order.
 void AddPages(const PreparedRope& rope, Slots* slots) {
   const size_t key = rope.pages->key_index, value = rope.tensors.size() - 1;
   slots->inputs.push_back(TensorSlot(rope.tensors[value], Role::kValues, value));
@@ -121,7 +121,7 @@ Slots SlotsOfKind(const PreparedRope& rope) {
   return slots;
 }
 
-// The positions of a role; of a kind of request that has them.
+// The positions in that role. The kind of request must have them.
 PositionSource* PositionsOf(Role role, Prepared* prepared) {
   if (auto* const bias = std::get_if<PreparedBias>(prepared)) {
     return role == Role::kQueryPositions ? &bias->queries : &bias->keys;
@@ -138,7 +138,7 @@ const std::byte* Find(Role role, absl::Span<const InputMemory> inputs) {
   return nullptr;
 }
 
-// Strides of an output that lies as its input does.
+// The strides of an output that is laid out as its input is.
 RotaryStrides InputStrides(const PreparedRope::Tensor& tensor) {
   const int64_t from = SizeOf(tensor.dtype), to = SizeOf(tensor.output_dtype);
   const RotaryStrides& x = tensor.x_strides;

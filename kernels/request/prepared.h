@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checked request of any kind, as slots: the tensors that it reads and writes, and the job that
-// it becomes once every slot has memory. Whoever moves bytes works on slots and need not know what
-// is computed. A new operation adds its kind here (docs/adding-an-op.md).
+// A checked request of any kind, described by slots: the tensors that it reads and writes. Once
+// every slot has memory it becomes a job. Code that moves bytes works on slots and need not know
+// the operation. A new operation adds its kind here (docs/adding-an-op.md).
 #ifndef PHASOR_KERNELS_REQUEST_PREPARED_H_
 #define PHASOR_KERNELS_REQUEST_PREPARED_H_
 
@@ -24,7 +24,7 @@ namespace phasor {
 
 using Prepared = std::variant<PreparedEncode, PreparedRope, PreparedBias>;
 
-// What a tensor is to the computation.
+// What the computation uses a tensor for.
 enum class Role : uint8_t {
   kPositions,
   kFromPositions,
@@ -40,38 +40,41 @@ enum class Role : uint8_t {
   kOutput,
 };
 
-// The field of an item that holds it, e.g. "tensors[1].tensor".
+// The field of an item that has the tensor of that role, e.g. "tensors[1].tensor".
 std::string FieldOf(Role role, int index);
 
 // How an input is read.
 enum class Reading : uint8_t {
-  kNumbers,     // read and checked before the job, from memory that nobody changes meanwhile
+  kNumbers,     // read and checked before the job, from memory that does not change meanwhile
   kWhole,       // in one piece
-  kLikeOutput,  // in one piece; its bytes lie as the output's do, so it may be copied there first
-  kInPieces,    // the same; on the host the backend also takes it in pieces
-  kInitial,     // what a cache holds before the job: copied to the output
+  kLikeOutput,  // in one piece, laid out as the output is, so it may be copied to the output first
+  kInPieces,    // as kLikeOutput; on the host the backend also takes it in pieces
+  kInitial,     // what a cache holds before the job; copied to the output
 };
 
+// A tensor that a request reads.
 struct InputSlot {
   Role role = Role::kTensor;
-  int index = 0;  // of kTensor: which of them
+  int index = 0;  // of kTensor: which of the tensors
   Reading reading = Reading::kWhole;
   int output = -1;          // the output that it becomes, element by element; -1: none
-  bool on_device = false;   // the backend takes it where it lies on a device
-  int64_t bytes = 0;        // that shape and strides span
-  int64_t extra_bytes = 0;  // of memory that reading it takes beside its own, at most
+  bool on_device = false;   // the backend can read it in device memory
+  int64_t bytes = 0;        // spanned by shape and strides
+  int64_t extra_bytes = 0;  // most memory that reading it takes besides its own
 };
 
+// A tensor that a request writes.
 struct OutputSlot {
   Role role = Role::kOutput;     // or a cache
-  int index = 0;                 // of kOutput: which of them
+  int index = 0;                 // of kOutput: which of the outputs
   int input = -1;                // the input that it is computed from; -1: none
-  bool on_device = false;        // the backend writes it where it belongs on a device
-  int64_t bytes = 0;             // dense; of a cache: that shape and strides span
-  int64_t like_input_bytes = 0;  // that are written where it has the strides of its input
+  bool on_device = false;        // the backend can write it in device memory
+  int64_t bytes = 0;             // if dense; of a cache: spanned by shape and strides
+  int64_t like_input_bytes = 0;  // bytes written if it has the strides of its input
 };
 
-// In the order in which messages bring tensors. A position tensor has a slot, a range has none.
+// The slots of a request, in the order in which messages carry tensors. A position tensor has a
+// slot, a range of positions has none.
 struct Slots {
   std::vector<InputSlot> inputs;
   std::vector<OutputSlot> outputs;
@@ -81,35 +84,38 @@ Slots SlotsOf(const Prepared& prepared);
 // Type and shape of output `i`.
 TensorDesc OutputOf(const Prepared& prepared, size_t i);
 
-// The plan that it computes with; nullptr: a learned table, or a bias.
+// The plan of the request; nullptr: it uses a learned table or is a bias.
 const Plan* PlanOf(const Prepared& prepared);
 
-// Of the plan, the table or the bias.
+// The fingerprint of the plan, the table or the bias.
 const std::string& FingerprintOf(const Prepared& prepared);
 
-// Gives `prepared` the numbers of a kNumbers input and checks them. Borrows `data`, but not a slot
-// mapping. `path` is the item's. INVALID_ARGUMENT: a number out of range, a slot given twice.
+// Gives `prepared` the values of a kNumbers input and checks them. Borrows `data`, except a slot
+// mapping. `path` is that of the item. INVALID_ARGUMENT: a number is out of range, or two tokens
+// have the same slot.
 absl::Status SetNumbers(const InputSlot& slot, const std::byte* data, std::string_view path,
                         Prepared* prepared);
 
-// Checks numbers against each other and against a table, after the last SetNumbers. OUT_OF_RANGE,
-// INVALID_ARGUMENT: as CheckLookupPositions and CheckBiasPositions.
+// Checks values against each other and against a table. Call it after the last SetNumbers.
+// OUT_OF_RANGE, INVALID_ARGUMENT: as CheckLookupPositions and CheckBiasPositions.
 absl::Status CheckNumbers(const Prepared& prepared, std::string_view path);
 
-// Where the input of a slot is: in one piece, or in pieces where its reading allows it.
+// The memory of an input slot: one piece, or several where its Reading allows them.
 struct InputMemory {
   Role role = Role::kTensor;
   int output = -1;
   const std::byte* data = nullptr;
   Pieces pieces = {};
 };
+// The memory of an output slot.
 struct OutputMemory {
   std::byte* data = nullptr;
-  bool like_input = false;  // has the strides of its input, else it is dense
+  bool like_input = false;  // has the strides of its input; otherwise it is dense
 };
 
-// Joins a request with the memory of its slots: of all outputs in order, and of the inputs that are
-// neither kNumbers nor kInitial. `prepared` must outlive the job, and have its numbers.
+// Combines a request with the memory of its slots. `outputs`: all outputs in order. `inputs`: those
+// that are neither kNumbers nor kInitial. `prepared` must have its numbers and must outlive the
+// job.
 Job MakeJob(const Prepared& prepared, absl::Span<const InputMemory> inputs,
             absl::Span<const OutputMemory> outputs);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests -> prepared requests -> jobs.
+// Prepares encoding requests, cuts out runs of their tokens, and makes jobs of encodings and
+// rotations.
 #include "kernels/request/request.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@
 namespace phasor {
 namespace {
 
-// Encodings have rows, rotary specs tables.
+// Checks that the output fits the spec: encodings have rows, rotary specs have tables.
 absl::Status CheckOutput(const EncodeRequest& request, SpecKind kind, std::string_view path) {
   const bool table = request.output != EncodeOutput::kEmbedding;
   if (kind == SpecKind::kRotary && !table) {
@@ -36,7 +37,7 @@ absl::Status CheckOutput(const EncodeRequest& request, SpecKind kind, std::strin
   return absl::OkStatus();
 }
 
-// Layout and shape of what is asked for, of which CheckOutput approved.
+// Sets layout and shape of the output, which CheckOutput has checked.
 void SetOutput(const EncodeRequest& request, PreparedEncode& out) {
   out.output = {request.output_dtype, {out.positions.count()}, {}};
   const Plan& plan = *out.plan;
@@ -122,7 +123,7 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
 }
 
 PreparedEncode SliceTokens(const PreparedEncode& prepared, int64_t first, int64_t count) {
-  PreparedEncode slice;  // member by member: the sequences of positions may be many
+  PreparedEncode slice;  // member by member: copying all sequences of positions may be expensive
   slice.plan = prepared.plan;
   slice.table = prepared.table;
   slice.out_of_range = prepared.out_of_range;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests to rotate -> prepared requests -> jobs. Declared in kernels/request/request.h.
+// Prepares rotation requests and cuts out runs of their tokens. See kernels/request/request.h for
+// the declarations.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr size_t kMaxTensors = 64;
 
-// Dimensions of a tensor to rotate, whatever its layout.
+// The dimensions of a tensor to rotate, for either layout.
 struct RopeDims {
   size_t batch_index = 0, token_index = 0, head_index = 0;
   bool has_batch = false;
@@ -51,7 +52,7 @@ std::string TensorPath(std::string_view path, size_t i) {
   return StrCat(path, ".tensors[", i, "].tensor");
 }
 
-// Shape, strides and sizes of the next tensor; the first one sets batch and tokens.
+// Sets shape, strides and sizes of the next tensor. The first tensor sets batch and tokens.
 absl::Status PrepareTensor(const TensorDesc& tensor, const RopeRequest& request,
                            std::string_view path, PreparedRope& out) {
   PHASOR_RETURN_IF_ERROR(CheckComputeDtype(tensor.dtype, StrCat(path, ".dtype")));
@@ -88,7 +89,7 @@ absl::Status PrepareTensor(const TensorDesc& tensor, const RopeRequest& request,
   std::vector<int64_t> strides = DenseStrides(tensor.shape);
   prepared.y_strides = ByteStrides(strides, dims, tensor.dtype);
   for (size_t k = 0; k < tensor.strides.size(); ++k) {
-    if (tensor.shape[k] <= 1 || IsEmpty(tensor)) continue;  // never stepped over
+    if (tensor.shape[k] <= 1 || IsEmpty(tensor)) continue;  // its stride is not used
     prepared.dense = prepared.dense && strides[k] == tensor.strides[k];
     strides[k] = tensor.strides[k];
   }
@@ -97,7 +98,7 @@ absl::Status PrepareTensor(const TensorDesc& tensor, const RopeRequest& request,
   return absl::OkStatus();
 }
 
-// Type and strides of what tensor i becomes.
+// Sets type and strides of the output of tensor i.
 absl::Status PrepareOutput(const RopeOutput& output, size_t i, const RopeRequest& request,
                            std::string_view path, PreparedRope& out) {
   const std::string tensor_path = StrCat(path, ".tensors[", i, "]");
@@ -139,7 +140,7 @@ absl::Status PrepareTensors(const RopeRequest& request, std::string_view path, P
   return PreparePages(request, path, out);
 }
 
-// What the scalar loops of PARITY do not do.
+// Refuses what the scalar loops of PARITY cannot do.
 absl::Status CheckParity(const PreparedRope& rope, const ResolvedSpec& spec,
                          std::string_view path) {
   if (spec.precision == Precision::kExact) return absl::OkStatus();
@@ -156,7 +157,7 @@ absl::Status CheckParity(const PreparedRope& rope, const ResolvedSpec& spec,
   return absl::OkStatus();
 }
 
-// Resolves a rotary spec; head_dim, when nothing states it, is the tensors' last dimension.
+// Resolves a rotary spec. If nothing sets head_dim, it is the last dimension of the tensors.
 absl::StatusOr<ResolvedSpec> ResolveRotary(Spec spec, const RopeRequest& request,
                                            std::string_view path, std::string_view spec_path) {
   const Preset* preset = FindPreset(spec.preset);
@@ -183,7 +184,7 @@ absl::StatusOr<ResolvedSpec> ResolveRotary(Spec spec, const RopeRequest& request
                  ", must be the spec's head_dim (", resolved.head_dim, ")");
 }
 
-// Positions are one per token, or one per token of every batch entry.
+// Positions: one per token, or one per token of every batch entry.
 absl::StatusOr<PositionSource> PrepareRopePositions(const Positions& positions, int axes,
                                                     const PreparedRope& rope,
                                                     std::string_view path) {
@@ -213,7 +214,7 @@ absl::Status CheckDeltaFields(const RopeRequest& request, std::string_view path)
   return absl::OkStatus();
 }
 
-// Tensors have the heads that frequencies are given for.
+// If frequencies differ between heads, every tensor must have that number of heads.
 absl::Status CheckHeads(const RopeRequest& request, const Plan& plan, std::string_view path) {
   if (plan.heads == 1) return absl::OkStatus();
   for (size_t i = 0; i < request.tensors.size(); ++i) {
@@ -226,13 +227,13 @@ absl::Status CheckHeads(const RopeRequest& request, const Plan& plan, std::strin
   return absl::OkStatus();
 }
 
-// An amplitude of 0 leaves nothing to turn back.
+// An amplitude of 0 cannot be undone.
 absl::Status CheckAmplitude(const Plan& plan, std::string_view path) {
   if (plan.amplitude != 0) return absl::OkStatus();
   return Invalid(path, ".attention_factor: 0 cannot be undone, must not be 0");
 }
 
-// Keys that `from` rotated have the lanes and heads that `to` rotates.
+// Checks that `from` rotates the same lanes and number of heads as `to`, and can be undone.
 absl::Status CheckMove(const Plan& from_plan, const Plan& to_plan, std::string_view path) {
   const ResolvedSpec& from = from_plan.spec;
   const ResolvedSpec& to = to_plan.spec;
@@ -303,7 +304,7 @@ absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvide
 }
 
 PreparedRope SliceTokens(const PreparedRope& prepared, int64_t first, int64_t count) {
-  PreparedRope slice;  // member by member: the sequences of positions may be many
+  PreparedRope slice;  // member by member: copying all sequences of positions may be expensive
   slice.plan = prepared.plan;
   slice.from_plan = prepared.from_plan;
   slice.inverse = prepared.inverse;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See chunked_item.h.
+// Opens chunked items (checks them and copies their positions) and cuts them into runs of tokens.
 #include "server/api/chunked_item.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using engine::Segments;
 
-// Most bytes of an answer beside its elements: 64 tensors, a status, run info.
+// Upper limit for the bytes of an answer besides its elements: 64 tensors, a status and run info.
 constexpr int64_t kAnswerHeaderBytes = 16 << 10;
 
 absl::Status CheckEntries(size_t got, size_t wanted, const char* of_what) {
@@ -31,7 +31,7 @@ absl::Status CheckEntry(const Segments& entry, size_t i, int64_t wanted, const s
   return Invalid("raw[", i, "]: ", got, " bytes, expected ", wanted, " for ", what);
 }
 
-// Copies a position tensor, if there is one, from the next entry.
+// If there is a position tensor, copies it from the next raw entry into `kept`.
 absl::Status Keep(const v1::Positions& wire, int64_t bytes, const std::string& path,
                   absl::Span<const Segments>* raw, size_t* index, std::vector<std::byte>* kept) {
   if (!wire.has_tensor()) return absl::OkStatus();
@@ -46,7 +46,7 @@ absl::Status Keep(const v1::Positions& wire, int64_t bytes, const std::string& p
   return absl::OkStatus();
 }
 
-// The part of kept positions that `tokens` from `first` on are.
+// The positions of `tokens` tokens from token `first` on.
 Segments PartOf(const std::vector<std::byte>& kept, int64_t first, int64_t tokens,
                 const InputSlot& slot) {
   if (slot.bytes == 0) return {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An item of a stream that comes in runs of tokens: checked once, then cut into engine items.
+// A chunked item: an item of a stream whose payload arrives in several messages, each with a run of
+// consecutive tokens. The item is checked once; each run becomes an engine item.
 #ifndef PHASOR_SERVER_API_CHUNKED_ITEM_H_
 #define PHASOR_SERVER_API_CHUNKED_ITEM_H_
 
@@ -18,15 +19,18 @@
 
 namespace phasor::rpc {
 
-// Most bytes of positions that one chunked item keeps.
+// Largest position tensor that a chunked item keeps, in bytes. A rotation may keep two: positions
+// and from_positions.
 inline constexpr int64_t kMaxKeptPositionBytes = int64_t{64} << 20;
 
-// What is known of the whole, and its positions. Immutable but for `permit`.
-// Threads: any, once made. Owns the positions; the items cut from it borrow them.
+// A checked item of a stream and its positions. Cuts the item into engine items, one per run of
+// tokens. Owns the positions; the engine items borrow them, so it must outlive them. Immutable
+// after Open, except for `permit`. Threads: any, once made.
 class ChunkedItem {
  public:
-  // `raw`: the entries of the opening message. INVALID_ARGUMENT and the like: as ViewItem; also
-  // strided inputs and a batch. RESOURCE_EXHAUSTED: more than kMaxKeptPositionBytes of positions.
+  // `raw`: the raw entries of the opening message, which are the positions. Same errors as
+  // ViewItem. INVALID_ARGUMENT also: strided inputs, a paged cache, or a batch other than 1.
+  // RESOURCE_EXHAUSTED also: a position tensor larger than kMaxKeptPositionBytes.
   static absl::StatusOr<ChunkedItem> Open(const v1::EncodeItem& item,
                                           absl::Span<const engine::Segments> raw,
                                           const ViewContext& context);
@@ -36,18 +40,19 @@ class ChunkedItem {
 
   int64_t tokens() const { return tokens_; }
   int64_t kept_bytes() const { return static_cast<int64_t>(positions_.size() + from_.size()); }
-  // The whole, without payload: what the answer to the opening message describes.
+  // The whole item without payload. The answer to the opening message describes it.
   engine::Item Whole() const {
     return engine::Item(std::visit([](const auto& kind) { return Prepared(kind); }, prepared_));
   }
 
-  // The run that begins at token `next`, with the entries of its message. INVALID_ARGUMENT: another
-  // run, or entries that do not fit it. RESOURCE_EXHAUSTED: an answer beyond `max_message_bytes`.
+  // The run of tokens that must begin at token `next`; `raw` has the entries of the run's message.
+  // INVALID_ARGUMENT: the run begins elsewhere, has no tokens or too many, or the entries do not
+  // fit it. RESOURCE_EXHAUSTED: the answer would exceed `max_message_bytes`.
   absl::StatusOr<RequestView> Cut(const v1::Chunk& chunk, int64_t next,
                                   absl::Span<const engine::Segments> raw,
                                   int64_t max_message_bytes) const;
 
-  Permit permit;  // for kept_bytes()
+  Permit permit;  // for kept_bytes(), from the engine's byte budget
 
  private:
   absl::StatusOr<engine::Item> CutItem(const v1::Chunk& chunk,
@@ -56,7 +61,7 @@ class ChunkedItem {
   std::variant<PreparedEncode, PreparedRope> prepared_;
   int64_t tokens_ = 0;
   std::vector<std::byte> positions_;
-  std::vector<std::byte> from_;  // delta only
+  std::vector<std::byte> from_;  // from_positions of a delta rotation
 };
 
 }  // namespace phasor::rpc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See device_regions.h.
+// Checks the CUDA IPC handle and the device UUID of a message, then registers the region.
 #include "server/api/device_regions.h"
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions of device memory in SharedMemoryService: their messages in front of DeviceRegionStore.
+// Registers regions of device memory: from messages of SharedMemoryService to DeviceRegionStore.
 #ifndef PHASOR_SERVER_API_DEVICE_REGIONS_H_
 #define PHASOR_SERVER_API_DEVICE_REGIONS_H_
 
@@ -9,8 +9,8 @@
 
 namespace phasor::rpc {
 
-// Registers a region with `cuda_ipc`. INVALID_ARGUMENT: the handle's length, no UUID, and as
-// DeviceRegionStore::Register.
+// Registers a region with `cuda_ipc`. INVALID_ARGUMENT: the handle has the wrong length, or the
+// UUID is not set. Other errors: as DeviceRegionStore::Register.
 absl::Status RegisterDeviceRegion(const v1::Region& region, const memory::RegionCaller& caller,
                                   const memory::RegionTerms& terms,
                                   memory::DeviceRegionStore& store);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a message of ours has the bytes of its tensors: in its entries, or in shared memory.
+// Tensors of phasor.v1 messages: their bytes, in raw entries of the message or in shared memory.
 #ifndef PHASOR_SERVER_API_PAYLOAD_H_
 #define PHASOR_SERVER_API_PAYLOAD_H_
 
@@ -20,12 +20,13 @@
 
 namespace phasor::rpc {
 
-// Raw entries of the message, handed out in order.
+// The raw entries of a message. Hands them out in order. Borrows them.
 class RawEntries {
  public:
   explicit RawEntries(absl::Span<const engine::Segments> entries) : entries_(entries) {}
 
-  // The next entry, which must have exactly `bytes` bytes for `tensor`, described by `what`.
+  // Takes the next entry; there must be one. INVALID_ARGUMENT: it does not have exactly `bytes`
+  // bytes. The error names the tensor by `path` and describes it with `what`.
   absl::Status Take(int64_t bytes, const std::string& path, const std::string& what,
                     engine::Segments* out) {
     const engine::Segments& entry = entries_[next_];
@@ -47,7 +48,7 @@ class RawEntries {
   size_t next_ = 0;
 };
 
-// "FLOAT32 [8, 1, 128]".
+// The dtype and shape for error messages: "FLOAT32 [8, 1, 128]".
 inline std::string Describe(const v1::TensorSpec& tensor) {
   std::string text = absl::StrCat(v1::Dtype_Name(tensor.dtype()).substr(sizeof("DTYPE_") - 1), " [",
                                   absl::StrJoin(tensor.shape(), ", "), "]");
@@ -61,7 +62,8 @@ inline bool IsInline(const v1::TensorSpec& tensor) {
   return tensor.source_case() == v1::TensorSpec::SOURCE_NOT_SET;
 }
 
-// What the wire says of a tensor in shared memory; `path` is the tensor's. Its dtype is known.
+// A tensor in shared memory, for memory::Binding. `path` is the tensor's path in errors. Its dtype
+// must have been checked.
 inline memory::SharedTensor SharedTensorOf(const v1::TensorSpec& wire, const std::string& path) {
   memory::SharedTensor tensor;
   tensor.on_device = wire.has_device();

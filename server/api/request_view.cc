@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See request_view.h. The order of checks: metadata of every item, the number of raw entries, their
-// lengths, the size of the response.
+// Parses and checks messages of phasor.v1. Order of checks: the metadata of every item, the number
+// of raw entries, their lengths, the size of the response.
 #include "server/api/request_view.h"
 
 #include <algorithm>
@@ -36,19 +36,19 @@ absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
                                                     context.backend, "' or empty"));
 }
 
-// Puts the fields of the encoder that `spec` names, if it does, under its own.
+// If `spec` names an encoder, merges it with the encoder's fields. Fields set in `spec` win.
 absl::Status ApplyEncoder(const ViewContext& context, const std::string& path, Spec* spec) {
   if (context.encoders == nullptr || spec->encoder.empty()) return absl::OkStatus();
   PHASOR_ASSIGN_OR_RETURN(*spec, context.encoders->Apply(*spec, path));
   return absl::OkStatus();
 }
 
-// Most bytes of a response beside its elements: an item's status message or run info, an output's
-// dtype and shape.
+// Upper limits for the bytes of a response besides its elements: an item's status message or run
+// info, and an output's dtype and shape.
 constexpr int64_t kItemHeaderBytes = kMaxStatusMessageBytes + 256;
 constexpr int64_t kOutputHeaderBytes = 128;
 
-// Size of the response. A sum beyond `limit` is an error, so sums cannot overflow.
+// Adds up the size of a response. A sum beyond `limit` is an error, so sums cannot overflow.
 class ResponseSize {
  public:
   explicit ResponseSize(int64_t limit) : limit_(limit), room_(limit) {}
@@ -79,7 +79,7 @@ class ResponseSize {
   int64_t element_bytes_ = 0;
 };
 
-// Checks an item but for its payload.
+// Checks everything of an item but its payload.
 absl::StatusOr<PreparedEncode> Prepare(const v1::EncodeItem& wire, const ViewContext& context,
                                        Sources sources, const std::string& path) {
   PHASOR_ASSIGN_OR_RETURN(EncodeRequest request, EncodeRequestFromWire(wire, path, sources));
@@ -104,7 +104,7 @@ absl::StatusOr<PreparedBias> Prepare(const v1::AttentionBiasItem& wire, const Vi
   return PrepareBias(request, context.tables, path);
 }
 
-// The same, and whether another backend is pinned.
+// Prepare, which also refuses an item that is pinned to another backend.
 template <typename Wire>
 auto PrepareHere(const Wire& wire, const ViewContext& context, Sources sources,
                  const std::string& path) -> decltype(Prepare(wire, context, sources, path)) {
@@ -113,7 +113,7 @@ auto PrepareHere(const Wire& wire, const ViewContext& context, Sources sources,
   return prepared;
 }
 
-// The tensor of the wire that has a role; nullptr: it is not given.
+// The tensor of the message in that role; nullptr: there is none.
 const v1::TensorSpec* Find(const v1::EncodeItem& wire, Role role, int) {
   if (role == Role::kPositions) return &wire.positions().tensor();
   if (role == Role::kOutput) return wire.has_destination() ? &wire.destination() : nullptr;
@@ -156,7 +156,7 @@ const v1::TensorSpec* Find(const v1::AttentionBiasItem& wire, Role role, int) {
   }
 }
 
-// What errors call it: the field, and ".tensor" of the positions.
+// The tensor's path in errors: its field, with ".tensor" for positions.
 template <typename Wire>
 std::string PathOf(const std::string& path, Role role, int index) {
   const bool output = role == Role::kOutput && std::is_same_v<Wire, v1::ApplyRoPEItem>;
@@ -166,13 +166,13 @@ std::string PathOf(const std::string& path, Role role, int index) {
   return absl::StrCat(path, ".", FieldOf(role, index), positions ? ".tensor" : "");
 }
 
-// Where the bytes of the tensors of a message are.
+// The sources of a message's tensors: its raw entries and shared memory.
 struct Payload {
   RawEntries raw;
   memory::Binding binding;
 };
 
-// Gives inputs their bytes, and caches that lie in shared memory their place.
+// Gives inputs their bytes. Caches in shared memory become the places of their outputs.
 template <typename Wire>
 absl::Status BindInputs(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
   for (size_t i = 0; i < item->inputs.size(); ++i) {
@@ -181,7 +181,7 @@ absl::Status BindInputs(const Wire& wire, const std::string& path, Payload* payl
     const v1::TensorSpec& tensor = *Find(wire, slot.role, slot.index);
     const std::string tensor_path = PathOf<Wire>(path, slot.role, slot.index);
     if (IsInline(tensor)) {
-      // Entries of tensors to rotate are known by "tensors[i]".
+      // In errors about raw entries, tensors to rotate are called "tensors[i]".
       const std::string raw_path = slot.role == Role::kTensor
                                        ? absl::StrCat(path, ".tensors[", slot.index, "]")
                                        : tensor_path;
@@ -197,7 +197,7 @@ absl::Status BindInputs(const Wire& wire, const std::string& path, Payload* payl
   return absl::OkStatus();
 }
 
-// That a destination fits output `i`, but for its memory.
+// Checks everything but the memory of the destination of output `i`.
 absl::Status CheckDestination(const v1::TensorSpec& wanted, const Item& item, size_t i,
                               const std::string& path) {
   if (IsInline(wanted)) {
@@ -211,7 +211,7 @@ absl::Status CheckDestination(const v1::TensorSpec& wanted, const Item& item, si
                  v1::Dtype_Name(output.dtype()), " and ", output.shape_size(), " dimensions");
 }
 
-// Gives outputs their places.
+// Gives outputs with a destination their places.
 template <typename Wire>
 absl::Status BindOutputs(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
   for (size_t i = 0; i < item->outputs.size(); ++i) {
@@ -235,7 +235,7 @@ absl::Status BindOutputs(const Wire& wire, const std::string& path, Payload* pay
   return absl::OkStatus();
 }
 
-// Adds up what the response has of the item.
+// Adds the item's outputs to the size of the response.
 absl::Status AddOutputs(const Item& item, const std::string& path, ResponseSize* size) {
   for (const engine::Output& output : item.outputs) {
     const int64_t bytes = output.place.in_answer() ? output.slot.bytes : 0;
@@ -244,7 +244,7 @@ absl::Status AddOutputs(const Item& item, const std::string& path, ResponseSize*
   return absl::OkStatus();
 }
 
-// Items of one message while they are checked.
+// Checks the items of one message and gives them their payload.
 template <typename Wire>
 class Viewer {
  public:
@@ -254,7 +254,7 @@ class Viewer {
     entries_.reserve(items);
   }
 
-  // Checks the metadata of the next item; its own errors take its place.
+  // Checks the metadata of the next item. If it is wrong, the error becomes the item's status.
   void Add(const Wire& wire, std::string path) {
     inline_tensors_ += CountInlineTensors(wire);
     auto prepared = PrepareHere(wire, context_, Sources::kShared, path);
@@ -266,8 +266,9 @@ class Viewer {
     entries_.push_back({&wire, std::move(path)});
   }
 
-  // Gives every item its payload, then adds up the response; an item's own errors take its place.
-  // INVALID_ARGUMENT: not as many entries as tensors. RESOURCE_EXHAUSTED: all items together.
+  // Gives every item its payload, then adds up the response. An error of one item becomes its
+  // status. INVALID_ARGUMENT: the number of raw entries is not that of inline tensors.
+  // RESOURCE_EXHAUSTED: the response of all items would be too large.
   absl::Status Assign(absl::Span<const Segments> raw) {
     if (static_cast<int64_t>(raw.size()) != inline_tensors_) {
       return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
@@ -305,7 +306,7 @@ class Viewer {
     std::string path;
   };
 
-  // The item's own error, if it has one.
+  // Returns the item's own error, if it has one.
   absl::Status AssignItem(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
     absl::Status status = item->status;
     if (status.ok()) status = BindInputs(wire, path, payload, item);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A walked message as engine items: parsed, checked, sized, with payload assigned. The only maker
-// of items; what it returns is valid and nothing below checks it again.
+// Turns a received message into engine items: parses it, checks it, computes sizes and assigns the
+// payload. phasor.v1 makes its items only here and in chunked_item.h. The items are valid; the
+// engine does not check them again.
 #ifndef PHASOR_SERVER_API_REQUEST_VIEW_H_
 #define PHASOR_SERVER_API_REQUEST_VIEW_H_
 
@@ -20,53 +21,54 @@
 
 namespace phasor::rpc {
 
-// What a request is checked against.
+// What requests are checked against, and what checking needs.
 struct ViewContext {
   PlanProvider plans;
-  std::string backend;            // name of the backend that runs here, for pins
-  int64_t max_message_bytes = 0;  // largest response
+  std::string backend;            // the backend that runs here; pins are compared with it
+  int64_t max_message_bytes = 0;  // largest allowed response
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;  // nullptr: none are kept
+  const TableSource* tables = nullptr;  // nullptr: the server keeps no tables
   memory::CallerMemory memory = {};
-  const EncoderCatalogue* encoders = nullptr;  // nullptr: there are none
+  const EncoderCatalogue* encoders = nullptr;  // nullptr: no encoders are configured
 };
 
-// Items borrow the walked message's pieces.
+// The items of one message. They borrow the pieces of the walked message.
 struct RequestView {
   std::vector<engine::Item> items;
-  int64_t response_bytes = 0;  // element bytes of the outputs that the response has
-  memory::Bound bound = {};    // what the items use of shared memory
-  int64_t copied_bytes = 0;    // of the server's memory, for the time of the call
+  int64_t response_bytes = 0;  // element bytes of the outputs that go into the response
+  memory::Bound bound = {};    // the items' tensors in shared memory
+  int64_t copied_bytes = 0;    // memory of the server that the call needs for copies and scratch
 };
 
-// All return
+// Errors of all of these functions:
 //   INVALID_ARGUMENT: the header does not parse; a field is missing or out of range; the number or
-//     the length of raw entries is not what the tensors need;
-//   NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION: as PrepareEncode, PrepareRope and
-//     PrepareBias; OUT_OF_RANGE: a range of positions beyond a table;
-//     FAILED_PRECONDITION also when a pin asks for another backend;
-//   RESOURCE_EXHAUSTED: too many items, or the response would be too large;
-//   NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION also as memory::Binding.
-// In a batch these are the failing item's status, except errors of the message as a whole: its
-// header, its number of items or raw entries, the size of the whole response, outputs that overlap.
-// Threads: pure functions (but for `plans`).
+//     the length of raw entries does not fit the tensors.
+//   NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION: as PrepareEncode, PrepareRope, PrepareBias.
+//   FAILED_PRECONDITION also: a pin asks for another backend.
+//   OUT_OF_RANGE: a range of positions extends beyond a table.
+//   RESOURCE_EXHAUSTED: too many items, or the response would be too large.
+//   NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION also: as memory::Binding.
+// In a batch, an error is the status of the item that failed. The whole message fails only for
+// errors that concern all of it: its header, the number of items or raw entries, the size of the
+// whole response, or outputs that overlap.
+// Threads: pure functions, except that they call `plans`.
 absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context);
 absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
                                            const ViewContext& context);
 absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
                                                const ViewContext& context);
-// The same of one item that was parsed before, and the entries of its message. As ParseEncode.
+// The same for one item that is parsed already, with the raw entries of its message.
 absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item,
                                      absl::Span<const engine::Segments> raw,
                                      const ViewContext& context);
 absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item,
                                      absl::Span<const engine::Segments> raw,
                                      const ViewContext& context);
-// The checks of an item that need no entries.
+// Checks of an item that need no raw entries.
 absl::StatusOr<PreparedEncode> PrepareItem(const v1::EncodeItem& item, const ViewContext& context);
 absl::StatusOr<PreparedRope> PrepareItem(const v1::ApplyRoPEItem& item, const ViewContext& context);
 
-// Parses what is not `raw`. INVALID_ARGUMENT: it does not parse.
+// Parses all fields except `raw`. INVALID_ARGUMENT: the message does not parse.
 absl::Status ParseHeader(const WalkedMessage& walked, google::protobuf::MessageLite* message);
 
 absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See response.h.
+// Fills in the header of responses and joins it with the bytes of the outputs.
 #include "server/api/response.h"
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace {
 
 using engine::OutputRange;
 
-// The outputs that an answer carries.
+// The outputs that the response carries, leaving out those in shared memory.
 std::vector<OutputRange> RangesOf(absl::Span<const engine::Item> items,
                                   const engine::Result& result) {
   std::vector<OutputRange> ranges;
@@ -40,7 +40,7 @@ grpc::ByteBuffer Join(const Message& header, absl::Span<const engine::Item> item
                       result.buffer);
 }
 
-// Says where an output is that the response has not.
+// If the output is in shared memory, says where.
 void SetRegion(const engine::Destination& destination, v1::TensorSpec* tensor) {
   if (destination.in_answer()) return;
   const auto set = [&](auto* place) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results as response messages: a generated header, then the output bytes by reference.
+// Makes response messages: a generated header, followed by the output bytes by reference.
 #ifndef PHASOR_SERVER_API_RESPONSE_H_
 #define PHASOR_SERVER_API_RESPONSE_H_
 
@@ -16,11 +16,9 @@
 
 namespace phasor::rpc {
 
-// Serialized responses of unary and batch calls. `items` are the call's, in the order of
-// `result.items`. Larger outputs are not copied: the buffer lives until gRPC has sent them.
-// Threads: pure functions.
-//
-// A unary call's item must have succeeded.
+// Serialized responses of unary calls and batches. `items` are the items of the call, in the order
+// of `result.items`. The item of a unary call must have succeeded. Large outputs are not copied:
+// `result.buffer` lives until gRPC has sent them. Threads: pure functions.
 grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
                                     const engine::Result& result);
 grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
@@ -32,13 +30,13 @@ grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
 grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
                                             const engine::Result& result);
 
-// What a stream's message is answered with.
+// The answer to one message of a stream.
 struct StreamAnswer {
   int64_t id = 0;
   std::optional<v1::Chunk> chunk = {};
   absl::Status status = {};
-  const engine::Item* item = nullptr;      // when the status is OK
-  const engine::Result* result = nullptr;  // nullptr: an answer without bytes
+  const engine::Item* item = nullptr;      // set when the status is OK
+  const engine::Result* result = nullptr;  // nullptr: the answer carries no bytes
 };
 
 grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer);

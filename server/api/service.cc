@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See service.h.
+// Routes the methods of PositionEmbeddingService to tensor calls and streams, and answers the
+// methods without tensors itself.
 #include "server/api/service.h"
 
 #include <memory>
@@ -29,13 +30,14 @@ constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPERe
 constexpr StreamMethod kStreamEncode{ParseStreamEncode, MakeStreamEncodeResponse};
 constexpr StreamMethod kStreamApplyRoPE{ParseStreamApplyRoPE, MakeStreamApplyRoPEResponse};
 
-// gRPC declares a raw request const but hands over a message of its own making, which is a plain
-// object: emptying it is what lets received memory go before the call ends.
+// gRPC declares a raw request const, but it made the message itself and the object is not const.
+// Emptying it frees the received memory before the call ends.
 grpc::ByteBuffer* Mutable(const grpc::ByteBuffer* request) {
   return const_cast<grpc::ByteBuffer*>(request);
 }
 
-// Reads a message without `raw`. INVALID_ARGUMENT: does not parse; RESOURCE_EXHAUSTED: too large.
+// Parses a message without `raw`. INVALID_ARGUMENT: it does not parse. RESOURCE_EXHAUSTED: it is
+// too large.
 template <typename Message>
 absl::StatusOr<Message> ReadMessage(const grpc::ByteBuffer& request, int64_t max_bytes) {
   PHASOR_ASSIGN_OR_RETURN(const std::string bytes, CopyMessage(request, max_bytes));
@@ -50,7 +52,7 @@ grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// Answers at once with the message or error that `make` returns, if the caller may ask.
+// If the caller has access, answers at once with the message or error that `make` returns.
 template <typename Make>
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
                                  Make make) {
@@ -112,7 +114,7 @@ PositionEmbeddingServiceImpl::PositionEmbeddingServiceImpl(engine::Engine* engin
       backend_(engine->backend()->name()),
       max_inflight_bytes_(options_.max_inflight_bytes),
       max_batch_items_(options_.max_batch_items) {
-  // protobuf would print text that is not UTF-8 to standard error, whenever a caller sends some.
+  // Otherwise protobuf logs to standard error whenever a caller sends text that is not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gRPC service: bytes in, engine calls, bytes out.
+// PositionEmbeddingService: received bytes in, engine calls, response bytes out.
 #ifndef PHASOR_SERVER_API_SERVICE_H_
 #define PHASOR_SERVER_API_SERVICE_H_
 
@@ -21,23 +21,24 @@
 
 namespace phasor::rpc {
 
-// What the server tells its services. Zero limits refuse everything: set them all.
+// Settings of the service. A limit of 0 refuses everything, so set all of them.
 struct ServiceOptions {
-  std::string version;  // of the server, e.g. "0.1.0"
+  std::string version;  // the server's version, e.g. "0.1.0"
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
-  int64_t max_inflight_bytes = 0;  // reported only; the engine enforces it
-  int64_t inline_bytes = 0;        // reported only; the engine enforces it
+  int64_t max_inflight_bytes = 0;  // only reported; the engine enforces it
+  int64_t inline_bytes = 0;        // only reported; the engine enforces it
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
-  std::string lease_socket;             // reported only
-  absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: never
-  const EncoderCatalogue* encoders = nullptr;  // must outlive the service; nullptr: there are none
-  memory::Stores memory = {};                  // the same
+  const TableSource* tables = nullptr;  // must outlive the service; nullptr: no tables are kept
+  std::string lease_socket;             // only reported
+  absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: no limit
+  // Must outlive the service; nullptr: none are configured.
+  const EncoderCatalogue* encoders = nullptr;
+  memory::Stores memory = {};  // must outlive the service
 };
 
-// Unary methods take the received bytes as they are, so that element bytes are never copied into a
-// message and what does not parse is INVALID_ARGUMENT. So do streaming ones.
+// Methods with tensors, streams too, take the received bytes without parsing them. So element bytes
+// are never copied into a message, and bytes that do not parse are INVALID_ARGUMENT.
 using PositionEmbeddingServiceBase = v1::PositionEmbeddingService::WithRawCallbackMethod_Encode<
     v1::PositionEmbeddingService::WithRawCallbackMethod_ApplyRoPE<
         v1::PositionEmbeddingService::WithRawCallbackMethod_BatchEncode<
@@ -51,20 +52,22 @@ using PositionEmbeddingServiceBase = v1::PositionEmbeddingService::WithRawCallba
                                         WithRawCallbackMethod_StreamApplyRoPE<
                                             v1::PositionEmbeddingService::Service>>>>>>>>>>;
 
-// Threads: gRPC calls the methods from its own threads, many at once. No method blocks; calls up to
-// the engine's inline size are computed inside them.
+// Implements the gRPC service of phasor.v1. Threads: gRPC calls the methods from its own threads,
+// many at once. No method blocks; a call up to the engine's inline size is computed inside its
+// method.
 class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
  public:
   // `engine` must outlive the service.
   PositionEmbeddingServiceImpl(engine::Engine* engine, ServiceOptions options);
 
-  // Addresses that GetServerInfo reports; they are known only after the server has started.
+  // Sets the addresses that GetServerInfo reports, which are known only after the server has
+  // started.
   void SetListeners(std::vector<std::string> listeners);
 
-  // What calls that begin from now on may ask for, and GetServerInfo reports.
+  // Sets what calls that begin from now on may ask for, and what GetServerInfo reports.
   void SetLimits(int64_t max_inflight_bytes, int64_t max_batch_items);
 
-  // From now on streams end as soon as the items that they began are done.
+  // From now on, every stream ends as soon as the items that it began are done.
   void DrainStreams() { streams_.Drain(); }
   int64_t streams() { return streams_.size(); }
 
@@ -109,7 +112,7 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   const ServiceOptions options_;
   const std::string backend_;
   StreamSet streams_;
-  // A reload changes these.
+  // Limits that a reload of the configuration changes.
   std::atomic<int64_t> max_inflight_bytes_;
   std::atomic<int64_t> max_batch_items_;
   absl::Mutex mu_;

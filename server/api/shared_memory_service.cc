@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See shared_memory_service.h.
+// Converts messages of SharedMemoryService and sends each to the store of its kind of memory.
 #include "server/api/shared_memory_service.h"
 
 #include <string>
@@ -82,7 +82,7 @@ grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Unregister(grpc::CallbackServ
                                                               v1::UnregisterResponse*) {
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  // gRPC keeps both until the call is finished, a call that was given up too.
+  // gRPC keeps `context` and `reactor` until the call is finished, even if the caller cancels it.
   const auto released = [=] { FinishCall(context, reactor, absl::OkStatus()); };
   const memory::RegionCaller caller = RegionCallerOf(*context);
   const absl::Status status = devices_.Has(request->name(), caller)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service of named regions. gRPC in front of the stores of both kinds of memory.
+// SharedMemoryService: the gRPC service of named regions, for host and device memory.
 #ifndef PHASOR_SERVER_API_SHARED_MEMORY_SERVICE_H_
 #define PHASOR_SERVER_API_SHARED_MEMORY_SERVICE_H_
 
@@ -11,10 +11,11 @@
 
 namespace phasor::rpc {
 
-// Threads: any. No method blocks; Unregister answers when the region's users are done.
+// Registers, unregisters and lists regions in the stores. Threads: gRPC calls the methods from its
+// own threads. No method blocks; Unregister answers after the last call that uses the region ends.
 class SharedMemoryServiceImpl final : public v1::SharedMemoryService::CallbackService {
  public:
-  // Both must outlive the service and its calls, and share their names.
+  // Both stores must outlive the service and its calls, and share one set of names.
   SharedMemoryServiceImpl(memory::RegionStore* regions, memory::DeviceRegionStore* devices)
       : regions_(*regions), devices_(*devices) {}
 

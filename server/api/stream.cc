@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// See stream.h.
+// Runs the streams of tensor calls: flow control, chunked items, draining and idle timeouts.
 //
-// Lifetimes: gRPC calls the reactor until OnDone; the calls of its messages hold it until the
-// engine destroys them. The reactor is therefore shared, and `context` is used only before Finish.
+// Lifetimes: gRPC uses the reactor until OnDone. The calls of its messages hold it until the engine
+// destroys them, which may be later, so it is shared. `context` is used only before Finish.
 //
-// Order: messages are taken one at a time; the next is read when the one before has its share of
-// the byte budget and, if some are not answered yet, when there is room for one more like it. gRPC
-// runs reactions on its own threads, never inside the calls that start an operation, so starting
-// one under the lock is safe.
+// Order: messages are taken one at a time. The next one is read when the previous one has its share
+// of the byte budget. If some messages are not answered yet, reading also waits until the budget
+// has room for another message of that size. gRPC runs reactions on its own threads, never inside
+// the calls that start an operation, so it is safe to start one under the lock.
 #include "server/api/stream.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@
 namespace phasor::rpc {
 namespace {
 
-// A chunked item and how far it has come.
+// A chunked item and the token at which its next run must begin.
 struct OpenItem {
   std::shared_ptr<const ChunkedItem> item;
   int64_t next_token = 0;
@@ -40,6 +40,9 @@ struct OpenItem {
 
 }  // namespace
 
+// The reactor of one stream. Reads messages, submits them to the engine and writes the answers.
+// Owns itself from Begin until OnDone. Threads: gRPC and the engine call it from their own threads;
+// the state is guarded by `mu_`.
 class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                      public engine::Reader,
                      public std::enable_shared_from_this<Stream> {
@@ -77,7 +80,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void Read(Permit room) override {
     absl::MutexLock lock(&mu_);
     asked_ = false;
-    if (taking_) return;  // it has been owed nothing meanwhile
+    if (taking_) return;  // all answers were sent, so a read has begun
     if (room.bytes() > 0) room_ = std::move(room);
     Continue();
     if (!taking_) room_.reset();
@@ -134,7 +137,8 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   void Take();
   absl::StatusOr<StreamRequest> Parse(const WalkedMessage& walked);
-  // What is to be computed for a message; no items: nothing, its answer is in `call`.
+  // The engine items of a message. If there are none, nothing is computed and `call` has the
+  // answer.
   absl::StatusOr<RequestView> ViewOf(StreamRequest request, const WalkedMessage& walked,
                                      Call* call);
   absl::StatusOr<RequestView> Cut(int64_t id, const v1::Chunk& chunk, const WalkedMessage& walked,
@@ -147,7 +151,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
-  // The message being taken has its place: the next may come.
+  // The message being taken has its share of the byte budget or is answered; read the next one.
   void Taken() {
     absl::MutexLock lock(&mu_);
     taking_ = false;
@@ -164,7 +168,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     Continue();
   }
 
-  // The item failed; what still comes of it has no place.
+  // The item failed: later runs with its id are refused.
   void Close(int64_t id, const ChunkedItem* item) {
     absl::MutexLock lock(&mu_);
     const auto open = open_.find(id);
@@ -176,7 +180,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   struct Outgoing {
     grpc::ByteBuffer message;
     int64_t cost_bytes;
-    Permit quota_permit;  // until it has been sent
+    Permit quota_permit;  // kept until the answer has been sent
   };
 
   void Settle(int64_t cost_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -185,7 +189,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (owed_messages_ == 0) room_.reset();
   }
 
-  // Nobody reads the answers any more.
+  // The caller reads no more answers: drops them and ends the stream.
   void Abandon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     abandoned_ = true;
     room_.reset();
@@ -200,7 +204,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   bool EndIfIdle() {
     absl::MutexLock lock(&mu_);
     if (end_.has_value()) return true;
-    if (owed_messages_ > 0) return false;  // OpenCalls ends it if nobody takes the answers
+    if (owed_messages_ > 0) return false;  // OpenCalls ends it if the caller takes no answers
     end_ = absl::DeadlineExceededError(absl::StrCat("stream: nothing received for ",
                                                     absl::FormatDuration(options_.idle_timeout),
                                                     ", the server's --stream-idle-timeout"));
@@ -213,8 +217,9 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
            owed_bytes_ < kMaxStreamBytes;
   }
 
-  // Whether there is room for what comes; it asks for some if not. Who is owed nothing needs none:
-  // whatever others hold, its end is seen.
+  // Whether there is room in the byte budget for the next message. If not, asks the engine to call
+  // Read. A stream that owes no answer needs no room: it can then see its end however full the
+  // budget is.
   bool MayRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (owed_messages_ == 0 || room_.has_value()) return true;
     waits_.store(true, std::memory_order_relaxed);
@@ -222,7 +227,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     return !asked_;
   }
 
-  // Starts whatever is due.
+  // Starts the operations that are due: write, finish, read.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (finished_) return;
     if (!writing_ && !answers_.empty()) {
@@ -257,29 +262,28 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   std::shared_ptr<Stream> self_;
   std::optional<IdleTimer> timer_;
   CallerQuota quota_;          // set in Begin
-  grpc::ByteBuffer incoming_;  // whoever takes a message has it to itself
+  grpc::ByteBuffer incoming_;  // used only by the thread that takes the message
 
-  // Set under the lock.
-  std::atomic<bool> abandoned_ = false;  // nobody reads the answers
-  std::atomic<bool> waits_ = false;      // for room to read
+  // Written under the lock, read without it.
+  std::atomic<bool> abandoned_ = false;  // the caller reads no more answers
+  std::atomic<bool> waits_ = false;      // waits for room to read
 
   absl::Mutex mu_;
-  bool taking_ ABSL_GUARDED_BY(mu_) = false;  // reading, or the message read has no place yet
+  bool taking_ ABSL_GUARDED_BY(mu_) = false;  // reading, or the message has no budget yet
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<absl::Status> end_
-      ABSL_GUARDED_BY(mu_);                         // reads no more; finishes when all is sent
-  int64_t owed_messages_ ABSL_GUARDED_BY(mu_) = 0;  // received and not answered
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);  // set: reads no more, ends with this
+  int64_t owed_messages_ ABSL_GUARDED_BY(mu_) = 0;        // received and not yet answered
   int64_t owed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t last_bytes_ ABSL_GUARDED_BY(mu_) = 0;      // of the last message
+  int64_t last_bytes_ ABSL_GUARDED_BY(mu_) = 0;      // size of the last message
   bool asked_ ABSL_GUARDED_BY(mu_) = false;          // the engine is going to call Read
-  std::optional<Permit> room_ ABSL_GUARDED_BY(mu_);  // for the message that is being read
+  std::optional<Permit> room_ ABSL_GUARDED_BY(mu_);  // budget for the message being read
   std::deque<Outgoing> answers_ ABSL_GUARDED_BY(mu_);
   std::map<int64_t, OpenItem> open_ ABSL_GUARDED_BY(mu_);
 };
 
-// One item, or one run of a chunked item, on its way through the engine.
+// One item, or one run of a chunked item, as a call of the engine.
 class Stream::Call final : public engine::Call {
  public:
   explicit Call(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {
@@ -287,7 +291,8 @@ class Stream::Call final : public engine::Call {
     waits_for_room = true;
   }
 
-  // Takes the bytes of `message`. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: they are no message.
+  // Takes the bytes of `message`. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: they are not a valid
+  // message, or exceed a limit.
   absl::StatusOr<WalkedMessage> Receive(grpc::ByteBuffer* message, int64_t max_header_bytes) {
     PHASOR_RETURN_IF_ERROR(received_.Take(message));
     received_bytes = received_.size();
@@ -321,14 +326,14 @@ class Stream::Call final : public engine::Call {
     if (!admitted_) stream_->Taken();
   }
 
-  // Answers with `answer` and the first item.
+  // Sends `answer`, which describes the first item if its status is OK.
   void Answer() {
     if (answer.status.ok()) answer.item = &items[0];
     stream_->Answer(stream_->method_.respond(answer), cost_bytes, std::move(quota_permit));
   }
 
   StreamAnswer answer;
-  std::shared_ptr<const ChunkedItem> chunk_of;   // whose positions the item borrows
+  std::shared_ptr<const ChunkedItem> chunk_of;   // the item borrows its positions
   Permit quota_permit;                           // of the caller's own bytes in flight
   std::unique_ptr<memory::Transfers> transfers;  // nullptr: nothing is copied
 
@@ -391,7 +396,7 @@ absl::StatusOr<RequestView> Stream::Cut(int64_t id, const v1::Chunk& chunk,
   call->chunk_of = open.item;
   absl::StatusOr<RequestView> view =
       open.item->Cut(chunk, open.next_token, walked.raw, options_.limits.max_message_bytes);
-  // Whatever is wrong with a run, the item cannot go on.
+  // After a run with an error the item is closed.
   if (view.ok()) open.next_token += chunk.tokens();
   if (!view.ok() || open.next_token == open.item->tokens()) open_.erase(found);
   return view;

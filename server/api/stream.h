@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StreamEncode and StreamApplyRoPE: items in, answers out, never more in between than a stream may
-// have. proto/phasor/v1 says what a stream promises.
+// StreamEncode and StreamApplyRoPE: receives items, computes them and sends answers, within the
+// limits below. The comments in proto/phasor/v1 say what a stream guarantees.
 #ifndef PHASOR_SERVER_API_STREAM_H_
 #define PHASOR_SERVER_API_STREAM_H_
 
@@ -22,40 +22,43 @@
 
 namespace phasor::rpc {
 
-// What a stream may have received and not yet answered: messages, and bytes of requests and
-// answers. One message is always taken, whatever its size.
+// Limits on what a stream has received and not answered yet: messages, and bytes of requests and
+// answers together. While both are below their limits, the next message is taken, whatever its
+// size.
 inline constexpr int64_t kMaxStreamMessages = 64;
 inline constexpr int64_t kMaxStreamBytes = int64_t{64} << 20;
-// Chunked items of a stream at a time.
+// Most chunked items that are open in a stream at a time.
 inline constexpr int64_t kMaxChunkedItems = 64;
 
-// How one streaming method reads and answers.
+// The functions by which one streaming method reads and answers.
 struct StreamMethod {
   absl::StatusOr<StreamRequest> (*parse)(const WalkedMessage&, const ViewContext&);
   grpc::ByteBuffer (*respond)(const StreamAnswer&);
 };
 
+// Settings of a stream.
 struct StreamOptions {
   TensorCallLimits limits;
-  absl::Duration idle_timeout;  // 0: never
+  absl::Duration idle_timeout;  // 0: no limit
 };
 
 class Stream;
 
-// The streams of a service. Threads: any. Must outlive them.
+// The streams of a service. Starts and drains them. Must outlive them. Threads: any.
 class StreamSet {
  public:
   StreamSet() = default;
   StreamSet(const StreamSet&) = delete;
   StreamSet& operator=(const StreamSet&) = delete;
 
-  // Starts a stream and returns its reactor, which gRPC owns from here on. Never blocks. `method`
-  // and `engine` must outlive it.
+  // Starts a stream and returns its reactor, which gRPC owns from then on. Never blocks. `method`
+  // and `engine` must outlive the stream.
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
       const StreamMethod& method, const StreamOptions& options, engine::Engine& engine,
       grpc::CallbackServerContext* context);
 
-  // From now on streams begin no item; each ends as UNAVAILABLE when those that it began are done.
+  // From now on, streams begin no new items. Each ends with UNAVAILABLE when the items that it
+  // began are done.
   void Drain();
 
   int64_t size();

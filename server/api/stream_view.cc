@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See stream_view.h.
+// Tells the kinds of messages of a stream apart and parses each.
 #include "server/api/stream_view.h"
 
 #include <utility>

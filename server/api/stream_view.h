@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of StreamEncode and StreamApplyRoPE, parsed and checked.
+// Parses and checks messages of StreamEncode and StreamApplyRoPE.
 #ifndef PHASOR_SERVER_API_STREAM_VIEW_H_
 #define PHASOR_SERVER_API_STREAM_VIEW_H_
 
@@ -14,15 +14,15 @@
 
 namespace phasor::rpc {
 
-// A message of a stream; borrows the walked message's pieces, as its items do.
+// A parsed message of a stream. It and its items borrow the pieces of the walked message.
 struct StreamRequest {
   int64_t id = 0;
-  // What is wrong with it; an item; the opening of a chunked one; a run of tokens.
+  // An error, an item, the opening of a chunked item, or a run of tokens.
   std::variant<absl::Status, RequestView, ChunkedItem, v1::Chunk> content;
 };
 
-// INVALID_ARGUMENT: the header does not parse, so that nobody knows whose answer this would be. All
-// other errors are the content's. Threads: pure functions (but for the context's plans).
+// INVALID_ARGUMENT: the header does not parse, so the id that an answer needs is unknown. All other
+// errors are in `content`. Threads: pure functions, except that they call the context's plans.
 absl::StatusOr<StreamRequest> ParseStreamEncode(const WalkedMessage& message,
                                                 const ViewContext& context);
 absl::StatusOr<StreamRequest> ParseStreamApplyRoPE(const WalkedMessage& message,

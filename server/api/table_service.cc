@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See table_service.h.
+// Receives uploads of tables, and stores, lists and deletes tables.
 #include "server/api/table_service.h"
 
 #include <memory>
@@ -32,7 +32,7 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
   return reactor;
 }
 
-// One upload. Owns itself until OnDone. Its timer and its reads take turns under the lock.
+// One upload. Owns itself until OnDone. Threads: timer and reads may run at once; they lock `mu_`.
 class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableRequest>,
                             public std::enable_shared_from_this<UploadReactor> {
  public:
@@ -98,11 +98,12 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
     return absl::OkStatus();
   }
 
-  // The stream has ended: as its caller meant it, or cut off, which the missing bytes tell.
+  // The stream of messages has ended. If it was cut off, bytes are missing and the store refuses
+  // it.
   void Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (context_->IsCancelled()) return End(absl::CancelledError("table: the caller went away"));
     if (upload_ == nullptr) return End(absl::InvalidArgumentError("table: no message received"));
-    ended_ = true;  // nothing but this task ends it now
+    ended_ = true;  // from here on, only the task below ends the call
     writer_.Post([this, self = self_, upload = std::move(upload_)]() mutable {
       auto stored = store_.Commit(std::move(upload));
       if (stored.ok()) *response_->mutable_table() = ToWire(**stored);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gRPC service of learned tables.
+// TableService: the gRPC service that uploads, lists and deletes learned tables.
 #ifndef PHASOR_SERVER_API_TABLE_SERVICE_H_
 #define PHASOR_SERVER_API_TABLE_SERVICE_H_
 
@@ -18,8 +18,8 @@
 
 namespace phasor::rpc {
 
-// Runs tasks one after another: what writes files must not block gRPC's threads.
-// Threads: Post from any. Owns its thread; the destructor runs what was posted.
+// A thread that runs tasks one after another, for writing files, which must not block gRPC's
+// threads. The destructor runs all posted tasks and joins the thread. Threads: any may call Post.
 class TaskThread {
  public:
   TaskThread();
@@ -36,11 +36,12 @@ class TaskThread {
   std::thread thread_;
 };
 
-// Threads: gRPC calls the methods from its own threads, many at once.
+// Implements the gRPC service of tables. Threads: gRPC calls the methods from its own threads, many
+// at once.
 class TableServiceImpl final : public v1::TableService::CallbackService {
  public:
-  // `store` must outlive the service. An upload that sends nothing for `idle_timeout` ends; 0:
-  // never.
+  // `store` must outlive the service. An upload that sends nothing for `idle_timeout` ends; 0 means
+  // no limit.
   TableServiceImpl(tables::TableStore* store, absl::Duration idle_timeout)
       : store_(*store), idle_timeout_(idle_timeout) {}
 

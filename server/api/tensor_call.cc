@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// See tensor_call.h.
+// Runs unary tensor calls: receives the bytes, submits to the engine, writes the response.
 //
-// Lifetimes: `context`, `response` and the reactor live until Done has finished the RPC; the call
-// itself may be destroyed later, and touches none of them then.
+// Lifetimes: `context`, `response` and the reactor live until Done has finished the RPC. The call
+// itself may be destroyed later and does not touch them then.
 //
-// The reactor is the context's own, which reacts to nothing: one of ours would cost each call a
-// trip to another thread for the reactions, which is more than a small call takes in all.
+// The reactor is the context's default one, which has no reactions. With a reactor of our own, gRPC
+// would run reactions of every call on another thread, which costs more than a small call.
 #include "server/api/tensor_call.h"
 
 #include <grpcpp/server_context.h>
@@ -25,9 +25,11 @@
 namespace phasor::rpc {
 namespace {
 
-// The items of a batch may have this many raw entries on average.
+// Most raw entries per item of a batch, on average.
 constexpr int64_t kRawEntriesPerBatchItem = 8;
 
+// A unary tensor call. Holds the received bytes and the items until the engine destroys it.
+// Threads: as engine::Call.
 class TensorCall final : public engine::Call {
  public:
   TensorCall(const TensorMethod& method, std::string backend, grpc::CallbackServerContext* context,
@@ -41,7 +43,7 @@ class TensorCall final : public engine::Call {
     deadline = DeadlineOf(*context);
   }
 
-  // Fills in the items. Errors as those of MayParse and of the method's parse function.
+  // Parses the message into items. Errors: as MayParse and the method's parse function.
   absl::Status Receive(grpc::ByteBuffer* request, const TensorCallLimits& limits,
                        engine::Engine& engine) {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tensor call (Encode, ApplyRoPE and their batches) from received bytes to response.
+// A tensor call (Encode, ApplyRoPE, attention bias and their batches) from the received bytes to
+// the response.
 #ifndef PHASOR_SERVER_API_TENSOR_CALL_H_
 #define PHASOR_SERVER_API_TENSOR_CALL_H_
 
@@ -16,35 +17,35 @@
 
 namespace phasor::rpc {
 
-// How one RPC method reads and answers.
+// The functions by which one RPC method reads and answers.
 struct TensorMethod {
   absl::StatusOr<RequestView> (*parse)(const WalkedMessage&, const ViewContext&);
   grpc::ByteBuffer (*respond)(absl::Span<const engine::Item>, const engine::Result&);
   bool batch = false;
 };
 
-// Raw entries are counted before the message that explains them is parsed. One item may have 64
-// tensors, two of positions and four of a paged cache.
+// Most raw entries of a message with one item. They are counted before the rest of the message is
+// parsed. An item has at most 64 tensors, 2 position tensors and 4 tensors of a paged cache.
 inline constexpr int64_t kRawEntriesOfOneItem = 70;
 
-// What all calls of a server share.
+// Limits and stores that all calls of a server share.
 struct TensorCallLimits {
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
   int64_t max_batch_items = 0;
   const TableSource* tables = nullptr;         // must outlive the calls; nullptr: none are kept
-  const EncoderCatalogue* encoders = nullptr;  // the same
+  const EncoderCatalogue* encoders = nullptr;  // must outlive the calls
   memory::Stores memory = {};
 };
 
-// The shared memory that the caller may use. Who calls is looked up only where names are told apart
-// by it.
+// The shared memory that the caller may use. The caller is identified only if region names are
+// separate for each caller.
 memory::CallerMemory CallerMemoryOf(const memory::Stores& stores,
                                     const grpc::CallbackServerContext& context);
 
-// Starts a call and returns its reactor, which gRPC owns from here on. Never blocks; the answer
-// comes inside this function or later from an engine thread. `request` is emptied: its slices go to
-// the call, which drops them as soon as the payload was read.
+// Starts a call and returns its reactor, which gRPC owns from then on. Never blocks. The answer is
+// sent inside this function, or later from an engine thread. `request` is emptied: its slices move
+// to the call, which frees them once the payload has been read.
 grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
                                           const TensorCallLimits& limits, engine::Engine& engine,
                                           grpc::CallbackServerContext* context,

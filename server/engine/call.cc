@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Received bytes in pieces; items.
+// Sums and copies received pieces, and makes the slots of items.
 #include "server/engine/call.h"
 
 #include <cstring>

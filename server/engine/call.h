@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call as the engine sees it: checked items with borrowed payload bytes, and where to answer.
+// A call of the engine: checked items with borrowed payload bytes, and the functions that answer.
 #ifndef PHASOR_SERVER_ENGINE_CALL_H_
 #define PHASOR_SERVER_ENGINE_CALL_H_
 
@@ -22,117 +22,120 @@
 
 namespace phasor::engine {
 
-// Received bytes in pieces, in order. Borrowed from the call that holds them; any alignment.
+// Received bytes in order, in pieces of any alignment. Borrowed from the call that holds them.
 using Segments = absl::InlinedVector<absl::Span<const std::byte>, 4>;
 
-// Total length.
+// The sum of the lengths.
 int64_t SegmentBytes(const Segments& segments);
-// Copies the segments one after another to `out`.
+// Copies the pieces one after another to `out`, which must have room for SegmentBytes.
 void Gather(const Segments& segments, std::byte* out);
 
-// Where an output goes that is not part of the result: memory that outlives the call.
+// Memory for an output, if it does not go into the result's buffer. It must outlive the call.
 struct Destination {
   std::byte* data = nullptr;  // nullptr: the output is part of the result, in its buffer
-  bool strided = false;       // the strides of its input, else dense
-  bool on_device = false;     // only the backend may touch it
-  bool copied = false;        // part of the result, and Done copies it to where it belongs
-  // Set if a computation in place failed in the middle; nullptr: nobody asks.
+  bool strided = false;       // has the strides of its input; otherwise dense
+  bool on_device = false;     // only the backend may access it
+  bool copied = false;        // part of the result, and Done copies it to its place
+  // Set to true if a computation in place failed in the middle. nullptr: not needed.
   std::atomic<bool>* dirty = nullptr;
-  // As the caller named it, for the answer.
+  // The name of the region as the caller gave it, for the answer.
   std::string region;
   int64_t offset_bytes = 0;
 
-  // Whether the answer carries its bytes.
+  // Whether the answer carries the output's bytes.
   bool in_answer() const { return data == nullptr && !copied; }
 };
 
-// A tensor that an item reads, and its bytes: exactly as many as the slot says.
+// A tensor that an item reads. Once its bytes are set, they are exactly slot.bytes many.
 struct Input {
   InputSlot slot;
   Segments bytes = {};
   bool changing = false;  // others may write the bytes while they are read
 };
 
-// A tensor that an item writes, and where.
+// A tensor that an item writes, and its place.
 struct Output {
   OutputSlot slot;
   Destination place = {};
 };
 
-// One checked request of a call. Places overlap nothing but the input of their own output, and that
-// only if both begin at the same byte and have the same strides. Whoever gives the item its bytes
-// and places checks this.
+// One checked request of a call. The place of an output must not overlap any other tensor, except
+// its own input; then both must begin at the same byte and have the same strides. The code that
+// sets bytes and places checks this.
 struct Item {
   Item() = default;
-  // Slots without bytes, and outputs that are part of the result.
+  // An item whose inputs have no bytes yet, and whose outputs are part of the result.
   explicit Item(Prepared request);
-  // An item of a batch that has failed already: it stays in its place.
+  // An item of a batch that has failed already. It keeps its index.
   explicit Item(absl::Status failed) : status(std::move(failed)) {}
 
-  // The input of that role, or nullptr.
+  // The input in that role; nullptr: there is none.
   const Input* Find(Role role, int index = 0) const;
   Input* Find(Role role, int index = 0) {
     return const_cast<Input*>(std::as_const(*this).Find(role, index));
   }
 
-  absl::Status status;  // OK, else nothing below is set
+  absl::Status status;  // if not OK, nothing below is set
   Prepared prepared;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
 };
 
-// One output inside the result's buffer.
+// The bytes of one output in the result's buffer.
 struct OutputRange {
   int64_t offset = 0;
   int64_t bytes = 0;
 };
 struct ItemResult {
-  absl::Status status;  // a unary call has one item; its status is the call's
-  // One for each output; of no bytes where the output has memory of its own. Empty on failure.
+  absl::Status status;  // a unary call has one item, whose status is the call's
+  // One range per output; without bytes if the output has memory of its own. Empty on failure.
   std::vector<OutputRange> outputs;
-  std::string_view backend = {};  // that computed it
+  std::string_view backend = {};  // the backend that computed the item
 };
 struct Result {
   std::vector<ItemResult> items;
-  BufferRef buffer;  // all outputs; may be shared by the response until it is sent
+  BufferRef buffer;  // all outputs; the response may share it until it is sent
 };
 
-// Whether its bytes take many times as long as others': PARITY arithmetic, element by element.
+// Whether a byte of this item takes many times as long as usual: PARITY computes element by
+// element.
 bool IsSlow(const Item& item);
 
-// Owned by the engine from Submit until Done returned.
+// The interface between the engine and the sender of a call. The engine owns a call from Submit
+// until Done has returned. Threads: any may call cancelled() and client().
 class Call {
  public:
   virtual ~Call() = default;
-  // Whether the caller is still there. Any thread.
+  // Whether the caller is gone. Threads: any.
   virtual bool cancelled() const = 0;
-  // Who sent it, as a number: calls of different clients that wait take turns. Any thread.
+  // A number that identifies the client. Waiting calls of different clients take turns. Threads:
+  // any.
   virtual uint64_t client() const { return 0; }
-  // The answer, exactly once. Must not block.
+  // Takes the answer. Called exactly once. Must not block.
   virtual void Done(absl::StatusOr<Result> result) = 0;
   // The call has its share of the byte budget. Called at most once, before Done. Must not block.
   virtual void Admitted() {}
-  // Brings payload that did not arrive with the request and points the items at it: called once,
+  // Fetches payload that did not arrive with the request, and points the items at it. Called once,
   // after admission and before any payload is read, on the thread that computes. Copies go to
-  // memory of `pool`. An error is the call's answer.
+  // memory of `pool`. An error becomes the call's answer.
   virtual absl::Status FetchPayload(BufferPool& pool) {
     static_cast<void>(pool);
     return absl::OkStatus();
   }
-  // Items' payload is not needed any more from here on: the received bytes may be released.
-  // Called at most once, before Done, after every payload was gathered.
+  // The payload of the items is not needed any more, so the received bytes may be freed. Called at
+  // most once, before Done, after all payload was read.
   virtual void ReleasePayload() {}
 
   std::vector<Item> items;
   std::vector<std::shared_ptr<const void>>
-      held;                    // memory that the items use, beside the call's own
-  bool batch = false;          // messages say "items[3]" instead of "item"
-  int64_t cost_bytes = 0;      // request plus response bytes
+      held;                    // memory that the items use, besides the call's own
+  bool batch = false;          // errors say "items[3]" instead of "item"
+  int64_t cost_bytes = 0;      // bytes of request, response and copies
   int64_t received_bytes = 0;  // the part of the cost that is in memory while the call waits
-  int64_t other_bytes = 0;     // of `held` memory that is read and written: work, but no cost
+  int64_t other_bytes = 0;     // of `held` memory, read and written: counts as work, not as cost
   int64_t work_bytes() const { return cost_bytes + other_bytes; }
   absl::Time deadline = absl::InfiniteFuture();
-  bool waits_for_room = false;  // rather than UNAVAILABLE while the byte budget is spent
+  bool waits_for_room = false;  // waits while the byte budget is spent, instead of UNAVAILABLE
 };
 
 }  // namespace phasor::engine

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input that arrived in one piece is read where it lies. Input in several pieces is gathered: to
-// the place of its output where both lie alike, which makes this the only copy (the backend gathers
-// tensors to rotate itself, tile by tile); else to scratch memory.
+// Stages items as jobs and runs them. An input in one piece is read where it is. An input in
+// several pieces is copied once. If the input is laid out as its output is, it goes to the output
+// (the backend gathers tensors to rotate itself, tile by tile); otherwise it goes to scratch
+// memory.
 #include "server/engine/run_call.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ absl::Status NoMemory(int64_t bytes) {
   return absl::UnavailableError(absl::StrCat("server: no memory for ", bytes, " bytes, try again"));
 }
 
-// Whether the output takes the place of its input, in memory that the caller holds.
+// Whether the output overwrites its input in memory that the caller holds.
 bool IsInPlace(const Item& item, const Output& output) {
   const Destination& place = output.place;
   if (place.data == nullptr || output.slot.input < 0) return false;
@@ -35,15 +36,15 @@ bool IsInPlace(const Item& item, const Output& output) {
   return !bytes.empty() && bytes[0].data() == place.data;
 }
 
-// Whether an input that came in pieces can be had without scratch memory: in its output's place, or
-// in the backend. The device's memory is for the backend only.
+// Whether an input in several pieces needs no scratch memory: its output or the backend gathers it.
+// Only the backend may write an output on a device, so such an output cannot.
 bool NeedsNoScratch(const Item& item, const InputSlot& slot) {
   const bool alike = slot.reading == Reading::kLikeOutput || slot.reading == Reading::kInPieces;
   return alike && !item.outputs[static_cast<size_t>(slot.output)].place.on_device;
 }
 
-// Places the outputs of `call` that are part of the result one after another. Their sum is at most
-// the call's cost plus padding.
+// Places the outputs that are part of the result one after another. Their sum is at most the call's
+// cost plus padding.
 class OutputLayout {
  public:
   explicit OutputLayout(const Call& call) {
@@ -75,10 +76,10 @@ class Stager {
  public:
   Stager(BufferPool* pool, std::byte* output) : pool_(*pool), output_(output) {}
 
-  // Whether some job reads the payload itself.
+  // Whether a job reads the payload itself.
   bool borrows() const { return borrows_; }
 
-  // `ranges`: of the outputs. `item` has not failed.
+  // `ranges`: the places of the outputs in the result. `item` must not have failed.
   absl::StatusOr<Job> StageItem(Item& item, absl::Span<const OutputRange> ranges,
                                 const std::string& path) {
     PHASOR_RETURN_IF_ERROR(StageNumbers(item, path));
@@ -96,8 +97,8 @@ class Stager {
   }
 
  private:
-  // Reads and checks the numbers. Where others may write them, copies of them: what was checked
-  // must be what is used.
+  // Reads and checks the positions and slots. If others may write them, copies them first, so that
+  // the values used are the values checked.
   absl::Status StageNumbers(Item& item, const std::string& path) {
     for (const Input& input : item.inputs) {
       if (input.slot.reading != Reading::kNumbers) continue;
@@ -112,7 +113,7 @@ class Stager {
     return CheckNumbers(item.prepared, path);
   }
 
-  // Adds the input to `inputs`: where it lies, or gathered.
+  // Adds the input to `inputs`: where it is, or a copy of it.
   absl::Status StageInput(const Item& item, const Input& input,
                           absl::Span<const OutputMemory> outputs,
                           absl::InlinedVector<InputMemory, 4>* inputs) {
@@ -166,8 +167,8 @@ class Stager {
   absl::InlinedVector<BufferRef, 4> scratch_;
 };
 
-// The error of an item's job. Whoever gave memory to be changed in place cannot try again, unless
-// it is intact: some of it may have changed.
+// The status of an item whose job failed. ABORTED if an input that it was to change in place may be
+// changed in part: the caller cannot repeat the call then.
 absl::Status HalfDone(const Item& item, const JobResult& result) {
   if (result.intact) return result.status;
   bool changed = false;
@@ -187,17 +188,17 @@ std::string PathOf(const Call& call, size_t i) {
   return call.batch ? absl::StrCat("items[", i, "]") : "item";
 }
 
-// A call that is run together with others.
+// A call that runs together with others.
 class StagedCall {
  public:
   StagedCall(Call* call, BufferPool* pool) : call_(*call), pool_(*pool) { status_ = Stage(); }
 
-  // What the backend is to do; nothing if staging failed.
+  // The jobs of the backend; none if staging failed.
   std::vector<Job>& jobs() { return jobs_; }
 
   size_t job_count() const { return job_items_.size(); }
 
-  // The answer, after the jobs were run with these results.
+  // The answer. `ran`: the results of the jobs.
   absl::StatusOr<Result> Finish(absl::Span<const JobResult> ran) {
     if (!status_.ok()) return std::move(status_);
     for (size_t k = 0; k < ran.size(); ++k) {
@@ -248,7 +249,7 @@ class StagedCall {
   Result result_;
   std::optional<Stager> stager_;
   std::vector<Job> jobs_;
-  std::vector<size_t> job_items_;  // what they are for
+  std::vector<size_t> job_items_;  // the item of each job
 };
 
 }  // namespace

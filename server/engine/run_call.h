@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker does with calls: output memory, gather, checks of values, backend.
+// Runs calls: gets memory for outputs, gathers inputs, checks values and runs the backend.
 #ifndef PHASOR_SERVER_ENGINE_RUN_CALL_H_
 #define PHASOR_SERVER_ENGINE_RUN_CALL_H_
 
@@ -15,25 +15,25 @@
 
 namespace phasor::engine {
 
-// One per call, in order.
+// One result per call, in order.
 using Results = absl::InlinedVector<absl::StatusOr<Result>, 1>;
 
-// What a run was, and where its time went.
+// What a run did, and how long each step took.
 struct RunFacts {
-  int64_t jobs = 0;  // that the backend was given
+  int64_t jobs = 0;  // given to the backend
   absl::Duration gather;
   absl::Duration compute;
 };
 
-// Memory that a run takes beside the item's own and its outputs: copies of input that came in
-// several pieces, and of numbers that others may write.
+// Memory that a run needs besides the item's own and its outputs: copies of inputs in several
+// pieces, and of positions and slots in memory that others may write.
 int64_t ScratchBytes(const Item& item);
 
-// Computes every item of every call in one Backend::RunEach; a call or an item that fails does not
-// touch the others. Calls a call's ReleasePayload as soon as nothing reads its payload any more.
-// Errors of a call: UNAVAILABLE, no memory; those of FetchPayload. Of an item: those of its job;
-// ABORTED: the job failed in the middle of changing its input in place.
-// `facts`: nullptr, or what is filled in.
+// Computes every item of every call in one Backend::RunEach. A call or an item that fails does not
+// affect the others. Calls ReleasePayload of a call as soon as nothing reads its payload any more.
+// Errors of a call: UNAVAILABLE (no memory), and those of FetchPayload. Errors of an item: those of
+// its job, and ABORTED if the job failed in the middle of changing its input in place. `facts` is
+// filled in unless nullptr.
 Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
                  RunFacts* facts = nullptr);
 

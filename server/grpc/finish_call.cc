@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends the status of a call, with advice on retries.
+// Sends the status of a call, and when to retry with UNAVAILABLE.
 #include "server/grpc/finish_call.h"
 
 #include "proto/grpc_status.h"

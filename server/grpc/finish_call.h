@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends unary calls.
+// Ends unary calls with a status.
 #ifndef PHASOR_SERVER_GRPC_FINISH_CALL_H_
 #define PHASOR_SERVER_GRPC_FINISH_CALL_H_
 

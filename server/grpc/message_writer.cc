@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a message in parts into gRPC's slices. An output that is not copied keeps its buffer alive.
+// Turns the parts of a message into gRPC slices. A slice that is not a copy keeps its buffer alive.
 #include "server/grpc/message_writer.h"
 
 #include <grpcpp/support/slice.h>
@@ -19,7 +19,7 @@ using engine::OutputRange;
 
 void DropReference(void* buffer) { delete static_cast<BufferRef*>(buffer); }
 
-// A slice over part of `buffer` that holds a reference to it.
+// A slice over `part` of `buffer`, with a reference to the buffer.
 grpc::Slice BorrowSlice(const BufferRef& buffer, absl::Span<const std::byte> part) {
   return grpc::Slice(const_cast<std::byte*>(part.data()), part.size(), &DropReference,
                      new BufferRef(buffer));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See wire.h.
+// Takes messages over from gRPC, walks their slices, and copies small messages.
 #include "server/grpc/wire.h"
 
 #include "absl/container/inlined_vector.h"
@@ -12,7 +12,7 @@ absl::Status Unreadable() {
   return absl::InvalidArgumentError("request: cannot be read, must be an uncompressed message");
 }
 
-// `message` is not const: reading needs a buffer, and a null one stands for no bytes.
+// The slices of a message. One without a buffer has no bytes.
 absl::Status DumpSlices(const grpc::ByteBuffer& message, std::vector<grpc::Slice>* slices) {
   if (!message.Valid()) return absl::OkStatus();
   return message.Dump(slices).ok() ? absl::OkStatus() : Unreadable();

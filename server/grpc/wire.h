@@ -17,13 +17,12 @@
 
 namespace phasor::rpc {
 
-// The bytes of one received message, not copied.
-// Owns: references to gRPC's slices. Small slices keep their bytes inside the object, so views
-// stay valid until Release or destruction, and moving the payload is not offered.
-// Threads: one at a time.
+// The bytes of one received message, without a copy. Owns references to gRPC's slices. Small slices
+// have their bytes inside the slice object, so this class cannot be moved; views stay valid until
+// Release or destruction. Threads: one at a time.
 class ReceivedMessage {
  public:
-  // Takes `message` over and leaves it empty, so that Release really frees its slices.
+  // Takes the bytes of `message` and leaves it empty, so that Release really frees its slices.
   // INVALID_ARGUMENT: the message cannot be read.
   absl::Status Take(grpc::ByteBuffer* message);
 
@@ -33,22 +32,23 @@ class ReceivedMessage {
 
   int64_t size() const { return size_; }
 
-  // WalkMessage over the slices. The result borrows them.
+  // Calls WalkMessage with the slices. The result borrows them.
   absl::StatusOr<WalkedMessage> Walk(const WalkLimits& limits) const;
 
-  // Drops the bytes; what Walk returned must not be read any more.
+  // Frees the bytes. Results of Walk must not be read any more.
   void Release();
 
  private:
-  // Holds the last reference of every slice: destroying a buffer prepares what gRPC 1.51 needs when
-  // memory returns to a quota that others wait for, destroying a slice does not and would crash.
+  // Holds the last reference to every slice. Destroying a buffer makes the preparations that gRPC
+  // 1.51 needs when memory returns to a quota that others wait for. Destroying a slice does not,
+  // and would crash.
   grpc::ByteBuffer message_;
   std::vector<grpc::Slice> slices_;  // destroyed first
   int64_t size_ = 0;
 };
 
-// Copies a message of at most `max_bytes` for the generated parser; for methods without `raw`.
-// RESOURCE_EXHAUSTED: larger.
+// Copies a message for the generated parser; for methods without `raw`. RESOURCE_EXHAUSTED: it is
+// larger than `max_bytes`.
 absl::StatusOr<std::string> CopyMessage(const grpc::ByteBuffer& message, int64_t max_bytes);
 
 }  // namespace phasor::rpc

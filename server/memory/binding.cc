@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds shared memory by name, and knows which tensors overlap.
+// Looks up shared memory by name, checks bounds, and detects tensors that overlap.
 #include "server/memory/binding.h"
 
 #include <algorithm>
@@ -120,7 +120,7 @@ absl::Status Binding::Cache(const SharedTensor& tensor, size_t slot, engine::Ite
   engine::Output& output = item->outputs[slot];
   PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, output.slot.bytes));
   if (place.named !=
-      nullptr) {  // all of it would be written back, over what others write meanwhile
+      nullptr) {  // a copied cache would be written back whole, over what others write meanwhile
     return absl::UnimplementedError(
         StrCat(tensor.name_path, ": a named region, caches must be in leased memory or inline"));
   }
@@ -146,7 +146,7 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
   const int64_t bytes = strided ? output.slot.like_input_bytes : output.slot.bytes;
   PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, bytes));
   const bool copied = place.named != nullptr || (place.device != nullptr && !output.slot.on_device);
-  if (copied && strided) {  // what is between its elements would be written too
+  if (copied && strided) {  // the bytes between its elements would be written too
     return Invalid(tensor.path, ".strides: must be empty in a named region");
   }
   output.place = DestinationAt(tensor, copied ? nullptr : place.data);
@@ -166,7 +166,7 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
     return absl::OkStatus();
   }
   in_place_.push_back(items_);
-  // The input's range is there already, and the output is the same bytes.
+  // The range of the input is in the list already. The output is the same bytes.
   const auto own = std::find_if(ranges_.begin() + static_cast<std::ptrdiff_t>(item_begin_),
                                 ranges_.end(), [&](const Range& other) {
                                   return !other.output && other.space == range.space &&
@@ -187,7 +187,7 @@ Binding::Range Binding::RangeOf(const SharedTensor& tensor, const Place& place, 
   Range range{place.named.get(),    begin, begin + bytes, output, items_, tensor.path,
               SizeOf(tensor.dtype), {}};
   for (size_t i = 0; i < std::min(tensor.strides.size(), tensor.shape.size()); ++i) {
-    if (tensor.shape[i] <= 1) continue;  // its stride is never used, and may be any number
+    if (tensor.shape[i] <= 1) continue;  // its stride is not used and may be any number
     range.steps.emplace_back(tensor.shape[i], tensor.strides[i] * range.element_bytes);
   }
   return range;
@@ -197,10 +197,10 @@ void Binding::Add(Range range) {
   if (range.begin < range.end) ranges_.push_back(std::move(range));
 }
 
-// Whether the two take turns in rows of one length: every element of `a` is in one part of its row,
-// and every element of `b` in another.
+// Whether the two tensors alternate in rows of one length: all elements of `a` lie in one part of
+// their row, and all elements of `b` in another.
 bool Binding::Interleave(const Range& a, const Range& b) {
-  // Bytes of a row from the first element to the last, for rows that are `row` bytes apart.
+  // Bytes from the first to the last element of a row, for rows that are `row` bytes apart.
   const auto width = [](const Range& range, int64_t row) {
     int64_t bytes = range.element_bytes;
     for (const auto& [extent, step] : range.steps) {
@@ -212,7 +212,8 @@ bool Binding::Interleave(const Range& a, const Range& b) {
     if (row < 1 || b.steps.empty()) continue;
     const int64_t a_width = width(a, row);
     const int64_t b_width = width(b, row);
-    const int64_t between = ((b.begin - a.begin) % row + row) % row;  // in the row, from a to b
+    // Bytes from `a` to `b` within a row.
+    const int64_t between = ((b.begin - a.begin) % row + row) % row;
     if (between >= a_width && b_width <= row - between) return true;
   }
   return false;
@@ -245,7 +246,7 @@ absl::Status Binding::CheckItem() const {
 }
 
 absl::Status Binding::CheckItems() {
-  // The range that ends last, and the one that does among those of other items.
+  // The range with the largest end, and the one with the largest end among those of other items.
   struct Farthest {
     const Range* first = nullptr;
     const Range* second = nullptr;
@@ -265,7 +266,7 @@ absl::Status Binding::CheckItems() {
     return std::tie(a.space, a.begin) < std::tie(b.space, b.begin);
   });
   const void* space = nullptr;
-  Farthest inputs, outputs;  // of the ranges before, in the same space
+  Farthest inputs, outputs;  // of earlier ranges in the same space
   for (const Range& range : ranges_) {
     if (range.space != space) inputs = outputs = Farthest();
     space = range.space;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds tensors that a request has in shared memory, leased or named, or on the device, to the
-// slots of its items: finds the memory, checks its bounds, and keeps outputs from overlapping.
-// Knows no protocol: errors name the fields that the caller gives.
+// Binds tensors in shared memory (leased, named or on a device) to the slots of a request's items.
+// Finds the memory, checks bounds, and refuses outputs that overlap other tensors. Knows no
+// protocol: errors use the field names that the caller passes.
 #ifndef PHASOR_SERVER_MEMORY_BINDING_H_
 #define PHASOR_SERVER_MEMORY_BINDING_H_
 
@@ -24,43 +24,43 @@
 
 namespace phasor::memory {
 
-// The shared memory of a server. All pointers outlive its calls.
+// The shared memory of a server. All pointers must outlive its calls.
 struct Stores {
-  const LeaseStore* leases = nullptr;    // nullptr: no leases
-  RegionStore* regions = nullptr;        // nullptr: no named regions
-  DeviceRegionStore* devices = nullptr;  // nullptr: no device memory
+  const LeaseStore* leases = nullptr;    // nullptr: leases are off
+  RegionStore* regions = nullptr;        // nullptr: named regions are off
+  DeviceRegionStore* devices = nullptr;  // nullptr: device memory is off
 
   bool has_regions() const { return regions != nullptr && regions->enabled(); }
   bool has_devices() const { return devices != nullptr && devices->enabled(); }
 };
 
-// The part of it that one caller may use.
+// The part of the shared memory that one caller may use.
 struct CallerMemory {
   Stores stores = {};
   RegionCaller caller = {};
 };
 
-// What a request says of a tensor that is not in its message.
+// A tensor of a request that is not in its message.
 struct SharedTensor {
   bool on_device = false;
   std::string name;  // of a lease or a region
   int64_t offset = 0;
-  int64_t reserved_bytes = 0;  // that the caller has set aside there; 0: what the tensor needs
+  int64_t reserved_bytes = 0;  // that the caller set aside there; 0: what the tensor needs
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
-  std::vector<int64_t> strides;  // in elements; none: dense
-  // What errors call the tensor, its memory's name and its offset.
+  std::vector<int64_t> strides;  // in elements; empty: dense
+  // Names for errors: the tensor, the name of its memory, and its offset.
   std::string path;
   std::string name_path;
   std::string offset_path;
 };
 
-// What a call has bound.
+// What the tensors of a call need.
 struct Bound {
   std::vector<std::shared_ptr<const void>> held = {};  // memory that the items use
   std::unique_ptr<Transfers> transfers = nullptr;      // nullptr: nothing is copied
   int64_t shared_bytes = 0;                            // read and written in shared memory
-  // Of the call's own memory.
+  // Bytes of the server's memory that the copies need.
   int64_t copied_bytes() const { return transfers == nullptr ? 0 : transfers->bytes(); }
 };
 
@@ -70,49 +70,50 @@ class Binding {
   // `memory` must outlive it.
   explicit Binding(const CallerMemory& memory) : memory_(memory) {}
 
-  // All return FAILED_PRECONDITION: shared memory is off, or the region is dirty; NOT_FOUND: no
-  // such lease or name; INVALID_ARGUMENT: not all inside; PERMISSION_DENIED: it may only be read.
+  // Errors of the three functions below. FAILED_PRECONDITION: shared memory is off, or the region
+  // is dirty. NOT_FOUND: no such lease or name. INVALID_ARGUMENT: the tensor extends beyond its
+  // memory. PERMISSION_DENIED: the memory is read-only.
 
-  // Gives input `slot` of `item` its bytes: where they lie, or by a transfer.
+  // Gives input `slot` of `item` its bytes: where they are, or by a transfer.
   absl::Status Input(const SharedTensor& tensor, size_t slot, engine::Item* item);
 
-  // Says where output `slot` goes. `input`: the tensor that it is computed from, if that is shared
-  // memory too, whose place the output may take. INVALID_ARGUMENT also: strides that are neither
-  // none nor the input's, or in memory that is copied; an
-  // offset between elements of leased or device memory.
+  // Sets the place of output `slot`. `input`: the tensor that it is computed from, if that is in
+  // shared memory too; the output may have the same place. INVALID_ARGUMENT also: strides that are
+  // neither empty nor those of the input, strides in memory that is copied, or an offset in leased
+  // or device memory that is no multiple of the element's size.
   absl::Status Output(const SharedTensor& tensor, const SharedTensor* input, size_t slot,
                       engine::Item* item);
 
-  // The same of a cache, which is written in part. UNIMPLEMENTED also: a named region.
+  // The same for a cache, of which only parts are written. UNIMPLEMENTED also: a named region.
   absl::Status Cache(const SharedTensor& tensor, size_t slot, engine::Item* item);
 
-  // What is bound from here on is the next item's. INVALID_ARGUMENT: an output of the item overlaps
-  // another of its tensors, but for those in place. Strided tensors may interleave, as queries and
-  // keys in rows of a fused buffer do. `status` is the item's own: an item that failed uses
-  // nothing, and its error is returned.
+  // Ends an item; what is bound next belongs to the next item. INVALID_ARGUMENT: an output of the
+  // item overlaps another of its tensors and is not in place. Strided tensors may interleave, as
+  // queries and keys in rows of a fused buffer do. `status` is the item's own status: if it is an
+  // error, the item's tensors are dropped and the error is returned.
   absl::Status EndItem(absl::Status status = absl::OkStatus());
 
-  // After the last item. INVALID_ARGUMENT: an output overlaps a tensor of another item.
+  // Call it after the last item. INVALID_ARGUMENT: an output overlaps a tensor of another item.
   absl::StatusOr<Bound> Finish();
 
  private:
-  // Where a tensor lies: at an address, in leased or device memory, or in a named region.
+  // The place of a tensor: leased memory, a named region or device memory.
   struct Place {
     std::shared_ptr<const SealedMemory> leased;
     std::shared_ptr<const Region> named;
     std::shared_ptr<DeviceRegion> device;
     std::byte* data = nullptr;  // of leased or device memory
   };
-  // The bytes that a tensor spans, in one space of addresses.
+  // The bytes that a tensor spans, in one address space.
   struct Range {
-    const void* space;  // nullptr: addresses; else the named region that offsets are in
+    const void* space;  // nullptr: addresses; otherwise the named region of the offsets
     int64_t begin;
     int64_t end;
     bool output;
     size_t item;
     std::string path;
     int64_t element_bytes;
-    // Extent and bytes of each dimension that is stepped over; none: dense.
+    // Extent and byte stride of each dimension larger than 1; empty: dense.
     std::vector<std::pair<int64_t, int64_t>> steps;
   };
 
@@ -130,8 +131,8 @@ class Binding {
 
   const CallerMemory& memory_;
   std::vector<Range> ranges_;
-  size_t items_ = 0;       // that have ended
-  size_t item_begin_ = 0;  // first range of the item
+  size_t items_ = 0;       // items that have ended
+  size_t item_begin_ = 0;  // the first range of the item
   std::vector<size_t> in_place_;
   Bound bound_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads before the computation and writes after it, at the speed of memory: a client cannot make
-// the thread that computes wait.
+// Reads inputs before the computation and writes outputs after it. Copies take no longer than
+// memory does: a client cannot make the thread that computes wait.
 #include "server/memory/transfers.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between a call and memory that it is not computed in: named regions of the host, which are
-// never mapped because their owners may cut them short, and tensors on a device that the backend
-// does not take there.
+// Copies between a call and memory that it is not computed in. That is named regions of the host,
+// which are never mapped because their owners may truncate them, and tensors on a device that the
+// backend cannot use there.
 #ifndef PHASOR_SERVER_MEMORY_TRANSFERS_H_
 #define PHASOR_SERVER_MEMORY_TRANSFERS_H_
 
@@ -20,37 +20,38 @@
 
 namespace phasor::memory {
 
-// A part of one region, which was checked.
+// A checked range of one region.
 struct RegionPart {
-  std::shared_ptr<const Region> host;    // or
-  std::shared_ptr<DeviceRegion> device;  // the other is nullptr
+  std::shared_ptr<const Region> host;    // set for a region of the host
+  std::shared_ptr<DeviceRegion> device;  // set for a region of a device
   int64_t offset = 0;
   int64_t bytes = 0;
-  std::string path;  // errors of a copy begin with it
+  std::string path;  // begins the errors of a copy
 };
 
-// The copies of one call: planned when it is checked, memory is taken when it is admitted.
-// Threads: one at a time.
+// The copies of one call. They are planned when the call is checked; they take memory when it is
+// admitted. Threads: one at a time.
 class Transfers {
  public:
-  // Input `slot` of item `item` is to be read from `part`.
+  // Plans to read input `slot` of item `item` from `part`.
   void AddInput(size_t item, size_t slot, RegionPart part);
-  // Output `slot` is to be written to `part`.
+  // Plans to write output `slot` of item `item` to `part`.
   void AddOutput(size_t item, size_t slot, RegionPart part);
-  // Item `item` changes an input of its caller, wherever that lies.
+  // Notes that item `item` changes an input of its caller in place, in memory of any kind.
   void NoteInPlace(size_t item) { in_place_.push_back(item); }
 
   bool empty() const { return inputs_.empty() && outputs_.empty(); }
-  // Memory that they take.
+  // Memory that the copies need.
   int64_t bytes() const { return bytes_; }
 
-  // Reads the inputs and points the items at them, until Release. An item that cannot be read
-  // becomes its error: Region::Read's, DeviceRegion::Read's. UNAVAILABLE: no memory.
+  // Reads the inputs and points the items at the copies, which live until Release. If an input
+  // cannot be read, the error of Region::Read or DeviceRegion::Read becomes the item's status.
+  // UNAVAILABLE: no memory.
   absl::Status Fetch(engine::BufferPool& pool, absl::Span<engine::Item> items);
   void Release() { copies_.clear(); }
 
-  // Writes the outputs of the items that succeeded. An item that cannot be written fails with
-  // Write's error; with ABORTED where an input of its caller may be changed already.
+  // Writes the outputs of the items that succeeded. If an output cannot be written, its item fails
+  // with the error of Write, or with ABORTED if an input of its caller may have been changed.
   void Store(engine::Result& result) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of element types in the protocol. Pure values.
+// Converts between the kernels' element types and the protocol's datatype names. Pure functions.
 #ifndef PHASOR_SERVER_OIP_DATATYPE_H_
 #define PHASOR_SERVER_OIP_DATATYPE_H_
 
@@ -10,7 +10,7 @@
 
 namespace phasor::oip {
 
-// Empty for types that the protocol does not have.
+// The protocol's name of a type; empty if it has none.
 constexpr std::string_view DatatypeOf(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat64:
@@ -36,7 +36,7 @@ inline constexpr Dtype kDatatypes[] = {Dtype::kFloat64,  Dtype::kFloat32, Dtype:
                                        Dtype::kBFloat16, Dtype::kInt32,   Dtype::kInt64};
 inline constexpr std::string_view kAcceptedDatatypes = "FP64, FP32, FP16, BF16, INT32 or INT64";
 
-// The type of that name; nullopt: no model here takes it.
+// The type of that name; nullopt: no model takes it.
 constexpr std::optional<Dtype> DtypeOf(std::string_view datatype) {
   for (const Dtype dtype : kDatatypes) {
     if (DatatypeOf(dtype) == datatype) return dtype;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One inference: parse, check, compute, answer. Shared memory that is copied is read after
-// admission and written after the computation, both on the thread that computes.
+// Runs inferences: parses, checks, submits to the engine, answers, and measures each step. Shared
+// memory that is copied is read after admission and written after the computation, both on the
+// thread that computes.
 #include "server/oip/infer_call.h"
 
 #include <algorithm>
@@ -27,6 +28,8 @@ using Tick = std::chrono::steady_clock::time_point;
 Tick Now() { return std::chrono::steady_clock::now(); }
 absl::Duration Between(Tick from, Tick to) { return absl::FromChrono(to - from); }
 
+// One inference. Holds the received bytes and the item until the engine destroys it. Threads: as
+// engine::Call.
 class InferCall final : public engine::Call {
  public:
   InferCall(const InferContext& context, const InferCaller& caller,
@@ -41,10 +44,12 @@ class InferCall final : public engine::Call {
     deadline = caller.deadline;
   }
 
-  // Fills in the item. Errors as MayParse's and PrepareInfer's; INVALID_ARGUMENT: does not parse.
+  // Parses the request into an item. Errors: as MayParse and PrepareInfer; INVALID_ARGUMENT: it
+  // does not parse.
   absl::Status Receive(grpc::ByteBuffer* request) {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));
-    // A stream brings one request at a time, and the answer to each has the id that it must read.
+    // A request of a stream is parsed without waiting for room: a stream brings one request at a
+    // time, and its answer needs the id that only parsing gives.
     PHASOR_ASSIGN_OR_RETURN(const Permit while_read,
                             context_.engine->MayParse(stream_ ? 0 : received_.size(), deadline,
                                                       [this] { return cancelled(); }));
@@ -110,7 +115,7 @@ class InferCall final : public engine::Call {
     done_(std::move(answer));
   }
 
-  // Instead of Submit, for a request that is wrong.
+  // Answers with an error. Called instead of Submit if the request is wrong.
   void Fail(absl::Status status) {
     if (prepared_.model != nullptr) {
       context_.statistics->AddFailure(prepared_.model->name, Between(arrived_, Now()));
@@ -128,12 +133,12 @@ class InferCall final : public engine::Call {
   Permit quota_permit_;
   absl::AnyInvocable<void(InferAnswer)> done_;
   rpc::ReceivedMessage received_;
-  PreparedInfer prepared_;  // its item is in `items`
+  PreparedInfer prepared_;  // its item has moved to `items`
 
   const Tick arrived_ = Now();
-  Tick ready_;    // parsed and checked
-  Tick started_;  // taken from the queue
-  Tick fetched_;  // all payload is here
+  Tick ready_;    // when it was parsed and checked
+  Tick started_;  // when it was taken from the queue
+  Tick fetched_;  // when all payload had been read
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One inference from received bytes to the bytes of its answer, for single calls and streams.
+// An inference from the received bytes to the response bytes, for unary calls and streams.
 #ifndef PHASOR_SERVER_OIP_INFER_CALL_H_
 #define PHASOR_SERVER_OIP_INFER_CALL_H_
 
@@ -21,7 +21,7 @@
 
 namespace phasor::oip {
 
-// What all inferences of a server share. All pointers outlive them; `tables` may be nullptr.
+// What all inferences of a server share. All pointers must outlive them; `tables` may be nullptr.
 struct InferContext {
   engine::Engine* engine = nullptr;
   const TableSource* tables = nullptr;
@@ -32,25 +32,27 @@ struct InferContext {
   int64_t max_header_bytes = 0;
 };
 
-// Who asks.
+// The caller of an inference.
 struct InferCaller {
   absl::Time deadline = absl::InfiniteFuture();
-  uint64_t client = 0;              // as engine::Call::client
-  std::function<bool()> cancelled;  // whether the caller is gone; asked until it is answered
+  uint64_t client = 0;  // as engine::Call::client
+  // Whether the caller is gone; may be asked until the call is answered.
+  std::function<bool()> cancelled;
   bool stream = false;
   rpc::CallerQuota quota = {};
   memory::RegionCaller regions = {};
 };
 
+// The outcome of an inference.
 struct InferAnswer {
   absl::Status status;
-  grpc::ByteBuffer response;  // when OK
-  std::string id;             // of the request, as far as it was read
+  grpc::ByteBuffer response;  // set when the status is OK
+  std::string id;             // of the request; empty if reading it failed before the id
   Permit quota_permit = {};   // to be kept until the answer has been sent
 };
 
-// Starts an inference and calls `done` exactly once, inside or later from an engine thread. Never
-// blocks. `request` is emptied.
+// Starts an inference and calls `done` exactly once: inside this function, or later from an engine
+// thread. Never blocks. Empties `request`.
 void StartInfer(const InferContext& context, grpc::ByteBuffer* request, const InferCaller& caller,
                 absl::AnyInvocable<void(InferAnswer)> done);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See infer_options.h. Parameters become JSON values, which the readers of spec files understand:
-// lists and objects travel as JSON text in a string.
+// Turns parameters into JSON values, which the readers of spec files understand. Lists and objects
+// come as JSON text in a string.
 #include "server/oip/infer_options.h"
 
 #include <map>
@@ -47,14 +47,14 @@ absl::StatusOr<Json> JsonOf(const std::string& key, const inference::InferParame
   return InvalidParameter(key, "no value, must have one");
 }
 
-// What the clients put into requests by themselves.
+// Reads the parameters that client libraries add by themselves.
 absl::Status CheckOfClient(const std::string& key, const Json& value, InferOptions* out) {
   if (key == "triton_enable_empty_final_response") {
     return value.is_boolean() ? absl::OkStatus() : InvalidParameter(key, "must be a bool_param");
   }
   int64_t number = 0;
   PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &number));
-  if (key != "timeout") return absl::OkStatus();  // a priority: there is one queue
+  if (key != "timeout") return absl::OkStatus();  // a priority has no effect: there is one queue
   if (number < 0) return InvalidParameter(key, "below 0, must be microseconds, or 0 for none");
   if (number > 0) out->timeout = absl::Microseconds(number);
   return absl::OkStatus();
@@ -103,7 +103,7 @@ absl::Status ReadLayout(const std::string& key, const Json& value, RopeLayout* o
   return absl::OkStatus();
 }
 
-// Reads a parameter that says how to run; false: it is none of those.
+// Reads a parameter that is an option of the call. Returns false if it is none of those.
 absl::StatusOr<bool> ReadCommon(const Model& model, const std::string& key, const Json& value,
                                 InferOptions* out) {
   const std::string path = StrCat(kPath, ".", key);
@@ -147,7 +147,7 @@ absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParamete
   }
   InferOptions out;
   Json fields = Json::object();
-  // Sorted: the same request gets the same error.
+  // Sorted, so that the same request always gets the same error.
   std::map<std::string_view, const inference::InferParameter*> sorted;
   for (const auto& [key, parameter] : parameters) sorted.emplace(key, &parameter);
   for (const auto& [name, parameter] : sorted) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of a request: fields of the model's spec, how to run it, and what clients add.
+// Reads the parameters of a request: fields of the model's spec, options of the call, and
+// parameters that clients add by themselves.
 #ifndef PHASOR_SERVER_OIP_INFER_OPTIONS_H_
 #define PHASOR_SERVER_OIP_INFER_OPTIONS_H_
 
@@ -18,13 +19,14 @@
 
 namespace phasor::oip {
 
-// Most parameters of a request, which are known before any is read. All fields of a spec and all
-// that say how to run are fewer than 100.
+// Most parameters of a request, checked before any is read. The fields of a spec and the options of
+// a call are fewer than 100 together.
 inline constexpr size_t kMaxParameters = 256;
 
+// What the parameters of a request set.
 struct InferOptions {
-  Spec spec;      // encodings and rotations: the model's and the fields that override it
-  BiasSpec bias;  // biases, the same
+  Spec spec;      // of encodings and rotations: the model's, with the request's fields merged in
+  BiasSpec bias;  // of biases, likewise
   Direction direction = Direction::kForward;
   RopeLayout layout = RopeLayout::kTokensHeads;
   std::optional<Dtype> output_dtype;
@@ -34,8 +36,8 @@ struct InferOptions {
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue, from the request's arrival
 };
 
-// Reads them all. INVALID_ARGUMENT: more than kMaxParameters, one that is not known or has another
-// type. Whether the values make sense together is checked later. Threads: pure function.
+// Reads all parameters. INVALID_ARGUMENT: there are more than kMaxParameters, or one is unknown or
+// has the wrong type. Whether the values fit together is checked later. Threads: pure function.
 absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParameters& parameters);
 
 }  // namespace phasor::oip

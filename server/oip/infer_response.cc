@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See infer_response.h.
+// Fills in the header of responses and joins it with the bytes of the outputs.
 #include "server/oip/infer_response.h"
 
 #include <grpcpp/support/slice.h>

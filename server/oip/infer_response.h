@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results as ModelInferResponse and ModelStreamInferResponse: a generated header, then the output
+// Makes ModelInferResponse and ModelStreamInferResponse: a generated header, followed by the output
 // bytes by reference. Threads: pure functions.
 #ifndef PHASOR_SERVER_OIP_INFER_RESPONSE_H_
 #define PHASOR_SERVER_OIP_INFER_RESPONSE_H_
@@ -14,12 +14,13 @@
 
 namespace phasor::oip {
 
-// One raw entry per output, in their order; empty for outputs in shared memory, because clients
-// count entries. `stream`: as the message of a stream, marked as the only one of its request.
+// The response has one raw entry per output, in order; the entry of an output in shared memory is
+// empty, because clients count entries. `stream`: makes a message of a stream, marked as the only
+// one of its request.
 grpc::ByteBuffer MakeInferResponse(const PreparedInfer& prepared, const engine::Result& result,
                                    bool stream);
 
-// What a stream says about a request that failed.
+// The message of a stream about a request that failed.
 grpc::ByteBuffer MakeStreamError(const absl::Status& status, const std::string& id);
 
 }  // namespace phasor::oip

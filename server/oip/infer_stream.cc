@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// See infer_stream.h. One lock for the state of all streams; it is not held while a request runs,
-// whose answer may come at once. gRPC runs reactions on its own threads, never inside the calls
-// that start an operation, so starting one under the lock is safe.
+// Runs the streams of ModelStreamInfer. One lock guards the state of all streams. It is not held
+// while a request is started, because the answer may come inside StartInfer. gRPC runs reactions on
+// its own threads, never inside the calls that start an operation, so it is safe to start one under
+// the lock.
 #include "server/oip/infer_stream.h"
 
 #include <atomic>
@@ -24,7 +25,7 @@ bool WantsGrpcErrors(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-// Owns itself until OnDone.
+// The reactor of one stream. Owns itself until OnDone.
 class InferStreams::Stream final : public InferStreamReactor {
  public:
   Stream(InferStreams* streams, grpc::CallbackServerContext* context)
@@ -56,7 +57,7 @@ class InferStreams::Stream final : public InferStreamReactor {
     {
       absl::MutexLock lock(&streams_.mu_);
       if (finished_) return;
-      if (!ok) return End(absl::OkStatus());  // the caller has no more
+      if (!ok) return End(absl::OkStatus());  // the caller sends no more
       busy_ = true;
     }
     rpc::CallCounter::NoteReceived(context_, static_cast<int64_t>(request_.Length()));
@@ -80,7 +81,7 @@ class InferStreams::Stream final : public InferStreamReactor {
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&streams_.mu_);
     rpc::CallCounter::NoteAnswerTaken(context_);
-    response_.Clear();  // its memory belongs to other calls now
+    response_.Clear();  // frees its memory for other calls
     quota_permit_ = Permit();
     if (!ok) return End(absl::CancelledError("server: cancelled by the caller"));
     Next();
@@ -106,7 +107,8 @@ class InferStreams::Stream final : public InferStreamReactor {
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
   Permit quota_permit_;  // of the answer that is being sent
-  bool busy_ = false;    // a request is under way; guarded by the lock, as the next one
+  // A request is under way; guarded by `mu_` of InferStreams, like the next member.
+  bool busy_ = false;
   bool finished_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelStreamInfer: requests of one stream, answered one after another.
+// ModelStreamInfer: the requests of a stream, answered one after another.
 #ifndef PHASOR_SERVER_OIP_INFER_STREAM_H_
 #define PHASOR_SERVER_OIP_INFER_STREAM_H_
 
@@ -16,17 +16,18 @@ namespace phasor::oip {
 
 using InferStreamReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// All open streams of a server. A stream takes its next request when it has sent the last answer. A
-// request that fails is answered with its message and the stream goes on, unless the caller asked
-// for gRPC's status with `triton_grpc_error: true` in its metadata. Threads: any.
+// The open streams of a server. A stream takes its next request after it has sent the last answer.
+// If a request fails, its answer is the error message and the stream goes on. If the metadata has
+// `triton_grpc_error: true`, the stream ends with the gRPC status instead. Threads: any.
 class InferStreams {
  public:
   explicit InferStreams(const InferContext& context) : context_(context) {}
 
-  // A new stream's reactor, which owns itself.
+  // Returns the reactor of a new stream. It owns itself.
   InferStreamReactor* Start(grpc::CallbackServerContext* context);
 
-  // Ends all streams, also those to come, with UNAVAILABLE; requests under way are answered first.
+  // Ends all streams, and those that begin later, with UNAVAILABLE. Answers requests under way
+  // first.
   void End();
 
  private:

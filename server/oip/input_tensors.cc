@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See input_tensors.h. The order of checks: each input by itself, then the number of raw entries,
-// then their lengths.
+// Reads inputs and gives them their bytes. Order of checks: each input by itself, the number of raw
+// entries, their lengths.
 #include "server/oip/input_tensors.h"
 
 #include <set>
@@ -30,7 +30,7 @@ absl::StatusOr<int64_t> ReadInteger(const inference::InferParameter& parameter,
   return Invalid(path, ": must be an int64_param");
 }
 
-// "INT64 [2, 3]".
+// The type and shape for error messages: "INT64 [2, 3]".
 std::string Describe(const InputTensor& input) {
   return StrCat(DatatypeOf(input.dtype), " [", absl::StrJoin(input.shape, ", "), "]");
 }
@@ -81,7 +81,7 @@ absl::StatusOr<InputTensor> ReadInput(const inference::ModelInferRequest::InferI
   return input;
 }
 
-// Gives every input that needs one its entry of raw_input_contents.
+// Gives each input that needs one its entry of raw_input_contents.
 absl::Status AssignRaw(const std::vector<bool>& needs_raw, absl::Span<const engine::Segments> raw,
                        std::vector<InputTensor>* inputs) {
   size_t next = 0;
@@ -153,7 +153,8 @@ absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferR
                                                     absl::Span<const engine::Segments> raw) {
   PHASOR_RETURN_IF_ERROR(CheckTensorCount(request.inputs_size(), "inputs"));
   std::vector<InputTensor> inputs;
-  inputs.reserve(static_cast<size_t>(request.inputs_size()));  // segments point into its elements
+  // Segments point into the elements, so they must not move.
+  inputs.reserve(static_cast<size_t>(request.inputs_size()));
   std::vector<bool> needs_raw;
   std::set<std::string> names;
   size_t in_message = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of a request: type, shape and where their bytes are, which have exactly the length that
-// type and shape need.
+// Reads the inputs of a request: type, shape and where the bytes are. The number of bytes is
+// exactly what type and shape need.
 #ifndef PHASOR_SERVER_OIP_INPUT_TENSORS_H_
 #define PHASOR_SERVER_OIP_INPUT_TENSORS_H_
 
@@ -21,13 +21,13 @@ namespace phasor::oip {
 
 using InferParameters = google::protobuf::Map<std::string, inference::InferParameter>;
 
-// Most inputs of a request, and most outputs that it asks for. No model has more than 5.
+// Most inputs of a request, and most outputs that it may ask for. No model has more than 5.
 inline constexpr int kMaxTensors = 64;
 
-// INVALID_ARGUMENT: more than kMaxTensors in `field`.
+// INVALID_ARGUMENT: `field` has more than kMaxTensors entries.
 absl::Status CheckTensorCount(int count, const char* field);
 
-// Part of a client's shared memory, of the host or the device.
+// A range in a client's shared memory, on the host or on a device.
 struct RegionRange {
   std::string name;  // of the region; empty: the tensor is in the message
   int64_t offset = 0;
@@ -36,32 +36,34 @@ struct RegionRange {
   bool in_message() const { return name.empty(); }
 };
 
-// The range that the parameters of a tensor name, if they name one. INVALID_ARGUMENT: a parameter
-// that is not known or of another type.
+// The range that the parameters of a tensor name; an empty name if they name none.
+// INVALID_ARGUMENT: a parameter is unknown or has the wrong type.
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
                                             const std::string& path);
 
-// The same for binding a tensor of that type, whose path is "inputs[0]", say.
+// The range as memory::Binding takes it. `path` is that of the tensor, e.g. "inputs[0]".
 memory::SharedTensor SharedTensorOf(const RegionRange& range, Dtype dtype, const std::string& path,
                                     const memory::CallerMemory& memory);
 
+// One input of a request. Borrows the raw entries of the message.
 struct InputTensor {
   std::string name;
-  std::string path;  // "inputs[0]"
-  // What it is to the model, once that is known.
+  std::string path;  // e.g. "inputs[0]"
+  // The input's role in the model, set once that is known.
   Role role = Role::kTensor;
   int index = 0;
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   int64_t bytes = 0;
   engine::Segments segments;       // of bytes in the message or in `numbers`
-  std::vector<std::byte> numbers;  // that came as typed contents
+  std::vector<std::byte> numbers;  // bytes of typed contents
   RegionRange range;
 };
 
-// Reads all inputs; `raw` are the entries of raw_input_contents and are borrowed, one for each
-// input that is neither typed nor in shared memory. INVALID_ARGUMENT: too many, a name twice,
-// types, shapes, lengths, typed beside raw. Looks for no region.
+// Reads all inputs. `raw`: the entries of raw_input_contents, one for each input that has no typed
+// contents and is not in shared memory; they are borrowed. INVALID_ARGUMENT: too many inputs, a
+// name given twice, a wrong type, shape or length, or both typed and raw contents. Does not look up
+// regions.
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
                                                     absl::Span<const engine::Segments> raw);
 

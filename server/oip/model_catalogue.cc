@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See model_catalogue.h.
+// Works out the inputs and outputs of every preset and encoder, and finds models by name.
 #include "server/oip/model_catalogue.h"
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace {
 
 constexpr int64_t kAny = -1;
 
-// What of a spec's shapes is known without a request.
+// The extents that a spec fixes without a request; -1 for the others.
 struct Widths {
   int64_t dim = kAny;
   int64_t head_dim = kAny;
   int64_t axes = 1;
 };
 
-// `complete`: no field is left to the caller.
+// `complete`: the spec resolves without fields from the caller.
 Widths WidthsOf(const Spec& spec, bool complete) {
   if (complete) {
     if (const auto resolved = ResolveSpec(spec); resolved.ok()) {

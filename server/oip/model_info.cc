@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See model_info.h.
+// Fills in the metadata, configuration and index messages of models.
 #include "server/oip/model_info.h"
 
 #include <string>

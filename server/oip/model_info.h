@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said about models: metadata, configuration, index. Threads: pure functions.
+// Describes models to clients: metadata, configuration, index. Threads: pure functions.
 #ifndef PHASOR_SERVER_OIP_MODEL_INFO_H_
 #define PHASOR_SERVER_OIP_MODEL_INFO_H_
 
@@ -9,7 +9,7 @@
 namespace phasor::oip {
 
 inference::ModelMetadataResponse MetadataOf(const Model& model);
-// Never with batching: shapes are complete, and a batch dimension is one of them.
+// Reports no batching: shapes are complete, and a batch dimension is one of their dimensions.
 inference::ModelConfig ConfigOf(const Model& model);
 inference::RepositoryIndexResponse IndexOf(const ModelSet& models);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See model_statistics.h. Clients divide the growth of `ns` by that of `count`, for each step: all
-// steps of a success are therefore counted.
+// Adds up counts and times. Clients divide the growth of `ns` by the growth of `count` for each
+// step, so every success counts in all steps.
 #include "server/oip/model_statistics.h"
 
 #include <algorithm>
@@ -15,8 +15,7 @@ void Add(absl::Duration time, inference::StatisticDuration* out) {
   out->set_ns(out->ns() + static_cast<uint64_t>(ns));
 }
 
-// An entry that says nothing but which model it is of; all durations are there, which clients
-// expect.
+// An entry with zeros. It has all durations, because clients expect them.
 inference::ModelStatistics EmptyEntry(const std::string& model) {
   inference::ModelStatistics entry;
   entry.set_name(model);

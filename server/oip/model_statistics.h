@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts and times per model since the server started.
+// Counts and times of each model since the server started.
 #ifndef PHASOR_SERVER_OIP_MODEL_STATISTICS_H_
 #define PHASOR_SERVER_OIP_MODEL_STATISTICS_H_
 
@@ -15,7 +15,7 @@
 
 namespace phasor::oip {
 
-// Where the time of one inference went.
+// How long each step of an inference took.
 struct InferTimes {
   absl::Duration queue;
   absl::Duration compute_input;   // parse, check, read shared memory
@@ -23,20 +23,20 @@ struct InferTimes {
   absl::Duration compute_output;  // make the answer, write shared memory
 };
 
-// Threads: any.
+// Adds up inferences per model and reports them. Threads: any.
 class StatisticsBook {
  public:
   void AddSuccess(const std::string& model, const InferTimes& times, absl::Time now);
   void AddFailure(const std::string& model, absl::Duration total);
 
-  // Of these models, in this order; one that has done nothing has zeros.
+  // The statistics of these models, in this order; zeros for one without inferences.
   inference::ModelStatisticsResponse Report(absl::Span<const ModelRef> models) const;
 
  private:
   inference::ModelStatistics& EntryOf(const std::string& model) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
-  // By name: an encoder that a reload changes goes on counting.
+  // By name, so that an encoder that a reload changes keeps its counts.
   std::map<std::string, inference::ModelStatistics> entries_ ABSL_GUARDED_BY(mu_);
 };
 

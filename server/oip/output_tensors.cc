@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See output_tensors.h.
+// Matches the outputs that a request names with those of the item.
 #include "server/oip/output_tensors.h"
 
 #include <algorithm>

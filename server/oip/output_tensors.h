@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which results a request wants, in which order and where.
+// Reads which outputs a request wants, in which order and where.
 #ifndef PHASOR_SERVER_OIP_OUTPUT_TENSORS_H_
 #define PHASOR_SERVER_OIP_OUTPUT_TENSORS_H_
 
@@ -17,9 +17,10 @@
 
 namespace phasor::oip {
 
+// One output that a request gets, and where its bytes go.
 struct OutputTensor {
   std::string name;
-  std::string path;  // "outputs[0]"
+  std::string path;  // e.g. "outputs[0]"
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   int64_t bytes = 0;
@@ -27,11 +28,10 @@ struct OutputTensor {
   RegionRange range;  // its bytes are a capacity; no region: in the message
 };
 
-// The ones of `results` that the request names, in its order; all when it names none. Clients name
-// all that the model has: those that come of an optional input which is not given are left out.
-// INVALID_ARGUMENT: a name that is unknown or given twice, or none of what the request gives; a
-// parameter, a range that is too small; NOT_FOUND: no such region; PERMISSION_DENIED: one that may
-// only be read.
+// The outputs of `results` that the request names, in its order; all of them if it names none.
+// Clients name all outputs of a model, so outputs that need an optional input which is not given
+// are left out. INVALID_ARGUMENT: a name is unknown or given twice, no named output can be computed
+// from the given inputs, a parameter is wrong, or a range is too small. Does not look up regions.
 absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInferRequest& request,
                                                       absl::Span<const TensorSlot> of_model,
                                                       const std::vector<OutputTensor>& results);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See prepared_infer.h. The order of checks: model, parameters, inputs, what they mean together,
-// outputs, size of the answer.
+// Prepares inferences. Order of checks: model, parameters, inputs, how they fit together, outputs,
+// size of the response.
 #include "server/oip/prepared_infer.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 namespace phasor::oip {
 namespace {
 
-// Most bytes of a response beside its elements, for each output.
+// Upper limit for the bytes of a response besides its elements, per output.
 constexpr int64_t kOutputHeaderBytes = 512;
 
-// A request while it becomes an item.
+// Turns one request into an item.
 class Preparer {
  public:
   Preparer(const Model& model, const InferOptions& options, const PrepareContext& context,
@@ -47,7 +47,7 @@ class Preparer {
   const std::vector<OutputTensor>& results() const { return results_; }
 
  private:
-  // What every input is, and that none is missing.
+  // Finds the role of every input, and checks that no required input is missing.
   absl::Status FindRoles() {
     for (InputTensor& input : out_.inputs) {
       const auto slot = std::find_if(model_.inputs.begin(), model_.inputs.end(),
@@ -112,7 +112,7 @@ class Preparer {
     if (embeddings != nullptr) request.add_to = RowsOf(*embeddings);
     PHASOR_ASSIGN_OR_RETURN(PreparedEncode prepared,
                             PrepareEncode(request, context_.plans, "item", context_.tables));
-    // The rows in the shape of the positions.
+    // The rows, in the shape of the positions.
     std::vector<int64_t> shape = positions.shape;
     if (prepared.positions.axes > 1) shape.pop_back();
     shape.push_back(prepared.output.shape.back());
@@ -125,11 +125,12 @@ class Preparer {
     return absl::OkStatus();
   }
 
-  // All dimensions but the last one as one.
+  // Joins all dimensions but the last one into one.
   static TensorDesc RowsOf(const InputTensor& input) {
     TensorDesc rows{input.dtype, {1, 1}, {}};
     for (size_t i = 0; i + 1 < input.shape.size(); ++i) {
-      // Beside a dimension of 0 the others can be anything: -1 rows fit nothing.
+      // If a dimension is 0, the others may be so large that their product overflows. -1 rows fit
+      // no tensor, so the request is then refused.
       const bool overflows = __builtin_mul_overflow(rows.shape[0], input.shape[i], &rows.shape[0]);
       if (overflows) return {input.dtype, {-1, 0}, {}};
     }
@@ -174,7 +175,7 @@ class Preparer {
     return absl::OkStatus();
   }
 
-  // As many as a tensor has; 0, which is refused, when nothing says it. Buckets have one.
+  // The number of heads of the given tensor; 1 for buckets; 0, which is refused, if nothing tells.
   int64_t DefaultHeads(const InputTensor* scores, const InputTensor* table) const {
     if (scores != nullptr && scores->shape.size() == 3) return scores->shape[0];
     if (table != nullptr && table->shape.size() == 2) return table->shape[1];
@@ -198,7 +199,7 @@ class Preparer {
   std::vector<OutputTensor> results_;
 };
 
-// The input that an output of the item is computed from; nullptr: none, or it is in the message.
+// The input that an output is computed from; nullptr: none, or the input is in the message.
 const InputTensor* InputOf(const PreparedInfer& prepared, size_t output) {
   const int slot = prepared.item.outputs[output].slot.input;
   if (slot < 0) return nullptr;
@@ -211,7 +212,7 @@ const InputTensor* InputOf(const PreparedInfer& prepared, size_t output) {
   return nullptr;
 }
 
-// Gives the item the bytes of its inputs, and the places of outputs in shared memory.
+// Gives inputs their bytes, and outputs in shared memory their places.
 absl::Status BindTensors(const memory::CallerMemory& memory, memory::Binding* binding,
                          PreparedInfer* out) {
   for (const InputTensor& input : out->inputs) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request of this protocol as an item of the engine: the same value that our own API makes of the
-// same tensors, hence the same bytes.
+// Turns a request of this protocol into an item of the engine. phasor.v1 makes an equal item of the
+// same tensors, so both give the same bytes.
 #ifndef PHASOR_SERVER_OIP_PREPARED_INFER_H_
 #define PHASOR_SERVER_OIP_PREPARED_INFER_H_
 
@@ -23,42 +23,46 @@
 
 namespace phasor::oip {
 
-// What a request is checked against.
+// What a request is checked against, and what checking needs.
 struct PrepareContext {
   const ModelSet* models = nullptr;
   PlanProvider plans;
   int64_t max_message_bytes = 0;
-  const TableSource* tables = nullptr;  // nullptr: none are kept
+  const TableSource* tables = nullptr;  // nullptr: the server keeps no tables
   memory::CallerMemory memory = {};
 };
 
-// Paths of engine messages, and what they are called in the request; the first match counts.
+// Pairs of a field's path in errors of the engine, and its path in the request. The first match is
+// used.
 using PathNames = std::vector<std::pair<std::string, std::string>>;
 
+// A checked request.
 struct PreparedInfer {
   ModelRef model;
   std::string id;
   std::vector<InputTensor> inputs;
-  engine::Item item;  // holds the segments of inputs that are in the message
+  engine::Item item;  // has the segments of inputs in the message
   std::vector<OutputTensor> outputs;
   PathNames paths;
   absl::Duration timeout = absl::InfiniteDuration();
-  memory::Bound bound;       // what the item uses of shared memory
-  int64_t server_bytes = 0;  // of the server's own memory, beside the message
+  memory::Bound bound;       // the item's tensors in shared memory
+  int64_t server_bytes = 0;  // of the server's own memory, besides the message
 };
 
-// The model of that name and version. NOT_FOUND: none; INVALID_ARGUMENT: the version is no number.
+// The model of that name and version. NOT_FOUND: there is none. INVALID_ARGUMENT: the version is
+// not a number.
 absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& name,
                                      const std::string& version);
 
-// Checks everything but the numbers. NOT_FOUND: model, region, table; INVALID_ARGUMENT,
-// OUT_OF_RANGE and others as PrepareEncode, PrepareRope and PrepareBias; RESOURCE_EXHAUSTED: the
-// answer would be too large. Borrows `raw`.
+// Checks everything but the values of positions and slots. NOT_FOUND: model, region or table.
+// INVALID_ARGUMENT, OUT_OF_RANGE and others: as PrepareEncode, PrepareRope and PrepareBias.
+// RESOURCE_EXHAUSTED: the response would be too large. Borrows `raw`.
 absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& request,
                                            absl::Span<const engine::Segments> raw,
                                            const PrepareContext& context);
 
-// `status` with its path as the request has it: "item.positions.tensor.shape" is "inputs[0].shape".
+// Replaces the path of an error by that of the request: "item.positions.tensor.shape" becomes
+// "inputs[0].shape".
 absl::Status RenamePath(const absl::Status& status, const PathNames& paths);
 
 }  // namespace phasor::oip

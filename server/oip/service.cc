@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See service.h.
+// Routes inferences and streams, and answers the methods without tensors: health, models,
+// statistics, shared memory.
 #include "server/oip/service.h"
 
 #include <algorithm>
@@ -20,9 +21,10 @@ namespace phasor::oip {
 namespace {
 
 constexpr memory::DeviceRegion::Paths kCudaPaths{"raw_handle", "byte_size", "device_id"};
-// Of CudaSharedMemoryStatus: the names of regions that hold neither input nor output any more.
+// Trailing metadata of CudaSharedMemoryStatus: the names of dirty regions. In those, a computation
+// in place failed in the middle, so they hold neither its input nor its output.
 constexpr char kDirtyMetadata[] = "phasor-dirty-region-bin";
-constexpr size_t kMaxDirtyBytes = 4096;  // clients refuse a call that brings 8 KiB of metadata
+constexpr size_t kMaxDirtyBytes = 4096;  // clients refuse a call with 8 KiB of metadata
 constexpr char kBuiltIn[] =
     "models are the presets and the encoders of the configuration, always loaded";
 
@@ -38,12 +40,12 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, std::stri
   return Answer(context, absl::UnimplementedError(StrCat(method, ": not implemented, ", why)));
 }
 
-// Clients that nobody tells apart share their names, as this protocol's clients expect.
+// Callers without an identity share their names, as clients of this protocol expect.
 memory::RegionTerms TermsFor(const memory::RegionCaller& caller) {
   return {.for_everybody = caller.identity.empty()};
 }
 
-// A number of the wire that sizes and offsets can hold.
+// A size or an offset of the wire as int64. INVALID_ARGUMENT: it does not fit.
 absl::StatusOr<int64_t> SizeFromWire(uint64_t value, std::string_view path) {
   if (value <= uint64_t{std::numeric_limits<int64_t>::max()}) return static_cast<int64_t>(value);
   return absl::InvalidArgumentError(StrCat(path, ": ", value, ", must be below 2^63"));
@@ -120,8 +122,8 @@ grpc::ServerUnaryReactor* InferenceService::ModelInfer(Context* context,
   rpc::CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   Reactor* const reactor = context->DefaultReactor();
-  // gRPC declares a raw request const but hands over a message of its own making: emptying it is
-  // what lets received memory go before the call ends.
+  // gRPC declares a raw request const, but it made the message itself and the object is not const.
+  // Emptying it frees the received memory before the call ends.
   StartInfer(infer_, const_cast<grpc::ByteBuffer*>(request),
              {rpc::DeadlineOf(*context), rpc::ClientOf(*context),
               [context] { return context->IsCancelled(); }, /*stream=*/false,
@@ -225,7 +227,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryUnregister(
   if (request->name().empty()) {
     regions_.UnregisterAll(caller);
   } else {
-    regions_.Unregister(request->name(), caller).IgnoreError();  // not known is no error
+    regions_.Unregister(request->name(), caller).IgnoreError();  // an unknown name is no error
   }
   return Answer(context);
 }
@@ -242,7 +244,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     out.set_name(region.name);
     out.set_device_id(static_cast<uint64_t>(region.place.device_id));
     out.set_byte_size(static_cast<uint64_t>(region.place.bytes));
-    // The protocol has no field for it.
+    // Dirty regions go into metadata because the protocol has no field for them.
     if (region.dirty && dirty_bytes + region.name.size() <= kMaxDirtyBytes) {
       dirty_bytes += region.name.size() + sizeof(kDirtyMetadata);
       context->AddTrailingMetadata(kDirtyMetadata, region.name);
@@ -285,7 +287,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
     options_.memory.devices->UnregisterAll(caller);
   } else {
     options_.memory.devices->Unregister(request->name(), caller)
-        .IgnoreError();  // not known is no error
+        .IgnoreError();  // an unknown name is no error
   }
   return Answer(context);
 }

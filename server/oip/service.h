@@ -18,15 +18,16 @@
 
 namespace phasor::oip {
 
+// Settings of the service.
 struct InferenceServiceOptions {
-  std::string version;  // of the server
+  std::string version;  // the server's version
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
-  const TableSource* tables = nullptr;  // must outlive the service; nullptr: none are kept
-  memory::Stores memory = {};           // named regions and device memory; must outlive the service
+  const TableSource* tables = nullptr;  // must outlive the service; nullptr: no tables are kept
+  memory::Stores memory = {};           // must outlive the service
 };
 
-// `Base` with methods added one over the other.
+// `Base` with `Methods` applied one after another.
 template <typename Base, template <typename> class... Methods>
 struct WithMethods {
   using Type = Base;
@@ -36,8 +37,8 @@ struct WithMethods<Base, First, Rest...> {
   using Type = First<typename WithMethods<Base, Rest...>::Type>;
 };
 
-// Calls with tensors take the received bytes as they are. The generated CallbackService would give
-// the stream another reactor, so the methods are listed.
+// Methods with tensors take the received bytes without parsing them. The methods are listed here
+// because the generated CallbackService would give the stream another reactor.
 using Generated = inference::GRPCInferenceService;
 using InferenceServiceBase = WithMethods<
     Generated::Service, Generated::WithRawCallbackMethod_ModelInfer,
@@ -56,20 +57,21 @@ using InferenceServiceBase = WithMethods<
     Generated::WithCallbackMethod_CudaSharedMemoryUnregister,
     Generated::WithCallbackMethod_TraceSetting, Generated::WithCallbackMethod_LogSettings>::Type;
 
-// Threads: gRPC calls the methods from its own threads, many at once. No method blocks.
+// Implements the service. Threads: gRPC calls the methods from its own threads, many at once. No
+// method blocks.
 class InferenceService final : public InferenceServiceBase {
  public:
   // `engine` must outlive the service.
   InferenceService(engine::Engine* engine, InferenceServiceOptions options);
 
-  // These encoders are models, beside the presets, for requests that are checked from now on.
+  // From now on, these encoders are models besides the presets, for requests not checked yet.
   void SetEncoders(const EncoderSet& encoders) { models_.Replace(encoders); }
-  // What ServerReady and ModelReady say from now on.
+  // Sets what ServerReady and ModelReady answer.
   void SetReady(bool ready) { ready_.store(ready, std::memory_order_relaxed); }
   // Ends all streams after the requests under way.
   void EndStreams() { streams_.End(); }
 
-  // For metrics: what all models have done.
+  // The statistics of all models, for metrics.
   google::protobuf::RepeatedPtrField<inference::ModelStatistics> statistics() {
     return statistics_.Report(models_.Get()->models()).model_stats();
   }

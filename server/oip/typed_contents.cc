@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See typed_contents.h.
+// Converts each kind of typed contents to bytes and checks the number of elements.
 #include "server/oip/typed_contents.h"
 
 #include <cstring>

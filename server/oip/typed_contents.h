@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements that came as numbers of a message, as the bytes that kernels read.
+// Converts typed contents (elements as numbers of a message) to the bytes that kernels read.
 #ifndef PHASOR_SERVER_OIP_TYPED_CONTENTS_H_
 #define PHASOR_SERVER_OIP_TYPED_CONTENTS_H_
 
@@ -14,8 +14,8 @@
 
 namespace phasor::oip {
 
-// INVALID_ARGUMENT: a type that has no such form, elements of another type, or not `elements` many.
-// Threads: pure function.
+// INVALID_ARGUMENT: the type has no typed contents, the elements are of another type, or there are
+// not `elements` of them. Threads: pure function.
 absl::StatusOr<std::vector<std::byte>> BytesOf(const inference::InferTensorContents& contents,
                                                Dtype dtype, int64_t elements,
                                                const std::string& path);

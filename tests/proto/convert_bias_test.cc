@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that bias requests survive the wire, and that errors name what is missing.
+// Tests that bias requests convert to the wire and back, and that errors name missing fields.
 #include "proto/convert_bias.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that a spec survives the wire, and that a resolved spec has the numbers of its plan.
+// Tests that specs convert to the wire and back, and that a resolved spec has its plan's numbers.
 #include "proto/convert_spec.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that requests survive the wire, and that what is missing, unknown or unimplemented is
-// refused with the path of its field.
+// Tests that requests convert to the wire and back, and that missing, unknown and unimplemented
+// fields are refused with their path.
 #include "proto/convert.h"
 
 #include <gmock/gmock.h>

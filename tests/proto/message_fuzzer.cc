@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serialized messages, valid and spoiled. Uses protobuf's own functions to find its way in them.
+// Makes serialized messages, valid and broken. Uses protobuf's own functions to find the fields.
 #include "tests/proto/message_fuzzer.h"
 
 #include <google/protobuf/descriptor.h>

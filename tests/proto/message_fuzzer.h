@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random serialized messages for the differential test of the codec: valid ones, made by
-// reflection, and ones that are spoiled where the wire format has its corners.
+// reflection, and ones that are broken at the corner cases of the wire format.
 #ifndef PHASOR_TESTS_PROTO_MESSAGE_FUZZER_H_
 #define PHASOR_TESTS_PROTO_MESSAGE_FUZZER_H_
 

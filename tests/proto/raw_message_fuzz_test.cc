@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec against protobuf's parser, for every message with raw entries: both take the same bytes
-// and read the same values, however the bytes are spoiled and cut.
+// Compares the codec with protobuf's parser, for every message with raw entries: both accept the
+// same bytes and read the same values, however the bytes are broken and cut.
 //
-// PHASOR_CODEC_FUZZ_RUNS: number of messages, 200,000 unless set. PHASOR_FUZZ_SEED: where to start.
+// PHASOR_CODEC_FUZZ_RUNS: number of messages, 200,000 unless set. PHASOR_FUZZ_SEED: the first seed.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/empty.pb.h>
 #include <google/protobuf/io/coded_stream.h>

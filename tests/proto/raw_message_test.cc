@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec sees the same message however it is cut, copies none of its payload, refuses what is
+// Tests that the codec reads the same message however it is cut, copies no payload, refuses what is
 // not a sequence of fields, and writes what protobuf writes.
 #include "proto/raw_message.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of a chunked item: what they borrow, in which order they come, what does not fit.
+// Tests the runs of a chunked item: what they borrow, their order, and which runs are refused.
 #include "server/api/chunked_item.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SharedMemoryService on device memory: its messages.
+// Tests the messages of SharedMemoryService for regions of device memory.
 #include "server/api/device_regions.h"
 
 #include <gmock/gmock.h>

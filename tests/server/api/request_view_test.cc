@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every class of malformed request is answered by its code and its field's path; what passes has
-// its payload where the documented order says.
+// Tests that every class of malformed request gets its code and the path of its field, and that
+// valid requests get their payload in the documented order.
 #include "server/api/request_view.h"
 
 #include <gmock/gmock.h>

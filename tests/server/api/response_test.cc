@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responses are what the generated class parses, and large outputs travel by reference.
+// Tests that the generated class parses responses, and that large outputs are sent by reference.
 #include "server/api/response.h"
 
 #include <gmock/gmock.h>

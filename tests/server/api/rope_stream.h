@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream as a caller has it, and what is to be left of it.
+// A client of a stream for tests, and checks that the stream leaves nothing behind.
 #ifndef PHASOR_TESTS_SERVER_API_ROPE_STREAM_H_
 #define PHASOR_TESTS_SERVER_API_ROPE_STREAM_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service through a real gRPC server: every method, its answers and its errors.
+// Tests every method of the service in a real gRPC server: answers and errors.
 #include "server/api/service.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named regions over gRPC: what is answered, and calls that use them. What clients may do to them
-// is in tests/e2e/named_regions_test.cc.
+// Tests named regions over gRPC: answers, and calls that use regions.
+// tests/e2e/named_regions_test.cc tests what clients may do to regions.
 #include "server/api/shared_memory_service.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thousands of calls that are given up at random moments: nothing of them stays.
+// Tests that thousands of calls, cancelled at random moments, leave nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: how much of them a server takes in.
+// Tests how much of a stream the server reads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

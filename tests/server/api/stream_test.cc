@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: the bytes of unary calls, errors per item, what stops them, and that nothing stays.
+// Tests streams: the same bytes as unary calls, errors per item, what ends them, and that they
+// leave nothing behind.
 #include "server/api/stream.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stream's message is, and which errors are whose.
+// Tests how messages of streams are parsed, and whether an error ends an item or the stream.
 #include "server/api/stream_view.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables over gRPC: uploads in many messages, every refusal, paging, and calls that read them.
+// Tests tables over gRPC: uploads in many messages, every refusal, paging, and calls that use
+// tables.
 #include "server/api/table_service.h"
 
 #include <gmock/gmock.h>

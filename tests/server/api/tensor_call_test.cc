@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls meet their end in every order: refused, cancelled or expired in the queue, failed, served.
+// Tests every way in which a call ends: refused, cancelled or expired in the queue, failed, served.
 #include "server/api/tensor_call.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA shared memory as Triton's clients use it, in a whole server on a fake device: the bytes of
-// the message, computed where they lie.
+// Tests CUDA shared memory as Triton's clients use it, in a whole server with a fake device:
+// results have the same bytes as those of inline tensors, and are computed in place.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

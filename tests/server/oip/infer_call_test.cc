@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One inference: its bytes are those of our own API, its memory is accounted for, its times add up.
+// Tests one inference: the same bytes as phasor.v1, memory that is accounted for, and times that
+// add up.
 #include "server/oip/infer_call.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters: fields of specs, how to run, what clients add, and nothing else.
+// Tests parameters: fields of specs, options of calls, what clients add, and refusal of all others.
 #include "server/oip/infer_options.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers are what the generated classes parse, with one raw entry per output.
+// Tests that the generated classes parse responses, and that each output has one raw entry.
 #include "server/oip/infer_response.h"
 
 #include <gtest/gtest.h>

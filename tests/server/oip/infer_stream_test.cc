@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams answer every request in order, survive errors, and end when the server does.
+// Tests that streams answer all requests in order, survive errors, and end when the server does.
 #include "server/oip/infer_stream.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs: where their bytes are, and that there are as many as type and shape need.
+// Tests where the bytes of inputs are found, and that their number fits type and shape.
 #include "server/oip/input_tensors.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every preset is a model, and so is every encoder of a configuration.
+// Tests that every preset and every configured encoder is a model.
 #include "server/oip/model_catalogue.h"
 
 #include <gmock/gmock.h>

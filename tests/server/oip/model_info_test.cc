@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients are told about models, and what they rely on.
+// Tests what clients are told about models and rely on.
 #include "server/oip/model_info.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts and times add up.
+// Tests that counts and times add up.
 #include "server/oip/model_statistics.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs: which ones, in which order, and where.
+// Tests which outputs a request gets, in which order, and where.
 #include "server/oip/output_tensors.h"
 
 #include <gmock/gmock.h>

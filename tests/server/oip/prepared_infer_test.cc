@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of the protocol become the items that our own API would make, or errors that name the
-// request's fields.
+// Tests that requests of the protocol become the items that phasor.v1 would make, or errors that
+// name fields of the request.
 #include "server/oip/prepared_infer.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small valid requests of the protocol that tests then spoil, and the bytes of their tensors.
+// Small valid requests of the protocol, which tests then break, and the bytes of their tensors.
 #ifndef PHASOR_TESTS_SERVER_OIP_REQUESTS_H_
 #define PHASOR_TESTS_SERVER_OIP_REQUESTS_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same tensors through our own API and through this protocol give the same bytes: every preset,
-// every type, in the message, in shared memory, in place and on a stream.
+// Tests that phasor.v1 and this protocol give the same bytes for the same tensors: every preset and
+// every type; in the message, in shared memory, in place and on a stream.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service in a whole server: every method, its errors, and the same bytes as our own API.
+// Tests every method of the service in a whole server: answers, errors, the same bytes as
+// phasor.v1.
 #include "server/oip/service.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of a message become the bytes that raw contents would have had.
+// Tests that typed contents become the same bytes as raw contents.
 #include "server/oip/typed_contents.h"
 
 #include <gmock/gmock.h>
