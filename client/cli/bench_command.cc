@@ -93,35 +93,40 @@ class BenchCommand final : public Command {
  public:
   explicit BenchCommand(CLI::App& parent)
       : Command(parent, "bench",
-                "How fast calls are answered: rotations for a rotary spec, else encodings") {
+                "Measure how fast calls are answered: rotations if the spec is rotary, otherwise "
+                "encodings") {
     AddSpecFlags(*app(), options_.spec);
-    AddCount("--tokens", &options_.tokens, int64_t{1} << 40, "Positions of a call: 0, 1, ...");
-    AddCount("--heads", &options_.heads, int64_t{1} << 30, "Heads of [tokens, heads, head_dim]");
+    AddCount("--tokens", &options_.tokens, int64_t{1} << 40,
+             "Tokens of a call, at positions 0, 1, ...");
+    AddCount("--heads", &options_.heads, int64_t{1} << 30,
+             "Heads of the tensor [tokens, heads, head_dim]");
     AddEnumFlag<Dtype>(
         *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
         +[](Dtype dtype) { return Name(dtype); }, [this](Dtype d) { options_.dtype = d; },
-        "Type of the tensor or the rows; float32 when not set");
+        "Type of the tensor or the rows; default float32");
     AddEnumFlag<BenchMode>(
         *app(), "--mode", {BenchMode::kUnary, BenchMode::kStream, BenchMode::kChunks}, &ModeName,
         [this](BenchMode m) { options_.mode = m; },
-        "unary when not set; stream: each worker has one, with one item at a time; chunks: "
-        "rotations of any size, 4 MiB at a time");
-    AddCount("--concurrency", &concurrency_, 1024, "Calls at a time, each from a thread");
-    AddCount("--channels", &channels_, 64, "Connections, on which calls take turns");
+        "Default unary. stream: each worker sends one item at a time on a stream of its "
+        "own. chunks: rotations of any size, sent 4 MiB at a time");
+    AddCount("--concurrency", &concurrency_, 1024,
+             "Calls under way at one time, each from its own thread");
+    AddCount("--channels", &channels_, 64, "Connections; calls take turns on them");
     app()
-        ->add_option("--rate", rate_,
-                     "Calls per second, equally spaced. One that is due while --concurrency are "
-                     "under way waits, and its wait counts. As many as possible when not set")
+        ->add_option(
+            "--rate", rate_,
+            "Calls per second, equally spaced; default as many as possible. A call that must "
+            "wait because --concurrency calls are under way is measured with its wait")
         ->check(CLI::Range(0.001, 1e7));
     app()
-        ->add_option("--duration", duration_s_, "Seconds")
+        ->add_option("--duration", duration_s_, "Seconds to measure")
         ->capture_default_str()
         ->check(CLI::Range(0.01, 86400.0));
     app()->add_flag("--shared", options_.shared,
-                    "Tensors in memory that the server maps: they do not travel");
+                    "Put tensors in memory that the server maps, so that they are not sent");
     app()->add_flag("--vs-echo", vs_echo_,
-                    "Take turns, second by second, with a bare gRPC server on this machine that "
-                    "moves as many bytes and computes nothing");
+                    "Compare with a bare gRPC server on this machine that moves as many bytes and "
+                    "computes nothing; the two take turns of a second");
   }
 
   absl::Status Run(std::ostream& out) override {

@@ -56,7 +56,7 @@ std::vector<EncodeOutput> AllOutputs() {
 }
 
 constexpr char kBf16Help[] =
-    "Read u2 files as bits of bfloat16, which .npy has no type for (bfloat16 is written as u2)";
+    "Read u2 files as bfloat16: .npy has no bfloat16, so its bits are stored as u2";
 
 // Flags that say how results are shown and stored.
 struct ResultFlags {
@@ -64,7 +64,7 @@ struct ResultFlags {
   bool u2_as_bf16 = false;
 
   void Add(CLI::App& app) {
-    app.add_option("--columns", columns, "Numbers per row of the table, 0 for all")
+    app.add_option("--columns", columns, "Numbers to print per row; 0 prints all")
         ->capture_default_str()
         ->check(CLI::NonNegativeNumber);
     app.add_flag("--u2-as-bf16", u2_as_bf16, kBf16Help);
@@ -73,22 +73,25 @@ struct ResultFlags {
 
 class EncodeCommand final : public Command {
  public:
-  explicit EncodeCommand(CLI::App& parent) : Command(parent, "encode", "Embedding rows") {
+  explicit EncodeCommand(CLI::App& parent)
+      : Command(parent, "encode", "Compute the embedding rows of positions") {
     AddSpecFlags(*app(), call_.spec);
     positions_.Add(*app(), "");
     AddEnumFlag<Dtype>(
         *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
         +[](Dtype dtype) { return Name(dtype); }, [this](Dtype d) { call_.output_dtype = d; },
-        "Type of the rows; float32 when not set");
+        "Type of the rows; default float32");
     AddEnumFlag<EncodeOutput>(
         *app(), "--form", AllOutputs(), &Name, [this](EncodeOutput form) { call_.form = form; },
-        "Embedding when not set; the others are tables of a rotary spec");
-    app()->add_option("--add-to", add_to_, ".npy [tokens, dim] to add the encoding to");
-    app()->add_option("--table", call_.table, "Rows of this table of the server, without a spec");
+        "Default embedding; the other forms are cos/sin tables of a rotary spec");
+    app()->add_option("--add-to", add_to_, ".npy [tokens, dim] to which the rows are added");
+    app()->add_option("--table", call_.table,
+                      "Return rows of this learned table of the server; takes no spec");
     app()->add_flag_callback(
         "--clip", [this] { call_.out_of_range = OutOfRange::kClip; },
-        "Positions beyond the table take its nearest row instead of being an error");
-    app()->add_option("--embedding-scale", call_.embedding_scale, "Factor of --add-to");
+        "Give positions beyond the table its nearest row; otherwise they are an error");
+    app()->add_option("--embedding-scale", call_.embedding_scale,
+                      "Number that --add-to is multiplied by");
     app()->add_option("--output", output_, "Write the rows to this .npy instead of printing them");
     result_.Add(*app());
   }
@@ -130,35 +133,40 @@ class EncodeCommand final : public Command {
 
 class RopeCommand final : public Command {
  public:
-  explicit RopeCommand(CLI::App& parent) : Command(parent, "rope", "Rotate tensors") {
+  explicit RopeCommand(CLI::App& parent)
+      : Command(parent, "rope", "Apply rotary embeddings to tensors") {
     AddSpecFlags(*app(), call_.spec);
     positions_.Add(*app(), "");
     from_positions_.Add(*app(), "from-");
     AddEnumFlag<Direction>(
         *app(), "--direction", {Direction::kForward, Direction::kInverse, Direction::kDelta},
         &DirectionName, [this](Direction d) { call_.direction = d; },
-        "forward when not set; delta moves from --from-positions to --positions");
+        "Default forward; delta moves keys from --from-positions to --positions");
     AddEnumFlag<RopeLayout>(
         *app(), "--layout", {RopeLayout::kTokensHeads, RopeLayout::kHeadsTokens}, &LayoutName,
         [this](RopeLayout layout) { call_.layout = layout; },
-        "[(batch,) tokens, heads, head_dim] when not set");
+        "Order of axes; default tokens-heads: [(batch,) tokens, heads, head_dim]");
     app()
-        ->add_option("--input", inputs_, ".npy to rotate; several share the positions")
+        ->add_option("--input", inputs_,
+                     ".npy to rotate; repeat the flag for several tensors with the same positions")
         ->required()
         ->allow_extra_args(false);
     app()
-        ->add_option("--output", outputs_, ".npy for each --input instead of printing them")
+        ->add_option("--output", outputs_,
+                     ".npy to write, one for each --input; otherwise the results are printed")
         ->allow_extra_args(false);
     AddEnumFlag<Dtype>(
         *app(), "--output-dtype", {Dtype::kFloat8E4M3, Dtype::kFloat8E5M2},
         +[](Dtype dtype) { return Name(dtype); }, [this](Dtype dtype) { output_dtype_ = dtype; },
-        "Type of the outputs of float16 and bfloat16 inputs, theirs when not set; .npy has bits, "
-        "u1");
+        "Type of the outputs, for float16 and bfloat16 inputs; default the input's type. "
+        "The .npy holds the bits as u1");
     app()->add_option("--inv-scale", inv_scale_,
-                      "Factor before rounding to --output-dtype, 1 when not set");
+                      "Number that results are multiplied by before rounding to --output-dtype; "
+                      "default 1");
     app()->add_flag(
         "--stream", stream_,
-        "Send in chunks: any size, also beyond one message; progress on standard error");
+        "Send in chunks, so that tensors may be larger than one message; shows progress "
+        "on standard error");
     result_.Add(*app());
   }
 
@@ -230,16 +238,17 @@ class RopeCommand final : public Command {
 class ResolveCommand final : public Command {
  public:
   explicit ResolveCommand(CLI::App& parent)
-      : Command(parent, "resolve", "Every number that a spec stands for") {
+      : Command(parent, "resolve", "Show every number that a spec stands for") {
     AddSpecFlags(*app(), spec_);
-    app()->add_option("--context-length", comparison_.context_length,
-                      "Look below this position for PARITY's largest difference from EXACT; the "
-                      "preset's context length when not given");
+    app()->add_option(
+        "--context-length", comparison_.context_length,
+        "Search below this position for PARITY's largest difference from EXACT; default "
+        "the preset's context length");
     AddEnumFlag<Dtype>(
         *app(), "--dtype", {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16},
         +[](Dtype dtype) { return Name(dtype); },
         [this](Dtype dtype) { comparison_.model = dtype; },
-        "The model's type for that difference, BFLOAT16 when not given");
+        "Type of the model in that comparison; default bfloat16");
   }
 
   absl::Status Run(std::ostream& out) override {
@@ -256,7 +265,8 @@ class ResolveCommand final : public Command {
 
 class PresetsCommand final : public Command {
  public:
-  explicit PresetsCommand(CLI::App& parent) : Command(parent, "presets", "Named specs") {}
+  explicit PresetsCommand(CLI::App& parent)
+      : Command(parent, "presets", "List the presets: specs with a name") {}
 
   absl::Status Run(std::ostream& out) override {
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
@@ -275,8 +285,8 @@ class PresetsCommand final : public Command {
 class HealthCommand final : public Command {
  public:
   explicit HealthCommand(CLI::App& parent)
-      : Command(parent, "health", "Whether a server serves; an error when it does not") {
-    app()->add_option("--service", service_, "gRPC service name, empty for the whole server");
+      : Command(parent, "health", "Ask whether a server serves; fails if it does not") {
+    app()->add_option("--service", service_, "gRPC service to ask about; default the whole server");
   }
 
   absl::Status Run(std::ostream& out) override {
@@ -313,24 +323,30 @@ std::vector<std::string> SubcommandsOf(const CLI::App& command) {
 
 Command::Command(CLI::App& parent, const std::string& name, const std::string& help)
     : app_(parent.add_subcommand(name, help)) {
-  app_->add_option("--server", common_.server,
-                   "Address of a server, e.g. host:50051 or unix:/path; in process when not set");
-  app_->add_option("--timeout", common_.timeout_s, "Seconds until a call is given up")
+  app_->add_option(
+      "--server", common_.server,
+      "Address of a server: host:50051 or unix:/path; default: compute in this process");
+  app_->add_option("--timeout", common_.timeout_s, "Seconds after which a call fails")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app_->add_option("--threads", common_.threads, "Threads that compute in process")
+  app_->add_option("--threads", common_.threads, "Threads that compute, when no --server is given")
       ->capture_default_str();
-  app_->add_flag("--json", common_.json, "JSON instead of a table");
-  app_->add_flag("--tls", common_.tls, "TLS to --server, which must have a certificate");
-  app_->add_option("--ca", common_.files.ca_file,
-                   "TLS; PEM of who signs servers' certificates, the system's roots when not set");
-  app_->add_option("--cert", common_.files.cert_file, "TLS; PEM of this client's certificate");
-  app_->add_option("--key", common_.files.key_file, "PEM of its private key");
-  app_->add_option("--server-name", common_.files.server_name,
-                   "TLS; name in the server's certificate, the host of --server when not set");
-  app_->add_option("--token-file", common_.token_file, "File with the token to send");
+  app_->add_flag("--json", common_.json, "Print JSON instead of a table");
+  app_->add_flag("--tls", common_.tls, "Use TLS to --server; other TLS options turn it on too");
+  app_->add_option(
+      "--ca", common_.files.ca_file,
+      "PEM of the authority that signed the server's certificate; default the system's "
+      "roots. Turns on TLS");
+  app_->add_option("--cert", common_.files.cert_file,
+                   "PEM of this client's certificate. Turns on TLS");
+  app_->add_option("--key", common_.files.key_file, "PEM of the private key of --cert");
+  app_->add_option(
+      "--server-name", common_.files.server_name,
+      "Name to expect in the server's certificate; default the host of --server. Turns "
+      "on TLS");
+  app_->add_option("--token-file", common_.token_file, "File with the bearer token to send");
   app_->add_flag("--token-over-plaintext", common_.token_over_plaintext,
-                 "Send the token to another host without TLS");
+                 "Allow sending the token to another host without TLS");
 }
 
 ClientOptions CommonFlags::Options() const {

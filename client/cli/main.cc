@@ -10,8 +10,10 @@
 #include "client/cli/commands.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Exact position embeddings and rotary embeddings, in process or from a server.",
-               "phasor");
+  CLI::App app(
+      "Computes exact position embeddings and rotary embeddings, in this process or on "
+      "a server.",
+      "phasor");
   app.set_version_flag("--version", PHASOR_VERSION);
   app.require_subcommand(1);
   const auto commands = phasor::cli::MakeCommands(app);

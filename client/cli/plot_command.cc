@@ -21,12 +21,13 @@ constexpr int64_t kLastExact = int64_t{1} << 53;
 class PlotCommand final : public Command {
  public:
   explicit PlotCommand(CLI::App& parent)
-      : Command(parent, "plot", "A picture of an encoding: its values, or its error by position") {
+      : Command(parent, "plot",
+                "Draw an encoding as a picture: its values, or its error by position") {
     AddSpecFlags(*app(), call_.spec);
     positions_.Add(*app(), "");
     app()->add_flag("--error", error_,
-                    "Error of sines and cosines by position, Phasor's and that of float32 angles, "
-                    "instead of a heat map of values");
+                    "Draw the error of sines and cosines by position, of Phasor and of float32 "
+                    "angles, instead of a heat map of values");
     app()
         ->add_option("--max-position", max_position_, "Last position of --error, in [10, 2^53]")
         ->capture_default_str()

@@ -68,14 +68,18 @@ absl::StatusOr<AxisRange> ParseRange(std::string_view text, std::string_view fla
 void PositionFlags::Add(CLI::App& app, const std::string& prefix) {
   prefix_ = prefix;
   const std::string group = "Positions";
-  auto* written = app.add_option("--" + prefix + "positions", written_,
-                                 "Comma separated; the axes of one position with '/': 0/1,0/2");
-  auto* ranges = app.add_option("--" + prefix + "range", ranges_,
-                                "start:stop[:step], stop excluded; once per axis makes a grid, "
-                                "last axis fastest");
-  auto* file = app.add_option("--" + prefix + "positions-file", file_,
-                              ".npy of i4, i8, f4 or f8: [tokens], [batch, tokens], or with axes "
-                              "last");
+  auto* written = app.add_option(
+      "--" + prefix + "positions", written_,
+      "Positions, separated by commas; the axes of one position are separated by '/': "
+      "0/1,0/2");
+  auto* ranges = app.add_option(
+      "--" + prefix + "range", ranges_,
+      "start:stop[:step] without stop; given once per axis, makes a grid in which the "
+      "last axis changes fastest");
+  auto* file =
+      app.add_option("--" + prefix + "positions-file", file_,
+                     ".npy of i4, i8, f4 or f8: [tokens] or [batch, tokens], with the axes of a "
+                     "position last");
   written->excludes(ranges)->excludes(file)->group(group);
   ranges->excludes(file)->expected(1, kMaxAxes)->group(group);
   file->group(group);

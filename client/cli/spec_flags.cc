@@ -21,13 +21,12 @@ namespace phasor::cli {
 namespace {
 
 constexpr char kSpecHelp[] =
-    "File with a spec as JSON, - for standard input: what `phasor resolve --json` prints; the "
-    "flags "
-    "override it";
+    "File with a spec as JSON, as `phasor resolve --json` prints it; - reads "
+    "standard input. Flags override it";
 
 constexpr char kConfigHelp[] =
-    "A model's config.json, - for standard input: the rotary embedding that it describes; the "
-    "flags override it";
+    "A model's config.json, which describes its rotary embedding; - reads standard "
+    "input. Flags override it";
 
 // Adds a flag whose text `read` turns into `*field`. A text that it refuses is a usage error.
 template <typename T>
@@ -118,10 +117,10 @@ void AddSpecFlags(CLI::App& app, Spec& spec) {
   AddParsed<Spec>(app, "--spec", &spec, kSpecHelp, ReadSpec)->group(kGroup);
   AddParsed<std::string>(app, "--config", &spec.config_json, kConfigHelp, ReadText)->group(kGroup);
   app.add_option("--preset", spec.preset,
-                 "Name of a preset, see `phasor presets`; the flags override it")
+                 "Name of a preset, see `phasor presets`. Flags override it")
       ->group(kGroup);
   app.add_option("--encoder", spec.encoder,
-                 "Name that the server's configuration gives to a spec; the flags override it")
+                 "Name that the server's configuration gives to a spec. Flags override it")
       ->group(kGroup);
   VisitSpecFields([&](const SpecField& field, auto member, auto) {
     AddFlag(app, "--" + FlagName(field.name), spec.*member, field.help)->group(kGroup);

@@ -19,7 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kU2Help[] = "Read u2 files as bits of bfloat16, which .npy has no type for";
+constexpr char kU2Help[] =
+    "Read u2 files as bfloat16: .npy has no bfloat16, so its bits are stored as u2";
 
 // Writes a result to the file `path`, or prints it if `path` is empty.
 absl::Status Show(const EncodeResult& result, const std::string& path, int64_t columns,
@@ -41,39 +42,47 @@ absl::Status Show(const EncodeResult& result, const std::string& path, int64_t c
 class BiasCommand final : public Command {
  public:
   explicit BiasCommand(CLI::App& parent)
-      : Command(parent, "bias", "Attention biases [heads, queries, keys]") {
+      : Command(parent, "bias", "Compute attention biases [heads, queries, keys]") {
     app()->add_option("--preset", call_.spec.preset, PresetHelp());
     AddEnumFlag<BiasFamily>(
         *app(), "--family",
         {BiasFamily::kT5, BiasFamily::kClipped, BiasFamily::kSwin, BiasFamily::kAlibi,
          BiasFamily::kAlibiKey, BiasFamily::kDeberta},
         +[](BiasFamily family) { return Name(family); },
-        [this](BiasFamily family) { call_.spec.family = family; }, "How distance becomes a bias");
-    app()->add_option("--heads", call_.heads, "Heads; 1 for buckets")->capture_default_str();
+        [this](BiasFamily family) { call_.spec.family = family; },
+        "Rule that turns a distance into a bias");
+    app()
+        ->add_option("--heads", call_.heads, "Number of heads; 1 for buckets")
+        ->capture_default_str();
     query_positions_.Add(*app(), "query-");
     key_positions_.Add(*app(), "key-");
-    app()->add_option("--num-buckets", call_.spec.num_buckets, "Of t5 and deberta");
-    app()->add_option("--max-distance", call_.spec.max_distance, "Of t5, clipped and deberta");
+    app()->add_option("--num-buckets", call_.spec.num_buckets,
+                      "Number of buckets, for t5 and deberta");
+    app()->add_option("--max-distance", call_.spec.max_distance,
+                      "Largest distance, for t5, clipped and deberta");
     app()->add_option("--bidirectional", call_.spec.bidirectional,
-                      "Of t5: true for an encoder, false for a decoder");
+                      "For t5: true for an encoder, false for a decoder");
     app()
-        ->add_option("--window", call_.spec.window, "Of swin: height,width")
+        ->add_option("--window", call_.spec.window, "For swin: height,width")
         ->delimiter(',')
         ->expected(2);
-    auto* table = app()->add_option("--table", call_.table, "Name of a table of the server");
+    auto* table =
+        app()->add_option("--table", call_.table, "Name of a learned table of the server");
     app()
-        ->add_option("--table-file", table_file_, ".npy [rows, heads] instead of --table")
+        ->add_option("--table-file", table_file_, ".npy [rows, heads] to use instead of --table")
         ->excludes(table);
     AddEnumFlag<Dtype>(
         *app(), "--dtype",
         {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16, Dtype::kInt32,
          Dtype::kInt64},
         +[](Dtype dtype) { return Name(dtype); }, [this](Dtype d) { call_.output_dtype = d; },
-        "Type of the result; int32 and int64 give rows of the table. float32 when not set");
-    app()->add_option("--add-to", add_to_, ".npy [heads, queries, keys] of scores to add it to");
+        "Type of the result; default float32. int32 and int64 return row numbers of the "
+        "table");
+    app()->add_option("--add-to", add_to_,
+                      ".npy [heads, queries, keys] of scores to which the biases are added");
     app()->add_option("--output", output_, "Write the result to this .npy instead of printing it");
     app()
-        ->add_option("--columns", columns_, "Numbers per row of the table, 0 for all")
+        ->add_option("--columns", columns_, "Numbers to print per row; 0 prints all")
         ->capture_default_str()
         ->check(CLI::NonNegativeNumber);
     app()->add_flag("--u2-as-bf16", u2_as_bf16_, kU2Help);
@@ -142,7 +151,7 @@ std::string Format(const std::vector<TableInfo>& tables) {
 class TablesListCommand final : public Command {
  public:
   explicit TablesListCommand(CLI::App& parent)
-      : Command(parent, "list", "The tables of a server") {}
+      : Command(parent, "list", "List the tables of a server") {}
 
   absl::Status Run(std::ostream& out) override {
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
@@ -157,7 +166,7 @@ class TablesListCommand final : public Command {
 class TablesGetCommand final : public Command {
  public:
   explicit TablesGetCommand(CLI::App& parent)
-      : Command(parent, "get", "Describes a table, or downloads it") {
+      : Command(parent, "get", "Describe a table, or download it") {
     app()->add_option("name", name_, "Name of the table")->required();
     app()->add_option("--output", output_, "Write the table to this .npy (bfloat16 as u2)");
   }
@@ -187,8 +196,9 @@ class TablesGetCommand final : public Command {
 class TablesUploadCommand final : public Command {
  public:
   explicit TablesUploadCommand(CLI::App& parent)
-      : Command(parent, "upload", "Stores a table under a name, replacing an uploaded one") {
-    app()->add_option("name", name_, "Name of the table, of a-z 0-9 . _ -")->required();
+      : Command(parent, "upload",
+                "Upload a table under a name; replaces an uploaded table of that name") {
+    app()->add_option("name", name_, "Name of the table; characters a-z 0-9 . _ -")->required();
     app()->add_option("file", file_, ".npy [positions, width] or [buckets, heads]")->required();
     app()->add_flag("--u2-as-bf16", u2_as_bf16_, kU2Help);
   }
@@ -209,7 +219,7 @@ class TablesUploadCommand final : public Command {
 
 class TablesDeleteCommand final : public Command {
  public:
-  explicit TablesDeleteCommand(CLI::App& parent) : Command(parent, "delete", "Removes a table") {
+  explicit TablesDeleteCommand(CLI::App& parent) : Command(parent, "delete", "Remove a table") {
     app()->add_option("name", name_, "Name of the table")->required();
   }
 
@@ -228,7 +238,8 @@ class TablesDeleteCommand final : public Command {
 
 void AddTableCommands(CLI::App& app, std::vector<std::unique_ptr<Command>>* commands) {
   commands->push_back(std::make_unique<BiasCommand>(app));
-  CLI::App* const tables = app.add_subcommand("tables", "Learned tables of a server");
+  CLI::App* const tables =
+      app.add_subcommand("tables", "List, download, upload or delete learned tables of a server");
   tables->require_subcommand(1);
   commands->push_back(std::make_unique<TablesListCommand>(*tables));
   commands->push_back(std::make_unique<TablesGetCommand>(*tables));

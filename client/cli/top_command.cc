@@ -30,8 +30,8 @@ class TopCommand final : public Command {
  public:
   explicit TopCommand(CLI::App& parent)
       : Command(parent, "top",
-                "What one server does, live. Every number is from its page for Prometheus, which "
-                "it serves with --metrics-listen: what changed between two readings of the page") {
+                "Show live what one server does. Every number comes from its page for "
+                "Prometheus (--metrics-listen); rates are the change between two readings") {
     for (const char* flag : {"--server", "--threads"}) {
       app()->remove_option(app()->get_option(flag));
     }
@@ -41,15 +41,17 @@ class TopCommand final : public Command {
                      "http://host:port/path")
         ->capture_default_str();
     app()
-        ->add_option("--interval", interval_s_, "Seconds from frame to frame")
+        ->add_option("--interval", interval_s_, "Seconds between frames")
         ->capture_default_str()
         ->check(CLI::Range(0.1, 3600.0));
-    CLI::Option* const count = app()
-                                   ->add_option("--count", count_,
-                                                "Frames; on and on when not set, until q or "
-                                                "Ctrl-C on a terminal")
-                                   ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-    app()->add_flag("--once", once_, "One frame, which stays on the terminal")->excludes(count);
+    CLI::Option* const count =
+        app()
+            ->add_option("--count", count_,
+                         "Number of frames; default: until q or Ctrl-C on a terminal")
+            ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+    app()
+        ->add_flag("--once", once_, "Print one frame, which stays on the terminal")
+        ->excludes(count);
   }
 
   absl::Status Run(std::ostream& out) override {

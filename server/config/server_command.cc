@@ -193,23 +193,25 @@ std::vector<std::string> SuspectVariables(const std::vector<std::string>& names)
 
 std::string ServerHelp() {
   std::string help =
-      "phasor-server: computes position embeddings and rotary embeddings over gRPC.\n\n"
-      "  --config FILE  (PHASOR_CONFIG)\n      the options below and encoders, as protobuf's text "
-      "format or JSON; read again on SIGHUP\n"
-      "  --check-config  says what is wrong with flags, environment and file, and exits\n"
-      "  --print-config  prints what they come to, as such a file, and exits\n"
-      "  --help, --version\n";
+      "phasor-server computes position embeddings and rotary embeddings over gRPC.\n\n"
+      "  --config FILE  (PHASOR_CONFIG)\n      a file with the options below and with encoders, in "
+      "protobuf's text format or JSON; read again on SIGHUP\n"
+      "  --check-config\n      check flags, environment and file, say what is wrong, and exit\n"
+      "  --print-config\n      print the resulting options as such a file, and exit\n"
+      "  --help, --version\n      print this text, or the version, and exit\n";
   const ServerOptions defaults;
   for (const Option& option : Options()) {
     absl::StrAppendFormat(&help, "  --%s  (%s)\n      %s\n      default %s; accepted: %s\n",
                           option.name, VariableOf(option.name), option.help,
                           FormatOption(defaults, option), AcceptedBy(option));
   }
-  absl::StrAppend(&help,
-                  "\nA flag wins over the environment variable beside it, which wins over the "
-                  "configuration file: docs/configuration.md.\nExit status: 0 stopped in order, 1 "
-                  "could not start or drain, 2 "
-                  "bad options.\n");
+  absl::StrAppend(
+      &help,
+      "\nA flag wins over the environment variable beside it, and the variable wins over "
+      "the configuration file (docs/configuration.md).\nExit status: 0: stopped, every "
+      "call was answered. 1: could not start, or could not drain in time. 2: bad "
+      "options. 75: the device was lost, and --device-fault=restart is set. 128 + N: "
+      "signal N came while the server drained.\n");
   return help;
 }
 

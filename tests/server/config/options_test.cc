@@ -269,6 +269,7 @@ TEST_F(OptionsTest, HelpShowsEveryOptionWithItsVariable) {
   }
   EXPECT_THAT(command->print, HasSubstr("default 127.0.0.1:50051"));
   EXPECT_THAT(command->print, HasSubstr("16KiB to 16777215"));
+  EXPECT_THAT(command->print, HasSubstr("75: the device was lost"));
   size_t options = 0;
   for (size_t at = 0; (at = command->print.find("default ", at)) != std::string::npos; ++at)
     ++options;
