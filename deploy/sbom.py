@@ -43,7 +43,7 @@ def main(build, binary, out):
     out.mkdir(parents=True, exist_ok=True)
     archives = linked_archives(build)
     packages = debian_packages(archives | compiled_in_headers(build) | shipped_libraries(build))
-    if any(path.name == "libcudart_static.a" for path in archives):
+    if has_cuda_runtime(build):
         packages.append(cuda_runtime(cache(build)))
     document = describe(cache(build)["CMAKE_PROJECT_VERSION"], binary, packages)
     (out / "sbom.spdx.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -112,6 +112,12 @@ def debian_packages(files):
                 "supplier": "Organization: Debian",
             } | ({"copyright": copyright_file} if copyright_file.exists() else {})
     return [packages[name] for name in sorted(packages)]
+
+
+def has_cuda_runtime(build):
+    """Whether the kernels hold the CUDA runtime as one object of theirs (cmake/PhasorCuda.cmake)."""
+    members = subprocess.run(["ar", "t", build / "kernels/libphasor_kernels.a"], capture_output=True, text=True, check=True)
+    return "phasor_kernels_cuda.o" in members.stdout.split()
 
 
 def of_cuda(file):
