@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the C++ client: a page of Markdown for each header that client/install.cmake installs from client/. Comments
+"""The reference of the C++ client: a page of Markdown for each public header of client/. Comments
 above a class become text; inside a class they stay beside what they are about."""
 
 import re
@@ -27,9 +27,9 @@ def pages(root):
 
 
 def installed(root):
-    """Headers of client/ that client/install.cmake names, in its order."""
-    words = re.findall(r"[\w./]+\.h\b", (root / "client/install.cmake").read_text(encoding="utf-8"))
-    return [word for word in dict.fromkeys(words) if (root / "client" / word).is_file()]
+    """The public headers: those that cmake/PhasorHeaders.cmake starts from."""
+    folder = root / "client"
+    return [str(path.relative_to(folder)) for path in [*sorted(folder.glob("*.h")), *sorted(folder.glob("testing/*.h"))]]
 
 
 def split(text):

@@ -53,8 +53,10 @@ class BenchCommandTest : public ::testing::Test {
     const MetricsUrl url = *ParseMetricsUrl(server_->metrics_listeners()[0]);
     const auto page = FetchMetrics(url, absl::Seconds(30));
     EXPECT_TRUE(page.ok()) << page.status();
+    const auto metrics = MetricsPage::Parse(*page);
+    EXPECT_TRUE(metrics.ok()) << metrics.status();
     int64_t calls = 0;
-    for (const auto& [labels, count] : MetricsPage::Parse(*page)->Of("phasor_calls_total")) {
+    for (const auto& [labels, count] : metrics->Of("phasor_calls_total")) {
       calls += static_cast<int64_t>(count);
     }
     return calls;
