@@ -62,6 +62,18 @@ absl::Status SetPositions(const PositionList& positions, PositionSource& source,
   return CheckPositionValues(source, path);
 }
 
+// Where the result of a call goes: to the caller's tensor, or to memory of the result.
+template <typename Call, typename Prepared>
+absl::StatusOr<std::byte*> PlaceOf(const Call& call, const Prepared& prepared,
+                                   std::string_view path, EncodeResult* result) {
+  if (call.output.has_value()) {
+    PHASOR_RETURN_IF_ERROR(CheckOutput(*call.output, prepared.output, StrCat(path, ".output")));
+    return call.output->data;
+  }
+  PHASOR_ASSIGN_OR_RETURN(result->bytes, Bytes::Allocate(prepared.output_bytes));
+  return result->bytes.data();
+}
+
 // The connection of the target "inproc:". Owns the backend and the plans. Threads: any.
 class InprocConnection final : public Connection,
                                public std::enable_shared_from_this<InprocConnection> {
@@ -205,14 +217,7 @@ absl::StatusOr<EncodeResult> InprocConnection::RunEncode(const EncodeCall& call,
       SetPositions(call.positions, prepared.positions, StrCat(path, ".positions")));
 
   EncodeResult result{.output = prepared.output, .info = Info(*prepared.plan)};
-  std::byte* output = nullptr;
-  if (call.output.has_value()) {
-    PHASOR_RETURN_IF_ERROR(CheckOutput(*call.output, prepared.output, StrCat(path, ".output")));
-    output = call.output->data;
-  } else {
-    PHASOR_ASSIGN_OR_RETURN(result.bytes, Bytes::Allocate(prepared.output_bytes));
-    output = result.bytes.data();
-  }
+  PHASOR_ASSIGN_OR_RETURN(std::byte * output, PlaceOf(call, prepared, path, &result));
   if (prepared.output_bytes == 0) return result;
   const bool strided = call.output.has_value() && !IsDense(call.output->desc);
   Bytes dense;  // used if the caller's rows are not dense
@@ -313,14 +318,7 @@ absl::StatusOr<EncodeResult> InprocConnection::RunBias(const BiasCall& call,
   EncodeResult result{
       .output = prepared.output,
       .info = {prepared.fingerprint, kNumericsVersion, std::string(backend_->name())}};
-  std::byte* output = nullptr;
-  if (call.output.has_value()) {
-    PHASOR_RETURN_IF_ERROR(CheckOutput(*call.output, prepared.output, StrCat(path, ".output")));
-    output = call.output->data;
-  } else {
-    PHASOR_ASSIGN_OR_RETURN(result.bytes, Bytes::Allocate(prepared.output_bytes));
-    output = result.bytes.data();
-  }
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const output, PlaceOf(call, prepared, path, &result));
   PHASOR_RETURN_IF_ERROR(CheckBiasPositions(prepared, path));
   if (prepared.output_bytes == 0) return result;
   const BiasJob job =
