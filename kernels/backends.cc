@@ -14,7 +14,6 @@
 #include "kernels/base/nearest_name.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_driver.h"
-#include "kernels/cuda/graph_choice.h"
 #endif
 
 namespace phasor {
@@ -34,26 +33,16 @@ std::unique_ptr<Backend> MakeCpu(const BackendOptions& options) {
   return MakeCpu(options, cpu::RunnableTargets().front(), "cpu");
 }
 
-#ifdef PHASOR_HAS_CUDA
-// From this size on, a trip takes so long that saving some driver calls makes no visible
-// difference.
-constexpr int64_t kGraphBytes = int64_t{256} << 10;
-#endif
-
-// `measure`: measure rates, and run every batch where it is faster. FAILED_PRECONDITION: this build
-// or host has no device. Also the errors of a device that cannot be measured.
+// `host_tensors`: whether tensors in host memory go to the device too. FAILED_PRECONDITION: this
+// build or host has no device.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
-                                                  [[maybe_unused]] bool measure) {
+                                                  [[maybe_unused]] bool host_tensors) {
 #ifdef PHASOR_HAS_CUDA
   PHASOR_ASSIGN_OR_RETURN(auto driver, cuda::OpenDevice());
-  auto cpu = MakeCpu(options);
   cuda::CudaBackendOptions cuda;
   cuda.life.retry = options.retry_device;
-  if (cuda::AreGraphsSooner(*driver)) cuda.graph_bytes = kGraphBytes;
-  if (measure) {
-    PHASOR_ASSIGN_OR_RETURN(cuda.rates, cuda::MeasureRates(*driver, *cpu));
-  }
-  return std::make_unique<cuda::CudaBackend>(std::move(driver), std::move(cpu), cuda);
+  cuda.host_tensors = host_tensors;
+  return std::make_unique<cuda::CudaBackend>(std::move(driver), MakeCpu(options), cuda);
 #else
   return absl::FailedPreconditionError(
       "backend: this build has no CUDA backend, accepted are auto, cpu and reference");
@@ -65,9 +54,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const Backend
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
   if (options.name == "cpu") return MakeCpu(options);
   if (options.name == "reference") return MakeCpu(options, cpu::Target::kScalar, "reference");
-  if (options.name == "cuda") return MakeCuda(options, /*measure=*/false);
+  if (options.name == "cuda") return MakeCuda(options, /*host_tensors=*/true);
   if (options.name == "auto") {
-    auto cuda = MakeCuda(options, /*measure=*/true);
+    auto cuda = MakeCuda(options, /*host_tensors=*/false);
     return cuda.ok() ? std::move(cuda) : MakeCpu(options);
   }
   return absl::NotFoundError(StrCat("backend: \"", options.name, "\" is not known",
