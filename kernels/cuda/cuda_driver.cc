@@ -52,6 +52,11 @@ absl::Status ToStatus(cudaError_t error, std::string_view what) {
   return absl::UnavailableError(message);
 }
 
+// For a call whose error changes nothing: the thread's next call must not report it as its own.
+void Forget(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+}
+
 // cuMemGetAddressRange, found through the runtime, because nothing is linked to the driver.
 using GetRange = CUresult (*)(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer);
 absl::StatusOr<GetRange> FindGetRange() {
@@ -79,7 +84,9 @@ absl::Status OpenStatus(cudaError_t error) {
   absl::Status status = ToStatus(error, "open the memory of a handle");
   if (status.ok() || absl::IsResourceExhausted(status)) return status;
   size_t free_bytes = 0, all_bytes = 0;
-  if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) return status;
+  const cudaError_t works = cudaMemGetInfo(&free_bytes, &all_bytes);
+  Forget(works);
+  if (works != cudaSuccess) return status;
   return absl::InvalidArgumentError(status.message());
 }
 
@@ -114,7 +121,7 @@ class CudaDriver final : public Driver {
     const auto found = std::find_if(streams_.begin(), streams_.end(),
                                     [&](const auto& own) { return own.get() == stream; });
     (*found)->graphs.clear();
-    cudaStreamDestroy((*found)->stream);
+    Forget(cudaStreamDestroy((*found)->stream));
     streams_.erase(found);
   }
 
@@ -125,7 +132,7 @@ class CudaDriver final : public Driver {
                                     StrCat("allocate ", bytes, " bytes")));
     return static_cast<std::byte*>(memory);
   }
-  void Free(std::byte* memory) override { cudaFree(memory); }
+  void Free(std::byte* memory) override { Forget(cudaFree(memory)); }
 
   absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -134,7 +141,7 @@ class CudaDriver final : public Driver {
                                     StrCat("pin ", bytes, " bytes")));
     return static_cast<std::byte*>(memory);
   }
-  void FreePinned(std::byte* memory) override { cudaFreeHost(memory); }
+  void FreePinned(std::byte* memory) override { Forget(cudaFreeHost(memory)); }
 
   absl::StatusOr<IpcMapping> OpenIpc(const IpcHandle& handle) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -145,10 +152,12 @@ class CudaDriver final : public Driver {
     PHASOR_RETURN_IF_ERROR(
         OpenStatus(cudaIpcOpenMemHandle(&opened, wanted, cudaIpcMemLazyEnablePeerAccess)));
     auto mapping = Describe(opened);
-    if (!mapping.ok()) cudaIpcCloseMemHandle(opened);
+    if (!mapping.ok()) Forget(cudaIpcCloseMemHandle(opened));
     return mapping;
   }
-  void CloseIpc(const IpcMapping& mapping) override { cudaIpcCloseMemHandle(mapping.opened); }
+  void CloseIpc(const IpcMapping& mapping) override {
+    Forget(cudaIpcCloseMemHandle(mapping.opened));
+  }
 
   absl::Status CopyToDevice(std::byte* device, const std::byte* host, int64_t bytes,
                             Stream stream) override {
@@ -202,14 +211,16 @@ class CudaDriver final : public Driver {
       const std::lock_guard<std::mutex> lock(mutex_);
       streams_.clear();  // with their graphs; the CUDA streams end with the context
     }
-    cudaGetLastError();  // clear the errors that a lost device gave to that
-    PHASOR_RETURN_IF_ERROR(ToStatus(cudaDeviceReset(), "reset the device"));
+    cudaDeviceReset();   // may return the error of the old context, which it ends all the same
+    cudaGetLastError();  // also of what a lost device gave to all that
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaFree(nullptr), "make a fresh context");
   }
 
  private:
-  // Asks the driver about opened memory. INVALID_ARGUMENT: the memory is on another device.
+  // Asks the driver about opened memory. The mapping may begin before it: small allocations are
+  // parts of larger blocks, and a block is mapped as a whole. INVALID_ARGUMENT: the memory is on
+  // another device.
   absl::StatusOr<IpcMapping> Describe(void* opened) const {
     cudaPointerAttributes attributes;
     PHASOR_RETURN_IF_ERROR(
@@ -220,11 +231,12 @@ class CudaDriver final : public Driver {
     PHASOR_ASSIGN_OR_RETURN(const auto get_range, FindGetRange());
     CUdeviceptr base = 0;
     size_t bytes = 0;
-    if (get_range(&base, &bytes, reinterpret_cast<CUdeviceptr>(opened)) != CUDA_SUCCESS) {
+    const auto begin = reinterpret_cast<CUdeviceptr>(opened);
+    if (get_range(&base, &bytes, begin) != CUDA_SUCCESS || begin - base > bytes) {
       return absl::InternalError("cuda: the driver does not know the allocation of a handle");
     }
-    return IpcMapping{static_cast<std::byte*>(opened), reinterpret_cast<std::byte*>(base),
-                      static_cast<int64_t>(bytes)};
+    return IpcMapping{static_cast<std::byte*>(opened),
+                      static_cast<int64_t>(bytes - (begin - base))};
   }
 
   // The runtime keeps the current device per thread.

@@ -155,6 +155,10 @@ void CheckInteriorOffsets(const Clients& clients) {
 void CheckSmallAllocations(const Clients& clients) {
   constexpr int64_t kBytes = 64 << 10;
   Exported first(kBytes, 2), second(kBytes, 3), third(kBytes, 4);
+  std::vector<DeviceMemory> regions;  // all open at once
+  for (const Exported* const memory : {&first, &second, &third}) {
+    regions.push_back(Must(memory->Register(clients.server, 0, kBytes), "64 KiB"));
+  }
   for (Exported* const memory : {&second, &first, &third}) {
     for (const int64_t offset : {0, 4096}) {
       CheckInPlace(clients, *memory, offset, 8, StrCat("8 tokens at byte ", offset, " of 64 KiB"));
