@@ -68,9 +68,9 @@ const std::vector<Option>& Options() {
        "start",
        Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
       {"device-fault",
-       "what to do when the device is lost; retry: try it again in a fresh context; "
-       "restart: drain and exit with status 75",
-       Choice{&O::device_fault, {"retry", "restart"}}},
+       "what to do when the device is lost; restart: drain and exit with status 75; "
+       "retry: try it again in a fresh context",
+       Choice{&O::device_fault, {"restart", "retry"}}},
       {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
       {"inline-bytes",
        "calls that read and write up to this many bytes run on the thread that received "
