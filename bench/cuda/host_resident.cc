@@ -89,7 +89,7 @@ void BenchLargeTensor(Device& device, Report& report, const Arguments& arguments
   const RopeCase c{"rope-half-split", Dtype::kBFloat16, 32, 8, 128, positions};
   const Memory x(c.bytes()), y(c.bytes());
   FillNormal(c.dtype, x);
-  cuda::CudaBackend backend(device.driver(), Cpu(), {});
+  cuda::CudaBackend backend(device.driver(), Cpu(), {.strict = true});
   const auto cpu = Cpu();
   Link link(device.driver());
   const RopeRun rope(c);
@@ -130,13 +130,14 @@ void BenchSmallRequests(Device& device, Report& report, const Arguments& argumen
     runs.push_back(std::make_unique<RopeRun>(cases[static_cast<size_t>(i)]));
     runs.back()->Run(recorder, x.data() + i * bytes, y.data() + i * bytes);
   }
-  cuda::CudaBackend backend(device.driver(), Cpu(), {.least_bytes = 0});
+  cuda::CudaBackend backend(device.driver(), Cpu(), {.least_bytes = 0, .strict = true});
   const auto merged = [&] { Must(backend.Run(recorder.jobs())); };
   merged();
   for (int i = 0; i < kRequests; ++i) {
     CheckRope(cases[static_cast<size_t>(i)], x.data() + i * bytes, y.data() + i * bytes, false);
   }
-  cuda::CudaBackend graphs(device.driver(), Cpu(), {.least_bytes = 0, .graph_bytes = 1 << 20});
+  cuda::CudaBackend graphs(device.driver(), Cpu(),
+                           {.least_bytes = 0, .graph_bytes = 1 << 20, .strict = true});
   const auto each_on = [&](cuda::CudaBackend& one) {
     for (const Job& job : recorder.jobs()) Must(one.Run({&job, 1}));
   };

@@ -37,6 +37,9 @@ struct CudaBackendOptions {
   DeviceLifeOptions life = {};
   // Trips of up to this size each way are queued as one graph (see AreGraphsSooner). 0: none.
   int64_t graph_bytes = 0;
+  // For tests and benchmarks: what the device fails is an error, and nobody computes it in its
+  // place.
+  bool strict = false;
   // If set, a batch in host memory runs where it is faster. Otherwise it runs on the device.
   std::optional<Rates> rates = {};
 };

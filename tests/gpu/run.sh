@@ -125,6 +125,7 @@ step_server() {
     at[$backend]=$address
     [[ $backend == cpu ]] || local counters=$metrics
   done
+  grep -q '"event":"device ready"' "$results/server-cuda.log" || { fail "server: its log does not say when the device was ready"; return; }
   for case in rope-half-split rope-interleaved; do
     for dtype in f2 f4; do
       why=$(both_servers rope --preset $case --head-dim 128 --range 130000:130128 --input "$here/data/q.$dtype.npy") ||
@@ -137,7 +138,7 @@ step_server() {
   rm -f "$results"/{cuda,cpu}.npy
   is_on_device "$counters" server || { fail "server: by its counters the device did not compute everything, see server.metrics"; return; }
   stop_servers || { fail "server: status $? after SIGTERM"; return; }
-  pass "server: $calls rotations and an encoding of --backend=cuda have the bytes of --backend=cpu, and the device computed them"
+  pass "server: $calls rotations and an encoding of --backend=cuda have the bytes of --backend=cpu, and the device computed them; ready after $(sed -n 's/.*"device ready".*"seconds":\([0-9.]*\).*/\1/p' "$results/server-cuda.log") s"
 }
 
 # check_ipc NAME: whether the server's answers for exported memory are right; prints what is wrong. Status 4: not checked.
