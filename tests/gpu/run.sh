@@ -183,7 +183,7 @@ step_restart() {
 # sanitize TOOL
 sanitize() {
   local tool
-  tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1) || true
+  tool=$(command -v compute-sanitizer || find /usr/local/cuda*/bin/ -name compute-sanitizer 2>/dev/null | head -1) || true
   [[ -n $tool ]] || { skip "$1: NOT CHECKED, no compute-sanitizer on the path or in /usr/local/cuda*/bin"; return; }
   local rc=0
   PHASOR_REQUIRE_GPU=1 PHASOR_RANDOM_JOBS=${sanitized_jobs[$1]} \

@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import gc
 import importlib.util
+import os
 import pathlib
 import statistics
 import sys
@@ -444,6 +445,8 @@ def main():
     sys.path.insert(0, str(folder))
     from harness import Report  # bench/peers/harness.py, which is packaged beside this file
 
+    # Not all kernels of PyTorch at once. Whatever a graph holds has run before.
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
     phasor = Phasor(folder)
     report = Report(f"{phasor.device}, torch {torch.__version__}", arguments.quick, "bench_cuda_peers", arguments.out)
     found = peers(folder, report)
