@@ -11,8 +11,7 @@
 
 namespace {
 
-constexpr char kProgram[] = R"(
-.version 7.0
+constexpr char kProgram[] = R"(.version 7.0
 .target sm_75
 .address_size 64
 .visible .entry provoke() {
@@ -31,7 +30,8 @@ using Synchronize = CUresult (*)(CUstream);
 
 void* (*g_dlsym)(void*, const char*);
 void* g_driver;
-GetProcAddress g_get_proc_address;
+// cuGetProcAddress in its first version, which has no last parameter, and in its second.
+GetProcAddress g_get_proc_address[2];
 Synchronize g_synchronize;
 
 template <typename T>
@@ -55,16 +55,28 @@ CUresult SynchronizeAndProvoke(CUstream stream) {
   return g_synchronize(stream);
 }
 
+template <int kVersion>
+CUresult GetProcAddressHere(const char* name, void** function, int version, cuuint64_t flags,
+                            CUdriverProcAddressQueryResult* found);
+
+// What the runtime gets in place of a function of the driver.
+void* InPlaceOf(const char* name, void* function, bool second) {
+  if (std::strcmp(name, "cuStreamSynchronize") == 0) {
+    g_synchronize = reinterpret_cast<Synchronize>(function);
+    return reinterpret_cast<void*>(&SynchronizeAndProvoke);
+  }
+  if (std::strncmp(name, "cuGetProcAddress", 16) != 0) return function;
+  g_get_proc_address[second] = reinterpret_cast<GetProcAddress>(function);
+  return second ? reinterpret_cast<void*>(&GetProcAddressHere<1>)
+                : reinterpret_cast<void*>(&GetProcAddressHere<0>);
+}
+
+template <int kVersion>
 CUresult GetProcAddressHere(const char* name, void** function, int version, cuuint64_t flags,
                             CUdriverProcAddressQueryResult* found) {
-  const CUresult result = g_get_proc_address(name, function, version, flags, found);
+  const CUresult result = g_get_proc_address[kVersion](name, function, version, flags, found);
   if (result != CUDA_SUCCESS || *function == nullptr) return result;
-  if (std::strcmp(name, "cuStreamSynchronize") == 0) {
-    g_synchronize = reinterpret_cast<Synchronize>(*function);
-    *function = reinterpret_cast<void*>(&SynchronizeAndProvoke);
-  } else if (std::strcmp(name, "cuGetProcAddress") == 0) {
-    *function = reinterpret_cast<void*>(&GetProcAddressHere);
-  }
+  *function = InPlaceOf(name, *function, version >= 12000);
   return result;
 }
 
@@ -77,8 +89,7 @@ extern "C" __attribute__((visibility("default"))) void* dlsym(void* handle, cons
     g_dlsym = reinterpret_cast<decltype(g_dlsym)>(found);
   }
   void* const function = g_dlsym(handle, name);
-  if (function == nullptr || std::strcmp(name, "cuGetProcAddress_v2") != 0) return function;
+  if (function == nullptr || std::strncmp(name, "cu", 2) != 0) return function;
   g_driver = handle;
-  g_get_proc_address = reinterpret_cast<GetProcAddress>(function);
-  return reinterpret_cast<void*>(&GetProcAddressHere);
+  return InPlaceOf(name, function, std::strcmp(name, "cuGetProcAddress_v2") == 0);
 }
