@@ -107,7 +107,7 @@ EOF
 mkdir "$bin/real" && ln -s ../phasor "$bin/real/phasor-server"
 program "$bin/phasor-server" <<'EOF'
 #!/bin/sh
-[ "$1" = --backend=cuda ] && echo '"backend":"cuda"'
+[ "$1" = --backend=cuda ] && echo '{"event":"device ready","device":"none","seconds":0}'
 shift
 exec "${0%/*}/real/phasor-server" --backend=cpu "$@"
 EOF
