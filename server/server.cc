@@ -436,10 +436,16 @@ class GrpcServer final : public Server {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   PHASOR_RETURN_IF_ERROR(options.Validate());
+  const absl::Time began = absl::Now();
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                           MakeBackend({.name = options.backend,
                                        .threads = options.threads,
                                        .retry_device = options.device_fault == "retry"}));
+  if (DevicePort* const device = backend->device_port()) {
+    Log(LogLevel::kInfo, "device ready",
+        {{"device", device->device_name()},
+         {"seconds", absl::ToDoubleSeconds(absl::Now() - began)}});
+  }
   PHASOR_RETURN_IF_ERROR(SelfTest(*backend));
   return Start(options, std::move(backend));
 }

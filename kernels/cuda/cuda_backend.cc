@@ -208,6 +208,10 @@ class BatchRun {
   bool Rescue(size_t i, const Flight& flight, const absl::Status& error) {
     Progress& progress = progress_[i];
     if (progress.where != Where::kDevice) return false;
+    if (backend_.options_.strict) {
+      FailJob(i, error, /*intact=*/false);
+      return false;
+    }
     progress.begun = progress.begun || (progress.on_device && flight.launched);
     if (!progress.begun || !IsInPlace(jobs_[i])) {
       progress.where = Where::kRescued;

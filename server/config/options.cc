@@ -64,13 +64,12 @@ const std::vector<Option>& Options() {
       {"metrics-listen", "host:port for HTTP: Prometheus reads /metrics there; empty: none",
        Addresses{&O::metrics_listen, true}},
       {"backend",
-       "what computes; auto: each batch runs where it finishes sooner, by rates measured at "
-       "start",
+       "what computes; auto: the device for tensors in its memory, the CPU for all others",
        Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
       {"device-fault",
-       "what to do when the device is lost; retry: try it again in a fresh context; "
-       "restart: drain and exit with status 75",
-       Choice{&O::device_fault, {"retry", "restart"}}},
+       "what to do when the device is lost; restart: drain and exit with status 75; "
+       "retry: try it again in a fresh context",
+       Choice{&O::device_fault, {"restart", "retry"}}},
       {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
       {"inline-bytes",
        "calls that read and write up to this many bytes run on the thread that received "

@@ -34,10 +34,10 @@ struct ServerOptions {
   absl::Duration credentials_reload_interval = absl::Seconds(10);
 
   // Compute.
-  std::string backend = "auto";        // auto | cpu | cuda | reference
-  std::string device_fault = "retry";  // retry | restart
-  int threads = 0;                     // compute threads; 0: one per core
-  int64_t inline_bytes = 1 << 20;      // calls up to this size run on the receiving thread
+  std::string backend = "auto";          // auto | cpu | cuda | reference
+  std::string device_fault = "restart";  // restart | retry
+  int threads = 0;                       // compute threads; 0: one per core
+  int64_t inline_bytes = 1 << 20;        // calls up to this size run on the receiving thread
   int64_t plan_cache_entries = 256;
   int64_t pool_bytes = int64_t{256} << 20;
 

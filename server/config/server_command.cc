@@ -210,7 +210,7 @@ std::string ServerHelp() {
       "\nA flag wins over the environment variable beside it, and the variable wins over "
       "the configuration file (docs/configuration.md).\nExit status: 0: stopped, every "
       "call was answered. 1: could not start, or could not drain in time. 2: bad "
-      "options. 75: the device was lost, and --device-fault=restart is set. 128 + N: "
+      "options. 75: the device was lost; start it again. 128 + N: "
       "signal N came while the server drained.\n");
   return help;
 }
