@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const Backend
   return std::make_unique<cuda::CudaBackend>(std::move(driver), MakeCpu(options), cuda);
 #else
   return absl::FailedPreconditionError(
-      "backend: this build has no CUDA backend, accepted are auto, cpu and reference");
+      "backend: this build has no CUDA backend; accepted are auto, cpu and reference");
 #endif
 }
 

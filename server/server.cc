@@ -149,22 +149,6 @@ std::vector<std::string> MainHealthServices(Backend& backend) {
   return services;
 }
 
-telemetry::ModelCounts ModelCountsOf(const inference::ModelStatistics& model) {
-  const inference::InferStatistics& stats = model.inference_stats();
-  const auto time = [](const inference::StatisticDuration& duration) {
-    return absl::Nanoseconds(static_cast<int64_t>(duration.ns()));
-  };
-  return {model.name(),
-          model.version(),
-          static_cast<int64_t>(stats.success().count()),
-          static_cast<int64_t>(stats.fail().count()),
-          time(stats.success()),
-          time(stats.queue()),
-          time(stats.compute_input()),
-          time(stats.compute_infer()),
-          time(stats.compute_output())};
-}
-
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, std::unique_ptr<ServerSecurity> security,
@@ -264,7 +248,7 @@ class GrpcServer final : public Server {
   }
   std::string backend() const override { return std::string(backend_->name()); }
   absl::Status ReloadCredentials() override { return security_->Reload(); }
-  SecurityStats security_stats() const override {
+  telemetry::Refusals security_stats() const override {
     const rpc::AccessStats refused =
         security_->access() == nullptr ? rpc::AccessStats() : security_->access()->stats();
     return {refused.unauthenticated, refused.permission_denied, TlsHandshakesFailed()};
@@ -361,23 +345,13 @@ class GrpcServer final : public Server {
       snap.backend.device_losses = state.losses;
       snap.backend.device_revivals = state.revivals;
     }
-    const SecurityStats security = security_stats();
-    snap.refusals = {security.unauthenticated, security.permission_denied,
-                     security.tls_handshakes_failed};
-    const ListenerStats listener = listener_->stats();
-    snap.connections = {listener.connections, listener.accepted, listener.refused,
-                        listener.starved};
-    const memory::OwnerQuotas::Stats leases = leases_.stats();
-    snap.leases = {leases.pieces, leases.bytes};
-    const memory::OwnerQuotas::Stats regions = regions_.stats();
-    snap.regions = {regions.pieces, regions.bytes};
-    const memory::OwnerQuotas::Stats on_device = devices_.stats();
-    snap.device_regions = {on_device.pieces, on_device.bytes};
+    snap.refusals = security_stats();
+    snap.connections = listener_->stats();
+    snap.leases = leases_.stats();
+    snap.regions = regions_.stats();
+    snap.device_regions = devices_.stats();
     snap.tables = {tables_->count(), tables_->taken_bytes()};
-    for (const inference::ModelStatistics& model : inference_service_.statistics()) {
-      telemetry::ModelCounts counts = ModelCountsOf(model);
-      if (counts.succeeded + counts.failed > 0) snap.models.push_back(std::move(counts));
-    }
+    snap.models = inference_service_.statistics();
     return snap;
   }
 

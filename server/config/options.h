@@ -88,7 +88,7 @@ struct ServerOptions {
   // Specs that requests may use by name.
   std::vector<NamedSpec> encoders;
 
-  // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>", or the errors of ResolveSpec
+  // INVALID_ARGUMENT "<option>: <what is wrong>; <what to do>", or the errors of ResolveSpec
   // for encoders.
   absl::Status Validate() const;
 };

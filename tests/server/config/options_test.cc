@@ -293,8 +293,8 @@ TEST_F(OptionsTest, PlaintextForOtherHostsMustBeAllowed) {
 
 TEST_F(OptionsTest, OptionsOfSecurityThatNeedOthersSaySo) {
   for (const auto& [flag, message] : std::map<std::string, std::string>{
-           {"--tls-cert=c", "tls-cert: set without tls-key"},
-           {"--tls-key=k", "tls-key: set without tls-cert"},
+           {"--tls-cert=c", "tls-cert: set without tls-key; set both"},
+           {"--tls-key=k", "tls-key: set without tls-cert; set both"},
            {"--tls-client-ca=a", "tls-client-ca: set without tls-cert"},
            {"--policy-file=p", "policy-file: nobody has an identity"}}) {
     EXPECT_THAT(Parse({flag}).status().message(), HasSubstr(message)) << flag;
