@@ -15,6 +15,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_driver.h"
 #include "kernels/cuda/graph_choice.h"
+#include "kernels/devices_backend.h"
 #endif
 
 namespace phasor {
@@ -38,15 +39,11 @@ std::unique_ptr<Backend> MakeCpu(const BackendOptions& options) {
 // From this size on, a trip takes so long that saving some driver calls makes no visible
 // difference.
 constexpr int64_t kGraphBytes = int64_t{256} << 10;
-#endif
 
-// `measure`: measure rates, and run every batch where it is faster. FAILED_PRECONDITION: this build
-// or host has no device. Also the errors of a device that cannot be measured.
-absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
-                                                  [[maybe_unused]] bool measure) {
-#ifdef PHASOR_HAS_CUDA
-  PHASOR_ASSIGN_OR_RETURN(auto driver, cuda::OpenDevice());
-  auto cpu = MakeCpu(options);
+// The backend of one device. `cpu` runs what the device does not.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(int number, const BackendOptions& options,
+                                                  bool measure, std::shared_ptr<Backend> cpu) {
+  PHASOR_ASSIGN_OR_RETURN(auto driver, cuda::OpenDevice(number));
   cuda::CudaBackendOptions cuda;
   cuda.life.retry = options.retry_device;
   if (cuda::AreGraphsSooner(*driver)) cuda.graph_bytes = kGraphBytes;
@@ -54,6 +51,18 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const Backend
     PHASOR_ASSIGN_OR_RETURN(cuda.rates, cuda::MeasureRates(*driver, *cpu));
   }
   return std::make_unique<cuda::CudaBackend>(std::move(driver), std::move(cpu), cuda);
+}
+#endif
+
+// `measure`: measure rates, and run every batch where it is faster. FAILED_PRECONDITION: this build
+// or host has no device. Also the errors of a device that cannot be measured.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
+                                                  [[maybe_unused]] bool measure) {
+#ifdef PHASOR_HAS_CUDA
+  PHASOR_ASSIGN_OR_RETURN(const std::vector<std::string> names, cuda::ListDevices());
+  const std::shared_ptr<Backend> cpu = MakeCpu(options);
+  const auto open = [&](int number) { return MakeCuda(number, options, measure, cpu); };
+  return OpenDevices(options.devices, names, open, options.left_out);
 #else
   return absl::FailedPreconditionError(
       "backend: this build has no CUDA backend, accepted are auto, cpu and reference");
@@ -68,7 +77,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   if (options.name == "cuda") return MakeCuda(options, /*measure=*/false);
   if (options.name == "auto") {
     auto cuda = MakeCuda(options, /*measure=*/true);
-    return cuda.ok() ? std::move(cuda) : MakeCpu(options);
+    // Whoever names devices wants these.
+    return cuda.ok() || !options.devices.empty() ? std::move(cuda) : MakeCpu(options);
   }
   return absl::NotFoundError(StrCat("backend: \"", options.name, "\" is not known",
                                     DidYouMean(options.name, {"auto", "cpu", "cuda", "reference"}),

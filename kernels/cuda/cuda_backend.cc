@@ -361,7 +361,7 @@ class BatchRun {
   CudaState counts_;
 };
 
-CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend> other,
+CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::shared_ptr<Backend> other,
                          const CudaBackendOptions& options)
     : driver_(std::move(driver)),
       other_(std::move(other)),
@@ -462,7 +462,7 @@ CudaState CudaBackend::state() const {
   return state_;
 }
 
-std::optional<DeviceCounts> CudaBackend::device_counts() const {
+DeviceCounts CudaBackend::device_counts() const {
   const CudaState now = state();
   const bool usable = life_.state().kind == DeviceState::Kind::kWorking;
   return DeviceCounts{usable, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued,

@@ -125,8 +125,8 @@ TEST(RatesTest, EveryBatchRunsWhereItIsDoneSooner) {
   };
   EXPECT_EQ(ran_on(few.job()), "cpu");
   EXPECT_EQ(ran_on(many.job()), "cuda");
-  EXPECT_EQ(backend.device_counts()->jobs_sooner_on_cpu, 1);
-  EXPECT_EQ(backend.device_counts()->jobs_not_for_it, 0);
+  EXPECT_EQ(backend.device_counts().jobs_sooner_on_cpu, 1);
+  EXPECT_EQ(backend.device_counts().jobs_not_for_it, 0);
   const auto allocation = *backend.Open(exported->handle());
   Job there = few.job();
   auto& tensor = std::get<RotaryJob>(there).tensors[0];

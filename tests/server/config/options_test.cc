@@ -40,7 +40,14 @@ const std::vector<Case>& Cases() {
          return o.listen == std::vector<std::string>{"[::1]:7", "unix:/a"};
        },
        {"", "nowhere", ","}},
-      {"backend", "reference", [](const O& o) { return o.backend == "reference"; }, {"gpu", ""}},
+      {"backend", "cuda", [](const O& o) { return o.backend == "cuda"; }, {"gpu", ""}},
+      {"devices",
+       "2,0",
+       [](const O& o) {
+         return o.devices == std::vector<int>{2, 0};
+       },
+       {"", "none", "0,", "0,0", "-1", "0;1"},
+       {{"PHASOR_BACKEND", "cuda"}}},
       {"device-fault",
        "restart",
        [](const O& o) { return o.device_fault == "restart"; },
