@@ -40,7 +40,7 @@ std::string Accepted(const Addresses& v) {
   return absl::StrCat(v.may_be_empty ? "none" : "one", " or more, separated by commas");
 }
 
-std::string Accepted(const Devices&) { return "all, or numbers separated by commas"; }
+std::string Accepted(const Devices&) { return "all, or numbers, each once, separated by commas"; }
 
 std::string Text(const ServerOptions& o, const Bytes& v) { return FormatBytes(o.*v.field); }
 std::string Text(const ServerOptions& o, const Count& v) {

@@ -298,6 +298,20 @@ TEST_F(OptionsTest, PlaintextForOtherHostsMustBeAllowed) {
   }
 }
 
+TEST_F(OptionsTest, DevicesAreForBackendsThatUseSome) {
+  for (const std::string backend : {"auto", "cuda"}) {
+    EXPECT_TRUE(Parse({"--backend=" + backend, "--devices=1"}).ok()) << backend;
+  }
+  for (const std::string backend : {"cpu", "reference"}) {
+    EXPECT_THAT(Parse({"--backend=" + backend, "--devices=1"}).status().message(),
+                HasSubstr("devices: set with backend '" + backend + "', which uses none"));
+    EXPECT_TRUE(Parse({"--backend=" + backend, "--devices=all"}).ok()) << backend;
+  }
+  EXPECT_THAT(Parse({"--devices=all"})->options.devices, ElementsAre());
+  EXPECT_THAT(Parse({"--devices=1,1"}).status().message(),
+              HasSubstr("devices: '1,1' is not accepted, accepted: all, or numbers, each once"));
+}
+
 TEST_F(OptionsTest, OptionsOfSecurityThatNeedOthersSaySo) {
   for (const auto& [flag, message] : std::map<std::string, std::string>{
            {"--tls-cert=c", "tls-cert: set without tls-key"},
