@@ -25,12 +25,12 @@ void ForEachTensor(const Job& job, F visit) {
         if constexpr (std::is_same_v<T, RotaryJob>) {
           for (const RotaryTensor& tensor : of.tensors) {
             if (tensor.heads == 0) continue;
-            if (tensor.pieces.empty()) visit(tensor.x);
+            if (tensor.pieces.empty() && tensor.x != tensor.y) visit(tensor.x);
             visit(tensor.y);
           }
         } else {
           visit(of.out);
-          if (of.add_to != nullptr) visit(of.add_to);
+          if (of.add_to != nullptr && of.add_to != of.out) visit(of.add_to);
         }
       },
       job);
