@@ -77,8 +77,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   if (options.name == "cuda") return MakeCuda(options, /*measure=*/false);
   if (options.name == "auto") {
     auto cuda = MakeCuda(options, /*measure=*/true);
-    // Whoever names devices wants these.
-    return cuda.ok() || !options.devices.empty() ? std::move(cuda) : MakeCpu(options);
+    if (cuda.ok() || absl::IsInvalidArgument(cuda.status())) return cuda;
+    if (options.devices.empty()) return MakeCpu(options);
+    return absl::Status(cuda.status().code(),
+                        StrCat("devices: set, so they are needed: ", cuda.status().message()));
   }
   return absl::NotFoundError(StrCat("backend: \"", options.name, "\" is not known",
                                     DidYouMean(options.name, {"auto", "cpu", "cuda", "reference"}),
