@@ -156,6 +156,16 @@ struct EncoderInfo {
   friend bool operator==(const EncoderInfo&, const EncoderInfo&) = default;
 };
 
+// A GPU of a server.
+struct ServerDevice {
+  int number = 0;  // on the server
+  std::string name;
+  std::string uuid;
+  bool working = false;  // false: it is lost, and other GPUs or the CPU compute
+  std::string error;     // of its last loss; empty: it was never lost
+  friend bool operator==(const ServerDevice&, const ServerDevice&) = default;
+};
+
 // What a server says about itself.
 struct ServerInfo {
   std::string version;
@@ -171,7 +181,8 @@ struct ServerInfo {
   int64_t max_batch_items = 0;
   std::string lease_socket;  // path on the server's host; empty: none
   std::string lease_instance;
-  std::string device_uuid;            // UUID of the GPU that computes; empty: none
+  std::string device_uuid;            // UUID of the first of `devices`; empty: none
+  std::vector<ServerDevice> devices;  // the GPUs that compute
   std::vector<EncoderInfo> encoders;  // in alphabetical order
 };
 

@@ -14,6 +14,7 @@
 #include "kernels/base/nearest_name.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_driver.h"
+#include "kernels/devices_backend.h"
 #endif
 
 namespace phasor {
@@ -33,16 +34,27 @@ std::unique_ptr<Backend> MakeCpu(const BackendOptions& options) {
   return MakeCpu(options, cpu::RunnableTargets().front(), "cpu");
 }
 
-// `host_tensors`: whether tensors in host memory go to the device too. FAILED_PRECONDITION: this
+#ifdef PHASOR_HAS_CUDA
+// The backend of one device. `cpu` runs what the device does not.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(int number, const BackendOptions& options,
+                                                  bool host_tensors, std::shared_ptr<Backend> cpu) {
+  PHASOR_ASSIGN_OR_RETURN(auto driver, cuda::OpenDevice(number));
+  cuda::CudaBackendOptions cuda;
+  cuda.life.retry = options.retry_device;
+  cuda.host_tensors = host_tensors;
+  return std::make_unique<cuda::CudaBackend>(std::move(driver), std::move(cpu), cuda);
+}
+#endif
+
+// `host_tensors`: whether tensors in host memory go to a device too. FAILED_PRECONDITION: this
 // build or host has no device.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
                                                   [[maybe_unused]] bool host_tensors) {
 #ifdef PHASOR_HAS_CUDA
-  PHASOR_ASSIGN_OR_RETURN(auto driver, cuda::OpenDevice());
-  cuda::CudaBackendOptions cuda;
-  cuda.life.retry = options.retry_device;
-  cuda.host_tensors = host_tensors;
-  return std::make_unique<cuda::CudaBackend>(std::move(driver), MakeCpu(options), cuda);
+  PHASOR_ASSIGN_OR_RETURN(const std::vector<std::string> names, cuda::ListDevices());
+  const std::shared_ptr<Backend> cpu = MakeCpu(options);
+  const auto open = [&](int number) { return MakeCuda(number, options, host_tensors, cpu); };
+  return OpenDevices(options.devices, names, open, options.left_out);
 #else
   return absl::FailedPreconditionError(
       "backend: this build has no CUDA backend; accepted are auto, cpu and reference");
@@ -57,7 +69,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   if (options.name == "cuda") return MakeCuda(options, /*host_tensors=*/true);
   if (options.name == "auto") {
     auto cuda = MakeCuda(options, /*host_tensors=*/false);
-    return cuda.ok() ? std::move(cuda) : MakeCpu(options);
+    if (cuda.ok() || absl::IsInvalidArgument(cuda.status())) return cuda;
+    if (options.devices.empty()) return MakeCpu(options);
+    return absl::Status(cuda.status().code(),
+                        StrCat("devices: set, so they are needed: ", cuda.status().message()));
   }
   return absl::NotFoundError(StrCat("backend: \"", options.name, "\" is not known",
                                     DidYouMean(options.name, {"auto", "cpu", "cuda", "reference"}),

@@ -135,7 +135,8 @@ int Run(const std::vector<std::string>& arguments, const ServerOptions& options)
       {{"listeners", (*server)->listeners()},
        {"admin_listeners", (*server)->admin_listeners()},
        {"metrics_listeners", (*server)->metrics_listeners()},
-       {"backend", (*server)->backend()}});
+       {"backend", (*server)->backend()},
+       {"devices", (*server)->devices()}});
 
   // Sends this process a signal, as a user would: the thread that waits for signals then drains the
   // server.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "kernels/backend/backend.h"
@@ -135,8 +136,15 @@ std::vector<std::string> AllServiceNames() {
   return services;
 }
 
-// The name of the GPU in health checks.
-constexpr char kDeviceService[] = "phasor.device";
+// The name of the GPUs together in health checks, and of each of them.
+constexpr char kDevicesService[] = "phasor.device";
+std::string DeviceServiceOf(const DevicePort& device) {
+  return absl::StrCat(kDevicesService, ".", device.device_number());
+}
+
+bool Works(const DevicePort& device) {
+  return device.device_state().kind == DeviceState::Kind::kWorking;
+}
 
 std::vector<std::string> HealthServices() {
   return {v1::PositionEmbeddingService::service_full_name(),
@@ -145,8 +153,14 @@ std::vector<std::string> HealthServices() {
 
 std::vector<std::string> MainHealthServices(Backend& backend) {
   std::vector<std::string> services = HealthServices();
-  if (backend.device_port() != nullptr) services.push_back(kDeviceService);
+  const DeviceList devices = backend.devices();
+  if (!devices.empty()) services.push_back(kDevicesService);
+  for (const DevicePort* const device : devices) services.push_back(DeviceServiceOf(*device));
   return services;
+}
+
+void LogLeftOut(const std::string& why) {
+  Log(LogLevel::kWarn, "device left out", {{"error", why}});
 }
 
 class GrpcServer final : public Server {
@@ -160,8 +174,7 @@ class GrpcServer final : public Server {
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
         regions_(RegionStoreOptionsOf(options, region_names_)),
-        devices_(backend_->device_port(), DeviceRegionOptionsOf(options, region_names_),
-                 Clock::Real()),
+        devices_(backend_->devices(), DeviceRegionOptionsOf(options, region_names_), Clock::Real()),
         metrics_(rpc::ServiceMethods(AllServiceNames())),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
@@ -176,11 +189,11 @@ class GrpcServer final : public Server {
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
         current_(options) {
-    CountCopiesOfDevice();
+    CountCopiesOfDevices();
   }
   ~GrpcServer() override {
     Shutdown();
-    if (DevicePort* const device = backend_->device_port()) device->SetCopyBudget(nullptr);
+    for (DevicePort* const device : backend_->devices()) device->SetCopyBudget(nullptr);
   }
 
   absl::Status Start() {
@@ -195,13 +208,12 @@ class GrpcServer final : public Server {
     PHASOR_RETURN_IF_ERROR(StartSideListeners());
     listener_watch_ = std::make_unique<ListenerWatch>(
         listener_.get(), [this](bool accepting) { SetAccepting(accepting); });
-    if (DevicePort* const device = backend_->device_port()) {
+    if (const DeviceList devices = backend_->devices(); !devices.empty()) {
       device_watch_ = std::make_unique<DeviceWatch>(
-          device,
-          DeviceWatchOptions{
-              .restart = options_.device_fault == "restart",
-              .working = [this](bool working) { health_.SetServing(kDeviceService, working); },
-              .stop_serving = [this] { StopServing(); }});
+          devices,
+          DeviceWatchOptions{.restart = options_.device_fault == "restart",
+                             .changed = [this](const DevicePort& device) { ReportHealth(device); },
+                             .stop_serving = [this] { StopServing(); }});
     }
     return absl::OkStatus();
   }
@@ -247,6 +259,11 @@ class GrpcServer final : public Server {
     return exporter_ == nullptr ? std::vector<std::string>() : exporter_->addresses();
   }
   std::string backend() const override { return std::string(backend_->name()); }
+  std::vector<std::string> devices() const override {
+    std::vector<std::string> names;
+    for (const DevicePort* const device : backend_->devices()) names.push_back(NameOf(*device));
+    return names;
+  }
   absl::Status ReloadCredentials() override { return security_->Reload(); }
   telemetry::Refusals security_stats() const override {
     const rpc::AccessStats refused =
@@ -288,14 +305,22 @@ class GrpcServer final : public Server {
   }
 
  private:
-  // Counts memory that the CPU copies when it replaces the GPU against the byte budget.
-  void CountCopiesOfDevice() {
-    DevicePort* const device = backend_->device_port();
-    if (device == nullptr) return;
-    device->SetCopyBudget([this](int64_t bytes) -> absl::StatusOr<HostMemoryShare> {
-      PHASOR_ASSIGN_OR_RETURN(Permit permit, engine_.Reserve(bytes));
-      return std::make_shared<const Permit>(std::move(permit));
-    });
+  // Counts memory that the CPU copies when it replaces a GPU against the byte budget.
+  void CountCopiesOfDevices() {
+    for (DevicePort* const device : backend_->devices()) {
+      device->SetCopyBudget([this](int64_t bytes) -> absl::StatusOr<HostMemoryShare> {
+        PHASOR_ASSIGN_OR_RETURN(Permit permit, engine_.Reserve(bytes));
+        return std::make_shared<const Permit>(std::move(permit));
+      });
+    }
+  }
+
+  // A change of one GPU. As long as one works, the GPUs together do.
+  void ReportHealth(const DevicePort& device) {
+    health_.SetServing(DeviceServiceOf(device), Works(device));
+    const DeviceList all = backend_->devices();
+    const bool any = std::any_of(all.begin(), all.end(), [](auto* each) { return Works(*each); });
+    health_.SetServing(kDevicesService, any);
   }
 
   void UseEncoders(EncoderSet encoders) {
@@ -339,12 +364,7 @@ class GrpcServer final : public Server {
     }
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
-    snap.backend = {backend(), snap.engine.jobs, backend_->device_counts()};
-    if (const DevicePort* const device = backend_->device_port()) {
-      const DeviceState state = device->device_state();
-      snap.backend.device_losses = state.losses;
-      snap.backend.device_revivals = state.revivals;
-    }
+    snap.backend = {backend(), snap.engine.jobs, telemetry::SnapshotsOf(backend_->devices())};
     snap.refusals = security_stats();
     snap.connections = listener_->stats();
     snap.leases = leases_.stats();
@@ -414,11 +434,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                           MakeBackend({.name = options.backend,
                                        .threads = options.threads,
-                                       .retry_device = options.device_fault == "retry"}));
-  if (DevicePort* const device = backend->device_port()) {
+                                       .retry_device = options.device_fault == "retry",
+                                       .devices = options.devices,
+                                       .left_out = LogLeftOut}));
+  for (const DevicePort* const device : backend->devices()) {
     Log(LogLevel::kInfo, "device ready",
-        {{"device", device->device_name()},
-         {"seconds", absl::ToDoubleSeconds(absl::Now() - began)}});
+        {{"device", NameOf(*device)}, {"seconds", absl::ToDoubleSeconds(absl::Now() - began)}});
   }
   PHASOR_RETURN_IF_ERROR(SelfTest(*backend));
   return Start(options, std::move(backend));

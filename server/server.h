@@ -41,6 +41,8 @@ class Server {
   virtual std::vector<std::string> metrics_listeners() const = 0;
   // Name of the backend that computes, also if the option is "auto".
   virtual std::string backend() const = 0;
+  // Number, name and UUID of each of its devices.
+  virtual std::vector<std::string> devices() const = 0;
   // See server/telemetry/snapshot.h.
   virtual telemetry::Refusals security_stats() const = 0;
 
@@ -53,7 +55,7 @@ class Server {
   // NOT_FOUND: as in ServerOptions::Validate.
   virtual absl::StatusOr<ReloadReport> Reload(const ServerOptions& options) = 0;
 
-  // Sets a function to be called once, from any thread, when the GPU is lost and
+  // Sets a function to be called once, from any thread, when a GPU is lost and
   // options.device_fault is "restart". The server then no longer serves, and its process must be
   // shut down and replaced. If that is already so, calls it at once.
   virtual void WhenRestartIsDue(std::function<void()> restart) = 0;

@@ -306,6 +306,19 @@ class HealthCommand final : public Command {
   std::string service_;
 };
 
+class InfoCommand final : public Command {
+ public:
+  explicit InfoCommand(CLI::App& parent)
+      : Command(parent, "info", "Show what computes: version, backend and devices") {}
+
+  absl::Status Run(std::ostream& out) override {
+    PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
+    PHASOR_ASSIGN_OR_RETURN(const ServerInfo info, client.GetServerInfo());
+    out << (common_.json ? ToJson(info).dump(2) + "\n" : FormatServerInfo(info));
+    return absl::OkStatus();
+  }
+};
+
 std::vector<std::string> FlagsOf(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
@@ -372,6 +385,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   commands.push_back(std::make_unique<PresetsCommand>(app));
   commands.push_back(MakePlotCommand(app));
   commands.push_back(std::make_unique<HealthCommand>(app));
+  commands.push_back(std::make_unique<InfoCommand>(app));
   AddBenchCommands(app, &commands);
   commands.push_back(MakeTopCommand(app));
   return commands;

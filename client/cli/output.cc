@@ -243,6 +243,39 @@ Json ToJson(const SpecDetails& details) {
   return json;
 }
 
+std::string FormatServerInfo(const ServerInfo& info) {
+  std::string text =
+      StrCat("version ", info.version, ", numerics version ", info.numerics_version, "\nbackend ",
+             absl::StrJoin(info.backends, ", "), ", ", info.cpu_target, ", ", info.cpu_threads,
+             info.cpu_threads == 1 ? " thread\n" : " threads\n");
+  if (!info.listeners.empty()) {
+    text += StrCat("listeners ", absl::StrJoin(info.listeners, ", "), "\n");
+  }
+  for (const ServerDevice& device : info.devices) {
+    text += StrCat("device ", device.number, ": ", device.name, ", ", device.uuid,
+                   device.working ? ", works\n" : StrCat(", lost: ", device.error, "\n"));
+  }
+  return text;
+}
+
+Json ToJson(const ServerInfo& info) {
+  Json devices = Json::array();
+  for (const ServerDevice& device : info.devices) {
+    devices.push_back({{"number", device.number},
+                       {"name", device.name},
+                       {"uuid", device.uuid},
+                       {"working", device.working},
+                       {"error", device.error}});
+  }
+  return {{"version", info.version},
+          {"numerics_version", info.numerics_version},
+          {"backends", info.backends},
+          {"cpu_target", info.cpu_target},
+          {"cpu_threads", info.cpu_threads},
+          {"listeners", info.listeners},
+          {"devices", devices}};
+}
+
 std::string FormatPresets(absl::Span<const Preset> presets) {
   std::vector<std::vector<std::string>> rows;
   for (const Preset& preset : presets) {

@@ -36,6 +36,9 @@ std::string FormatTurns(Frequency frequency);
 std::string FormatDetails(const SpecDetails& details);
 nlohmann::ordered_json ToJson(const SpecDetails& details);
 
+std::string FormatServerInfo(const ServerInfo& info);
+nlohmann::ordered_json ToJson(const ServerInfo& info);
+
 std::string FormatPresets(absl::Span<const Preset> presets);
 nlohmann::ordered_json ToJson(const Preset& preset);
 

@@ -334,6 +334,22 @@ absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& h
   return presets;
 }
 
+namespace {
+
+// A server of before there could be several names only one.
+std::vector<ServerDevice> DevicesOf(const v1::GetServerInfoResponse& response) {
+  const auto read = [](const v1::Device& wire) {
+    return ServerDevice{wire.number(), wire.name(), wire.uuid(),
+                        wire.state() == v1::DEVICE_STATE_WORKING, wire.error()};
+  };
+  std::vector<ServerDevice> devices;
+  for (const v1::Device& wire : response.devices()) devices.push_back(read(wire));
+  if (devices.empty() && response.has_device()) devices.push_back(read(response.device()));
+  return devices;
+}
+
+}  // namespace
+
 absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header) {
   PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::GetServerInfoResponse>(header));
   const v1::ServerLimits& limits = response.limits();
@@ -355,6 +371,7 @@ absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header) {
                     .lease_socket = response.lease_socket(),
                     .lease_instance = response.lease_instance(),
                     .device_uuid = response.device().uuid(),
+                    .devices = DevicesOf(response),
                     .encoders = std::move(encoders)};
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend/batch.h"
-#include "kernels/backend/device_port.h"
+#include "kernels/backend/device_list.h"
 
 namespace phasor {
 
@@ -25,18 +24,11 @@ struct BatchPolicy {
   int64_t bytes = 0;
   // Smaller calls run on their own at once, because the backend does not send them to the device.
   int64_t least_bytes = 0;
-  // How many Runs of such calls the backend can use at a time; > 0. While one runs, another begins
-  // only when it has `bytes` together; until then calls gather.
+  // How many Runs of such calls the backend can use at a time; > 0. While `early_runs` of them run,
+  // another begins only when it has `bytes` together; until then calls gather.
   int runs = 1;
-};
-
-// What a backend with a device did with the jobs it was given, counted since it was made.
-struct DeviceCounts {
-  bool usable = true;               // false: the device is lost, and everything runs on the CPU
-  int64_t jobs = 0;                 // the device computed them wholly
-  int64_t jobs_not_for_it = 0;      // on the CPU: small, not supported, or the device is not usable
-  int64_t jobs_that_it_failed = 0;  // begun on the device, computed by the CPU
-  int64_t jobs_sooner_on_cpu = 0;   // on the CPU: in host memory, where it is faster
+  // So many Runs begin with however few bytes; in [1, runs]. One for each device.
+  int early_runs = 1;
 };
 
 // The outcome of one job.
@@ -66,10 +58,9 @@ class Backend {
     const absl::Status ran = Run(jobs);
     for (JobResult& result : results) result = {ran, name(), /*intact=*/false};
   }
-  // The backend's device, whose memory jobs may use; nullptr: none. Lives as long as the backend.
-  virtual DevicePort* device_port() { return nullptr; }
-  // nullopt: the backend has no device and runs all jobs itself.
-  virtual std::optional<DeviceCounts> device_counts() const { return std::nullopt; }
+  // The devices whose memory jobs may use, in the order of their numbers; empty: none, and the
+  // backend runs all jobs itself. They live as long as the backend.
+  virtual DeviceList devices() { return DeviceList(); }
 };
 
 }  // namespace phasor

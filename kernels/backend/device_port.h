@@ -57,10 +57,21 @@ struct DeviceState {
   friend bool operator==(const DeviceState&, const DeviceState&) = default;
 };
 
-// A backend's device: opens memory on it and reports its state. Threads: any.
+// What a backend with a device did with the jobs it was given, counted since it was made.
+struct DeviceCounts {
+  bool usable = true;               // false: the device is lost, and everything runs on the CPU
+  int64_t jobs = 0;                 // the device computed them wholly
+  int64_t jobs_not_for_it = 0;      // on the CPU: small, not supported, or the device is not usable
+  int64_t jobs_that_it_failed = 0;  // begun on the device, computed by the CPU
+  int64_t jobs_sooner_on_cpu = 0;   // on the CPU: faster there by the measured rates
+};
+
+// One device of a backend: opens memory on it and reports its state. Threads: any.
 class DevicePort {
  public:
   virtual ~DevicePort() = default;
+  // The number by which the vendor's runtime knows it in this process, from 0.
+  virtual int device_number() const = 0;
   // The vendor's name, and "GPU-" with 32 hexadecimal digits in the usual groups.
   virtual std::string device_name() const = 0;
   virtual std::string device_uuid() const = 0;
@@ -71,12 +82,17 @@ class DevicePort {
   // loss.
   virtual absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle) = 0;
 
+  // Whether a byte of [begin, begin + bytes), bytes > 0, is in an open allocation. Allocations that
+  // were lost count as long as they exist.
+  virtual bool Holds(const std::byte* begin, int64_t bytes) const = 0;
+
   // Sets who counts the host copies that the CPU needs when it computes on the device's memory in
   // the device's place; an empty function: nobody counts. An error of `budget` becomes the job's
   // error, and the job then has changed nothing. Must not be called while jobs run.
   virtual void SetCopyBudget(CopyBudget budget) = 0;
 
   virtual DeviceState device_state() const = 0;
+  virtual DeviceCounts device_counts() const = 0;
   // Makes a fresh context if the device is lost, its wait is over and nobody uses it. May take
   // seconds. Calls for the device do the same.
   virtual void Retry() = 0;

@@ -336,7 +336,7 @@ class BatchRun {
   CudaState counts_;
 };
 
-CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend> other,
+CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::shared_ptr<Backend> other,
                          const CudaBackendOptions& options)
     : driver_(std::move(driver)),
       other_(std::move(other)),
@@ -378,11 +378,7 @@ void CudaBackend::RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> resu
 
 Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
   int64_t bytes = 0;
-  for (const Job& job : jobs) {
-    for (const HostRows& out : RowsOfTensors(job, nullptr).out) {
-      bytes += out.row_bytes() * RowsOf(job);
-    }
-  }
+  for (const Job& job : jobs) bytes += BytesOf(job).written;
   if (bytes < options_.least_bytes || jobs.empty()) return Travel::kTooSmall;
   return options_.host_tensors ? Travel::kYes : Travel::kSoonerOnHost;
 }
@@ -430,7 +426,7 @@ CudaState CudaBackend::state() const {
   return state_;
 }
 
-std::optional<DeviceCounts> CudaBackend::device_counts() const {
+DeviceCounts CudaBackend::device_counts() const {
   const CudaState now = state();
   const bool usable = life_.state().kind == DeviceState::Kind::kWorking;
   return DeviceCounts{usable, now.jobs_on_device, now.jobs_not_for_device, now.jobs_rescued,

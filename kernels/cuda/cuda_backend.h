@@ -62,8 +62,8 @@ struct CudaState {
 // Runs jobs on a device. Threads: as Backend and DevicePort say. Owns its memory on the device.
 class CudaBackend final : public Backend, public DevicePort {
  public:
-  // `other` runs the jobs that the device does not run.
-  CudaBackend(std::unique_ptr<Driver> driver, std::unique_ptr<Backend> other,
+  // `other` runs the jobs that the device does not run. Backends of several devices may share it.
+  CudaBackend(std::unique_ptr<Driver> driver, std::shared_ptr<Backend> other,
               const CudaBackendOptions& options);
   ~CudaBackend() override;
 
@@ -86,19 +86,23 @@ class CudaBackend final : public Backend, public DevicePort {
   //                the job may be tried again
   //   RESOURCE_EXHAUSTED  its copies would be too large
   void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) override;
-  DevicePort* device_port() override { return this; }
+  DeviceList devices() override { return {this}; }
 
+  int device_number() const override { return driver_->device().number; }
   std::string device_name() const override { return driver_->device().name; }
   std::string device_uuid() const override;
   absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle) override {
     return memory_.Open(handle);
   }
+  bool Holds(const std::byte* begin, int64_t bytes) const override {
+    return memory_.Holds(begin, bytes);
+  }
   void SetCopyBudget(CopyBudget budget) override { copy_budget_ = std::move(budget); }
   DeviceState device_state() const override { return life_.state(); }
+  DeviceCounts device_counts() const override;
   void Retry() override { life_.Enter(); }
   void WatchDevice(std::function<void()> changed) override { life_.Watch(std::move(changed)); }
 
-  std::optional<DeviceCounts> device_counts() const override;
   CudaState state() const;
 
  private:
@@ -119,7 +123,7 @@ class CudaBackend final : public Backend, public DevicePort {
   void Add(const CudaState& counts);
 
   const std::unique_ptr<Driver> driver_;
-  const std::unique_ptr<Backend> other_;
+  const std::shared_ptr<Backend> other_;
   const CudaBackendOptions options_;
   Slots slots_;
   DeviceLife life_;

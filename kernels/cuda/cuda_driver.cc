@@ -208,10 +208,8 @@ absl::Status NoDevice(cudaError_t error, std::string_view what) {
       StrCat("backend: no CUDA device: ", what, ": ", cudaGetErrorString(error)));
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Driver>> OpenDevice() {
-  constexpr int kDevice = 0;
+// How many devices there are; > 0.
+absl::StatusOr<int> CountDevices() {
   int driver_version = 0;  // stays 0 if there is no driver
   cudaDriverGetVersion(&driver_version);
   if (driver_version == 0) {
@@ -223,16 +221,40 @@ absl::StatusOr<std::unique_ptr<Driver>> OpenDevice() {
     return NoDevice(error, "the runtime counts none");
   }
   if (count == 0) return absl::FailedPreconditionError("backend: no CUDA device on this host");
-  cudaDeviceProp properties;
-  if (const cudaError_t error = cudaGetDeviceProperties(&properties, kDevice);
-      error != cudaSuccess) {
-    return NoDevice(error, "its properties");
+  return count;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ListDevices() {
+  PHASOR_ASSIGN_OR_RETURN(const int count, CountDevices());
+  std::vector<std::string> names;
+  for (int number = 0; number < count; ++number) {
+    cudaDeviceProp properties;
+    const cudaError_t error = cudaGetDeviceProperties(&properties, number);
+    if (error != cudaSuccess) cudaGetLastError();  // OpenDevice says what is wrong with it
+    names.emplace_back(error == cudaSuccess ? properties.name : "not known");
   }
-  if (const auto error = static_cast<cudaError_t>(CanLaunch(kDevice)); error != cudaSuccess) {
+  return names;
+}
+
+absl::StatusOr<std::unique_ptr<Driver>> OpenDevice(int number) {
+  PHASOR_ASSIGN_OR_RETURN(const int count, CountDevices());
+  if (number < 0 || number >= count) {
+    return absl::FailedPreconditionError(
+        StrCat("backend: no CUDA device ", number, ", this host has ", count, " from 0"));
+  }
+  cudaDeviceProp properties;
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, number);
+      error != cudaSuccess) {
+    return NoDevice(error, StrCat("the properties of device ", number));
+  }
+  if (const auto error = static_cast<cudaError_t>(CanLaunch(number)); error != cudaSuccess) {
     return NoDevice(error, StrCat(properties.name, ", compute capability ", properties.major, ".",
                                   properties.minor, ", cannot run the kernels of this build"));
   }
   DeviceInfo device;
+  device.number = number;
   device.name = properties.name;
   device.processors = properties.multiProcessorCount;
   std::copy_n(reinterpret_cast<const uint8_t*>(properties.uuid.bytes), device.uuid.size(),
@@ -240,7 +262,7 @@ absl::StatusOr<std::unique_ptr<Driver>> OpenDevice() {
   device.major = properties.major;
   device.minor = properties.minor;
   device.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-  return std::make_unique<CudaDriver>(kDevice, std::move(device));
+  return std::make_unique<CudaDriver>(number, std::move(device));
 }
 
 }  // namespace phasor::cuda

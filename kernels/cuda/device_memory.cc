@@ -109,6 +109,15 @@ Place DeviceMemory::PlaceOf(const std::byte* address) const {
   return before.usable() ? Place::kDevice : Place::kGone;
 }
 
+bool DeviceMemory::Holds(const std::byte* begin, int64_t bytes) const {
+  const std::shared_lock<std::shared_mutex> lock(ranges_mutex_);
+  // Of those that begin before the end, the last one reaches farthest.
+  const auto next = ranges_.lower_bound(begin + bytes);
+  if (next == ranges_.begin()) return false;
+  const Allocation& last = *std::prev(next)->second;
+  return begin < last.data() + last.bytes();
+}
+
 absl::Status DeviceMemory::Copy(const Allocation& allocation, int64_t offset, int64_t bytes,
                                 std::byte* out, const std::byte* in) {
   const DeviceLife::Use use = life_.EnterIfWorking();

@@ -36,6 +36,8 @@ class DeviceMemory {
   absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle& handle);
 
   Place PlaceOf(const std::byte* address) const;
+  // See DevicePort::Holds.
+  bool Holds(const std::byte* begin, int64_t bytes) const;
 
  private:
   class Allocation;

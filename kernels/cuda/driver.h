@@ -20,6 +20,7 @@ namespace phasor::cuda {
 
 // What is known about a device.
 struct DeviceInfo {
+  int number = 0;    // of the runtime
   std::string name;  // the vendor's name for it
   std::array<uint8_t, 16> uuid = {};
   int major = 0;  // compute capability

@@ -79,6 +79,7 @@ v1::DeviceState StateToWire(DeviceState::Kind kind) {
 v1::Device Describe(const DevicePort& port) {
   const DeviceState state = port.device_state();
   v1::Device device;
+  device.set_number(port.device_number());
   device.set_name(port.device_name());
   device.set_uuid(port.device_uuid());
   device.set_state(StateToWire(state.kind));
@@ -258,9 +259,10 @@ v1::GetServerInfoResponse PositionEmbeddingServiceImpl::Info() {
       out->set_spec_fingerprint(encoder.fingerprint);
     }
   }
-  if (DevicePort* const device = engine_.backend()->device_port(); device != nullptr) {
-    *info.mutable_device() = Describe(*device);
+  for (const DevicePort* const device : engine_.backend()->devices()) {
+    *info.add_devices() = Describe(*device);
   }
+  if (info.devices_size() > 0) *info.mutable_device() = info.devices(0);
   absl::MutexLock lock(&mu_);
   for (const std::string& listener : listeners_) info.add_listeners(listener);
   return info;

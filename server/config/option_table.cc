@@ -20,7 +20,9 @@
 namespace phasor {
 namespace {
 
-using namespace option_kinds;  // NOLINT: the seven kinds
+using namespace option_kinds;  // NOLINT: the eight kinds
+
+constexpr char kAllDevices[] = "all";
 
 std::string Accepted(const Bytes& v) {
   return absl::StrCat(v.zero_is_off ? "0, or " : "", FormatBytes(v.min), " to ", FormatBytes(v.max),
@@ -38,6 +40,8 @@ std::string Accepted(const Addresses& v) {
   return absl::StrCat(v.may_be_empty ? "none" : "one", " or more, separated by commas");
 }
 
+std::string Accepted(const Devices&) { return "all, or numbers, each once, separated by commas"; }
+
 std::string Text(const ServerOptions& o, const Bytes& v) { return FormatBytes(o.*v.field); }
 std::string Text(const ServerOptions& o, const Count& v) {
   return std::visit([&o](auto field) { return absl::StrCat(o.*field); }, v.field);
@@ -48,6 +52,10 @@ std::string Text(const ServerOptions& o, const Path& v) { return o.*v.field; }
 std::string Text(const ServerOptions& o, const Switch& v) { return o.*v.field ? "true" : "false"; }
 std::string Text(const ServerOptions& o, const Addresses& v) {
   return absl::StrJoin(o.*v.field, ",");
+}
+
+std::string Text(const ServerOptions& o, const Devices& v) {
+  return (o.*v.field).empty() ? kAllDevices : absl::StrJoin(o.*v.field, ",");
 }
 
 bool Set(ServerOptions* o, const Bytes& v, const std::string& text) {
@@ -83,6 +91,17 @@ bool Set(ServerOptions* o, const Addresses& v, const std::string& text) {
   return true;
 }
 
+bool Set(ServerOptions* o, const Devices& v, const std::string& text) {
+  std::vector<int> numbers;
+  if (text != kAllDevices) {
+    for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
+      if (!absl::SimpleAtoi(part, &numbers.emplace_back())) return false;
+    }
+  }
+  o->*v.field = std::move(numbers);
+  return true;
+}
+
 bool InRange(const ServerOptions& o, const Bytes& v) {
   const int64_t bytes = o.*v.field;
   return (v.zero_is_off && bytes == 0) || (bytes >= v.min && bytes <= v.max);
@@ -101,6 +120,12 @@ bool InRange(const ServerOptions&, const Path&) { return true; }
 bool InRange(const ServerOptions&, const Switch&) { return true; }
 bool InRange(const ServerOptions& o, const Addresses& v) {
   return v.may_be_empty || !(o.*v.field).empty();
+}
+bool InRange(const ServerOptions& o, const Devices& v) {
+  std::vector<int> numbers = o.*v.field;
+  std::sort(numbers.begin(), numbers.end());
+  const bool twice = std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
+  return !twice && (numbers.empty() || numbers.front() >= 0);
 }
 
 absl::Status NotAccepted(const Option& option, const std::string& text) {

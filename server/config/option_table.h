@@ -42,6 +42,10 @@ struct Path {
 struct Switch {
   bool ServerOptions::*field;
 };
+// Numbers of devices; an empty vector means all.
+struct Devices {
+  std::vector<int> ServerOptions::*field;
+};
 struct Addresses {
   std::vector<std::string> ServerOptions::*field;
   bool may_be_empty = false;
@@ -56,7 +60,8 @@ struct Option {
   std::string name;
   std::string help;
   std::variant<option_kinds::Bytes, option_kinds::Count, option_kinds::Time, option_kinds::Choice,
-               option_kinds::Path, option_kinds::Switch, option_kinds::Addresses>
+               option_kinds::Path, option_kinds::Switch, option_kinds::Addresses,
+               option_kinds::Devices>
       value;
   Reload reload = Reload::kNeedsRestart;
 };

@@ -15,6 +15,7 @@ using option_kinds::Addresses;
 using option_kinds::Bytes;
 using option_kinds::Choice;
 using option_kinds::Count;
+using option_kinds::Devices;
 using option_kinds::Path;
 using option_kinds::Switch;
 using option_kinds::Time;
@@ -66,8 +67,12 @@ const std::vector<Option>& Options() {
       {"backend",
        "what computes; auto: the device for tensors in its memory, the CPU for all others",
        Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
+      {"devices",
+       "numbers of the devices that compute, as CUDA counts them; all: every one that can be "
+       "used",
+       Devices{&O::devices}},
       {"device-fault",
-       "what to do when the device is lost; restart: drain and exit with status 75; "
+       "what to do when a device is lost; restart: drain and exit with status 75; "
        "retry: try it again in a fresh context",
        Choice{&O::device_fault, {"restart", "retry"}}},
       {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
@@ -172,6 +177,12 @@ const std::vector<Option>& Options() {
 
 namespace {
 
+absl::Status CheckDevices(const ServerOptions& o) {
+  if (o.devices.empty() || o.backend == "auto" || o.backend == "cuda") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("devices: set with backend '", o.backend,
+                                                 "', which uses none, accepted with auto, cuda"));
+}
+
 absl::Status CheckMetricsListen(const ServerOptions& o) {
   for (const std::string& address : o.metrics_listen) {
     if (!absl::StartsWith(address, "unix:")) continue;
@@ -213,6 +224,7 @@ absl::Status ServerOptions::Validate() const {
   for (const Option& option : Options()) {
     PHASOR_RETURN_IF_ERROR(CheckOption(*this, option));
   }
+  PHASOR_RETURN_IF_ERROR(CheckDevices(*this));
   PHASOR_RETURN_IF_ERROR(CheckMetricsListen(*this));
   PHASOR_RETURN_IF_ERROR(CheckSecurity(*this));
   if (!lease_socket.empty()) {

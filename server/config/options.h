@@ -35,6 +35,7 @@ struct ServerOptions {
 
   // Compute.
   std::string backend = "auto";          // auto | cpu | cuda | reference
+  std::vector<int> devices;              // numbers of the CUDA runtime; empty: all
   std::string device_fault = "restart";  // restart | retry
   int threads = 0;                       // compute threads; 0: one per core
   int64_t inline_bytes = 1 << 20;        // calls up to this size run on the receiving thread

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Acts when the GPU is lost or works again, and retries a lost GPU without any call.
+// Acts when a GPU is lost or works again, and retries lost GPUs without any call.
 #include "server/engine/device_watch.h"
 
 #include <utility>
@@ -8,10 +8,12 @@
 
 namespace phasor {
 
-DeviceWatch::DeviceWatch(DevicePort* port, DeviceWatchOptions options)
-    : port_(*port), options_(std::move(options)) {
-  port_.WatchDevice([this] { Changed(); });
-  if (port_.device_state().kind != DeviceState::Kind::kWorking) Changed();
+DeviceWatch::DeviceWatch(DeviceList devices, DeviceWatchOptions options)
+    : devices_(std::move(devices)), options_(std::move(options)) {
+  for (DevicePort* const device : devices_) {
+    device->WatchDevice([this, device] { Changed(*device); });
+    if (device->device_state().kind != DeviceState::Kind::kWorking) Changed(*device);
+  }
   if (!options_.restart) thread_ = std::thread([this] { Retry(); });
 }
 
@@ -22,7 +24,7 @@ DeviceWatch::~DeviceWatch() {
   }
   ending_changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  port_.WatchDevice(nullptr);
+  for (DevicePort* const device : devices_) device->WatchDevice(nullptr);
 }
 
 void DeviceWatch::Retry() {
@@ -30,7 +32,7 @@ void DeviceWatch::Retry() {
   const auto period = absl::ToChronoNanoseconds(options_.period);
   while (!ending_changed_.wait_for(lock, period, [this] { return ending_; })) {
     lock.unlock();
-    port_.Retry();
+    for (DevicePort* const device : devices_) device->Retry();
     lock.lock();
   }
 }
@@ -41,17 +43,18 @@ void DeviceWatch::WhenRestartIsDue(std::function<void()> restart) {
   if (restart_due_ && restart_) restart_();
 }
 
-void DeviceWatch::Changed() {
+void DeviceWatch::Changed(const DevicePort& device) {
   const std::lock_guard<std::mutex> lock(mutex_);  // so that the last report is the current state
-  const DeviceState state = port_.device_state();
-  const bool working = state.kind == DeviceState::Kind::kWorking;
-  options_.working(working);
-  if (working) {
-    Log(LogLevel::kWarn, "device revived", {{"revivals", state.revivals}});
+  const DeviceState state = device.device_state();
+  options_.changed(device);
+  if (state.kind == DeviceState::Kind::kWorking) {
+    Log(LogLevel::kWarn, "device revived",
+        {{"device", device.device_number()}, {"revivals", state.revivals}});
     return;
   }
   Log(LogLevel::kError, "device lost",
-      {{"error", state.error},
+      {{"device", device.device_number()},
+       {"error", state.error},
        {"then", options_.restart ? "restart" : "retry"},
        {"wait_ms", state.wait_ms}});
   if (!options_.restart) return;

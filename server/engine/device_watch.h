@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports when the GPU is lost or works again, and retries a lost GPU without any call.
+// Reports when a GPU is lost or works again, and retries lost GPUs without any call.
 #ifndef PHASOR_SERVER_ENGINE_DEVICE_WATCH_H_
 #define PHASOR_SERVER_ENGINE_DEVICE_WATCH_H_
 
@@ -9,23 +9,24 @@
 #include <thread>
 
 #include "absl/time/time.h"
-#include "kernels/backend/device_port.h"
+#include "kernels/backend/device_list.h"
 
 namespace phasor {
 
 struct DeviceWatchOptions {
-  bool restart = false;                      // whether a loss asks for a new process
-  std::function<void(bool)> working;         // called when the state changes; true: it works
+  bool restart = false;  // whether a loss asks for a new process
+  // Called when the state of `device` has changed. One call at a time.
+  std::function<void(const DevicePort& device)> changed;
   std::function<void()> stop_serving;        // called before a restart is asked for
   absl::Duration period = absl::Seconds(1);  // how often a lost GPU is retried, unless it restarts
 };
 
-// Watches a GPU and logs changes. The functions of the options are called from any thread.
+// Watches GPUs and logs changes. The functions of the options are called from any thread.
 // Threads: any; it has one of its own for retries.
 class DeviceWatch {
  public:
-  // Starts to watch. A GPU that is already lost is reported. `port` must outlive this.
-  DeviceWatch(DevicePort* port, DeviceWatchOptions options);
+  // Starts to watch. GPUs that are already lost are reported. `devices` must outlive this.
+  DeviceWatch(DeviceList devices, DeviceWatchOptions options);
   // Calls no function afterwards.
   ~DeviceWatch();
 
@@ -33,10 +34,10 @@ class DeviceWatch {
   void WhenRestartIsDue(std::function<void()> restart);
 
  private:
-  void Changed();
+  void Changed(const DevicePort& device);
   void Retry();
 
-  DevicePort& port_;
+  const DeviceList devices_;
   const DeviceWatchOptions options_;
   std::mutex mutex_;
   std::function<void()> restart_;  // guarded by the mutex

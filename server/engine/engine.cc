@@ -176,11 +176,12 @@ class Engine::Impl {
     return policy.least_bytes <= call.work_bytes() && call.work_bytes() < policy.bytes;
   }
 
-  // Whether the gathered calls should run now: no other such run is in progress, or there are
-  // enough of them for another one.
+  // Whether the gathered calls should run now: few such runs are in progress, or there are enough
+  // calls for another one.
   bool MayRunGathered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (gathering_.size() == 0) return false;
-    return runs_ == 0 || (runs_ < policy_.runs && gathering_.work_bytes() >= policy_.bytes);
+    return runs_ < policy_.early_runs ||
+           (runs_ < policy_.runs && gathering_.work_bytes() >= policy_.bytes);
   }
 
   // Counts a call, unless the engine drains. A gathering call that was to run here begins a run, or
@@ -190,7 +191,7 @@ class Engine::Impl {
     if (draining_) return absl::UnavailableError("server: draining; try another one");
     ++calls_;
     if (gathers && *run_here) {
-      *run_here = runs_ == 0 && gathering_.size() == 0;
+      *run_here = runs_ < policy_.early_runs && gathering_.size() == 0;
       runs_ += *run_here;
     }
     return absl::OkStatus();

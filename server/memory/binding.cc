@@ -84,9 +84,19 @@ absl::StatusOr<Binding::Place> Binding::Find(const SharedTensor& tensor, int64_t
   return place;
 }
 
-void Binding::Hold(const Place& place) {
+absl::Status Binding::Hold(const SharedTensor& tensor, const Place& place) {
   if (place.leased != nullptr) bound_.held.push_back(place.leased);
-  if (place.device != nullptr) bound_.held.push_back(place.device);
+  if (place.device == nullptr) return absl::OkStatus();
+  bound_.held.push_back(place.device);
+  const DevicePort& device = place.device->device();
+  if (item_device_ == nullptr) {
+    item_device_ = &device;
+    on_device_path_ = tensor.path;
+  }
+  if (item_device_ == &device) return absl::OkStatus();
+  return InvalidAt(tensor.name_path, "region '", tensor.name, "' is on ", NameOf(device), ", ",
+                   on_device_path_, " on ", NameOf(*item_device_),
+                   ", tensors of an item must be on one device");
 }
 
 absl::Status Binding::Input(const SharedTensor& tensor, size_t slot, engine::Item* item) {
@@ -100,7 +110,7 @@ absl::Status Binding::Input(const SharedTensor& tensor, size_t slot, engine::Ite
                          {place.named, place.device, tensor.offset, bytes, tensor.path});
     return absl::OkStatus();
   }
-  Hold(place);
+  PHASOR_RETURN_IF_ERROR(Hold(tensor, place));
   input.bytes = {{place.data, static_cast<size_t>(bytes)}};
   input.changing = true;
   return absl::OkStatus();
@@ -124,7 +134,7 @@ absl::Status Binding::Cache(const SharedTensor& tensor, size_t slot, engine::Ite
     return absl::UnimplementedError(StrCat(
         tensor.name_path, ": a named region; must be in leased memory or inline for caches"));
   }
-  Hold(place);
+  PHASOR_RETURN_IF_ERROR(Hold(tensor, place));
   Add(RangeOf(tensor, place, output.slot.bytes, /*output=*/true));
   bound_.shared_bytes += output.slot.like_input_bytes;
   output.place = DestinationAt(tensor, place.data);
@@ -158,7 +168,7 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
     transfers().AddOutput(items_, slot,
                           {place.named, place.device, tensor.offset, bytes, tensor.path});
   } else {
-    Hold(place);
+    PHASOR_RETURN_IF_ERROR(Hold(tensor, place));
     if (place.device != nullptr) output.place.dirty = place.device->dirty_flag();
   }
   bound_.shared_bytes += bytes;
@@ -230,6 +240,7 @@ absl::Status Binding::EndItem(absl::Status status) {
   if (status.ok()) status = CheckItem();
   if (!status.ok()) ranges_.resize(item_begin_);
   item_begin_ = ranges_.size();
+  item_device_ = nullptr;
   ++items_;
   return status;
 }

@@ -72,7 +72,8 @@ class Binding {
 
   // Errors of the three functions below. FAILED_PRECONDITION: shared memory is off, or the region
   // is dirty. NOT_FOUND: no such lease or name. INVALID_ARGUMENT: the tensor extends beyond its
-  // memory. PERMISSION_DENIED: the memory is read-only.
+  // memory, or it is on another device than an earlier tensor of its item. PERMISSION_DENIED: the
+  // memory is read-only.
 
   // Gives input `slot` of `item` its bytes: where they are, or by a transfer.
   absl::Status Input(const SharedTensor& tensor, size_t slot, engine::Item* item);
@@ -120,7 +121,8 @@ class Binding {
   absl::StatusOr<Place> Find(const SharedTensor& tensor, int64_t bytes, bool write) const;
   absl::StatusOr<Place> FindOnHost(const SharedTensor& tensor, int64_t bytes, bool write) const;
   absl::StatusOr<Place> FindOutput(const SharedTensor& tensor, int64_t bytes) const;
-  void Hold(const Place& place);
+  // For memory that is used where it lies.
+  absl::Status Hold(const SharedTensor& tensor, const Place& place);
   Range RangeOf(const SharedTensor& tensor, const Place& place, int64_t bytes, bool output) const;
   void Add(Range range);
   absl::Status CheckItem() const;
@@ -133,6 +135,9 @@ class Binding {
   std::vector<Range> ranges_;
   size_t items_ = 0;       // items that have ended
   size_t item_begin_ = 0;  // the first range of the item
+  // The device of the item, and the first of its tensors there.
+  const DevicePort* item_device_ = nullptr;
+  std::string on_device_path_;
   std::vector<size_t> in_place_;
   Bound bound_;
 };

@@ -28,22 +28,24 @@ absl::StatusOr<IpcHandle> IpcHandleFrom(std::string_view bytes, std::string_view
 }
 
 absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegion::Open(DevicePlace place,
-                                                                 DevicePort* port,
+                                                                 const DeviceList& devices,
                                                                  const Paths& paths) {
-  if (!place.device_uuid.empty() && place.device_uuid != port->device_uuid()) {
-    return absl::InvalidArgumentError(StrCat(paths.uuid, ": '", place.device_uuid,
-                                             "'; must be that of the server's device, ",
-                                             port->device_uuid()));
+  DevicePort* const device = devices.WithUuid(place.device_uuid);
+  if (!place.device_uuid.empty() && device == nullptr) {
+    return absl::InvalidArgumentError(
+        StrCat(paths.uuid, ": '", place.device_uuid, "'; must be that of ",
+               devices.size() == 1 ? "the server's device, " : "one of the server's devices, ",
+               devices.Uuids()));
   }
   // First the checks that need no GPU.
   PHASOR_RETURN_IF_ERROR(CheckInside(place, INT64_MAX, paths.bytes));
-  auto allocation = port->Open(place.handle);
-  if (!allocation.ok()) {
-    return absl::Status(allocation.status().code(),
-                        StrCat(paths.handle, ": ", allocation.status().message()));
+  auto memory = devices.Open(place.handle, device);
+  if (!memory.ok()) {
+    return absl::Status(memory.status().code(),
+                        StrCat(paths.handle, ": ", memory.status().message()));
   }
-  PHASOR_RETURN_IF_ERROR(CheckInside(place, (*allocation)->bytes(), paths.bytes));
-  return std::shared_ptr<DeviceRegion>(new DeviceRegion(std::move(place), *std::move(allocation)));
+  PHASOR_RETURN_IF_ERROR(CheckInside(place, memory->allocation->bytes(), paths.bytes));
+  return std::shared_ptr<DeviceRegion>(new DeviceRegion(std::move(place), *std::move(memory)));
 }
 
 absl::StatusOr<std::byte*> DeviceRegion::At(int64_t offset, int64_t bytes, bool write,
@@ -59,7 +61,7 @@ absl::StatusOr<std::byte*> DeviceRegion::At(int64_t offset, int64_t bytes, bool 
                ": the region is dirty: a computation in place failed in the middle, or the "
                "device was lost; must be registered again"));
   }
-  return allocation_->data() + place_.offset + offset;
+  return memory_.allocation->data() + place_.offset + offset;
 }
 
 }  // namespace phasor::memory

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend/device_port.h"
+#include "kernels/backend/device_list.h"
 
 namespace phasor::memory {
 
@@ -35,25 +35,30 @@ absl::StatusOr<IpcHandle> IpcHandleFrom(std::string_view bytes, std::string_view
 class DeviceRegion {
  public:
   // `paths` are the names of the fields in the request.
-  // INVALID_ARGUMENT: the GPU has another UUID, the driver does not know the handle, or the
+  // INVALID_ARGUMENT: no GPU of `devices` has the UUID, the driver does not know the handle, or the
   // allocation ends before the region. UNAVAILABLE: the GPU is lost.
   struct Paths {
     std::string_view handle = "handle";
     std::string_view bytes = "byte_size";
     std::string_view uuid = "device_uuid";
   };
-  static absl::StatusOr<std::shared_ptr<DeviceRegion>> Open(DevicePlace place, DevicePort* port,
+  static absl::StatusOr<std::shared_ptr<DeviceRegion>> Open(DevicePlace place,
+                                                            const DeviceList& devices,
                                                             const Paths& paths);
   DeviceRegion(const DeviceRegion&) = delete;
   DeviceRegion& operator=(const DeviceRegion&) = delete;
 
   const DevicePlace& place() const { return place_; }
+  // Its GPU.
+  const DevicePort& device() const { return *memory_.device; }
 
   // Whether the memory holds neither input nor output any more: a computation in place failed
   // midway, or the GPU was lost.
-  bool dirty() const { return dirty_.load(std::memory_order_relaxed) || !allocation_->usable(); }
+  bool dirty() const {
+    return dirty_.load(std::memory_order_relaxed) || !memory_.allocation->usable();
+  }
   // Whether the GPU was lost. Addresses of the region are then invalid.
-  bool lost() const { return !allocation_->usable(); }
+  bool lost() const { return !memory_.allocation->usable(); }
   std::atomic<bool>* dirty_flag() { return &dirty_; }
 
   // The GPU address of bytes [offset, offset + bytes), for jobs. INVALID_ARGUMENT: they are not all
@@ -64,18 +69,18 @@ class DeviceRegion {
 
   // Copy from and to a range that At accepted. ABORTED, UNAVAILABLE: as in DeviceAllocation.
   absl::Status Read(int64_t offset, int64_t bytes, std::byte* out) const {
-    return allocation_->Read(place_.offset + offset, bytes, out);
+    return memory_.allocation->Read(place_.offset + offset, bytes, out);
   }
   absl::Status Write(int64_t offset, int64_t bytes, const std::byte* in) const {
-    return allocation_->Write(place_.offset + offset, bytes, in);
+    return memory_.allocation->Write(place_.offset + offset, bytes, in);
   }
 
  private:
-  DeviceRegion(DevicePlace place, std::shared_ptr<const DeviceAllocation> allocation)
-      : place_(std::move(place)), allocation_(std::move(allocation)) {}
+  DeviceRegion(DevicePlace place, OpenedMemory memory)
+      : place_(std::move(place)), memory_(std::move(memory)) {}
 
   const DevicePlace place_;
-  const std::shared_ptr<const DeviceAllocation> allocation_;
+  const OpenedMemory memory_;
   std::atomic<bool> dirty_ = false;
 };
 

@@ -14,8 +14,8 @@
 
 namespace phasor::memory {
 
-DeviceRegionStore::DeviceRegionStore(DevicePort* port, DeviceRegionOptions options, Clock* clock)
-    : port_(port),
+DeviceRegionStore::DeviceRegionStore(DeviceList devices, DeviceRegionOptions options, Clock* clock)
+    : devices_(std::move(devices)),
       options_(std::move(options)),
       quotas_(std::make_shared<OwnerQuotas>(
           OwnerLimits{std::numeric_limits<int64_t>::max(), options_.max_regions}, "regions")),
@@ -36,7 +36,7 @@ absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace pl
                                          const RegionCaller& caller, const RegionTerms& terms,
                                          const DeviceRegion::Paths& paths) {
   PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
-  if (port_ == nullptr) {
+  if (devices_.empty()) {
     return absl::FailedPreconditionError(
         "shared memory: this server uses no device; start it with --backend=cuda or use memory of "
         "the host");
@@ -48,7 +48,7 @@ absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace pl
     lost = TakeLost();
   }
   lost.clear();
-  PHASOR_ASSIGN_OR_RETURN(auto region, DeviceRegion::Open(place, port_, paths));
+  PHASOR_ASSIGN_OR_RETURN(auto region, DeviceRegion::Open(place, devices_, paths));
   PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
                           quotas_->Take(caller.owner(), place.bytes, caller.max_regions));
   auto held = std::make_shared<Held>(std::move(share), std::move(region));

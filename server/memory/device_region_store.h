@@ -43,12 +43,12 @@ struct NamedDeviceRegion {
 // first registration on, a thread that closes expired ones. Threads: any.
 class DeviceRegionStore {
  public:
-  // `port` is nullptr if there is no GPU. It and the clock must outlive this.
-  DeviceRegionStore(DevicePort* port, DeviceRegionOptions options, Clock* clock);
+  // `devices` is empty if there is no GPU. They and the clock must outlive this.
+  DeviceRegionStore(DeviceList devices, DeviceRegionOptions options, Clock* clock);
   ~DeviceRegionStore();
 
   // Whether regions can be registered.
-  bool enabled() const { return options_.enabled && port_ != nullptr; }
+  bool enabled() const { return options_.enabled && !devices_.empty(); }
   absl::Duration lease() const { return options_.lease; }
 
   // Errors are those of DeviceRegion::Open and RegionStore::Register, and FAILED_PRECONDITION if
@@ -98,7 +98,7 @@ class DeviceRegionStore {
   Entries TakeExpired(absl::Time* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Watch();
 
-  DevicePort* const port_;
+  const DeviceList devices_;
   const DeviceRegionOptions options_;
   const std::shared_ptr<OwnerQuotas> quotas_;
   Clock& clock_;

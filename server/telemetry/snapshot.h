@@ -4,7 +4,6 @@
 #define PHASOR_SERVER_TELEMETRY_SNAPSHOT_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "inference/grpc_service.pb.h"
@@ -34,13 +33,29 @@ struct BuildInfo {
   std::string cpu_target;
 };
 
+// One GPU.
+struct DeviceSnapshot {
+  int number = 0;
+  DeviceCounts counts;
+  int64_t losses = 0;
+  int64_t revivals = 0;
+};
+
+inline std::vector<DeviceSnapshot> SnapshotsOf(const DeviceList& devices) {
+  std::vector<DeviceSnapshot> snapshots;
+  for (const DevicePort* const device : devices) {
+    const DeviceState state = device->device_state();
+    snapshots.push_back(
+        {device->device_number(), device->device_counts(), state.losses, state.revivals});
+  }
+  return snapshots;
+}
+
 // The backend that computes.
 struct BackendCounts {
   std::string name;
-  int64_t jobs = 0;                    // items of calls
-  std::optional<DeviceCounts> device;  // if there is a GPU
-  int64_t device_losses = 0;
-  int64_t device_revivals = 0;
+  int64_t jobs = 0;                     // items of calls
+  std::vector<DeviceSnapshot> devices;  // empty: it has none
 };
 
 struct Snapshot {

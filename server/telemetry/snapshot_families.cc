@@ -53,30 +53,51 @@ void AddEngine(const engine::EngineStats& e, int64_t limit_bytes, FamilyList* li
                 e.plan_cache_misses);
 }
 
+void AddDevices(const std::vector<DeviceSnapshot>& devices, FamilyList* list) {
+  const auto add = [&](prometheus::MetricFamily& family, auto value_of) {
+    for (const DeviceSnapshot& d : devices) {
+      FamilyList::AddTo(&family, {{"device", absl::StrCat(d.number)}},
+                        static_cast<double>(value_of(d)));
+    }
+  };
+  add(list->Counters("phasor_device_items_total", "Items of calls that the device computed"),
+      [](const DeviceSnapshot& d) { return d.counts.jobs; });
+  auto& fallbacks = list->Counters("phasor_device_fallbacks_total",
+                                   "Items that the CPU computed instead of the device, by why");
+  for (const DeviceSnapshot& d : devices) {
+    const auto add_reason = [&](const char* reason, int64_t items) {
+      FamilyList::AddTo(&fallbacks, {{"device", absl::StrCat(d.number)}, {"reason", reason}},
+                        static_cast<double>(items));
+    };
+    add_reason("not_for_device", d.counts.jobs_not_for_it);
+    add_reason("device_failed", d.counts.jobs_that_it_failed);
+    add_reason("sooner_on_cpu", d.counts.jobs_sooner_on_cpu);
+  }
+  add(list->Gauges("phasor_device_usable", "1 while the device computes, 0 while it is lost"),
+      [](const DeviceSnapshot& d) { return d.counts.usable ? 1 : 0; });
+  add(list->Counters("phasor_device_losses_total", "How often the device was lost"),
+      [](const DeviceSnapshot& d) { return d.losses; });
+  add(list->Counters("phasor_device_revivals_total",
+                     "How often it worked again, in a fresh context"),
+      [](const DeviceSnapshot& d) { return d.revivals; });
+}
+
 void AddBackend(const BackendCounts& b, FamilyList* list) {
   auto& jobs =
       list->Counters("phasor_items_computed_total", "Items of calls, by what computed them");
-  if (!b.device.has_value()) {
+  if (b.devices.empty()) {
     FamilyList::AddTo(&jobs, {{"backend", b.name}}, static_cast<double>(b.jobs));
     return;
   }
-  const DeviceCounts& d = *b.device;
-  const auto not_for_it = static_cast<double>(d.jobs_not_for_it);
-  const auto failed = static_cast<double>(d.jobs_that_it_failed);
-  FamilyList::AddTo(&jobs, {{"backend", b.name}}, static_cast<double>(d.jobs));
-  const auto sooner = static_cast<double>(d.jobs_sooner_on_cpu);
-  FamilyList::AddTo(&jobs, {{"backend", "cpu"}}, not_for_it + failed + sooner);
-  auto& fallbacks = list->Counters("phasor_device_fallbacks_total",
-                                   "Items that the CPU computed instead of the device, by why");
-  FamilyList::AddTo(&fallbacks, {{"reason", "not_for_device"}}, not_for_it);
-  FamilyList::AddTo(&fallbacks, {{"reason", "device_failed"}}, failed);
-  FamilyList::AddTo(&fallbacks, {{"reason", "sooner_on_cpu"}}, sooner);
-  list->Gauge("phasor_device_usable", "1 while the device computes, 0 while it is lost",
-              d.usable ? 1 : 0);
-  list->Counter("phasor_device_losses_total", "How often the device was lost",
-                static_cast<double>(b.device_losses));
-  list->Counter("phasor_device_revivals_total", "How often it worked again, in a fresh context",
-                static_cast<double>(b.device_revivals));
+  int64_t on_devices = 0, on_cpu = 0;
+  for (const DeviceSnapshot& device : b.devices) {
+    const DeviceCounts& d = device.counts;
+    on_devices += d.jobs;
+    on_cpu += d.jobs_not_for_it + d.jobs_that_it_failed + d.jobs_sooner_on_cpu;
+  }
+  FamilyList::AddTo(&jobs, {{"backend", b.name}}, static_cast<double>(on_devices));
+  FamilyList::AddTo(&jobs, {{"backend", "cpu"}}, static_cast<double>(on_cpu));
+  AddDevices(b.devices, list);
 }
 
 void AddConnections(const ListenerStats& c, FamilyList* list) {
@@ -103,8 +124,8 @@ void AddHoldings(const Snapshot& s, FamilyList* list) {
   list->Gauge("phasor_lease_bytes", "Their bytes", s.leases.bytes);
   list->Gauge("phasor_regions", "Regions of shared memory that clients named", s.regions.pieces);
   list->Gauge("phasor_region_bytes", "Their bytes", s.regions.bytes);
-  if (s.backend.device.has_value()) {
-    list->Gauge("phasor_device_regions", "Regions of the device's memory that clients named",
+  if (!s.backend.devices.empty()) {
+    list->Gauge("phasor_device_regions", "Regions of the devices' memory that clients named",
                 s.device_regions.pieces);
     list->Gauge("phasor_device_region_bytes", "Their bytes", s.device_regions.bytes);
   }

@@ -196,12 +196,13 @@ TEST_F(MetricsTest, ADeviceAndWhatItIsNotGivenAreCounted) {
   const auto expect = [this](int on_device, int not_for_it, int failed, int usable) {
     const std::string page = Page();
     const std::string computed = "phasor_items_computed_total{backend=\"";
-    const std::string fallbacks = "phasor_device_fallbacks_total{reason=\"";
+    const std::string fallbacks = "phasor_device_fallbacks_total{device=\"0\",reason=\"";
     EXPECT_EQ(ValueOf(page, computed + "cuda\"}"), on_device);
+    EXPECT_EQ(ValueOf(page, "phasor_device_items_total{device=\"0\"}"), on_device);
     EXPECT_EQ(ValueOf(page, computed + "cpu\"}"), not_for_it + failed);
     EXPECT_EQ(ValueOf(page, fallbacks + "not_for_device\"}"), not_for_it);
     EXPECT_EQ(ValueOf(page, fallbacks + "device_failed\"}"), failed);
-    EXPECT_EQ(ValueOf(page, "phasor_device_usable"), usable);
+    EXPECT_EQ(ValueOf(page, "phasor_device_usable{device=\"0\"}"), usable);
     EXPECT_EQ(ValueOf(page, "phasor_batch_items_sum"), on_device + not_for_it + failed);
     // Each that the device was given, one after another.
     EXPECT_EQ(ValueOf(page, "phasor_batches_total{closed=\"queue_empty\"}"), on_device + failed);

@@ -25,6 +25,19 @@ TEST(BackendsTest, CudaWithoutADeviceSaysSo) {
   EXPECT_THAT(std::string(backend.status().message()), HasSubstr("CUDA"));
 }
 
+TEST(BackendsTest, NamedDevicesMustBeThereForAutoToo) {
+  for (const char* const name : {"auto", "cuda"}) {
+    const auto backend = MakeBackend({.name = name, .threads = 1, .devices = {1000}});
+    ASSERT_FALSE(backend.ok()) << name;
+    EXPECT_THAT(std::string(backend.status().message()),
+                ::testing::AnyOf(HasSubstr("CUDA"), HasSubstr("devices: 1000 is none of")));
+    if (std::string(name) == "auto") {
+      EXPECT_THAT(std::string(backend.status().message()), ::testing::StartsWith("devices: "));
+    }
+  }
+  EXPECT_TRUE(MakeBackend({.name = "cpu", .threads = 1, .devices = {1000}}).ok());
+}
+
 TEST(BackendsTest, TheCpuIsTheCpu) {
   const auto backend = MakeBackend({"cpu", 2});
   ASSERT_TRUE(backend.ok());

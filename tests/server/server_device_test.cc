@@ -348,8 +348,8 @@ TEST_F(ChoosingServerTest, AnswersNameWhatComputedThem) {
   ASSERT_TRUE(Apply(Fused("qkv")).ok());
   EXPECT_EQ(response_.result().info().backend(), "cuda") << "it lies there";
   const auto counts = backend_.cuda().device_counts();
-  EXPECT_EQ(counts->jobs_sooner_on_cpu, 1);
-  EXPECT_EQ(counts->jobs, 1);
+  EXPECT_EQ(counts.jobs_sooner_on_cpu, 1);
+  EXPECT_EQ(counts.jobs, 1);
 }
 
 TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevivedWithoutACall) {

@@ -21,7 +21,7 @@ class BorrowedBackend : public Backend {
   void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) override {
     backend_.RunEach(jobs, results);
   }
-  DevicePort* device_port() override { return backend_.device_port(); }
+  DeviceList devices() override { return backend_.devices(); }
 
  private:
   Backend& backend_;

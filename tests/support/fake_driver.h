@@ -6,6 +6,7 @@
 #define PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -67,7 +68,8 @@ class FakeDevice {
   // Memory of another process on this device.
   std::shared_ptr<FakeExport> Export(int64_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    auto made = std::make_shared<FakeExport>(bytes, static_cast<int64_t>(exports_.size()) + 1);
+    static std::atomic<int64_t> last_handle = 0;  // no two devices share one
+    auto made = std::make_shared<FakeExport>(bytes, ++last_handle);
     exports_.push_back(made);
     return made;
   }
@@ -136,9 +138,13 @@ class FakeDevice {
 // Threads: any; one stream by one at a time.
 class FakeDriver final : public cuda::Driver {
  public:
-  explicit FakeDriver(std::shared_ptr<FakeDevice> device) : device_(std::move(device)) {
+  // `number` is also the first digit of the UUID.
+  explicit FakeDriver(std::shared_ptr<FakeDevice> device, int number = 0)
+      : device_(std::move(device)) {
+    info_.number = number;
     info_.name = "Fake GPU";
     for (size_t i = 0; i < info_.uuid.size(); ++i) info_.uuid[i] = static_cast<uint8_t>(i);
+    info_.uuid[0] = static_cast<uint8_t>(number << 4);
   }
 
   const cuda::DeviceInfo& device() const override { return info_; }

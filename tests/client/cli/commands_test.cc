@@ -181,6 +181,13 @@ TEST(CommandsTest, PresetsListsAllOfThem) {
   EXPECT_THAT(RunCommand({"presets"}).out, HasSubstr("timestep-sin-cos"));
 }
 
+TEST(CommandsTest, InfoShowsWhatComputesHere) {
+  EXPECT_THAT(RunCommand({"info"}).out, HasSubstr("\nbackend cpu, "));
+  const Outcome json = RunCommand({"info", "--json"});
+  ASSERT_TRUE(json.status.ok()) << json.status;
+  EXPECT_TRUE(nlohmann::json::parse(json.out)["devices"].empty());
+}
+
 TEST(CommandsTest, ServersThatAreNotThereAreUnavailable) {
   EXPECT_EQ(RunCommand({"health", "--server", "unix:/nonexistent"}).status.code(),
             absl::StatusCode::kUnavailable);

@@ -84,6 +84,25 @@ TEST(OutputTest, DetailsShowHeadsAndLanes) {
   EXPECT_FALSE(ToJson(details)["pairs"][1].contains("sine_column"));
 }
 
+TEST(OutputTest, ServersShowTheirDevices) {
+  const ServerInfo info{
+      .version = "1.2",
+      .numerics_version = 3,
+      .backends = {"cuda"},
+      .cpu_target = "AVX2",
+      .cpu_threads = 8,
+      .listeners = {"unix:/p"},
+      .devices = {{0, "Card", "GPU-a", true, ""}, {2, "Card", "GPU-b", false, "Xid"}}};
+  EXPECT_EQ(FormatServerInfo(info),
+            "version 1.2, numerics version 3\n"
+            "backend cuda, AVX2, 8 threads\n"
+            "listeners unix:/p\n"
+            "device 0: Card, GPU-a, works\n"
+            "device 2: Card, GPU-b, lost: Xid\n");
+  EXPECT_EQ(ToJson(info)["devices"][1].dump(),
+            R"({"number":2,"name":"Card","uuid":"GPU-b","working":false,"error":"Xid"})");
+}
+
 TEST(OutputTest, PresetsNameWhatTheCallerGives) {
   std::vector<Preset> presets = {{"p", "what", "where", {"dim", "axes"}, {}}};
   EXPECT_EQ(FormatPresets(presets),

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr absl::StatusCode kInternal = absl::StatusCode::kInternal;
 
@@ -104,6 +105,27 @@ TEST(ResponsesTest, UnparsableHeadersAreInternalErrors) {
   EXPECT_FALSE(ReadResolveSpecResponse("\x08").ok());
   EXPECT_FALSE(ReadListPresetsResponse("\x0A\x7F").ok());
   EXPECT_FALSE(ReadServerInfoResponse("\x0A\x7F").ok());
+}
+
+TEST(ResponsesTest, DevicesAreListedAlsoByServersThatKnewOnlyOne) {
+  v1::GetServerInfoResponse response;
+  const auto devices = [&] {
+    return ReadServerInfoResponse(response.SerializeAsString())->devices;
+  };
+  EXPECT_THAT(devices(), IsEmpty());
+  v1::Device* const old = response.mutable_device();
+  old->set_name("Card");
+  old->set_uuid("GPU-a");
+  old->set_state(v1::DEVICE_STATE_WORKING);
+  const ServerDevice first{0, "Card", "GPU-a", true, ""};
+  EXPECT_THAT(devices(), ElementsAre(first));
+  *response.add_devices() = *old;
+  v1::Device* const second = response.add_devices();
+  second->set_number(2);
+  second->set_uuid("GPU-b");
+  second->set_state(v1::DEVICE_STATE_WAITING);
+  second->set_error("Xid");
+  EXPECT_THAT(devices(), ElementsAre(first, ServerDevice{2, "", "GPU-b", false, "Xid"}));
 }
 
 TEST(ResponsesTest, RotationsAreCopiedAllOrNone) {

@@ -316,15 +316,15 @@ TEST(CudaBackendTest, ALostDeviceIsNotAskedAgain) {
 
 TEST(CudaBackendTest, CountsSayWhoComputedAndWhetherTheDeviceIsStillUsed) {
   Fixture f(8 << 20, /*least_bytes=*/8 << 10);
-  EXPECT_FALSE(MakeReference()->device_counts().has_value());
+  EXPECT_TRUE(MakeReference()->devices().empty());
   Turning turning(/*in_place=*/false);
   ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
   f.device->FailWith([](const std::string& call, int64_t) {
     return call == "Synchronize" ? absl::UnavailableError("fell off the bus") : absl::OkStatus();
   });
-  EXPECT_TRUE(f.backend.device_counts()->usable);
+  EXPECT_TRUE(f.backend.device_counts().usable);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
-  const DeviceCounts counts = *f.backend.device_counts();
+  const DeviceCounts counts = f.backend.device_counts();
   EXPECT_FALSE(counts.usable);
   EXPECT_EQ(counts.jobs, 1);
   EXPECT_EQ(counts.jobs_that_it_failed, 1);

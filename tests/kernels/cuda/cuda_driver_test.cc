@@ -48,6 +48,20 @@ TEST(CudaDriverTest, WithoutADeviceSaysSo) {
   EXPECT_THAT(std::string(driver.status().message()), HasSubstr("no CUDA device"));
 }
 
+TEST(CudaDriverTest, ListsDevicesByTheirNumbers) {
+  const auto names = ListDevices();
+  const int count = names.ok() ? static_cast<int>(names->size()) : 0;
+  for (int number = 0; number < count; ++number) {
+    const auto driver = OpenDevice(number);
+    if (!driver.ok()) continue;
+    EXPECT_EQ((*driver)->device().number, number);
+    EXPECT_EQ((*driver)->device().name, (*names)[static_cast<size_t>(number)]);
+  }
+  for (const int number : {-1, count}) {
+    EXPECT_THAT(std::string(OpenDevice(number).status().message()), HasSubstr("no CUDA device"));
+  }
+}
+
 TEST(CudaDriverTest, LaunchesWithoutADeviceFailAndDoNotCrash) {
   if (OpenDevice().ok()) GTEST_SKIP() << "this host has a device";
   Batch batch;

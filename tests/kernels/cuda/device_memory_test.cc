@@ -46,6 +46,24 @@ TEST(DeviceMemoryTest, KnowsWhereAddressesLead) {
   EXPECT_EQ(f.memory.PlaceOf(begin), Place::kHost);
 }
 
+TEST(DeviceMemoryTest, HoldsRangesThatMeetAnAllocation) {
+  MemoryFixture f;
+  const auto exported = f.device->Export(8192);
+  const std::byte* const begin = exported->device_view();
+  EXPECT_FALSE(f.memory.Holds(begin, 8192)) << "not open yet";
+  auto allocation = *f.memory.Open(exported->handle());
+  EXPECT_TRUE(f.memory.Holds(begin, 1));
+  EXPECT_TRUE(f.memory.Holds(begin + 8191, 1));
+  EXPECT_TRUE(f.memory.Holds(begin - 1, 2));
+  EXPECT_TRUE(f.memory.Holds(begin - 10, 10000));
+  EXPECT_FALSE(f.memory.Holds(begin - 10, 10));
+  EXPECT_FALSE(f.memory.Holds(begin + 8192, 10));
+  f.Lose();
+  EXPECT_TRUE(f.memory.Holds(begin, 1)) << "calls may know its addresses";
+  allocation.reset();
+  EXPECT_FALSE(f.memory.Holds(begin, 1));
+}
+
 TEST(DeviceMemoryTest, OpensAHandleOnceAndClosesItAfterTheLastUser) {
   MemoryFixture f;
   const auto exported = f.device->Export(4096);

@@ -34,7 +34,7 @@ class DeviceRegionsTest : public ::testing::Test {
   engine::FakeClock clock_;
   std::shared_ptr<testing::FakeExport> memory_ = backend_.device().Export(4096);
   memory::DeviceRegionStore store_{
-      &backend_.cuda(), {.enabled = true, .lease = absl::Minutes(10)}, &clock_};
+      backend_.cuda().devices(), {.enabled = true, .lease = absl::Minutes(10)}, &clock_};
   const memory::RegionCaller me_ = {"p", "me"};
   v1::Region region_;
 };

@@ -63,7 +63,7 @@ class SharedMemoryServiceTest : public ::testing::Test {
 
   const testing::SharedMemory memory_{std::string(1000, 'm')};
   memory::RegionStore regions_{Enabled()};
-  memory::DeviceRegionStore devices_{nullptr, {.enabled = true}, Clock::Real()};
+  memory::DeviceRegionStore devices_{DeviceList(), {.enabled = true}, Clock::Real()};
   SharedMemoryServiceImpl service_{&regions_, &devices_};
   int port_ = 0;
   const std::unique_ptr<grpc::Server> server_ = Serve();

@@ -40,7 +40,14 @@ const std::vector<Case>& Cases() {
          return o.listen == std::vector<std::string>{"[::1]:7", "unix:/a"};
        },
        {"", "nowhere", ","}},
-      {"backend", "reference", [](const O& o) { return o.backend == "reference"; }, {"gpu", ""}},
+      {"backend", "cuda", [](const O& o) { return o.backend == "cuda"; }, {"gpu", ""}},
+      {"devices",
+       "2,0",
+       [](const O& o) {
+         return o.devices == std::vector<int>{2, 0};
+       },
+       {"", "none", "0,", "0,0", "-1", "0;1"},
+       {{"PHASOR_BACKEND", "cuda"}}},
       {"device-fault",
        "retry",
        [](const O& o) { return o.device_fault == "retry"; },
@@ -289,6 +296,20 @@ TEST_F(OptionsTest, PlaintextForOtherHostsMustBeAllowed) {
   for (const char* listen : {"127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1", "unix:/a"}) {
     EXPECT_TRUE(Parse({StrCat("--listen=", listen)}).ok()) << listen;
   }
+}
+
+TEST_F(OptionsTest, DevicesAreForBackendsThatUseSome) {
+  for (const std::string backend : {"auto", "cuda"}) {
+    EXPECT_TRUE(Parse({"--backend=" + backend, "--devices=1"}).ok()) << backend;
+  }
+  for (const std::string backend : {"cpu", "reference"}) {
+    EXPECT_THAT(Parse({"--backend=" + backend, "--devices=1"}).status().message(),
+                HasSubstr("devices: set with backend '" + backend + "', which uses none"));
+    EXPECT_TRUE(Parse({"--backend=" + backend, "--devices=all"}).ok()) << backend;
+  }
+  EXPECT_THAT(Parse({"--devices=all"})->options.devices, ElementsAre());
+  EXPECT_THAT(Parse({"--devices=1,1"}).status().message(),
+              HasSubstr("devices: '1,1' is not accepted, accepted: all, or numbers, each once"));
 }
 
 TEST_F(OptionsTest, OptionsOfSecurityThatNeedOthersSaySo) {

@@ -60,6 +60,17 @@ TEST_F(BatchingTest, WhatWaitsForABusyBackendIsRunTogether) {
   EXPECT_EQ(stats.jobs, 5);
 }
 
+TEST_F(BatchingTest, EveryDeviceHasACallBeforeOthersGather) {
+  backend_.SetPolicy({.bytes = 4 * kCallBytes, .runs = 4, .early_runs = 2});
+  const std::array<AnswerRef, 2> busy = {BlockWorker(), Submit()};
+  backend_.WaitForRuns(2);
+  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+  backend_.Release();
+  for (const AnswerRef& answer : busy) EXPECT_TRUE(answer->Wait().ok());
+  for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
+  EXPECT_THAT(backend_.jobs(), ElementsAre(1, 1, 2));
+}
+
 TEST_F(BatchingTest, CallsThatWouldRunInsideSubmitWaitWithTheOthers) {
   options_.inline_bytes = kCallBytes;
   engine();

@@ -13,38 +13,15 @@
 
 #include "server/base/log.h"
 #include "tests/support/eventually.h"
+#include "tests/support/said_device.h"
 
 namespace phasor {
 namespace {
 
+using ::phasor::testing::SaidDevice;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Kind = DeviceState::Kind;
-
-// A device that is said to be lost or to work.
-class SaidDevice final : public DevicePort {
- public:
-  std::string device_name() const override { return "said"; }
-  std::string device_uuid() const override { return "GPU-0"; }
-  absl::StatusOr<std::shared_ptr<const DeviceAllocation>> Open(const IpcHandle&) override {
-    return absl::UnavailableError("none");
-  }
-  void SetCopyBudget(CopyBudget) override {}
-  DeviceState device_state() const override { return {.kind = kind_, .error = "fault"}; }
-  void Retry() override {
-    if (kind_ == Kind::kWaiting) Become(Kind::kWorking);
-  }
-  void WatchDevice(std::function<void()> changed) override { changed_ = std::move(changed); }
-
-  void Become(Kind kind) {
-    kind_ = kind;
-    if (changed_) changed_();
-  }
-
- private:
-  std::atomic<Kind> kind_ = Kind::kWorking;
-  std::function<void()> changed_;
-};
 
 class DeviceWatchTest : public ::testing::Test {
  protected:
@@ -53,7 +30,12 @@ class DeviceWatchTest : public ::testing::Test {
 
   DeviceWatchOptions Options(bool restart, absl::Duration period = absl::Hours(1)) {
     return {.restart = restart,
-            .working = [this](bool working) { Note(working ? "works" : "lost"); },
+            .changed =
+                [this](const DevicePort& device) {
+                  const bool works = device.device_state().kind == Kind::kWorking;
+                  const int number = device.device_number();
+                  Note((works ? "works" : "lost") + (number == 0 ? "" : std::to_string(number)));
+                },
             .stop_serving = [this] { Note("stop"); },
             .period = period};
   }
@@ -78,7 +60,7 @@ class DeviceWatchTest : public ::testing::Test {
 };
 
 TEST_F(DeviceWatchTest, TellsWhatChanges) {
-  DeviceWatch watch(&device_, Options(false));
+  DeviceWatch watch({&device_}, Options(false));
   watch.WhenRestartIsDue(Restart());
   EXPECT_THAT(told(), IsEmpty());
   device_.Become(Kind::kWaiting);
@@ -87,30 +69,49 @@ TEST_F(DeviceWatchTest, TellsWhatChanges) {
 }
 
 TEST_F(DeviceWatchTest, AsksForARestartOnceServingHasStopped) {
-  DeviceWatch watch(&device_, Options(true));
+  DeviceWatch watch({&device_}, Options(true));
   watch.WhenRestartIsDue(Restart());
   device_.Become(Kind::kLost);
   device_.Become(Kind::kLost);
   EXPECT_THAT(told(), ElementsAre("lost", "stop", "restart", "lost", "stop")) << "asked for once";
 }
 
+TEST_F(DeviceWatchTest, TellsWhichOfSeveralChangesAndRestartsOnce) {
+  SaidDevice other(1);
+  DeviceWatch watch({&device_, &other}, Options(true));
+  watch.WhenRestartIsDue(Restart());
+  other.Become(Kind::kLost);
+  device_.Become(Kind::kLost);
+  EXPECT_THAT(told(), ElementsAre("lost1", "stop", "restart", "lost", "stop"));
+}
+
+TEST_F(DeviceWatchTest, RetriesEveryLostDevice) {
+  SaidDevice other(1);
+  DeviceWatch watch({&device_, &other}, Options(false, absl::Milliseconds(1)));
+  other.Become(Kind::kWaiting);
+  EXPECT_TRUE(testing::Eventually([&] { return told().size() == 2; }));
+  device_.Become(Kind::kWaiting);
+  EXPECT_TRUE(testing::Eventually([&] { return told().size() == 4; }));
+  EXPECT_THAT(told(), ElementsAre("lost1", "works1", "lost", "works"));
+}
+
 TEST_F(DeviceWatchTest, WhoComesLateIsAskedAtOnce) {
   device_.Become(Kind::kLost);
-  DeviceWatch watch(&device_, Options(true));
+  DeviceWatch watch({&device_}, Options(true));
   EXPECT_THAT(told(), ElementsAre("lost", "stop"));
   watch.WhenRestartIsDue(Restart());
   EXPECT_THAT(told(), ElementsAre("lost", "stop", "restart"));
 }
 
 TEST_F(DeviceWatchTest, RetriesALostDeviceWithoutAnyCall) {
-  DeviceWatch watch(&device_, Options(false, absl::Milliseconds(1)));
+  DeviceWatch watch({&device_}, Options(false, absl::Milliseconds(1)));
   device_.Become(Kind::kWaiting);
   EXPECT_TRUE(testing::Eventually([&] { return told().size() == 2; }));
   EXPECT_THAT(told(), ElementsAre("lost", "works"));
 }
 
 TEST_F(DeviceWatchTest, TellsNothingOnceItIsGone) {
-  { const DeviceWatch watch(&device_, Options(true)); }
+  { const DeviceWatch watch({&device_}, Options(true)); }
   device_.Become(Kind::kLost);
   EXPECT_THAT(told(), IsEmpty());
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a storm of calls, 64 in flight, on a GPU that keeps failing and is revived each time. Calls
 // with tensors in the message or in host memory are answered as if nothing was wrong. So are calls
-// on GPU memory, unless they learn that their memory is spoilt.
+// on GPU memory, unless they learn that their memory is spoilt. Of several GPUs, those that work
+// are not affected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@
 #include "kernels/backends.h"
 #include "kernels/request/request.h"
 #include "server/engine/engine.h"
-#include "tests/support/device_backend.h"
+#include "tests/support/device_backends.h"
 #include "tests/support/test_call.h"
 
 namespace phasor::engine {
@@ -88,7 +89,8 @@ class Faults {
 
 class FaultStorm : public ::testing::Test {
  protected:
-  FaultStorm() {
+  explicit FaultStorm(int devices = 1, int64_t chunk_bytes = 8 << 10)
+      : backend_(devices, BackendOptions(chunk_bytes)) {
     RopeRequest request;
     request.spec.preset = "rope-half-split";
     request.positions = AxisRange{IntegerRange{131000, 1, kStormTokens}};
@@ -103,12 +105,13 @@ class FaultStorm : public ::testing::Test {
     std::byte* const y[] = {want_.data()};
     EXPECT_TRUE(reference->Run({Job(MakeRotaryJob(prepared_, x, y))}).ok());
     for (int i = 0; i < kExports; ++i) {
-      exports_.push_back(backend_.device().Export(kInFlight / kExports * 2 * kStormBytes));
+      const int64_t bytes = kInFlight / kExports * 2 * kStormBytes;
+      exports_.push_back(backend_.device(DeviceOf(i)).Export(bytes));
     }
   }
 
-  static cuda::CudaBackendOptions BackendOptions() {
-    return {.chunk_bytes = 8 << 10,
+  static cuda::CudaBackendOptions BackendOptions(int64_t chunk_bytes) {
+    return {.chunk_bytes = chunk_bytes,
             .slots = 4,
             .least_bytes = 0,
             .life = {.retry = true,
@@ -121,6 +124,12 @@ class FaultStorm : public ::testing::Test {
     options.inline_bytes = 0;
     return options;
   }
+
+  // The device of a caller's memory.
+  size_t DeviceOf(int caller) const {
+    return static_cast<size_t>(caller % kExports) % backend_.size();
+  }
+  static bool Fails(size_t device) { return device == 0 || device == 3; }
 
   Item ItemOn(const std::byte* x, std::byte* y, std::atomic<bool>* dirty, bool on_device) {
     Item item = ItemOf(prepared_, {{{x, static_cast<size_t>(kStormBytes)}}});
@@ -172,15 +181,18 @@ class FaultStorm : public ::testing::Test {
     const int64_t at = caller / kExports * 2 * kStormBytes;
     const int64_t to = in_place ? at : at + kStormBytes;
     std::memcpy(exported->data() + at, x_.data(), x_.size());
-    auto allocation = backend_.cuda().Open(exported->handle());
-    while (!allocation.ok()) {  // the device is lost, or others still hold what was there
-      ASSERT_EQ(allocation.status().code(), absl::StatusCode::kUnavailable);
+    const DeviceList devices = backend_.backend().devices();
+    auto opened = devices.Open(exported->handle());
+    while (!opened.ok()) {  // the device is lost, or others still hold what was there
+      ASSERT_EQ(opened.status().code(), absl::StatusCode::kUnavailable);
       std::this_thread::yield();
-      backend_.cuda().Retry();
-      allocation = backend_.cuda().Open(exported->handle());
+      backend_.cuda(DeviceOf(caller)).Retry();
+      opened = devices.Open(exported->handle());
     }
+    EXPECT_EQ(opened->device, &backend_.cuda(DeviceOf(caller)));
+    const auto& allocation = opened->allocation;
     std::atomic<bool> dirty = false;
-    std::byte* const base = (*allocation)->data();
+    std::byte* const base = allocation->data();
     const absl::Status status = Submit(ItemOn(base + at, base + to, &dirty, true));
     ++(status.ok() ? device_answers_ : device_errors_);
     if (status.ok()) {
@@ -188,9 +200,10 @@ class FaultStorm : public ::testing::Test {
       EXPECT_FALSE(dirty);
       return;
     }
+    EXPECT_TRUE(Fails(DeviceOf(caller))) << status;
     const bool source_intact = std::memcmp(exported->data() + at, x_.data(), x_.size()) == 0;
     if (status.code() == absl::StatusCode::kAborted) {
-      EXPECT_TRUE(dirty || !(*allocation)->usable()) << status;
+      EXPECT_TRUE(dirty || !allocation->usable()) << status;
     } else {
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
       EXPECT_FALSE(dirty);
@@ -199,61 +212,114 @@ class FaultStorm : public ::testing::Test {
     EXPECT_TRUE(in_place || source_intact);
   }
 
-  testing::DeviceBackend backend_{BackendOptions()};
+  // Calls of all kinds until there were enough calls, and so many faults of every kind.
+  void Storm(int faults) {
+    const int wanted = WantedCalls();
+    std::atomic<int> next = 0;
+    std::vector<std::thread> callers;
+    for (int caller = 0; caller < kInFlight; ++caller) {
+      callers.emplace_back([&, caller] {
+        for (int i = next++; i < wanted || faults_.least() < faults; i = next++) {
+          ASSERT_LT(i, 200 * wanted) << "some fault does not happen";
+          CallSomehow(i, caller);
+        }
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    EXPECT_GE(next, wanted + kInFlight);
+    EXPECT_GE(faults_.least(), faults);
+    EXPECT_GT(device_answers_, wanted / 50);
+    EXPECT_GT(device_errors_, wanted / 50);
+    std::printf(
+        "MEASURED %d calls, every kind of fault at least %d times; on device memory %d answered, "
+        "%d told\n",
+        next.load() - kInFlight, faults_.least(), device_answers_.load(), device_errors_.load());
+  }
+  void CallSomehow(int i, int caller) {
+    switch (i % 5) {
+      case 0:
+      case 1:
+        return CallInline();
+      case 2:
+        return CallInPlaceOnTheHost();
+      case 3:
+        return CallOnTheDevice(caller, /*in_place=*/true);
+      default:
+        return CallOnTheDevice(caller, /*in_place=*/false);
+    }
+  }
+
+  // When the devices fail no more, all is well.
+  void Calm() {
+    for (size_t i = 0; i < backend_.size(); ++i) backend_.device(i).FailWith(nullptr);
+    CallInline();
+    for (size_t i = 0; i < backend_.size(); ++i) {
+      CallOnTheDevice(static_cast<int>(i), /*in_place=*/true);
+      EXPECT_EQ(backend_.device(i).open_mappings(), 0);
+    }
+    EXPECT_TRUE(engine_.Drain(absl::InfiniteFuture()));
+    EXPECT_EQ(engine_.stats().inflight_bytes, 0);
+  }
+
+  testing::DeviceBackends backend_;
   Faults faults_;
   PreparedRope prepared_;
   std::vector<std::byte> x_ = std::vector<std::byte>(kStormBytes);
   std::vector<std::byte> want_;
   std::vector<std::shared_ptr<testing::FakeExport>> exports_;
-  Engine engine_{StormOptions(), &backend_.cuda(), Clock::Real()};
+  Engine engine_{StormOptions(), &backend_.backend(), Clock::Real()};
   std::atomic<int> device_answers_ = 0, device_errors_ = 0;
 };
 
 TEST_F(FaultStorm, EveryCallIsAnsweredRightlyOrTold) {
-  backend_.device().FailWith(
+  backend_.device(0).FailWith(
       [this](const std::string& call, int64_t) { return faults_.Draw(call); });
-  const int wanted = WantedCalls();
-  std::atomic<int> next = 0;
+  Storm(WantedFaults());
+  EXPECT_GE(backend_.cuda(0).device_state().revivals, WantedFaults());
+  Calm();
+}
+
+// In chunks that have room for several calls, so that calls of several devices run together.
+class DevicesFaultStorm : public FaultStorm {
+ protected:
+  DevicesFaultStorm() : FaultStorm(/*devices=*/4, /*chunk_bytes=*/64 << 10) {}
+};
+
+TEST_F(DevicesFaultStorm, DevicesThatWorkAnswerEveryCallWhileTwoFail) {
+  for (size_t i = 0; i < backend_.size(); ++i) {
+    if (!Fails(i)) continue;
+    backend_.device(i).FailWith(
+        [this](const std::string& call, int64_t) { return faults_.Draw(call); });
+  }
+  Storm(WantedFaults() / 5);
+  for (size_t i = 0; i < backend_.size(); ++i) {
+    EXPECT_GT(backend_.cuda(i).device_counts().jobs, WantedCalls() / 50) << i;
+    EXPECT_EQ(backend_.cuda(i).device_state().losses > 0, Fails(i)) << i;
+  }
+  EXPECT_GT(engine_.stats().batched_calls, engine_.stats().batches) << "some ran together";
+  Calm();
+}
+
+TEST_F(DevicesFaultStorm, OneThatIsLostForGoodLeavesTheOthersAlone) {
+  backend_.device(3).FailWith(
+      [](const std::string&, int64_t) { return absl::UnavailableError("lost for good"); });
+  CallInPlaceOnTheHost();
+  EXPECT_FALSE(backend_.backend().devices().Open(exports_[3]->handle()).ok());
   std::vector<std::thread> callers;
   for (int caller = 0; caller < kInFlight; ++caller) {
-    callers.emplace_back([&, caller] {
-      for (int i = next++; i < wanted || faults_.least() < WantedFaults(); i = next++) {
-        ASSERT_LT(i, 200 * wanted) << "some fault does not happen";
-        switch (i % 5) {
-          case 0:
-          case 1:
-            CallInline();
-            break;
-          case 2:
-            CallInPlaceOnTheHost();
-            break;
-          case 3:
-            CallOnTheDevice(caller, /*in_place=*/true);
-            break;
-          default:
-            CallOnTheDevice(caller, /*in_place=*/false);
-        }
-      }
+    if (DeviceOf(caller) == 3) continue;
+    callers.emplace_back([this, caller] {
+      for (int i = 0; i < WantedCalls() / kInFlight; ++i) CallSomehow(i, caller);
     });
   }
   for (std::thread& caller : callers) caller.join();
-  EXPECT_GE(next, wanted + kInFlight);
-  EXPECT_GE(faults_.least(), WantedFaults());
-  EXPECT_GT(device_answers_, wanted / 50);
-  EXPECT_GT(device_errors_, wanted / 50);
-  EXPECT_GE(backend_.cuda().device_state().revivals, WantedFaults());
-  std::printf(
-      "MEASURED %d calls, every kind of fault at least %d times; on device memory %d answered, %d "
-      "told\n",
-      next.load() - kInFlight, faults_.least(), device_answers_.load(), device_errors_.load());
-
-  // And when it fails no more, all is well.
-  backend_.device().FailWith(nullptr);
-  CallInline();
-  CallOnTheDevice(0, /*in_place=*/true);
-  EXPECT_EQ(backend_.device().open_mappings(), 0);
-  EXPECT_TRUE(engine_.Drain(absl::InfiniteFuture()));
-  EXPECT_EQ(engine_.stats().inflight_bytes, 0);
+  EXPECT_EQ(device_errors_, 0);
+  EXPECT_EQ(backend_.cuda(3).device_counts().jobs, 0);
+  EXPECT_FALSE(backend_.cuda(3).device_counts().usable);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_GT(backend_.cuda(i).device_counts().jobs, 0) << i;
+    EXPECT_EQ(backend_.cuda(i).device_counts().jobs_that_it_failed, 0) << i;
+  }
 }
 
 // One call at a time, one fault each, at every step of every chunk.
@@ -264,7 +330,7 @@ TEST_F(FaultStorm, EveryFaultAtEveryChunkBoundary) {
       [this] { CallOnTheDevice(0, /*in_place=*/true); },
       [this] { CallOnTheDevice(0, /*in_place=*/false); },
   };
-  testing::FakeDevice& device = backend_.device();
+  testing::FakeDevice& device = backend_.device(0);
   const auto chunks = [&device] { return device.calls("Run"); };
   int64_t faults = 0, most_chunks = 0;
   for (const auto& call : ways) {

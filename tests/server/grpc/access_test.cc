@@ -74,7 +74,7 @@ class AccessTest : public ::testing::Test {
   const testing::TempDir dir_;
   std::unique_ptr<Access> access_;
   memory::RegionStore regions_{memory::RegionStoreOptions()};
-  memory::DeviceRegionStore devices_{nullptr, {}, Clock::Real()};
+  memory::DeviceRegionStore devices_{DeviceList(), {}, Clock::Real()};
   SharedMemoryServiceImpl service_{&regions_, &devices_};
   CallCounter* calls_ = nullptr;
   std::unique_ptr<grpc::Server> server_;

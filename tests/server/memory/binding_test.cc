@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/base/text.h"
+#include "tests/support/device_backend.h"
+#include "tests/support/device_backends.h"
 #include "tests/support/memfd.h"
 #include "tests/support/shared_memory.h"
 #include "tests/support/status_matchers.h"
@@ -16,6 +19,7 @@ using ::phasor::testing::IsOk;
 using ::phasor::testing::kInvalid;
 using ::phasor::testing::Memfd;
 using ::phasor::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // An item with inputs and outputs of these bytes; an output is computed from the input of its
@@ -253,6 +257,62 @@ TEST_F(BindingTest, AnItemThatFailedUsesNothing) {
 TEST_F(BindingTest, OutputsBeginAtAnElement) {
   EXPECT_THAT(Output(TensorAt(1)),
               StatusIs(kInvalid, HasSubstr("out.region.offset_bytes: 1; must be a multiple of")));
+}
+
+class DevicesBindingTest : public BindingTest {
+ protected:
+  DevicesBindingTest() {
+    for (size_t i = 0; i < gpus_.size(); ++i) {
+      exports_.push_back(gpus_.device(i).Export(4096));
+      EXPECT_THAT(
+          devices_.Register(StrCat("gpu", i), {.handle = exports_[i]->handle(), .bytes = 4096},
+                            {"me"}, {}, {}),
+          IsOk());
+    }
+  }
+  SharedTensor On(int device, int64_t offset, const std::string& path) const {
+    SharedTensor tensor = TensorAt(offset, path);
+    tensor.name = StrCat("gpu", device);
+    tensor.on_device = true;
+    return tensor;
+  }
+  // An item that the backend may run on a device, all but its last input.
+  static engine::Item DeviceItem() {
+    engine::Item item = ItemOf({128, 128, 128}, {128});
+    item.inputs[0].slot.on_device = item.inputs[1].slot.on_device = true;
+    item.outputs[0].slot.on_device = true;
+    return item;
+  }
+
+  testing::DeviceBackends gpus_{2, testing::DeviceBackend::Options()};
+  std::vector<std::shared_ptr<testing::FakeExport>> exports_;
+  DeviceRegionStore devices_{gpus_.backend().devices(), {.enabled = true}, Clock::Real()};
+  const CallerMemory on_devices_{{.devices = &devices_}, {"me"}};
+  Binding on_device_{on_devices_};
+};
+
+TEST_F(DevicesBindingTest, TensorsOfAnItemAreOnOneDevice) {
+  engine::Item item = DeviceItem();
+  ASSERT_THAT(on_device_.Input(On(1, 0, "q"), 0, &item), IsOk());
+  EXPECT_THAT(on_device_.Input(On(0, 0, "k"), 1, &item),
+              StatusIs(kInvalid, AllOf(HasSubstr("k.region.region: region 'gpu0' is on device 0 ("),
+                                       HasSubstr("q on device 1 ("))));
+  EXPECT_THAT(on_device_.Output(On(0, 512, "out"), nullptr, 0, &item),
+              StatusIs(kInvalid, HasSubstr("out.region.region: ")));
+  EXPECT_THAT(on_device_.Cache(On(0, 512, "cache"), 0, &item),
+              StatusIs(kInvalid, HasSubstr("cache.region.region: ")));
+  ASSERT_THAT(on_device_.Output(On(1, 512, "out"), nullptr, 0, &item), IsOk());
+  ASSERT_THAT(on_device_.EndItem(), IsOk());
+  engine::Item other = DeviceItem();
+  EXPECT_THAT(on_device_.Input(On(0, 0, "q"), 0, &other), IsOk()) << "each item on its own";
+}
+
+TEST_F(DevicesBindingTest, WhatIsCopiedMayBeOnAnotherDevice) {
+  engine::Item item = DeviceItem();
+  ASSERT_THAT(on_device_.Input(On(1, 0, "q"), 0, &item), IsOk());
+  ASSERT_THAT(on_device_.Input(On(0, 0, "positions"), 2, &item), IsOk());
+  ASSERT_THAT(on_device_.EndItem(), IsOk());
+  EXPECT_EQ(on_device_.Finish()->copied_bytes(), 128);
 }
 
 // A long input under several short ones hides nothing.

@@ -40,8 +40,9 @@ class DeviceRegionStoreTest : public ::testing::Test {
   engine::FakeClock clock_;
   std::shared_ptr<testing::FakeExport> memory_ = backend_.device().Export(4096);
   const std::shared_ptr<RegionNames> names_ = std::make_shared<RegionNames>(3);
-  DeviceRegionStore store_{
-      &backend_.cuda(), {.enabled = true, .names = names_, .lease = absl::Minutes(10)}, &clock_};
+  DeviceRegionStore store_{backend_.cuda().devices(),
+                           {.enabled = true, .names = names_, .lease = absl::Minutes(10)},
+                           &clock_};
 };
 
 TEST_F(DeviceRegionStoreTest, FindsWhatWasRegistered) {
@@ -57,8 +58,8 @@ TEST_F(DeviceRegionStoreTest, FindsWhatWasRegistered) {
 }
 
 TEST_F(DeviceRegionStoreTest, RefusesWithoutPermissionOrDevice) {
-  DeviceRegionStore off(&backend_.cuda(), {}, &clock_);
-  DeviceRegionStore none(nullptr, {.enabled = true}, &clock_);
+  DeviceRegionStore off(backend_.cuda().devices(), {}, &clock_);
+  DeviceRegionStore none(DeviceList(), {.enabled = true}, &clock_);
   EXPECT_FALSE(off.enabled() || none.enabled());
   EXPECT_THAT(off.Register("a", {}, {}, {}, {}),
               StatusIs(Code::kFailedPrecondition, HasSubstr("--shared-memory")));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/device_backend.h"
+#include "tests/support/device_backends.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::memory {
@@ -20,7 +21,7 @@ using ::testing::HasSubstr;
 class DeviceRegionTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::shared_ptr<DeviceRegion>> Open(DevicePlace place) {
-    return DeviceRegion::Open(std::move(place), &backend_.cuda(), {});
+    return DeviceRegion::Open(std::move(place), {&backend_.cuda()}, {});
   }
   DevicePlace PlaceAt(int64_t offset, int64_t bytes) {
     return {.handle = memory_->handle(), .offset = offset, .bytes = bytes};
@@ -66,6 +67,27 @@ TEST_F(DeviceRegionTest, TheDeviceIsTheOneThatIsMeant) {
   place.device_uuid = "GPU-00000000-0000-0000-0000-000000000000";
   EXPECT_THAT(Open(place), StatusIs(kInvalid, HasSubstr("must be that of the server's device")));
   EXPECT_THAT(Open({.handle = {}, .bytes = 1}), StatusIs(kInvalid, HasSubstr("handle: ")));
+}
+
+TEST_F(DeviceRegionTest, IsOnTheDeviceThatKnowsItsHandle) {
+  testing::DeviceBackends gpus(3, DeviceBackend::Options());
+  const DeviceList devices = gpus.backend().devices();
+  const auto memory = gpus.device(2).Export(4096);
+  DevicePlace place{.handle = memory->handle(), .bytes = 4096};
+  auto region = DeviceRegion::Open(place, devices, {});
+  ASSERT_THAT(region, IsOk());
+  EXPECT_EQ(&(*region)->device(), &gpus.cuda(2));
+  place.device_uuid = gpus.cuda(2).device_uuid();
+  EXPECT_THAT(DeviceRegion::Open(place, devices, {}), IsOk());
+  place.device_uuid = gpus.cuda(1).device_uuid();
+  EXPECT_THAT(DeviceRegion::Open(place, devices, {}), StatusIs(kInvalid, HasSubstr("handle: ")));
+  place.device_uuid = "GPU-0";
+  EXPECT_THAT(DeviceRegion::Open(place, devices, {}),
+              StatusIs(kInvalid, HasSubstr("device_uuid: 'GPU-0', must be that of one of the "
+                                           "server's devices, GPU-00010203-")));
+  gpus.Lose(1);
+  EXPECT_FALSE((*region)->lost()) << "another device was";
+  EXPECT_THAT(DeviceRegion::Open({.handle = memory->handle(), .bytes = 4096}, devices, {}), IsOk());
 }
 
 TEST_F(DeviceRegionTest, GivesAddressesInsideItselfOnly) {

@@ -118,29 +118,35 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
   EXPECT_EQ(ValuesOf(s), expected);
 }
 
-TEST(SnapshotFamiliesTest, ADeviceIsToldApartFromTheCpuThatStandsIn) {
+TEST(SnapshotFamiliesTest, DevicesAreToldApartFromTheCpuThatStandsIn) {
   Snapshot s;
-  s.backend = {"cuda", 100, DeviceCounts{false, 1, 2, 3, 4}, 5, 6};
+  s.backend = {"cuda",
+               100,
+               {{.number = 0, .counts = {false, 1, 2, 3, 4}, .losses = 5, .revivals = 6},
+                {.number = 2, .counts = {true, 10, 20, 30, 40}}}};
   s.device_regions = {7, 8};
   const std::map<std::string, double> values = ValuesOf(s);
-  EXPECT_EQ(values.at("phasor_items_computed_total,backend=cuda"), 1);
-  EXPECT_EQ(values.at("phasor_items_computed_total,backend=cpu"), 9);
-  EXPECT_EQ(values.at("phasor_device_fallbacks_total,reason=not_for_device"), 2);
-  EXPECT_EQ(values.at("phasor_device_fallbacks_total,reason=device_failed"), 3);
-  EXPECT_EQ(values.at("phasor_device_fallbacks_total,reason=sooner_on_cpu"), 4);
-  EXPECT_EQ(values.at("phasor_device_usable"), 0);
-  EXPECT_EQ(values.at("phasor_device_losses_total"), 5);
-  EXPECT_EQ(values.at("phasor_device_revivals_total"), 6);
+  EXPECT_EQ(values.at("phasor_items_computed_total,backend=cuda"), 11);
+  EXPECT_EQ(values.at("phasor_items_computed_total,backend=cpu"), 99);
+  EXPECT_EQ(values.at("phasor_device_items_total,device=0"), 1);
+  EXPECT_EQ(values.at("phasor_device_items_total,device=2"), 10);
+  EXPECT_EQ(values.at("phasor_device_fallbacks_total,device=0,reason=not_for_device"), 2);
+  EXPECT_EQ(values.at("phasor_device_fallbacks_total,device=0,reason=device_failed"), 3);
+  EXPECT_EQ(values.at("phasor_device_fallbacks_total,device=0,reason=sooner_on_cpu"), 4);
+  EXPECT_EQ(values.at("phasor_device_fallbacks_total,device=2,reason=sooner_on_cpu"), 40);
+  EXPECT_EQ(values.at("phasor_device_usable,device=0"), 0);
+  EXPECT_EQ(values.at("phasor_device_usable,device=2"), 1);
+  EXPECT_EQ(values.at("phasor_device_losses_total,device=0"), 5);
+  EXPECT_EQ(values.at("phasor_device_losses_total,device=2"), 0);
+  EXPECT_EQ(values.at("phasor_device_revivals_total,device=0"), 6);
   EXPECT_EQ(values.at("phasor_device_regions"), 7);
   EXPECT_EQ(values.at("phasor_device_region_bytes"), 8);
-  s.backend.device->usable = true;
-  EXPECT_EQ(ValuesOf(s).at("phasor_device_usable"), 1);
 }
 
 TEST(SnapshotFamiliesTest, NamesAreUniqueAndPrometheusTakesThem) {
   std::set<std::string> names;
   Snapshot snapshot;
-  snapshot.backend.device.emplace();
+  snapshot.backend.devices.emplace_back();
   for (const MetricFamily& family : FamiliesOf(snapshot)) {
     EXPECT_TRUE(prometheus::CheckMetricName(family.name)) << family.name;
     EXPECT_FALSE(family.help.empty()) << family.name;

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests a whole server on four fake GPUs: where calls of phasor.v1 run, and what callers learn of
+// each GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "phasor/v1/shared_memory_service.grpc.pb.h"
+#include "tests/support/device_backends.h"
+#include "tests/support/requests.h"
+#include "tests/support/running_server.h"
+
+namespace phasor {
+namespace {
+
+using ::grpc::health::v1::HealthCheckResponse;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Code = grpc::StatusCode;
+using Positions = v1::PositionEmbeddingService::Stub;
+
+class ServerDevicesTest : public ::testing::Test {
+ protected:
+  explicit ServerDevicesTest(const std::string& device_fault = "retry")
+      : gpus_(4, GpuOptions(device_fault == "retry")),
+        server_(testing::StartServer(Options(device_fault), gpus_.Take())) {
+    for (size_t i = 0; i < gpus_.size(); ++i) exports_.push_back(gpus_.device(i).Export(4096));
+  }
+  static ServerOptions Options(const std::string& device_fault) {
+    ServerOptions options = testing::TestOptions();
+    options.shared_memory = true;
+    options.device_fault = device_fault;
+    return options;
+  }
+  // A lost device stays lost while a test runs.
+  static cuda::CudaBackendOptions GpuOptions(bool retry) {
+    return {.chunk_bytes = int64_t{64} << 10,
+            .slots = 2,
+            .least_bytes = 0,
+            .life = {.retry = retry, .now = [] { return cuda::DeviceLifeOptions::Tick(); }}};
+  }
+
+  template <typename Stub, typename Request, typename Response>
+  static grpc::Status Call(Stub& stub,
+                           grpc::Status (Stub::*call)(grpc::ClientContext*, const Request&,
+                                                      Response*),
+                           const Request& request, Response* response) {
+    grpc::ClientContext context;
+    testing::SetTestDeadline(&context);
+    return (stub.*call)(&context, request, response);
+  }
+  // `uuid`: empty: that of the device.
+  grpc::Status Register(const std::string& name, size_t device, const std::string& uuid = "") {
+    v1::RegisterRequest request;
+    request.mutable_region()->set_name(name);
+    request.mutable_region()->set_size_bytes(4096);
+    v1::CudaIpcRegion& cuda = *request.mutable_region()->mutable_cuda_ipc();
+    cuda.set_handle(exports_[device]->handle_bytes());
+    cuda.set_device_uuid(uuid.empty() ? gpus_.cuda(device).device_uuid() : uuid);
+    const auto stub = v1::SharedMemoryService::NewStub(channel_);
+    v1::RegisterResponse response;
+    return Call(*stub, &v1::SharedMemoryService::Stub::Register, request, &response);
+  }
+  // q and k in place in a region each.
+  static v1::ApplyRoPERequest RopeIn(const std::string& q, const std::string& k) {
+    v1::ApplyRoPERequest request;
+    *request.mutable_item() = testing::RopeOf(4);
+    const std::string names[] = {q, k};
+    for (int i = 0; i < 2; ++i) {
+      v1::RopeTensor& tensor = *request.mutable_item()->mutable_tensors(i);
+      tensor.mutable_tensor()->mutable_device()->set_region(names[i]);
+      tensor.mutable_tensor()->mutable_device()->set_offset_bytes(1024 * i);
+      *tensor.mutable_destination() = tensor.tensor();
+    }
+    return request;
+  }
+  grpc::Status Apply(const v1::ApplyRoPERequest& request) {
+    response_.Clear();
+    return Call(*positions_, &Positions::ApplyRoPE, request, &response_);
+  }
+  v1::GetServerInfoResponse Info() {
+    v1::GetServerInfoResponse info;
+    EXPECT_TRUE(
+        Call(*positions_, &Positions::GetServerInfo, v1::GetServerInfoRequest(), &info).ok());
+    return info;
+  }
+  bool IsServing(const std::string& service) {
+    const auto stub = grpc::health::v1::Health::NewStub(channel_);
+    grpc::health::v1::HealthCheckRequest request;
+    request.set_service(service);
+    HealthCheckResponse response;
+    EXPECT_TRUE(Call(*stub, &grpc::health::v1::Health::Stub::Check, request, &response).ok());
+    return response.status() == HealthCheckResponse::SERVING;
+  }
+
+  testing::DeviceBackends gpus_;
+  std::vector<std::shared_ptr<testing::FakeExport>> exports_;
+  const std::unique_ptr<Server> server_;
+  const std::shared_ptr<grpc::Channel> channel_ = testing::NewChannel(server_->listeners()[0]);
+  const std::unique_ptr<Positions> positions_ = v1::PositionEmbeddingService::NewStub(channel_);
+  v1::ApplyRoPEResponse response_;
+};
+
+TEST_F(ServerDevicesTest, ACallRunsOnTheDeviceOfItsRegion) {
+  const v1::ApplyRoPERequest inline_call = testing::RopeRequestOf(4);
+  ASSERT_TRUE(Apply(inline_call).ok());
+  const v1::ApplyRoPEResponse want = response_;
+  for (size_t i = 1; i < gpus_.size(); ++i) {
+    const std::string name = "on" + std::to_string(i);
+    ASSERT_TRUE(Register(name, i).ok());
+    for (int t = 0; t < 2; ++t) {
+      std::memcpy(exports_[i]->data() + 1024 * t, inline_call.raw(t).data(),
+                  inline_call.raw(t).size());
+    }
+    const grpc::Status status = Apply(RopeIn(name, name));
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(gpus_.cuda(i).device_counts().jobs, 1) << i;
+    for (int t = 0; t < 2; ++t) {
+      const auto* const now = reinterpret_cast<const char*>(exports_[i]->data() + 1024 * t);
+      EXPECT_EQ(std::string(now, want.raw(t).size()), want.raw(t)) << i << " " << t;
+    }
+  }
+}
+
+TEST_F(ServerDevicesTest, RegionsOfTwoDevicesInAnItemAreRefusedByField) {
+  ASSERT_TRUE(Register("one", 1).ok());
+  ASSERT_TRUE(Register("three", 3).ok());
+  const grpc::Status status = Apply(RopeIn("one", "three"));
+  EXPECT_EQ(status.error_code(), Code::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(),
+            "item.tensors[1].tensor.device.region: region 'three' is on device 3 (Fake GPU, "
+            "GPU-30010203-0405-0607-0809-0a0b0c0d0e0f), item.tensors[0].tensor on device 1 (Fake "
+            "GPU, GPU-10010203-0405-0607-0809-0a0b0c0d0e0f), tensors of an item must be on one "
+            "device");
+  v1::BatchApplyRoPERequest batch;
+  *batch.add_items() = RopeIn("one", "one").item();
+  *batch.add_items() = RopeIn("three", "three").item();
+  v1::BatchApplyRoPEResponse answer;
+  EXPECT_TRUE(Call(*positions_, &Positions::BatchApplyRoPE, batch, &answer).ok());
+  for (const auto& result : answer.results()) EXPECT_EQ(result.status().code(), 0);
+  EXPECT_EQ(gpus_.cuda(1).device_counts().jobs, 1);
+  EXPECT_EQ(gpus_.cuda(3).device_counts().jobs, 1);
+}
+
+TEST_F(ServerDevicesTest, ARegionIsOnTheDeviceThatItNames) {
+  const grpc::Status wrong = Register("wrong", 2, gpus_.cuda(1).device_uuid());
+  EXPECT_EQ(wrong.error_code(), Code::INVALID_ARGUMENT);
+  EXPECT_THAT(wrong.error_message(), HasSubstr("region.cuda_ipc.handle: "));
+  const grpc::Status unknown = Register("unknown", 2, "GPU-9");
+  EXPECT_THAT(unknown.error_message(),
+              AllOf(HasSubstr("region.cuda_ipc.device_uuid: 'GPU-9', must be that of one of"),
+                    HasSubstr(gpus_.cuda(3).device_uuid())));
+}
+
+TEST_F(ServerDevicesTest, EveryDeviceIsListed) {
+  const v1::GetServerInfoResponse info = Info();
+  ASSERT_EQ(info.devices_size(), 4);
+  EXPECT_EQ(info.devices(3).number(), 3);
+  EXPECT_EQ(info.devices(3).uuid(), gpus_.cuda(3).device_uuid());
+  EXPECT_EQ(info.device().SerializeAsString(), info.devices(0).SerializeAsString());
+  EXPECT_THAT(server_->devices(),
+              ElementsAre(HasSubstr("device 0 (Fake GPU, GPU-0001"), HasSubstr("device 1"),
+                          HasSubstr("device 2"), HasSubstr("device 3")));
+}
+
+TEST_F(ServerDevicesTest, HealthTellsOfEachDeviceAndOfAll) {
+  EXPECT_TRUE(IsServing("phasor.device"));
+  EXPECT_TRUE(IsServing("phasor.device.1"));
+  gpus_.Lose(1);
+  EXPECT_FALSE(IsServing("phasor.device.1"));
+  EXPECT_TRUE(IsServing("phasor.device.0"));
+  EXPECT_TRUE(IsServing("phasor.device")) << "three compute";
+  EXPECT_EQ(Info().devices(1).state(), v1::DEVICE_STATE_WAITING);
+  EXPECT_EQ(Info().devices(0).state(), v1::DEVICE_STATE_WORKING);
+  gpus_.Lose(0);
+  ASSERT_TRUE(Apply(testing::RopeRequestOf(4)).ok());
+  EXPECT_EQ(response_.result().info().backend(), "cuda");
+  EXPECT_EQ(gpus_.cuda(2).device_counts().jobs, 1);
+  for (const size_t i : {2, 3}) gpus_.Lose(i);
+  EXPECT_FALSE(IsServing("phasor.device"));
+  EXPECT_TRUE(IsServing(""));
+  ASSERT_TRUE(Apply(testing::RopeRequestOf(4)).ok());
+  EXPECT_EQ(response_.result().info().backend(), "cpu");
+}
+
+class RestartingServerDevicesTest : public ServerDevicesTest {
+ protected:
+  RestartingServerDevicesTest() : ServerDevicesTest("restart") {}
+};
+
+TEST_F(RestartingServerDevicesTest, AnyLossEndsServingOnce) {
+  std::atomic<int> asked = 0;
+  server_->WhenRestartIsDue([&] { ++asked; });
+  gpus_.Lose(2);
+  EXPECT_EQ(asked, 1);
+  gpus_.Lose(0);
+  EXPECT_EQ(asked, 1);
+  EXPECT_FALSE(IsServing(""));
+}
+
+}  // namespace
+}  // namespace phasor
