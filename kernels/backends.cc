@@ -14,7 +14,6 @@
 #include "kernels/base/nearest_name.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_driver.h"
-#include "kernels/cuda/graph_choice.h"
 #include "kernels/devices_backend.h"
 #endif
 
@@ -36,32 +35,25 @@ std::unique_ptr<Backend> MakeCpu(const BackendOptions& options) {
 }
 
 #ifdef PHASOR_HAS_CUDA
-// From this size on, a trip takes so long that saving some driver calls makes no visible
-// difference.
-constexpr int64_t kGraphBytes = int64_t{256} << 10;
-
 // The backend of one device. `cpu` runs what the device does not.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(int number, const BackendOptions& options,
-                                                  bool measure, std::shared_ptr<Backend> cpu) {
+                                                  bool host_tensors, std::shared_ptr<Backend> cpu) {
   PHASOR_ASSIGN_OR_RETURN(auto driver, cuda::OpenDevice(number));
   cuda::CudaBackendOptions cuda;
   cuda.life.retry = options.retry_device;
-  if (cuda::AreGraphsSooner(*driver)) cuda.graph_bytes = kGraphBytes;
-  if (measure) {
-    PHASOR_ASSIGN_OR_RETURN(cuda.rates, cuda::MeasureRates(*driver, *cpu));
-  }
+  cuda.host_tensors = host_tensors;
   return std::make_unique<cuda::CudaBackend>(std::move(driver), std::move(cpu), cuda);
 }
 #endif
 
-// `measure`: measure rates, and run every batch where it is faster. FAILED_PRECONDITION: this build
-// or host has no device. Also the errors of a device that cannot be measured.
+// `host_tensors`: whether tensors in host memory go to devices too. FAILED_PRECONDITION: this build
+// or host has no device.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
-                                                  [[maybe_unused]] bool measure) {
+                                                  [[maybe_unused]] bool host_tensors) {
 #ifdef PHASOR_HAS_CUDA
   PHASOR_ASSIGN_OR_RETURN(const std::vector<std::string> names, cuda::ListDevices());
   const std::shared_ptr<Backend> cpu = MakeCpu(options);
-  const auto open = [&](int number) { return MakeCuda(number, options, measure, cpu); };
+  const auto open = [&](int number) { return MakeCuda(number, options, host_tensors, cpu); };
   return OpenDevices(options.devices, names, open, options.left_out);
 #else
   return absl::FailedPreconditionError(
@@ -74,9 +66,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const Backend
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
   if (options.name == "cpu") return MakeCpu(options);
   if (options.name == "reference") return MakeCpu(options, cpu::Target::kScalar, "reference");
-  if (options.name == "cuda") return MakeCuda(options, /*measure=*/false);
+  if (options.name == "cuda") return MakeCuda(options, /*host_tensors=*/true);
   if (options.name == "auto") {
-    auto cuda = MakeCuda(options, /*measure=*/true);
+    auto cuda = MakeCuda(options, /*host_tensors=*/false);
     if (cuda.ok() || absl::IsInvalidArgument(cuda.status())) return cuda;
     if (options.devices.empty()) return MakeCpu(options);
     return absl::Status(cuda.status().code(),

@@ -103,6 +103,7 @@ class CudaDevice final : public Device {
                   driver_version_ / 1000, ".", driver_version_ % 1000 / 10);
   }
   int64_t l2_bytes() const override { return l2_bytes_; }
+  int processors() const override { return opened_->device().processors; }
   std::byte* Allocate(int64_t bytes) override {
     void* memory = nullptr;
     Check(cudaMalloc(&memory, static_cast<size_t>(bytes + 1)),

@@ -51,6 +51,7 @@ class Device {
   // Card, compute capability and versions, for the headline of a table.
   virtual std::string name() const = 0;
   virtual int64_t l2_bytes() const = 0;
+  virtual int processors() const = 0;
   virtual std::byte* Allocate(int64_t bytes) = 0;
   virtual void Free(std::byte* memory) = 0;
   virtual void Upload(std::byte* to, const std::byte* from, int64_t bytes) = 0;

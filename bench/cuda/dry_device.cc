@@ -41,6 +41,7 @@ class DryDevice final : public Device {
  public:
   std::string name() const override { return "no device, kernels on the host"; }
   int64_t l2_bytes() const override { return int64_t{64} << 10; }
+  int processors() const override { return 1; }
   std::byte* Allocate(int64_t bytes) override {
     auto* const memory = static_cast<std::byte*>(
         std::aligned_alloc(256, static_cast<size_t>(cuda::AlignUp(bytes + 1, 256))));

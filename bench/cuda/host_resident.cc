@@ -136,21 +136,11 @@ void BenchSmallRequests(Device& device, Report& report, const Arguments& argumen
   for (int i = 0; i < kRequests; ++i) {
     CheckRope(cases[static_cast<size_t>(i)], x.data() + i * bytes, y.data() + i * bytes, false);
   }
-  cuda::CudaBackend graphs(device.driver(), Cpu(), {.least_bytes = 0, .graph_bytes = 1 << 20});
-  const auto each_on = [&](cuda::CudaBackend& one) {
-    for (const Job& job : recorder.jobs()) Must(one.Run({&job, 1}));
+  const auto each = [&] {
+    for (const Job& job : recorder.jobs()) Must(backend.Run({&job, 1}));
   };
-  const auto each = [&] { each_on(backend); };
-  const auto each_as_graph = [&] { each_on(graphs); };
-  each_as_graph();
-  for (int i = 0; i < kRequests; ++i) {
-    CheckRope(cases[static_cast<size_t>(i)], x.data() + i * bytes, y.data() + i * bytes, false);
-  }
-  const auto seconds = MedianSeconds(
-      arguments, {{merged, Cache::kAny}, {each, Cache::kAny}, {each_as_graph, Cache::kAny}});
+  const auto seconds = MedianSeconds(arguments, {{merged, Cache::kAny}, {each, Cache::kAny}});
   CheckOnDevice(backend);
-  CheckOnDevice(graphs);
-  if (graphs.state().graphs != graphs.state().chunks) Die("not all trips were graphs");
   const auto row = [](std::string name, std::string shape, std::string baseline) {
     return Row{.name = std::move(name),
                .shape = std::move(shape),
@@ -162,8 +152,6 @@ void BenchSmallRequests(Device& device, Report& report, const Arguments& argumen
   };
   report.Add(RateRow(row("host_merged", "256 x 1 token, one run", "256 runs"),
                      kRequests / seconds[0], kRequests / seconds[1]));
-  report.Add(RateRow(row("host_graph", "1 token, a graph", "call by call"), kRequests / seconds[2],
-                     kRequests / seconds[1]));
 }
 
 }  // namespace

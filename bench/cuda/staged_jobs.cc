@@ -19,16 +19,18 @@ StagedJobs::StagedJobs(Device& device, absl::Span<const Job> jobs) {
   cuda::LaunchList counted;
   for (const Job& job : jobs) {
     if (!cuda::Supports(job)) Die("the kernels do not support a job of the benchmark");
-    testing::AddWhereTheyLie(job, kAllRows, counted, count);
+    testing::AddWhereTheyLie(job, kAllRows, counted, count, device.processors());
   }
-  counted.Finish(count);
-  const Memory host(std::max<int64_t>(count.used(), 1));
-  memory_ = std::make_unique<DeviceMemory>(device, host.size());
-  cuda::Arena arena(host.data(), memory_->data(), host.size());
+  counted.Finish(count, nullptr);
+  host_ = std::make_unique<Memory>(std::max<int64_t>(count.used(), 1));
+  memory_ = std::make_unique<DeviceMemory>(device, host_->size());
+  cuda::Arena arena(host_->data(), host_->size());
   cuda::LaunchList list;
-  for (const Job& job : jobs) testing::AddWhereTheyLie(job, kAllRows, list, arena);
-  launches_ = list.Finish(arena);
-  device.Upload(memory_->data(), host.data(), host.size());
+  for (const Job& job : jobs) {
+    testing::AddWhereTheyLie(job, kAllRows, list, arena, device.processors());
+  }
+  launches_ = list.Finish(arena, memory_->data());
+  device.Upload(memory_->data(), host_->data(), host_->size());
 }
 
 }  // namespace phasor::bench

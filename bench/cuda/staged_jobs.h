@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/cuda/device.h"
+#include "bench/harness.h"
 #include "kernels/backend/backend.h"
 
 namespace phasor::bench {
@@ -40,6 +41,7 @@ class StagedJobs {
   const std::vector<cuda::Launch>& launches() const { return launches_; }
 
  private:
+  std::unique_ptr<Memory> host_;
   std::unique_ptr<DeviceMemory> memory_;
   std::vector<cuda::Launch> launches_;
 };

@@ -13,9 +13,6 @@
 
 namespace phasor::cuda {
 
-// The bytes that a thread moves at once where everything is aligned to them.
-inline constexpr int kVectorBytes = 16;
-
 template <typename T>
 PHASOR_HD T LoadAligned(const std::byte* p) {
   T value;

@@ -35,10 +35,10 @@ struct BiasItem {
   // others.
   int64_t exact_end = 0;
   int64_t first_bucket = 0;
-  const int64_t* thresholds = nullptr;
+  InArena<int64_t> thresholds;
   int64_t threshold_count = 0;
-  const double* slopes = nullptr;    // [heads]; nullptr: there is a table, or the output is indices
-  const std::byte* table = nullptr;  // [rows, heads]
+  InArena<double> slopes;    // [heads]; empty: there is a table, or the output is indices
+  InArena<std::byte> table;  // [rows, heads]
   std::byte* out = nullptr;
   int64_t out_head_bytes = 0;
   int64_t out_row_bytes = 0;
@@ -48,12 +48,12 @@ struct BiasItem {
 };
 
 // The bucket of a distance n >= 0: the last one whose least distance is at most n.
-PHASOR_HD int64_t BucketOf(const BiasItem& item, int64_t n) {
+PHASOR_HD int64_t BucketOf(const BiasItem& item, const std::byte* arena, int64_t n) {
   if (n < item.exact_end) return n;
   int64_t low = 0, high = item.threshold_count;
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    if (item.thresholds[middle] > n) {
+    if (item.thresholds.In(arena)[middle] > n) {
       high = middle;
     } else {
       low = middle + 1;
@@ -63,22 +63,24 @@ PHASOR_HD int64_t BucketOf(const BiasItem& item, int64_t n) {
 }
 
 // index[q, k] of a table family. Needs |positions| < 2^62.
-PHASOR_HD int64_t BiasIndex(const BiasItem& item, int64_t row, int64_t column) {
-  const int64_t query = PositionOf(item.queries, row, 0).whole;
-  const int64_t key = PositionOf(item.keys, column, 0).whole;
+PHASOR_HD int64_t BiasIndex(const BiasItem& item, const std::byte* arena, int64_t row,
+                            int64_t column) {
+  const int64_t query = PositionOf(item.queries, arena, row, 0).whole;
+  const int64_t key = PositionOf(item.keys, arena, column, 0).whole;
   const int64_t after = key - query;
   switch (item.kind) {
     case BiasKind::kBuckets:
-      if (!item.bidirectional) return BucketOf(item, after < 0 ? -after : 0);
-      return (after > 0 ? item.direction_rows : 0) + BucketOf(item, after > 0 ? after : -after);
+      if (!item.bidirectional) return BucketOf(item, arena, after < 0 ? -after : 0);
+      return (after > 0 ? item.direction_rows : 0) +
+             BucketOf(item, arena, after > 0 ? after : -after);
     case BiasKind::kSignedBuckets:
-      return after > 0 ? -BucketOf(item, after) : BucketOf(item, -after);
+      return after > 0 ? -BucketOf(item, arena, after) : BucketOf(item, arena, -after);
     case BiasKind::kClipped:
       return (after < -item.clip ? -item.clip : after > item.clip ? item.clip : after) + item.clip;
     case BiasKind::kWindow: {
       const int64_t dy = item.window_height - 1 - after;
-      const int64_t dx = PositionOf(item.queries, row, 1).whole -
-                         PositionOf(item.keys, column, 1).whole + item.window_width - 1;
+      const int64_t dx = PositionOf(item.queries, arena, row, 1).whole -
+                         PositionOf(item.keys, arena, column, 1).whole + item.window_width - 1;
       return dy * (2 * item.window_width - 1) + dx;
     }
     case BiasKind::kDistance:
@@ -91,19 +93,22 @@ PHASOR_HD int64_t BiasIndex(const BiasItem& item, int64_t row, int64_t column) {
 template <typename Element>
 struct BiasBody {
   using Item = BiasItem;
+  static constexpr bool kOften = false;  // see launch.cu
   using T = typename Element::Math;
 
-  static PHASOR_HD void Run(const BiasItem& item, int64_t block, int thread) {
+  static PHASOR_HD void Run(const BiasItem& item, const std::byte* arena, int64_t block,
+                            int thread) {
     ForEachUnit(item.grid, block, thread, [&](int64_t row, int32_t column) {
-      if (item.slopes != nullptr) {
-        const T distance = Distance(item, row, column);
+      if (!item.slopes.empty()) {
+        const T distance = Distance(item, arena, row, column);
         for (int64_t head = 0; head < item.heads; ++head) {
-          Put(item, head, row, column, static_cast<T>(item.slopes[head]) * distance);
+          Put(item, head, row, column, static_cast<T>(item.slopes.In(arena)[head]) * distance);
         }
       } else {
-        const int64_t first = BiasIndex(item, row, column) * item.heads;
+        const int64_t first = BiasIndex(item, arena, row, column) * item.heads;
         for (int64_t head = 0; head < item.heads; ++head) {
-          Put(item, head, row, column, LoadAs<T>(item.table_dtype, item.table, first + head));
+          Put(item, head, row, column,
+              LoadAs<T>(item.table_dtype, item.table.In(arena), first + head));
         }
       }
     });
@@ -111,10 +116,11 @@ struct BiasBody {
 
  private:
   // The number that the slope multiplies.
-  static PHASOR_HD T Distance(const BiasItem& item, int64_t row, int64_t column) {
-    const int64_t key = PositionOf(item.keys, column, 0).whole;
+  static PHASOR_HD T Distance(const BiasItem& item, const std::byte* arena, int64_t row,
+                              int64_t column) {
+    const int64_t key = PositionOf(item.keys, arena, column, 0).whole;
     if (item.kind == BiasKind::kKey) return static_cast<T>(key);
-    const int64_t before = PositionOf(item.queries, row, 0).whole - key;
+    const int64_t before = PositionOf(item.queries, arena, row, 0).whole - key;
     return -static_cast<T>(before < 0 ? -before : before);
   }
 
@@ -135,11 +141,13 @@ struct BiasBody {
 template <typename Integer>
 struct BiasIndexBody {
   using Item = BiasItem;
+  static constexpr bool kOften = false;  // see launch.cu
 
-  static PHASOR_HD void Run(const BiasItem& item, int64_t block, int thread) {
+  static PHASOR_HD void Run(const BiasItem& item, const std::byte* arena, int64_t block,
+                            int thread) {
     ForEachUnit(item.grid, block, thread, [&](int64_t row, int32_t column) {
       constexpr int64_t kBytes = sizeof(Integer);
-      StoreAligned(static_cast<Integer>(BiasIndex(item, row, column)),
+      StoreAligned(static_cast<Integer>(BiasIndex(item, arena, row, column)),
                    item.out + row * item.out_row_bytes + column * kBytes);
     });
   }

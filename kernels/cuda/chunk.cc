@@ -35,17 +35,14 @@ int64_t PositionBytes(const PositionSource& source) {
   return std::max<int64_t>(16, source.axes * SizeOf(source.dtype));
 }
 
-// The properties that all tensors of one rotary item share: dtype, whether FLOAT8 is written, and
-// whether copies are read.
+// The properties that all tensors of one rotary item share.
 struct ItemType {
   Dtype dtype;
   bool float8;
-  bool from_copy;
   friend bool operator==(const ItemType&, const ItemType&) = default;
 };
-ItemType TypeOf(const RotaryJob& job, const JobRows& rows, size_t i) {
-  const RotaryTensor& tensor = job.tensors[i];
-  return {tensor.dtype, tensor.float8 != Float8::kNone, rows.copies[i].bytes > 0};
+ItemType TypeOf(const RotaryTensor& tensor) {
+  return {tensor.dtype, tensor.float8 != Float8::kNone};
 }
 
 // An upper bound on the bytes that a row needs besides those of its tensors: positions, once for
@@ -54,13 +51,11 @@ int64_t BesideRowBytes(const RotaryJob& job, const JobRows& rows) {
   int64_t positions = PositionBytes(*job.positions);
   if (job.is_delta()) positions += PositionBytes(*job.from_positions);
   int64_t bytes = 0;
-  std::vector<ItemType> types;
+  std::vector<ItemType> before;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
-    const ItemType type = TypeOf(job, rows, i);
-    if (std::find(types.begin(), types.end(), type) == types.end()) {
-      types.push_back(type);
-      bytes += positions;
-    }
+    const ItemType type = TypeOf(job.tensors[i]);
+    if (std::count(before.begin(), before.end(), type) % kMostViews == 0) bytes += positions;
+    before.push_back(type);
     if (rows.out[i].on_device && rows.out[i].offsets != nullptr) bytes += sizeof(int64_t);
   }
   return bytes;
@@ -122,7 +117,12 @@ RotaryView RotaryViewOf(const Chunk::Part& part, size_t i, int64_t tokens, std::
   const HostRows& to = part.rows.out[i];
   const SliceView x = ViewOf(part.rows.in[i], part.slice, tokens, in);
   const SliceView y = ViewOf(to, part.slice, tokens, out);
-  RotaryView view{x.base, y.base, tensor.heads, x.strides, y.strides};
+  RotaryView view;
+  view.x = x.base;
+  view.y = y.base;
+  view.heads = static_cast<int32_t>(tensor.heads);
+  view.x_strides = x.strides;
+  view.y_strides = y.strides;
   if (to.on_device && to.offsets != nullptr) {
     view.y_offsets = arena.Put(
         absl::MakeConstSpan(to.offsets + part.slice.first, static_cast<size_t>(part.slice.count)));
@@ -133,58 +133,31 @@ RotaryView RotaryViewOf(const Chunk::Part& part, size_t i, int64_t tokens, std::
   return view;
 }
 
-// Changes `view`, of a tensor rotated in place, to show only the lanes from byte `begin` of each
-// head on and to read them from `copy`. Returns the view that makes this copy.
-RotaryView ReadCopy(const SliceView& copy, int64_t begin, RotaryView& view) {
-  view.y += begin;
-  view.x = copy.base;
-  view.x_strides = copy.strides;
-  RotaryView copying{view.y, copy.base, view.heads, view.y_strides, copy.strides};
-  copying.rotates = false;
-  return copying;
-}
-
-// Adds one item for all tensors of an ItemType, and before it an item for the copies that it reads.
-void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, std::byte* copies,
-                    LaunchList& list, Arena& arena) {
+// Adds an item for up to kMostViews tensors of an ItemType.
+void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, LaunchList& list,
+                    ItemMaker maker) {
   const auto& job = std::get<RotaryJob>(*part.job);
   const ResolvedSpec& spec = job.plan->spec;
   const bool whole_heads = part.rows.whole_heads;
   // A packed slice is one batch entry, unless whole heads keep the job's own order of rows.
   const int64_t tokens = whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
-  struct Views {
-    ItemType type;
-    std::vector<RotaryView> turning;
-    std::vector<RotaryView> copying;
-  };
-  std::vector<Views> types;
+  std::vector<std::pair<ItemType, std::vector<RotaryView>>> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
     if (part.rows.in[i].bytes == 0) continue;
-    RotaryView view = RotaryViewOf(part, i, tokens, in, out, arena);
-    const ItemType type = TypeOf(job, part.rows, i);
-    auto known = std::find_if(types.begin(), types.end(),
-                              [&](const Views& other) { return other.type == type; });
-    if (known == types.end()) known = types.insert(types.end(), Views{type, {}, {}});
-    if (type.from_copy) {
-      const SliceView copy = ViewOf(part.rows.copies[i], part.slice, tokens, copies);
-      known->copying.push_back(ReadCopy(copy, spec.rotary_begin * SizeOf(type.dtype), view));
-      copies += PackedBytes(part.rows.copies[i], part.slice.count);
-    }
-    known->turning.push_back(view);
+    const ItemType type = TypeOf(job.tensors[i]);
+    auto known = std::find_if(types.begin(), types.end(), [&](const auto& other) {
+      return other.first == type && other.second.size() < kMostViews;
+    });
+    if (known == types.end()) known = types.insert(types.end(), {type, {}});
+    known->second.push_back(RotaryViewOf(part, i, tokens, in, out, maker.arena));
     in += PackedBytes(part.rows.in[i], part.slice.count);
     out += PackedBytes(part.rows.out[i], part.slice.count);
   }
-  for (const auto& [type, turning, copying] : types) {
+  for (const auto& [type, views] : types) {
     HeadLanes lanes;
-    if ((whole_heads || type.float8) && !type.from_copy) {
-      lanes = {spec.rotary_begin, spec.head_dim - spec.rotary_dim};
-    }
-    const KernelId kernel = RotaryKernel(job, type.dtype, lanes, turning);
-    RotaryItem item = MakeRotaryItem(job, part.slice, kernel, lanes, turning, tokens, arena);
-    list.Add(kernel, item);
-    if (copying.empty()) continue;
-    item.views = arena.Put(absl::MakeConstSpan(copying));
-    list.Add(kernel, item, /*ahead=*/true);
+    if (whole_heads || type.float8) lanes = {spec.rotary_begin, spec.head_dim - spec.rotary_dim};
+    const KernelId kernel = RotaryKernel(job, part.slice, type.dtype, lanes, views, tokens);
+    list.Add(kernel, MakeRotaryItem(job, part.slice, kernel, lanes, views, tokens, maker));
   }
 }
 
@@ -200,19 +173,19 @@ Chunk::Part Chunk::MakePart(const Job& job) const {
   return part;
 }
 
-void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, std::byte* copies,
-                     LaunchList& list, Arena& arena) {
+void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList& list,
+                     ItemMaker maker) {
   const Job& job = *part.job;
   if (const auto* encode = std::get_if<EncodeJob>(&job)) {
     list.Add(EncodeKernel(*encode),
-             MakeEncodeItem(*encode, part.program, part.slice, BuffersOf(part, in, out), arena));
+             MakeEncodeItem(*encode, part.program, part.slice, BuffersOf(part, in, out), maker));
   } else if (const auto* lookup = std::get_if<LookupJob>(&job)) {
     list.Add(LookupKernel(*lookup),
-             MakeLookupItem(*lookup, part.slice, BuffersOf(part, in, out), arena));
+             MakeLookupItem(*lookup, part.slice, BuffersOf(part, in, out), maker));
   } else if (const auto* bias = std::get_if<BiasJob>(&job)) {
-    list.Add(BiasKernel(*bias), MakeBiasItem(*bias, part.slice, BuffersOf(part, in, out), arena));
+    list.Add(BiasKernel(*bias), MakeBiasItem(*bias, part.slice, BuffersOf(part, in, out), maker));
   } else {
-    AddRotaryItems(part, in, out, copies, list, arena);
+    AddRotaryItems(part, in, out, list, maker);
   }
 }
 
@@ -221,8 +194,8 @@ int64_t Chunk::ArenaBytes(const Part& part) const {
   Arena count;
   LaunchList list;
   auto* const anywhere = reinterpret_cast<std::byte*>(kTensorAlignment);
-  AddItems(part, anywhere, anywhere, anywhere, list, count);
-  list.Finish(count);
+  AddItems(part, anywhere, anywhere, list, {count, processors_});
+  list.Finish(count, nullptr);
   return count.used();
 }
 
@@ -233,21 +206,17 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
   const auto fixed =
       static_cast<int64_t>(part.rows.in.size() + 1) * kTensorAlignment + arena_of_one;
   const int64_t in_left = capacity_ - in_bytes() - fixed;
-  // A tensor has a result in the buffer, a copy, or neither.
-  const int64_t out_left = capacity_ - out_used_ - copy_used_ -
-                           static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
-  const int64_t out_row_bytes = RowBytesOf(part.rows.out) + RowBytesOf(part.rows.copies);
+  const int64_t out_left =
+      capacity_ - out_used_ - static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
   const int64_t most =
       std::min(in_left / (RowBytesOf(part.rows.in) + BesideRowBytes(job, part.rows)),
-               out_left / std::max<int64_t>(out_row_bytes, 1));
+               out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
   if (in_left < 0 || out_left < 0 || most < 1) return 0;
   part.slice = SliceFrom(job, first, most);
   part.in_at = in_used_;
   part.out_at = out_used_;
-  part.copy_at = copy_used_;
   in_used_ += BytesOf(part.rows.in, part.slice.count);
   out_used_ += BytesOf(part.rows.out, part.slice.count);
-  copy_used_ += BytesOf(part.rows.copies, part.slice.count);
   arena_bytes_ += ArenaBytes(part);
   const int64_t rows = part.slice.count;
   parts_.push_back(std::move(part));
@@ -256,22 +225,21 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
 
 std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte* device_out) const {
   LaunchList list;
-  Arena arena(in + in_used_, device_in + in_used_, arena_bytes_);
+  Arena arena(in + in_used_, arena_bytes_);
   for (const Part& part : parts_) {
     int64_t at = part.in_at;
     for (const HostRows& rows : part.rows.in) {
       if (!rows.on_device) Gather(rows, part.slice, in + at);
       at += PackedBytes(rows, part.slice.count);
     }
-    AddItems(part, device_in + part.in_at, device_out + part.out_at,
-             device_out + out_used_ + part.copy_at, list, arena);
+    AddItems(part, device_in + part.in_at, device_out + part.out_at, list, {arena, processors_});
   }
-  return list.Finish(arena);
+  return list.Finish(arena, device_in + in_used_);
 }
 
 Trip Chunk::StageIn(const Slot& slot) const {
   return {slot.host_in,    slot.device_in,
-          in_bytes(),      Stage(slot.host_in, slot.device_in, slot.device_out),
+          sent_bytes(),    Stage(slot.host_in, slot.device_in, slot.device_out),
           slot.device_out, slot.host_out,
           out_bytes()};
 }

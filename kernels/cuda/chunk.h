@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one trip to a device does: slices of jobs that fit in its buffers, with their tensors packed
 // densely. There are two buffers on the host and two on the device: one that kernels read (tensors,
-// then items and tables) and one that they write (tensors, then copies that stay on the device).
-// Tensors that are already on the device are not packed. If such a tensor changes its pairing in
-// place, its rotating lanes are first copied by a launch of their own, into the second buffer.
+// then the arena with the items) and one that they write. Tensors that are already on the device
+// are not packed. A small arena travels with its launches.
 #ifndef PHASOR_KERNELS_CUDA_CHUNK_H_
 #define PHASOR_KERNELS_CUDA_CHUNK_H_
 
@@ -16,6 +15,7 @@
 #include "kernels/cuda/host_rows.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/job_rows.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/row_program.h"
 #include "kernels/cuda/slots.h"
@@ -26,10 +26,10 @@ namespace phasor::cuda {
 // Threads: one thread at a time.
 class Chunk {
  public:
-  // Neither buffer becomes larger than `capacity` bytes. `memory` tells which addresses are on the
-  // device; nullptr: none are.
-  explicit Chunk(int64_t capacity, const DeviceMemory* memory = nullptr)
-      : capacity_(capacity), memory_(memory) {}
+  // Neither buffer becomes larger than `capacity` bytes. `processors`: of the device. `memory`
+  // tells which addresses are on the device; nullptr: none are.
+  Chunk(int64_t capacity, int processors, const DeviceMemory* memory = nullptr)
+      : capacity_(capacity), processors_(processors), memory_(memory) {}
 
   // The share of one job.
   struct Part {
@@ -39,7 +39,6 @@ class Chunk {
     RowProgram program;  // encode only
     int64_t in_at = 0;   // where the first of rows.in that is not on the device goes
     int64_t out_at = 0;
-    int64_t copy_at = 0;  // where the first of rows.copies goes, from the end of all results
   };
 
   // Adds rows of a job from row `first` on, as many as fit. The job must be supported, must have
@@ -51,11 +50,12 @@ class Chunk {
   int64_t in_bytes() const { return in_used_ + arena_bytes_; }
   int64_t out_bytes() const { return out_used_; }
   // What each of a slot's buffers must hold.
-  int64_t buffer_bytes() const { return std::max(in_bytes(), out_used_ + copy_used_); }
+  int64_t buffer_bytes() const { return std::max(in_bytes(), out_used_); }
 
-  // Fills `in`, which must be copied to `device_in` before the launches run, one after another.
+  // Fills `in`, whose first sent_bytes() must be copied to `device_in` before the launches run.
   // They write to `device_out`. Buffers must be aligned to 256 bytes.
   std::vector<Launch> Stage(std::byte* in, std::byte* device_in, std::byte* device_out) const;
+  int64_t sent_bytes() const { return arena_bytes_ <= kInlineBytes ? in_used_ : in_bytes(); }
 
   // Stages in the buffers of a slot, which must be large enough. The returned trip computes the
   // chunk.
@@ -68,16 +68,16 @@ class Chunk {
  private:
   Part MakePart(const Job& job) const;
   int64_t ArenaBytes(const Part& part) const;
-  static void AddItems(const Part& part, std::byte* in, std::byte* out, std::byte* copies,
-                       LaunchList& list, Arena& arena);
+  static void AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList& list,
+                       ItemMaker maker);
 
   int64_t capacity_;
+  int processors_;
   const DeviceMemory* memory_;
   std::vector<Part> parts_;
   int64_t in_used_ = 0;  // tensors
   int64_t arena_bytes_ = 0;
   int64_t out_used_ = 0;
-  int64_t copy_used_ = 0;
 };
 
 }  // namespace phasor::cuda

@@ -24,14 +24,6 @@ namespace {
 // The most chunks of one call in flight: while one travels, the next is packed.
 constexpr size_t kInFlight = 2;
 
-// Whether rotating a chunk on the device is worth its trip.
-bool IsWorthGathering(const std::optional<Rates>& rates, int64_t bytes) {
-  if (!rates.has_value()) return true;
-  const auto size = static_cast<double>(bytes);
-  return rates->trip + size * (rates->to_device + rates->on_device + rates->to_host) <
-         size * rates->host_other;
-}
-
 // Copies tensors that arrived in pieces to the memory in which they are rotated.
 void GatherPieces(const Job& job) {
   const auto* rotary = std::get_if<RotaryJob>(&job);
@@ -171,36 +163,12 @@ class BatchRun {
       Land();
       PHASOR_ASSIGN_OR_RETURN(flight.slot, backend_.slots_.Take(bytes, flights_.empty()));
     }
-    const Trip trip = flight.chunk.StageIn(*flight.slot);
     int64_t launched = 0;
-    absl::Status sent = backend_.GoesAsGraph(trip) ? SendGraph(trip, flight, &launched)
-                                                   : SendApart(trip, flight, &launched);
+    absl::Status sent = QueueTrip(flight.chunk.StageIn(*flight.slot), *backend_.driver_,
+                                  flight.slot->stream, &launched);
     flight.launched = launched > 0;
     counts_.launches += launched;
     return sent;
-  }
-
-  absl::Status SendApart(const Trip& trip, const Flight& flight, int64_t* launched) {
-    return QueueTrip(trip, *backend_.driver_, flight.slot->stream, launched);
-  }
-
-  // Queues a trip as a graph. If the driver refuses the graph, queues it call by call. That does no
-  // harm if the graph ran after all, because tensors in host memory are copied again.
-  absl::Status SendGraph(const Trip& trip, const Flight& flight, int64_t* launched) {
-    absl::Status sent = backend_.driver_->RunGraph(trip, flight.slot->stream);
-    const bool again = !sent.ok() && !absl::IsUnavailable(sent) && !OnDevice(flight);
-    if (again) {
-      backend_.Note(sent);
-      return SendApart(trip, flight, launched);
-    }
-    *launched = static_cast<int64_t>(trip.launches.size());
-    counts_.graphs += sent.ok();
-    return sent;
-  }
-
-  bool OnDevice(const Flight& flight) const {
-    return std::any_of(flight.jobs.begin(), flight.jobs.end(),
-                       [&](size_t i) { return progress_[i].on_device; });
   }
 
   // Waits for the oldest chunk in flight and takes its results.
@@ -347,7 +315,10 @@ class BatchRun {
   }
 
   Flight NewFlight() const {
-    return {Chunk(backend_.options_.chunk_bytes, &backend_.memory_), {}, nullptr};
+    return {Chunk(backend_.options_.chunk_bytes, backend_.driver_->device().processors,
+                  &backend_.memory_),
+            {},
+            nullptr};
   }
 
   CudaBackend& backend_;
@@ -366,7 +337,6 @@ CudaBackend::CudaBackend(std::unique_ptr<Driver> driver, std::shared_ptr<Backend
     : driver_(std::move(driver)),
       other_(std::move(other)),
       options_(options),
-      gathers_(IsWorthGathering(options.rates, options.chunk_bytes)),
       slots_(driver_.get(), options.slots),
       life_(options.life, [this] { return Revive(); }) {}
 
@@ -381,7 +351,7 @@ std::string CudaBackend::device_uuid() const {
 }
 
 BatchPolicy CudaBackend::batch_policy() const {
-  if (!gathers_ || !life_.working()) return {};
+  if (!options_.host_tensors || !life_.working()) return {};
   return {.bytes = options_.chunk_bytes, .least_bytes = options_.least_bytes, .runs = kRuns};
 }
 
@@ -404,18 +374,13 @@ void CudaBackend::RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> resu
 
 Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
   int64_t bytes = 0;
-  for (const Job& job : jobs) bytes += BytesOf(job).written;
-  if (bytes < options_.least_bytes || jobs.empty()) return Travel::kTooSmall;
-  const bool sooner_there = !options_.rates.has_value() || IsDeviceFaster(*options_.rates, jobs);
-  return sooner_there ? Travel::kYes : Travel::kSoonerOnHost;
-}
-
-bool CudaBackend::GoesAsGraph(const Trip& trip) const {
-  if (std::max(trip.in_bytes, trip.out_bytes) > options_.graph_bytes || trip.launches.empty()) {
-    return false;
+  for (const Job& job : jobs) {
+    for (const HostRows& out : RowsOfTensors(job, nullptr).out) {
+      bytes += out.row_bytes() * RowsOf(job);
+    }
   }
-  const auto runs = [](const Launch& launch) { return launch.batch.blocks > 0; };
-  return std::all_of(trip.launches.begin(), trip.launches.end(), runs);
+  if (bytes < options_.least_bytes || jobs.empty()) return Travel::kTooSmall;
+  return options_.host_tensors ? Travel::kYes : Travel::kSoonerOnHost;
 }
 
 absl::StatusOr<HostMemoryShare> CudaBackend::TakeForCopies(int64_t bytes) const {
@@ -448,7 +413,6 @@ void CudaBackend::Add(const CudaState& counts) {
   const std::lock_guard<std::mutex> lock(mutex_);
   state_.chunks += counts.chunks;
   state_.launches += counts.launches;
-  state_.graphs += counts.graphs;
   state_.jobs_on_device += counts.jobs_on_device;
   state_.jobs_sooner_on_host += counts.jobs_sooner_on_host;
   state_.jobs_not_for_device += counts.jobs_not_for_device;

@@ -17,7 +17,6 @@
 #include "kernels/cuda/device_life.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/driver.h"
-#include "kernels/cuda/rates.h"
 #include "kernels/cuda/slots.h"
 
 namespace phasor::cuda {
@@ -35,10 +34,9 @@ struct CudaBackendOptions {
   // The most memory for copies of one job's device tensors, when the other backend must compute it.
   int64_t copied_bytes = int64_t{1} << 30;
   DeviceLifeOptions life = {};
-  // Trips of up to this size each way are queued as one graph (see AreGraphsSooner). 0: none.
-  int64_t graph_bytes = 0;
-  // If set, a batch in host memory runs where it is faster. Otherwise it runs on the device.
-  std::optional<Rates> rates = {};
+  // Whether batches in host memory go to the device. The way there and back takes longer than the
+  // CPU does (docs/performance.md), so this is for those who want the CPU idle.
+  bool host_tensors = true;
 };
 
 // Whether a batch of jobs in host memory goes to the device, and if not, why.
@@ -49,9 +47,8 @@ struct CudaState {
   std::string last_error;  // of the device; empty: none
   int64_t chunks = 0;      // finished on the device
   int64_t launches = 0;
-  int64_t graphs = 0;               // chunks that were queued as one graph
   int64_t jobs_on_device = 0;       // computed wholly there
-  int64_t jobs_sooner_on_host = 0;  // run on the host by the rates
+  int64_t jobs_sooner_on_host = 0;  // in host memory, and those stay there
   // Small, not supported, a row larger than a chunk, or no lanes to compute.
   int64_t jobs_not_for_device = 0;
   int64_t jobs_rescued = 0;           // failed on the device, computed on the host
@@ -113,8 +110,6 @@ class CudaBackend final : public Backend, public DevicePort {
 
   // Whether a batch in host memory goes to the device.
   Travel ShouldTravel(absl::Span<const Job> jobs) const;
-  // Whether a trip is queued as a graph.
-  bool GoesAsGraph(const Trip& trip) const;
   // Reserves memory for copies of a job's device tensors. RESOURCE_EXHAUSTED: more than one job may
   // have. Also the errors of the budget.
   absl::StatusOr<HostMemoryShare> TakeForCopies(int64_t bytes) const;
@@ -127,7 +122,6 @@ class CudaBackend final : public Backend, public DevicePort {
   const std::unique_ptr<Driver> driver_;
   const std::shared_ptr<Backend> other_;
   const CudaBackendOptions options_;
-  const bool gathers_;  // by the rates, a chunk's rotation is worth a trip
   Slots slots_;
   DeviceLife life_;
   DeviceMemory memory_{driver_.get(), &life_};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements Driver with the CUDA runtime: streams with their graphs, memory, copies, launches, IPC
+// Implements Driver with the CUDA runtime: streams, memory, copies, launches, IPC
 // mappings, and the translation of CUDA errors.
 #include "kernels/cuda/cuda_driver.h"
 
@@ -9,16 +9,13 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/trip_graph.h"
 
 namespace phasor::cuda {
 namespace {
@@ -32,7 +29,6 @@ bool IsHarmless(cudaError_t error) {
     case cudaErrorLaunchOutOfResources:
     case cudaErrorInvalidDeviceFunction:
     case cudaErrorCallRequiresNewerDriver:
-    case cudaErrorGraphExecUpdateFailure:
     case cudaErrorNotReady:
     case cudaErrorNotSupported:
       return true;
@@ -83,18 +79,9 @@ absl::Status OpenStatus(cudaError_t error) {
   return absl::InvalidArgumentError(status.message());
 }
 
-// The most graphs that a stream keeps. A server sees few combinations of kernels in small trips.
-constexpr size_t kGraphs = 8;
+cudaStream_t Queue(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-// A CUDA stream and the graphs made for it. What a Stream of the driver points to.
-struct CudaStream {
-  cudaStream_t stream = nullptr;
-  std::vector<std::unique_ptr<TripGraph>> graphs;  // the last used one is last
-};
-
-cudaStream_t Queue(Stream stream) { return static_cast<CudaStream*>(stream)->stream; }
-
-// The device with number `index_` of the runtime. Threads: any. Owns its streams.
+// The device with number `index_` of the runtime. Threads: any.
 class CudaDriver final : public Driver {
  public:
   CudaDriver(int index, DeviceInfo device) : index_(index), device_(std::move(device)) {}
@@ -103,20 +90,12 @@ class CudaDriver final : public Driver {
 
   absl::StatusOr<Stream> CreateStream() override {
     PHASOR_RETURN_IF_ERROR(Select());
-    auto stream = std::make_unique<CudaStream>();
-    PHASOR_RETURN_IF_ERROR(ToStatus(
-        cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking), "create a stream"));
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return Stream{streams_.emplace_back(std::move(stream)).get()};
+    cudaStream_t stream = nullptr;
+    PHASOR_RETURN_IF_ERROR(
+        ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "create a stream"));
+    return Stream{stream};
   }
-  void DestroyStream(Stream stream) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = std::find_if(streams_.begin(), streams_.end(),
-                                    [&](const auto& own) { return own.get() == stream; });
-    (*found)->graphs.clear();
-    cudaStreamDestroy((*found)->stream);
-    streams_.erase(found);
-  }
+  void DestroyStream(Stream stream) override { cudaStreamDestroy(Queue(stream)); }
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -172,25 +151,6 @@ class CudaDriver final : public Driver {
         "launch");
   }
 
-  absl::Status RunGraph(const Trip& trip, Stream stream) override {
-    PHASOR_RETURN_IF_ERROR(Select());
-    auto& graphs = static_cast<CudaStream*>(stream)->graphs;
-    const auto fits = std::find_if(graphs.begin(), graphs.end(),
-                                   [&](const auto& graph) { return graph->Fits(trip); });
-    std::unique_ptr<TripGraph> graph;
-    if (fits != graphs.end()) {
-      graph = std::move(*fits);
-      graphs.erase(fits);
-    } else {
-      graph = std::make_unique<TripGraph>();
-      PHASOR_RETURN_IF_ERROR(ToStatus(graph->Make(trip), "make a graph"));
-      if (graphs.size() == kGraphs) graphs.erase(graphs.begin());
-    }
-    PHASOR_RETURN_IF_ERROR(ToStatus(graph->Queue(trip, Queue(stream)), "launch a graph"));
-    graphs.push_back(std::move(graph));
-    return absl::OkStatus();
-  }
-
   absl::Status Synchronize(Stream stream) override {
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaStreamSynchronize(Queue(stream)), "synchronize");
@@ -198,11 +158,7 @@ class CudaDriver final : public Driver {
 
   absl::Status Reset() override {
     Select().IgnoreError();  // a lost device may refuse even this
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      streams_.clear();  // with their graphs; the CUDA streams end with the context
-    }
-    cudaGetLastError();  // clear the errors that a lost device gave to that
+    cudaGetLastError();      // clear the errors that a lost device gave to that
     PHASOR_RETURN_IF_ERROR(ToStatus(cudaDeviceReset(), "reset the device"));
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaFree(nullptr), "make a fresh context");
@@ -232,8 +188,6 @@ class CudaDriver final : public Driver {
 
   const int index_;
   const DeviceInfo device_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<CudaStream>> streams_;  // each is used by one thread at a time
 };
 
 absl::Status NoDevice(cudaError_t error, std::string_view what) {
@@ -290,6 +244,7 @@ absl::StatusOr<std::unique_ptr<Driver>> OpenDevice(int number) {
   DeviceInfo device;
   device.number = number;
   device.name = properties.name;
+  device.processors = properties.multiProcessorCount;
   std::copy_n(reinterpret_cast<const uint8_t*>(properties.uuid.bytes), device.uuid.size(),
               device.uuid.begin());
   device.major = properties.major;

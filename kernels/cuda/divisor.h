@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Division by a number that the host knows before a launch, as a multiplication and a shift. A GPU
-// has no 64-bit division; the compiler would call a function in the middle of a loop.
+// has no integer division; the compiler would call a function or write a long sequence.
 // Threads: pure functions.
 #ifndef PHASOR_KERNELS_CUDA_DIVISOR_H_
 #define PHASOR_KERNELS_CUDA_DIVISOR_H_
@@ -34,6 +34,27 @@ inline Divisor MakeDivisor(int64_t value) {
 PHASOR_HD int64_t Quotient(int64_t n, const Divisor& d) {
   if (d.magic == 0) return n;
   return static_cast<int64_t>(MulHigh(d.magic, static_cast<uint64_t>(n)) >> d.shift);
+}
+
+// The same for numbers below 2^31: magic = floor(2^(31 + k) / value) + 1.
+struct SmallDivisor {
+  int32_t value = 1;
+  uint32_t magic = 0;
+  int32_t shift = 0;
+};
+
+// Needs 0 < value.
+inline SmallDivisor MakeSmallDivisor(int32_t value) {
+  if (value == 1) return {};
+  const int k = std::bit_width(static_cast<uint32_t>(value - 1));
+  const auto magic = ((uint64_t{1} << (31 + k)) / static_cast<uint64_t>(value)) + 1;
+  return {value, static_cast<uint32_t>(magic), k - 1};
+}
+
+PHASOR_HD int32_t Quotient(int32_t n, const SmallDivisor& d) {
+  if (d.magic == 0) return n;
+  const uint64_t product = uint64_t{d.magic} * static_cast<uint32_t>(n);
+  return static_cast<int32_t>(static_cast<uint32_t>(product >> 32) >> d.shift);
 }
 
 }  // namespace phasor::cuda

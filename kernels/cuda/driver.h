@@ -25,6 +25,7 @@ struct DeviceInfo {
   std::array<uint8_t, 16> uuid = {};
   int major = 0;  // compute capability
   int minor = 0;
+  int processors = 1;  // multiprocessors
   int64_t memory_bytes = 0;
 };
 
@@ -72,10 +73,6 @@ class Driver {
                                   Stream stream) = 0;
   // Queues a kernel.
   virtual absl::Status Run(const Launch& launch, Stream stream) = 0;
-  // Queues a trip as one graph, in one call. The trip must have launches, all with blocks. A stream
-  // keeps its last few graphs and reuses them for trips with the same kernels. After an error it is
-  // not known whether the trip is queued.
-  virtual absl::Status RunGraph(const Trip& trip, Stream stream) = 0;
   // Waits for everything in the stream.
   virtual absl::Status Synchronize(Stream stream) = 0;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encode on a GPU. Contract: kernels/ops/encode.h, but pointers and strides must be multiples of
-// the element's size. A layout is compiled into steps (kernels/cuda/row_program.h), so that a
-// thread computes a pair once for all its columns, whatever the layout. Most rows are just one sine
-// and one cosine of every pair; these are written kVectorBytes at a time instead.
+// the element's size. A row layout is compiled into steps (row_program.h), and a unit is the
+// columns that begin with one pair. But most rows are just one sine and one cosine of every pair;
+// these are written kVectorBytes at a time instead, by threads that keep the frequencies of their
+// pairs for several rows.
 // Threads: bodies of one launch write different columns.
 #ifndef PHASOR_KERNELS_CUDA_ENCODE_H_
 #define PHASOR_KERNELS_CUDA_ENCODE_H_
@@ -10,11 +11,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/base/host_device.h"
 #include "kernels/cuda/aligned.h"
 #include "kernels/cuda/grid.h"
+#include "kernels/cuda/in_arena.h"
+#include "kernels/cuda/lanes.h"
 #include "kernels/cuda/positions.h"
 #include "kernels/cuda/row_program.h"
 #include "kernels/cuda/turns.h"
@@ -22,7 +24,8 @@
 
 namespace phasor::cuda {
 
-// Rows of sines and cosines only, side by side or in two runs.
+// Rows of sines and cosines only, side by side or in two runs. A unit writes two vectors, each
+// beside those of its neighbours: the second one is half a row after the first.
 struct WideRows {
   bool used = false;
   bool side_by_side = false;  // sine and cosine of a pair are neighbours
@@ -30,7 +33,7 @@ struct WideRows {
   int64_t pairs = 0;  // a multiple of the elements in kVectorBytes
 };
 
-// What a kernel computes for one job's slice. Pointers are addresses on the device.
+// What a kernel computes for one job's slice. `out` and `add_to` are addresses on the device.
 struct EncodeItem {
   ItemGrid grid;
   ItemPositions positions;
@@ -39,75 +42,156 @@ struct EncodeItem {
   double cos_bias = 0;
   double embedding_scale = 1;
   WideRows wide;
-  const int64_t* unit_begin = nullptr;  // [units + 1]: first step of each unit
-  const RowStep* steps = nullptr;
+  bool stepped = false;         // positions are a range of whole numbers
+  SmallDivisor wide_units;      // of a row, or of each part but the last of a row
+  InArena<int64_t> unit_begin;  // [units + 1]: first step of each unit
+  InArena<RowStep> steps;
   std::byte* out = nullptr;
   int64_t out_row_bytes = 0;
   const std::byte* add_to = nullptr;  // nullptr: nothing to add
   int64_t add_to_row_bytes = 0;
 };
 
-// kPlain: one axis and layer, no xPos.
+// kPlain: one axis and layer, no offsets, no xPos.
 template <typename Element, bool kPlain>
 struct EncodeBody {
   using Item = EncodeItem;
+  static constexpr bool kOften = kPlain;  // see launch.cu
   using T = typename Element::Math;
   static constexpr int kBytes = static_cast<int>(Element::kBytes);
   static constexpr int kPairs = kVectorBytes / kBytes;
 
-  static PHASOR_HD void Run(const EncodeItem& item, int64_t block, int thread) {
+  static PHASOR_HD void Run(const EncodeItem& item, const std::byte* arena, int64_t block,
+                            int thread) {
     if (item.wide.used) {
-      ForEachUnit(item.grid, block, thread,
-                  [&](int64_t row, int32_t unit) { RunWide(item, row, unit * int64_t{kPairs}); });
+      RunWide(item, arena, block, thread);
     } else {
       ForEachUnit(item.grid, block, thread,
-                  [&](int64_t row, int32_t unit) { RunUnit(item, row, unit); });
+                  [&](int64_t row, int32_t unit) { RunUnit(item, arena, row, unit); });
     }
   }
 
  private:
-  // Computes pairs [j, j + kPairs).
-  static PHASOR_HD void RunWide(const EncodeItem& item, int64_t row, int64_t j) {
-    const WideRows wide = item.wide;
-    const Position position = OnOneAxis(item, row);
-    T first[kPairs], second[kPairs];  // of each pair, in the order of the row
-    PHASOR_UNROLL
-    for (int i = 0; i < kPairs; ++i) {
-      const SinCos<T> v = Components(item, row, position, j + i);
-      first[i] = wide.sin_first ? v.sin : v.cos;
-      second[i] = wide.sin_first ? v.cos : v.sin;
+  // Computes kPairs pairs of every row of a thread. Threads of a block are side by side along its
+  // units, then along its rows.
+  static PHASOR_HD void RunWide(const EncodeItem& item, const std::byte* arena, int64_t block,
+                                int thread) {
+    const ItemGrid& grid = item.grid;
+    const int32_t tile = Quotient(static_cast<int32_t>(block), grid.parts);
+    const int32_t part = static_cast<int32_t>(block) - tile * grid.parts.value;
+    const int32_t lane = Quotient(thread, item.wide_units);
+    const int32_t lanes = Quotient(kThreads, item.wide_units);
+    const int32_t unit = part * item.wide_units.value + thread - lane * item.wide_units.value;
+    if (lane >= lanes || unit >= grid.units.value) return;
+    const int64_t first = int64_t{tile} * grid.rows_per_block;
+    const int64_t end =
+        grid.rows - first < grid.rows_per_block ? grid.rows : first + grid.rows_per_block;
+    const WideWork work{first + lane, end, lanes, unit * int64_t{kPairs}};
+    if (kPlain && item.stepped) {
+      RunSteps(item, arena, work);
+    } else {
+      RunRows(item, arena, work);
     }
-    alignas(kVectorBytes) std::byte low[kVectorBytes], high[kVectorBytes];
-    PHASOR_UNROLL
-    for (int i = 0; i < kPairs; ++i) {
-      constexpr int kHalf = kPairs / 2;
-      const T apart_low = i % 2 == 0 ? first[i / 2] : second[i / 2];
-      const T apart_high = i % 2 == 0 ? first[kHalf + i / 2] : second[kHalf + i / 2];
-      Element::Store(wide.side_by_side ? apart_low : first[i], low + i * kBytes);
-      Element::Store(wide.side_by_side ? apart_high : second[i], high + i * kBytes);
-    }
-    std::byte* const out = item.out + row * item.out_row_bytes;
-    std::byte* const to = out + (wide.side_by_side ? 2 * j : j) * kBytes;
-    const int64_t apart = wide.side_by_side ? kVectorBytes : wide.pairs * kBytes;
-    std::memcpy(__builtin_assume_aligned(to, kVectorBytes), low, kVectorBytes);
-    std::memcpy(__builtin_assume_aligned(to + apart, kVectorBytes), high, kVectorBytes);
   }
 
-  static PHASOR_HD void RunUnit(const EncodeItem& item, int64_t row, int32_t unit) {
+  // What a thread computes: the pairs of columns [column, column + kPairs) and of those half a row
+  // later, of rows first, first + step, ... before end.
+  struct WideWork {
+    int64_t first;
+    int64_t end;
+    int32_t step;
+    int64_t column;
+  };
+
+  // Pair i of a thread. Side by side, each half of a row has pairs of its own.
+  static PHASOR_HD int64_t PairOf(const WideRows& wide, int64_t column, int i) {
+    if (!wide.side_by_side) return column + i;
+    return column / 2 + (i < kPairs / 2 ? i : wide.pairs / 2 + i - kPairs / 2);
+  }
+
+  static PHASOR_HD void RunRows(const EncodeItem& item, const std::byte* arena,
+                                const WideWork& work) {
+    for (int64_t row = work.first; row < work.end; row += work.step) {
+      const Position position = OnOneAxis(item, arena, row);
+      SinCos<T> v[kPairs];
+      PHASOR_UNROLL
+      for (int i = 0; i < kPairs; ++i) {
+        v[i] = Components(item, arena, row, position, PairOf(item.wide, work.column, i));
+      }
+      StoreWide(item.wide, v, item.out + row * item.out_row_bytes + work.column * kBytes);
+    }
+  }
+
+  // The same for positions in equal steps of whole numbers: from row to row, each phase grows by
+  // the same number. Sums of integers are exact, so the bits are those of RunRows.
+  static PHASOR_HD void RunSteps(const EncodeItem& item, const std::byte* arena,
+                                 const WideWork& work) {
+    const AxisSteps& range = item.positions.range;
+    const auto step = static_cast<uint64_t>(range.step.whole);
+    const uint64_t position = static_cast<uint64_t>(range.start.whole) +
+                              step * static_cast<uint64_t>(item.positions.first + work.first);
+    uint64_t phase[kPairs], growth[kPairs];
+    PHASOR_UNROLL
+    for (int i = 0; i < kPairs; ++i) {
+      const int64_t pair = PairOf(item.wide, work.column, i);
+      const uint64_t frequency = item.turns.frequency.In(arena)[pair].fraction;
+      phase[i] = position * frequency;
+      growth[i] = step * static_cast<uint64_t>(work.step) * frequency;
+    }
+    const WideRows wide = item.wide;
+    const T amplitude = static_cast<T>(item.amplitude), bias = static_cast<T>(item.cos_bias);
+    const bool changed = amplitude != 1 || bias != 0;
+    const int64_t row_bytes = item.out_row_bytes * work.step;
+    std::byte* out = item.out + work.first * item.out_row_bytes + work.column * kBytes;
+    for (auto rows = static_cast<int32_t>(work.end - work.first); rows > 0; rows -= work.step) {
+      SinCos<T> v[kPairs];
+      PHASOR_UNROLL
+      for (int i = 0; i < kPairs; ++i) {
+        v[i] = Element::Trig(phase[i]);
+        phase[i] += growth[i];
+      }
+      if (changed) {
+        PHASOR_UNROLL
+        for (int i = 0; i < kPairs; ++i) v[i] = Changed(v[i], amplitude, bias);
+      }
+      StoreWide(wide, v, out);
+      out += row_bytes;
+    }
+  }
+
+  // Writes the two vectors of a unit.
+  static PHASOR_HD void StoreWide(const WideRows& wide, const SinCos<T> (&v)[kPairs],
+                                  std::byte* out) {
+    T low[kPairs], high[kPairs];
+    PHASOR_UNROLL
+    for (int i = 0; i < kPairs; ++i) {
+      const SinCos<T> a = v[i / 2], b = v[kPairs / 2 + i / 2];  // side by side
+      const bool sin = wide.sin_first == (i % 2 == 0);
+      low[i] = wide.side_by_side ? (sin ? a.sin : a.cos) : wide.sin_first ? v[i].sin : v[i].cos;
+      high[i] = wide.side_by_side ? (sin ? b.sin : b.cos) : wide.sin_first ? v[i].cos : v[i].sin;
+    }
+    StoreWords(PackLanes<Element>(low), out);
+    StoreWords(PackLanes<Element>(high), out + wide.pairs * kBytes);
+  }
+
+  static PHASOR_HD void RunUnit(const EncodeItem& item, const std::byte* arena, int64_t row,
+                                int32_t unit) {
     std::byte* const out = item.out + row * item.out_row_bytes;
     const std::byte* const add_to =
         item.add_to == nullptr ? nullptr : item.add_to + row * item.add_to_row_bytes;
     const T scale = static_cast<T>(item.embedding_scale);
-    const int64_t end = item.unit_begin[unit + 1];
-    const Position position = OnOneAxis(item, row);
+    const int64_t* const unit_begin = item.unit_begin.In(arena);
+    const RowStep* const steps = item.steps.In(arena);
+    const int64_t end = unit_begin[unit + 1];
+    const Position position = OnOneAxis(item, arena, row);
     int64_t pair = -1;  // the pair that v belongs to
     SinCos<T> v = {};
     T column = 0;
-    for (int64_t i = item.unit_begin[unit]; i < end; ++i) {
-      const RowStep step = item.steps[i];
+    for (int64_t i = unit_begin[unit]; i < end; ++i) {
+      const RowStep step = steps[i];
       if (step.what != RowStep::What::kZero && step.pair != pair) {
         pair = step.pair;
-        v = Components(item, row, position, pair);
+        v = Components(item, arena, row, position, pair);
       }
       const T value = Value(step, v);
       column = step.first ? value : column + value;
@@ -134,25 +218,30 @@ struct EncodeBody {
   }
 
   // The position of a row if there is only one axis.
-  static PHASOR_HD Position OnOneAxis(const EncodeItem& item, int64_t row) {
-    if constexpr (kPlain) return PositionOf(item.positions, row, 0);
+  static PHASOR_HD Position OnOneAxis(const EncodeItem& item, const std::byte* arena, int64_t row) {
+    if constexpr (kPlain) return PositionOf(item.positions, arena, row, 0);
     return {};
   }
 
-  static PHASOR_HD SinCos<T> Components(const EncodeItem& item, int64_t row, Position position,
-                                        int64_t pair) {
-    uint64_t phase;
-    double amplitude = item.amplitude;
+  static PHASOR_HD SinCos<T> Components(const EncodeItem& item, const std::byte* arena, int64_t row,
+                                        Position position, int64_t pair) {
     if constexpr (kPlain) {
-      phase = PhaseOnOneAxis(item.turns, pair, position);
-    } else {
-      phase = PhaseOfRow(item.turns, item.positions, pair, row);
-      if (item.turns.xpos_rate != nullptr) {
-        amplitude *= Exp2(ExponentOfRow(item.turns, item.positions, pair, row));
-      }
+      const Frequency frequency = item.turns.frequency.In(arena)[pair];
+      return Scaled(item, PhaseAt(frequency, position), item.amplitude);
     }
-    SinCos<T> v = scalar::ScaledTrig<Element>(phase, amplitude);
-    const T bias = static_cast<T>(item.cos_bias);
+    double amplitude = item.amplitude;
+    if (!item.turns.xpos_rate.empty()) {
+      amplitude *= Exp2(ExponentOfRow(item.turns, item.positions, arena, pair, row));
+    }
+    return Scaled(item, PhaseOfRow(item.turns, item.positions, arena, pair, row), amplitude);
+  }
+
+  static PHASOR_HD SinCos<T> Scaled(const EncodeItem& item, uint64_t phase, double amplitude) {
+    return Changed(Element::Trig(phase), static_cast<T>(amplitude), static_cast<T>(item.cos_bias));
+  }
+
+  static PHASOR_HD SinCos<T> Changed(SinCos<T> v, T amplitude, T bias) {
+    if (amplitude != 1) v = {amplitude * v.sin, amplitude * v.cos};
     if (bias != 0) v.cos += bias;
     return v;
   }

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/cuda/job_rows.h"
 #include "kernels/tensor/integer_positions.h"
 
 namespace phasor::cuda {
@@ -15,8 +16,11 @@ namespace {
 // Keeps the numbers of units and pairs far below 2^31.
 constexpr int64_t kMostUnits = int64_t{1} << 24;
 
-// With this many threads a launch fills any device; with fewer, heads are spread over more threads.
-constexpr int64_t kManyUnits = 1 << 16;
+// The rows of an item are numbered in 32 bits.
+constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
+
+// The most rows of an encoding that a thread computes.
+constexpr int64_t kMostLaneRows = 8;
 
 template <typename T>
 absl::Span<const T> SpanOf(const std::vector<T>& values) {
@@ -44,7 +48,7 @@ void PutRagged(const PositionSource& source, Slice slice, ItemPositions& positio
 ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& arena) {
   ItemPositions positions;
   positions.axes = source.axes;
-  positions.period = MakeDivisor(slice.count);
+  positions.period = MakeSmallDivisor(static_cast<int32_t>(slice.count));
   positions.first = slice.first;
   switch (source.kind) {
     case PositionSource::Kind::kGrid: {
@@ -74,6 +78,16 @@ ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& ar
     }
   }
   return positions;
+}
+
+// Whether WholePosition gives the positions.
+bool AreWhole(const PositionSource& source) {
+  if (source.axes != 1) return false;
+  if (source.kind == PositionSource::Kind::kTensor) {
+    return source.dtype == Dtype::kInt32 || source.dtype == Dtype::kInt64;
+  }
+  return source.kind == PositionSource::Kind::kGrid && source.grid[0].start.fraction == 0 &&
+         source.grid[0].step.fraction == 0;
 }
 
 // The positions of a slice of tokens. Batch entries may share them.
@@ -106,7 +120,7 @@ ItemTurns MakeTurns(const Plan& plan, Arena& arena) {
 
 bool IsPlain(const Plan& plan) {
   return plan.spec.axes == 1 && static_cast<int64_t>(plan.frequency.size()) == plan.pairs &&
-         !plan.xpos.has_value();
+         plan.table.offset.empty() && !plan.xpos.has_value();
 }
 
 // What kernels support -------------------------------------------------------------------------
@@ -135,7 +149,12 @@ bool IsSupported(const RotaryJob& job) {
   int64_t heads = 0;
   for (const RotaryTensor& tensor : job.tensors) heads += tensor.heads;
   const int64_t lanes = job.plan->spec.head_dim;
-  return heads < kMostUnits && lanes < kMostUnits && heads * lanes < kMostUnits;
+  if (heads >= kMostUnits || lanes >= kMostUnits || heads * lanes >= kMostUnits) return false;
+  const bool moves = PairingIn(job) != PairingOut(job) &&
+                     std::any_of(job.tensors.begin(), job.tensors.end(), [](const auto& tensor) {
+                       return tensor.rotates && SourceOf(tensor).first == tensor.y;
+                     });
+  return !moves || lanes <= 2 * kAngleUnits;  // so that a block has whole heads
 }
 
 // Biases ---------------------------------------------------------------------------------------
@@ -181,6 +200,25 @@ WideRows WideRowsOf(const EncodeJob& job, const RowBuffers& buffers) {
   return wide;
 }
 
+// Threads of a block compute one unit each, side by side, of rows below one another.
+void SetWideGrid(int64_t units, int64_t rows, int processors, EncodeItem& item) {
+  const int64_t side = std::min<int64_t>(units, kThreads);
+  const int64_t lanes = kThreads / side;
+  const int64_t wave = int64_t{kBlocksPerProcessor} * processors * kThreads;
+  const int64_t lane_rows = std::clamp<int64_t>(rows * units / wave, 1, kMostLaneRows);
+  item.wide_units = MakeSmallDivisor(static_cast<int32_t>(side));
+  item.grid.rows = rows;
+  item.grid.units = MakeSmallDivisor(static_cast<int32_t>(units));
+  item.grid.rows_per_block = static_cast<int32_t>(lanes * lane_rows);
+  item.grid.parts = MakeSmallDivisor(static_cast<int32_t>((units + side - 1) / side));
+  item.grid.part_units = static_cast<int32_t>(side);
+}
+
+ItemGrid GridOf(int64_t rows, int64_t units, ItemMaker maker) {
+  return MakeItemGrid(
+      {.rows = rows, .units = static_cast<int32_t>(units), .processors = maker.processors});
+}
+
 // Rotary ---------------------------------------------------------------------------------------
 
 // Whether the views write 8-bit floats. All do or none.
@@ -196,7 +234,7 @@ bool CanGoWide(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
   const auto bits = [](const std::byte* p, const ViewStrides& s) {
     return reinterpret_cast<uintptr_t>(p) | static_cast<uint64_t>(s.batch | s.token | s.head);
   };
-  uint64_t x = static_cast<uint64_t>(lanes.rotary_begin * SizeOf(dtype));
+  uint64_t x = static_cast<uint64_t>((lanes.rotary_begin | lanes.apart) * SizeOf(dtype));
   uint64_t y = 0;  // offsets, if there are any, are sums of strides
   for (const RotaryView& view : views) {
     x |= bits(view.x, view.x_strides);
@@ -205,6 +243,80 @@ bool CanGoWide(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
   const auto y_bytes =
       static_cast<uint64_t>(IsFloat8(views) ? kVectorBytes / SizeOf(dtype) : kVectorBytes);
   return x % kVectorBytes == 0 && y % y_bytes == 0;
+}
+
+// Whether a wide kernel can take plain angles.
+bool HasPlainAngles(const RotaryJob& job) {
+  const Plan& plan = *job.plan;
+  return AreWhole(*job.positions) && IsPlain(plan) && plan.heads == 1 && !job.is_delta() &&
+         plan.pairs <= int64_t{kAngleUnits};
+}
+
+// Whether all rows are as far apart as those of one batch entry.
+bool IsOneEntry(Slice slice, absl::Span<const RotaryView> views, int64_t tokens) {
+  if (slice.count <= tokens) return true;
+  return std::all_of(views.begin(), views.end(), [&](const RotaryView& view) {
+    const bool x = view.x_strides.batch == tokens * view.x_strides.token;
+    return x && (!view.y_offsets.empty() || view.y_strides.batch == tokens * view.y_strides.token);
+  });
+}
+
+// Whether a wide kernel can take plain strides.
+bool HasPlainStrides(Slice slice, absl::Span<const RotaryView> views, int64_t tokens) {
+  constexpr uint64_t kLimit = uint64_t{1} << 32;
+  const auto is_short = [](const ViewStrides& strides) {
+    return static_cast<uint64_t>(strides.token) < kLimit &&
+           static_cast<uint64_t>(strides.head) < kLimit;
+  };
+  return IsOneEntry(slice, views, tokens) &&
+         std::all_of(views.begin(), views.end(), [&](const RotaryView& view) {
+           return is_short(view.x_strides) && is_short(view.y_strides);
+         });
+}
+
+// The lanes of rotating units of `vector` pairs, in elements of `size` bytes.
+UnitLanes UnitLanesOf(const RotaryItem& item, bool split, int64_t vector, int64_t size) {
+  const auto bytes = [size](int64_t lanes) { return static_cast<int32_t>(lanes * size); };
+  return {bytes(item.rotary_begin), bytes(split ? vector : 2 * vector),
+          bytes(split ? item.pairs : vector)};
+}
+
+void SetViews(absl::Span<const RotaryView> views, const KernelId& kernel, RotaryItem& item) {
+  const int64_t size = SizeOf(kernel.dtype), vector = kernel.wide ? kVectorBytes / size : 1;
+  item.x_lanes = UnitLanesOf(item, item.split_in, vector, size);
+  item.view_count = static_cast<int32_t>(views.size());
+  for (size_t i = 0; i < views.size(); ++i) {
+    RotaryView& view = item.views[i];
+    view = views[i];
+    const ViewStrides &x = view.x_strides, &y = view.y_strides;
+    view.same_strides =
+        view.y_offsets.empty() && x.batch == y.batch && x.token == y.token && x.head == y.head;
+    view.y_lanes = UnitLanesOf(item, view.rotates ? item.split_out : item.split_in, vector,
+                               kernel.float8 ? 1 : size);
+  }
+}
+
+// Cuts heads into units and units into blocks.
+void SetRotaryGrid(int64_t rows, const KernelId& kernel, int64_t heads, int processors,
+                   RotaryItem& item) {
+  const int32_t vector =
+      kernel.wide ? static_cast<int32_t>(kVectorBytes / SizeOf(kernel.dtype)) : 1;
+  const int32_t pair_units = item.pairs / vector;
+  const int32_t copy_units = (item.lanes_apart + 2 * vector - 1) / (2 * vector);
+  const int32_t head_units = std::max(pair_units + copy_units, 1);
+  item.pair_units = MakeSmallDivisor(std::max(pair_units, 1));
+  item.pair_units.value = pair_units;
+  item.head_units = MakeSmallDivisor(head_units);
+  item.own_angles = item.head_pairs > 0 || pair_units > kAngleUnits;
+  GridShape shape;
+  shape.rows = heads == 0 ? 0 : rows;
+  shape.units = static_cast<int32_t>(std::max<int64_t>(heads, 1)) * head_units;
+  shape.processors = processors;
+  if (item.own_angles) shape.most_units = kAngleUnits;
+  if (!item.own_angles && pair_units > 0) shape.most_rows = kAngleUnits / pair_units;
+  const int32_t most = item.own_angles ? kAngleUnits : kUnitsPerBlock;
+  if (head_units <= most) shape.together = head_units;
+  item.grid = MakeItemGrid(shape);
 }
 
 }  // namespace
@@ -226,7 +338,7 @@ int64_t RowsOf(const Job& job) {
 }
 
 Slice SliceFrom(const Job& job, int64_t first, int64_t most) {
-  const int64_t count = std::min(most, RowsOf(job) - first);
+  const int64_t count = std::min({most, RowsOf(job) - first, kMostRows});
   const auto* rotary = std::get_if<RotaryJob>(&job);
   if (rotary == nullptr || rotary->batch == 1) return {first, count};
   const int64_t into = first % rotary->tokens;
@@ -239,13 +351,18 @@ KernelId EncodeKernel(const EncodeJob& job) {
 }
 
 EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice slice,
-                          const RowBuffers& buffers, Arena& arena) {
+                          const RowBuffers& buffers, ItemMaker maker) {
+  Arena& arena = maker.arena;
   EncodeItem item;
   item.wide = WideRowsOf(job, buffers);
-  const int64_t units =
-      item.wide.used ? item.wide.pairs * SizeOf(job.dtype) / kVectorBytes : program.units();
-  item.grid = MakeItemGrid(slice.count, static_cast<int32_t>(units));
+  if (item.wide.used) {
+    SetWideGrid(item.wide.pairs * SizeOf(job.dtype) / kVectorBytes, slice.count, maker.processors,
+                item);
+  } else {
+    item.grid = GridOf(slice.count, program.units(), maker);
+  }
   item.positions = MakePositions(*job.positions, slice, arena);
+  item.stepped = job.positions->kind == PositionSource::Kind::kGrid && AreWhole(*job.positions);
   item.turns = MakeTurns(*job.plan, arena);
   item.amplitude = job.plan->amplitude;
   item.cos_bias = LayoutOf(job).cos_bias;
@@ -262,10 +379,11 @@ EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice
 KernelId LookupKernel(const LookupJob& job) { return {Op::kLookup, job.dtype, false, false}; }
 
 LookupItem MakeLookupItem(const LookupJob& job, Slice slice, const RowBuffers& buffers,
-                          Arena& arena) {
+                          ItemMaker maker) {
+  Arena& arena = maker.arena;
   const Table& table = *job.table;
   LookupItem item;
-  item.grid = MakeItemGrid(slice.count, static_cast<int32_t>(table.columns));
+  item.grid = GridOf(slice.count, table.columns, maker);
   item.positions = MakePositions(*job.positions, slice, arena);
   item.table = arena.PutBytes(table.data.get(), table.bytes());
   item.table_dtype = table.dtype;
@@ -282,10 +400,11 @@ LookupItem MakeLookupItem(const LookupJob& job, Slice slice, const RowBuffers& b
 
 KernelId BiasKernel(const BiasJob& job) { return {Op::kBias, job.dtype, false, false}; }
 
-BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers, Arena& arena) {
+BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers, ItemMaker maker) {
+  Arena& arena = maker.arena;
   const BiasRule& rule = *job.rule;
   BiasItem item;
-  item.grid = MakeItemGrid(slice.count, static_cast<int32_t>(job.keys->count()));
+  item.grid = GridOf(slice.count, job.keys->count(), maker);
   item.queries = MakePositions(*job.queries, slice, arena);
   item.keys = MakePositions(*job.keys, {0, job.keys->count()}, arena);
   item.kind = KindOf(rule.family);
@@ -313,15 +432,17 @@ BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers
   return item;
 }
 
-KernelId RotaryKernel(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
-                      absl::Span<const RotaryView> views) {
-  return {Op::kRotary, dtype, CanGoWide(job, dtype, lanes, views),
-          IsPlain(*job.plan) && !job.is_delta(), IsFloat8(views)};
+KernelId RotaryKernel(const RotaryJob& job, Slice slice, Dtype dtype, const HeadLanes& lanes,
+                      absl::Span<const RotaryView> views, int64_t tokens) {
+  const bool wide = CanGoWide(job, dtype, lanes, views);
+  const bool plain = wide && HasPlainAngles(job) && HasPlainStrides(slice, views, tokens);
+  return {Op::kRotary, dtype, wide, plain, IsFloat8(views)};
 }
 
 RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& kernel,
                           const HeadLanes& lanes, absl::Span<const RotaryView> views,
-                          int64_t tokens, Arena& arena) {
+                          int64_t tokens, ItemMaker maker) {
+  Arena& arena = maker.arena;
   const Plan& plan = *job.plan;
   RotaryItem item;
   item.positions = MakeTokenPositions(job, *job.positions, slice, arena);
@@ -335,28 +456,20 @@ RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& ker
   item.split_in = PairingIn(job) == Pairing::kHalfSplit;
   item.split_out = PairingOut(job) == Pairing::kHalfSplit;
   item.amplitude = AmplitudeOf(job);
-  item.tokens = MakeDivisor(tokens);
-  item.rotary_begin = lanes.rotary_begin;
+  // One batch entry has the rows of the slice at most.
+  item.tokens = MakeSmallDivisor(static_cast<int32_t>(std::min(tokens, kMostRows)));
+  item.rotary_begin = static_cast<int32_t>(lanes.rotary_begin);
   item.pairs = static_cast<int32_t>(plan.spec.rotary_dim / 2);
-  item.own_turns = plan.heads > 1;
-  item.head_pairs = plan.head_pairs();
-  item.views = arena.Put(views);
-  item.view_count = static_cast<int32_t>(views.size());
+  if (plan.heads > 1) item.head_pairs = plan.head_pairs();
+  SetViews(views, kernel, item);
   int64_t heads = 0;
   bool in_place = true;
   for (const RotaryView& view : views) {
     heads += view.heads;
     in_place = in_place && view.x == view.y;
   }
-  const int64_t vector = kernel.wide ? kVectorBytes / SizeOf(kernel.dtype) : 1;
-  item.pair_units = static_cast<int32_t>(item.pairs / vector);
-  const int64_t wanted = kManyUnits / std::max<int64_t>(slice.count * item.pair_units, 1);
-  const int64_t groups = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(heads, 1));
-  item.heads_per_unit = (std::max<int64_t>(heads, 1) + groups - 1) / groups;
-  const int64_t used = (heads + item.heads_per_unit - 1) / item.heads_per_unit;
-  item.turn_units = static_cast<int32_t>(used * item.pair_units);
   item.lanes_apart = in_place ? 0 : static_cast<int32_t>(lanes.apart);
-  item.grid = MakeItemGrid(slice.count, std::max(item.turn_units + item.lanes_apart, 1));
+  SetRotaryGrid(slice.count, kernel, heads, maker.processors, item);
   return item;
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns jobs into what kernels read: plain items whose pointers are addresses on the device. The
-// numbers of plans, rules and positions that they point to are put into an arena.
+// Turns jobs into what kernels read: plain items that point to tensors on the device. The numbers
+// of plans, rules and positions are put into an arena.
 //
 // An item computes a slice of a job's rows. The caller gives the tensors that it reads and writes.
-// The caller must place them so that they are aligned to their elements, and must not rotate a
-// tensor in place from one pairing to the other.
+// The caller must place them so that they are aligned to their elements.
 #ifndef PHASOR_KERNELS_CUDA_ITEMS_H_
 #define PHASOR_KERNELS_CUDA_ITEMS_H_
 
@@ -24,8 +23,8 @@
 namespace phasor::cuda {
 
 // Whether kernels can compute the job. They cannot compute an upstream's arithmetic (PARITY);
-// DeBERTa's buckets beyond its thresholds, which take a logarithm; and rows of 2^24 columns, pairs,
-// heads or keys.
+// DeBERTa's buckets beyond its thresholds, which take a logarithm; rows of 2^24 columns, pairs,
+// heads or keys; and heads of more than 512 lanes that change their pairing in place.
 bool Supports(const Job& job);
 
 // The rows of a job: positions of an encoding or lookup, tokens of all batch entries, or queries. 0
@@ -39,7 +38,8 @@ struct Slice {
   int64_t count = 0;
 };
 
-// The longest slice of the job from `first` on with at most `most` rows; `most` must be > 0.
+// The longest slice of the job from `first` on with at most `most` rows, and with less than 2^31;
+// `most` must be > 0.
 Slice SliceFrom(const Job& job, int64_t first, int64_t most);
 
 // Where the rows of a slice are on the device.
@@ -58,24 +58,31 @@ struct HeadLanes {
   int64_t apart = 0;  // lanes that do not rotate
 };
 
+// What items are made for: an arena for what they refer to, and the multiprocessors of the device.
+struct ItemMaker {
+  Arena& arena;
+  int processors;
+};
+
 KernelId EncodeKernel(const EncodeJob& job);
 EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice slice,
-                          const RowBuffers& buffers, Arena& arena);
+                          const RowBuffers& buffers, ItemMaker maker);
 
 KernelId LookupKernel(const LookupJob& job);
 LookupItem MakeLookupItem(const LookupJob& job, Slice slice, const RowBuffers& buffers,
-                          Arena& arena);
+                          ItemMaker maker);
 
 KernelId BiasKernel(const BiasJob& job);
-BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers, Arena& arena);
+BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers, ItemMaker maker);
 
-// All `views` have dtype `dtype`, and all or none of them write FLOAT8. `tokens`: the rows of a
-// batch entry, as the strides of the views count them.
-KernelId RotaryKernel(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
-                      absl::Span<const RotaryView> views);
+// At most kMostViews views. All have dtype `dtype`, and all or none of them write FLOAT8. `tokens`:
+// the rows of a batch entry, as the strides of the views count them. MakeRotaryItem sets what of a
+// view depends on its item.
+KernelId RotaryKernel(const RotaryJob& job, Slice slice, Dtype dtype, const HeadLanes& lanes,
+                      absl::Span<const RotaryView> views, int64_t tokens);
 RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& kernel,
                           const HeadLanes& lanes, absl::Span<const RotaryView> views,
-                          int64_t tokens, Arena& arena);
+                          int64_t tokens, ItemMaker maker);
 
 }  // namespace phasor::cuda
 

@@ -83,17 +83,6 @@ HostRows LaneRows(const RotaryJob& job, const RotaryTensor& tensor, const std::b
   return rows;
 }
 
-// The copy that JobRows::copies describes.
-HostRows CopyOf(const RotaryJob& job, const RotaryTensor& tensor, bool on_device) {
-  HostRows copy;
-  copy.heads = tensor.heads;
-  if (on_device && tensor.rotates && SourceOf(tensor).first == tensor.y &&
-      PairingIn(job) != PairingOut(job)) {
-    copy.bytes = job.plan->spec.rotary_dim * SizeOf(tensor.dtype);
-  }
-  return copy;
-}
-
 JobRows RowsOfRotary(const RotaryJob& job, Locator& locator) {
   JobRows rows;
   std::vector<std::pair<bool, bool>> on_device;
@@ -109,7 +98,6 @@ JobRows RowsOfRotary(const RotaryJob& job, Locator& locator) {
     HostRows& out = rows.out.emplace_back(OutputRows(job, tensor, lanes));
     in.on_device = on_device[i].first;
     out.on_device = on_device[i].second;
-    rows.copies.push_back(CopyOf(job, tensor, in.on_device));
     rows.aligned =
         rows.aligned && IsAligned(in, SizeOf(tensor.dtype)) && IsAligned(out, OutputSizeOf(tensor));
   }

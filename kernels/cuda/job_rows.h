@@ -16,11 +16,6 @@ namespace phasor::cuda {
 struct JobRows {
   std::vector<HostRows> in;   // add_to if there is one, or every tensor that is rotated
   std::vector<HostRows> out;  // the output, or every tensor that is rotated
-  // Rotary, one for each of `in`: the copy of the rotating lanes that kernels must read instead of
-  // the tensor. A tensor needs one if it is on the device and changes its pairing in place, because
-  // threads overwrite lanes that other threads have not read yet. `bytes` is 0 if no copy is
-  // needed. The copy goes to a buffer; its `base` and strides are not set.
-  std::vector<HostRows> copies;
   // Rotary: true if a tensor is on the device, and rows are all lanes of every head. False: rows
   // are the lanes of SentLanes.
   bool whole_heads = false;

@@ -16,7 +16,7 @@ struct KernelId {
   Op op = Op::kEncode;
   Dtype dtype = Dtype::kFloat32;  // of what is written; for FLOAT8 rotations, of what is read
   bool wide = false;              // rotary: aligned units of kVectorBytes
-  bool plain = false;             // rotary, encode: one axis and layer, no xPos, no delta
+  bool plain = false;             // see EncodeBody and RotaryBody
   bool float8 = false;            // rotary: writes FLOAT8 from FLOAT16 or BFLOAT16
 
   friend bool operator==(const KernelId&, const KernelId&) = default;

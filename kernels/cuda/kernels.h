@@ -19,12 +19,9 @@ namespace phasor::cuda {
 // Calls f(Body{}) with the body of a rotary kernel.
 template <typename Element, bool kFloat8, typename F>
 void VisitRotaryBody(const KernelId& id, F&& f) {
-  if (id.wide) {
-    return id.plain ? f(RotaryBody<Element, true, true, kFloat8>{})
-                    : f(RotaryBody<Element, true, false, kFloat8>{});
-  }
-  return id.plain ? f(RotaryBody<Element, false, true, kFloat8>{})
-                  : f(RotaryBody<Element, false, false, kFloat8>{});
+  if (!id.wide) return f(RotaryBody<Element, false, kFloat8, false>{});
+  return id.plain ? f(RotaryBody<Element, true, kFloat8, true>{})
+                  : f(RotaryBody<Element, true, kFloat8, false>{});
 }
 
 // Calls f(Body{}) with the body of `id`.
@@ -48,6 +45,12 @@ void VisitBody(const KernelId& id, F&& f) {
     }
   });
 }
+
+// Whether the threads of a block share memory and work in phases, as rotary's do.
+template <typename Body>
+concept HasPhases = requires {
+  typename Body::Shared;
+};
 
 }  // namespace phasor::cuda
 

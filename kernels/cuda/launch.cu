@@ -1,15 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wraps the bodies in the headers into kernels and launches them.
+#include <cstring>
+
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/launch.h"
 
 namespace phasor::cuda {
 namespace {
 
-// Ask for one block per multiprocessor: if asked for more, the compiler spills registers.
+// What launches of a body that is used often carry if they have one item: the item itself. Kernels
+// read arguments without waiting for memory.
+template <typename Body, bool kOften>
+struct Carried {};
 template <typename Body>
-__global__ void __launch_bounds__(kThreads, 1) Kernel(Batch batch) {
-  RunThread<Body>(batch, blockIdx.x, static_cast<int>(threadIdx.x));
+struct Carried<Body, true> {
+  typename Body::Item item;
+};
+
+// The arguments of a kernel: a batch, and its arena if that is small. The driver copies arguments
+// to the device with the launch, so a small arena needs no copy of its own.
+template <typename Body>
+struct Arguments {
+  const std::byte* arena;  // nullptr: `inlined` holds it
+  int64_t items;
+  int64_t first_block;
+  int32_t count;
+  Carried<Body, Body::kOften> carried;
+  alignas(16) std::byte inlined[kInlineBytes];
+};
+
+// With programmatic dependent launch, the blocks of a kernel may start while the kernel before it
+// ends. Until WaitForEarlierKernels returns, they touch nothing that an earlier kernel writes.
+__device__ void LetLaterKernelsStart() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ void WaitForEarlierKernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <typename Body>
+__device__ void RunBlock(const typename Body::Item& item, const std::byte* arena, int64_t block) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  if constexpr (HasPhases<Body>) {
+    __shared__ typename Body::Shared shared;
+    typename Body::State state;
+    Body::Angles(item, arena, block, thread, shared);
+    WaitForEarlierKernels();
+    Body::Load(item, arena, block, thread, state);
+    __syncthreads();
+    Body::Finish(item, shared, state);
+  } else {
+    WaitForEarlierKernels();
+    Body::Run(item, arena, block, thread);
+  }
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(kThreads,
+                                  Body::kOften&& HasPhases<Body> ? kBlocksPerProcessor : 2)
+    Kernel(const __grid_constant__ Arguments<Body> arguments) {
+  static_assert(sizeof(arguments) <= 4096, "more needs a newer driver");
+  const std::byte* const arena = arguments.arena != nullptr ? arguments.arena : arguments.inlined;
+  LetLaterKernelsStart();
+  if constexpr (Body::kOften) {
+    if (arguments.count == 1) return RunBlock<Body>(arguments.carried.item, arena, blockIdx.x);
+  }
+  const auto found = FindItem<typename Body::Item>(arena, arguments.items, arguments.first_block,
+                                                   arguments.count, blockIdx.x);
+  RunBlock<Body>(found.item, arena, found.block);
+}
+
+// Whether the current device knows programmatic dependent launch.
+bool StartsEarly() {
+  int device = 0, major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= 9;
+}
+
+template <typename Body>
+cudaError_t Launch(const Batch& batch, const cudaLaunchConfig_t& config) {
+  Arguments<Body> arguments;
+  arguments.arena = batch.arena;
+  arguments.items = batch.items;
+  arguments.first_block = batch.first_block;
+  arguments.count = batch.count;
+  if constexpr (Body::kOften) {
+    std::memcpy(&arguments.carried, batch.host + batch.items, sizeof arguments.carried);
+  }
+  if (batch.arena_bytes <= kInlineBytes) {
+    arguments.arena = nullptr;
+    std::memcpy(arguments.inlined, batch.host, static_cast<size_t>(batch.arena_bytes));
+  }
+  return cudaLaunchKernelEx(&config, Kernel<Body>, arguments);
 }
 
 }  // namespace
@@ -22,19 +109,18 @@ int CanLaunch(int device) {
 
 int LaunchKernel(const KernelId& id, const Batch& batch, void* stream) {
   if (batch.blocks == 0) return cudaSuccess;
-  VisitBody(id, [&]<typename Body>(Body) {
-    Kernel<Body>
-        <<<static_cast<unsigned>(batch.blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-            batch);
-  });
-  return cudaGetLastError();
-}
-
-const void* KernelFunction(const KernelId& id) {
-  const void* function = nullptr;
-  VisitBody(id,
-            [&]<typename Body>(Body) { function = reinterpret_cast<const void*>(&Kernel<Body>); });
-  return function;
+  cudaLaunchAttribute early;
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(batch.blocks));
+  config.blockDim = dim3(kThreads);
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &early;
+  config.numAttrs = StartsEarly() ? 1 : 0;
+  cudaError_t error = cudaErrorInvalidValue;
+  VisitBody(id, [&]<typename Body>(Body) { error = Launch<Body>(batch, config); });
+  return error;
 }
 
 }  // namespace phasor::cuda

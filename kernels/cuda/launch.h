@@ -12,12 +12,13 @@ namespace phasor::cuda {
 // the device and makes its context. Returns a cudaError_t.
 int CanLaunch(int device);
 
+// Arenas of up to this size travel with the launch. Larger ones must be on the device at
+// batch.arena.
+inline constexpr int64_t kInlineBytes = 2880;
+
 // Queues one launch for all items on `stream`, a cudaStream_t of the current device. A batch
 // without blocks queues nothing. Needs batch.blocks < 2^31. Returns a cudaError_t.
 int LaunchKernel(const KernelId& id, const Batch& batch, void* stream);
-
-// The kernel's function, as nodes of graphs name it.
-const void* KernelFunction(const KernelId& id);
 
 }  // namespace phasor::cuda
 

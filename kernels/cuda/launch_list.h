@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups items by kernel. Every kernel is launched once for all of its items, whichever requests
-// they come from. Items that go ahead are launched separately before.
+// they come from.
 #ifndef PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
 #define PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
 
@@ -25,32 +25,33 @@ struct Launch {
 // Collects items and makes their launches. Owns copies of the items. Threads: one thread at a time.
 class LaunchList {
  public:
-  // Item is the type of the kernel's body. Items that go `ahead` are launched before all others.
+  // Item is the type of the kernel's body.
   template <typename Item>
-  void Add(const KernelId& kernel, const Item& item, bool ahead = false) {
+  void Add(const KernelId& kernel, const Item& item) {
     static_assert(std::is_trivially_copyable_v<Item> && alignof(Item) <= kArenaAlignment);
     const int64_t blocks = BlocksOf(item.grid);
-    Group& group = GroupFor(kernel, blocks, ahead);
+    Group& group = GroupFor(kernel, blocks);
     group.first_block.push_back(group.blocks);
     group.blocks += blocks;
     const auto* bytes = reinterpret_cast<const std::byte*>(&item);
     group.items.insert(group.items.end(), bytes, bytes + sizeof item);
   }
 
-  // Puts the items into the arena, where the launches read them.
-  std::vector<Launch> Finish(Arena& arena) const {
+  // Puts the items into the arena, which the launches refer to. `device`: where kernels find the
+  // arena.
+  std::vector<Launch> Finish(Arena& arena, const std::byte* device) const {
     std::vector<Launch> launches;
-    for (const bool ahead : {true, false}) {
-      for (const Group& group : groups_) {
-        if (group.ahead != ahead) continue;
-        Batch batch;
-        batch.items = arena.Put(absl::MakeConstSpan(group.items));
-        batch.first_block = arena.Put(absl::MakeConstSpan(group.first_block));
-        batch.count = static_cast<int32_t>(group.first_block.size());
-        batch.blocks = group.blocks;
-        launches.push_back({group.kernel, batch});
-      }
+    for (const Group& group : groups_) {
+      Batch batch;
+      batch.arena = device;
+      batch.host = arena.host();
+      batch.items = arena.Put(absl::MakeConstSpan(group.items)).at;
+      batch.first_block = arena.Put(absl::MakeConstSpan(group.first_block)).at;
+      batch.count = static_cast<int32_t>(group.first_block.size());
+      batch.blocks = group.blocks;
+      launches.push_back({group.kernel, batch});
     }
+    for (Launch& launch : launches) launch.batch.arena_bytes = arena.used();
     return launches;
   }
 
@@ -59,18 +60,16 @@ class LaunchList {
 
   struct Group {
     KernelId kernel;
-    bool ahead;
     std::vector<std::byte> items;
     std::vector<int64_t> first_block;
     int64_t blocks = 0;
   };
 
-  Group& GroupFor(const KernelId& kernel, int64_t blocks, bool ahead) {
+  Group& GroupFor(const KernelId& kernel, int64_t blocks) {
     for (Group& group : groups_) {
-      const bool same = group.kernel == kernel && group.ahead == ahead;
-      if (same && group.blocks + blocks <= kMostBlocks) return group;
+      if (group.kernel == kernel && group.blocks + blocks <= kMostBlocks) return group;
     }
-    return groups_.emplace_back(Group{kernel, ahead, {}, {}, 0});
+    return groups_.emplace_back(Group{kernel, {}, {}, 0});
   }
 
   std::vector<Group> groups_;

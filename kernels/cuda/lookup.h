@@ -21,7 +21,7 @@ namespace phasor::cuda {
 struct LookupItem {
   ItemGrid grid;
   ItemPositions positions;
-  const std::byte* table = nullptr;
+  InArena<std::byte> table;
   Dtype table_dtype = Dtype::kFloat32;
   bool copy = false;  // equal dtypes and nothing to add: bits are copied
   int64_t table_rows = 0;
@@ -36,27 +36,30 @@ struct LookupItem {
 template <typename Element>
 struct LookupBody {
   using Item = LookupItem;
+  static constexpr bool kOften = false;  // see launch.cu
   using T = typename Element::Math;
 
-  static PHASOR_HD void Run(const LookupItem& item, int64_t block, int thread) {
+  static PHASOR_HD void Run(const LookupItem& item, const std::byte* arena, int64_t block,
+                            int thread) {
     ForEachUnit(item.grid, block, thread,
-                [&](int64_t row, int32_t column) { RunColumn(item, row, column); });
+                [&](int64_t row, int32_t column) { RunColumn(item, arena, row, column); });
   }
 
  private:
-  static PHASOR_HD void RunColumn(const LookupItem& item, int64_t row, int64_t column) {
+  static PHASOR_HD void RunColumn(const LookupItem& item, const std::byte* arena, int64_t row,
+                                  int64_t column) {
     constexpr int64_t kBytes = Element::kBytes;
-    int64_t table_row = PositionOf(item.positions, row, 0).whole;
+    int64_t table_row = PositionOf(item.positions, arena, row, 0).whole;
     if (table_row >= item.table_rows) table_row = item.table_rows - 1;
     if (table_row < 0) table_row = 0;
     const int64_t from = table_row * item.columns + column;
     std::byte* const out = item.out + row * item.out_row_bytes + column * kBytes;
     if (item.copy) {
       std::memcpy(__builtin_assume_aligned(out, kBytes),
-                  __builtin_assume_aligned(item.table + from * kBytes, kBytes), kBytes);
+                  __builtin_assume_aligned(item.table.In(arena) + from * kBytes, kBytes), kBytes);
       return;
     }
-    T value = LoadAs<T>(item.table_dtype, item.table, from);
+    T value = LoadAs<T>(item.table_dtype, item.table.In(arena), from);
     if (item.add_to != nullptr) {
       const std::byte* const add_to = item.add_to + row * item.add_to_row_bytes + column * kBytes;
       value = std::fma(static_cast<T>(item.embedding_scale), LoadElement<Element>(add_to), value);

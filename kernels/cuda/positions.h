@@ -11,6 +11,7 @@
 #include "kernels/base/host_device.h"
 #include "kernels/cuda/aligned.h"
 #include "kernels/cuda/divisor.h"
+#include "kernels/cuda/in_arena.h"
 #include "kernels/math/fixed_position.h"
 #include "kernels/math/phase.h"
 
@@ -25,20 +26,19 @@ struct AxisSteps {
 
 enum class PositionKind : uint8_t { kRange, kGrid, kRagged, kTensor };
 
-// The positions of the rows of an item: row r has position r % period of them. Pointers are
-// addresses on the device.
+// The positions of the rows of an item: row r has position r % period of them.
 struct ItemPositions {
   PositionKind kind = PositionKind::kRange;
   Dtype dtype = Dtype::kInt64;  // kTensor
   int32_t axes = 1;
-  Divisor period;
-  int64_t first = 0;                // ranges, grids, ragged: index of row 0 in the whole source
-  AxisSteps range;                  // kRange
-  const AxisSteps* grid = nullptr;  // kGrid: [axes], last axis fastest
-  int64_t sequences = 0;            // kRagged
-  const int64_t* ends = nullptr;    // kRagged: running sum of lengths in the whole source
-  const int64_t* starts = nullptr;  // kRagged: position of the first token minus its index
-  const std::byte* data = nullptr;  // kTensor: [period, axes], aligned to its dtype
+  SmallDivisor period;
+  int64_t first = 0;        // ranges, grids, ragged: index of row 0 in the whole source
+  AxisSteps range;          // kRange
+  InArena<AxisSteps> grid;  // kGrid: [axes], last axis fastest
+  int64_t sequences = 0;    // kRagged
+  InArena<int64_t> ends;    // kRagged: running sum of lengths in the whole source
+  InArena<int64_t> starts;  // kRagged: position of the first token minus its index
+  InArena<std::byte> data;  // kTensor: [period, axes], aligned to its dtype
 };
 
 PHASOR_HD Position TensorPosition(Dtype dtype, const std::byte* data, int64_t i) {
@@ -53,37 +53,58 @@ PHASOR_HD Position TensorPosition(Dtype dtype, const std::byte* data, int64_t i)
 }
 
 // The position at index i of a ragged source. Its sequence is the first one that ends after i.
-PHASOR_HD Position RaggedPosition(const ItemPositions& p, int64_t i) {
+PHASOR_HD Position RaggedPosition(const ItemPositions& p, const std::byte* arena, int64_t i) {
+  const int64_t* const ends = p.ends.In(arena);
   int64_t low = 0, high = p.sequences - 1;
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    if (p.ends[middle] > i) {
+    if (ends[middle] > i) {
       high = middle;
     } else {
       low = middle + 1;
     }
   }
-  return {static_cast<int64_t>(static_cast<uint64_t>(p.starts[low]) + static_cast<uint64_t>(i)), 0};
+  const auto start = static_cast<uint64_t>(p.starts.In(arena)[low]);
+  return {static_cast<int64_t>(start + static_cast<uint64_t>(i)), 0};
 }
 
-PHASOR_HD Position GridPosition(const ItemPositions& p, int64_t i, int axis) {
-  for (int a = p.axes - 1; a > axis; --a) i = Quotient(i, p.grid[a].count);
-  const AxisSteps& steps = p.grid[axis];
+PHASOR_HD Position GridPosition(const ItemPositions& p, const std::byte* arena, int64_t i,
+                                int axis) {
+  const AxisSteps* const grid = p.grid.In(arena);
+  for (int a = p.axes - 1; a > axis; --a) i = Quotient(i, grid[a].count);
+  const AxisSteps& steps = grid[axis];
   return PositionAlong(steps.start, steps.step, i - Quotient(i, steps.count) * steps.count.value);
 }
 
+// The position of a row, if they are a range of whole numbers or a tensor of integers with one
+// axis: a few instructions for the kernels that are used most.
+PHASOR_HD int64_t WholePosition(const ItemPositions& p, const std::byte* arena, int64_t row) {
+  const auto r = static_cast<int32_t>(row);
+  const int64_t i = r - Quotient(r, p.period) * p.period.value;
+  if (p.kind == PositionKind::kRange) {
+    return static_cast<int64_t>(static_cast<uint64_t>(p.range.start.whole) +
+                                static_cast<uint64_t>(p.range.step.whole) *
+                                    static_cast<uint64_t>(p.first + i));
+  }
+  const std::byte* const data = p.data.In(arena);
+  if (p.dtype == Dtype::kInt32) return LoadAligned<int32_t>(data + i * 4);
+  return LoadAligned<int64_t>(data + i * 8);
+}
+
 // The position of a row on an axis.
-PHASOR_HD Position PositionOf(const ItemPositions& p, int64_t row, int axis) {
-  const int64_t i = row - Quotient(row, p.period) * p.period.value;
+PHASOR_HD Position PositionOf(const ItemPositions& p, const std::byte* arena, int64_t row,
+                              int axis) {
+  const auto r = static_cast<int32_t>(row);
+  const int64_t i = r - Quotient(r, p.period) * p.period.value;
   switch (p.kind) {
     case PositionKind::kRange:
       return PositionAlong(p.range.start, p.range.step, p.first + i);
     case PositionKind::kGrid:
-      return GridPosition(p, p.first + i, axis);
+      return GridPosition(p, arena, p.first + i, axis);
     case PositionKind::kRagged:
-      return RaggedPosition(p, p.first + i);
+      return RaggedPosition(p, arena, p.first + i);
     case PositionKind::kTensor:
-      return TensorPosition(p.dtype, p.data, i * p.axes + axis);
+      return TensorPosition(p.dtype, p.data.In(arena), i * p.axes + axis);
   }
   return {};
 }

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary on a GPU. Contract: kernels/ops/rotary.h, with two restrictions, which chunk.cc keeps
-// (with JobRows::aligned and JobRows::copies): pointers and strides are multiples of the element's
-// size, and a view that rotates has y == x only if its pairings are equal. The sines and cosines of
-// a unit's pairs are computed in registers and shared by its heads; memory holds none of them.
-// Threads: bodies of one launch write different lanes.
+// Rotary on a GPU. Contract: kernels/ops/rotary.h, but pointers and strides must be multiples of
+// the element's size, and MakeRotaryItem says which rotations in place it refuses.
+//
+// A block works in three phases, with one barrier between the second and the third:
+//
+//   Angles  the threads compute the sines and cosines of the block's rows, once for all heads and
+//           tensors, in memory that the block shares
+//   Load    every thread reads the lanes of its units, up to kSteps of them, into registers
+//   Finish  every thread rotates its lanes and writes them
+//
+// The block has read all lanes before it writes one, and a head is never split between blocks. So
+// a tensor may be rotated in place from one pairing to the other.
+// Threads: blocks of one launch write different lanes.
 #ifndef PHASOR_KERNELS_CUDA_ROTARY_H_
 #define PHASOR_KERNELS_CUDA_ROTARY_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/base/host_device.h"
-#include "kernels/cuda/aligned.h"
 #include "kernels/cuda/divisor.h"
 #include "kernels/cuda/grid.h"
+#include "kernels/cuda/in_arena.h"
+#include "kernels/cuda/lanes.h"
 #include "kernels/cuda/positions.h"
 #include "kernels/cuda/turns.h"
 #include "kernels/math/element.h"
@@ -29,21 +38,34 @@ struct ViewStrides {
   int64_t head = 0;
 };
 
+// Where the lanes of a head's rotating units are, in bytes from the head's begin.
+struct UnitLanes {
+  int32_t begin = 0;   // the first lanes of the first unit
+  int32_t step = 0;    // from one unit to the next
+  int32_t second = 0;  // from the first lanes of a unit to its second
+};
+
 // One tensor of an item. Pointers are addresses on the device.
 struct RotaryView {
   const std::byte* x = nullptr;
   std::byte* y = nullptr;
-  int64_t heads = 0;
+  int32_t heads = 0;
+  UnitLanes y_lanes;
   ViewStrides x_strides;
   ViewStrides y_strides;
-  const int64_t* y_offsets = nullptr;  // [rows]: bytes from y, instead of y_strides; negative: skip
-  Float8 float8 = Float8::kNone;       // of y, in kernels that write FLOAT8
+  bool same_strides = false;      // y_strides are x_strides, and there are no y_offsets
+  InArena<int64_t> y_offsets;     // [rows]: bytes from y, instead of y_strides; negative: skip
+  Float8 float8 = Float8::kNone;  // of y, in kernels that write FLOAT8
   float inv_scale = 1;
   bool rotates = true;  // false: all lanes are copied
 };
 
+// The most tensors of an item: queries, keys, values and one more.
+inline constexpr int kMostViews = 4;
+
 // What a kernel computes for one job's slice. Rows are tokens: row r is token r % tokens of batch
-// entry r / tokens. All views have one dtype.
+// entry r / tokens. All views have one dtype. The units of a row are those of the first head of the
+// first view, then those of the next head, and so on.
 struct RotaryItem {
   ItemGrid grid;
   ItemPositions positions;
@@ -55,222 +77,287 @@ struct RotaryItem {
   ItemPositions from_positions;
   ItemTurns from_turns;
   double amplitude = 1;
-  Divisor tokens;
-  int64_t rotary_begin = 0;
-  int32_t pairs = 0;        // of a head
-  int32_t lanes_apart = 0;  // lanes of a head that do not rotate and are copied; 0 in place
-  bool own_turns = false;   // each head has its own frequencies
-  int64_t head_pairs = 0;   // from one such head to the next
-  int64_t heads_per_unit = 1;
-  int32_t pair_units = 0;  // units of one group of heads_per_unit heads
-  int32_t turn_units = 0;  // units that rotate; each further unit copies one lane of all heads
-  const RotaryView* views = nullptr;
+  SmallDivisor tokens;
+  UnitLanes x_lanes;
+  int32_t rotary_begin = 0;
+  int32_t pairs = 0;  // of a head
+  SmallDivisor head_units;
+  SmallDivisor pair_units;  // the first units of a head rotate pairs, the others copy lanes
+  int32_t lanes_apart = 0;  // lanes of a head that do not rotate and are copied
+  bool own_angles = false;  // each unit of a block has angles of its own, else each pair of a row
+  int64_t head_pairs = 0;   // frequencies from one head to the next; 0: heads share them
   int32_t view_count = 0;
+  RotaryView views[kMostViews];
 };
 
-// kWide: a unit is as many pairs as kVectorBytes holds elements, else one pair. kPlain: one axis
-// and layer, no xPos, no delta. kFloat8: all views write FLOAT8, else Elements.
-template <typename Element, bool kWide, bool kPlain, bool kFloat8>
+// The most units of a block with angles of their own, and the most units of pairs in its rows
+// otherwise.
+inline constexpr int kAngleUnits = kThreads;
+
+// kWide: a unit is twice kVectorBytes of lanes, else two lanes. kFloat8: all views write FLOAT8,
+// else Elements. kPlain, for the most frequent rotations: the phase of a pair is one product, of
+// its frequency and a position that is a whole number on one axis; rows are of one batch entry;
+// strides are below 2^32.
+template <typename Element, bool kWide, bool kFloat8, bool kPlain>
 struct RotaryBody {
   using Item = RotaryItem;
+  static constexpr bool kOften = kPlain;  // see launch.cu
   using T = typename Element::Math;
   static constexpr int kBytes = static_cast<int>(Element::kBytes);
   static constexpr int kOutBytes = kFloat8 ? 1 : kBytes;
   static constexpr int kPairs = kWide ? kVectorBytes / kBytes : 1;
+  // Angles are read in vectors of so many. Vectors of neighbouring units are neighbours, so that
+  // threads read them from different banks.
+  static constexpr int kPart =
+      kPairs * sizeof(T) >= kVectorBytes ? kVectorBytes / static_cast<int>(sizeof(T)) : kPairs;
 
-  struct Trig {
-    T sin[kPairs];
-    T cos[kPairs];
+  // What the threads of a block share.
+  struct Shared {
+    alignas(kVectorBytes) T sin[kAngleUnits * kPairs];
+    alignas(kVectorBytes) T cos[kAngleUnits * kPairs];
   };
-  // The lanes of a unit: one component each (half split), or in their order (interleaved).
-  template <int kLaneBytes>
-  struct LanesOf {
-    alignas(kPairs* kLaneBytes) std::byte first[kPairs * kLaneBytes];
-    alignas(kPairs* kLaneBytes) std::byte second[kPairs * kLaneBytes];
-  };
-  using Lanes = LanesOf<kBytes>;
-  using OutLanes = LanesOf<kOutBytes>;
-  // For FLOAT8 only.
-  struct Rounding {
-    Float8 float8;
+
+  // What a thread keeps from Load to Finish. A unit's lanes are one component each (half split), or
+  // neighbours (interleaved, and lanes that are copied).
+  using Lanes = Words<kPairs * kBytes>;
+  using OutLanes = Words<kPairs * kOutBytes>;
+  struct Unit {
+    Lanes first;
+    Lanes second;
+    std::byte* y_first = nullptr;   // nullptr: there is nothing to write
+    std::byte* y_second = nullptr;  // nullptr: only `first` is written
+    int32_t angles = -1;            // where its angles are; -1: it copies
+    Float8 float8;                  // for FLOAT8 only
     float inv_scale;
   };
+  struct State {
+    Unit units[kSteps];
+  };
 
-  static PHASOR_HD void Run(const RotaryItem& item, int64_t block, int thread) {
-    ForEachUnit(item.grid, block, thread, [&](int64_t row, int32_t unit) {
-      if (unit < item.turn_units) {
-        Turn(item, row, unit / item.pair_units, unit % item.pair_units * kPairs);
+  static PHASOR_HD void Load(const Item& item, const std::byte* arena, int64_t block, int thread,
+                             State& state) {
+    const BlockUnits units = UnitsOf(item.grid, block);
+    PHASOR_UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      const int32_t i = step * kThreads + thread;
+      state.units[step].y_first = nullptr;
+      if (i < units.count) LoadUnit(item, arena, units, i, state.units[step]);
+    }
+  }
+
+  static PHASOR_HD void Angles(const Item& item, const std::byte* arena, int64_t block, int thread,
+                               Shared& shared) {
+    const BlockUnits units = UnitsOf(item.grid, block);
+    const int32_t count =
+        item.own_angles ? units.count : RowsOf(item, units) * item.pair_units.value;
+    for (int32_t i = thread; i < count * kPairs; i += kThreads) {
+      const int32_t at = i / kPairs, pair = i % kPairs;
+      SinCos<T> v;
+      if (!AngleOf(item, arena, units, at, pair, v)) continue;
+      shared.sin[PlaceOf(at, pair)] = v.sin;
+      shared.cos[PlaceOf(at, pair)] = v.cos;
+    }
+  }
+
+  static PHASOR_HD void Finish(const Item& item, const Shared& shared, const State& state) {
+    PHASOR_UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      const Unit& unit = state.units[step];
+      if (unit.y_first == nullptr) continue;
+      if (unit.angles >= 0) {
+        Rotate(item, shared, unit);
       } else {
-        CopyLane(item, row, unit - item.turn_units);
+        Store(unit, Converted(unit, unit.first), Converted(unit, unit.second));
       }
-    });
+    }
   }
 
  private:
-  // Rotates pairs [j, j + kPairs) of a group of heads.
-  static PHASOR_HD void Turn(const RotaryItem& item, int64_t row, int64_t group, int64_t j) {
-    const bool split_in = item.split_in, split_out = item.split_out, own_turns = item.own_turns;
-    const int64_t second_in = split_in ? item.pairs : kPairs;  // lanes from first to second
-    const int64_t second_out = split_out ? item.pairs : kPairs;
-    const int64_t at_in = item.rotary_begin + (split_in ? j : 2 * j);
-    const int64_t at_out = item.rotary_begin + (split_out ? j : 2 * j);
-    const int64_t begin = group * item.heads_per_unit, end = begin + item.heads_per_unit;
-    Trig trig;
-    bool known = false;
-    int64_t passed = 0;  // heads of the views before this one
-    for (int32_t i = 0; i < item.view_count; ++i) {
-      // A reference: of a copy, nvcc would not know which memory the pointers point to.
-      const RotaryView& view = item.views[i];
-      const int64_t heads = view.heads, x_head = view.x_strides.head, y_head = view.y_strides.head;
-      const bool rotates = view.rotates;
-      const Rounding rounding{view.float8, view.inv_scale};
-      const int64_t y_offset = YOffset(view, item.tokens, row);
-      const int64_t at_y = rotates ? at_out : at_in;
-      const int64_t second_y = rotates ? second_out : second_in;
-      const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + at_in * kBytes;
-      std::byte* const y = view.y + y_offset + at_y * kOutBytes;
-      const int64_t last = end - passed < heads ? end - passed : heads;
-      for (int64_t h = begin > passed ? begin - passed : 0; h < last && y_offset >= 0; ++h) {
-        if (rotates && (!known || own_turns)) {
-          trig = PairTrig(item, row, own_turns ? h * item.head_pairs + j : j);
-          known = true;
-        }
-        Lanes lanes;
-        OutLanes out;
-        Load(x + h * x_head, second_in, lanes);
-        if (rotates) {
-          Rotate(trig, split_in, split_out, rounding, lanes, out);
-        } else {
-          Copy(rounding, lanes, out);
-        }
-        Store(out, second_y, y + h * y_head);
+  // A head of a view.
+  struct HeadAt {
+    const RotaryView& view;
+    int32_t head;
+  };
+
+  static PHASOR_HD int32_t RowsOf(const Item& item, const BlockUnits& units) {
+    return item.grid.parts.value == 1 ? Quotient(units.count, item.grid.units) : 1;
+  }
+
+  static PHASOR_HD HeadAt FindHead(const Item& item, int32_t head) {
+    int i = 0;
+    while (head >= item.views[i].heads) head -= item.views[i++].heads;
+    return {item.views[i], head};
+  }
+
+  static PHASOR_HD void LoadUnit(const Item& item, const std::byte* arena, const BlockUnits& units,
+                                 int32_t i, Unit& unit) {
+    const UnitAt at = UnitOf(item.grid, units, i);
+    const int32_t head_of_all = Quotient(at.unit, item.head_units);
+    const int32_t part = at.unit - head_of_all * item.head_units.value;
+    const HeadAt found = FindHead(item, head_of_all);
+    const RotaryView& view = found.view;
+    const int64_t x_offset = Offset(view.x_strides, item.tokens, at.row, found.head);
+    int64_t y_offset = x_offset;
+    if (!view.same_strides) {
+      y_offset = Offset(view.y_strides, item.tokens, at.row, found.head);
+      if (!view.y_offsets.empty()) {
+        const int64_t slot = view.y_offsets.In(arena)[at.row];
+        if (slot < 0) return;
+        y_offset = slot + found.head * view.y_strides.head;
       }
-      passed += heads;
+    }
+    const std::byte* const x = view.x + x_offset;
+    std::byte* const y = view.y + y_offset;
+    unit.float8 = view.float8;
+    unit.inv_scale = view.inv_scale;
+    if (part < item.pair_units.value) {
+      LoadPairs(item.x_lanes, view.y_lanes, x, y, part, unit);
+      if (view.rotates) {
+        unit.angles = item.own_angles
+                          ? i
+                          : static_cast<int32_t>(at.row - units.row) * item.pair_units.value + part;
+      }
+    } else if (view.x != view.y) {
+      LoadApart(item, x, y, part - item.pair_units.value, unit);
     }
   }
 
-  // Bytes from the view's y to a row; negative: the row is not written.
-  static PHASOR_HD int64_t YOffset(const RotaryView& view, const Divisor& tokens, int64_t row) {
-    return view.y_offsets != nullptr ? view.y_offsets[row] : Offset(view.y_strides, tokens, row);
+  // Reads kPairs pairs of a head.
+  static PHASOR_HD void LoadPairs(const UnitLanes& x_lanes, const UnitLanes& y_lanes,
+                                  const std::byte* x, std::byte* y, int32_t part, Unit& unit) {
+    const std::byte* const from = x + (x_lanes.begin + part * x_lanes.step);
+    unit.first = LoadWords<kPairs * kBytes>(from);
+    unit.second = LoadWords<kPairs * kBytes>(from + x_lanes.second);
+    unit.y_first = y + (y_lanes.begin + part * y_lanes.step);
+    unit.y_second = unit.y_first + y_lanes.second;
+    unit.angles = -1;
   }
 
-  static PHASOR_HD int64_t Offset(const ViewStrides& strides, const Divisor& tokens, int64_t row) {
-    const int64_t entry = Quotient(row, tokens);
-    return entry * strides.batch + (row - entry * tokens.value) * strides.token;
+  // Reads 2 * kPairs of the lanes that do not rotate, or kPairs if there are no more.
+  static PHASOR_HD void LoadApart(const Item& item, const std::byte* x, std::byte* y, int32_t part,
+                                  Unit& unit) {
+    const int32_t i = part * 2 * kPairs;
+    const int32_t first = LaneApart(item, i), second = LaneApart(item, i + kPairs);
+    unit.first = LoadWords<kPairs * kBytes>(x + first * kBytes);
+    unit.y_first = y + first * kOutBytes;
+    unit.second = unit.first;
+    unit.y_second = nullptr;
+    unit.angles = -1;
+    if (i + kPairs >= item.lanes_apart) return;
+    unit.second = LoadWords<kPairs * kBytes>(x + second * kBytes);
+    unit.y_second = y + second * kOutBytes;
+  }
+  static PHASOR_HD int32_t LaneApart(const Item& item, int32_t i) {
+    return i < item.rotary_begin ? i : i + 2 * item.pairs;
   }
 
-  static PHASOR_HD Trig PairTrig(const RotaryItem& item, int64_t row, int64_t first) {
-    Trig trig;
-    Position position;
-    if constexpr (kPlain) position = PositionOf(item.positions, row, 0);
-    PHASOR_UNROLL
-    for (int i = 0; i < kPairs; ++i) {
-      const SinCos<T> v = OneTrig(item, row, position, first + i);
-      trig.sin[i] = v.sin;
-      trig.cos[i] = v.cos;
-    }
-    return trig;
-  }
-
-  static PHASOR_HD SinCos<T> OneTrig(const RotaryItem& item, int64_t row, Position position,
-                                     int64_t pair) {
+  // Bytes from a view's begin to a head.
+  static PHASOR_HD int64_t Offset(const ViewStrides& strides, const SmallDivisor& tokens,
+                                  int64_t row, int32_t head) {
     if constexpr (kPlain) {
-      const uint64_t phase = PhaseOnOneAxis(item.turns, pair, position);
-      return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, item.amplitude);
-    } else {
-      uint64_t phase = PhaseOfRow(item.turns, item.positions, pair, row);
-      Exponent exponent = ExponentOfRow(item.turns, item.positions, pair, row);
-      if (item.delta) {
-        phase -= PhaseOfRow(item.from_turns, item.from_positions, pair, row);
-        exponent -= ExponentOfRow(item.from_turns, item.from_positions, pair, row);
-      }
-      double amplitude = item.amplitude;
-      if (item.turns.xpos_rate != nullptr || item.from_turns.xpos_rate != nullptr) {
-        amplitude *= Exp2(item.inverse ? -exponent : exponent);
-      }
-      return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, amplitude);
+      return static_cast<int64_t>(
+          uint64_t{static_cast<uint32_t>(row)} * static_cast<uint32_t>(strides.token) +
+          uint64_t{static_cast<uint32_t>(head)} * static_cast<uint32_t>(strides.head));
     }
+    const int32_t entry = Quotient(static_cast<int32_t>(row), tokens);
+    const int32_t token = static_cast<int32_t>(row) - entry * tokens.value;
+    return entry * strides.batch + token * strides.token + head * strides.head;
+  }
+
+  // Where the angle of a pair of unit `at` is in Shared.
+  static PHASOR_HD int PlaceOf(int32_t at, int pair) {
+    return (pair / kPart * kAngleUnits + at) * kPart + pair % kPart;
+  }
+
+  // The sine and cosine of a pair of unit `at`. False: the unit does not rotate.
+  static PHASOR_HD bool AngleOf(const Item& item, const std::byte* arena, const BlockUnits& units,
+                                int32_t at, int pair, SinCos<T>& v) {
+    int64_t row, j;
+    if (!kPlain && item.own_angles) {
+      const UnitAt unit = UnitOf(item.grid, units, at);
+      const int32_t head_of_all = Quotient(unit.unit, item.head_units);
+      const int32_t part = unit.unit - head_of_all * item.head_units.value;
+      if (part >= item.pair_units.value) return false;
+      row = unit.row;
+      j = FindHead(item, head_of_all).head * item.head_pairs + part * kPairs + pair;
+    } else {
+      const int32_t r = Quotient(at, item.pair_units);
+      row = units.row + r;
+      j = (at - r * item.pair_units.value) * int64_t{kPairs} + pair;
+    }
+    v = Trig(item, arena, row, j);
+    return true;
+  }
+
+  static PHASOR_HD SinCos<T> Trig(const Item& item, const std::byte* arena, int64_t row,
+                                  int64_t pair) {
+    if constexpr (kPlain) {
+      const auto position = static_cast<uint64_t>(WholePosition(item.positions, arena, row));
+      const uint64_t phase = position * item.turns.frequency.In(arena)[pair].fraction;
+      return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, item.amplitude);
+    }
+    uint64_t phase = PhaseOfRow(item.turns, item.positions, arena, pair, row);
+    double amplitude = item.amplitude;
+    if (item.delta) phase -= PhaseOfRow(item.from_turns, item.from_positions, arena, pair, row);
+    if (!item.turns.xpos_rate.empty() || !item.from_turns.xpos_rate.empty()) {
+      Exponent exponent = ExponentOfRow(item.turns, item.positions, arena, pair, row);
+      if (item.delta) {
+        exponent -= ExponentOfRow(item.from_turns, item.from_positions, arena, pair, row);
+      }
+      amplitude *= Exp2(item.inverse ? -exponent : exponent);
+    }
+    return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, amplitude);
   }
 
   // Lane i of the 2 * kPairs lanes of a unit.
-  static PHASOR_HD T LoadLane(const Lanes& lanes, int i) {
-    return Element::Load(i < kPairs ? lanes.first + i * kBytes
-                                    : lanes.second + (i - kPairs) * kBytes);
-  }
-  static PHASOR_HD void StoreLane(const Rounding& rounding, T value, OutLanes& lanes, int i) {
-    StoreOut(rounding, value,
-             i < kPairs ? lanes.first + i * kOutBytes : lanes.second + (i - kPairs) * kOutBytes);
-  }
-  static PHASOR_HD void StoreOut(const Rounding& rounding, T value, std::byte* y) {
-    if constexpr (kFloat8) {
-      *y = scalar::ScaledFloat8(value, rounding.inv_scale, rounding.float8);
-    } else {
-      Element::Store(value, y);
-    }
-  }
-
-  static PHASOR_HD void Copy(const Rounding& rounding, const Lanes& lanes, OutLanes& out) {
-    if constexpr (kFloat8) {
-      PHASOR_UNROLL
-      for (int i = 0; i < 2 * kPairs; ++i) StoreLane(rounding, LoadLane(lanes, i), out, i);
-    } else {
-      out = lanes;
-    }
+  static PHASOR_HD T LaneAt(const Unit& unit, int i) {
+    return i < kPairs ? LaneOf<Element>(unit.first, i) : LaneOf<Element>(unit.second, i - kPairs);
   }
 
   // The lanes of pair i are i and kPairs + i, or 2i and 2i + 1.
-  static PHASOR_HD void Rotate(const Trig& trig, bool split_in, bool split_out,
-                               const Rounding& rounding, const Lanes& lanes, OutLanes& out) {
+  static PHASOR_HD void Rotate(const Item& item, const Shared& shared, const Unit& unit) {
     T y1[kPairs], y2[kPairs];
     PHASOR_UNROLL
     for (int i = 0; i < kPairs; ++i) {
-      const T x1 = split_in ? LoadLane(lanes, i) : LoadLane(lanes, 2 * i);
-      const T x2 = split_in ? LoadLane(lanes, kPairs + i) : LoadLane(lanes, 2 * i + 1);
-      y1[i] = std::fma(-x2, trig.sin[i], x1 * trig.cos[i]);
-      y2[i] = std::fma(x2, trig.cos[i], x1 * trig.sin[i]);
+      const T sin = shared.sin[PlaceOf(unit.angles, i)], cos = shared.cos[PlaceOf(unit.angles, i)];
+      const T x1 = item.split_in ? LaneAt(unit, i) : LaneAt(unit, 2 * i);
+      const T x2 = item.split_in ? LaneAt(unit, kPairs + i) : LaneAt(unit, 2 * i + 1);
+      y1[i] = std::fma(-x2, sin, x1 * cos);
+      y2[i] = std::fma(x2, cos, x1 * sin);
     }
+    T first[kPairs], second[kPairs];
     PHASOR_UNROLL
-    for (int i = 0; i < 2 * kPairs; ++i) {
-      const T split = i < kPairs ? y1[i % kPairs] : y2[i % kPairs];
-      const T interleaved = i % 2 == 0 ? y1[i / 2] : y2[i / 2];
-      StoreLane(rounding, split_out ? split : interleaved, out, i);
+    for (int i = 0; i < kPairs; ++i) {
+      first[i] = item.split_out ? y1[i] : i % 2 == 0 ? y1[i / 2] : y2[i / 2];
+      const int k = kPairs + i;
+      second[i] = item.split_out ? y2[i] : k % 2 == 0 ? y1[k / 2] : y2[k / 2];
+    }
+    Store(unit, Packed(unit, first), Packed(unit, second));
+  }
+
+  static PHASOR_HD OutLanes Packed(const Unit& unit, const T (&values)[kPairs]) {
+    if constexpr (kFloat8) {
+      return PackFloat8Lanes(values, unit.inv_scale, unit.float8);
+    } else {
+      return PackLanes<Element>(values);
     }
   }
 
-  static PHASOR_HD void Load(const std::byte* x, int64_t second, Lanes& lanes) {
-    constexpr int kSize = kPairs * kBytes;
-    std::memcpy(lanes.first, __builtin_assume_aligned(x, kSize), kSize);
-    std::memcpy(lanes.second, __builtin_assume_aligned(x + second * kBytes, kSize), kSize);
-  }
-
-  static PHASOR_HD void Store(const OutLanes& lanes, int64_t second, std::byte* y) {
-    constexpr int kSize = kPairs * kOutBytes;
-    std::memcpy(__builtin_assume_aligned(y, kSize), lanes.first, kSize);
-    std::memcpy(__builtin_assume_aligned(y + second * kOutBytes, kSize), lanes.second, kSize);
-  }
-
-  // Copies lane i of those that do not rotate, for every head of views that are not in place.
-  static PHASOR_HD void CopyLane(const RotaryItem& item, int64_t row, int64_t i) {
-    const int64_t lane = i < item.rotary_begin ? i : i + 2 * item.pairs;
-    for (int32_t v = 0; v < item.view_count; ++v) {
-      const RotaryView& view = item.views[v];
-      const int64_t heads = view.heads, x_head = view.x_strides.head, y_head = view.y_strides.head;
-      const Rounding rounding{view.float8, view.inv_scale};
-      const int64_t y_offset = YOffset(view, item.tokens, row);
-      if (view.x == view.y || y_offset < 0) continue;
-      const std::byte* const x = view.x + Offset(view.x_strides, item.tokens, row) + lane * kBytes;
-      std::byte* const y = view.y + y_offset + lane * kOutBytes;
-      for (int64_t h = 0; h < heads; ++h) {
-        const std::byte* const from = x + h * x_head;
-        std::byte* const to = y + h * y_head;
-        if constexpr (kFloat8) {
-          StoreOut(rounding, LoadElement<Element>(from), to);
-        } else {
-          std::memcpy(__builtin_assume_aligned(to, kBytes), __builtin_assume_aligned(from, kBytes),
-                      kBytes);
-        }
-      }
+  // Lanes that are copied. Bits are kept unless the type changes.
+  static PHASOR_HD OutLanes Converted(const Unit& unit, const Lanes& lanes) {
+    if constexpr (kFloat8) {
+      T values[kPairs];
+      PHASOR_UNROLL
+      for (int i = 0; i < kPairs; ++i) values[i] = LaneOf<Element>(lanes, i);
+      return Packed(unit, values);
+    } else {
+      return lanes;
     }
+  }
+
+  static PHASOR_HD void Store(const Unit& unit, const OutLanes& first, const OutLanes& second) {
+    StoreWords(first, unit.y_first);
+    if (unit.y_second != nullptr) StoreWords(second, unit.y_second);
   }
 };
 

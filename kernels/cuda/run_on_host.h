@@ -8,7 +8,8 @@
 
 namespace phasor::cuda {
 
-// Runs every thread of every block, one after another. The batch's pointers are host addresses.
+// Runs every thread of every block, one after another. Reads the arena at
+// batch.host. Tensors are in host memory.
 void RunOnHost(const KernelId& id, const Batch& batch);
 
 }  // namespace phasor::cuda

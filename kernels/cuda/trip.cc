@@ -8,7 +8,10 @@
 namespace phasor::cuda {
 
 absl::Status QueueTrip(const Trip& trip, Driver& driver, Stream stream, int64_t* launched) {
-  PHASOR_RETURN_IF_ERROR(driver.CopyToDevice(trip.device_in, trip.host_in, trip.in_bytes, stream));
+  if (trip.in_bytes > 0) {
+    PHASOR_RETURN_IF_ERROR(
+        driver.CopyToDevice(trip.device_in, trip.host_in, trip.in_bytes, stream));
+  }
   for (const Launch& launch : trip.launches) {
     PHASOR_RETURN_IF_ERROR(driver.Run(launch, stream));
     ++*launched;

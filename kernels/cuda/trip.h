@@ -20,7 +20,7 @@ using Stream = void*;
 struct Trip {
   const std::byte* host_in = nullptr;  // pinned, as is host_out
   std::byte* device_in = nullptr;
-  int64_t in_bytes = 0;  // > 0
+  int64_t in_bytes = 0;  // 0: nothing is sent
   std::vector<Launch> launches;
   const std::byte* device_out = nullptr;
   std::byte* host_out = nullptr;

@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "kernels/base/host_device.h"
+#include "kernels/math/convert.h"
 
 namespace phasor {
 
@@ -90,7 +91,7 @@ PHASOR_HD SinCos<float> SinCos32(uint64_t phase) {
   const float l = static_cast<float>(tail);
   const float h =
       std::fma(static_cast<float>(static_cast<int32_t>(high & kHeadMask)), kScale, kHeadBias);
-  const float middle = static_cast<float>((high & kMiddleMask) + 0x800000u);  // 2^23 + m, exact
+  const float middle = FloatFromBits((high & kMiddleMask) | kMiddleExponent);  // 2^23 + m
   const float d = std::fma(middle, kScale, kMiddleBias);
   const float e = std::fma(l, kTailScale, d);
   const float x = h + e;
@@ -98,7 +99,11 @@ PHASOR_HD SinCos<float> SinCos32(uint64_t phase) {
   const float u = std::fma(z, std::fma(z, std::fma(z, kS3, kS2), kS1), kS0);
   const float sin = std::fma(h, kA, std::fma(d, kA, std::fma(l, kTailA, x * u)));
   const float cos = std::fma(z, std::fma(z, std::fma(z, std::fma(z, kC4, kC3), kC2), kC1), 1.0f);
-  return ToQuadrant(high >> 30, sin, cos);
+  // ToQuadrant of the two top bits, with signs flipped as bits.
+  const float s = (high & 0x40000000u) != 0 ? cos : sin;
+  const float c = (high & 0x40000000u) != 0 ? sin : cos;
+  return {FloatFromBits(BitsFromFloat(s) ^ (high & 0x80000000u)),
+          FloatFromBits(BitsFromFloat(c) ^ ((high + 0x40000000u) & 0x80000000u))};
 }
 
 // Sine and cosine of a phase in f64. Error <= 2^-51 absolute.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU on the host: its memory is host memory and its kernels run on the host. It works only when
 // a stream is synchronized, as a GPU may, counts calls, and fails those that it is told to fail.
-// Empty copies, graphs without launches and work without a stream end the process.
+// Empty copies and work without a stream end the process.
 #ifndef PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 #define PHASOR_TESTS_SUPPORT_FAKE_DRIVER_H_
 
@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "kernels/base/text.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/run_on_host.h"
 #include "tests/support/fake_export.h"
 
@@ -190,18 +191,16 @@ class FakeDriver final : public cuda::Driver {
                   [=](bool torn) { Copy(host, device, torn ? bytes / 2 : bytes); });
   }
   absl::Status Run(const cuda::Launch& launch, cuda::Stream stream) override {
-    return Queued("Run", stream, [=](bool torn) { RunKernel(launch, torn); });
-  }
-  absl::Status RunGraph(const cuda::Trip& trip, cuda::Stream stream) override {
-    if (trip.launches.empty() || trip.in_bytes <= 0) std::abort();
-    return Queued("RunGraph", stream, [trip](bool torn) {
-      Copy(trip.device_in, trip.host_in, trip.in_bytes);
-      for (const cuda::Launch& launch : trip.launches) {
-        const bool last = &launch == &trip.launches.back();
-        RunKernel(launch, torn && last);
-      }
-      if (!torn && trip.out_bytes > 0) Copy(trip.host_out, trip.device_out, trip.out_bytes);
-    });
+    // A small arena travels with the launch. A large one must be on the device.
+    const cuda::Batch& batch = launch.batch;
+    if (batch.arena_bytes > cuda::kInlineBytes) {
+      return Queued("Run", stream,
+                    [=](bool torn) { RunKernel(launch.kernel, batch, batch.arena, torn); });
+    }
+    const auto arena = std::make_shared<InlineArena>();
+    std::memcpy(arena->bytes, batch.host, static_cast<size_t>(batch.arena_bytes));
+    return Queued("Run", stream,
+                  [=](bool torn) { RunKernel(launch.kernel, batch, arena->bytes, torn); });
   }
   absl::Status Synchronize(cuda::Stream stream) override {
     auto& work = static_cast<Queue*>(stream)->work;
@@ -236,10 +235,14 @@ class FakeDriver final : public cuda::Driver {
   static void Copy(std::byte* to, const std::byte* from, int64_t bytes) {
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
-  static void RunKernel(const cuda::Launch& launch, bool torn) {
-    cuda::Batch batch = launch.batch;
+  struct InlineArena {
+    alignas(16) std::byte bytes[cuda::kInlineBytes];
+  };
+  static void RunKernel(const cuda::KernelId& kernel, cuda::Batch batch, const std::byte* arena,
+                        bool torn) {
     if (torn) batch.blocks = (batch.blocks + 1) / 2;
-    cuda::RunOnHost(launch.kernel, batch);
+    batch.host = arena;
+    cuda::RunOnHost(kernel, batch);
   }
   absl::Status Queued(const std::string& call, cuda::Stream stream,
                       std::function<void(bool torn)> step) {

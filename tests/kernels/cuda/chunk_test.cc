@@ -21,7 +21,7 @@ TEST(ChunkTest, NeverOutgrowsItsCapacity) {
       RandomJob random(seed, /*misaligned=*/true);
       if (!Supports(random.job())) continue;
       for (int64_t first = 0; first < RowsOf(random.job());) {
-        Chunk chunk(capacity);
+        Chunk chunk(capacity, 1);
         const int64_t rows = chunk.Add(random.job(), first);
         ASSERT_LE(chunk.in_bytes(), capacity) << seed;
         ASSERT_LE(chunk.out_bytes(), capacity) << seed;
@@ -34,40 +34,6 @@ TEST(ChunkTest, NeverOutgrowsItsCapacity) {
       }
     }
   }
-}
-
-// Copies that stay on the device take room in the buffer that kernels write.
-TEST(ChunkTest, CopiesOfTensorsOnTheDeviceCount) {
-  constexpr int64_t kTokens = 300, kCapacity = int64_t{16} << 10;
-  const auto device = std::make_shared<testing::FakeDevice>();
-  testing::FakeDriver driver(device);
-  DeviceLife life({}, [] { return absl::OkStatus(); });
-  DeviceMemory memory(&driver, &life);
-  const auto exported = device->Export(1 << 20);
-  const auto allocation = *memory.Open(exported->handle());
-  const auto plan = MakeHandPlan({.pairs = 16, .tail = 32, .pairing_out = Pairing::kInterleaved});
-  const PositionSource positions =
-      *MakePositionSource(AxisRange{IntegerRange{0, 1, kTokens}}, 1, "positions");
-  Tensor host(Dtype::kFloat32, kTokens * 64);
-  RotaryJob rotary;
-  rotary.plan = plan.get();
-  rotary.positions = &positions;
-  rotary.tokens = kTokens;
-  std::byte* const q = allocation->data();
-  std::byte* const k = q + kTokens * 512;
-  rotary.tensors = {{Dtype::kFloat32, 2, q, {0, 512, 256}, q, {0, 512, 256}},
-                    {Dtype::kFloat32, 1, host.data(), {0, 256, 256}, host.data(), {0, 256, 256}},
-                    {Dtype::kBFloat16, 1, k, {0, 128, 128}, k, {0, 128, 128}}};
-  const Job job = rotary;
-  Chunk chunk(kCapacity, &memory);
-  const int64_t rows = chunk.Add(job, 0);
-  // In a row, q copies two heads of 32 lanes, k copies one, and all lanes of what travels count.
-  const int64_t row_bytes = 2 * 128 + 64 + 256;
-  EXPECT_GE(rows, (kCapacity - 1024) / row_bytes);
-  EXPECT_LE(chunk.buffer_bytes(), kCapacity);
-  EXPECT_GE(chunk.buffer_bytes(), rows * row_bytes);
-  EXPECT_GE(chunk.out_bytes(), rows * 256);
-  EXPECT_LT(chunk.out_bytes(), rows * 256 + 256) << "copies do not come back";
 }
 
 // Two items, each with its own packed positions.
@@ -86,7 +52,7 @@ TEST(ChunkTest, CountsPositionsOfEveryItem) {
   rotary.tensors = {{Dtype::kBFloat16, 1, memory.data(), {0, 64, 64}, memory.data(), {0, 64, 64}},
                     {Dtype::kBFloat16, 1, memory.data(), {0, 64, 64}, out, {0, 32, 32}}};
   rotary.tensors[1].float8 = Float8::kE4M3;
-  Chunk chunk(kCapacity);
+  Chunk chunk(kCapacity, 1);
   const int64_t rows = chunk.Add(Job(rotary), 0);
   EXPECT_LT(rows, kTokens);
   EXPECT_GT(rows, 300);
@@ -105,7 +71,7 @@ TEST(ChunkTest, TakesJobsUntilItIsFull) {
   rotary.tensors = {
       {Dtype::kFloat32, 1, memory.data(), {0, 128, 128}, memory.data(), {0, 128, 128}}};
   const Job job = rotary;
-  Chunk chunk(30 << 10);
+  Chunk chunk(30 << 10, 1);
   EXPECT_EQ(chunk.Add(job, 0), 100);
   EXPECT_EQ(chunk.Add(job, 0), 100);
   const int64_t rest = chunk.Add(job, 0);
@@ -126,23 +92,43 @@ TEST(ChunkTest, StagesForWhereverTheDeviceIs) {
   rotary.tokens = 3;
   rotary.tensors = {{Dtype::kFloat32, 1, memory.data(), {0, 64, 64}, memory.data(), {0, 64, 64}}};
   const Job job = rotary;
-  Chunk chunk(1 << 16);
+  Chunk chunk(1 << 16, 1);
   ASSERT_EQ(chunk.Add(job, 0), 3);
   alignas(256) std::byte in[4096];
   auto* const device_in = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
   auto* const device_out = reinterpret_cast<std::byte*>(uintptr_t{1} << 41);
   const auto launches = chunk.Stage(in, device_in, device_out);
   ASSERT_EQ(launches.size(), 1u);
-  const auto offset = [&](const void* p) { return static_cast<const std::byte*>(p) - device_in; };
-  ASSERT_LT(offset(launches[0].batch.items), chunk.in_bytes());
+  EXPECT_EQ(chunk.sent_bytes(), 256) << "three rows of a tensor; the arena travels with the launch";
+  const Batch& batch = launches[0].batch;
+  EXPECT_EQ(batch.arena - device_in, 256);
+  EXPECT_EQ(batch.host - in, 256);
+  ASSERT_LE(256 + batch.arena_bytes, chunk.in_bytes());
   RotaryItem item;
-  std::memcpy(&item, in + offset(launches[0].batch.items), sizeof item);
-  RotaryView view;
-  ASSERT_LT(offset(item.views), chunk.in_bytes());
-  std::memcpy(&view, in + offset(item.views), sizeof view);
-  EXPECT_EQ(view.x, device_in);
-  EXPECT_EQ(view.y, device_out);
+  std::memcpy(&item, batch.host + batch.items, sizeof item);
+  EXPECT_EQ(item.view_count, 1);
+  EXPECT_EQ(item.views[0].x, device_in);
+  EXPECT_EQ(item.views[0].y, device_out);
   EXPECT_TRUE(launches[0].kernel.wide);
+}
+
+// Positions that do not fit in the arguments of a launch are sent before it.
+TEST(ChunkTest, SendsALargeArena) {
+  const auto plan = MakeHandPlan({.pairs = 8});
+  RaggedPositions sequences;
+  sequences.lengths.assign(500, 1);
+  const PositionSource positions = *MakePositionSource(sequences, 1, "positions");
+  Tensor memory(Dtype::kFloat32, 500 * 16);
+  RotaryJob rotary;
+  rotary.plan = plan.get();
+  rotary.positions = &positions;
+  rotary.tokens = 500;
+  rotary.tensors = {{Dtype::kFloat32, 1, memory.data(), {0, 64, 64}, memory.data(), {0, 64, 64}}};
+  const Job job = rotary;
+  Chunk chunk(1 << 20, 1);
+  ASSERT_EQ(chunk.Add(job, 0), 500);
+  EXPECT_EQ(chunk.sent_bytes(), chunk.in_bytes());
+  EXPECT_GE(chunk.sent_bytes(), 500 * (64 + 16));
 }
 
 TEST(ChunkTest, InPlaceIsWhatCannotRunTwice) {

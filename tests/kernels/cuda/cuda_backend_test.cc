@@ -28,12 +28,9 @@ std::unique_ptr<Backend> MakeReference() { return cpu::MakeCpuBackend({cpu::Targ
 
 // A backend and its fake device.
 struct Fixture {
-  explicit Fixture(int64_t chunk_bytes, int64_t least_bytes = 0, int64_t graph_bytes = 0)
+  explicit Fixture(int64_t chunk_bytes, int64_t least_bytes = 0)
       : backend(std::make_unique<FakeDriver>(device), MakeReference(),
-                {.chunk_bytes = chunk_bytes,
-                 .slots = 2,
-                 .least_bytes = least_bytes,
-                 .graph_bytes = graph_bytes}) {}
+                {.chunk_bytes = chunk_bytes, .slots = 2, .least_bytes = least_bytes}) {}
 
   std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
   CudaBackend backend;
@@ -90,18 +87,13 @@ class Turning {
 
 TEST(CudaBackendTest, RandomJobsHaveTheReferencesBytesInChunksOfAnySize) {
   const auto reference = MakeReference();
-  Fixture small(16 << 10), large(8 << 20), graphs(8 << 20, 0, /*graph_bytes=*/8 << 20);
+  Fixture small(16 << 10), large(8 << 20);
   for (uint64_t seed = 0; seed < 400; ++seed) {
     RandomJob random(seed, /*misaligned=*/true);
     const auto want = RunOn(*reference, random);
     ASSERT_TRUE(Same(want, RunOn(small.backend, random))) << "seed " << seed;
     ASSERT_TRUE(Same(want, RunOn(large.backend, random))) << "seed " << seed;
-    ASSERT_TRUE(Same(want, RunOn(graphs.backend, random))) << "seed " << seed;
   }
-  EXPECT_EQ(large.backend.state().graphs, 0);
-  EXPECT_GT(graphs.backend.state().graphs, 300);
-  EXPECT_EQ(graphs.backend.state().graphs, graphs.backend.state().chunks) << "all have launches";
-  EXPECT_EQ(graphs.backend.state().launches, large.backend.state().launches);
   EXPECT_GT(small.backend.state().chunks, large.backend.state().chunks);
   EXPECT_GT(small.backend.state().jobs_on_device, 200);
   EXPECT_GT(large.backend.state().jobs_on_device, 330);
@@ -194,23 +186,21 @@ TEST(CudaBackendTest, WhatHasNothingForTheDeviceIsNotSentThere) {
   copies.tensors = {{Dtype::kBFloat16, 1, values.data(), strides, copy.data(), strides}};
   copies.tensors[0].rotates = false;
   no_heads.tensors = {{Dtype::kBFloat16, 0, values.data(), strides, values.data(), strides}};
-  for (const int64_t graph_bytes : {0, 8 << 10}) {
-    Fixture f(8 << 10, 0, graph_bytes);
-    copy.Fill(5);
-    JobResult results[3];
-    f.backend.RunEach({copies, no_heads, no_tensors}, results);
-    for (const JobResult& result : results) {
-      EXPECT_TRUE(result.status.ok()) << result.status;
-      EXPECT_EQ(result.backend, "cpu");
-    }
-    EXPECT_TRUE(SameBits(values, copy));
-    EXPECT_EQ(f.backend.state().chunks, 0);
-    EXPECT_EQ(f.backend.state().jobs_not_for_device, 3);
-    Turning turning(/*in_place=*/true);
-    ASSERT_TRUE(f.backend.Run({copies, turning.job(), no_heads}).ok());
-    EXPECT_TRUE(turning.IsRight());
-    EXPECT_EQ(f.backend.state().jobs_on_device, 1);
+  Fixture f(8 << 10);
+  copy.Fill(5);
+  JobResult results[3];
+  f.backend.RunEach({copies, no_heads, no_tensors}, results);
+  for (const JobResult& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.backend, "cpu");
   }
+  EXPECT_TRUE(SameBits(values, copy));
+  EXPECT_EQ(f.backend.state().chunks, 0);
+  EXPECT_EQ(f.backend.state().jobs_not_for_device, 3);
+  Turning turning(/*in_place=*/true);
+  ASSERT_TRUE(f.backend.Run({copies, turning.job(), no_heads}).ok());
+  EXPECT_TRUE(turning.IsRight());
+  EXPECT_EQ(f.backend.state().jobs_on_device, 1);
 }
 
 TEST(CudaBackendTest, SmallBatchesDoNotTravel) {
@@ -257,50 +247,17 @@ TEST(CudaBackendTest, EveryFaultAtEveryCallLeavesTheRightBytes) {
   }
 }
 
-TEST(CudaBackendTest, SmallTripsAreOneCallWhereGraphsAreChosen) {
-  Fixture f(8 << 10, 0, /*graph_bytes=*/6 << 10);  // the last of several chunks fits in a graph
+// Tensors on the host stay there if the backend is told so, however large they are.
+TEST(CudaBackendTest, TensorsOfTheHostStayThereUnlessTheyAreToTravel) {
+  const auto device = std::make_shared<FakeDevice>();
+  CudaBackend backend(std::make_unique<FakeDriver>(device), MakeReference(),
+                      {.least_bytes = 0, .host_tensors = false});
   Turning turning(/*in_place=*/true);
-  ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
+  ASSERT_TRUE(backend.Run({turning.job()}).ok());
   EXPECT_TRUE(turning.IsRight());
-  const int64_t chunks = f.backend.state().chunks;
-  EXPECT_GE(chunks, 3);
-  EXPECT_EQ(f.device->calls("RunGraph"), 1);
-  EXPECT_EQ(f.device->calls("CopyToDevice"), chunks - 1);
-  EXPECT_EQ(f.device->calls("Run"), chunks - 1);
-  EXPECT_EQ(f.device->calls("CopyToHost"), chunks - 1);
-  EXPECT_EQ(f.backend.state().graphs, 1);
-  EXPECT_EQ(f.backend.state().launches, chunks);
-}
-
-TEST(CudaBackendTest, WhatIsRefusedAsAGraphGoesCallByCall) {
-  for (const auto code : {absl::StatusCode::kInternal, absl::StatusCode::kResourceExhausted}) {
-    Fixture f(64 << 10, 0, /*graph_bytes=*/64 << 10);
-    f.device->FailWith([code](const std::string& call, int64_t) {
-      return call == "RunGraph" ? absl::Status(code, "no graphs") : absl::OkStatus();
-    });
-    Turning turning(/*in_place=*/true);
-    ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
-    EXPECT_TRUE(turning.IsRight());
-    EXPECT_EQ(f.backend.state().jobs_on_device, 1);
-    EXPECT_EQ(f.backend.state().graphs, 0);
-    EXPECT_EQ(f.backend.state().last_error, "no graphs");
-    EXPECT_EQ(f.device->calls("Run"), 1);
-  }
-}
-
-TEST(CudaBackendTest, ADeviceThatIsLostInAGraphIsLost) {
-  for (const char* const call : {"RunGraph", "Synchronize"}) {
-    Fixture f(64 << 10, 0, /*graph_bytes=*/64 << 10);
-    f.device->FailWith([call](const std::string& name, int64_t) {
-      return name == call ? absl::UnavailableError("lost") : absl::OkStatus();
-    });
-    Turning turning(/*in_place=*/true);
-    ASSERT_TRUE(f.backend.Run({turning.job()}).ok());
-    EXPECT_TRUE(turning.IsRight());
-    EXPECT_EQ(f.backend.state().jobs_rescued, 1);
-    EXPECT_EQ(f.backend.device_state().kind, DeviceState::Kind::kLost);
-    EXPECT_EQ(f.device->calls("Run"), 0);
-  }
+  EXPECT_EQ(device->calls("Run"), 0);
+  EXPECT_EQ(backend.state().jobs_sooner_on_host, 1);
+  EXPECT_EQ(backend.batch_policy().bytes, 0) << "there is nothing to gather for";
 }
 
 TEST(CudaBackendTest, AfterAnErrorThatPassesTheDeviceIsUsedAgain) {

@@ -44,6 +44,22 @@ TEST(DivisorTest, DividesAroundMultiplesExactly) {
   }
 }
 
+TEST(SmallDivisorTest, DividesNumbersBelowTwoToThe31Exactly) {
+  std::mt19937 random(5);
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  for (int i = 0; i < 100000; ++i) {
+    const auto d = static_cast<int32_t>(random() >> (1 + random() % 31)) | 1;
+    for (const int32_t value : {d, d + (d < kMost ? 1 : 0)}) {
+      const SmallDivisor divisor = MakeSmallDivisor(value);
+      ASSERT_EQ(divisor.value, value);
+      const int32_t multiple = static_cast<int32_t>(random() >> 1) / value * value;
+      for (const int32_t n : {0, multiple, std::max(multiple - 1, 0), kMost - 1, kMost}) {
+        ASSERT_EQ(Quotient(n, divisor), n / value) << n << " / " << value;
+      }
+    }
+  }
+}
+
 TEST(DivisorTest, RemembersItsValue) { EXPECT_EQ(MakeDivisor(12).value, 12); }
 
 }  // namespace

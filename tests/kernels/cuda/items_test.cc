@@ -44,13 +44,14 @@ TEST(ItemsTest, RandomJobsHaveTheReferencesBytes) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     RandomJob random(seed);
     if (!Supports(random.job())) continue;  // far distances of DeBERTa
-    if (random.moves_lanes_in_place()) continue;
     ++supported;
     RunReference(random.job());
     const auto want = random.Now();
-    for (const int64_t most_rows : {int64_t{1} << 40, int64_t{7}}) {
+    for (const auto& [most_rows, processors] :
+         {std::pair(int64_t{1} << 40, 1), std::pair(int64_t{7}, 1),
+          std::pair(int64_t{1} << 40, 132)}) {
       random.Reset();
-      testing::RunOnHostGrid({random.job()}, most_rows);
+      testing::RunOnHostGrid({random.job()}, most_rows, processors);
       ExpectSame(want, random.Now(), Describe(random.job(), seed));
       if (HasFatalFailure()) return;
     }
@@ -64,7 +65,7 @@ TEST(ItemsTest, BatchesOfDifferentJobsAreOneLaunchPerKernel) {
   std::vector<std::vector<Tensor>> want;
   for (uint64_t seed = 1000; seed < 1300; ++seed) {
     auto random = std::make_unique<RandomJob>(seed);
-    if (!Supports(random->job()) || random->moves_lanes_in_place()) continue;
+    if (!Supports(random->job())) continue;
     randoms.push_back(std::move(random));
     jobs.push_back(randoms.back()->job());
     RunReference(jobs.back());
@@ -72,7 +73,7 @@ TEST(ItemsTest, BatchesOfDifferentJobsAreOneLaunchPerKernel) {
     randoms.back()->Reset();
   }
   const int launches = testing::RunOnHostGrid(jobs);
-  EXPECT_LE(launches, 4 * 2 + 6 * 4 + 4 + 6);  // encode, rotary, lookup, bias
+  EXPECT_LE(launches, 4 * 2 + 6 * 3 + 4 + 6);  // encode, rotary, lookup, bias
   for (size_t i = 0; i < jobs.size(); ++i) {
     ExpectSame(want[i], randoms[i]->Now(), Describe(jobs[i], i));
     if (HasFatalFailure()) return;
@@ -109,15 +110,24 @@ TEST(ItemsTest, AlignedHeadsOfManyPairsGoWide) {
   RotaryJob job;
   job.plan = plan.get();
   alignas(16) std::byte memory[512];
-  const ViewStrides strides{0, 512, 256};
-  const RotaryView aligned{memory, memory, 2, strides, strides};
-  const RotaryView misaligned{memory + 2, memory + 2, 2, strides, strides};
-  EXPECT_TRUE(RotaryKernel(job, Dtype::kBFloat16, {}, {aligned}).wide);
-  EXPECT_FALSE(RotaryKernel(job, Dtype::kBFloat16, {}, {misaligned}).wide);
-  EXPECT_FALSE(RotaryKernel(job, Dtype::kBFloat16, {1, 0}, {aligned}).wide);
+  RotaryView aligned, misaligned;
+  aligned.x = aligned.y = memory;
+  aligned.heads = 2;
+  aligned.x_strides = aligned.y_strides = {0, 512, 256};
+  misaligned = aligned;
+  misaligned.x = misaligned.y = memory + 2;
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{0, 1, 1}}, 1, "positions");
+  job.positions = &positions;
+  const auto is_wide = [&](const HeadLanes& lanes, const RotaryView& view) {
+    return RotaryKernel(job, {0, 1}, Dtype::kBFloat16, lanes, {view}, 1).wide;
+  };
+  EXPECT_TRUE(is_wide({}, aligned));
+  EXPECT_FALSE(is_wide({}, misaligned));
+  EXPECT_FALSE(is_wide({1, 0}, aligned));
   const auto odd = MakeHandPlan({.pairs = 63});
   job.plan = odd.get();
-  EXPECT_FALSE(RotaryKernel(job, Dtype::kBFloat16, {}, {aligned}).wide);
+  EXPECT_FALSE(is_wide({}, aligned));
 }
 
 // Encodes on the host's grid and compares. Returns whether the item used wide rows.
@@ -143,7 +153,7 @@ bool GoesWide(const Plan& plan, const RowLayout& layout, Dtype dtype, int64_t mi
   Arena arena;
   const RowBuffers buffers{got.data(), row_columns * SizeOf(dtype)};
   const EncodeItem item =
-      MakeEncodeItem(job_on(got), CompileRow(layout), {0, kRows}, buffers, arena);
+      MakeEncodeItem(job_on(got), CompileRow(layout), {0, kRows}, buffers, {arena, 1});
   return item.wide.used;
 }
 

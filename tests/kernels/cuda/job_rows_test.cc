@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a job's tensors: which lanes travel, where they are, and when they need copies.
+// The rows of a job's tensors: which lanes travel, and where they are.
 #include "kernels/cuda/job_rows.h"
 
 #include <gtest/gtest.h>
@@ -84,31 +84,6 @@ TEST(JobRowsTest, WithATensorOnTheDeviceHeadsAreWhole) {
   EXPECT_FALSE(rows.in[1].on_device);
   EXPECT_TRUE(rows.out[1].on_device);
   EXPECT_EQ(rows.out[1].base, f.allocation->data() + 512);
-}
-
-TEST(JobRowsTest, LanesThatChangePlacesInPlaceOnTheDeviceAreReadFromACopy) {
-  RowsFixture f;
-  const auto across = MakeHandPlan({.pairs = 20,
-                                    .rotary_begin = 4,
-                                    .tail = 6,
-                                    .pairing = Pairing::kInterleaved,
-                                    .pairing_out = Pairing::kHalfSplit});
-  const auto copied = [&f] { return RowsOfTensors(f.job, &f.memory).copies[0].row_bytes(); };
-  RotaryTensor& tensor = f.job.tensors[0];
-  tensor.x = tensor.y = f.allocation->data();
-  EXPECT_EQ(copied(), 0) << "one pairing";
-  f.job.plan = across.get();
-  EXPECT_EQ(copied(), 3 * 40 * 4);
-  f.job.inverse = true;
-  EXPECT_EQ(copied(), 3 * 40 * 4);
-  tensor.y += 4096;
-  EXPECT_EQ(copied(), 0) << "not in place";
-  tensor.y -= 4096;
-  tensor.rotates = false;
-  EXPECT_EQ(copied(), 0) << "no lane changes places";
-  tensor.rotates = true;
-  tensor.x = tensor.y = f.host;
-  EXPECT_EQ(copied(), 0) << "travels, and is read from where it arrives";
 }
 
 TEST(JobRowsTest, SeesMisalignedAddressesAndStridesOfTheDevice) {

@@ -2,8 +2,9 @@
 """machine_code.py OUT_DIR ARCHITECTURES NVCC FLAG...: checks the machine code of the GPU kernels.
 
 Compiles kernels/cuda/launch.cu for each GPU architecture as the build does. No kernel may spill registers, use local memory
-or call a function, and the loops of the wide kernels must move 16 bytes at once. Exit status 77: skipped, with the reason
-printed.
+or call a function. The kernels that are used most must leave room for enough blocks on a multiprocessor, move 16 bytes at
+once, have all loads of a thread in flight together, and stay below a number of instructions. Exit status 77: skipped, with
+the reason printed.
 """
 
 import os
@@ -15,15 +16,20 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SKIP = 77
-KERNEL = re.compile(r"6KernelI(\w+?)EEv\w*5BatchE")
+KERNEL = re.compile(r"6KernelI(\w+?)EEvNS1_9Arguments")
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][\w.]*)([^;]*);")
 LABEL = re.compile(r"^(\.L_x_\d+):")
-LOAD, STORE = re.compile(r"LDG\.E\.(ENL2\.)?(128|256)"), re.compile(r"STG\.E\.(ENL2\.)?(128|256)")
-# The kernels whose loops move 16 bytes at once, and the accesses that do so. The first flag of
-# rotary's template is its width. A third flag, if there is one, says that the kernel writes
-# narrower elements than it reads.
-ROTARY = r"RotaryBodyI(?:(?!Lb).)*Lb1ELb[01]E"
-WIDE_KERNELS = {ROTARY + "(?!Lb1E)": (LOAD, STORE), ROTARY + "Lb1E": (LOAD,), "EncodeBody": (STORE,)}
+LOAD, STORE = re.compile(r"LDG?\.E\.(ENL2\.)?(128|256)"), re.compile(r"STG?\.E\.(ENL2\.)?(128|256)")
+# Kernels for one plain item of wide units, by the template arguments of their bodies. A thread of a rotation has two units;
+# it reads each in two loads, and both before it waits for its block. `writes`: 16 bytes at once, unless it narrows to FLOAT8.
+# The code is there twice: for an item among the arguments, and for one in memory. `instructions` counts both.
+BLOCKS_PER_PROCESSOR, THREADS, REGISTERS = 4, 256, 65536
+PLAIN_KERNELS = {
+    r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 1500},
+    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 1750},
+    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2150},
+    r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 4100},
+}
 
 
 def main():
@@ -60,6 +66,7 @@ def check(out, architecture, nvcc, flags, disassembler):
     spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
     problems = [] if spills else ["ptxas said nothing of registers"]
     problems += [f"a kernel has a stack frame or spills: {s}" for s in spills if s != ("0", "0", "0")]
+    names = re.findall(r"Compiling entry function '([^']*)'", done.stderr)
     registers = [int(r) for r in re.findall(r"Used (\d+) registers", done.stderr)]
     said = f"sm_{architecture}: {len(spills)} kernels, {min(registers)} to {max(registers)} registers, no spills"
     if disassembler is None:
@@ -69,18 +76,34 @@ def check(out, architecture, nvcc, flags, disassembler):
     kernels = kernels_of(text)
     if len(kernels) != len(spills):
         problems.append(f"{len(spills)} kernels compiled, {len(kernels)} disassembled")
-    loops = 0
+    registers_of = {found[1]: r for name, r in zip(names, registers) if (found := KERNEL.search(name))}
+    plain = 0
     for name, lines in kernels.items():
         problems += [f"{name}: {p}" for p in forbidden(lines)]
-        for pattern, accesses in WIDE_KERNELS.items():
+        for pattern, want in PLAIN_KERNELS.items():
             if re.search(pattern, name):
-                loops += 1
-                if not moves_wide(lines, accesses):
-                    problems.append(f"{name}: no loop moves 16 bytes at once")
-    if loops == 0:
-        problems.append("no wide kernel found")
-    print(f"{said}, {loops} wide kernels with 16-byte loops, no calls, no local memory", flush=True)
+                plain += 1
+                problems += [f"{name}: {p}" for p in not_fast(lines, registers_of.get(name, 0), want)]
+    if plain != 7:
+        problems.append(f"{plain} plain kernels found, not 7")
+    print(f"{said}, {plain} plain kernels, no calls, no local memory", flush=True)
     return problems
+
+
+def not_fast(lines, registers, want):
+    """What keeps a plain kernel from the speed of memory."""
+    operations = [i[0] for i in lines if isinstance(i, tuple)]
+    resident = REGISTERS // (-(-registers // 8) * 8 * THREADS) if registers else 0
+    found = [] if resident >= want["blocks"] else [f"{registers} registers: {resident} blocks on a multiprocessor"]
+    barrier = next((i for i, o in enumerate(operations) if o.startswith("BAR.")), len(operations))
+    early = sum(bool(LOAD.match(o)) for o in operations[:barrier])
+    if early < want["loads"]:
+        found.append(f"{early} loads of 16 bytes before the barrier, not {want['loads']}")
+    if want["writes"] and not any(STORE.match(o) for o in operations):
+        found.append("no store of 16 bytes")
+    if len(operations) > want["instructions"]:
+        found.append(f"{len(operations)} instructions, at most {want['instructions']}")
+    return found
 
 
 def kernels_of(text):
@@ -108,18 +131,6 @@ def is_jump(lines, instruction):
     warp leave a loop. Nothing returns from it: a kernel with a RET has a function."""
     target = re.search(r"\.L_x_\d+", instruction[1])
     return instruction[0].startswith("CALL") and target is not None and target[0] in lines
-
-
-def moves_wide(lines, accesses):
-    """Whether a loop, from a label to a branch back to it, has these accesses."""
-    at = {line: i for i, line in enumerate(lines) if isinstance(line, str)}
-    for i, line in enumerate(lines):
-        target = isinstance(line, tuple) and line[0].startswith("BRA") and re.search(r"\.L_x_\d+", line[1])
-        if target and at.get(target[0], i) < i:
-            body = [b[0] for b in lines[at[target[0]] : i] if isinstance(b, tuple)]
-            if all(any(pattern.match(o) for o in body) for pattern in accesses):
-                return True
-    return False
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ class RandomJob {
 
   const Job& job() const { return job_; }
   bool in_place() const { return in_place_; }
-  // Whether it changes the pairing in place, so that items need a copy (job_rows.h).
+  // Whether it changes the pairing in place.
   bool moves_lanes_in_place() const {
     const auto* const rotary = std::get_if<RotaryJob>(&job_);
     return rotary != nullptr && in_place_ && PairingIn(*rotary) != PairingOut(*rotary);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/bias.h"
+#include "kernels/cuda/launch_list.h"
 
 namespace phasor::cuda {
 namespace {
@@ -18,10 +19,10 @@ namespace {
 BiasItem Distances(int64_t queries, int32_t keys, std::vector<int32_t>& out) {
   out.assign(static_cast<size_t>(queries * keys), -7);
   BiasItem item;
-  item.grid = MakeItemGrid(queries, keys);
-  item.queries.period = MakeDivisor(queries);
+  item.grid = MakeItemGrid({.rows = queries, .units = keys});
+  item.queries.period = MakeSmallDivisor(static_cast<int32_t>(queries));
   item.queries.range = {{0, 0}, {1, 0}, MakeDivisor(queries)};
-  item.keys.period = MakeDivisor(keys);
+  item.keys.period = MakeSmallDivisor(keys);
   item.keys.range = {{0, 0}, {1, 0}, MakeDivisor(keys)};
   item.kind = BiasKind::kClipped;
   item.clip = 5;
@@ -42,11 +43,15 @@ TEST(RunOnHostTest, EveryBlockOfEveryItemRuns) {
   std::vector<int32_t> narrow, wide;
   // Many rows in a block, and many blocks in a row.
   const BiasItem items[] = {Distances(700, 3, narrow), Distances(2, 5000, wide)};
-  ASSERT_EQ(items[0].grid.parts, 1);
-  ASSERT_GT(items[1].grid.parts, 1);
-  const int64_t first_block[] = {0, BlocksOf(items[0].grid)};
-  RunOnHost({Op::kBias, Dtype::kInt32},
-            {items, first_block, 2, first_block[1] + BlocksOf(items[1].grid)});
+  ASSERT_EQ(items[0].grid.parts.value, 1);
+  ASSERT_GT(items[1].grid.parts.value, 1);
+  LaunchList list;
+  for (const BiasItem& item : items) list.Add({Op::kBias, Dtype::kInt32}, item);
+  alignas(kArenaAlignment) std::byte memory[4096];
+  Arena arena(memory, sizeof memory);
+  const auto launches = list.Finish(arena, nullptr);
+  ASSERT_EQ(launches.size(), 1u);
+  RunOnHost(launches[0].kernel, launches[0].batch);
   ExpectDistances(700, 3, narrow);
   ExpectDistances(2, 5000, wide);
 }

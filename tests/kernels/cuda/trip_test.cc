@@ -50,6 +50,13 @@ TEST_F(QueueTripTest, NothingComesBackUnlessItShould) {
   EXPECT_EQ(device_->calls("CopyToHost"), 0);
 }
 
+TEST_F(QueueTripTest, NothingIsSentUnlessItShould) {
+  trip_.in_bytes = 0;
+  ASSERT_TRUE(QueueTrip(trip_, driver_, stream_, &launched_).ok());
+  EXPECT_EQ(device_->calls("CopyToDevice"), 0);
+  EXPECT_EQ(launched_, 2);
+}
+
 TEST_F(QueueTripTest, CountsWhatWasLaunchedBeforeAnError) {
   for (const auto& [call, number, launched] :
        {std::tuple("CopyToDevice", 0, 0), std::tuple("Run", 0, 0), std::tuple("Run", 2, 1),

@@ -53,8 +53,6 @@ constexpr FaultKind kFaultKinds[] = {
     {"CopyToDevice", absl::StatusCode::kUnavailable, 0.008},
     {"Run", absl::StatusCode::kInternal, 0.04},
     {"Run", absl::StatusCode::kUnavailable, 0.008},
-    {"RunGraph", absl::StatusCode::kInternal, 0.1},
-    {"RunGraph", absl::StatusCode::kUnavailable, 0.04},
     {"CopyToHost", absl::StatusCode::kInternal, 0.05},
     {"CopyToHost", absl::StatusCode::kUnavailable, 0.015},
     {"Synchronize", absl::StatusCode::kInternal, 0.04},
@@ -118,8 +116,7 @@ class FaultStorm : public ::testing::Test {
             .least_bytes = 0,
             .life = {.retry = true,
                      .first_wait = std::chrono::milliseconds(0),
-                     .longest_wait = std::chrono::milliseconds(0)},
-            .graph_bytes = 6 << 10};  // the last chunk of a job
+                     .longest_wait = std::chrono::milliseconds(0)}};
   }
   static EngineOptions StormOptions() {
     EngineOptions options;
@@ -334,7 +331,7 @@ TEST_F(FaultStorm, EveryFaultAtEveryChunkBoundary) {
       [this] { CallOnTheDevice(0, /*in_place=*/false); },
   };
   testing::FakeDevice& device = backend_.device(0);
-  const auto chunks = [&device] { return device.calls("Run") + device.calls("RunGraph"); };
+  const auto chunks = [&device] { return device.calls("Run"); };
   int64_t faults = 0, most_chunks = 0;
   for (const auto& call : ways) {
     call();  // leaves streams and memory for the ones that count

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// A few neighbouring elements in a thread's registers. They are held in 32-bit words, because a GPU
+// has no narrower registers. On the device, conversions are the machine's own instructions where
+// the architecture has them. These round as kernels/math/convert.h does, so the bytes are the same;
+// only the payload of a NaN may differ. Threads: pure functions.
+#ifndef PHASOR_KERNELS_CUDA_LANES_H_
+#define PHASOR_KERNELS_CUDA_LANES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/host_device.h"
+#include "kernels/math/convert.h"
+#include "kernels/math/element.h"
+
+namespace phasor::cuda {
+
+// The bytes that a thread moves at once where everything is aligned to them.
+inline constexpr int kVectorBytes = 16;
+
+// kBytes bytes of memory that is aligned to kBytes, moved in one instruction. Power of two, <= 16.
+template <int kBytes>
+struct Words {
+  using Word =
+      std::conditional_t<kBytes >= 4, uint32_t, std::conditional_t<kBytes == 2, uint16_t, uint8_t>>;
+  alignas(kBytes) Word word[kBytes >= 4 ? kBytes / 4 : 1];
+};
+
+// Tensors are in global memory, which the compiler cannot see of an address in an item.
+PHASOR_HD void AssumeGlobal([[maybe_unused]] const std::byte* p) {
+#ifdef __CUDA_ARCH__
+  __builtin_assume(__isGlobal(p));
+#endif
+}
+
+template <int kBytes>
+PHASOR_HD Words<kBytes> LoadWords(const std::byte* p) {
+  Words<kBytes> words;
+  AssumeGlobal(p);
+  std::memcpy(&words, __builtin_assume_aligned(p, kBytes), kBytes);
+  return words;
+}
+
+template <int kBytes>
+PHASOR_HD void StoreWords(const Words<kBytes>& words, std::byte* p) {
+  AssumeGlobal(p);
+  std::memcpy(__builtin_assume_aligned(p, kBytes), &words, kBytes);
+}
+
+PHASOR_HD float WidenFloat16(uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16_t>(bits)));
+  return value;
+#else
+  return FloatFromFloat16(static_cast<uint16_t>(bits));
+#endif
+}
+
+// Two elements in one word, `low` in the lower half.
+PHASOR_HD uint32_t PackFloat16(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+#else
+  return Float16FromFloat(low) | uint32_t{Float16FromFloat(high)} << 16;
+#endif
+}
+
+PHASOR_HD uint32_t PackBFloat16(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+#else
+  return BFloat16FromFloat(low) | uint32_t{BFloat16FromFloat(high)} << 16;
+#endif
+}
+
+PHASOR_HD uint32_t PackFloat8(float low, float high, Float8 type) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  if (type == Float8::kE4M3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+#else
+  return Float8FromFloat(low, type) | uint32_t{Float8FromFloat(high, type)} << 8;
+#endif
+}
+
+// Element i of the lanes.
+template <typename Element, int kBytes>
+PHASOR_HD typename Element::Math LaneOf(const Words<kBytes>& words, int i) {
+  if constexpr (std::is_same_v<Element, scalar::F64>) {
+    const uint64_t low = words.word[2 * i], high = words.word[2 * i + 1];
+    const uint64_t bits = low | high << 32;
+    double value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  } else if constexpr (std::is_same_v<Element, scalar::F32>) {
+    return FloatFromBits(words.word[i]);
+  } else if constexpr (std::is_same_v<Element, scalar::F16>) {
+    return WidenFloat16(uint32_t{words.word[i / 2]} >> (i % 2 * 16));
+  } else {
+    const uint32_t word = words.word[i / 2];
+    return FloatFromBits(i % 2 == 0 ? word << 16 : word & 0xFFFF0000u);
+  }
+}
+
+// Rounds kCount values to the lanes of an element.
+template <typename Element, int kCount>
+PHASOR_HD Words<kCount* static_cast<int>(Element::kBytes)> PackLanes(
+    const typename Element::Math (&values)[kCount]) {
+  Words<kCount* static_cast<int>(Element::kBytes)> words;
+  if constexpr (std::is_same_v<Element, scalar::F64>) {
+    std::memcpy(&words, values, sizeof words);
+  } else if constexpr (std::is_same_v<Element, scalar::F32>) {
+    PHASOR_UNROLL
+    for (int i = 0; i < kCount; ++i) words.word[i] = BitsFromFloat(values[i]);
+  } else {
+    constexpr bool kIsFloat16 = std::is_same_v<Element, scalar::F16>;
+    PHASOR_UNROLL
+    for (int i = 0; i < (kCount + 1) / 2; ++i) {
+      const float low = values[2 * i], high = kCount == 1 ? 0.0f : values[2 * i + 1];
+      const uint32_t word = kIsFloat16 ? PackFloat16(low, high) : PackBFloat16(low, high);
+      words.word[i] = static_cast<typename decltype(words)::Word>(word);
+    }
+  }
+  return words;
+}
+
+// Rounds kCount values times `inv_scale` to 8-bit floats.
+template <int kCount>
+PHASOR_HD Words<kCount> PackFloat8Lanes(const float (&values)[kCount], float inv_scale,
+                                        Float8 type) {
+  Words<kCount> words = {};
+  if constexpr (kCount == 1) {
+    words.word[0] = static_cast<uint8_t>(PackFloat8(values[0] * inv_scale, 0.0f, type));
+  } else {
+    PHASOR_UNROLL
+    for (int i = 0; i < kCount; i += 2) {
+      const uint32_t pair = PackFloat8(values[i] * inv_scale, values[i + 1] * inv_scale, type);
+      words.word[i / 4] |= pair << (i % 4 * 8);
+    }
+  }
+  return words;
+}
+
+}  // namespace phasor::cuda
+
+#endif  // PHASOR_KERNELS_CUDA_LANES_H_

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grids: every unit belongs to one thread of one block, and the blocks fill the device.
+#include "kernels/cuda/grid.h"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+#include <vector>
+
+namespace phasor::cuda {
+namespace {
+
+// How often each unit is computed.
+std::vector<int> CountUnits(const ItemGrid& grid) {
+  std::vector<int> times(static_cast<size_t>(grid.rows * grid.units.value));
+  for (int64_t block = 0; block < BlocksOf(grid); ++block) {
+    EXPECT_LE(UnitsOf(grid, block).count, kUnitsPerBlock);
+    for (int thread = 0; thread < kThreads; ++thread) {
+      ForEachUnit(grid, block, thread, [&](int64_t row, int32_t unit) {
+        ++times[static_cast<size_t>(row * grid.units.value + unit)];
+      });
+    }
+  }
+  return times;
+}
+
+TEST(GridTest, EveryUnitIsComputedOnce) {
+  for (const auto& [rows, units, processors, together] :
+       {std::tuple(1, 1, 1, 1), std::tuple(1, 320, 132, 8), std::tuple(7, 320, 1, 8),
+        std::tuple(3000, 3, 1, 1), std::tuple(5, 5000, 2, 1), std::tuple(5, 5000, 2, 40),
+        std::tuple(40, 1000, 1, 500), std::tuple(64, 320, 132, 8)}) {
+    const ItemGrid grid = MakeItemGrid(
+        {.rows = rows, .units = units, .processors = processors, .together = together});
+    EXPECT_EQ(CountUnits(grid), std::vector<int>(static_cast<size_t>(rows * units), 1))
+        << rows << " rows of " << units;
+    EXPECT_TRUE(grid.parts.value == 1 || grid.part_units % together == 0);
+  }
+}
+
+TEST(GridTest, KeepsToTheMostUnitsAndRowsOfABlock) {
+  const ItemGrid few = MakeItemGrid({.rows = 1 << 20, .units = 100, .most_units = 256});
+  EXPECT_EQ(few.rows_per_block, 2);
+  const ItemGrid rows = MakeItemGrid({.rows = 1 << 20, .units = 2, .most_rows = 5});
+  EXPECT_EQ(rows.rows_per_block, 5);
+}
+
+// 32 query and 8 key heads of 128 lanes in 16 bits: 320 units to a token.
+TEST(GridTest, BlocksFillTheDevice) {
+  for (const int processors : {20, 82, 132, 148}) {
+    for (const int64_t tokens : {64, 512, 4096, 8192, 32768}) {
+      const ItemGrid grid =
+          MakeItemGrid({.rows = tokens, .units = 320, .processors = processors, .together = 8});
+      const int64_t threads = tokens * 320;
+      if (threads >= int64_t{2} * processors * kThreads) {
+        EXPECT_GE(BlocksOf(grid), 2 * processors) << tokens << " tokens on " << processors;
+      } else {
+        EXPECT_GE(BlocksOf(grid) * kThreads, threads) << "a unit to each thread";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace phasor::cuda
