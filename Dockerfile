@@ -47,7 +47,7 @@ COPY --from=cuda /cuda /usr/local/cuda
 WORKDIR /src
 COPY . .
 ARG CUDA
-ARG CUDA_ARCHITECTURES="80;90"
+ARG CUDA_ARCHITECTURES="75;80;86;89;90;100;120"
 ARG SOURCE_DATE_EPOCH
 RUN cmake --preset release -DPHASOR_BUILD_TESTS=OFF -DPHASOR_BUILD_BENCHMARKS=OFF \
       -DPHASOR_CUDA="$(test "$CUDA" = none && echo OFF || echo ON)" \

@@ -178,6 +178,11 @@ int Report::Finish() const {
     }
     rows.push_back(std::move(json));
   }
+  for (const Row& row : rows_) {
+    if (!row.target.has_value() || row.ratio >= *row.target) continue;
+    absl::PrintF("MISS  %s %s %s %s: %.3f of %s, target %g\n", row.name, row.shape, row.dtype,
+                 row.cache, row.ratio, row.baseline, *row.target);
+  }
   absl::PrintF("%d of %d targets met, %d missed\n", targets - missed, targets, missed);
   if (arguments_.json_path.empty()) return 0;
   std::ofstream file(arguments_.json_path);

@@ -81,8 +81,8 @@ class Report {
   // `isa` is the backend's target().
   Report(std::string title, Arguments arguments, std::string isa);
   void Add(Row row);
-  // Prints the summary and writes the JSON. Returns the exit status: 1 if the file cannot be
-  // written. A missed target is a result, not a failure.
+  // Prints the targets that were missed and the summary, and writes the JSON. Returns the exit
+  // status: 1 if the file cannot be written. A missed target is a result, not a failure.
   int Finish() const;
 
  private:

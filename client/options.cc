@@ -16,13 +16,13 @@ namespace {
 absl::Status CheckRange(std::string_view name, int value, int low, int high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(name, ": ", value, " is out of range, must be in [", low, ", ", high, "]"));
+      StrCat(name, ": ", value, " is out of range; must be in [", low, ", ", high, "]"));
 }
 
 absl::Status CheckPositive(std::string_view name, absl::Duration value) {
   if (value > absl::ZeroDuration()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(name, ": ", absl::FormatDuration(value), " is too short, must be above 0"));
+      StrCat(name, ": ", absl::FormatDuration(value), " is too short; must be above 0"));
 }
 
 }  // namespace
@@ -36,14 +36,14 @@ absl::Status ClientOptions::Validate() const {
   status.Update(CheckRange("inproc_threads", inproc_threads, 1, 1024));
   if (staging_bytes < 0) {
     status.Update(absl::InvalidArgumentError(
-        StrCat("staging_bytes: ", staging_bytes, " is out of range, must be at least 0")));
+        StrCat("staging_bytes: ", staging_bytes, " is out of range; must be at least 0")));
   }
   if (tls.has_value() && tls->cert_file.empty() != tls->key_file.empty()) {
     status.Update(absl::InvalidArgumentError(
-        "tls: cert_file and key_file belong together, must be both set or both empty"));
+        "tls: cert_file and key_file belong together; must be both set or both empty"));
   }
   if (!token.empty() && !token_file.empty()) {
-    status.Update(absl::InvalidArgumentError("token: set beside token_file, must be one of both"));
+    status.Update(absl::InvalidArgumentError("token: set beside token_file; must be one of both"));
   }
   return status;
 }

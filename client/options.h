@@ -55,7 +55,7 @@ struct ClientOptions {
   // Whether the token may be sent to another host without TLS.
   bool token_over_plaintext = false;
 
-  // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>".
+  // INVALID_ARGUMENT "<option>: <what is wrong>; <what to do>".
   absl::Status Validate() const;
 };
 

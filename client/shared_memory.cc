@@ -9,7 +9,7 @@
 namespace phasor {
 
 absl::StatusOr<SharedMemory> SharedMemory::Ordinary(int64_t size) {
-  if (size < 0) return Invalid("bytes: ", size, ", must be at least 0");
+  if (size < 0) return Invalid("bytes: ", size, "; must be at least 0");
   PHASOR_ASSIGN_OR_RETURN(Bytes bytes, Bytes::Allocate(size));
   auto owner = std::make_shared<Bytes>(std::move(bytes));
   std::byte* const data = owner->data();

@@ -40,7 +40,8 @@ absl::StatusOr<Bytes> Bytes::Allocate(int64_t size) {
   Bytes bytes;
   bytes.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
   if (bytes.data_ == nullptr) {
-    return absl::ResourceExhaustedError(StrCat("output: no memory for ", size, " bytes"));
+    return absl::ResourceExhaustedError(
+        StrCat("output: no memory for ", size, " bytes; split the tokens over several calls"));
   }
   bytes.size_ = size;
   return bytes;

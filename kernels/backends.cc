@@ -46,8 +46,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(int number, const BackendOptio
 }
 #endif
 
-// `host_tensors`: whether tensors in host memory go to devices too. FAILED_PRECONDITION: this build
-// or host has no device.
+// `host_tensors`: whether tensors in host memory go to a device too. FAILED_PRECONDITION: this
+// build or host has no device.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const BackendOptions& options,
                                                   [[maybe_unused]] bool host_tensors) {
 #ifdef PHASOR_HAS_CUDA
@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] const Backend
   return OpenDevices(options.devices, names, open, options.left_out);
 #else
   return absl::FailedPreconditionError(
-      "backend: this build has no CUDA backend, accepted are auto, cpu and reference");
+      "backend: this build has no CUDA backend; accepted are auto, cpu and reference");
 #endif
 }
 

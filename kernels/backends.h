@@ -18,8 +18,8 @@ struct BackendOptions {
   // One of
   // - "cpu";
   // - "cuda": the CPU does only what is too small for the device, not supported or failed there;
-  // - "auto": if there is a device, "cuda" that also leaves to the CPU what is faster there, by
-  //   rates measured at the start; else "cpu";
+  // - "auto": if there is a device, "cuda" for tensors in its memory, and the CPU for all others,
+  //   because the way to the device takes longer than the CPU does; else "cpu";
   // - "reference": the scalar definition, slow, for tests.
   std::string name = "auto";
   // Threads that a job may use, including the caller's. 0: one per core. 1: no threads are started.

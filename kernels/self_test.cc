@@ -29,7 +29,7 @@ absl::Status Compare(const Backend& backend, const char* what, const std::vector
   if (got == expected) return absl::OkStatus();
   return absl::InternalError(StrCat("self-test: backend ", backend.name(), " (", backend.target(),
                                     ") computes other bits of ", what, " than numerics version ",
-                                    kNumericsVersion, ": SHA-256 ", got, ", must be ", expected));
+                                    kNumericsVersion, ": SHA-256 ", got, "; must be ", expected));
 }
 
 absl::Status TestRows(Backend& backend) {

@@ -14,12 +14,12 @@ namespace phasor {
 namespace {
 
 absl::Status Missing(const std::string& path, const std::string& accepted) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": not set, must be ", accepted));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": not set; must be ", accepted));
 }
 
 absl::Status NotImplemented(const std::string& path, const std::string& accepted) {
   return absl::UnimplementedError(
-      absl::StrCat(path, ": not implemented in this version, must be ", accepted));
+      absl::StrCat(path, ": not implemented in this version; must be ", accepted));
 }
 
 absl::StatusOr<AxisRange> AxisRangeFromWire(const v1::AxisRange& wire, const std::string& path) {
@@ -39,7 +39,7 @@ absl::StatusOr<AxisRange> AxisRangeFromWire(const v1::AxisRange& wire, const std
 absl::StatusOr<PositionGrid> GridFromWire(const v1::PositionGrid& wire, const std::string& path) {
   if (wire.axes_size() > kMaxAxes) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ".axes: ", wire.axes_size(), " ranges, must be at most ", kMaxAxes));
+        absl::StrCat(path, ".axes: ", wire.axes_size(), " ranges; must be at most ", kMaxAxes));
   }
   PositionGrid grid;
   for (int i = 0; i < wire.axes_size(); ++i) {
@@ -55,7 +55,7 @@ absl::StatusOr<PositionTensor> PositionTensorFromWire(const v1::TensorSpec& wire
   PHASOR_ASSIGN_OR_RETURN(TensorDesc tensor, TensorDescFromWire(wire, path, sources));
   if (wire.has_device()) {
     return NotImplemented(absl::StrCat(path, ".device"),
-                          "unset: positions are read on the host, send them inline");
+                          "unset: positions are read on the host; send them inline");
   }
   if (!tensor.strides.empty()) {
     return NotImplemented(absl::StrCat(path, ".strides"), "empty: positions are dense");
@@ -134,13 +134,13 @@ absl::StatusOr<PagedCache> PagedCacheFromWire(const v1::PagedCacheWrite& wire,
       read(wire.has_slot_mapping(), wire.slot_mapping(), "slot_mapping", &cache.slot_mapping));
   if (wire.slot_mapping().has_device()) {
     return NotImplemented(absl::StrCat(path, ".slot_mapping.device"),
-                          "unset: slots are read on the host, send them inline");
+                          "unset: slots are read on the host; send them inline");
   }
   for (const auto& [tensor, name] :
        {std::pair(&wire.key_cache(), "key_cache"), std::pair(&wire.value_cache(), "value_cache")}) {
     if (tensor->has_region() || tensor->has_device() || tensor->strides_size() == 0) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ".", name, ".strides: set inline, must be empty outside regions"));
+        absl::StrCat(path, ".", name, ".strides: set inline; must be empty outside regions"));
   }
   if (wire.has_value_inv_scale()) cache.value_inv_scale = wire.value_inv_scale();
   return cache;
@@ -158,7 +158,7 @@ absl::Status ReadOutputs(const v1::ApplyRoPEItem& wire, const std::string& path,
   const int key = cache.key_index();
   if (key >= 0 && key < wire.tensors_size() && wire.tensors(key).has_destination()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ".tensors[", key, "].destination: set, must be unset: keys go to paged_cache"));
+        path, ".tensors[", key, "].destination: set; must be unset: keys go to paged_cache"));
   }
   PHASOR_ASSIGN_OR_RETURN(request->paged_cache,
                           PagedCacheFromWire(cache, absl::StrCat(path, ".paged_cache"), sources));

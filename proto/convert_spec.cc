@@ -87,7 +87,7 @@ class Reader {
     const FieldDescriptor* const set = scaling.GetReflection()->GetOneofFieldDescriptor(
         scaling, scaling.GetDescriptor()->oneof_decl(0));
     if (set == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(PathOf(field), ": empty, must name a rule"));
+      return absl::InvalidArgumentError(absl::StrCat(PathOf(field), ": empty; must name a rule"));
     }
     absl::Status status;
     VisitScalingRules([&](const char* name, auto rule) {

@@ -283,10 +283,10 @@ absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor*
     absl::StrAppend(&names, names.empty() ? "" : ", ", accepted->value(i)->name());
   }
   if (value == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not set, must be one of ", names));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not set; must be one of ", names));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ": unknown value ", value, ", must be one of ", names));
+      absl::StrCat(path, ": unknown value ", value, "; must be one of ", names));
 }
 
 }  // namespace phasor

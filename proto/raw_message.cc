@@ -117,7 +117,7 @@ class Walker {
       value |= static_cast<uint64_t>(byte & 0x7F) << (7 * i);
       if (byte < 0x80) return value;
     }
-    return Malformed(StrCat("not a varint before byte ", offset(), ", must be a protobuf message"));
+    return Malformed(StrCat("not a varint before byte ", offset(), "; must be a protobuf message"));
   }
 
   // Drops bits after the 32nd, so no field number exceeds 2^29 - 1.
@@ -125,7 +125,7 @@ class Walker {
     PHASOR_ASSIGN_OR_RETURN(const uint64_t value, ReadVarint(kMaxTagBytes));
     const auto tag = static_cast<uint32_t>(value);
     if (tag >> 3 != 0) return tag;
-    return Malformed(StrCat("field number 0 before byte ", offset(), ", must be in [1, 2^29)"));
+    return Malformed(StrCat("field number 0 before byte ", offset(), "; must be in [1, 2^29)"));
   }
 
   // Reads a length and checks that the message has as many bytes left.
@@ -136,14 +136,14 @@ class Walker {
     if (before - cursor_.remaining() <= kMaxLengthBytes && length <= kMaxLength) {
       return static_cast<int64_t>(length);
     }
-    return Malformed(StrCat("a length of ", length, " before byte ", offset(), ", must be at most ",
+    return Malformed(StrCat("a length of ", length, " before byte ", offset(), "; must be at most ",
                             kMaxLength, " and written in at most ", kMaxLengthBytes, " bytes"));
   }
 
   absl::Status CheckPresent(uint64_t bytes) const {
     if (bytes <= static_cast<uint64_t>(cursor_.remaining())) return absl::OkStatus();
     return Malformed(StrCat("truncated: a field of ", bytes, " bytes at byte ", offset(),
-                            ", must be at most the ", cursor_.remaining(), " bytes that follow"));
+                            "; must be at most the ", cursor_.remaining(), " bytes that follow"));
   }
 
   // Skips the value after a tag. `groups`: how many groups may be nested from here.
@@ -163,7 +163,7 @@ class Walker {
         return Skip(4);
     }
     return Malformed(StrCat("field ", tag >> 3, " has wire type ", tag & 7,
-                            ", must be varint, fixed, length-delimited or a group"));
+                            "; must be varint, fixed, length-delimited or a group"));
   }
 
   absl::Status Skip(int64_t bytes) {
@@ -176,23 +176,23 @@ class Walker {
   absl::Status SkipGroup(uint32_t field, int groups) {
     if (groups == 0) {
       return Malformed(StrCat("too many groups inside one another at byte ", offset(),
-                              ", must be at most ", CodedInputStream::GetDefaultRecursionLimit()));
+                              "; must be at most ", CodedInputStream::GetDefaultRecursionLimit()));
     }
     while (cursor_.remaining() > 0) {
       PHASOR_ASSIGN_OR_RETURN(const uint32_t tag, ReadTag());
       if (tag == TagOf(field, kGroupEnd)) return absl::OkStatus();
       PHASOR_RETURN_IF_ERROR(SkipValue(tag, groups - 1));
     }
-    return Malformed(StrCat("truncated: group ", field, " has no end"));
+    return Malformed(StrCat("truncated: group ", field, " has no end; must have one"));
   }
 
   absl::Status TakeRaw() {
     PHASOR_ASSIGN_OR_RETURN(const int64_t length, ReadLength());
     if (static_cast<int64_t>(message_.raw.size()) >= limits_.max_raw_entries) {
       return absl::ResourceExhaustedError(
-          StrCat("raw: too many entries, must be at most ", limits_.max_raw_entries));
+          StrCat("raw: too many entries; must be at most ", limits_.max_raw_entries));
     }
-    RawEntry& entry = message_.raw.emplace_back();
+    PieceList& entry = message_.raw.emplace_back();
     cursor_.Take(length, [&](Piece part) { entry.push_back(part); });
     return absl::OkStatus();
   }
@@ -203,7 +203,7 @@ class Walker {
     const int64_t room = limits_.max_header_bytes - static_cast<int64_t>(message_.header.size());
     if (bytes > room) {
       return absl::ResourceExhaustedError(
-          StrCat(limits_.subject, ": metadata (all but raw) is too large, must be at most ",
+          StrCat(limits_.subject, ": metadata (all but raw) is too large; must be at most ",
                  limits_.max_header_bytes, " bytes"));
     }
     field.Take(bytes, [&](Piece part) {
@@ -235,19 +235,6 @@ void AppendVarint(uint64_t value, std::string* out) {
 
 absl::StatusOr<WalkedMessage> WalkMessage(Pieces pieces, const WalkLimits& limits) {
   return Walker(pieces, limits).Walk();
-}
-
-int64_t RawEntryBytes(const RawEntry& entry) {
-  int64_t bytes = 0;
-  for (const Piece part : entry) bytes += static_cast<int64_t>(part.size());
-  return bytes;
-}
-
-void CopyRawEntry(const RawEntry& entry, std::byte* to) {
-  for (const Piece part : entry) {
-    std::memcpy(to, part.data(), part.size());
-    to += part.size();
-  }
 }
 
 void AppendFieldPrefix(uint32_t field, size_t bytes, std::string* out) {

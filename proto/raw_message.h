@@ -24,9 +24,6 @@ namespace phasor {
 // Number of the field `raw` in every tensor message of phasor.v1.
 inline constexpr uint32_t kRawField = 15;
 
-// The bytes of one received entry, in order and in pieces. Borrows them.
-using RawEntry = absl::InlinedVector<absl::Span<const std::byte>, 4>;
-
 struct WalkLimits {
   int64_t max_header_bytes = 1 << 20;
   int64_t max_raw_entries = 1 << 15;
@@ -35,8 +32,8 @@ struct WalkLimits {
 };
 
 struct WalkedMessage {
-  std::string header;         // all fields but `raw`, as received
-  std::vector<RawEntry> raw;  // in the order of the message; borrow the pieces
+  std::string header;          // all fields but `raw`, as received
+  std::vector<PieceList> raw;  // in the order of the message; borrow the pieces
 };
 
 // Splits a serialized message that was received in `pieces`, which may be cut anywhere. At the top
@@ -47,11 +44,6 @@ struct WalkedMessage {
 // fields. RESOURCE_EXHAUSTED: a limit is exceeded. Allocates in proportion to the bytes present,
 // never to a length that the message claims. Threads: pure function.
 absl::StatusOr<WalkedMessage> WalkMessage(Pieces pieces, const WalkLimits& limits);
-
-// The length of a received entry.
-int64_t RawEntryBytes(const RawEntry& entry);
-// Copies the entry to `to`, which must have room for it.
-void CopyRawEntry(const RawEntry& entry, std::byte* to);
 
 // Appends the tag and the length of a length-delimited field whose value has `bytes` bytes.
 void AppendFieldPrefix(uint32_t field, size_t bytes, std::string* out);

@@ -117,9 +117,14 @@ int Leave(int exit_status) {
 #endif
 }
 
+// Has CUDA load all kernels when the device is opened: a card without machine code of its own
+// compiles them for tens of seconds, for which no call should wait. No thread may run yet.
+void LoadKernelsAtStart() { setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0); }
+
 int Run(const std::vector<std::string>& arguments, const ServerOptions& options) {
   SetLogLevel(LogLevelOf(options.log_level));
   BlockSignals();
+  LoadKernelsAtStart();
   for (const std::string& complaint : SuspectVariables(EnvironmentNames())) {
     Log(LogLevel::kWarn, "suspect variable", {{"complaint", complaint}});
   }

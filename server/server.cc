@@ -159,22 +159,6 @@ std::vector<std::string> MainHealthServices(Backend& backend) {
   return services;
 }
 
-telemetry::ModelCounts ModelCountsOf(const inference::ModelStatistics& model) {
-  const inference::InferStatistics& stats = model.inference_stats();
-  const auto time = [](const inference::StatisticDuration& duration) {
-    return absl::Nanoseconds(static_cast<int64_t>(duration.ns()));
-  };
-  return {model.name(),
-          model.version(),
-          static_cast<int64_t>(stats.success().count()),
-          static_cast<int64_t>(stats.fail().count()),
-          time(stats.success()),
-          time(stats.queue()),
-          time(stats.compute_input()),
-          time(stats.compute_infer()),
-          time(stats.compute_output())};
-}
-
 void LogLeftOut(const std::string& why) {
   Log(LogLevel::kWarn, "device left out", {{"error", why}});
 }
@@ -281,7 +265,7 @@ class GrpcServer final : public Server {
     return names;
   }
   absl::Status ReloadCredentials() override { return security_->Reload(); }
-  SecurityStats security_stats() const override {
+  telemetry::Refusals security_stats() const override {
     const rpc::AccessStats refused =
         security_->access() == nullptr ? rpc::AccessStats() : security_->access()->stats();
     return {refused.unauthenticated, refused.permission_denied, TlsHandshakesFailed()};
@@ -381,23 +365,13 @@ class GrpcServer final : public Server {
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
     snap.backend = {backend(), snap.engine.jobs, telemetry::SnapshotsOf(backend_->devices())};
-    const SecurityStats security = security_stats();
-    snap.refusals = {security.unauthenticated, security.permission_denied,
-                     security.tls_handshakes_failed};
-    const ListenerStats listener = listener_->stats();
-    snap.connections = {listener.connections, listener.accepted, listener.refused,
-                        listener.starved};
-    const memory::OwnerQuotas::Stats leases = leases_.stats();
-    snap.leases = {leases.pieces, leases.bytes};
-    const memory::OwnerQuotas::Stats regions = regions_.stats();
-    snap.regions = {regions.pieces, regions.bytes};
-    const memory::OwnerQuotas::Stats on_device = devices_.stats();
-    snap.device_regions = {on_device.pieces, on_device.bytes};
+    snap.refusals = security_stats();
+    snap.connections = listener_->stats();
+    snap.leases = leases_.stats();
+    snap.regions = regions_.stats();
+    snap.device_regions = devices_.stats();
     snap.tables = {tables_->count(), tables_->taken_bytes()};
-    for (const inference::ModelStatistics& model : inference_service_.statistics()) {
-      telemetry::ModelCounts counts = ModelCountsOf(model);
-      if (counts.succeeded + counts.failed > 0) snap.models.push_back(std::move(counts));
-    }
+    snap.models = inference_service_.statistics();
     return snap;
   }
 
@@ -456,12 +430,17 @@ class GrpcServer final : public Server {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   PHASOR_RETURN_IF_ERROR(options.Validate());
+  const absl::Time began = absl::Now();
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                           MakeBackend({.name = options.backend,
                                        .threads = options.threads,
                                        .retry_device = options.device_fault == "retry",
                                        .devices = options.devices,
                                        .left_out = LogLeftOut}));
+  for (const DevicePort* const device : backend->devices()) {
+    Log(LogLevel::kInfo, "device ready",
+        {{"device", NameOf(*device)}, {"seconds", absl::ToDoubleSeconds(absl::Now() - began)}});
+  }
   PHASOR_RETURN_IF_ERROR(SelfTest(*backend));
   return Start(options, std::move(backend));
 }

@@ -18,12 +18,9 @@
 
 namespace phasor {
 
-// Calls and connections refused since the start.
-struct SecurityStats {
-  int64_t unauthenticated = 0;
-  int64_t permission_denied = 0;
-  int64_t tls_handshakes_failed = 0;  // of all servers in this process
-};
+namespace telemetry {
+struct Refusals;
+}  // namespace telemetry
 
 // A running server. Threads: any thread may call any method.
 class Server {
@@ -46,7 +43,8 @@ class Server {
   virtual std::string backend() const = 0;
   // Number, name and UUID of each of its devices.
   virtual std::vector<std::string> devices() const = 0;
-  virtual SecurityStats security_stats() const = 0;
+  // See server/telemetry/snapshot.h.
+  virtual telemetry::Refusals security_stats() const = 0;
 
   // Reads certificates, tokens and policy again. INVALID_ARGUMENT: a file is invalid. Files of its
   // kind then stay as they were.

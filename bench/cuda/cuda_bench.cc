@@ -96,6 +96,21 @@ std::vector<int64_t> PositionsOf(int64_t tokens, int64_t axes = 1) {
   return positions;
 }
 
+// Copies that read, write and touch what rotations in place of these buffers do: each buffer over
+// another one, or the halves of a single one there and back.
+std::vector<Step> CopiesWithin(std::byte* first, int64_t apart, int buffers, int64_t bytes) {
+  if (buffers == 1) {
+    const int64_t half = bytes / 2;
+    return {DeviceCopy{first + half, first, half}, DeviceCopy{first, first + half, half}};
+  }
+  std::vector<Step> copies;
+  for (int i = 0; i < buffers; ++i) {
+    std::byte* const to = first + (i + buffers / 2) % buffers * apart;
+    copies.push_back(DeviceCopy{to, first + i * apart, bytes});
+  }
+  return copies;
+}
+
 void BenchRope(Bench& bench, const RopeCase& c, bool in_place, Cache cache,
                std::optional<double> target) {
   Device& device = bench.device;
@@ -108,19 +123,19 @@ void BenchRope(Bench& bench, const RopeCase& c, bool in_place, Cache cache,
   const DeviceMemory from(device, buffers * apart), to(device, buffers * apart);
   const RopeRun rope(c);
   JobRecorder recorder;
-  std::vector<Step> rotate, copy;
+  std::vector<Step> rotate, fill;
   for (int i = 0; i < buffers; ++i) {
     device.Upload(from.data() + i * apart, x.data(), x.size());
     std::byte* const y = to.data() + i * apart;
     rope.Run(recorder, in_place ? y : from.data() + i * apart, y);
-    copy.push_back(DeviceCopy{y, from.data() + i * apart, c.bytes()});
+    fill.push_back(DeviceCopy{y, from.data() + i * apart, c.bytes()});
   }
   std::vector<std::unique_ptr<StagedJobs>> staged;
   for (const Job& job : recorder.jobs()) {
     staged.push_back(std::make_unique<StagedJobs>(device, absl::MakeConstSpan(&job, 1)));
     for (const cuda::Launch& launch : staged.back()->launches()) rotate.push_back(launch);
   }
-  device.Prepare(copy, Queueing::kTogether)->Run();
+  device.Prepare(fill, Queueing::kTogether)->Run();
   device.Prepare(rotate, Queueing::kTogether)->Run();
   const Memory y(c.bytes());
   for (const int i : {0, buffers - 1}) {
@@ -128,6 +143,8 @@ void BenchRope(Bench& bench, const RopeCase& c, bool in_place, Cache cache,
     CheckRope(c, x.data(), y.data(), bench.quick || c.bytes() > kCheckedBytes);
   }
 
+  const std::vector<Step> copy =
+      in_place ? CopiesWithin(to.data(), apart, buffers, c.bytes()) : fill;
   const std::vector<Step> rotations = Repeated(rotate), copies = Repeated(copy);
   std::vector<std::unique_ptr<Program>> programs;
   programs.push_back(device.Prepare(rotations, Queueing::kTogether));
@@ -140,9 +157,12 @@ void BenchRope(Bench& bench, const RopeCase& c, bool in_place, Cache cache,
           .cache = CacheName(bench, cache, touched),
           .unit = "us",
           .baseline = "device copy"};
-  bench.report.Add(CostRow(std::move(row),
-                           seconds[0] * kMicro / static_cast<double>(rotations.size()),
-                           seconds[1] * kMicro / static_cast<double>(copies.size()), target));
+  const auto each = [&](double all, const std::vector<Step>& repeated, size_t once) {
+    const size_t rotated = repeated.size() / once * static_cast<size_t>(buffers);
+    return all * kMicro / static_cast<double>(rotated);
+  };
+  bench.report.Add(CostRow(std::move(row), each(seconds[0], rotations, rotate.size()),
+                           each(seconds[1], copies, copy.size()), target));
 }
 
 // In place, warm and cold. The target applies to tensors larger than the cache.

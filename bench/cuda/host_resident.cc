@@ -89,7 +89,7 @@ void BenchLargeTensor(Device& device, Report& report, const Arguments& arguments
   const RopeCase c{"rope-half-split", Dtype::kBFloat16, 32, 8, 128, positions};
   const Memory x(c.bytes()), y(c.bytes());
   FillNormal(c.dtype, x);
-  cuda::CudaBackend backend(device.driver(), Cpu(), {});
+  cuda::CudaBackend backend(device.driver(), Cpu(), {.strict = true});
   const auto cpu = Cpu();
   Link link(device.driver());
   const RopeRun rope(c);
@@ -130,7 +130,7 @@ void BenchSmallRequests(Device& device, Report& report, const Arguments& argumen
     runs.push_back(std::make_unique<RopeRun>(cases[static_cast<size_t>(i)]));
     runs.back()->Run(recorder, x.data() + i * bytes, y.data() + i * bytes);
   }
-  cuda::CudaBackend backend(device.driver(), Cpu(), {.least_bytes = 0});
+  cuda::CudaBackend backend(device.driver(), Cpu(), {.least_bytes = 0, .strict = true});
   const auto merged = [&] { Must(backend.Run(recorder.jobs())); };
   merged();
   for (int i = 0; i < kRequests; ++i) {

@@ -36,7 +36,10 @@ def median_seconds(candidates, rounds, round_seconds):
 
 
 class Report:
-    def __init__(self, target_isa, quick, title="bench_peers"):
+    """Rows on the terminal and in the JSON file at `path`."""
+
+    def __init__(self, target_isa, quick, title, path):
+        self.path = pathlib.Path(path)
         self.machine = {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
@@ -68,7 +71,21 @@ class Report:
             | {"ratio": ratio, "target": target, "met": met, "quick": self.quick, "machine": self.machine}
         )
 
-    def finish(self, path):
-        targets = [row["met"] for row in self.rows if row["met"] is not None]
-        print(f"{sum(targets)} of {len(targets)} targets met, {len(targets) - sum(targets)} missed")
-        pathlib.Path(path).write_text(json.dumps(self.rows, indent=1) + "\n")
+    def skip(self, row, baseline, why):
+        """Records a baseline without a time."""
+        why = " ".join(why.split())[:200]
+        print(f"SKIP  {baseline} {row['shape']}: {why}", flush=True)
+        nothing = dict.fromkeys(("value", "unit", "baseline_value", "ratio", "target", "met"))
+        self.rows.append(row | nothing | {"baseline": baseline, "skipped": why, "quick": self.quick, "machine": self.machine})
+
+    def save(self):
+        self.path.write_text(json.dumps(self.rows, indent=1) + "\n")
+
+    def finish(self):
+        """Saves, and prints the targets that were missed."""
+        self.save()
+        targeted = [row for row in self.rows if row["met"] is not None]
+        missed = [row for row in targeted if not row["met"]]
+        for row in missed:
+            print(f"MISS  {row['name']} {row['shape']} {row['cache']}: {row['ratio']:.3f} of {row['baseline']}, target {row['target']}")
+        print(f"{len(targeted) - len(missed)} of {len(targeted)} targets met, {len(missed)} missed")

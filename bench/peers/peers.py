@@ -148,7 +148,7 @@ def main():
     settings = {"rounds": 2 if quick else 15, "round_seconds": 0 if quick else 0.01}
     phasor = Phasor(os.path.abspath(arguments[0]))
     backends = {threads: phasor.backend(threads) for threads in sorted({1, os.cpu_count()})}
-    report = Report(phasor.target(backends[1]), quick)
+    report = Report(phasor.target(backends[1]), quick, "bench_peers", arguments[1])
     encodes = [(64, 320), (4096, 256)] + ([] if quick else [(4096, 1536), (131072, 128)])
     token_counts = (32,) if quick else (1, 32, 512, 4096, 32768)
     for threads, backend in backends.items():
@@ -158,7 +158,7 @@ def main():
         for dtype, interleaved in (("FLOAT32", False), ("FLOAT32", True), ("BFLOAT16", False), ("FLOAT16", False)):
             for tokens in token_counts:
                 bench_rope(report, settings, phasor, backend, threads, RopeCase(tokens, dtype, interleaved))
-    report.finish(arguments[1])
+    report.finish()
 
 
 main()

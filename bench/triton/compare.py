@@ -163,7 +163,7 @@ def main():
     settings = {"rounds": 2, "round_seconds": 0} if quick else {"rounds": 15, "round_seconds": 0.1}
     with contextlib.ExitStack() as stack:
         servers = start_servers(stack, server, stubs)
-        report = Report("-", quick, title="bench_triton")
+        report = Report("-", quick, "bench_triton", out)
         for tokens in TARGETS:
             bench(report, settings, servers, tokens, shared=False)
         for tokens in TARGETS:
@@ -173,7 +173,7 @@ def main():
                 bench_perf_analyzer(report, quick, servers, tokens)
         except RuntimeError as error:
             print(f"SKIP perf_analyzer: {error}", flush=True)
-    report.finish(out)
+    report.finish()
 
 
 main()

@@ -131,12 +131,12 @@ class BenchCommand final : public Command {
 
   absl::Status Run(std::ostream& out) override {
     if (vs_echo_ && common_.server.empty()) {
-      return Invalid("--vs-echo: there is no wire in process, must be beside --server");
+      return Invalid("--vs-echo: there is no wire in process; must be beside --server");
     }
     PHASOR_ASSIGN_OR_RETURN(const Client client, ConnectOnce());
     PHASOR_ASSIGN_OR_RETURN(const BenchTask task, MakeBenchTask(client, options_));
     if (vs_echo_ && SizesOf(task).reply_bytes > kMaxEchoBytes) {
-      return Invalid("--vs-echo: ", task.tensor_bytes, " bytes of a tensor, must be at most ",
+      return Invalid("--vs-echo: ", task.tensor_bytes, " bytes of a tensor; must be at most ",
                      kMaxEchoBytes - kHeaderBytes, " to fit a message of the bare server");
     }
     PHASOR_RETURN_IF_ERROR(CheckAnswer(client, task));

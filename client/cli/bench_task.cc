@@ -34,7 +34,7 @@ absl::StatusOr<SharedMemory> Numbers(const Client& client, const BenchTask& task
                                                      : SharedMemory::Ordinary(task.tensor_bytes));
   if (shared && !bytes.shared()) {
     return absl::FailedPreconditionError(
-        "--shared: not shared, the server must be on this host, run with --lease-socket, and take "
+        "--shared: not shared; the server must be on this host, run with --lease-socket, and take "
         "that much");
   }
   std::minstd_rand random(1);
@@ -73,7 +73,8 @@ class StreamedOperation {
     }
     absl::Status status = stream_->Finish();
     stream_ = nullptr;
-    return status.ok() ? absl::UnavailableError("stream: the server has ended it") : status;
+    return status.ok() ? absl::UnavailableError("stream: ended by the server; open another one")
+                       : status;
   }
 
  private:
@@ -131,10 +132,10 @@ absl::StatusOr<BenchTask> MakeBenchTask(const Client& client, const BenchOptions
                  .tensor = {options.dtype, {options.tokens, details.width}, {}},
                  .positions = FirstPositions(options.tokens, resolved.axes)};
   if (task.mode == BenchMode::kChunks && !task.rotary) {
-    return Invalid("--mode: chunks, must be unary or stream for encodings");
+    return Invalid("--mode: chunks; must be unary or stream for encodings");
   }
   if (task.mode != BenchMode::kUnary && task.shared) {
-    return Invalid("--shared: only plain calls use shared memory, must be with --mode=unary");
+    return Invalid("--shared: only plain calls use shared memory; must be with --mode=unary");
   }
   if (task.rotary) task.tensor.shape = {options.tokens, options.heads, details.width};
   PHASOR_ASSIGN_OR_RETURN(task.tensor_bytes, DenseBytes(task.tensor, "--tokens"));

@@ -97,8 +97,9 @@ absl::Status Canvas::WritePng(const std::string& path) const {
                               /*row_stride=*/0, /*colormap=*/nullptr) != 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      StrCat("--output: ", path, " cannot be written: ", std::string_view(image.message)));
+  return absl::InvalidArgumentError(StrCat("--output: ", path, " cannot be written (",
+                                           std::string_view(image.message),
+                                           "); must be a place where you may write"));
 }
 
 }  // namespace phasor::cli

@@ -173,7 +173,7 @@ class RopeCommand final : public Command {
   absl::Status Run(std::ostream& out) override {
     if (!outputs_.empty() && outputs_.size() != inputs_.size()) {
       return absl::InvalidArgumentError(StrCat("--output: given ", outputs_.size(),
-                                               " times, must be as often as --input (",
+                                               " times; must be as often as --input (",
                                                inputs_.size(), ")"));
     }
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
@@ -291,7 +291,7 @@ class HealthCommand final : public Command {
 
   absl::Status Run(std::ostream& out) override {
     if (common_.server.empty()) {
-      return absl::InvalidArgumentError("server: not set, must be the address to ask");
+      return absl::InvalidArgumentError("server: not set; must be the address to ask");
     }
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_ASSIGN_OR_RETURN(const Health health, client.CheckHealth(service_));

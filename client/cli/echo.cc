@@ -107,7 +107,8 @@ absl::Status ServeEcho(const std::string& unix_path) {
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   builder.RegisterCallbackGenericService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr) return absl::InternalError(StrCat("echo: cannot listen on ", address));
+  if (server == nullptr)
+    return absl::InternalError(StrCat("echo: cannot listen on ", address, "; must be free"));
   std::printf("%s\n", unix_path.empty() ? StrCat("127.0.0.1:", port).c_str() : address.c_str());
   std::fflush(stdout);
   char ignored;
@@ -123,17 +124,19 @@ absl::StatusOr<std::unique_ptr<EchoServer>> EchoServer::Start(const std::string&
   std::vector<std::string> command = {program, "echo-server"};
   if (unix_socket) {
     char directory[] = "/tmp/phasor-echo-XXXXXX";
-    if (mkdtemp(directory) == nullptr) return absl::InternalError("echo: no directory in /tmp");
+    if (mkdtemp(directory) == nullptr)
+      return absl::InternalError("echo: no directory in /tmp; must be writable");
     server->directory_ = directory;
     command.insert(command.end(), {"--unix", StrCat(server->directory_, "/echo.sock")});
   }
   int input[2];
   int output[2];
-  if (pipe2(input, O_CLOEXEC) != 0) return absl::InternalError("echo: no pipe");
+  if (pipe2(input, O_CLOEXEC) != 0)
+    return absl::InternalError("echo: no file descriptor left for a pipe; raise RLIMIT_NOFILE");
   server->to_child_ = input[1];
   if (pipe2(output, O_CLOEXEC) != 0) {
     close(input[0]);
-    return absl::InternalError("echo: no pipe");
+    return absl::InternalError("echo: no file descriptor left for a pipe; raise RLIMIT_NOFILE");
   }
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
@@ -157,7 +160,8 @@ absl::StatusOr<std::unique_ptr<EchoServer>> EchoServer::Start(const std::string&
   close(output[0]);
   if (error != 0) server->pid_ = 0;
   if (server->address_.empty()) {
-    return absl::InternalError(StrCat("echo: ", program, " echo-server does not serve"));
+    return absl::InternalError(
+        StrCat("echo: ", program, " echo-server does not serve; run it by hand to see why"));
   }
   return server;
 }

@@ -128,7 +128,7 @@ absl::StatusOr<std::string> PageOf(const std::string& answer) {
   const std::string status = answer.substr(9, 3);
   if (status != "200") {
     const bool number = std::all_of(status.begin(), status.end(), absl::ascii_isdigit);
-    return Unavailable(StrCat("HTTP status ", number ? status : "?", ", must be 200"));
+    return Unavailable(StrCat("HTTP status ", number ? status : "?", "; must be 200"));
   }
   for (size_t line = answer.find("\r\n"); line < header_end; line = answer.find("\r\n", line)) {
     line += 2;
@@ -167,7 +167,7 @@ std::string MetricsUrl::Text() const { return StrCat("http://", HostAndPort(), p
 
 absl::StatusOr<MetricsUrl> ParseMetricsUrl(const std::string& text) {
   const absl::Status wrong =
-      InvalidAt("--metrics", "\"", text, "\", must be host:port or http://host:port/path");
+      InvalidAt("--metrics", "\"", text, "\"; must be host:port or http://host:port/path");
   std::string_view rest = text;
   constexpr std::string_view kScheme = "http://";
   if (rest.starts_with(kScheme)) rest.remove_prefix(kScheme.size());

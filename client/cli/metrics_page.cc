@@ -40,15 +40,15 @@ class SampleReader {
     for (SkipBlanks(); !Take('}'); SkipBlanks()) {
       PHASOR_ASSIGN_OR_RETURN(std::string name, Word("name of a label", /*colons=*/false));
       SkipBlanks();
-      if (!Take('=')) return Invalid("no = after label ", name, ", must be ", name, "=\"value\"");
+      if (!Take('=')) return Invalid("no = after label ", name, "; must be ", name, "=\"value\"");
       SkipBlanks();
       PHASOR_ASSIGN_OR_RETURN(std::string value, Quoted());
       SkipBlanks();
       if (!Take(',') && !rest_.starts_with('}')) {
-        return Invalid("labels go on after ", name, ", must be a comma or }");
+        return Invalid("labels go on after ", name, "; must be a comma or }");
       }
       if (!labels.emplace(name, std::move(value)).second) {
-        return Invalid("label ", name, " is there twice, must be once");
+        return Invalid("label ", name, " is there twice; must be once");
       }
     }
     return labels;
@@ -65,16 +65,16 @@ class SampleReader {
         absl::from_chars(number.data(), number.data() + number.size(), value);
     if (number.empty() || read.ec == std::errc::invalid_argument ||
         read.ptr != number.data() + number.size()) {
-      return Invalid("value \"", Shown(text), "\", must be a number, +Inf, -Inf or NaN");
+      return Invalid("value \"", Shown(text), "\"; must be a number, +Inf, -Inf or NaN");
     }
     const std::string_view time = Token();
     int64_t milliseconds = 0;
     const char* const time_end = time.data() + time.size();
     if (!time.empty() && std::from_chars(time.data(), time_end, milliseconds).ptr != time_end) {
-      return Invalid("time \"", Shown(time), "\", must be whole milliseconds");
+      return Invalid("time \"", Shown(time), "\"; must be whole milliseconds");
     }
     SkipBlanks();
-    if (!rest_.empty()) return Invalid("\"", Shown(rest_), "\" after the time, must be nothing");
+    if (!rest_.empty()) return Invalid("\"", Shown(rest_), "\" after the time; must be nothing");
     return value;
   }
 
@@ -107,7 +107,7 @@ class SampleReader {
       ++size;
     }
     if (size == 0) {
-      return Invalid("\"", Shown(rest_), "\", must be the ", what, ": letters, digits and _");
+      return Invalid("\"", Shown(rest_), "\"; must be the ", what, ": letters, digits and _");
     }
     std::string word(rest_.substr(0, size));
     rest_.remove_prefix(size);
@@ -115,7 +115,7 @@ class SampleReader {
   }
 
   absl::StatusOr<std::string> Quoted() {
-    if (!Take('"')) return Invalid("\"", Shown(rest_), "\", must be a value in double quotes");
+    if (!Take('"')) return Invalid("\"", Shown(rest_), "\"; must be a value in double quotes");
     std::string value;
     while (!rest_.empty()) {
       const char c = rest_.front();
@@ -131,10 +131,10 @@ class SampleReader {
         value += rest_.front();
         rest_.remove_prefix(1);
       } else {
-        return Invalid("escape \\", Shown(rest_.substr(0, 1)), ", must be \\\\, \\\" or \\n");
+        return Invalid("escape \\", Shown(rest_.substr(0, 1)), "; must be \\\\, \\\" or \\n");
       }
     }
-    return Invalid("a label's value does not end, must end with a double quote");
+    return Invalid("a label's value does not end; must end with a double quote");
   }
 
   std::string_view rest_;
@@ -148,7 +148,7 @@ absl::Status ReadLine(std::string_view line, std::map<std::string, Series, std::
   PHASOR_ASSIGN_OR_RETURN(Labels labels, reader.LabelsInBraces());
   PHASOR_ASSIGN_OR_RETURN(const double value, reader.Value());
   if (!(*all)[name].emplace(std::move(labels), value).second) {
-    return Invalid(name, " with these labels is there twice, must be once");
+    return Invalid(name, " with these labels is there twice; must be once");
   }
   return absl::OkStatus();
 }
@@ -161,7 +161,7 @@ absl::StatusOr<MetricsPage> MetricsPage::Parse(std::string_view text) {
     const size_t size = text.find('\n');
     // A page that was cut off could end in a wrong number: "19" of "1915".
     if (size == std::string_view::npos) {
-      return Invalid("line ", number, ": does not end, must end with a line feed");
+      return Invalid("line ", number, ": does not end; must end with a line feed");
     }
     if (const absl::Status read = ReadLine(text.substr(0, size), &page.series_); !read.ok()) {
       return Invalid("line ", number, ": ", read.message());

@@ -16,10 +16,12 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
   std::error_code error;
   const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
   std::ifstream file(path, std::ios::binary);
-  if (error || !file) return absl::NotFoundError(StrCat(path, ": cannot be opened"));
+  if (error || !file)
+    return absl::NotFoundError(
+        StrCat(path, ": cannot be opened; must be a file that you may read"));
   std::string start(static_cast<size_t>(std::min(file_bytes, kMaxNpyHeaderBytes + 16)), '\0');
   if (!file.read(start.data(), static_cast<std::streamsize>(start.size()))) {
-    return InvalidAt(path, "cannot be read");
+    return InvalidAt(path, "cannot be read to its end; must be a whole file");
   }
   PHASOR_ASSIGN_OR_RETURN(const NpyHeader header,
                           ParseNpyHeader(start, file_bytes, u2_as_bf16, path));
@@ -27,7 +29,7 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
   PHASOR_ASSIGN_OR_RETURN(array.bytes, Bytes::Allocate(header.data_bytes));
   file.seekg(header.data_begin);
   if (!file.read(reinterpret_cast<char*>(array.bytes.data()), header.data_bytes)) {
-    return InvalidAt(path, "cannot be read");
+    return InvalidAt(path, "cannot be read to its end; must be a whole file");
   }
   return array;
 }
@@ -37,7 +39,9 @@ absl::Status WriteNpy(const std::string& path, const TensorView& tensor) {
   file << FormatNpyHeader(tensor.desc);
   file.write(reinterpret_cast<const char*>(tensor.data), tensor.bytes);
   file.close();
-  if (!file) return absl::InternalError(StrCat(path, ": cannot be written"));
+  if (!file)
+    return absl::InternalError(
+        StrCat(path, ": cannot be written; must be a place where you may write"));
   return absl::OkStatus();
 }
 

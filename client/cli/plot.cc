@@ -106,10 +106,11 @@ AngleError ErrorAt(const SpecDetails& spec, int64_t position) {
 
 absl::StatusOr<Canvas> HeatMap(absl::Span<const double> values, int64_t rows, int64_t columns,
                                const std::string& title) {
-  if (rows < 1 || columns < 1) return absl::InvalidArgumentError("plot: nothing to draw");
+  if (rows < 1 || columns < 1)
+    return absl::InvalidArgumentError("plot: no position or no column; must be at least 1 of each");
   if (rows > kMaxCells || columns > kMaxCells) {
     return absl::InvalidArgumentError(StrCat("plot: ", rows, " positions of ", columns,
-                                             " columns, must be at most ", kMaxCells, " of each"));
+                                             " columns; must be at most ", kMaxCells, " of each"));
   }
   const int cell = std::max<int>(1, kWantedPixels / static_cast<int>(std::max(rows, columns)));
   const int left = kMargin + kLabelWidth;

@@ -69,7 +69,7 @@ class PlotCommand final : public Command {
   absl::StatusOr<Canvas> DrawErrors(const Client& client) {
     if (positions_.given()) {
       return absl::InvalidArgumentError(
-          "--positions: not used by --error, must be left out (see --max-position)");
+          "--positions: not used by --error; must be left out (see --max-position)");
     }
     PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(call_.spec));
     return ErrorChart(AngleErrors(details, max_position_, kErrorPoints),

@@ -38,7 +38,7 @@ absl::StatusOr<AxisRange> MakeIntegerRange(int64_t start, int64_t stop, int64_t 
   const __int128 size = step > 0 ? static_cast<__int128>(step) : -static_cast<__int128>(step);
   const __int128 count = towards <= 0 ? 0 : (towards + size - 1) / size;
   if (count > static_cast<__int128>(kMaxCount)) {
-    return Invalid(flag, ": more than 2^40 positions, must be at most that");
+    return Invalid(flag, ": more than 2^40 positions; must be at most that");
   }
   return IntegerRange{start, step, static_cast<int64_t>(count)};
 }
@@ -50,19 +50,19 @@ absl::StatusOr<AxisRange> ParseRange(std::string_view text, std::string_view fla
   if (parts.size() == 2 || parts.size() == 3) {
     if (const auto n = ParseAll<int64_t>(parts)) {
       const int64_t step = parts.size() == 3 ? (*n)[2] : 1;
-      if (step == 0) return Invalid(flag, ": a step of 0, must be another number");
+      if (step == 0) return Invalid(flag, ": a step of 0; must be another number");
       return MakeIntegerRange((*n)[0], (*n)[1], step, flag);
     }
     if (const auto x = ParseAll<double>(parts)) {
       const double step = parts.size() == 3 ? (*x)[2] : 1.0;
       const double count = std::ceil(((*x)[1] - (*x)[0]) / step);
       if (step == 0 || !(count <= kMaxCount)) {
-        return Invalid(flag, ": ", text, " has no end, must have at most 2^40 positions");
+        return Invalid(flag, ": ", text, " has no end; must have at most 2^40 positions");
       }
       return RealRange{(*x)[0], step, static_cast<int64_t>(std::max(count, 0.0))};
     }
   }
-  return Invalid(flag, ": '", text, "' is no range, must be start:stop or start:stop:step");
+  return Invalid(flag, ": '", text, "' is no range; must be start:stop or start:stop:step");
 }
 
 void PositionFlags::Add(CLI::App& app, const std::string& prefix) {
@@ -93,7 +93,7 @@ absl::StatusOr<PositionList> PositionFlags::Get() {
   if (!written_.empty()) return GetWritten();
   if (!ranges_.empty()) return GetRanges();
   if (file_.empty()) {
-    return Invalid("--", prefix_, "positions: not given, must be, or --", prefix_, "range or --",
+    return Invalid("--", prefix_, "positions: not given; must be, or --", prefix_, "range or --",
                    prefix_, "positions-file");
   }
   PHASOR_ASSIGN_OR_RETURN(array_, ReadNpy(file_, false));
@@ -109,7 +109,7 @@ absl::StatusOr<PositionList> PositionFlags::GetWritten() {
     if (axes == 0) axes = parts.size();
     if (parts.size() != axes) {
       return Invalid("--", prefix_, "positions: '", token, "' has ", parts.size(),
-                     " axes, must have as many as the first (", axes, ")");
+                     " axes; must have as many as the first (", axes, ")");
     }
     numbers.insert(numbers.end(), parts.begin(), parts.end());
   }
@@ -123,7 +123,8 @@ absl::StatusOr<PositionList> PositionFlags::GetWritten() {
     reals_ = *std::move(reals);
     return PositionList(View(reals_, std::move(shape)));
   }
-  return Invalid("--", prefix_, "positions: '", written_, "' must be numbers such as 10,12,16.5");
+  return Invalid("--", prefix_, "positions: '", written_,
+                 "' is no list; must be numbers such as 10,12,16.5");
 }
 
 absl::StatusOr<PositionList> PositionFlags::GetRanges() const {

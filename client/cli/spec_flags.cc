@@ -51,7 +51,8 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::istream& in = path == "-" ? std::cin : file;
   std::string text(kMaxJsonBytes + 1, '\0');
   if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!in && !in.eof()) return absl::NotFoundError(StrCat(path, ": cannot be read"));
+  if (!in && !in.eof())
+    return absl::NotFoundError(StrCat(path, ": cannot be read; must be a file that you may read"));
   text.resize(static_cast<size_t>(in.gcount()));
   return text;
 }

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/str_join.h"
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
 #include "client/cli/position_flags.h"
@@ -13,6 +12,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/plan/bias_rule.h"
+#include "kernels/tensor/tensor_desc.h"
 
 namespace phasor::cli {
 namespace {
@@ -128,9 +128,7 @@ class BiasCommand final : public Command {
   bool u2_as_bf16_ = false;
 };
 
-std::string ShapeOf(const TableInfo& table) {
-  return StrCat("[", absl::StrJoin(table.tensor.shape, ", "), "]");
-}
+std::string ShapeOf(const TableInfo& table) { return ShapeText(table.tensor.shape); }
 
 Json ToJson(const TableInfo& table) {
   return {{"name", table.name},

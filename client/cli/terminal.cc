@@ -84,13 +84,14 @@ bool GoesOnAfterKeys() {
 bool Terminal::IsThere() { return isatty(STDOUT_FILENO) != 0; }
 
 absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
-  if (!IsThere()) return absl::UnavailableError("standard output: must be a terminal");
+  if (!IsThere()) return absl::UnavailableError("standard output: no terminal; run this in one");
   std::unique_ptr<Terminal> terminal(new Terminal);  // from here on its destructor restores
   for (const int number : kEndingSignals) Handle(number, &OnEndingSignal, 0);
   Handle(
       SIGWINCH, [](int) { resized = 1; }, 0);
   if (isatty(STDIN_FILENO) != 0 && !ChangeModes()) {
-    return absl::UnavailableError("standard input: the terminal's modes cannot be changed");
+    return absl::UnavailableError(
+        "standard input: the terminal's modes cannot be changed; use another terminal");
   }
   WriteAll(kEnter);
   return terminal;

@@ -70,7 +70,7 @@ class TopCommand final : public Command {
     if (!page.ok()) return InvalidAt(url_.Text(), page.status().message());
     scrape.page = *std::move(page);
     if (!IsServersPage(scrape.page)) {
-      return InvalidAt(url_.Text(), "no phasor_build_info, must be a page of phasor-server");
+      return InvalidAt(url_.Text(), "no phasor_build_info; must be a page of phasor-server");
     }
     return scrape;
   }
@@ -99,7 +99,9 @@ class TopCommand final : public Command {
       } else {
         out << (frame > 1 ? "\n" : "") << FormatTop(values, url_.HostAndPort(), {});
       }
-      if (!out.flush()) return absl::UnavailableError("standard output: cannot be written");
+      if (!out.flush())
+        return absl::UnavailableError(
+            "standard output: cannot be written; is it closed, or its disk full?");
       if (IsLast(frame)) return absl::OkStatus();
     }
   }

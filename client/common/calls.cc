@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "client/device_memory.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
@@ -17,18 +16,19 @@ namespace phasor::client_internal {
 namespace {
 
 std::string Text(const TensorDesc& tensor) {
-  return StrCat(Name(tensor.dtype), " [", absl::StrJoin(tensor.shape, ", "), "]");
+  return StrCat(Name(tensor.dtype), " ", ShapeText(tensor.shape));
 }
 
 // The memory of a view must hold what its shape and strides span.
 absl::Status CheckMemory(const TensorDesc& tensor, int64_t bytes, std::string_view path) {
   PHASOR_ASSIGN_OR_RETURN(const int64_t spanned, SpannedBytes(tensor, path));
   if (bytes >= spanned) return absl::OkStatus();
-  return InvalidAt(path, StrCat(bytes, " bytes of memory, ", Text(tensor), " spans ", spanned));
+  return InvalidAt(path, StrCat(bytes, " bytes of memory; must be the ", spanned, " that ",
+                                Text(tensor), " spans"));
 }
 
 absl::Status NotOnDevice(std::string_view path) {
-  return InvalidAt(path, "memory of a GPU, must be of the host");
+  return InvalidAt(path, "memory of a GPU; must be of the host");
 }
 
 // A call of `connection` may use only GPU memory that is registered with it and not yet released.
@@ -37,16 +37,16 @@ absl::Status CheckDevice(const DevicePlace& device, const void* connection, std:
   if (device.memory == nullptr) return absl::OkStatus();
   if (connection == nullptr) return NotOnDevice(path);
   if (!device.memory->IsOf(connection)) {
-    return InvalidAt(path, "memory of a GPU, must be registered with this client");
+    return InvalidAt(path, "memory of a GPU; must be registered with this client");
   }
   if (device.memory->ended()) {
     return absl::FailedPreconditionError(
-        StrCat(path, ": memory of a GPU that was released, must be registered"));
+        StrCat(path, ": memory of a GPU that was released; must be registered"));
   }
   const int64_t size = device.memory->size();
   if (device.offset_bytes >= 0 && device.offset_bytes <= size) return absl::OkStatus();
   return InvalidAt(StrCat(path, ".device.offset_bytes"),
-                   StrCat(device.offset_bytes, ", must be in [0, ", size, "]"));
+                   StrCat(device.offset_bytes, "; must be in [0, ", size, "]"));
 }
 
 // Checks a tensor or an output. View is TensorView or MutableTensorView.
@@ -62,7 +62,7 @@ absl::Status CheckPositions(const PositionList& positions, std::string_view path
   const std::string tensor_path = StrCat(path, ".tensor");
   if (positions.on_device()) return NotOnDevice(tensor_path);
   if (positions.strided()) {
-    return InvalidAt(StrCat(tensor_path, ".strides"), "given, must be empty: dense positions");
+    return InvalidAt(StrCat(tensor_path, ".strides"), "given; must be empty: dense positions");
   }
   return CheckMemory({tensor->dtype, tensor->shape, {}},
                      static_cast<int64_t>(positions.bytes().size()), tensor_path);
@@ -76,15 +76,15 @@ absl::Status CheckRopeTensor(const RopeTensor& tensor, std::string_view path,
   const std::string output_path = StrCat(path, ".output");
   const bool float8 = Float8Of(output.dtype) != Float8::kNone;
   if ((output.dtype != input.dtype && !float8) || output.shape != input.shape) {
-    return InvalidAt(output_path, StrCat(Text(output), ", must be as the input, ", Text(input)));
+    return InvalidAt(output_path, StrCat(Text(output), "; must be as the input, ", Text(input)));
   }
   const bool in_place = tensor.output.data == tensor.input.data &&
                         tensor.output.device == tensor.input.device && tensor.output.bytes > 0;
   if (in_place && output.dtype != input.dtype) {
-    return InvalidAt(output_path, "in place with another type, must be elsewhere");
+    return InvalidAt(output_path, "in place with another type; must be elsewhere");
   }
   if (in_place && StridesOf(output) != StridesOf(input)) {
-    return InvalidAt(output_path, "in place with other strides, must be the input's");
+    return InvalidAt(output_path, "in place with other strides; must be the input's");
   }
   return CheckView(tensor.output, output_path, connection);
 }
@@ -102,7 +102,7 @@ absl::StatusOr<PagedCache> ToPagedCache(const RopeCall& call, std::string_view p
   const std::string paged_path = StrCat(path, ".paged_cache");
   if (paged.key_index < 0 || paged.key_index >= static_cast<int64_t>(call.tensors.size())) {
     return InvalidAt(StrCat(paged_path, ".key_index"),
-                     StrCat(paged.key_index, ", must be in [0, ", call.tensors.size(), ")"));
+                     StrCat(paged.key_index, "; must be in [0, ", call.tensors.size(), ")"));
   }
   const RopeTensor& keys = call.tensors[static_cast<size_t>(paged.key_index)];
   PHASOR_RETURN_IF_ERROR(CheckCacheTensor(keys,
@@ -161,7 +161,7 @@ absl::Status CheckBase(const Spec& spec, std::string_view path) {
   const int bases = !spec.preset.empty() + !spec.config_json.empty() + !spec.encoder.empty();
   if (bases <= 1) return absl::OkStatus();
   return InvalidAt(StrCat(path, ".preset"),
-                   "more than one base, at most one of preset, config_json and encoder");
+                   "more than one base; set at most one of preset, config_json and encoder");
 }
 
 std::string BatchItemPath(size_t i) { return StrCat("items[", i, "]"); }
@@ -245,7 +245,7 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
   if (call.output.has_value()) {
     const std::string output_path = StrCat(path, ".output");
     PHASOR_RETURN_IF_ERROR(CheckView(*call.output, output_path));
-    if (!IsDense(call.output->desc)) return InvalidAt(output_path, "strided, must be dense");
+    if (!IsDense(call.output->desc)) return InvalidAt(output_path, "strided; must be dense");
   }
   return request;
 }
@@ -253,7 +253,7 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
 absl::Status CheckTableValues(const TensorView& values, std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckView(values, path));
   if (IsDense(values.desc)) return absl::OkStatus();
-  return InvalidAt(path, "strided, must be dense");
+  return InvalidAt(path, "strided; must be dense");
 }
 
 absl::Span<const std::byte> PositionBytes(const PositionList& positions) {
@@ -298,7 +298,7 @@ absl::Status CheckOutput(const MutableTensorView& output, const TensorDesc& resu
   if (given.dtype == result.dtype && (given.shape == result.shape || flat)) {
     return absl::OkStatus();
   }
-  return InvalidAt(path, StrCat(Text(given), ", must be ", Text(result)));
+  return InvalidAt(path, StrCat(Text(given), "; must be ", Text(result)));
 }
 
 void CopyToDense(const TensorView& from, std::byte* to) {

@@ -160,7 +160,7 @@ absl::StatusOr<RunInfo> Client::ApplyRoPEInChunks(RopeCall call, const ChunkOpti
                                                   const CallOptions& options) const {
   if (chunks.chunk_bytes < 1 || chunks.chunk_bytes > kMaxChunkBytes) {
     return absl::InvalidArgumentError(
-        StrCat("chunk_bytes: ", chunks.chunk_bytes, " is out of range, must be in [1, 2^30]"));
+        StrCat("chunk_bytes: ", chunks.chunk_bytes, " is out of range; must be in [1, 2^30]"));
   }
   FillPins(call, options.pins);
   PHASOR_RETURN_IF_ERROR(client_internal::ToRequest(call, client_internal::kItemPath).status());

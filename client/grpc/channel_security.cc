@@ -31,14 +31,14 @@ absl::StatusOr<std::string> ReadText(std::string_view option, const std::string&
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (file.is_open() && !file.bad() && !text.empty()) return text;
   return absl::InvalidArgumentError(
-      StrCat(option, ": \"", path, "\" cannot be read or is empty, must be a file"));
+      StrCat(option, ": \"", path, "\" cannot be read or is empty; must be a file"));
 }
 
 absl::Status CheckPem(std::string_view option, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   PHASOR_ASSIGN_OR_RETURN(const std::string text, ReadText(option, path));
   if (text.find("-----BEGIN ") != text.npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(option, ": \"", path, "\" is not PEM, must be"));
+  return absl::InvalidArgumentError(StrCat(option, ": \"", path, "\" is not PEM; must be"));
 }
 
 // Errors do not quote the token: a wrong one may be nearly right.
@@ -46,7 +46,7 @@ absl::Status CheckToken(std::string_view option, const std::string& token) {
   const bool visible =
       std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (visible && !token.empty() && token.size() <= kMaxTokenBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(option, ": not a token, must be 1 to ", kMaxTokenBytes,
+  return absl::InvalidArgumentError(StrCat(option, ": not a token; must be 1 to ", kMaxTokenBytes,
                                            " visible characters of ASCII without spaces"));
 }
 
@@ -128,7 +128,8 @@ absl::StatusOr<ChannelSecurity> ChannelSecurity::Make(const ClientOptions& optio
   if (options.tls.has_value()) {
     const TlsOptions& tls = *options.tls;
     if (unix_socket) {
-      return absl::InvalidArgumentError("tls: set for a Unix socket, which is plaintext");
+      return absl::InvalidArgumentError(
+          "tls: set for a Unix socket, which is plaintext; must be unset");
     }
     PHASOR_RETURN_IF_ERROR(CheckPem("tls.ca_file", tls.ca_file));
     PHASOR_RETURN_IF_ERROR(CheckPem("tls.cert_file", tls.cert_file));
@@ -139,7 +140,7 @@ absl::StatusOr<ChannelSecurity> ChannelSecurity::Make(const ClientOptions& optio
   if (options.token.empty() && options.token_file.empty()) return security;
   if (!options.tls.has_value() && !this_host && !options.token_over_plaintext) {
     return absl::InvalidArgumentError(
-        "token: would be sent in plaintext to another host, set tls, or token_over_plaintext if "
+        "token: would be sent in plaintext to another host; set tls, or token_over_plaintext if "
         "the network is trusted");
   }
   PHASOR_ASSIGN_OR_RETURN(security.token_, TokenSource::Make(options));

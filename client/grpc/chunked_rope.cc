@@ -145,7 +145,8 @@ class ChunkedRope {
     const Key key{response.id(), response.chunk().first_token()};
     const std::shared_ptr<Sent> sent = Take(key);
     if (sent == nullptr)
-      return Unfit("id ", key.first, " token ", key.second, " was not asked for");
+      return Unfit("id ", key.first, " token ", key.second,
+                   " was not asked for; is the server of another version?");
     PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, sent->call, 0));
     return TokensOf(sent->call);
   }

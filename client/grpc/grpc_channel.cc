@@ -237,7 +237,7 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
   }
   return absl::InvalidArgumentError(
       StrCat("target: \"", target,
-             "\" is not known, must be dns:///host:port, host:port, ipv4:a.b.c.d:port, "
+             "\" is not known; must be dns:///host:port, host:port, ipv4:a.b.c.d:port, "
              "ipv6:[a]:port, unix:/path or inproc:"));
 }
 
@@ -256,7 +256,7 @@ void GrpcChannel::Start(RawCall call, const CallContext& context) {
   const int64_t bytes = RawMessageBytes(call.header, call.raw);
   if (bytes > kMaxMessageBytes) {
     return call.done(absl::ResourceExhaustedError(
-        StrCat("request: ", bytes, " bytes, must be at most ", kMaxMessageBytes,
+        StrCat("request: ", bytes, " bytes; must be at most ", kMaxMessageBytes,
                " in one message; split the tokens over several calls")));
   }
   Timer* timer = timer_;

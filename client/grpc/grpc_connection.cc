@@ -191,7 +191,7 @@ class GrpcConnection final : public Connection,
                             Done<DeviceMemory> done) override {
     if (!one_host_) {
       return done(absl::FailedPreconditionError(
-          "target: not one server of this host, must be unix:/path or a port of 127.0.0.1 for "
+          "target: not one server of this host; must be unix:/path or a port of 127.0.0.1 for "
           "memory of a GPU"));
     }
     const std::string name = RandomName();

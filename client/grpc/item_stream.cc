@@ -60,11 +60,11 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
       std::lock_guard lock(mutex_);
       if (!sent_.emplace(id, sent).second) {
         return absl::InvalidArgumentError(
-            StrCat("id: ", id, " is not answered yet, must be another until then"));
+            StrCat("id: ", id, " is not answered yet; must be another until then"));
       }
     }
     if (stream_.Write(request.SerializeAsString(), sent->payload.raw)) return absl::OkStatus();
-    return absl::FailedPreconditionError("stream: has ended, Finish says why");
+    return absl::FailedPreconditionError("stream: has ended; Finish says why");
   }
 
   std::optional<Answer> Read() override {
@@ -101,7 +101,8 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
     }
     const std::shared_ptr<Sent> sent = Take(response.id());
     if (sent == nullptr) {
-      return absl::InternalError(StrCat("response: id ", response.id(), " was not asked for"));
+      return absl::InternalError(StrCat("response: id ", response.id(),
+                                        " was not asked for; is the server of another version?"));
     }
     return Answer{response.id(),
                   ReadResult(response.result(), message, sent->call, sent->payload.destinations)};

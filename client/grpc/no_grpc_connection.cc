@@ -9,7 +9,7 @@ namespace phasor::client_internal {
 absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view target,
                                                                const ClientOptions&, Timer*) {
   return absl::UnimplementedError(
-      StrCat("target: \"", target, "\", this build has no gRPC, must be inproc:"));
+      StrCat("target: \"", target, "\", this build has no gRPC; must be inproc:"));
 }
 
 }  // namespace phasor::client_internal

@@ -80,7 +80,7 @@ class Outputs {
       return tensor;
     }
     if (next_ == raw_.size()) return Unfit(what, ": no bytes");
-    const int64_t received = RawEntryBytes(raw_[next_]);
+    const int64_t received = PieceBytes(raw_[next_]);
     if (received != *bytes) {
       return Unfit(what, ": ", received, " bytes, its shape has ", *bytes);
     }
@@ -109,11 +109,11 @@ class Outputs {
     }
     for (const auto& [entry, dense, view] : copies_) {
       if (view == nullptr) {
-        CopyRawEntry(raw_[entry], dense);
+        CopyPieces(raw_[entry], dense);
         continue;
       }
-      PHASOR_ASSIGN_OR_RETURN(Bytes gathered, Bytes::Allocate(RawEntryBytes(raw_[entry])));
-      CopyRawEntry(raw_[entry], gathered.data());
+      PHASOR_ASSIGN_OR_RETURN(Bytes gathered, Bytes::Allocate(PieceBytes(raw_[entry])));
+      CopyPieces(raw_[entry], gathered.data());
       CopyFromDense(gathered.data(), *view);
     }
     return absl::OkStatus();
@@ -125,7 +125,7 @@ class Outputs {
     std::byte* dense;
     const MutableTensorView* view;  // set if the tensor is not dense
   };
-  const std::vector<RawEntry>& raw_;
+  const std::vector<PieceList>& raw_;
   int destinations_;
   size_t next_ = 0;
   bool last_is_inline_ = true;

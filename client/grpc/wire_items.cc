@@ -62,7 +62,7 @@ absl::StatusOr<std::optional<SharedPlace>> Payload::PlaceOutput(const MutableTen
   if (output.device.memory != nullptr) {
     if (!can_be_placed) {
       return InvalidAt(StrCat(path, ".strides"),
-                       "given, must be none on a GPU, or those of an input there");
+                       "given; must be none on a GPU, or those of an input there");
     }
     ++destinations;
     return PlaceOf(output.device);
@@ -156,7 +156,7 @@ absl::StatusOr<v1::EncodeItem> MakeItem(const EncodeCall& call, std::string_view
     if (output.device.memory == nullptr) return item;
     return InvalidAt(
         StrCat(output_path, ".shape"),
-        StrCat(output.desc.shape.size(), " dimensions, must be those of the result on a GPU"));
+        StrCat(output.desc.shape.size(), " dimensions; must be those of the result on a GPU"));
   }
   PHASOR_ASSIGN_OR_RETURN(const auto place, payload.PlaceOutput(output, false, output_path));
   if (!place.has_value()) return item;

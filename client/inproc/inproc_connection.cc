@@ -52,7 +52,7 @@ class Plans {
 
 absl::Status NoTables() {
   return absl::UnimplementedError(
-      "tables: not kept in process, must be a server's (--server, Client::Connect)");
+      "tables: not kept in process; must be a server's (--server, Client::Connect)");
 }
 
 // Gives `source` the position numbers and checks them.
@@ -155,7 +155,7 @@ class InprocConnection final : public Connection,
   }
   void RegisterDeviceMemory(CudaIpcAllocation, CallContext, Done<DeviceMemory> done) override {
     done(absl::UnimplementedError(
-        "device memory: not taken in process, must be registered with a server of this host"));
+        "device memory: not taken in process; must be registered with a server of this host"));
   }
 
   void ListPresets(CallContext, Done<std::vector<Preset>> done) override {
@@ -188,7 +188,7 @@ class InprocConnection final : public Connection,
   absl::Status CheckBackendPin(const Pins& pins, std::string_view path) const {
     if (pins.backend.empty() || pins.backend == backend_->name()) return absl::OkStatus();
     return absl::FailedPreconditionError(StrCat(path, ".pins.backend: '", pins.backend,
-                                                "' does not run here, must be '", backend_->name(),
+                                                "' does not run here; must be '", backend_->name(),
                                                 "' or empty"));
   }
   // Runs a job and records in `info` which backend computed it.

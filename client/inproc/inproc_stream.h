@@ -29,7 +29,7 @@ inline absl::Status CheckContext(const CallContext& context) {
     return absl::CancelledError("call: cancelled before it began");
   }
   if (absl::Now() >= context.deadline) {
-    return absl::DeadlineExceededError("call: deadline passed before it began");
+    return absl::DeadlineExceededError("call: deadline passed before it began; allow more time");
   }
   return absl::OkStatus();
 }
@@ -51,11 +51,11 @@ class InprocStream final : public ItemStream<Call, Result> {
     if (!request.ok()) return request.status();
     std::lock_guard lock(changed_->mutex);
     if (writes_done_ || !CheckContext(context_).ok()) {
-      return absl::FailedPreconditionError("stream: has ended, Finish says why");
+      return absl::FailedPreconditionError("stream: has ended; Finish says why");
     }
     if (!ids_.insert(id).second) {
       return absl::InvalidArgumentError(
-          StrCat("id: ", id, " is not answered yet, must be another until then"));
+          StrCat("id: ", id, " is not answered yet; must be another until then"));
     }
     calls_.emplace_back(id, std::move(call));
     changed_->condition.notify_all();

@@ -47,7 +47,8 @@ auto Uninterrupted(Call call) {
 std::string SystemError() { return std::generic_category().message(errno); }
 
 absl::Status NoMemory(int64_t bytes) {
-  return absl::ResourceExhaustedError(StrCat("shared memory: ", bytes, " bytes: ", SystemError()));
+  return absl::ResourceExhaustedError(StrCat("shared memory: no ", bytes, " bytes (", SystemError(),
+                                             "); take less, or make /dev/shm larger"));
 }
 
 // The error in an answer of the form "CODE message".
@@ -66,7 +67,8 @@ absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::str
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-    return Invalid("lease socket: '", path, "' is no path of a Unix socket");
+    return Invalid("lease socket: '", path,
+                   "' is no path of a Unix socket; must have 1 to 107 bytes");
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -78,7 +80,8 @@ absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::str
   if (Uninterrupted([&] {
         return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
       }) != 0) {
-    return absl::UnavailableError(StrCat("lease socket: ", path, ": ", SystemError()));
+    return absl::UnavailableError(StrCat("lease socket: cannot reach ", path, " (", SystemError(),
+                                         "); is the server on this host, with --lease-socket?"));
   }
   return client;
 }
@@ -86,7 +89,7 @@ absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::str
 LeaseClient::~LeaseClient() { close(socket_); }
 
 absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
-  if (bytes < 1) return Invalid("bytes: ", bytes, ", must be at least 1");
+  if (bytes < 1) return Invalid("bytes: ", bytes, "; must be at least 1");
   const Closer memory{memfd_create("phasor", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   if (memory.fd < 0 || ftruncate(memory.fd, bytes) != 0) return NoMemory(bytes);
   do errno = posix_fallocate(memory.fd, 0, bytes);
@@ -118,7 +121,8 @@ absl::StatusOr<std::string> LeaseClient::Lease(int fd) {
   if (words.size() == 2 && words[1] == instance_) return words[0];
   Leave();  // the server holds the memory as long as the connection is open
   return absl::FailedPreconditionError(
-      "lease socket: another server answers there; is the server on another host?");
+      "lease socket: another server answers there; must be the server of this connection, on this "
+      "host");
 }
 
 void LeaseClient::Free(std::byte* data) {
@@ -173,7 +177,9 @@ absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
   }
-  const auto gone = [] { return absl::UnavailableError("lease socket: the server has closed it"); };
+  const auto gone = [] {
+    return absl::UnavailableError("lease socket: closed by the server; connect again");
+  };
   std::lock_guard lock(asking_);
   const ssize_t sent = Uninterrupted([&] { return sendmsg(socket_, &message, MSG_NOSIGNAL); });
   if (sent != static_cast<ssize_t>(line.size())) {

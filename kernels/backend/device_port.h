@@ -27,7 +27,7 @@ class DeviceAllocation {
   virtual ~DeviceAllocation() = default;
   // Its first byte, in the device's address space; never equal to an address of host memory.
   virtual std::byte* data() const = 0;
-  // The size of the whole allocation, as the driver gives it.
+  // As much as is mapped from there on: the whole allocation, and more if it is part of a block.
   virtual int64_t bytes() const = 0;
   // False for ever once the device was lost; its contents are lost then too.
   virtual bool usable() const = 0;

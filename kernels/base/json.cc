@@ -25,7 +25,7 @@ class Maker {
   // Returns the value. Fails if the parser was stopped or the text is not JSON.
   absl::StatusOr<Json> Take(bool parsed) {
     PHASOR_RETURN_IF_ERROR(status_);
-    if (!parsed) return Invalid("not JSON, must be");
+    if (!parsed) return Invalid("not JSON; must be");
     return std::move(root_);
   }
 
@@ -62,7 +62,7 @@ class Maker {
   bool Add(Json value) {
     if (++values_ > kMaxJsonValues) {
       status_ = Invalid("more than ", kMaxJsonValues,
-                        " values, must be at most as many; leave out what is not read");
+                        " values; must be at most as many; leave out what is not read");
     } else if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back()->is_array()) {
@@ -75,7 +75,7 @@ class Maker {
 
   bool Open(Json empty) {
     if (open_.size() >= kMaxJsonDepth) {
-      status_ = Invalid("nested deeper than ", kMaxJsonDepth, ", must be at most that deep");
+      status_ = Invalid("nested deeper than ", kMaxJsonDepth, "; must be at most that deep");
       return false;
     }
     if (!Add(std::move(empty))) return false;
@@ -92,7 +92,7 @@ class Maker {
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
     if (twice == keys.end()) return;
-    status_ = Invalid("key \"", Shown(*twice), "\" twice in one object, must be there once");
+    status_ = Invalid("key \"", Shown(*twice), "\" twice in one object; must be there once");
   }
 
   std::string_view path_;
@@ -112,7 +112,7 @@ std::string ShownJson(const Json& json) {
 absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path) {
   if (text.size() > kMaxJsonBytes) {
     return absl::InvalidArgumentError(
-        StrCat(path, ": ", text.size(), " bytes of JSON, must be at most ", kMaxJsonBytes));
+        StrCat(path, ": ", text.size(), " bytes of JSON; must be at most ", kMaxJsonBytes));
   }
   Maker maker(path);
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &maker);
@@ -120,7 +120,7 @@ absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path) {
 }
 
 absl::Status WrongJson(std::string_view path, const Json& json, std::string_view accepted) {
-  return absl::InvalidArgumentError(StrCat(path, ": ", ShownJson(json), ", must be ", accepted));
+  return absl::InvalidArgumentError(StrCat(path, ": ", ShownJson(json), "; must be ", accepted));
 }
 
 absl::Status WrongName(std::string_view path, const Json& json,
@@ -134,7 +134,7 @@ absl::Status UnknownKey(std::string_view path, std::string_view key,
                         absl::Span<const std::string_view> known) {
   const std::string shown = Shown(key);
   return absl::InvalidArgumentError(StrCat(path, ".", shown,
-                                           ": no such field, the nearest known one is ",
+                                           ": no such field; the nearest known one is ",
                                            NearestName(shown, {known.begin(), known.end()})));
 }
 

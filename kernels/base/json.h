@@ -40,7 +40,7 @@ absl::Status WrongJson(std::string_view path, const Json& json, std::string_view
 absl::Status WrongName(std::string_view path, const Json& json,
                        const std::vector<std::string>& names);
 
-// INVALID_ARGUMENT `<path>.<key>: no such field, the nearest known one is <nearest>`.
+// INVALID_ARGUMENT `<path>.<key>: no such field; the nearest known one is <nearest>`.
 absl::Status UnknownKey(std::string_view path, std::string_view key,
                         absl::Span<const std::string_view> known);
 

@@ -60,7 +60,7 @@ std::string DidYouMean(std::string_view name, const std::vector<std::string>& na
     nearest = known;
     least = distance;
   }
-  return nearest.empty() ? "," : StrCat(", did you mean \"", nearest, "\"?");
+  return nearest.empty() ? ";" : StrCat("; did you mean \"", nearest, "\"?");
 }
 
 }  // namespace phasor

@@ -2,8 +2,9 @@
 // Computes SHA-256 by sections 4 to 6 of FIPS 180-4.
 #include "kernels/base/sha256.h"
 
-#include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 
 namespace phasor {
@@ -23,9 +24,10 @@ uint32_t LoadBigEndian(const uint8_t* p) {
   return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
 }
 
-}  // namespace
+using State = std::array<uint32_t, 8>;
+constexpr size_t kBlockBytes = 64;
 
-void Sha256::Compress(const uint8_t* block) {
+void Compress(const uint8_t* block, State& state) {
   uint32_t w[64];
   for (int t = 0; t < 16; ++t) w[t] = LoadBigEndian(block + 4 * t);
   for (int t = 16; t < 64; ++t) {
@@ -33,7 +35,7 @@ void Sha256::Compress(const uint8_t* block) {
     const uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
     w[t] = w[t - 16] + s0 + w[t - 7] + s1;
   }
-  auto [a, b, c, d, e, f, g, h] = state_;
+  auto [a, b, c, d, e, f, g, h] = state;
   for (int t = 0; t < 64; ++t) {
     const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
     const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRoundConstants[t] + w[t];
@@ -49,59 +51,38 @@ void Sha256::Compress(const uint8_t* block) {
     a = t1 + t2;
   }
   const uint32_t sums[8] = {a, b, c, d, e, f, g, h};
-  for (size_t i = 0; i < 8; ++i) state_[i] += sums[i];
+  for (size_t i = 0; i < 8; ++i) state[i] += sums[i];
 }
 
-void Sha256::Update(absl::Span<const std::byte> bytes) {
-  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-  size_t left = bytes.size();
-  length_ += left;
-  while (left > 0) {
-    if (filled_ == 0 && left >= block_.size()) {
-      Compress(data);
-      data += block_.size();
-      left -= block_.size();
-      continue;
-    }
-    const size_t n = std::min(left, block_.size() - filled_);
-    std::memcpy(block_.data() + filled_, data, n);
-    filled_ += n;
-    data += n;
-    left -= n;
-    if (filled_ == block_.size()) {
-      Compress(block_.data());
-      filled_ = 0;
-    }
-  }
-}
+}  // namespace
 
-std::string Sha256::HexDigest() {
-  const uint64_t bits = length_ * 8;
-  block_[filled_++] = 0x80;
-  if (filled_ > 56) {
-    std::memset(block_.data() + filled_, 0, block_.size() - filled_);
-    Compress(block_.data());
-    filled_ = 0;
+std::string Sha256Hex(std::string_view text) {
+  State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  const auto* data = reinterpret_cast<const uint8_t*>(text.data());
+  size_t left = text.size();
+  for (; left >= kBlockBytes; data += kBlockBytes, left -= kBlockBytes) Compress(data, state);
+  // The rest, a bit that ends it, zeros, and the length in bits at the end of a block.
+  uint8_t end[2 * kBlockBytes] = {};
+  if (left > 0) std::memcpy(end, data, left);
+  end[left] = 0x80;
+  const size_t end_bytes = left < kBlockBytes - 8 ? kBlockBytes : 2 * kBlockBytes;
+  const uint64_t bits = uint64_t{text.size()} * 8;
+  for (size_t i = 0; i < 8; ++i) {
+    end[end_bytes - 8 + i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
   }
-  std::memset(block_.data() + filled_, 0, 56 - filled_);
-  for (int i = 0; i < 8; ++i) block_[56 + i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
-  Compress(block_.data());
-  constexpr char kDigits[] = "0123456789abcdef";
+  for (size_t i = 0; i < end_bytes; i += kBlockBytes) Compress(end + i, state);
   std::string hex;
-  for (const uint32_t word : state_) {
-    for (int shift = 28; shift >= 0; shift -= 4) hex.push_back(kDigits[word >> shift & 15]);
+  for (const uint32_t word : state) {
+    for (int shift = 28; shift >= 0; shift -= 4) {
+      hex.push_back("0123456789abcdef"[word >> shift & 15]);
+    }
   }
   return hex;
 }
 
 std::string Sha256Hex(absl::Span<const std::byte> bytes) {
-  Sha256 hash;
-  hash.Update(bytes);
-  return hash.HexDigest();
-}
-
-std::string Sha256Hex(std::string_view text) {
-  return Sha256Hex({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+  return Sha256Hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace phasor

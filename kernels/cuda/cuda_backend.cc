@@ -208,6 +208,10 @@ class BatchRun {
   bool Rescue(size_t i, const Flight& flight, const absl::Status& error) {
     Progress& progress = progress_[i];
     if (progress.where != Where::kDevice) return false;
+    if (backend_.options_.strict) {
+      FailJob(i, error, /*intact=*/false);
+      return false;
+    }
     progress.begun = progress.begun || (progress.on_device && flight.launched);
     if (!progress.begun || !IsInPlace(jobs_[i])) {
       progress.where = Where::kRescued;
@@ -374,11 +378,7 @@ void CudaBackend::RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> resu
 
 Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
   int64_t bytes = 0;
-  for (const Job& job : jobs) {
-    for (const HostRows& out : RowsOfTensors(job, nullptr).out) {
-      bytes += out.row_bytes() * RowsOf(job);
-    }
-  }
+  for (const Job& job : jobs) bytes += BytesOf(job).written;
   if (bytes < options_.least_bytes || jobs.empty()) return Travel::kTooSmall;
   return options_.host_tensors ? Travel::kYes : Travel::kSoonerOnHost;
 }

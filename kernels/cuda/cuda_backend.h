@@ -37,6 +37,9 @@ struct CudaBackendOptions {
   // Whether batches in host memory go to the device. The way there and back takes longer than the
   // CPU does (docs/performance.md), so this is for those who want the CPU idle.
   bool host_tensors = true;
+  // For tests and benchmarks: what the device fails is an error, and nobody computes it in its
+  // place.
+  bool strict = false;
 };
 
 // Whether a batch of jobs in host memory goes to the device, and if not, why.

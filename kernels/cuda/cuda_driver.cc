@@ -48,6 +48,11 @@ absl::Status ToStatus(cudaError_t error, std::string_view what) {
   return absl::UnavailableError(message);
 }
 
+// For a call whose error changes nothing: the thread's next call must not report it as its own.
+void Forget(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+}
+
 // cuMemGetAddressRange, found through the runtime, because nothing is linked to the driver.
 using GetRange = CUresult (*)(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer);
 absl::StatusOr<GetRange> FindGetRange() {
@@ -75,7 +80,9 @@ absl::Status OpenStatus(cudaError_t error) {
   absl::Status status = ToStatus(error, "open the memory of a handle");
   if (status.ok() || absl::IsResourceExhausted(status)) return status;
   size_t free_bytes = 0, all_bytes = 0;
-  if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) return status;
+  const cudaError_t works = cudaMemGetInfo(&free_bytes, &all_bytes);
+  Forget(works);
+  if (works != cudaSuccess) return status;
   return absl::InvalidArgumentError(status.message());
 }
 
@@ -95,7 +102,7 @@ class CudaDriver final : public Driver {
         ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "create a stream"));
     return Stream{stream};
   }
-  void DestroyStream(Stream stream) override { cudaStreamDestroy(Queue(stream)); }
+  void DestroyStream(Stream stream) override { Forget(cudaStreamDestroy(Queue(stream))); }
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -104,7 +111,7 @@ class CudaDriver final : public Driver {
                                     StrCat("allocate ", bytes, " bytes")));
     return static_cast<std::byte*>(memory);
   }
-  void Free(std::byte* memory) override { cudaFree(memory); }
+  void Free(std::byte* memory) override { Forget(cudaFree(memory)); }
 
   absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -113,7 +120,7 @@ class CudaDriver final : public Driver {
                                     StrCat("pin ", bytes, " bytes")));
     return static_cast<std::byte*>(memory);
   }
-  void FreePinned(std::byte* memory) override { cudaFreeHost(memory); }
+  void FreePinned(std::byte* memory) override { Forget(cudaFreeHost(memory)); }
 
   absl::StatusOr<IpcMapping> OpenIpc(const IpcHandle& handle) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -124,10 +131,12 @@ class CudaDriver final : public Driver {
     PHASOR_RETURN_IF_ERROR(
         OpenStatus(cudaIpcOpenMemHandle(&opened, wanted, cudaIpcMemLazyEnablePeerAccess)));
     auto mapping = Describe(opened);
-    if (!mapping.ok()) cudaIpcCloseMemHandle(opened);
+    if (!mapping.ok()) Forget(cudaIpcCloseMemHandle(opened));
     return mapping;
   }
-  void CloseIpc(const IpcMapping& mapping) override { cudaIpcCloseMemHandle(mapping.opened); }
+  void CloseIpc(const IpcMapping& mapping) override {
+    Forget(cudaIpcCloseMemHandle(mapping.opened));
+  }
 
   absl::Status CopyToDevice(std::byte* device, const std::byte* host, int64_t bytes,
                             Stream stream) override {
@@ -158,14 +167,16 @@ class CudaDriver final : public Driver {
 
   absl::Status Reset() override {
     Select().IgnoreError();  // a lost device may refuse even this
-    cudaGetLastError();      // clear the errors that a lost device gave to that
-    PHASOR_RETURN_IF_ERROR(ToStatus(cudaDeviceReset(), "reset the device"));
+    cudaDeviceReset();       // may return the error of the old context, which it ends all the same
+    cudaGetLastError();      // also of what a lost device gave to all that
     PHASOR_RETURN_IF_ERROR(Select());
     return ToStatus(cudaFree(nullptr), "make a fresh context");
   }
 
  private:
-  // Asks the driver about opened memory. INVALID_ARGUMENT: the memory is on another device.
+  // Asks the driver about opened memory. The mapping may begin before it: small allocations are
+  // parts of larger blocks, and a block is mapped as a whole. INVALID_ARGUMENT: the memory is on
+  // another device.
   absl::StatusOr<IpcMapping> Describe(void* opened) const {
     cudaPointerAttributes attributes;
     PHASOR_RETURN_IF_ERROR(
@@ -176,11 +187,12 @@ class CudaDriver final : public Driver {
     PHASOR_ASSIGN_OR_RETURN(const auto get_range, FindGetRange());
     CUdeviceptr base = 0;
     size_t bytes = 0;
-    if (get_range(&base, &bytes, reinterpret_cast<CUdeviceptr>(opened)) != CUDA_SUCCESS) {
+    const auto begin = reinterpret_cast<CUdeviceptr>(opened);
+    if (get_range(&base, &bytes, begin) != CUDA_SUCCESS || begin - base > bytes) {
       return absl::InternalError("cuda: the driver does not know the allocation of a handle");
     }
-    return IpcMapping{static_cast<std::byte*>(opened), reinterpret_cast<std::byte*>(base),
-                      static_cast<int64_t>(bytes)};
+    return IpcMapping{static_cast<std::byte*>(opened),
+                      static_cast<int64_t>(bytes - (begin - base))};
   }
 
   // The runtime keeps the current device per thread.

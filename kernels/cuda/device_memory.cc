@@ -32,7 +32,7 @@ class DeviceMemory::Allocation final : public DeviceAllocation {
     if (use && context_ == memory_.life_.context()) memory_.driver_.CloseIpc(mapping_);
   }
 
-  std::byte* data() const override { return mapping_.base; }
+  std::byte* data() const override { return mapping_.opened; }
   int64_t bytes() const override { return mapping_.bytes; }
   bool usable() const override {
     return memory_.life_.working() && context_ == memory_.life_.context();

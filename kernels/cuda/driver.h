@@ -31,9 +31,8 @@ struct DeviceInfo {
 
 // A mapped allocation of another process.
 struct IpcMapping {
-  std::byte* opened = nullptr;  // the address that closes it
-  std::byte* base = nullptr;    // first byte of the allocation, aligned to 256 bytes
-  int64_t bytes = 0;            // of the whole allocation
+  std::byte* opened = nullptr;  // its first byte, aligned to 256 bytes, which also closes it
+  int64_t bytes = 0;            // that are mapped from there on: its own, or more
 };
 
 // One device. Every error is one of

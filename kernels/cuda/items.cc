@@ -337,6 +337,28 @@ int64_t RowsOf(const Job& job) {
   return rotary.batch * rotary.tokens;
 }
 
+JobBytes BytesOf(const Job& job) {
+  const int64_t rows = RowsOf(job);
+  const auto of = [](int64_t written, const std::byte* add_to) {
+    return JobBytes{add_to == nullptr ? 0 : written, written};
+  };
+  if (const auto* encode = std::get_if<EncodeJob>(&job)) {
+    return of(rows * LayoutOf(*encode).width * SizeOf(encode->dtype), encode->add_to);
+  }
+  if (const auto* lookup = std::get_if<LookupJob>(&job)) {
+    return of(rows * lookup->table->columns * SizeOf(lookup->dtype), lookup->add_to);
+  }
+  if (const auto* bias = std::get_if<BiasJob>(&job)) {
+    return of(rows * bias->heads * bias->keys->count() * SizeOf(bias->dtype), bias->add_to);
+  }
+  const auto& rotary = std::get<RotaryJob>(job);
+  int64_t bytes = 0;
+  for (const RotaryTensor& tensor : rotary.tensors) {
+    bytes += rows * tensor.heads * rotary.plan->spec.head_dim * SizeOf(tensor.dtype);
+  }
+  return {bytes, bytes};
+}
+
 Slice SliceFrom(const Job& job, int64_t first, int64_t most) {
   const int64_t count = std::min({most, RowsOf(job) - first, kMostRows});
   const auto* rotary = std::get_if<RotaryJob>(&job);

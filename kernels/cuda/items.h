@@ -31,6 +31,14 @@ bool Supports(const Job& job);
 // if there is nothing to write.
 int64_t RowsOf(const Job& job);
 
+// The bytes of the tensors that a job reads besides positions, and of those that it writes. Counts
+// whole rows, also where lanes are skipped or not rotated.
+struct JobBytes {
+  int64_t read = 0;
+  int64_t written = 0;
+};
+JobBytes BytesOf(const Job& job);
+
 // Rows [first, first + count), count > 0. If the batch entries of a rotary job share positions, a
 // slice is whole entries or a part of one.
 struct Slice {

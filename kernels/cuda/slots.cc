@@ -25,7 +25,6 @@ Slots::~Slots() {
   for (const auto& slot : slots_) Clear(*slot);
 }
 
-// Ends the stream too, because its graphs refer to the buffers.
 void Slots::Clear(Slot& slot) {
   if (slot.stream != nullptr) driver_.DestroyStream(std::exchange(slot.stream, nullptr));
   if (slot.host_in != nullptr) driver_.FreePinned(slot.host_in);

@@ -51,10 +51,10 @@ absl::StatusOr<BiasSpec> WithPreset(const BiasSpec& spec, std::string_view path)
 absl::StatusOr<int64_t> Required(const std::optional<int64_t>& value, int64_t min, int64_t max,
                                  std::string_view path) {
   if (!value.has_value()) {
-    return Invalid(path, ": not set, must be in [", min, ", ", max, "]");
+    return Invalid(path, ": not set; must be in [", min, ", ", max, "]");
   }
   if (*value >= min && *value <= max) return *value;
-  return Invalid(path, ": ", *value, ", must be in [", min, ", ", max, "]");
+  return Invalid(path, ": ", *value, "; must be in [", min, ", ", max, "]");
 }
 
 // Refuses fields of other families: they would have no effect, which the user did not intend.
@@ -62,7 +62,7 @@ absl::Status CheckUnused(const BiasSpec& spec, BiasFamily family, std::string_vi
   const bool logarithmic = family == BiasFamily::kT5 || family == BiasFamily::kDeberta;
   const auto unused = [&](bool set, bool used, std::string_view field, std::string_view families) {
     if (!set || used) return absl::OkStatus();
-    return Invalid(path, ".", field, ": set for ", Name(family), ", must be only for ", families);
+    return Invalid(path, ".", field, ": set for ", Name(family), "; must be only for ", families);
   };
   PHASOR_RETURN_IF_ERROR(
       unused(spec.num_buckets.has_value(), logarithmic, "num_buckets", "T5 and DEBERTA"));
@@ -77,7 +77,7 @@ absl::Status CheckUnused(const BiasSpec& spec, BiasFamily family, std::string_vi
 absl::Status CompileT5(std::string_view path, CompiledBias* rule) {
   BiasSpec& spec = rule->spec;
   if (!spec.bidirectional.has_value()) {
-    return Invalid(path, ".bidirectional: not set, must be true (encoder) or false (decoder)");
+    return Invalid(path, ".bidirectional: not set; must be true (encoder) or false (decoder)");
   }
   rule->bidirectional = *spec.bidirectional;
   const int64_t directions = rule->bidirectional ? 2 : 1;
@@ -85,7 +85,7 @@ absl::Status CompileT5(std::string_view path, CompiledBias* rule) {
   PHASOR_ASSIGN_OR_RETURN(const int64_t buckets,
                           Required(spec.num_buckets, 2 * directions, kMaxBuckets, buckets_path));
   if (buckets % directions != 0) {
-    return Invalid(buckets_path, ": ", buckets, " is odd, must be even when bidirectional");
+    return Invalid(buckets_path, ": ", buckets, " is odd; must be even when bidirectional");
   }
   rule->table_rows = buckets;
   rule->direction_rows = buckets / directions;
@@ -116,11 +116,11 @@ absl::Status CompileClipped(std::string_view path, CompiledBias* rule) {
 absl::Status CompileSwin(std::string_view path, CompiledBias* rule) {
   const std::vector<int64_t>& window = rule->spec.window;
   if (window.size() != 2) {
-    return Invalid(path, ".window: ", window.size(), " extents, must be [height, width]");
+    return Invalid(path, ".window: ", window.size(), " extents; must be [height, width]");
   }
   for (size_t i = 0; i < 2; ++i) {
     if (window[i] >= 1 && window[i] <= kMaxWindow) continue;
-    return Invalid(path, ".window[", i, "]: ", window[i], ", must be in [1, ", kMaxWindow, "]");
+    return Invalid(path, ".window[", i, "]: ", window[i], "; must be in [1, ", kMaxWindow, "]");
   }
   rule->axes = 2;
   rule->window = {window[0], window[1]};
@@ -211,7 +211,7 @@ absl::StatusOr<CompiledBias> CompileBias(const BiasSpec& spec, int64_t heads,
   CompiledBias rule;
   PHASOR_ASSIGN_OR_RETURN(rule.spec, WithPreset(spec, path));
   if (!rule.spec.family.has_value()) {
-    return Invalid(path, ".family: not set, must be given when preset is not");
+    return Invalid(path, ".family: not set; must be given when preset is not");
   }
   rule.family = *rule.spec.family;
   PHASOR_RETURN_IF_ERROR(CheckUnused(rule.spec, rule.family, path));

@@ -145,7 +145,6 @@ std::vector<Real> ListedTurns(const ResolvedSpec& spec) {
   return turns;
 }
 
-// The terms of all ladders: one ladder after another; for FREQUENCY_MAJOR one term of each in turn.
 std::vector<Real> LadderTurns(const ResolvedSpec& spec) {
   const std::vector<Ladder> ladders = LaddersOf(spec);
   std::vector<std::vector<Real>> made;
@@ -153,15 +152,7 @@ std::vector<Real> LadderTurns(const ResolvedSpec& spec) {
     const bool same = i > 0 && spec.axes_theta.empty() && ladders[i].n == ladders[i - 1].n;
     made.push_back(same ? made.back() : FamilyTurns(spec, ladders[i]));
   }
-  std::vector<Real> turns;
-  if (spec.axis_rule != AxisRule::kFrequencyMajor) {
-    for (const auto& ladder : made) turns.insert(turns.end(), ladder.begin(), ladder.end());
-    return turns;
-  }
-  for (size_t j = 0; j < made[0].size(); ++j) {
-    for (const auto& ladder : made) turns.push_back(ladder[j]);
-  }
-  return turns;
+  return JoinLadders(spec, made);
 }
 
 }  // namespace

@@ -71,27 +71,12 @@ GeometricLadder GeometricOf(const ResolvedSpec& spec, const Ladder& ladder) {
   return out;
 }
 
-// The terms of the ladders in the order of the spec's frequencies: one ladder after another, or one
-// term of each in turn.
-template <typename T>
-std::vector<T> Join(const ResolvedSpec& spec, const std::vector<std::vector<T>>& ladders) {
-  std::vector<T> joined;
-  if (spec.axis_rule != AxisRule::kFrequencyMajor) {
-    for (const auto& ladder : ladders) joined.insert(joined.end(), ladder.begin(), ladder.end());
-    return joined;
-  }
-  for (size_t j = 0; j < ladders[0].size(); ++j) {
-    for (const auto& ladder : ladders) joined.push_back(ladder[j]);
-  }
-  return joined;
-}
-
 std::vector<double> LadderFrequencies(const ResolvedSpec& spec) {
   std::vector<std::vector<double>> ladders;
   for (const Ladder& ladder : LaddersOf(spec)) {
     ladders.push_back(Frequencies(GeometricOf(spec, ladder)));
   }
-  std::vector<double> frequencies = Join(spec, ladders);
+  std::vector<double> frequencies = JoinLadders(spec, ladders);
   const size_t pairs = static_cast<size_t>(PairsOf(spec));
   const size_t live = static_cast<size_t>(spec.live_pairs.value_or(PairsOf(spec)));
   for (size_t i = 0; i < frequencies.size(); ++i) {
@@ -140,7 +125,7 @@ void FillGgml(const Plan& plan, ParityTables& tables) {
     tables.ggml_mixes = made.mixes;
     ladders.push_back(std::move(made.pairs));
   }
-  tables.ggml = Join(plan.spec, ladders);
+  tables.ggml = JoinLadders(plan.spec, ladders);
 }
 
 // Fills in the frequencies, in the order of the plan.

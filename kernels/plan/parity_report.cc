@@ -34,14 +34,14 @@ absl::StatusOr<std::optional<Report>> Compare(Spec spec, const Comparison& compa
       spec.parity.has_value() || (preset != nullptr && preset->spec.parity.has_value());
   if (!IsComputeDtype(comparison.model)) {
     return Invalid("parity_comparison.dtype: ", Name(comparison.model),
-                   ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
+                   "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
   }
   if (asked && *context_length < 1) {
-    return Invalid("parity_comparison.context_length: ", *context_length, ", must be at least 1");
+    return Invalid("parity_comparison.context_length: ", *context_length, "; must be at least 1");
   }
   if (asked && !known) {
     return Invalid(
-        "parity_comparison.context_length: given for a spec without parity, must be only for one "
+        "parity_comparison.context_length: given for a spec without parity; must be only for one "
         "that has it");
   }
   if (!asked && preset != nullptr) context_length = preset->context_length;

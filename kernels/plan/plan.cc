@@ -45,7 +45,7 @@ std::vector<Segment> SegmentsOf(const ResolvedSpec& spec) {
 
 absl::Status TooFast() {
   return absl::InvalidArgumentError(
-      "spec: a frequency or phase is 2^63 turns per unit position or more, must be less");
+      "spec: a frequency or phase is 2^63 turns per unit position or more; must be less");
 }
 
 // Fills in frequency, axis and offset, with zeros between segments.
@@ -160,7 +160,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec
   // A larger amplitude would be infinite in float32, and 0 times infinity is NaN.
   if (!(std::abs(plan->amplitude) <= std::numeric_limits<float>::max())) {
     return absl::InvalidArgumentError(
-        StrCat("spec: the amplitude is ", plan->amplitude, ", must be a finite float32"));
+        StrCat("spec: the amplitude is ", plan->amplitude, "; must be a finite float32"));
   }
   const std::vector<Segment> segments = SegmentsOf(spec);
   PHASOR_RETURN_IF_ERROR(AddPairs(segments, *plan));

@@ -11,6 +11,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/tensor/integer_positions.h"
+#include "kernels/tensor/tensor_desc.h"
 
 namespace phasor {
 namespace {
@@ -18,20 +19,16 @@ namespace {
 // The difference of two positions fits int64.
 constexpr int64_t kMaxPosition = (int64_t{1} << 62) - 1;
 
-std::string Shape(const std::vector<int64_t>& shape) {
-  return StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
 bool WantsIndices(const BiasRequest& request) {
   return request.output_dtype == Dtype::kInt32 || request.output_dtype == Dtype::kInt64;
 }
 
 absl::Status CheckHeads(const BiasRequest& request, std::string_view path) {
   if (request.heads < 1 || request.heads > kMaxBiasHeads) {
-    return Invalid(path, ".heads: ", request.heads, ", must be in [1, ", kMaxBiasHeads, "]");
+    return Invalid(path, ".heads: ", request.heads, "; must be in [1, ", kMaxBiasHeads, "]");
   }
   if (WantsIndices(request) && request.heads != 1) {
-    return Invalid(path, ".heads: ", request.heads, ", must be 1 for ", Name(request.output_dtype),
+    return Invalid(path, ".heads: ", request.heads, "; must be 1 for ", Name(request.output_dtype),
                    " output: rows of the table are the same for all heads");
   }
   return absl::OkStatus();
@@ -42,20 +39,20 @@ absl::Status CheckOutputDtype(const BiasRequest& request, const BiasRule& rule,
   const Dtype dtype = request.output_dtype;
   const std::string field = StrCat(path, ".output_dtype");
   if (rule.family == BiasFamily::kDeberta && !WantsIndices(request)) {
-    return Invalid(field, ": ", Name(dtype), ", DEBERTA gives buckets: must be INT32 or INT64");
+    return Invalid(field, ": ", Name(dtype), ", but DEBERTA gives buckets; must be INT32 or INT64");
   }
   if (rule.has_slopes() && !IsComputeDtype(dtype)) {
-    return Invalid(field, ": ", Name(dtype), ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
+    return Invalid(field, ": ", Name(dtype), "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
   }
   if (IsComputeDtype(dtype) || WantsIndices(request)) return absl::OkStatus();
   return Invalid(field, ": ", Name(dtype),
-                 ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16, or INT32 or INT64 for buckets");
+                 "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16, or INT32 or INT64 for buckets");
 }
 
 absl::StatusOr<PositionSource> PreparePositions(const std::optional<Positions>& positions,
                                                 const BiasRule& rule, std::string_view path) {
   if (!positions.has_value()) {
-    if (rule.family != BiasFamily::kSwin) return Invalid(path, ": not set, must be given");
+    if (rule.family != BiasFamily::kSwin) return Invalid(path, ": not set; must be given");
     const PositionGrid window{{IntegerRange{0, 1, rule.window[0]},  //
                                IntegerRange{0, 1, rule.window[1]}}};
     return MakePositionSource(window, rule.axes, path);
@@ -63,16 +60,17 @@ absl::StatusOr<PositionSource> PreparePositions(const std::optional<Positions>& 
   PHASOR_RETURN_IF_ERROR(CheckIntegerPositions(*positions, path));
   PHASOR_ASSIGN_OR_RETURN(PositionSource source, MakePositionSource(*positions, rule.axes, path));
   if (source.batch == 1) return source;
-  return Invalid(path, ": batch ", source.batch, ", must be one sequence");
+  return Invalid(path, ": batch ", source.batch, "; must be one sequence");
 }
 
 absl::Status CheckTableShape(int64_t rows, int64_t columns, int64_t heads, const BiasRule& rule,
                              std::string_view path) {
   if (rows != rule.table_rows) {
-    return Invalid(path, ": ", rows, " rows, ", Name(rule.family), " needs ", rule.table_rows);
+    return Invalid(path, ": ", rows, " rows; must be ", rule.table_rows, " for ",
+                   Name(rule.family));
   }
   if (columns == heads) return absl::OkStatus();
-  return Invalid(path, ": ", columns, " heads, must be as many as heads (", heads, ")");
+  return Invalid(path, ": ", columns, " heads; must be as many as heads (", heads, ")");
 }
 
 absl::Status PrepareValues(const BiasRequest& request, std::string_view path, PreparedBias* out) {
@@ -80,10 +78,10 @@ absl::Status PrepareValues(const BiasRequest& request, std::string_view path, Pr
   const std::string field = StrCat(path, ".table_values");
   if (!IsComputeDtype(values.dtype)) {
     return Invalid(field, ".dtype: ", Name(values.dtype),
-                   ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
+                   "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
   }
   if (values.shape.size() != 2 || !values.strides.empty()) {
-    return Invalid(field, ".shape: ", Shape(values.shape), ", must be dense [rows, heads]");
+    return Invalid(field, ".shape: ", ShapeText(values.shape), "; must be dense [rows, heads]");
   }
   PHASOR_RETURN_IF_ERROR(CheckTableShape(values.shape[0], values.shape[1], request.heads,
                                          *out->rule, StrCat(field, ".shape")));
@@ -100,12 +98,12 @@ absl::Status PrepareTable(const BiasRequest& request, const TableSource* tables,
   const bool given = named || request.table_values.has_value();
   if (out->rule->has_slopes() || WantsIndices(request)) {
     if (!given) return absl::OkStatus();
-    return Invalid(field, ": set, must be only for values of T5, CLIPPED and SWIN");
+    return Invalid(field, ": set; must be only for values of T5, CLIPPED and SWIN");
   }
-  if (!given) return Invalid(field, ": not set, must be, or table_values");
+  if (!given) return Invalid(field, ": not set; must be, or table_values");
   if (!named) return PrepareValues(request, path, out);
   if (request.table_values.has_value()) {
-    return Invalid(field, ": set beside table_values, must be one of the two");
+    return Invalid(field, ": set beside table_values; must be one of the two");
   }
   PHASOR_ASSIGN_OR_RETURN(out->table, FindTable(tables, request.table, field));
   out->table_dtype = out->table->dtype;
@@ -116,14 +114,14 @@ absl::Status PrepareScores(const BiasRequest& request, std::string_view path, Pr
   if (!request.add_to.has_value()) return absl::OkStatus();
   const TensorDesc& add_to = *request.add_to;
   const std::string field = StrCat(path, ".add_to");
-  if (WantsIndices(request)) return Invalid(field, ": set, must not be for buckets");
+  if (WantsIndices(request)) return Invalid(field, ": set; must not be for buckets");
   if (add_to.dtype != out->output.dtype) {
-    return Invalid(field, ".dtype: ", Name(add_to.dtype), ", must be the output's ",
+    return Invalid(field, ".dtype: ", Name(add_to.dtype), "; must be the output's ",
                    Name(out->output.dtype));
   }
   if (add_to.shape != out->output.shape) {
-    return Invalid(field, ".shape: ", Shape(add_to.shape),
-                   ", must be [heads, queries, keys] = ", Shape(out->output.shape));
+    return Invalid(field, ".shape: ", ShapeText(add_to.shape),
+                   "; must be [heads, queries, keys] = ", ShapeText(out->output.shape));
   }
   PHASOR_ASSIGN_OR_RETURN(out->add_to_bytes, SpannedBytes(add_to, field));
   out->add_to = add_to;
@@ -143,7 +141,7 @@ std::string FingerprintOf(const PreparedBias& prepared) {
 absl::Status CheckMagnitudes(const Interval& interval, std::string_view path) {
   for (const int64_t position : {interval.min, interval.max}) {
     if (position >= -kMaxPosition && position <= kMaxPosition) continue;
-    return Invalid(path, ": position ", position, ", must be below 2^62 in magnitude");
+    return Invalid(path, ": position ", position, "; must be below 2^62 in magnitude");
   }
   return absl::OkStatus();
 }
@@ -185,7 +183,7 @@ absl::Status CheckBiasPositions(const PreparedBias& prepared, std::string_view p
     const int64_t furthest = std::max(queries.max - keys.min, keys.max - queries.min);
     if (furthest < extent) continue;
     return absl::OutOfRangeError(StrCat(query_path, ": up to ", furthest, " from the keys on axis ",
-                                        axis, ", must be below the window's ", extent));
+                                        axis, "; must be below the window's ", extent));
   }
   return absl::OkStatus();
 }

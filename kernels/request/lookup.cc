@@ -51,7 +51,7 @@ absl::Status FirstOutside(const PositionSource& positions, const Table& table,
       if (IsInside(table, {position, position})) continue;
       return absl::OutOfRangeError(StrCat(path, ": position ", position, " of token ", first + i,
                                           ", table '", table.name, "' ends at ", table.rows - 1,
-                                          ", must be in it or out_of_range CLIP"));
+                                          "; must be in it or out_of_range CLIP"));
     }
   }
   return absl::OkStatus();
@@ -61,7 +61,7 @@ absl::Status CheckSpecIsEmpty(const EncodeRequest& request, std::string_view pat
   static const auto* const kNoSpec = new Spec;
   if (request.spec == *kNoSpec) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(path, ".table: set beside spec, must be one of the two"));
+      StrCat(path, ".table: set beside spec; must be one of the two"));
 }
 
 }  // namespace

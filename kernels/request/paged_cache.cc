@@ -22,19 +22,19 @@ absl::Status PrepareCache(const TensorDesc& cache, std::string_view path,
                           PreparedRope::Tensor& tensor) {
   if (cache.shape.size() != 4) {
     return Invalid(path, ".shape: ", cache.shape.size(),
-                   " dimensions, must be [pages, page_size, heads, head_dim]");
+                   " dimensions; must be [pages, page_size, heads, head_dim]");
   }
   PHASOR_ASSIGN_OR_RETURN(tensor.output_bytes, SpannedBytes(cache, path));
   for (size_t i = 0; i < cache.shape.size(); ++i) {
-    if (cache.shape[i] == 0) return Invalid(path, ".shape[", i, "]: 0, must be at least 1");
+    if (cache.shape[i] == 0) return Invalid(path, ".shape[", i, "]: 0; must be at least 1");
   }
   if (cache.shape[2] != tensor.heads) {
     return Invalid(path, ".shape[2]: ", cache.shape[2],
-                   " heads, must be those of what goes there (", tensor.heads, ")");
+                   " heads; must be those of what goes there (", tensor.heads, ")");
   }
   if (cache.shape[3] != tensor.shape.back()) {
     return Invalid(path, ".shape[3]: ", cache.shape[3],
-                   ", must be the head_dim of what goes there (", tensor.shape.back(), ")");
+                   "; must be the head_dim of what goes there (", tensor.shape.back(), ")");
   }
   std::vector<int64_t> strides = DenseStrides(cache.shape);
   for (size_t i = 0; i < cache.strides.size(); ++i) {
@@ -48,12 +48,13 @@ absl::Status PrepareCache(const TensorDesc& cache, std::string_view path,
 
 absl::Status CheckSlotMapping(const TensorDesc& slots, int64_t tokens, std::string_view path) {
   if (slots.dtype != Dtype::kInt32 && slots.dtype != Dtype::kInt64) {
-    return Invalid(path, ".dtype: ", Name(slots.dtype), ", must be INT32 or INT64");
+    return Invalid(path, ".dtype: ", Name(slots.dtype), "; must be INT32 or INT64");
   }
   if (slots.shape != std::vector<int64_t>{tokens}) {
-    return Invalid(path, ".shape: must be [tokens] = [", tokens, "]");
+    return Invalid(path, ".shape: ", ShapeText(slots.shape), "; must be [tokens] = [", tokens, "]");
   }
-  if (!slots.strides.empty()) return Invalid(path, ".strides: set, must be empty: slots are dense");
+  if (!slots.strides.empty())
+    return Invalid(path, ".strides: set; must be empty, because slots are dense");
   return absl::OkStatus();
 }
 
@@ -70,7 +71,7 @@ absl::StatusOr<std::vector<int64_t>> ReadSlots(const PreparedRope::Pages& pages,
       std::memcpy(&slots[t], data + t * sizeof(int64_t), sizeof(int64_t));
     }
     if (slots[t] >= -1 && slots[t] < pages.slots) continue;
-    return Invalid(path, "[", t, "]: slot ", slots[t], ", must be in [-1, ", pages.slots,
+    return Invalid(path, "[", t, "]: slot ", slots[t], "; must be in [-1, ", pages.slots,
                    "), -1 for a token that is not written");
   }
   return slots;
@@ -89,7 +90,7 @@ absl::Status CheckDistinct(const std::vector<int64_t>& slots, std::string_view p
   for (size_t i = 1; i < by_slot.size(); ++i) {
     if (by_slot[i].first != by_slot[i - 1].first) continue;
     return Invalid(path, "[", by_slot[i].second, "]: slot ", by_slot[i].first, " is token ",
-                   by_slot[i - 1].second, "'s, must be of one token");
+                   by_slot[i - 1].second, "'s; must be of one token");
   }
   return absl::OkStatus();
 }
@@ -113,7 +114,7 @@ absl::Status SetOutputType(Dtype dtype, std::optional<float> inv_scale, std::str
   const bool half = tensor.dtype == Dtype::kFloat16 || tensor.dtype == Dtype::kBFloat16;
   if (dtype != tensor.dtype && !(float8 && half)) {
     const std::string message =
-        StrCat(dtype_path, ": ", Name(dtype), " from ", Name(tensor.dtype), ", must be ",
+        StrCat(dtype_path, ": ", Name(dtype), " from ", Name(tensor.dtype), "; must be ",
                half ? "the input's, FLOAT8_E4M3 or FLOAT8_E5M2" : "the input's");
     if (!float8 && !IsComputeDtype(dtype)) return absl::InvalidArgumentError(message);
     return absl::UnimplementedError(message);
@@ -121,10 +122,10 @@ absl::Status SetOutputType(Dtype dtype, std::optional<float> inv_scale, std::str
   tensor.output_dtype = dtype;
   if (!inv_scale.has_value()) return absl::OkStatus();
   if (!float8) {
-    return Invalid(scale_path, ": set for ", Name(dtype), ", must be only for FLOAT8 outputs");
+    return Invalid(scale_path, ": set for ", Name(dtype), "; must be only for FLOAT8 outputs");
   }
   if (!std::isfinite(*inv_scale) || *inv_scale <= 0) {
-    return Invalid(scale_path, ": ", *inv_scale, ", must be finite and > 0");
+    return Invalid(scale_path, ": ", *inv_scale, "; must be finite and > 0");
   }
   tensor.inv_scale = *inv_scale;
   return absl::OkStatus();
@@ -139,7 +140,7 @@ absl::Status PreparePages(const RopeRequest& request, std::string_view path, Pre
   PreparedRope::Tensor& values = out.tensors.back();
   values.rotates = false;
   if (out.batch != 1) {
-    return Invalid(key_path, ".tensor.shape: batch ", out.batch, ", must be 1 with paged_cache");
+    return Invalid(key_path, ".tensor.shape: batch ", out.batch, "; must be 1 with paged_cache");
   }
   const std::string key_cache = StrCat(cache_path, ".key_cache");
   const std::string value_cache = StrCat(cache_path, ".value_cache");
@@ -154,7 +155,7 @@ absl::Status PreparePages(const RopeRequest& request, std::string_view path, Pre
   for (const size_t i : {size_t{0}, size_t{1}}) {
     if (values.cache_shape[i] == keys.cache_shape[i]) continue;
     return Invalid(value_cache, ".shape[", i, "]: ", values.cache_shape[i],
-                   ", must be the key cache's (", keys.cache_shape[i], ")");
+                   "; must be the key cache's (", keys.cache_shape[i], ")");
   }
   const std::string slots_path = cache_path + ".slot_mapping";
   PHASOR_RETURN_IF_ERROR(CheckSlotMapping(cache.slot_mapping, out.tokens, slots_path));

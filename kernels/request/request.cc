@@ -15,6 +15,7 @@
 #include "kernels/request/lookup.h"
 #include "kernels/spec/names.h"
 #include "kernels/spec/presets.h"
+#include "kernels/tensor/tensor_desc.h"
 
 namespace phasor {
 namespace {
@@ -24,15 +25,15 @@ absl::Status CheckOutput(const EncodeRequest& request, SpecKind kind, std::strin
   const bool table = request.output != EncodeOutput::kEmbedding;
   if (kind == SpecKind::kRotary && !table) {
     return Invalid(path,
-                   ".output: EMBEDDING of a ROTARY spec, must be a table (COS_SIN, COMPLEX, ...)");
+                   ".output: EMBEDDING of a ROTARY spec; must be a table (COS_SIN, COMPLEX, ...)");
   }
   if (kind == SpecKind::kEncoding && table) {
     return Invalid(path, ".output: ", Name(request.output),
-                   " of an ENCODING spec, must be EMBEDDING or not set");
+                   " of an ENCODING spec; must be EMBEDDING or not set");
   }
   if (table && request.add_to.has_value()) {
     return Invalid(path, ".add_to: set beside output ", Name(request.output),
-                   ", must be only with EMBEDDING");
+                   "; must be only with EMBEDDING");
   }
   return absl::OkStatus();
 }
@@ -58,12 +59,12 @@ absl::Status CheckPins(const Pins& pins, std::string_view fingerprint, std::stri
   if (!pins.spec_fingerprint.empty() && pins.spec_fingerprint != fingerprint) {
     return absl::FailedPreconditionError(
         StrCat(path, ".pins.spec_fingerprint: ", Shown(pins.spec_fingerprint),
-               " is pinned, the spec has ", fingerprint));
+               " is pinned, the spec has ", fingerprint, "; pin that or nothing"));
   }
   if (pins.numerics_version != 0 && pins.numerics_version != kNumericsVersion) {
-    return absl::FailedPreconditionError(StrCat(path,
-                                                ".pins.numerics_version: ", pins.numerics_version,
-                                                " is pinned, this is ", kNumericsVersion));
+    return absl::FailedPreconditionError(
+        StrCat(path, ".pins.numerics_version: ", pins.numerics_version, " is pinned, this is ",
+               kNumericsVersion, "; pin that or nothing"));
   }
   return absl::OkStatus();
 }
@@ -72,21 +73,21 @@ absl::Status PrepareAddTo(const EncodeRequest& request, std::string_view path,
                           PreparedEncode& out) {
   const std::string scale_path = StrCat(path, ".embedding_scale");
   if (!std::isfinite(request.embedding_scale)) {
-    return Invalid(scale_path, ": ", request.embedding_scale, ", must be finite");
+    return Invalid(scale_path, ": ", request.embedding_scale, "; must be finite");
   }
   if (!request.add_to.has_value()) {
-    if (request.embedding_scale != 1) return Invalid(scale_path, ": set without add_to, must be 1");
+    if (request.embedding_scale != 1) return Invalid(scale_path, ": set without add_to; must be 1");
     return absl::OkStatus();
   }
   const TensorDesc& add_to = *request.add_to;
   const std::string add_path = StrCat(path, ".add_to");
   if (add_to.dtype != out.output.dtype) {
-    return Invalid(add_path, ".dtype: ", Name(add_to.dtype), ", must be the output's ",
+    return Invalid(add_path, ".dtype: ", Name(add_to.dtype), "; must be the output's ",
                    Name(out.output.dtype));
   }
   if (add_to.shape != out.output.shape) {
-    return Invalid(add_path, ".shape: must be [positions, dim] = [", out.output.shape[0], ", ",
-                   out.output.shape[1], "]");
+    return Invalid(add_path, ".shape: ", ShapeText(add_to.shape),
+                   "; must be [positions, dim] = ", ShapeText(out.output.shape));
   }
   PHASOR_ASSIGN_OR_RETURN(out.add_to_bytes, SpannedBytes(add_to, add_path));
   out.add_to = add_to;
@@ -101,10 +102,10 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
   if (!request.table.empty()) {
     if (request.output == EncodeOutput::kEmbedding) return PrepareLookup(request, tables, path);
     return Invalid(path, ".output: ", Name(request.output),
-                   " of a learned table, must be EMBEDDING or not set");
+                   " of a learned table; must be EMBEDDING or not set");
   }
   if (request.out_of_range != OutOfRange::kStrict) {
-    return Invalid(path, ".out_of_range: CLIP without table, must be STRICT or not set");
+    return Invalid(path, ".out_of_range: CLIP without table; must be STRICT or not set");
   }
   const std::string spec_path = StrCat(path, ".spec");
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(request.spec, spec_path));

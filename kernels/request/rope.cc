@@ -43,7 +43,7 @@ RotaryStrides ByteStrides(const std::vector<int64_t>& strides, const RopeDims& d
 absl::Status CheckRopeShape(const TensorDesc& tensor, const RopeDims& dims, std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckExtents(tensor, path));
   for (const size_t i : {dims.head_index, tensor.shape.size() - 1}) {
-    if (tensor.shape[i] == 0) return Invalid(path, ".shape[", i, "]: 0, must be at least 1");
+    if (tensor.shape[i] == 0) return Invalid(path, ".shape[", i, "]: 0; must be at least 1");
   }
   return absl::OkStatus();
 }
@@ -59,7 +59,7 @@ absl::Status PrepareTensor(const TensorDesc& tensor, const RopeRequest& request,
   const size_t rank = tensor.shape.size();
   if (rank != 3 && rank != 4) {
     const bool tokens_first = request.layout == RopeLayout::kTokensHeads;
-    return Invalid(path, ".shape: ", rank, " dimensions, must be ",
+    return Invalid(path, ".shape: ", rank, " dimensions; must be ",
                    tokens_first ? "[tokens, heads, head_dim]" : "[heads, tokens, head_dim]",
                    " with an optional batch before them");
   }
@@ -72,12 +72,12 @@ absl::Status PrepareTensor(const TensorDesc& tensor, const RopeRequest& request,
     out.tokens = tokens;
   }
   if (batch != out.batch) {
-    return Invalid(path, ".shape: batch ", batch, ", must be that of the first tensor (", out.batch,
+    return Invalid(path, ".shape: batch ", batch, "; must be that of the first tensor (", out.batch,
                    ")");
   }
   if (tokens != out.tokens) {
     return Invalid(path, ".shape[", dims.token_index, "]: ", tokens,
-                   " tokens, must be those of the first tensor (", out.tokens, ")");
+                   " tokens; must be those of the first tensor (", out.tokens, ")");
   }
   PreparedRope::Tensor prepared;
   prepared.dtype = tensor.dtype;
@@ -105,7 +105,7 @@ absl::Status PrepareOutput(const RopeOutput& output, size_t i, const RopeRequest
   const bool is_paged_key =
       request.paged_cache.has_value() && static_cast<int64_t>(i) == request.paged_cache->key_index;
   if (is_paged_key && output.dtype.has_value()) {
-    return Invalid(tensor_path, ".output_dtype: set, must be unset: keys go to paged_cache");
+    return Invalid(tensor_path, ".output_dtype: set; must be unset: keys go to paged_cache");
   }
   if (is_paged_key) return absl::OkStatus();
   PreparedRope::Tensor& tensor = out.tensors[i];
@@ -120,7 +120,7 @@ absl::Status PrepareOutput(const RopeOutput& output, size_t i, const RopeRequest
 
 absl::Status PrepareTensors(const RopeRequest& request, std::string_view path, PreparedRope& out) {
   if (request.tensors.empty() || request.tensors.size() > kMaxTensors) {
-    return Invalid(path, ".tensors: ", request.tensors.size(), " tensors, must be in [1, ",
+    return Invalid(path, ".tensors: ", request.tensors.size(), " tensors; must be in [1, ",
                    kMaxTensors, "]");
   }
   for (size_t i = 0; i < request.tensors.size(); ++i) {
@@ -132,7 +132,7 @@ absl::Status PrepareTensors(const RopeRequest& request, std::string_view path, P
   if (!request.paged_cache.has_value()) return absl::OkStatus();
   const PagedCache& cache = *request.paged_cache;
   if (cache.key_index < 0 || cache.key_index >= static_cast<int64_t>(request.tensors.size())) {
-    return Invalid(path, ".paged_cache.key_index: ", cache.key_index, ", must be in [0, ",
+    return Invalid(path, ".paged_cache.key_index: ", cache.key_index, "; must be in [0, ",
                    request.tensors.size(), ")");
   }
   PHASOR_RETURN_IF_ERROR(
@@ -146,13 +146,13 @@ absl::Status CheckParity(const PreparedRope& rope, const ResolvedSpec& spec,
   if (spec.precision == Precision::kExact) return absl::OkStatus();
   if (rope.pages.has_value()) {
     return absl::UnimplementedError(
-        StrCat(path, ".paged_cache: set for PARITY, must be unset or the precision EXACT"));
+        StrCat(path, ".paged_cache: set for PARITY; must be unset or the precision EXACT"));
   }
   for (size_t i = 0; i < rope.tensors.size(); ++i) {
     if (rope.tensors[i].output_dtype == rope.tensors[i].dtype) continue;
     return absl::UnimplementedError(
         StrCat(path, ".tensors[", i, "].output_dtype: ", Name(rope.tensors[i].output_dtype),
-               " for PARITY, must be the input's or the precision EXACT"));
+               " for PARITY; must be the input's or the precision EXACT"));
   }
   return absl::OkStatus();
 }
@@ -168,20 +168,20 @@ absl::StatusOr<ResolvedSpec> ResolveRotary(Spec spec, const RopeRequest& request
     spec.head_dim = request.tensors[0].shape.back();
   }
   if (kind == SpecKind::kEncoding) {
-    return Invalid(spec_path, ".kind: ENCODING, this call takes ROTARY");
+    return Invalid(spec_path, ".kind: ENCODING; must be ROTARY for this call");
   }
   PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved, ResolveSpec(spec, spec_path));
   for (size_t i = 0; i < request.tensors.size(); ++i) {
     const std::vector<int64_t>& shape = request.tensors[i].shape;
     if (shape.back() == resolved.head_dim) continue;
     return Invalid(TensorPath(path, i), ".shape[", shape.size() - 1, "]: ", shape.back(),
-                   ", must be the spec's head_dim (", resolved.head_dim, ")");
+                   "; must be the spec's head_dim (", resolved.head_dim, ")");
   }
   if (!request.paged_cache.has_value()) return resolved;
   const std::vector<int64_t>& values = request.paged_cache->values.shape;
   if (values.back() == resolved.head_dim) return resolved;
   return Invalid(path, ".paged_cache.values.shape[", values.size() - 1, "]: ", values.back(),
-                 ", must be the spec's head_dim (", resolved.head_dim, ")");
+                 "; must be the spec's head_dim (", resolved.head_dim, ")");
 }
 
 // Positions: one per token, or one per token of every batch entry.
@@ -190,11 +190,11 @@ absl::StatusOr<PositionSource> PrepareRopePositions(const Positions& positions, 
                                                     std::string_view path) {
   PHASOR_ASSIGN_OR_RETURN(PositionSource source, MakePositionSource(positions, axes, path));
   if (source.tokens != rope.tokens) {
-    return Invalid(path, ": ", source.tokens, " positions, must be one per token (", rope.tokens,
+    return Invalid(path, ": ", source.tokens, " positions; must be one per token (", rope.tokens,
                    ")");
   }
   if (source.batch != 1 && source.batch != rope.batch) {
-    return Invalid(path, ": batch ", source.batch, ", must be 1 or the tensors' batch (",
+    return Invalid(path, ": batch ", source.batch, "; must be 1 or the tensors' batch (",
                    rope.batch, ")");
   }
   return source;
@@ -203,13 +203,13 @@ absl::StatusOr<PositionSource> PrepareRopePositions(const Positions& positions, 
 absl::Status CheckDeltaFields(const RopeRequest& request, std::string_view path) {
   const bool delta = request.direction == Direction::kDelta;
   if (delta && !request.from_positions.has_value()) {
-    return Invalid(path, ".from_positions: not set, required for DELTA");
+    return Invalid(path, ".from_positions: not set; must be given for DELTA");
   }
   if (!delta && request.from_positions.has_value()) {
-    return Invalid(path, ".from_positions: set, must be only for DELTA");
+    return Invalid(path, ".from_positions: set; must be only for DELTA");
   }
   if (!delta && request.from_spec.has_value()) {
-    return Invalid(path, ".from_spec: set, must be only for DELTA");
+    return Invalid(path, ".from_spec: set; must be only for DELTA");
   }
   return absl::OkStatus();
 }
@@ -222,7 +222,7 @@ absl::Status CheckHeads(const RopeRequest& request, const Plan& plan, std::strin
     const size_t index = DimsOf(shape.size(), request.layout).head_index;
     if (shape[index] == plan.heads) continue;
     return Invalid(TensorPath(path, i), ".shape[", index, "]: ", shape[index],
-                   " heads, must be the spec's frequency_heads (", plan.heads, ")");
+                   " heads; must be the spec's frequency_heads (", plan.heads, ")");
   }
   return absl::OkStatus();
 }
@@ -230,7 +230,7 @@ absl::Status CheckHeads(const RopeRequest& request, const Plan& plan, std::strin
 // An amplitude of 0 cannot be undone.
 absl::Status CheckAmplitude(const Plan& plan, std::string_view path) {
   if (plan.amplitude != 0) return absl::OkStatus();
-  return Invalid(path, ".attention_factor: 0 cannot be undone, must not be 0");
+  return Invalid(path, ".attention_factor: 0 cannot be undone; must not be 0");
 }
 
 // Checks that `from` rotates the same lanes and number of heads as `to`, and can be undone.
@@ -240,11 +240,11 @@ absl::Status CheckMove(const Plan& from_plan, const Plan& to_plan, std::string_v
   const std::string from_path = StrCat(path, ".from_spec");
   if (from.rotary_dim != to.rotary_dim || from.rotary_begin != to.rotary_begin) {
     return Invalid(from_path, ": rotates lanes [", from.rotary_begin, ", ",
-                   from.rotary_begin + from.rotary_dim, "), must be those of spec, [",
+                   from.rotary_begin + from.rotary_dim, "); must be those of spec, [",
                    to.rotary_begin, ", ", to.rotary_begin + to.rotary_dim, ")");
   }
   if (from_plan.heads != to_plan.heads) {
-    return Invalid(from_path, ".frequency_heads: ", from_plan.heads, ", must be spec's (",
+    return Invalid(from_path, ".frequency_heads: ", from_plan.heads, "; must be spec's (",
                    to_plan.heads, ")");
   }
   return CheckAmplitude(from_plan, from_path);
@@ -261,14 +261,14 @@ absl::Status PrepareDelta(const RopeRequest& request, const ResolvedSpec& to, Pl
   for (const ResolvedSpec* spec : {static_cast<const ResolvedSpec*>(&from), &to}) {
     if (spec->precision == Precision::kExact) continue;
     return Invalid(path, spec == &to ? ".spec" : ".from_spec",
-                   ".precision: PARITY, no upstream turns keys by a difference, must be EXACT");
+                   ".precision: PARITY, no upstream turns keys by a difference; must be EXACT");
   }
   const std::string positions_path = StrCat(path, ".from_positions");
   PHASOR_ASSIGN_OR_RETURN(out.from_positions, PrepareRopePositions(*request.from_positions,
                                                                    from.axes, out, positions_path));
   if (out.from_positions->batch != out.positions.batch) {
     return Invalid(positions_path, ": ", out.from_positions->count(),
-                   " positions, must be as many as positions (", out.positions.count(), ")");
+                   " positions; must be as many as positions (", out.positions.count(), ")");
   }
   out.from_positions_bytes = out.from_positions->data_bytes;
   out.from_plan = out.plan;

@@ -83,7 +83,7 @@ class ConfigReader {
       const Json* const inner = section.Find(name);
       if (inner == nullptr || !inner->is_object()) {
         return InvalidSpec("sub_config", "no object \"", Shown(name), "\" in ", section.path(),
-                           ", must name a part of the configuration");
+                           "; must name a part of the configuration");
       }
       section = JsonObject(*inner, section.PathOf(name));
       vision_ = name.find("vision") != std::string::npos;
@@ -99,7 +99,7 @@ class ConfigReader {
       const Json* const own = inner.Find(key);
       if (value == nullptr || (own != nullptr && *own == *value)) continue;
       return absl::InvalidArgumentError(StrCat(outer.PathOf(key), ": text_config does not say the ",
-                                               "same, must be equal or in one place"));
+                                               "same; must be equal or in one place"));
     }
     return absl::OkStatus();
   }
@@ -138,12 +138,13 @@ class ConfigReader {
     const Json* const now = in_->Find("rope_parameters");
     const Json* const old = in_->Find("rope_scaling");
     if (now != nullptr && old != nullptr && *now != *old) {
-      return Invalid("rope_scaling", "differs from rope_parameters, must be equal or absent");
+      return Invalid("rope_scaling", "differs from rope_parameters; must be equal or absent");
     }
     const char* const key = now != nullptr ? "rope_parameters" : "rope_scaling";
     const Json* const value = now != nullptr ? now : old;
     if (value == nullptr && model_.needs_rope_parameters) {
-      return Invalid("rope_parameters", "not set, required for model_type ", model_.model_type);
+      return Invalid("rope_parameters", "not set; must be given for model_type ",
+                     model_.model_type);
     }
     if (value != nullptr && !value->is_object())
       return WrongJson(in_->PathOf(key), *value, "an object");
@@ -161,7 +162,7 @@ class ConfigReader {
     const bool newer = key == "rope_parameters" && !value.empty();
     if (model_.local_theta > 0 && (newer || model_.needs_rope_parameters)) {
       return Invalid(key, "one dictionary for all layers is nothing that model_type ",
-                     model_.model_type, " reads, must hold one for ", kFull, " and one for ",
+                     model_.model_type, " reads; must hold one for ", kFull, " and one for ",
                      kSliding);
     }
     PHASOR_ASSIGN_OR_RETURN(ConfigRope rope,
@@ -170,7 +171,7 @@ class ConfigReader {
     PHASOR_RETURN_IF_ERROR(CheckLayerType(scales || rope.rope_theta.has_value()));
     if (generic_ && scales && user_.rope_scaling == RopeScaling() && !IsFull() && Lists(kFull) &&
         Lists(kSliding)) {
-      return Invalid(key, "may be for ", kFull, " layers alone where the model_type is not known,",
+      return Invalid(key, "may be for ", kFull, " layers alone where the model_type is not known;",
                      " must be beside layer_type ", kFull, " or the spec's own rope_scaling");
     }
     if (model_.local_theta == 0 || model_.local_is_scaled || IsFull()) rope_ = std::move(rope);
@@ -202,7 +203,7 @@ class ConfigReader {
     const Json* const chosen = kinds.Find(layer_type_);
     if (chosen == nullptr) {
       return InvalidSpec("layer_type", layer_type_.empty() ? "not set" : Shown(layer_type_),
-                         ", must be one of ", names, " (", kinds.path(), ")");
+                         "; must be one of ", names, " (", kinds.path(), ")");
     }
     PHASOR_ASSIGN_OR_RETURN(
         rope_, ReadConfigRope(JsonObject(*chosen, kinds.PathOf(layer_type_)), model_, lengths_));
@@ -217,7 +218,7 @@ class ConfigReader {
     if (model_.local_theta > 0) {
       const bool same = kind.empty() && model_.one_base && !differ;
       if (kind == kFull || kind == kSliding || same) return absl::OkStatus();
-      return InvalidSpec("layer_type", kind.empty() ? "not set" : Shown(kind), ", must be ", kFull,
+      return InvalidSpec("layer_type", kind.empty() ? "not set" : Shown(kind), "; must be ", kFull,
                          " or ", kSliding, " for model_type ", model_.model_type);
     }
     // If the sliding_window of an EXAONE 4 is null, all of its layers rotate.
@@ -225,11 +226,11 @@ class ConfigReader {
         in_->Find("sliding_window") != nullptr || !in_->json().contains("sliding_window");
     if (model_.full_stands_still && windows && IsFull()) {
       return InvalidSpec("layer_type", kind, ", whose layers model_type ", model_.model_type,
-                         " does not rotate, must be ", kSliding, " or not set");
+                         " does not rotate; must be ", kSliding, " or not set");
     }
     if (kind.empty() || Lists(kind)) return absl::OkStatus();
     return InvalidSpec("layer_type", Shown(kind), " is not in ", in_->PathOf("layer_types"),
-                       ", must not be set where all layers have one rotary embedding");
+                       "; must not be set where all layers have one rotary embedding");
   }
 
   // Stores `value`, which `key` has, in `found`. Fails if another key has set a different value.
@@ -238,7 +239,7 @@ class ConfigReader {
                      std::optional<T>* found) const {
     if (!value.has_value()) return absl::OkStatus();
     if (found->has_value() && **found != *value) {
-      return Invalid(key, *value, " contradicts ", **found, " of another key, must be the same");
+      return Invalid(key, *value, " contradicts ", **found, " of another key; must be the same");
     }
     *found = value;
     return absl::OkStatus();
@@ -262,7 +263,7 @@ class ConfigReader {
       if (local && model_.one_base) PHASOR_RETURN_IF_ERROR(CheckOneBase(fallback));
     }
     if (!theta.has_value() && !user_.rope_theta.has_value()) {
-      return Invalid("rope_theta", "not set, required where the model_type is not known");
+      return Invalid("rope_theta", "not set; must be given where the model_type is not known");
     }
     out_.rope_theta = theta;
     return absl::OkStatus();
@@ -275,7 +276,7 @@ class ConfigReader {
     PHASOR_RETURN_IF_ERROR(in_->Read("rope_theta", &said));
     if (said.value_or(base) == base || user_.rope_theta.has_value()) return absl::OkStatus();
     return Invalid("rope_theta", *said, ", but ", kSliding, " layers have ", base,
-                   " in transformers 5.23.0, must be beside the spec's own rope_theta for them");
+                   " in transformers 5.23.0; must be beside the spec's own rope_theta for them");
   }
 
   // The value of the first of `keys` that is set.
@@ -284,7 +285,7 @@ class ConfigReader {
     for (const char* key : keys) {
       PHASOR_RETURN_IF_ERROR(in_->Read(key, &value));
       if (!value.has_value()) continue;
-      if (*value < 1) return Invalid(key, *value, ", must be > 0");
+      if (*value < 1) return Invalid(key, *value, "; must be > 0");
       break;
     }
     return value;
@@ -303,7 +304,7 @@ class ConfigReader {
     PHASOR_ASSIGN_OR_RETURN(const std::optional<double> factor, PartialFactor());
     const int64_t head_dim = *out_.head_dim;
     if (head_dim > kMaxWidth) {
-      return Invalid("head_dim", head_dim, " is out of range, must be at most ", kMaxWidth);
+      return Invalid("head_dim", head_dim, " is out of range; must be at most ", kMaxWidth);
     }
     if (rope_.proportional) {
       out_.rotary_dim = head_dim;
@@ -314,13 +315,13 @@ class ConfigReader {
     const double turned = factor.value_or(model_.partial_rotary_factor);
     if (model_.partial_rotary_factor == 0 && turned != 0 && turned != 1) {
       return Invalid("partial_rotary_factor", turned, ", model_type ", model_.model_type,
-                     " rotates whole heads, must be 1 or absent");
+                     " rotates whole heads; must be 1 or absent");
     }
     // For Bamba, some loaders read this number of lanes and others the fraction of its class. They
     // must agree.
     PHASOR_ASSIGN_OR_RETURN(const auto lanes, FirstOf({"attn_rotary_emb"}));
     if (lanes.has_value() && 2 * *lanes != head_dim) {
-      return Invalid("attn_rotary_emb", *lanes, ", must be half of head_dim ", head_dim);
+      return Invalid("attn_rotary_emb", *lanes, "; must be half of head_dim ", head_dim);
     }
     if (rotary_dim.has_value()) {
       const bool whole = model_.partial_rotary_factor == 0 && *rotary_dim != head_dim;
@@ -330,7 +331,7 @@ class ConfigReader {
       if (whole || contradicts) {
         return Invalid("rotary_dim", *rotary_dim, " contradicts ",
                        whole ? StrCat("head_dim ", head_dim) : "partial_rotary_factor",
-                       ", must be the same");
+                       "; must be the same");
       }
       out_.rotary_dim = rotary_dim;
     } else if (turned != 0 && turned != 1) {
@@ -348,7 +349,7 @@ class ConfigReader {
       // The class uses separate widths only if the key is absent; a key that is null is present.
       if (!in_->json().contains("per_layer_config")) return full.value_or(model_.full_head_dim);
       if (full.has_value() && full != head_dim) {
-        return Invalid("global_head_dim", *full, " contradicts per_layer_config, must be absent");
+        return Invalid("global_head_dim", *full, " contradicts per_layer_config; must be absent");
       }
     }
     if (head_dim.has_value()) return *head_dim;
@@ -360,10 +361,11 @@ class ConfigReader {
     PHASOR_ASSIGN_OR_RETURN(const auto heads,
                             FirstOf({"num_attention_heads", "num_heads", "n_head"}));
     if (!hidden.has_value() || !heads.has_value()) {
-      return Invalid("head_dim", "not set, required without hidden_size and num_attention_heads");
+      return Invalid("head_dim",
+                     "not set; must be given without hidden_size and num_attention_heads");
     }
     if (*hidden % *heads != 0) {
-      return Invalid("head_dim", "not set, required since hidden_size ", *hidden,
+      return Invalid("head_dim", "not set; must be given since hidden_size ", *hidden,
                      " does not split evenly over ", *heads, " heads");
     }
     return *hidden / *heads;
@@ -375,7 +377,7 @@ class ConfigReader {
       PHASOR_ASSIGN_OR_RETURN(const auto width, FirstOf({key}));
       if (width.value_or(*out_.head_dim) == *out_.head_dim || user_.head_dim.has_value()) continue;
       return Invalid(key, *width, " contradicts head_dim ", *out_.head_dim,
-                     ", must be the same or beside the spec's own head_dim");
+                     "; must be the same or beside the spec's own head_dim");
     }
     return absl::OkStatus();
   }
@@ -391,7 +393,7 @@ class ConfigReader {
       PHASOR_RETURN_IF_ERROR(Agree(key, value, &factor));
     }
     if (factor.has_value() && !(*factor > 0 && *factor <= 1)) {
-      return Invalid("partial_rotary_factor", *factor, ", must be in (0, 1]");
+      return Invalid("partial_rotary_factor", *factor, "; must be in (0, 1]");
     }
     return factor;
   }
@@ -402,21 +404,22 @@ class ConfigReader {
     PHASOR_ASSIGN_OR_RETURN(const auto nope, FirstOf({"qk_nope_head_dim"}));
     PHASOR_ASSIGN_OR_RETURN(const auto rope, FirstOf({"qk_rope_head_dim"}));
     if (!nope.has_value())
-      return Invalid("qk_nope_head_dim", "not set, required beside qk_rope_head_dim");
-    if (!rope.has_value()) return Invalid("qk_rope_head_dim", "not set, required");
+      return Invalid("qk_nope_head_dim", "not set; must be given beside qk_rope_head_dim");
+    if (!rope.has_value()) return Invalid("qk_rope_head_dim", "not set; must be given");
     if (*nope > kMaxWidth || *rope > kMaxWidth) {
-      return Invalid("qk_rope_head_dim", "beside qk_nope_head_dim more than ", kMaxWidth);
+      return Invalid("qk_rope_head_dim", *rope, " beside qk_nope_head_dim ", *nope,
+                     "; must both be at most ", kMaxWidth);
     }
     PHASOR_ASSIGN_OR_RETURN(const auto head_dim, FirstOf({"head_dim"}));
     if (head_dim.has_value() && *head_dim != *rope && *head_dim != *nope + *rope) {
       return Invalid("head_dim", *head_dim, " contradicts qk_rope_head_dim ", *rope,
-                     ", must be that or its sum with qk_nope_head_dim");
+                     "; must be that or its sum with qk_nope_head_dim");
     }
     PHASOR_ASSIGN_OR_RETURN(const std::optional<double> factor, PartialFactor());
     const double whole = static_cast<double>(*nope + *rope);
     if (factor.value_or(1) != 1 && static_cast<int64_t>(whole * *factor) != *rope) {
       return Invalid("partial_rotary_factor", *factor, " contradicts qk_rope_head_dim ", *rope,
-                     ", must agree with it");
+                     "; must agree with it");
     }
     out_.head_dim = *nope + *rope;
     out_.rotary_begin = *nope;
@@ -443,22 +446,22 @@ class ConfigReader {
     const std::optional<AxisRule> rule = generic_ ? user_.axis_rule : model_.mrope;
     if (rope_.mrope_section.empty()) {
       if (!model_.mrope.has_value()) return absl::OkStatus();
-      return Invalid("rope_parameters.mrope_section", "not set, required for model_type ",
+      return Invalid("rope_parameters.mrope_section", "not set; must be given for model_type ",
                      model_.model_type);
     }
     if (!rule.has_value() && !generic_) {
       return Invalid("rope_parameters.mrope_section", "model_type ", model_.model_type,
-                     " has one axis, must not be set");
+                     " has one axis; must not be set");
     }
     if (!rule.has_value()) {
       return InvalidSpec("axis_rule",
-                         "not set, required beside mrope_section where the model_type "
+                         "not set; must be given beside mrope_section where the model_type "
                          "is not known");
     }
     const bool interleaved = *rule == AxisRule::kMropeInterleaved;
     if (rope_.mrope_interleaved.value_or(interleaved) != interleaved) {
       return Invalid("rope_parameters.mrope_interleaved",
-                     *rope_.mrope_interleaved ? "true" : "false", ", must be ",
+                     *rope_.mrope_interleaved ? "true" : "false", "; must be ",
                      interleaved ? "true" : "false", " for this model");
     }
     out_.axes = static_cast<int>(std::min<size_t>(rope_.mrope_section.size(), kMaxAxes + 1));

@@ -58,7 +58,7 @@ absl::Status CheckForeignKeys(const JsonObject& config, const ConfigModel& model
   for (const auto& [key, used] : keys) {
     if (config.Find(key) == nullptr || used) continue;
     return InvalidAt(config.PathOf(key), "is nothing that model_type ", model.model_type,
-                     " reads, must not be set");
+                     " reads; must not be set");
   }
   return absl::OkStatus();
 }
@@ -82,13 +82,13 @@ absl::Status CheckConfigKeys(const JsonObject& config, const ConfigModel& model,
   std::optional<bool> alibi;
   PHASOR_RETURN_IF_ERROR(config.Read("alibi", &alibi));
   if (alibi.value_or(false)) {
-    return InvalidAt(config.PathOf("alibi"), "true, must be false: no rotary embedding");
+    return InvalidAt(config.PathOf("alibi"), "true; must be false: no rotary embedding");
   }
   std::optional<std::string> type;
   PHASOR_RETURN_IF_ERROR(config.Read("position_embedding_type", &type));
   if (type.has_value() && !IsRotaryType(*type, model)) {
     return InvalidAt(config.PathOf("position_embedding_type"), Shown(*type),
-                     ", must be rope or rotary");
+                     "; must be rope or rotary");
   }
   return CheckForeignKeys(config, model, generic);
 }

@@ -34,7 +34,7 @@ absl::StatusOr<size_t> LayerOf(const JsonObject& config, const std::string& key,
   const auto [rest, error] = std::from_chars(key.data(), end, layer);
   if (error == std::errc() && rest == end && layer < layers) return layer;
   return InvalidAt(config.PathOf(kPerLayerKey), "\"", Shown(key),
-                   "\" is no layer, must be one of the ", layers, " of layer_types");
+                   "\" is no layer; must be one of the ", layers, " of layer_types");
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& mo
       if (IsAboutRotation(key)) {
         return InvalidAt(
             config.PathOf(kPerLayerKey), "changes ", Shown(key),
-            ", which is not read for single layers, must be absent: set what they have "
+            ", which is not read for single layers; must be absent: set what they have "
             "in the spec's own fields");
       }
       const bool width = HoldsKey(kHeadDimAliases, key) ||
@@ -60,7 +60,7 @@ absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& mo
                          (key == "head_dim" && (model.latent || value.is_null()));
       if (width && !width_is_given) {
         return InvalidAt(config.PathOf(kPerLayerKey), "changes ", key,
-                         ", which is not read for single layers, must be beside the spec's own "
+                         ", which is not read for single layers; must be beside the spec's own "
                          "head_dim");
       }
     }
@@ -81,13 +81,13 @@ absl::StatusOr<std::optional<int64_t>> PerLayerHeadDim(const JsonObject& config,
   if (!kinds.has_value()) {
     return InvalidAt(
         config.PathOf(kPerLayerKey),
-        "changes head_dim of layers without layer_types, must be beside the spec's own "
+        "changes head_dim of layers without layer_types; must be beside the spec's own "
         "head_dim");
   }
   if (!HoldsKey(*kinds, layer_type)) {
     return Invalid(
         spec_path, ".layer_type: ", layer_type.empty() ? "not set" : layer_type,
-        ", must be one of ", config.PathOf("layer_types"),
+        "; must be one of ", config.PathOf("layer_types"),
         " where per_layer_config changes head_dim, or the spec must have its own head_dim");
   }
   std::vector<std::optional<int64_t>> widths(kinds->size());
@@ -96,14 +96,14 @@ absl::StatusOr<std::optional<int64_t>> PerLayerHeadDim(const JsonObject& config,
     const JsonObject at(changes, StrCat(config.PathOf(kPerLayerKey), ".", key));
     PHASOR_RETURN_IF_ERROR(at.Read("head_dim", &widths[layer]));
     if (widths[layer].value_or(1) < 1) {
-      return InvalidAt(at.PathOf("head_dim"), *widths[layer], ", must be > 0");
+      return InvalidAt(at.PathOf("head_dim"), *widths[layer], "; must be > 0");
     }
   }
   const size_t first = std::find(kinds->begin(), kinds->end(), layer_type) - kinds->begin();
   for (size_t i = first; i < kinds->size(); ++i) {
     if ((*kinds)[i] != layer_type || widths[i] == widths[first]) continue;
     return InvalidAt(config.PathOf(kPerLayerKey), "gives ", layer_type, " layers ", first, " and ",
-                     i, " heads of different widths, must be beside the spec's own head_dim");
+                     i, " heads of different widths; must be beside the spec's own head_dim");
   }
   return widths[first];
 }

@@ -58,7 +58,7 @@ class RopeReader {
     type_ = canonical(type.value_or(old_type.value_or("default")));
     if (old_type.has_value() && canonical(*old_type) != type_) {
       return Invalid("type", Shown(*old_type), " contradicts rope_type ", Shown(*type),
-                     ", must be the same");
+                     "; must be the same");
     }
     return absl::OkStatus();
   }
@@ -96,7 +96,7 @@ class RopeReader {
     PHASOR_RETURN_IF_ERROR(in_.Read("factor", &factor));
     if (factor.has_value()) return *factor;
     if (!lengths_.max_position_embeddings.has_value()) {
-      return Invalid("factor", "not set, required without max_position_embeddings");
+      return Invalid("factor", "not set; must be given without max_position_embeddings");
     }
     return static_cast<double>(*lengths_.max_position_embeddings) / static_cast<double>(original);
   }
@@ -104,7 +104,7 @@ class RopeReader {
   absl::StatusOr<double> Required(std::string_view key) const {
     std::optional<double> value;
     PHASOR_RETURN_IF_ERROR(in_.Read(key, &value));
-    if (!value.has_value()) return Invalid(key, "not set, required for rope_type ", type_);
+    if (!value.has_value()) return Invalid(key, "not set; must be given for rope_type ", type_);
     return *value;
   }
 
@@ -115,17 +115,17 @@ class RopeReader {
     const std::optional<int64_t>& beside = lengths_.original_max_position_embeddings;
     PHASOR_RETURN_IF_ERROR(in_.Read(kKey, &inside));
     if (inside.has_value() && beside.has_value() && *inside != *beside) {
-      return Invalid(kKey, *inside, " contradicts ", *beside, " beside it, must be the same");
+      return Invalid(kKey, *inside, " contradicts ", *beside, " beside it; must be the same");
     }
     const std::optional<int64_t> length = inside.has_value() ? inside : beside;
-    if (!length.has_value()) return Invalid(kKey, "not set, required for rope_type ", type_);
-    if (*length < 1) return Invalid(kKey, *length, ", must be > 0");
+    if (!length.has_value()) return Invalid(kKey, "not set; must be given for rope_type ", type_);
+    if (*length < 1) return Invalid(kKey, *length, "; must be > 0");
     return *length;
   }
 
   absl::Status ReadVision() {
     if (type_ != "default" && type_ != "axial") {
-      return Invalid("rope_type", Shown(type_), ", must be axial for model_type ",
+      return Invalid("rope_type", Shown(type_), "; must be axial for model_type ",
                      model_.model_type);
     }
     return Allow({});
@@ -152,14 +152,14 @@ class RopeReader {
     PHASOR_RETURN_IF_ERROR(Allow({"factor", "original_max_position_embeddings"}));
     PHASOR_ASSIGN_OR_RETURN(const double factor, Required("factor"));
     if (!lengths_.max_position_embeddings.has_value()) {
-      return Invalid("factor", "dynamic, requires max_position_embeddings beside it");
+      return Invalid("factor", "dynamic without max_position_embeddings; set both");
     }
     std::optional<int64_t> original;
     PHASOR_RETURN_IF_ERROR(in_.Read("original_max_position_embeddings", &original));
     if (original.value_or(*lengths_.max_position_embeddings) != *lengths_.max_position_embeddings) {
       return Invalid("original_max_position_embeddings", *original,
                      " contradicts max_position_embeddings ", *lengths_.max_position_embeddings,
-                     ", which dynamic scaling starts at, must be the same");
+                     ", which dynamic scaling starts at; must be the same");
     }
     out_.scaling = NtkScaling{.factor = factor,
                               .dynamic = true,
@@ -208,7 +208,7 @@ class RopeReader {
     const std::optional<int64_t>& beside = lengths_.max_position_embeddings;
     if (!inside.has_value() || !beside.has_value() || *inside == *beside) return absl::OkStatus();
     return Invalid("max_position_embeddings", *inside, " contradicts ", *beside,
-                   " beside it, must be the same");
+                   " beside it; must be the same");
   }
 
   absl::Status ReadLongRope() {
@@ -219,8 +219,10 @@ class RopeReader {
     std::optional<std::vector<double>> short_factor, long_factor;
     PHASOR_RETURN_IF_ERROR(in_.Read("short_factor", &short_factor));
     PHASOR_RETURN_IF_ERROR(in_.Read("long_factor", &long_factor));
-    if (!short_factor.has_value()) return Invalid("short_factor", "not set, required for longrope");
-    if (!long_factor.has_value()) return Invalid("long_factor", "not set, required for longrope");
+    if (!short_factor.has_value())
+      return Invalid("short_factor", "not set; must be given for longrope");
+    if (!long_factor.has_value())
+      return Invalid("long_factor", "not set; must be given for longrope");
     longrope.short_factor = *std::move(short_factor);
     longrope.long_factor = *std::move(long_factor);
     PHASOR_RETURN_IF_ERROR(in_.Read("attention_factor", &longrope.attention_factor));
@@ -228,7 +230,7 @@ class RopeReader {
     PHASOR_RETURN_IF_ERROR(in_.Read("long_mscale", &longrope.long_mscale));
     if (longrope.short_mscale.has_value() != longrope.long_mscale.has_value()) {
       return Invalid("short_mscale",
-                     "set without the other, must be both or neither of "
+                     "set without the other; must be both or neither of "
                      "short_mscale and long_mscale");
     }
     if (!longrope.attention_factor.has_value() && !longrope.short_mscale.has_value()) {

@@ -47,7 +47,7 @@ absl::Status NotFound(const EncoderSet::Map& encoders, std::string_view name,
     least = std::min(least, distance);
   }
   return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", shown,
-                                    "\", did you mean \"", nearest, "\"? must be one of ", listed));
+                                    "\"; did you mean \"", nearest, "\"? must be one of ", listed));
 }
 
 // The spec that requests build on. A config.json is read once here, not for every request.
@@ -63,12 +63,12 @@ absl::StatusOr<Spec> SpecToStartFrom(const Spec& spec, std::string_view path) {
 absl::StatusOr<EncoderSet::Encoder> ReadEncoder(const NamedSpec& encoder, std::string_view path) {
   if (!IsTableName(encoder.name)) {
     return Invalid(path, ".name: '", Shown(encoder.name, kShownBytes),
-                   "' is no name of an encoder, must be 1 to "
+                   "' is no name of an encoder; must be 1 to "
                    "128 characters of a-z, 0-9, '.', '_' and '-', the first not a dot");
   }
   const std::string spec_path = StrCat(path, ".spec");
   if (!encoder.spec.encoder.empty()) {
-    return Invalid(spec_path, ".encoder: set, must start from a preset, config_json or nothing");
+    return Invalid(spec_path, ".encoder: set; must start from a preset, config_json or nothing");
   }
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(encoder.spec, spec_path));
   PHASOR_ASSIGN_OR_RETURN(Spec spec, SpecToStartFrom(encoder.spec, spec_path));
@@ -83,14 +83,14 @@ absl::Status CheckEncoder(const NamedSpec& encoder, std::string_view path) {
 
 absl::StatusOr<EncoderSet> EncoderSet::Make(absl::Span<const NamedSpec> encoders) {
   if (encoders.size() > kMaxEncoders) {
-    return Invalid("encoders: ", encoders.size(), ", must be at most ", kMaxEncoders);
+    return Invalid("encoders: ", encoders.size(), "; must be at most ", kMaxEncoders);
   }
   EncoderSet set;
   for (size_t i = 0; i < encoders.size(); ++i) {
     const std::string path = StrCat("encoders[", i, "]");
     PHASOR_ASSIGN_OR_RETURN(Encoder encoder, ReadEncoder(encoders[i], path));
     if (!set.encoders_.emplace(encoders[i].name, std::move(encoder)).second) {
-      return Invalid(path, ".name: '", encoders[i].name, "' is given twice, must be unique");
+      return Invalid(path, ".name: '", encoders[i].name, "' is given twice; must be unique");
     }
   }
   return set;

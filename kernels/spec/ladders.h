@@ -22,6 +22,21 @@ struct Ladder {
 // per axis (FREQUENCY_MAJOR, DENSE), or one that all axes share.
 std::vector<Ladder> LaddersOf(const ResolvedSpec& spec);
 
+// The terms of the ladders in the order of the spec's frequencies: one ladder after another, or one
+// term of each in turn.
+template <typename T>
+std::vector<T> JoinLadders(const ResolvedSpec& spec, const std::vector<std::vector<T>>& ladders) {
+  std::vector<T> joined;
+  if (spec.axis_rule != AxisRule::kFrequencyMajor) {
+    for (const auto& ladder : ladders) joined.insert(joined.end(), ladder.begin(), ladder.end());
+    return joined;
+  }
+  for (size_t j = 0; j < ladders[0].size(); ++j) {
+    for (const auto& ladder : ladders) joined.push_back(ladder[j]);
+  }
+  return joined;
+}
+
 // The pairs of an encoding row or of a head; the elements of a PER_ELEMENT or COS_ONLY row.
 int64_t PairsOf(const ResolvedSpec& spec);
 

@@ -19,14 +19,14 @@ absl::Status InvalidParity(std::string_view path, std::string_view field, const 
 }
 
 absl::Status Missing(std::string_view path, std::string_view field) {
-  return InvalidParity(path, field, "not set, required for precision PARITY");
+  return InvalidParity(path, field, "not set; must be given for precision PARITY");
 }
 
 // These stages run before there is a tensor, so they cannot take its type.
 absl::Status CheckOwnType(std::string_view path, std::string_view field,
                           std::optional<ParityType> type) {
   if (type != ParityType::kModel) return absl::OkStatus();
-  return InvalidParity(path, field, "MODEL, must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
+  return InvalidParity(path, field, "MODEL; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
 }
 
 // Parity computes powers and quotients of many digits for every frequency, so widths are limited.
@@ -37,7 +37,7 @@ absl::Status CheckWidth(const ResolvedSpec& spec, std::string_view path) {
       spec.kind == SpecKind::kRotary ? spec.rotary_dim * spec.frequency_heads : spec.dim;
   if (width <= kMaxWidth) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(path, ".precision: PARITY of ", width, " columns, must be at most ", kMaxWidth));
+      StrCat(path, ".precision: PARITY of ", width, " columns; must be at most ", kMaxWidth));
 }
 
 absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
@@ -46,17 +46,17 @@ absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
       frequency == ParityFrequency::kFloat32Pow || frequency == ParityFrequency::kFloat64;
   if (pow) return absl::OkStatus();
   if (spec.family != FrequencyFamily::kGeometric) {
-    return InvalidParity(path, "frequency", Name(frequency), " makes GEOMETRIC frequencies, ",
+    return InvalidParity(path, "frequency", Name(frequency), " makes GEOMETRIC frequencies; ",
                          Name(spec.family), " takes FLOAT32_POW or FLOAT64");
   }
   const bool by_division =
       !IsSet(spec.rope_scaling) || std::holds_alternative<LinearScaling>(spec.rope_scaling);
   if (frequency != ParityFrequency::kGgml && !by_division) {
     return InvalidParity(path, "frequency", Name(frequency),
-                         " goes with no rope_scaling but linear, must be FLOAT32_POW or FLOAT64");
+                         " goes with no rope_scaling but linear; must be FLOAT32_POW or FLOAT64");
   }
   if (frequency == ParityFrequency::kGgml && spec.kind != SpecKind::kRotary) {
-    return InvalidParity(path, "frequency", "GGML has no encodings, must be another one");
+    return InvalidParity(path, "frequency", "GGML has no encodings; must be another one");
   }
   return absl::OkStatus();
 }
@@ -65,24 +65,24 @@ absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
 absl::Status CheckGgml(const ParityArithmetic& given, const ResolvedSpec& spec,
                        std::string_view path) {
   if (given.angle != ParityType::kFloat32) {
-    return InvalidParity(path, "angle", Name(*given.angle), ", GGML takes FLOAT32");
+    return InvalidParity(path, "angle", Name(*given.angle), "; GGML takes FLOAT32");
   }
   if (spec.position_scale != 1 || !spec.axes_position_scale.empty() ||
       spec.downscale_freq_shift != 0 || spec.live_pairs.has_value() || !spec.phase.empty() ||
       spec.frequency_unit != FrequencyUnit::kRadians) {
     return InvalidParity(
         path, "frequency",
-        "GGML has no position scales, downscale_freq_shift, live_pairs, phase or TURNS, "
+        "GGML has no position scales, downscale_freq_shift, live_pairs, phase or TURNS; "
         "must not be set");
   }
   const auto* yarn = std::get_if<YarnScaling>(&spec.rope_scaling);
   if (yarn != nullptr && (!*yarn->truncate || *yarn->log_interpolation)) {
     return InvalidParity(
         path, "frequency",
-        "GGML truncates YaRN's range and interpolates linearly, rope_scaling must too");
+        "GGML truncates YaRN's range and interpolates linearly; rope_scaling must too");
   }
   if (std::holds_alternative<MixedNtkScaling>(spec.rope_scaling)) {
-    return InvalidParity(path, "frequency", "GGML has no mixed_ntk, must be another rope_scaling");
+    return InvalidParity(path, "frequency", "GGML has no mixed_ntk; must be another rope_scaling");
   }
   return absl::OkStatus();
 }
@@ -96,7 +96,7 @@ absl::StatusOr<ParityArithmetic> Resolve(const ParityArithmetic& given, const Re
   if (!given.table.has_value()) return Missing(path, "table");
   if (spec.xpos.has_value()) {
     return absl::InvalidArgumentError(
-        StrCat(path, ".xpos: has no PARITY arithmetic, precision must be EXACT"));
+        StrCat(path, ".xpos: has no PARITY arithmetic; precision must be EXACT"));
   }
   PHASOR_RETURN_IF_ERROR(CheckWidth(spec, path));
   const bool rotary = spec.kind == SpecKind::kRotary;

@@ -32,17 +32,16 @@ struct Resolution {
   absl::Status Invalid(std::string_view field, const T&... message) const {
     return absl::InvalidArgumentError(StrCat(path, ".", field, ": ", message...));
   }
-  absl::Status Missing(std::string_view field) const { return Invalid(field, "not set, required"); }
-  absl::Status Unbuilt(std::string_view field, std::string_view what) const {
-    return absl::UnimplementedError(StrCat(path, ".", field, ": ", what, " is not built yet"));
+  absl::Status Missing(std::string_view field) const {
+    return Invalid(field, "not set; must be given");
   }
 
   absl::Status CheckFinite(std::string_view field, double value) const {
-    return std::isfinite(value) ? absl::OkStatus() : Invalid(field, value, ", must be finite");
+    return std::isfinite(value) ? absl::OkStatus() : Invalid(field, value, "; must be finite");
   }
   absl::Status CheckPositive(std::string_view field, double value) const {
     return std::isfinite(value) && value > 0 ? absl::OkStatus()
-                                             : Invalid(field, value, ", must be finite and > 0");
+                                             : Invalid(field, value, "; must be finite and > 0");
   }
   // Stores a finite value; leaves *result unchanged when there is none.
   absl::Status Finite(std::string_view field, const std::optional<double>& value,
@@ -66,7 +65,7 @@ struct Resolution {
   absl::Status CheckList(std::string_view field, const std::vector<double>& list, int64_t count,
                          bool positive) const {
     if (static_cast<int64_t>(list.size()) != count) {
-      return Invalid(field, list.size(), " values, must be ", count);
+      return Invalid(field, list.size(), " values; must be ", count);
     }
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string element = StrCat(field, "[", i, "]");

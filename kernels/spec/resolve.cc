@@ -29,7 +29,7 @@ absl::Status ResolveKindAndFamily(Resolution& r) {
   r.out.family = *r.merged.family;
   if (r.out.kind == SpecKind::kRotary && r.out.family == FrequencyFamily::kPerElement) {
     return r.Invalid("family",
-                     "PER_ELEMENT makes no pairs, a ROTARY spec takes every other family");
+                     "PER_ELEMENT makes no pairs; a ROTARY spec takes every other family");
   }
   return absl::OkStatus();
 }
@@ -44,7 +44,7 @@ absl::Status RejectUnusedFields(Resolution& r) {
     r.merged.*member = kUnset.*member;
     if (!IsSet(r.user.*member)) return;
     status.Update(r.Invalid(field.name, "has no meaning for ", Name(r.out.kind),
-                            " specs of family ", Name(r.out.family), ", must not be set"));
+                            " specs of family ", Name(r.out.family), "; must not be set"));
   });
   return status;
 }
@@ -53,12 +53,12 @@ absl::Status ResolvePrecision(Resolution& r) {
   r.out.precision = r.merged.precision.value_or(Precision::kExact);
   if (r.out.precision == Precision::kExact) {
     return r.user.parity.has_value()
-               ? r.Invalid("parity", "set beside precision EXACT, must be only for PARITY")
+               ? r.Invalid("parity", "set beside precision EXACT; must be only for PARITY")
                : absl::OkStatus();
   }
   if (!r.merged.parity.has_value()) {
     return r.Invalid(
-        "parity", "not set, required for precision PARITY",
+        "parity", "not set; must be given for precision PARITY",
         r.user.preset.empty() ? "" : StrCat(": preset ", r.user.preset, " names none"));
   }
   PHASOR_ASSIGN_OR_RETURN(r.out.parity, parity::Resolve(*r.merged.parity, r.out, r.path));

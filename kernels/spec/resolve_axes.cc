@@ -32,10 +32,10 @@ absl::Status ResolveAxisCount(Resolution& r) {
     return r.Invalid(
         r.merged.axes.has_value() ? "axes" : list_name,
         axes > kMaxAxes ? StrCat("more than ", kMaxAxes, " axes") : StrCat(axes, " axes"),
-        ", must be in [1, ", kMaxAxes, "]");
+        "; must be in [1, ", kMaxAxes, "]");
   }
   if (listed != 0 && listed != axes) {
-    return r.Invalid(list_name, listed, " entries, must be as many as axes (", axes, ")");
+    return r.Invalid(list_name, listed, " entries; must be as many as axes (", axes, ")");
   }
   r.out.axes = static_cast<int>(axes);
   return absl::OkStatus();
@@ -45,7 +45,7 @@ absl::Status ResolveAxisCount(Resolution& r) {
 absl::Status RejectOtherRulesLists(const Resolution& r) {
   const AxisRule rule = r.out.axis_rule;
   const auto reject = [&](const char* field) {
-    return r.Invalid(field, "has no meaning for axis_rule ", Name(rule), ", must not be set");
+    return r.Invalid(field, "has no meaning for axis_rule ", Name(rule), "; must not be set");
   };
   if (!HasBlocks(r.out) && !r.user.axes_dim.empty()) return reject("axes_dim");
   if (!IsMrope(rule) && !r.user.mrope_section.empty()) return reject("mrope_section");
@@ -64,7 +64,7 @@ absl::Status ResolveAxesDim(Resolution& r) {
   if (axes_dim.empty()) {
     const int64_t share = shared ? width : width / r.out.axes;
     if (!shared && share * r.out.axes != width) {
-      return r.Invalid("axes_dim", "not set, required since ", width_field, " ", width,
+      return r.Invalid("axes_dim", "not set; must be given since ", width_field, " ", width,
                        " does not split evenly over ", r.out.axes, " axes");
     }
     axes_dim.assign(r.out.axes, share);
@@ -74,21 +74,21 @@ absl::Status ResolveAxesDim(Resolution& r) {
     const int64_t block = axes_dim[a];
     const std::string field = StrCat("axes_dim[", a, "]");
     if (may_be_odd && (block < 1 || block > width)) {
-      return r.Invalid(field, block, ", must be in [1, ", width, "]");
+      return r.Invalid(field, block, "; must be in [1, ", width, "]");
     }
     if (!may_be_odd && (block < 2 || block > width || block % 2 != 0)) {
-      return r.Invalid(field, block, ", must be even and in [2, ", width, "]");
+      return r.Invalid(field, block, "; must be even and in [2, ", width, "]");
     }
     if (shared && block != width) {
-      return r.Invalid(field, block, ", must be ", width, " for grouping SUM");
+      return r.Invalid(field, block, "; must be ", width, " for grouping SUM");
     }
     sum += block;
   }
   if (!shared && sum != width) {
-    return r.Invalid("axes_dim", "sums to ", sum, ", must sum to ", width, " (", width_field, ")");
+    return r.Invalid("axes_dim", "sums to ", sum, "; must sum to ", width, " (", width_field, ")");
   }
   if (r.out.odd_dim == OddDim::kSplit && r.out.axes > 1 && !shared) {
-    return r.Invalid("odd_dim", "SPLIT, several axes side by side take PAD");
+    return r.Invalid("odd_dim", "SPLIT; must be PAD for several axes side by side");
   }
   return absl::OkStatus();
 }
@@ -100,21 +100,21 @@ absl::Status ResolveSections(Resolution& r) {
   int64_t sum = 0;
   for (size_t i = 0; i < section.size(); ++i) {
     if (section[i] < 0 || section[i] > pairs) {
-      return r.Invalid(StrCat("mrope_section[", i, "]"), section[i], ", must be in [0, ", pairs,
+      return r.Invalid(StrCat("mrope_section[", i, "]"), section[i], "; must be in [0, ", pairs,
                        "]");
     }
     sum += section[i];
   }
   if (sum != pairs) {
-    return r.Invalid("mrope_section", "sums to ", sum, ", must sum to ", pairs,
+    return r.Invalid("mrope_section", "sums to ", sum, "; must sum to ", pairs,
                      " (rotary_dim / 2)");
   }
   if (r.out.axis_rule == AxisRule::kMropeChunked) return absl::OkStatus();
   if (r.out.axes != 3) {
-    return r.Invalid("axes", r.out.axes, ", axis_rule ", Name(r.out.axis_rule), " takes 3");
+    return r.Invalid("axes", r.out.axes, "; must be 3 for axis_rule ", Name(r.out.axis_rule));
   }
   if (r.out.axis_rule == AxisRule::kMropeAlternating && section[0] != section[1]) {
-    return r.Invalid("mrope_section[1]", section[1], ", must be ", section[0],
+    return r.Invalid("mrope_section[1]", section[1], "; must be ", section[0],
                      " as mrope_section[0], with which it alternates");
   }
   return absl::OkStatus();
@@ -124,12 +124,12 @@ absl::Status ResolveAxisList(Resolution& r) {
   r.out.axis_of_pair = r.merged.axis_of_pair;
   const int64_t pairs = PairsOf(r.out);
   if (static_cast<int64_t>(r.out.axis_of_pair.size()) != pairs) {
-    return r.Invalid("axis_of_pair", r.out.axis_of_pair.size(), " values, must be ", pairs);
+    return r.Invalid("axis_of_pair", r.out.axis_of_pair.size(), " values; must be ", pairs);
   }
   for (size_t j = 0; j < r.out.axis_of_pair.size(); ++j) {
     const int axis = r.out.axis_of_pair[j];
     if (axis >= 0 && axis < r.out.axes) continue;
-    return r.Invalid(StrCat("axis_of_pair[", j, "]"), axis, ", must be in [0, ", r.out.axes,
+    return r.Invalid(StrCat("axis_of_pair[", j, "]"), axis, "; must be in [0, ", r.out.axes,
                      ") (axes)");
   }
   return absl::OkStatus();
@@ -137,16 +137,16 @@ absl::Status ResolveAxisList(Resolution& r) {
 
 absl::Status CheckEncodingAxes(const Resolution& r) {
   if (field_use::IsPeriods(r.out) && r.out.axes != 1) {
-    return r.Invalid("axes", r.out.axes, ", an encoding of family ", Name(r.out.family),
-                     " takes 1");
+    return r.Invalid("axes", r.out.axes, "; must be 1 for an encoding of family ",
+                     Name(r.out.family));
   }
   if (HasBlocks(r.out)) return absl::OkStatus();
   if (r.out.family == FrequencyFamily::kPerElement) {
-    return r.Invalid("axis_rule", Name(r.out.axis_rule), ", PER_ELEMENT takes SINGLE or AXIAL");
+    return r.Invalid("axis_rule", Name(r.out.axis_rule), "; PER_ELEMENT takes SINGLE or AXIAL");
   }
   if (r.out.grouping != AxisGrouping::kAxisMajor) {
-    return r.Invalid("grouping", Name(r.out.grouping), ", axis_rule ", Name(r.out.axis_rule),
-                     " takes AXIS_MAJOR: its axes have no blocks of their own");
+    return r.Invalid("grouping", Name(r.out.grouping), "; must be AXIS_MAJOR for axis_rule ",
+                     Name(r.out.axis_rule), ", whose axes have no blocks of their own");
   }
   return absl::OkStatus();
 }
@@ -157,7 +157,7 @@ absl::Status ResolveAxes(Resolution& r) {
   r.out.axis_rule = r.merged.axis_rule.value_or(AxisRule::kAxial);
   PHASOR_RETURN_IF_ERROR(ResolveAxisCount(r));
   if (r.merged.axis_rule == AxisRule::kSingle && r.out.axes != 1) {
-    return r.Invalid("axis_rule", "SINGLE, must be another rule for ", r.out.axes, " axes");
+    return r.Invalid("axis_rule", "SINGLE; must be another rule for ", r.out.axes, " axes");
   }
   return RejectOtherRulesLists(r);
 }
@@ -178,7 +178,8 @@ absl::Status ResolveAxisMap(Resolution& r) {
   const int64_t unit = r.out.order == TrigOrder::kCosOnly ? r.out.axes : 2 * r.out.axes;
   if (width % unit != 0) {
     return r.Invalid(r.out.kind == SpecKind::kEncoding ? "dim" : "rotary_dim", width,
-                     ", FREQUENCY_MAJOR over ", r.out.axes, " axes takes a multiple of ", unit);
+                     "; must be a multiple of ", unit, " for FREQUENCY_MAJOR over ", r.out.axes,
+                     " axes");
   }
   return absl::OkStatus();
 }

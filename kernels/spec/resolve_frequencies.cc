@@ -27,7 +27,7 @@ std::vector<double> WithoutNegativeZeros(std::vector<double> list) {
 absl::Status ResolveHeads(Resolution& r) {
   r.out.frequency_heads = r.merged.frequency_heads.value_or(1);
   if (r.out.frequency_heads >= 1 && r.out.frequency_heads <= kMaxHeads) return absl::OkStatus();
-  return r.Invalid("frequency_heads", r.out.frequency_heads, " is out of range, must be in [1, ",
+  return r.Invalid("frequency_heads", r.out.frequency_heads, " is out of range; must be in [1, ",
                    kMaxHeads, "]");
 }
 
@@ -38,7 +38,7 @@ absl::Status ResolveAxesTheta(Resolution& r) {
   const std::vector<double>& theta = r.merged.axes_theta;
   if (theta.empty()) return absl::OkStatus();
   if (!r.user.axes_theta.empty() && r.user.rope_theta.has_value()) {
-    return r.Invalid("axes_theta", "set beside rope_theta, at most one of them");
+    return r.Invalid("axes_theta", "set beside rope_theta; set one of the two");
   }
   PHASOR_RETURN_IF_ERROR(r.CheckList("axes_theta", theta, r.out.axes, /*positive=*/true));
   if (AllEqual(theta)) {
@@ -47,7 +47,7 @@ absl::Status ResolveAxesTheta(Resolution& r) {
   }
   if (!HasAxisLadders(r.out)) {
     return r.Invalid("axes_theta", "the axes share one ladder of axis_rule ", Name(r.out.axis_rule),
-                     ", must be equal");
+                     "; must be equal");
   }
   r.out.axes_theta = theta;
   r.out.rope_theta = ResolvedSpec().rope_theta;
@@ -72,7 +72,7 @@ absl::Status CheckDenominators(const Resolution& r) {
   for (const Ladder& ladder : LaddersOf(r.out)) {
     if (ladder.terms > 1 && ladder.n == r.out.downscale_freq_shift) {
       return r.Invalid("downscale_freq_shift", r.out.downscale_freq_shift,
-                       " is the number of pairs, must differ from it");
+                       " is the number of pairs; must differ from it");
     }
   }
   return absl::OkStatus();
@@ -83,7 +83,7 @@ absl::Status ResolveLivePairs(Resolution& r) {
   const int64_t pairs = PairsOf(r.out);
   const int64_t live = *r.merged.live_pairs;
   if (live < 0 || live > pairs) {
-    return r.Invalid("live_pairs", live, " is out of range, must be in [0, ", pairs, "]");
+    return r.Invalid("live_pairs", live, " is out of range; must be in [0, ", pairs, "]");
   }
   if (live < pairs) r.out.live_pairs = live;
   return absl::OkStatus();

@@ -46,25 +46,25 @@ absl::Status OriginalLength(const Resolution& r, const std::string& rule, int64_
   const std::string field = rule + ".original_max_position_embeddings";
   if (!value.has_value()) return r.Missing(field);
   if (*value >= least) return absl::OkStatus();
-  return r.Invalid(field, *value, ", must be at least ", least);
+  return r.Invalid(field, *value, "; must be at least ", least);
 }
 
 absl::Status NeedsGeometric(const Resolution& r, const std::string& rule) {
   if (r.out.family != FrequencyFamily::kGeometric) {
-    return r.Invalid(rule, "has no meaning for family ", Name(r.out.family), ", takes GEOMETRIC");
+    return r.Invalid(rule, "has no meaning for family ", Name(r.out.family), "; must be GEOMETRIC");
   }
   if (r.out.frequency_unit != FrequencyUnit::kRadians) {
-    return r.Invalid(rule, "has no meaning for frequency_unit TURNS, takes RADIANS");
+    return r.Invalid(rule, "has no meaning for frequency_unit TURNS; must be RADIANS");
   }
   return absl::OkStatus();
 }
 
 absl::Status NeedsSequenceLength(const Resolution& r, const std::string& rule) {
   if (!r.merged.sequence_length.has_value()) {
-    return r.Invalid("sequence_length", "not set, required by ", rule);
+    return r.Invalid("sequence_length", "not set; must be given for ", rule);
   }
   if (*r.merged.sequence_length > 0) return absl::OkStatus();
-  return r.Invalid("sequence_length", *r.merged.sequence_length, ", must be > 0");
+  return r.Invalid("sequence_length", *r.merged.sequence_length, "; must be > 0");
 }
 
 absl::Status Resolve(Resolution& r, const std::string& rule, LinearScaling linear) {
@@ -77,13 +77,13 @@ absl::Status Resolve(Resolution& r, const std::string& rule, NtkScaling ntk) {
   PHASOR_RETURN_IF_ERROR(NeedsGeometric(r, rule));
   PHASOR_RETURN_IF_ERROR(Positive(r, rule + ".factor", ntk.factor));
   if (r.out.rotary_dim == 2) {
-    return r.Invalid(rule, "has the exponent d / (d - 2), rotary_dim must be at least 4");
+    return r.Invalid(rule, "has the exponent d / (d - 2); rotary_dim must be at least 4");
   }
   ntk.dynamic = ntk.dynamic.value_or(false);
   if (!*ntk.dynamic) {
     if (ntk.original_max_position_embeddings.has_value()) {
       return r.Invalid(rule + ".original_max_position_embeddings",
-                       "has no meaning unless dynamic, must not be set");
+                       "has no meaning unless dynamic; must not be set");
     }
     if (ntk.factor != 1) r.out.rope_scaling = ntk;
     return absl::OkStatus();
@@ -101,8 +101,8 @@ absl::Status Resolve(Resolution& r, const std::string& rule, MixedNtkScaling mix
   PHASOR_RETURN_IF_ERROR(FiniteIfSet(r, rule + ".b", mixed.b));
   if (!mixed.b.has_value()) PHASOR_RETURN_IF_ERROR(NeedsGeometric(r, rule));
   if (mixed.b.has_value() && r.out.rotary_dim > kMaxWidthOfSlowRules) {
-    return r.Invalid(rule + ".b", "set for a rotary_dim of ", r.out.rotary_dim, ", takes at most ",
-                     kMaxWidthOfSlowRules);
+    return r.Invalid(rule + ".b", "set for a rotary_dim of ", r.out.rotary_dim,
+                     "; must be at most ", kMaxWidthOfSlowRules);
   }
   if (mixed.factor != 1) r.out.rope_scaling = mixed;
   return absl::OkStatus();
@@ -132,7 +132,7 @@ absl::Status Resolve(Resolution& r, const std::string& rule, YarnScaling yarn) {
   PHASOR_RETURN_IF_ERROR(Positive(r, rule + ".factor", yarn.factor));
   PHASOR_RETURN_IF_ERROR(OriginalLength(r, rule, 1, yarn.original_max_position_embeddings));
   if (r.out.rope_theta == 1) {
-    return r.Invalid("rope_theta", "1, ", rule, " divides by its logarithm, must differ from 1");
+    return r.Invalid("rope_theta", "1, ", rule, " divides by its logarithm; must differ from 1");
   }
   yarn.beta_fast = yarn.beta_fast.value_or(32);
   yarn.beta_slow = yarn.beta_slow.value_or(1);
@@ -144,7 +144,7 @@ absl::Status Resolve(Resolution& r, const std::string& rule, YarnScaling yarn) {
   PHASOR_RETURN_IF_ERROR(ResolveAmplitude(r, rule, yarn));
   if (*yarn.log_interpolation && r.out.rotary_dim > kMaxWidthOfSlowRules) {
     return r.Invalid(rule + ".log_interpolation", "set for a rotary_dim of ", r.out.rotary_dim,
-                     ", takes at most ", kMaxWidthOfSlowRules);
+                     "; must be at most ", kMaxWidthOfSlowRules);
   }
   r.out.rope_scaling = yarn;
   return absl::OkStatus();
@@ -157,7 +157,7 @@ absl::Status Resolve(Resolution& r, const std::string& rule, Llama3Scaling llama
   PHASOR_RETURN_IF_ERROR(OriginalLength(r, rule, 1, llama3.original_max_position_embeddings));
   if (*llama3.high_freq_factor <= *llama3.low_freq_factor) {
     return r.Invalid(rule + ".high_freq_factor", *llama3.high_freq_factor,
-                     ", must be above low_freq_factor (", *llama3.low_freq_factor, ")");
+                     "; must be above low_freq_factor (", *llama3.low_freq_factor, ")");
   }
   if (llama3.factor != 1) r.out.rope_scaling = llama3;
   return absl::OkStatus();
@@ -207,15 +207,15 @@ absl::Status ResolveScaling(Resolution& r) {
   PHASOR_RETURN_IF_ERROR(status);
   if (IsSet(scaling) && !IsPositionWise(scaling) && LaddersOf(r.out).size() > 1) {
     return r.Invalid("rope_scaling", "axis_rule ", Name(r.out.axis_rule),
-                     " has a ladder per axis, takes linear only");
+                     " has a ladder per axis; must be linear");
   }
   if (IsSet(r.out.rope_scaling) && !IsPositionWise(scaling) && r.out.frequency_heads > 1) {
     return r.Invalid("rope_scaling", "frequency_heads ", r.out.frequency_heads,
-                     ", heads with frequencies of their own take linear only");
+                     "; must be linear where heads have frequencies of their own");
   }
   if (r.user.sequence_length.has_value() && !r.out.sequence_length.has_value()) {
     return r.Invalid("sequence_length",
-                     "has no meaning without dynamic NTK or LongRoPE, must not be set");
+                     "has no meaning without dynamic NTK or LongRoPE; must not be set");
   }
   return absl::OkStatus();
 }
@@ -227,12 +227,13 @@ absl::Status ResolveXpos(Resolution& r) {
   PHASOR_RETURN_IF_ERROR(FiniteOr(r, "xpos.center", 0, xpos.center));
   constexpr double kLeastScaleBase = 2;  // an exponent is less than one octave per position
   if (*xpos.scale_base < kLeastScaleBase) {
-    return r.Invalid("xpos.scale_base", *xpos.scale_base, ", must be at least ", kLeastScaleBase);
+    return r.Invalid("xpos.scale_base", *xpos.scale_base, "; must be at least ", kLeastScaleBase);
   }
   if (std::abs(*xpos.center) >= 0x1p63) {
-    return r.Invalid("xpos.center", *xpos.center, ", must be in (-2^63, 2^63)");
+    return r.Invalid("xpos.center", *xpos.center, "; must be in (-2^63, 2^63)");
   }
-  if (r.out.axes != 1) return r.Invalid("xpos", "set for ", r.out.axes, " axes, takes one axis");
+  if (r.out.axes != 1)
+    return r.Invalid("xpos", "set for ", r.out.axes, " axes; must have one axis");
   xpos.inverse = xpos.inverse.value_or(false);
   r.out.xpos = xpos;
   return absl::OkStatus();

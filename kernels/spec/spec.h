@@ -242,7 +242,8 @@ Spec MergeSpec(Spec base, const Spec& with);
 
 // Applies the base and the defaults and checks every field. `path` begins each message
 // ("item.spec"). INVALID_ARGUMENT: a field is out of range, missing, or contradicts another.
-// NOT_FOUND: unknown preset or encoder. UNIMPLEMENTED: a convention that is not built yet.
+// NOT_FOUND: unknown preset or encoder. UNIMPLEMENTED: a convention that is not built yet; use
+// another value.
 absl::StatusOr<ResolvedSpec> ResolveSpec(const Spec& spec, std::string_view path = "spec");
 
 // A spec that resolves to `resolved`: every field that its kind and family use, without a base.

@@ -20,13 +20,13 @@ absl::Status CheckBase(const Spec& user, std::string_view path) {
   const int bases = !user.preset.empty() + !user.config_json.empty() + !user.encoder.empty();
   if (bases > 1) {
     return absl::InvalidArgumentError(StrCat(
-        path, ".preset: more than one base, at most one of preset, config_json and encoder"));
+        path, ".preset: more than one base; set at most one of preset, config_json and encoder"));
   }
   const char* const choice = user.layer_type.has_value()   ? ".layer_type"
                              : user.sub_config.has_value() ? ".sub_config"
                                                            : nullptr;
   if (choice == nullptr || !user.config_json.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(path, choice, ": set without config_json, must not be"));
+  return absl::InvalidArgumentError(StrCat(path, choice, ": set without config_json; must not be"));
 }
 
 std::string NoPreset(std::string_view name, std::string_view path) {
@@ -42,7 +42,7 @@ absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckBase(user, path));
   if (!user.encoder.empty()) {
     return absl::NotFoundError(StrCat(path, ".encoder: no encoder named \"", Shown(user.encoder),
-                                      "\": none is configured here, must be a name of a server's "
+                                      "\": none is configured here; must be a name of a server's "
                                       "configuration"));
   }
   if (!user.config_json.empty()) {

@@ -21,7 +21,7 @@ void Include(int64_t position, Interval* interval) {
 }
 
 absl::Status NotIntegers(std::string_view path, std::string_view what) {
-  return absl::InvalidArgumentError(StrCat(path, ": ", what, ", must be integers"));
+  return absl::InvalidArgumentError(StrCat(path, ": ", what, "; must be integers"));
 }
 
 absl::Status CheckAxis(const AxisRange& range, std::string_view path) {

@@ -102,7 +102,7 @@ std::optional<Dictionary> ParseDictionary(std::string_view text) {
 }
 
 absl::StatusOr<Dtype> ParseDescr(std::string_view descr, bool u2_as_bf16, std::string_view path) {
-  if (descr.starts_with('>')) return InvalidAt(path, "big endian elements, must be little endian");
+  if (descr.starts_with('>')) return InvalidAt(path, "big endian elements; must be little endian");
   if (descr == "<f2") return Dtype::kFloat16;
   if (descr == "<f4") return Dtype::kFloat32;
   if (descr == "<f8") return Dtype::kFloat64;
@@ -112,10 +112,10 @@ absl::StatusOr<Dtype> ParseDescr(std::string_view descr, bool u2_as_bf16, std::s
   if (descr == "<u2") {
     return InvalidAt(
         path,
-        "elements of type u2, must be f2, f4, f8, i4 or i8 (bits of bfloat16: --u2-as-bf16, or "
+        "elements of type u2; must be f2, f4, f8, i4 or i8 (bits of bfloat16: --u2-as-bf16, or "
         "a .safetensors file)");
   }
-  return InvalidAt(path, "elements of type '", descr, "', must be f2, f4, f8, i4, i8 or u2");
+  return InvalidAt(path, "elements of type '", descr, "'; must be f2, f4, f8, i4, i8 or u2");
 }
 
 std::string_view Descr(Dtype dtype) {
@@ -150,36 +150,37 @@ uint32_t LittleEndian(std::string_view bytes) {
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view start, int64_t file_bytes,
                                          bool u2_as_bf16, std::string_view path) {
   if (start.size() < 10 || !start.starts_with(kMagic)) {
-    return InvalidAt(path, "is no .npy file, must begin with \\x93NUMPY");
+    return InvalidAt(path, "is no .npy file; must begin with \\x93NUMPY");
   }
   const int version = static_cast<uint8_t>(start[6]);
   if (version < 1 || version > 3) {
-    return InvalidAt(path, "format version ", version, ", must be 1, 2 or 3");
+    return InvalidAt(path, "format version ", version, "; must be 1, 2 or 3");
   }
   const size_t length_bytes = version == 1 ? 2 : 4;
   const int64_t text_begin = static_cast<int64_t>(8 + length_bytes);
-  if (static_cast<int64_t>(start.size()) < text_begin) return InvalidAt(path, "ends in its header");
+  if (static_cast<int64_t>(start.size()) < text_begin)
+    return InvalidAt(path, "ends in its header; must be a whole file");
   const int64_t text_bytes = LittleEndian(start.substr(8, length_bytes));
   if (text_bytes > kMaxNpyHeaderBytes) {
-    return InvalidAt(path, "header of ", text_bytes, " bytes, must be at most ",
+    return InvalidAt(path, "header of ", text_bytes, " bytes; must be at most ",
                      kMaxNpyHeaderBytes);
   }
   NpyHeader header;
   header.data_begin = text_begin + text_bytes;
   if (header.data_begin > static_cast<int64_t>(start.size())) {
-    return InvalidAt(path, "ends in its header");
+    return InvalidAt(path, "ends in its header; must be a whole file");
   }
   const auto dictionary = ParseDictionary(
       start.substr(static_cast<size_t>(text_begin), static_cast<size_t>(text_bytes)));
   if (!dictionary.has_value()) {
-    return InvalidAt(path, "header cannot be read, must be {'descr', 'fortran_order', 'shape'}");
+    return InvalidAt(path, "header cannot be read; must be {'descr', 'fortran_order', 'shape'}");
   }
-  if (*dictionary->fortran_order) return InvalidAt(path, "Fortran order, must be C order");
+  if (*dictionary->fortran_order) return InvalidAt(path, "Fortran order; must be C order");
   PHASOR_ASSIGN_OR_RETURN(header.tensor.dtype, ParseDescr(*dictionary->descr, u2_as_bf16, path));
   header.tensor.shape = *dictionary->shape;
   PHASOR_ASSIGN_OR_RETURN(header.data_bytes, DenseBytes(header.tensor, path));
   if (header.data_bytes > file_bytes - header.data_begin) {
-    return InvalidAt(path, file_bytes - header.data_begin, " bytes of data, the shape says ",
+    return InvalidAt(path, file_bytes - header.data_begin, " bytes of data; must be the shape's ",
                      header.data_bytes);
   }
   return header;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads bytes that arrived in several pieces as if they were contiguous.
+// Bytes that arrived in several pieces: their number, a copy in one piece, and a reader.
 #ifndef PHASOR_KERNELS_TENSOR_PIECES_H_
 #define PHASOR_KERNELS_TENSOR_PIECES_H_
 
@@ -7,12 +7,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 
 namespace phasor {
 
 using Pieces = absl::Span<const absl::Span<const std::byte>>;
+// Received bytes in order, in pieces of any alignment. Borrowed from the message that holds them.
+using PieceList = absl::InlinedVector<absl::Span<const std::byte>, 4>;
+
+// The sum of the lengths.
+inline int64_t PieceBytes(Pieces pieces) {
+  int64_t bytes = 0;
+  for (const absl::Span<const std::byte> piece : pieces) bytes += std::ssize(piece);
+  return bytes;
+}
+
+// Copies the pieces one after another to `out`, which must have room for PieceBytes.
+inline void CopyPieces(Pieces pieces, std::byte* out) {
+  for (const absl::Span<const std::byte> piece : pieces) {
+    if (piece.empty()) continue;
+    std::memcpy(out, piece.data(), piece.size());
+    out += piece.size();
+  }
+}
 
 // Copies consecutive bytes out of pieces, which it borrows. Threads: one thread at a time.
 class PieceReader {

@@ -22,7 +22,7 @@ constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
 absl::Status CheckCount(int64_t count, std::string_view path) {
   if (count >= 0 && count <= kMaxTokens) return absl::OkStatus();
-  return InvalidAt(path, StrCat(count, " is out of range, must be in [0, 2^40]"));
+  return InvalidAt(path, StrCat(count, " is out of range; must be in [0, 2^40]"));
 }
 
 // Checks that the last position of the range is representable; then all before it are.
@@ -31,7 +31,7 @@ absl::Status CheckLast(const PositionSource::AxisSteps& steps, std::string_view 
   Int128 last = 0;
   if (__builtin_mul_overflow(ToFixed(steps.step), Int128{steps.count - 1}, &last) ||
       __builtin_add_overflow(last, ToFixed(steps.start), &last)) {
-    return InvalidAt(path, "the last position leaves [-2^63, 2^63), must stay inside");
+    return InvalidAt(path, "the last position leaves [-2^63, 2^63); must stay inside");
   }
   return absl::OkStatus();
 }
@@ -39,7 +39,7 @@ absl::Status CheckLast(const PositionSource::AxisSteps& steps, std::string_view 
 absl::StatusOr<Position> RealPosition(double x, std::string_view path) {
   Position position;
   if (PositionFromDouble(x, &position)) return position;
-  return InvalidAt(path, StrCat(x, ", must be finite and below 2^63 in magnitude"));
+  return InvalidAt(path, StrCat(x, "; must be finite and below 2^63 in magnitude"));
 }
 
 absl::StatusOr<PositionSource::AxisSteps> MakeSteps(const AxisRange& range, std::string_view path) {
@@ -63,7 +63,7 @@ absl::StatusOr<PositionSource::AxisSteps> MakeSteps(const AxisRange& range, std:
 absl::Status CheckOneAxis(int axes, std::string_view path) {
   if (axes == 1) return absl::OkStatus();
   return InvalidAt(
-      path, StrCat("one axis, the spec has ", axes, ", must be a grid or a tensor with that many"));
+      path, StrCat("one axis, the spec has ", axes, "; must be a grid or a tensor with that many"));
 }
 
 absl::StatusOr<PositionSource> FromRange(const AxisRange& range, int axes, std::string_view path) {
@@ -77,7 +77,7 @@ absl::StatusOr<PositionSource> FromRange(const AxisRange& range, int axes, std::
 absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std::string_view path) {
   if (static_cast<int64_t>(grid.axes.size()) != axes) {
     return InvalidAt(StrCat(path, ".axes"),
-                     StrCat(grid.axes.size(), " axes, the spec has ", axes, ", must be equal"));
+                     StrCat(grid.axes.size(), " axes, the spec has ", axes, "; must be equal"));
   }
   PositionSource source;
   source.axes = axes;
@@ -93,7 +93,7 @@ absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std:
   for (int a = 0; a < axes && source.tokens > 0; ++a) {
     if (__builtin_mul_overflow(source.tokens, source.grid[a].count, &source.tokens) ||
         source.tokens > kMaxTokens) {
-      return InvalidAt(path, "more than 2^40 positions, must be at most 2^40");
+      return InvalidAt(path, "more than 2^40 positions; must be at most 2^40");
     }
   }
   return source;
@@ -101,10 +101,10 @@ absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std:
 
 // Says what is wrong with a sequence that comes after `before` tokens; empty if nothing is.
 std::string_view SequenceError(int64_t length, int64_t offset, int64_t before) {
-  if (length < 0 || length > kMaxTokens) return " is out of range, must be in [0, 2^40]";
-  if (before + length > kMaxTokens) return " makes more than 2^40 positions, must be at most 2^40";
+  if (length < 0 || length > kMaxTokens) return " is out of range; must be in [0, 2^40]";
+  if (before + length > kMaxTokens) return " makes more than 2^40 positions; must be at most 2^40";
   if (length > 0 && offset > std::numeric_limits<int64_t>::max() - (length - 1)) {
-    return " leads the last position out of [-2^63, 2^63), must stay inside";
+    return " leads the last position out of [-2^63, 2^63); must stay inside";
   }
   return "";
 }
@@ -115,7 +115,7 @@ absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axe
   const size_t sequences = ragged.lengths.size();
   if (!ragged.offsets.empty() && ragged.offsets.size() != sequences) {
     return InvalidAt(StrCat(path, ".offsets"),
-                     StrCat(ragged.offsets.size(), " entries, must be none or as many as lengths (",
+                     StrCat(ragged.offsets.size(), " entries; must be none or as many as lengths (",
                             sequences, ")"));
   }
   PositionSource source;
@@ -146,15 +146,15 @@ absl::Status CheckPositionDtype(Dtype dtype, std::string_view path) {
       return absl::OkStatus();
     case Dtype::kBFloat16:
       return InvalidAt(
-          path, "BFLOAT16 cannot hold position 257, must be INT32, INT64, FLOAT32 or FLOAT64");
+          path, "BFLOAT16 cannot hold position 257; must be INT32, INT64, FLOAT32 or FLOAT64");
     case Dtype::kFloat16:
       return InvalidAt(
-          path, "FLOAT16 cannot hold position 2049, must be INT32, INT64, FLOAT32 or FLOAT64");
+          path, "FLOAT16 cannot hold position 2049; must be INT32, INT64, FLOAT32 or FLOAT64");
     case Dtype::kFloat8E4M3:
     case Dtype::kFloat8E5M2:
       break;
   }
-  return InvalidAt(path, StrCat(Name(dtype), ", must be INT32, INT64, FLOAT32 or FLOAT64"));
+  return InvalidAt(path, StrCat(Name(dtype), "; must be INT32, INT64, FLOAT32 or FLOAT64"));
 }
 
 absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes,
@@ -164,7 +164,7 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
   const size_t trailing = axes > 1 ? 1 : 0;
   const size_t rank = tensor.shape.size();
   if (rank != 1 + trailing && rank != 2 + trailing) {
-    return InvalidAt(shape_path, StrCat(rank, " dimensions, must be ",
+    return InvalidAt(shape_path, StrCat(rank, " dimensions; must be ",
                                         trailing ? "[tokens, axes] or [batch, tokens, axes]"
                                                  : "[tokens] or [batch, tokens]"));
   }
@@ -173,7 +173,7 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
   }
   if (trailing && tensor.shape.back() != axes) {
     return InvalidAt(StrCat(shape_path, "[", rank - 1, "]"),
-                     StrCat(tensor.shape.back(), ", must be ", axes, ", the spec's axes"));
+                     StrCat(tensor.shape.back(), "; must be ", axes, ", the spec's axes"));
   }
   PositionSource source;
   source.kind = PositionSource::Kind::kTensor;
@@ -183,7 +183,7 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
   source.tokens = tensor.shape[rank - 1 - trailing];
   int64_t count = 0;
   if (__builtin_mul_overflow(source.batch, source.tokens, &count) || count > kMaxTokens) {
-    return InvalidAt(shape_path, "more than 2^40 positions, must be at most 2^40");
+    return InvalidAt(shape_path, "more than 2^40 positions; must be at most 2^40");
   }
   source.data_bytes = count * axes * SizeOf(source.dtype);
   return source;
@@ -282,7 +282,7 @@ absl::Status CheckReals(const PositionSource& source, std::string_view path) {
     if (std::abs(x) < static_cast<T>(0x1p63)) continue;  // false for NaN
     return InvalidAt(
         StrCat(path, ".tensor"),
-        StrCat("element ", i, " is ", x, ", must be finite and below 2^63 in magnitude"));
+        StrCat("element ", i, " is ", x, "; must be finite and below 2^63 in magnitude"));
   }
   return absl::OkStatus();
 }

@@ -87,28 +87,29 @@ absl::StatusOr<NamedTensor> TensorOf(const std::string& name, const SortedJson& 
   const bool complete = json.is_object() && json.size() == 3 && json.contains("dtype") &&
                         json.contains("shape") && json.contains("data_offsets");
   if (!complete) {
-    return InvalidAt(path, "tensor '", name, "' must have dtype, shape and data_offsets only");
+    return InvalidAt(path, "tensor '", name,
+                     "' has other members; must have dtype, shape and data_offsets only");
   }
   const std::optional<Dtype> dtype = DtypeOf(json["dtype"]);
   if (!dtype.has_value()) {
-    return InvalidAt(path, "tensor '", name, "' has another dtype, must be F64, F32, F16 or BF16");
+    return InvalidAt(path, "tensor '", name, "' has another dtype; must be F64, F32, F16 or BF16");
   }
   const auto shape = NumbersOf(json["shape"], kMaxTensorRank);
   if (!shape.has_value()) {
-    return InvalidAt(path, "tensor '", name, "' has no shape, must be at most ", kMaxTensorRank,
+    return InvalidAt(path, "tensor '", name, "' has no shape; must be at most ", kMaxTensorRank,
                      " whole numbers");
   }
   const auto offsets = NumbersOf(json["data_offsets"], 2);
   if (!offsets.has_value() || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1] ||
       (*offsets)[1] > data_size) {
     return InvalidAt(path, "tensor '", name,
-                     "' lies outside the file, data_offsets must be in [0, ", data_size, "]");
+                     "' lies outside the file; data_offsets must be in [0, ", data_size, "]");
   }
   NamedTensor tensor{name, {*dtype, *shape, {}}, (*offsets)[0], (*offsets)[1] - (*offsets)[0]};
   PHASOR_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(tensor.tensor, path));
   if (bytes == tensor.data_bytes) return tensor;
-  return InvalidAt(path, "tensor '", name, "' has ", tensor.data_bytes, " bytes, its shape says ",
-                   bytes);
+  return InvalidAt(path, "tensor '", name, "' has ", tensor.data_bytes,
+                   " bytes; must have its shape's ", bytes);
 }
 
 absl::Status CheckMetadata(const SortedJson& json, std::string_view path) {
@@ -116,7 +117,7 @@ absl::Status CheckMetadata(const SortedJson& json, std::string_view path) {
       json.is_object() &&
       std::all_of(json.begin(), json.end(), [](const SortedJson& v) { return v.is_string(); });
   if (texts) return absl::OkStatus();
-  return InvalidAt(path, kMetadata, " must be an object of strings");
+  return InvalidAt(path, kMetadata, " is no object of strings; must be one");
 }
 
 // Sorts the tensors by offset. They must follow one another without gaps from 0 to the end.
@@ -129,12 +130,12 @@ absl::Status CheckCoverage(int64_t data_size, std::string_view path,
   for (const NamedTensor& tensor : *tensors) {
     if (tensor.data_begin != end) {
       return InvalidAt(path, "tensor '", tensor.name, "' begins at ", tensor.data_begin,
-                       ", must where the one before ends (", end, ")");
+                       "; must be where the one before ends (", end, ")");
     }
     end += tensor.data_bytes;
   }
   if (end == data_size) return absl::OkStatus();
-  return InvalidAt(path, data_size, " bytes of data, the tensors have ", end);
+  return InvalidAt(path, data_size, " bytes of data; must be the tensors' ", end);
 }
 
 }  // namespace
@@ -142,19 +143,23 @@ absl::Status CheckCoverage(int64_t data_size, std::string_view path,
 absl::StatusOr<std::vector<NamedTensor>> ParseSafetensorsHeader(std::string_view start,
                                                                 int64_t file_bytes,
                                                                 std::string_view path) {
-  if (start.size() < kLengthBytes) return InvalidAt(path, "is no .safetensors file, too short");
+  if (start.size() < kLengthBytes)
+    return InvalidAt(path, "is too short; must be a .safetensors file");
   uint64_t text_bytes = 0;
   for (size_t i = kLengthBytes; i-- > 0;) {
     text_bytes = text_bytes << 8 | static_cast<uint8_t>(start[i]);
   }
   if (text_bytes > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
-    return InvalidAt(path, "header of ", text_bytes, " bytes, must be at most ",
+    return InvalidAt(path, "header of ", text_bytes, " bytes; must be at most ",
                      kMaxSafetensorsHeaderBytes);
   }
-  if (text_bytes > start.size() - kLengthBytes) return InvalidAt(path, "ends in its header");
+  if (text_bytes > start.size() - kLengthBytes)
+    return InvalidAt(path, "ends in its header; must be a whole file");
   const SortedJson json = ParseObject(start.substr(kLengthBytes, text_bytes));
   if (json.is_discarded())
-    return InvalidAt(path, "header must be a JSON object without double keys");
+    return InvalidAt(
+        path,
+        "the header is not a JSON object, or has a key twice; must be one, with each key once");
 
   const int64_t data_begin = kLengthBytes + static_cast<int64_t>(text_bytes);
   const int64_t data_size = file_bytes - data_begin;

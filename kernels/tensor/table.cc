@@ -26,7 +26,7 @@ bool IsTableName(std::string_view name) {
 absl::Status CheckTableName(std::string_view name, std::string_view path) {
   if (IsTableName(name)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(path, ": is no name of a table, must be 1 to ", kMaxNameBytes,
+      StrCat(path, ": is no name of a table; must be 1 to ", kMaxNameBytes,
              " characters of a-z, 0-9, '.', '_' and '-', the first not a dot"));
 }
 
@@ -36,7 +36,7 @@ absl::StatusOr<std::shared_ptr<const Table>> FindTable(const TableSource* tables
   PHASOR_RETURN_IF_ERROR(CheckTableName(name, path));
   if (tables != nullptr) return tables->Find(name, path);
   return absl::UnimplementedError(
-      StrCat(path, ": tables have names on a server only, must be empty in process"));
+      StrCat(path, ": tables have names on a server only; must be empty in process"));
 }
 
 }  // namespace phasor

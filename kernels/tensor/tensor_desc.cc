@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 
@@ -14,21 +15,21 @@ constexpr int64_t kMaxBytes = int64_t{1} << 62;
 constexpr int64_t kMaxExtent = int64_t{1} << 40;
 
 absl::Status TooLarge(std::string_view path) {
-  return Invalid(path, ": shape times element size passes 2^62 bytes, must not");
+  return Invalid(path, ": shape times element size passes 2^62 bytes; must be less");
 }
 
 absl::Status CheckStrideValues(const TensorDesc& tensor, std::string_view path) {
   if (tensor.strides.size() != tensor.shape.size()) {
     return Invalid(path, ".strides: ", tensor.strides.size(),
-                   " entries, must be none or one per dimension (", tensor.shape.size(), ")");
+                   " entries; must be none or one per dimension (", tensor.shape.size(), ")");
   }
   for (size_t i = 0; i < tensor.strides.size(); ++i) {
     if (tensor.strides[i] >= 0) continue;
-    return Invalid(path, ".strides[", i, "]: ", tensor.strides[i], " is negative, must be >= 0");
+    return Invalid(path, ".strides[", i, "]: ", tensor.strides[i], " is negative; must be >= 0");
   }
   if (!tensor.strides.empty() && tensor.strides.back() != 1) {
     return Invalid(path, ".strides[", tensor.strides.size() - 1, "]: ", tensor.strides.back(),
-                   ", the last must be 1");
+                   "; the last must be 1");
   }
   return absl::OkStatus();
 }
@@ -47,7 +48,7 @@ absl::StatusOr<int64_t> SpannedElements(const TensorDesc& tensor, std::string_vi
   for (const size_t i : order) {
     if (tensor.strides[i] < spanned) {
       return Invalid(path, ".strides[", i, "]: ", tensor.strides[i],
-                     " makes elements overlap, must be at least ", spanned);
+                     " makes elements overlap; must be at least ", spanned);
     }
     int64_t step = 0;
     if (__builtin_mul_overflow(tensor.strides[i], tensor.shape[i] - 1, &step) ||
@@ -64,9 +65,13 @@ absl::Status CheckExtents(const TensorDesc& tensor, std::string_view path) {
   for (size_t i = 0; i < tensor.shape.size(); ++i) {
     if (tensor.shape[i] >= 0 && tensor.shape[i] <= kMaxExtent) continue;
     return Invalid(path, ".shape[", i, "]: ", tensor.shape[i],
-                   " is out of range, must be in [0, 2^40]");
+                   " is out of range; must be in [0, 2^40]");
   }
   return absl::OkStatus();
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
 bool IsEmpty(const TensorDesc& tensor) {
@@ -91,7 +96,7 @@ bool IsDense(const TensorDesc& tensor) {
 
 absl::Status CheckComputeDtype(Dtype dtype, std::string_view path) {
   if (IsComputeDtype(dtype)) return absl::OkStatus();
-  return Invalid(path, ": ", Name(dtype), ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
+  return Invalid(path, ": ", Name(dtype), "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
 }
 
 absl::StatusOr<int64_t> DenseBytes(const TensorDesc& tensor, std::string_view path) {

@@ -4,6 +4,7 @@
 #define PHASOR_KERNELS_TENSOR_TENSOR_DESC_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,8 @@ absl::Status CheckExtents(const TensorDesc& tensor, std::string_view path);
 // Checks for FLOAT64, FLOAT32, FLOAT16 or BFLOAT16. `path` is the path of the dtype.
 absl::Status CheckComputeDtype(Dtype dtype, std::string_view path);
 
+// For errors: "[2, 3]".
+std::string ShapeText(const std::vector<int64_t>& shape);
 // Whether an extent is 0.
 bool IsEmpty(const TensorDesc& tensor);
 // Dense row-major strides in elements. DenseBytes must accept the shape.

@@ -32,10 +32,10 @@ class ChunkedItem {
   // ViewItem. INVALID_ARGUMENT also: strided inputs, a paged cache, or a batch other than 1.
   // RESOURCE_EXHAUSTED also: a position tensor larger than kMaxKeptPositionBytes.
   static absl::StatusOr<ChunkedItem> Open(const v1::EncodeItem& item,
-                                          absl::Span<const engine::Segments> raw,
+                                          absl::Span<const PieceList> raw,
                                           const ViewContext& context);
   static absl::StatusOr<ChunkedItem> Open(const v1::ApplyRoPEItem& item,
-                                          absl::Span<const engine::Segments> raw,
+                                          absl::Span<const PieceList> raw,
                                           const ViewContext& context);
 
   int64_t tokens() const { return tokens_; }
@@ -49,14 +49,13 @@ class ChunkedItem {
   // INVALID_ARGUMENT: the run begins elsewhere, has no tokens or too many, or the entries do not
   // fit it. RESOURCE_EXHAUSTED: the answer would exceed `max_message_bytes`.
   absl::StatusOr<RequestView> Cut(const v1::Chunk& chunk, int64_t next,
-                                  absl::Span<const engine::Segments> raw,
-                                  int64_t max_message_bytes) const;
+                                  absl::Span<const PieceList> raw, int64_t max_message_bytes) const;
 
   Permit permit;  // for kept_bytes(), from the engine's byte budget
 
  private:
   absl::StatusOr<engine::Item> CutItem(const v1::Chunk& chunk,
-                                       absl::Span<const engine::Segments> raw) const;
+                                       absl::Span<const PieceList> raw) const;
 
   std::variant<PreparedEncode, PreparedRope> prepared_;
   int64_t tokens_ = 0;

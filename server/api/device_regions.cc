@@ -22,7 +22,7 @@ absl::Status RegisterDeviceRegion(const v1::Region& region, const memory::Region
   const v1::CudaIpcRegion& cuda = region.cuda_ipc();
   PHASOR_ASSIGN_OR_RETURN(const IpcHandle handle,
                           memory::IpcHandleFrom(cuda.handle(), kPaths.handle));
-  if (cuda.device_uuid().empty()) return Invalid(kPaths.uuid, ": not set, must be given");
+  if (cuda.device_uuid().empty()) return Invalid(kPaths.uuid, ": not set; must be given");
   memory::DevicePlace place{.handle = handle,
                             .offset = cuda.offset_bytes(),
                             .bytes = region.size_bytes(),

@@ -23,17 +23,17 @@ namespace phasor::rpc {
 // The raw entries of a message. Hands them out in order. Borrows them.
 class RawEntries {
  public:
-  explicit RawEntries(absl::Span<const engine::Segments> entries) : entries_(entries) {}
+  explicit RawEntries(absl::Span<const PieceList> entries) : entries_(entries) {}
 
   // Takes the next entry; there must be one. INVALID_ARGUMENT: it does not have exactly `bytes`
   // bytes. The error names the tensor by `path` and describes it with `what`.
   absl::Status Take(int64_t bytes, const std::string& path, const std::string& what,
-                    engine::Segments* out) {
-    const engine::Segments& entry = entries_[next_];
-    const int64_t got = engine::SegmentBytes(entry);
+                    PieceList* out) {
+    const PieceList& entry = entries_[next_];
+    const int64_t got = PieceBytes(entry);
     if (got != bytes) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": raw[", next_, "] has ", got,
-                                                     " bytes, expected ", bytes, " for ", what));
+                                                     " bytes; must have ", bytes, " for ", what));
     }
     ++next_;
     *out = entry;
@@ -44,7 +44,7 @@ class RawEntries {
   void SkipTo(size_t next) { next_ = next; }
 
  private:
-  absl::Span<const engine::Segments> entries_;
+  absl::Span<const PieceList> entries_;
   size_t next_ = 0;
 };
 

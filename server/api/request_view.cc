@@ -26,13 +26,12 @@ namespace phasor::rpc {
 namespace {
 
 using engine::Item;
-using engine::Segments;
 
 absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
                              const std::string& path) {
   if (pins.backend().empty() || pins.backend() == context.backend) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(path, ".pins.backend: '", Shown(pins.backend()),
-                                                    "' does not run here, must be '",
+                                                    "' does not run here; must be '",
                                                     context.backend, "' or empty"));
 }
 
@@ -68,7 +67,7 @@ class ResponseSize {
   absl::Status Spend(int64_t bytes, const std::string& path) {
     if (bytes > room_) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(path, ": the response is too large, must be at most ", limit_, " bytes"));
+          absl::StrCat(path, ": the response is too large; must be at most ", limit_, " bytes"));
     }
     room_ -= bytes;
     return absl::OkStatus();
@@ -201,13 +200,14 @@ absl::Status BindInputs(const Wire& wire, const std::string& path, Payload* payl
 absl::Status CheckDestination(const v1::TensorSpec& wanted, const Item& item, size_t i,
                               const std::string& path) {
   if (IsInline(wanted)) {
-    return Invalid(path, ".region: not set, must be given: results without destination are inline");
+    return Invalid(
+        path, ".region: not set; must be given, because results without destination are inline");
   }
   const v1::TensorSpec output = ToWire(OutputOf(item.prepared, i));
   const bool same_shape = std::equal(wanted.shape().begin(), wanted.shape().end(),
                                      output.shape().begin(), output.shape().end());
   if (wanted.dtype() == output.dtype() && same_shape) return absl::OkStatus();
-  return Invalid(path, ": must have the dtype and shape of the result, ",
+  return Invalid(path, ": not like the result; must have its dtype and shape, ",
                  v1::Dtype_Name(output.dtype()), " and ", output.shape_size(), " dimensions");
 }
 
@@ -221,7 +221,7 @@ absl::Status BindOutputs(const Wire& wire, const std::string& path, Payload* pay
     if (wanted == nullptr) continue;
     const std::string output_path = PathOf<Wire>(path, Role::kOutput, slot.index);
     if (std::is_same_v<Wire, v1::EncodeItem> && wanted->strides_size() > 0) {
-      return Invalid(output_path, ".strides: must be empty: encodings are dense");
+      return Invalid(output_path, ".strides: set; must be empty, because encodings are dense");
     }
     PHASOR_RETURN_IF_ERROR(CheckDestination(*wanted, *item, i, output_path));
     std::optional<memory::SharedTensor> input;
@@ -269,9 +269,9 @@ class Viewer {
   // Gives every item its payload, then adds up the response. An error of one item becomes its
   // status. INVALID_ARGUMENT: the number of raw entries is not that of inline tensors.
   // RESOURCE_EXHAUSTED: the response of all items would be too large.
-  absl::Status Assign(absl::Span<const Segments> raw) {
+  absl::Status Assign(absl::Span<const PieceList> raw) {
     if (static_cast<int64_t>(raw.size()) != inline_tensors_) {
-      return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries, expected ",
+      return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries; must be ",
                                                      inline_tensors_, ", one per inline tensor"));
     }
     Payload payload{RawEntries(raw), memory::Binding(context_.memory)};
@@ -325,7 +325,7 @@ class Viewer {
 };
 
 template <typename Wire>
-absl::StatusOr<RequestView> ViewOne(const Wire& item, absl::Span<const Segments> raw,
+absl::StatusOr<RequestView> ViewOne(const Wire& item, absl::Span<const PieceList> raw,
                                     const ViewContext& context) {
   Viewer<Wire> viewer(context, 1);
   viewer.Add(item, "item");
@@ -340,7 +340,7 @@ absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewCo
   Message message;
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   if (!message.has_item()) {
-    return absl::InvalidArgumentError("item: not set, must be given");
+    return absl::InvalidArgumentError("item: not set; must be given");
   }
   return ViewOne(message.item(), walked.raw, context);
 }
@@ -351,7 +351,7 @@ absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewCo
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   if (message.items_size() > context.max_batch_items) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "items: ", message.items_size(), " items, must be at most ", context.max_batch_items));
+        "items: ", message.items_size(), " items; must be at most ", context.max_batch_items));
   }
   Viewer<std::decay_t<decltype(message.items(0))>> viewer(context, message.items_size());
   for (int i = 0; i < message.items_size(); ++i) {
@@ -369,15 +369,15 @@ absl::Status ParseHeader(const WalkedMessage& walked, google::protobuf::MessageL
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("request: does not parse, must be a ", message->GetTypeName()));
+      absl::StrCat("request: does not parse; must be a ", message->GetTypeName()));
 }
 
-absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const Segments> raw,
+absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context) {
   return ViewOne(item, raw, context);
 }
 
-absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const Segments> raw,
+absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context) {
   return ViewOne(item, raw, context);
 }

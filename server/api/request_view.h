@@ -58,11 +58,9 @@ absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
 absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
                                                const ViewContext& context);
 // The same for one item that is parsed already, with the raw entries of its message.
-absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item,
-                                     absl::Span<const engine::Segments> raw,
+absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context);
-absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item,
-                                     absl::Span<const engine::Segments> raw,
+absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context);
 // Checks of an item that need no raw entries.
 absl::StatusOr<PreparedEncode> PrepareItem(const v1::EncodeItem& item, const ViewContext& context);

@@ -44,7 +44,7 @@ absl::StatusOr<Message> ReadMessage(const grpc::ByteBuffer& request, int64_t max
   Message message;
   if (message.ParseFromString(bytes)) return message;
   return absl::InvalidArgumentError(
-      absl::StrCat("request: does not parse, must be a ", message.GetTypeName()));
+      absl::StrCat("request: does not parse; must be a ", message.GetTypeName()));
 }
 
 grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
@@ -221,7 +221,7 @@ absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
                        [&context] { return context.IsCancelled(); }));
   PHASOR_ASSIGN_OR_RETURN(const auto message,
                           ReadMessage<v1::ResolveSpecRequest>(request, options_.max_header_bytes));
-  if (!message.has_spec()) return absl::InvalidArgumentError("spec: not set, must be given");
+  if (!message.has_spec()) return absl::InvalidArgumentError("spec: not set; must be given");
   PHASOR_ASSIGN_OR_RETURN(Spec spec, SpecFromWire(message.spec(), "spec"));
   if (options_.encoders != nullptr) {
     PHASOR_ASSIGN_OR_RETURN(spec, options_.encoders->Apply(spec, "spec"));

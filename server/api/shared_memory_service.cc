@@ -21,7 +21,7 @@ absl::StatusOr<memory::RegionTerms> TermsOf(const v1::Region& region, absl::Dura
   if (region.ttl_ms() == 0) return terms;
   const int64_t most = absl::ToInt64Milliseconds(longest);
   if (region.ttl_ms() < 0 || region.ttl_ms() > most) {
-    return InvalidAt("region.ttl_ms", region.ttl_ms(), ", must be 1 to ", most,
+    return InvalidAt("region.ttl_ms", region.ttl_ms(), "; must be 1 to ", most,
                      ", or 0 for the most");
   }
   terms.ttl = absl::Milliseconds(region.ttl_ms());
@@ -42,7 +42,7 @@ absl::Status Register(const v1::Region& region, const memory::RegionCaller& call
     case v1::Region::BACKING_NOT_SET:
       break;
   }
-  return Invalid("region.posix: not set, it or region.cuda_ipc must be given");
+  return Invalid("region.posix: not set; it or region.cuda_ipc must be given");
 }
 
 v1::Region RegionToWire(const memory::NamedRegion& region) {
@@ -66,7 +66,7 @@ grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Register(grpc::CallbackServer
   const absl::Status status =
       request->has_region()
           ? rpc::Register(request->region(), RegionCallerOf(*context), regions_, devices_)
-          : Invalid("region: not set, must be given");
+          : Invalid("region: not set; must be given");
   if (status.ok()) {
     *response->mutable_region() = request->region();
     if (request->region().ttl_ms() == 0) {

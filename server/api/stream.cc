@@ -205,9 +205,9 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     absl::MutexLock lock(&mu_);
     if (end_.has_value()) return true;
     if (owed_messages_ > 0) return false;  // OpenCalls ends it if the caller takes no answers
-    end_ = absl::DeadlineExceededError(absl::StrCat("stream: nothing received for ",
-                                                    absl::FormatDuration(options_.idle_timeout),
-                                                    ", the server's --stream-idle-timeout"));
+    end_ = absl::DeadlineExceededError(
+        absl::StrCat("stream: nothing received for ", absl::FormatDuration(options_.idle_timeout),
+                     "; send earlier, or ask for a larger --stream-idle-timeout"));
     Continue();
     return true;
   }
@@ -390,7 +390,7 @@ absl::StatusOr<RequestView> Stream::Cut(int64_t id, const v1::Chunk& chunk,
   const auto found = open_.find(id);
   if (found == open_.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("id: ", id, " is not open, must be that of a chunked item before its end"));
+        absl::StrCat("id: ", id, " is not open; must be that of a chunked item before its end"));
   }
   OpenItem& open = found->second;
   call->chunk_of = open.item;
@@ -411,11 +411,11 @@ absl::Status Stream::Open(int64_t id, ChunkedItem item, Call* call) {
   absl::MutexLock lock(&mu_);
   if (open_.count(id) > 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("id: ", id, " is open already, must be another until its end"));
+        absl::StrCat("id: ", id, " is open already; must be another until its end"));
   }
   if (static_cast<int64_t>(open_.size()) >= kMaxChunkedItems) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("item: too many chunked items at a time, must be at most ", kMaxChunkedItems));
+        absl::StrCat("item: too many chunked items at a time; must be at most ", kMaxChunkedItems));
   }
   if (shared->tokens() > 0 && !abandoned_) open_.emplace(id, OpenItem{shared, 0});
   return absl::OkStatus();

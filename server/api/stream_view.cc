@@ -26,11 +26,11 @@ absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const Vie
   request.id = message.id();
   if (message.has_chunk() && message.chunked()) {
     request.content =
-        absl::InvalidArgumentError("chunked: set beside chunk, must be only beside item");
+        absl::InvalidArgumentError("chunked: set beside chunk; must be only beside item");
   } else if (message.has_chunk()) {
     request.content = message.chunk();
   } else if (!message.has_item()) {
-    request.content = absl::InvalidArgumentError("item: not set, must be given, or chunk");
+    request.content = absl::InvalidArgumentError("item: not set; must be given, or chunk");
   } else if (message.chunked()) {
     SetContent(ChunkedItem::Open(message.item(), walked.raw, context), &request);
   } else {

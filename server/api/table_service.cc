@@ -69,16 +69,16 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   void EndIdle(absl::Duration idle_timeout) {
     absl::MutexLock lock(&mu_);
     if (ended_) return;
-    End(absl::DeadlineExceededError(absl::StrCat("table: nothing received for ",
-                                                 absl::FormatDuration(idle_timeout),
-                                                 ", the server's --stream-idle-timeout")));
+    End(absl::DeadlineExceededError(
+        absl::StrCat("table: nothing received for ", absl::FormatDuration(idle_timeout),
+                     "; send earlier, or ask for a larger --stream-idle-timeout")));
   }
 
   absl::Status Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (upload_ == nullptr) {
       PHASOR_RETURN_IF_ERROR(Announce());
     } else if (request_.has_table()) {
-      return absl::InvalidArgumentError("table: set again, must be in the first message only");
+      return absl::InvalidArgumentError("table: set again; must be in the first message only");
     }
     for (const std::string& bytes : request_.raw()) {
       PHASOR_RETURN_IF_ERROR(
@@ -89,7 +89,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
 
   absl::Status Announce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!request_.has_table()) {
-      return absl::InvalidArgumentError("table: not set, must be in the first message");
+      return absl::InvalidArgumentError("table: not set; must be in the first message");
     }
     const v1::Table& table = request_.table();
     PHASOR_ASSIGN_OR_RETURN(const TensorDesc tensor,
@@ -101,8 +101,9 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   // The stream of messages has ended. If it was cut off, bytes are missing and the store refuses
   // it.
   void Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (context_->IsCancelled()) return End(absl::CancelledError("table: the caller went away"));
-    if (upload_ == nullptr) return End(absl::InvalidArgumentError("table: no message received"));
+    if (context_->IsCancelled()) return End(absl::CancelledError("table: cancelled by the caller"));
+    if (upload_ == nullptr)
+      return End(absl::InvalidArgumentError("table: no message received; send the table first"));
     ended_ = true;  // from here on, only the task below ends the call
     writer_.Post([this, self = self_, upload = std::move(upload_)]() mutable {
       auto stored = store_.Commit(std::move(upload));
@@ -190,7 +191,7 @@ grpc::ServerUnaryReactor* TableServiceImpl::ListTables(grpc::CallbackServerConte
   if (auto* const refused = RefusedReactor(context)) return refused;
   if (request->page_size() < 0 || request->page_size() > kMaxPageSize) {
     return Answer(context, absl::InvalidArgumentError(absl::StrCat(
-                               "page_size: ", request->page_size(), ", must be in [0, 1000]")));
+                               "page_size: ", request->page_size(), "; must be in [0, 1000]")));
   }
   if (!request->page_token().empty()) {
     const absl::Status status = CheckTableName(request->page_token(), "page_token");

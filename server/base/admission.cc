@@ -28,8 +28,8 @@ absl::StatusOr<Permit> Admission::Take(int64_t bytes, int64_t held) {
   const int64_t limit = limit_.load(std::memory_order_relaxed);
   if (bytes > limit) {
     return absl::ResourceExhaustedError(absl::StrCat("request and response: ", bytes,
-                                                     " bytes together, the server takes at most ",
-                                                     limit, " bytes at a time"));
+                                                     " bytes together; must be at most ", limit,
+                                                     " (--max-inflight-bytes)"));
   }
   const int64_t others_hold = held_->load(std::memory_order_relaxed) - held;
   const int64_t free_for_all = std::max(limit - others_hold, limit / 2);
@@ -37,8 +37,8 @@ absl::StatusOr<Permit> Admission::Take(int64_t bytes, int64_t held) {
   do {
     if (bytes > free_for_all - taken && taken > 0) {
       return absl::UnavailableError(absl::StrCat("server: ", taken + others_hold, " of ", limit,
-                                                 " bytes are in flight, this call needs ", bytes,
-                                                 ", try again"));
+                                                 " bytes are in flight and this call needs ", bytes,
+                                                 "; try again"));
     }
   } while (!taken_->compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
   return Permit(taken_, bytes);

@@ -16,8 +16,9 @@ namespace phasor {
 namespace {
 
 absl::Status CannotBeRead(int error) {
-  return absl::NotFoundError(
-      absl::StrCat("cannot be read: ", std::generic_category().message(error)));
+  return absl::NotFoundError(absl::StrCat("cannot be read (",
+                                          std::generic_category().message(error),
+                                          "); must be readable by this user"));
 }
 
 }  // namespace

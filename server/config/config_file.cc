@@ -57,7 +57,7 @@ std::string UnknownField(absl::string_view name, const Descriptor* message) {
     names.push_back(message->field(i)->name());
   }
   const std::string nearest = NearestName(std::string(name), names);
-  return absl::StrCat("unknown field '", name, "', did you mean '", nearest, "'?");
+  return absl::StrCat("unknown field '", name, "'; did you mean '", nearest, "'?");
 }
 
 // `known` are an enum's values, of which the first is PREFIX_UNSPECIFIED.

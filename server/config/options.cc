@@ -65,17 +65,16 @@ const std::vector<Option>& Options() {
       {"metrics-listen", "host:port for HTTP: Prometheus reads /metrics there; empty: none",
        Addresses{&O::metrics_listen, true}},
       {"backend",
-       "what computes; auto: each batch runs where it finishes sooner, by rates measured at "
-       "start",
+       "what computes; auto: the device for tensors in its memory, the CPU for all others",
        Choice{&O::backend, {"auto", "cpu", "cuda", "reference"}}},
       {"devices",
        "numbers of the devices that compute, as CUDA counts them; all: every one that can be "
        "used",
        Devices{&O::devices}},
       {"device-fault",
-       "what to do when a device is lost; retry: try it again in a fresh context; "
-       "restart: drain and exit with status 75",
-       Choice{&O::device_fault, {"retry", "restart"}}},
+       "what to do when a device is lost; restart: drain and exit with status 75; "
+       "retry: try it again in a fresh context",
+       Choice{&O::device_fault, {"restart", "retry"}}},
       {"threads", "threads that compute; 0: one per core", Count{&O::threads, 0, 1024}},
       {"inline-bytes",
        "calls that read and write up to this many bytes run on the thread that received "
@@ -188,7 +187,7 @@ absl::Status CheckMetricsListen(const ServerOptions& o) {
   for (const std::string& address : o.metrics_listen) {
     if (!absl::StartsWith(address, "unix:")) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "metrics-listen: '", address, "' is a path, accepted are host:port and [v6]:port"));
+        "metrics-listen: '", address, "' is a path; accepted are host:port and [v6]:port"));
   }
   return absl::OkStatus();
 }
@@ -196,13 +195,16 @@ absl::Status CheckMetricsListen(const ServerOptions& o) {
 // Checks options of security that depend on each other.
 absl::Status CheckSecurity(const ServerOptions& o) {
   const auto refuse = [](const char* problem) { return absl::InvalidArgumentError(problem); };
-  if (!o.tls_key.empty() && o.tls_cert.empty()) return refuse("tls-key: set without tls-cert");
-  if (o.tls_key.empty() && !o.tls_cert.empty()) return refuse("tls-cert: set without tls-key");
+  if (!o.tls_key.empty() && o.tls_cert.empty())
+    return refuse("tls-key: set without tls-cert; set both");
+  if (o.tls_key.empty() && !o.tls_cert.empty())
+    return refuse("tls-cert: set without tls-key; set both");
   if (!o.tls_client_ca.empty() && o.tls_cert.empty()) {
-    return refuse("tls-client-ca: set without tls-cert, which turns on TLS");
+    return refuse(
+        "tls-client-ca: set without tls-cert; set tls-cert and tls-key, which turn on TLS");
   }
   if (!o.policy_file.empty() && o.tokens_file.empty() && o.tls_client_ca.empty()) {
-    return refuse("policy-file: nobody has an identity, set tokens-file or tls-client-ca too");
+    return refuse("policy-file: nobody has an identity; set tokens-file or tls-client-ca too");
   }
   if (!o.tls_cert.empty() || o.allow_plaintext) return absl::OkStatus();
   for (const std::string& text : o.listen) {
@@ -210,7 +212,7 @@ absl::Status CheckSecurity(const ServerOptions& o) {
     if (IsOfThisHost(address)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("listen: '", text,
-                     "' would take plaintext from other hosts, set tls-cert and tls-key for "
+                     "' would take plaintext from other hosts; set tls-cert and tls-key for "
                      "TLS, or allow-plaintext if the network is trusted"));
   }
   return absl::OkStatus();
@@ -228,7 +230,7 @@ absl::Status ServerOptions::Validate() const {
   if (!lease_socket.empty()) {
     if (lease_socket[0] != '/') {
       return absl::InvalidArgumentError(absl::StrCat(
-          "lease-socket: '", lease_socket, "' is not accepted, must be an absolute path"));
+          "lease-socket: '", lease_socket, "' is not accepted; must be an absolute path"));
     }
     const absl::Status address = ParseListenAddress("unix:" + lease_socket).status();
     if (!address.ok()) {

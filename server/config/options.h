@@ -34,11 +34,11 @@ struct ServerOptions {
   absl::Duration credentials_reload_interval = absl::Seconds(10);
 
   // Compute.
-  std::string backend = "auto";        // auto | cpu | cuda | reference
-  std::vector<int> devices;            // numbers of the CUDA runtime; empty: all
-  std::string device_fault = "retry";  // retry | restart
-  int threads = 0;                     // compute threads; 0: one per core
-  int64_t inline_bytes = 1 << 20;      // calls up to this size run on the receiving thread
+  std::string backend = "auto";          // auto | cpu | cuda | reference
+  std::vector<int> devices;              // numbers of the CUDA runtime; empty: all
+  std::string device_fault = "restart";  // restart | retry
+  int threads = 0;                       // compute threads; 0: one per core
+  int64_t inline_bytes = 1 << 20;        // calls up to this size run on the receiving thread
   int64_t plan_cache_entries = 256;
   int64_t pool_bytes = int64_t{256} << 20;
 
@@ -89,7 +89,7 @@ struct ServerOptions {
   // Specs that requests may use by name.
   std::vector<NamedSpec> encoders;
 
-  // INVALID_ARGUMENT "<option>: <what is wrong>, <what is accepted>", or the errors of ResolveSpec
+  // INVALID_ARGUMENT "<option>: <what is wrong>; <what to do>", or the errors of ResolveSpec
   // for encoders.
   absl::Status Validate() const;
 };

@@ -26,7 +26,7 @@ absl::StatusOr<const Option*> OptionCalled(const std::string& name) {
   std::vector<std::string> names = {"config", "help", "version", "check-config", "print-config"};
   for (const Option& option : Options()) names.push_back(option.name);
   return absl::InvalidArgumentError(
-      absl::StrCat(name, ": unknown option, did you mean ", NearestName(canonical, names), "?"));
+      absl::StrCat(name, ": unknown option; did you mean ", NearestName(canonical, names), "?"));
 }
 
 // A variable whose name is this many edits from an option's is reported as a misspelling.
@@ -66,7 +66,7 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
     const std::string& argument = arguments[i];
     if (!absl::StartsWith(argument, "--")) {
       return absl::InvalidArgumentError(
-          absl::StrCat(argument, ": not a flag, accepted: --name=value, --name value"));
+          absl::StrCat(argument, ": not a flag; accepted: --name=value, --name value"));
     }
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
@@ -87,7 +87,7 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
       text = arguments[++i];
     } else {
       return absl::InvalidArgumentError(
-          absl::StrCat(name, ": no value, accepted: --", name, "=value"));
+          absl::StrCat(name, ": no value; accepted: --", name, "=value"));
     }
     if (option == nullptr) {
       flags.config = text;
@@ -186,7 +186,7 @@ std::vector<std::string> SuspectVariables(const std::vector<std::string>& names)
     const std::string nearest = NearestName(name, known);
     if (!absl::StartsWith(name, "PHASOR_") || name == nearest) continue;
     if (EditDistance(name, nearest) > kSuspectEdits) continue;
-    complaints.push_back(absl::StrCat(name, ": ignored, did you mean ", nearest, "?"));
+    complaints.push_back(absl::StrCat(name, ": ignored; did you mean ", nearest, "?"));
   }
   return complaints;
 }
@@ -210,7 +210,7 @@ std::string ServerHelp() {
       "\nA flag wins over the environment variable beside it, and the variable wins over "
       "the configuration file (docs/configuration.md).\nExit status: 0: stopped, every "
       "call was answered. 1: could not start, or could not drain in time. 2: bad "
-      "options. 75: the device was lost, and --device-fault=restart is set. 128 + N: "
+      "options. 75: the device was lost; start it again. 128 + N: "
       "signal N came while the server drained.\n");
   return help;
 }

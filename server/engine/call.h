@@ -12,23 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/request/prepared.h"
+#include "kernels/tensor/pieces.h"
 #include "server/engine/buffer.h"
 
 namespace phasor::engine {
-
-// Received bytes in order, in pieces of any alignment. Borrowed from the call that holds them.
-using Segments = absl::InlinedVector<absl::Span<const std::byte>, 4>;
-
-// The sum of the lengths.
-int64_t SegmentBytes(const Segments& segments);
-// Copies the pieces one after another to `out`, which must have room for SegmentBytes.
-void Gather(const Segments& segments, std::byte* out);
 
 // Memory for an output, if it does not go into the result's buffer. It must outlive the call.
 struct Destination {
@@ -49,7 +41,7 @@ struct Destination {
 // A tensor that an item reads. Once its bytes are set, they are exactly slot.bytes many.
 struct Input {
   InputSlot slot;
-  Segments bytes = {};
+  PieceList bytes = {};
   bool changing = false;  // others may write the bytes while they are read
 };
 

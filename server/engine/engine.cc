@@ -110,7 +110,7 @@ class Engine::Impl {
     if (bytes <= kSmallMessageBytes) return Permit();
     if (cancelled()) return Counted(&cancelled_, absl::CancelledError(kCallerLeft));
     if (deadline <= clock_.Now()) {
-      return Counted(&expired_, absl::DeadlineExceededError("server: deadline passed, not read"));
+      return Counted(&expired_, absl::DeadlineExceededError("deadline: passed unread; allow more"));
     }
     absl::StatusOr<Permit> permit = admission_.Take(bytes);
     if (!permit.ok()) return Counted(&refused_, std::move(permit).status());
@@ -188,7 +188,7 @@ class Engine::Impl {
   // clears `run_here` if it must wait.
   absl::Status Enter(bool gathers, bool* run_here) {
     MutexLock lock(&mu_);
-    if (draining_) return absl::UnavailableError("server: draining, try another one");
+    if (draining_) return absl::UnavailableError("server: draining; try another one");
     ++calls_;
     if (gathers && *run_here) {
       *run_here = runs_ < policy_.early_runs && gathering_.size() == 0;

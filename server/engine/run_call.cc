@@ -25,14 +25,14 @@ using Tick = std::chrono::steady_clock::time_point;
 Tick Now() { return std::chrono::steady_clock::now(); }
 
 absl::Status NoMemory(int64_t bytes) {
-  return absl::UnavailableError(absl::StrCat("server: no memory for ", bytes, " bytes, try again"));
+  return absl::UnavailableError(absl::StrCat("server: no memory for ", bytes, " bytes; try again"));
 }
 
 // Whether the output overwrites its input in memory that the caller holds.
 bool IsInPlace(const Item& item, const Output& output) {
   const Destination& place = output.place;
   if (place.data == nullptr || output.slot.input < 0) return false;
-  const Segments& bytes = item.inputs[static_cast<size_t>(output.slot.input)].bytes;
+  const PieceList& bytes = item.inputs[static_cast<size_t>(output.slot.input)].bytes;
   return !bytes.empty() && bytes[0].data() == place.data;
 }
 
@@ -122,7 +122,7 @@ class Stager {
     std::byte* const output =
         slot.output < 0 ? nullptr : outputs[static_cast<size_t>(slot.output)].data;
     if (slot.reading == Reading::kInitial) {
-      Gather(input.bytes, output);
+      CopyPieces(input.bytes, output);
       return absl::OkStatus();
     }
     InputMemory memory{slot.role, slot.output};
@@ -134,7 +134,7 @@ class Stager {
       memory.pieces = input.bytes;
       borrows_ = true;
     } else if (slot.reading == Reading::kLikeOutput && NeedsNoScratch(item, slot)) {
-      Gather(input.bytes, output);
+      CopyPieces(input.bytes, output);
       memory.data = output;
     } else {
       PHASOR_ASSIGN_OR_RETURN(memory.data, GatherToScratch(input));
@@ -150,7 +150,7 @@ class Stager {
 
   absl::StatusOr<const std::byte*> GatherToScratch(const Input& input) {
     PHASOR_ASSIGN_OR_RETURN(std::byte* const copy, Scratch(input.slot.bytes));
-    Gather(input.bytes, copy);
+    CopyPieces(input.bytes, copy);
     return copy;
   }
 
@@ -178,10 +178,11 @@ absl::Status HalfDone(const Item& item, const JobResult& result) {
     if (output.place.dirty != nullptr) output.place.dirty->store(true, std::memory_order_relaxed);
   }
   if (!changed) return result.status;
-  return absl::AbortedError(absl::StrCat(
-      "server: failed in the middle of an in-place call, what it was to change holds neither input "
-      "nor output: ",
-      result.status.message()));
+  return absl::AbortedError(
+      absl::StrCat("server: failed in the middle of an in-place call; start again from the "
+                   "original, because what it was to change holds neither input "
+                   "nor output: ",
+                   result.status.message()));
 }
 
 std::string PathOf(const Call& call, size_t i) {

@@ -9,7 +9,7 @@
 
 namespace phasor::rpc {
 
-absl::Status Draining() { return absl::UnavailableError("server: draining, try another one"); }
+absl::Status Draining() { return absl::UnavailableError("server: draining; try another one"); }
 
 void CallCounter::StartDraining() {
   absl::MutexLock lock(&mu_);

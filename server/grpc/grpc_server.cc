@@ -147,7 +147,8 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
   std::shared_ptr<Acceptor> plain = AddAcceptor(&builder, grpc::InsecureServerCredentials());
   std::shared_ptr<Acceptor> tcp = parts.tls == nullptr ? plain : AddAcceptor(&builder, parts.tls);
   limited.server = builder.BuildAndStart();
-  if (limited.server == nullptr) return absl::InternalError("server: gRPC refused to start");
+  if (limited.server == nullptr)
+    return absl::InternalError("server: gRPC refused to start; its log lines above say why");
   Serve(std::move(plain), std::move(tcp), listener);
   limited.watch = std::make_unique<StreamWatch>(
       calls, [listener](const std::string& peer) { listener->HangUpOn(peer); });

@@ -35,7 +35,7 @@ class HealthService::WatchReactor final : public grpc::ServerWriteReactor<Health
       response_.set_status(status);
       StartWrite(&response_);
     } else if (service_.ending_) {
-      End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "server: draining, try another one"));
+      End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "server: draining; try another one"));
     }
   }
 
@@ -126,7 +126,7 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
   const Status status = StatusOf(Find(request->service()));
   if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
     reactor->Finish(grpc::Status(grpc::StatusCode::NOT_FOUND,
-                                 "service: unknown, accepted: \"\" and full service names"));
+                                 "service: unknown; accepted: \"\" and full service names"));
   } else {
     response->set_status(status);
     reactor->Finish(grpc::Status::OK);
@@ -142,7 +142,7 @@ grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
   if (request->service().size() > kMaxNameBytes) {
     watch->End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                             absl::StrCat("service: ", request->service().size(),
-                                         " bytes, must be at most ", kMaxNameBytes)));
+                                         " bytes; must be at most ", kMaxNameBytes)));
   } else {
     watch->Continue();
   }

@@ -50,7 +50,7 @@ OpenCalls::Call::Call(OpenCalls* calls, grpc::ServerContextBase* context)
                      " calls at a time, twice --max-concurrent-streams; wait for some to end"));
   } else if (metadata > limits.metadata_bytes) {
     refusal_ = absl::ResourceExhaustedError(
-        absl::StrCat("metadata: ", metadata, " bytes, must be at most ", limits.metadata_bytes,
+        absl::StrCat("metadata: ", metadata, " bytes; must be at most ", limits.metadata_bytes,
                      "; send less, or ask for a larger --max-metadata-bytes"));
   }
   if (!refusal_.ok()) End(call_, refusal_);

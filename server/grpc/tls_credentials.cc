@@ -54,13 +54,14 @@ MemoryFile::~MemoryFile() {
 
 absl::Status MemoryFile::Replace(const std::string& text) {
   const int fd = memfd_create("phasor-tls", MFD_CLOEXEC);
-  if (fd < 0) return absl::InternalError("tls: no file in memory can be made");
+  if (fd < 0)
+    return absl::InternalError("tls: no file in memory can be made; memfd_create must be allowed");
   const timespec time = {++version_, 0};
   const timespec times[2] = {time, time};
   if (!WriteAll(fd, text) || futimens(fd, times) != 0 ||
       (fd_ >= 0 && dup3(fd, fd_, O_CLOEXEC) < 0)) {
     close(fd);
-    return absl::InternalError("tls: no memory for certificates");
+    return absl::InternalError("tls: no memory for certificates; give the server more");
   }
   if (fd_ < 0) {
     fd_ = fd;
@@ -78,7 +79,7 @@ absl::StatusOr<std::unique_ptr<TlsCredentials>> TlsCredentials::Load(
   PHASOR_RETURN_IF_ERROR(tls->Reload());
   absl::MutexLock lock(&tls->mu_);
   if (access(tls->identity_.path().c_str(), R_OK) != 0) {
-    return absl::InternalError("tls: cannot read /proc/self/fd, which must be there for TLS");
+    return absl::InternalError("tls: cannot read /proc/self/fd; mount /proc for TLS");
   }
   tls->credentials_ =
       MakeCredentials(tls->identity_.path(), paths.client_ca.empty() ? "" : tls->client_ca_.path());

@@ -9,7 +9,7 @@ namespace phasor::rpc {
 namespace {
 
 absl::Status Unreadable() {
-  return absl::InvalidArgumentError("request: cannot be read, must be an uncompressed message");
+  return absl::InvalidArgumentError("request: cannot be read; must be an uncompressed message");
 }
 
 // The slices of a message. One without a buffer has no bytes.
@@ -47,7 +47,7 @@ absl::StatusOr<std::string> CopyMessage(const grpc::ByteBuffer& message, int64_t
   const auto size = static_cast<int64_t>(message.Length());
   if (size > max_bytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("request: ", size, " bytes, must be at most ", max_bytes));
+        absl::StrCat("request: ", size, " bytes; must be at most ", max_bytes));
   }
   std::vector<grpc::Slice> slices;
   if (absl::Status status = DumpSlices(message, &slices); !status.ok()) return status;

@@ -39,7 +39,7 @@ absl::StatusOr<Binding::Place> Binding::FindOnHost(const SharedTensor& tensor, i
   if (stores.leases == nullptr && !stores.has_regions()) {
     return absl::FailedPreconditionError(
         StrCat(tensor.name_path,
-               ": shared memory is off, start the server with --lease-socket or --shared-memory, "
+               ": shared memory is off; start the server with --lease-socket or --shared-memory, "
                "or send the bytes inline"));
   }
   Place place;
@@ -73,7 +73,7 @@ absl::StatusOr<Binding::Place> Binding::Find(const SharedTensor& tensor, int64_t
   if (!memory_.stores.has_devices()) {
     return absl::FailedPreconditionError(StrCat(
         tensor.name_path,
-        ": device memory is off, start the server with --shared-memory on a device or send the "
+        ": device memory is off; start the server with --shared-memory on a device or send the "
         "bytes inline"));
   }
   Place place;
@@ -120,7 +120,7 @@ absl::StatusOr<Binding::Place> Binding::FindOutput(const SharedTensor& tensor,
                                                    int64_t bytes) const {
   PHASOR_ASSIGN_OR_RETURN(Place place, Find(tensor, bytes, /*write=*/true));
   if (place.named == nullptr && tensor.offset % SizeOf(tensor.dtype) != 0) {
-    return InvalidAt(tensor.offset_path, tensor.offset, ", must be a multiple of the element's ",
+    return InvalidAt(tensor.offset_path, tensor.offset, "; must be a multiple of the element's ",
                      SizeOf(tensor.dtype));
   }
   return place;
@@ -131,8 +131,8 @@ absl::Status Binding::Cache(const SharedTensor& tensor, size_t slot, engine::Ite
   PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, output.slot.bytes));
   if (place.named !=
       nullptr) {  // a copied cache would be written back whole, over what others write meanwhile
-    return absl::UnimplementedError(
-        StrCat(tensor.name_path, ": a named region, caches must be in leased memory or inline"));
+    return absl::UnimplementedError(StrCat(
+        tensor.name_path, ": a named region; must be in leased memory or inline for caches"));
   }
   PHASOR_RETURN_IF_ERROR(Hold(tensor, place));
   Add(RangeOf(tensor, place, output.slot.bytes, /*output=*/true));
@@ -147,17 +147,19 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
   engine::Output& output = item->outputs[slot];
   const bool strided = !tensor.strides.empty();
   if (strided && (input == nullptr || tensor.strides != input->strides)) {
-    return Invalid(tensor.path, ".strides: must be empty or those of the input");
+    return Invalid(tensor.path,
+                   ".strides: other strides than the input's; must be empty or the same");
   }
   const bool in_place = input != nullptr && SamePlace(tensor, *input);
   if (in_place && tensor.strides != input->strides) {
-    return Invalid(tensor.path, ".strides: must be those of the input, whose place it is");
+    return Invalid(tensor.path,
+                   ".strides: other strides than the input's, whose place it is; must be the same");
   }
   const int64_t bytes = strided ? output.slot.like_input_bytes : output.slot.bytes;
   PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, bytes));
   const bool copied = place.named != nullptr || (place.device != nullptr && !output.slot.on_device);
   if (copied && strided) {  // the bytes between its elements would be written too
-    return Invalid(tensor.path, ".strides: must be empty in a named region");
+    return Invalid(tensor.path, ".strides: set in a named region; must be empty");
   }
   output.place = DestinationAt(tensor, copied ? nullptr : place.data);
   output.place.strided = strided;
@@ -231,7 +233,7 @@ bool Binding::Interleave(const Range& a, const Range& b) {
 
 absl::Status Binding::Overlap(const Range& a, const Range& b) {
   return InvalidAt(b.path, "overlaps ", a.path,
-                   ", an output must overlap nothing, or be exactly its own input");
+                   "; an output must overlap nothing, or be exactly its own input");
 }
 
 absl::Status Binding::EndItem(absl::Status status) {

@@ -6,19 +6,13 @@
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "server/memory/range.h"
 
 namespace phasor::memory {
 namespace {
 
 absl::Status CheckInside(const DevicePlace& place, int64_t size, std::string_view path) {
-  if (place.offset < 0 || place.bytes <= 0) {
-    return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
-                                             ", must be at least 1 byte from 0 or later"));
-  }
-  // `offset + bytes` could overflow, the difference cannot.
-  if (place.offset <= size && place.bytes <= size - place.offset) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
-                                           ", must be within the allocation's ", size));
+  return CheckPlace(place.offset, place.bytes, size, "the allocation", path);
 }
 
 }  // namespace
@@ -26,7 +20,7 @@ absl::Status CheckInside(const DevicePlace& place, int64_t size, std::string_vie
 absl::StatusOr<IpcHandle> IpcHandleFrom(std::string_view bytes, std::string_view path) {
   if (bytes.size() != kIpcHandleBytes) {
     return absl::InvalidArgumentError(
-        StrCat(path, ": ", bytes.size(), " bytes, must be ", kIpcHandleBytes));
+        StrCat(path, ": ", bytes.size(), " bytes; must be ", kIpcHandleBytes));
   }
   IpcHandle handle;
   std::memcpy(handle.data(), bytes.data(), handle.size());
@@ -39,7 +33,7 @@ absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegion::Open(DevicePlace pla
   DevicePort* const device = devices.WithUuid(place.device_uuid);
   if (!place.device_uuid.empty() && device == nullptr) {
     return absl::InvalidArgumentError(
-        StrCat(paths.uuid, ": '", place.device_uuid, "', must be that of ",
+        StrCat(paths.uuid, ": '", place.device_uuid, "'; must be that of ",
                devices.size() == 1 ? "the server's device, " : "one of the server's devices, ",
                devices.Uuids()));
   }
@@ -56,14 +50,10 @@ absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegion::Open(DevicePlace pla
 
 absl::StatusOr<std::byte*> DeviceRegion::At(int64_t offset, int64_t bytes, bool write,
                                             const std::string& path) const {
-  const bool inside =
-      offset >= 0 && bytes >= 0 && offset <= place_.bytes && bytes <= place_.bytes - offset;
-  if (!inside) {
-    return absl::InvalidArgumentError(StrCat(path, ": ", bytes, " bytes from ", offset,
-                                             ", must be within the region's ", place_.bytes));
-  }
+  PHASOR_RETURN_IF_ERROR(CheckRange(offset, bytes, place_.bytes, "the region", path));
   if (write && place_.read_only) {
-    return absl::PermissionDeniedError(StrCat(path, ": the region may only be read"));
+    return absl::PermissionDeniedError(
+        StrCat(path, ": registered to be read only; register it without read_only"));
   }
   if (dirty()) {
     return absl::FailedPreconditionError(

@@ -10,6 +10,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "server/memory/range.h"
 
 namespace phasor::memory {
 
@@ -37,7 +38,7 @@ absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace pl
   PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
   if (devices_.empty()) {
     return absl::FailedPreconditionError(
-        "shared memory: this server uses no device, start it with --backend=cuda or use memory of "
+        "shared memory: this server uses no device; start it with --backend=cuda or use memory of "
         "the host");
   }
   PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
@@ -74,8 +75,7 @@ absl::Status DeviceRegionStore::Unregister(const std::string& name, const Region
     MutexLock lock(&mu_);
     const auto found = FindEntry(name, caller);
     if (found == entries_.end()) {
-      return absl::NotFoundError(
-          StrCat("name: region '", Shown(name), "' is not registered, must be a name of one"));
+      return NotRegistered(name, "name");
     }
     held = found->second.held != nullptr ? found->second.held : found->second.left.lock();
     entries_.erase(found);
@@ -109,13 +109,12 @@ absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegionStore::Find(const std:
   MutexLock lock(&mu_);
   const auto found = FindEntry(name, caller);
   if (found == entries_.end()) {
-    return absl::NotFoundError(
-        StrCat(path, ": region '", Shown(name), "' is not registered, must be registered before"));
+    return NotRegistered(name, path);
   }
   found->second.used = clock_.Now();
   if (found->second.held != nullptr) return Held::Use(found->second.held);
   return absl::FailedPreconditionError(StrCat(path, ": region '", name,
-                                              "' is dirty: the device was lost, must be "
+                                              "' is dirty: the device was lost; must be "
                                               "registered again"));
 }
 

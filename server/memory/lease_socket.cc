@@ -146,8 +146,8 @@ bool LeaseSocket::Receive(int fd, Connection& connection) {
 std::string LeaseSocket::Answer(std::string_view line, int descriptor, Connection& connection) {
   if (line == kLease) {
     if (descriptor < 0) {
-      return ErrorLine(
-          absl::InvalidArgumentError("LEASE: exactly one descriptor must come with it"));
+      return ErrorLine(absl::InvalidArgumentError(
+          "LEASE: comes without a descriptor or with several; must come with one"));
     }
     absl::StatusOr<std::string> token = store_.Add(descriptor, connection.owner);
     if (!token.ok()) return ErrorLine(token.status());
@@ -157,12 +157,14 @@ std::string LeaseSocket::Answer(std::string_view line, int descriptor, Connectio
   if (line.starts_with(kRelease)) {
     const std::string token(line.substr(kRelease.size()));
     if (connection.tokens.erase(token) == 0) {
-      return ErrorLine(absl::NotFoundError("RELEASE: no such lease of this connection"));
+      return ErrorLine(absl::NotFoundError(
+          "RELEASE: no such lease of this connection; must be a token that LEASE gave"));
     }
     store_.Remove(token);
     return "OK\n";
   }
-  return ErrorLine(absl::InvalidArgumentError("request: must be LEASE or RELEASE <token>"));
+  return ErrorLine(
+      absl::InvalidArgumentError("request: not known; must be LEASE or RELEASE <token>"));
 }
 
 void LeaseSocket::Close(int fd) {

@@ -19,7 +19,8 @@ namespace {
 absl::StatusOr<std::string> NewToken() {
   std::array<char, 16> bits;
   if (getrandom(bits.data(), bits.size(), 0) != static_cast<ssize_t>(bits.size())) {
-    return absl::InternalError("lease: the system has no random numbers");
+    return absl::InternalError(
+        "lease: the system gives no random numbers; getrandom must be allowed");
   }
   return absl::BytesToHexString({bits.data(), bits.size()});
 }
@@ -44,7 +45,7 @@ absl::StatusOr<std::string> LeaseStore::Add(int fd, const std::string& owner) {
       std::make_shared<MeteredMemory>(MeteredMemory{std::move(share), /*memory=*/nullptr});
   PHASOR_ASSIGN_OR_RETURN(metered->memory, SealedMemory::Map(fd));
   if (metered->memory->bytes() != bytes) {  // it has grown in between
-    return absl::InvalidArgumentError("memory: changes its size");
+    return absl::InvalidArgumentError("memory: changes its size; must keep it");
   }
   MutexLock lock(&mu_);
   leases_[token] = std::shared_ptr<const SealedMemory>(metered, metered->memory.get());
@@ -66,7 +67,7 @@ absl::StatusOr<std::shared_ptr<const SealedMemory>> LeaseStore::Find(
   const auto found = leases_.find(token);
   if (found != leases_.end()) return found->second;
   return absl::NotFoundError(
-      StrCat(path, ": no such lease, must be a token of a lease that is held"));
+      StrCat(path, ": no such lease; must be a token of a lease that is held"));
 }
 
 }  // namespace phasor::memory

@@ -16,11 +16,11 @@ absl::StatusOr<OwnerQuotas::Share> OwnerQuotas::Take(const std::string& owner, i
   const Stats has = found == owners_.end() ? Stats() : found->second;
   if (has.pieces >= most) {
     return absl::ResourceExhaustedError(
-        StrCat(what_, ": ", has.pieces, " are held already, must be at most ", most));
+        StrCat(what_, ": ", has.pieces, " are held already; must be at most ", most));
   }
   if (bytes > limits_.max_bytes - has.bytes) {
     return absl::ResourceExhaustedError(StrCat(what_, ": ", bytes, " bytes beside ", has.bytes,
-                                               ", must be at most ", limits_.max_bytes,
+                                               "; must be at most ", limits_.max_bytes,
                                                " together"));
   }
   owners_[owner] = {has.pieces + 1, has.bytes + bytes};

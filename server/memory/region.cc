@@ -14,6 +14,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "server/memory/range.h"
 
 namespace phasor::memory {
 namespace {
@@ -29,13 +30,13 @@ absl::Status CheckKey(const std::string& key, std::string_view path) {
                        name != ".." && name.find_first_of(std::string("/\0", 2)) == name.npos;
   if (is_name) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(path, ": not a name of shared memory, must be / and 1 to 255 bytes without /"));
+      StrCat(path, ": not a name of shared memory; must be / and 1 to 255 bytes without /"));
 }
 
 absl::Status OpenError(int error, const std::string& key, std::string_view path) {
   const std::string message =
       StrCat(path, ": '", key, "' cannot be opened (", SystemError(error),
-             "), must be shared memory of this host that the server's user may open");
+             "); must be shared memory of this host that the server's user may open");
   if (error == ENOENT) return absl::NotFoundError(message);
   if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
   if (error == EMFILE || error == ENFILE) return absl::ResourceExhaustedError(message);
@@ -46,24 +47,22 @@ absl::Status OpenError(int error, const std::string& key, std::string_view path)
 absl::StatusOr<int64_t> SizeOfMemory(int fd, std::string_view path) {
   struct stat info = {};
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return static_cast<int64_t>(info.st_size);
-  return absl::InvalidArgumentError(StrCat(path, ": not shared memory"));
+  return absl::InvalidArgumentError(
+      StrCat(path, ": not shared memory; must be made with shm_open or memfd_create"));
 }
 
 absl::Status CheckFits(const RegionPlace& place, int64_t size, std::string_view path) {
-  if (place.offset < 0 || place.bytes <= 0) {
-    return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
-                                             ", must be at least 1 byte from 0 or later"));
-  }
-  // `offset + bytes` could overflow, the difference cannot.
-  if (place.offset <= size && place.bytes <= size - place.offset) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(path, ": ", place.bytes, " bytes from ", place.offset,
-                                           ", must be within the ", size, " bytes of '", place.key,
-                                           "'"));
+  return CheckPlace(place.offset, place.bytes, size, StrCat("'", place.key, "'"), path);
+}
+
+absl::Status Unusable(std::string_view use, const std::string& path) {
+  return absl::InternalError(
+      StrCat(path, ": cannot be ", use, " (", SystemError(errno), "); register other memory"));
 }
 
 absl::Status Shrunk(const std::string& path) {
   return absl::InvalidArgumentError(
-      StrCat(path, ": the shared memory was shrunk after its registration, must keep its size"));
+      StrCat(path, ": the shared memory was shrunk after its registration; must keep its size"));
 }
 
 }  // namespace
@@ -90,11 +89,7 @@ absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place, co
 Region::~Region() { close(fd_); }
 
 absl::Status Region::CheckRange(int64_t offset, int64_t bytes, const std::string& path) const {
-  const bool inside =
-      offset >= 0 && bytes >= 0 && offset <= place_.bytes && bytes <= place_.bytes - offset;
-  if (inside) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(path, ": ", bytes, " bytes from ", offset,
-                                           ", must be within the region's ", place_.bytes));
+  return memory::CheckRange(offset, bytes, place_.bytes, "the region", path);
 }
 
 absl::Status Region::Read(int64_t offset, int64_t bytes, std::byte* out,
@@ -104,7 +99,7 @@ absl::Status Region::Read(int64_t offset, int64_t bytes, std::byte* out,
         pread(fd_, out + done, static_cast<size_t>(bytes - done), place_.offset + offset + done);
     if (n == 0) return Shrunk(path);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return absl::InternalError(StrCat(path, ": ", SystemError(errno)));
+    if (n < 0) return Unusable("read", path);
     done += n;
   }
   return absl::OkStatus();
@@ -112,7 +107,8 @@ absl::Status Region::Read(int64_t offset, int64_t bytes, std::byte* out,
 
 absl::Status Region::CheckWritable(const std::string& path) const {
   if (writable_) return absl::OkStatus();
-  return absl::PermissionDeniedError(StrCat(path, ": the server may only read this memory"));
+  return absl::PermissionDeniedError(
+      StrCat(path, ": the server may only read this memory; let its user write to it"));
 }
 
 absl::Status Region::Write(int64_t offset, int64_t bytes, const std::byte* in,
@@ -126,10 +122,10 @@ absl::Status Region::Write(int64_t offset, int64_t bytes, const std::byte* in,
         pwrite(fd_, in + done, static_cast<size_t>(bytes - done), place_.offset + offset + done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == ENOSPC) {
-      return absl::ResourceExhaustedError(
-          StrCat(path, ": no pages for it (", SystemError(errno), "), allocate it all"));
+      return absl::ResourceExhaustedError(StrCat(path, ": no pages for it (", SystemError(errno),
+                                                 "); allocate all of it (posix_fallocate)"));
     }
-    if (n <= 0) return absl::InternalError(StrCat(path, ": ", SystemError(errno)));
+    if (n <= 0) return Unusable("written", path);
     done += n;
   }
   return absl::OkStatus();

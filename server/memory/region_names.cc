@@ -9,17 +9,17 @@ namespace phasor::memory {
 absl::StatusOr<RegionNames::Name> RegionNames::Take(const std::string& name) {
   if (name.empty() || name.size() > kMaxRegionNameBytes) {
     return absl::InvalidArgumentError(
-        StrCat("name: ", name.size(), " bytes, must be 1 to ", kMaxRegionNameBytes));
+        StrCat("name: ", name.size(), " bytes; must be 1 to ", kMaxRegionNameBytes));
   }
   if (before_taking_) before_taking_();
   MutexLock lock(&mu_);
   if (taken_.contains(name)) {
     return absl::AlreadyExistsError(
-        StrCat("name: shared memory region '", name, "' already in manager, must be a free name"));
+        StrCat("name: shared memory region '", name, "' already in manager; must be a free name"));
   }
   if (taken_.size() >= max_names_) {
     return absl::ResourceExhaustedError(
-        StrCat("name: too many regions, must be at most ", max_names_));
+        StrCat("name: too many regions; must be at most ", max_names_));
   }
   taken_.insert(name);
   return Name(shared_from_this(), name);

@@ -8,17 +8,18 @@
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "server/memory/range.h"
 
 namespace phasor::memory {
 
 absl::Status CheckMayShare(bool enabled, const RegionCaller& caller) {
   if (!enabled) {
     return absl::FailedPreconditionError(
-        "shared memory: not enabled, start the server with --shared-memory or send raw bytes");
+        "shared memory: not enabled; start the server with --shared-memory or send raw bytes");
   }
   if (!caller.remote) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "shared memory: the call comes from another host, must come from this one; send raw bytes");
+      "shared memory: the call comes from another host; must come from this one; send raw bytes");
 }
 
 bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionTerms& terms) {
@@ -55,8 +56,7 @@ absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller
   MutexLock lock(&mu_);
   const auto found = entries_.find(name);
   if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
-    return absl::NotFoundError(
-        StrCat("name: region '", Shown(name), "' is not registered, must be a name of one"));
+    return NotRegistered(name, "name");
   }
   held = std::move(found->second.held);
   held->released = std::move(released);
@@ -80,8 +80,7 @@ absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::strin
   expired = TakeExpired();
   const auto found = entries_.find(name);
   if (found == entries_.end() || !MayUse(caller, found->second.owner, found->second.terms)) {
-    return absl::NotFoundError(
-        StrCat(path, ": region '", Shown(name), "' is not registered, must be registered before"));
+    return NotRegistered(name, path);
   }
   found->second.used = options_.now();
   return Held::Use(found->second.held);

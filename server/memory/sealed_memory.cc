@@ -14,6 +14,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "server/memory/range.h"
 
 namespace phasor::memory {
 namespace {
@@ -29,30 +30,23 @@ bool IsMemory(int fd) {
   return fstatfs(fd, &info) == 0 && info.f_type == TMPFS_MAGIC;
 }
 
-absl::Status CheckRange(int64_t offset, int64_t bytes, int64_t size, const std::string& path) {
-  // `offset + bytes` could overflow, the difference cannot.
-  if (offset >= 0 && bytes >= 0 && offset <= size && bytes <= size - offset) {
-    return absl::OkStatus();
-  }
-  return InvalidAt(path, bytes, " bytes from ", offset, ", must be within the region's ", size);
-}
-
 }  // namespace
 
 absl::StatusOr<int64_t> SealedMemory::SizeOf(int fd) {
   const int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || !IsMemory(fd)) return Invalid("memory: must be a memfd without huge pages");
+  if (seals < 0 || !IsMemory(fd))
+    return Invalid("memory: not a memfd, or one with huge pages; must be a memfd without them");
   if ((seals & F_SEAL_SHRINK) == 0) {
-    return Invalid("memory: may shrink, must be sealed with F_SEAL_SHRINK");
+    return Invalid("memory: may shrink; must be sealed with F_SEAL_SHRINK");
   }
   struct stat info = {};
   if (fstat(fd, &info) != 0 || info.st_size <= 0) {
-    return Invalid("memory: is empty, must have at least 1 byte");
+    return Invalid("memory: is empty; must have at least 1 byte");
   }
   const auto allocated = static_cast<int64_t>(info.st_blocks) * kBlockBytes;
   if (allocated < info.st_size) {
     return Invalid("memory: ", allocated, " of ", info.st_size,
-                   " bytes are allocated, must be all of them (posix_fallocate)");
+                   " bytes are allocated; must be all of them (posix_fallocate)");
   }
   return static_cast<int64_t>(info.st_size);
 }
@@ -67,17 +61,18 @@ absl::StatusOr<std::shared_ptr<const SealedMemory>> SealedMemory::Map(int fd) {
     data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   }
   if (data == MAP_FAILED && errno == EACCES) {
-    return Invalid("memory: is open for reading only, must be sealed against writing");
+    return Invalid("memory: is open for reading only; must be sealed against writing");
   }
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(StrCat(
-        "memory: ", bytes, " bytes cannot be mapped: ", std::generic_category().message(errno)));
+        "memory: ", bytes, " bytes cannot be mapped: ", std::generic_category().message(errno),
+        "; lease less at a time"));
   }
   std::shared_ptr<const SealedMemory> memory(
       new SealedMemory(static_cast<std::byte*>(data), bytes, writable));
   // If the owner could free pages, this process would have to allocate them when it touches them.
   if (writable && fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {
-    return Invalid("memory: its pages may be taken away, must take F_SEAL_FUTURE_WRITE");
+    return Invalid("memory: its pages may be taken away; must take F_SEAL_FUTURE_WRITE");
   }
   PHASOR_RETURN_IF_ERROR(SizeOf(fd).status());  // pages may have been freed before
   return memory;
@@ -87,16 +82,16 @@ SealedMemory::~SealedMemory() { munmap(data_, static_cast<size_t>(bytes_)); }
 
 absl::StatusOr<const std::byte*> SealedMemory::Read(int64_t offset, int64_t bytes,
                                                     const std::string& path) const {
-  PHASOR_RETURN_IF_ERROR(CheckRange(offset, bytes, bytes_, path));
+  PHASOR_RETURN_IF_ERROR(CheckRange(offset, bytes, bytes_, "the region", path));
   return data_ + offset;
 }
 
 absl::StatusOr<std::byte*> SealedMemory::Write(int64_t offset, int64_t bytes,
                                                const std::string& path) const {
-  PHASOR_RETURN_IF_ERROR(CheckRange(offset, bytes, bytes_, path));
+  PHASOR_RETURN_IF_ERROR(CheckRange(offset, bytes, bytes_, "the region", path));
   if (writable_) return data_ + offset;
   return absl::PermissionDeniedError(
-      StrCat(path, ": the memory is sealed against writing, must be writable for outputs"));
+      StrCat(path, ": the memory is sealed against writing; must be writable for outputs"));
 }
 
 }  // namespace phasor::memory

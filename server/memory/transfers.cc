@@ -40,7 +40,7 @@ absl::Status Transfers::Fetch(engine::BufferPool& pool, absl::Span<engine::Item>
     engine::BufferRef copy = pool.Get(part.bytes);
     if (copy == nullptr) {
       return absl::UnavailableError(
-          StrCat("server: no memory for ", part.bytes, " bytes, try again"));
+          StrCat("server: no memory for ", part.bytes, " bytes; try again"));
     }
     if (absl::Status status = Read(part, copy->data()); !status.ok()) {
       item = engine::Item(std::move(status));
@@ -60,10 +60,11 @@ void Transfers::Store(engine::Result& result) const {
     if (of_item.status.ok()) continue;
     of_item.outputs.clear();
     if (std::find(in_place_.begin(), in_place_.end(), item) == in_place_.end()) continue;
-    of_item.status = absl::AbortedError(
-        StrCat("server: failed in the middle of an in-place call, what it was to change may hold "
-               "neither input nor output: ",
-               of_item.status.message()));
+    of_item.status =
+        absl::AbortedError(StrCat("server: failed in the middle of an in-place call; start again "
+                                  "from the original, because what it was to change may hold "
+                                  "neither input nor output: ",
+                                  of_item.status.message()));
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr char kUnixPrefix[] = "unix:";
 constexpr size_t kMaxUnixPath = sizeof(sockaddr_un::sun_path) - 1;
 
-constexpr char kAccepted[] = ", accepted are host:port, [v6]:port and unix:/path";
+constexpr char kAccepted[] = "; accepted are host:port, [v6]:port and unix:/path";
 
 }  // namespace
 

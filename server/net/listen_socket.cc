@@ -30,7 +30,8 @@ union SocketAddress {
 };
 
 absl::Status CannotListen(const std::string& where, const std::string& why) {
-  return absl::UnavailableError(absl::StrCat("listen: cannot listen on ", where, ": ", why));
+  return absl::UnavailableError(absl::StrCat("listen: cannot listen on ", where, " (", why,
+                                             "); must be a free address of this host"));
 }
 
 std::string ErrorText(int error) { return std::strerror(error); }
@@ -161,6 +162,16 @@ absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address) {
   PHASOR_ASSIGN_OR_RETURN(ListenSocket socket, ListenUnix(address.unix_path));
   std::vector<ListenSocket> sockets;
   sockets.push_back(std::move(socket));
+  return sockets;
+}
+
+absl::StatusOr<std::vector<ListenSocket>> Listen(const std::vector<std::string>& addresses) {
+  std::vector<ListenSocket> sockets;
+  for (const std::string& text : addresses) {
+    PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address));
+    for (ListenSocket& socket : bound) sockets.push_back(std::move(socket));
+  }
   return sockets;
 }
 

@@ -40,6 +40,8 @@ class ListenSocket {
 // Listens on every address that `address` resolves to. With port 0, all get the same port. The file
 // of a Unix socket on which no one listens any more is replaced. UNAVAILABLE "listen: ...".
 absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address);
+// The same for all of these addresses, in the form of ParseListenAddress.
+absl::StatusOr<std::vector<ListenSocket>> Listen(const std::vector<std::string>& addresses);
 
 // The key under which a connection is counted: "ip:<address>", or "uid:<user>" on a Unix socket.
 std::string PeerKey(int connected_fd);

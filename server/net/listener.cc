@@ -24,7 +24,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "kernels/base/status_macros.h"
 #include "server/base/log.h"
-#include "server/net/listen_address.h"
 #include "server/net/listen_socket.h"
 
 namespace phasor {
@@ -276,15 +275,10 @@ class EpollListener final : public Listener {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const ListenerOptions& options) {
-  std::vector<ListenSocket> sockets;
-  for (const std::string& text : options.addresses) {
-    PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
-    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address));
-    for (ListenSocket& socket : bound) sockets.push_back(std::move(socket));
-  }
+  PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> sockets, Listen(options.addresses));
   auto listener = std::make_unique<EpollListener>(options, std::move(sockets));
   if (!listener->valid()) {
-    return absl::UnavailableError("listen: no file descriptors left for epoll");
+    return absl::UnavailableError("listen: no file descriptor left for epoll; raise RLIMIT_NOFILE");
   }
   return listener;
 }

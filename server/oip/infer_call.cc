@@ -60,7 +60,7 @@ class InferCall final : public engine::Call {
     if (walked.header.size() > std::numeric_limits<int>::max() ||
         !header.ParseFromArray(walked.header.data(), static_cast<int>(walked.header.size()))) {
       return absl::InvalidArgumentError(
-          "request: does not parse, must be an inference.ModelInferRequest");
+          "request: does not parse; must be an inference.ModelInferRequest");
     }
     prepared_.id = header.id();
     const std::shared_ptr<const ModelSet> models = context_.models->Get();

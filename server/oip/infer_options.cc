@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "kernels/base/json.h"
 #include "kernels/base/status_macros.h"
@@ -44,7 +43,7 @@ absl::StatusOr<Json> JsonOf(const std::string& key, const inference::InferParame
     case inference::InferParameter::PARAMETER_CHOICE_NOT_SET:
       break;
   }
-  return InvalidParameter(key, "no value, must have one");
+  return InvalidParameter(key, "no value; must have one");
 }
 
 // Reads the parameters that client libraries add by themselves.
@@ -55,7 +54,7 @@ absl::Status CheckOfClient(const std::string& key, const Json& value, InferOptio
   int64_t number = 0;
   PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &number));
   if (key != "timeout") return absl::OkStatus();  // a priority has no effect: there is one queue
-  if (number < 0) return InvalidParameter(key, "below 0, must be microseconds, or 0 for none");
+  if (number < 0) return InvalidParameter(key, "below 0; must be microseconds, or 0 for none");
   if (number > 0) out->timeout = absl::Microseconds(number);
   return absl::OkStatus();
 }
@@ -69,38 +68,24 @@ absl::Status ReadDatatype(const std::string& key, const Json& value, std::option
   PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
   *out = DtypeOf(name);
   if (out->has_value()) return absl::OkStatus();
-  return InvalidParameter(key, StrCat("'", Shown(name), "', must be ", kAcceptedDatatypes));
+  return InvalidParameter(key, StrCat("'", Shown(name), "'; must be ", kAcceptedDatatypes));
 }
 
-absl::Status ReadDirection(const std::string& key, const Json& value, Direction* out) {
-  std::string name;
-  PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
-  const std::string upper = absl::AsciiStrToUpper(name);
-  if (upper == "FORWARD") {
-    *out = Direction::kForward;
-  } else if (upper == "INVERSE") {
-    *out = Direction::kInverse;
-  } else if (upper == "DELTA") {
-    *out = Direction::kDelta;
-  } else {
-    return InvalidParameter(key, StrCat("'", Shown(name), "', must be FORWARD, INVERSE or DELTA"));
+// Reads one of these names, in upper or lower case.
+template <typename E>
+absl::Status ReadName(const std::string& key, const Json& value,
+                      const std::vector<std::pair<std::string, E>>& names, E* out) {
+  const std::string path = StrCat(kPath, ".", key);
+  std::string given;
+  PHASOR_RETURN_IF_ERROR(ReadJson(value, path, &given));
+  std::vector<std::string> accepted;
+  for (const auto& [name, meaning] : names) {
+    accepted.push_back(name);
+    if (!absl::EqualsIgnoreCase(given, name)) continue;
+    *out = meaning;
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
-
-absl::Status ReadLayout(const std::string& key, const Json& value, RopeLayout* out) {
-  std::string name;
-  PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
-  const std::string upper = absl::AsciiStrToUpper(name);
-  if (upper == "TOKENS_HEADS") {
-    *out = RopeLayout::kTokensHeads;
-  } else if (upper == "HEADS_TOKENS") {
-    *out = RopeLayout::kHeadsTokens;
-  } else {
-    return InvalidParameter(key,
-                            StrCat("'", Shown(name), "', must be TOKENS_HEADS or HEADS_TOKENS"));
-  }
-  return absl::OkStatus();
+  return WrongName(path, value, accepted);
 }
 
 // Reads a parameter that is an option of the call. Returns false if it is none of those.
@@ -110,11 +95,18 @@ absl::StatusOr<bool> ReadCommon(const Model& model, const std::string& key, cons
   if (IsOfClient(key)) {
     PHASOR_RETURN_IF_ERROR(CheckOfClient(key, value, out));
   } else if (absl::StartsWith(key, "triton_")) {
-    return InvalidParameter(key, "names that begin with triton_ are reserved, must not be set");
+    return InvalidParameter(key, "names that begin with triton_ are reserved; must not be set");
   } else if (model.kind == ModelKind::kRotary && key == "direction") {
-    PHASOR_RETURN_IF_ERROR(ReadDirection(key, value, &out->direction));
+    PHASOR_RETURN_IF_ERROR(ReadName<Direction>(key, value,
+                                               {{"FORWARD", Direction::kForward},
+                                                {"INVERSE", Direction::kInverse},
+                                                {"DELTA", Direction::kDelta}},
+                                               &out->direction));
   } else if (model.kind == ModelKind::kRotary && key == "layout") {
-    PHASOR_RETURN_IF_ERROR(ReadLayout(key, value, &out->layout));
+    PHASOR_RETURN_IF_ERROR(ReadName<RopeLayout>(
+        key, value,
+        {{"TOKENS_HEADS", RopeLayout::kTokensHeads}, {"HEADS_TOKENS", RopeLayout::kHeadsTokens}},
+        &out->layout));
   } else if (model.kind != ModelKind::kRotary && key == "output_dtype") {
     PHASOR_RETURN_IF_ERROR(ReadDatatype(key, value, &out->output_dtype));
   } else if (model.kind == ModelKind::kEncoding && key == "embedding_scale") {
@@ -143,7 +135,7 @@ absl::Status ReadBiasField(const std::string& key, const Json& value, InferOptio
 absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParameters& parameters) {
   if (parameters.size() > kMaxParameters) {
     return absl::InvalidArgumentError(
-        StrCat(kPath, ": ", parameters.size(), " of them, must be at most ", kMaxParameters));
+        StrCat(kPath, ": ", parameters.size(), " of them; must be at most ", kMaxParameters));
   }
   InferOptions out;
   Json fields = Json::object();
@@ -158,7 +150,7 @@ absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParamete
     if (model.kind == ModelKind::kBias) {
       PHASOR_RETURN_IF_ERROR(ReadBiasField(key, value, &out));
     } else if (key == "preset" || key == "config_json" || key == "encoder") {
-      return InvalidParameter(key, "the model stands for it, must not be set");
+      return InvalidParameter(key, "the model stands for it; must not be set");
     } else {
       fields[key] = std::move(value);
     }

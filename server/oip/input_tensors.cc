@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -27,19 +26,19 @@ absl::StatusOr<int64_t> ReadInteger(const inference::InferParameter& parameter,
   if (parameter.has_uint64_param() && static_cast<int64_t>(parameter.uint64_param()) >= 0) {
     return static_cast<int64_t>(parameter.uint64_param());
   }
-  return Invalid(path, ": must be an int64_param");
+  return Invalid(path, ": of another type; must be an int64_param");
 }
 
 // The type and shape for error messages: "INT64 [2, 3]".
 std::string Describe(const InputTensor& input) {
-  return StrCat(DatatypeOf(input.dtype), " [", absl::StrJoin(input.shape, ", "), "]");
+  return StrCat(DatatypeOf(input.dtype), " ", ShapeText(input.shape));
 }
 
 absl::Status ReadTypeAndShape(const inference::ModelInferRequest::InferInputTensor& wire,
                               InputTensor* input) {
   const auto dtype = DtypeOf(wire.datatype());
   if (!dtype.has_value()) {
-    return Invalid(input->path, ".datatype: '", Shown(wire.datatype()), "', must be ",
+    return Invalid(input->path, ".datatype: '", Shown(wire.datatype()), "'; must be ",
                    kAcceptedDatatypes);
   }
   input->name = wire.name();
@@ -72,25 +71,25 @@ absl::StatusOr<InputTensor> ReadInput(const inference::ModelInferRequest::InferI
     return input;
   }
   if (wire.has_contents()) {
-    return Invalid(input.path, ".contents: set beside shared memory, must be one of the two");
+    return Invalid(input.path, ".contents: set beside shared memory; must be one of the two");
   }
   if (input.range.bytes != input.bytes) {
-    return Invalid(input.path, ".parameters.", kByteSize, ": ", input.range.bytes, ", must be ",
+    return Invalid(input.path, ".parameters.", kByteSize, ": ", input.range.bytes, "; must be ",
                    input.bytes, " for ", Describe(input));
   }
   return input;
 }
 
 // Gives each input that needs one its entry of raw_input_contents.
-absl::Status AssignRaw(const std::vector<bool>& needs_raw, absl::Span<const engine::Segments> raw,
+absl::Status AssignRaw(const std::vector<bool>& needs_raw, absl::Span<const PieceList> raw,
                        std::vector<InputTensor>* inputs) {
   size_t next = 0;
   for (size_t i = 0; i < inputs->size(); ++i) {
     if (!needs_raw[i]) continue;
     InputTensor& input = (*inputs)[i];
-    const int64_t got = engine::SegmentBytes(raw[next]);
+    const int64_t got = PieceBytes(raw[next]);
     if (got != input.bytes) {
-      return Invalid(input.path, ": raw_input_contents[", next, "] has ", got, " bytes, must be ",
+      return Invalid(input.path, ": raw_input_contents[", next, "] has ", got, " bytes; must be ",
                      input.bytes, " for ", Describe(input));
     }
     input.segments = raw[next++];
@@ -102,7 +101,7 @@ absl::Status AssignRaw(const std::vector<bool>& needs_raw, absl::Span<const engi
 
 absl::Status CheckTensorCount(int count, const char* field) {
   if (count <= kMaxTensors) return absl::OkStatus();
-  return Invalid(field, ": ", count, " tensors, must be at most ", kMaxTensors);
+  return Invalid(field, ": ", count, " tensors; must be at most ", kMaxTensors);
 }
 
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
@@ -113,7 +112,7 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
     const std::string at = StrCat(path, ".", Shown(name));
     if (name == kRegion) {
       if (!value.has_string_param() || value.string_param().empty()) {
-        return Invalid(at, ": must be a string_param with the region's name");
+        return Invalid(at, ": of another type; must be a string_param with the region's name");
       }
       range.name = value.string_param();
     } else if (name == kByteSize) {
@@ -122,15 +121,15 @@ absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
     } else if (name == kOffset) {
       PHASOR_ASSIGN_OR_RETURN(range.offset, ReadInteger(value, at));
     } else {
-      return Invalid(at, ": no such parameter, must be ", kRegion, ", ", kByteSize, " or ",
+      return Invalid(at, ": no such parameter; must be ", kRegion, ", ", kByteSize, " or ",
                      kOffset);
     }
   }
   if (range.name.empty()) {
     if (parameters.empty()) return range;
-    return Invalid(path, ".", kRegion, ": not set, must be given with the other two");
+    return Invalid(path, ".", kRegion, ": not set; must be given with the other two");
   }
-  if (!has_bytes) return Invalid(path, ".", kByteSize, ": not set, must be given");
+  if (!has_bytes) return Invalid(path, ".", kByteSize, ": not set; must be given");
   return range;
 }
 
@@ -150,10 +149,10 @@ memory::SharedTensor SharedTensorOf(const RegionRange& range, Dtype dtype, const
 }
 
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
-                                                    absl::Span<const engine::Segments> raw) {
+                                                    absl::Span<const PieceList> raw) {
   PHASOR_RETURN_IF_ERROR(CheckTensorCount(request.inputs_size(), "inputs"));
   std::vector<InputTensor> inputs;
-  // Segments point into the elements, so they must not move.
+  // Pieces point into the elements, so they must not move.
   inputs.reserve(static_cast<size_t>(request.inputs_size()));
   std::vector<bool> needs_raw;
   std::set<std::string> names;
@@ -162,7 +161,7 @@ absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferR
   for (const auto& wire : request.inputs()) {
     std::string path = StrCat("inputs[", inputs.size(), "]");
     if (!names.insert(wire.name()).second) {
-      return Invalid(path, ".name: '", Shown(wire.name()), "' twice, must be given once");
+      return Invalid(path, ".name: '", Shown(wire.name()), "' twice; must be given once");
     }
     PHASOR_ASSIGN_OR_RETURN(InputTensor input, ReadInput(wire, std::move(path)));
     typed = typed || wire.has_contents();
@@ -171,10 +170,10 @@ absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferR
     inputs.push_back(std::move(input));
   }
   if (typed && !raw.empty()) {
-    return Invalid("raw_input_contents: set beside typed contents, must be one of the two");
+    return Invalid("raw_input_contents: set beside typed contents; must be one of the two");
   }
   if (raw.size() != in_message) {
-    return Invalid("raw_input_contents: ", raw.size(), " entries, must be ", in_message,
+    return Invalid("raw_input_contents: ", raw.size(), " entries; must be ", in_message,
                    ", one for each input that is not in shared memory");
   }
   PHASOR_RETURN_IF_ERROR(AssignRaw(needs_raw, raw, &inputs));

@@ -55,7 +55,7 @@ struct InputTensor {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   int64_t bytes = 0;
-  engine::Segments segments;       // of bytes in the message or in `numbers`
+  PieceList segments;              // of bytes in the message or in `numbers`
   std::vector<std::byte> numbers;  // bytes of typed contents
   RegionRange range;
 };
@@ -65,7 +65,7 @@ struct InputTensor {
 // name given twice, a wrong type, shape or length, or both typed and raw contents. Does not look up
 // regions.
 absl::StatusOr<std::vector<InputTensor>> ReadInputs(const inference::ModelInferRequest& request,
-                                                    absl::Span<const engine::Segments> raw);
+                                                    absl::Span<const PieceList> raw);
 
 }  // namespace phasor::oip
 

@@ -22,7 +22,7 @@ std::string NamesOfResults(const std::vector<OutputTensor>& results) {
 absl::Status NoSuchOutput(const std::string& path, const std::string& name,
                           const std::vector<OutputTensor>& results) {
   return absl::InvalidArgumentError(StrCat(path, ".name: '", Shown(name),
-                                           "' is not an output of this request, must be one of ",
+                                           "' is not an output of this request; must be one of ",
                                            NamesOfResults(results)));
 }
 
@@ -35,7 +35,7 @@ absl::StatusOr<OutputTensor> ReadOutput(
   if (!output.range.in_message() && output.range.bytes < output.bytes) {
     return absl::InvalidArgumentError(
         StrCat(path, ".parameters.shared_memory_byte_size: ", output.range.bytes,
-               ", should be at least ", output.bytes, " bytes to hold the results"));
+               "; must be at least ", output.bytes, " bytes to hold the results"));
   }
   return output;
 }
@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInfe
     const std::string path = StrCat("outputs[", i, "]");
     if (!names.insert(wire.name()).second) {
       return absl::InvalidArgumentError(
-          StrCat(path, ".name: '", Shown(wire.name()), "' twice, must be given once"));
+          StrCat(path, ".name: '", Shown(wire.name()), "' twice; must be given once"));
     }
     const auto found = std::find_if(results.begin(), results.end(), is_named);
     if (found == results.end()) {

@@ -13,6 +13,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/request/prepared.h"
+#include "kernels/tensor/tensor_desc.h"
 #include "server/engine/run_call.h"
 #include "server/oip/datatype.h"
 #include "server/oip/infer_options.h"
@@ -54,14 +55,14 @@ class Preparer {
                                      [&](const TensorSlot& s) { return s.name == input.name; });
       if (slot == model_.inputs.end()) {
         return Invalid(input.path, ".name: '", Shown(input.name), "' is not an input of '",
-                       model_.name, "', must be one of ", NamesOf(model_.inputs));
+                       model_.name, "'; must be one of ", NamesOf(model_.inputs));
       }
       input.role = slot->role;
       input.index = slot->index;
     }
     for (const TensorSlot& slot : model_.inputs) {
       if (slot.optional || Find(slot.role, slot.index) != nullptr) continue;
-      return Invalid("inputs: ", slot.name, " is missing, '", model_.name, "' takes ",
+      return Invalid("inputs: ", slot.name, " is missing; '", model_.name, "' takes ",
                      NamesOf(model_.inputs));
     }
     return absl::OkStatus();
@@ -117,8 +118,8 @@ class Preparer {
     if (prepared.positions.axes > 1) shape.pop_back();
     shape.push_back(prepared.output.shape.back());
     if (embeddings != nullptr && embeddings->shape != shape) {
-      return Invalid(embeddings->path, ".shape: must be that of the positions and ", shape.back(),
-                     " columns");
+      return Invalid(embeddings->path, ".shape: ", ShapeText(embeddings->shape), "; must be ",
+                     ShapeText(shape), ", that of the positions and the columns");
     }
     AddResult("ENCODING", prepared.output.dtype, std::move(shape), prepared.output_bytes);
     out_.item = engine::Item(std::move(prepared));
@@ -254,7 +255,7 @@ absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
     const int64_t bytes = output.range.in_message() ? output.bytes : 0;
     if (kOutputHeaderBytes > room || bytes > room - kOutputHeaderBytes) {
       return absl::ResourceExhaustedError(
-          StrCat(output.path, ": the response is too large, must be at most ", limit,
+          StrCat(output.path, ": the response is too large; must be at most ", limit,
                  " bytes; shared memory or fewer positions help"));
     }
     room -= bytes + kOutputHeaderBytes;
@@ -267,7 +268,7 @@ absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
 absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& name,
                                      const std::string& version) {
   const bool number = std::all_of(version.begin(), version.end(), absl::ascii_isdigit);
-  if (!number) return Invalid("model_version: '", Shown(version), "', must be a number or empty");
+  if (!number) return Invalid("model_version: '", Shown(version), "'; must be a number or empty");
   ModelRef model = models.Find(name);
   if (model != nullptr && (version.empty() || version == kModelVersion)) return model;
   const std::string asked = model == nullptr ? "" : StrCat(" version ", Shown(version));
@@ -278,7 +279,7 @@ absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& 
 }
 
 absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& request,
-                                           absl::Span<const engine::Segments> raw,
+                                           absl::Span<const PieceList> raw,
                                            const PrepareContext& context) {
   PreparedInfer out;
   PHASOR_ASSIGN_OR_RETURN(

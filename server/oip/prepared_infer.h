@@ -58,7 +58,7 @@ absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& 
 // INVALID_ARGUMENT, OUT_OF_RANGE and others: as PrepareEncode, PrepareRope and PrepareBias.
 // RESOURCE_EXHAUSTED: the response would be too large. Borrows `raw`.
 absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& request,
-                                           absl::Span<const engine::Segments> raw,
+                                           absl::Span<const PieceList> raw,
                                            const PrepareContext& context);
 
 // Replaces the path of an error by that of the request: "item.positions.tensor.shape" becomes

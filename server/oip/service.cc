@@ -14,6 +14,7 @@
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
 #include "server/grpc/finish_call.h"
+#include "server/memory/range.h"
 #include "server/oip/model_info.h"
 #include "server/oip/prepared_infer.h"
 
@@ -37,7 +38,7 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
 
 grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, std::string_view method,
                                  std::string_view why) {
-  return Answer(context, absl::UnimplementedError(StrCat(method, ": not implemented, ", why)));
+  return Answer(context, absl::UnimplementedError(StrCat(method, ": not implemented; ", why)));
 }
 
 // Callers without an identity share their names, as clients of this protocol expect.
@@ -48,7 +49,7 @@ memory::RegionTerms TermsFor(const memory::RegionCaller& caller) {
 // A size or an offset of the wire as int64. INVALID_ARGUMENT: it does not fit.
 absl::StatusOr<int64_t> SizeFromWire(uint64_t value, std::string_view path) {
   if (value <= uint64_t{std::numeric_limits<int64_t>::max()}) return static_cast<int64_t>(value);
-  return absl::InvalidArgumentError(StrCat(path, ": ", value, ", must be below 2^63"));
+  return absl::InvalidArgumentError(StrCat(path, ": ", value, "; must be below 2^63"));
 }
 
 }  // namespace
@@ -199,9 +200,7 @@ grpc::ServerUnaryReactor* InferenceService::SystemSharedMemoryStatus(
     out.set_byte_size(static_cast<uint64_t>(region.place.bytes));
   }
   if (!request->name().empty() && response->regions().empty()) {
-    return Answer(context,
-                  absl::NotFoundError(StrCat("name: region '", Shown(request->name()),
-                                             "' is not registered, must be a name of one")));
+    return Answer(context, memory::NotRegistered(request->name(), "name"));
   }
   return Answer(context);
 }
@@ -251,9 +250,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryStatus(
     }
   }
   if (!request->name().empty() && response->regions().empty()) {
-    return Answer(context,
-                  absl::NotFoundError(StrCat("name: region '", Shown(request->name()),
-                                             "' is not registered, must be a name of one")));
+    return Answer(context, memory::NotRegistered(request->name(), "name"));
   }
   return Answer(context);
 }
@@ -268,7 +265,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
   if (!bytes.ok()) return Answer(context, bytes.status());
   if (request->device_id() < 0) {
     return Answer(context, absl::InvalidArgumentError(StrCat("device_id: ", request->device_id(),
-                                                             ", must be at least 0")));
+                                                             "; must be at least 0")));
   }
   const memory::RegionCaller caller = rpc::RegionCallerOf(*context);
   return Answer(

@@ -52,13 +52,13 @@ absl::StatusOr<std::vector<std::byte>> BytesOf(const inference::InferTensorConte
     case Dtype::kFloat8E4M3:
     case Dtype::kFloat8E5M2:
       return absl::InvalidArgumentError(StrCat(path, ".contents: set for ", DatatypeOf(dtype),
-                                               ", must be raw bytes in raw_input_contents"));
+                                               "; must be raw bytes in raw_input_contents"));
   }
   const int64_t found = static_cast<int64_t>(bytes.size()) / SizeOf(dtype);
   const int64_t others = CountAll(contents) - found;
   if (found == elements && others == 0) return bytes;
   return absl::InvalidArgumentError(StrCat(path, ".contents: ", found, " elements in ", field,
-                                           " and ", others, " elsewhere, must be ", elements,
+                                           " and ", others, " elsewhere; must be ", elements,
                                            " in ", field, " for ", DatatypeOf(dtype)));
 }
 

@@ -55,7 +55,7 @@ absl::Status CheckMethods(const std::vector<std::string>& methods, const std::st
     if (IsPattern(methods[i]) && std::any_of(known.begin(), known.end(), names)) continue;
     return absl::InvalidArgumentError(
         StrCat(path, "[", i, "]: '", methods[i],
-               "' names no method of this server, must be *, package.Service/* or "
+               "' names no method of this server; must be *, package.Service/* or "
                "package.Service/Method"));
   }
   return absl::OkStatus();
@@ -66,7 +66,7 @@ absl::Status ReadMaximum(const JsonObject& object, std::string_view key, int64_t
   PHASOR_RETURN_IF_ERROR(object.Read(key, &maximum));
   *out = maximum.value_or(kUnlimited);
   if (*out >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(object.PathOf(key), ": ", *out, ", must be at least 0"));
+  return absl::InvalidArgumentError(StrCat(object.PathOf(key), ": ", *out, "; must be at least 0"));
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view text, const std::string& p
   const std::string list_path = StrCat(path, ": identities");
   const auto list = json.find("identities");
   if (list == json.end() || !list->is_array()) {
-    return absl::InvalidArgumentError(StrCat(list_path, ": not set, must be a list"));
+    return absl::InvalidArgumentError(StrCat(list_path, ": not set; must be a list"));
   }
   Policy policy;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -94,7 +94,7 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view text, const std::string& p
     PHASOR_RETURN_IF_ERROR(object.Read("identity", &identity));
     if (!IsIdentity(identity.value_or(""))) {
       return absl::InvalidArgumentError(StrCat(at, ".identity: '", identity.value_or(""),
-                                               "', must be token:NAME, san:NAME, unix or *"));
+                                               "'; must be token:NAME, san:NAME, unix or *"));
     }
     std::optional<std::vector<std::string>> methods;
     PHASOR_RETURN_IF_ERROR(object.Read("methods", &methods));
@@ -104,7 +104,7 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view text, const std::string& p
     PHASOR_RETURN_IF_ERROR(ReadMaximum(object, "max_regions", &grant.max_regions));
     if (!policy.grants_.emplace(*identity, std::move(grant)).second) {
       return absl::InvalidArgumentError(
-          StrCat(at, ".identity: '", *identity, "' stands above already, must be there once"));
+          StrCat(at, ".identity: '", *identity, "' stands above already; must be there once"));
     }
   }
   return policy;

@@ -66,11 +66,11 @@ absl::Status Rules::ReadPolicy(const std::string& path, absl::Span<const std::st
 absl::StatusOr<std::vector<std::string>> Rules::IdentitiesOf(const Presented& caller) const {
   const bool takes_tokens = !files_.tokens.empty();
   if (takes_tokens && !caller.authorization.empty()) {
-    if (caller.authorization.size() > 1) return Unauthenticated("given twice, must be given once");
+    if (caller.authorization.size() > 1) return Unauthenticated("given twice; must be given once");
     const std::string_view value = caller.authorization[0];
-    if (!StartsWithBearer(value)) return Unauthenticated("not a token, must be 'Bearer TOKEN'");
+    if (!StartsWithBearer(value)) return Unauthenticated("not a token; must be 'Bearer TOKEN'");
     const auto name = tokens_.NameOf(value.substr(kBearer.size()));
-    if (!name.has_value()) return Unauthenticated("the token is not known, must be a valid one");
+    if (!name.has_value()) return Unauthenticated("the token is not known; must be a valid one");
     return std::vector<std::string>{StrCat("token:", *name)};
   }
   if (files_.client_certificates && caller.certificate) {
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<std::string>> Rules::IdentitiesOf(const Presented& ca
   }
   // The permissions of the socket file have admitted this caller.
   if (!takes_tokens && caller.unix_socket) return std::vector<std::string>{"unix"};
-  return Unauthenticated(takes_tokens ? "not set, must be 'Bearer TOKEN'"
+  return Unauthenticated(takes_tokens ? "not set; must be 'Bearer TOKEN'"
                                       : "no client certificate, there must be one");
 }
 
@@ -109,7 +109,7 @@ Decision Rules::Decide(const Presented& caller, std::string_view method) const {
   if (grant == nullptr || !grant->Allows(method)) {
     decision.status = absl::PermissionDeniedError(StrCat(
         "method: ", decision.identity.empty() ? "a caller without a name" : decision.identity,
-        " may not call ", method, ", the server's policy decides"));
+        " may not call ", method, "; ask who keeps the server's policy"));
     return decision;
   }
   const auto quota = quotas_.find(name);

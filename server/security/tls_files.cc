@@ -58,8 +58,8 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(const std::string& opt
   const unsigned long error = ERR_peek_last_error();
   ERR_clear_error();
   const bool at_end = ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
-  if (certificates.empty()) return Wrong(option, path, "has no certificate, must be PEM");
-  if (!at_end) return Wrong(option, path, "has a certificate that cannot be read, must be PEM");
+  if (certificates.empty()) return Wrong(option, path, "has no certificate; must be PEM");
+  if (!at_end) return Wrong(option, path, "has a certificate that cannot be read; must be PEM");
   return certificates;
 }
 
@@ -74,8 +74,8 @@ absl::StatusOr<Key> ReadKey(const std::string& path) {
   bool encrypted = false;
   Key key(PEM_read_bio_PrivateKey(BioOf(text).get(), nullptr, &NoPassphrase, &encrypted));
   OPENSSL_cleanse(text.data(), text.size());
-  if (encrypted) return Wrong("tls-key", path, "is encrypted, must be a key without passphrase");
-  if (key == nullptr) return Wrong("tls-key", path, "has no private key, must be PEM");
+  if (encrypted) return Wrong("tls-key", path, "is encrypted; must be a key without passphrase");
+  if (key == nullptr) return Wrong("tls-key", path, "has no private key; must be PEM");
   return key;
 }
 
@@ -110,7 +110,8 @@ absl::StatusOr<TlsMaterial> ReadTlsFiles(const TlsPaths& paths) {
                           ReadCertificates("tls-cert", paths.certificate));
   PHASOR_ASSIGN_OR_RETURN(const Key key, ReadKey(paths.key));
   if (X509_check_private_key(chain[0].get(), key.get()) != 1) {
-    return Wrong("tls-key", paths.key, "is not the key of the first certificate of --tls-cert");
+    return Wrong("tls-key", paths.key,
+                 "is not the key of the first certificate of --tls-cert; must be");
   }
   TlsMaterial material;
   material.identity = Pem(chain, key.get());

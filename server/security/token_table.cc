@@ -10,8 +10,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "kernels/base/sha256.h"
 #include "kernels/base/text.h"
+#include "server/base/digest.h"
 
 namespace phasor::security {
 namespace {
@@ -46,7 +46,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(std::string_view text, const std::s
         !IsDigest(std::string(digest))) {
       return absl::InvalidArgumentError(
           StrCat(path, ":", number,
-                 ": not a token, must be: name sha256:64 hexadecimal digits; a name has "
+                 ": not a token; must be: name sha256:64 hexadecimal digits; a name has "
                  "letters, digits, '.', '_' and '-'"));
     }
     table.entries_.push_back({words[0], absl::AsciiStrToLower(digest)});
@@ -55,7 +55,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(std::string_view text, const std::s
 }
 
 std::optional<std::string> TokenTable::NameOf(std::string_view token) const {
-  const std::string digest = Sha256Hex(token);
+  const std::string digest = DigestOf(token.data(), token.size());
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {  // always all: the time must not tell which one matched
     if (CRYPTO_memcmp(entry.sha256.data(), digest.data(), kDigestDigits) == 0) found = &entry;

@@ -12,12 +12,12 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/str_join.h"
-#include "kernels/base/sha256.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/tensor/npy.h"
 #include "kernels/tensor/safetensors.h"
+#include "kernels/tensor/tensor_desc.h"
+#include "server/base/digest.h"
 
 namespace phasor::tables {
 namespace {
@@ -31,7 +31,8 @@ std::string SystemError(int error) { return std::generic_category().message(erro
 
 absl::Status Failed(std::string_view what, const std::string& path) {
   const int error = errno;
-  return absl::InternalError(StrCat("tables: cannot ", what, " ", path, ": ", SystemError(error)));
+  return absl::InternalError(StrCat("tables: cannot ", what, " ", path, " (", SystemError(error),
+                                    "); make room in --tables-dir, or mend it"));
 }
 
 absl::Status Unusable(std::string_view file, std::string_view what) {
@@ -96,7 +97,7 @@ absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
   if (file.ends_with(kNpy)) {
     PHASOR_ASSIGN_OR_RETURN(NpyHeader header, ParseNpyHeader(start, file_bytes, false, file));
     if (header.data_begin + header.data_bytes != file_bytes) {
-      return Unusable(file, "bytes after the data, must end with it");
+      return Unusable(file, "bytes after the data; must end with it");
     }
     const std::string stem = file.substr(0, file.size() - kNpy.size());
     return std::vector<NamedTensor>{
@@ -120,14 +121,13 @@ absl::StatusOr<Table> DescribeTable(const std::string& file, const NamedTensor& 
   }
   if (!IsComputeDtype(tensor.tensor.dtype)) {
     return Unusable(file, StrCat("'", tensor.name, "' is ", Name(tensor.tensor.dtype),
-                                 ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
+                                 "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
   }
   std::vector<int64_t> shape = tensor.tensor.shape;
   while (shape.size() > 2 && shape.front() == 1) shape.erase(shape.begin());
   if (shape.size() != 2 || tensor.data_bytes == 0) {
-    return Unusable(
-        file, StrCat("'", tensor.name, "' has shape [", absl::StrJoin(tensor.tensor.shape, ", "),
-                     "], must be [positions, width] or [buckets, heads]"));
+    return Unusable(file, StrCat("'", tensor.name, "' has shape ", ShapeText(tensor.tensor.shape),
+                                 "; must be [positions, width] or [buckets, heads]"));
   }
   return Table{tensor.name, tensor.tensor.dtype, shape[0], shape[1], {}, {}};
 }
@@ -140,9 +140,9 @@ absl::StatusOr<std::shared_ptr<const Table>> ReadTable(int fd, const std::string
   auto block = std::make_shared<TableBlock>(std::move(allocated));
   PHASOR_RETURN_IF_ERROR(block->Take(tensor.data_bytes));
   if (!ReadAt(fd, tensor.data_begin, tensor.data_bytes, block->data())) {
-    return Unusable(file, "cannot be read to its end");
+    return Unusable(file, "cannot be read to its end; must be a whole file");
   }
-  table.sha256 = Sha256Hex({block->data(), static_cast<size_t>(block->size())});
+  table.sha256 = DigestOf(block->data(), static_cast<size_t>(block->size()));
   table.data = {block, block->data()};
   return std::make_shared<const Table>(std::move(table));
 }
@@ -159,8 +159,9 @@ absl::Status AsUnusable(const absl::Status& status) {
 absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& directory) {
   DIR* const opened = opendir(directory.c_str());
   if (opened == nullptr) {
-    return absl::FailedPreconditionError(
-        StrCat("tables-dir: ", directory, " cannot be read: ", SystemError(errno)));
+    return absl::FailedPreconditionError(StrCat("tables-dir: ", directory, " cannot be read (",
+                                                SystemError(errno),
+                                                "); must be a directory that the server may read"));
   }
   std::vector<std::string> files;
   while (const dirent* entry = readdir(opened)) {
@@ -183,13 +184,14 @@ absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
       open((directory + "/" + file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat about;
   if (opened.fd() < 0 || fstat(opened.fd(), &about) != 0) {
-    return Unusable(file, StrCat("cannot be opened: ", SystemError(errno)));
+    return Unusable(file, StrCat("cannot be opened (", SystemError(errno),
+                                 "); must be readable by the server's user"));
   }
-  if (!S_ISREG(about.st_mode)) return Unusable(file, "is no file");
+  if (!S_ISREG(about.st_mode)) return Unusable(file, "is no file; remove it or replace it");
   const int64_t longest = std::max(kMaxSafetensorsHeaderBytes, kMaxNpyHeaderBytes) + 16;
   std::string start(static_cast<size_t>(std::min<int64_t>(about.st_size, longest)), '\0');
   if (!ReadAt(opened.fd(), 0, static_cast<int64_t>(start.size()), start.data())) {
-    return Unusable(file, "cannot be read");
+    return Unusable(file, "cannot be read; must be readable by the server's user");
   }
   auto tensors = ReadHeader(file, start, about.st_size);
   if (!tensors.ok()) return AsUnusable(tensors.status());

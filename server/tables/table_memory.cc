@@ -8,15 +8,15 @@ namespace phasor::tables {
 
 absl::StatusOr<TableBlock> TableBlock::Allocate(std::shared_ptr<Budget> budget, int64_t bytes) {
   if (bytes > budget->limit_bytes) {
-    return absl::ResourceExhaustedError(StrCat("table: ", bytes,
-                                               " bytes, all tables together may "
-                                               "have ",
-                                               budget->limit_bytes));
+    return absl::ResourceExhaustedError(StrCat("table: ", bytes, " bytes; must be at most ",
+                                               budget->limit_bytes,
+                                               ", for all tables together (--max-tables-bytes)"));
   }
   const auto rounded = static_cast<size_t>((bytes + 63) / 64 * 64);
   auto* const data = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
   if (data == nullptr) {
-    return absl::ResourceExhaustedError(StrCat("table: no memory for ", bytes, " bytes"));
+    return absl::ResourceExhaustedError(StrCat(
+        "table: no memory for ", bytes, " bytes; delete other tables, or give the server more"));
   }
   return TableBlock(std::move(budget), data, bytes);
 }
@@ -32,7 +32,7 @@ absl::Status TableBlock::Take(int64_t bytes) {
   }
   budget_->taken_bytes.fetch_sub(bytes);
   return absl::ResourceExhaustedError(
-      StrCat("table: no room for ", bytes, " more bytes, all tables together may have ",
+      StrCat("table: no room for ", bytes, " more bytes beside the others, together at most ",
              budget_->limit_bytes, "; delete some or raise --max-tables-bytes"));
 }
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/base/sha256.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "server/base/digest.h"
 
 namespace phasor::tables {
 namespace {
@@ -19,28 +19,29 @@ absl::Status CheckChecksum(const std::string& sha256) {
                      });
   if (valid) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "table.sha256: must be given, 64 hexadecimal digits in lower case");
+      "table.sha256: not a hash; must be 64 hexadecimal digits in lower case");
 }
 
 absl::Status CheckTensor(const TensorDesc& tensor) {
   if (!IsComputeDtype(tensor.dtype)) {
     return absl::InvalidArgumentError(StrCat("table.tensor.dtype: ", Name(tensor.dtype),
-                                             ", must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
+                                             "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
   }
   if (tensor.shape.size() != 2 || !tensor.strides.empty()) {
     return absl::InvalidArgumentError(
-        "table.tensor.shape: must be dense [positions, width] or [buckets, heads]");
+        "table.tensor.shape: not dense or not two dimensions; must be [positions, width] or "
+        "[buckets, heads]");
   }
   for (size_t i = 0; i < 2; ++i) {
     if (tensor.shape[i] > 0) continue;
     return absl::InvalidArgumentError(
-        StrCat("table.tensor.shape[", i, "]: ", tensor.shape[i], ", must be at least 1"));
+        StrCat("table.tensor.shape[", i, "]: ", tensor.shape[i], "; must be at least 1"));
   }
   return absl::OkStatus();
 }
 
 absl::Status NotFound(std::string_view name, std::string_view path) {
-  return absl::NotFoundError(StrCat(path, ": no table '", name, "', must be one of ListTables"));
+  return absl::NotFoundError(StrCat(path, ": no table '", name, "'; must be one of ListTables"));
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ absl::Status TableUpload::Append(absl::Span<const std::byte> bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (size > block_->size() - received_) {
     return absl::InvalidArgumentError(
-        StrCat("raw: more bytes than the shape says, must be ", block_->size()));
+        StrCat("raw: more bytes than the shape says; must be ", block_->size()));
   }
   if (size == 0) return absl::OkStatus();
   PHASOR_RETURN_IF_ERROR(block_->Take(size));
@@ -86,7 +87,7 @@ absl::Status TableStore::Load() {
       const auto [entry, is_new] = tables_.try_emplace(name, Entry{std::move(table), file});
       if (is_new) continue;
       return absl::FailedPreconditionError(StrCat(file, ": defines table '", name, "' as does ",
-                                                  entry->second.file, ", must be one of the two"));
+                                                  entry->second.file, "; must be one of the two"));
     }
   }
   return absl::OkStatus();
@@ -118,7 +119,7 @@ std::vector<std::shared_ptr<const Table>> TableStore::List(std::string_view afte
 absl::Status TableStore::CheckDirectory() const {
   if (!options_.directory.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "table: this server keeps no tables, must be started with --tables-dir");
+      "table: this server keeps no tables; must be started with --tables-dir");
 }
 
 absl::StatusOr<std::unique_ptr<TableUpload>> TableStore::Begin(const std::string& name,
@@ -130,7 +131,7 @@ absl::StatusOr<std::unique_ptr<TableUpload>> TableStore::Begin(const std::string
   PHASOR_RETURN_IF_ERROR(CheckChecksum(sha256));
   PHASOR_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(tensor, "table.tensor"));
   if (bytes > options_.max_table_bytes) {
-    return absl::ResourceExhaustedError(StrCat("table.tensor: ", bytes, " bytes, must be at most ",
+    return absl::ResourceExhaustedError(StrCat("table.tensor: ", bytes, " bytes; must be at most ",
                                                options_.max_table_bytes, " (--max-table-bytes)"));
   }
   PHASOR_RETURN_IF_ERROR(CheckReplaceable(name));
@@ -138,7 +139,7 @@ absl::StatusOr<std::unique_ptr<TableUpload>> TableStore::Begin(const std::string
   if (uploads_->fetch_add(1) >= kMaxUploads) {
     uploads_->fetch_sub(1);
     return absl::UnavailableError(
-        StrCat("server: ", kMaxUploads, " uploads at a time, try again later"));
+        StrCat("server: ", kMaxUploads, " uploads at a time; try again later"));
   }
   Table table{name, tensor.dtype, tensor.shape[0], tensor.shape[1], sha256, {}};
   return std::unique_ptr<TableUpload>(
@@ -152,7 +153,7 @@ absl::Status TableStore::CheckReplaceable(const std::string& name) const {
   const Entry& entry = found->second;
   if (IsUploadFile(entry.file)) return absl::OkStatus();
   return absl::AlreadyExistsError(
-      StrCat("table.name: '", name, "' comes from ", entry.file, ", must be another name"));
+      StrCat("table.name: '", name, "' comes from ", entry.file, "; must be another name"));
 }
 
 absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
@@ -160,13 +161,13 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
   const int64_t bytes = upload->block_->size();
   if (upload->received_ != bytes) {
     return absl::InvalidArgumentError(
-        StrCat("raw: ", upload->received_, " bytes, must be the ", bytes, " of the shape"));
+        StrCat("raw: ", upload->received_, " bytes; must be the ", bytes, " of the shape"));
   }
   Table& table = upload->table_;
-  const std::string sha256 = Sha256Hex({upload->block_->data(), static_cast<size_t>(bytes)});
+  const std::string sha256 = DigestOf(upload->block_->data(), static_cast<size_t>(bytes));
   if (sha256 != table.sha256) {
     return absl::DataLossError(StrCat("table.sha256: the bytes received have ", sha256,
-                                      ", must be the ", table.sha256, " that was announced"));
+                                      "; must be the ", table.sha256, " that was announced"));
   }
   table.data = {upload->block_, upload->block_->data()};
   const std::string file = UploadFileName(table.name);
@@ -197,7 +198,7 @@ absl::Status TableStore::Delete(const std::string& name) {
   }
   if (!IsUploadFile(entry.file)) {
     return absl::FailedPreconditionError(StrCat("name: '", name, "' comes from ", entry.file,
-                                                ", which was not uploaded, must be removed there"));
+                                                ", which was not uploaded; must be removed there"));
   }
   PHASOR_RETURN_IF_ERROR(RemoveFile(options_.directory, entry.file));
   {

@@ -4,14 +4,6 @@
 
 namespace phasor::telemetry {
 
-void FamilyList::Counter(const std::string& name, const std::string& help, double value) {
-  AddTo(&Counters(name, help), {}, value);
-}
-
-void FamilyList::Gauge(const std::string& name, const std::string& help, double value) {
-  AddTo(&Gauges(name, help), {}, value);
-}
-
 prometheus::MetricFamily& FamilyList::Counters(const std::string& name, const std::string& help) {
   return families_.emplace_back(
       prometheus::MetricFamily{name, help, prometheus::MetricType::Counter, {}});
@@ -22,7 +14,7 @@ prometheus::MetricFamily& FamilyList::Gauges(const std::string& name, const std:
       prometheus::MetricFamily{name, help, prometheus::MetricType::Gauge, {}});
 }
 
-void FamilyList::AddTo(prometheus::MetricFamily* family, const Labels& labels, double value) {
+void FamilyList::Add(prometheus::MetricFamily* family, const Labels& labels, double value) {
   prometheus::ClientMetric& metric = family->metric.emplace_back();
   for (const auto& [name, text] : labels) metric.label.push_back({name, text});
   if (family->type == prometheus::MetricType::Counter) {

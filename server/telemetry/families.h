@@ -17,16 +17,27 @@ using Labels = std::vector<std::pair<std::string, std::string>>;
 class FamilyList {
  public:
   // Add a family with one value and no labels.
-  void Counter(const std::string& name, const std::string& help, double value);
-  void Gauge(const std::string& name, const std::string& help, double value);
+  template <typename Number>
+  void Counter(const std::string& name, const std::string& help, Number value) {
+    AddTo(&Counters(name, help), {}, value);
+  }
+  template <typename Number>
+  void Gauge(const std::string& name, const std::string& help, Number value) {
+    AddTo(&Gauges(name, help), {}, value);
+  }
   // Add a family whose values AddTo adds. The reference is valid until the next family is added.
   prometheus::MetricFamily& Counters(const std::string& name, const std::string& help);
   prometheus::MetricFamily& Gauges(const std::string& name, const std::string& help);
-  static void AddTo(prometheus::MetricFamily* family, const Labels& labels, double value);
+  template <typename Number>
+  static void AddTo(prometheus::MetricFamily* family, const Labels& labels, Number value) {
+    Add(family, labels, static_cast<double>(value));
+  }
 
   std::vector<prometheus::MetricFamily> Take() { return std::move(families_); }
 
  private:
+  static void Add(prometheus::MetricFamily* family, const Labels& labels, double value);
+
   std::vector<prometheus::MetricFamily> families_;
 };
 

@@ -18,7 +18,6 @@
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
-#include "server/net/listen_address.h"
 #include "server/net/listen_socket.h"
 
 namespace phasor::telemetry {
@@ -217,14 +216,10 @@ class PollingPageServer final : public PageServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(PageServerOptions options) {
-  std::vector<ListenSocket> sockets;
-  for (const std::string& text : options.addresses) {
-    PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
-    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address));
-    for (ListenSocket& socket : bound) sockets.push_back(std::move(socket));
-  }
+  PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> sockets, Listen(options.addresses));
   auto server = std::make_unique<PollingPageServer>(std::move(options), std::move(sockets));
-  if (!server->Run()) return absl::UnavailableError("listen: no file descriptor left");
+  if (!server->Run())
+    return absl::UnavailableError("listen: no file descriptor left; raise RLIMIT_NOFILE");
   return server;
 }
 

@@ -5,47 +5,24 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "absl/time/time.h"
+#include "inference/grpc_service.pb.h"
 #include "kernels/backend/backend.h"
 #include "server/engine/engine.h"
+#include "server/memory/owner_quotas.h"
+#include "server/net/listener.h"
 
 namespace phasor::telemetry {
 
-// Connections now open, and counts since the start.
-struct ConnectionCounts {
-  int64_t open = 0;
-  int64_t accepted = 0;
-  int64_t refused = 0;
-  int64_t starved = 0;
-};
-
-// Calls and connections refused since the start.
+// What was refused since the start.
 struct Refusals {
   int64_t unauthenticated = 0;
   int64_t permission_denied = 0;
-  int64_t tls_handshakes = 0;  // of the whole process
+  int64_t tls_handshakes_failed = 0;  // of all servers in this process
 };
 
 // How many of something there are, and their bytes.
-struct Holding {
-  int64_t count = 0;
-  int64_t bytes = 0;
-};
-
-// A model of the Open Inference Protocol that was used.
-struct ModelCounts {
-  std::string model;
-  std::string version;
-  int64_t succeeded = 0;
-  int64_t failed = 0;
-  absl::Duration request;
-  absl::Duration queue;
-  absl::Duration compute_input;
-  absl::Duration compute_infer;
-  absl::Duration compute_output;
-};
+using Holding = memory::OwnerQuotas::Stats;
 
 // Facts that do not change while a server runs.
 struct BuildInfo {
@@ -87,13 +64,14 @@ struct Snapshot {
   int64_t inflight_limit_bytes = 0;
   engine::EngineStats engine;
   BackendCounts backend;
-  ConnectionCounts connections;
+  ListenerStats connections;
   Refusals refusals;
   Holding leases;
   Holding regions;
   Holding device_regions;
   Holding tables;
-  std::vector<ModelCounts> models;
+  // Of the models of the Open Inference Protocol.
+  google::protobuf::RepeatedPtrField<inference::ModelStatistics> models;
 };
 
 }  // namespace phasor::telemetry

@@ -8,8 +8,6 @@
 namespace phasor::telemetry {
 namespace {
 
-double Microseconds(absl::Duration time) { return absl::ToDoubleMicroseconds(time); }
-
 void AddServer(const Snapshot& s, FamilyList* list) {
   FamilyList::AddTo(&list->Gauges("phasor_build_info", "1, with what this server is as labels"),
                     {{"version", s.build.version},
@@ -18,46 +16,41 @@ void AddServer(const Snapshot& s, FamilyList* list) {
                      {"backend", s.build.backend},
                      {"cpu_target", s.build.cpu_target}},
                     1);
-  list->Gauge("phasor_serving", "1 while health says SERVING, else 0", s.serving ? 1 : 0);
+  list->Gauge("phasor_serving", "1 while health says SERVING, else 0", s.serving);
 }
 
 void AddEngine(const engine::EngineStats& e, int64_t limit_bytes, FamilyList* list) {
   auto& calls =
       list->Counters("phasor_calls_total",
                      "Calls taken for computation, by where: the receiving thread or a queue");
-  FamilyList::AddTo(&calls, {{"path", "inline"}}, static_cast<double>(e.calls_inline));
-  FamilyList::AddTo(&calls, {{"path", "queued"}}, static_cast<double>(e.calls_queued));
+  FamilyList::AddTo(&calls, {{"path", "inline"}}, e.calls_inline);
+  FamilyList::AddTo(&calls, {{"path", "queued"}}, e.calls_queued);
   auto& batches = list->Counters("phasor_batches_total",
                                  "Runs of calls that had gathered, by why no more were taken");
   const int64_t limited = e.batches_full + e.batches_most_calls;
-  FamilyList::AddTo(&batches, {{"closed", "bytes"}}, static_cast<double>(e.batches_full));
-  FamilyList::AddTo(&batches, {{"closed", "calls"}}, static_cast<double>(e.batches_most_calls));
-  FamilyList::AddTo(&batches, {{"closed", "queue_empty"}},
-                    static_cast<double>(e.batches - limited));
-  list->Counter("phasor_batched_calls_total", "Calls run in them",
-                static_cast<double>(e.batched_calls));
+  FamilyList::AddTo(&batches, {{"closed", "bytes"}}, e.batches_full);
+  FamilyList::AddTo(&batches, {{"closed", "calls"}}, e.batches_most_calls);
+  FamilyList::AddTo(&batches, {{"closed", "queue_empty"}}, e.batches - limited);
+  list->Counter("phasor_batched_calls_total", "Calls run in them", e.batched_calls);
   list->Counter("phasor_calls_refused_total", "Calls refused: over the byte budget, or draining",
-                static_cast<double>(e.calls_refused));
+                e.calls_refused);
   list->Counter("phasor_calls_expired_total",
                 "Calls whose deadline passed in the queue or before they were read",
-                static_cast<double>(e.calls_expired));
+                e.calls_expired);
   list->Counter("phasor_calls_cancelled_total",
                 "Calls whose caller went away in the queue or before they were read",
-                static_cast<double>(e.calls_cancelled));
-  list->Gauge("phasor_inflight_bytes", "Requests and answers in memory",
-              static_cast<double>(e.inflight_bytes));
-  list->Gauge("phasor_inflight_limit_bytes", "The byte budget, --max-inflight-bytes",
-              static_cast<double>(limit_bytes));
-  list->Gauge("phasor_queued_calls", "Calls that wait for a worker",
-              static_cast<double>(e.queued_calls));
+                e.calls_cancelled);
+  list->Gauge("phasor_inflight_bytes", "Requests and answers in memory", e.inflight_bytes);
+  list->Gauge("phasor_inflight_limit_bytes", "The byte budget, --max-inflight-bytes", limit_bytes);
+  list->Gauge("phasor_queued_calls", "Calls that wait for a worker", e.queued_calls);
   list->Gauge("phasor_waiting_calls", "Items of streams that wait for room in the byte budget",
-              static_cast<double>(e.waiting_calls));
+              e.waiting_calls);
   list->Gauge("phasor_waiting_readers", "Streams that are not read from until there is room",
-              static_cast<double>(e.waiting_readers));
+              e.waiting_readers);
   list->Counter("phasor_plan_cache_hits_total", "Specs that were compiled before",
-                static_cast<double>(e.plan_cache_hits));
+                e.plan_cache_hits);
   list->Counter("phasor_plan_cache_misses_total", "Specs that had to be compiled",
-                static_cast<double>(e.plan_cache_misses));
+                e.plan_cache_misses);
 }
 
 void AddDevices(const std::vector<DeviceSnapshot>& devices, FamilyList* list) {
@@ -107,70 +100,70 @@ void AddBackend(const BackendCounts& b, FamilyList* list) {
   AddDevices(b.devices, list);
 }
 
-void AddConnections(const ConnectionCounts& c, FamilyList* list) {
-  list->Gauge("phasor_connections", "Open connections", static_cast<double>(c.open));
-  list->Counter("phasor_connections_accepted_total", "Connections taken",
-                static_cast<double>(c.accepted));
+void AddConnections(const ListenerStats& c, FamilyList* list) {
+  list->Gauge("phasor_connections", "Open connections", c.connections);
+  list->Counter("phasor_connections_accepted_total", "Connections taken", c.accepted);
   list->Counter("phasor_connections_refused_total", "Connections closed at once: over a limit",
-                static_cast<double>(c.refused));
+                c.refused);
   list->Counter("phasor_connections_starved_total",
-                "Connections that failed for lack of file descriptors or memory",
-                static_cast<double>(c.starved));
+                "Connections that failed for lack of file descriptors or memory", c.starved);
 }
 
 void AddRefusals(const Refusals& r, FamilyList* list) {
   auto& calls =
       list->Counters("phasor_auth_refused_total",
                      "Calls refused for who made them, by code: not known, or not allowed");
-  FamilyList::AddTo(&calls, {{"code", "UNAUTHENTICATED"}}, static_cast<double>(r.unauthenticated));
-  FamilyList::AddTo(&calls, {{"code", "PERMISSION_DENIED"}},
-                    static_cast<double>(r.permission_denied));
+  FamilyList::AddTo(&calls, {{"code", "UNAUTHENTICATED"}}, r.unauthenticated);
+  FamilyList::AddTo(&calls, {{"code", "PERMISSION_DENIED"}}, r.permission_denied);
   list->Counter("phasor_tls_handshakes_failed_total", "Connections that ended in the TLS handshake",
-                static_cast<double>(r.tls_handshakes));
+                r.tls_handshakes_failed);
 }
 
 void AddHoldings(const Snapshot& s, FamilyList* list) {
-  list->Gauge("phasor_leases", "Pieces of client memory that are leased",
-              static_cast<double>(s.leases.count));
-  list->Gauge("phasor_lease_bytes", "Their bytes", static_cast<double>(s.leases.bytes));
-  list->Gauge("phasor_regions", "Regions of shared memory that clients named",
-              static_cast<double>(s.regions.count));
-  list->Gauge("phasor_region_bytes", "Their bytes", static_cast<double>(s.regions.bytes));
+  list->Gauge("phasor_leases", "Pieces of client memory that are leased", s.leases.pieces);
+  list->Gauge("phasor_lease_bytes", "Their bytes", s.leases.bytes);
+  list->Gauge("phasor_regions", "Regions of shared memory that clients named", s.regions.pieces);
+  list->Gauge("phasor_region_bytes", "Their bytes", s.regions.bytes);
   if (!s.backend.devices.empty()) {
     list->Gauge("phasor_device_regions", "Regions of the devices' memory that clients named",
-                static_cast<double>(s.device_regions.count));
-    list->Gauge("phasor_device_region_bytes", "Their bytes",
-                static_cast<double>(s.device_regions.bytes));
+                s.device_regions.pieces);
+    list->Gauge("phasor_device_region_bytes", "Their bytes", s.device_regions.bytes);
   }
-  list->Gauge("phasor_tables", "Learned tables", static_cast<double>(s.tables.count));
+  list->Gauge("phasor_tables", "Learned tables", s.tables.pieces);
   list->Gauge("phasor_table_bytes", "Their bytes, also of deleted ones that are still in use",
-              static_cast<double>(s.tables.bytes));
+              s.tables.bytes);
 }
 
-// The names are those of Triton Inference Server, which its tools expect.
-void AddModels(const std::vector<ModelCounts>& models, FamilyList* list) {
+// The names are those of Triton Inference Server, which its tools expect. A model that was never
+// used has none.
+void AddModels(const google::protobuf::RepeatedPtrField<inference::ModelStatistics>& models,
+               FamilyList* list) {
+  using Stats = inference::InferStatistics;
   const auto add = [&](const char* name, const char* help, auto value_of) {
     auto& family = list->Counters(name, help);
-    for (const ModelCounts& m : models) {
-      FamilyList::AddTo(&family, {{"model", m.model}, {"version", m.version}}, value_of(m));
+    for (const inference::ModelStatistics& m : models) {
+      const Stats& stats = m.inference_stats();
+      if (stats.success().count() + stats.fail().count() == 0) continue;
+      FamilyList::AddTo(&family, {{"model", m.name()}, {"version", m.version()}}, value_of(stats));
     }
   };
-  const auto succeeded = [](const ModelCounts& m) { return static_cast<double>(m.succeeded); };
+  const auto add_time = [&](const char* name, const char* help, auto step) {
+    add(name, help, [step](const Stats& s) { return static_cast<double>((s.*step)().ns()) / 1e3; });
+  };
+  const auto succeeded = [](const Stats& s) { return s.success().count(); };
   add("nv_inference_request_success", "Inferences that succeeded", succeeded);
   add("nv_inference_request_failure", "Inferences that failed",
-      [](const ModelCounts& m) { return static_cast<double>(m.failed); });
+      [](const Stats& s) { return s.fail().count(); });
   add("nv_inference_count", "Inferences, a batch as its items", succeeded);
   add("nv_inference_exec_count", "Inferences run by themselves", succeeded);
-  add("nv_inference_request_duration_us", "Time of successful inferences",
-      [](const ModelCounts& m) { return Microseconds(m.request); });
-  add("nv_inference_queue_duration_us", "Of it, in the queue",
-      [](const ModelCounts& m) { return Microseconds(m.queue); });
-  add("nv_inference_compute_input_duration_us", "Of it, to parse, check and read shared memory",
-      [](const ModelCounts& m) { return Microseconds(m.compute_input); });
-  add("nv_inference_compute_infer_duration_us", "Of it, to gather and compute",
-      [](const ModelCounts& m) { return Microseconds(m.compute_infer); });
-  add("nv_inference_compute_output_duration_us", "Of it, to answer and write shared memory",
-      [](const ModelCounts& m) { return Microseconds(m.compute_output); });
+  add_time("nv_inference_request_duration_us", "Time of successful inferences", &Stats::success);
+  add_time("nv_inference_queue_duration_us", "Of it, in the queue", &Stats::queue);
+  add_time("nv_inference_compute_input_duration_us",
+           "Of it, to parse, check and read shared memory", &Stats::compute_input);
+  add_time("nv_inference_compute_infer_duration_us", "Of it, to gather and compute",
+           &Stats::compute_infer);
+  add_time("nv_inference_compute_output_duration_us", "Of it, to answer and write shared memory",
+           &Stats::compute_output);
 }
 
 }  // namespace

@@ -18,13 +18,13 @@ TEST(OptionsTest, DefaultsAreValid) { EXPECT_TRUE(ClientOptions{}.Validate().ok(
 
 TEST(OptionsTest, ErrorsNameTheOptionAndItsRange) {
   EXPECT_EQ(ClientOptions{.max_attempts = 0}.Validate().message(),
-            "max_attempts: 0 is out of range, must be in [1, 10]");
+            "max_attempts: 0 is out of range; must be in [1, 10]");
   EXPECT_THAT(std::string(ClientOptions{.timeout = absl::ZeroDuration()}.Validate().message()),
               HasSubstr("timeout: "));
   EXPECT_EQ(ClientOptions{.channels = 65}.Validate().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(ClientOptions{.inproc_threads = 0}.Validate().ok());
   EXPECT_EQ(ClientOptions{.staging_bytes = -1}.Validate().message(),
-            "staging_bytes: -1 is out of range, must be at least 0");
+            "staging_bytes: -1 is out of range; must be at least 0");
   EXPECT_TRUE(ClientOptions{.staging_bytes = 0}.Validate().ok());
   EXPECT_FALSE(ClientOptions{.initial_backoff = -absl::Seconds(1)}.Validate().ok());
 }

@@ -49,7 +49,7 @@ absl::StatusOr<EncodeOutput> OutputNamed(std::string_view name) {
     const auto output = static_cast<EncodeOutput>(i);
     if (Name(output) == name) return output;
   }
-  return absl::InvalidArgumentError(StrCat("case.output: ", name, ", must be an EncodeOutput"));
+  return absl::InvalidArgumentError(StrCat("case.output: ", name, "; must be an EncodeOutput"));
 }
 
 absl::StatusOr<Samples> Encode(const GoldenCase& golden, const Spec& spec, Dtype dtype) {

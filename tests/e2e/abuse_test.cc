@@ -145,13 +145,13 @@ TEST(AbuseTest, ManyKeysAndManyParametersAreRefusedByName) {
     for (auto* const context : {&encodes, &resolves, &infers}) testing::SetTestDeadline(context);
     v1::EncodeResponse encoded;
     expect_refused(phasor->Encode(&encodes, encode, &encoded),
-                   "item.spec.config_json: more than 65536 values, must be at most as many");
+                   "item.spec.config_json: more than 65536 values; must be at most as many");
     v1::ResolveSpecResponse resolved;
     expect_refused(phasor->ResolveSpec(&resolves, resolve, &resolved),
-                   "spec.config_json: more than 65536 values, must be at most as many");
+                   "spec.config_json: more than 65536 values; must be at most as many");
     inference::ModelInferResponse inferred;
     expect_refused(triton->ModelInfer(&infers, infer, &inferred),
-                   "parameters: 60000 of them, must be at most 256");
+                   "parameters: 60000 of them; must be at most 256");
   }
   ExpectServes(server, "after");
 }

@@ -15,6 +15,7 @@
 #include "inference/grpc_service.grpc.pb.h"
 #include "kernels/base/sha256.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "server/telemetry/snapshot.h"
 #include "tests/e2e/secure_server.h"
 #include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"

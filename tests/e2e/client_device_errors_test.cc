@@ -47,7 +47,7 @@ TEST_F(ClientDeviceErrorsTest, WhatCannotBeRegisteredIsSaidWithItsField) {
   };
   CudaIpcAllocation wrong = Allocation();
   wrong.handle.pop_back();
-  refused(wrong, "region.cuda_ipc.handle: 63 bytes, must be 64");
+  refused(wrong, "region.cuda_ipc.handle: 63 bytes; must be 64");
   wrong.handle = std::string(64, 'x');
   refused(wrong, "region.cuda_ipc.handle: ");
   wrong = Allocation();
@@ -95,8 +95,8 @@ TEST_F(ClientDeviceErrorsTest, ViewsThatDoNotFitAreSaidWithTheirField) {
   const int64_t size = memory.size();
   EXPECT_THAT(Apply(Rope({memory.View(Heads(4, 1), size - 1020)})),
               StatusIs(kInvalid,
-                       "item.tensors[0].tensor: 1020 bytes of memory, FLOAT32 [4, 1, 64] "
-                       "spans 1024"));
+                       "item.tensors[0].tensor: 1020 bytes of memory; must be the "
+                       "1024 that FLOAT32 [4, 1, 64] spans"));
   for (const int64_t offset : {int64_t{-4}, size + 1, INT64_MIN, INT64_MAX}) {
     EXPECT_THAT(Apply(Rope({{memory.View(Heads(4, 1)), memory.View(Heads(4, 1), offset)}})),
                 StatusIs(kInvalid, StartsWith("item.tensors[0].output.device.offset_bytes: ")));
@@ -125,7 +125,7 @@ TEST_F(ClientDeviceErrorsTest, WhatStaysOnTheHostIsRefused) {
   const DeviceMemory memory = Register(tcp_, Allocation());
   const MutableTensorView tensor = memory.View(Heads(4, 1));
   const auto refused = [&](const absl::Status& status, const std::string& path) {
-    EXPECT_THAT(status, StatusIs(kInvalid, path + ": memory of a GPU, must be of the host"));
+    EXPECT_THAT(status, StatusIs(kInvalid, path + ": memory of a GPU; must be of the host"));
   };
   RopeCall call = Rope({tensor});
   refused(tcp_.ApplyRoPEInChunks(call).status(), "item.tensors[0].tensor");
@@ -163,13 +163,13 @@ TEST_F(ClientDeviceErrorsTest, OtherClientsAndReleasedMemoryAreRefused) {
   const RopeCall call = Rope({memory.View(Heads(4, 1))});
   EXPECT_EQ(
       unix_.ApplyRoPE(call).status(),
-      absl::InvalidArgumentError("item.tensors[0].tensor: memory of a GPU, must be registered "
+      absl::InvalidArgumentError("item.tensors[0].tensor: memory of a GPU; must be registered "
                                  "with this client"));
   ASSERT_THAT(Apply(call), IsOk());
   ASSERT_THAT(memory.Release(), IsOk());
   EXPECT_EQ(Apply(call),
             absl::FailedPreconditionError("item.tensors[0].tensor: memory of a GPU that was "
-                                          "released, must be registered"));
+                                          "released; must be registered"));
   const auto batch = tcp_.BatchApplyRoPE({call});
   ASSERT_THAT(batch, IsOk());
   EXPECT_EQ((*batch)[0].status().code(), absl::StatusCode::kFailedPrecondition);

@@ -148,8 +148,8 @@ TEST_F(ClientDeviceTest, ItemsOfBatchesMayLieThere) {
   ASSERT_EQ(results->size(), 3u);
   EXPECT_THAT((*results)[0], IsOk());
   EXPECT_EQ((*results)[1].status(),
-            absl::InvalidArgumentError("items[1].tensors[0].tensor: 0 bytes of memory, "
-                                       "FLOAT32 [4, 1, 64] spans 1024"));
+            absl::InvalidArgumentError("items[1].tensors[0].tensor: 0 bytes of memory; "
+                                       "must be the 1024 that FLOAT32 [4, 1, 64] spans"));
   EXPECT_THAT((*results)[2], IsOk());
   EXPECT_EQ(mine, Turned(here_, q, 4));
   EXPECT_EQ(Floats(0, q.size()), mine);
@@ -180,7 +180,7 @@ TEST_F(ClientDeviceTest, ItemsOfStreamsMayLieThere) {
     EXPECT_THAT(stream->Write(9, {.spec = kTurn, .tensors = {memory.View(Heads(4, 1), -4)}}),
                 testing::StatusIs(testing::kInvalid,
                                   "item.tensors[0].tensor.device.offset_bytes: "
-                                  "-4, must be in [0, 1040384]"));
+                                  "-4; must be in [0, 1040384]"));
     for (int i = 0; i < 3; ++i) {
       const auto answer = stream->Read();
       ASSERT_TRUE(answer.has_value());

@@ -242,7 +242,7 @@ TEST_F(ClientPagedTest, BadSlotsAreRefusedBeforeAnythingIsWritten) {
     const char* message;
   };
   for (const Bad& bad :
-       {Bad{20, kPages * kPageSize, "slot_mapping[20]: slot 36, must be in [-1, 36)"},
+       {Bad{20, kPages * kPageSize, "slot_mapping[20]: slot 36; must be in [-1, 36)"},
         Bad{7, -2, "slot_mapping[7]: slot -2"},
         Bad{0, std::numeric_limits<int64_t>::min(), "slot_mapping[0]: slot -9"},
         Bad{9, Slots()[2], "slot_mapping[9]: slot 13 is token 2's"}}) {
@@ -306,7 +306,7 @@ TEST_F(ClientPagedTest, StreamsAndBatchesWritePages) {
       tcp_.BatchApplyRoPE({wrong, CallOn(c, layout, batch_q, k, v, slots, cache.data())});
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_THAT((*results)[0].status().message(),
-              HasSubstr("items[0].paged_cache.slot_mapping.shape: must be [tokens] = [21]"));
+              HasSubstr("items[0].paged_cache.slot_mapping.shape: [1]; must be [tokens] = [21]"));
   EXPECT_EQ(refused, zeros);
   ASSERT_TRUE((*results)[1].ok()) << (*results)[1].status();
   EXPECT_EQ(cache, expected);

@@ -111,7 +111,7 @@ TEST_F(EncodersTest, UnknownNamesAreNotFoundWithTheNearestOne) {
   Start(WithEncoders());
   EXPECT_THAT(tcp_.Encode({.encoder = "row"}, {1.0}).status(),
               StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("item.spec.encoder: no encoder named \"row\", did you mean "
+                       HasSubstr("item.spec.encoder: no encoder named \"row\"; did you mean "
                                  "\"rows\"? must be one of heads, rows")));
   EXPECT_THAT(tcp_.ResolveSpec({.encoder = "row"}).status(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("did you mean \"rows\"?")));

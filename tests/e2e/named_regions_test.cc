@@ -249,7 +249,8 @@ TEST_F(NamedRegionsTest, StridedOutputsAreRefused) {
   v1::ApplyRoPEResponse response;
   const grpc::Status status = me_->embedding->ApplyRoPE(&context, request, &response);
   EXPECT_EQ(status.error_code(), Code::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(), HasSubstr("destination.strides: must be empty"));
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("destination.strides: set in a named region; must be empty"));
   EXPECT_EQ(memory.bytes(), std::string(4 * kBytes, 'm'));
 }
 

@@ -215,7 +215,7 @@ class PagesTest(unittest.TestCase):
             with self.assertRaises(grpc.RpcError) as raised:
                 self.stub.ApplyRoPE(request)
             self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
-            self.assertIn("item.paged_cache.slot_mapping[9]: slot 160, must be in [-1, 160)", raised.exception.details())
+            self.assertIn("item.paged_cache.slot_mapping[9]: slot 160; must be in [-1, 160)", raised.exception.details())
             self.assertEqual(data[:], wanted, "nothing was written")
 
 

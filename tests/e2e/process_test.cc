@@ -192,7 +192,7 @@ TEST(ServerProcessTest, HelpAndVersionExitZero) {
 
 TEST(ServerProcessTest, BadOptionsExitTwoWithOneLine) {
   Subprocess server(testing::ServerCommandLine({"--treads=4"}));
-  EXPECT_EQ(server.ReadLine(), "phasor-server: treads: unknown option, did you mean threads?");
+  EXPECT_EQ(server.ReadLine(), "phasor-server: treads: unknown option; did you mean threads?");
   EXPECT_EQ(server.ReadAll(), "");
   EXPECT_EQ(server.Wait(), 2);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "server/telemetry/snapshot.h"
 #include "tests/e2e/secure_server.h"
 #include "tests/support/status_matchers.h"
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/telemetry/snapshot.h"
 #include "tests/e2e/secure_server.h"
 #include "tests/support/run_shell.h"
 #include "tests/support/status_matchers.h"

@@ -37,14 +37,14 @@ there=/root/phasor-gpu-test
 if inside sh -c 'ls /usr/include/grpcpp /usr/lib/x86_64-linux-gnu/libabsl* /usr/lib/x86_64-linux-gnu/libcuda*' >/dev/null 2>&1; then
   fail "the Debian has our libraries: the test shows nothing"
 fi
-for program in cuda_driver_test bench_cuda phasor; do
+for program in cuda_driver_test bench_cuda gpu_ipc phasor; do
   libraries=$(inside env LD_LIBRARY_PATH=$there/lib ldd $there/bin/$program)
   if grep -q "not found" <<<"$libraries"; then fail "$program lacks: $libraries"; fi
   others=$(awk '$2 == "=>" {print $3} $1 ~ "^/" {print $1}' <<<"$libraries" |
     grep -Ev "^$there/lib/|/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so" || true)
   [[ -z $others ]] || fail "$program takes from outside the package: $others"
 done
-for program in cuda_driver_test bench_cuda; do
+for program in cuda_driver_test bench_cuda gpu_ipc; do
   if inside ldd $there/bin/$program | grep -q "$there\|libstdc++"; then fail "$program needs more than the C library"; fi
 done
 pass "the programs need the C library and what is in the package"
@@ -68,7 +68,9 @@ expect() {
 expect 3 "FAIL  no CUDA device, nothing was tested" $there/run.sh
 expect 3 "no CUDA device" $there/bin/bench_cuda
 expect 1 "no CUDA device" env PHASOR_REQUIRE_GPU=1 $there/bin/cuda_driver_test
+expect 1 "gpu_ipc: " $there/bin/gpu_ipc unix:/nobody
 expect 1 "no CUDA device" $there/bin/phasor-server --backend=cuda --listen 127.0.0.1:0
+expect 1 "no CUDA device" env LD_PRELOAD=$there/lib/libgpu_provoke.so $there/bin/phasor-server --backend=cuda --listen 127.0.0.1:0
 expect 2 "unknown argument" $there/run.sh --frobnicate
 
 # The script's own logic, with programs that take the host for a device: first they fail, and the script must fail with them.
@@ -87,14 +89,15 @@ program "$bin/phasor-server" <<'EOF'
 exit 1
 EOF
 rc=0
-inside $there/run.sh tests server memcheck bench peers >"$work/said" 2>&1 || rc=$?
+inside $there/run.sh tests server ipc restart memcheck bench peers >"$work/said" 2>&1 || rc=$?
 [[ $rc == 1 ]] || fail "run.sh with programs that fail: status $rc"
-for line in "FAIL  tests" "FAIL  server" "SKIP  memcheck: NOT CHECKED" "FAIL  bench" "SKIP  peers: NOT COMPARED" "0 passed, 3 failed, 2 skipped"; do
+for line in "FAIL  tests" "FAIL  server" "FAIL  ipc" "FAIL  restart" "SKIP  memcheck: NOT CHECKED" "FAIL  bench" \
+  "SKIP  peers: NOT COMPARED" "0 passed, 5 failed, 2 skipped"; do
   grep -q "$line" "$work/said" || fail "run.sh with programs that fail does not say '$line': $(tail -8 "$work/said")"
 done
 pass "run.sh fails when its programs do"
 
-# Then they pass; the server of --backend=cuda is one of the CPU that says otherwise.
+# Then they pass, but for `server`: the one of --backend=cuda is one of the CPU, which the answers say.
 mv "$work/real/bench_cuda" "$bin/real_bench"
 program "$bin/bench_cuda" <<'EOF'
 #!/bin/sh
@@ -104,9 +107,15 @@ EOF
 mkdir "$bin/real" && ln -s ../phasor "$bin/real/phasor-server"
 program "$bin/phasor-server" <<'EOF'
 #!/bin/sh
-[ "$1" = --backend=cuda ] && echo '"backend":"cuda"'
+[ "$1" = --backend=cuda ] && echo '{"event":"device ready","device":"none","seconds":0}'
 shift
 exec "${0%/*}/real/phasor-server" --backend=cpu "$@"
+EOF
+program "$bin/gpu_ipc" <<'EOF'
+#!/bin/sh
+[ $# = 1 ] && echo "the bytes of $1" && exit 0
+echo "the device was not lost"
+exit 4
 EOF
 program "$bin/cuda_driver_test" <<'EOF'
 #!/bin/sh
@@ -120,11 +129,21 @@ shift 4
 EOF
 rc=0
 inside $there/run.sh >"$work/said" 2>&1 || rc=$?
-[[ $rc == 0 ]] || fail "run.sh with programs that pass: status $rc: $(grep FAIL "$work/said")"
-for line in "card: a card that is none" "PASS  tests: \[  PASSED  \] of 1, all jobs" "PASS  server: 4 rotations and an encoding" \
-  "PASS  memcheck: .* 0 errors" "SKIP  racecheck: NOT CHECKED" "PASS  bench" "SKIP  peers: NOT COMPARED" "4 passed, 0 failed, 2 skipped"; do
-  grep -q "$line" "$work/root$there/results/summary.txt" ||
-    fail "run.sh with programs that pass does not say '$line': $(cat "$work/root$there/results/summary.txt")"
+[[ $rc == 1 ]] || fail "run.sh with a server that does not use the device: status $rc: $(tail -8 "$work/said")"
+summary=$work/root$there/results/summary.txt
+for line in "card: a card that is none" "PASS  tests: \[  PASSED  \] of 1, all jobs" "FAIL  server: .* computed by another backend than cuda" \
+  "FAIL  ipc: by its counters" "SKIP  restart: NOT CHECKED, the device was not lost" "PASS  memcheck: 40 jobs, .* 0 errors" \
+  "PASS  initcheck" "PASS  synccheck" "SKIP  racecheck: NOT CHECKED" "PASS  bench" "SKIP  peers: NOT COMPARED" \
+  "5 passed, 2 failed, 3 skipped"; do
+  grep -q "$line" "$summary" || fail "run.sh with programs that pass does not say '$line': $(cat "$summary")"
 done
 [[ -s $work/root$there/results/cuda.json ]] || fail "run.sh left no cuda.json"
-pass "run.sh passes when they do, and says what was not checked"
+grep -q '^results/cuda.json$' <<<"$(tar -tzf "$work/root$there/results.tar.gz")" || fail "the archive lacks cuda.json"
+pass "run.sh passes when they do, says what was not checked, and fails a server whose device does not compute"
+
+# A later run keeps what others said.
+inside $there/run.sh bench >"$work/said" 2>&1 || fail "run.sh bench: $(tail -3 "$work/said")"
+for line in "PASS  tests" "FAIL  server" "PASS  bench"; do
+  [[ $(grep -c "^$line: " "$summary") == 1 ]] || fail "after another run the summary has not one '$line': $(cat "$summary")"
+done
+pass "run.sh keeps the lines of steps that ran before"

@@ -227,7 +227,7 @@ TEST(BiasTest, DistancesOfFarPositionsDoNotOverflow) {
   const auto prepared = PrepareBias(request, nullptr, "item");
   ASSERT_THAT(prepared, IsOk());
   EXPECT_THAT(CheckBiasPositions(*prepared, "item"),
-              StatusIs(kInvalid, HasSubstr("item.key_positions: position 4611686018427387904, "
+              StatusIs(kInvalid, HasSubstr("item.key_positions: position 4611686018427387904; "
                                            "must be below 2^62")));
 }
 
@@ -241,7 +241,7 @@ TEST(BiasTest, OffsetsOutsideTheWindowAreOutOfRange) {
   ASSERT_THAT(prepared, IsOk());
   EXPECT_THAT(CheckBiasPositions(*prepared, "item"),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       "item.query_positions: up to 7 from the keys on axis 1, must be below the "
+                       "item.query_positions: up to 7 from the keys on axis 1; must be below the "
                        "window's 7"));
 }
 
@@ -256,22 +256,22 @@ absl::Status Refusal(const std::function<void(BiasRequest&)>& spoil) {
 
 TEST(BiasTest, EachWrongFieldIsNamedWithWhatIsAccepted) {
   EXPECT_THAT(Refusal([](auto& r) { r.heads = 0; }),
-              StatusIs(kInvalid, "item.heads: 0, must be in [1, 65536]"));
+              StatusIs(kInvalid, "item.heads: 0; must be in [1, 65536]"));
   EXPECT_THAT(
       Refusal([](auto& r) { r.heads = 12; }),
-      StatusIs(kInvalid, "item.table_values.shape: 8 heads, must be as many as heads (12)"));
+      StatusIs(kInvalid, "item.table_values.shape: 8 heads; must be as many as heads (12)"));
   EXPECT_THAT(Refusal([](auto& r) { r.spec.num_buckets = 64; }),
-              StatusIs(kInvalid, "item.table_values.shape: 32 rows, T5 needs 64"));
+              StatusIs(kInvalid, "item.table_values.shape: 32 rows; must be 64 for T5"));
   EXPECT_THAT(Refusal([](auto& r) { r.table_values->shape = {32}; }),
-              StatusIs(kInvalid, HasSubstr("item.table_values.shape: [32], must be dense")));
+              StatusIs(kInvalid, HasSubstr("item.table_values.shape: [32]; must be dense")));
   EXPECT_THAT(Refusal([](auto& r) { r.table_values->dtype = Dtype::kInt32; }),
               StatusIs(kInvalid, HasSubstr("item.table_values.dtype: INT32")));
   EXPECT_THAT(Refusal([](auto& r) { r.table_values.reset(); }),
-              StatusIs(kInvalid, "item.table: not set, must be, or table_values"));
+              StatusIs(kInvalid, "item.table: not set; must be, or table_values"));
   EXPECT_THAT(Refusal([](auto& r) { r.table = "t"; }),
               StatusIs(kInvalid, HasSubstr("item.table: set beside table_values")));
   EXPECT_THAT(Refusal([](auto& r) { r.query_positions.reset(); }),
-              StatusIs(kInvalid, "item.query_positions: not set, must be given"));
+              StatusIs(kInvalid, "item.query_positions: not set; must be given"));
   EXPECT_THAT(Refusal([](auto& r) {
                 r.key_positions = AxisRange(RealRange{0, 1, 2});
               }),
@@ -279,30 +279,30 @@ TEST(BiasTest, EachWrongFieldIsNamedWithWhatIsAccepted) {
   EXPECT_THAT(Refusal([](auto& r) {
                 r.key_positions = PositionTensor{Dtype::kInt64, {2, 3}};
               }),
-              StatusIs(kInvalid, "item.key_positions: batch 2, must be one sequence"));
+              StatusIs(kInvalid, "item.key_positions: batch 2; must be one sequence"));
   EXPECT_THAT(Refusal([](auto& r) { r.output_dtype = Dtype::kFloat8E4M3; }),
-              StatusIs(kInvalid, HasSubstr("item.output_dtype: FLOAT8_E4M3, must be")));
+              StatusIs(kInvalid, HasSubstr("item.output_dtype: FLOAT8_E4M3; must be")));
   EXPECT_THAT(Refusal([](auto& r) { r.output_dtype = Dtype::kInt32; }),
-              StatusIs(kInvalid, HasSubstr("item.heads: 8, must be 1 for INT32 output")));
+              StatusIs(kInvalid, HasSubstr("item.heads: 8; must be 1 for INT32 output")));
   EXPECT_THAT(Refusal([](auto& r) {
                 r.output_dtype = Dtype::kInt32;
                 r.heads = 1;
               }),
-              StatusIs(kInvalid, HasSubstr("item.table: set, must be only for values")));
+              StatusIs(kInvalid, HasSubstr("item.table: set; must be only for values")));
   EXPECT_THAT(Refusal([](auto& r) { r.spec.preset = "alibi"; }),
-              StatusIs(kInvalid, HasSubstr("item.table: set, must be only for values")));
+              StatusIs(kInvalid, HasSubstr("item.table: set; must be only for values")));
   EXPECT_THAT(Refusal([](auto& r) { r.spec.preset = "deberta-v2"; }),
-              StatusIs(kInvalid, HasSubstr("DEBERTA gives buckets: must be INT32 or INT64")));
+              StatusIs(kInvalid, HasSubstr("DEBERTA gives buckets; must be INT32 or INT64")));
   EXPECT_THAT(Refusal([](auto& r) {
                 r.add_to = TensorDesc{Dtype::kFloat32, {8, 16, 3}, {}};
               }),
               StatusIs(kInvalid,
-                       "item.add_to.shape: [8, 16, 3], must be [heads, queries, keys] = [8, 3, "
+                       "item.add_to.shape: [8, 16, 3]; must be [heads, queries, keys] = [8, 3, "
                        "16]"));
   EXPECT_THAT(Refusal([](auto& r) {
                 r.add_to = TensorDesc{Dtype::kFloat16, {8, 3, 16}, {}};
               }),
-              StatusIs(kInvalid, "item.add_to.dtype: FLOAT16, must be the output's FLOAT32"));
+              StatusIs(kInvalid, "item.add_to.dtype: FLOAT16; must be the output's FLOAT32"));
 }
 
 TEST(BiasTest, SizesThatOverflowAreRefusedBeforeAnythingIsAllocated) {

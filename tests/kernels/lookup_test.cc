@@ -120,7 +120,7 @@ TEST(LookupTest, AddsScaledEmbeddingWithOneRounding) {
 TEST(LookupTest, StrictPositionsBeyondTheTableNamePositionAndLimit) {
   EXPECT_THAT(Prepare(Request(AxisRange(IntegerRange{5, 1, 10}))),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       "item.positions: position 9 of token 4, table 'pos' ends at 8, must be in "
+                       "item.positions: position 9 of token 4, table 'pos' ends at 8; must be in "
                        "it or out_of_range CLIP"));
   EXPECT_THAT(Prepare(Request(AxisRange(IntegerRange{2, -1, 4}))),
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("position -1 of token 3")));

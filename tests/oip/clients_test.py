@@ -241,7 +241,7 @@ class ClientsTest(unittest.TestCase):
         self.assert_fails("NOT_FOUND", "nobody", infer)
         target = grpcclient.InferRequestedOutput("ENCODING")
         target.set_shared_memory("small", 64)
-        self.assert_fails("INVALID_ARGUMENT", "should be at least 768 bytes", self.encode, [1, 2, 3], outputs=[target])
+        self.assert_fails("INVALID_ARGUMENT", "must be at least 768 bytes", self.encode, [1, 2, 3], outputs=[target])
         self.assert_fails("NOT_FOUND", "cannot be opened", self.client.register_system_shared_memory, "n", "/phasor_none", 1)
         with grpcclient.InferenceServerClient(self.address, channel_args=[("grpc.use_local_subchannel_pool", 1)]) as other:
             other.unregister_system_shared_memory()  # all of its own: none
@@ -300,7 +300,7 @@ class ClientsTest(unittest.TestCase):
         self.assert_fails("INVALID_ARGUMENT", "parameters.dimm", infer, "transformer", one, parameters={"dimm": 3})
         self.assert_fails("INVALID_ARGUMENT", "inputs: Q is missing", infer, "llama-3", one)
         self.assert_fails("INVALID_ARGUMENT", "inputs[1].name: 'Q'", infer, "transformer", one + [q], parameters={"dim": 8})
-        self.assert_fails("INVALID_ARGUMENT", "inputs[1].shape[2]: 8, must be", infer, "llama-3.1-8b", one + [q])
+        self.assert_fails("INVALID_ARGUMENT", "inputs[1].shape[2]: 8; must be", infer, "llama-3.1-8b", one + [q])
         self.assert_fails("INVALID_ARGUMENT", "inputs[1].name: 'POSITIONS' twice", infer, "llama-3", one + one)
         unknown = grpcclient.InferRequestedOutput("K_OUT")
         self.assert_fails("INVALID_ARGUMENT", "outputs[0].name: 'K_OUT'", infer, "rope-half-split", one + [q], outputs=[unknown])

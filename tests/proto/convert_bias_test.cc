@@ -65,7 +65,7 @@ TEST(ConvertBiasTest, UnknownEnumsAndMissingTypesAreNamed) {
   wire.clear_family();
   wire.mutable_query_positions();
   EXPECT_THAT(BiasRequestFromWire(wire, "item"),
-              StatusIs(kInvalid, HasSubstr("item.query_positions: not set, must be one of")));
+              StatusIs(kInvalid, HasSubstr("item.query_positions: not set; must be one of")));
 }
 
 TEST(ConvertBiasTest, PresetsAndTablesDescribeThemselves) {

@@ -78,7 +78,7 @@ TEST(PositionsFromWireTest, RefusesGridOfMoreAxesThanASpecCanHave) {
   v1::Positions wire;
   for (int i = 0; i < kMaxAxes + 1; ++i) wire.mutable_grid()->add_axes()->mutable_integer();
   EXPECT_THAT(PositionsFromWire(wire, "p"),
-              StatusIs(kInvalid, HasSubstr("p.grid.axes: 5 ranges, must be at most 4")));
+              StatusIs(kInvalid, HasSubstr("p.grid.axes: 5 ranges; must be at most 4")));
 }
 
 TEST(EncodeRequestFromWireTest, EveryFieldSurvivesTheRoundTrip) {
@@ -185,10 +185,10 @@ INSTANTIATE_TEST_SUITE_P(
                       [](v1::EncodeItem* i) { i->clear_spec(); }},
         EncodeRefusal{{"NoPositions", kInvalid, "item.positions: not set"},
                       [](v1::EncodeItem* i) { i->clear_positions(); }},
-        EncodeRefusal{{"NoPositionKind", kInvalid, "item.positions: not set, must be one of"},
+        EncodeRefusal{{"NoPositionKind", kInvalid, "item.positions: not set; must be one of"},
                       [](v1::EncodeItem* i) { i->mutable_positions()->clear_kind(); }},
         EncodeRefusal{
-            {"NoRangeKind", kInvalid, "item.positions.range: not set, must be integer"},
+            {"NoRangeKind", kInvalid, "item.positions.range: not set; must be integer"},
             [](v1::EncodeItem* i) { i->mutable_positions()->mutable_range()->clear_kind(); }},
         EncodeRefusal{{"NoDtype", kInvalid, "item.output_dtype: not set"},
                       [](v1::EncodeItem* i) { i->clear_output_dtype(); }},
@@ -284,7 +284,7 @@ TEST(RopeRequestFromWireTest, KeysThatGoToPagesHaveNoOtherDestination) {
   ASSERT_THAT(RopeRequestFromWire(item, "item", Sources::kShared), IsOk());
   item.mutable_tensors(0)->mutable_destination()->mutable_region();
   EXPECT_THAT(RopeRequestFromWire(item, "item", Sources::kShared),
-              StatusIs(kInvalid, HasSubstr("item.tensors[0].destination: set, must be unset")));
+              StatusIs(kInvalid, HasSubstr("item.tensors[0].destination: set; must be unset")));
 }
 
 TEST(RopeRequestFromWireTest, OutputDtypeEqualToTheInputsIsAccepted) {

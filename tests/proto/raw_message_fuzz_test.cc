@@ -119,7 +119,7 @@ class CutMessage {
   std::vector<Piece> pieces_;
 };
 
-std::string JoinedBytes(const RawEntry& entry) {
+std::string JoinedBytes(const PieceList& entry) {
   std::string bytes;
   for (const Piece part : entry) {
     bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
@@ -158,7 +158,7 @@ bool ReadByCodec(const Type& type, const std::string& bytes, const CutMessage& c
   if (!type.walked->ParseFromString(split->header)) return false;
   const auto& reflection = *type.walked->GetReflection();
   EXPECT_EQ(reflection.FieldSize(*type.walked, type.raw), 0) << "raw entries in the header";
-  for (const RawEntry& entry : split->raw) {
+  for (const PieceList& entry : split->raw) {
     for (const Piece part : entry) EXPECT_TRUE(cut.Holds(part)) << "a copied entry";
     reflection.AddString(type.walked.get(), type.raw, JoinedBytes(entry));
   }

@@ -43,9 +43,9 @@ absl::StatusOr<WalkedMessage> Walk(const std::string& bytes, const WalkLimits& l
   return WalkMessage({PieceOf(bytes)}, limits);
 }
 
-std::string JoinedBytes(const RawEntry& entry) {
-  std::string bytes(static_cast<size_t>(RawEntryBytes(entry)), '?');
-  CopyRawEntry(entry, reinterpret_cast<std::byte*>(bytes.data()));
+std::string JoinedBytes(const PieceList& entry) {
+  std::string bytes(static_cast<size_t>(PieceBytes(entry)), '?');
+  CopyPieces(entry, reinterpret_cast<std::byte*>(bytes.data()));
   return bytes;
 }
 
@@ -81,7 +81,7 @@ TEST(RawMessageTest, RawIsBorrowedAndNotCopied) {
   const std::string bytes = testing::RopeRequestOf(100).SerializeAsString();
   const auto walked = Walk(bytes);
   ASSERT_THAT(walked, IsOk());
-  for (const RawEntry& entry : walked->raw) {
+  for (const PieceList& entry : walked->raw) {
     ASSERT_EQ(entry.size(), 1u);
     const auto* data = reinterpret_cast<const char*>(entry[0].data());
     EXPECT_GE(data, bytes.data());

@@ -29,7 +29,6 @@ SLEEPS = {
     "tests/e2e/overload_test.cc": "a load that keeps a rate",
     "tests/e2e/slow_server.cc": "a backend whose every call takes the same time",
     "tests/gpu/run.sh": "looks every 0.1 s whether a server has said its address",
-    "tests/kernels/cuda/graph_choice_test.cc": "a device one of whose calls is slow: which is slower is measured",
     "tests/repo/selftest.py": "plants sleeps",
     "tests/support/eventually.h": "Eventually itself",
     "tests/support/fake_driver.h": "a device whose trips take a time",

@@ -68,7 +68,7 @@ ANYTHING = ["tests", "bench"]
 EXTERNAL = {
     "gRPC and protobuf": (
         r"(grpc|grpcpp|grpc\+\+|google/protobuf)/|.*\.pb\.h$",
-        ["proto", "server", "server/grpc", "server/api", "server/oip", "server/config", "client/grpc", "client/cli"],
+        ["proto", "server", "server/grpc", "server/api", "server/oip", "server/config", "server/telemetry", "client/grpc", "client/cli"],
     ),
     "Highway": (r"hwy/", ["kernels/cpu"]),
     "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", ["kernels/cuda"]),

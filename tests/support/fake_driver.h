@@ -174,7 +174,7 @@ class FakeDriver final : public cuda::Driver {
     const auto memory = device_->FindExport(handle);
     if (memory == nullptr) return absl::InvalidArgumentError("fake: no such handle");
     device_->CountMappings(1);
-    return cuda::IpcMapping{memory->device_view(), memory->device_view(), memory->bytes()};
+    return cuda::IpcMapping{memory->device_view(), memory->bytes()};
   }
   void CloseIpc(const cuda::IpcMapping&) override { device_->CountMappings(-1); }
 

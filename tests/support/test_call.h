@@ -114,8 +114,8 @@ class TestCall final : public Call {
 };
 
 // `text` cut into pieces of `piece` bytes; 0: one piece.
-inline Segments Pieces(std::string_view text, size_t piece) {
-  Segments segments;
+inline PieceList Pieces(std::string_view text, size_t piece) {
+  PieceList segments;
   if (piece == 0) piece = text.size();
   while (!text.empty()) {
     const std::string_view head = text.substr(0, piece);
@@ -143,10 +143,10 @@ inline PreparedRope BytesRequest(int64_t bytes, int64_t lanes = 4) {
 }
 
 // An item of the request whose inputs are these, in the order of its slots.
-inline Item ItemOf(Prepared prepared, std::initializer_list<Segments> inputs = {}) {
+inline Item ItemOf(Prepared prepared, std::initializer_list<PieceList> inputs = {}) {
   Item item(std::move(prepared));
   size_t i = 0;
-  for (const Segments& bytes : inputs) item.inputs.at(i++).bytes = bytes;
+  for (const PieceList& bytes : inputs) item.inputs.at(i++).bytes = bytes;
   return item;
 }
 

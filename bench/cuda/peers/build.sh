@@ -17,7 +17,7 @@ missing() {
   echo "$*" >>"$out/missing.txt"
 }
 # PyPI has no wheel, and its source package needs PyTorch before it even tells its name.
-missing "flash-attn's Triton file: its source package cannot be downloaded without building it"
+missing "flash-attn: its source package cannot be downloaded without building it"
 
 # fetch PACKAGE: downloads its wheel and unpacks it into `$cache`.
 fetch() {

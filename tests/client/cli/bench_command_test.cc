@@ -108,7 +108,7 @@ TEST_F(BenchCommandTest, TensorsMayLieInSharedMemory) {
 TEST_F(BenchCommandTest, WhatNoMessageHoldsHasNoBareWire) {
   EXPECT_THAT(
       Bench(Tcp() + " --preset llama-2 --tokens 1000000 --mode chunks --vs-echo").text,
-      StartsWith("phasor: INVALID_ARGUMENT: --vs-echo: 16384000000 bytes of a tensor, must be"));
+      StartsWith("phasor: INVALID_ARGUMENT: --vs-echo: 16384000000 bytes of a tensor; must be"));
 }
 
 TEST_F(BenchCommandTest, ARateIsKept) {

@@ -128,7 +128,7 @@ TEST(CommandsTest, RopeWritesBitsOfFloat8) {
   EXPECT_EQ(bytes.substr(bytes.size() - 4), "\x30\xB8\x3E\x7E");
   arguments[arguments.size() - 3] = "-1";
   EXPECT_THAT(RunCommand(arguments).status.message(),
-              HasSubstr("item.tensors[0].inv_scale: -1, must be finite and > 0"));
+              HasSubstr("item.tensors[0].inv_scale: -1; must be finite and > 0"));
 }
 
 TEST(CommandsTest, RopeMovesKeysByADelta) {

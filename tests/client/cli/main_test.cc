@@ -32,7 +32,8 @@ TEST(MainTest, ErrorsNameCodeFieldAndAcceptedValues) {
   EXPECT_THAT(run.text, StartsWith("phasor: INVALID_ARGUMENT: item.spec.dim: 0"));
   const Outcome missing = Phasor("rope --preset rope-half-split --positions 1 --input none.npy");
   EXPECT_EQ(missing.status, 1);
-  EXPECT_EQ(missing.text, "phasor: NOT_FOUND: none.npy: cannot be opened\n");
+  EXPECT_EQ(missing.text,
+            "phasor: NOT_FOUND: none.npy: cannot be opened; must be a file that you may read\n");
 }
 
 TEST(MainTest, UsageErrorsExitWithTwo) {
@@ -45,20 +46,20 @@ TEST(MainTest, UsageErrorsExitWithTwo) {
 
 TEST(MainTest, AWrongNameSuggestsTheNearest) {
   EXPECT_EQ(Phasor("encode --preset transformr --dim 8 --positions 1").text,
-            "phasor: NOT_FOUND: item.spec.preset: no preset named \"transformr\", did you mean "
+            "phasor: NOT_FOUND: item.spec.preset: no preset named \"transformr\"; did you mean "
             "\"transformer\"? must be one of ListPresets\n");
   EXPECT_EQ(Phasor("encode --prest transformer --dim 8").text,
-            "phasor: --prest: no such flag of `phasor encode`, did you mean \"--preset\"? see "
+            "phasor: --prest: no such flag of `phasor encode`; did you mean \"--preset\"? see "
             "`phasor encode --help`\n");
   EXPECT_THAT(Phasor("encode --prest=transformer").text, HasSubstr("did you mean \"--preset\"?"));
   EXPECT_EQ(Phasor("encdoe --preset transformer").text,
-            "phasor: encdoe: no such command of `phasor`, did you mean \"encode\"? see "
+            "phasor: encdoe: no such command of `phasor`; did you mean \"encode\"? see "
             "`phasor --help`\n");
   EXPECT_THAT(Phasor("tables gett t").text, HasSubstr("did you mean \"get\"?"));
   EXPECT_EQ(Phasor("--server a:1 encode --dim 4").text,
             "phasor: --server: must come after `phasor encode`\n");
   EXPECT_THAT(Phasor("encode --order sin-cso").text,
-              StartsWith("--order: sin-cso is not accepted, did you mean \"sin-cos\"? must be one "
+              StartsWith("--order: sin-cso is not accepted; did you mean \"sin-cos\"? must be one "
                          "of {sin-cos,cos-sin,cos-only}"));
   EXPECT_THAT(Phasor("bias --preset t6").text, HasSubstr("did you mean \"t5\"?"));
 }

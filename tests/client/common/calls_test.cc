@@ -22,15 +22,17 @@ TEST(CallsTest, RejectsMemorySmallerThanItsShape) {
   EncodeCall call;
   call.add_to = View(small, {2, 4});
   EXPECT_EQ(ToRequest(call, "item").status(),
-            absl::InvalidArgumentError("item.add_to: 28 bytes of memory, FLOAT32 [2, 4] spans 32"));
+            absl::InvalidArgumentError(
+                "item.add_to: 28 bytes of memory; must be the 32 that FLOAT32 [2, 4] spans"));
   call.add_to.reset();
   call.output = MutableView(small, {2, 4});
   EXPECT_EQ(ToRequest(call, "item").status().code(), kInvalid);
   call.output.reset();
   call.positions = View(std::vector<int64_t>(3), {4});
-  EXPECT_EQ(ToRequest(call, "items[2]").status(),
-            absl::InvalidArgumentError(
-                "items[2].positions.tensor: 24 bytes of memory, INT64 [4] spans 32"));
+  EXPECT_EQ(
+      ToRequest(call, "items[2]").status(),
+      absl::InvalidArgumentError(
+          "items[2].positions.tensor: 24 bytes of memory; must be the 32 that INT64 [4] spans"));
 }
 
 TEST(CallsTest, StridesReachToTheLastElementOnly) {
@@ -56,15 +58,15 @@ TEST(CallsTest, MemoryOfAGpuIsItsConnections) {
   }
   call.tensors = {memory.View(desc, 36)};
   EXPECT_EQ(ToRequest(call, "item", connection.get()).status(),
-            absl::InvalidArgumentError("item.tensors[0].tensor: 28 bytes of memory, "
-                                       "FLOAT32 [2, 1, 4] spans 32"));
+            absl::InvalidArgumentError("item.tensors[0].tensor: 28 bytes of memory; "
+                                       "must be the 32 that FLOAT32 [2, 1, 4] spans"));
   call.tensors = {memory.View(desc, 65)};
   EXPECT_EQ(ToRequest(call, "item", connection.get()).status(),
-            absl::InvalidArgumentError("item.tensors[0].tensor.device.offset_bytes: 65, must be in "
+            absl::InvalidArgumentError("item.tensors[0].tensor.device.offset_bytes: 65; must be in "
                                        "[0, 64]"));
   call.tensors = {{memory.View(desc), memory.View({desc.dtype, desc.shape, {8, 4, 1}}, 0)}};
   EXPECT_EQ(ToRequest(call, "item", connection.get()).status(),
-            absl::InvalidArgumentError("item.tensors[0].output: in place with other strides, must "
+            absl::InvalidArgumentError("item.tensors[0].output: in place with other strides; must "
                                        "be the input's"));
   call.tensors = {memory.View(desc)};
   EXPECT_TRUE(memory.Release().ok());
@@ -78,7 +80,7 @@ TEST(CallsTest, RejectsOutputsUnlikeTheirInputs) {
   RopeCall call;
   call.tensors = {{View(x, {2, 1, 4}), MutableView(y, {1, 2, 4})}};
   EXPECT_EQ(ToRequest(call, "item").status(),
-            absl::InvalidArgumentError("item.tensors[0].output: FLOAT32 [1, 2, 4], must be as the "
+            absl::InvalidArgumentError("item.tensors[0].output: FLOAT32 [1, 2, 4]; must be as the "
                                        "input, FLOAT32 [2, 1, 4]"));
   call.tensors = {{View(x, {2, 1, 4}), MutableView(wide, {2, 1, 4})}};
   EXPECT_EQ(ToRequest(call, "item").status().code(), kInvalid);
@@ -98,8 +100,8 @@ TEST(CallsTest, OutputsOfFloat8AreAskedForByTheirType) {
   y.resize(7);
   call.tensors[0].output = MutableView(y, {2, 1, 4});
   EXPECT_EQ(ToRequest(call, "item").status(),
-            absl::InvalidArgumentError("item.tensors[0].output: 7 bytes of memory, FLOAT8_E4M3 "
-                                       "[2, 1, 4] spans 8"));
+            absl::InvalidArgumentError("item.tensors[0].output: 7 bytes of memory; must be the 8 "
+                                       "that FLOAT8_E4M3 [2, 1, 4] spans"));
 }
 
 TEST(CallsTest, PagesMustBeThere) {
@@ -118,20 +120,21 @@ TEST(CallsTest, PagesMustBeThere) {
     EXPECT_EQ(ToRequest(call, "item").status(), absl::InvalidArgumentError(message));
   };
   paged.slot_mapping.bytes = 15;
-  expect_refused("item.paged_cache.slot_mapping: 15 bytes of memory, INT64 [2] spans 16");
+  expect_refused(
+      "item.paged_cache.slot_mapping: 15 bytes of memory; must be the 16 that INT64 [2] spans");
   paged.slot_mapping.bytes = 16;
   paged.values.output.bytes = 127;
   expect_refused(
-      "item.paged_cache.value_cache: 127 bytes of memory, BFLOAT16 [2, 4, 1, 8] spans "
-      "128");
+      "item.paged_cache.value_cache: 127 bytes of memory; must be the 128 that "
+      "BFLOAT16 [2, 4, 1, 8] spans");
   paged.values.output.bytes = 128;
   call.tensors[0].output.desc.strides = {32, 8, 8, 1};
   call.tensors[0].output.bytes = 126;
   expect_refused(
-      "item.paged_cache.key_cache: 126 bytes of memory, BFLOAT16 [2, 4, 1, 8] spans "
-      "128");
+      "item.paged_cache.key_cache: 126 bytes of memory; must be the 128 that "
+      "BFLOAT16 [2, 4, 1, 8] spans");
   paged.key_index = 1;
-  expect_refused("item.paged_cache.key_index: 1, must be in [0, 1)");
+  expect_refused("item.paged_cache.key_index: 1; must be in [0, 1)");
 }
 
 TEST(CallsTest, RejectsInPlaceWithOtherStrides) {
@@ -140,7 +143,7 @@ TEST(CallsTest, RejectsInPlaceWithOtherStrides) {
   call.tensors = {{View(x, {2, 2, 4}), MutableView(x, {2, 2, 4}, {16, 4, 1})}};
   EXPECT_EQ(ToRequest(call, "item").status(),
             absl::InvalidArgumentError(
-                "item.tensors[0].output: in place with other strides, must be the input's"));
+                "item.tensors[0].output: in place with other strides; must be the input's"));
 }
 
 TEST(CallsTest, RejectsStridedPositions) {
@@ -181,7 +184,7 @@ TEST(CallsTest, FlatOutputsTakeAsManyElements) {
   EXPECT_TRUE(CheckOutput(MutableView(out, {3, 4}), result, "item.output").ok());
   EXPECT_TRUE(CheckOutput(MutableView(out, {12}), result, "item.output").ok());
   EXPECT_EQ(CheckOutput(MutableView(out, {4, 3}), result, "item.output"),
-            absl::InvalidArgumentError("item.output: FLOAT32 [4, 3], must be FLOAT32 [3, 4]"));
+            absl::InvalidArgumentError("item.output: FLOAT32 [4, 3]; must be FLOAT32 [3, 4]"));
 }
 
 TEST(CallsTest, StridedCopiesAreInversesAndLeaveGapsAlone) {

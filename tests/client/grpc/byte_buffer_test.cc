@@ -19,9 +19,9 @@ absl::Span<const std::byte> AsBytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-std::string Text(const RawEntry& entry) {
-  std::string text(static_cast<size_t>(RawEntryBytes(entry)), '?');
-  CopyRawEntry(entry, reinterpret_cast<std::byte*>(text.data()));
+std::string Text(const PieceList& entry) {
+  std::string text(static_cast<size_t>(PieceBytes(entry)), '?');
+  CopyPieces(entry, reinterpret_cast<std::byte*>(text.data()));
   return text;
 }
 
@@ -90,7 +90,7 @@ TEST(ByteBufferTest, ReadsMessagesCutAnywhere) {
     EXPECT_EQ(header.result().info().backend(), "cpu");
     ASSERT_THAT(message->raw, SizeIs(3));
     EXPECT_EQ(Text(message->raw[0]), "first");
-    EXPECT_EQ(RawEntryBytes(message->raw[1]), 0);
+    EXPECT_EQ(PieceBytes(message->raw[1]), 0);
     EXPECT_EQ(Text(message->raw[2]), std::string(300, 'z'));
   }
 }

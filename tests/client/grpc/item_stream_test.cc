@@ -77,7 +77,8 @@ TEST_F(ItemStreamTest, AnAnswerToNothingBreaksTheStream) {
   ASSERT_TRUE(stream->Write(1, Call(x_)).ok());
   EXPECT_FALSE(stream->Read().has_value());
   EXPECT_THAT(stream->Finish(),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("id 9 was not asked for")));
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("id 9 was not asked for; is the server of another version?")));
 }
 
 TEST_F(ItemStreamTest, AnAnswerThatDoesNotFitWritesNothing) {

@@ -42,8 +42,8 @@ TEST(RawStreamTest, MessagesComeBackWithTheirBytes) {
     EXPECT_EQ(response.id(), id);
     ASSERT_EQ(message->raw.size(), 2);
     std::string back(large.size(), ' ');
-    ASSERT_EQ(RawEntryBytes(message->raw[0]), static_cast<int64_t>(large.size()));
-    CopyRawEntry(message->raw[0], reinterpret_cast<std::byte*>(back.data()));
+    ASSERT_EQ(PieceBytes(message->raw[0]), static_cast<int64_t>(large.size()));
+    CopyPieces(message->raw[0], reinterpret_cast<std::byte*>(back.data()));
     EXPECT_EQ(back, large);
   }
   EXPECT_TRUE(stream.Finish().ok());

@@ -63,7 +63,7 @@ TEST(ResponsesTest, OutputsOfTheWrongShapeAreTheCallersError) {
   EncodeCall call{.positions = {5, 6}, .output = MutableView(out, {1, 4})};
   EncodeResult result;
   EXPECT_EQ(ReadResponse(Received(TwoRows()), call, 0, result),
-            absl::InvalidArgumentError("item.output: FLOAT32 [1, 4], must be FLOAT32 [2, 2]"));
+            absl::InvalidArgumentError("item.output: FLOAT32 [1, 4]; must be FLOAT32 [2, 2]"));
   EXPECT_THAT(out, Each(9));
 }
 

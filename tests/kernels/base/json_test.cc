@@ -42,7 +42,7 @@ TEST(JsonTest, RefusesAKeyTwiceInOneObject) {
 
 TEST(JsonTest, RefusesMoreThanItsLimits) {
   ExpectJsonRefused("\"" + std::string(kMaxJsonBytes, 'x') + "\"",
-                    "bytes of JSON, must be at most");
+                    "bytes of JSON; must be at most");
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_THAT(ParseJson(nested(kMaxJsonDepth), "it"), IsOk());
   ExpectJsonRefused(nested(kMaxJsonDepth + 1), "nested deeper than 32");
@@ -66,7 +66,7 @@ TEST(JsonTest, RefusesMoreValuesThanItsLimit) {
   EXPECT_THAT(ParseJson(JsonObjectOf(inside), "it"), IsOk());
   EXPECT_THAT(ParseJson(JsonListOf(inside, "[]"), "it"), IsOk());
   const std::string refusal =
-      "it: more than 65536 values, must be at most as many; leave out what is not read";
+      "it: more than 65536 values; must be at most as many; leave out what is not read";
   ExpectJsonRefused(JsonObjectOf(inside + 1), refusal);
   ExpectJsonRefused(JsonListOf(inside + 1, "1"), refusal);
   ExpectJsonRefused(JsonListOf(250, JsonObjectOf(300)), refusal);
@@ -129,7 +129,7 @@ TEST(JsonTest, RefusesValuesOfAnotherType) {
   std::vector<int64_t> list;
   EXPECT_THAT(
       ReadJson(Json(1.5), "p", &integer),
-      StatusIs(absl::StatusCode::kInvalidArgument, "p: 1.5, must be an integer of 64 bits"));
+      StatusIs(absl::StatusCode::kInvalidArgument, "p: 1.5; must be an integer of 64 bits"));
   EXPECT_FALSE(ReadJson(Json(uint64_t{1} << 63), "p", &integer).ok());
   EXPECT_FALSE(ReadJson(Json(int64_t{1} << 31), "p", &small).ok());
   EXPECT_FALSE(ReadJson(Json(1), "p", &flag).ok());
@@ -137,7 +137,7 @@ TEST(JsonTest, RefusesValuesOfAnotherType) {
   EXPECT_FALSE(ReadJson(Json(1), "p", &text).ok());
   EXPECT_FALSE(ReadJson(Json(1), "p", &list).ok());
   EXPECT_THAT(ReadJson(Json::parse("[1, true]"), "p", &list),
-              StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("p[1]: true, must be")));
+              StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("p[1]: true; must be")));
   EXPECT_THAT(ReadJson(Json::parse("[1, 2]"), "p", &list), IsOk());
   EXPECT_THAT(list, ElementsAre(1, 2));
 }

@@ -29,18 +29,18 @@ TEST(NearestNameTest, NamesOfAnyLengthAreCompared) {
 
 TEST(NearestNameTest, ASuggestionIsNear) {
   EXPECT_EQ(DidYouMean("transformr", {"timm-2d", "transformer"}),
-            ", did you mean \"transformer\"?");
-  EXPECT_EQ(DidYouMean("exact", {"PARITY", "EXACT"}), ", did you mean \"EXACT\"?");
-  EXPECT_EQ(DidYouMean("t6", {"alibi", "t5"}), ", did you mean \"t5\"?");
-  EXPECT_EQ(DidYouMean("newmodel", {"jetmoe", "gpt-j"}), ",");
-  EXPECT_EQ(DidYouMean("", {"a"}), ",");
-  EXPECT_EQ(DidYouMean("x", {}), ",");
+            "; did you mean \"transformer\"?");
+  EXPECT_EQ(DidYouMean("exact", {"PARITY", "EXACT"}), "; did you mean \"EXACT\"?");
+  EXPECT_EQ(DidYouMean("t6", {"alibi", "t5"}), "; did you mean \"t5\"?");
+  EXPECT_EQ(DidYouMean("newmodel", {"jetmoe", "gpt-j"}), ";");
+  EXPECT_EQ(DidYouMean("", {"a"}), ";");
+  EXPECT_EQ(DidYouMean("x", {}), ";");
 }
 
 TEST(NearestNameTest, OfALongNameItsBeginningIsCompared) {
   const std::string known(64, 'a');
   EXPECT_EQ(DidYouMean(known + std::string(1 << 20, 'b'), {known}),
-            ", did you mean \"" + known + "\"?");
+            "; did you mean \"" + known + "\"?");
 }
 
 TEST(NearestNameTest, NoNamesNoSuggestion) { EXPECT_EQ(NearestName("x", {}), ""); }

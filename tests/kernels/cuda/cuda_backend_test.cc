@@ -247,6 +247,28 @@ TEST(CudaBackendTest, EveryFaultAtEveryCallLeavesTheRightBytes) {
   }
 }
 
+TEST(CudaBackendTest, IfStrictNobodyComputesWhatTheDeviceFailed) {
+  for (const bool in_place : {false, true}) {
+    Turning turning(in_place);
+    for (const char* call : kCalls) {
+      const auto device = std::make_shared<testing::FakeDevice>();
+      CudaBackend backend(std::make_unique<testing::FakeDriver>(device),
+                          cpu::MakeCpuBackend({cpu::Target::kScalar, 1}),
+                          {.chunk_bytes = 8 << 10, .least_bytes = 0, .strict = true});
+      device->FailWith([&](const std::string& name, int64_t n) {
+        return name == call && n == 0 ? absl::InternalError(name) : absl::OkStatus();
+      });
+      turning.Reset();
+      EXPECT_EQ(backend.Run({turning.job()}), absl::InternalError(call));
+      EXPECT_EQ(backend.state().jobs_failed, 1);
+      turning.Reset();
+      EXPECT_TRUE(backend.Run({turning.job()}).ok());
+      EXPECT_TRUE(turning.IsRight());
+      EXPECT_EQ(backend.state().jobs_on_device, 1);
+    }
+  }
+}
+
 // Tensors on the host stay there if the backend is told so, however large they are.
 TEST(CudaBackendTest, TensorsOfTheHostStayThereUnlessTheyAreToTravel) {
   const auto device = std::make_shared<FakeDevice>();

@@ -76,7 +76,7 @@ TEST(OnTheDeviceTest, RandomJobsHaveTheReferencesBytes) {
   if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was compared";
   const auto reference = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
   CudaBackend backend(std::move(driver), cpu::MakeCpuBackend({cpu::Target::kScalar, 1}),
-                      {.chunk_bytes = int64_t{256} << 10, .least_bytes = 0});
+                      {.chunk_bytes = int64_t{256} << 10, .least_bytes = 0, .strict = true});
   const uint64_t jobs = RandomJobs();
   ASSERT_GE(jobs, 1u);
   for (uint64_t seed = 0; seed < jobs; ++seed) {
@@ -84,7 +84,8 @@ TEST(OnTheDeviceTest, RandomJobsHaveTheReferencesBytes) {
     ASSERT_TRUE(reference->Run({random.job()}).ok());
     const auto want = random.Now();
     random.Reset();
-    ASSERT_TRUE(backend.Run({random.job()}).ok());
+    const absl::Status ran = backend.Run({random.job()});
+    ASSERT_TRUE(ran.ok()) << "seed " << seed << ": " << ran;
     const auto got = random.Now();
     for (size_t i = 0; i < want.size(); ++i) {
       ASSERT_TRUE(testing::SameBits(want[i], got[i])) << "seed " << seed << " memory " << i;

@@ -214,6 +214,31 @@ TEST(ItemsTest, DebertasDistancesBeyondItsThresholdsAreNotSupported) {
   }
 }
 
+TEST(ItemsTest, BytesAreThoseOfWholeRows) {
+  const auto plan = MakeHandPlan({.pairs = 8, .tail = 4});
+  RotaryJob rotary;
+  rotary.plan = plan.get();
+  rotary.batch = 2;
+  rotary.tokens = 5;
+  rotary.tensors.resize(2);
+  rotary.tensors[0].heads = 3;
+  rotary.tensors[0].dtype = Dtype::kBFloat16;
+  EXPECT_EQ(BytesOf(rotary).read, 10 * 3 * 20 * 2);
+  EXPECT_EQ(BytesOf(rotary).written, 10 * 3 * 20 * 2);
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{0, 1, 7}}, 1, "positions");
+  EncodeJob encode;
+  encode.plan = plan.get();
+  encode.positions = &positions;
+  encode.dtype = Dtype::kFloat64;
+  const int64_t written = 7 * LayoutOf(encode).width * 8;
+  EXPECT_EQ(BytesOf(encode).written, written);
+  EXPECT_EQ(BytesOf(encode).read, 0);
+  std::byte add_to{};
+  encode.add_to = &add_to;
+  EXPECT_EQ(BytesOf(encode).read, written);
+}
+
 TEST(ItemsTest, SlicesOfBatchesAreWholeEntriesOrPartsOfOne) {
   const auto plan = MakeHandPlan({.pairs = 8});
   RotaryJob job;

@@ -68,7 +68,7 @@ TEST(ParityReportTest, RejectsExactSpecsEmptyContextsAndOtherTypes) {
     return std::string(status.message());
   };
   EXPECT_THAT(message(testing::Rotary(8), {16}), HasSubstr("must be only for one that has it"));
-  EXPECT_THAT(message(Llama(), {0}), HasSubstr("parity_comparison.context_length: 0, must be"));
+  EXPECT_THAT(message(Llama(), {0}), HasSubstr("parity_comparison.context_length: 0; must be"));
   EXPECT_THAT(message(Llama(), {16, Dtype::kInt32}), HasSubstr("parity_comparison.dtype: INT32"));
 }
 

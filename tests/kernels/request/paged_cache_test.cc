@@ -95,7 +95,7 @@ TEST(PagedCacheTest, SlotsAreOfTheCacheAndOfOneToken) {
   EXPECT_THAT(set({23, 22, 21, 20, 19}), IsOk());
   EXPECT_THAT(set({0, 1, 24, 3, 4}),
               StatusIs(kInvalid,
-                       "item.paged_cache.slot_mapping[2]: slot 24, must be in [-1, 24), "
+                       "item.paged_cache.slot_mapping[2]: slot 24; must be in [-1, 24), "
                        "-1 for a token that is not written"));
   EXPECT_THAT(set({0, 1, 2, 3, -2}), StatusIs(kInvalid, StartsWith("item.paged_cache.slot_mapping"
                                                                    "[4]: slot -2")));
@@ -105,7 +105,7 @@ TEST(PagedCacheTest, SlotsAreOfTheCacheAndOfOneToken) {
               StatusIs(kInvalid, StartsWith("item.paged_cache.slot_mapping[0]")));
   EXPECT_THAT(set({7, 1, -1, 7, -1}),
               StatusIs(kInvalid,
-                       "item.paged_cache.slot_mapping[3]: slot 7 is token 0's, must be of "
+                       "item.paged_cache.slot_mapping[3]: slot 7 is token 0's; must be of "
                        "one token"));
 }
 
@@ -113,14 +113,14 @@ TEST(PagedCacheTest, RefusesWhatDoesNotFit) {
   const auto invalid = [](const std::string& start, auto change) {
     ExpectPagedRefused(kInvalid, start, change);
   };
-  invalid("paged_cache.key_index: 2, must be in [0, 2)",
+  invalid("paged_cache.key_index: 2; must be in [0, 2)",
           [](auto& r) { r.paged_cache->key_index = 2; });
   invalid("paged_cache.key_index: -1", [](auto& r) { r.paged_cache->key_index = -1; });
   invalid("tensors[1].output_dtype: set", [](auto& r) { r.outputs[1].dtype = Dtype::kFloat8E4M3; });
   invalid("tensors[1].inv_scale: set for BFLOAT16", [](auto& r) { r.outputs[1].inv_scale = 2.f; });
   invalid("paged_cache.values.shape[0]: 4 tokens",
           [](auto& r) { r.paged_cache->values.shape[0] = 4; });
-  invalid("paged_cache.values.shape[2]: 6, must be the spec's head_dim (8)", [](auto& r) {
+  invalid("paged_cache.values.shape[2]: 6; must be the spec's head_dim (8)", [](auto& r) {
     r.paged_cache->values.shape[2] = 6;
     r.paged_cache->value_cache.shape[3] = 6;
   });
@@ -140,21 +140,21 @@ TEST(PagedCacheTest, RefusesWhatDoesNotFit) {
           [](auto& r) { r.paged_cache->key_cache.shape[2] = 3; });
   invalid("paged_cache.value_cache.shape[3]: 16",
           [](auto& r) { r.paged_cache->value_cache.shape[3] = 16; });
-  invalid("paged_cache.value_cache.shape[0]: 7, must be the key cache's (6)",
+  invalid("paged_cache.value_cache.shape[0]: 7; must be the key cache's (6)",
           [](auto& r) { r.paged_cache->value_cache.shape[0] = 7; });
-  invalid("paged_cache.value_cache.shape[1]: 8, must be the key cache's (4)",
+  invalid("paged_cache.value_cache.shape[1]: 8; must be the key cache's (4)",
           [](auto& r) { r.paged_cache->value_cache.shape[1] = 8; });
   invalid("paged_cache.key_cache.strides[2]: 8 makes elements overlap", [](auto& r) {
     r.paged_cache->key_cache.strides = {64, 8, 8, 1};
   });
-  invalid("paged_cache.key_cache.strides[3]: 2, the last must be 1", [](auto& r) {
+  invalid("paged_cache.key_cache.strides[3]: 2; the last must be 1", [](auto& r) {
     r.paged_cache->key_cache.strides = {128, 32, 16, 2};
   });
   invalid("paged_cache.key_cache.dtype: INT32 from BFLOAT16",
           [](auto& r) { r.paged_cache->key_cache.dtype = Dtype::kInt32; });
   invalid("paged_cache.slot_mapping.dtype: FLOAT32",
           [](auto& r) { r.paged_cache->slot_mapping.dtype = Dtype::kFloat32; });
-  invalid("paged_cache.slot_mapping.shape: must be [tokens] = [5]",
+  invalid("paged_cache.slot_mapping.shape: [6]; must be [tokens] = [5]",
           [](auto& r) { r.paged_cache->slot_mapping.shape = {6}; });
   invalid("paged_cache.slot_mapping.shape", [](auto& r) {
     r.paged_cache->slot_mapping.shape = {5, 1};
@@ -170,7 +170,7 @@ TEST(PagedCacheTest, RefusesWhatDoesNotFit) {
 
 TEST(PagedCacheTest, RefusesWhatIsNotBuilt) {
   ExpectPagedRefused(kNotBuilt,
-                     "paged_cache.key_cache.dtype: FLOAT32 from BFLOAT16, must be the input's, "
+                     "paged_cache.key_cache.dtype: FLOAT32 from BFLOAT16; must be the input's, "
                      "FLOAT8_E4M3 or FLOAT8_E5M2",
                      [](auto& r) { r.paged_cache->key_cache.dtype = Dtype::kFloat32; });
   ExpectPagedRefused(kNotBuilt, "paged_cache: set for PARITY", [](auto& r) {
@@ -198,7 +198,7 @@ TEST(PagedCacheTest, ScalesAreFiniteAndPositive) {
     });
   }
   ExpectPagedRefused(kInvalid,
-                     "paged_cache.value_inv_scale: set for BFLOAT16, must be only for FLOAT8",
+                     "paged_cache.value_inv_scale: set for BFLOAT16; must be only for FLOAT8",
                      [](auto& r) { r.paged_cache->value_cache.dtype = Dtype::kBFloat16; });
 }
 
@@ -218,7 +218,7 @@ TEST(PagedCacheTest, Float8OutputsAreOfHalfTheSize) {
   request.tensors[0].dtype = Dtype::kFloat32;
   EXPECT_THAT(PreparePaged(request),
               StatusIs(kNotBuilt,
-                       "item.tensors[0].output_dtype: FLOAT8_E4M3 from FLOAT32, must be "
+                       "item.tensors[0].output_dtype: FLOAT8_E4M3 from FLOAT32; must be "
                        "the input's"));
   request.outputs[0].dtype = Dtype::kInt32;
   EXPECT_THAT(PreparePaged(request),

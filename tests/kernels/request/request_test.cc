@@ -88,11 +88,11 @@ TEST(PrepareEncodeTest, TakesAStridedEmbeddingToAddTo) {
 TEST(PrepareEncodeTest, RefusesAnEmbeddingOfAnotherShapeOrType) {
   EncodeRequest request = Encode(6, 10);
   request.add_to = Tensor({10, 7});
-  ExpectInvalid(request, "add_to.shape: must be [positions, dim] = [10, 6]");
+  ExpectInvalid(request, "add_to.shape: [10, 7]; must be [positions, dim] = [10, 6]");
   request.add_to = Tensor({60});
   ExpectInvalid(request, "add_to.shape");
   request.add_to = TensorDesc{Dtype::kFloat16, {10, 6}, {}};
-  ExpectInvalid(request, "add_to.dtype: FLOAT16, must be the output's FLOAT32");
+  ExpectInvalid(request, "add_to.dtype: FLOAT16; must be the output's FLOAT32");
   request.add_to = Tensor({10, 6}, {0, 1});
   ExpectInvalid(request, "add_to.strides[0]: 0 makes elements overlap");
   request.add_to = Tensor({10, 6});
@@ -109,10 +109,10 @@ TEST(PrepareEncodeTest, RefusesAScaleOfNothing) {
 TEST(PrepareEncodeTest, RefusesWhatIsNotAnEncodingAndTypesItCannotCompute) {
   EncodeRequest request = Encode(6, 10);
   request.output_dtype = Dtype::kInt32;
-  ExpectInvalid(request, "output_dtype: INT32, must be FLOAT64");
+  ExpectInvalid(request, "output_dtype: INT32; must be FLOAT64");
   request = Encode(6, 10);
   request.spec = PresetSpec("flux");
-  ExpectInvalid(request, "output: EMBEDDING of a ROTARY spec, must be a table");
+  ExpectInvalid(request, "output: EMBEDDING of a ROTARY spec; must be a table");
   request.spec = Encoding(7);
   ExpectInvalid(request, "spec.dim: 7 is odd");
 }
@@ -188,16 +188,16 @@ TEST(PrepareTableTest, MakesAJobOfItsLayout) {
 TEST(PrepareTableTest, IsOfRotarySpecsOnly) {
   EncodeRequest request = Encode(8, 3);
   request.output = EncodeOutput::kCosSin;
-  ExpectInvalid(request, "output: COS_SIN of an ENCODING spec, must be EMBEDDING or not set");
+  ExpectInvalid(request, "output: COS_SIN of an ENCODING spec; must be EMBEDDING or not set");
   request.spec = {};
   request.table = "learned";
-  ExpectInvalid(request, "output: COS_SIN of a learned table, must be EMBEDDING or not set");
+  ExpectInvalid(request, "output: COS_SIN of a learned table; must be EMBEDDING or not set");
 }
 
 TEST(PrepareTableTest, AddsToNothing) {
   EncodeRequest request = TableOf(EncodeOutput::kCos, 7);
   request.add_to = Tensor({7, 3});
-  ExpectInvalid(request, "add_to: set beside output COS, must be only with EMBEDDING");
+  ExpectInvalid(request, "add_to: set beside output COS; must be only with EMBEDDING");
   request.add_to.reset();
   request.embedding_scale = 2;
   ExpectInvalid(request, "embedding_scale: set without add_to");

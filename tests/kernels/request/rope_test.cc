@@ -60,11 +60,11 @@ TEST(PrepareRopeTest, TakesHeadDimFromTheTensorsWhenNothingStatesIt) {
 TEST(PrepareRopeTest, HoldsTensorsToAStatedHeadDim) {
   RopeRequest request = Rope({TensorOf({5, 2, 128}), TensorOf({5, 2, 64})}, 5);
   request.spec = PresetSpec("llama-3");
-  ExpectInvalid(request, "tensors[1].tensor.shape[2]: 64, must be the spec's head_dim (128)");
+  ExpectInvalid(request, "tensors[1].tensor.shape[2]: 64; must be the spec's head_dim (128)");
   request.spec = PresetSpec("rope-half-split");
-  ExpectInvalid(request, "tensors[1].tensor.shape[2]: 64, must be the spec's head_dim (128)");
+  ExpectInvalid(request, "tensors[1].tensor.shape[2]: 64; must be the spec's head_dim (128)");
   request.spec.head_dim = 64;
-  ExpectInvalid(request, "tensors[0].tensor.shape[2]: 128, must be the spec's head_dim (64)");
+  ExpectInvalid(request, "tensors[0].tensor.shape[2]: 128; must be the spec's head_dim (64)");
 }
 
 TEST(PrepareRopeTest, FindsTokensAndHeadsInEitherLayout) {
@@ -79,7 +79,7 @@ TEST(PrepareRopeTest, FindsTokensAndHeadsInEitherLayout) {
   EXPECT_EQ(strides.token, 7 * 8 * 4);
   EXPECT_EQ(strides.head, 8 * 4);
   request.layout = RopeLayout::kHeadsTokens;
-  ExpectInvalid(request, "positions: 5 positions, must be one per token (7)");
+  ExpectInvalid(request, "positions: 5 positions; must be one per token (7)");
   request.positions = IntegerRange{0, 1, 7};
   const auto heads_first = Prepare(request);
   ASSERT_THAT(heads_first, IsOk());
@@ -114,9 +114,9 @@ TEST(PrepareRopeTest, AcceptsZeroTokensAndZeroBatchesButNoOtherZero) {
   EXPECT_EQ(none->tensors[0].input_bytes, 0);
   EXPECT_THAT(Prepare(Rope({TensorOf({0, 5, 2, 8})}, 5)), IsOk());
   ExpectInvalid(Rope({TensorOf({5, 0, 8})}, 5),
-                "tensors[0].tensor.shape[1]: 0, must be at least 1");
+                "tensors[0].tensor.shape[1]: 0; must be at least 1");
   ExpectInvalid(Rope({TensorOf({5, 2, 0})}, 5),
-                "tensors[0].tensor.shape[2]: 0, must be at least 1");
+                "tensors[0].tensor.shape[2]: 0; must be at least 1");
   ExpectInvalid(Rope({TensorOf({-5, 2, 8})}, 5), "tensors[0].tensor.shape[0]: -5 is out of range");
 }
 
@@ -124,7 +124,7 @@ TEST(PrepareRopeTest, RefusesBadTensorLists) {
   ExpectInvalid(Rope({}, 5), "tensors: 0 tensors");
   ExpectInvalid(Rope(std::vector<TensorDesc>(65, TensorOf({5, 2, 8})), 5), "tensors: 65 tensors");
   ExpectInvalid(Rope({TensorOf({5, 8})}, 5),
-                "tensors[0].tensor.shape: 2 dimensions, must be [tokens, heads, head_dim]");
+                "tensors[0].tensor.shape: 2 dimensions; must be [tokens, heads, head_dim]");
   ExpectInvalid(Rope({TensorOf({1, 1, 5, 2, 8})}, 5), "tensors[0].tensor.shape: 5 dimensions");
   ExpectInvalid(Rope({TensorOf({5, 2, 8}), TensorOf({6, 2, 8})}, 5),
                 "tensors[1].tensor.shape[0]: 6 tokens");
@@ -141,7 +141,7 @@ TEST(PrepareRopeTest, RefusesBadTensorLists) {
 TEST(PrepareRopeTest, RefusesWhatIsNotRotary) {
   RopeRequest request = Rope({TensorOf({5, 2, 8})}, 5);
   request.spec = Encoding(8);
-  ExpectInvalid(request, "spec.kind: ENCODING, this call takes ROTARY");
+  ExpectInvalid(request, "spec.kind: ENCODING; must be ROTARY for this call");
   request.spec = PresetSpec("nonsense");
   EXPECT_THAT(Prepare(request),
               StatusIs(absl::StatusCode::kNotFound, StartsWith("item.spec.preset")));
@@ -155,9 +155,9 @@ TEST(PrepareRopeTest, MatchesPositionsToTokensAndBatch) {
   request.positions = PositionTensor{Dtype::kInt32, {1, 5}};
   EXPECT_THAT(Prepare(request), IsOk());
   request.positions = PositionTensor{Dtype::kInt32, {2, 5}};
-  ExpectInvalid(request, "positions: batch 2, must be 1 or the tensors' batch (3)");
+  ExpectInvalid(request, "positions: batch 2; must be 1 or the tensors' batch (3)");
   request.positions = IntegerRange{0, 1, 15};
-  ExpectInvalid(request, "positions: 15 positions, must be one per token (5)");
+  ExpectInvalid(request, "positions: 15 positions; must be one per token (5)");
 }
 
 TEST(PrepareRopeTest, MakesAJobThatBorrowsThePreparedRequest) {
@@ -201,21 +201,21 @@ TEST(PrepareDeltaTest, MovesKeysBetweenBases) {
 TEST(PrepareDeltaTest, NeedsFromPositionsExactlyForDelta) {
   RopeRequest request = Delta({TensorOf({5, 2, 8})}, 5);
   request.from_positions.reset();
-  ExpectInvalid(request, "from_positions: not set, required for DELTA");
+  ExpectInvalid(request, "from_positions: not set; must be given for DELTA");
   request = Delta({TensorOf({5, 2, 8})}, 5);
   request.direction = Direction::kForward;
-  ExpectInvalid(request, "from_positions: set, must be only for DELTA");
+  ExpectInvalid(request, "from_positions: set; must be only for DELTA");
   request.from_positions.reset();
   request.from_spec = PresetSpec("rope-half-split");
-  ExpectInvalid(request, "from_spec: set, must be only for DELTA");
+  ExpectInvalid(request, "from_spec: set; must be only for DELTA");
 }
 
 TEST(PrepareDeltaTest, NeedsAsManyFromPositions) {
   RopeRequest request = Delta({TensorOf({3, 5, 2, 8})}, 5);
   request.from_positions = IntegerRange{0, 1, 4};
-  ExpectInvalid(request, "from_positions: 4 positions, must be one per token (5)");
+  ExpectInvalid(request, "from_positions: 4 positions; must be one per token (5)");
   request.from_positions = PositionTensor{Dtype::kInt64, {3, 5}};
-  ExpectInvalid(request, "from_positions: 15 positions, must be as many as positions (5)");
+  ExpectInvalid(request, "from_positions: 15 positions; must be as many as positions (5)");
   request.positions = PositionTensor{Dtype::kInt64, {3, 5}};
   EXPECT_EQ(Prepare(request)->from_positions_bytes, 120);
 }
@@ -248,7 +248,7 @@ TEST(PrepareDeltaTest, RefusesToMoveKeysToOtherLanes) {
   RopeRequest request = Delta({TensorOf({5, 2, 8})}, 5);
   request.from_spec = PresetSpec("rope-half-split");
   request.from_spec->rotary_dim = 4;
-  ExpectInvalid(request, "from_spec: rotates lanes [0, 4), must be those of spec, [0, 8)");
+  ExpectInvalid(request, "from_spec: rotates lanes [0, 4); must be those of spec, [0, 8)");
 }
 
 // Heads with their own frequencies --------------------------------------------------------------
@@ -264,7 +264,7 @@ TEST(PrepareHeadsTest, NameBothNumbersWhenTheyDiffer) {
   RopeRequest request = Rope({TensorOf({5, 3, 8}), TensorOf({5, 2, 8})}, 5);
   EXPECT_THAT(
       PrepareRope(request, ThreeHeads, "item"),
-      StatusIs(kInvalid, StartsWith("item.tensors[1].tensor.shape[1]: 2 heads, must be the spec's "
+      StatusIs(kInvalid, StartsWith("item.tensors[1].tensor.shape[1]: 2 heads; must be the spec's "
                                     "frequency_heads (3)")));
   request.layout = RopeLayout::kHeadsTokens;
   request.tensors = {TensorOf({4, 5, 8})};
@@ -279,7 +279,7 @@ TEST(PrepareHeadsTest, AreThoseThatASpecHasFrequenciesFor) {
   request.spec.family = FrequencyFamily::kExplicit;
   request.spec.inv_freq.assign(8, 1);
   request.spec.frequency_heads = 2;
-  ExpectInvalid(request, "tensors[1].tensor.shape[1]: 3 heads, must be the spec's");
+  ExpectInvalid(request, "tensors[1].tensor.shape[1]: 3 heads; must be the spec's");
   request.tensors.pop_back();
   EXPECT_THAT(Prepare(request), IsOk());
 }
@@ -290,7 +290,7 @@ TEST(PrepareHeadsTest, MustBeEqualAtBothEndsOfAMove) {
   request.from_spec->rope_theta = 500;
   EXPECT_THAT(
       PrepareRope(request, ThreeHeads, "item"),
-      StatusIs(kInvalid, StartsWith("item.from_spec.frequency_heads: 1, must be spec's (3)")));
+      StatusIs(kInvalid, StartsWith("item.from_spec.frequency_heads: 1; must be spec's (3)")));
 }
 
 // A slice of a request must equal a request for only those tokens of [7, heads, 8] tensors.

@@ -67,7 +67,7 @@ TEST(ConfigJsonTest, ReadsALlama) {
 TEST(ConfigJsonTest, PathsOfErrorsAreTheConfigurations) {
   EXPECT_THAT(SpecFromConfigJson(Config(Llama(R"("rope_theta": "x")")), "item.spec"),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "item.spec.config_json.rope_theta: \"x\", must be a number"));
+                       "item.spec.config_json.rope_theta: \"x\"; must be a number"));
 }
 
 TEST(ConfigJsonTest, RefusesWhatIsNoObject) {
@@ -81,10 +81,10 @@ TEST(ConfigJsonTest, AnUnknownModelTypeAsksForThePairing) {
   const std::string text =
       R"({"model_type": "newmodel", "head_dim": 64, "rope_theta": 1e6, "partial_rotary_factor": 0.5})";
   ExpectRefused(Config(text),
-                "spec.config_json.model_type: \"newmodel\" is not known, must be one "
+                "spec.config_json.model_type: \"newmodel\" is not known; must be one "
                 "of docs/presets.md, or spec.pairing must say");
   ExpectRefused(Config(R"({"model_type": "lama", "head_dim": 64})"),
-                "model_type: \"lama\" is not known, did you mean \"llama\"? must be one of");
+                "model_type: \"lama\" is not known; did you mean \"llama\"? must be one of");
   Spec user = Config(text);
   user.pairing = Pairing::kInterleaved;
   const Spec spec = Read(user);
@@ -92,7 +92,7 @@ TEST(ConfigJsonTest, AnUnknownModelTypeAsksForThePairing) {
   EXPECT_EQ(spec.partial_rotary_factor, 0.5);
   EXPECT_EQ(spec.pairing, std::nullopt);  // the user's pairing stays
   user.config_json = R"({"model_type": "newmodel", "head_dim": 64})";
-  ExpectRefused(user, "rope_theta: not set, required where the model_type is not known");
+  ExpectRefused(user, "rope_theta: not set; must be given where the model_type is not known");
   user.rope_theta = 10000;
   EXPECT_EQ(Read(user).rope_theta, std::nullopt);
   user.config_json = R"({"head_dim": 64, "rope_scaling": {"mrope_section": [8, 12, 12]}})";
@@ -103,7 +103,7 @@ TEST(ConfigJsonTest, AnUnknownModelTypeAsksForThePairing) {
 
 TEST(ConfigJsonTest, AKeyAboutRotationThatIsNotUnderstoodIsAnError) {
   ExpectRefused(Config(Llama(R"("rope_thta": 1)")),
-                "rope_thta: no such field, the nearest known one is rope_theta");
+                "rope_thta: no such field; the nearest known one is rope_theta");
   for (const char* key : {"swa_rope_theta", "use_xpos", "rotary_percent", "nope_layers",
                           "rope_type", "yarn_factor", "partial_rotary_factors"}) {
     ExpectRefused(Config(Llama("\"" + std::string(key) + "\": 2")), key);
@@ -132,7 +132,7 @@ TEST(ConfigJsonTest, OtherPositionEncodingsAreErrors) {
                 "alibi: true");
   ExpectRefused(Config(R"({"model_type": "esm", "head_dim": 20, "position_embedding_type":
                            "absolute"})"),
-                "position_embedding_type: absolute, must be rope");
+                "position_embedding_type: absolute; must be rope");
 }
 
 TEST(ConfigJsonTest, ContradictionsAreErrors) {
@@ -156,10 +156,10 @@ TEST(ConfigJsonTest, ContradictionsAreErrors) {
 
 TEST(ConfigJsonTest, HeadsNeedAWidth) {
   ExpectRefused(Config(R"({"model_type": "llama"})"),
-                "head_dim: not set, required without hidden_size");
+                "head_dim: not set; must be given without hidden_size");
   ExpectRefused(Config(R"({"model_type": "llama", "hidden_size": 100, "num_attention_heads": 3})"),
                 "does not split evenly over 3 heads");
-  ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 0})"), "head_dim: 0, must be > 0");
+  ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 0})"), "head_dim: 0; must be > 0");
   ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 65538})"), "out of range");
   Spec user = Config(R"({"model_type": "llama"})");
   user.head_dim = 96;
@@ -229,7 +229,7 @@ TEST(ConfigJsonTest, ModelsOfGptJsKindGiveTheirOwnNames) {
 TEST(ConfigJsonTest, BambasTwoWaysToSayItsLanesMustAgree) {
   const std::string text = R"({"model_type": "bamba", "head_dim": 128, "attn_rotary_emb": )";
   EXPECT_EQ(ResolveSpec(Config(text + "64}"))->rotary_dim, 64);
-  ExpectRefused(Config(text + "128}"), "attn_rotary_emb: 128, must be half of head_dim 128");
+  ExpectRefused(Config(text + "128}"), "attn_rotary_emb: 128; must be half of head_dim 128");
   ExpectRefused(Config(Llama(R"("attn_rotary_emb": 64)")), "attn_rotary_emb: ");
 }
 
@@ -249,8 +249,8 @@ TEST(ConfigJsonTest, LayersWithBasesOfTheirOwnAreChosenByKind) {
   const std::string gemma = R"({"model_type": "gemma3_text", "rope_local_base_freq": 20000.0,
                                 "rope_scaling": {"rope_type": "linear", "factor": 8.0}})";
   ExpectRefused(Config(gemma),
-                "spec.layer_type: not set, must be full_attention or sliding_attention");
-  ExpectRefused(Layer(gemma, "global"), "spec.layer_type: global, must be");
+                "spec.layer_type: not set; must be full_attention or sliding_attention");
+  ExpectRefused(Layer(gemma, "global"), "spec.layer_type: global; must be");
   EXPECT_EQ(Read(Layer(gemma, "full_attention")).rope_theta, 1e6);
   EXPECT_EQ(Read(Layer(gemma, "full_attention")).rope_scaling, RopeScaling(LinearScaling{8.0}));
   EXPECT_EQ(Read(Layer(gemma, "sliding_attention")).rope_theta, 20000.0);
@@ -262,15 +262,15 @@ TEST(ConfigJsonTest, NestedParametersAreChosenByKind) {
       "full_attention": {"rope_type": "linear", "factor": 2, "rope_theta": 7},
       "sliding_attention": {"rope_type": "default", "rope_theta": 8}, "other": null}})";
   ExpectRefused(Config(olmo),
-                "spec.layer_type: not set, must be one of full_attention, "
+                "spec.layer_type: not set; must be one of full_attention, "
                 "sliding_attention");
-  ExpectRefused(Layer(olmo, "other"), "spec.layer_type: other, must be one of");
+  ExpectRefused(Layer(olmo, "other"), "spec.layer_type: other; must be one of");
   EXPECT_EQ(Read(Layer(olmo, "sliding_attention")).rope_theta, 8);
   EXPECT_EQ(Read(Layer(olmo, "full_attention")).rope_scaling, RopeScaling(LinearScaling{2.0}));
   ExpectRefused(Layer(R"({"model_type": "olmo3", "head_dim": 128, "rope_parameters":
                           {"full_attention": {}, "rope_theta": 3}})",
                       "full_attention"),
-                "rope_parameters.rope_theta: 3, must be an object");
+                "rope_parameters.rope_theta: 3; must be an object");
 }
 
 // A flat dictionary, as OLMo 3 was published: YaRN applies only to layers with full attention.
@@ -285,8 +285,8 @@ constexpr char kOlmo3Yarn[] = R"("rope_scaling": {"rope_type": "yarn", "factor":
 TEST(ConfigJsonTest, AFlatOlmo3ScalesFullAttentionAlone) {
   const std::string olmo = Olmo3(R"(, "rope_theta": 500000, )" + std::string(kOlmo3Yarn));
   ExpectRefused(Config(olmo),
-                "spec.layer_type: not set, must be full_attention or sliding_attention");
-  ExpectRefused(Layer(olmo, "global"), "spec.layer_type: global, must be full_attention or");
+                "spec.layer_type: not set; must be full_attention or sliding_attention");
+  ExpectRefused(Layer(olmo, "global"), "spec.layer_type: global; must be full_attention or");
   const Spec full = Read(Layer(olmo, "full_attention"));
   EXPECT_EQ(full.rope_theta, 500000);
   ASSERT_TRUE(std::holds_alternative<YarnScaling>(full.rope_scaling));
@@ -400,16 +400,16 @@ TEST(ConfigJsonTest, AVisionTowerIsNotItsLanguageModel) {
 TEST(ConfigJsonTest, SectionsMustBeThereAndOfTheModelsOrder) {
   const std::string head = R"({"model_type": "qwen3_vl_text", "rope_parameters": {)";
   ExpectRefused(Config(head + "}}"),
-                "mrope_section: not set, required for model_type qwen3_vl_text");
+                "mrope_section: not set; must be given for model_type qwen3_vl_text");
   ExpectRefused(Config(head + R"("mrope_section": [24, 20, 20], "mrope_interleaved": false}})"),
-                "mrope_interleaved: false, must be true");
+                "mrope_interleaved: false; must be true");
   const Spec spec = Read(Config(head + R"("mrope_section": [24, 20, 20]}})"));
   EXPECT_EQ(spec.axis_rule, AxisRule::kMropeInterleaved);
   EXPECT_EQ(spec.axes, 3);
 }
 
 TEST(ConfigJsonTest, ModelsThatAreScaledByDefaultMustSaySo) {
-  ExpectRefused(Config(R"({"model_type": "gpt_oss"})"), "rope_parameters: not set, required");
+  ExpectRefused(Config(R"({"model_type": "gpt_oss"})"), "rope_parameters: not set; must be given");
 }
 
 // Bytes changed at random must give a spec or INVALID_ARGUMENT.

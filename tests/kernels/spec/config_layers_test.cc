@@ -54,7 +54,7 @@ TEST(ConfigLayersTest, WhatChangesARotationIsNotRead) {
     EXPECT_THAT(LayersOf(R"({"1": {")" + std::string(key) + R"(": 32}})", {}, true),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("config.per_layer_config: changes " + std::string(key) +
-                                   ", which is not read for single layers, must be absent")));
+                                   ", which is not read for single layers; must be absent")));
   }
 }
 
@@ -93,14 +93,14 @@ TEST(ConfigLayersTest, LayersOfAKindHaveOneWidth) {
   EXPECT_EQ(*WidthIn(R"({"1": {"skip": []}})", ""), std::nullopt);
   ExpectNoWidth(WidthIn(R"({"1": {"head_dim": 32}})", "full_attention"),
                 "config.per_layer_config: gives full_attention layers 1 and 2 heads of different "
-                "widths, must be beside the spec's own head_dim");
+                "widths; must be beside the spec's own head_dim");
 }
 
 TEST(ConfigLayersTest, AWidthNeedsAKindOfLayerAndAKindItsLayers) {
   const std::string changes = R"({"0": {"head_dim": 32}})";
   ExpectNoWidth(WidthIn(changes, ""),
-                "spec.layer_type: not set, must be one of config.layer_types");
-  ExpectNoWidth(WidthIn(changes, "linear"), "spec.layer_type: linear, must be one of");
+                "spec.layer_type: not set; must be one of config.layer_types");
+  ExpectNoWidth(WidthIn(changes, "linear"), "spec.layer_type: linear; must be one of");
   const Json json = Json::parse(R"({"per_layer_config": {"0": {"head_dim": 32}}})");
   ExpectNoWidth(PerLayerHeadDim(JsonObject(json, "config"), "full_attention", "spec"),
                 "without layer_types");
@@ -110,10 +110,10 @@ TEST(ConfigLayersTest, RefusesWidthsOfNoLayerAndNoWidths) {
   for (const char* layer : {"3", "-1", "", "1x", "99999999999999999999"}) {
     ExpectNoWidth(
         WidthIn(R"({")" + std::string(layer) + R"(": {"head_dim": 32}})", "full_attention"),
-        "is no layer, must be one of the 3 of layer_types");
+        "is no layer; must be one of the 3 of layer_types");
   }
   ExpectNoWidth(WidthIn(R"({"1": {"head_dim": 0}})", "full_attention"),
-                "config.per_layer_config.1.head_dim: 0, must be > 0");
+                "config.per_layer_config.1.head_dim: 0; must be > 0");
   ExpectNoWidth(WidthIn(R"({"1": {"head_dim": "8"}})", "full_attention"), "per_layer_config.1");
 }
 

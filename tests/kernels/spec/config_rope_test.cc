@@ -97,14 +97,14 @@ TEST(ConfigRopeTest, MscalesCountOnlyTogetherAndWithoutAnAmplitude) {
 TEST(ConfigRopeTest, AFactorThatIsAbsentIsTheRatioOfTheLengths) {
   const std::string yarn = R"({"rope_type": "yarn", "original_max_position_embeddings": 32768})";
   EXPECT_EQ(std::get<YarnScaling>(Scaling(yarn)).factor, 4.0);
-  ExpectRefused(yarn, "rope.factor: not set, required without max_position_embeddings", {});
+  ExpectRefused(yarn, "rope.factor: not set; must be given without max_position_embeddings", {});
 }
 
 TEST(ConfigRopeTest, RefusesKeysThatItsTypeDoesNotUse) {
   ExpectRefused(R"({"rope_type": "default", "factor": 2})", "rope (rope_type default).factor");
   ExpectRefused(R"({"type": "linear", "factor": 2, "beta_fast": 32})", "beta_fast: no such field");
   ExpectRefused(R"({"type": "linear", "factr": 2})",
-                "factr: no such field, the nearest known one is factor");
+                "factr: no such field; the nearest known one is factor");
   ExpectRefused(R"({"rope_type": "yarn", "factor": 4, "attn_factor": 1,
                     "original_max_position_embeddings": 8})",
                 "attn_factor: no such field");
@@ -113,22 +113,24 @@ TEST(ConfigRopeTest, RefusesKeysThatItsTypeDoesNotUse) {
 
 TEST(ConfigRopeTest, RefusesTypesThatItDoesNotKnow) {
   ExpectRefused(R"({"rope_type": "fope"})",
-                "rope.rope_type: fope is not known, did you mean \"mrope\"? must be");
+                "rope.rope_type: fope is not known; did you mean \"mrope\"? must be");
   ExpectRefused(
       R"({"rope_type": "yran"})",
-      "rope.rope_type: yran is not known, did you mean \"yarn\"? must be one of default, ");
-  ExpectRefused(R"({"rope_type": 3})", "rope.rope_type: 3, must be a string");
+      "rope.rope_type: yran is not known; did you mean \"yarn\"? must be one of default, ");
+  ExpectRefused(R"({"rope_type": 3})", "rope.rope_type: 3; must be a string");
   ExpectRefused(R"({"rope_type": "axial"})", "rope.rope_type: axial is not known");
 }
 
 TEST(ConfigRopeTest, RefusesWhatIsMissing) {
-  ExpectRefused(R"({"type": "linear"})", "rope.factor: not set, required for rope_type linear");
+  ExpectRefused(R"({"type": "linear"})",
+                "rope.factor: not set; must be given for rope_type linear");
   ExpectRefused(R"({"type": "yarn", "factor": 4})",
-                "rope.original_max_position_embeddings: not set, required for rope_type yarn");
+                "rope.original_max_position_embeddings: not set; must be given for rope_type yarn");
   ExpectRefused(R"({"type": "longrope", "long_factor": [1]})", "rope.short_factor: not set",
                 {8192, 4096});
   ExpectRefused(R"({"type": "llama3", "factor": 8})", "rope.low_freq_factor: not set");
-  ExpectRefused(R"({"type": "dynamic", "factor": 8})", "requires max_position_embeddings", {});
+  ExpectRefused(R"({"type": "dynamic", "factor": 8})",
+                "dynamic without max_position_embeddings; set both", {});
 }
 
 TEST(ConfigRopeTest, RefusesContradictions) {

@@ -65,7 +65,7 @@ TEST(EncoderSetTest, SpecWithoutEncoderOrWithAnotherBaseIsLeftAlone) {
 TEST(EncoderSetTest, UnknownNameIsNotFoundAndTheNearestIsSuggested) {
   EXPECT_THAT(MakeSet().Apply({.encoder = "head"}, "item.spec").status(),
               StatusIs(absl::StatusCode::kNotFound,
-                       "item.spec.encoder: no encoder named \"head\", did you mean \"heads\"? must "
+                       "item.spec.encoder: no encoder named \"head\"; did you mean \"heads\"? must "
                        "be one of heads, model, rows"));
 }
 

@@ -54,7 +54,7 @@ TEST(ParityCheckTest, ParityGoesThroughToSpecAndBack) {
 
 TEST(ParityCheckTest, RejectsParityWithoutStages) {
   ExpectRefused(With(Rotary(8), &Spec::precision, Precision::kParity),
-                "spec.parity: not set, required for precision PARITY");
+                "spec.parity: not set; must be given for precision PARITY");
   for (const char* stage : {"frequency", "angle", "table", "math"}) {
     ParityArithmetic arithmetic = Llama();
     if (stage == std::string("frequency")) arithmetic.frequency.reset();
@@ -91,7 +91,7 @@ TEST(ParityCheckTest, RejectsRecipesThatNoUpstreamHas) {
   ExpectRefused(Parity(With(Rotary(8), &Spec::position_scale, 2.0), arithmetic),
                 "GGML has no position scales");
   arithmetic.angle = ParityType::kFloat64;
-  ExpectRefused(Parity(Rotary(8), arithmetic), "spec.parity.angle: FLOAT64, GGML takes FLOAT32");
+  ExpectRefused(Parity(Rotary(8), arithmetic), "spec.parity.angle: FLOAT64; GGML takes FLOAT32");
   arithmetic = Llama();
   arithmetic.frequency = ParityFrequency::kFloat32Exp;
   ExpectRefused(Parity(testing::Flow(8), arithmetic), "FLOAT32_EXP makes GEOMETRIC frequencies");

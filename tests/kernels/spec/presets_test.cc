@@ -166,13 +166,13 @@ TEST(PresetsTest, RefuseDataThatIsNotUnderstood) {
     EXPECT_THAT(PresetsFromJson(text),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   };
-  refused("{}", "presets: {}, must be a list");
-  refused("[3]", "presets[0]: 3, must be an object");
+  refused("{}", "presets: {}; must be a list");
+  refused("[3]", "presets[0]: 3; must be an object");
   refused("[{" + good + R"(, "context": 3}])", "presets[0].context: no such field");
-  refused("[{}]", "presets[0].name: null, must be a string");
+  refused("[{}]", "presets[0].name: null; must be a string");
   refused(R"([{"name": "x", "summary": "s", "source": "s", "required": [], "verified": true,
               "note": "", "spec": {"dims": 4}}])",
-          "presets[0].spec.dims: no such field, the nearest known one is dim");
+          "presets[0].spec.dims: no such field; the nearest known one is dim");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ using testing::With;
 
 TEST(ResolveAxesTest, SplitsAxesEvenlyUnlessTold) {
   Spec grid = With(PresetSpec("grid-2d-concat"), &Spec::dim, 12);
-  ExpectInvalid(With(grid, &Spec::dim, 10), "axes_dim[0]: 5, must be even");
+  ExpectInvalid(With(grid, &Spec::dim, 10), "axes_dim[0]: 5; must be even");
   EXPECT_THAT(Resolve(grid).axes_dim, ElementsAre(6, 6));
   EXPECT_THAT(Resolve(With(grid, &Spec::axes_dim, {8, 4})).axes_dim, ElementsAre(8, 4));
   EXPECT_THAT(Resolve(With(PresetSpec("grid-2d-sum"), &Spec::dim, 12)).axes_dim,
@@ -32,16 +32,16 @@ TEST(ResolveAxesTest, SplitsAxesEvenlyUnlessTold) {
 
 TEST(ResolveAxesTest, RefusesAxesThatDoNotAddUp) {
   const Spec grid = With(PresetSpec("grid-2d-concat"), &Spec::dim, 12);
-  ExpectInvalid(With(grid, &Spec::axes_dim, {8, 8}), "axes_dim: sums to 16, must sum to 12 (dim)");
+  ExpectInvalid(With(grid, &Spec::axes_dim, {8, 8}), "axes_dim: sums to 16; must sum to 12 (dim)");
   ExpectInvalid(With(grid, &Spec::axes_dim, {6, 6, 0}),
-                "axes_dim: 3 entries, must be as many as axes (2)");
+                "axes_dim: 3 entries; must be as many as axes (2)");
   ExpectInvalid(With(grid, &Spec::axes_dim, {14, -2}), "axes_dim[0]: 14");
   ExpectInvalid(With(grid, &Spec::axes, 5), "axes: more than 4 axes");
   ExpectInvalid(With(grid, &Spec::axes, 0), "axes: 0 axes");
   ExpectInvalid(With(Encoding(12), &Spec::axes_dim, {2, 2, 2, 2, 2, 2}),
                 "axes_dim: more than 4 axes");
   ExpectInvalid(With(With(PresetSpec("grid-2d-sum"), &Spec::dim, 12), &Spec::axes_dim, {6, 6}),
-                "axes_dim[0]: 6, must be 12 for grouping SUM");
+                "axes_dim[0]: 6; must be 12 for grouping SUM");
   ExpectInvalid(With(With(PresetSpec("rope-3d"), &Spec::head_dim, 128), &Spec::axes, 3),
                 "axes_dim: not set");
   ExpectInvalid(With(PresetSpec("flux"), &Spec::axes_dim, {16, 56, 58}), "axes_dim: sums to 130");
@@ -65,15 +65,16 @@ TEST(ResolveAxesTest, TakesSectionsThatSumToThePairs) {
 
 TEST(ResolveAxesTest, RefusesSectionsThatAreWrong) {
   ExpectInvalid(Mrope(AxisRule::kMropeChunked, {16, 24, 23}),
-                "mrope_section: sums to 63, must sum to 64");
+                "mrope_section: sums to 63; must sum to 64");
   ExpectInvalid(Mrope(AxisRule::kMropeChunked, {}), "mrope_section: not set");
-  ExpectInvalid(Mrope(AxisRule::kMropeChunked, {-1, 33, 32}), "mrope_section[0]: -1, must be in");
+  ExpectInvalid(Mrope(AxisRule::kMropeChunked, {-1, 33, 32}), "mrope_section[0]: -1; must be in");
   ExpectInvalid(Mrope(AxisRule::kMropeChunked, {INT64_MAX, INT64_MAX, 66}), "mrope_section[0]: 9");
-  ExpectInvalid(Mrope(AxisRule::kMropeInterleaved, {32, 32}), "axes: 2, axis_rule MROPE_INTERL");
+  ExpectInvalid(Mrope(AxisRule::kMropeInterleaved, {32, 32}),
+                "axes: 2; must be 3 for axis_rule MROPE_INTERL");
   ExpectInvalid(Mrope(AxisRule::kMropeAlternating, {20, 24, 20}),
-                "mrope_section[1]: 24, must be 20");
+                "mrope_section[1]: 24; must be 20");
   ExpectInvalid(With(Mrope(AxisRule::kMropeChunked, {32, 32}), &Spec::axes, 3),
-                "mrope_section: 2 entries, must be as many as axes (3)");
+                "mrope_section: 2 entries; must be as many as axes (3)");
   ExpectInvalid(With(Rotary(128), &Spec::mrope_section, {32, 32}),
                 "mrope_section: has no meaning for axis_rule AXIAL");
   ExpectInvalid(With(Mrope(AxisRule::kMropeChunked, {32, 32}), &Spec::axes_dim, {64, 64}),
@@ -84,9 +85,9 @@ TEST(ResolveAxesTest, TakesAnAxisForEveryPair) {
   Spec list = With(With(Rotary(6), &Spec::axes, 2), &Spec::axis_rule, AxisRule::kList);
   list.axis_of_pair = {0, 1, 1};
   EXPECT_THAT(Resolve(list).axis_of_pair, ElementsAre(0, 1, 1));
-  ExpectInvalid(With(list, &Spec::axis_of_pair, {0, 1}), "axis_of_pair: 2 values, must be 3");
+  ExpectInvalid(With(list, &Spec::axis_of_pair, {0, 1}), "axis_of_pair: 2 values; must be 3");
   ExpectInvalid(With(list, &Spec::axis_of_pair, {0, 1, 2}),
-                "axis_of_pair[2]: 2, must be in [0, 2)");
+                "axis_of_pair[2]: 2; must be in [0, 2)");
   ExpectInvalid(With(list, &Spec::axis_of_pair, {0, -1, 1}), "axis_of_pair[1]: -1");
   ExpectInvalid(With(Rotary(6), &Spec::axis_of_pair, {0, 0, 0}), "axis_of_pair: has no meaning");
 }
@@ -102,15 +103,17 @@ TEST(ResolveAxesTest, OneAxisIsTheSameUnderEveryRule) {
 TEST(ResolveAxesTest, FrequencyMajorTakesWholeLadders) {
   Spec spec = With(With(Rotary(12), &Spec::axes, 3), &Spec::axis_rule, AxisRule::kFrequencyMajor);
   EXPECT_EQ(Resolve(spec).axis_rule, AxisRule::kFrequencyMajor);
-  ExpectInvalid(With(spec, &Spec::head_dim, 14), "rotary_dim: 14, FREQUENCY_MAJOR over 3 axes");
+  ExpectInvalid(With(spec, &Spec::head_dim, 14),
+                "rotary_dim: 14; must be a multiple of 6 for FREQUENCY_MAJOR over 3 axes");
 }
 
 TEST(ResolveAxesTest, EncodingsTakeRulesToo) {
   Spec spec = With(With(Encoding(12), &Spec::axes, 3), &Spec::axis_rule, AxisRule::kFrequencyMajor);
   EXPECT_EQ(Resolve(spec).axis_rule, AxisRule::kFrequencyMajor);
-  ExpectInvalid(With(spec, &Spec::grouping, AxisGrouping::kSum), "grouping: SUM, axis_rule FREQ");
+  ExpectInvalid(With(spec, &Spec::grouping, AxisGrouping::kSum),
+                "grouping: SUM; must be AXIS_MAJOR for axis_rule FREQ");
   ExpectInvalid(With(spec, &Spec::preset, "transformer-literal"),
-                "axis_rule: FREQUENCY_MAJOR, PER_ELEMENT takes SINGLE or AXIAL");
+                "axis_rule: FREQUENCY_MAJOR; PER_ELEMENT takes SINGLE or AXIAL");
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ Spec Range(FrequencyFamily family, double min, double max) {
 TEST(ResolveFrequenciesTest, TakesAListOfAsManyAsThereArePairs) {
   EXPECT_THAT(Resolve(Explicit(6, {1, 2, -0.0})).inv_freq, ElementsAre(1, 2, 0));
   ExpectInvalid(Explicit(6, {}), "inv_freq: not set");
-  ExpectInvalid(Explicit(6, {1, 2}), "inv_freq: 2 values, must be 3");
-  ExpectInvalid(Explicit(6, {1, HUGE_VAL, 3}), "inv_freq[1]: inf, must be finite");
+  ExpectInvalid(Explicit(6, {1, 2}), "inv_freq: 2 values; must be 3");
+  ExpectInvalid(Explicit(6, {1, HUGE_VAL, 3}), "inv_freq[1]: inf; must be finite");
   ExpectInvalid(With(Explicit(6, {1, 2, 3}), &Spec::rope_theta, 1e4), "rope_theta: has no meaning");
   ExpectInvalid(With(Explicit(6, {1, 2, 3}), &Spec::live_pairs, 1), "live_pairs: has no meaning");
 }
@@ -55,7 +55,7 @@ TEST(ResolveFrequenciesTest, CountsHeadsAndLayersInTheList) {
   EXPECT_EQ(Resolve(spec).frequency_heads, 3);
   spec.axes = 2;
   spec.axis_rule = AxisRule::kDense;
-  ExpectInvalid(spec, "inv_freq: 6 values, must be 12");
+  ExpectInvalid(spec, "inv_freq: 6 values; must be 12");
   spec.inv_freq.resize(12);
   spec.phase.assign(6, 0.5);
   EXPECT_EQ(Resolve(spec).phase.size(), 6u);
@@ -66,8 +66,8 @@ TEST(ResolveFrequenciesTest, CountsHeadsAndLayersInTheList) {
 TEST(ResolveFrequenciesTest, TakesRanges) {
   EXPECT_EQ(Resolve(Range(FrequencyFamily::kLinear, -1, 0)).min_freq, -1);
   EXPECT_EQ(Resolve(Range(FrequencyFamily::kLogRange, 0.5, 2)).max_freq, 2);
-  ExpectInvalid(Range(FrequencyFamily::kLinear, kNan, 0), "min_freq: nan, must be finite");
-  ExpectInvalid(Range(FrequencyFamily::kLogRange, 0, 1), "min_freq: 0, must be finite and > 0");
+  ExpectInvalid(Range(FrequencyFamily::kLinear, kNan, 0), "min_freq: nan; must be finite");
+  ExpectInvalid(Range(FrequencyFamily::kLogRange, 0, 1), "min_freq: 0; must be finite and > 0");
   ExpectInvalid(Range(FrequencyFamily::kLogRange, 1, -1), "max_freq: -1");
   ExpectInvalid(With(Rotary(8), &Spec::family, FrequencyFamily::kLinear), "min_freq: not set");
   ExpectInvalid(With(Range(FrequencyFamily::kLogRange, 1, 2), &Spec::downscale_freq_shift, 4.0),
@@ -76,7 +76,7 @@ TEST(ResolveFrequenciesTest, TakesRanges) {
 
 TEST(ResolveFrequenciesTest, PhasesThatAreAllZeroAreNone) {
   EXPECT_EQ(Resolve(With(Rotary(6), &Spec::phase, {0, -0.0, 0})), Resolve(Rotary(6)));
-  ExpectInvalid(With(Rotary(6), &Spec::phase, {1}), "phase: 1 values, must be 3");
+  ExpectInvalid(With(Rotary(6), &Spec::phase, {1}), "phase: 1 values; must be 3");
   ExpectInvalid(With(Rotary(6), &Spec::phase, {0, 0, kNan}), "phase[2]: nan");
 }
 
@@ -92,8 +92,8 @@ TEST(ResolveFrequenciesTest, AxesMayHaveBasesOfTheirOwn) {
   EXPECT_THAT(Resolve(With(grid, &Spec::axes_theta, {10, 20})).axes_theta, ElementsAre(10, 20));
   EXPECT_EQ(Resolve(With(grid, &Spec::axes_theta, {500, 500})),
             Resolve(With(grid, &Spec::rope_theta, 500.0)));
-  ExpectInvalid(With(grid, &Spec::axes_theta, {10}), "axes_theta: 1 values, must be 2");
-  ExpectInvalid(With(grid, &Spec::axes_theta, {10, 0}), "axes_theta[1]: 0, must be finite and > 0");
+  ExpectInvalid(With(grid, &Spec::axes_theta, {10}), "axes_theta: 1 values; must be 2");
+  ExpectInvalid(With(grid, &Spec::axes_theta, {10, 0}), "axes_theta[1]: 0; must be finite and > 0");
   ExpectInvalid(With(With(grid, &Spec::axes_theta, {1, 2}), &Spec::rope_theta, 1e4),
                 "axes_theta: set beside rope_theta");
   Spec shared = With(With(Rotary(8), &Spec::axis_rule, AxisRule::kMropeChunked),

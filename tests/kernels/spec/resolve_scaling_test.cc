@@ -51,7 +51,7 @@ TEST(ResolveScalingTest, RefusesAMissingOriginalLength) {
   const std::string field = ".original_max_position_embeddings: ";
   ExpectInvalid(Scaled(YarnScaling{.factor = 2.0}), "rope_scaling.yarn" + field + "not set");
   ExpectInvalid(Scaled(YarnScaling{.factor = 2.0, .original_max_position_embeddings = 0}),
-                "rope_scaling.yarn" + field + "0, must be at least 1");
+                "rope_scaling.yarn" + field + "0; must be at least 1");
   ExpectInvalid(Scaled(Llama3Scaling{8.0, 1.0, 4.0, {}}), "rope_scaling.llama3" + field);
   ExpectInvalid(Scaled(NtkScaling{.factor = 2.0, .dynamic = true}), "rope_scaling.ntk" + field);
   ExpectInvalid(Scaled(LongRopeScaling{}), "rope_scaling.longrope" + field);
@@ -62,8 +62,8 @@ TEST(ResolveScalingTest, RefusesAMissingOriginalLength) {
 TEST(ResolveScalingTest, LengthRulesNeedALengthAndOthersRefuseIt) {
   Spec dynamic =
       Scaled(NtkScaling{.factor = 2.0, .dynamic = true, .original_max_position_embeddings = 4096});
-  ExpectInvalid(dynamic, "sequence_length: not set, required by rope_scaling.ntk");
-  ExpectInvalid(With(dynamic, &Spec::sequence_length, 0), "sequence_length: 0, must be > 0");
+  ExpectInvalid(dynamic, "sequence_length: not set; must be given for rope_scaling.ntk");
+  ExpectInvalid(With(dynamic, &Spec::sequence_length, 0), "sequence_length: 0; must be > 0");
   EXPECT_EQ(Resolve(With(dynamic, &Spec::sequence_length, 9000)).sequence_length, 9000);
   EXPECT_EQ(Resolve(With(dynamic, &Spec::sequence_length, 1)),
             Resolve(With(dynamic, &Spec::sequence_length, 4096)));
@@ -94,12 +94,12 @@ TEST(ResolveScalingTest, RefusesLongRopeListsOfAnotherLength) {
   const auto expect = [](const LongRopeScaling& rule, const std::string& start) {
     ExpectInvalid(With(Scaled(rule), &Spec::sequence_length, 1), "rope_scaling.longrope." + start);
   };
-  expect(phi, "short_factor: 3 values, must be 4");
+  expect(phi, "short_factor: 3 values; must be 4");
   phi.short_factor.clear();
   expect(phi, "short_factor: not set");
   phi = Phi();
   phi.long_factor[2] = 0;
-  expect(phi, "long_factor[2]: 0, must be finite and > 0");
+  expect(phi, "long_factor[2]: 0; must be finite and > 0");
   phi = Phi();
   phi.factor.reset();
   expect(phi, "factor: not set");
@@ -108,7 +108,7 @@ TEST(ResolveScalingTest, RefusesLongRopeListsOfAnotherLength) {
   phi.long_mscale = 1;
   Resolve(With(Scaled(phi), &Spec::sequence_length, 1));
   phi.original_max_position_embeddings = 1;
-  expect(phi, "original_max_position_embeddings: 1, must be at least 2");
+  expect(phi, "original_max_position_embeddings: 1; must be at least 2");
 }
 
 TEST(ResolveScalingTest, FillsInYarnsDefaults) {
@@ -149,13 +149,13 @@ TEST(ResolveScalingTest, RefusesYarnFieldsOutOfRange) {
   expect(&YarnScaling::attn_factor, "attn_factor: ");
   expect(&YarnScaling::mscale_coefficient, "mscale_coefficient: ");
   yarn.beta_slow = 0;
-  ExpectInvalid(Scaled(yarn), "rope_scaling.yarn.beta_slow: 0, must be finite and > 0");
+  ExpectInvalid(Scaled(yarn), "rope_scaling.yarn.beta_slow: 0; must be finite and > 0");
   ExpectInvalid(With(Scaled(YarnScaling{2.0, 4096}), &Spec::rope_theta, 1.0), "rope_theta: 1, ");
 }
 
 TEST(ResolveScalingTest, RefusesALlama3RampWithoutWidth) {
   ExpectInvalid(Scaled(Llama3Scaling{8.0, 4.0, 4.0, 8192}),
-                "rope_scaling.llama3.high_freq_factor: 4, must be above low_freq_factor (4)");
+                "rope_scaling.llama3.high_freq_factor: 4; must be above low_freq_factor (4)");
   ExpectInvalid(Scaled(Llama3Scaling{8.0, 0.0, 4.0, 8192}),
                 "rope_scaling.llama3.low_freq_factor: 0");
 }
@@ -163,7 +163,7 @@ TEST(ResolveScalingTest, RefusesALlama3RampWithoutWidth) {
 TEST(ResolveScalingTest, RefusesRulesThatDoNotFitTheFrequencies) {
   Spec range = With(Scaled(YarnScaling{2.0, 4096}), &Spec::family, FrequencyFamily::kLinear);
   range.min_freq = range.max_freq = 1;
-  ExpectInvalid(range, "rope_scaling.yarn: has no meaning for family LINEAR, takes GEOMETRIC");
+  ExpectInvalid(range, "rope_scaling.yarn: has no meaning for family LINEAR; must be GEOMETRIC");
   ExpectInvalid(With(Scaled(NtkScaling{2.0}), &Spec::frequency_unit, FrequencyUnit::kTurns),
                 "rope_scaling.ntk: has no meaning for frequency_unit TURNS");
   ExpectInvalid(With(Scaled(NtkScaling{2.0}), &Spec::head_dim, 2), "rope_scaling.ntk: has the exp");
@@ -191,11 +191,11 @@ TEST(ResolveXposTest, FillsInDefaults) {
 }
 
 TEST(ResolveXposTest, RefusesWhatIsOutOfRange) {
-  ExpectInvalid(With(Rotary(8), &Spec::xpos, XposScaling{1.5}), "xpos.scale_base: 1.5, must be at");
+  ExpectInvalid(With(Rotary(8), &Spec::xpos, XposScaling{1.5}), "xpos.scale_base: 1.5; must be at");
   ExpectInvalid(With(Rotary(8), &Spec::xpos, XposScaling{kNan}), "xpos.scale_base: nan");
   ExpectInvalid(With(Rotary(8), &Spec::xpos, XposScaling{512.0, 0x1p63}), "xpos.center: 9.2");
   ExpectInvalid(With(With(Rotary(8), &Spec::xpos, XposScaling{}), &Spec::axes, 2),
-                "xpos: set for 2 axes, takes one");
+                "xpos: set for 2 axes; must have one axis");
 }
 
 }  // namespace

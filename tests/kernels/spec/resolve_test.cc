@@ -164,14 +164,15 @@ TEST(ResolveSpecTest, RefusesNumbersThatAreNotPositiveOrFinite) {
 }
 
 TEST(ResolveSpecTest, RefusesFlowMatchingOverOddWidthsOrSeveralAxes) {
-  ExpectInvalid(Flow(7), "dim: 7 is odd, must be even");
+  ExpectInvalid(Flow(7), "dim: 7 is odd; must be even");
   ExpectInvalid(With(Flow(7), &Spec::pad_back, 1), "pad_back: has no meaning");
-  ExpectInvalid(With(Flow(8), &Spec::axes, 2), "axes: 2, an encoding of family PERIODS takes 1");
+  ExpectInvalid(With(Flow(8), &Spec::axes, 2),
+                "axes: 2; must be 1 for an encoding of family PERIODS");
 }
 
 TEST(ResolveSpecTest, RefusesFieldsThatWouldChangeNothing) {
   ExpectInvalid(With(Flow(8), &Spec::rope_theta, 1e4),
-                "rope_theta: has no meaning for ENCODING specs of family PERIODS, must not be set");
+                "rope_theta: has no meaning for ENCODING specs of family PERIODS; must not be set");
   ExpectInvalid(With(Flow(8), &Spec::downscale_freq_shift, 1.0),
                 "downscale_freq_shift: has no meaning");
   ExpectInvalid(With(Encoding(8), &Spec::min_period, 1.0), "min_period: has no meaning");
@@ -215,7 +216,7 @@ TEST(ResolveSpecTest, RefusesFieldsThatWouldChangeNothing) {
 TEST(ResolveSpecTest, RefusesContradictions) {
   ExpectInvalid(
       With(With(Encoding(8), &Spec::axes, 2), &Spec::grouping, AxisGrouping::kComponentMajor),
-      "arrangement: INTERLEAVED, COMPONENT_MAJOR grouping takes CONCATENATED");
+      "arrangement: INTERLEAVED; COMPONENT_MAJOR grouping takes CONCATENATED");
   ExpectInvalid(With(Rotary(8), &Spec::family, FrequencyFamily::kPerElement),
                 "family: PER_ELEMENT makes no pairs");
   ExpectInvalid(With(With(Rotary(8), &Spec::axes, 2), &Spec::axis_rule, AxisRule::kSingle),

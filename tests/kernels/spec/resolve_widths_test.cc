@@ -38,18 +38,18 @@ TEST(ResolveWidthsTest, PadsOddWidthsOnlyWhenAsked) {
 }
 
 TEST(ResolveWidthsTest, RefusesWidthsOutOfRange) {
-  ExpectInvalid(Encoding(0), "dim: 0 is out of range, must be in [1, 65536]");
+  ExpectInvalid(Encoding(0), "dim: 0 is out of range; must be in [1, 65536]");
   ExpectInvalid(Encoding(-4), "dim: -4");
   ExpectInvalid(Encoding(65538), "dim: 65538");
   EXPECT_EQ(Resolve(Encoding(65536)).dim, 65536);
   ExpectInvalid(Rotary(1), "head_dim: 1 is out of range");
   ExpectInvalid(Rotary(65537), "head_dim: 65537 is out of range");
-  ExpectInvalid(Rotary(63), "rotary_dim: 63 is odd, must be even");
+  ExpectInvalid(Rotary(63), "rotary_dim: 63 is odd; must be even");
 }
 
 TEST(ResolveWidthsTest, PlacesThePartThatRotatesInsideTheHead) {
   Spec spec = With(Rotary(192), &Spec::rotary_begin, 128);
-  ExpectInvalid(spec, "rotary_dim: 192 is out of range, must be in [2, 64]");
+  ExpectInvalid(spec, "rotary_dim: 192 is out of range; must be in [2, 64]");
   spec.rotary_dim = 64;
   EXPECT_EQ(Resolve(spec).rotary_begin, 128);
   ExpectInvalid(With(spec, &Spec::rotary_dim, 63), "rotary_dim: 63 is odd");
@@ -95,7 +95,7 @@ TEST(ResolveWidthsTest, SplitsOddWidthsWhenAsked) {
   Spec grid = With(PresetSpec("grid-2d-concat"), &Spec::dim, 13);
   grid.odd_dim = OddDim::kSplit;
   grid.axes_dim = {6, 7};
-  ExpectInvalid(grid, "odd_dim: SPLIT, several axes side by side take PAD");
+  ExpectInvalid(grid, "odd_dim: SPLIT; must be PAD for several axes side by side");
 }
 
 TEST(ResolveWidthsTest, GivesCosinesAloneAnyWidth) {

@@ -95,21 +95,21 @@ TEST(SpecJsonTest, RefusesKeysThatAreNoFields) {
 
 TEST(SpecJsonTest, RefusesValuesOfAnotherType) {
   ExpectSpecRefused("{", "spec: not JSON");
-  ExpectSpecRefused("[]", "spec: [], must be an object");
-  ExpectSpecRefused(R"({"dim": 8.5})", "spec.dim: 8.5, must be an integer");
-  ExpectSpecRefused(R"({"dim": 9223372036854775808})", "spec.dim: 9223372036854775808, must be");
-  ExpectSpecRefused(R"({"axes": 4294967297})", "spec.axes: 4294967297, must be an integer of 32");
-  ExpectSpecRefused(R"({"rope_theta": null})", "spec.rope_theta: null, must be a number");
-  ExpectSpecRefused(R"({"preset": 1})", "spec.preset: 1, must be a string");
-  ExpectSpecRefused(R"({"axes_dim": [2, "2"]})", "spec.axes_dim[1]: \"2\", must be an integer");
-  ExpectSpecRefused(R"({"axes_dim": 2})", "spec.axes_dim: 2, must be a list");
+  ExpectSpecRefused("[]", "spec: []; must be an object");
+  ExpectSpecRefused(R"({"dim": 8.5})", "spec.dim: 8.5; must be an integer");
+  ExpectSpecRefused(R"({"dim": 9223372036854775808})", "spec.dim: 9223372036854775808; must be");
+  ExpectSpecRefused(R"({"axes": 4294967297})", "spec.axes: 4294967297; must be an integer of 32");
+  ExpectSpecRefused(R"({"rope_theta": null})", "spec.rope_theta: null; must be a number");
+  ExpectSpecRefused(R"({"preset": 1})", "spec.preset: 1; must be a string");
+  ExpectSpecRefused(R"({"axes_dim": [2, "2"]})", "spec.axes_dim[1]: \"2\"; must be an integer");
+  ExpectSpecRefused(R"({"axes_dim": 2})", "spec.axes_dim: 2; must be a list");
   ExpectSpecRefused(R"({"pairing": "sideways"})",
-                    "spec.pairing: \"sideways\", must be one of HALF_SPLIT, INTERLEAVED");
+                    "spec.pairing: \"sideways\"; must be one of HALF_SPLIT, INTERLEAVED");
   ExpectSpecRefused(
       R"({"pairing": "half_splt"})",
-      "spec.pairing: \"half_splt\", did you mean \"HALF_SPLIT\"? must be one of HALF_");
-  ExpectSpecRefused(R"({"xpos": {"inverse": 1}})", "spec.xpos.inverse: 1, must be true or false");
-  ExpectSpecRefused(R"({"rope_scaling": {}})", "spec.rope_scaling: {}, must be an object with one");
+      "spec.pairing: \"half_splt\"; did you mean \"HALF_SPLIT\"? must be one of HALF_");
+  ExpectSpecRefused(R"({"xpos": {"inverse": 1}})", "spec.xpos.inverse: 1; must be true or false");
+  ExpectSpecRefused(R"({"rope_scaling": {}})", "spec.rope_scaling: {}; must be an object with one");
 }
 
 TEST(SpecJsonTest, ReadsSingleMessages) {

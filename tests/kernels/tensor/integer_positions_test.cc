@@ -60,10 +60,10 @@ TEST(IntegerPositionsTest, RealPositionsAreRefusedWhereTheyStand) {
     EXPECT_THAT(CheckIntegerPositions(positions, "p"),
                 StatusIs(absl::StatusCode::kInvalidArgument, message));
   };
-  refused(AxisRange(RealRange{0, 1, 2}), "p.range: real positions, must be integers");
+  refused(AxisRange(RealRange{0, 1, 2}), "p.range: real positions; must be integers");
   refused(PositionGrid{{IntegerRange{0, 1, 2}, RealRange{0, 1, 2}}},
-          "p.grid.axes[1]: real positions, must be integers");
-  refused(PositionTensor{Dtype::kFloat32, {3}}, "p.tensor.dtype: FLOAT32, must be integers");
+          "p.grid.axes[1]: real positions; must be integers");
+  refused(PositionTensor{Dtype::kFloat32, {3}}, "p.tensor.dtype: FLOAT32; must be integers");
   EXPECT_THAT(CheckIntegerPositions(PositionTensor{Dtype::kInt32, {3}}, "p"), IsOk());
   EXPECT_THAT(CheckIntegerPositions(RaggedPositions{{1}, {}}, "p"), IsOk());
 }

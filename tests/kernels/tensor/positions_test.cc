@@ -147,7 +147,7 @@ TEST(RealRangeTest, IsEvaluatedInFixedPointAndNotAccumulated) {
 
 TEST(RealRangeTest, RefusesWhatItCannotHold) {
   EXPECT_THAT(Error(RealRange{std::nan(""), 1, 1}),
-              StatusIs(kInvalid, StartsWith("positions.range.real.start: nan, must be finite")));
+              StatusIs(kInvalid, StartsWith("positions.range.real.start: nan; must be finite")));
   EXPECT_THAT(Error(RealRange{0, HUGE_VAL, 1}),
               StatusIs(kInvalid, StartsWith("positions.range.real.step")));
   EXPECT_THAT(Error(RealRange{0x1p63, 1, 1}),
@@ -264,7 +264,7 @@ TEST(PositionTensorTest, HasATrailingAxesDimensionExactlyWithSeveralAxes) {
   EXPECT_THAT(Error(PositionTensor{Dtype::kInt32, {5}}, 3),
               StatusIs(kInvalid, StartsWith("positions.tensor.shape: 1")));
   EXPECT_THAT(Error(PositionTensor{Dtype::kInt32, {5, 2}}, 3),
-              StatusIs(kInvalid, StartsWith("positions.tensor.shape[1]: 2, must be 3")));
+              StatusIs(kInvalid, StartsWith("positions.tensor.shape[1]: 2; must be 3")));
   EXPECT_THAT(Error(PositionTensor{Dtype::kInt32, {2, 5, 1}}),
               StatusIs(kInvalid, HasSubstr("3 dimensions")));
   EXPECT_THAT(Error(PositionTensor{Dtype::kInt32, {}}),
@@ -308,7 +308,7 @@ TEST(CheckPositionValuesTest, NamesTheFirstBadElement) {
   EXPECT_THAT(check(std::vector<float>{1, -2.5f, 1e18f}, Dtype::kFloat32), IsOk());
   EXPECT_THAT(
       check(std::vector<float>{1, NAN, NAN}, Dtype::kFloat32),
-      StatusIs(kInvalid, StartsWith("item.positions.tensor: element 1 is nan, must be finite")));
+      StatusIs(kInvalid, StartsWith("item.positions.tensor: element 1 is nan; must be finite")));
   EXPECT_THAT(check(std::vector<double>{1, 2, 0x1p63}, Dtype::kFloat64),
               StatusIs(kInvalid, HasSubstr("element 2")));
   EXPECT_THAT(check(std::vector<double>{-HUGE_VAL}, Dtype::kFloat64),

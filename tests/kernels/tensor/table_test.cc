@@ -28,7 +28,7 @@ TEST(TableTest, NamesThatCouldLeaveTheDirectoryAreRefused) {
         "a\0b"s, "\xC3\xA4"s, "a\n"s, std::string(129, 'a')}) {
     EXPECT_THAT(CheckTableName(name, "item.table"),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("item.table: is no name of a table, must be")))
+                         HasSubstr("item.table: is no name of a table; must be")))
         << name;
   }
 }

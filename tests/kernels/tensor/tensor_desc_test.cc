@@ -68,14 +68,14 @@ TEST(SpannedBytesTest, IgnoresTheStrideOfASingleElement) {
 TEST(SpannedBytesTest, RefusesStridesThatOverlapOrAreNegative) {
   EXPECT_THAT(
       SpannedBytes(Tensor({3, 4}, {3, 1}), "t"),
-      StatusIs(kInvalid, StartsWith("t.strides[0]: 3 makes elements overlap, must be at least 4")));
+      StatusIs(kInvalid, StartsWith("t.strides[0]: 3 makes elements overlap; must be at least 4")));
   EXPECT_THAT(SpannedBytes(Tensor({3, 4}, {0, 1}), "t"), StatusIs(kInvalid, HasSubstr("overlap")));
   EXPECT_THAT(SpannedBytes(Tensor({2, 3, 4}, {4, 4, 1}), "t"),
               StatusIs(kInvalid, HasSubstr("overlap")));
   EXPECT_THAT(SpannedBytes(Tensor({3, 4}, {-4, 1}), "t"),
               StatusIs(kInvalid, StartsWith("t.strides[0]: -4 is negative")));
   EXPECT_THAT(SpannedBytes(Tensor({3, 4}, {8, 2}), "t"),
-              StatusIs(kInvalid, StartsWith("t.strides[1]: 2, the last must be 1")));
+              StatusIs(kInvalid, StartsWith("t.strides[1]: 2; the last must be 1")));
   EXPECT_THAT(SpannedBytes(Tensor({3, 4}, {4}), "t"),
               StatusIs(kInvalid, StartsWith("t.strides: 1 entries")));
 }

@@ -16,7 +16,6 @@ namespace phasor::rpc {
 namespace {
 
 using engine::Pieces;
-using engine::Segments;
 using ::phasor::testing::EncodeOf;
 using ::phasor::testing::RopeOf;
 using ::phasor::testing::SetShape;
@@ -27,7 +26,7 @@ using ::phasor::testing::kInvalid;
 constexpr int64_t kMessage = 1 << 20;
 
 template <typename Item>
-absl::StatusOr<ChunkedItem> Open(const Item& item, const std::vector<Segments>& raw = {}) {
+absl::StatusOr<ChunkedItem> Open(const Item& item, const std::vector<PieceList>& raw = {}) {
   const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
   return ChunkedItem::Open(item, raw, {plans, "cpu", kMessage, 8, nullptr});
 }
@@ -44,7 +43,7 @@ struct RopeEntries {
   explicit RopeEntries(int64_t tokens)
       : q(64 * tokens, 'q'), k(32 * tokens, 'k'), raw{Pieces(q, 0), Pieces(k, 7)} {}
   const std::string q, k;
-  const std::vector<Segments> raw;
+  const std::vector<PieceList> raw;
 };
 
 TEST(ChunkedItemTest, ARunHasItsTokensTensorsAndPositions) {
@@ -77,8 +76,8 @@ TEST(ChunkedItemTest, PositionsAreKeptAndLentToEveryRun) {
   const RopeEntries entries(2);
   const auto view = item->Cut(RunAt(1, 2), 1, entries.raw, kMessage);
   ASSERT_TRUE(view.ok()) << view.status();
-  const Segments& lent = view->items[0].Find(Role::kPositions)->bytes;
-  ASSERT_EQ(engine::SegmentBytes(lent), 8);
+  const PieceList& lent = view->items[0].Find(Role::kPositions)->bytes;
+  ASSERT_EQ(PieceBytes(lent), 8);
   EXPECT_EQ(std::memcmp(lent[0].data(), numbers + 1, 8), 0);
 }
 
@@ -89,9 +88,9 @@ TEST(ChunkedItemTest, RunsFollowOneAnotherToTheEnd) {
     return item.Cut(run, next, entries.raw, kMessage).status();
   };
   EXPECT_THAT(cut(RunAt(4, 4), 3),
-              StatusIs(kInvalid, HasSubstr("chunk.first_token: 4, must be 3")));
+              StatusIs(kInvalid, HasSubstr("chunk.first_token: 4; must be 3")));
   EXPECT_THAT(cut(RunAt(7, 4), 7),
-              StatusIs(kInvalid, HasSubstr("chunk.tokens: 4, must be in [1, 3]")));
+              StatusIs(kInvalid, HasSubstr("chunk.tokens: 4; must be in [1, 3]")));
   EXPECT_THAT(cut(RunAt(7, 0), 7), StatusIs(kInvalid, HasSubstr("chunk.tokens: 0")));
   EXPECT_TRUE(cut(RunAt(6, 4), 6).ok());
 }
@@ -100,9 +99,9 @@ TEST(ChunkedItemTest, EntriesFitTheRun) {
   const ChunkedItem item = Open(RopeOf(10)).value();
   const RopeEntries entries(4);
   EXPECT_THAT(item.Cut(RunAt(0, 5), 0, entries.raw, kMessage),
-              StatusIs(kInvalid, HasSubstr("raw[0]: 256 bytes, expected 320 for 5 tokens of")));
+              StatusIs(kInvalid, HasSubstr("raw[0]: 256 bytes; must be 320 for 5 tokens of")));
   EXPECT_THAT(item.Cut(RunAt(0, 4), 0, {entries.raw[0]}, kMessage),
-              StatusIs(kInvalid, HasSubstr("raw: 1 entries, expected 2")));
+              StatusIs(kInvalid, HasSubstr("raw: 1 entries; must be 2")));
 }
 
 TEST(ChunkedItemTest, EncodeTakesAddToOrNothing) {
@@ -116,14 +115,14 @@ TEST(ChunkedItemTest, EncodeTakesAddToOrNothing) {
   const std::string rows(64, 'r');
   EXPECT_TRUE(item.Cut(RunAt(0, 2), 0, {Pieces(rows, 0)}, kMessage).ok());
   EXPECT_THAT(item.Cut(RunAt(0, 2), 0, {}, kMessage),
-              StatusIs(kInvalid, HasSubstr("raw: 0 entries, expected 1")));
+              StatusIs(kInvalid, HasSubstr("raw: 0 entries; must be 1")));
 }
 
 TEST(ChunkedItemTest, OpensOnlyWhatCanBeCut) {
   v1::ApplyRoPEItem batch = RopeOf(4);
   batch.mutable_tensors()->RemoveLast();
   SetShape(batch.mutable_tensors(0)->mutable_tensor(), v1::DTYPE_FLOAT32, {2, 4, 2, 8});
-  EXPECT_THAT(Open(batch), StatusIs(kInvalid, HasSubstr("batch 2, must be 1")));
+  EXPECT_THAT(Open(batch), StatusIs(kInvalid, HasSubstr("batch 2; must be 1")));
   v1::ApplyRoPEItem strided = RopeOf(4);
   for (const int64_t stride : {32, 8, 1}) {
     strided.mutable_tensors(0)->mutable_tensor()->add_strides(stride);
@@ -135,7 +134,7 @@ TEST(ChunkedItemTest, OpensOnlyWhatCanBeCut) {
   SetShape(cache.mutable_key_cache(), v1::DTYPE_FLOAT32, {1, 4, 2, 8});
   SetShape(cache.mutable_value_cache(), v1::DTYPE_FLOAT32, {1, 4, 1, 8});
   SetShape(cache.mutable_slot_mapping(), v1::DTYPE_INT32, {4});
-  EXPECT_THAT(Open(paged), StatusIs(kInvalid, HasSubstr("item.paged_cache: set, must be unset")));
+  EXPECT_THAT(Open(paged), StatusIs(kInvalid, HasSubstr("item.paged_cache: set; must be unset")));
   EXPECT_THAT(Open(RopeOf(4), RopeEntries(4).raw), StatusIs(kInvalid, HasSubstr("raw: 2 entries")));
 }
 

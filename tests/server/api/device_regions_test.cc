@@ -63,12 +63,13 @@ TEST_F(DeviceRegionsTest, EveryFieldIsChecked) {
   refused("name: 0 bytes");
   region_ = good;
   region_.mutable_cuda_ipc()->set_handle("short");
-  refused("region.cuda_ipc.handle: 5 bytes, must be 64");
+  refused("region.cuda_ipc.handle: 5 bytes; must be 64");
   region_.mutable_cuda_ipc()->set_handle(std::string(64, 'x'));
   refused("region.cuda_ipc.handle: ");
   region_ = good;
   region_.mutable_cuda_ipc()->set_offset_bytes(3097);
-  refused("region.size_bytes: 1000 bytes from 3097, must be within the allocation's 4096");
+  refused(
+      "region.size_bytes: 1000 bytes from 3097; must be within the 4096 bytes of the allocation");
   region_.mutable_cuda_ipc()->set_offset_bytes(INT64_MAX);
   refused("region.size_bytes: ");
   region_ = good;

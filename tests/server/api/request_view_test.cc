@@ -220,21 +220,21 @@ INSTANTIATE_TEST_SUITE_P(
         EncodeCase{"ResponseOfTerabytes", kExhausted, "item: the response is too large",
                    [](auto* r) { RangeOf(r)->set_count(int64_t{1} << 36); }},
         EncodeCase{"PositionsTooShort", kInvalid,
-                   "item.positions.tensor: raw[0] has 7 bytes, expected 8 for INT32 [2]",
+                   "item.positions.tensor: raw[0] has 7 bytes; must have 8 for INT32 [2]",
                    [](auto* r) {
                      SetShape(PositionsOf(r), v1::DTYPE_INT32, {2});
                      r->add_raw("0123456");
                    }},
-        EncodeCase{"ClaimOf3GiBWith10Bytes", kInvalid, "raw[0] has 10 bytes, expected 3221225472",
+        EncodeCase{"ClaimOf3GiBWith10Bytes", kInvalid, "raw[0] has 10 bytes; must have 3221225472",
                    [](auto* r) {
                      r->mutable_item()->mutable_spec()->set_dim(2);
                      r->mutable_item()->set_output_dtype(v1::DTYPE_BFLOAT16);
                      SetShape(PositionsOf(r), v1::DTYPE_INT64, {3 << 27});
                      r->add_raw("0123456789");
                    }},
-        EncodeCase{"TooFewEntries", kInvalid, "raw: 0 entries, expected 1",
+        EncodeCase{"TooFewEntries", kInvalid, "raw: 0 entries; must be 1",
                    [](auto* r) { SetShape(PositionsOf(r), v1::DTYPE_INT32, {2}); }},
-        EncodeCase{"TooManyEntries", kInvalid, "raw: 1 entries, expected 0",
+        EncodeCase{"TooManyEntries", kInvalid, "raw: 1 entries; must be 0",
                    [](auto* r) { r->add_raw(""); }},
         EncodeCase{"IntegerOutput", kInvalid, "item.output_dtype",
                    [](auto* r) { r->mutable_item()->set_output_dtype(v1::DTYPE_INT32); }},
@@ -244,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(
                      r->add_raw(std::string(32, 'e'));
                    }},
         EncodeCase{"BackendPin", absl::StatusCode::kFailedPrecondition,
-                   "item.pins.backend: 'cuda' does not run here, must be 'cpu' or empty",
+                   "item.pins.backend: 'cuda' does not run here; must be 'cpu' or empty",
                    [](auto* r) { r->mutable_item()->mutable_pins()->set_backend("cuda"); }},
         EncodeCase{"FingerprintPin", absl::StatusCode::kFailedPrecondition,
                    "item.pins.spec_fingerprint",
@@ -303,21 +303,22 @@ INSTANTIATE_TEST_SUITE_P(
         RopeCase{"Float8Tensor", kInvalid, "item.tensors[0].tensor.dtype",
                  [](auto* r) { Tensor(r, 0)->set_dtype(v1::DTYPE_FLOAT8_E5M2); }},
         RopeCase{"TensorTooShort", kInvalid,
-                 "item.tensors[1]: raw[1] has 124 bytes, expected 128 for FLOAT32 [4, 1, 8]",
+                 "item.tensors[1]: raw[1] has 124 bytes; must have 128 for FLOAT32 [4, 1, 8]",
                  [](auto* r) { r->mutable_raw(1)->resize(124); }},
         RopeCase{"TensorTooLong", kInvalid,
-                 "item.tensors[0]: raw[0] has 257 bytes, expected 256 for FLOAT32 [4, 2, 8]",
+                 "item.tensors[0]: raw[0] has 257 bytes; must have 256 for FLOAT32 [4, 2, 8]",
                  [](auto* r) { r->mutable_raw(0)->push_back('x'); }},
-        RopeCase{"StridedTensorTooShort", kInvalid,
-                 "raw[0] has 256 bytes, expected 448 for FLOAT32 [4, 2, 8] with strides [32, 8, 1]",
-                 [](auto* r) {
-                   for (const int64_t stride : {32, 8, 1}) Tensor(r, 0)->add_strides(stride);
-                 }},
+        RopeCase{
+            "StridedTensorTooShort", kInvalid,
+            "raw[0] has 256 bytes; must have 448 for FLOAT32 [4, 2, 8] with strides [32, 8, 1]",
+            [](auto* r) {
+              for (const int64_t stride : {32, 8, 1}) Tensor(r, 0)->add_strides(stride);
+            }},
         RopeCase{"OverlappingStrides", kInvalid, "item.tensors[0].tensor.strides[0]: 4",
                  [](auto* r) {
                    for (const int64_t stride : {4, 8, 1}) Tensor(r, 0)->add_strides(stride);
                  }},
-        RopeCase{"OneEntryMissing", kInvalid, "raw: 1 entries, expected 2",
+        RopeCase{"OneEntryMissing", kInvalid, "raw: 1 entries; must be 2",
                  [](auto* r) { r->mutable_raw()->RemoveLast(); }},
         RopeCase{"DeltaWithoutOrigin", kInvalid, "item.from_positions: not set",
                  [](auto* r) { r->mutable_item()->set_direction(v1::DIRECTION_DELTA); }},
@@ -391,14 +392,14 @@ TEST(ParseBatchTest, NumberOfEntriesIsCheckedForTheWholeMessage) {
   auto batch = BatchOf<v1::BatchApplyRoPERequest>({1, 2});
   batch.mutable_raw()->RemoveLast();
   EXPECT_THAT(Viewed(ParseBatchApplyRoPE, batch.SerializeAsString()).status(),
-              StatusIs(kInvalid, HasSubstr("raw: 3 entries, expected 4")));
+              StatusIs(kInvalid, HasSubstr("raw: 3 entries; must be 4")));
 }
 
 TEST(ParseBatchTest, TooManyItemsAreResourceExhausted) {
   const auto batch = BatchOf<v1::BatchEncodeRequest>({1, 1, 1});
   EXPECT_THAT(Viewed(ParseBatchEncode, batch.SerializeAsString(), 1 << 20, 3).status(), IsOk());
   EXPECT_THAT(Viewed(ParseBatchEncode, batch.SerializeAsString(), 1 << 20, 2).status(),
-              StatusIs(kExhausted, HasSubstr("items: 3 items, must be at most 2")));
+              StatusIs(kExhausted, HasSubstr("items: 3 items; must be at most 2")));
 }
 
 TEST(ParseBatchTest, ItemTooLargeForAnyResponseFailsAlone) {
@@ -441,8 +442,8 @@ TEST(ParsePagedCacheTest, TakesItsFourEntriesAfterTheOthers) {
   EXPECT_EQ(viewed.view()->response_bytes, 512 + 256 + 128);  // and the other tensor
   request.mutable_raw(5)->pop_back();
   EXPECT_THAT(Viewed(ParseApplyRoPE, request.SerializeAsString()).status(),
-              StatusIs(kInvalid, HasSubstr("item.paged_cache.slot_mapping: raw[5] has 15 bytes, "
-                                           "expected 16 for INT32 [4]")));
+              StatusIs(kInvalid, HasSubstr("item.paged_cache.slot_mapping: raw[5] has 15 bytes; "
+                                           "must have 16 for INT32 [4]")));
 }
 
 // Tensors that came in several pieces, which nobody gathers tile by tile.

@@ -94,7 +94,7 @@ TEST(StreamTest, AnItemsErrorLeavesTheStreamOpen) {
   v1::StreamApplyRoPEResponse answer = stream.Read();
   EXPECT_EQ(answer.id(), 1);
   EXPECT_EQ(answer.result().status().code(), kInvalidCode);
-  EXPECT_THAT(answer.result().status().message(), HasSubstr("raw: 0 entries, expected 2"));
+  EXPECT_THAT(answer.result().status().message(), HasSubstr("raw: 0 entries; must be 2"));
   ASSERT_TRUE(stream.WriteItem(2, 2));
   answer = stream.Read();
   EXPECT_EQ(answer.result().status().code(), 0);
@@ -173,7 +173,7 @@ TEST(StreamChunksTest, AWrongRunClosesItsItemOnly) {
     EXPECT_EQ(answer.result().status().code(), kInvalidCode);
     errors.push_back(answer.result().status().message());
   }
-  EXPECT_THAT(errors, UnorderedElementsAre(HasSubstr("chunk.first_token: 5, must be 0"),
+  EXPECT_THAT(errors, UnorderedElementsAre(HasSubstr("chunk.first_token: 5; must be 0"),
                                            HasSubstr("id: 1 is not open")));
   EXPECT_TRUE(stream.Finish().ok());
 }

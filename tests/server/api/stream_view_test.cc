@@ -75,7 +75,7 @@ TEST_F(StreamViewTest, TellsItemsOpeningsAndRunsApart) {
 TEST_F(StreamViewTest, AnItemsErrorsAreThoseOfAUnaryCall) {
   v1::StreamApplyRoPERequest message;
   *message.mutable_item() = RopeOf(2);
-  EXPECT_THAT(Error(message), StatusIs(kInvalid, HasSubstr("raw: 0 entries, expected 2")));
+  EXPECT_THAT(Error(message), StatusIs(kInvalid, HasSubstr("raw: 0 entries; must be 2")));
   message.mutable_item()->clear_direction();
   EXPECT_THAT(Error(message), StatusIs(kInvalid, StartsWith("item.direction: ")));
 }

@@ -98,13 +98,14 @@ TEST_F(TableServiceTest, TheTableComesInTheFirstMessageAndOnlyThere) {
   grpc::ClientContext none, late, twice;
   auto writer = stub_->CreateTable(&none, &created_);
   writer->WritesDone();
-  EXPECT_THAT(writer->Finish().error_message(), HasSubstr("table: no message received"));
+  EXPECT_THAT(writer->Finish().error_message(),
+              HasSubstr("table: no message received; send the table first"));
   v1::CreateTableRequest request;
   request.add_raw("x");
   writer = stub_->CreateTable(&late, &created_);
   writer->Write(request);
   writer->WritesDone();
-  EXPECT_THAT(writer->Finish().error_message(), HasSubstr("table: not set, must be in the first"));
+  EXPECT_THAT(writer->Finish().error_message(), HasSubstr("table: not set; must be in the first"));
   *request.mutable_table() = Announce("t");
   writer = stub_->CreateTable(&twice, &created_);
   writer->Write(request);
@@ -229,7 +230,7 @@ TEST(AttentionBiasTest, AnswersScoresOfTheAskedShapeAndNamesWrongFields) {
 
   item.set_table("t");
   EXPECT_THAT(server.Call("AttentionBias", request.SerializeAsString()).error_message(),
-              HasSubstr("item.table: set, must be only for"));
+              HasSubstr("item.table: set; must be only for"));
   item.set_preset("t5");
   const grpc::Status unknown = server.Call("AttentionBias", request.SerializeAsString());
   EXPECT_EQ(unknown.error_code(), grpc::StatusCode::NOT_FOUND);
@@ -239,7 +240,7 @@ TEST(AttentionBiasTest, AnswersScoresOfTheAskedShapeAndNamesWrongFields) {
   EXPECT_TRUE(server.Call("AttentionBias", request.SerializeAsString()).ok());
   request.set_raw(0, "x");
   EXPECT_THAT(server.Call("AttentionBias", request.SerializeAsString()).error_message(),
-              HasSubstr("item.table_values: raw[0] has 1 bytes, expected 512"));
+              HasSubstr("item.table_values: raw[0] has 1 bytes; must have 512"));
 }
 
 TEST(AttentionBiasTest, AHugeAnswerIsRefusedBeforeItIsComputed) {

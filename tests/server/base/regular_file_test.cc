@@ -43,8 +43,10 @@ TEST(RegularFileTest, RefusesWhatIsNotARegularFileWithoutWaiting) {
 
 TEST(RegularFileTest, SaysWhyAFileCannotBeRead) {
   const testing::TempDir dir;
-  EXPECT_THAT(ReadRegularFile(dir.path() + "/none", kMaxBytes),
-              StatusIs(absl::StatusCode::kNotFound, "cannot be read: No such file or directory"));
+  EXPECT_THAT(
+      ReadRegularFile(dir.path() + "/none", kMaxBytes),
+      StatusIs(absl::StatusCode::kNotFound,
+               "cannot be read (No such file or directory); must be readable by this user"));
   dir.Write("large", std::string(kMaxBytes + 1, 'x'));
   EXPECT_THAT(
       ReadRegularFile(dir.path() + "/large", kMaxBytes),

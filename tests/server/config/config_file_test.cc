@@ -114,25 +114,25 @@ TEST(ConfigFileTest, ValuesKnowTheirLine) {
 
 TEST(ConfigFileTest, UnknownFieldsAreRefusedWithTheNearestName) {
   EXPECT_EQ(ErrorOf("threads: 1\nmax_mesage_bytes: \"1KiB\""),
-            "2: unknown field 'max_mesage_bytes', did you mean 'max_message_bytes'?");
+            "2: unknown field 'max_mesage_bytes'; did you mean 'max_message_bytes'?");
   EXPECT_EQ(ErrorOf("encoders {\n name: \"a\"\n spec { dime: 4 } }"),
-            "3: unknown field 'dime', did you mean 'dim'?");
+            "3: unknown field 'dime'; did you mean 'dim'?");
   EXPECT_EQ(ErrorOf(R"({"max_mesage_bytes": "1KiB"})", ".json"),
-            " unknown field 'max_mesage_bytes', did you mean 'max_message_bytes'?");
+            " unknown field 'max_mesage_bytes'; did you mean 'max_message_bytes'?");
   EXPECT_EQ(ErrorOf(R"({"encoders": [{}, {"spec": {"dime": 4}}]})", ".json"),
-            " encoders[1].spec: unknown field 'dime', did you mean 'dim'?");
+            " encoders[1].spec: unknown field 'dime'; did you mean 'dim'?");
 }
 
 TEST(ConfigFileTest, UnknownValuesAreRefusedWithTheNearestName) {
   EXPECT_THAT(ErrorOf("encoders {\n name: \"a\"\n spec { precision: PRECISION_EXAKT } }"),
-              StartsWith("3: precision: unknown value 'PRECISION_EXAKT', did you mean "
+              StartsWith("3: precision: unknown value 'PRECISION_EXAKT'; did you mean "
                          "\"PRECISION_EXACT\"? must be one of PRECISION_UNSPECIFIED, "));
   EXPECT_THAT(ErrorOf(R"({"encoders": [{}, {"spec": {"precision": "exact"}}]})", ".json"),
-              StartsWith(" encoders[1].spec.precision: unknown value 'exact', did you mean "
+              StartsWith(" encoders[1].spec.precision: unknown value 'exact'; did you mean "
                          "\"PRECISION_EXACT\"? must be one of PRECISION_"));
   EXPECT_THAT(
       ErrorOf(R"({"encoders": [{"spec": {"precision": "PRECISION_PARTY"}}]})", ".json"),
-      StartsWith(" encoders[0].spec.precision: unknown value 'PRECISION_PARTY', did you mean "
+      StartsWith(" encoders[0].spec.precision: unknown value 'PRECISION_PARTY'; did you mean "
                  "\"PRECISION_PARITY\"?"));
 }
 

@@ -30,14 +30,14 @@ TEST(OptionTableTest, ValueIsSetCheckedAndFormatted) {
   EXPECT_TRUE(CheckOption(options, option).ok());
   ASSERT_TRUE(SetOption("1", option, &options).ok());
   EXPECT_THAT(CheckOption(options, option).message(),
-              HasSubstr("max-header-bytes: '1' is not accepted, accepted: 1KiB to 64MiB"));
+              HasSubstr("max-header-bytes: '1' is not accepted; accepted: 1KiB to 64MiB"));
 }
 
 TEST(OptionTableTest, TextThatIsNoValueLeavesTheOptionAlone) {
   ServerOptions options;
   const absl::Status status = SetOption("many", *FindOption("threads"), &options);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("threads: 'many' is not accepted, accepted: 0 to 1024"));
+  EXPECT_THAT(status.message(), HasSubstr("threads: 'many' is not accepted; accepted: 0 to 1024"));
   EXPECT_EQ(options.threads, 0);
 }
 
@@ -46,7 +46,7 @@ TEST(OptionTableTest, AWrongChoiceSuggestsTheNearest) {
   options.backend = "cudda";
   EXPECT_THAT(
       CheckOption(options, *FindOption("backend")).message(),
-      HasSubstr("backend: 'cudda' is not accepted, did you mean \"cuda\"? accepted: auto, "));
+      HasSubstr("backend: 'cudda' is not accepted; did you mean \"cuda\"? accepted: auto, "));
 }
 
 TEST(OptionTableTest, VariablesHaveThePrefix) {

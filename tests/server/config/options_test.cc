@@ -49,8 +49,8 @@ const std::vector<Case>& Cases() {
        {"", "none", "0,", "0,0", "-1", "0;1"},
        {{"PHASOR_BACKEND", "cuda"}}},
       {"device-fault",
-       "restart",
-       [](const O& o) { return o.device_fault == "restart"; },
+       "retry",
+       [](const O& o) { return o.device_fault == "retry"; },
        {"ignore", ""}},
       {"threads", "3", [](const O& o) { return o.threads == 3; }, {"-1", "1025", "x", ""}},
       {"inline-bytes",
@@ -314,8 +314,8 @@ TEST_F(OptionsTest, DevicesAreForBackendsThatUseSome) {
 
 TEST_F(OptionsTest, OptionsOfSecurityThatNeedOthersSaySo) {
   for (const auto& [flag, message] : std::map<std::string, std::string>{
-           {"--tls-cert=c", "tls-cert: set without tls-key"},
-           {"--tls-key=k", "tls-key: set without tls-cert"},
+           {"--tls-cert=c", "tls-cert: set without tls-key; set both"},
+           {"--tls-key=k", "tls-key: set without tls-cert; set both"},
            {"--tls-client-ca=a", "tls-client-ca: set without tls-cert"},
            {"--policy-file=p", "policy-file: nobody has an identity"}}) {
     EXPECT_THAT(Parse({flag}).status().message(), HasSubstr(message)) << flag;

@@ -49,16 +49,16 @@ TEST_F(ServerCommandTest, ErrorsNameTheSourceOfTheValue) {
   const std::string path = WriteConfig("threads: 1\nmax_header_bytes: \"1\"\n");
   EXPECT_EQ(Parse({"--config", path}).status().message(),
             path +
-                ":2: max-header-bytes: '1' is not accepted, accepted: 1KiB to 64MiB (bytes, KiB, "
+                ":2: max-header-bytes: '1' is not accepted; accepted: 1KiB to 64MiB (bytes, KiB, "
                 "MiB, GiB, TiB)");
   const std::string relative = WriteConfig("\n\nlease_socket: \"relative\"");
   EXPECT_EQ(Parse({"--config", relative}).status().message(),
-            relative + ":3: lease-socket: 'relative' is not accepted, must be an absolute path");
+            relative + ":3: lease-socket: 'relative' is not accepted; must be an absolute path");
   environment_ = {{"PHASOR_THREADS", "many"}};
   EXPECT_EQ(Parse({}).status().message(),
-            "PHASOR_THREADS: threads: 'many' is not accepted, accepted: 0 to 1024");
+            "PHASOR_THREADS: threads: 'many' is not accepted; accepted: 0 to 1024");
   EXPECT_EQ(Parse({"--threads=many"}).status().message(),
-            "threads: 'many' is not accepted, accepted: 0 to 1024");
+            "threads: 'many' is not accepted; accepted: 0 to 1024");
 }
 
 TEST_F(ServerCommandTest, VariablesThatKubernetesSetsAreIgnored) {
@@ -68,7 +68,7 @@ TEST_F(ServerCommandTest, VariablesThatKubernetesSetsAreIgnored) {
 
 TEST_F(ServerCommandTest, VariablesThatAreNearlyAnOptionAreSuspect) {
   EXPECT_THAT(SuspectVariables({"PHASOR_TREADS", "PHASOR_THREADS", "PHASOR_CONFIG", "PATH"}),
-              ElementsAre("PHASOR_TREADS: ignored, did you mean PHASOR_THREADS?"));
+              ElementsAre("PHASOR_TREADS: ignored; did you mean PHASOR_THREADS?"));
   EXPECT_THAT(SuspectVariables({"PHASOR_PORT", "PHASOR_SERVICE_HOST", "PHASOR_SERVICE_PORT",
                                 "PHASOR_SERVICE_PORT_GRPC", "PHASOR_PORT_50051_TCP",
                                 "PHASOR_PORT_50051_TCP_PROTO", "PHASOR_PORT_50051_TCP_PORT",

@@ -1,35 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Received bytes in pieces.
+// Items: one slot for each tensor of the request.
 #include "server/engine/call.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <string>
 
 #include "tests/support/test_call.h"
 
 namespace phasor::engine {
 namespace {
 
-TEST(SegmentsTest, GatherJoinsPiecesOfAnySize) {
-  const std::string text = "0123456789";
-  for (const size_t piece : {0, 1, 3, 9, 10, 11}) {
-    const Segments segments = Pieces(text, piece);
-    EXPECT_EQ(SegmentBytes(segments), 10) << piece;
-    std::string out(12, '#');
-    Gather(segments, reinterpret_cast<std::byte*>(out.data()) + 1);
-    EXPECT_EQ(out, "#0123456789#") << piece;
-  }
+TEST(ItemTest, HasTheSlotsOfItsRequest) {
+  Item item(BytesRequest(16));
+  ASSERT_EQ(item.inputs.size(), 1);
+  ASSERT_EQ(item.outputs.size(), 1);
+  EXPECT_EQ(item.Find(Role::kTensor), &item.inputs[0]);
+  EXPECT_EQ(item.inputs[0].slot.bytes, 16);
+  EXPECT_EQ(item.Find(Role::kTensor, 1), nullptr);
+  EXPECT_EQ(item.Find(Role::kFromPositions), nullptr);
+  EXPECT_TRUE(item.outputs[0].place.in_answer());
+  EXPECT_FALSE(IsSlow(item));
 }
 
-TEST(SegmentsTest, EmptyPiecesAndNoPiecesAreNothing) {
-  EXPECT_EQ(SegmentBytes({}), 0);
-  Segments segments = {absl::Span<const std::byte>(), absl::Span<const std::byte>()};
-  EXPECT_EQ(SegmentBytes(segments), 0);
-  char untouched = '#';
-  Gather(segments, reinterpret_cast<std::byte*>(&untouched));
-  EXPECT_EQ(untouched, '#');
+TEST(ItemTest, AFailedOneHasNoSlots) {
+  const Item item(absl::CancelledError("gone"));
+  EXPECT_EQ(item.Find(Role::kTensor), nullptr);
+  EXPECT_FALSE(IsSlow(item));
 }
 
 }  // namespace

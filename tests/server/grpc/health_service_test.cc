@@ -72,7 +72,7 @@ TEST_F(HealthServiceTest, AWatchOfAnOverlongNameEnds) {
   EXPECT_EQ(watched->Next(), -1);
   const grpc::Status status = watched->reader->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(status.error_message(), "service: 257 bytes, must be at most 256");
+  EXPECT_EQ(status.error_message(), "service: 257 bytes; must be at most 256");
 }
 
 TEST_F(HealthServiceTest, OneServiceMayBeDownAlone) {

@@ -53,7 +53,7 @@ TEST(ReceivedMessageTest, WalksAcrossSlicesOfAnySize) {
   const auto walked = message.Walk({});
   ASSERT_THAT(walked, IsOk());
   ASSERT_EQ(walked->raw.size(), 1u);
-  EXPECT_EQ(RawEntryBytes(walked->raw[0]), 40);
+  EXPECT_EQ(PieceBytes(walked->raw[0]), 40);
 }
 
 TEST(ReceivedMessageTest, BufferWithoutBytesIsAnEmptyMessage) {
@@ -71,7 +71,7 @@ TEST(CopyMessageTest, JoinsSlicesUpToTheLimit) {
   ASSERT_THAT(bytes, IsOk());
   EXPECT_EQ(*bytes, "abcde");
   EXPECT_THAT(CopyMessage(buffer, 4), StatusIs(absl::StatusCode::kResourceExhausted,
-                                               HasSubstr("request: 5 bytes, must be at most 4")));
+                                               HasSubstr("request: 5 bytes; must be at most 4")));
 }
 
 TEST(CopyMessageTest, BufferWithoutBytesIsEmpty) {

@@ -100,7 +100,7 @@ TEST_F(BindingTest, CachesAreOutputsOfWhichAPartIsWritten) {
   EXPECT_FALSE(cache->strided);
   EXPECT_EQ(cache->offset_bytes, 200);
   EXPECT_THAT(Cache(TensorAt(402, "cache")),
-              StatusIs(kInvalid, HasSubstr("cache.region.offset_bytes: 402, must be a multiple")));
+              StatusIs(kInvalid, HasSubstr("cache.region.offset_bytes: 402; must be a multiple")));
   EXPECT_THAT(Cache(TensorAt(900, "cache")), StatusIs(kInvalid, HasSubstr("900")));
   EXPECT_THAT(Input(100), IsOk());
   EXPECT_THAT(binding_.EndItem(), StatusIs(kInvalid, HasSubstr("in: overlaps cache")));
@@ -173,7 +173,7 @@ TEST_F(NamedRegionTest, CachesAreInLeasedMemory) {
   engine::Item item = ItemOf({}, {128});
   EXPECT_THAT(Binding(both_).Cache(NamedAt(0, "cache"), 0, &item),
               StatusIs(absl::StatusCode::kUnimplemented,
-                       HasSubstr("cache.region.region: a named region, caches must be in leased")));
+                       HasSubstr("cache.region.region: a named region; must be in leased")));
 }
 
 // Leased memory that is changed already cannot be tried again when a named region fails.
@@ -201,7 +201,7 @@ TEST_F(NamedRegionTest, TransfersKnowWhatIsInPlaceElsewhere) {
 
 TEST_F(BindingTest, WhatIsNotThereIsRefused) {
   EXPECT_THAT(Input(873), StatusIs(kInvalid, HasSubstr("in.region.offset_bytes: 128 bytes from")));
-  EXPECT_THAT(Input(-1), StatusIs(kInvalid, HasSubstr("within the region's 1000")));
+  EXPECT_THAT(Input(-1), StatusIs(kInvalid, HasSubstr("within the 1000 bytes of the region")));
   EXPECT_THAT(Output(TensorAt(873)), StatusIs(kInvalid, HasSubstr("out.region.offset_bytes")));
   SharedTensor unknown = TensorAt(0, "in");
   unknown.name = "x";
@@ -219,7 +219,9 @@ TEST_F(BindingTest, WhatIsNotThereIsRefused) {
 TEST_F(BindingTest, StridesAreThoseOfTheInput) {
   SharedTensor wanted = TensorAt(0);
   wanted.strides = {8};
-  EXPECT_THAT(Output(wanted), StatusIs(kInvalid, HasSubstr("out.strides: must be empty")));
+  EXPECT_THAT(
+      Output(wanted),
+      StatusIs(kInvalid, HasSubstr("out.strides: other strides than the input's; must be empty")));
 }
 
 TEST_F(BindingTest, InPlaceIsTheSamePlaceWithTheSameStrides) {
@@ -228,8 +230,10 @@ TEST_F(BindingTest, InPlaceIsTheSamePlaceWithTheSameStrides) {
   EXPECT_THAT(Output(TensorAt(0), &input), IsOk());
   EXPECT_THAT(binding_.EndItem(), IsOk());
   input.strides = {8, 8, 1};
-  EXPECT_THAT(Output(TensorAt(0), &input),
-              StatusIs(kInvalid, HasSubstr("out.strides: must be those of the input")));
+  EXPECT_THAT(
+      Output(TensorAt(0), &input),
+      StatusIs(kInvalid,
+               HasSubstr("out.strides: other strides than the input's, whose place it is; must")));
   SharedTensor same = input;
   same.path = "out";
   EXPECT_TRUE(Output(same, &input)->strided);
@@ -252,7 +256,7 @@ TEST_F(BindingTest, AnItemThatFailedUsesNothing) {
 
 TEST_F(BindingTest, OutputsBeginAtAnElement) {
   EXPECT_THAT(Output(TensorAt(1)),
-              StatusIs(kInvalid, HasSubstr("out.region.offset_bytes: 1, must be a multiple of")));
+              StatusIs(kInvalid, HasSubstr("out.region.offset_bytes: 1; must be a multiple of")));
 }
 
 class DevicesBindingTest : public BindingTest {

@@ -97,7 +97,7 @@ TEST_F(DeviceRegionTest, GivesAddressesInsideItselfOnly) {
   for (const auto& [offset, bytes] : std::vector<std::pair<int64_t, int64_t>>{
            {0, 1001}, {1000, 1}, {-1, 1}, {0, -1}, {INT64_MAX, 2}, {2, INT64_MAX}}) {
     EXPECT_THAT(region->At(offset, bytes, false, "in"),
-                StatusIs(kInvalid, HasSubstr("within the region's 1000")));
+                StatusIs(kInvalid, HasSubstr("within the 1000 bytes of the region")));
   }
 }
 

@@ -77,10 +77,10 @@ TEST(LeaseStoreTest, QuotasAreEveryOwnersOwn) {
   LeaseStore store({.max_bytes = 10, .max_pieces = 2});
   const Memfd six("sixsix"), four("four"), one("1");
   const std::string token = *store.Add(six.fd(), "a");
-  EXPECT_THAT(store.Add(six.fd(), "a"), Exhausted("6 bytes beside 6, must be at most 10"));
+  EXPECT_THAT(store.Add(six.fd(), "a"), Exhausted("6 bytes beside 6; must be at most 10"));
   EXPECT_THAT(store.Add(six.fd(), "b"), IsOk());
   EXPECT_THAT(store.Add(four.fd(), "a"), IsOk());
-  EXPECT_THAT(store.Add(one.fd(), "a"), Exhausted("2 are held already, must be at most 2"));
+  EXPECT_THAT(store.Add(one.fd(), "a"), Exhausted("2 are held already; must be at most 2"));
   store.Remove(token);
   EXPECT_THAT(store.Add(one.fd(), "a"), IsOk());
 }

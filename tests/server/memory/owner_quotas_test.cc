@@ -25,11 +25,11 @@ TEST(OwnerQuotasTest, PiecesAndBytesOfOneOwnerAreBoundedAndGivenBack) {
   std::optional<OwnerQuotas::Share> one = *quotas->Take("me", 4);
   EXPECT_THAT(
       quotas->Take("me", 7),
-      StatusIs(kExhausted, HasSubstr("lease: 7 bytes beside 4, must be at most 10 together")));
+      StatusIs(kExhausted, HasSubstr("lease: 7 bytes beside 4; must be at most 10 together")));
   const auto two = quotas->Take("me", 6);
   ASSERT_THAT(two, IsOk());
   EXPECT_THAT(quotas->Take("me", 0),
-              StatusIs(kExhausted, HasSubstr("2 are held already, must be at most 2")));
+              StatusIs(kExhausted, HasSubstr("2 are held already; must be at most 2")));
   EXPECT_THAT(quotas->Take("other", 10), IsOk());
   EXPECT_EQ(quotas->all().pieces, 2);
   EXPECT_EQ(quotas->all().bytes, 10);

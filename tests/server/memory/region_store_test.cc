@@ -128,7 +128,7 @@ TEST_F(RegionStoreTest, AnIdentityHoldsNoMoreThanItMay) {
   ASSERT_THAT(store_.Register("a", place, one), IsOk());
   EXPECT_THAT(store_.Register("b", place, one),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("regions: 1 are held already, must be at most 1")));
+                       HasSubstr("regions: 1 are held already; must be at most 1")));
   EXPECT_THAT(store_.Register("b", place, {"peer", "token:two", 1}), IsOk());
   EXPECT_THAT(store_.Register("c", place, {"other peer", "token:one", 0}),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 0")));

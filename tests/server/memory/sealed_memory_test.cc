@@ -53,7 +53,8 @@ TEST(SealedMemoryTest, RangesMustBeInside) {
                                       {kMost, 1},
                                       {kMost, kMost}}) {
     EXPECT_THAT(memory->Read(offset, bytes, "tensor"), Invalid("tensor: "));
-    EXPECT_THAT(memory->Write(offset, bytes, "tensor"), Invalid("within the region's 5"));
+    EXPECT_THAT(memory->Write(offset, bytes, "tensor"),
+                Invalid("within the 5 bytes of the region"));
   }
 }
 
@@ -80,7 +81,7 @@ TEST(SealedMemoryTest, MemoryThatIsNotThereYetIsRefused) {
   const Memfd memfd("x", 0);
   ASSERT_EQ(ftruncate(memfd.fd(), int64_t{1} << 40), 0);
   ASSERT_EQ(fcntl(memfd.fd(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
-  EXPECT_THAT(SealedMemory::Map(memfd.fd()), Invalid("are allocated, must be all of them"));
+  EXPECT_THAT(SealedMemory::Map(memfd.fd()), Invalid("are allocated; must be all of them"));
 }
 
 TEST(SealedMemoryTest, NobodyCanTakeItAway) {

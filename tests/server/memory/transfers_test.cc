@@ -58,7 +58,7 @@ TEST_F(TransfersTest, InputsAreReadAndOutputsWritten) {
   EXPECT_EQ(transfers_.bytes(), 5);
   std::vector<engine::Item> items = Items(1);
   ASSERT_THAT(transfers_.Fetch(pool_, absl::MakeSpan(items)), IsOk());
-  ASSERT_EQ(engine::SegmentBytes(items[0].inputs[0].bytes), 3);
+  ASSERT_EQ(PieceBytes(items[0].inputs[0].bytes), 3);
   EXPECT_EQ(std::memcmp(items[0].inputs[0].bytes[0].data(), "234", 3), 0);
   EXPECT_EQ(memory_.bytes(), "0123456789");
   engine::Result result = ResultOf(1, "XY");

@@ -232,7 +232,7 @@ TEST_F(OipDeviceMemoryTest, RangesAreInsideTheRegion) {
   EXPECT_EQ(Infer(request).error_code(), Code::INVALID_ARGUMENT);
   request.clear_outputs();
   Want(request, "Q_OUT", 60, 0);
-  EXPECT_THAT(Infer(request).error_message(), HasSubstr("should be at least 64"));
+  EXPECT_THAT(Infer(request).error_message(), HasSubstr("must be at least 64"));
 }
 
 TEST_F(OipDeviceMemoryTest, AFaultInPlaceIsAbortedAndTheRegionDirty) {

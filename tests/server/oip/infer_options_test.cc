@@ -128,7 +128,7 @@ TEST_F(InferOptionsTest, RefusesMoreParametersThanThereCanBe) {
   EXPECT_THAT(Read("transformer"), StatusIs(kInvalid, HasSubstr("parameters.p0: no such field")));
   for (int i = 0; i < 60000; ++i) parameters_["p" + std::to_string(i)].set_int64_param(1);
   for (const char* model : {"transformer", "t5"}) {
-    EXPECT_THAT(Read(model), StatusIs(kInvalid, "parameters: 60000 of them, must be at most 256"));
+    EXPECT_THAT(Read(model), StatusIs(kInvalid, "parameters: 60000 of them; must be at most 256"));
   }
 }
 

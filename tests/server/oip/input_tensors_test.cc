@@ -27,7 +27,7 @@ class InputTensorsTest : public ::testing::Test {
   }
 
   inference::ModelInferRequest request_ = RotateAt(5);
-  std::vector<engine::Segments> raw_;
+  std::vector<PieceList> raw_;
 };
 
 TEST_F(InputTensorsTest, RawEntriesBelongToInputsInOrder) {
@@ -43,7 +43,7 @@ TEST_F(InputTensorsTest, RawEntriesBelongToInputsInOrder) {
 
 TEST_F(InputTensorsTest, RefusesMoreThanAnyModelHas) {
   for (int i = 0; i < 100; ++i) AddInput("I" + std::to_string(i), "FP32", {1}, &request_);
-  EXPECT_THAT(Read(), StatusIs(kInvalid, "inputs: 103 tensors, must be at most 64"));
+  EXPECT_THAT(Read(), StatusIs(kInvalid, "inputs: 103 tensors; must be at most 64"));
 }
 
 TEST_F(InputTensorsTest, ErrorsShowTheBeginningOfLongNames) {
@@ -92,14 +92,14 @@ TEST_F(InputTensorsTest, NumbersOfTheMessageBecomeBytes) {
 TEST_F(InputTensorsTest, LengthsAreThoseOfTypeAndShape) {
   request_.mutable_raw_input_contents(1)->pop_back();
   EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[1]: raw_input_contents[1] has 63 "
-                                                   "bytes, must be 64 for FP32 [1, 2, 8]")));
+                                                   "bytes; must be 64 for FP32 [1, 2, 8]")));
 }
 
 TEST_F(InputTensorsTest, RefusesMoreOrFewerRawEntriesThanInputs) {
   request_.add_raw_input_contents("");
-  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("raw_input_contents: 4 entries, must be 3")));
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("raw_input_contents: 4 entries; must be 3")));
   request_.mutable_raw_input_contents()->DeleteSubrange(2, 2);
-  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("raw_input_contents: 2 entries, must be 3")));
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("raw_input_contents: 2 entries; must be 3")));
 }
 
 TEST_F(InputTensorsTest, RefusesTypesThatNobodyTakes) {
@@ -135,7 +135,7 @@ TEST_F(InputTensorsTest, TypedAndSharedMemoryDoNotMix) {
 TEST_F(InputTensorsTest, RangesAreAsLongAsTheTensor) {
   auto* const parameters = request_.mutable_inputs(0)->mutable_parameters();
   SetRegion("in", 12, 0, parameters);
-  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("shared_memory_byte_size: 12, must be 8")));
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("shared_memory_byte_size: 12; must be 8")));
   SetRegion("in", -8, 0, parameters);
   EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[0].parameters")));
 }

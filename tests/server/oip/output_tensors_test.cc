@@ -69,7 +69,7 @@ TEST_F(OutputTensorsTest, TheOrderIsThatOfTheRequest) {
 TEST_F(OutputTensorsTest, RefusesNamesThatAreUnknownOrTwice) {
   request_.add_outputs()->set_name("V_OUT");
   EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[0].name: 'V_OUT' is not an output of "
-                                                   "this request, must be one of Q_OUT, K_OUT")));
+                                                   "this request; must be one of Q_OUT, K_OUT")));
   request_.mutable_outputs(0)->set_name("Q_OUT");
   request_.add_outputs()->set_name("Q_OUT");
   EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("outputs[1].name: 'Q_OUT' twice")));
@@ -77,7 +77,7 @@ TEST_F(OutputTensorsTest, RefusesNamesThatAreUnknownOrTwice) {
 
 TEST_F(OutputTensorsTest, RefusesMoreThanAnyModelHas) {
   for (int i = 0; i < 65; ++i) request_.add_outputs()->set_name("O" + std::to_string(i));
-  EXPECT_THAT(Read(), StatusIs(kInvalid, "outputs: 65 tensors, must be at most 64"));
+  EXPECT_THAT(Read(), StatusIs(kInvalid, "outputs: 65 tensors; must be at most 64"));
 }
 
 TEST_F(OutputTensorsTest, ErrorsShowTheBeginningOfLongNames) {
@@ -91,7 +91,7 @@ TEST_F(OutputTensorsTest, TheSizeOfARangeIsACapacity) {
   SetRegion("out", 16, 0, output->mutable_parameters());
   EXPECT_THAT(Read(), IsOk());
   SetRegion("out", 7, 0, output->mutable_parameters());
-  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("should be at least 8 bytes")));
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("must be at least 8 bytes")));
 }
 
 TEST_F(OutputTensorsTest, ClassificationIsRefused) {

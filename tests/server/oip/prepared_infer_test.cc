@@ -40,7 +40,7 @@ class PreparedInferTest : public ::testing::Test {
   }
   memory::RegionStore store_{Enabled()};
   const memory::CallerMemory memory_{{.regions = &store_}, {"me"}};
-  std::vector<engine::Segments> raw_;
+  std::vector<PieceList> raw_;
 };
 
 TEST_F(PreparedInferTest, AnEncodingHasTheShapeOfItsPositions) {
@@ -191,10 +191,10 @@ TEST_F(PreparedInferTest, ModelsHaveOneVersion) {
               StatusIs(kInvalid, HasSubstr("model_version")));
   EXPECT_THAT(FindVersion(PresetSet(), "bert", ""),
               StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("Request for unknown model: 'bert' is not found, Repository")));
+                       HasSubstr("Request for unknown model: 'bert' is not found; Repository")));
   EXPECT_THAT(FindVersion(PresetSet(), "transformr", ""),
               StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("'transformr' is not found, did you mean \"transformer\"?")));
+                       HasSubstr("'transformr' is not found; did you mean \"transformer\"?")));
 }
 
 TEST_F(PreparedInferTest, PathsAreRenamedAtTheirEndsOnly) {

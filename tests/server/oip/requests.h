@@ -78,8 +78,8 @@ inline inference::ModelInferRequest RotateAt(int64_t position) {
 }
 
 // The raw entries of `request` as the walker gives them; borrows it.
-inline std::vector<engine::Segments> RawOf(const inference::ModelInferRequest& request) {
-  std::vector<engine::Segments> raw;
+inline std::vector<PieceList> RawOf(const inference::ModelInferRequest& request) {
+  std::vector<PieceList> raw;
   for (const std::string& entry : request.raw_input_contents()) {
     raw.push_back({{reinterpret_cast<const std::byte*>(entry.data()), entry.size()}});
   }

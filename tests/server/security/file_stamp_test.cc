@@ -35,7 +35,7 @@ TEST(FileStampTest, ChangesWithContentAndWithTheLinkThatLeadsThere) {
 TEST(FileStampTest, SaysWhyAFileCannotBeRead) {
   const testing::TempDir dir;
   EXPECT_THAT(ReadFile("x", dir.path() + "/none"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/none' cannot be read: No")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/none' cannot be read (No")));
   EXPECT_THAT(ReadFile("x", dir.path()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not a regular file")));
   dir.Write("large", std::string((1 << 20) + 1, 'x'));

@@ -59,8 +59,8 @@ TEST(PolicyTest, WhoIsNotNamedHasNothing) {
 
 TEST(PolicyTest, RefusesWhatItDoesNotUnderstand) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"({})", "identities: not set, must be a list"},
-      {R"([5])", "identities[0]: 5, must be an object"},
+      {R"({})", "identities: not set; must be a list"},
+      {R"([5])", "identities[0]: 5; must be an object"},
       {R"([{"identity": "ci"}])", "must be token:NAME, san:NAME, unix or *"},
       {R"([{"methods": ["*"]}])", "identity: ''"},
       {R"([{"identity": "token:"}])", "must be token:NAME"},
@@ -69,7 +69,7 @@ TEST(PolicyTest, RefusesWhatItDoesNotUnderstand) {
       {R"([{"identity": "unix", "methods": ["a.B/Three"]}])", "names no method of this server"},
       {R"([{"identity": "unix", "methods": ["a.B*"]}])", "names no method of this server"},
       {R"([{"identity": "unix", "methods": [""]}])", "names no method of this server"},
-      {R"([{"identity": "unix", "max_regions": -1}])", "max_regions: -1, must be at least 0"},
+      {R"([{"identity": "unix", "max_regions": -1}])", "max_regions: -1; must be at least 0"},
       {R"([{"identity": "unix", "max_inflight_bytes": "1"}])", "max_inflight_bytes"},
       {R"([{"identity": "unix"}, {"identity": "unix"}])", "stands above already"},
   };

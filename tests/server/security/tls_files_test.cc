@@ -59,7 +59,7 @@ TEST_F(TlsFilesTest, OneFileMayHoldBoth) {
 
 TEST_F(TlsFilesTest, WrongFilesAreNamedByTheirOption) {
   dir_.Write("key", authority_.Issue("DNS:a").key);
-  ExpectRefused("key' is not the key of the first certificate of --tls-cert");
+  ExpectRefused("key' is not the key of the first certificate of --tls-cert; must be");
   dir_.Write("key", "x");
   ExpectRefused("tls-key: ");
   dir_.Write("key", testing::CertificateAuthority::EncryptedKey());

@@ -73,7 +73,7 @@ TEST(TableFilesTest, FilesThatHoldNoTableAreRefusedByName) {
       {"none.npy", Npy({0, 3}, ""), "must be [positions, width]"},
       {"ints.npy", Npy({2, 3}, std::string(24, 'x'), Dtype::kInt32), "is INT32"},
       {"long.npy", Npy({2, 3}, std::string(25, 'x')), "bytes after the data"},
-      {"short.npy", Npy({2, 3}, std::string(23, 'x')), "the shape says 24"},
+      {"short.npy", Npy({2, 3}, std::string(23, 'x')), "must be the shape's 24"},
       {"empty.npy", "", "is no .npy file"},
       {"bad name.npy", Npy({2, 3}, std::string(24, 'x')), "is no name of a table"},
       {"text.safetensors", "hello world, hello", "header of"},

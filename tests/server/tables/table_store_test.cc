@@ -96,7 +96,7 @@ TEST(TableStoreTest, TooFewAndTooManyBytesAreRefused) {
   EXPECT_THAT((*upload)->Append(BytesOf(kOld + "x")), StatusIs(kInvalid, HasSubstr("more bytes")));
   EXPECT_THAT((*upload)->Append(BytesOf(kOld.substr(1))), IsOk());
   EXPECT_THAT(store->Commit(*std::move(upload)),
-              StatusIs(kInvalid, HasSubstr("31 bytes, must be the 32")));
+              StatusIs(kInvalid, HasSubstr("31 bytes; must be the 32")));
   EXPECT_TRUE(dir.Files().empty());
 }
 
@@ -125,7 +125,7 @@ TEST(TableStoreTest, EachWrongAnnouncementIsNamed) {
   EXPECT_THAT(begin("t", {Dtype::kFloat32, {int64_t{1} << 40, int64_t{1} << 40}, {}}, sha),
               StatusIs(kInvalid, HasSubstr("2^62")));
   EXPECT_THAT(begin("t", {Dtype::kFloat32, {251, 1}, {}}, sha),
-              StatusIs(kExhausted, HasSubstr("1004 bytes, must be at most 1000")));
+              StatusIs(kExhausted, HasSubstr("1004 bytes; must be at most 1000")));
 }
 
 TEST(TableStoreTest, WithoutADirectoryUploadsAreRefusedAndNothingIsFound) {

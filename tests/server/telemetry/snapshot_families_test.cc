@@ -52,13 +52,23 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
   s.engine.batches_most_calls = 35;
   s.engine.batched_calls = 13;
   s.backend = {"cpu", 36, {}};
-  s.connections = {14, 15, 16, 17};
+  s.connections = {.accepted = 15, .refused = 16, .starved = 17, .connections = 14};
   s.leases = {18, 19};
   s.regions = {20, 21};
   s.tables = {22, 23};
   s.refusals = {24, 25, 26};
-  s.models = {{"m", "1", 27, 28, absl::Microseconds(29), absl::Microseconds(30),
-               absl::Microseconds(31), absl::Microseconds(32), absl::Microseconds(33)}};
+  inference::ModelStatistics& used = *s.models.Add();
+  used.set_name("m");
+  used.set_version("1");
+  inference::InferStatistics& times = *used.mutable_inference_stats();
+  times.mutable_success()->set_count(27);
+  times.mutable_fail()->set_count(28);
+  times.mutable_success()->set_ns(29'000);
+  times.mutable_queue()->set_ns(30'000);
+  times.mutable_compute_input()->set_ns(31'000);
+  times.mutable_compute_infer()->set_ns(32'000);
+  times.mutable_compute_output()->set_ns(33'000);
+  s.models.Add();  // never used
   const std::string model = ",model=m,version=1";
   const std::map<std::string, double> expected = {
       {"phasor_build_info,version=1.2.3,numerics_version=4,grpc_version=5.6,backend=cpu,"
