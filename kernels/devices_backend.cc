@@ -37,35 +37,6 @@ void ForEachTensor(const Job& job, F visit) {
       job);
 }
 
-// The bytes of the tensors that a job reads besides positions, and of those that it writes. Counts
-// whole rows, also where lanes are skipped or not rotated.
-struct JobBytes {
-  int64_t read = 0;
-  int64_t written = 0;
-};
-
-JobBytes BytesOf(const Job& job) {
-  const int64_t rows = cuda::RowsOf(job);
-  const auto of = [](int64_t written, const std::byte* add_to) {
-    return JobBytes{add_to == nullptr ? 0 : written, written};
-  };
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) {
-    return of(rows * LayoutOf(*encode).width * SizeOf(encode->dtype), encode->add_to);
-  }
-  if (const auto* lookup = std::get_if<LookupJob>(&job)) {
-    return of(rows * lookup->table->columns * SizeOf(lookup->dtype), lookup->add_to);
-  }
-  if (const auto* bias = std::get_if<BiasJob>(&job)) {
-    return of(rows * bias->heads * bias->keys->count() * SizeOf(bias->dtype), bias->add_to);
-  }
-  const auto& rotary = std::get<RotaryJob>(job);
-  int64_t bytes = 0;
-  for (const RotaryTensor& tensor : rotary.tensors) {
-    bytes += rows * tensor.heads * rotary.plan->spec.head_dim * SizeOf(tensor.dtype);
-  }
-  return {bytes, bytes};
-}
-
 DeviceList ListOf(const std::vector<std::unique_ptr<Backend>>& backends) {
   std::vector<DevicePort*> devices;
   for (const auto& backend : backends) devices.push_back(&backend->devices()[0]);
@@ -128,7 +99,7 @@ std::vector<DevicesBackend::Part> DevicesBackend::Deal(absl::Span<const Job> job
   size_t host_lane = 0;
   int64_t portion = portion_bytes_;  // of host_lane; the first job begins another
   for (size_t i = 0; i < jobs.size(); ++i) {
-    const JobBytes job = BytesOf(jobs[i]);
+    const cuda::JobBytes job = cuda::BytesOf(jobs[i]);
     const int64_t bytes = job.read + job.written;
     absl::StatusOr<std::optional<size_t>> own = std::nullopt;
     if (job.written > 0) own = LaneOf(jobs[i]);
