@@ -3,6 +3,7 @@
 #include "kernels/devices_backend.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -110,7 +111,9 @@ std::vector<DevicesBackend::Part> DevicesBackend::Deal(absl::Span<const Job> job
     if (!own->has_value()) {
       if (portion >= portion_bytes_) {
         host_lane = ShortestQueue();
-        portion = 0;
+        // A call that stays on the CPU need not be cut.
+        const bool takes_host_tensors = lanes_[host_lane].backend->batch_policy().bytes > 0;
+        portion = takes_host_tensors ? 0 : std::numeric_limits<int64_t>::min();
       }
       portion += bytes;
     }

@@ -102,7 +102,10 @@ class CudaDriver final : public Driver {
         ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "create a stream"));
     return Stream{stream};
   }
-  void DestroyStream(Stream stream) override { Forget(cudaStreamDestroy(Queue(stream))); }
+  void DestroyStream(Stream stream) override {
+    Select().IgnoreError();
+    Forget(cudaStreamDestroy(Queue(stream)));
+  }
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -111,7 +114,10 @@ class CudaDriver final : public Driver {
                                     StrCat("allocate ", bytes, " bytes")));
     return static_cast<std::byte*>(memory);
   }
-  void Free(std::byte* memory) override { Forget(cudaFree(memory)); }
+  void Free(std::byte* memory) override {
+    Select().IgnoreError();
+    Forget(cudaFree(memory));
+  }
 
   absl::StatusOr<std::byte*> AllocatePinned(int64_t bytes) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -120,7 +126,10 @@ class CudaDriver final : public Driver {
                                     StrCat("pin ", bytes, " bytes")));
     return static_cast<std::byte*>(memory);
   }
-  void FreePinned(std::byte* memory) override { Forget(cudaFreeHost(memory)); }
+  void FreePinned(std::byte* memory) override {
+    Select().IgnoreError();
+    Forget(cudaFreeHost(memory));
+  }
 
   absl::StatusOr<IpcMapping> OpenIpc(const IpcHandle& handle) override {
     PHASOR_RETURN_IF_ERROR(Select());
@@ -135,6 +144,7 @@ class CudaDriver final : public Driver {
     return mapping;
   }
   void CloseIpc(const IpcMapping& mapping) override {
+    Select().IgnoreError();
     Forget(cudaIpcCloseMemHandle(mapping.opened));
   }
 
@@ -195,7 +205,8 @@ class CudaDriver final : public Driver {
                       static_cast<int64_t>(bytes - (begin - base))};
   }
 
-  // The runtime keeps the current device per thread.
+  // The runtime keeps the current device per thread. A thread that frees may have had another one,
+  // which may be lost.
   absl::Status Select() const { return ToStatus(cudaSetDevice(index_), "select the device"); }
 
   const int index_;

@@ -212,6 +212,19 @@ TEST_F(PortionsTest, ALargeCallGoesToAllDevices) {
   EXPECT_THAT(Jobs(), ElementsAre(4, 2, 2, 2));
 }
 
+TEST_F(PortionsTest, ACallThatStaysOnTheCpuIsNotCut) {
+  cuda::CudaBackendOptions options = FakeGpuOptions();
+  options.host_tensors = false;
+  DeviceBackends gpus(4, options, 2 * kJobBytes);
+  std::vector<Tensor> y(10, x_);
+  std::vector<Job> jobs;
+  for (Tensor& each : y) jobs.push_back(HostJob(&each));
+  EXPECT_THAT(gpus.backend().Run(jobs), IsOk());
+  for (const Tensor& each : y) EXPECT_TRUE(SameBits(want_, each));
+  EXPECT_EQ(gpus.cuda(0).device_counts().jobs_sooner_on_cpu, 10);
+  EXPECT_EQ(gpus.backend().batch_policy().bytes, 0);
+}
+
 TEST_F(DevicesBackendTest, ALostDeviceLeavesTheOthersAlone) {
   Tensor y = x_;
   gpus_.Lose(0);
