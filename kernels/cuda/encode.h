@@ -33,6 +33,16 @@ struct WideRows {
   int64_t pairs = 0;  // a multiple of the elements in kVectorBytes
 };
 
+// How blocks cover wide rows: `lanes` rows side by side, each by as many threads as it has units.
+// Rows of more than kThreads units are cut into parts.
+struct WideGrid {
+  int64_t rows = 0;
+  int32_t block_rows = 1;
+  SmallDivisor parts;       // of a row
+  SmallDivisor part_units;  // of each part but the last
+  int32_t units = 1;        // of a row
+};
+
 // What a kernel computes for one job's slice. `out` and `add_to` are addresses on the device.
 struct EncodeItem {
   ItemGrid grid;
@@ -42,8 +52,8 @@ struct EncodeItem {
   double cos_bias = 0;
   double embedding_scale = 1;
   WideRows wide;
-  bool stepped = false;         // positions are a range of whole numbers
-  SmallDivisor wide_units;      // of a row, or of each part but the last of a row
+  bool stepped = false;  // positions are a range of whole numbers
+  WideGrid wide_grid;
   InArena<int64_t> unit_begin;  // [units + 1]: first step of each unit
   InArena<RowStep> steps;
   std::byte* out = nullptr;
@@ -76,16 +86,15 @@ struct EncodeBody {
   // units, then along its rows.
   static PHASOR_HD void RunWide(const EncodeItem& item, const std::byte* arena, int64_t block,
                                 int thread) {
-    const ItemGrid& grid = item.grid;
+    const WideGrid& grid = item.wide_grid;
     const int32_t tile = Quotient(static_cast<int32_t>(block), grid.parts);
     const int32_t part = static_cast<int32_t>(block) - tile * grid.parts.value;
-    const int32_t lane = Quotient(thread, item.wide_units);
-    const int32_t lanes = Quotient(kThreads, item.wide_units);
-    const int32_t unit = part * item.wide_units.value + thread - lane * item.wide_units.value;
-    if (lane >= lanes || unit >= grid.units.value) return;
-    const int64_t first = int64_t{tile} * grid.rows_per_block;
-    const int64_t end =
-        grid.rows - first < grid.rows_per_block ? grid.rows : first + grid.rows_per_block;
+    const int32_t lane = Quotient(thread, grid.part_units);
+    const int32_t lanes = Quotient(kThreads, grid.part_units);
+    const int32_t unit = (part - lane) * grid.part_units.value + thread;
+    if (lane >= lanes || unit >= grid.units) return;
+    const int64_t first = int64_t{tile} * grid.block_rows;
+    const int64_t end = grid.rows - first < grid.block_rows ? grid.rows : first + grid.block_rows;
     const WideWork work{first + lane, end, lanes, unit * int64_t{kPairs}};
     if (kPlain && item.stepped) {
       RunSteps(item, arena, work);

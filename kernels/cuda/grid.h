@@ -22,18 +22,19 @@ inline constexpr int kUnitsPerBlock = kSteps * kThreads;
 // So many blocks of a multiprocessor run at once, and have enough loads in flight for its memory.
 inline constexpr int kBlocksPerProcessor = 4;
 
-// The work of an item: rows of some units each. A block computes whole rows or, if a row has many
-// units, a part of one row.
+// The work of an item: rows of some units each. The units of all rows are one sequence, and every
+// block computes the next few of it.
 struct ItemGrid {
-  int64_t rows = 0;
-  SmallDivisor units;          // of a row
-  int32_t rows_per_block = 1;  // 1 if `parts` is not 1
-  SmallDivisor parts;          // blocks of a row
-  int32_t part_units = 1;      // of each part but the last
+  int64_t blocks = 0;
+  int64_t total = 0;        // units of all rows
+  Divisor row_units;        // units of a row
+  SmallDivisor units;       // the same
+  int32_t block_units = 1;  // of each block but the last
 };
 
-inline int64_t BlocksOf(const ItemGrid& grid) {
-  return (grid.rows + grid.rows_per_block - 1) / grid.rows_per_block * grid.parts.value;
+// The rows that a block of `count` units touches at most.
+inline int32_t RowsTouched(int32_t count, int32_t row_units) {
+  return count % row_units == 0 ? count / row_units : (count + row_units - 2) / row_units + 1;
 }
 
 // What a grid should look like.
@@ -42,25 +43,25 @@ struct GridShape {
   int32_t units = 1;                    // of a row, > 0
   int32_t processors = 1;               // of the device
   int32_t most_units = kUnitsPerBlock;  // of a block
-  int32_t most_rows = 1 << 20;          // of a block
-  int32_t together = 1;                 // so many units in a row are never split, <= most_units
+  int32_t most_rows = 1 << 20;          // that a block touches, > 1
+  int32_t together = 1;  // so many units are never split; divides `units`; <= most_units
 };
 
 // A small item gets many small blocks, so that every processor of the device has work. A large item
 // gets blocks of kSteps units a thread, so that a thread has several loads in flight.
 inline ItemGrid MakeItemGrid(const GridShape& shape) {
   const int64_t wave = int64_t{kBlocksPerProcessor} * shape.processors * kThreads;
-  const int64_t steps = std::clamp<int64_t>(shape.rows * shape.units / wave, 1, kSteps);
-  const int32_t wanted =
-      std::max(std::min(static_cast<int32_t>(steps) * kThreads, shape.most_units), shape.together);
-  ItemGrid grid{shape.rows, MakeSmallDivisor(shape.units), 1, {}, shape.units};
-  if (shape.units > wanted) {
-    grid.part_units = wanted / shape.together * shape.together;
-    grid.parts = MakeSmallDivisor((shape.units + grid.part_units - 1) / grid.part_units);
-  } else {
-    grid.rows_per_block = std::clamp(wanted / shape.units, 1, shape.most_rows);
+  const int64_t total = shape.rows * shape.units;
+  const auto steps = static_cast<int32_t>(std::clamp<int64_t>(total / wave, 1, kSteps));
+  int32_t count = std::max(std::min(steps * kThreads, shape.most_units), shape.together);
+  // Blocks of whole rows have fewer angles to compute, and leave few threads idle if rows are
+  // short.
+  count -= count % (4 * shape.units <= count ? shape.units : shape.together);
+  if (RowsTouched(count, shape.units) > shape.most_rows) {
+    count = std::min(count / shape.units, shape.most_rows) * shape.units;
   }
-  return grid;
+  return {(total + count - 1) / count, total, MakeDivisor(shape.units),
+          MakeSmallDivisor(shape.units), count};
 }
 
 // The units of a block: `count` units from unit `first` of row `row` on.
@@ -71,21 +72,11 @@ struct BlockUnits {
 };
 
 PHASOR_HD BlockUnits UnitsOf(const ItemGrid& grid, int64_t block) {
-  BlockUnits units;
-  if (grid.parts.value == 1) {
-    units.row = block * grid.rows_per_block;
-    const int64_t left = grid.rows - units.row;
-    units.count = static_cast<int32_t>(left < grid.rows_per_block ? left : grid.rows_per_block) *
-                  grid.units.value;
-  } else {
-    // A launch has fewer than 2^31 blocks.
-    const int32_t row = Quotient(static_cast<int32_t>(block), grid.parts);
-    units.row = row;
-    units.first = (static_cast<int32_t>(block) - row * grid.parts.value) * grid.part_units;
-    const int32_t left = grid.units.value - units.first;
-    units.count = left < grid.part_units ? left : grid.part_units;
-  }
-  return units;
+  const int64_t begin = block * grid.block_units;
+  const int64_t row = Quotient(begin, grid.row_units);
+  const int64_t left = grid.total - begin;
+  return {row, static_cast<int32_t>(begin - row * grid.units.value),
+          static_cast<int32_t>(left < grid.block_units ? left : grid.block_units)};
 }
 
 // A unit of an item.

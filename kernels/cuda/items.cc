@@ -206,12 +206,13 @@ void SetWideGrid(int64_t units, int64_t rows, int processors, EncodeItem& item) 
   const int64_t lanes = kThreads / side;
   const int64_t wave = int64_t{kBlocksPerProcessor} * processors * kThreads;
   const int64_t lane_rows = std::clamp<int64_t>(rows * units / wave, 1, kMostLaneRows);
-  item.wide_units = MakeSmallDivisor(static_cast<int32_t>(side));
-  item.grid.rows = rows;
-  item.grid.units = MakeSmallDivisor(static_cast<int32_t>(units));
-  item.grid.rows_per_block = static_cast<int32_t>(lanes * lane_rows);
-  item.grid.parts = MakeSmallDivisor(static_cast<int32_t>((units + side - 1) / side));
-  item.grid.part_units = static_cast<int32_t>(side);
+  WideGrid& grid = item.wide_grid;
+  grid.rows = rows;
+  grid.block_rows = static_cast<int32_t>(lanes * lane_rows);
+  grid.parts = MakeSmallDivisor(static_cast<int32_t>((units + side - 1) / side));
+  grid.part_units = MakeSmallDivisor(static_cast<int32_t>(side));
+  grid.units = static_cast<int32_t>(units);
+  item.grid.blocks = (rows + grid.block_rows - 1) / grid.block_rows * grid.parts.value;
 }
 
 ItemGrid GridOf(int64_t rows, int64_t units, ItemMaker maker) {
@@ -307,7 +308,7 @@ void SetRotaryGrid(int64_t rows, const KernelId& kernel, int64_t heads, int proc
   item.pair_units = MakeSmallDivisor(std::max(pair_units, 1));
   item.pair_units.value = pair_units;
   item.head_units = MakeSmallDivisor(head_units);
-  item.own_angles = item.head_pairs > 0 || pair_units > kAngleUnits;
+  item.own_angles = item.head_pairs > 0 || 2 * pair_units > kAngleUnits;
   GridShape shape;
   shape.rows = heads == 0 ? 0 : rows;
   shape.units = static_cast<int32_t>(std::max<int64_t>(heads, 1)) * head_units;

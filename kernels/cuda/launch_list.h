@@ -29,7 +29,7 @@ class LaunchList {
   template <typename Item>
   void Add(const KernelId& kernel, const Item& item) {
     static_assert(std::is_trivially_copyable_v<Item> && alignof(Item) <= kArenaAlignment);
-    const int64_t blocks = BlocksOf(item.grid);
+    const int64_t blocks = item.grid.blocks;
     Group& group = GroupFor(kernel, blocks);
     group.first_block.push_back(group.blocks);
     group.blocks += blocks;

@@ -180,7 +180,7 @@ struct RotaryBody {
   };
 
   static PHASOR_HD int32_t RowsOf(const Item& item, const BlockUnits& units) {
-    return item.grid.parts.value == 1 ? Quotient(units.count, item.grid.units) : 1;
+    return Quotient(units.first + units.count - 1, item.grid.units) + 1;
   }
 
   static PHASOR_HD HeadAt FindHead(const Item& item, int32_t head) {

@@ -12,8 +12,8 @@ namespace {
 
 // How often each unit is computed.
 std::vector<int> CountUnits(const ItemGrid& grid) {
-  std::vector<int> times(static_cast<size_t>(grid.rows * grid.units.value));
-  for (int64_t block = 0; block < BlocksOf(grid); ++block) {
+  std::vector<int> times(static_cast<size_t>(grid.total));
+  for (int64_t block = 0; block < grid.blocks; ++block) {
     EXPECT_LE(UnitsOf(grid, block).count, kUnitsPerBlock);
     for (int thread = 0; thread < kThreads; ++thread) {
       ForEachUnit(grid, block, thread, [&](int64_t row, int32_t unit) {
@@ -33,15 +33,22 @@ TEST(GridTest, EveryUnitIsComputedOnce) {
         {.rows = rows, .units = units, .processors = processors, .together = together});
     EXPECT_EQ(CountUnits(grid), std::vector<int>(static_cast<size_t>(rows * units), 1))
         << rows << " rows of " << units;
-    EXPECT_TRUE(grid.parts.value == 1 || grid.part_units % together == 0);
+    EXPECT_EQ(grid.block_units % together, 0);
   }
 }
 
 TEST(GridTest, KeepsToTheMostUnitsAndRowsOfABlock) {
   const ItemGrid few = MakeItemGrid({.rows = 1 << 20, .units = 100, .most_units = 256});
-  EXPECT_EQ(few.rows_per_block, 2);
+  EXPECT_LE(few.block_units, 256);
   const ItemGrid rows = MakeItemGrid({.rows = 1 << 20, .units = 2, .most_rows = 5});
-  EXPECT_EQ(rows.rows_per_block, 5);
+  EXPECT_EQ(rows.block_units, 10);
+  for (const int32_t units : {1, 3, 8, 100, 300, 512, 700}) {
+    const ItemGrid grid = MakeItemGrid({.rows = 1 << 20, .units = units, .most_rows = 3});
+    for (const int64_t block : {0, 1, 2, 3, 1000}) {
+      const BlockUnits at = UnitsOf(grid, block);
+      EXPECT_LE(UnitOf(grid, at, at.count - 1).row - at.row + 1, 3) << units;
+    }
+  }
 }
 
 // 32 query and 8 key heads of 128 lanes in 16 bits: 320 units to a token.
@@ -52,9 +59,9 @@ TEST(GridTest, BlocksFillTheDevice) {
           MakeItemGrid({.rows = tokens, .units = 320, .processors = processors, .together = 8});
       const int64_t threads = tokens * 320;
       if (threads >= int64_t{2} * processors * kThreads) {
-        EXPECT_GE(BlocksOf(grid), 2 * processors) << tokens << " tokens on " << processors;
+        EXPECT_GE(grid.blocks, 2 * processors) << tokens << " tokens on " << processors;
       } else {
-        EXPECT_GE(BlocksOf(grid) * kThreads, threads) << "a unit to each thread";
+        EXPECT_GE(grid.blocks * kThreads, threads) << "a unit to each thread";
       }
     }
   }
