@@ -266,7 +266,12 @@ std::optional<MutableTensorView> ImportOptional(nb::handle array, std::string_vi
   return Import(array, path, access, borrowed);
 }
 
-nb::object ToArray(EncodeResult result, nb::handle like) {
+nb::object ToArray(EncodeResult result, nb::handle like, int64_t batch) {
+  if (batch > 0) {
+    std::vector<int64_t>& rows = result.output.shape;
+    rows[0] /= batch;
+    rows.insert(rows.begin(), batch);
+  }
   auto bytes = std::make_unique<Bytes>(std::move(result.bytes));
   std::byte* const data = bytes->data();
   nb::capsule owner(bytes.release(), [](void* p) noexcept { delete static_cast<Bytes*>(p); });

@@ -36,8 +36,8 @@ std::optional<MutableTensorView> ImportOptional(nb::handle array, std::string_vi
                                                 Access access, Borrowed& borrowed);
 
 // The rows that a call made, as an array of the kind of `like`, or of numpy if that is None.
-// Takes the memory over.
-nb::object ToArray(EncodeResult result, nb::handle like);
+// Takes the memory over. If `batch` is not 0, the rows are divided into so many entries.
+nb::object ToArray(EncodeResult result, nb::handle like, int64_t batch = 0);
 
 // A writable numpy array of bytes over memory that `owner` keeps.
 nb::object BytesArray(std::byte* data, int64_t size, nb::object owner);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/python/native/arrays.h"
+#include "client/python/native/helpers.h"
 #include "client/python/native/positions.h"
 #include "kernels/base/text.h"
 
@@ -35,10 +36,12 @@ void AddTensors(nb::handle inputs, nb::handle outputs, nb::handle scales, Borrow
     const nb::object input = inputs[i], output = outputs[i];
     RopeTensor& tensor = call.tensors.emplace_back();
     const bool in_place = input.is(output);
-    tensor.output = Import(output, in_place ? path : StrCat("out[", i, "]"), Access::kWrite,
-                           borrowed);
-    tensor.input = in_place ? TensorView(tensor.output)
-                            : TensorView(Import(input, path, Access::kRead, borrowed));
+    if (in_place) {
+      tensor = RopeTensor(Import(input, path, Access::kWrite, borrowed));
+    } else {
+      tensor.input = Import(input, path, Access::kRead, borrowed);
+      tensor.output = Import(output, StrCat("out[", i, "]"), Access::kWrite, borrowed);
+    }
     if (!scales.is_none()) tensor.inv_scale = ToScale(scales[i]);
   }
 }
@@ -51,6 +54,38 @@ PagedWrite ToPages(nb::handle pages, Borrowed& borrowed, RopeCall& call) {
   write.values.inv_scale = ToScale(pages[4]);
   write.slot_mapping = Import(pages[3], "slot_mapping", Access::kRead, borrowed);
   return write;
+}
+
+// The rank of a result without a batch.
+size_t RankOf(EncodeOutput form) {
+  switch (form) {
+    case EncodeOutput::kEmbedding:
+    case EncodeOutput::kCos:
+    case EncodeOutput::kCosDuplicated:
+    case EncodeOutput::kCosRepeated:
+    case EncodeOutput::kSin:
+    case EncodeOutput::kSinDuplicated:
+    case EncodeOutput::kSinRepeated:
+      return 2;
+    case EncodeOutput::kMatrix2x2:
+      return 4;
+    default:
+      return 3;
+  }
+}
+
+// [batch, tokens, ...] as [batch * tokens, ...], as the service has it.
+void JoinBatch(std::optional<MutableTensorView>& view, EncodeOutput form, std::string_view path) {
+  if (!view.has_value() || view->desc.shape.size() != RankOf(form) + 1) return;
+  TensorDesc& desc = view->desc;
+  if (!desc.strides.empty()) {
+    if (desc.strides[0] != desc.shape[1] * desc.strides[1]) {
+      RaiseInvalid(StrCat(path, ".strides"), "batch entries that do not follow each other; copy it");
+    }
+    desc.strides.erase(desc.strides.begin());
+  }
+  desc.shape[1] *= desc.shape[0];
+  desc.shape.erase(desc.shape.begin());
 }
 
 BiasSpec ToBiasSpec(nb::handle preset, nb::handle family, nb::dict fields) {
@@ -100,9 +135,12 @@ EncodeCall ToEncodeCall(nb::tuple arguments, Borrowed& borrowed) {
   call.positions = ImportPositions(arguments[1], "positions", borrowed);
   call.output_dtype = static_cast<Dtype>(nb::cast<int>(arguments[2]));
   call.form = static_cast<EncodeOutput>(nb::cast<int>(arguments[3]));
-  call.add_to = ImportOptional(arguments[4], "add_to", Access::kRead, borrowed);
+  auto add_to = ImportOptional(arguments[4], "add_to", Access::kRead, borrowed);
+  JoinBatch(add_to, call.form, "add_to");
+  if (add_to.has_value()) call.add_to = *add_to;
   call.embedding_scale = nb::cast<double>(arguments[5]);
-  call.output = ImportOptional(arguments[6], "out", Access::kWrite, borrowed);
+  call.output = ImportOptional(arguments[kEncodeOutput], "out", Access::kWrite, borrowed);
+  JoinBatch(call.output, call.form, "out");
   if (!arguments[7].is_none()) call.table = nb::cast<std::string>(arguments[7]);
   call.out_of_range = nb::cast<bool>(arguments[8]) ? OutOfRange::kClip : OutOfRange::kStrict;
   call.pins = ToPins(arguments[9]);
@@ -126,6 +164,14 @@ BiasCall ToBiasCall(nb::tuple arguments, Borrowed& borrowed) {
   call.output = ImportOptional(arguments[9], "out", Access::kWrite, borrowed);
   call.pins = ToPins(arguments[10]);
   return call;
+}
+
+int64_t BatchOf(const PositionList& positions, int64_t rows) {
+  const auto* tensor = std::get_if<PositionTensor>(&positions.value());
+  if (tensor == nullptr || tensor->shape.size() < 2) return 0;
+  const std::vector<int64_t>& shape = tensor->shape;
+  // Two dimensions are [batch, tokens], or [tokens, axes] of fewer rows.
+  return shape.size() == 3 || shape[0] * shape[1] == rows ? shape[0] : 0;
 }
 
 }  // namespace phasor::python

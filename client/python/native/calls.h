@@ -27,6 +27,9 @@ EncodeCall ToEncodeCall(nb::tuple arguments, Borrowed& borrowed);
 // name or an array.
 BiasCall ToBiasCall(nb::tuple arguments, Borrowed& borrowed);
 
+// The batch entries of positions that gave `rows` rows, or 0 if they have no batch dimension.
+int64_t BatchOf(const PositionList& positions, int64_t rows);
+
 // Where the outputs are in the tuples.
 inline constexpr int kRopeOutputs = 3, kRopePages = 9, kEncodeOutput = 6, kBiasOutput = 9;
 

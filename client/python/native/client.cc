@@ -45,9 +45,17 @@ nb::object ToObject(absl::StatusOr<RunInfo> info) {
   return info.ok() ? nb::none() : ToException(info.status());
 }
 
-nb::object ToObject(absl::StatusOr<EncodeResult> result, nb::handle like, nb::handle output) {
+// An encoding's result: its exception, the output that the caller gave, or a new array.
+nb::object ToObject(absl::StatusOr<EncodeResult> result, nb::tuple call, nb::handle like,
+                    const PositionList& positions) {
   if (!result.ok()) return ToException(result.status());
-  return output.is_none() ? ToArray(*std::move(result), like) : nb::borrow(output);
+  const nb::object output = call[kEncodeOutput];
+  if (!output.is_none()) {
+    MarkWritten(nb::make_tuple(output));
+    return output;
+  }
+  const int64_t batch = BatchOf(positions, result->output.shape[0]);
+  return ToArray(*std::move(result), like, batch);
 }
 
 // The tensors that a call of calls.h writes.
@@ -137,14 +145,14 @@ void NativeClient::Rope(nb::tuple call, Timeout timeout) {
 nb::object NativeClient::Encode(nb::tuple call, Timeout timeout, nb::handle like) {
   Borrowed borrowed;
   EncodeCall encode = ToEncodeCall(call, borrowed);
+  const PositionList positions = encode.positions;
   auto result = Make<EncodeResult>(
       timeout, std::move(borrowed),
       [&](Connection& connection, CallContext context, Done<EncodeResult> done) {
         connection.Encode(std::move(encode), std::move(context), std::move(done));
       });
   if (!result.ok()) Raise(result.status());
-  if (!call[kEncodeOutput].is_none()) MarkWritten(nb::make_tuple(call[kEncodeOutput]));
-  return ToObject(std::move(result), like, call[kEncodeOutput]);
+  return ToObject(std::move(result), call, like, positions);
 }
 
 nb::object NativeClient::Bias(nb::tuple call, Timeout timeout, nb::handle like) {
@@ -156,8 +164,10 @@ nb::object NativeClient::Bias(nb::tuple call, Timeout timeout, nb::handle like) 
         connection.AttentionBias(std::move(bias), std::move(context), std::move(done));
       });
   if (!result.ok()) Raise(result.status());
-  if (!call[kBiasOutput].is_none()) MarkWritten(nb::make_tuple(call[kBiasOutput]));
-  return ToObject(std::move(result), like, call[kBiasOutput]);
+  const nb::object output = call[kBiasOutput];
+  if (output.is_none()) return ToArray(*std::move(result), like);
+  MarkWritten(nb::make_tuple(output));
+  return output;
 }
 
 void NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& completions,
@@ -192,20 +202,21 @@ void NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
   EncodeCall encode = ToEncodeCall(call, *borrowed);
   CallContext context = Context(timeout);
   context.cancel = cancel;
-  const nb::object output = call[kEncodeOutput];
+  const PositionList positions = encode.positions;
+  PyObject* const arguments = call.ptr();
   PyObject* const key = token.ptr();
   PyObject* const kind = like.ptr();
-  PyObject* const place = output.ptr();
-  for (const nb::object& kept : {nb::object(call), token, like, output}) borrowed->Keep(kept);
+  for (const nb::object& kept : {nb::object(call), token, like}) borrowed->Keep(kept);
   const std::shared_ptr<Connection> use = connection();
   nb::gil_scoped_release release;
   use->Encode(std::move(encode), std::move(context),
-              [completions, key, kind, place, borrowed = std::move(borrowed)](
+              [completions, key, kind, arguments, positions, borrowed = std::move(borrowed)](
                   absl::StatusOr<EncodeResult> result) mutable {
                 completions.Add(
                     key,
-                    [result = std::move(result), kind, place]() mutable {
-                      return ToObject(std::move(result), kind, place);
+                    [result = std::move(result), kind, arguments, positions]() mutable {
+                      return ToObject(std::move(result), nb::borrow<nb::tuple>(arguments), kind,
+                                      positions);
                     },
                     std::move(*borrowed));
               });
@@ -234,8 +245,10 @@ nb::list NativeClient::RopeBatch(nb::list calls, Timeout timeout) {
 nb::list NativeClient::EncodeBatch(nb::list calls, nb::list likes, Timeout timeout) {
   Borrowed borrowed;
   std::vector<EncodeCall> encodes;
+  std::vector<PositionList> positions;
   for (nb::handle call : calls) {
     encodes.push_back(ToEncodeCall(nb::cast<nb::tuple>(call), borrowed));
+    positions.push_back(encodes.back().positions);
   }
   using Results = std::vector<absl::StatusOr<EncodeResult>>;
   auto results = ValueOrRaise(Make<Results>(
@@ -245,7 +258,8 @@ nb::list NativeClient::EncodeBatch(nb::list calls, nb::list likes, Timeout timeo
       }));
   nb::list objects;
   for (size_t i = 0; i < results.size(); ++i) {
-    objects.append(ToObject(std::move(results[i]), likes[i], calls[i][kEncodeOutput]));
+    objects.append(ToObject(std::move(results[i]), nb::cast<nb::tuple>(calls[i]), likes[i],
+                            positions[i]));
   }
   return objects;
 }

@@ -45,12 +45,15 @@ void NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
   auto borrowed = std::make_shared<Borrowed>();
   borrowed->Keep(call);
   std::function<absl::StatusOr<bool>()> write;
+  PositionList positions;
   if (state_->rope != nullptr) {
     write = [state = state_, id, rope = ToRopeCall(call, *borrowed)] {
       return ToValue(state->rope->Write(id, rope));
     };
   } else {
-    write = [state = state_, id, encode = ToEncodeCall(call, *borrowed)] {
+    EncodeCall encode = ToEncodeCall(call, *borrowed);
+    positions = encode.positions;
+    write = [state = state_, id, encode = std::move(encode)] {
       return ToValue(state->encode->Write(id, encode));
     };
   }
@@ -58,7 +61,7 @@ void NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
     std::lock_guard lock(state_->mutex);
     state_->borrowed[id] = borrowed;
   }
-  calls_[id] = {call, like};
+  calls_[id] = {call, like, std::move(positions), nullptr};
   const auto written = RunBlocking<bool>(cancel_, std::move(write));
   if (written.ok()) return;
   Take(id);
@@ -66,11 +69,7 @@ void NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
 }
 
 NativeStream::Held NativeStream::Take(int64_t id) {
-  Held held;
-  const auto call = calls_.find(id);
-  held.call = call->second.first;
-  held.like = call->second.second;
-  calls_.erase(call);
+  Held held = std::move(calls_.extract(id).mapped());
   std::lock_guard lock(state_->mutex);
   held.borrowed = std::move(state_->borrowed[id]);
   state_->borrowed.erase(id);
@@ -99,8 +98,12 @@ nb::object NativeStream::Read() {
     return nb::make_tuple(answer->id, ToException(answer->result.status()));
   }
   const nb::object output = held.call[kEncodeOutput];
-  if (!output.is_none()) return nb::make_tuple(answer->id, output);
-  return nb::make_tuple(answer->id, ToArray(*std::move(answer->result), held.like));
+  if (!output.is_none()) {
+    MarkWritten(nb::make_tuple(output));
+    return nb::make_tuple(answer->id, output);
+  }
+  const int64_t batch = BatchOf(held.positions, answer->result->output.shape[0]);
+  return nb::make_tuple(answer->id, ToArray(*std::move(answer->result), held.like, batch));
 }
 
 void NativeStream::WritesDone() {

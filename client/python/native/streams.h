@@ -33,6 +33,7 @@ class NativeStream {
   struct Held {
     nb::tuple call;
     nb::object like;
+    PositionList positions;
     std::shared_ptr<Borrowed> borrowed;
   };
   struct State {
@@ -47,7 +48,7 @@ class NativeStream {
 
   CancelToken cancel_;
   std::shared_ptr<State> state_;
-  std::map<int64_t, std::pair<nb::tuple, nb::object>> calls_;  // with the interpreter lock
+  std::map<int64_t, Held> calls_;  // without an answer; with the interpreter lock
 };
 
 }  // namespace phasor::python
