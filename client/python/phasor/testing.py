@@ -81,6 +81,7 @@ class Server:
             self._wait()
         except BaseException:
             self.kill()
+            self._clean()
             raise
         return self
 

@@ -7,20 +7,27 @@ import sys
 import pytest
 
 import phasor
-from phasor.testing import phasor_server  # noqa: F401  a fixture
+from phasor.testing import Server
 
 sys.path.insert(0, os.path.dirname(__file__))
 
 
 @pytest.fixture(scope="session")
-def remote(phasor_server):  # noqa: F811
+def phasor_server(tmp_path_factory):
+    """As the fixture of phasor.testing, with a folder for tables."""
+    with Server("--tables-dir", str(tmp_path_factory.mktemp("tables"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def remote(phasor_server):
     """A client of a server over a Unix socket, without staging: tensors are sent."""
     with phasor.Client(phasor_server.target, staging_bytes=0) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def staged(phasor_server):  # noqa: F811
+def staged(phasor_server):
     """The same with staging."""
     with phasor.Client(phasor_server.target) as client:
         yield client
