@@ -88,7 +88,8 @@ std::vector<int64_t> Integers(nb::handle tuple) {
 
 RawArray FromTorch(nb::handle tensor, std::string_view path, Borrowed& borrowed) {
   if (!nb::cast<bool>(tensor.attr("is_cpu"))) {
-    const std::string device = nb::cast<std::string>(nb::str(tensor.attr("device")));
+    const nb::object place = tensor.attr("device");
+    const std::string device = nb::cast<std::string>(nb::str(nb::handle(place)));
     throw nb::type_error(StrCat(path, ": lies on ", device,
                                 ", and nothing copies it to the host unasked; pass tensor.cpu()")
                              .c_str());

@@ -83,7 +83,7 @@ def dtype_of(array: Any) -> int:
     return dtype_code(array.dtype if hasattr(array, "dtype") else np.asarray(array).dtype)
 
 
-def numpy_dtype(code: int) -> np.dtype:
+def numpy_dtype(code: int) -> np.dtype[Any]:
     """numpy's dtype; that of ml_dtypes where numpy has none."""
     if code not in _ML_NAMES:
         return np.dtype(NAMES[code])
@@ -93,7 +93,8 @@ def numpy_dtype(code: int) -> np.dtype:
         raise _errors.InvalidArgument(
             f"dtype: numpy has no {NAMES[code]}; install ml_dtypes (pip install 'phasor-rope[bfloat16]'), or pass like=a torch tensor"
         ) from None
-    return np.dtype(getattr(ml_dtypes, _ML_NAMES[code]))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_NAMES[code]))
+    return dtype
 
 
 def torch_dtype(code: int) -> Any:
@@ -120,7 +121,7 @@ def empty_like(array: Any, code: int | None) -> Any:
     return np.empty(array.shape, numpy_dtype(dtype_of(array) if code is None else code))
 
 
-def finish(array: np.ndarray, code: int, like: Any) -> Any:
+def finish(array: np.ndarray[Any, Any], code: int, like: Any) -> Any:
     """A result, whose elements may be only bits to numpy, as an array of the kind of `like`."""
     kind = kind_of(like)
     if kind == TORCH:
@@ -148,7 +149,7 @@ def contiguous(array: Any) -> Any:
     return array.copy("C")
 
 
-def position_array(positions: Any) -> np.ndarray:
+def position_array(positions: Any) -> np.ndarray[Any, Any]:
     """Positions as a dense numpy array of int64 or float64; every number exactly."""
     if kind_of(positions) == TORCH:
         torch = sys.modules["torch"]

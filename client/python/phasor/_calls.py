@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 from . import _arrays, _errors, _spec
@@ -43,6 +42,11 @@ def _scales(inv_scale: Any, count: int) -> tuple[Any, ...] | None:
     return (float(inv_scale),) * count
 
 
+def sequence(values: Any) -> tuple[Any, ...]:
+    """The arrays of an argument that may be one array."""
+    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
+
+
 def _outputs(tensors: tuple[Any, ...], inplace: bool, out: Any, out_dtype: Any) -> tuple[Any, ...]:
     if inplace:
         if out is not None or out_dtype is not None:
@@ -53,10 +57,10 @@ def _outputs(tensors: tuple[Any, ...], inplace: bool, out: Any, out_dtype: Any) 
         return tuple([_arrays.empty_like(tensor, code) for tensor in tensors])
     if out_dtype is not None:
         raise _errors.InvalidArgument("out_dtype: set together with out; its arrays have a type")
-    out = tuple(out) if isinstance(out, (tuple, list)) else (out,)
-    if len(out) != len(tensors):
-        raise _errors.InvalidArgument(f"out: {len(out)} arrays, must be one per tensor ({len(tensors)})")
-    return out
+    outs = sequence(out)
+    if len(outs) != len(tensors):
+        raise _errors.InvalidArgument(f"out: {len(outs)} arrays, must be one per tensor ({len(tensors)})")
+    return outs
 
 
 def rope(
@@ -219,7 +223,3 @@ def bias(
     family = BIAS_FAMILIES.get(kind, -1)
     call = ("" if family >= 0 else kind, family, fields, heads, queries, keys, table, code, add_to, out)
     return (*call, None if pins is None else pins._values()), _like(like, add_to, queries, keys, table)
-
-
-def sequence(values: Sequence[Any] | Any) -> tuple[Any, ...]:
-    return tuple(values) if isinstance(values, (tuple, list)) else (values,)

@@ -388,7 +388,7 @@ class _Progress:
         if self._progress is not True:
             return self._progress or None
         try:
-            from tqdm.auto import tqdm
+            from tqdm.auto import tqdm  # type: ignore[import-untyped]
         except ImportError:
             return None
         self._bar = tqdm(unit="token")

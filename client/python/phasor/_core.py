@@ -21,7 +21,7 @@ _native.setup(
         "written": _arrays.written,
         "error": _errors.make,
     },
-    threading.main_thread().ident,
+    threading.main_thread().ident or 0,
 )
 
 # Numbers of enumerators by their names in lower case.
