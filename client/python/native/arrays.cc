@@ -95,8 +95,7 @@ RawArray FromTorch(nb::handle tensor, std::string_view path, Borrowed& borrowed)
                              .c_str());
   }
   if (nb::cast<bool>(tensor.attr("requires_grad"))) {
-    RaiseInvalid(path,
-                 "requires grad; use phasor.torch.apply_rope, or pass tensor.detach()");
+    RaiseInvalid(path, "requires grad; use phasor.torch.apply_rope, or pass tensor.detach()");
   }
   if (nb::cast<bool>(tensor.attr("is_neg")())) {
     RaiseInvalid(path, "a view with negated values; pass tensor.resolve_neg()");

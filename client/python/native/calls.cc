@@ -80,7 +80,8 @@ void JoinBatch(std::optional<MutableTensorView>& view, EncodeOutput form, std::s
   TensorDesc& desc = view->desc;
   if (!desc.strides.empty()) {
     if (desc.strides[0] != desc.shape[1] * desc.strides[1]) {
-      RaiseInvalid(StrCat(path, ".strides"), "batch entries that do not follow each other; copy it");
+      RaiseInvalid(StrCat(path, ".strides"),
+                   "batch entries that do not follow each other; copy it");
     }
     desc.strides.erase(desc.strides.begin());
   }

@@ -21,9 +21,9 @@ namespace {
 std::atomic<int> grpc_generation = -1;
 
 [[noreturn]] void RaiseAfterFork(std::string_view what) {
-  Raise(absl::FailedPreconditionError(StrCat(
-      "client: ", what,
-      " before fork(); connect only in the child, or start it with the spawn method")));
+  Raise(absl::FailedPreconditionError(
+      StrCat("client: ", what,
+             " before fork(); connect only in the child, or start it with the spawn method")));
 }
 
 void CheckGrpcAfterFork() {
@@ -133,11 +133,11 @@ absl::StatusOr<T> NativeClient::Make(Timeout timeout, Borrowed borrowed, Start s
 void NativeClient::Rope(nb::tuple call, Timeout timeout) {
   Borrowed borrowed;
   RopeCall rope = ToRopeCall(call, borrowed);
-  const auto info = Make<RunInfo>(
-      timeout, std::move(borrowed),
-      [&](Connection& connection, CallContext context, Done<RunInfo> done) {
-        connection.ApplyRoPE(std::move(rope), std::move(context), std::move(done));
-      });
+  const auto info =
+      Make<RunInfo>(timeout, std::move(borrowed),
+                    [&](Connection& connection, CallContext context, Done<RunInfo> done) {
+                      connection.ApplyRoPE(std::move(rope), std::move(context), std::move(done));
+                    });
   if (!info.ok()) Raise(info.status());
   MarkWritten(OutputsOf(call));
 }
@@ -183,8 +183,8 @@ void NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& compl
   const std::shared_ptr<Connection> use = connection();
   nb::gil_scoped_release release;
   use->ApplyRoPE(std::move(rope), std::move(context),
-                 [completions, key, arguments, borrowed = std::move(borrowed)](
-                     absl::StatusOr<RunInfo> info) mutable {
+                 [completions, key, arguments,
+                  borrowed = std::move(borrowed)](absl::StatusOr<RunInfo> info) mutable {
                    completions.Add(
                        key,
                        [info = std::move(info), arguments] {
@@ -210,8 +210,8 @@ void NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
   const std::shared_ptr<Connection> use = connection();
   nb::gil_scoped_release release;
   use->Encode(std::move(encode), std::move(context),
-              [completions, key, kind, arguments, positions, borrowed = std::move(borrowed)](
-                  absl::StatusOr<EncodeResult> result) mutable {
+              [completions, key, kind, arguments, positions,
+               borrowed = std::move(borrowed)](absl::StatusOr<EncodeResult> result) mutable {
                 completions.Add(
                     key,
                     [result = std::move(result), kind, arguments, positions]() mutable {
@@ -258,8 +258,8 @@ nb::list NativeClient::EncodeBatch(nb::list calls, nb::list likes, Timeout timeo
       }));
   nb::list objects;
   for (size_t i = 0; i < results.size(); ++i) {
-    objects.append(ToObject(std::move(results[i]), nb::cast<nb::tuple>(calls[i]), likes[i],
-                            positions[i]));
+    objects.append(
+        ToObject(std::move(results[i]), nb::cast<nb::tuple>(calls[i]), likes[i], positions[i]));
   }
   return objects;
 }
@@ -299,8 +299,8 @@ nb::object NativeClient::Resolve(const Spec& spec, Timeout timeout) {
 nb::list NativeClient::Presets(Timeout timeout) {
   using List = std::vector<Preset>;
   nb::list presets;
-  for (const Preset& preset : ValueOrRaise(Make<List>(
-           timeout, {}, [](Connection& connection, CallContext context, Done<List> done) {
+  for (const Preset& preset : ValueOrRaise(
+           Make<List>(timeout, {}, [](Connection&connection, CallContext context, Done<List> done) {
              connection.ListPresets(std::move(context), std::move(done));
            }))) {
     presets.append(ToDict(preset));
@@ -358,8 +358,8 @@ nb::dict NativeClient::CreateTable(const std::string& name, nb::object values, T
 }
 
 void NativeClient::DeleteTable(const std::string& name, Timeout timeout) {
-  ValueOrRaise(Make<bool>(
-      timeout, {}, [&](Connection& connection, CallContext context, Done<bool> done) {
+  ValueOrRaise(
+      Make<bool>(timeout, {}, [&](Connection& connection, CallContext context, Done<bool> done) {
         connection.DeleteTable(name, std::move(context),
                                [done = std::move(done)](absl::Status status) mutable {
                                  if (!status.ok()) return done(std::move(status));

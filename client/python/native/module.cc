@@ -40,9 +40,7 @@ void Setup(nb::dict helpers, uintptr_t main_thread) {
 Spec ParseSpec(const std::string& json) { return ValueOrRaise(SpecFromJson(json)); }
 
 // The fingerprint of a spec. Raises what is wrong with it, also that a field is missing.
-std::string FingerprintOf(const Spec& spec) {
-  return Fingerprint(ValueOrRaise(ResolveSpec(spec)));
-}
+std::string FingerprintOf(const Spec& spec) { return Fingerprint(ValueOrRaise(ResolveSpec(spec))); }
 
 // Names of the enumerators of an enum whose Name() gives "?" after the last one.
 template <typename Enum>
@@ -95,8 +93,8 @@ void BindStreams(nb::module_& m) {
   };
   m.def("open_rope_stream", open(NativeStream::Of::kRope), arg("client"), arg("timeout").none(),
         nb::rv_policy::take_ownership);
-  m.def("open_encode_stream", open(NativeStream::Of::kEncode), arg("client"),
-        arg("timeout").none(), nb::rv_policy::take_ownership);
+  m.def("open_encode_stream", open(NativeStream::Of::kEncode), arg("client"), arg("timeout").none(),
+        nb::rv_policy::take_ownership);
   nb::class_<NativeStream>(m, "Stream")
       .def("write", &NativeStream::Write, arg("id"), arg("call"), arg("like").none())
       .def("read", &NativeStream::Read)

@@ -38,8 +38,10 @@ std::optional<PositionList> FromNumbers(nb::handle list, std::string_view path) 
   const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(list.ptr()));
   bool real = false;
   for (size_t i = 0; i < count; ++i) {
-    if (PyFloat_CheckExact(items[i])) real = true;
-    else if (!PyLong_CheckExact(items[i])) return std::nullopt;
+    if (PyFloat_CheckExact(items[i]))
+      real = true;
+    else if (!PyLong_CheckExact(items[i]))
+      return std::nullopt;
   }
   if (!real) {
     std::vector<int64_t> integers(count);
@@ -87,8 +89,7 @@ AxisRange Axis(nb::handle axis, std::string_view path) {
     throw nb::type_error(
         StrCat(path, ": must be a range, a count, or (start, step, count)").c_str());
   }
-  return RealRange{nb::cast<double>(axis[0]), nb::cast<double>(axis[1]),
-                   Integer(axis[2], path)};
+  return RealRange{nb::cast<double>(axis[0]), nb::cast<double>(axis[1]), Integer(axis[2], path)};
 }
 
 }  // namespace

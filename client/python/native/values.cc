@@ -19,11 +19,11 @@ nb::object OrNone(std::optional<int64_t> value) {
 
 // (head, pair, axis, whole turns, fraction, inv_freq, phase offset, columns, lanes, lanes out)
 nb::tuple ToTuple(const PairDetail& pair) {
-  return nb::make_tuple(
-      pair.head, pair.pair, pair.axis, pair.turns.whole, pair.turns.fraction, pair.inv_freq,
-      pair.phase_offset, nb::make_tuple(OrNone(pair.sine_column), OrNone(pair.cosine_column)),
-      nb::make_tuple(OrNone(pair.first_lane), OrNone(pair.second_lane)),
-      nb::make_tuple(OrNone(pair.first_lane_out), OrNone(pair.second_lane_out)));
+  return nb::make_tuple(pair.head, pair.pair, pair.axis, pair.turns.whole, pair.turns.fraction,
+                        pair.inv_freq, pair.phase_offset,
+                        nb::make_tuple(OrNone(pair.sine_column), OrNone(pair.cosine_column)),
+                        nb::make_tuple(OrNone(pair.first_lane), OrNone(pair.second_lane)),
+                        nb::make_tuple(OrNone(pair.first_lane_out), OrNone(pair.second_lane_out)));
 }
 
 std::string Optional(nb::handle value) {

@@ -109,7 +109,8 @@ def test_a_loop_may_end_with_calls_in_flight():
 
         async def main():
             client = phasor.AsyncClient(f"127.0.0.1:{silent.getsockname()[1]}", timeout=600)
-            asyncio.create_task(client.apply_rope(x(), positions=range(5), spec=LLAMA))
-            await asyncio.sleep(0)
+            task = asyncio.create_task(client.apply_rope(x(), positions=range(5), spec=LLAMA))
+            _, waiting = await asyncio.wait([task], timeout=0.05)
+            assert waiting
 
         asyncio.run(main())

@@ -5,9 +5,11 @@ import importlib.util
 import pathlib
 import re
 
+import numpy as np
 import pytest
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/python.md"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs/python.md"
 
 
 def test_the_programs_of_the_page_run_in_order(capsys):
@@ -23,3 +25,9 @@ def test_the_programs_of_the_page_run_in_order(capsys):
             assert wanted in printed
     if importlib.util.find_spec("torch") is None:
         pytest.skip("the programs that need torch did not run: it is not installed")
+
+
+def test_the_program_of_the_first_page_runs(capsys):
+    block = re.search(r"```python\n(import phasor\n.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    exec(block, {"q": np.ones((4096, 4, 128), np.float32), "k": np.ones((4096, 1, 128), np.float32)})
+    assert capsys.readouterr().out.strip() == re.search(r"print\(.*\)  # (.*)", block)[1]
