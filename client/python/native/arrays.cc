@@ -39,7 +39,9 @@ struct RawArray {
   bool irregular = false;  // strides or addresses that are no multiples of the element size
 };
 
-std::string TypeName(nb::handle object) { return nb::cast<std::string>(nb::str(object.type())); }
+std::string TypeName(nb::handle object) {
+  return nb::cast<std::string>(nb::type_name(object.type()));
+}
 
 [[noreturn]] void RaiseDtype(nb::handle dtype, std::string_view path) {
   const std::string name = nb::cast<std::string>(nb::str(dtype));

@@ -186,6 +186,18 @@ def test_dlpack_is_an_array_and_may_be_read_only(rng):
         phasor.apply_rope_(Dlpack(mine), positions=range(7), spec=HALF)
 
 
+def test_arrays_of_jax_are_read_and_never_written(rng):
+    jax = pytest.importorskip("jax", reason="jax is not installed here")
+    for dtype in ("float32", "bfloat16"):
+        x = tensor(rng, dtype)
+        theirs = jax.numpy.asarray(x)
+        y = phasor.apply_rope(theirs, positions=jax.numpy.arange(7), spec=HALF)
+        assert isinstance(y, jax.Array) and np.asarray(y).tobytes() == phasor.apply_rope(x, positions=range(7), spec=HALF).tobytes()
+        with pytest.raises(phasor.InvalidArgument, match="ArrayImpl is read-only"):
+            phasor.apply_rope_(theirs, positions=range(7), spec=HALF)
+        assert np.asarray(theirs).tobytes() == x.tobytes()
+
+
 def test_subclasses_of_numpy_arrays_are_arrays(rng):
     class Mine(np.ndarray):
         pass
