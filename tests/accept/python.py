@@ -15,6 +15,7 @@ PYTHON = ROOT / "build/.venv/bin/python"
 CTRL_C = """
 import os, signal, socket, threading, time
 import phasor
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with socket.create_server(("127.0.0.1", 0)) as silent:
     client = phasor.Client(f"127.0.0.1:{silent.getsockname()[1]}", timeout=60)
     for _ in range(9):

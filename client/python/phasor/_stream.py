@@ -85,7 +85,11 @@ class Stream:
         while len(self._calls) >= _WINDOW and self._read():
             pass
         number, self._next = self._next, self._next + 1
-        self._native.write(number, call, like)
+        try:
+            self._native.write(number, call, like)
+        except _errors.FailedPrecondition:
+            self._native.finish()  # raises why the stream has ended
+            raise
         self._calls[number] = call
         return number
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interpreter around the calls: threads, signals, fork, a server that ends, gc."""
 
+import asyncio
 import gc
 import multiprocessing
 import os
@@ -54,6 +55,7 @@ def test_ctrl_c_ends_a_waiting_call(silent_server, call):
         f"""
         import os, signal, sys, threading, time
         import numpy as np, phasor
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
         client = phasor.Client(sys.argv[1], timeout=60, staging_bytes=0)
         sent = []
         def interrupt():
@@ -231,6 +233,38 @@ def test_programs_have_a_fixture(tmp_path):
     test = "import phasor\ndef test_it(phasor_server):\n    assert phasor.Client(phasor_server.target).health()\n"
     (tmp_path / "test_it.py").write_text(test)
     assert "1 passed" in run("import pytest, sys; pytest.main(['-q', '-p', 'no:cacheprovider', sys.argv[1]])", str(tmp_path))
+
+
+def test_a_stream_that_ended_says_why(silent_server):
+    with pytest.raises((phasor.DeadlineExceeded, phasor.Unavailable)):
+        with phasor.Client(silent_server, max_attempts=1).stream(timeout=0.2) as stream:
+            while True:
+                stream.apply_rope(np.zeros((1, 1, 128), np.float32), positions=0, spec=LLAMA)
+
+
+def test_a_server_killed_under_async_load_fails_every_call_and_no_other():
+    async def main(server):
+        async with phasor.AsyncClient(server.target, max_attempts=1, timeout=10) as client:
+            x = np.zeros((64, 8, 128), np.float32)
+
+            async def load():
+                count = 0
+                try:
+                    while True:
+                        await client.apply_rope(x, positions=range(64), spec=LLAMA)
+                        count += 1
+                except (phasor.Unavailable, phasor.DeadlineExceeded):
+                    return count
+
+            tasks = [asyncio.create_task(load()) for _ in range(32)]
+            while not any(task.done() for task in tasks):
+                await asyncio.wait(tasks, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
+                os.kill(server.pid, signal.SIGKILL)
+            assert sum(await asyncio.gather(*tasks)) > 0
+
+    with testing.Server() as server:
+        asyncio.run(main(server))
+        server.kill()
 
 
 def test_deadlines_hold(silent_server):
