@@ -59,6 +59,7 @@ def imported():
 
 CHECKS = [
     of_test("arrays of every type and kind, in process, sent and staged: the same bytes, and the true ones", r"python\.package"),
+    of_test("torch: same bytes, gradcheck, compile; transformers and diffusers, near and at a million", r"python\.torch"),
     of_test("the package is typed (mypy --strict)", r"python\.types"),
     of_full("the wheel, installed in an empty environment outside the repository, passes the same tests", r"python\.wheel"),
     of_test("Triton's client and plain stubs still work", r"oip\.clients"),

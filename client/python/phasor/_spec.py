@@ -25,7 +25,7 @@ SpecLike: TypeAlias = "Spec | str | Mapping[str, Any]"
 # Text fields whose value is not the name of an enumerator.
 _FREE_TEXT = ("preset", "config_json", "encoder", "layer_type", "sub_config")
 # A spec without these may be made: tensors or a later `replace` bring them.
-_MAY_LACK = ("spec.dim: not set", "spec.head_dim: not set")
+_MAY_LACK = ("spec.dim: not set", "spec.head_dim: not set", "spec.layer_type: not set")
 
 
 def _enumerators(value: Any) -> Any:

@@ -74,7 +74,7 @@ def test_cancelling_a_task_cancels_its_call():
             client = phasor.AsyncClient(f"127.0.0.1:{silent.getsockname()[1]}", timeout=600)
             values = x()
             task = asyncio.create_task(client.apply_rope(values, positions=range(5), spec=LLAMA, inplace=True))
-            with pytest.raises(TimeoutError):
+            with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(task, 0.2)
             assert values.tobytes() == x().tobytes()
             with pytest.raises((phasor.DeadlineExceeded, phasor.Unavailable)):

@@ -23,8 +23,9 @@ def test_the_programs_of_the_page_run_in_order(capsys):
         printed = capsys.readouterr().out.split("\n")
         for wanted in re.findall(r"^ *print\(.*\)  # (.*)$", block, re.MULTILINE):
             assert wanted in printed
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("the programs that need torch did not run: it is not installed")
+    missing = [needs for needs, _ in blocks if needs and importlib.util.find_spec(needs) is None]
+    if missing:
+        pytest.skip(f"the programs that need {', '.join(missing)} did not run: not installed")
 
 
 def test_the_program_of_the_first_page_runs(capsys):
