@@ -153,8 +153,10 @@ def paged(
 def results(call: tuple[Any, ...]) -> Any:
     """What a rotation returns: one array, or a tuple; of jax where the inputs are."""
     tensors, outs = call[2], call[3]
-    if any(_arrays.kind_of(tensor) == _arrays.READ_ONLY for tensor in tensors):
-        outs = tuple(_arrays.to_kind(out, tensor) for tensor, out in zip(tensors, outs, strict=True))
+    for tensor in tensors:
+        if _arrays.KINDS.get(type(tensor)) == _arrays.READ_ONLY:
+            outs = tuple([_arrays.to_kind(out, each) for each, out in zip(tensors, outs, strict=True)])
+            break
     return outs[0] if len(outs) == 1 else outs
 
 
