@@ -75,8 +75,8 @@ ChunkOptions ToChunks(int64_t chunk_bytes, PyObject* progress, CancelToken cance
   ChunkOptions options{.chunk_bytes = chunk_bytes};
   if (progress == Py_None) return options;
   options.progress = [progress, cancel, error](int64_t done, int64_t all) mutable {
+    if (cancel.cancelled()) return;  // nobody may wait any more, and the interpreter may have ended
     nb::gil_scoped_acquire acquire;
-    if (error->exception != nullptr) return;
     try {
       const nb::handle function = progress;
       function(done, all);

@@ -24,10 +24,13 @@ Completions::State::~State() {
 }
 
 void Completions::Add(PyObject* token, MakeResult make, Borrowed borrowed) const {
+  bool first = false;
   {
     std::lock_guard lock(state_->mutex);
+    first = state_->completed.empty();
     state_->completed.push_back({token, std::move(make), std::move(borrowed)});
   }
+  if (!first) return;  // the loop is awake: Drain empties the eventfd before it takes the list
   const uint64_t one = 1;
   while (write(state_->fd, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
