@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Heading of the navigation -> pages. Pages that are named nowhere come last.
 SECTIONS = {
-    "Use it": ("choosing", "presets", "conventions", "client", "oip", "shared-memory", "cached-keys", "paged-cache",
+    "Use it": ("choosing", "presets", "conventions", "python", "client", "oip", "shared-memory", "cached-keys", "paged-cache",
                "tables-and-biases", "errors"),
     "Run it": ("configuration", "operations", "security", "metrics", "top", "runbooks", "capacity", "images", "kubernetes",
                "replicas"),

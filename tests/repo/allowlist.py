@@ -19,6 +19,10 @@ UNTESTED_SOURCES = {
     "server/telemetry/metrics.cc": "tests/e2e/metrics_test.cc scrapes it",
     "server/main.cc": "flags, signals and Server::Start; the end-to-end tests run the binary",
 }
+UNTESTED_SOURCES |= {
+    f"client/python/native/{name}.cc": "called from Python only; tests/client/python has its tests"
+    for name in ("arrays", "borrowed", "calls", "client", "completions", "helpers", "module", "positions", "streams", "values", "waiting")
+}
 
 # Files under tests/ that sleep.
 SLEEPS = {

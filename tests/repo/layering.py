@@ -59,6 +59,7 @@ CLIENT = {
     "client/connect": [*VALUES, "client", "client/inproc", "client/grpc"],
     "client/cli": [*VALUES, "client", "kernels"],
     "client/examples": ["client"],
+    "client/python/native": [*VALUES, "client", "client/inproc", "client/grpc"],
 }
 
 MAY_INCLUDE = KERNELS | {"generated": [], "proto": [*VALUES, "generated"]} | SERVER | CLIENT
@@ -75,6 +76,7 @@ EXTERNAL = {
     "Boost": (r"boost/", ["kernels/plan", "kernels/plan/parity"]),
     "nlohmann-json": (r"nlohmann/", ["kernels/base", "kernels/tensor", "server/base", "client/cli"]),
     "prometheus-cpp": (r"prometheus/", ["server/telemetry"]),
+    "nanobind": (r"nanobind/", ["client/python/native"]),
     "CLI11": (r"CLI/", ["server", "server/config", "client/cli"]),
     "GoogleTest": (r"(gtest|gmock)/", ["client/testing"]),
     "Google Benchmark": (r"benchmark/", []),

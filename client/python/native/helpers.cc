@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls the Python side of the package, and raises its exceptions.
+#include "client/python/native/helpers.h"
+
+#include "kernels/base/invalid.h"
+#include "kernels/base/text.h"
+
+namespace phasor::python {
+
+Helpers& TheHelpers() {
+  static auto* const helpers = new Helpers;
+  return *helpers;
+}
+
+nb::object Call(PyObject* function, nb::handle argument) {
+  PyObject* const result = PyObject_CallOneArg(function, argument.ptr());
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
+nb::object ToException(const absl::Status& status) {
+  const auto message = status.message();
+  return nb::handle(TheHelpers().error)(static_cast<int>(status.code()),
+                                        nb::str(message.data(), message.size()));
+}
+
+void Raise(const absl::Status& status) {
+  const nb::object exception = ToException(status);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  throw nb::python_error();
+}
+
+void RaiseInvalid(std::string_view path, std::string_view message) {
+  Raise(InvalidAt(path, message));
+}
+
+}  // namespace phasor::python

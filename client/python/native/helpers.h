@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the native module needs of Python: functions and tables of client/python/phasor/_arrays.py
+// and _errors.py.
+#ifndef PHASOR_CLIENT_PYTHON_NATIVE_HELPERS_H_
+#define PHASOR_CLIENT_PYTHON_NATIVE_HELPERS_H_
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace phasor::python {
+
+namespace nb = nanobind;
+
+// Borrowed pointers that live as long as the process: Setup leaks one reference each, so that no
+// destructor runs after the interpreter has ended.
+struct Helpers {
+  PyObject* kinds = nullptr;       // dict: type of an array -> Kind
+  PyObject* find_kind = nullptr;   // function(type) -> Kind, fills in `kinds`
+  PyObject* dtypes = nullptr;      // dict: dtype of numpy or torch -> Dtype
+  PyObject* find_dtype = nullptr;  // function(dtype) -> Dtype or None, fills in `dtypes`
+  PyObject* contiguous = nullptr;  // function(array) -> dense copy in C order
+  PyObject* positions = nullptr;   // function(object) -> numpy array of int64 or float64, dense
+  PyObject* finish = nullptr;      // function(numpy array, Dtype, like) -> result
+  PyObject* written = nullptr;     // function(tensor): tells torch that it was written
+  PyObject* error = nullptr;       // function(code, message) -> exception
+};
+Helpers& TheHelpers();
+
+// Calls a helper with one argument.
+nb::object Call(PyObject* function, nb::handle argument);
+
+// Throws the Python exception of a status, which is not OK. Needs the interpreter lock.
+[[noreturn]] void Raise(const absl::Status& status);
+nb::object ToException(const absl::Status& status);
+[[noreturn]] void RaiseInvalid(std::string_view path, std::string_view message);
+
+template <typename T>
+T ValueOrRaise(absl::StatusOr<T> value) {
+  if (!value.ok()) Raise(value.status());
+  return *std::move(value);
+}
+
+}  // namespace phasor::python
+
+#endif  // PHASOR_CLIENT_PYTHON_NATIVE_HELPERS_H_

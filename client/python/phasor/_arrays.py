@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which arrays there are, and how results become arrays of the inputs' kind.
+
+numpy is always there. torch, jax and ml_dtypes are looked up in sys.modules: whoever passes one of
+their arrays has imported them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import _errors
+
+# Kinds, as in client/python/native/arrays.h.
+NONE, NUMPY, TORCH, READ_ONLY, OTHER = range(5)
+KINDS: dict[type, int] = {np.ndarray: NUMPY, type(None): NONE}
+
+# Element types in the order of phasor::Dtype. numpy has no names for those of ml_dtypes.
+NAMES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int32", "int64")
+_ML_NAMES = {3: "bfloat16", 4: "float8_e4m3fn", 5: "float8_e5m2"}
+_BITS = {3: np.uint16, 4: np.uint8, 5: np.uint8}
+CODES = {name: code for code, name in enumerate(NAMES)} | {"float8_e4m3fn": 4, "double": 0, "float": 1, "half": 2}
+# dtype objects of numpy, ml_dtypes and torch -> code. Filled in as they are met.
+DTYPES: dict[Any, int] = {np.dtype(name): code for code, name in enumerate(NAMES) if code not in _ML_NAMES}
+
+
+def find_kind(cls: type) -> int:
+    """The kind of a type that is not in KINDS yet, which then is."""
+    torch = sys.modules.get("torch")
+    if torch is not None and issubclass(cls, torch.Tensor):
+        kind = TORCH
+    elif issubclass(cls, np.ndarray):
+        kind = NUMPY
+    elif cls.__module__.startswith(("jax", "jaxlib", "tensorflow")):
+        kind = READ_ONLY
+    else:
+        kind = OTHER
+    if len(KINDS) < 1000:  # a program that makes types without end
+        KINDS[cls] = kind
+    return kind
+
+
+def kind_of(array: Any) -> int:
+    cls = type(array)
+    kind = KINDS.get(cls)
+    return find_kind(cls) if kind is None else kind
+
+
+def find_dtype(dtype: Any) -> int | None:
+    """The code of a dtype object that is not in DTYPES yet, or None."""
+    name = getattr(dtype, "name", None)
+    if name is None:
+        name = str(dtype).removeprefix("torch.")  # torch.dtype has no name
+        if not str(dtype).startswith("torch."):
+            return None
+    elif getattr(dtype, "byteorder", "=") == ">":
+        return None
+    code = CODES.get(name)
+    if code is not None:
+        DTYPES[dtype] = code
+    return code
+
+
+def dtype_code(dtype: Any) -> int:
+    """The code of a dtype as programs write it: "bfloat16", numpy.float32, torch.float16."""
+    if isinstance(dtype, str):
+        code = CODES.get(dtype.removeprefix("torch."))
+    elif isinstance(dtype, type):
+        code = CODES.get(np.dtype(dtype).name)
+    else:
+        code = DTYPES.get(dtype, None)
+        if code is None:
+            code = find_dtype(dtype)
+    if code is None:
+        raise _errors.InvalidArgument(f"dtype: {dtype!r} is no type of Phasor; use one of {', '.join(NAMES)}")
+    return code
+
+
+def dtype_of(array: Any) -> int:
+    return dtype_code(array.dtype if hasattr(array, "dtype") else np.asarray(array).dtype)
+
+
+def numpy_dtype(code: int) -> np.dtype[Any]:
+    """numpy's dtype; that of ml_dtypes where numpy has none."""
+    if code not in _ML_NAMES:
+        return np.dtype(NAMES[code])
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise _errors.InvalidArgument(
+            f"dtype: numpy has no {NAMES[code]}; install ml_dtypes (pip install 'phasor-rope[bfloat16]'), or pass like=a torch tensor"
+        ) from None
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_NAMES[code]))
+    return dtype
+
+
+def torch_dtype(code: int) -> Any:
+    return getattr(sys.modules["torch"], _ML_NAMES.get(code, NAMES[code]))
+
+
+def empty(shape: Any, code: int, like: Any) -> Any:
+    """A dense array of the kind of `like` for Phasor to write to. numpy's, unless that is torch."""
+    if kind_of(like) == TORCH:
+        return sys.modules["torch"].empty(tuple(shape), dtype=torch_dtype(code))
+    return np.empty(shape, numpy_dtype(code))
+
+
+def empty_like(array: Any, code: int | None) -> Any:
+    """`empty` with the shape and, unless `code` says otherwise, the type of an array."""
+    kind = kind_of(array)
+    if kind == NUMPY:
+        return np.empty(array.shape, array.dtype if code is None else numpy_dtype(code))
+    if kind == TORCH:
+        dtype = array.dtype if code is None else torch_dtype(code)
+        return sys.modules["torch"].empty(array.shape, dtype=dtype)
+    if not hasattr(array, "shape"):
+        raise TypeError(f"tensors: {type(array).__name__}, must be an array (numpy, torch, DLPack, buffer)")
+    return np.empty(array.shape, numpy_dtype(dtype_of(array) if code is None else code))
+
+
+def finish(array: np.ndarray[Any, Any], code: int, like: Any) -> Any:
+    """A result, whose elements may be only bits to numpy, as an array of the kind of `like`."""
+    kind = kind_of(like)
+    if kind == TORCH:
+        torch = sys.modules["torch"]
+        if code in _BITS:
+            return torch.from_numpy(array.view(np.int16 if code == 3 else np.uint8)).view(torch_dtype(code))
+        return torch.from_numpy(array)
+    if code in _BITS:
+        array = array.view(numpy_dtype(code))
+    return to_kind(array, like)
+
+
+def to_kind(array: Any, like: Any) -> Any:
+    """A numpy array as one of jax, if `like` is; otherwise as it is."""
+    if kind_of(like) == READ_ONLY and type(like).__module__.startswith("jax"):
+        return sys.modules["jax"].numpy.asarray(array)
+    return array
+
+
+def contiguous(array: Any) -> Any:
+    """A dense copy in row-major order."""
+    if kind_of(array) == TORCH:
+        return array.contiguous()
+    array = np.asarray(array)
+    return array.copy("C")
+
+
+def position_array(positions: Any) -> np.ndarray[Any, Any]:
+    """Positions as a dense numpy array of int64 or float64; every number exactly."""
+    if kind_of(positions) == TORCH:
+        torch = sys.modules["torch"]
+        if not positions.is_cpu:
+            raise TypeError(f"positions: lie on {positions.device}; pass positions.cpu()")
+        wanted = torch.float64 if positions.is_floating_point() else torch.int64
+        if positions.dtype == getattr(torch, "uint64", None):
+            wanted = torch.uint64
+        positions = positions.detach().to(wanted).numpy()
+    array = np.asarray(positions)
+    if array.ndim == 0:
+        array = array.reshape(1)
+    if array.dtype.kind in "iu":
+        if array.dtype.kind == "u" and array.size and int(array.max()) >= 1 << 63:
+            raise _errors.InvalidArgument(f"positions: {array.max()} does not fit 64 bits; positions are in [-2^63, 2^63)")
+        return np.ascontiguousarray(array, np.int64)
+    if array.dtype.kind == "f" or array.dtype.name in _ML_NAMES.values():
+        return np.ascontiguousarray(array.astype(np.float64))
+    raise TypeError(f"positions: {array.dtype}, must be integers or real numbers")
+
+
+def written(tensor: Any) -> None:
+    """Tells torch that a tensor was written, so that autograd notices."""
+    autograd = sys.modules["torch"].autograd.graph
+    if hasattr(autograd, "increment_version"):
+        autograd.increment_version(tensor)

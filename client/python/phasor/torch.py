@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Phasor for torch: a differentiable rotation, and transformers' rotary module with exact angles.
+
+The operators run on the CPU, have fake kernels for torch.compile, and compute with the client of
+phasor.use() or in process.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from . import _calls, _errors, _functions, _spec
+
+__all__ = [
+    "RotaryEmbedding",
+    "SinusoidalPositionalEmbedding",
+    "Timesteps",
+    "apply_rope",
+    "apply_rotary_pos_emb",
+    "patch",
+    "verify",
+]
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str) -> _spec.Spec:
+    return _spec.Spec._from_json(text)
+
+
+@torch.library.custom_op("phasor::apply_rope", mutates_args=(), device_types="cpu")
+def _apply_rope(x: torch.Tensor, positions: torch.Tensor, spec: str, layout: str, inverse: bool) -> torch.Tensor:
+    rotated: torch.Tensor = _functions.apply_rope(
+        x.detach(), positions=positions, spec=_parsed(spec), layout=layout, inverse=inverse
+    )
+    return rotated
+
+
+@_apply_rope.register_fake
+def _(x: torch.Tensor, positions: torch.Tensor, spec: str, layout: str, inverse: bool) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    _, positions, ctx.spec, ctx.layout, ctx.inverse = inputs
+    ctx.save_for_backward(positions)
+
+
+def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    (positions,) = ctx.saved_tensors
+    width = gradient.shape[-1]
+    back = _apply_rope(gradient, positions, _transposed(ctx.spec, width), ctx.layout, not ctx.inverse)
+    return back, None, None, None, None
+
+
+_apply_rope.register_autograd(_backward, setup_context=_setup)
+
+
+@functools.lru_cache(maxsize=256)
+def _transposed(text: str, head_dim: int) -> str:
+    """The spec whose inverse is the transpose of a rotation: the same angles, but an amplitude that
+    multiplies both ways (docs/conventions.md, "Inverse and gradient")."""
+    spec = _parsed(text)
+    if spec._fingerprint is None and "encoder" not in spec.to_dict():
+        spec = spec.replace(head_dim=head_dim)
+    resolved = spec.resolve()
+    if resolved.attention_factor == 1.0 and "xpos" not in resolved.spec.to_dict():
+        return text
+    fields = resolved.spec.to_dict()
+    fields["attention_factor"] = fields["attention_factor"] / resolved.attention_factor**2
+    if "xpos" in fields:
+        fields["xpos"] = {**fields["xpos"], "inverse": not fields["xpos"].get("inverse", False)}
+    return _spec.Spec(**fields)._json
+
+
+def _as_positions(positions: Any) -> torch.Tensor:
+    if isinstance(positions, torch.Tensor):
+        return positions
+    return torch.as_tensor(list(positions) if isinstance(positions, range) else positions)
+
+
+def apply_rope(
+    x: torch.Tensor,
+    positions: Any,
+    spec: _spec.SpecLike | None = None,
+    *,
+    preset: str | None = None,
+    config: Any = None,
+    layout: str = "thd",
+    inverse: bool = False,
+) -> torch.Tensor:
+    """phasor.apply_rope as a differentiable operator, torch.ops.phasor.apply_rope.
+
+    x: [(batch,) tokens, heads, head_dim]; with layout="htd", heads before tokens, as in
+    transformers. positions: a tensor [tokens] or [batch, tokens], a range or a list. The gradient is
+    the transposed rotation, of any order. torch.compile(fullgraph=True) takes it.
+    """
+    _calls._layout(layout)
+    result: torch.Tensor = _apply_rope(x, _as_positions(positions), _spec.to_spec(spec, preset, config)._json, layout, inverse)
+    return result
+
+
+@torch.library.custom_op("phasor::cos_sin", mutates_args=(), device_types="cpu")
+def _cos_sin(positions: torch.Tensor, spec: str, width: int, dtype: torch.dtype) -> torch.Tensor:
+    table = _functions.encode(_parsed(spec), positions.reshape(-1), form="cos_sin_duplicated", dtype=dtype, like=positions)
+    rows: torch.Tensor = table.reshape(*positions.shape, 2, width)
+    return rows
+
+
+@_cos_sin.register_fake
+def _(positions: torch.Tensor, spec: str, width: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(*positions.shape, 2, width, dtype=dtype, device=positions.device)
+
+
+class RotaryEmbedding(torch.nn.Module):
+    """transformers' rotary module: forward(x, position_ids) -> (cos, sin), with exact angles.
+
+    Args:
+        config: a configuration of transformers, a dict, or a path; or spec, a Spec or the name of a
+            preset. With one axis; models of several (M-RoPE) are refused with InvalidArgument.
+
+    forward(x, position_ids, layer_type=None): cos and sin [batch, tokens, rotary_dim] of x's type,
+    each value rounded once. layer_type: for configurations whose rules differ by layer.
+    """
+
+    def __init__(self, config: Any = None, *, spec: _spec.SpecLike | None = None) -> None:
+        super().__init__()
+        self._base = _spec.to_spec(spec, None, config)
+        self._tables: dict[str | None, tuple[str, int]] = {}
+        try:
+            self._table(None)
+        except _errors.InvalidArgument as error:
+            if error.field != "spec.layer_type":  # forward gets it
+                raise
+
+    def _table(self, layer_type: str | None) -> tuple[str, int]:
+        """The spec of a layer and the columns of its table."""
+        known = self._tables.get(layer_type)
+        if known is None:
+            spec = self._base if layer_type is None else self._base.replace(layer_type=layer_type)
+            resolved = spec.resolve()
+            if any(resolved.axis):
+                raise _errors.InvalidArgument("spec.axes: several, must be one; use phasor.encode with form='cos_sin'")
+            known = self._tables[layer_type] = (spec._json, 2 * len(resolved.pairs))
+        return known
+
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        text, width = self._table(layer_type)
+        table = _cos_sin(position_ids, text, width, x.dtype)
+        return table[..., 0, :], table[..., 1, :]
+
+    def extra_repr(self) -> str:
+        return repr(self._base)
+
+
+@torch.library.custom_op("phasor::encode", mutates_args=(), device_types="cpu")
+def _encode(positions: torch.Tensor, spec: str, width: int) -> torch.Tensor:
+    rows: torch.Tensor = _functions.encode(_parsed(spec), positions.detach(), dtype="float32", like=positions)
+    return rows
+
+
+@_encode.register_fake
+def _(positions: torch.Tensor, spec: str, width: int) -> torch.Tensor:
+    return torch.empty(*positions.shape, width, dtype=torch.float32, device=positions.device)
+
+
+class Timesteps(torch.nn.Module):
+    """diffusers' module of that name: forward(timesteps [n]) -> [n, num_channels] in float32, exact.
+
+    sin first unless flip_sin_to_cos; frequencies 10000^(-j / (num_channels // 2 -
+    downscale_freq_shift)), times scale.
+    """
+
+    def __init__(self, num_channels: int, flip_sin_to_cos: bool, downscale_freq_shift: float, scale: float = 1) -> None:
+        super().__init__()
+        self.num_channels = num_channels
+        self.flip_sin_to_cos = flip_sin_to_cos
+        self.downscale_freq_shift = downscale_freq_shift
+        self.scale = scale
+        preset = "timestep-cos-sin" if flip_sin_to_cos else "timestep-sin-cos"
+        self._spec = _spec.Spec(
+            preset, dim=num_channels, downscale_freq_shift=float(downscale_freq_shift), position_scale=float(scale)
+        )._json
+
+    def forward(self, timesteps: torch.Tensor) -> torch.Tensor:
+        rows: torch.Tensor = _encode(timesteps, self._spec, self.num_channels)
+        return rows
+
+
+class SinusoidalPositionalEmbedding(torch.nn.Module):
+    """diffusers' module of that name: forward(x [batch, tokens, embed_dim]) -> x plus the encoding of
+    the positions 0, 1, ... of its tokens, sines and cosines interleaved."""
+
+    def __init__(self, embed_dim: int, max_seq_length: int = 32) -> None:
+        super().__init__()
+        rows = _functions.encode({"preset": "transformer", "dim": embed_dim}, range(max_seq_length), like=torch.empty(0))
+        self.register_buffer("pe", rows[None])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = x + self.pe[:, : x.shape[1]]
+        return result
+
+
+def _rotate_half(x: torch.Tensor) -> torch.Tensor:
+    half = x.shape[-1] // 2
+    return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+
+
+def apply_rotary_pos_emb(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """transformers' function: rotates q and k [batch, heads, tokens, head_dim] by tables [batch,
+    tokens, head_dim] of RotaryEmbedding; unsqueeze_dim=2 for [batch, tokens, heads, head_dim]."""
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    return q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
+
+
+# They need the classes above.
+from ._patch import Patch, Report, patch, verify  # noqa: E402
+
+__all__ += ["Patch", "Report"]

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of torch, and phasor.torch beside transformers. Skipped without torch."""
+
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed here: tests/conformance/run.sh installs it")
+
+import truth
+
+import phasor
+import phasor.torch
+
+LLAMA = phasor.Spec("llama-3")
+TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+def tensor(dtype=torch.float32, shape=(7, 3, 128)):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_tensors_of_every_type_have_the_bytes_of_numpy(client, dtype):
+    x = tensor(dtype)
+    y = client.apply_rope(x, positions=torch.arange(7), spec=LLAMA)
+    assert type(y) is torch.Tensor and y.dtype == dtype and y.shape == x.shape
+    np.testing.assert_allclose(y.double(), truth.rotated(x.double().numpy(), range(7), 500000.0), atol=truth.BOUND[str(dtype)[6:]], rtol=0)
+    mine = x.clone()
+    version = mine._version
+    assert client.apply_rope(mine, positions=range(7), spec=LLAMA, inplace=True) is mine
+    assert torch.equal(mine.view(torch.uint8), y.view(torch.uint8)) and mine._version > version
+    if dtype != torch.bfloat16:
+        assert truth.bytes_of(y) == phasor.apply_rope(x.numpy(), positions=range(7), spec=LLAMA).tobytes()
+
+
+def test_results_are_tensors_where_an_input_is_one():
+    assert phasor.encode("llama-3", torch.arange(3), form="cos", dtype=torch.bfloat16).dtype == torch.bfloat16
+    assert type(phasor.encode("llama-3", range(3), form="cos", like=torch.zeros(1))) is torch.Tensor
+    assert type(phasor.encode("llama-3", range(3), form="cos")) is np.ndarray
+    float8 = phasor.apply_rope(tensor(torch.bfloat16), positions=range(7), spec=LLAMA, out_dtype=torch.float8_e5m2)
+    assert float8.dtype == torch.float8_e5m2
+
+
+@pytest.mark.parametrize("view", [lambda x: x[::2], lambda x: x.transpose(0, 1), lambda x: x[:, 1:2], lambda x: x.expand(7, 7, 128)])
+def test_views_are_rotated_where_they_lie(client, view):
+    x = view(tensor(shape=(7, 1, 128)) if "expand" in str(view.__code__.co_names) else tensor())
+    tokens = x.shape[0]
+    wanted = phasor.apply_rope(x.contiguous(), positions=range(tokens), spec=LLAMA)
+    assert torch.equal(client.apply_rope(x, positions=range(tokens), spec=LLAMA), wanted)
+    if 0 in x.stride():
+        with pytest.raises(phasor.InvalidArgument, match="overlap"):
+            client.apply_rope_(x, positions=range(tokens), spec=LLAMA)
+        return
+    client.apply_rope_(x, positions=range(tokens), spec=LLAMA)
+    assert torch.equal(x, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.int16, torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_positions_of_every_type(dtype):
+    positions = torch.tensor([0, 3, 6, 9]).to(dtype)
+    wanted = phasor.encode("llama-3", [0, 3, 6, 9], form="cos")
+    assert np.array_equal(phasor.encode("llama-3", positions, form="cos").numpy(), wanted)
+    assert np.array_equal(phasor.encode("llama-3", positions.repeat_interleave(2)[::2], form="cos").numpy(), wanted)
+
+
+def test_what_has_no_memory_here_or_needs_a_gradient_is_refused():
+    with pytest.raises(phasor.InvalidArgument, match="requires grad; use phasor.torch"):
+        phasor.apply_rope(tensor().requires_grad_(), positions=range(7), spec=LLAMA)
+    with pytest.raises(TypeError, match="lies on meta"):
+        phasor.apply_rope(tensor().to("meta"), positions=range(7), spec=LLAMA, out=tensor())
+    with pytest.raises(phasor.InvalidArgument, match="negated"):
+        phasor.apply_rope(torch.view_as_complex(torch.randn(7, 3, 128, 2)).conj().imag, positions=range(7), spec=LLAMA, out=tensor())
+
+
+def test_memory_shared_with_a_server_is_a_tensor(staged):
+    x = staged.empty((7, 3, 128), "bfloat16", like=torch.zeros(1))
+    assert x.dtype == torch.bfloat16
+    x.copy_(tensor())
+    wanted = phasor.apply_rope(x.clone(), positions=range(7), spec=LLAMA)
+    staged.apply_rope_(x, positions=range(7), spec=LLAMA)
+    assert torch.equal(x, wanted)
+
+
+# --- phasor.torch ---
+
+SPECS = {
+    "plain": phasor.Spec("rope-half-split"),
+    "interleaved, partial": phasor.Spec("rope-interleaved", rotary_dim=4),
+    "amplitude": phasor.Spec("rope-half-split", attention_factor=1.5),
+    "yarn": phasor.Spec("rope-half-split", rope_scaling={"yarn": {"factor": 4.0, "original_max_position_embeddings": 64}}),
+    "xpos": phasor.Spec("rope-half-split", xpos={"scale_base": 512.0}),
+}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("inverse", [False, True])
+def test_gradients_are_right(spec, inverse):
+    x = tensor(torch.float64, (5, 2, 8)).requires_grad_()
+    positions = torch.tensor([0, 1, 7, 100, 1000])
+
+    def rotate(t):
+        return phasor.torch.apply_rope(t, positions, SPECS[spec], inverse=inverse)
+
+    assert torch.autograd.gradcheck(rotate, (x,))
+    assert torch.autograd.gradgradcheck(rotate, (x,))
+
+
+def test_operators_keep_their_contract():
+    arguments = (tensor(shape=(2, 3, 5, 8)), torch.arange(5), SPECS["plain"]._json, "htd", False)
+    torch.library.opcheck(torch.ops.phasor.apply_rope.default, arguments)
+    torch.library.opcheck(torch.ops.phasor.cos_sin.default, (torch.arange(10).reshape(2, 5), LLAMA._json, 128, torch.bfloat16))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_without_a_graph_break():
+    rope = phasor.torch.RotaryEmbedding(spec=LLAMA)
+
+    def model(q, k, position_ids):
+        cos, sin = rope(q, position_ids)
+        return (*phasor.torch.apply_rotary_pos_emb(q, k, cos, sin), phasor.torch.apply_rope(q, position_ids, LLAMA, layout="htd"))
+
+    q, k, ids = tensor(shape=(2, 4, 7, 128)), tensor(shape=(2, 2, 7, 128)), torch.arange(14).reshape(2, 7)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for got, wanted in zip(compiled(q, k, ids), model(q, k, ids), strict=True):
+        torch.testing.assert_close(got, wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_rotary_module_of_transformers(dtype):
+    llama = pytest.importorskip("transformers.models.llama.modeling_llama", reason="transformers is not installed here")
+    config = llama.LlamaConfig(
+        hidden_size=256, num_attention_heads=2, head_dim=128, max_position_embeddings=8192, rope_parameters={"rope_type": "default", "rope_theta": 500000.0}
+    )
+    theirs, ours = llama.LlamaRotaryEmbedding(config), phasor.torch.RotaryEmbedding(config)
+    x, ids = torch.zeros(2, 9, 256, dtype=dtype), torch.arange(18).reshape(2, 9)
+    for mine, other in zip(ours(x, ids), theirs(x, ids), strict=True):
+        assert mine.shape == other.shape and mine.dtype == other.dtype
+        torch.testing.assert_close(mine, other, atol=2e-6 if dtype == torch.float32 else 8e-3, rtol=0)
+    far = torch.tensor([[1_000_000]])
+    exact = truth.sin_cos([1_000_000], 64, 500000.0)[1]
+    assert np.abs(ours(torch.zeros(1, 1), far)[0][0, 0, :64].double().numpy() - exact).max() < 1e-6
+    assert np.abs(theirs(torch.zeros(1, 1), far)[0][0, 0, :64].double().numpy() - exact).max() > 1e-3
+    q, k = tensor(dtype, (2, 2, 9, 128)), tensor(dtype, (2, 1, 9, 128))
+    cos, sin = theirs(x, ids)
+    for mine, other in zip(phasor.torch.apply_rotary_pos_emb(q, k, cos, sin), llama.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
+        assert torch.equal(mine, other)
+
+
+def test_scaled_rules_of_transformers():
+    llama = pytest.importorskip("transformers.models.llama.modeling_llama", reason="transformers is not installed here")
+    rules = [
+        {"rope_type": "linear", "factor": 4.0},
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048},
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 2048},
+    ]
+    for rule in rules:
+        config = llama.LlamaConfig(
+            hidden_size=256, num_attention_heads=2, max_position_embeddings=8192, rope_parameters={"rope_theta": 10000.0, **rule}
+        )
+        x, ids = torch.zeros(1, 50, 256), torch.arange(50)[None]
+        for mine, other in zip(phasor.torch.RotaryEmbedding(config)(x, ids), llama.LlamaRotaryEmbedding(config)(x, ids), strict=True):
+            torch.testing.assert_close(mine, other, atol=1e-5, rtol=0)
+
+
+def test_models_of_several_axes_are_refused():
+    with pytest.raises(phasor.InvalidArgument, match="axes"):
+        phasor.torch.RotaryEmbedding(spec=phasor.presets("*vl*")[0].name)
+
+
+def test_importing_the_package_does_not_import_torch():
+    assert "torch" in sys.modules
+    import subprocess
+
+    code = "import sys, phasor; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
