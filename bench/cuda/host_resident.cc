@@ -111,7 +111,7 @@ void BenchLargeTensor(Device& device, Report& report, const Arguments& arguments
                .unit = "GB/s",
                .baseline = std::move(baseline)};
   };
-  report.Add(RateRow(row("link, both ways"), rate(seconds[0]), rate(seconds[1]), 0.9));
+  report.Add(RateRow(row("link, both ways"), rate(seconds[0]), rate(seconds[1])));
   report.Add(RateRow(row("CPU backend"), rate(seconds[0]), rate(seconds[2])));
 }
 
