@@ -132,7 +132,7 @@ inside $there/run.sh >"$work/said" 2>&1 || rc=$?
 [[ $rc == 1 ]] || fail "run.sh with a server that does not use the device: status $rc: $(tail -8 "$work/said")"
 summary=$work/root$there/results/summary.txt
 for line in "card: a card that is none" "PASS  tests: \[  PASSED  \] of 1, all jobs" "FAIL  server: .* computed by another backend than cuda" \
-  "FAIL  ipc: by its counters" "SKIP  restart: NOT CHECKED, the device was not lost" "PASS  memcheck: 40 jobs, .* 0 errors" \
+  "FAIL  ipc: by its counters" "SKIP  restart: NOT CHECKED, the device was not lost" "PASS  memcheck: 400 jobs, .* 0 errors" \
   "PASS  initcheck" "PASS  synccheck" "SKIP  racecheck: NOT CHECKED" "PASS  bench" "SKIP  peers: NOT COMPARED" \
   "5 passed, 2 failed, 3 skipped"; do
   grep -q "$line" "$summary" || fail "run.sh with programs that pass does not say '$line': $(cat "$summary")"

@@ -31,8 +31,8 @@ done
 [[ ${#steps[@]} -gt 0 ]] || steps=("${all[@]}")
 mkdir -p "$results"
 
-# A sanitizer makes jobs some hundred times slower; racecheck most of all.
-declare -A sanitized_jobs=([memcheck]=40 [initcheck]=40 [synccheck]=40 [racecheck]=20)
+# A sanitizer makes jobs slower; racecheck most of all.
+declare -A sanitized_jobs=([memcheck]=400 [initcheck]=400 [synccheck]=400 [racecheck]=200)
 sanitizer_seconds=150 peers_seconds=240
 passed=0 failed=0 skipped=0
 servers=()
@@ -185,9 +185,11 @@ sanitize() {
   local tool
   tool=$(command -v compute-sanitizer || find /usr/local/cuda*/bin/ -name compute-sanitizer 2>/dev/null | head -1) || true
   [[ -n $tool ]] || { skip "$1: NOT CHECKED, no compute-sanitizer on the path or in /usr/local/cuda*/bin"; return; }
-  local rc=0
+  local rc=0 options=(--tool "$1" --error-exitcode 9)
+  # A chunk comes back in one copy, with the gaps between its tensors. The tests compare what a kernel must write.
+  [[ $1 != initcheck ]] || options+=(--check-api-memory-access no)
   PHASOR_REQUIRE_GPU=1 PHASOR_RANDOM_JOBS=${sanitized_jobs[$1]} \
-    logged "$1" timeout $sanitizer_seconds "$tool" --tool "$1" --error-exitcode 9 "$bin/cuda_driver_test" || rc=$?
+    logged "$1" timeout $sanitizer_seconds "$tool" "${options[@]}" "$bin/cuda_driver_test" || rc=$?
   if grep -qiE 'device not supported|not supported on this (device|system)|failed to initialize' "$results/$1.log"; then
     skip "$1: NOT CHECKED, compute-sanitizer does not accept this device: $(grep -iE 'not supported|failed to init' "$results/$1.log" | head -1)"
   elif [[ $rc == 124 ]]; then
