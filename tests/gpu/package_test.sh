@@ -124,7 +124,7 @@ EOF
 program "$work/root/usr/local/bin/compute-sanitizer" <<'EOF'
 #!/bin/sh
 [ "$2" = racecheck ] && echo "Device not supported. Please refer to the documentation." && exit 1
-shift 4
+while [ "${1#--}" != "$1" ]; do shift 2; done
 "$@" && echo "========= ERROR SUMMARY: 0 errors"
 EOF
 rc=0
