@@ -141,7 +141,7 @@ absl::StatusOr<std::optional<size_t>> DevicesBackend::LaneOf(const Job& job) con
   });
   if (!other.has_value()) return lane;
   return absl::InvalidArgumentError(StrCat("cuda: tensors on ", NameOf(devices_[*lane]), " and on ",
-                                           NameOf(devices_[*other]), ", must be on one device"));
+                                           NameOf(devices_[*other]), "; must be on one device"));
 }
 
 size_t DevicesBackend::ShortestQueue() const {

@@ -96,7 +96,7 @@ absl::Status Binding::Hold(const SharedTensor& tensor, const Place& place) {
   if (item_device_ == &device) return absl::OkStatus();
   return InvalidAt(tensor.name_path, "region '", tensor.name, "' is on ", NameOf(device), ", ",
                    on_device_path_, " on ", NameOf(*item_device_),
-                   ", tensors of an item must be on one device");
+                   "; tensors of an item must be on one device");
 }
 
 absl::Status Binding::Input(const SharedTensor& tensor, size_t slot, engine::Item* item) {

@@ -137,7 +137,7 @@ TEST_F(ServerDevicesTest, RegionsOfTwoDevicesInAnItemAreRefusedByField) {
   EXPECT_EQ(status.error_message(),
             "item.tensors[1].tensor.device.region: region 'three' is on device 3 (Fake GPU, "
             "GPU-30010203-0405-0607-0809-0a0b0c0d0e0f), item.tensors[0].tensor on device 1 (Fake "
-            "GPU, GPU-10010203-0405-0607-0809-0a0b0c0d0e0f), tensors of an item must be on one "
+            "GPU, GPU-10010203-0405-0607-0809-0a0b0c0d0e0f); tensors of an item must be on one "
             "device");
   v1::BatchApplyRoPERequest batch;
   *batch.add_items() = RopeIn("one", "one").item();
@@ -155,7 +155,7 @@ TEST_F(ServerDevicesTest, ARegionIsOnTheDeviceThatItNames) {
   EXPECT_THAT(wrong.error_message(), HasSubstr("region.cuda_ipc.handle: "));
   const grpc::Status unknown = Register("unknown", 2, "GPU-9");
   EXPECT_THAT(unknown.error_message(),
-              AllOf(HasSubstr("region.cuda_ipc.device_uuid: 'GPU-9', must be that of one of"),
+              AllOf(HasSubstr("region.cuda_ipc.device_uuid: 'GPU-9'; must be that of one of"),
                     HasSubstr(gpus_.cuda(3).device_uuid())));
 }
 

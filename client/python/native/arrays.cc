@@ -141,7 +141,7 @@ RawArray FromOther(nb::handle object, std::string_view path, Access access, Kind
   if (may_write) array = ReadOnly(writable);
   if (!may_write && !nb::try_cast(object, array)) {
     throw nb::type_error(
-        StrCat(path, ": ", TypeName(object), ", must be an array (numpy, torch, DLPack, buffer)")
+        StrCat(path, ": ", TypeName(object), "; must be an array (numpy, torch, DLPack, buffer)")
             .c_str());
   }
   if (array.device_type() != nb::device::cpu::value) {

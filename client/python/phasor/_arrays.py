@@ -117,7 +117,7 @@ def empty_like(array: Any, code: int | None) -> Any:
         dtype = array.dtype if code is None else torch_dtype(code)
         return sys.modules["torch"].empty(array.shape, dtype=dtype)
     if not hasattr(array, "shape"):
-        raise TypeError(f"tensors: {type(array).__name__}, must be an array (numpy, torch, DLPack, buffer)")
+        raise TypeError(f"tensors: {type(array).__name__}; must be an array (numpy, torch, DLPack, buffer)")
     return np.empty(array.shape, numpy_dtype(dtype_of(array) if code is None else code))
 
 
@@ -168,7 +168,7 @@ def position_array(positions: Any) -> np.ndarray[Any, Any]:
         return np.ascontiguousarray(array, np.int64)
     if array.dtype.kind == "f" or array.dtype.name in _ML_NAMES.values():
         return np.ascontiguousarray(array.astype(np.float64))
-    raise TypeError(f"positions: {array.dtype}, must be integers or real numbers")
+    raise TypeError(f"positions: {array.dtype}; must be integers or real numbers")
 
 
 def written(tensor: Any) -> None:

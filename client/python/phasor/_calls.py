@@ -29,7 +29,7 @@ def _layout(layout: str) -> int:
     try:
         return _LAYOUTS[layout]
     except (KeyError, TypeError):
-        raise _errors.InvalidArgument(f"layout: {layout!r}, must be 'thd' (tokens, heads, head_dim) or 'htd'") from None
+        raise _errors.InvalidArgument(f"layout: {layout!r}; must be 'thd' (tokens, heads, head_dim) or 'htd'") from None
 
 
 def _scales(inv_scale: Any, count: int) -> tuple[Any, ...] | None:
@@ -37,7 +37,7 @@ def _scales(inv_scale: Any, count: int) -> tuple[Any, ...] | None:
         return None
     if isinstance(inv_scale, (tuple, list)):
         if len(inv_scale) != count:
-            raise _errors.InvalidArgument(f"inv_scale: {len(inv_scale)} numbers, must be one, or one per tensor ({count})")
+            raise _errors.InvalidArgument(f"inv_scale: {len(inv_scale)} numbers; must be one, or one per tensor ({count})")
         return tuple(inv_scale)
     return (float(inv_scale),) * count
 
@@ -59,7 +59,7 @@ def _outputs(tensors: tuple[Any, ...], inplace: bool, out: Any, out_dtype: Any) 
         raise _errors.InvalidArgument("out_dtype: set together with out; its arrays have a type")
     outs = sequence(out)
     if len(outs) != len(tensors):
-        raise _errors.InvalidArgument(f"out: {len(outs)} arrays, must be one per tensor ({len(tensors)})")
+        raise _errors.InvalidArgument(f"out: {len(outs)} arrays; must be one per tensor ({len(tensors)})")
     return outs
 
 
@@ -185,7 +185,7 @@ def encode(
     source = out if out is not None else add_to
     code = _arrays.dtype_code(dtype) if dtype is not None else 1 if source is None else _arrays.dtype_of(source)
     if form not in FORMS:
-        raise _errors.InvalidArgument(f"form: {form!r}, must be one of {', '.join(FORMS)}")
+        raise _errors.InvalidArgument(f"form: {form!r}; must be one of {', '.join(FORMS)}")
     if (spec is None) == (table is None):
         raise _errors.InvalidArgument("spec: give either a spec or table=, the name of a table")
     call = (

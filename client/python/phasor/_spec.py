@@ -52,7 +52,7 @@ def _config_text(config: Any) -> str:
     if hasattr(config, "to_dict"):
         config = config.to_dict()
     if not isinstance(config, Mapping):
-        raise TypeError(f"config: {type(config).__name__}, must be a dict, a path or a configuration of transformers")
+        raise TypeError(f"config: {type(config).__name__}; must be a dict, a path or a configuration of transformers")
     return json.dumps(dict(config), default=str)
 
 
@@ -183,7 +183,7 @@ def to_spec(spec: SpecLike | None, preset: str | None = None, config: Any = None
     if isinstance(spec, Mapping):
         values = dict(spec)
         return Spec(values.pop("preset", None), **values)
-    raise TypeError(f"spec: {type(spec).__name__}, must be a Spec, the name of a preset, or a dict of fields")
+    raise TypeError(f"spec: {type(spec).__name__}; must be a Spec, the name of a preset, or a dict of fields")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,7 +263,7 @@ class Resolved:
         """
         forms = {"half": "cos_sin", "duplicated": "cos_sin_duplicated", "repeated": "cos_sin_repeated"}
         if layout not in forms:
-            raise _errors.InvalidArgument(f"layout: {layout!r}, must be one of {', '.join(forms)}")
+            raise _errors.InvalidArgument(f"layout: {layout!r}; must be one of {', '.join(forms)}")
         table = self._client.encode(self.spec, positions, form=forms[layout], dtype=dtype, like=like)
         return table[..., 0, :], table[..., 1, :]
 

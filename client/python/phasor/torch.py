@@ -142,7 +142,7 @@ class RotaryEmbedding(torch.nn.Module):
             spec = self._base if layer_type is None else self._base.replace(layer_type=layer_type)
             resolved = spec.resolve()
             if any(resolved.axis):
-                raise _errors.InvalidArgument("spec.axes: several, must be one; use phasor.encode with form='cos_sin'")
+                raise _errors.InvalidArgument("spec.axes: several; must be one; use phasor.encode with form='cos_sin'")
             known = self._tables[layer_type] = (spec._json, 2 * len(resolved.pairs))
         return known
 

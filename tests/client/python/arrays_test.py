@@ -147,7 +147,7 @@ def test_out_is_written_and_returned(rng, client):
     rows = np.zeros((7, 8), np.float32)
     assert client.encode({"preset": "transformer", "dim": 8}, range(7), out=rows) is rows
     assert truth.bytes_of(rows) == truth.bytes_of(phasor.encode({"preset": "transformer", "dim": 8}, range(7)))
-    with pytest.raises(phasor.InvalidArgument, match="out: 1 arrays, must be one per tensor"):
+    with pytest.raises(phasor.InvalidArgument, match="out: 1 arrays; must be one per tensor"):
         client.apply_rope(x, x, positions=range(7), spec=HALF, out=[out])
 
 

@@ -309,7 +309,7 @@ TEST_F(OptionsTest, DevicesAreForBackendsThatUseSome) {
   }
   EXPECT_THAT(Parse({"--devices=all"})->options.devices, ElementsAre());
   EXPECT_THAT(Parse({"--devices=1,1"}).status().message(),
-              HasSubstr("devices: '1,1' is not accepted, accepted: all, or numbers, each once"));
+              HasSubstr("devices: '1,1' is not accepted; accepted: all, or numbers, each once"));
 }
 
 TEST_F(OptionsTest, OptionsOfSecurityThatNeedOthersSaySo) {

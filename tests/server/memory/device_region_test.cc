@@ -83,7 +83,7 @@ TEST_F(DeviceRegionTest, IsOnTheDeviceThatKnowsItsHandle) {
   EXPECT_THAT(DeviceRegion::Open(place, devices, {}), StatusIs(kInvalid, HasSubstr("handle: ")));
   place.device_uuid = "GPU-0";
   EXPECT_THAT(DeviceRegion::Open(place, devices, {}),
-              StatusIs(kInvalid, HasSubstr("device_uuid: 'GPU-0', must be that of one of the "
+              StatusIs(kInvalid, HasSubstr("device_uuid: 'GPU-0'; must be that of one of the "
                                            "server's devices, GPU-00010203-")));
   gpus.Lose(1);
   EXPECT_FALSE((*region)->lost()) << "another device was";
