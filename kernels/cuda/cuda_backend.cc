@@ -288,7 +288,7 @@ class BatchRun {
   void FailCopy(size_t i, const absl::Status& error, bool intact) {
     backend_.Note(error);
     if (absl::IsUnavailable(error)) return FailJob(i, Lost(), /*intact=*/false);
-    FailJob(i, absl::UnavailableError(StrCat(error.message(), ", try again")), intact);
+    FailJob(i, absl::UnavailableError(StrCat(error.message(), "; try again")), intact);
   }
 
   static absl::Status Lost() {
@@ -386,7 +386,7 @@ Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
 absl::StatusOr<HostMemoryShare> CudaBackend::TakeForCopies(int64_t bytes) const {
   if (bytes > options_.copied_bytes) {
     return absl::ResourceExhaustedError(StrCat("cuda: the CPU would need copies of ", bytes,
-                                               " bytes of the device's memory, a job may have ",
+                                               " bytes of the device's memory; a job may have ",
                                                options_.copied_bytes));
   }
   if (!copy_budget_) return HostMemoryShare();

@@ -16,7 +16,7 @@ absl::Status Gone() {
 }
 
 absl::Status TryAgain(const absl::Status& error) {
-  return absl::UnavailableError(StrCat(error.message(), ", try again"));
+  return absl::UnavailableError(StrCat(error.message(), "; try again"));
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ class DeviceMemory::Allocation final : public DeviceAllocation {
 absl::StatusOr<std::shared_ptr<const DeviceAllocation>> DeviceMemory::Open(
     const IpcHandle& handle) {
   const DeviceLife::Use use = life_.EnterIfWorking();
-  if (!use) return absl::UnavailableError("cuda: the device is lost, try again later");
+  if (!use) return absl::UnavailableError("cuda: the device is lost; try again later");
   const std::lock_guard<std::mutex> lock(open_mutex_);
   std::erase_if(open_, [](const auto& entry) { return entry.second.expired(); });
   if (const auto found = open_.find(handle); found != open_.end()) {
@@ -80,7 +80,7 @@ absl::StatusOr<std::shared_ptr<const DeviceAllocation>> DeviceMemory::OpenNew(
   const auto allocation = std::make_shared<const Allocation>(this, *mapping, life_.context());
   if (!Add(allocation.get())) {
     return absl::UnavailableError(
-        "cuda: calls still hold memory of before the device was lost, try again");
+        "cuda: calls still hold memory of before the device was lost; try again");
   }
   open_[handle] = allocation;
   return allocation;
