@@ -63,7 +63,7 @@ struct DeviceCounts {
   int64_t jobs = 0;                 // the device computed them wholly
   int64_t jobs_not_for_it = 0;      // on the CPU: small, not supported, or the device is not usable
   int64_t jobs_that_it_failed = 0;  // begun on the device, computed by the CPU
-  int64_t jobs_sooner_on_cpu = 0;   // on the CPU: faster there by the measured rates
+  int64_t jobs_sooner_on_cpu = 0;   // on the CPU: in host memory, where it is faster
 };
 
 // One device of a backend: opens memory on it and reports its state. Threads: any.
