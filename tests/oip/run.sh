@@ -9,6 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 venv=build/.venv-oip
 stamp=$venv/requirements.txt
 
+# Several tests come here at once.
+exec 9>"$venv.lock"
+flock 9
 if ! cmp -s tests/oip/requirements.txt "$stamp"; then
   echo "installing tritonclient into $venv" >&2
   if ! { python3 -m venv "$venv" &&
@@ -18,6 +21,7 @@ if ! cmp -s tests/oip/requirements.txt "$stamp"; then
   fi
   cp tests/oip/requirements.txt "$stamp"
 fi
+exec 9>&-
 
 PHASOR_BUILD=$(realpath "$1")
 export PHASOR_BUILD PYTHONDONTWRITEBYTECODE=1
