@@ -69,8 +69,8 @@ def test_ctrl_c_ends_a_waiting_call(silent_server, call):
         """,
         silent_server,
     )
-    # It takes at most 60 ms by construction. A machine with other work is late by itself.
-    assert float(waited) < 5
+    # It takes at most 60 ms by construction. The limit tells that apart from the deadline, on a slow machine too.
+    assert float(waited) < 40
 
 
 def test_signal_handlers_run_while_a_call_waits(silent_server):
@@ -271,4 +271,4 @@ def test_deadlines_hold(silent_server):
     started = time.monotonic()
     with pytest.raises((phasor.DeadlineExceeded, phasor.Unavailable)):
         phasor.Client(silent_server, max_attempts=1).health(timeout=0.2)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60  # guards against hanging
