@@ -260,7 +260,9 @@ HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& te
     const int64_t y_offset =
         tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
     if (y_offset < 0) return;
-    one(tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes,
+    const int64_t x_offset =
+        tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t];
+    one(tensor.x + x_offset + h * tensor.x_head_bytes,
         tensor.y + y_offset + h * tensor.y_head_bytes,
         args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
   };
@@ -332,7 +334,7 @@ HWY_INLINE void RotateTensorMaybeStream(const RotaryArgs& args, const Scratch& s
 void RotateTile(const RotaryArgs& args) {
   const Scratch scratch = Carve(args);
   const Needs needs = NeedsOf(args);
-  for (int64_t t = 0; t < args.tokens; ++t) {
+  for (int64_t t = 0; t < args.tokens && !args.same_tokens; ++t) {
     TokenPhases(args, scratch, t);
     if (HasXpos(args)) TokenAmplitudes(args, scratch, t);
     for (int64_t h = 0; h < args.frequency_heads; ++h) {

@@ -140,6 +140,21 @@ struct KeyForm {
   friend bool operator==(const KeyForm&, const KeyForm&) = default;
 };
 
+// Lanes of a row that a move reads and writes again; others keep their bytes.
+struct KeyWindow {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// The window for a rotation of lanes [begin, end): whole blocks and Hadamard blocks, or the whole
+// row if its scale is replaced.
+inline KeyWindow WindowOf(const KeyForm& form, int64_t begin, int64_t end) {
+  if (form.scaled_rows) return {0, form.head_dim};
+  int64_t unit = UnitLanes(form.code);
+  if (form.hadamard > unit) unit = form.hadamard;
+  return {begin / unit * unit, (end + unit - 1) / unit * unit};
+}
+
 }  // namespace phasor
 
 #endif  // PHASOR_KERNELS_OPS_KEY_FORM_H_

@@ -81,10 +81,14 @@ struct RotaryArgs {
     bool rotates = true;
     const int64_t* y_offsets =
         nullptr;  // [tokens]: bytes from y to a token, instead of y_token_bytes
+    const int64_t* x_offsets = nullptr;  // the same of x; may be set only with y_offsets
   };
   const Tensor* tensors = nullptr;
   int64_t tensor_count = 0;
   bool stream = false;  // hint: nobody reads the outputs soon
+  // hint: `scratch` is as the last call left it, whose arguments differed in tensors only, and
+  // those had the same dtypes.
+  bool same_tokens = false;
   // Working memory: RotaryScratchBytes() bytes, aligned to 64 bytes.
   std::byte* scratch = nullptr;
 };

@@ -89,6 +89,8 @@ void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
     const int64_t y_offset =
         tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
     if (y_offset < 0) continue;
+    const int64_t x_offset =
+        tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t];
     for (int64_t i = 0; i < table_pairs; ++i) {
       const int64_t pair = i / args.pairs * args.head_pairs + i % args.pairs;
       const SinCos<T> v = TokenTrig<Element>(args, t, pair);
@@ -96,7 +98,7 @@ void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
       cos[i] = v.cos;
     }
     for (int64_t h = 0; h < tensor.heads; ++h) {
-      const std::byte* const x = tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes;
+      const std::byte* const x = tensor.x + x_offset + h * tensor.x_head_bytes;
       std::byte* const y = tensor.y + y_offset + h * tensor.y_head_bytes;
       const int64_t first = args.frequency_heads == 1 ? 0 : h * args.pairs;
       if (tensor.rotates) {
