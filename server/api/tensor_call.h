@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor call (Encode, ApplyRoPE, attention bias and their batches) from the received bytes to
-// the response.
+// A tensor call (Encode, ApplyRoPE, attention bias, moves of keys and batches) from the received
+// bytes to the response.
 #ifndef PHASOR_SERVER_API_TENSOR_CALL_H_
 #define PHASOR_SERVER_API_TENSOR_CALL_H_
 
@@ -25,8 +25,8 @@ struct TensorMethod {
 };
 
 // Most raw entries of a message with one item. They are counted before the rest of the message is
-// parsed. An item has at most 64 tensors, 2 position tensors and 4 tensors of a paged cache.
-inline constexpr int64_t kRawEntriesOfOneItem = 70;
+// parsed. A move has at most 1024 pools; other items have fewer tensors.
+inline constexpr int64_t kRawEntriesOfOneItem = 1024;
 
 // Limits and stores that all calls of a server share.
 struct TensorCallLimits {
