@@ -64,7 +64,8 @@ struct F8 {
       const auto small = hn::BitCast(
           du, hn::Mul(hn::ConvertTo(d, hn::BitCast(Di32(), magnitude)), hn::Set(d, 0x1p-9f)));
       auto value = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 8u)), small, normal);
-      value = hn::IfThenElse(hn::Eq(magnitude, hn::Set(du, 0x7Fu)), hn::Set(du, 0x7FC00000u), value);
+      value =
+          hn::IfThenElse(hn::Eq(magnitude, hn::Set(du, 0x7Fu)), hn::Set(du, 0x7FC00000u), value);
       return hn::BitCast(d, hn::Or(sign, value));
     }
   }
@@ -145,8 +146,8 @@ HWY_INLINE void EncodeBlockQ8(const float* x, std::byte* block) {
 // distance. The upper lane of a pair becomes other - v.
 HWY_INLINE Vf Butterfly(Vf v, Vf other, int distance) {
   const Du32 du;
-  const auto upper = hn::Ne(hn::And(hn::Iota(du, 0), hn::Set(du, static_cast<uint32_t>(distance))),
-                            hn::Zero(du));
+  const auto upper =
+      hn::Ne(hn::And(hn::Iota(du, 0), hn::Set(du, static_cast<uint32_t>(distance))), hn::Zero(du));
   return hn::IfThenElse(hn::RebindMask(Df(), upper), hn::Sub(other, v), hn::Add(v, other));
 }
 
@@ -259,9 +260,9 @@ void DecodeRows(const DecodeKeysArgs& args) {
     case KeyCode::kBFloat16:
       return DecodeAll<BF16>(args);
     case KeyCode::kFloat8E4M3:
-      return DecodeAll<F8<Float8::kE4M3>>(args);
+      return DecodeAll<F8<Float8::kE4M3> >(args);
     case KeyCode::kFloat8E5M2:
-      return DecodeAll<F8<Float8::kE5M2>>(args);
+      return DecodeAll<F8<Float8::kE5M2> >(args);
     case KeyCode::kInt8:
       return DecodeAll<I8>(args);
     case KeyCode::kQ8_0:
@@ -281,9 +282,9 @@ void EncodeRows(const EncodeKeysArgs& args) {
     case KeyCode::kBFloat16:
       return EncodeAll<BF16>(args);
     case KeyCode::kFloat8E4M3:
-      return EncodeAll<F8<Float8::kE4M3>>(args);
+      return EncodeAll<F8<Float8::kE4M3> >(args);
     case KeyCode::kFloat8E5M2:
-      return EncodeAll<F8<Float8::kE5M2>>(args);
+      return EncodeAll<F8<Float8::kE5M2> >(args);
     case KeyCode::kInt8:
       return EncodeAll<I8>(args);
     case KeyCode::kQ8_0:

@@ -56,10 +56,10 @@ void CopyRows(const KeyForm& from, const std::byte* x, const std::byte* x_scale,
       std::memcpy(out - before, in - before, static_cast<size_t>(before + after));
     } else {
       for (int64_t i = 0; i < from.head_dim; ++i) {
-        std::memcpy(out + i / to.group_lanes * to.group_bytes + i % to.group_lanes * to.lane_bytes,
-                    in + i / from.group_lanes * from.group_bytes +
-                        i % from.group_lanes * from.lane_bytes,
-                    static_cast<size_t>(unit));
+        std::memcpy(
+            out + i / to.group_lanes * to.group_bytes + i % to.group_lanes * to.lane_bytes,
+            in + i / from.group_lanes * from.group_bytes + i % from.group_lanes * from.lane_bytes,
+            static_cast<size_t>(unit));
       }
     }
     if (!from.scaled_rows) continue;
@@ -79,9 +79,7 @@ struct Tile {
     return std::equal(from, from + tokens->axes,
                       tokens->to_positions.begin() + (first + t) * tokens->axes);
   }
-  int64_t from_slot(int64_t t) const {
-    return tokens->from_slots[static_cast<size_t>(first + t)];
-  }
+  int64_t from_slot(int64_t t) const { return tokens->from_slots[static_cast<size_t>(first + t)]; }
   int64_t to_slot(int64_t t) const { return tokens->to_slots[static_cast<size_t>(first + t)]; }
 };
 
@@ -337,8 +335,7 @@ class Mover {
     }
   }
 
-  void CompareTile(const MovePlane& plane, const Tile& tile, double tolerance,
-                   KeyReport* report) {
+  void CompareTile(const MovePlane& plane, const Tile& tile, double tolerance, KeyReport* report) {
     const KeyForm& from = Form(plane.form);
     const KeyForm& to = Form(plane.to_form);
     const KeyWindow all{0, from.head_dim};

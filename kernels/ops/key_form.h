@@ -27,9 +27,9 @@ enum class KeyCode : uint8_t {
 };
 
 inline constexpr KeyCode kKeyCodes[] = {
-    KeyCode::kFloat32, KeyCode::kFloat16, KeyCode::kBFloat16, KeyCode::kFloat8E4M3,
-    KeyCode::kFloat8E5M2, KeyCode::kInt8, KeyCode::kQ8_0,     KeyCode::kQ4_0,
-    KeyCode::kQ4_1,    KeyCode::kQ5_0,    KeyCode::kQ5_1};
+    KeyCode::kFloat32,    KeyCode::kFloat16, KeyCode::kBFloat16, KeyCode::kFloat8E4M3,
+    KeyCode::kFloat8E5M2, KeyCode::kInt8,    KeyCode::kQ8_0,     KeyCode::kQ4_0,
+    KeyCode::kQ4_1,       KeyCode::kQ5_0,    KeyCode::kQ5_1};
 
 constexpr std::string_view Name(KeyCode code) {
   switch (code) {

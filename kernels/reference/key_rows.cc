@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes stored keys, in scalar code. Contract: kernels/ops/key_rows.h.
+#include "kernels/ops/key_rows.h"
+
 #include <cstring>
 
 #include "kernels/math/convert.h"
 #include "kernels/math/element.h"
 #include "kernels/math/hadamard.h"
 #include "kernels/math/key_blocks.h"
-#include "kernels/ops/key_rows.h"
 #include "kernels/reference/reference.h"
 
 namespace phasor::reference {

@@ -135,11 +135,11 @@ struct PreparedMove {
   std::vector<Pool> pools;
   std::vector<KeyForm> forms;
   std::vector<MoveTokens> groups;
-  std::vector<MovePlane> planes;  // keys of the layers in order, then their values
-  size_t layers = 0;              // so many planes are keys
+  std::vector<MovePlane> planes;   // keys of the layers in order, then their values
+  size_t layers = 0;               // so many planes are keys
   std::vector<double> tolerances;  // COMPARE: of each layer
-  int64_t tokens = 0;             // of all groups
-  int64_t moved_bytes = 0;        // read; as many are written
+  int64_t tokens = 0;              // of all groups
+  int64_t moved_bytes = 0;         // read; as many are written
 };
 
 // The relative RMS difference that two roundings of `code` may make.

@@ -8,6 +8,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/request/delta.h"
 #include "kernels/request/paged_cache.h"
 #include "kernels/request/request.h"
 #include "kernels/spec/names.h"
@@ -227,29 +228,6 @@ absl::Status CheckHeads(const RopeRequest& request, const Plan& plan, std::strin
   return absl::OkStatus();
 }
 
-// An amplitude of 0 cannot be undone.
-absl::Status CheckAmplitude(const Plan& plan, std::string_view path) {
-  if (plan.amplitude != 0) return absl::OkStatus();
-  return Invalid(path, ".attention_factor: 0 cannot be undone; must not be 0");
-}
-
-// Checks that `from` rotates the same lanes and number of heads as `to`, and can be undone.
-absl::Status CheckMove(const Plan& from_plan, const Plan& to_plan, std::string_view path) {
-  const ResolvedSpec& from = from_plan.spec;
-  const ResolvedSpec& to = to_plan.spec;
-  const std::string from_path = StrCat(path, ".from_spec");
-  if (from.rotary_dim != to.rotary_dim || from.rotary_begin != to.rotary_begin) {
-    return Invalid(from_path, ": rotates lanes [", from.rotary_begin, ", ",
-                   from.rotary_begin + from.rotary_dim, "); must be those of spec, [",
-                   to.rotary_begin, ", ", to.rotary_begin + to.rotary_dim, ")");
-  }
-  if (from_plan.heads != to_plan.heads) {
-    return Invalid(from_path, ".frequency_heads: ", from_plan.heads, "; must be spec's (",
-                   to_plan.heads, ")");
-  }
-  return CheckAmplitude(from_plan, from_path);
-}
-
 absl::Status PrepareDelta(const RopeRequest& request, const ResolvedSpec& to, PlanProvider plans,
                           std::string_view path, PreparedRope& out) {
   if (request.direction != Direction::kDelta) return absl::OkStatus();
@@ -275,7 +253,7 @@ absl::Status PrepareDelta(const RopeRequest& request, const ResolvedSpec& to, Pl
   if (from != to) {
     PHASOR_ASSIGN_OR_RETURN(out.from_plan, plans(from));
   }
-  return CheckMove(*out.from_plan, *out.plan, path);
+  return CheckDelta(*out.from_plan, *out.plan, StrCat(path, ".from_spec"));
 }
 
 }  // namespace
