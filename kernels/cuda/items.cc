@@ -157,6 +157,9 @@ bool IsSupported(const RotaryJob& job) {
   return !moves || lanes <= 2 * kAngleUnits;  // so that a block has whole heads
 }
 
+// No kernel moves keys; their pools are host memory.
+bool IsSupported(const MoveJob&) { return false; }
+
 // Biases ---------------------------------------------------------------------------------------
 
 BiasKind KindOf(BiasFamily family) {
@@ -334,6 +337,9 @@ int64_t RowsOf(const Job& job) {
   if (const auto* bias = std::get_if<BiasJob>(&job)) {
     return bias->keys->count() == 0 ? 0 : bias->queries->count();
   }
+  if (const auto* move = std::get_if<MoveJob>(&job)) {
+    return static_cast<int64_t>(move->planes->size());
+  }
   const auto& rotary = std::get<RotaryJob>(job);
   return rotary.batch * rotary.tokens;
 }
@@ -352,6 +358,7 @@ JobBytes BytesOf(const Job& job) {
   if (const auto* bias = std::get_if<BiasJob>(&job)) {
     return of(rows * bias->heads * bias->keys->count() * SizeOf(bias->dtype), bias->add_to);
   }
+  if (std::holds_alternative<MoveJob>(job)) return {};
   const auto& rotary = std::get<RotaryJob>(job);
   int64_t bytes = 0;
   for (const RotaryTensor& tensor : rotary.tensors) {

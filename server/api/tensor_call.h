@@ -25,8 +25,8 @@ struct TensorMethod {
 };
 
 // Most raw entries of a message with one item. They are counted before the rest of the message is
-// parsed. A move has at most 1024 pools; other items have fewer tensors.
-inline constexpr int64_t kRawEntriesOfOneItem = 1024;
+// parsed. A move has at most 4096 pools; other items have fewer tensors.
+inline constexpr int64_t kRawEntriesOfOneItem = 4096;
 
 // Limits and stores that all calls of a server share.
 struct TensorCallLimits {

@@ -213,7 +213,7 @@ class RawMessageFuzzTest : public ::testing::Test {
 };
 
 TEST_F(RawMessageFuzzTest, CodecReadsWhatWasSerialized) {
-  EXPECT_GE(types_.size(), 17u);
+  EXPECT_GE(types_.size(), 19u);
   Counts counts;
   uint64_t messages = 0;
   for (const Type& type : types_) {
