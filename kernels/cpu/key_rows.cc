@@ -52,12 +52,13 @@ struct F8 {
   static HWY_INLINE Vf Load(const T* p) {
     const Df d;
     const Du32 du;
-    const auto bits = hn::PromoteTo(du, hn::LoadU(Du8(), p));
     if constexpr (kType == Float8::kE5M2) {
       const hn::Rebind<uint16_t, Df> d16;
       const hn::Rebind<hwy::float16_t, Df> df16;
-      return hn::PromoteTo(d, hn::BitCast(df16, hn::DemoteTo(d16, hn::ShiftLeft<8>(bits))));
+      const auto half = hn::ShiftLeft<8>(hn::PromoteTo(d16, hn::LoadU(Du8(), p)));
+      return hn::PromoteTo(d, hn::BitCast(df16, half));
     } else {
+      const auto bits = hn::PromoteTo(du, hn::LoadU(Du8(), p));
       const auto sign = hn::ShiftLeft<24>(hn::And(bits, hn::Set(du, 0x80u)));
       const auto magnitude = hn::And(bits, hn::Set(du, 0x7Fu));
       const auto normal = hn::Add(hn::ShiftLeft<20>(magnitude), hn::Set(du, 0x3C000000u));

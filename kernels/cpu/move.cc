@@ -413,13 +413,13 @@ int64_t MoveRows(const MoveJob& job) {
 }
 
 int64_t MoveRowBytes(const MoveJob& job) {
-  int64_t bytes = 0;
+  double bytes = 0;
   for (const MovePlane& plane : *job.planes) {
     const KeyForm& form = (*job.forms)[plane.form];
-    const int64_t tokens = (*job.groups)[plane.tokens].count();
-    bytes += tokens * form.heads * (form.bytes_before + form.bytes_from);
+    bytes += static_cast<double>((*job.groups)[plane.tokens].count() * form.heads) *
+             static_cast<double>(form.bytes_before + form.bytes_from);
   }
-  return bytes / std::max<int64_t>(MoveRows(job), 1);
+  return static_cast<int64_t>(bytes) / std::max<int64_t>(MoveRows(job), 1);
 }
 
 void RunMove(const MoveJob& job, int64_t first, int64_t count, const MoveKernels& kernels,

@@ -135,7 +135,7 @@ int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedK
   return bytes;
 }
 
-absl::StatusOr<NamedKeyLayout> Find(const KeyLayout& layout, std::string_view path) {
+absl::StatusOr<NamedKeyLayout> FindLayout(const KeyLayout& layout, std::string_view path) {
   if (layout.name.empty()) return NamedKeyLayout{.name = "", .order = "BNHD", .values = "-"};
   for (const NamedKeyLayout& named : kLayouts) {
     if (named.name == layout.name) return named;
@@ -146,7 +146,7 @@ absl::StatusOr<NamedKeyLayout> Find(const KeyLayout& layout, std::string_view pa
                  " must be a name of docs/move-keys.md, or empty");
 }
 
-absl::Status CheckExtents(const KeyLayout& layout, std::string_view path) {
+absl::Status CheckSizes(const KeyLayout& layout, std::string_view path) {
   const std::pair<std::string_view, int64_t> extents[] = {{"pages", layout.pages},
                                                           {"page_size", layout.page_size},
                                                           {"heads", layout.heads},
@@ -275,8 +275,8 @@ absl::Status ApplyScales(const KeyLayout& layout, bool inline_scales, std::strin
 absl::Span<const NamedKeyLayout> NamedKeyLayouts() { return kLayouts; }
 
 absl::StatusOr<ResolvedKeyLayout> ResolveKeyLayout(const KeyLayout& layout, std::string_view path) {
-  PHASOR_ASSIGN_OR_RETURN(const NamedKeyLayout named, Find(layout, path));
-  PHASOR_RETURN_IF_ERROR(CheckExtents(layout, path));
+  PHASOR_ASSIGN_OR_RETURN(const NamedKeyLayout named, FindLayout(layout, path));
+  PHASOR_RETURN_IF_ERROR(CheckSizes(layout, path));
   ResolvedKeyLayout out;
   KeyForm& form = out.keys;
   form.code = layout.code;

@@ -325,15 +325,18 @@ class Preparer {
   }
 
   void Sum() {
+    double bytes = 0;
     for (const MovePlane& plane : out_.planes) {
       const KeyForm& form = out_.forms[plane.form];
-      out_.moved_bytes +=
-          out_.groups[plane.tokens].count() * form.heads * (form.bytes_before + form.bytes_from);
+      bytes += static_cast<double>(out_.groups[plane.tokens].count()) *
+               static_cast<double>(form.heads) *
+               static_cast<double>(form.bytes_before + form.bytes_from);
       const bool in_place_copy = plane.plan == nullptr && out_.mode == MoveMode::kMove;
       if (out_.mode != MoveMode::kCompare && !in_place_copy) {
         out_.pools[plane.to_pool].written = true;
       }
     }
+    out_.moved_bytes = static_cast<int64_t>(std::min(bytes, 0x1p60));
   }
 
   const MoveRequest& request_;

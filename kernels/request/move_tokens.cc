@@ -114,7 +114,7 @@ absl::Status AddSlotTokens(const KeySlots& slots, const KeyPages& pages, MoveMod
 }
 
 // INVALID_ARGUMENT: two tokens have one destination.
-absl::Status CheckDistinct(std::vector<int64_t> slots, std::string_view path) {
+absl::Status CheckDestinations(std::vector<int64_t> slots, std::string_view path) {
   std::sort(slots.begin(), slots.end());
   const auto twice = std::adjacent_find(slots.begin(), slots.end());
   if (twice == slots.end()) return absl::OkStatus();
@@ -154,7 +154,7 @@ absl::StatusOr<MoveTokens> ExpandTokens(const KeyGroup& group, const KeyPages& p
   }
   PHASOR_RETURN_IF_ERROR(
       AddSlotTokens(group.slots, pages, mode, !group.runs.empty(), StrCat(path, ".slots"), &out));
-  if (mode != MoveMode::kCompare) PHASOR_RETURN_IF_ERROR(CheckDistinct(out.to_slots, path));
+  if (mode != MoveMode::kCompare) PHASOR_RETURN_IF_ERROR(CheckDestinations(out.to_slots, path));
   return out;
 }
 
