@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which two specs keys can move between.
-#include "kernels/request/delta.h"
+// The width of a spec, and which two specs keys can move between.
+#include "kernels/request/rotary_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/plans.h"
+#include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -25,7 +25,16 @@ Plan Rotating(int64_t begin, int64_t dim, int64_t heads = 1, double amplitude = 
   return plan;
 }
 
-TEST(DeltaTest, SpecsMustRotateTheSameLanesAndHeads) {
+TEST(RotarySpecTest, TensorsGiveTheWidthThatNothingElseSets) {
+  Spec spec = testing::PresetSpec("rope-half-split");
+  EXPECT_EQ(ResolveRotarySpec(spec, 96, "spec")->head_dim, 96);
+  spec.head_dim = 64;
+  EXPECT_EQ(ResolveRotarySpec(spec, 96, "spec")->head_dim, 64);
+  EXPECT_THAT(ResolveRotarySpec(testing::PresetSpec("transformer"), 96, "spec"),
+              StatusIs(kInvalid, HasSubstr("spec.kind: ENCODING")));
+}
+
+TEST(RotarySpecTest, SpecsMustRotateTheSameLanesAndHeads) {
   const Plan to = Rotating(0, 64);
   EXPECT_THAT(CheckDelta(Rotating(0, 64, 1, 1.5), to, "from"), IsOk());
   EXPECT_THAT(CheckDelta(Rotating(0, 32), to, "from"),
@@ -35,7 +44,7 @@ TEST(DeltaTest, SpecsMustRotateTheSameLanesAndHeads) {
               StatusIs(kInvalid, HasSubstr("from.frequency_heads: 4; must be spec's (1)")));
 }
 
-TEST(DeltaTest, AnAmplitudeOfZeroCannotBeUndone) {
+TEST(RotarySpecTest, AnAmplitudeOfZeroCannotBeUndone) {
   EXPECT_THAT(CheckDelta(Rotating(0, 64, 1, 0), Rotating(0, 64), "from"),
               StatusIs(kInvalid, HasSubstr("from.attention_factor: 0 cannot be undone")));
 }
