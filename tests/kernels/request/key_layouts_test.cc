@@ -21,7 +21,7 @@ using testing::kInvalid;
 using testing::StatusIs;
 
 // Sizes that differ from each other, so that no two distances are equal by chance.
-constexpr int64_t B = 7, N = 16, H = 5, D = 128, L = 3, e = 2, b = D * e, x = 16 / e;
+constexpr int64_t B = 7, N = 16, H = 5, D = 128, L = 3, e = 2, kRow = D * e, kGroup = 16 / e;
 
 KeyLayout Sized(std::string_view name) {
   return {.name = std::string(name),
@@ -46,28 +46,34 @@ void PrintTo(const Distances& d, std::ostream* out) {
 // From the shapes that docs/move-keys.md lists; here written as products, not as orders.
 const std::map<std::string_view, Distances>& Expected() {
   static const auto* const expected = new std::map<std::string_view, Distances>{
-      {"vllm-lbnhc", {N * H * 2 * b, H * 2 * b, 2 * b, e, 0, B * N * H * 2 * b, b}},
-      {"vllm-lbhnc", {H * N * 2 * b, 2 * b, N * 2 * b, e, 0, B * N * H * 2 * b, b}},
-      {"vllm-lhbnc", {N * 2 * b, 2 * b, B * N * 2 * b, e, 0, B * N * H * 2 * b, b}},
-      {"vllm-blnhc", {L * N * H * 2 * b, H * 2 * b, 2 * b, e, 0, N * H * 2 * b, b}},
-      {"vllm-blhnc", {L * N * H * 2 * b, 2 * b, N * 2 * b, e, 0, N * H * 2 * b, b}},
-      {"vllm-bhlnc", {H * L * N * 2 * b, 2 * b, L * N * 2 * b, e, 0, N * 2 * b, b}},
-      {"vllm-cpu-vec", {H * 2 * N * b, e, 2 * N * b, N * e, 0, B * H * 2 * N * b, N * b}},
-      {"vllm-rocm", {H * N * b, x * e, N * b, e, 0, 2 * B * H * N * b, -1}},
-      {"vllm-paged-x", {H * N * b, x * e, N * b, e, 0, B * H * N * b, -1}},
-      {"vllm-flash", {N * H * b, H * b, b, e, 0, 2 * B * N * H * b, B * N * H * b}},
-      {"vllm-flash-hnd", {H * N * b, b, N * b, e, 0, 2 * B * N * H * b, B * N * H * b}},
-      {"vllm-cross-layer", {L * 2 * N * H * b, H * b, b, e, 0, 2 * N * H * b, N * H * b}},
-      {"flashinfer-nhd", {2 * N * H * b, H * b, b, e, 0, B * 2 * N * H * b, N * H * b}},
-      {"flashinfer-hnd", {2 * H * N * b, b, N * b, e, 0, B * 2 * N * H * b, N * H * b}},
-      {"nhd", {N * H * b, H * b, b, e, 0, B * N * H * b, -1}},
-      {"hnd", {H * N * b, b, N * b, e, 0, B * N * H * b, -1}},
-      {"trtllm", {L * 2 * H * N * b, b, N * b, e, 0, 2 * H * N * b, H * N * b}},
-      {"max", {2 * L * N * H * b, H * b, b, e, 0, N * H * b, L * N * H * b}},
-      {"lmcache-2ltd", {N * H * b, H * b, b, e, 0, B * N * H * b, L * B * N * H * b}},
-      {"lmcache-t2d", {N * 2 * H * b, 2 * H * b, b, e, 0, B * N * 2 * H * b, H * b}},
-      {"lmcache-2td", {N * H * b, H * b, b, e, 0, 2 * B * N * H * b, B * N * H * b}},
-      {"llamacpp", {N * H * b, H * b, b, e, 0, B * N * H * b, -1}},
+      {"vllm-lbnhc", {N * H * 2 * kRow, H * 2 * kRow, 2 * kRow, e, 0, B * N * H * 2 * kRow, kRow}},
+      {"vllm-lbhnc", {H * N * 2 * kRow, 2 * kRow, N * 2 * kRow, e, 0, B * N * H * 2 * kRow, kRow}},
+      {"vllm-lhbnc", {N * 2 * kRow, 2 * kRow, B * N * 2 * kRow, e, 0, B * N * H * 2 * kRow, kRow}},
+      {"vllm-blnhc", {L * N * H * 2 * kRow, H * 2 * kRow, 2 * kRow, e, 0, N * H * 2 * kRow, kRow}},
+      {"vllm-blhnc", {L * N * H * 2 * kRow, 2 * kRow, N * 2 * kRow, e, 0, N * H * 2 * kRow, kRow}},
+      {"vllm-bhlnc", {H * L * N * 2 * kRow, 2 * kRow, L * N * 2 * kRow, e, 0, N * 2 * kRow, kRow}},
+      {"vllm-cpu-vec",
+       {H * 2 * N * kRow, e, 2 * N * kRow, N * e, 0, B * H * 2 * N * kRow, N * kRow}},
+      {"vllm-rocm", {H * N * kRow, kGroup * e, N * kRow, e, 0, 2 * B * H * N * kRow, -1}},
+      {"vllm-paged-x", {H * N * kRow, kGroup * e, N * kRow, e, 0, B * H * N * kRow, -1}},
+      {"vllm-flash", {N * H * kRow, H * kRow, kRow, e, 0, 2 * B * N * H * kRow, B * N * H * kRow}},
+      {"vllm-flash-hnd",
+       {H * N * kRow, kRow, N * kRow, e, 0, 2 * B * N * H * kRow, B * N * H * kRow}},
+      {"vllm-cross-layer",
+       {L * 2 * N * H * kRow, H * kRow, kRow, e, 0, 2 * N * H * kRow, N * H * kRow}},
+      {"flashinfer-nhd",
+       {2 * N * H * kRow, H * kRow, kRow, e, 0, B * 2 * N * H * kRow, N * H * kRow}},
+      {"flashinfer-hnd",
+       {2 * H * N * kRow, kRow, N * kRow, e, 0, B * 2 * N * H * kRow, N * H * kRow}},
+      {"nhd", {N * H * kRow, H * kRow, kRow, e, 0, B * N * H * kRow, -1}},
+      {"hnd", {H * N * kRow, kRow, N * kRow, e, 0, B * N * H * kRow, -1}},
+      {"trtllm", {L * 2 * H * N * kRow, kRow, N * kRow, e, 0, 2 * H * N * kRow, H * N * kRow}},
+      {"max", {2 * L * N * H * kRow, H * kRow, kRow, e, 0, N * H * kRow, L * N * H * kRow}},
+      {"lmcache-2ltd",
+       {N * H * kRow, H * kRow, kRow, e, 0, B * N * H * kRow, L * B * N * H * kRow}},
+      {"lmcache-t2d", {N * 2 * H * kRow, 2 * H * kRow, kRow, e, 0, B * N * 2 * H * kRow, H * kRow}},
+      {"lmcache-2td", {N * H * kRow, H * kRow, kRow, e, 0, 2 * B * N * H * kRow, B * N * H * kRow}},
+      {"llamacpp", {N * H * kRow, H * kRow, kRow, e, 0, B * N * H * kRow, -1}},
   };
   return *expected;
 }
@@ -91,8 +97,8 @@ TEST(KeyLayoutsTest, EveryNameHasTheDistancesOfItsShape) {
 TEST(KeyLayoutsTest, GroupsOfLanesLieApart) {
   const auto layout = ResolveKeyLayout(Sized("vllm-paged-x"), "layout");
   ASSERT_THAT(layout, IsOk());
-  EXPECT_EQ(layout->keys.group_lanes, x);
-  EXPECT_EQ(layout->keys.group_bytes, N * x * e);
+  EXPECT_EQ(layout->keys.group_lanes, kGroup);
+  EXPECT_EQ(layout->keys.group_bytes, N * kGroup * e);
   EXPECT_FALSE(layout->keys.dense());
 }
 
