@@ -33,16 +33,12 @@ struct I8 {
   static HWY_INLINE Vf Load(const T* p) {
     return hn::ConvertTo(Df(), hn::PromoteTo(Di32(), hn::LoadU(D8(), p)));
   }
-  // key_blocks::Int8Of.
+  // key_blocks::Int8Of. Adding the number below 1/2 and cutting off rounds halves away from zero.
   static HWY_INLINE void Store(Vf v, T* p) {
     const Df d;
-    const auto whole = hn::Trunc(v);
-    const auto up = hn::Ge(hn::Abs(hn::Sub(v, whole)), hn::Set(d, 0.5f));
-    const auto one = hn::CopySign(hn::Set(d, 1.0f), v);
-    auto rounded = hn::Add(whole, hn::IfThenElseZero(up, one));
-    rounded = hn::Max(hn::Min(rounded, hn::Set(d, 127.0f)), hn::Set(d, -128.0f));
-    rounded = hn::IfThenElseZero(hn::Eq(v, v), rounded);
-    hn::StoreU(hn::DemoteTo(D8(), hn::ConvertTo(Di32(), rounded)), D8(), p);
+    const auto shifted = hn::Add(v, hn::CopySign(hn::Set(d, 0x1.fffffep-2f), v));
+    const auto number = hn::IfThenElseZero(hn::Eq(v, v), shifted);
+    hn::StoreU(hn::DemoteTo(D8(), hn::ConvertTo(Di32(), number)), D8(), p);
   }
 };
 template <Float8 kType>
@@ -57,22 +53,37 @@ struct F8 {
       const auto half = hn::ShiftLeft<8>(hn::PromoteTo(d16, hn::LoadU(Du8(), p)));
       return hn::PromoteTo(d, hn::BitCast(df16, half));
     } else {
-      const auto bits = hn::PromoteTo(du, hn::LoadU(Du8(), p));
-      const auto sign = hn::ShiftLeft<24>(hn::And(bits, hn::Set(du, 0x80u)));
-      const auto magnitude = hn::And(bits, hn::Set(du, 0x7Fu));
-      const auto normal = hn::Add(hn::ShiftLeft<20>(magnitude), hn::Set(du, 0x3C000000u));
-      const auto small = hn::BitCast(
-          du, hn::Mul(hn::ConvertTo(d, hn::BitCast(Di32(), magnitude)), hn::Set(d, 0x1p-9f)));
-      auto value = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 8u)), small, normal);
-      value =
-          hn::IfThenElse(hn::Eq(magnitude, hn::Set(du, 0x7Fu)), hn::Set(du, 0x7FC00000u), value);
-      return hn::BitCast(d, hn::Or(sign, value));
+      // The bits of a float16 number 2^8 times as small.
+      const hn::Rebind<uint16_t, Df> d16;
+      const hn::Rebind<hwy::float16_t, Df> df16;
+      const auto bits = hn::PromoteTo(d16, hn::LoadU(Du8(), p));
+      const auto sign = hn::ShiftLeft<8>(hn::And(bits, hn::Set(d16, uint16_t{0x80})));
+      const auto magnitude = hn::ShiftLeft<7>(hn::And(bits, hn::Set(d16, uint16_t{0x7F})));
+      const auto half = hn::BitCast(df16, hn::Or(sign, magnitude));
+      const auto value = hn::Mul(hn::PromoteTo(d, half), hn::Set(d, 256.0f));
+      const auto nan = hn::Eq(hn::Abs(value), hn::Set(d, 480.0f));  // code 0x7F
+      return hn::IfThenElse(nan, hn::BitCast(d, hn::Set(du, 0x7FC00000u)), value);
     }
   }
   static HWY_INLINE void Store(Vf v, T* p) {
     StoreFloat8(v, hn::Set(Df(), 1.0f), FormatOf(kType), p);
   }
 };
+
+// key_blocks::LoadFloat16 and StoreFloat16.
+HWY_INLINE float LoadFloat16(const std::byte* p) {
+  const hn::Rebind<hwy::float16_t, Df> df16;
+  const hn::Rebind<uint16_t, Df> d16;
+  uint16_t bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return hn::GetLane(hn::PromoteTo(Df(), hn::BitCast(df16, hn::Set(d16, bits))));
+}
+HWY_INLINE void StoreFloat16(float value, std::byte* p) {
+  const hn::Rebind<hwy::float16_t, Df> df16;
+  const hn::Rebind<uint16_t, Df> d16;
+  const uint16_t bits = hn::GetLane(hn::BitCast(d16, hn::DemoteTo(df16, hn::Set(Df(), value))));
+  std::memcpy(p, &bits, sizeof bits);
+}
 
 // lanes[i] = value of x[i], times the scale if kScaled.
 template <typename E, bool kScaled>
@@ -128,14 +139,14 @@ HWY_INLINE float LargestMagnitude(const float* x, int64_t count) {
 // Blocks of 32 lanes. Every target's vector divides half a block. ---------------------------------
 
 HWY_INLINE void DecodeBlockQ8(const std::byte* block, float* x) {
-  DecodeLanes<I8, true>(block + 2, key_blocks::LoadFloat16(block), key_blocks::kLanes, x);
+  DecodeLanes<I8, true>(block + 2, LoadFloat16(block), key_blocks::kLanes, x);
 }
 HWY_INLINE void EncodeBlockQ8(const float* x, std::byte* block) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const float scale = LargestMagnitude(x, key_blocks::kLanes) / 127.0f;
   const auto inverse = hn::Set(d, key_blocks::InverseOf(scale));
-  key_blocks::StoreFloat16(scale, block);
+  StoreFloat16(scale, block);
   auto* codes = reinterpret_cast<int8_t*>(block + 2);
   for (int64_t i = 0; i < key_blocks::kLanes; i += lanes) {
     I8::Store(hn::Mul(hn::LoadU(d, x + i), inverse), codes + i);
@@ -197,8 +208,8 @@ HWY_INLINE void DecodeBlock(const std::byte* block, float* x) {
   constexpr int64_t kNibbles = kFifth + (kBits == 5 ? 4 : 0);
   const Df df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const auto d = hn::Set(df, key_blocks::LoadFloat16(block));
-  const auto smallest = hn::Set(df, kCentred ? 0 : key_blocks::LoadFloat16(block + 2));
+  const auto d = hn::Set(df, LoadFloat16(block));
+  const auto smallest = hn::Set(df, kCentred ? 0 : LoadFloat16(block + 2));
   const auto half = hn::Set(df, static_cast<float>(1 << (kBits - 1)));
   uint32_t fifth = 0;
   if constexpr (kBits == 5) std::memcpy(&fifth, block + kFifth, sizeof fifth);
@@ -237,7 +248,7 @@ HWY_INLINE void EncodeCentred(const float* x, std::byte* block) {
   const float scale = LaneOfLargestMagnitude(x) / -kHalf;
   const auto inverse = hn::Set(df, key_blocks::InverseOf(scale));
   const auto shift = hn::Set(df, kHalf + 0.5f);
-  key_blocks::StoreFloat16(scale, block);
+  StoreFloat16(scale, block);
   uint32_t fifth = 0;
   const auto code = [&](const float* p) HWY_ATTR {
     return Codes<kBits>::Of(hn::Add(hn::Mul(hn::LoadU(df, p), inverse), shift));
@@ -267,8 +278,8 @@ HWY_INLINE void EncodeOffset(const float* x, std::byte* block) {
   const auto inverse = hn::Set(df, key_blocks::InverseOf(scale));
   const auto offset = hn::Set(df, smallest);
   const auto half = hn::Set(df, 0.5f);
-  key_blocks::StoreFloat16(scale, block);
-  key_blocks::StoreFloat16(smallest, block + 2);
+  StoreFloat16(scale, block);
+  StoreFloat16(smallest, block + 2);
   uint32_t fifth = 0;
   const auto code = [&](const float* p) HWY_ATTR {
     const auto v = hn::Sub(hn::LoadU(df, p), offset);
