@@ -160,10 +160,10 @@ struct MoveResult {
     std::string from_fingerprint;
     friend bool operator==(const SpecInfo&, const SpecInfo&) = default;
   };
-  RunInfo info;                 // spec_fingerprint is empty: see `specs`
-  std::vector<SpecInfo> specs;  // one per spec
-  int64_t tokens = 0;           // of all groups
-  int64_t moved_bytes = 0;      // read; as many are written, except by COMPARE
+  RunInfo info;                            // spec_fingerprint is empty: see `specs`
+  std::vector<SpecInfo> specs;             // one per spec
+  int64_t tokens = 0;                      // of all groups
+  int64_t moved_bytes = 0;                 // read; as many are written, except by COMPARE
   std::vector<KeyDifference> differences;  // COMPARE: one per layer
 };
 

@@ -192,13 +192,9 @@ class MoveCommand final : public Command {
         +[](KeyCode code) { return Name(code); }, [this](KeyCode code) { layout_.code = code; },
         "How keys are stored; default bfloat16");
     app()->add_option("--pages", layout_.pages, "Pages of a layer")->required();
-    app()
-        ->add_option("--page-size", layout_.page_size, "Slots of a page")
-        ->capture_default_str();
+    app()->add_option("--page-size", layout_.page_size, "Slots of a page")->capture_default_str();
     app()->add_option("--heads", layout_.heads, "Heads of a slot")->required();
-    app()
-        ->add_option("--layers", layout_.layers, "Layers in each --input")
-        ->capture_default_str();
+    app()->add_option("--layers", layout_.layers, "Layers in each --input")->capture_default_str();
     app()->add_option("--offset-bytes", offset_bytes_,
                       "Bytes before the tensor in each --input, after the header of an .npy");
     const std::pair<const char*, std::optional<int64_t>*> distances[] = {
@@ -206,9 +202,9 @@ class MoveCommand final : public Command {
         {"head", &layout_.head_bytes},   {"lane", &layout_.lane_bytes},
         {"group", &layout_.group_bytes}, {"row", &layout_.row_bytes}};
     for (const auto& [name, field] : distances) {
-      const std::string of = field == &layout_.row_bytes ? "Bytes of a whole row"
-                                                         : StrCat("Bytes from one ", name,
-                                                                  " to the next");
+      const std::string of = field == &layout_.row_bytes
+                                 ? "Bytes of a whole row"
+                                 : StrCat("Bytes from one ", name, " to the next");
       app()->add_option(StrCat("--", name, "-bytes"), *field, of + "; default by --layout");
     }
     app()->add_option("--group-lanes", layout_.group_lanes, "Lanes of a group; default all");
@@ -245,17 +241,15 @@ class MoveCommand final : public Command {
   absl::Status CheckFiles() const {
     const auto check = [&](const char* flag, size_t count) {
       if (count == 0 || count == inputs_.size()) return absl::OkStatus();
-      return absl::InvalidArgumentError(StrCat(flag, ": given ", count,
-                                               " times; must be as often as --input (",
-                                               inputs_.size(), ")"));
+      return absl::InvalidArgumentError(StrCat(
+          flag, ": given ", count, " times; must be as often as --input (", inputs_.size(), ")"));
     };
     PHASOR_RETURN_IF_ERROR(check("--to-input", to_inputs_.size()));
     PHASOR_RETURN_IF_ERROR(check("--output", outputs_.size()));
     const bool compares = call_.mode == MoveMode::kCompare;
     if (compares == outputs_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(compares
-                                          ? "--output: given; must not be with --compare"
-                                          : "--output: not given; must be, or --compare");
+    return absl::InvalidArgumentError(compares ? "--output: given; must not be with --compare"
+                                               : "--output: not given; must be, or --compare");
   }
 
   absl::Status FillLayout() {
@@ -276,8 +270,8 @@ class MoveCommand final : public Command {
   absl::Status FillTokens() {
     KeyGroup& group = call_.groups.emplace_back();
     if (table_.block_table.empty()) {
-      table_.block_table.resize(static_cast<size_t>(
-          std::clamp<int64_t>(layout_.pages, 0, kMostPages)));
+      table_.block_table.resize(
+          static_cast<size_t>(std::clamp<int64_t>(layout_.pages, 0, kMostPages)));
       std::iota(table_.block_table.begin(), table_.block_table.end(), int64_t{0});
     }
     for (const std::string& text : runs_) {
@@ -308,8 +302,8 @@ class MoveCommand final : public Command {
         out.copy_values = !keys_only_;
         if (!to_inputs_.empty()) out.to_place = place(inputs_.size() + i);
         const auto number = static_cast<int64_t>(call_.layers.size()) - 1;
-        const bool rotated = std::find(unrotated_.begin(), unrotated_.end(), number) ==
-                             unrotated_.end();
+        const bool rotated =
+            std::find(unrotated_.begin(), unrotated_.end(), number) == unrotated_.end();
         if (rotated) out.spec = 0;
       }
     }

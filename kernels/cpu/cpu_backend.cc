@@ -73,7 +73,6 @@ class CpuBackend final : public Backend {
       : options_(options),
         encode_(GetEncode(options.target)),
         rotary_(GetRotary(options.target)),
-        move_{rotary_, GetDecodeKeys(options.target), GetEncodeKeys(options.target)},
         stream_bytes_(options.stream_bytes > 0 ? options.stream_bytes : LastLevelCacheBytes()),
         pool_(options.threads) {}
 
@@ -137,11 +136,16 @@ class CpuBackend final : public Backend {
     } else if (const auto* bias = std::get_if<BiasJob>(piece.job)) {
       RunBias(*bias, piece.first, piece.count);
     } else if (const auto* move = std::get_if<MoveJob>(piece.job)) {
-      RunMove(*move, piece.first, piece.count, move_,
+      RunMove(*move, piece.first, piece.count, rotary_, StreamsTo(*move),
               [](int64_t bytes) { return ThreadScratch().Get(bytes); });
     } else {
       RunRotary(std::get<RotaryJob>(*piece.job), piece.first, piece.count);
     }
+  }
+
+  // Whether a copy is larger than the caches.
+  bool StreamsTo(const MoveJob& job) const {
+    return job.mode == MoveMode::kCopyOnWrite && MoveRowBytes(job) * MoveRows(job) > stream_bytes_;
   }
 
   // Whether consecutive tokens are consecutive bytes, so that each piece of the job can gather its
@@ -257,7 +261,6 @@ class CpuBackend final : public Backend {
   const CpuBackendOptions options_;
   const EncodeKernel encode_;
   const RotaryKernel rotary_;
-  const MoveKernels move_;
   const int64_t stream_bytes_;
   ThreadPool pool_;
 };

@@ -11,15 +11,12 @@
 #include <vector>
 
 #include "kernels/ops/encode.h"
-#include "kernels/ops/key_rows.h"
 #include "kernels/ops/rotary.h"
 
 namespace phasor::cpu {
 
 using EncodeKernel = void (*)(const EncodeArgs&);
 using RotaryKernel = void (*)(const RotaryArgs&);
-using DecodeKeysKernel = void (*)(const DecodeKeysArgs&);
-using EncodeKeysKernel = void (*)(const EncodeKeysArgs&);
 
 // The instruction sets that kernels are compiled for. kScalar is the reference code.
 enum class Target : uint8_t { kAvx3, kAvx2, kArm, kScalar };
@@ -32,8 +29,6 @@ const std::vector<Target>& RunnableTargets();
 // The kernels of one target, which must be one of RunnableTargets().
 EncodeKernel GetEncode(Target target);
 RotaryKernel GetRotary(Target target);
-DecodeKeysKernel GetDecodeKeys(Target target);
-EncodeKeysKernel GetEncodeKeys(Target target);
 
 }  // namespace phasor::cpu
 

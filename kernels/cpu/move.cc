@@ -11,6 +11,7 @@
 #include "kernels/cpu/rotary_args.h"
 #include "kernels/math/phase.h"
 #include "kernels/ops/key_rows.h"
+#include "kernels/reference/reference.h"
 
 namespace phasor::cpu {
 namespace {
@@ -27,19 +28,16 @@ Dtype PlainDtype(KeyCode code) {
   return code == KeyCode::kFloat16 ? Dtype::kFloat16 : Dtype::kBFloat16;
 }
 
-// Whether a token that keeps its position keeps its bytes.
-bool KeepsBytes(const MovePlane& plane) {
-  return plane.plan == nullptr || plane.plan->fingerprint == plane.from_plan->fingerprint;
-}
-
-// Rows of a dense form without gaps, to hold a few of them beside each other.
+// The same rows without gaps: a token is a page of one slot, with its scales at the end.
 KeyForm Compact(KeyForm form) {
   form.group_lanes = form.head_dim;
   form.lane_bytes = UnitBytes(form.code);
   form.group_bytes = 0;
   form.head_bytes = form.bytes_from = form.lanes_bytes();
   form.bytes_before = 0;
-  form.scales = {.head_bytes = 4};
+  form.scales = {.offset = form.heads * form.head_bytes, .head_bytes = sizeof(float)};
+  form.page_size = 1;
+  form.page_bytes = form.scales.offset + form.heads * int64_t{sizeof(float)};
   return form;
 }
 
@@ -98,9 +96,11 @@ void ReadMovePositions(const Tile& tile, const std::vector<int64_t>& values, int
 // Runs tiles of one job. Threads: one.
 class Mover {
  public:
-  Mover(const MoveJob& job, const MoveKernels& kernels,
+  Mover(const MoveJob& job, RotaryKernel rotary, bool stream,
         absl::FunctionRef<std::byte*(int64_t)> scratch)
-      : job_(job), kernels_(kernels), scratch_(scratch) {}
+      : job_(job), rotary_(rotary), scratch_(scratch) {
+    args_.stream = stream;
+  }
 
   // Moves tokens [first, first + count) of a group in all its layers.
   void MoveTokensOf(size_t group, int64_t first, int64_t count) {
@@ -111,7 +111,7 @@ class Mover {
       if (plane.plan != nullptr) {
         left.push_back(&plane);
       } else if (job_.mode == MoveMode::kCopyOnWrite) {
-        CopyTokens(plane, {tokens, first, count}, /*all=*/true);
+        for (int64_t i = first; i < first + count; ++i) CopyToken(plane, {tokens, i, 1}, 0);
       }
     }
     while (!left.empty()) {
@@ -121,24 +121,30 @@ class Mover {
       });
       const std::vector<const MovePlane*> planes(left.begin(), others);
       left.erase(left.begin(), others);
-      RotatePlanes(planes, tokens, first, count);
+      Prepare(lead);
+      for (int64_t done = 0; done < count; done += TileTokens(lead)) {
+        const Tile tile{tokens, first + done, std::min(TileTokens(lead), count - done)};
+        StartTile(lead, tile);
+        for (const MovePlane* plane : planes) AddPlane(*plane, tile);
+        Rotate();
+      }
     }
   }
 
   // Compares all tokens of a layer.
   void Compare(size_t index) {
     const MovePlane& plane = (*job_.planes)[index];
+    const KeyForm& form = Form(plane.form);
     const MoveTokens* const tokens = &(*job_.groups)[plane.tokens];
+    const int64_t tile_tokens = plane.plan == nullptr ? 1 : TileTokens(plane);
+    compact_ = Compact(form);
+    moved_.resize(static_cast<size_t>(tile_tokens * compact_.page_bytes));
+    moved_lanes_.resize(static_cast<size_t>(form.heads * form.head_dim));
+    found_lanes_.resize(moved_lanes_.size());
+    if (plane.plan != nullptr) Prepare(plane);
     KeyReport report;
-    if (plane.plan != nullptr) {
-      Prepare(plane, {&plane});
-    } else {
-      PrepareLanes(0, {&plane});
-    }
-    const int64_t tile_size = plane.plan == nullptr ? 1 : TileTokens(plane);
-    for (int64_t first = 0; first < tokens->count(); first += tile_size) {
-      const Tile tile{tokens, first, std::min(tile_size, tokens->count() - first)};
-      if (plane.plan != nullptr) StartTile(plane, tile);
+    for (int64_t first = 0; first < tokens->count(); first += tile_tokens) {
+      const Tile tile{tokens, first, std::min(tile_tokens, tokens->count() - first)};
       CompareTile(plane, tile, job_.tolerances[index], &report);
     }
     std::memcpy(job_.reports + index * sizeof report, &report, sizeof report);
@@ -146,228 +152,162 @@ class Mover {
 
  private:
   const KeyForm& Form(size_t i) const { return (*job_.forms)[i]; }
-  const std::byte* Source(const MovePlane& p, int64_t slot) const {
-    return job_.pools[p.pool] + p.offset + Form(p.form).RowOf(slot);
-  }
-  std::byte* Destination(const MovePlane& p, int64_t slot) const {
-    return job_.pools[p.to_pool] + p.to_offset + Form(p.to_form).RowOf(slot);
-  }
-  const std::byte* SourceScale(const MovePlane& p, int64_t slot) const {
-    return job_.pools[p.pool] + p.offset + Form(p.form).ScaleOf(slot, 0);
-  }
-  std::byte* DestinationScale(const MovePlane& p, int64_t slot) const {
-    return job_.pools[p.to_pool] + p.to_offset + Form(p.to_form).ScaleOf(slot, 0);
-  }
 
   int64_t TileTokens(const MovePlane& plane) const {
     return RotaryTile(plane.plan->heads * plane.plan->spec.rotary_dim / 2);
   }
 
   // Sets the arguments that all tiles of a spec share, and takes scratch memory.
-  void Prepare(const MovePlane& lead, const std::vector<const MovePlane*>& planes) {
+  void Prepare(const MovePlane& lead) {
+    const bool stream = args_.stream;
     args_ = RotaryArgsOf(*lead.plan, lead.from_plan);
+    args_.stream = stream;
     args_.amplitude = lead.plan->amplitude / lead.from_plan->amplitude;
     args_.pairing_in = lead.from_plan->spec.pairing_out;
     args_.pairing_out = lead.plan->spec.pairing_out;
     args_.positions = positions_;
     args_.from_positions = from_positions_;
-    PrepareLanes((RotaryScratchBytes(args_) + 63) / 64 * 64, planes);
-  }
-
-  // Takes scratch memory: `rotary_bytes`, then what the largest plane needs for its lanes.
-  void PrepareLanes(int64_t rotary_bytes, const std::vector<const MovePlane*>& planes) {
-    int64_t lanes = 0, row = 0;
-    for (const MovePlane* plane : planes) {
-      const KeyForm& form = Form(plane->form);
-      if (job_.mode != MoveMode::kCompare && IsPlain(form) && IsPlain(Form(plane->to_form)))
-        continue;
-      const int64_t tokens = plane->plan == nullptr ? 1 : TileTokens(*plane);
-      lanes = std::max(lanes, tokens * form.heads * form.head_dim);
-      row = std::max(row, form.heads * (form.lanes_bytes() + int64_t{sizeof(float)}));
-    }
-    // COMPARE also needs the rows and lanes of one token and of its destination.
-    const int64_t others = job_.mode == MoveMode::kCompare ? 2 * lanes * 4 + row + 64 : 0;
-    std::byte* const memory = scratch_(rotary_bytes + 4 * lanes + others + 64);
-    args_.scratch = memory;
-    lanes_ = reinterpret_cast<float*>(memory + rotary_bytes);
-    moved_lanes_ = lanes_ + lanes;
-    found_lanes_ = moved_lanes_ + lanes;
-    rows_ = reinterpret_cast<std::byte*>(found_lanes_ + lanes);
+    const int64_t rotary_bytes = (RotaryScratchBytes(args_) + 63) / 64 * 64;
+    args_.scratch = scratch_(rotary_bytes + KeyLanesBytes(args_.head_dim));
+    args_.lanes = reinterpret_cast<float*>(args_.scratch + rotary_bytes);
   }
 
   void StartTile(const MovePlane& lead, const Tile& tile) {
     args_.tokens = tile.count;
-    args_.same_tokens = false;
     ReadMovePositions(tile, tile.tokens->to_positions, lead.plan->spec.axes, positions_);
     ReadMovePositions(tile, tile.tokens->from_positions, lead.from_plan->spec.axes,
                       from_positions_);
-    const bool keeps = KeepsBytes(lead);
-    stays_ = false;
-    for (int64_t t = 0; t < tile.count; ++t) {
-      rotates_[t] = !keeps || !tile.Stays(t);
-      stays_ = stays_ || !rotates_[t];
-    }
+    const bool keeps = lead.plan->fingerprint == lead.from_plan->fingerprint;
+    for (int64_t t = 0; t < tile.count; ++t) rotates_[t] = !keeps || !tile.Stays(t);
+    tensors_.clear();
+    places_.clear();
   }
 
-  // Moves tokens of the layers with one spec.
-  void RotatePlanes(const std::vector<const MovePlane*>& planes, const MoveTokens* tokens,
-                    int64_t first, int64_t count) {
-    Prepare(*planes[0], planes);
-    const int64_t tile_size = TileTokens(*planes[0]);
-    for (int64_t done = 0; done < count; done += tile_size) {
-      const Tile tile{tokens, first + done, std::min(tile_size, count - done)};
-      StartTile(*planes[0], tile);
-      std::vector<const MovePlane*> coded;
-      RotatePlain(planes, tile, &coded);
-      for (const MovePlane* plane : coded) RotateCoded(*plane, tile);
-    }
-  }
-
-  // The byte offsets of the tokens of a tile in one form, from a plane's offset.
-  struct Offsets {
+  // Where the tokens of a tile lie in one pair of forms, from a plane's offsets.
+  struct Places {
     size_t form, to_form;
     int64_t x[kMostTokens], y[kMostTokens];
+    int64_t x_scales[kMostTokens], y_scales[kMostTokens];
+    KeyRows rows;
   };
-  Offsets OffsetsOf(const MovePlane& plane, const Tile& tile) const {
-    Offsets offsets{plane.form, plane.to_form, {}, {}};
+  const Places& PlacesOf(const MovePlane& plane, const Tile& tile) {
+    if (!places_.empty() && places_.back().form == plane.form &&
+        places_.back().to_form == plane.to_form) {
+      return places_.back();  // layers mostly have one form
+    }
+    const KeyForm& from = Form(plane.form);
+    const KeyForm& to = Form(plane.to_form);
+    Places& places = places_.emplace_back();
+    places.form = plane.form;
+    places.to_form = plane.to_form;
     for (int64_t t = 0; t < tile.count; ++t) {
-      offsets.x[t] = Form(plane.form).RowOf(tile.from_slot(t));
-      offsets.y[t] = rotates_[t] ? Form(plane.to_form).RowOf(tile.to_slot(t)) : -1;
+      places.x[t] = from.RowOf(tile.from_slot(t));
+      places.y[t] = rotates_[t] ? to.RowOf(tile.to_slot(t)) : -1;
+      places.x_scales[t] = from.ScaleOf(tile.from_slot(t), 0);
+      places.y_scales[t] = to.ScaleOf(tile.to_slot(t), 0);
     }
-    return offsets;
+    places.rows = {&from, &to, Window(from), places.x_scales, places.y_scales};
+    return places;
   }
 
-  // Rotates the plain planes in one call; the others go to `coded`.
-  void RotatePlain(const std::vector<const MovePlane*>& planes, const Tile& tile,
-                   std::vector<const MovePlane*>* coded) {
-    tensors_.clear();
-    offsets_.clear();
-    for (const MovePlane* plane : planes) {
-      const KeyForm& from = Form(plane->form);
-      const KeyForm& to = Form(plane->to_form);
-      if (!IsPlain(from) || !IsPlain(to)) {
-        coded->push_back(plane);
-        continue;
-      }
-      if (offsets_.empty() || offsets_.back().form != plane->form ||
-          offsets_.back().to_form != plane->to_form) {
-        offsets_.push_back(OffsetsOf(*plane, tile));
-      }
-      RotaryArgs::Tensor& tensor = tensors_.emplace_back();
-      tensor.dtype = PlainDtype(from.code);
-      tensor.heads = from.heads;
-      tensor.x = job_.pools[plane->pool] + plane->offset;
-      tensor.x_token_bytes = from.slot_bytes;
-      tensor.x_head_bytes = from.head_bytes;
-      tensor.x_offsets = offsets_.back().x;
-      tensor.y = job_.pools[plane->to_pool] + plane->to_offset;
-      tensor.y_token_bytes = to.slot_bytes;
-      tensor.y_head_bytes = to.head_bytes;
-      tensor.y_offsets = offsets_.back().y;
-      if (job_.mode == MoveMode::kCopyOnWrite) CopyAround(*plane, tile);
-    }
-    if (tensors_.empty()) return;
-    Rotate();
+  KeyWindow Window(const KeyForm& form) const {
+    return WindowOf(form, args_.rotary_begin, args_.rotary_begin + 2 * args_.pairs);
   }
 
-  // Copies what the rotary op does not write: tokens that stay, and bytes around the lanes.
-  void CopyAround(const MovePlane& plane, const Tile& tile) const {
-    const KeyForm& form = Form(plane.form);
-    const bool more = form.bytes_before > 0 || form.bytes_from > form.lanes_bytes();
-    if (more || stays_) CopyTokens(plane, tile, /*all=*/more);
-  }
-
-  void CopyTokens(const MovePlane& plane, const Tile& tile, bool all) const {
+  // Adds the rows of a layer to the next rotation, and copies what that does not write.
+  void AddPlane(const MovePlane& plane, const Tile& tile) {
+    const KeyForm& from = Form(plane.form);
+    const KeyForm& to = Form(plane.to_form);
+    const bool plain = IsPlain(from) && IsPlain(to);
+    const Places& places = PlacesOf(plane, tile);
+    RotaryArgs::Tensor& tensor = tensors_.emplace_back();
+    tensor.dtype = plain ? PlainDtype(from.code) : Dtype::kFloat32;
+    tensor.heads = from.heads;
+    tensor.x = job_.pools[plane.pool] + plane.offset;
+    tensor.x_token_bytes = from.slot_bytes;
+    tensor.x_head_bytes = from.head_bytes;
+    tensor.x_offsets = places.x;
+    tensor.y = job_.pools[plane.to_pool] + plane.to_offset;
+    tensor.y_token_bytes = to.slot_bytes;
+    tensor.y_head_bytes = to.head_bytes;
+    tensor.y_offsets = places.y;
+    if (!plain) tensor.rows = &places.rows;
+    if (job_.mode != MoveMode::kCopyOnWrite) return;
+    const KeyWindow window = plain ? KeyWindow{0, from.head_dim} : Window(from);
+    const bool whole = window.begin == 0 && window.end == from.head_dim && from.bytes_before == 0 &&
+                       from.bytes_from == from.lanes_bytes();
     for (int64_t t = 0; t < tile.count; ++t) {
-      if (!all && rotates_[t]) continue;
-      CopyRows(Form(plane.form), Source(plane, tile.from_slot(t)),
-               SourceScale(plane, tile.from_slot(t)), Form(plane.to_form),
-               Destination(plane, tile.to_slot(t)), DestinationScale(plane, tile.to_slot(t)));
+      if (!whole || !rotates_[t]) CopyToken(plane, tile, t);
     }
+  }
+
+  void CopyToken(const MovePlane& plane, const Tile& tile, int64_t t) const {
+    const KeyForm& from = Form(plane.form);
+    const KeyForm& to = Form(plane.to_form);
+    const std::byte* const x = job_.pools[plane.pool] + plane.offset;
+    std::byte* const y = job_.pools[plane.to_pool] + plane.to_offset;
+    const int64_t slot = tile.from_slot(t), to_slot = tile.to_slot(t);
+    CopyRows(from, x + from.RowOf(slot), x + from.ScaleOf(slot, 0), to, y + to.RowOf(to_slot),
+             y + to.ScaleOf(to_slot, 0));
   }
 
   void Rotate() {
     args_.tensors = tensors_.data();
     args_.tensor_count = static_cast<int64_t>(tensors_.size());
-    kernels_.rotary(args_);
+    rotary_(args_);
   }
 
-  // Rotates `lanes_` in place, which hold the tokens of the tile.
-  void RotateLanes(const KeyForm& form) {
-    const int64_t token_floats = form.heads * form.head_dim;
-    for (int64_t t = 0; t < args_.tokens; ++t) {
-      lane_offsets_[t] = rotates_[t] ? t * token_floats * int64_t{sizeof(float)} : -1;
-    }
-    tensors_.assign(1, {});
-    RotaryArgs::Tensor& tensor = tensors_[0];
-    tensor.dtype = Dtype::kFloat32;
-    tensor.heads = form.heads;
-    tensor.y = reinterpret_cast<std::byte*>(lanes_);
-    tensor.x = tensor.y;
-    tensor.x_token_bytes = tensor.y_token_bytes = token_floats * int64_t{sizeof(float)};
-    tensor.x_head_bytes = tensor.y_head_bytes = form.head_dim * int64_t{sizeof(float)};
-    tensor.y_offsets = lane_offsets_;
-    Rotate();
-  }
-
-  void RotateCoded(const MovePlane& plane, const Tile& tile) {
-    const KeyForm& from = Form(plane.form);
-    const KeyForm& to = Form(plane.to_form);
-    const KeyWindow window =
-        WindowOf(from, args_.rotary_begin, args_.rotary_begin + 2 * args_.pairs);
-    const int64_t token_floats = from.heads * from.head_dim;
-    for (int64_t t = 0; t < tile.count; ++t) {
-      if (!rotates_[t]) continue;
-      kernels_.decode({&from, window, Source(plane, tile.from_slot(t)),
-                       SourceScale(plane, tile.from_slot(t)), lanes_ + t * token_floats});
-    }
-    RotateLanes(from);
-    args_.same_tokens = true;  // of the next coded plane
-    if (job_.mode == MoveMode::kCopyOnWrite) {
-      const bool whole = window.begin == 0 && window.end == from.head_dim &&
-                         from.bytes_before == 0 && from.bytes_from == from.lanes_bytes();
-      if (!whole || stays_) CopyTokens(plane, tile, /*all=*/!whole);
-    }
-    for (int64_t t = 0; t < tile.count; ++t) {
-      if (!rotates_[t]) continue;
-      kernels_.encode({&to, window, lanes_ + t * token_floats, Destination(plane, tile.to_slot(t)),
-                       DestinationScale(plane, tile.to_slot(t))});
-    }
-  }
-
+  // Moves the tile to `moved_`, and compares that with what lies at the destination.
   void CompareTile(const MovePlane& plane, const Tile& tile, double tolerance, KeyReport* report) {
     const KeyForm& from = Form(plane.form);
     const KeyForm& to = Form(plane.to_form);
+    const std::byte* const x = job_.pools[plane.pool] + plane.offset;
+    const std::byte* const found = job_.pools[plane.to_pool] + plane.to_offset;
+    for (int64_t t = 0; t < tile.count; ++t) {
+      const int64_t slot = tile.from_slot(t);
+      CopyRows(from, x + from.RowOf(slot), x + from.ScaleOf(slot, 0), compact_, MovedRow(t),
+               MovedRow(t) + compact_.scales.offset);
+    }
+    if (plane.plan != nullptr) RotateMoved(plane, tile);
     const KeyWindow all{0, from.head_dim};
-    const int64_t token_floats = from.heads * from.head_dim;
     for (int64_t t = 0; t < tile.count; ++t) {
-      kernels_.decode({&from, all, Source(plane, tile.from_slot(t)),
-                       SourceScale(plane, tile.from_slot(t)), lanes_ + t * token_floats});
-    }
-    KeyWindow window;
-    if (plane.plan != nullptr) {
-      window = WindowOf(from, args_.rotary_begin, args_.rotary_begin + 2 * args_.pairs);
-      RotateLanes(from);
-    }
-    const KeyForm compact = Compact(from);
-    std::byte* const scales = rows_ + compact.heads * compact.head_bytes;
-    for (int64_t t = 0; t < tile.count; ++t) {
-      CopyRows(from, Source(plane, tile.from_slot(t)), SourceScale(plane, tile.from_slot(t)),
-               compact, rows_, scales);
-      if (plane.plan != nullptr && rotates_[t]) {
-        kernels_.encode({&compact, window, lanes_ + t * token_floats, rows_, scales});
-      }
-      kernels_.decode({&compact, all, rows_, scales, moved_lanes_});
-      kernels_.decode({&to, all, Destination(plane, tile.to_slot(t)),
-                       DestinationScale(plane, tile.to_slot(t)), found_lanes_});
+      const int64_t slot = tile.to_slot(t);
+      reference::DecodeKeys(
+          {&compact_, all, MovedRow(t), MovedRow(t) + compact_.scales.offset, moved_lanes_.data()});
+      reference::DecodeKeys(
+          {&to, all, found + to.RowOf(slot), found + to.ScaleOf(slot, 0), found_lanes_.data()});
       for (int64_t h = 0; h < from.heads; ++h) CompareRow(from, tile, t, h, tolerance, report);
     }
   }
 
+  std::byte* MovedRow(int64_t t) { return moved_.data() + t * compact_.page_bytes; }
+
+  // Rotates the tokens in `moved_` in place.
+  void RotateMoved(const MovePlane& plane, const Tile& tile) {
+    StartTile(plane, tile);
+    int64_t offsets[kMostTokens], skips[kMostTokens], scales[kMostTokens];
+    for (int64_t t = 0; t < tile.count; ++t) {
+      offsets[t] = t * compact_.page_bytes;
+      skips[t] = rotates_[t] ? offsets[t] : -1;
+      scales[t] = offsets[t] + compact_.scales.offset;
+    }
+    const KeyRows rows{&compact_, &compact_, Window(compact_), scales, scales};
+    RotaryArgs::Tensor& tensor = tensors_.emplace_back();
+    tensor.dtype = Dtype::kFloat32;
+    tensor.heads = compact_.heads;
+    tensor.y = moved_.data();
+    tensor.x = tensor.y;
+    tensor.x_head_bytes = tensor.y_head_bytes = compact_.head_bytes;
+    tensor.x_offsets = offsets;
+    tensor.y_offsets = skips;
+    tensor.rows = &rows;
+    Rotate();
+  }
+
   void CompareRow(const KeyForm& form, const Tile& tile, int64_t t, int64_t h, double tolerance,
                   KeyReport* report) const {
-    const float* const moved = moved_lanes_ + h * form.head_dim;
-    const float* const found = found_lanes_ + h * form.head_dim;
+    const float* const moved = moved_lanes_.data() + h * form.head_dim;
+    const float* const found = found_lanes_.data() + h * form.head_dim;
     double squares = 0, reference = 0;
     for (int64_t i = 0; i < form.head_dim; ++i) {
       const double expected = static_cast<double>(moved[i]) * form.scale;
@@ -387,20 +327,19 @@ class Mover {
   }
 
   const MoveJob& job_;
-  const MoveKernels& kernels_;
+  const RotaryKernel rotary_;
   const absl::FunctionRef<std::byte*(int64_t)> scratch_;
   RotaryArgs args_;
   Position positions_[kMostTokens * kMaxAxes];
   Position from_positions_[kMostTokens * kMaxAxes];
   bool rotates_[kMostTokens] = {};
-  bool stays_ = false;  // some token of the tile does not rotate
   std::vector<RotaryArgs::Tensor> tensors_;
-  std::deque<Offsets> offsets_;
-  int64_t lane_offsets_[kMostTokens];
-  float* lanes_ = nullptr;        // the tokens of a tile
-  float* moved_lanes_ = nullptr;  // COMPARE: of one token, as a move would store them
-  float* found_lanes_ = nullptr;  // and those at the destination
-  std::byte* rows_ = nullptr;     // and as they would be stored
+  std::deque<Places> places_;
+  // COMPARE: the rows of a tile as a move would store them; the lanes of one of its tokens, and
+  // those at the destination.
+  KeyForm compact_;
+  std::vector<std::byte> moved_;
+  std::vector<float> moved_lanes_, found_lanes_;
 };
 
 }  // namespace
@@ -422,9 +361,9 @@ int64_t MoveRowBytes(const MoveJob& job) {
   return static_cast<int64_t>(bytes) / std::max<int64_t>(MoveRows(job), 1);
 }
 
-void RunMove(const MoveJob& job, int64_t first, int64_t count, const MoveKernels& kernels,
+void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary, bool stream,
              absl::FunctionRef<std::byte*(int64_t)> scratch) {
-  Mover mover(job, kernels, scratch);
+  Mover mover(job, rotary, stream, scratch);
   if (job.mode == MoveMode::kCompare) {
     for (int64_t i = first; i < first + count; ++i) mover.Compare(static_cast<size_t>(i));
     return;

@@ -14,20 +14,14 @@
 
 namespace phasor::cpu {
 
-struct MoveKernels {
-  RotaryKernel rotary = nullptr;
-  DecodeKeysKernel decode = nullptr;
-  EncodeKeysKernel encode = nullptr;
-};
-
 // A job can be cut between its rows: tokens, group after group; in COMPARE, layers.
 int64_t MoveRows(const MoveJob& job);
 // About the bytes that a row writes or compares.
 int64_t MoveRowBytes(const MoveJob& job);
 
-// Runs rows [first, first + count). `scratch` returns memory of that size, aligned to 64 bytes; the
-// last memory returned is gone then.
-void RunMove(const MoveJob& job, int64_t first, int64_t count, const MoveKernels& kernels,
+// Runs rows [first, first + count). `stream`: nobody reads the outputs soon. `scratch` returns
+// memory of that size, aligned to 64 bytes; the last memory returned is gone then.
+void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary, bool stream,
              absl::FunctionRef<std::byte*(int64_t)> scratch);
 
 }  // namespace phasor::cpu

@@ -15,6 +15,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/rotary.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must follow foreach_target.h, which includes this file once per target.
+#include "kernels/cpu/key_rows-inl.h"
 #include "kernels/cpu/rotate_head-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -241,13 +242,14 @@ HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64
 // vector boundary.
 HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                           int64_t lane_bytes) {
-  if (tensor.y_offsets != nullptr) return false;
   const int64_t begin = args.rotary_begin * lane_bytes;
   const int64_t half = args.pairs * lane_bytes;
   const int64_t vector_bytes = static_cast<int64_t>(hn::Lanes(Df()) * sizeof(float));
-  const auto bits =
-      reinterpret_cast<uintptr_t>(tensor.y) |
-      static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
+  auto bits = reinterpret_cast<uintptr_t>(tensor.y) |
+              static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
+  for (int64_t t = 0; t < args.tokens && tensor.y_offsets != nullptr; ++t) {
+    if (tensor.y_offsets[t] > 0) bits |= static_cast<uintptr_t>(tensor.y_offsets[t]);
+  }
   return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
 }
 
@@ -313,6 +315,134 @@ HWY_NOINLINE void RotateTensorFloat8(const RotaryArgs& args, const Scratch& scra
               });
 }
 
+// How rows of stored keys become lanes, and lanes rows.
+template <typename E, bool kScaled>
+struct LaneCodec {
+  const KeyRows& rows;
+  HWY_INLINE void Decode(const std::byte* x, const std::byte* scale, float* lanes) const {
+    DecodeRow<E, kScaled>(rows.window, x, scale, lanes);
+  }
+  HWY_INLINE void Encode(const float* lanes, std::byte* y, std::byte* scale) const {
+    EncodeRow<E, kScaled>(rows.form->code, rows.window, lanes, y, scale);
+  }
+};
+template <KeyCode kCode>
+struct BlockCodec {
+  const KeyRows& rows;
+  HWY_INLINE void Decode(const std::byte* x, const std::byte*, float* lanes) const {
+    for (int64_t i = rows.window.begin; i < rows.window.end; i += 32) {
+      DecodeKeyBlock<kCode>(x + i / 32 * UnitBytes(kCode), lanes + i);
+    }
+  }
+  HWY_INLINE void Encode(const float* lanes, std::byte* y, std::byte*) const {
+    for (int64_t i = rows.window.begin; i < rows.window.end; i += 32) {
+      EncodeKeyBlock<kCode>(lanes + i, y + i / 32 * UnitBytes(kCode));
+    }
+  }
+};
+// Rows whose lanes are not dense: lane by lane. The forms have one head and no Hadamard transform.
+struct ScalarCodec {
+  const KeyRows& rows;
+  KeyForm form, to_form;
+  explicit ScalarCodec(const KeyRows& r) : rows(r), form(*r.form), to_form(*r.to_form) {
+    for (KeyForm* f : {&form, &to_form}) f->heads = 1, f->hadamard = 0;
+  }
+  void Decode(const std::byte* x, const std::byte* scale, float* lanes) const {
+    reference::DecodeKeys({&form, rows.window, x, scale, lanes});
+  }
+  void Encode(float* lanes, std::byte* y, std::byte* scale) const {
+    reference::EncodeKeys({&to_form, rows.window, lanes, y, scale});
+  }
+};
+
+// Rotates lanes of one head in place. `lanes` has room for a vector after the pairs.
+HWY_INLINE void RotateLanes(const RotaryArgs& args, const Trig32& trig, float* lanes,
+                            float* other) {
+  const int64_t n = args.pairs;
+  if (args.pairing_in != args.pairing_out) {
+    RotateAcross(args, trig.cos, trig.sin, lanes, other);
+    std::memcpy(lanes, other, static_cast<size_t>(2 * n) * sizeof(float));
+  } else if (args.pairing_in == Pairing::kHalfSplit) {
+    RotateHalfSplit<F32>(Df(), 0, n, trig.cos, trig.sin, lanes, lanes + n, lanes, lanes + n);
+  } else {
+    RotateInterleaved<F32>(trig, n, lanes, lanes);
+  }
+}
+
+template <typename Codec>
+HWY_NOINLINE void RotateKeys(const RotaryArgs& args, const Scratch& scratch,
+                             const RotaryArgs::Tensor& tensor, const Codec& codec) {
+  const KeyRows& rows = *tensor.rows;
+  const bool scaled = rows.form->scaled_rows;
+  float* const other = args.lanes + args.head_dim + 2 * kLaneSlack;
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    if (tensor.y_offsets[t] < 0) continue;
+    for (int64_t h = 0; h < tensor.heads; ++h) {
+      const std::byte* const x = tensor.x + tensor.x_offsets[t] + h * tensor.x_head_bytes;
+      std::byte* const y = tensor.y + tensor.y_offsets[t] + h * tensor.y_head_bytes;
+      const std::byte* x_scale = nullptr;
+      std::byte* y_scale = nullptr;
+      if (scaled) {
+        x_scale = tensor.x + rows.x_scales[t] + h * rows.form->scales.head_bytes;
+        y_scale = tensor.y + rows.y_scales[t] + h * rows.to_form->scales.head_bytes;
+      }
+      codec.Decode(x, x_scale, args.lanes);
+      TransformLanes(*rows.form, rows.window, args.lanes);
+      const int64_t row = args.frequency_heads == 1 ? t : t * args.frequency_heads + h;
+      RotateLanes(args, RowTrig32(scratch, row), args.lanes + args.rotary_begin, other);
+      TransformLanes(*rows.form, rows.window, args.lanes);
+      codec.Encode(args.lanes, y, y_scale);
+    }
+  }
+}
+
+template <typename E>
+void RotateLaneKeys(const RotaryArgs& args, const Scratch& scratch,
+                    const RotaryArgs::Tensor& tensor) {
+  if (tensor.rows->form->scaled_rows) {
+    return RotateKeys(args, scratch, tensor, LaneCodec<E, true>{*tensor.rows});
+  }
+  RotateKeys(args, scratch, tensor, LaneCodec<E, false>{*tensor.rows});
+}
+
+template <KeyCode kCode>
+void RotateBlockKeys(const RotaryArgs& args, const Scratch& scratch,
+                     const RotaryArgs::Tensor& tensor) {
+  RotateKeys(args, scratch, tensor, BlockCodec<kCode>{*tensor.rows});
+}
+
+// Rotates stored keys.
+void RotateRows(const RotaryArgs& args, const Scratch& scratch, const RotaryArgs::Tensor& tensor) {
+  const KeyRows& rows = *tensor.rows;
+  if (!rows.form->dense() || !rows.to_form->dense()) {
+    return RotateKeys(args, scratch, tensor, ScalarCodec(rows));
+  }
+  switch (rows.form->code) {
+    case KeyCode::kFloat32:
+      return RotateLaneKeys<F32>(args, scratch, tensor);
+    case KeyCode::kFloat16:
+      return RotateLaneKeys<F16>(args, scratch, tensor);
+    case KeyCode::kBFloat16:
+      return RotateLaneKeys<BF16>(args, scratch, tensor);
+    case KeyCode::kFloat8E4M3:
+      return RotateLaneKeys<F8<Float8::kE4M3> >(args, scratch, tensor);
+    case KeyCode::kFloat8E5M2:
+      return RotateLaneKeys<F8<Float8::kE5M2> >(args, scratch, tensor);
+    case KeyCode::kInt8:
+      return RotateLaneKeys<I8>(args, scratch, tensor);
+    case KeyCode::kQ8_0:
+      return RotateBlockKeys<KeyCode::kQ8_0>(args, scratch, tensor);
+    case KeyCode::kQ4_0:
+      return RotateBlockKeys<KeyCode::kQ4_0>(args, scratch, tensor);
+    case KeyCode::kQ4_1:
+      return RotateBlockKeys<KeyCode::kQ4_1>(args, scratch, tensor);
+    case KeyCode::kQ5_0:
+      return RotateBlockKeys<KeyCode::kQ5_0>(args, scratch, tensor);
+    case KeyCode::kQ5_1:
+      return RotateBlockKeys<KeyCode::kQ5_1>(args, scratch, tensor);
+  }
+}
+
 // Copies a tensor that does not rotate.
 HWY_NOINLINE void CopyTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
   const auto bytes = static_cast<size_t>(args.head_dim * SizeOf(tensor.dtype));
@@ -334,7 +464,7 @@ HWY_INLINE void RotateTensorMaybeStream(const RotaryArgs& args, const Scratch& s
 void RotateTile(const RotaryArgs& args) {
   const Scratch scratch = Carve(args);
   const Needs needs = NeedsOf(args);
-  for (int64_t t = 0; t < args.tokens && !args.same_tokens; ++t) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
     TokenPhases(args, scratch, t);
     if (HasXpos(args)) TokenAmplitudes(args, scratch, t);
     for (int64_t h = 0; h < args.frequency_heads; ++h) {
@@ -347,6 +477,10 @@ void RotateTile(const RotaryArgs& args) {
   bool streamed = false;
   for (int64_t i = 0; i < args.tensor_count; ++i) {
     const RotaryArgs::Tensor& tensor = args.tensors[i];
+    if (tensor.rows != nullptr) {
+      RotateRows(args, scratch, tensor);
+      continue;
+    }
     if (tensor.float8 != Float8::kNone) {
       if (tensor.dtype == Dtype::kFloat16) {
         RotateTensorFloat8<F16>(args, scratch, tensor);

@@ -33,7 +33,8 @@ bool Supports(const Job& job);
 int64_t RowsOf(const Job& job);
 
 // The bytes of the tensors that a job reads besides positions, and of those that it writes. Counts
-// whole rows, also where lanes are skipped or not rotated. None of a move, which no kernel computes.
+// whole rows, also where lanes are skipped or not rotated. None of a move, which no kernel
+// computes.
 struct JobBytes {
   int64_t read = 0;
   int64_t written = 0;

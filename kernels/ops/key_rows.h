@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key_rows ops: read the stored rows of one token as f32 lanes, and write lanes as rows. A move
-// of keys is Decode, the rotary op in f32, Encode (kernels/backend/batch.h, MoveJob).
+// The key_rows ops: read the stored rows of one token as f32 lanes, and write lanes as rows. The
+// rotary op does both around a rotation in f32 (KeyRows below).
 //
 // Source   docs/move-keys.md; block codes: ggml-quants.c (kernels/math/key_blocks.h).
 // Shape    rows [heads] by form.head_bytes; lanes [heads, head_dim], dense. `row` is lane 0 of head
@@ -46,6 +46,16 @@ struct EncodeKeysArgs {
   float* lanes = nullptr;  // changed if the form has a Hadamard transform
   std::byte* row = nullptr;
   std::byte* scale = nullptr;
+};
+
+// What a tensor of the rotary op holds, if it holds stored keys.
+struct KeyRows {
+  const KeyForm* form = nullptr;  // of x
+  const KeyForm* to_form = nullptr;
+  KeyWindow window;  // only its lanes are read and written
+  // [tokens]: bytes from x, or y, to the scale of head 0. Only if rows have scales.
+  const int64_t* x_scales = nullptr;
+  const int64_t* y_scales = nullptr;
 };
 
 }  // namespace phasor

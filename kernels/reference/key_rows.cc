@@ -13,7 +13,7 @@
 namespace phasor::reference {
 namespace {
 
-Float8 Float8Of(KeyCode code) {
+Float8 Float8OfCode(KeyCode code) {
   return code == KeyCode::kFloat8E5M2 ? Float8::kE5M2 : Float8::kE4M3;
 }
 
@@ -33,7 +33,7 @@ float DecodeLane(KeyCode code, const std::byte* p) {
     case KeyCode::kInt8:
       return static_cast<float>(static_cast<int8_t>(*p));
     default:
-      return FloatFromFloat8(static_cast<uint8_t>(*p), Float8Of(code));
+      return FloatFromFloat8(static_cast<uint8_t>(*p), Float8OfCode(code));
   }
 }
 
@@ -49,12 +49,12 @@ void EncodeLane(KeyCode code, float value, std::byte* p) {
       *p = static_cast<std::byte>(key_blocks::Int8Of(value));
       return;
     default:
-      *p = static_cast<std::byte>(Float8FromFloat(value, Float8Of(code)));
+      *p = static_cast<std::byte>(Float8FromFloat(value, Float8OfCode(code)));
       return;
   }
 }
 
-void DecodeBlock(KeyCode code, const std::byte* block, float* x) {
+void DecodeKeyBlock(KeyCode code, const std::byte* block, float* x) {
   switch (code) {
     case KeyCode::kQ8_0:
       return key_blocks::DecodeQ8_0(block, x);
@@ -69,7 +69,7 @@ void DecodeBlock(KeyCode code, const std::byte* block, float* x) {
   }
 }
 
-void EncodeBlock(KeyCode code, const float* x, std::byte* block) {
+void EncodeKeyBlock(KeyCode code, const float* x, std::byte* block) {
   switch (code) {
     case KeyCode::kQ8_0:
       return key_blocks::EncodeQ8_0(x, block);
@@ -85,7 +85,7 @@ void EncodeBlock(KeyCode code, const float* x, std::byte* block) {
 }
 
 // Transforms the Hadamard blocks of the window.
-void TransformLanes(const KeyForm& form, KeyWindow window, float* lanes) {
+void TransformKeyLanes(const KeyForm& form, KeyWindow window, float* lanes) {
   if (form.hadamard == 0) return;
   for (int64_t i = window.begin; i < window.end; i += form.hadamard) {
     Hadamard(form.hadamard, lanes + i);
@@ -111,7 +111,7 @@ void DecodeKeys(const DecodeKeysArgs& args) {
     float* const lanes = args.lanes + h * form.head_dim;
     if (IsBlockCode(form.code)) {
       for (int64_t i = window.begin; i < window.end; i += 32) {
-        DecodeBlock(form.code, row + i / 32 * UnitBytes(form.code), lanes + i);
+        DecodeKeyBlock(form.code, row + i / 32 * UnitBytes(form.code), lanes + i);
       }
     } else {
       const float scale =
@@ -121,7 +121,7 @@ void DecodeKeys(const DecodeKeysArgs& args) {
         lanes[i] = form.scaled_rows ? value * scale : value;
       }
     }
-    TransformLanes(form, window, lanes);
+    TransformKeyLanes(form, window, lanes);
   }
 }
 
@@ -131,10 +131,10 @@ void EncodeKeys(const EncodeKeysArgs& args) {
   for (int64_t h = 0; h < form.heads; ++h) {
     std::byte* const row = args.row + h * form.head_bytes;
     float* const lanes = args.lanes + h * form.head_dim;
-    TransformLanes(form, window, lanes);
+    TransformKeyLanes(form, window, lanes);
     if (IsBlockCode(form.code)) {
       for (int64_t i = window.begin; i < window.end; i += 32) {
-        EncodeBlock(form.code, lanes + i, row + i / 32 * UnitBytes(form.code));
+        EncodeKeyBlock(form.code, lanes + i, row + i / 32 * UnitBytes(form.code));
       }
     } else if (form.scaled_rows) {
       EncodeScaledRow(form, lanes, row, args.scale + h * form.scales.head_bytes);

@@ -143,7 +143,7 @@ absl::StatusOr<NamedKeyLayout> FindLayout(const KeyLayout& layout, std::string_v
   std::vector<std::string> names;
   for (const NamedKeyLayout& named : kLayouts) names.emplace_back(named.name);
   return Invalid(path, ".name: unknown '", Shown(layout.name), "'", DidYouMean(layout.name, names),
-                 " must be a name of docs/move-keys.md, or empty");
+                 " must be a name in docs/move-keys.md, or empty");
 }
 
 absl::Status CheckSizes(const KeyLayout& layout, std::string_view path) {

@@ -10,10 +10,10 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
-#include "kernels/request/delta.h"
 #include "kernels/request/key_layouts.h"
 #include "kernels/request/key_overlap.h"
 #include "kernels/request/move_tokens.h"
+#include "kernels/request/rotary_spec.h"
 
 namespace phasor {
 namespace {
@@ -51,19 +51,12 @@ absl::Status CheckIndex(std::string_view path, int64_t index, size_t count, std:
 }
 
 absl::StatusOr<ResolvedSpec> ResolveKeySpec(Spec spec, int64_t head_dim, std::string_view path) {
-  const bool states_width = spec.head_dim.has_value() || !spec.preset.empty() ||
-                            !spec.config_json.empty() || !spec.encoder.empty();
-  if (!states_width) spec.head_dim = head_dim;
-  absl::StatusOr<ResolvedSpec> resolved = ResolveSpec(spec, path);
-  if (!resolved.ok() && !spec.preset.empty() && !spec.head_dim.has_value()) {
-    spec.head_dim = head_dim;  // a preset that leaves the width open
-    resolved = ResolveSpec(spec, path);
-  }
-  if (!resolved.ok()) return resolved;
-  if (resolved->kind != SpecKind::kRotary) {
+  PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved,
+                          ResolveRotarySpec(std::move(spec), head_dim, path));
+  if (resolved.kind != SpecKind::kRotary) {
     return Invalid(path, ".kind: ENCODING; must be ROTARY for this call");
   }
-  if (resolved->precision != Precision::kExact) {
+  if (resolved.precision != Precision::kExact) {
     return Invalid(path,
                    ".precision: PARITY, no upstream turns keys by a difference; must be EXACT");
   }

@@ -8,11 +8,9 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
-#include "kernels/request/delta.h"
 #include "kernels/request/paged_cache.h"
 #include "kernels/request/request.h"
-#include "kernels/spec/names.h"
-#include "kernels/spec/presets.h"
+#include "kernels/request/rotary_spec.h"
 
 namespace phasor {
 namespace {
@@ -158,20 +156,11 @@ absl::Status CheckParity(const PreparedRope& rope, const ResolvedSpec& spec,
   return absl::OkStatus();
 }
 
-// Resolves a rotary spec. If nothing sets head_dim, it is the last dimension of the tensors.
-absl::StatusOr<ResolvedSpec> ResolveRotary(Spec spec, const RopeRequest& request,
+// Resolves the spec of a request and checks the widths of its tensors.
+absl::StatusOr<ResolvedSpec> ResolveRotary(const Spec& spec, const RopeRequest& request,
                                            std::string_view path, std::string_view spec_path) {
-  const Preset* preset = FindPreset(spec.preset);
-  const bool preset_states = preset != nullptr && preset->spec.head_dim.has_value();
-  const auto kind = spec.kind.has_value() || preset == nullptr ? spec.kind : preset->spec.kind;
-  const bool other_base = !spec.config_json.empty() || !spec.encoder.empty();
-  if (kind == SpecKind::kRotary && !spec.head_dim.has_value() && !preset_states && !other_base) {
-    spec.head_dim = request.tensors[0].shape.back();
-  }
-  if (kind == SpecKind::kEncoding) {
-    return Invalid(spec_path, ".kind: ENCODING; must be ROTARY for this call");
-  }
-  PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved, ResolveSpec(spec, spec_path));
+  PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved,
+                          ResolveRotarySpec(spec, request.tensors[0].shape.back(), spec_path));
   for (size_t i = 0; i < request.tensors.size(); ++i) {
     const std::vector<int64_t>& shape = request.tensors[i].shape;
     if (shape.back() == resolved.head_dim) continue;

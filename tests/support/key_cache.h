@@ -32,10 +32,10 @@ inline double StoredLane(const KeyForm& form, const std::byte* row, double scale
     std::memcpy(&bits, p, 2);
     return bits;
   };
-  const std::byte* p = row + (form.group_lanes < form.head_dim
-                                  ? lane / form.group_lanes * form.group_bytes +
-                                        lane % form.group_lanes * form.lane_bytes
-                                  : lane * form.lane_bytes);
+  const std::byte* p =
+      row + (form.group_lanes < form.head_dim ? lane / form.group_lanes * form.group_bytes +
+                                                    lane % form.group_lanes * form.lane_bytes
+                                              : lane * form.lane_bytes);
   const int64_t i = lane % 32;
   const std::byte* block = row + lane / 32 * UnitBytes(form.code);
   const auto nibble = [&](int64_t at) {
@@ -114,25 +114,25 @@ inline double StorageError(KeyCode code) {
     case KeyCode::kFloat32:
       return 1e-7;
     case KeyCode::kFloat16:
-      return 0.0004;
+      return 0.00026;
     case KeyCode::kBFloat16:
-      return 0.0024;
+      return 0.0019;
     case KeyCode::kFloat8E4M3:
-      return 0.037;
+      return 0.030;
     case KeyCode::kFloat8E5M2:
-      return 0.074;
+      return 0.055;
     case KeyCode::kInt8:
-      return 0.0095;
+      return 0.0072;
     case KeyCode::kQ8_0:
-      return 0.0078;
+      return 0.0060;
     case KeyCode::kQ4_0:
-      return 0.12;
+      return 0.095;
     case KeyCode::kQ4_1:
-      return 0.11;
+      return 0.075;
     case KeyCode::kQ5_0:
-      return 0.06;
+      return 0.047;
     case KeyCode::kQ5_1:
-      return 0.06;
+      return 0.035;
   }
   return 0;
 }
@@ -148,8 +148,7 @@ inline void FillRows(const KeyForm& form, int64_t first_lane, uint32_t seed, Poo
   };
   for (int64_t slot = 0; slot < form.slots(); ++slot) {
     for (int64_t head = 0; head < form.heads; ++head) {
-      std::byte* const row =
-          pool->data() + first_lane + form.RowOf(slot) + head * form.head_bytes;
+      std::byte* const row = pool->data() + first_lane + form.RowOf(slot) + head * form.head_bytes;
       if (form.scaled_rows) {
         const float scale = 0.01f + 0.01f * std::abs(normal(random));
         std::memcpy(pool->data() + first_lane + form.ScaleOf(slot, head), &scale, 4);
@@ -190,8 +189,7 @@ inline void TurnKey(double base, double distance, int64_t begin, int64_t pairs, 
                     std::vector<double>* key) {
   for (int64_t j = 0; j < pairs; ++j) {
     const double angle = std::fmod(
-        distance * std::pow(base, -static_cast<double>(j) / static_cast<double>(pairs)),
-        2 * M_PI);
+        distance * std::pow(base, -static_cast<double>(j) / static_cast<double>(pairs)), 2 * M_PI);
     const auto a = static_cast<size_t>(begin + (half_split ? j : 2 * j));
     const auto b = half_split ? a + static_cast<size_t>(pairs) : a + 1;
     const double x = (*key)[a], y = (*key)[b];
@@ -210,8 +208,8 @@ inline double RelativeRms(const std::vector<double>& got, const std::vector<doub
 }
 
 // Prepares and runs a move on `pools` in place. `report`: of COMPARE, resized here.
-inline absl::Status RunMove(const MoveRequest& request, Backend& backend,
-                            std::vector<Pool>* pools, std::vector<std::byte>* report = nullptr) {
+inline absl::Status RunMove(const MoveRequest& request, Backend& backend, std::vector<Pool>* pools,
+                            std::vector<std::byte>* report = nullptr) {
   auto prepared = PrepareMove(request, CompilePlan, "item");
   if (!prepared.ok()) return prepared.status();
   std::vector<std::byte*> memory;

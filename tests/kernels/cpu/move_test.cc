@@ -40,7 +40,11 @@ Spec HalfSplit(double theta = kBase) {
 
 // A layout of 6 pages of 4 slots and 3 heads that fits the code and the name.
 KeyLayout LayoutOf(KeyCode code, std::string_view name = "nhd") {
-  KeyLayout layout{.name = std::string(name), .code = code, .pages = 6, .page_size = 4, .heads = 3,
+  KeyLayout layout{.name = std::string(name),
+                   .code = code,
+                   .pages = 6,
+                   .page_size = 4,
+                   .heads = 3,
                    .head_dim = kHeadDim};
   if (name == "vllm-per-token-head") return layout;
   if (code == KeyCode::kInt8) {
@@ -61,17 +65,14 @@ MoveRequest RequestFor(const KeyLayout& layout, int64_t pool_bytes) {
   request.layouts = {layout};
   request.specs = {{.spec = HalfSplit()}};
   request.layers = {{.layout = 0, .spec = 0, .group = 0}};
-  request.groups = {{.runs = {{.block_table = {5, 1, 3}, .first = 2, .count = 7, .from = 100,
-                               .to = 7}}}};
+  request.groups = {
+      {.runs = {{.block_table = {5, 1, 3}, .first = 2, .count = 7, .from = 100, .to = 7}}}};
   return request;
 }
 constexpr int64_t kSlotsOfTokens[] = {22, 23, 4, 5, 6, 7, 12};
 
-int64_t PoolBytes(const KeyLayout& layout) {
-  const auto resolved = ResolveKeyLayout(layout, "layout");
-  EXPECT_THAT(resolved, IsOk());
-  return resolved.ok() ? resolved->layer_bytes * layout.layers * 2 + 4096 : 0;
-}
+// More than any layout here needs for two layers.
+constexpr int64_t kPoolBytes = 256 << 10;
 
 TEST(MoveTest, EveryCodeMovesAsExactlyAsItStores) {
   for (const KeyCode code : kKeyCodes) {
@@ -79,7 +80,7 @@ TEST(MoveTest, EveryCodeMovesAsExactlyAsItStores) {
       if (hadamard > 0 && !IsBlockCode(code)) continue;
       KeyLayout layout = LayoutOf(code);
       layout.hadamard = hadamard;
-      Pool pool(static_cast<size_t>(PoolBytes(layout)), std::byte{0x5A});
+      Pool pool(kPoolBytes, std::byte{0x5A});
       const KeyForm form = ResolveKeyLayout(layout, "layout")->keys;
       FillRows(form, 0, 7, &pool);
       std::vector<Pool> moved = {pool};
@@ -105,7 +106,7 @@ TEST(MoveTest, EveryCodeMovesAsExactlyAsItStores) {
 TEST(MoveTest, OnlyTheNamedSlotsChange) {
   for (const KeyCode code : kKeyCodes) {
     const KeyLayout layout = LayoutOf(code);
-    Pool pool(static_cast<size_t>(PoolBytes(layout)), std::byte{0x5A});
+    Pool pool(kPoolBytes, std::byte{0x5A});
     const KeyForm form = ResolveKeyLayout(layout, "layout")->keys;
     FillRows(form, 0, 8, &pool);
     std::vector<Pool> moved = {pool};
@@ -115,8 +116,7 @@ TEST(MoveTest, OnlyTheNamedSlotsChange) {
     for (const int64_t slot : kSlotsOfTokens) {  // undo what may have changed
       for (int64_t head = 0; head < form.heads; ++head) {
         const int64_t row = form.RowOf(slot) + head * form.head_bytes;
-        std::memcpy(moved[0].data() + row, pool.data() + row,
-                    static_cast<size_t>(form.bytes_from));
+        std::memcpy(moved[0].data() + row, pool.data() + row, static_cast<size_t>(form.bytes_from));
       }
     }
     EXPECT_EQ(moved[0], pool) << Name(code);
@@ -126,7 +126,7 @@ TEST(MoveTest, OnlyTheNamedSlotsChange) {
 TEST(MoveTest, ATokenThatKeepsItsPositionKeepsEveryByte) {
   for (const KeyCode code : kKeyCodes) {
     const KeyLayout layout = LayoutOf(code);
-    Pool pool(static_cast<size_t>(PoolBytes(layout)));
+    Pool pool(kPoolBytes);
     std::mt19937 random(3);
     for (std::byte& byte : pool) byte = std::byte(random());  // NaNs and odd scales too
     MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
@@ -140,7 +140,7 @@ TEST(MoveTest, ATokenThatKeepsItsPositionKeepsEveryByte) {
 TEST(MoveTest, ACopyHasTheBytesOfAMoveAndKeepsItsSources) {
   for (const KeyCode code : kKeyCodes) {
     const KeyLayout layout = LayoutOf(code);
-    Pool pool(static_cast<size_t>(PoolBytes(layout)), std::byte{0x5A});
+    Pool pool(kPoolBytes, std::byte{0x5A});
     const KeyForm form = ResolveKeyLayout(layout, "layout")->keys;
     FillRows(form, 0, 9, &pool);
     MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
@@ -169,7 +169,7 @@ TEST(MoveTest, EveryBackendGivesTheSameBytes) {
     for (const int64_t hadamard : {int64_t{0}, int64_t{64}}) {
       KeyLayout layout = LayoutOf(code);
       layout.hadamard = hadamard;
-      Pool pool(static_cast<size_t>(PoolBytes(layout)), std::byte{0x5A});
+      Pool pool(kPoolBytes, std::byte{0x5A});
       FillRows(ResolveKeyLayout(layout, "layout")->keys, 0, 10, &pool);
       MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
       request.groups[0].runs[0].from = 5000000000;
@@ -194,7 +194,7 @@ TEST(MoveTest, EveryNamedLayoutMovesItsKeysAndCopiesItsValues) {
     const auto resolved = ResolveKeyLayout(layout, "layout");
     ASSERT_THAT(resolved, IsOk()) << named.name;
     const KeyForm& form = resolved->keys;
-    Pool pool(static_cast<size_t>(PoolBytes(layout)), std::byte{0x5A});
+    Pool pool(kPoolBytes, std::byte{0x5A});
     const int64_t first_lane = resolved->layer_bytes + resolved->keys_offset;  // of layer 1
     FillRows(form, first_lane, 11, &pool);
     if (resolved->values.has_value()) {
@@ -208,8 +208,8 @@ TEST(MoveTest, EveryNamedLayoutMovesItsKeysAndCopiesItsValues) {
     ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk()) << named.name;
     std::vector<double> got, want;
     for (int64_t i = 0; i < 7; ++i) {
-      const int64_t to = std::vector<int64_t>{0, 2, 4}[static_cast<size_t>((i + 2) / 4)] * 4 +
-                         (i + 2) % 4;
+      const int64_t to =
+          std::vector<int64_t>{0, 2, 4}[static_cast<size_t>((i + 2) / 4)] * 4 + (i + 2) % 4;
       for (int64_t head = 0; head < form.heads; ++head) {
         std::vector<double> key = KeyAt(form, pool, first_lane, kSlotsOfTokens[i], head);
         testing::TurnKey(kBase, 7 - 100, 0, form.head_dim / 2, true, &key);
@@ -228,33 +228,43 @@ TEST(MoveTest, EveryNamedLayoutMovesItsKeysAndCopiesItsValues) {
 }
 
 TEST(MoveTest, RowsAroundTheRotaryLanesAreCopiedWithThem) {
-  const KeyLayout layout{.name = "mla-576", .code = KeyCode::kBFloat16, .pages = 2,
-                         .page_size = 4, .heads = 1, .head_dim = 64};
+  const KeyLayout layout{.name = "mla-576",
+                         .code = KeyCode::kBFloat16,
+                         .pages = 2,
+                         .page_size = 4,
+                         .heads = 1,
+                         .head_dim = 64};
   Pool pool(2 * 4 * 1152);
   std::mt19937 random(4);
   for (std::byte& byte : pool) byte = std::byte(random() % 60);
   MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
   request.mode = MoveMode::kCopyOnWrite;
-  request.groups = {{.runs = {{.block_table = {0}, .first = 0, .count = 3, .from = 0, .to = 50,
+  request.groups = {{.runs = {{.block_table = {0},
+                               .first = 0,
+                               .count = 3,
+                               .from = 0,
+                               .to = 50,
                                .to_block_table = {1}}}}};
   std::vector<Pool> moved = {pool};
   ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
   for (int64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(std::memcmp(moved[0].data() + (4 + i) * 1152, pool.data() + i * 1152, 1024), 0) << i;
-    EXPECT_NE(std::memcmp(moved[0].data() + (4 + i) * 1152 + 1024, pool.data() + i * 1152 + 1024,
-                          128), 0) << i;
+    EXPECT_NE(
+        std::memcmp(moved[0].data() + (4 + i) * 1152 + 1024, pool.data() + i * 1152 + 1024, 128), 0)
+        << i;
   }
 }
 
 TEST(MoveTest, LayersWithOtherSpecsOrNoneGoInOneCall) {
   const KeyLayout layout = LayoutOf(KeyCode::kFloat32);
-  const int64_t bytes = PoolBytes(layout);
+  const int64_t bytes = kPoolBytes;
   Pool pool(static_cast<size_t>(3 * bytes));
   const KeyForm form = ResolveKeyLayout(layout, "layout")->keys;
   for (int64_t l = 0; l < 3; ++l) FillRows(form, l * bytes, static_cast<uint32_t>(l), &pool);
   MoveRequest request = RequestFor(layout, 3 * bytes);
   request.specs = {{.spec = HalfSplit(10000)}, {.spec = HalfSplit(1e6)}};
-  request.layers = {{.spec = 0}, {.spec = std::nullopt, .place = {0, bytes}},
+  request.layers = {{.spec = 0},
+                    {.spec = std::nullopt, .place = {0, bytes}},
                     {.spec = 1, .place = {0, 2 * bytes}}};
   std::vector<Pool> moved = {pool};
   ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
@@ -267,7 +277,7 @@ TEST(MoveTest, LayersWithOtherSpecsOrNoneGoInOneCall) {
 
 TEST(MoveTest, TheAmplitudeOfASpecIsOnAKeyOnceHoweverOftenItMoves) {
   const KeyLayout layout = LayoutOf(KeyCode::kFloat32);
-  Pool pool(static_cast<size_t>(PoolBytes(layout)));
+  Pool pool(kPoolBytes);
   const KeyForm form = ResolveKeyLayout(layout, "layout")->keys;
   FillRows(form, 0, 1, &pool);
   MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
@@ -291,7 +301,7 @@ class CompareTest : public ::testing::TestWithParam<KeyCode> {};
 
 TEST_P(CompareTest, AMovedCacheAgreesUnderItsSpecAndUnderNoOther) {
   const KeyLayout layout = LayoutOf(GetParam());
-  Pool pool(static_cast<size_t>(PoolBytes(layout)), std::byte{0x5A});
+  Pool pool(kPoolBytes, std::byte{0x5A});
   FillRows(ResolveKeyLayout(layout, "layout")->keys, 0, 13, &pool);
   MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
   request.mode = MoveMode::kCopyOnWrite;
@@ -323,12 +333,13 @@ INSTANTIATE_TEST_SUITE_P(Codes, CompareTest, ::testing::ValuesIn(kKeyCodes),
 
 TEST(MoveTest, EightMovesOfEveryCodeStayWithinTheirTable) {
   // Relative RMS after eight moves, Gaussian keys of 128 lanes (docs/move-keys.md).
-  const std::pair<KeyCode, double> limits[] = {
-      {KeyCode::kBFloat16, 0.0050}, {KeyCode::kFloat8E4M3, 0.080}, {KeyCode::kQ8_0, 0.0165},
-      {KeyCode::kQ4_0, 0.26}};
+  const std::pair<KeyCode, double> limits[] = {{KeyCode::kBFloat16, 0.0050},
+                                               {KeyCode::kFloat8E4M3, 0.080},
+                                               {KeyCode::kQ8_0, 0.0165},
+                                               {KeyCode::kQ4_0, 0.26}};
   for (const auto& [code, limit] : limits) {
     const KeyLayout layout = LayoutOf(code);
-    Pool pool(static_cast<size_t>(PoolBytes(layout)), std::byte{0x5A});
+    Pool pool(kPoolBytes, std::byte{0x5A});
     const KeyForm form = ResolveKeyLayout(layout, "layout")->keys;
     FillRows(form, 0, 14, &pool);
     std::vector<Pool> moved = {pool};

@@ -172,7 +172,8 @@ TEST(PreparedTest, AComparisonReadsItsPoolsAndWritesAReport) {
   EXPECT_EQ(slots.outputs[0].bytes, static_cast<int64_t>(sizeof(KeyReport)));
   std::vector<std::byte> memory(3 * 64);
   const auto at = [&](size_t i) { return memory.data() + 64 * i; };
-  const Job job = MakeJob(prepared, {{Role::kPool, -1, at(0)}, {Role::kPool, -1, at(1)}}, {{at(2)}});
+  const Job job =
+      MakeJob(prepared, {{Role::kPool, -1, at(0)}, {Role::kPool, -1, at(1)}}, {{at(2)}});
   EXPECT_THAT(std::get<MoveJob>(job).pools, ElementsAre(at(0), at(1)));
   EXPECT_EQ(std::get<MoveJob>(job).reports, at(2));
 }
@@ -180,8 +181,7 @@ TEST(PreparedTest, AComparisonReadsItsPoolsAndWritesAReport) {
 TEST(PreparedTest, AMoveHasTheMemoryOfItsPools) {
   const Prepared prepared = *PrepareMove(Moved(MoveMode::kCopyOnWrite), kPlans, "item");
   std::vector<std::byte> memory(2 * 64);
-  const Job job =
-      MakeJob(prepared, {{Role::kPool, -1, memory.data()}}, {{memory.data() + 64}});
+  const Job job = MakeJob(prepared, {{Role::kPool, -1, memory.data()}}, {{memory.data() + 64}});
   EXPECT_THAT(std::get<MoveJob>(job).pools, ElementsAre(memory.data(), memory.data() + 64));
   EXPECT_EQ(std::get<MoveJob>(job).reports, nullptr);
 }

@@ -103,7 +103,8 @@ TEST_F(MoveKeysTest, APoolThatIsWrittenOverlapsNoOther) {
   v1::MoveKeysRequest request = RequestOf(MoveMode::kCopyOnWrite);
   Lease(1, 0, &request);
   Lease(0, kPoolBytes - 1, &request);
-  EXPECT_THAT(View(request), StatusIs(kInvalid, HasSubstr("item.pools[1]: overlaps item.pools[0]")));
+  EXPECT_THAT(View(request),
+              StatusIs(kInvalid, HasSubstr("item.pools[1]: overlaps item.pools[0]")));
   request.mutable_item()->mutable_pools(0)->mutable_region()->set_offset_bytes(kPoolBytes);
   EXPECT_THAT(View(request), IsOk());
   // Both are only read.
@@ -122,11 +123,12 @@ TEST_F(MoveKeysTest, ErrorsNameTheField) {
   EXPECT_THAT(View(request), StatusIs(kInvalid, HasSubstr("raw: 1 entries; must be 2")));
   request = RequestOf(MoveMode::kCopyOnWrite);
   Lease(1, 1000 - kPoolBytes + 1, &request);
-  EXPECT_THAT(View(request),
-              StatusIs(kInvalid, HasSubstr("item.pools[1].region.offset_bytes: 64 bytes from 937")));
+  EXPECT_THAT(
+      View(request),
+      StatusIs(kInvalid, HasSubstr("item.pools[1].region.offset_bytes: 64 bytes from 937")));
   request.mutable_item()->mutable_pools(1)->mutable_region()->set_region("no such lease");
-  EXPECT_THAT(View(request), StatusIs(absl::StatusCode::kNotFound,
-                                      HasSubstr("item.pools[1].region.region")));
+  EXPECT_THAT(View(request),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("item.pools[1].region.region")));
   request = RequestOf(MoveMode::kCopyOnWrite);
   request.mutable_item()->mutable_pins()->set_backend("cuda");
   EXPECT_THAT(View(request), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -143,7 +145,8 @@ TEST_F(MoveKeysTest, PoolsThatComeBackMustFitTheAnswer) {
   for (int i = 0; i < 200; ++i) {
     *compare.mutable_item()->add_layers() = compare.item().layers(0);
   }
-  EXPECT_THAT(View(compare, 16 << 10), StatusIs(kExhausted, HasSubstr("the response is too large")));
+  EXPECT_THAT(View(compare, 16 << 10),
+              StatusIs(kExhausted, HasSubstr("the response is too large")));
   EXPECT_THAT(View(compare, 64 << 10), IsOk());
 }
 

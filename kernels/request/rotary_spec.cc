@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/request/delta.h"
+#include "kernels/request/rotary_spec.h"
 
 #include "kernels/base/invalid.h"
+#include "kernels/spec/presets.h"
 
 namespace phasor {
+
+absl::StatusOr<ResolvedSpec> ResolveRotarySpec(Spec spec, int64_t head_dim, std::string_view path) {
+  const Preset* preset = FindPreset(spec.preset);
+  const bool preset_states = preset != nullptr && preset->spec.head_dim.has_value();
+  const auto kind = spec.kind.has_value() || preset == nullptr ? spec.kind : preset->spec.kind;
+  const bool other_base = !spec.config_json.empty() || !spec.encoder.empty();
+  if (kind == SpecKind::kRotary && !spec.head_dim.has_value() && !preset_states && !other_base) {
+    spec.head_dim = head_dim;
+  }
+  if (kind == SpecKind::kEncoding) {
+    return Invalid(path, ".kind: ENCODING; must be ROTARY for this call");
+  }
+  return ResolveSpec(spec, path);
+}
 
 absl::Status CheckAmplitude(const Plan& plan, std::string_view path) {
   if (plan.amplitude != 0) return absl::OkStatus();
