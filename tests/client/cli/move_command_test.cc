@@ -40,10 +40,10 @@ class MoveCommandTest : public ::testing::Test {
 
   std::string File(const std::string& name) const { return dir_.path() + "/" + name; }
   std::vector<std::string> Arguments(std::vector<std::string> more) const {
-    std::vector<std::string> all = {"move-keys", "--preset",   "rope-half-split", "--head-dim",
-                                    "8",         "--code",     "float32",         "--pages",
-                                    "2",         "--page-size", "4",              "--heads",
-                                    "1",         "--layers",   "2"};
+    std::vector<std::string> all = {
+        "move-keys", "--preset", "rope-half-split", "--head-dim", "8",       "--code", "float32",
+        "--pages",   "2",        "--page-size",     "4",          "--heads", "1",      "--layers",
+        "2"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -73,8 +73,8 @@ class MoveCommandTest : public ::testing::Test {
 };
 
 TEST_F(MoveCommandTest, KeysOfAllLayersGoToOtherSlots) {
-  const Outcome run = RunCommand(Arguments({"--input", File("cache.bin"), "--output",
-                                            File("out.bin"), "--run", "1:1:5:905:6"}));
+  const Outcome run = RunCommand(Arguments(
+      {"--input", File("cache.bin"), "--output", File("out.bin"), "--run", "1:1:5:905:6"}));
   ASSERT_TRUE(run.status.ok()) << run.status;
   EXPECT_THAT(run.out, HasSubstr("1 tokens, 64 bytes, spec "));
   std::vector<float> expected = values_;
@@ -106,8 +106,8 @@ TEST_F(MoveCommandTest, ComparisonsPassWithTheRightSpecAndFailWithAnother) {
   ASSERT_TRUE(RunCommand(Arguments({"--input", File("cache.bin"), "--output", File("out.bin"),
                                     "--run", "0:8:5:905", "--in-place"}))
                   .status.ok());
-  const std::vector<std::string> compare = {"--input",    File("cache.bin"), "--to-input",
-                                            File("out.bin"), "--run",        "0:8:5:905",
+  const std::vector<std::string> compare = {"--input",       File("cache.bin"), "--to-input",
+                                            File("out.bin"), "--run",           "0:8:5:905",
                                             "--compare"};
   const Outcome right = RunCommand(Arguments(compare));
   EXPECT_TRUE(right.status.ok()) << right.status;
@@ -125,9 +125,9 @@ TEST_F(MoveCommandTest, ComparisonsPassWithTheRightSpecAndFailWithAnother) {
 
 TEST_F(MoveCommandTest, BlockTablesAndSpecsOfTheKeysAreRead) {
   std::ofstream(File("from.json")) << R"({"preset": "rope-half-split", "rope_theta": 500})";
-  const Outcome run = RunCommand(Arguments(
-      {"--input", File("cache.bin"), "--output", File("out.bin"), "--run", "0:4:0:0",
-       "--block-table", "1", "--to-block-table", "0", "--from-spec", File("from.json")}));
+  const Outcome run = RunCommand(
+      Arguments({"--input", File("cache.bin"), "--output", File("out.bin"), "--run", "0:4:0:0",
+                 "--block-table", "1", "--to-block-table", "0", "--from-spec", File("from.json")}));
   ASSERT_TRUE(run.status.ok()) << run.status;
   EXPECT_THAT(run.out, HasSubstr(" from "));
   const std::vector<float> out = ReadFloats("out.bin", 0);
@@ -141,7 +141,8 @@ TEST_F(MoveCommandTest, ErrorsNameTheFlag) {
     more.insert(more.begin(), {"--input", cache});
     return RunCommand(Arguments(more)).status;
   };
-  EXPECT_THAT(status({"--run", "0:1:0:1"}), StatusIs(testing::kInvalid, HasSubstr("--output: not")));
+  EXPECT_THAT(status({"--run", "0:1:0:1"}),
+              StatusIs(testing::kInvalid, HasSubstr("--output: not")));
   EXPECT_THAT(status({"--run", "0:1:0:1", "--compare", "--output", cache}),
               StatusIs(testing::kInvalid, HasSubstr("--output: given; must not")));
   EXPECT_THAT(status({"--run", "0:1:0", "--compare"}),

@@ -71,8 +71,8 @@ TEST(ClientTest, MovesReachTheConnectionWithThePinsOfTheOptions) {
     EXPECT_EQ(call.pins.backend, "cpu");
     done(MoveResult{.tokens = 3});
   });
-  const auto result = Client(connection).MoveKeys({.pools = {absl::MakeSpan(pool)}},
-                                                  {.pins = {.backend = "cpu"}});
+  const auto result =
+      Client(connection).MoveKeys({.pools = {absl::MakeSpan(pool)}}, {.pins = {.backend = "cpu"}});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->tokens, 3);
 }
