@@ -231,7 +231,7 @@ TEST(CallsTest, PoolsOfAMoveLieApart) {
 
 TEST(CallsTest, SpecsOfAMoveHaveOneBase) {
   const MoveCall call{.specs = {{}, {.from_spec = Spec{.preset = "a", .encoder = "b"}}}};
-  EXPECT_THAT(ToRequest(call, "item").status().message(),
+  EXPECT_THAT(std::string(ToRequest(call, "item").status().message()),
               ::testing::StartsWith("item.specs[1].from_spec.preset: more than one base"));
 }
 
