@@ -84,7 +84,7 @@ std::string FormatDifferences(const std::vector<KeyDifference>& differences) {
                      rows);
 }
 
-Json ToJson(const KeyDifference& found) {
+Json JsonOf(const KeyDifference& found) {
   Json json = {{"relative_rms", found.relative_rms()},
                {"rms", found.rms},
                {"max_abs", found.max_abs},
@@ -97,7 +97,7 @@ Json ToJson(const KeyDifference& found) {
   return json;
 }
 
-Json ToJson(const MoveResult& result) {
+Json JsonOf(const MoveResult& result) {
   Json json = {{"info", ToJson(result.info)},
                {"tokens", result.tokens},
                {"moved_bytes", result.moved_bytes}};
@@ -107,7 +107,7 @@ Json ToJson(const MoveResult& result) {
         {{"fingerprint", spec.fingerprint}, {"from_fingerprint", spec.from_fingerprint}});
   }
   for (const KeyDifference& found : result.differences) {
-    json["differences"].push_back(ToJson(found));
+    json["differences"].push_back(JsonOf(found));
   }
   return json;
 }
@@ -151,7 +151,7 @@ class MoveCommand final : public Command {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       PHASOR_RETURN_IF_ERROR(WriteFile(outputs_[i], files_[first_written + i]));
     }
-    out << (common_.json ? ToJson(result).dump(2) + "\n" : Format(result));
+    out << (common_.json ? JsonOf(result).dump(2) + "\n" : Format(result));
     return Verdict(result);
   }
 

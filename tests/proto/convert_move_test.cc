@@ -11,11 +11,10 @@ namespace phasor {
 namespace {
 
 using ::phasor::testing::IsOk;
+using ::phasor::testing::kInvalid;
 using ::phasor::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 KeyLayout FullLayout() {
   return {.name = "vllm-flash",
