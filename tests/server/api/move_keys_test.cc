@@ -188,6 +188,20 @@ TEST(MoveKeysServiceTest, AComparisonAnswersWithDifferencesAndNoBytes) {
   EXPECT_THAT(response.raw(), IsEmpty());
 }
 
+TEST(MoveKeysServiceTest, EveryPoolMayBeInTheMessage) {
+  TestServer server;
+  v1::MoveKeysRequest request = RequestOf(MoveMode::kCopyOnWrite);
+  while (request.raw_size() < 4096) {
+    request.mutable_item()->add_pools()->set_size_bytes(1);
+    request.add_raw("x");
+  }
+  EXPECT_EQ(Answer(server, request).raw_size(), 1);
+  request.add_raw("x");
+  const grpc::Status status = server.Call("MoveKeys", request.SerializeAsString());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("raw: too many entries"));
+}
+
 TEST(MoveKeysServiceTest, AMessageWithoutAnItemIsRefused) {
   TestServer server;
   const grpc::Status status = server.Call("MoveKeys", "");
