@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ggml's block codes against blocks that gguf made, byte for byte; and what NaN and infinity
 // become.
-#include "kernels/math/key_blocks.h"
+#include "kernels/ops/key_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,13 @@
 #include <limits>
 #include <string>
 
-#include "kernels/ops/key_rows.h"
+#include "kernels/math/key_blocks.h"
 #include "kernels/reference/reference.h"
 
 namespace phasor {
 namespace {
 
-#include "tests/kernels/math/gguf_blocks.inc"
+#include "tests/kernels/gguf_blocks.inc"
 
 KeyForm OneBlock(KeyCode code) {
   KeyForm form{.code = code, .pages = 1, .page_size = 1, .heads = 1, .head_dim = 32};
@@ -39,7 +39,7 @@ std::string Encoded(KeyCode code, const float* lanes) {
   return hex;
 }
 
-TEST(KeyBlocksTest, BlocksHaveTheBytesOfGguf) {
+TEST(KeyRowsTest, BlocksHaveTheBytesOfGguf) {
   for (const GgufBlocks& expected : kBlocks) {
     for (size_t i = 0; i < std::size(kLanes); ++i) {
       EXPECT_EQ(Encoded(expected.code, kLanes[i]), expected.blocks[i])
@@ -48,7 +48,7 @@ TEST(KeyBlocksTest, BlocksHaveTheBytesOfGguf) {
   }
 }
 
-TEST(KeyBlocksTest, EncodingWhatWasDecodedGivesTheSameCodes) {
+TEST(KeyRowsTest, EncodingWhatWasDecodedGivesTheSameCodes) {
   for (const GgufBlocks& expected : kBlocks) {
     const KeyForm form = OneBlock(expected.code);
     for (size_t i = 0; i < 4; ++i) {  // ordinary numbers
@@ -66,7 +66,7 @@ TEST(KeyBlocksTest, EncodingWhatWasDecodedGivesTheSameCodes) {
   }
 }
 
-TEST(KeyBlocksTest, NaNAndInfinityGiveCodesAndNoUndefinedBehaviour) {
+TEST(KeyRowsTest, NaNAndInfinityGiveCodesAndNoUndefinedBehaviour) {
   float lanes[32] = {};
   for (const float odd :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
