@@ -20,32 +20,33 @@ namespace {
 
 using ::phasor::testing::kInvalid;
 using ::testing::HasSubstr;
-using Cells = std::vector<std::byte>;
+using PoolCells = std::vector<std::byte>;
 
-constexpr int64_t kPages = 6, kPageSize = 4, kHeads = 2, kDim = 64, kLayers = 3;
+constexpr int64_t kMovedPages = 6, kMovedPageSize = 4, kKeyRows = 2, kKeyLanes = 64,
+                  kCacheLayers = 3;
 constexpr int64_t kPoolBytes = int64_t{512} << 10;
 
 // Three layers of a cache of two pools: layer 0 rotates, layer 1 has another base, layer 2 does not
 // rotate. Tokens of two sequences go from pool 0 to pool 1.
-MoveCall CallOf(KeyCode code, MoveMode mode) {
+MoveCall MoveOf(KeyCode code, MoveMode mode) {
   MoveCall call;
   call.layouts = {{.name = "vllm-blnhc",
                    .code = code,
-                   .pages = kPages,
-                   .page_size = kPageSize,
-                   .heads = kHeads,
-                   .head_dim = kDim,
-                   .layers = kLayers}};
+                   .pages = kMovedPages,
+                   .page_size = kMovedPageSize,
+                   .heads = kKeyRows,
+                   .head_dim = kKeyLanes,
+                   .layers = kCacheLayers}};
   if (code == KeyCode::kInt8) {
     call.layouts[0].name = "nhd";
-    call.layouts[0].scales = KeyScales{300000, kPageSize * kHeads * 4, kHeads * 4, 4};
+    call.layouts[0].scales = KeyScales{300000, kMovedPageSize * kKeyRows * 4, kKeyRows * 4, 4};
     call.layouts[0].layers = 1;
   }
-  const Spec llama = {.preset = "llama-2", .head_dim = kDim};
+  const Spec llama = {.preset = "llama-2", .head_dim = kKeyLanes};
   Spec other = llama;
   other.rope_theta = 500000;
   call.specs = {{.spec = llama}, {.spec = llama, .from_spec = other}};
-  for (int64_t i = 0; i < kLayers; ++i) {
+  for (int64_t i = 0; i < kCacheLayers; ++i) {
     KeyLayer& layer = call.layers.emplace_back();
     if (i < 2) layer.spec = i;
     layer.layer = i;
@@ -64,9 +65,9 @@ MoveCall CallOf(KeyCode code, MoveMode mode) {
 }
 
 // Bits that are numbers of moderate size in every 16-bit and 8-bit code, and as scales.
-Cells RandomPool(uint64_t seed) {
+PoolCells RandomPool(uint64_t seed) {
   std::mt19937_64 random(seed);
-  Cells cells(kPoolBytes);
+  PoolCells cells(kPoolBytes);
   for (std::byte& cell : cells) cell = static_cast<std::byte>((random() & 0x83) | 0x3C);
   return cells;
 }
@@ -75,11 +76,11 @@ class ClientMoveTest : public ClientSharedTest {
  protected:
   struct Outcome {
     absl::StatusOr<MoveResult> result;
-    std::vector<Cells> pools;
+    std::vector<PoolCells> pools;
   };
 
   static Outcome Move(const Client& client, MoveCall call, bool leased) {
-    std::vector<Cells> pools = {RandomPool(1), RandomPool(2)};
+    std::vector<PoolCells> pools = {RandomPool(1), RandomPool(2)};
     SharedMemory memory;
     if (leased) memory = Shared(client, 2 * kPoolBytes + 3);
     std::vector<absl::Span<std::byte>> spans;
@@ -107,17 +108,24 @@ class ClientMoveTest : public ClientSharedTest {
   }
 };
 
-bool operator==(const KeyDifference& a, const KeyDifference& b) {
-  return a.max_abs == b.max_abs && a.rms == b.rms && a.reference_rms == b.reference_rms &&
-         a.bad_rows == b.bad_rows && a.first_bad_token == b.first_bad_token &&
-         a.first_bad_slot == b.first_bad_slot && a.first_bad_head == b.first_bad_head;
+// All numbers of a comparison.
+std::vector<double> NumbersOf(const MoveResult& result) {
+  std::vector<double> numbers;
+  for (const KeyDifference& found : result.differences) {
+    numbers.insert(numbers.end(), {found.max_abs, found.rms, found.reference_rms});
+    for (const int64_t number :
+         {found.bad_rows, found.first_bad_token, found.first_bad_slot, found.first_bad_head}) {
+      numbers.push_back(static_cast<double>(number));
+    }
+  }
+  return numbers;
 }
 
 TEST_F(ClientMoveTest, EveryWayGivesTheSameBytes) {
   for (const KeyCode code :
        {KeyCode::kBFloat16, KeyCode::kFloat8E4M3, KeyCode::kInt8, KeyCode::kQ8_0}) {
     for (const MoveMode mode : {MoveMode::kCopyOnWrite, MoveMode::kMove}) {
-      const auto outcomes = MoveEverywhere(CallOf(code, mode));
+      const auto outcomes = MoveEverywhere(MoveOf(code, mode));
       ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
       EXPECT_EQ(outcomes[0].result->tokens, 12);
       EXPECT_GT(outcomes[0].result->moved_bytes, 0);
@@ -137,22 +145,22 @@ TEST_F(ClientMoveTest, EveryWayGivesTheSameBytes) {
 }
 
 TEST_F(ClientMoveTest, EveryWayFindsTheSameDifferences) {
-  const auto outcomes = MoveEverywhere(CallOf(KeyCode::kBFloat16, MoveMode::kCompare));
+  const auto outcomes = MoveEverywhere(MoveOf(KeyCode::kBFloat16, MoveMode::kCompare));
   ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
-  ASSERT_EQ(outcomes[0].result->differences.size(), static_cast<size_t>(kLayers));
-  EXPECT_EQ(outcomes[0].result->differences[2].bad_rows, 12 * kHeads);
+  ASSERT_EQ(outcomes[0].result->differences.size(), static_cast<size_t>(kCacheLayers));
+  EXPECT_EQ(outcomes[0].result->differences[2].bad_rows, 12 * kKeyRows);
   for (const Outcome& outcome : outcomes) {
     ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
     EXPECT_EQ(outcome.pools[0], RandomPool(1));
     EXPECT_EQ(outcome.pools[1], RandomPool(2));
-    EXPECT_TRUE(outcome.result->differences == outcomes[0].result->differences);
+    EXPECT_EQ(NumbersOf(*outcome.result), NumbersOf(*outcomes[0].result));
   }
 }
 
 // A move there passes the comparison of the same move; with another base it fails.
 TEST_F(ClientMoveTest, AMovePassesItsOwnComparison) {
-  Cells from = RandomPool(1), to = RandomPool(2);
-  MoveCall call = CallOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+  PoolCells from = RandomPool(1), to = RandomPool(2);
+  MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
   call.pools = {absl::MakeSpan(from), absl::MakeSpan(to)};
   ASSERT_TRUE(unix_.MoveKeys(call).ok());
   call.mode = MoveMode::kCompare;
@@ -168,7 +176,7 @@ TEST_F(ClientMoveTest, AMovePassesItsOwnComparison) {
 
 TEST_F(ClientMoveTest, ErrorsAreEqualAndChangeNothing) {
   const auto expect = [&](absl::StatusCode code, const std::string& message, auto change) {
-    MoveCall call = CallOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+    MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
     change(&call);
     const auto outcomes = MoveEverywhere(call);
     EXPECT_THAT(outcomes[0].result.status(), testing::StatusIs(code, HasSubstr(message)));
@@ -179,7 +187,7 @@ TEST_F(ClientMoveTest, ErrorsAreEqualAndChangeNothing) {
     }
   };
   expect(kInvalid, "item.groups[0].runs[1].block_table[1]: page 6",
-         [](MoveCall* call) { call->groups[0].runs[1].block_table[1] = kPages; });
+         [](MoveCall* call) { call->groups[0].runs[1].block_table[1] = kMovedPages; });
   expect(kInvalid, "item.layers[1].to_place.pool: 2",
          [](MoveCall* call) { call->layers[1].to_place->pool = 2; });
   expect(kInvalid, "item.layouts[0].heads", [](MoveCall* call) { call->layouts[0].heads = 0; });
@@ -197,7 +205,7 @@ TEST_F(ClientMoveTest, PoolsThatOverlapAreRefusedEverywhere) {
   const SharedMemory memory = Shared(unix_, 2 * kPoolBytes);
   const absl::Span<std::byte> all(memory.data(), static_cast<size_t>(memory.size()));
   for (const Client* client : {&here_, &tcp_, &unix_}) {
-    MoveCall call = CallOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+    MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
     call.pools = {all.first(kPoolBytes), all.subspan(kPoolBytes - 1, kPoolBytes)};
     EXPECT_THAT(client->MoveKeys(call).status(),
                 testing::StatusIs(kInvalid, HasSubstr("item.pools[1]: overlaps item.pools[0]")));
@@ -215,7 +223,7 @@ class NamedPoolTest : public ClientServerTest {
 
 // A region that clients may write meanwhile is copied as a whole, so it can only be a source.
 TEST_F(NamedPoolTest, ANamedRegionIsASourceAndNoDestination) {
-  const Cells source = RandomPool(1);
+  const PoolCells source = RandomPool(1);
   const testing::SharedMemory region(
       std::string(reinterpret_cast<const char*>(source.data()), source.size()));
   const auto channel = testing::NewChannel(server_->listeners()[1]);
@@ -230,8 +238,8 @@ TEST_F(NamedPoolTest, ANamedRegionIsASourceAndNoDestination) {
     const grpc::Status status = stub->Register(&context, request, &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
   }
-  MoveCall call = CallOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
-  Cells expected = RandomPool(2), from = source;
+  MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+  PoolCells expected = RandomPool(2), from = source;
   call.pools = {absl::MakeSpan(from), absl::MakeSpan(expected)};
   MoveRequest request{.pools = {kPoolBytes, kPoolBytes},
                       .layouts = call.layouts,
@@ -241,7 +249,7 @@ TEST_F(NamedPoolTest, ANamedRegionIsASourceAndNoDestination) {
   ASSERT_TRUE(here_.MoveKeys(call).ok());
   v1::MoveKeysRequest wire;
   *wire.mutable_item() = ToWire(request);
-  const Cells to = RandomPool(2);
+  const PoolCells to = RandomPool(2);
   wire.add_raw(to.data(), to.size());
   wire.mutable_item()->mutable_pools(0)->mutable_region()->set_region("cache");
   const auto stub = v1::PositionEmbeddingService::NewStub(channel);
