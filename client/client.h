@@ -156,6 +156,14 @@ class Client {
   std::unique_ptr<EncodeStream> StreamEncode(const CallOptions& options = {}) const;
   std::unique_ptr<RopeStream> StreamApplyRoPE(const CallOptions& options = {}) const;
 
+  // Cached keys ----------------------------------------------------------------------------------
+
+  // Moves cached keys to other positions where they lie, in all layers of a model at once, or
+  // compares them with what a move would give. After an error, pools in ordinary memory are as they
+  // were; what AllocateShared says holds for pools in shared memory. In a MoveMode::kMove call,
+  // ABORTED says that keys hold neither their old nor their new rotation.
+  absl::StatusOr<MoveResult> MoveKeys(MoveCall call, const CallOptions& options = {}) const;
+
   // Attention biases and learned tables ----------------------------------------------------------
 
   absl::StatusOr<EncodeResult> AttentionBias(BiasCall call, const CallOptions& options = {}) const;

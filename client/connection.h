@@ -4,6 +4,7 @@
 #ifndef PHASOR_CLIENT_CONNECTION_H_
 #define PHASOR_CLIENT_CONNECTION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/device_memory.h"
 #include "client/options.h"
 #include "client/position_list.h"
@@ -23,6 +25,7 @@
 #include "kernels/plan/bias_rule.h"
 #include "kernels/plan/parity_report.h"
 #include "kernels/plan/plan_details.h"
+#include "kernels/request/move_keys.h"
 #include "kernels/request/request.h"
 #include "kernels/spec/presets.h"
 #include "kernels/spec/spec.h"
@@ -134,6 +137,36 @@ struct RopeCall {
   std::optional<PagedWrite> paged = {};
 };
 
+// One MoveKeys call (docs/move-keys.md). Borrows the memory of its pools until the call is done.
+struct MoveCall {
+  // Memory that holds keys, whole or in part; at least 1 byte each, and apart from each other. A
+  // pool in AllocateShared memory is changed where it lies, if the server that leased the memory
+  // still runs. Any other pool is sent to the server as a whole, and comes back if it is written.
+  std::vector<absl::Span<std::byte>> pools = {};
+  std::vector<KeyLayout> layouts = {};
+  std::vector<KeySpec> specs = {};
+  std::vector<KeyLayer> layers = {};
+  std::vector<KeyGroup> groups = {};
+  MoveMode mode = MoveMode::kCopyOnWrite;
+  std::optional<double> tolerance = {};  // COMPARE only; not set: DefaultTolerance
+  Pins pins = {};                        // numerics version and backend
+};
+
+// The result of a MoveCall.
+struct MoveResult {
+  // The fingerprints of a KeySpec; both are equal if it has no from_spec.
+  struct SpecInfo {
+    std::string fingerprint;
+    std::string from_fingerprint;
+    friend bool operator==(const SpecInfo&, const SpecInfo&) = default;
+  };
+  RunInfo info;                            // spec_fingerprint is empty: see `specs`
+  std::vector<SpecInfo> specs;             // one per spec
+  int64_t tokens = 0;                      // of all groups
+  int64_t moved_bytes = 0;                 // read; as many are written, except by COMPARE
+  std::vector<KeyDifference> differences;  // COMPARE: one per layer
+};
+
 using EncodeStream = ItemStream<EncodeCall, EncodeResult>;
 using RopeStream = ItemStream<RopeCall, RunInfo>;
 
@@ -223,6 +256,7 @@ class Connection {
   virtual void BatchApplyRoPE(std::vector<RopeCall> calls, CallContext context,
                               Done<std::vector<absl::StatusOr<RunInfo>>> done) = 0;
   virtual void AttentionBias(BiasCall call, CallContext context, Done<EncodeResult> done) = 0;
+  virtual void MoveKeys(MoveCall call, CallContext context, Done<MoveResult> done) = 0;
   // Opens a stream that ends at the context's deadline. Never nullptr; errors are reported by
   // ItemStream::Finish.
   virtual std::unique_ptr<EncodeStream> StreamEncode(CallContext context) = 0;

@@ -29,7 +29,7 @@ void ForEachTensor(const Job& job, F visit) {
             if (tensor.pieces.empty() && tensor.x != tensor.y) visit(tensor.x);
             visit(tensor.y);
           }
-        } else {
+        } else if constexpr (!std::is_same_v<T, MoveJob>) {  // keys are in host memory
           visit(of.out);
           if (of.add_to != nullptr && of.add_to != of.out) visit(of.add_to);
         }

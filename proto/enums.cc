@@ -275,6 +275,46 @@ v1::EncodeOutput ToWire(EncodeOutput value) {
   return v1::ENCODE_OUTPUT_UNSPECIFIED;
 }
 
+v1::KeyCode ToWire(KeyCode value) {
+  switch (value) {
+    case KeyCode::kFloat32:
+      return v1::KEY_CODE_FLOAT32;
+    case KeyCode::kFloat16:
+      return v1::KEY_CODE_FLOAT16;
+    case KeyCode::kBFloat16:
+      return v1::KEY_CODE_BFLOAT16;
+    case KeyCode::kFloat8E4M3:
+      return v1::KEY_CODE_FLOAT8_E4M3;
+    case KeyCode::kFloat8E5M2:
+      return v1::KEY_CODE_FLOAT8_E5M2;
+    case KeyCode::kInt8:
+      return v1::KEY_CODE_INT8;
+    case KeyCode::kQ8_0:
+      return v1::KEY_CODE_Q8_0;
+    case KeyCode::kQ4_0:
+      return v1::KEY_CODE_Q4_0;
+    case KeyCode::kQ4_1:
+      return v1::KEY_CODE_Q4_1;
+    case KeyCode::kQ5_0:
+      return v1::KEY_CODE_Q5_0;
+    case KeyCode::kQ5_1:
+      return v1::KEY_CODE_Q5_1;
+  }
+  return v1::KEY_CODE_UNSPECIFIED;
+}
+
+v1::MoveMode ToWire(MoveMode value) {
+  switch (value) {
+    case MoveMode::kCopyOnWrite:
+      return v1::MOVE_MODE_COPY_ON_WRITE;
+    case MoveMode::kMove:
+      return v1::MOVE_MODE_MOVE;
+    case MoveMode::kCompare:
+      return v1::MOVE_MODE_COMPARE;
+  }
+  return v1::MOVE_MODE_UNSPECIFIED;
+}
+
 absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,
                               const std::string& path) {
   std::string names;

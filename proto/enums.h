@@ -15,10 +15,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "google/protobuf/generated_enum_reflection.h"
+#include "kernels/backend/batch.h"
 #include "kernels/base/dtype.h"
+#include "kernels/ops/key_form.h"
 #include "kernels/plan/bias_rule.h"
 #include "kernels/request/request.h"
 #include "kernels/spec/spec.h"
+#include "phasor/v1/move_keys.pb.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/spec.pb.h"
 #include "phasor/v1/tensor.pb.h"
@@ -43,6 +46,8 @@ v1::RopeLayout ToWire(RopeLayout value);
 v1::OutOfRange ToWire(OutOfRange value);
 v1::BiasFamily ToWire(BiasFamily value);
 v1::EncodeOutput ToWire(EncodeOutput value);
+v1::KeyCode ToWire(KeyCode value);
+v1::MoveMode ToWire(MoveMode value);
 
 // INVALID_ARGUMENT "<path>: unknown value 99, must be one of ...".
 absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor* accepted,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "client/cli/bench_command.h"
+#include "client/cli/move_command.h"
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
 #include "client/cli/plot_command.h"
@@ -380,6 +381,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(std::make_unique<EncodeCommand>(app));
   commands.push_back(std::make_unique<RopeCommand>(app));
+  commands.push_back(MakeMoveCommand(app));
   AddTableCommands(app, &commands);
   commands.push_back(std::make_unique<ResolveCommand>(app));
   commands.push_back(std::make_unique<PresetsCommand>(app));

@@ -3,7 +3,10 @@
 // its shapes say, and copies strided tensors.
 #include "client/common/calls.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "client/device_memory.h"
@@ -155,6 +158,24 @@ void ForEachRun(const TensorDesc& tensor, Copy copy) {
   }
 }
 
+absl::Status CheckPoolsApart(const std::vector<absl::Span<std::byte>>& pools,
+                             std::string_view path) {
+  std::vector<size_t> order(pools.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::less<>()(pools[a].data(), pools[b].data());
+  });
+  for (size_t i = 1; i < order.size(); ++i) {
+    const absl::Span<std::byte> before = pools[order[i - 1]];
+    if (before.empty() || pools[order[i]].empty()) continue;
+    if (!std::less<>()(pools[order[i]].data(), before.data() + before.size())) continue;
+    return InvalidAt(StrCat(path, ".pools[", order[i], "]"),
+                     StrCat("overlaps ", path, ".pools[", order[i - 1],
+                            "]; must be one pool with several places"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckBase(const Spec& spec, std::string_view path) {
@@ -246,6 +267,27 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
     const std::string output_path = StrCat(path, ".output");
     PHASOR_RETURN_IF_ERROR(CheckView(*call.output, output_path));
     if (!IsDense(call.output->desc)) return InvalidAt(output_path, "strided; must be dense");
+  }
+  return request;
+}
+
+absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view path) {
+  MoveRequest request{.layouts = call.layouts,
+                      .specs = call.specs,
+                      .layers = call.layers,
+                      .groups = call.groups,
+                      .mode = call.mode,
+                      .tolerance = call.tolerance,
+                      .pins = call.pins};
+  for (const absl::Span<std::byte> pool : call.pools) {
+    request.pools.push_back(static_cast<int64_t>(pool.size()));
+  }
+  PHASOR_RETURN_IF_ERROR(CheckPoolsApart(call.pools, path));
+  for (size_t i = 0; i < call.specs.size(); ++i) {
+    const std::string spec_path = StrCat(path, ".specs[", i, "]");
+    PHASOR_RETURN_IF_ERROR(CheckBase(call.specs[i].spec, StrCat(spec_path, ".spec")));
+    if (!call.specs[i].from_spec.has_value()) continue;
+    PHASOR_RETURN_IF_ERROR(CheckBase(*call.specs[i].from_spec, StrCat(spec_path, ".from_spec")));
   }
   return request;
 }

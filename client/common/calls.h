@@ -16,6 +16,7 @@
 #include "client/connection.h"
 #include "kernels/backend/batch.h"
 #include "kernels/request/bias.h"
+#include "kernels/request/move_keys.h"
 #include "kernels/request/request.h"
 
 namespace phasor::client_internal {
@@ -34,6 +35,8 @@ absl::StatusOr<EncodeRequest> ToRequest(const EncodeCall& call, std::string_view
 absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view path,
                                       const void* connection = nullptr);
 absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view path);
+// INVALID_ARGUMENT also: pools overlap.
+absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view path);
 
 // INVALID_ARGUMENT: `values` is not a dense table, or its memory is too small.
 absl::Status CheckTableValues(const TensorView& values, std::string_view path);

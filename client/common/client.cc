@@ -203,6 +203,13 @@ absl::StatusOr<EncodeResult> Client::AttentionBias(BiasCall call,
   });
 }
 
+absl::StatusOr<MoveResult> Client::MoveKeys(MoveCall call, const CallOptions& options) const {
+  FillPins(call, options.pins);
+  return Wait<MoveResult>([&](Done<MoveResult> done) {
+    connection_->MoveKeys(std::move(call), Context(options, true), std::move(done));
+  });
+}
+
 absl::StatusOr<std::vector<TableInfo>> Client::ListTables(const CallOptions& options) const {
   std::vector<TableInfo> tables;
   std::string page_token;

@@ -125,6 +125,9 @@ class GrpcConnection final : public Connection,
     StartUnary<v1::AttentionBiasRequest>("AttentionBias", std::move(call), context,
                                          std::move(done));
   }
+  void MoveKeys(MoveCall call, CallContext context, Done<MoveResult> done) override {
+    StartUnary<v1::MoveKeysRequest>("MoveKeys", std::move(call), context, std::move(done));
+  }
   std::unique_ptr<EncodeStream> StreamEncode(CallContext context) override {
     return MakeEncodeStream(channel_.channel(), leases_, context);
   }

@@ -11,6 +11,7 @@
 #include "kernels/base/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
+#include "proto/convert_move.h"
 #include "proto/grpc_status.h"
 
 namespace phasor::client_internal {
@@ -193,6 +194,28 @@ absl::Status ReadItem(const v1::ApplyRoPEResult& wire, const RopeCall& call, std
   return absl::OkStatus();
 }
 
+// Whether the message holds pools of this call that may have been written, each as a whole.
+absl::Status CheckPools(const v1::MoveKeysResult& wire, absl::Span<const PieceList> raw,
+                        const MoveCall& call, int destinations) {
+  const size_t most =
+      call.mode == MoveMode::kCompare ? 0 : call.pools.size() - static_cast<size_t>(destinations);
+  if (raw.size() != static_cast<size_t>(wire.inline_pools_size()) || raw.size() > most) {
+    return Unfit(raw.size(), " pools; not those that were asked for");
+  }
+  int64_t next = 0;
+  for (size_t i = 0; i < raw.size(); ++i) {
+    const int64_t pool = wire.inline_pools(static_cast<int>(i));
+    if (pool < next || pool >= static_cast<int64_t>(call.pools.size())) {
+      return Unfit("result.inline_pools[", i, "]: ", pool, ", not the next of the pools");
+    }
+    next = pool + 1;
+    const size_t bytes = call.pools[static_cast<size_t>(pool)].size();
+    if (PieceBytes(raw[i]) == static_cast<int64_t>(bytes)) continue;
+    return Unfit("raw[", i, "]: ", PieceBytes(raw[i]), " bytes, its pool has ", bytes);
+  }
+  return absl::OkStatus();
+}
+
 template <typename Response, typename Call, typename Result>
 absl::Status ReadUnary(const WalkedMessage& message, const Call& call, int destinations,
                        Result& result) {
@@ -268,6 +291,32 @@ absl::Status ReadResponse(const WalkedMessage& message, const BiasCall& call, in
       PlaceOutput(call, std::move(output), response.info(), kItemPath, outputs, item));
   PHASOR_RETURN_IF_ERROR(outputs.Copy());
   PHASOR_ASSIGN_OR_RETURN(result, std::move(item));
+  return absl::OkStatus();
+}
+
+absl::Status ReadResponse(const WalkedMessage& message, const MoveCall& call, int destinations,
+                          MoveResult& result) {
+  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::MoveKeysResponse>(message.header));
+  const v1::MoveKeysResult& wire = response.result();
+  const size_t compared = call.mode == MoveMode::kCompare ? call.layers.size() : 0;
+  if (static_cast<size_t>(wire.specs_size()) != call.specs.size() ||
+      static_cast<size_t>(wire.differences_size()) != compared) {
+    return Unfit("result: not of the specs or layers that were asked for");
+  }
+  PHASOR_RETURN_IF_ERROR(CheckPools(wire, message.raw, call, destinations));
+  for (int i = 0; i < wire.inline_pools_size(); ++i) {
+    CopyPieces(message.raw[static_cast<size_t>(i)],
+               call.pools[static_cast<size_t>(wire.inline_pools(i))].data());
+  }
+  result = {.info = InfoFromWire(wire.info()),
+            .tokens = wire.tokens(),
+            .moved_bytes = wire.moved_bytes()};
+  for (const v1::KeySpecInfo& spec : wire.specs()) {
+    result.specs.push_back({spec.fingerprint(), spec.from_fingerprint()});
+  }
+  for (const v1::KeyDifference& difference : wire.differences()) {
+    result.differences.push_back(DifferenceFromWire(difference));
+  }
   return absl::OkStatus();
 }
 

@@ -40,6 +40,8 @@ absl::Status ReadResponse(const WalkedMessage& message, const RopeCall& call, in
                           RunInfo& result);
 absl::Status ReadResponse(const WalkedMessage& message, const BiasCall& call, int destinations,
                           EncodeResult& result);
+absl::Status ReadResponse(const WalkedMessage& message, const MoveCall& call, int destinations,
+                          MoveResult& result);
 absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<EncodeCall>& batch, int,
                           std::vector<absl::StatusOr<EncodeResult>>& results);
 absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<RopeCall>& batch, int,

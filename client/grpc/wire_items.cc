@@ -13,6 +13,7 @@
 #include "kernels/tensor/tensor_desc.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
+#include "proto/convert_move.h"
 
 namespace phasor::client_internal {
 
@@ -203,6 +204,28 @@ absl::StatusOr<v1::AttentionBiasItem> MakeItem(const BiasCall& call, std::string
     PHASOR_RETURN_IF_ERROR(payload.AddTensor(*call.table_values, *request.table_values).status());
   }
   return ToWire(request);
+}
+
+absl::StatusOr<v1::MoveKeysItem> MakeItem(const MoveCall& call, std::string_view path,
+                                          Payload& payload) {
+  PHASOR_ASSIGN_OR_RETURN(const MoveRequest request, ToRequest(call, path));
+  v1::MoveKeysItem item = ToWire(request);
+  for (size_t i = 0; i < call.pools.size(); ++i) {
+    const absl::Span<std::byte> pool = call.pools[i];
+    std::optional<LeasedPlace> leased;
+    if (payload.leases != nullptr) {
+      leased = payload.leases->Find(pool.data(), static_cast<int64_t>(pool.size()));
+    }
+    if (!leased.has_value()) {
+      payload.raw.emplace_back(pool);
+      continue;
+    }
+    v1::RegionRef* const region = item.mutable_pools(static_cast<int>(i))->mutable_region();
+    region->set_region(leased->token);
+    region->set_offset_bytes(leased->offset);
+    if (call.mode != MoveMode::kCompare) ++payload.destinations;
+  }
+  return item;
 }
 
 }  // namespace phasor::client_internal

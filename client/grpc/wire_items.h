@@ -60,6 +60,8 @@ absl::StatusOr<v1::ApplyRoPEItem> MakeItem(const RopeCall& call, std::string_vie
                                            Payload& payload);
 absl::StatusOr<v1::AttentionBiasItem> MakeItem(const BiasCall& call, std::string_view path,
                                                Payload& payload);
+absl::StatusOr<v1::MoveKeysItem> MakeItem(const MoveCall& call, std::string_view path,
+                                          Payload& payload);
 
 }  // namespace phasor::client_internal
 

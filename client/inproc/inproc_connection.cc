@@ -22,6 +22,7 @@
 #include "kernels/plan/plan.h"
 #include "kernels/plan/plan_details.h"
 #include "kernels/request/bias.h"
+#include "kernels/request/move_keys.h"
 #include "kernels/request/paged_cache.h"
 #include "kernels/spec/presets.h"
 
@@ -116,6 +117,11 @@ class InprocConnection final : public Connection,
     done(status.ok() ? RunBias(call, kItemPath) : status);
   }
 
+  void MoveKeys(MoveCall call, CallContext context, Done<MoveResult> done) override {
+    const absl::Status status = CheckContext(context);
+    done(status.ok() ? RunMove(call, kItemPath) : status);
+  }
+
   std::unique_ptr<EncodeStream> StreamEncode(CallContext context) override {
     return std::make_unique<InprocStream<EncodeCall, EncodeResult>>(
         [self = shared_from_this()](const EncodeCall& call) {
@@ -182,6 +188,7 @@ class InprocConnection final : public Connection,
   absl::Status Rotate(const PreparedRope& prepared, const std::vector<RopeTensor>& tensors,
                       RunInfo* info);
   absl::StatusOr<EncodeResult> RunBias(const BiasCall& call, std::string_view path);
+  absl::StatusOr<MoveResult> RunMove(const MoveCall& call, std::string_view path);
   absl::StatusOr<SpecDetails> Details(const Spec& spec,
                                       const std::optional<parity::Comparison>& comparison);
 
@@ -325,6 +332,29 @@ absl::StatusOr<EncodeResult> InprocConnection::RunBias(const BiasCall& call,
       MakeBiasJob(prepared, call.table_values.has_value() ? call.table_values->data : nullptr,
                   call.add_to.has_value() ? call.add_to->data : nullptr, output);
   PHASOR_RETURN_IF_ERROR(Run(job, &result.info));
+  return result;
+}
+
+absl::StatusOr<MoveResult> InprocConnection::RunMove(const MoveCall& call, std::string_view path) {
+  PHASOR_ASSIGN_OR_RETURN(const MoveRequest request, ToRequest(call, path));
+  auto plans = [this](const ResolvedSpec& spec) { return plans_.Get(spec); };
+  PHASOR_ASSIGN_OR_RETURN(const PreparedMove prepared, PrepareMove(request, plans, path));
+  PHASOR_RETURN_IF_ERROR(CheckBackendPin(call.pins, path));
+  MoveResult result{.info = {"", kNumericsVersion, std::string(backend_->name())},
+                    .tokens = prepared.tokens,
+                    .moved_bytes = prepared.moved_bytes};
+  for (const PreparedMove::Spec& spec : prepared.specs) {
+    const Plan& from = spec.from_plan == nullptr ? *spec.plan : *spec.from_plan;
+    result.specs.push_back({spec.plan->fingerprint, from.fingerprint});
+  }
+  std::vector<std::byte*> pools;
+  for (const absl::Span<std::byte> pool : call.pools) pools.push_back(pool.data());
+  const size_t compared = prepared.mode == MoveMode::kCompare ? prepared.layers : 0;
+  std::vector<std::byte> report(compared * sizeof(KeyReport));
+  PHASOR_RETURN_IF_ERROR(Run(MakeMoveJob(prepared, pools, report.data()), &result.info));
+  for (size_t i = 0; i < compared; ++i) {
+    result.differences.push_back(DifferenceOf(report.data(), i));
+  }
   return result;
 }
 

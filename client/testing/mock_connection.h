@@ -30,6 +30,7 @@ class MockConnection : public Connection {
               (std::vector<RopeCall>, CallContext, Done<std::vector<absl::StatusOr<RunInfo>>>),
               (override));
   MOCK_METHOD(void, AttentionBias, (BiasCall, CallContext, Done<EncodeResult>), (override));
+  MOCK_METHOD(void, MoveKeys, (MoveCall, CallContext, Done<MoveResult>), (override));
   MOCK_METHOD(void, ListTables, (std::string, CallContext, Done<TablePage>), (override));
   MOCK_METHOD(void, GetTable, (std::string, CallContext, Done<TableInfo>), (override));
   MOCK_METHOD(void, CreateTable, (std::string, TensorView, CallContext, Done<TableInfo>),

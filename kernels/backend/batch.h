@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/base/dtype.h"
+#include "kernels/ops/key_form.h"
 #include "kernels/plan/bias_rule.h"
 #include "kernels/plan/plan.h"
 #include "kernels/tensor/pieces.h"
@@ -132,7 +133,61 @@ struct BiasJob {
   int64_t add_to_row_bytes = 0;
 };
 
-using Job = std::variant<EncodeJob, RotaryJob, LookupJob, BiasJob>;
+enum class MoveMode : uint8_t {
+  kCopyOnWrite,  // to other slots or pools; sources keep their bytes
+  kMove,         // in place
+  kCompare,      // writes nothing: compares what a move would give with what is there
+};
+
+// Tokens and where they go. Positions are [tokens, axes].
+struct MoveTokens {
+  std::vector<int64_t> from_slots;
+  std::vector<int64_t> to_slots;
+  std::vector<int64_t> from_positions;
+  std::vector<int64_t> to_positions;
+  int axes = 1;
+  int64_t count() const { return static_cast<int64_t>(from_slots.size()); }
+};
+
+// One layer's rows in a move. Offsets are those of the first lane of slot 0 of page 0, head 0.
+struct MovePlane {
+  const Plan* plan = nullptr;       // nullptr: rows are copied
+  const Plan* from_plan = nullptr;  // the spec that rotated the keys; has the same lanes
+  size_t form = 0;
+  size_t to_form = 0;  // differs in distances only
+  size_t tokens = 0;   // which of the MoveTokens
+  size_t pool = 0;
+  size_t to_pool = 0;
+  int64_t offset = 0;
+  int64_t to_offset = 0;
+};
+
+// What COMPARE finds for one plane.
+struct KeyReport {
+  double max_abs = 0;
+  double squares = 0;            // sum of the squared differences
+  double reference_squares = 0;  // the same of what a move would give
+  int64_t values = 0;
+  int64_t bad_rows = 0;
+  int64_t first_bad_token = -1;
+  int64_t first_bad_head = -1;
+  int64_t first_bad_slot = -1;
+};
+
+// Moves keys where they lie (kernels/ops/move.h). Borrows everything.
+struct MoveJob {
+  MoveMode mode = MoveMode::kCopyOnWrite;
+  const std::vector<KeyForm>* forms = nullptr;
+  const std::vector<MoveTokens>* groups = nullptr;
+  const std::vector<MovePlane>* planes = nullptr;
+  std::vector<std::byte*> pools;
+  // COMPARE, of the first report_count planes.
+  const double* tolerances = nullptr;  // [reports]
+  std::byte* reports = nullptr;        // [reports] KeyReport, any alignment
+  int64_t report_count = 0;
+};
+
+using Job = std::variant<EncodeJob, RotaryJob, LookupJob, BiasJob, MoveJob>;
 
 }  // namespace phasor
 

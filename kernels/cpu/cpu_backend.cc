@@ -8,6 +8,8 @@
 #include <new>
 #include <vector>
 
+#include "kernels/cpu/move.h"
+#include "kernels/cpu/rotary_args.h"
 #include "kernels/cpu/table_jobs.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/reference/parity.h"
@@ -95,6 +97,7 @@ class CpuBackend final : public Backend {
     if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->positions->count();
     if (const auto* lookup = std::get_if<LookupJob>(&job)) return lookup->positions->count();
     if (const auto* bias = std::get_if<BiasJob>(&job)) return BiasRows(*bias);
+    if (const auto* move = std::get_if<MoveJob>(&job)) return MoveRows(*move);
     const auto& rotary = std::get<RotaryJob>(job);
     return rotary.batch * rotary.tokens;
   }
@@ -104,6 +107,7 @@ class CpuBackend final : public Backend {
     if (const auto* lookup = std::get_if<LookupJob>(&job))
       return lookup->table->columns * SizeOf(lookup->dtype);
     if (const auto* bias = std::get_if<BiasJob>(&job)) return bias->heads * BiasRowBytes(*bias);
+    if (const auto* move = std::get_if<MoveJob>(&job)) return MoveRowBytes(*move);
     const auto& rotary = std::get<RotaryJob>(job);
     int64_t bytes = 0;
     for (const RotaryTensor& t : rotary.tensors) {
@@ -131,9 +135,17 @@ class CpuBackend final : public Backend {
       RunLookup(*lookup, piece.first, piece.count);
     } else if (const auto* bias = std::get_if<BiasJob>(piece.job)) {
       RunBias(*bias, piece.first, piece.count);
+    } else if (const auto* move = std::get_if<MoveJob>(piece.job)) {
+      RunMove(*move, piece.first, piece.count, rotary_, StreamsTo(*move),
+              [](int64_t bytes) { return ThreadScratch().Get(bytes); });
     } else {
       RunRotary(std::get<RotaryJob>(*piece.job), piece.first, piece.count);
     }
+  }
+
+  // Whether a copy is larger than the caches.
+  bool StreamsTo(const MoveJob& job) const {
+    return job.mode == MoveMode::kCopyOnWrite && MoveRowBytes(job) * MoveRows(job) > stream_bytes_;
   }
 
   // Whether consecutive tokens are consecutive bytes, so that each piece of the job can gather its
@@ -186,34 +198,16 @@ class CpuBackend final : public Backend {
     }
   }
 
-  static const Xpos* XposOf(const Plan& plan) {
-    return plan.xpos.has_value() ? &*plan.xpos : nullptr;
-  }
-
   void RunRotary(const RotaryJob& job, int64_t first, int64_t count) const {
     const Plan& plan = *job.plan;
     if (plan.parity.has_value()) return reference::RotateParity(job, first, count);
-    RotaryArgs args;
-    args.table = &plan.table;
-    args.axes = plan.spec.axes;
-    args.xpos = XposOf(plan);
-    if (job.is_delta()) {
-      args.from_table = &job.from_plan->table;
-      args.from_axes = job.from_plan->spec.axes;
-      args.from_xpos = XposOf(*job.from_plan);
-    }
+    RotaryArgs args = RotaryArgsOf(plan, job.is_delta() ? job.from_plan : nullptr);
     args.inverse = job.inverse;
     args.amplitude = AmplitudeOf(job);
-    args.head_dim = plan.spec.head_dim;
-    args.rotary_begin = plan.spec.rotary_begin;
-    args.pairs = plan.spec.rotary_dim / 2;
-    args.frequency_heads = plan.heads;
-    args.head_pairs = plan.head_pairs();
     args.pairing_in = PairingIn(job);
     args.pairing_out = PairingOut(job);
     args.stream = RowBytes(job) * job.batch * job.tokens > stream_bytes_;
-    args.scratch =
-        ThreadScratch().Get(RotaryScratchBytes(plan.table, args.pairs, args.frequency_heads));
+    args.scratch = ThreadScratch().Get(RotaryScratchBytes(args));
     Position positions[64 * kMaxAxes];
     Position from_positions[64 * kMaxAxes];
     args.positions = positions;

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary for every SIMD target. Contract: kernels/ops/rotary.h.
-//
-// The sines and cosines of a tile of tokens are computed once and shared by all heads of all
-// tensors. They are stored in each order that a rotation reads: natural (pair j at j), split (even
-// pairs, then odd pairs, because two bfloat16 lanes share a 32-bit word) and interleaved ([c s ...]
-// and [-s c ...]).
 #include <cstring>
 #include <type_traits>
 
@@ -15,6 +10,8 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/rotary.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must follow foreach_target.h, which includes this file once per target.
+#include "kernels/cpu/key_rows-inl.h"
+#include "kernels/cpu/rotary_tables-inl.h"
 #include "kernels/cpu/rotate_head-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -27,174 +24,6 @@ namespace HWY_NAMESPACE {
 void RotateTile(const RotaryArgs& args) { reference::Rotary(args); }
 
 #else
-
-// The scratch of one call, parts of args.scratch.
-struct Scratch {
-  uint64_t* phases;
-  uint64_t* from_phases;
-  float* tables32;   // 8 * stride per token
-  double* tables64;  // 2 * stride per token
-  double* lanes_in;  // one head, also as float
-  double* lanes_out;
-  double* amplitudes;    // per pair, xPos only
-  float* amplitudes_32;  // the same, rounded
-  int64_t stride;
-};
-
-HWY_INLINE Scratch Carve(const RotaryArgs& args) {
-  const int64_t entries = args.table->entries() + kLaneSlack;
-  const int64_t stride = RotaryTableStride(args.pairs);
-  const int64_t rows = RotaryTile(args.frequency_heads * args.pairs) * args.frequency_heads;
-  auto* words = reinterpret_cast<uint64_t*>(args.scratch);
-  auto* tables32 = reinterpret_cast<float*>(words + 2 * entries);
-  auto* tables64 = reinterpret_cast<double*>(tables32 + 8 * rows * stride);
-  double* lanes = tables64 + 2 * rows * stride;
-  double* amplitudes = lanes + 4 * stride;
-  return {words, words + entries,    tables32,   tables64,
-          lanes, lanes + 2 * stride, amplitudes, reinterpret_cast<float*>(amplitudes + entries),
-          stride};
-}
-
-// The tables of row t * frequency_heads + h, which belong to token t and head h.
-HWY_INLINE Trig32 RowTrig32(const Scratch& s, int64_t row) {
-  float* p = s.tables32 + 8 * s.stride * row;
-  return {p, p + s.stride, p + 2 * s.stride, p + 3 * s.stride, p + 4 * s.stride, p + 6 * s.stride};
-}
-HWY_INLINE Trig64 RowTrig64(const Scratch& s, int64_t row) {
-  double* p = s.tables64 + 2 * s.stride * row;
-  return {p, p + s.stride};
-}
-
-// Which tables the tensors of a call read.
-struct Needs {
-  bool f32 = false;
-  bool split = false;
-  bool interleaved = false;
-  bool f64 = false;
-};
-
-HWY_INLINE Needs NeedsOf(const RotaryArgs& args) {
-  Needs needs;
-  const bool same = args.pairing_in == args.pairing_out;
-  for (int64_t i = 0; i < args.tensor_count; ++i) {
-    const Dtype dtype = args.tensors[i].dtype;
-    const bool float8 = args.tensors[i].float8 != Float8::kNone;
-    const bool half_split = args.pairing_in == Pairing::kHalfSplit;
-    needs.f64 |= dtype == Dtype::kFloat64;
-    needs.f32 |= dtype != Dtype::kFloat64;
-    needs.split |= same && half_split && dtype == Dtype::kBFloat16 && !float8;
-    needs.interleaved |=
-        same && !half_split && (dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16 || float8);
-  }
-  return needs;
-}
-
-// The phases of token t plus kSinCosOffset, as SinCosVector expects them.
-HWY_NOINLINE void TokenPhases(const RotaryArgs& args, const Scratch& scratch, int64_t t) {
-  // The negation below would also negate the offset, so its negative is added then.
-  const uint64_t add = args.inverse ? 0 - kSinCosOffset : kSinCosOffset;
-  RowPhases(*args.table, args.positions + t * args.axes, add, scratch.phases);
-  const Du64 d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t entries = args.table->entries();
-  if (args.from_table != nullptr) {
-    RowPhases(*args.from_table, args.from_positions + t * args.from_axes, 0, scratch.from_phases);
-    for (int64_t i = 0; i < entries; i += lanes) {
-      const auto to = hn::LoadU(d, scratch.phases + i);
-      hn::StoreU(hn::Sub(to, hn::LoadU(d, scratch.from_phases + i)), d, scratch.phases + i);
-    }
-  }
-  if (!args.inverse) return;
-  for (int64_t i = 0; i < entries; i += lanes) {
-    hn::StoreU(hn::Sub(hn::Zero(d), hn::LoadU(d, scratch.phases + i)), d, scratch.phases + i);
-  }
-}
-
-// Whether amplitudes differ from pair to pair.
-HWY_INLINE bool HasXpos(const RotaryArgs& args) {
-  return args.xpos != nullptr || args.from_xpos != nullptr;
-}
-
-// The amplitudes of every pair of token t.
-HWY_NOINLINE void TokenAmplitudes(const RotaryArgs& args, const Scratch& scratch, int64_t t) {
-  const auto exponent = [](const Xpos* xpos, int64_t j, Position p) {
-    return xpos == nullptr ? Exponent{0}
-                           : XposExponent(p, xpos->center, xpos->rate[j], xpos->inverse);
-  };
-  const int64_t count = (args.frequency_heads - 1) * args.head_pairs + args.pairs;
-  for (int64_t j = 0; j < count; ++j) {
-    Exponent e = exponent(args.xpos, j, args.positions[t * args.axes]);
-    if (args.from_xpos != nullptr) {
-      e -= exponent(args.from_xpos, j, args.from_positions[t * args.from_axes]);
-    }
-    scratch.amplitudes[j] = args.amplitude * Exp2(args.inverse ? -e : e);
-    scratch.amplitudes_32[j] = static_cast<float>(scratch.amplitudes[j]);
-  }
-}
-
-// Fills the tables with the pairs from `first` on, which is even or 0.
-HWY_NOINLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, const Needs& needs,
-                             int64_t first, const Trig32& out) {
-  const Df df;
-  const Du64 d64;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  auto amplitude = hn::Set(df, static_cast<float>(args.amplitude));
-  const bool per_pair = HasXpos(args);
-  const bool scaled = per_pair || static_cast<float>(args.amplitude) != 1.0f;
-  const uint64_t* even = scratch.phases + first / 2;
-  const uint64_t* odd = even + args.table->half;
-  for (int64_t j = 0; j < args.pairs; j += lanes) {
-    Vf sin, cos;
-    SinCosVector(hn::LoadU(d64, even + j / 2), hn::LoadU(d64, odd + j / 2), sin, cos);
-    if (scaled) {
-      if (per_pair) amplitude = hn::LoadU(df, scratch.amplitudes_32 + first + j);
-      sin = hn::Mul(amplitude, sin);
-      cos = hn::Mul(amplitude, cos);
-    }
-    hn::StoreU(sin, df, out.sin + j);
-    hn::StoreU(cos, df, out.cos + j);
-    if (needs.interleaved) {
-      hn::StoreInterleaved2(cos, sin, df, out.cos_sin + 2 * j);
-      hn::StoreInterleaved2(hn::Neg(sin), cos, df, out.neg_cos + 2 * j);
-    }
-  }
-  if (!needs.split) return;
-  const int64_t half = scratch.stride / 2;
-  for (int64_t j = 0; j < args.pairs; j += 2) {
-    out.sin_split[j / 2] = out.sin[j];
-    out.cos_split[j / 2] = out.cos[j];
-    out.sin_split[half + j / 2] = out.sin[j + 1];  // slack after the last pair
-    out.cos_split[half + j / 2] = out.cos[j + 1];
-  }
-}
-
-HWY_NOINLINE void FillTrig64(const RotaryArgs& args, const Scratch& scratch, int64_t first,
-                             const Trig64& out) {
-  const Dd df;
-  const Du64 du;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const bool per_pair = HasXpos(args);
-  auto amplitude0 = hn::Set(df, args.amplitude);
-  auto amplitude1 = amplitude0;
-  const uint64_t* even = scratch.phases + first / 2;
-  const uint64_t* odd = even + args.table->half;
-  for (int64_t j = 0; 2 * j < args.pairs; j += lanes) {
-    Vd sin0, cos0, sin1, cos1;
-    SinCosVector(hn::LoadU(du, even + j), sin0, cos0);
-    SinCosVector(hn::LoadU(du, odd + j), sin1, cos1);
-    if (per_pair) {
-      hn::LoadInterleaved2(df, scratch.amplitudes + first + 2 * j, amplitude0, amplitude1);
-    }
-    if (per_pair || args.amplitude != 1.0) {
-      sin0 = hn::Mul(amplitude0, sin0);
-      cos0 = hn::Mul(amplitude0, cos0);
-      sin1 = hn::Mul(amplitude1, sin1);
-      cos1 = hn::Mul(amplitude1, cos1);
-    }
-    hn::StoreInterleaved2(sin0, sin1, df, out.sin + 2 * j);
-    hn::StoreInterleaved2(cos0, cos1, df, out.cos + 2 * j);
-  }
-}
 
 // Rotates the pairs of one head by the tables of `row`. x and y point at the first lane that
 // rotates.
@@ -241,13 +70,14 @@ HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64
 // vector boundary.
 HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                           int64_t lane_bytes) {
-  if (tensor.y_offsets != nullptr) return false;
   const int64_t begin = args.rotary_begin * lane_bytes;
   const int64_t half = args.pairs * lane_bytes;
   const int64_t vector_bytes = static_cast<int64_t>(hn::Lanes(Df()) * sizeof(float));
-  const auto bits =
-      reinterpret_cast<uintptr_t>(tensor.y) |
-      static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
+  auto bits = reinterpret_cast<uintptr_t>(tensor.y) |
+              static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
+  for (int64_t t = 0; t < args.tokens && tensor.y_offsets != nullptr; ++t) {
+    if (tensor.y_offsets[t] > 0) bits |= static_cast<uintptr_t>(tensor.y_offsets[t]);
+  }
   return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
 }
 
@@ -260,7 +90,9 @@ HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& te
     const int64_t y_offset =
         tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
     if (y_offset < 0) return;
-    one(tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes,
+    const int64_t x_offset =
+        tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t];
+    one(tensor.x + x_offset + h * tensor.x_head_bytes,
         tensor.y + y_offset + h * tensor.y_head_bytes,
         args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
   };
@@ -311,6 +143,134 @@ HWY_NOINLINE void RotateTensorFloat8(const RotaryArgs& args, const Scratch& scra
               });
 }
 
+// How rows of stored keys become lanes, and lanes rows.
+template <typename E, bool kScaled>
+struct LaneCodec {
+  const KeyRows& rows;
+  HWY_INLINE void Decode(const std::byte* x, const std::byte* scale, float* lanes) const {
+    DecodeRow<E, kScaled>(rows.window, x, scale, lanes);
+  }
+  HWY_INLINE void Encode(const float* lanes, std::byte* y, std::byte* scale) const {
+    EncodeRow<E, kScaled>(rows.form->code, rows.window, lanes, y, scale);
+  }
+};
+template <KeyCode kCode>
+struct BlockCodec {
+  const KeyRows& rows;
+  HWY_INLINE void Decode(const std::byte* x, const std::byte*, float* lanes) const {
+    for (int64_t i = rows.window.begin; i < rows.window.end; i += 32) {
+      DecodeKeyBlock<kCode>(x + i / 32 * UnitBytes(kCode), lanes + i);
+    }
+  }
+  HWY_INLINE void Encode(const float* lanes, std::byte* y, std::byte*) const {
+    for (int64_t i = rows.window.begin; i < rows.window.end; i += 32) {
+      EncodeKeyBlock<kCode>(lanes + i, y + i / 32 * UnitBytes(kCode));
+    }
+  }
+};
+// Rows whose lanes are not dense: lane by lane. The forms have one head and no Hadamard transform.
+struct ScalarCodec {
+  const KeyRows& rows;
+  KeyForm form, to_form;
+  explicit ScalarCodec(const KeyRows& r) : rows(r), form(*r.form), to_form(*r.to_form) {
+    for (KeyForm* f : {&form, &to_form}) f->heads = 1, f->hadamard = 0;
+  }
+  void Decode(const std::byte* x, const std::byte* scale, float* lanes) const {
+    reference::DecodeKeys({&form, rows.window, x, scale, lanes});
+  }
+  void Encode(float* lanes, std::byte* y, std::byte* scale) const {
+    reference::EncodeKeys({&to_form, rows.window, lanes, y, scale});
+  }
+};
+
+// Rotates lanes of one head in place. `lanes` has room for a vector after the pairs.
+HWY_INLINE void RotateLanes(const RotaryArgs& args, const Trig32& trig, float* lanes,
+                            float* other) {
+  const int64_t n = args.pairs;
+  if (args.pairing_in != args.pairing_out) {
+    RotateAcross(args, trig.cos, trig.sin, lanes, other);
+    std::memcpy(lanes, other, static_cast<size_t>(2 * n) * sizeof(float));
+  } else if (args.pairing_in == Pairing::kHalfSplit) {
+    RotateHalfSplit<F32>(Df(), 0, n, trig.cos, trig.sin, lanes, lanes + n, lanes, lanes + n);
+  } else {
+    RotateInterleaved<F32>(trig, n, lanes, lanes);
+  }
+}
+
+template <typename Codec>
+HWY_NOINLINE void RotateKeys(const RotaryArgs& args, const Scratch& scratch,
+                             const RotaryArgs::Tensor& tensor, const Codec& codec) {
+  const KeyRows& rows = *tensor.rows;
+  const bool scaled = rows.form->scaled_rows;
+  float* const other = args.lanes + args.head_dim + 2 * kLaneSlack;
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    if (tensor.y_offsets[t] < 0) continue;
+    for (int64_t h = 0; h < tensor.heads; ++h) {
+      const std::byte* const x = tensor.x + tensor.x_offsets[t] + h * tensor.x_head_bytes;
+      std::byte* const y = tensor.y + tensor.y_offsets[t] + h * tensor.y_head_bytes;
+      const std::byte* x_scale = nullptr;
+      std::byte* y_scale = nullptr;
+      if (scaled) {
+        x_scale = tensor.x + rows.x_scales[t] + h * rows.form->scales.head_bytes;
+        y_scale = tensor.y + rows.y_scales[t] + h * rows.to_form->scales.head_bytes;
+      }
+      codec.Decode(x, x_scale, args.lanes);
+      TransformLanes(*rows.form, rows.window, args.lanes);
+      const int64_t row = args.frequency_heads == 1 ? t : t * args.frequency_heads + h;
+      RotateLanes(args, RowTrig32(scratch, row), args.lanes + args.rotary_begin, other);
+      TransformLanes(*rows.form, rows.window, args.lanes);
+      codec.Encode(args.lanes, y, y_scale);
+    }
+  }
+}
+
+template <typename E>
+void RotateLaneKeys(const RotaryArgs& args, const Scratch& scratch,
+                    const RotaryArgs::Tensor& tensor) {
+  if (tensor.rows->form->scaled_rows) {
+    return RotateKeys(args, scratch, tensor, LaneCodec<E, true>{*tensor.rows});
+  }
+  RotateKeys(args, scratch, tensor, LaneCodec<E, false>{*tensor.rows});
+}
+
+template <KeyCode kCode>
+void RotateBlockKeys(const RotaryArgs& args, const Scratch& scratch,
+                     const RotaryArgs::Tensor& tensor) {
+  RotateKeys(args, scratch, tensor, BlockCodec<kCode>{*tensor.rows});
+}
+
+// Rotates stored keys.
+void RotateRows(const RotaryArgs& args, const Scratch& scratch, const RotaryArgs::Tensor& tensor) {
+  const KeyRows& rows = *tensor.rows;
+  if (!rows.form->dense() || !rows.to_form->dense()) {
+    return RotateKeys(args, scratch, tensor, ScalarCodec(rows));
+  }
+  switch (rows.form->code) {
+    case KeyCode::kFloat32:
+      return RotateLaneKeys<F32>(args, scratch, tensor);
+    case KeyCode::kFloat16:
+      return RotateLaneKeys<F16>(args, scratch, tensor);
+    case KeyCode::kBFloat16:
+      return RotateLaneKeys<BF16>(args, scratch, tensor);
+    case KeyCode::kFloat8E4M3:
+      return RotateLaneKeys<F8<Float8::kE4M3> >(args, scratch, tensor);
+    case KeyCode::kFloat8E5M2:
+      return RotateLaneKeys<F8<Float8::kE5M2> >(args, scratch, tensor);
+    case KeyCode::kInt8:
+      return RotateLaneKeys<I8>(args, scratch, tensor);
+    case KeyCode::kQ8_0:
+      return RotateBlockKeys<KeyCode::kQ8_0>(args, scratch, tensor);
+    case KeyCode::kQ4_0:
+      return RotateBlockKeys<KeyCode::kQ4_0>(args, scratch, tensor);
+    case KeyCode::kQ4_1:
+      return RotateBlockKeys<KeyCode::kQ4_1>(args, scratch, tensor);
+    case KeyCode::kQ5_0:
+      return RotateBlockKeys<KeyCode::kQ5_0>(args, scratch, tensor);
+    case KeyCode::kQ5_1:
+      return RotateBlockKeys<KeyCode::kQ5_1>(args, scratch, tensor);
+  }
+}
+
 // Copies a tensor that does not rotate.
 HWY_NOINLINE void CopyTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
   const auto bytes = static_cast<size_t>(args.head_dim * SizeOf(tensor.dtype));
@@ -345,6 +305,10 @@ void RotateTile(const RotaryArgs& args) {
   bool streamed = false;
   for (int64_t i = 0; i < args.tensor_count; ++i) {
     const RotaryArgs::Tensor& tensor = args.tensors[i];
+    if (tensor.rows != nullptr) {
+      RotateRows(args, scratch, tensor);
+      continue;
+    }
     if (tensor.float8 != Float8::kNone) {
       if (tensor.dtype == Dtype::kFloat16) {
         RotateTensorFloat8<F16>(args, scratch, tensor);

@@ -258,32 +258,35 @@ struct F64 {
 
 // 8-bit floats ------------------------------------------------------------------------------------
 
-// Writes Float8FromFloat(v * inv_scale) of every lane.
+// Writes Float8FromFloat(v * inv_scale) of every lane. An addition and subtraction of a power of
+// two round to the bits of the 8-bit type. Its values then have the bits of float16 numbers (E4M3:
+// of those 2^8 times as small), so that the conversion is exact.
 HWY_INLINE void StoreFloat8(Vf v, Vf inv_scale, const Float8Format& format, uint8_t* p) {
-  const Df df;
+  const Df d;
   const Du32 du;
-  const Di32 di;
-  const auto bits = hn::BitCast(du, hn::Mul(v, inv_scale));
-  const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
-  const auto is_nan = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7F800000));
-  const auto m = hn::Min(magnitude, hn::Set(du, format.largest));
-  const auto is_small =
-      hn::Lt(hn::BitCast(di, m), hn::Set(di, static_cast<int32_t>(format.min_normal)));
-  const auto align = hn::Set(du, format.align);
-  const auto aligned = hn::Add(hn::BitCast(df, m), hn::BitCast(df, align));
-  const auto subnormal = hn::Sub(hn::BitCast(du, aligned), align);
-  const int shift = static_cast<int>(format.shift);
-  const auto odd = hn::And(hn::ShiftRightSame(m, shift), hn::Set(du, 1u));
-  const auto half = hn::Add(odd, hn::Set(du, (1u << (format.shift - 1)) - 1));
-  const auto normal =
-      hn::ShiftRightSame(hn::Sub(hn::Add(m, half), hn::Set(du, format.rebias)), shift);
-  const auto rounded =
-      hn::IfThenElse(is_small, hn::BitCast(di, subnormal), hn::BitCast(di, normal));
-  const auto sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(du, 0x80u));
-  const auto result =
-      hn::IfThenElse(is_nan, hn::Set(di, 0x7F), hn::Or(rounded, hn::BitCast(di, sign)));
+  const bool e4m3 = format.shift == 20;
+  const auto scaled = hn::Mul(v, inv_scale);
+  const auto number = hn::Eq(scaled, scaled);
+  const auto largest = hn::BitCast(d, hn::Set(du, format.largest));
+  const auto magnitude = hn::Min(hn::Abs(scaled), largest);
+  const auto binade =
+      hn::And(hn::BitCast(du, hn::Max(magnitude, hn::BitCast(d, hn::Set(du, format.min_normal)))),
+              hn::Set(du, 0x7F800000u));
+  const auto power = hn::BitCast(d, hn::Add(binade, hn::Set(du, format.shift << 23)));
+  auto rounded = hn::CopySign(hn::Sub(hn::Add(magnitude, power), power), scaled);
+  // What becomes 0x7F.
+  rounded = hn::IfThenElse(number, rounded,
+                           hn::BitCast(d, hn::Set(du, e4m3 ? 0x43F00000u : 0x7FE00000u)));
+  const hn::Rebind<hwy::float16_t, Df> df16;
+  const hn::Rebind<uint16_t, Df> d16;
+  const hn::Rebind<int16_t, Df> di16;
   const hn::Rebind<uint8_t, Df> d8;
-  hn::StoreU(hn::DemoteTo(d8, result), d8, p);
+  const auto half = [&](Vf x) HWY_ATTR { return hn::BitCast(d16, hn::DemoteTo(df16, x)); };
+  auto code = half(e4m3 ? hn::Mul(rounded, hn::Set(d, 0x1p-8f)) : rounded);
+  const auto sign = hn::And(hn::ShiftRight<8>(code), hn::Set(d16, uint16_t{0x80}));
+  code = e4m3 ? hn::Or(hn::And(hn::ShiftRight<7>(code), hn::Set(d16, uint16_t{0x7F})), sign)
+              : hn::ShiftRight<8>(code);
+  hn::StoreU(hn::DemoteTo(d8, hn::BitCast(di16, code)), d8, p);
 }
 
 }  // namespace HWY_NAMESPACE

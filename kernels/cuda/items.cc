@@ -157,6 +157,9 @@ bool IsSupported(const RotaryJob& job) {
   return !moves || lanes <= 2 * kAngleUnits;  // so that a block has whole heads
 }
 
+// No kernel moves keys; their pools are host memory.
+bool IsSupported(const MoveJob&) { return false; }
+
 // Biases ---------------------------------------------------------------------------------------
 
 BiasKind KindOf(BiasFamily family) {
@@ -327,13 +330,12 @@ bool Supports(const Job& job) {
 }
 
 int64_t RowsOf(const Job& job) {
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) {
+  if (const auto* encode = std::get_if<EncodeJob>(&job))
     return LayoutOf(*encode).width == 0 ? 0 : encode->positions->count();
-  }
   if (const auto* lookup = std::get_if<LookupJob>(&job)) return lookup->positions->count();
-  if (const auto* bias = std::get_if<BiasJob>(&job)) {
+  if (const auto* bias = std::get_if<BiasJob>(&job))
     return bias->keys->count() == 0 ? 0 : bias->queries->count();
-  }
+  if (const auto* move = std::get_if<MoveJob>(&job)) return std::ssize(*move->planes);
   const auto& rotary = std::get<RotaryJob>(job);
   return rotary.batch * rotary.tokens;
 }
@@ -343,15 +345,13 @@ JobBytes BytesOf(const Job& job) {
   const auto of = [](int64_t written, const std::byte* add_to) {
     return JobBytes{add_to == nullptr ? 0 : written, written};
   };
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) {
+  if (const auto* encode = std::get_if<EncodeJob>(&job))
     return of(rows * LayoutOf(*encode).width * SizeOf(encode->dtype), encode->add_to);
-  }
-  if (const auto* lookup = std::get_if<LookupJob>(&job)) {
+  if (const auto* lookup = std::get_if<LookupJob>(&job))
     return of(rows * lookup->table->columns * SizeOf(lookup->dtype), lookup->add_to);
-  }
-  if (const auto* bias = std::get_if<BiasJob>(&job)) {
+  if (const auto* bias = std::get_if<BiasJob>(&job))
     return of(rows * bias->heads * bias->keys->count() * SizeOf(bias->dtype), bias->add_to);
-  }
+  if (std::holds_alternative<MoveJob>(job)) return {};
   const auto& rotary = std::get<RotaryJob>(job);
   int64_t bytes = 0;
   for (const RotaryTensor& tensor : rotary.tensors) {

@@ -22,17 +22,19 @@
 
 namespace phasor::cuda {
 
-// Whether kernels can compute the job. They cannot compute an upstream's arithmetic (PARITY);
+// Whether kernels can compute the job. They cannot move keys, nor compute an upstream's arithmetic
+// (PARITY);
 // DeBERTa's buckets beyond its thresholds, which take a logarithm; rows of 2^24 columns, pairs,
 // heads or keys; and heads of more than 512 lanes that change their pairing in place.
 bool Supports(const Job& job);
 
-// The rows of a job: positions of an encoding or lookup, tokens of all batch entries, or queries. 0
-// if there is nothing to write.
+// The rows of a job: positions of an encoding or lookup, tokens of all batch entries, queries, or
+// planes of a move. 0 if there is nothing to write.
 int64_t RowsOf(const Job& job);
 
 // The bytes of the tensors that a job reads besides positions, and of those that it writes. Counts
-// whole rows, also where lanes are skipped or not rotated.
+// whole rows, also where lanes are skipped or not rotated. None of a move, which no kernel
+// computes.
 struct JobBytes {
   int64_t read = 0;
   int64_t written = 0;

@@ -114,6 +114,7 @@ JobRows RowsOf(const Job& job, Locator& locator) {
   if (const auto* bias = std::get_if<BiasJob>(&job)) {
     return RowsOfRowJob(*bias, bias->keys->count(), locator);
   }
+  if (std::holds_alternative<MoveJob>(job)) return {};
   return RowsOfRotary(std::get<RotaryJob>(job), locator);
 }
 
@@ -130,6 +131,7 @@ bool IsInPlace(const Job& job) {
   if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->add_to == encode->out;
   if (const auto* lookup = std::get_if<LookupJob>(&job)) return lookup->add_to == lookup->out;
   if (const auto* bias = std::get_if<BiasJob>(&job)) return bias->add_to == bias->out;
+  if (const auto* move = std::get_if<MoveJob>(&job)) return move->mode == MoveMode::kMove;
   const auto& tensors = std::get<RotaryJob>(job).tensors;
   return std::any_of(tensors.begin(), tensors.end(), [](const RotaryTensor& tensor) {
     return tensor.pieces.empty() && tensor.x == tensor.y;

@@ -20,6 +20,7 @@
 //          f32 arithmetic for FLOAT32, FLOAT16, BFLOAT16 (A rounded to f32 first); f64 for FLOAT64;
 //          one rounding to the dtype. A FLOAT8 y needs a FLOAT16 or BFLOAT16 x and is
 //          Float8FromFloat(rn32(v * inv_scale)), where v is the f32 result or the copied lane.
+//          Tensors with rows: Decode, the f32 rotation, Encode (kernels/ops/key_rows.h).
 // Error    docs/numerics.md; relative to hypot(x1, x2).
 // Special  NaN and infinity stay in their pair. Lanes outside the pairs, and all lanes of a tensor
 //          that does not rotate, are copied bit for bit (except to FLOAT8); in place they are not
@@ -37,6 +38,7 @@
 #include "kernels/math/phase.h"
 #include "kernels/math/xpos.h"
 #include "kernels/ops/encode.h"
+#include "kernels/ops/key_rows.h"
 #include "kernels/ops/pairing.h"
 #include "kernels/ops/phase_table.h"
 
@@ -81,13 +83,19 @@ struct RotaryArgs {
     bool rotates = true;
     const int64_t* y_offsets =
         nullptr;  // [tokens]: bytes from y to a token, instead of y_token_bytes
+    const int64_t* x_offsets = nullptr;  // the same of x; may be set only with y_offsets
+    // Not nullptr: stored keys, which are decoded, rotated in f32 and encoded. dtype is FLOAT32.
+    const KeyRows* rows = nullptr;
   };
   const Tensor* tensors = nullptr;
   int64_t tensor_count = 0;
   bool stream = false;  // hint: nobody reads the outputs soon
   // Working memory: RotaryScratchBytes() bytes, aligned to 64 bytes.
   std::byte* scratch = nullptr;
+  float* lanes = nullptr;  // for tensors with rows: KeyLanesBytes(head_dim), aligned to 64 bytes
 };
+
+inline int64_t KeyLanesBytes(int64_t head_dim) { return 2 * 4 * (head_dim + 2 * kLaneSlack); }
 
 // Tokens whose sines and cosines are kept at once: 8 KiB of f32 tables for `pairs` of all heads.
 inline int64_t RotaryTile(int64_t pairs) {

@@ -6,6 +6,7 @@
 
 #include "kernels/ops/bias.h"
 #include "kernels/ops/encode.h"
+#include "kernels/ops/key_rows.h"
 #include "kernels/ops/lookup.h"
 #include "kernels/ops/rotary.h"
 
@@ -13,6 +14,8 @@ namespace phasor::reference {
 
 void Bias(const BiasArgs& args);
 void Encode(const EncodeArgs& args);
+void DecodeKeys(const DecodeKeysArgs& args);
+void EncodeKeys(const EncodeKeysArgs& args);
 void Lookup(const LookupArgs& args);
 void Rotary(const RotaryArgs& args);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary, in scalar code. Contract: kernels/ops/rotary.h.
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/reference/reference.h"
 #include "kernels/reference/scalar.h"
@@ -78,6 +79,25 @@ void RotateHead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
   CopyLanes<Element>(tensor, x, y, args.rotary_begin + 2 * args.pairs, args.head_dim);
 }
 
+// Rotates a head of stored keys: x and y are its rows. `form` and `to_form` have one head.
+void RotateKeyRow(const RotaryArgs& args, const RotaryArgs::Tensor& tensor, const KeyForm& form,
+                  const KeyForm& to_form, int64_t t, int64_t h, const float* sin, const float* cos,
+                  float* row) {
+  const KeyRows& rows = *tensor.rows;
+  const std::byte* x_scale = nullptr;
+  std::byte* y_scale = nullptr;
+  if (form.scaled_rows) {
+    x_scale = tensor.x + rows.x_scales[t] + h * form.scales.head_bytes;
+    y_scale = tensor.y + rows.y_scales[t] + h * to_form.scales.head_bytes;
+  }
+  const std::byte* const x = tensor.x + tensor.x_offsets[t] + h * tensor.x_head_bytes;
+  std::byte* const y = tensor.y + tensor.y_offsets[t] + h * tensor.y_head_bytes;
+  auto* const lanes = reinterpret_cast<std::byte*>(args.lanes);
+  DecodeKeys({&form, rows.window, x, x_scale, args.lanes});
+  RotateHead<F32>(args, RotaryArgs::Tensor{}, sin, cos, lanes, lanes, row);
+  EncodeKeys({&to_form, rows.window, args.lanes, y, y_scale});
+}
+
 template <typename Element>
 void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
   using T = typename Element::Math;
@@ -85,10 +105,17 @@ void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
   T* sin = reinterpret_cast<T*>(args.scratch);
   T* cos = sin + table_pairs;
   T* row = cos + table_pairs;
+  KeyForm form, to_form;
+  if (tensor.rows != nullptr) {
+    form = *tensor.rows->form, to_form = *tensor.rows->to_form;
+    form.heads = to_form.heads = 1;
+  }
   for (int64_t t = 0; t < args.tokens; ++t) {
     const int64_t y_offset =
         tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
     if (y_offset < 0) continue;
+    const int64_t x_offset =
+        tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t];
     for (int64_t i = 0; i < table_pairs; ++i) {
       const int64_t pair = i / args.pairs * args.head_pairs + i % args.pairs;
       const SinCos<T> v = TokenTrig<Element>(args, t, pair);
@@ -96,9 +123,15 @@ void RotateTensor(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
       cos[i] = v.cos;
     }
     for (int64_t h = 0; h < tensor.heads; ++h) {
-      const std::byte* const x = tensor.x + t * tensor.x_token_bytes + h * tensor.x_head_bytes;
+      const std::byte* const x = tensor.x + x_offset + h * tensor.x_head_bytes;
       std::byte* const y = tensor.y + y_offset + h * tensor.y_head_bytes;
       const int64_t first = args.frequency_heads == 1 ? 0 : h * args.pairs;
+      if constexpr (std::is_same_v<Element, F32>) {
+        if (tensor.rows != nullptr) {
+          RotateKeyRow(args, tensor, form, to_form, t, h, sin + first, cos + first, row);
+          continue;
+        }
+      }
       if (tensor.rotates) {
         RotateHead<Element>(args, tensor, sin + first, cos + first, x, y, row);
       } else if (x != y) {

@@ -121,6 +121,41 @@ Slots SlotsOfKind(const PreparedRope& rope) {
   return slots;
 }
 
+// Memory of the slots and positions of a move.
+int64_t NumberBytes(const PreparedMove& move) {
+  int64_t bytes = 0;
+  for (const MoveTokens& tokens : move.groups) {
+    bytes += tokens.count() * (2 + 2 * tokens.axes) * static_cast<int64_t>(sizeof(int64_t));
+  }
+  return bytes;
+}
+
+// A pool that is written is an output in its place. An inline one begins as the bytes that came.
+Slots SlotsOfKind(const PreparedMove& move) {
+  Slots slots;
+  for (size_t i = 0; i < move.pools.size(); ++i) {
+    const PreparedMove::Pool& pool = move.pools[i];
+    InputSlot input{.role = Role::kPool,
+                    .index = static_cast<int>(i),
+                    .reading = pool.written ? Reading::kInitial : Reading::kInPart,
+                    .bytes = pool.bytes,
+                    .extra_bytes = i == 0 ? NumberBytes(move) : 0};
+    if (pool.written) {
+      input.output = static_cast<int>(slots.outputs.size());
+      slots.outputs.push_back({.role = Role::kPool,
+                               .index = input.index,
+                               .moves_within = move.mode == MoveMode::kMove,
+                               .bytes = pool.bytes});
+    }
+    slots.inputs.push_back(input);
+  }
+  if (move.mode == MoveMode::kCompare) {
+    slots.outputs.push_back(
+        {.role = Role::kReport, .bytes = static_cast<int64_t>(move.layers * sizeof(KeyReport))});
+  }
+  return slots;
+}
+
 // The positions in that role. The kind of request must have them.
 PositionSource* PositionsOf(Role role, Prepared* prepared) {
   if (auto* const bias = std::get_if<PreparedBias>(prepared)) {
@@ -174,6 +209,18 @@ Job MakeJobOfKind(const PreparedRope& rope, absl::Span<const InputMemory> inputs
   return job;
 }
 
+Job MakeJobOfKind(const PreparedMove& move, absl::Span<const InputMemory> inputs,
+                  absl::Span<const OutputMemory> outputs) {
+  absl::InlinedVector<std::byte*, 4> pools;
+  size_t read = 0, written = 0;
+  for (const PreparedMove::Pool& pool : move.pools) {
+    // The job only reads pools that are not written.
+    pools.push_back(pool.written ? outputs[written++].data
+                                 : const_cast<std::byte*>(inputs[read++].data));
+  }
+  return MakeMoveJob(move, pools, written < outputs.size() ? outputs[written].data : nullptr);
+}
+
 }  // namespace
 
 std::string FieldOf(Role role, int index) {
@@ -200,6 +247,10 @@ std::string FieldOf(Role role, int index) {
       return "paged_cache.key_cache";
     case Role::kValueCache:
       return "paged_cache.value_cache";
+    case Role::kPool:
+      return StrCat("pools[", index, "]");
+    case Role::kReport:
+      return "report";
     case Role::kOutput:
       return "destination";
   }
@@ -212,22 +263,31 @@ Slots SlotsOf(const Prepared& prepared) {
 
 TensorDesc OutputOf(const Prepared& prepared, size_t i) {
   return std::visit(Overloaded{[&](const PreparedRope& rope) { return OutputOf(rope.tensors[i]); },
+                               [](const PreparedMove&) { return TensorDesc(); },
                                [](const auto& kind) { return kind.output; }},
                     prepared);
 }
 
 const Plan* PlanOf(const Prepared& prepared) {
   return std::visit(Overloaded{[](const PreparedBias&) -> const Plan* { return nullptr; },
+                               [](const PreparedMove&) -> const Plan* { return nullptr; },
                                [](const auto& kind) -> const Plan* { return kind.plan.get(); }},
                     prepared);
 }
 
 const std::string& FingerprintOf(const Prepared& prepared) {
+  static const auto* const kNone = new std::string;
   return std::visit(
       Overloaded{
           [](const PreparedRope& rope) -> const std::string& { return rope.plan->fingerprint; },
+          [](const PreparedMove&) -> const std::string& { return *kNone; },
           [](const auto& kind) -> const std::string& { return kind.fingerprint; }},
       prepared);
+}
+
+int64_t BytesInPart(const Prepared& prepared) {
+  const auto* const move = std::get_if<PreparedMove>(&prepared);
+  return move == nullptr ? 0 : 2 * move->moved_bytes;
 }
 
 absl::Status SetNumbers(const InputSlot& slot, const std::byte* data, std::string_view path,

@@ -16,13 +16,14 @@
 #include "absl/types/span.h"
 #include "kernels/backend/batch.h"
 #include "kernels/request/bias.h"
+#include "kernels/request/move_keys.h"
 #include "kernels/request/request.h"
 #include "kernels/tensor/pieces.h"
 #include "kernels/tensor/tensor_desc.h"
 
 namespace phasor {
 
-using Prepared = std::variant<PreparedEncode, PreparedRope, PreparedBias>;
+using Prepared = std::variant<PreparedEncode, PreparedRope, PreparedBias, PreparedMove>;
 
 // What the computation uses a tensor for.
 enum class Role : uint8_t {
@@ -37,6 +38,8 @@ enum class Role : uint8_t {
   kTableValues,
   kKeyCache,
   kValueCache,
+  kPool,    // memory of a move
+  kReport,  // what COMPARE found
   kOutput,
 };
 
@@ -47,6 +50,7 @@ std::string FieldOf(Role role, int index);
 enum class Reading : uint8_t {
   kNumbers,     // read and checked before the job, from memory that does not change meanwhile
   kWhole,       // in one piece
+  kInPart,      // in one piece, of which the job reads parts
   kLikeOutput,  // in one piece, laid out as the output is, so it may be copied to the output first
   kInPieces,    // as kLikeOutput; on the host the backend also takes it in pieces
   kInitial,     // what a cache holds before the job; copied to the output
@@ -55,7 +59,7 @@ enum class Reading : uint8_t {
 // A tensor that a request reads.
 struct InputSlot {
   Role role = Role::kTensor;
-  int index = 0;  // of kTensor: which of the tensors
+  int index = 0;  // of kTensor and kPool: which of them
   Reading reading = Reading::kWhole;
   int output = -1;          // the output that it becomes, element by element; -1: none
   bool on_device = false;   // the backend can read it in device memory
@@ -65,10 +69,11 @@ struct InputSlot {
 
 // A tensor that a request writes.
 struct OutputSlot {
-  Role role = Role::kOutput;     // or a cache
-  int index = 0;                 // of kOutput: which of the outputs
+  Role role = Role::kOutput;     // or a cache, a pool, a report
+  int index = 0;                 // of kOutput and kPool: which of them
   int input = -1;                // the input that it is computed from; -1: none
   bool on_device = false;        // the backend can write it in device memory
+  bool moves_within = false;     // the job's input is what the memory holds
   int64_t bytes = 0;             // if dense; of a cache: spanned by shape and strides
   int64_t like_input_bytes = 0;  // bytes written if it has the strides of its input
 };
@@ -81,14 +86,17 @@ struct Slots {
 };
 Slots SlotsOf(const Prepared& prepared);
 
-// Type and shape of output `i`.
+// Type and shape of output `i`; none of a move.
 TensorDesc OutputOf(const Prepared& prepared, size_t i);
 
-// The plan of the request; nullptr: it uses a learned table or is a bias.
+// The plan of the request; nullptr: it uses a learned table, is a bias or a move.
 const Plan* PlanOf(const Prepared& prepared);
 
-// The fingerprint of the plan, the table or the bias.
+// The fingerprint of the plan, the table or the bias. Empty: a move, whose specs have their own.
 const std::string& FingerprintOf(const Prepared& prepared);
+
+// Bytes that the request reads and writes in parts of its memory, beside its other slots.
+int64_t BytesInPart(const Prepared& prepared);
 
 // Gives `prepared` the values of a kNumbers input and checks them. Borrows `data`, except a slot
 // mapping. `path` is that of the item. INVALID_ARGUMENT: a number is out of range, or two tokens

@@ -10,8 +10,7 @@
 #include "kernels/base/text.h"
 #include "kernels/request/paged_cache.h"
 #include "kernels/request/request.h"
-#include "kernels/spec/names.h"
-#include "kernels/spec/presets.h"
+#include "kernels/request/rotary_spec.h"
 
 namespace phasor {
 namespace {
@@ -157,20 +156,11 @@ absl::Status CheckParity(const PreparedRope& rope, const ResolvedSpec& spec,
   return absl::OkStatus();
 }
 
-// Resolves a rotary spec. If nothing sets head_dim, it is the last dimension of the tensors.
-absl::StatusOr<ResolvedSpec> ResolveRotary(Spec spec, const RopeRequest& request,
+// Resolves the spec of a request and checks the widths of its tensors.
+absl::StatusOr<ResolvedSpec> ResolveRotary(const Spec& spec, const RopeRequest& request,
                                            std::string_view path, std::string_view spec_path) {
-  const Preset* preset = FindPreset(spec.preset);
-  const bool preset_states = preset != nullptr && preset->spec.head_dim.has_value();
-  const auto kind = spec.kind.has_value() || preset == nullptr ? spec.kind : preset->spec.kind;
-  const bool other_base = !spec.config_json.empty() || !spec.encoder.empty();
-  if (kind == SpecKind::kRotary && !spec.head_dim.has_value() && !preset_states && !other_base) {
-    spec.head_dim = request.tensors[0].shape.back();
-  }
-  if (kind == SpecKind::kEncoding) {
-    return Invalid(spec_path, ".kind: ENCODING; must be ROTARY for this call");
-  }
-  PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved, ResolveSpec(spec, spec_path));
+  PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved,
+                          ResolveRotarySpec(spec, request.tensors[0].shape.back(), spec_path));
   for (size_t i = 0; i < request.tensors.size(); ++i) {
     const std::vector<int64_t>& shape = request.tensors[i].shape;
     if (shape.back() == resolved.head_dim) continue;
@@ -227,29 +217,6 @@ absl::Status CheckHeads(const RopeRequest& request, const Plan& plan, std::strin
   return absl::OkStatus();
 }
 
-// An amplitude of 0 cannot be undone.
-absl::Status CheckAmplitude(const Plan& plan, std::string_view path) {
-  if (plan.amplitude != 0) return absl::OkStatus();
-  return Invalid(path, ".attention_factor: 0 cannot be undone; must not be 0");
-}
-
-// Checks that `from` rotates the same lanes and number of heads as `to`, and can be undone.
-absl::Status CheckMove(const Plan& from_plan, const Plan& to_plan, std::string_view path) {
-  const ResolvedSpec& from = from_plan.spec;
-  const ResolvedSpec& to = to_plan.spec;
-  const std::string from_path = StrCat(path, ".from_spec");
-  if (from.rotary_dim != to.rotary_dim || from.rotary_begin != to.rotary_begin) {
-    return Invalid(from_path, ": rotates lanes [", from.rotary_begin, ", ",
-                   from.rotary_begin + from.rotary_dim, "); must be those of spec, [",
-                   to.rotary_begin, ", ", to.rotary_begin + to.rotary_dim, ")");
-  }
-  if (from_plan.heads != to_plan.heads) {
-    return Invalid(from_path, ".frequency_heads: ", from_plan.heads, "; must be spec's (",
-                   to_plan.heads, ")");
-  }
-  return CheckAmplitude(from_plan, from_path);
-}
-
 absl::Status PrepareDelta(const RopeRequest& request, const ResolvedSpec& to, PlanProvider plans,
                           std::string_view path, PreparedRope& out) {
   if (request.direction != Direction::kDelta) return absl::OkStatus();
@@ -275,7 +242,7 @@ absl::Status PrepareDelta(const RopeRequest& request, const ResolvedSpec& to, Pl
   if (from != to) {
     PHASOR_ASSIGN_OR_RETURN(out.from_plan, plans(from));
   }
-  return CheckMove(*out.from_plan, *out.plan, path);
+  return CheckDelta(*out.from_plan, *out.plan, StrCat(path, ".from_spec"));
 }
 
 }  // namespace

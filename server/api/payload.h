@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "kernels/base/status_macros.h"
+#include "phasor/v1/move_keys.pb.h"
 #include "phasor/v1/tensor.pb.h"
 #include "proto/enums.h"
 #include "server/engine/call.h"
@@ -76,6 +77,24 @@ inline memory::SharedTensor SharedTensorOf(const v1::TensorSpec& wire, const std
   tensor.path = path;
   tensor.name_path = source + ".region";
   tensor.offset_path = source + ".offset_bytes";
+  return tensor;
+}
+
+// The same for a pool of keys: bytes that may begin anywhere.
+inline std::string Describe(const v1::KeyPool&) { return "size_bytes"; }
+
+inline bool IsInline(const v1::KeyPool& pool) {
+  return pool.source_case() == v1::KeyPool::SOURCE_NOT_SET;
+}
+
+inline memory::SharedTensor SharedTensorOf(const v1::KeyPool& wire, const std::string& path) {
+  memory::SharedTensor tensor;
+  tensor.name = wire.region().region();
+  tensor.offset = wire.region().offset_bytes();
+  tensor.dtype = Dtype::kFloat8E4M3;  // one byte
+  tensor.path = path;
+  tensor.name_path = path + ".region.region";
+  tensor.offset_path = path + ".region.offset_bytes";
   return tensor;
 }
 

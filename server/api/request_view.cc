@@ -18,6 +18,7 @@
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
+#include "proto/convert_move.h"
 #include "proto/grpc_status.h"
 #include "server/api/payload.h"
 #include "server/engine/run_call.h"
@@ -61,6 +62,11 @@ class ResponseSize {
     return absl::OkStatus();
   }
 
+  // Fingerprints of specs and differences of layers; none is longer than an output's header.
+  absl::Status AddEntries(size_t count, const std::string& path) {
+    return Spend(static_cast<int64_t>(count) * kOutputHeaderBytes, path);
+  }
+
   int64_t element_bytes() const { return element_bytes_; }
 
  private:
@@ -101,6 +107,20 @@ absl::StatusOr<PreparedBias> Prepare(const v1::AttentionBiasItem& wire, const Vi
                                      Sources, const std::string& path) {
   PHASOR_ASSIGN_OR_RETURN(const BiasRequest request, BiasRequestFromWire(wire, path));
   return PrepareBias(request, context.tables, path);
+}
+
+absl::StatusOr<PreparedMove> Prepare(const v1::MoveKeysItem& wire, const ViewContext& context,
+                                     Sources, const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(MoveRequest request, MoveRequestFromWire(wire, path));
+  for (size_t i = 0; i < request.specs.size(); ++i) {
+    KeySpec& spec = request.specs[i];
+    const std::string spec_path = absl::StrCat(path, ".specs[", i, "]");
+    PHASOR_RETURN_IF_ERROR(ApplyEncoder(context, absl::StrCat(spec_path, ".spec"), &spec.spec));
+    if (!spec.from_spec.has_value()) continue;
+    PHASOR_RETURN_IF_ERROR(
+        ApplyEncoder(context, absl::StrCat(spec_path, ".from_spec"), &*spec.from_spec));
+  }
+  return PrepareMove(request, context.plans, path);
 }
 
 // Prepare, which also refuses an item that is pinned to another backend.
@@ -155,6 +175,10 @@ const v1::TensorSpec* Find(const v1::AttentionBiasItem& wire, Role role, int) {
   }
 }
 
+const v1::KeyPool* Find(const v1::MoveKeysItem& wire, Role, int index) {
+  return &wire.pools(index);
+}
+
 // The tensor's path in errors: its field, with ".tensor" for positions.
 template <typename Wire>
 std::string PathOf(const std::string& path, Role role, int index) {
@@ -171,13 +195,13 @@ struct Payload {
   memory::Binding binding;
 };
 
-// Gives inputs their bytes. Caches in shared memory become the places of their outputs.
+// Gives inputs their bytes. Caches and pools in shared memory become the places of their outputs.
 template <typename Wire>
 absl::Status BindInputs(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
   for (size_t i = 0; i < item->inputs.size(); ++i) {
     engine::Input& input = item->inputs[i];
     const InputSlot& slot = input.slot;
-    const v1::TensorSpec& tensor = *Find(wire, slot.role, slot.index);
+    const auto& tensor = *Find(wire, slot.role, slot.index);
     const std::string tensor_path = PathOf<Wire>(path, slot.role, slot.index);
     if (IsInline(tensor)) {
       // In errors about raw entries, tensors to rotate are called "tensors[i]".
@@ -235,8 +259,16 @@ absl::Status BindOutputs(const Wire& wire, const std::string& path, Payload* pay
   return absl::OkStatus();
 }
 
+// Pools that are written have their places already.
+absl::Status BindOutputs(const v1::MoveKeysItem&, const std::string&, Payload*, Item*) {
+  return absl::OkStatus();
+}
+
 // Adds the item's outputs to the size of the response.
 absl::Status AddOutputs(const Item& item, const std::string& path, ResponseSize* size) {
+  if (const auto* const move = std::get_if<PreparedMove>(&item.prepared)) {
+    PHASOR_RETURN_IF_ERROR(size->AddEntries(move->specs.size() + move->layers, path));
+  }
   for (const engine::Output& output : item.outputs) {
     const int64_t bytes = output.place.in_answer() ? output.slot.bytes : 0;
     PHASOR_RETURN_IF_ERROR(size->AddOutput(bytes, path));
@@ -282,6 +314,7 @@ class Viewer {
       const size_t next = payload.raw.next() + CountInlineTensors(*wire);
       if (absl::Status status = AssignItem(*wire, path, &payload, &item); status.ok()) {
         view_.copied_bytes += engine::ScratchBytes(item);
+        bytes_in_part_ += BytesInPart(item.prepared);
         PHASOR_RETURN_IF_ERROR(AddOutputs(item, path, &size_));
       } else {
         item = Item(std::move(status));
@@ -290,6 +323,7 @@ class Viewer {
     }
     PHASOR_ASSIGN_OR_RETURN(view_.bound, payload.binding.Finish());
     view_.copied_bytes += view_.bound.copied_bytes();
+    view_.bound.shared_bytes += bytes_in_part_;
     return absl::OkStatus();
   }
 
@@ -320,6 +354,7 @@ class Viewer {
   const ViewContext& context_;
   ResponseSize size_;
   int64_t inline_tensors_ = 0;
+  int64_t bytes_in_part_ = 0;
   std::vector<Entry> entries_;
   RequestView view_;
 };
@@ -403,6 +438,11 @@ absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
 absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
                                                const ViewContext& context) {
   return ParseUnary<v1::AttentionBiasRequest>(message, context);
+}
+
+absl::StatusOr<RequestView> ParseMoveKeys(const WalkedMessage& message,
+                                          const ViewContext& context) {
+  return ParseUnary<v1::MoveKeysRequest>(message, context);
 }
 
 absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,

@@ -43,7 +43,8 @@ struct RequestView {
 // Errors of all of these functions:
 //   INVALID_ARGUMENT: the header does not parse; a field is missing or out of range; the number or
 //     the length of raw entries does not fit the tensors.
-//   NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION: as PrepareEncode, PrepareRope, PrepareBias.
+//   NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION: as PrepareEncode, PrepareRope, PrepareBias,
+//     PrepareMove.
 //   FAILED_PRECONDITION also: a pin asks for another backend.
 //   OUT_OF_RANGE: a range of positions extends beyond a table.
 //   RESOURCE_EXHAUSTED: too many items, or the response would be too large.
@@ -57,6 +58,7 @@ absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
                                            const ViewContext& context);
 absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
                                                const ViewContext& context);
+absl::StatusOr<RequestView> ParseMoveKeys(const WalkedMessage& message, const ViewContext& context);
 // The same for one item that is parsed already, with the raw entries of its message.
 absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context);

@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
+#include "proto/convert_move.h"
 #include "proto/enums.h"
 #include "proto/grpc_status.h"
 #include "proto/raw_message.h"
@@ -27,7 +28,9 @@ std::vector<OutputRange> RangesOf(absl::Span<const engine::Item> items,
   for (size_t i = 0; i < result.items.size(); ++i) {
     const std::vector<OutputRange>& outputs = result.items[i].outputs;
     for (size_t k = 0; k < outputs.size(); ++k) {
-      if (items[i].outputs[k].place.in_answer()) ranges.push_back(outputs[k]);
+      const engine::Output& output = items[i].outputs[k];
+      const bool in_header = output.slot.role == Role::kReport;
+      if (output.place.in_answer() && !in_header) ranges.push_back(outputs[k]);
     }
   }
   return ranges;
@@ -64,6 +67,36 @@ void FillResult(const engine::Item& item, std::string_view backend, Result* out)
     *out->mutable_output() = DescribeOutput(item, 0);
   }
   *out->mutable_info() = MakeRunInfo(FingerprintOf(item.prepared), std::string(backend));
+}
+
+void FillSpecs(const PreparedMove& move, v1::MoveKeysResult* out) {
+  for (const PreparedMove::Spec& spec : move.specs) {
+    v1::KeySpecInfo* const info = out->add_specs();
+    info->set_fingerprint(spec.plan->fingerprint);
+    info->set_from_fingerprint(
+        (spec.from_plan == nullptr ? spec.plan : spec.from_plan)->fingerprint);
+  }
+}
+
+// The result of a move. A report of COMPARE goes into the header.
+void FillMove(const engine::Item& item, const engine::Result& result, v1::MoveKeysResult* out) {
+  const auto& move = std::get<PreparedMove>(item.prepared);
+  const engine::ItemResult& ran = result.items[0];
+  *out->mutable_info() = MakeRunInfo("", std::string(ran.backend));
+  FillSpecs(move, out);
+  out->set_tokens(move.tokens);
+  out->set_moved_bytes(move.moved_bytes);
+  for (size_t k = 0; k < item.outputs.size(); ++k) {
+    const OutputSlot& slot = item.outputs[k].slot;
+    if (slot.role == Role::kPool && item.outputs[k].place.in_answer()) {
+      out->add_inline_pools(slot.index);
+    }
+    if (slot.role != Role::kReport) continue;
+    const std::byte* const report = result.buffer->data() + ran.outputs[k].offset;
+    for (size_t i = 0; i < move.layers; ++i) {
+      *out->add_differences() = ToWire(DifferenceOf(report, i));
+    }
+  }
 }
 
 template <typename Message>
@@ -122,6 +155,13 @@ grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result) {
   v1::AttentionBiasResponse header;
   FillResult(items[0], result.items[0].backend, &header);
+  return Join(header, items, result);
+}
+
+grpc::ByteBuffer MakeMoveKeysResponse(absl::Span<const engine::Item> items,
+                                      const engine::Result& result) {
+  v1::MoveKeysResponse header;
+  FillMove(items[0], result, header.mutable_result());
   return Join(header, items, result);
 }
 

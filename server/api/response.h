@@ -25,6 +25,8 @@ grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
                                        const engine::Result& result);
 grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result);
+grpc::ByteBuffer MakeMoveKeysResponse(absl::Span<const engine::Item> items,
+                                      const engine::Result& result);
 grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
                                          const engine::Result& result);
 grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,

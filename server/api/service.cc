@@ -24,6 +24,8 @@ namespace {
 constexpr TensorMethod kEncode{ParseEncode, MakeEncodeResponse};
 constexpr TensorMethod kApplyRoPE{ParseApplyRoPE, MakeApplyRoPEResponse};
 constexpr TensorMethod kAttentionBias{ParseAttentionBias, MakeAttentionBiasResponse};
+constexpr TensorMethod kMoveKeys{ParseMoveKeys, MakeMoveKeysResponse, /*batch=*/false,
+                                 kRawEntriesOfOneMove};
 constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchEncodeResponse, /*batch=*/true};
 constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPEResponse,
                                        /*batch=*/true};
@@ -173,6 +175,12 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::AttentionBias(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   return Start(kAttentionBias, context, request, response);
+}
+
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::MoveKeys(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kMoveKeys, context, request, response);
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(

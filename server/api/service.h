@@ -39,18 +39,21 @@ struct ServiceOptions {
 
 // Methods with tensors, streams too, take the received bytes without parsing them. So element bytes
 // are never copied into a message, and bytes that do not parse are INVALID_ARGUMENT.
-using PositionEmbeddingServiceBase = v1::PositionEmbeddingService::WithRawCallbackMethod_Encode<
-    v1::PositionEmbeddingService::WithRawCallbackMethod_ApplyRoPE<
-        v1::PositionEmbeddingService::WithRawCallbackMethod_BatchEncode<
-            v1::PositionEmbeddingService::WithRawCallbackMethod_BatchApplyRoPE<
-                v1::PositionEmbeddingService::WithRawCallbackMethod_AttentionBias<
-                    v1::PositionEmbeddingService::WithRawCallbackMethod_ResolveSpec<
-                        v1::PositionEmbeddingService::WithRawCallbackMethod_ListPresets<
-                            v1::PositionEmbeddingService::WithRawCallbackMethod_GetServerInfo<
-                                v1::PositionEmbeddingService::WithRawCallbackMethod_StreamEncode<
+using PositionEmbeddingServiceBase = v1::PositionEmbeddingService::WithRawCallbackMethod_MoveKeys<
+    v1::PositionEmbeddingService::WithRawCallbackMethod_Encode<
+        v1::PositionEmbeddingService::WithRawCallbackMethod_ApplyRoPE<
+            v1::PositionEmbeddingService::WithRawCallbackMethod_BatchEncode<
+                v1::PositionEmbeddingService::WithRawCallbackMethod_BatchApplyRoPE<
+                    v1::PositionEmbeddingService::WithRawCallbackMethod_AttentionBias<
+                        v1::PositionEmbeddingService::WithRawCallbackMethod_ResolveSpec<
+                            v1::PositionEmbeddingService::WithRawCallbackMethod_ListPresets<
+                                v1::PositionEmbeddingService::WithRawCallbackMethod_GetServerInfo<
                                     v1::PositionEmbeddingService::
-                                        WithRawCallbackMethod_StreamApplyRoPE<
-                                            v1::PositionEmbeddingService::Service>>>>>>>>>>;
+                                        WithRawCallbackMethod_StreamEncode<
+                                            v1::PositionEmbeddingService::
+                                                WithRawCallbackMethod_StreamApplyRoPE<
+                                                    v1::PositionEmbeddingService::
+                                                        Service>>>>>>>>>>>;
 
 // Implements the gRPC service of phasor.v1. Threads: gRPC calls the methods from its own threads,
 // many at once. No method blocks; a call up to the engine's inline size is computed inside its
@@ -86,6 +89,9 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   grpc::ServerUnaryReactor* AttentionBias(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* request,
                                           grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* MoveKeys(grpc::CallbackServerContext* context,
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ResolveSpec(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) override;

@@ -52,7 +52,7 @@ class TensorCall final : public engine::Call {
         engine.MayParse(received_.size(), deadline, [this] { return cancelled(); }));
     const WalkLimits walk_limits{
         limits.max_header_bytes,
-        kRawEntriesOfOneItem + (batch ? kRawEntriesPerBatchItem * limits.max_batch_items : 0)};
+        method_.raw_entries + (batch ? kRawEntriesPerBatchItem * limits.max_batch_items : 0)};
     PHASOR_ASSIGN_OR_RETURN(const WalkedMessage walked, received_.Walk(walk_limits));
     engine::PlanBudget budget;
     const auto cached = [&engine](const ResolvedSpec& spec) { return engine.GetPlan(spec); };

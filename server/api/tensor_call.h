@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor call (Encode, ApplyRoPE, attention bias and their batches) from the received bytes to
-// the response.
+// A tensor call (Encode, ApplyRoPE, attention bias, moves of keys and batches) from the received
+// bytes to the response.
 #ifndef PHASOR_SERVER_API_TENSOR_CALL_H_
 #define PHASOR_SERVER_API_TENSOR_CALL_H_
 
@@ -17,16 +17,19 @@
 
 namespace phasor::rpc {
 
+// Most raw entries of a message with one item. They are counted before the rest of the message is
+// parsed. An item has at most 64 tensors, 2 position tensors and 4 tensors of a paged cache.
+inline constexpr int64_t kRawEntriesOfOneItem = 70;
+// The same of a move, whose entries are pools.
+inline constexpr int64_t kRawEntriesOfOneMove = 4096;
+
 // The functions by which one RPC method reads and answers.
 struct TensorMethod {
   absl::StatusOr<RequestView> (*parse)(const WalkedMessage&, const ViewContext&);
   grpc::ByteBuffer (*respond)(absl::Span<const engine::Item>, const engine::Result&);
   bool batch = false;
+  int64_t raw_entries = kRawEntriesOfOneItem;  // of a message that is no batch
 };
-
-// Most raw entries of a message with one item. They are counted before the rest of the message is
-// parsed. An item has at most 64 tensors, 2 position tensors and 4 tensors of a paged cache.
-inline constexpr int64_t kRawEntriesOfOneItem = 70;
 
 // Limits and stores that all calls of a server share.
 struct TensorCallLimits {

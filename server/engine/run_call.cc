@@ -31,7 +31,9 @@ absl::Status NoMemory(int64_t bytes) {
 // Whether the output overwrites its input in memory that the caller holds.
 bool IsInPlace(const Item& item, const Output& output) {
   const Destination& place = output.place;
-  if (place.data == nullptr || output.slot.input < 0) return false;
+  if (place.data == nullptr) return false;
+  if (output.slot.moves_within) return true;
+  if (output.slot.input < 0) return false;
   const PieceList& bytes = item.inputs[static_cast<size_t>(output.slot.input)].bytes;
   return !bytes.empty() && bytes[0].data() == place.data;
 }

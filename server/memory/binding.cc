@@ -104,7 +104,7 @@ absl::Status Binding::Input(const SharedTensor& tensor, size_t slot, engine::Ite
   const int64_t bytes = input.slot.bytes;
   PHASOR_ASSIGN_OR_RETURN(const Place place, Find(tensor, bytes, /*write=*/false));
   Add(RangeOf(tensor, place, bytes, /*output=*/false));
-  bound_.shared_bytes += bytes;
+  if (input.slot.reading != Reading::kInPart) bound_.shared_bytes += bytes;
   if (place.named != nullptr || (place.device != nullptr && !input.slot.on_device)) {
     transfers().AddInput(items_, slot,
                          {place.named, place.device, tensor.offset, bytes, tensor.path});

@@ -59,7 +59,7 @@ struct SharedTensor {
 struct Bound {
   std::vector<std::shared_ptr<const void>> held = {};  // memory that the items use
   std::unique_ptr<Transfers> transfers = nullptr;      // nullptr: nothing is copied
-  int64_t shared_bytes = 0;                            // read and written in shared memory
+  int64_t shared_bytes = 0;  // read and written in shared memory, without kInPart inputs
   // Bytes of the server's memory that the copies need.
   int64_t copied_bytes() const { return transfers == nullptr ? 0 : transfers->bytes(); }
 };
@@ -85,7 +85,8 @@ class Binding {
   absl::Status Output(const SharedTensor& tensor, const SharedTensor* input, size_t slot,
                       engine::Item* item);
 
-  // The same for a cache, of which only parts are written. UNIMPLEMENTED also: a named region.
+  // The same for a cache or a pool, of which only parts are written. UNIMPLEMENTED also: a named
+  // region.
   absl::Status Cache(const SharedTensor& tensor, size_t slot, engine::Item* item);
 
   // Ends an item; what is bound next belongs to the next item. INVALID_ARGUMENT: an output of the

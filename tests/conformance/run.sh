@@ -20,4 +20,8 @@ libraries=$(find "$PWD/$venv" -path '*/nvidia/*' -name '*.so*' -printf '%h\n' | 
 export LD_LIBRARY_PATH=$PWD/$stubs${libraries:+:$libraries}
 if [[ -f $stubs/functions.so ]]; then export LD_PRELOAD=$PWD/$stubs/functions.so; fi
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 TRANSFORMERS_VERBOSITY=error PYTHONWARNINGS=ignore
-exec "$venv/bin/python" tests/conformance/run.py "$@"
+rc=0
+"$venv/bin/python" tests/conformance/run.py "$@" || rc=$?
+mkdir -p build/conformance
+"$venv/bin/python" tests/conformance/moves.py "$1" | tee build/conformance/moves.txt || rc=$?
+exit $rc

@@ -44,6 +44,7 @@ const Method kMethods[] = {
     {rpc::ParseBatchEncode, rpc::MakeBatchEncodeResponse, true, New<v1::BatchEncodeResponse>},
     {rpc::ParseBatchApplyRoPE, rpc::MakeBatchApplyRoPEResponse, true,
      New<v1::BatchApplyRoPEResponse>},
+    {rpc::ParseMoveKeys, rpc::MakeMoveKeysResponse, false, New<v1::MoveKeysResponse>},
 };
 
 static_assert(std::size(kMethods) + 1 == kMethodCount);
@@ -153,8 +154,8 @@ Outcome CheckRequest(absl::Span<const uint8_t> input) {
   if (input.size() < 2) return {};
   const CutMessage message(input.subspan(2), input[1]);
   const size_t chosen = input[0] % kMethodCount;
-  if (chosen == std::size(kMethods)) return CheckInfer(message.pieces());
-  const Method& method = kMethods[chosen];
+  if (chosen == kModelInfer) return CheckInfer(message.pieces());
+  const Method& method = kMethods[chosen < kModelInfer ? chosen : chosen - 1];
   const auto walked = WalkMessage(message.pieces(), {});
   if (!walked.ok()) return {Violation(walked.status())};
   const auto plans = [](const ResolvedSpec& spec) { return TheServer().plans.Get(spec); };

@@ -4,6 +4,7 @@
 #ifndef PHASOR_TESTS_FUZZ_CHECK_REQUEST_H_
 #define PHASOR_TESTS_FUZZ_CHECK_REQUEST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -14,8 +15,9 @@ namespace phasor::fuzz {
 // The largest response that a fuzzed request may ask for.
 inline constexpr int64_t kMaxResponseBytes = 1 << 20;
 
-// Encode, ApplyRoPE, BatchEncode, BatchApplyRoPE, ModelInfer.
-inline constexpr int kMethodCount = 5;
+// Encode, ApplyRoPE, BatchEncode, BatchApplyRoPE, ModelInfer, MoveKeys.
+inline constexpr int kMethodCount = 6;
+inline constexpr size_t kModelInfer = 4;
 
 // What came of a request.
 struct Outcome {

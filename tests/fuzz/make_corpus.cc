@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/convert_move.h"
 #include "tests/fuzz/check_infer.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/server/oip/requests.h"
@@ -23,7 +25,7 @@ using ::phasor::testing::EncodeOf;
 using ::phasor::testing::RopeOf;
 using ::phasor::testing::SetShape;
 
-enum Method : uint8_t { kEncode, kApplyRoPE, kBatchEncode, kBatchApplyRoPE, kModelInfer };
+enum Method : uint8_t { kEncode, kApplyRoPE, kBatchEncode, kBatchApplyRoPE, kInfer, kMoveKeys };
 
 class Writer {
  public:
@@ -283,11 +285,48 @@ void WriteBatches(Writer& writer) {
   writer.Write("batch_nothing", kBatchEncode, "");
 }
 
+// Three tokens of two sequences in two layers.
+MoveRequest MoveOf(MoveMode mode, KeyLayout layout) {
+  MoveRequest request;
+  request.pools = {4096, 4096};
+  layout.pages = 4;
+  layout.page_size = 2;
+  layout.heads = 2;
+  request.layouts = {std::move(layout)};
+  request.specs = {{.spec = {.preset = "rope-half-split"}}};
+  request.layers = {{.spec = 0}, {.place = {0, 2048}}};
+  request.groups = {
+      {.runs = {{.block_table = {3, 1}, .first = 1, .count = 2, .from = 7, .to = -2}},
+       .slots = {.slots = {1}, .from_positions = {5}, .positions = {int64_t{1} << 40}}}};
+  request.mode = mode;
+  if (mode == MoveMode::kMove) return request;
+  request.layers[0].to_place = KeyPlace{1, 0};
+  request.layers[1].to_place = KeyPlace{1, 2048};
+  request.groups[0].runs[0].to_first = 0;
+  return request;
+}
+
+void WriteMoves(Writer& writer) {
+  const auto write = [&](const std::string& name, const MoveRequest& move, uint8_t cut) {
+    v1::MoveKeysRequest request;
+    *request.mutable_item() = ToWire(move);
+    RepairRaw(&request);
+    writer.Write("move_" + name, kMoveKeys, request.SerializeAsString(), cut);
+  };
+  write("copy", MoveOf(MoveMode::kCopyOnWrite, {.name = "vllm-flash", .head_dim = 8}), 0);
+  write("in_place", MoveOf(MoveMode::kMove, {.code = KeyCode::kQ8_0, .head_dim = 32}), 5);
+  write("compare", MoveOf(MoveMode::kCompare, {.code = KeyCode::kFloat32, .head_dim = 8}), 2);
+  write("scaled",
+        MoveOf(MoveMode::kMove,
+               {.code = KeyCode::kInt8, .head_dim = 8, .scales = KeyScales{1024, 16, 8, 4}}),
+        9);
+}
+
 void WriteInfers(Writer& writer) {
   const auto write = [&](const std::string& name, inference::ModelInferRequest request,
                          uint8_t cut) {
     RepairRaw(&request);
-    writer.Write("infer_" + name, kModelInfer, request.SerializeAsString(), cut);
+    writer.Write("infer_" + name, kInfer, request.SerializeAsString(), cut);
   };
   write("encoding", EncodeAt({1, 2, 3}), 0);
   write("rotation", RotateAt(7), 5);
@@ -349,6 +388,7 @@ int main(int argc, char** argv) {
   phasor::fuzz::WriteEncodingSpecs(writer);
   phasor::fuzz::WriteBatches(writer);
   phasor::fuzz::WriteInfers(writer);
+  phasor::fuzz::WriteMoves(writer);
   phasor::fuzz::WriteMalformed(writer);
   if (writer.failed()) std::fprintf(stderr, "cannot write to %s\n", argv[1]);
   return writer.failed() ? 1 : 0;

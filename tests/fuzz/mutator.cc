@@ -72,6 +72,14 @@ void AddEntries(const v1::ApplyRoPEItem& item, Strings* raw) {
   AddEntries(item.paged_cache(), raw);
 }
 
+void AddEntries(const v1::MoveKeysItem& item, Strings* raw) {
+  for (const v1::KeyPool& pool : item.pools()) {
+    if (pool.source_case() != v1::KeyPool::SOURCE_NOT_SET) continue;
+    const bool small = pool.size_bytes() >= 0 && pool.size_bytes() <= kMaxRepairedBytes;
+    raw->Add(std::string(static_cast<size_t>(small ? pool.size_bytes() : 0), '\x3C'));
+  }
+}
+
 template <typename Request>
 bool RepairUnary(Message* message) {
   auto* request = dynamic_cast<Request*>(message);
@@ -117,14 +125,17 @@ std::unique_ptr<Message> NewRequest(uint8_t method) {
       return std::make_unique<v1::BatchEncodeRequest>();
     case 3:
       return std::make_unique<v1::BatchApplyRoPERequest>();
-    default:
+    case kModelInfer:
       return std::make_unique<inference::ModelInferRequest>();
+    default:
+      return std::make_unique<v1::MoveKeysRequest>();
   }
 }
 
 void RepairRaw(Message* request) {
   if (RepairUnary<v1::EncodeRequest>(request)) return;
   if (RepairUnary<v1::ApplyRoPERequest>(request)) return;
+  if (RepairUnary<v1::MoveKeysRequest>(request)) return;
   if (RepairBatch<v1::BatchEncodeRequest>(request)) return;
   if (RepairBatch<v1::BatchApplyRoPERequest>(request)) return;
   RepairInfer(request);
@@ -257,6 +268,8 @@ double Mutator::Real() {
 void Mutator::SetField(Message* message, const FieldDescriptor* field) {
   static const char* const kTexts[] = {
       "", "transformer", "rope-half-split", "grid-2d-concat", "{}", "cpu", "cuda", "x",
+      // Of MoveKeys.
+      "nhd", "vllm-flash", "vllm-paged-x", "mla-576",
       // Of ModelInfer.
       "llama-3", "alibi", "t5", "POSITIONS", "EMBEDDINGS", "Q", "K", "FROM_POSITIONS", "ENCODING",
       "Q_OUT", "BIAS", "FP64", "FP32", "FP16", "BF16", "INT64", "INT32", "1", "dim", "heads",

@@ -22,10 +22,10 @@ using ::testing::HasSubstr;
 template <typename E>
 class EnumTest : public ::testing::Test {};
 
-using AllEnums =
-    ::testing::Types<Dtype, SpecKind, FrequencyFamily, FrequencyUnit, TrigOrder, Arrangement,
-                     AxisGrouping, AxisRule, Pairing, OddDim, ParityFrequency, ParityType,
-                     Precision, Direction, RopeLayout, OutOfRange, BiasFamily, EncodeOutput>;
+using AllEnums = ::testing::Types<Dtype, SpecKind, FrequencyFamily, FrequencyUnit, TrigOrder,
+                                  Arrangement, AxisGrouping, AxisRule, Pairing, OddDim,
+                                  ParityFrequency, ParityType, Precision, Direction, RopeLayout,
+                                  OutOfRange, BiasFamily, EncodeOutput, KeyCode, MoveMode>;
 TYPED_TEST_SUITE(EnumTest, AllEnums);
 
 TYPED_TEST(EnumTest, EveryWireValueHasItsOwnEnumerator) {

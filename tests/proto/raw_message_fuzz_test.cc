@@ -27,6 +27,7 @@
 #include "absl/strings/escaping.h"
 #include "inference/grpc_service.pb.h"
 #include "phasor/v1/attention_bias.pb.h"
+#include "phasor/v1/move_keys.pb.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
 #include "proto/raw_message.h"
@@ -60,7 +61,7 @@ std::vector<Type> AllTypes() {
   std::vector<Type> types;
   for (const auto* file :
        {v1::EncodeRequest::descriptor()->file(), v1::AttentionBiasRequest::descriptor()->file(),
-        v1::CreateTableRequest::descriptor()->file(),
+        v1::CreateTableRequest::descriptor()->file(), v1::MoveKeysRequest::descriptor()->file(),
         inference::ModelInferRequest::descriptor()->file()}) {
     for (int i = 0; i < file->message_type_count(); ++i) {
       const auto* const descriptor = file->message_type(i);
@@ -212,7 +213,7 @@ class RawMessageFuzzTest : public ::testing::Test {
 };
 
 TEST_F(RawMessageFuzzTest, CodecReadsWhatWasSerialized) {
-  EXPECT_GE(types_.size(), 17u);
+  EXPECT_GE(types_.size(), 19u);
   Counts counts;
   uint64_t messages = 0;
   for (const Type& type : types_) {

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/run_command.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::cli {
@@ -20,26 +20,6 @@ namespace {
 
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
-
-struct Outcome {
-  absl::Status status;
-  std::string out;
-};
-
-Outcome RunCommand(std::vector<std::string> arguments) {
-  CLI::App app;
-  app.require_subcommand(1);
-  const auto commands = MakeCommands(app);
-  std::reverse(arguments.begin(), arguments.end());
-  app.parse(arguments);
-  std::ostringstream out;
-  for (const auto& command : commands) {
-    if (!command->app()->parsed()) continue;
-    absl::Status status = command->Run(out);
-    return {std::move(status), out.str()};
-  }
-  return {absl::UnknownError("no command ran"), ""};
-}
 
 std::string TempPath(const std::string& name) {
   return ::testing::TempDir() + "/commands_test_" + name;

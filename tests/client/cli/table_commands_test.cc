@@ -2,8 +2,6 @@
 // Tests the subcommands `bias` and `tables` against a server in this process.
 #include "client/cli/table_commands.h"
 
-#include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,32 +10,13 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "server/server.h"
+#include "tests/support/run_command.h"
 #include "tests/support/temp_dir.h"
 
 namespace phasor::cli {
 namespace {
 
 using ::testing::HasSubstr;
-
-struct Outcome {
-  absl::Status status;
-  std::string out;
-};
-
-Outcome RunCommand(std::vector<std::string> arguments) {
-  CLI::App app;
-  app.require_subcommand(1);
-  const auto commands = MakeCommands(app);
-  std::reverse(arguments.begin(), arguments.end());
-  app.parse(arguments);
-  std::ostringstream out;
-  for (const auto& command : commands) {
-    if (!command->app()->parsed()) continue;
-    absl::Status status = command->Run(out);
-    return {std::move(status), out.str()};
-  }
-  return {absl::UnknownError("no command ran"), ""};
-}
 
 TEST(TableCommandsTest, BiasPrintsAlibi) {
   const Outcome run = RunCommand({"bias", "--preset", "alibi", "--heads", "2", "--query-positions",

@@ -210,6 +210,31 @@ TEST(CallsTest, TransposedViewsGatherInIndexOrder) {
   EXPECT_THAT(dense, ElementsAre(0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11));
 }
 
+TEST(CallsTest, PoolsOfAMoveLieApart) {
+  std::vector<std::byte> memory(100);
+  const auto part = [&](size_t first, size_t count) {
+    return absl::MakeSpan(memory).subspan(first, count);
+  };
+  MoveCall call{.pools = {part(40, 60), part(0, 40)}};
+  const auto request = ToRequest(call, "item");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_THAT(request->pools, ElementsAre(60, 40));
+  call.pools[1] = part(0, 41);
+  EXPECT_EQ(ToRequest(call, "item").status(),
+            absl::InvalidArgumentError("item.pools[0]: overlaps item.pools[1]; must be one pool "
+                                       "with several places"));
+  call.pools = {part(10, 5), part(10, 5)};
+  EXPECT_EQ(ToRequest(call, "item").status().code(), kInvalid);
+  call.pools = {part(10, 5), part(10, 0)};  // the service says that it is empty
+  EXPECT_TRUE(ToRequest(call, "item").ok());
+}
+
+TEST(CallsTest, SpecsOfAMoveHaveOneBase) {
+  const MoveCall call{.specs = {{}, {.from_spec = Spec{.preset = "a", .encoder = "b"}}}};
+  EXPECT_THAT(std::string(ToRequest(call, "item").status().message()),
+              ::testing::StartsWith("item.specs[1].from_spec.preset: more than one base"));
+}
+
 TEST(CallsTest, EmptyTensorsCopyNothing) {
   std::vector<float> memory = {1, 2, 3}, dense = {4, 5, 6};
   const std::vector<float> memory_before = memory, dense_before = dense;

@@ -63,6 +63,20 @@ TEST(ClientTest, CallerMemoryReachesTheConnection) {
   EXPECT_TRUE(client.Encode({}, {1, 2}, absl::MakeSpan(out)).ok());
 }
 
+TEST(ClientTest, MovesReachTheConnectionWithThePinsOfTheOptions) {
+  std::vector<std::byte> pool(8);
+  auto connection = std::make_shared<MockConnection>();
+  EXPECT_CALL(*connection, MoveKeys).WillOnce([&](MoveCall call, auto, auto done) {
+    EXPECT_EQ(call.pools[0].data(), pool.data());
+    EXPECT_EQ(call.pins.backend, "cpu");
+    done(MoveResult{.tokens = 3});
+  });
+  const auto result =
+      Client(connection).MoveKeys({.pools = {absl::MakeSpan(pool)}}, {.pins = {.backend = "cpu"}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->tokens, 3);
+}
+
 TEST(ClientTest, RopeTensorsInPlaceAreInputAndOutput) {
   auto q = *Array<float>::Zeros({2, 1, 4});
   auto k = *Array<float>::Zeros({2, 3, 4});

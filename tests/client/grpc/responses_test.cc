@@ -98,6 +98,69 @@ TEST(ResponsesTest, RowsUnlikeTheRequestAreInternalErrors) {
   }
 }
 
+// Pools of 4, 8 and 4 bytes, of which the server has written the first and the last.
+v1::MoveKeysResponse Moved() {
+  v1::MoveKeysResponse response;
+  v1::MoveKeysResult& result = *response.mutable_result();
+  result.add_specs()->set_fingerprint("f");
+  result.set_tokens(5);
+  for (const int pool : {0, 2}) result.add_inline_pools(pool);
+  response.add_raw("aaaa");
+  response.add_raw("cccc");
+  return response;
+}
+
+TEST(ResponsesTest, PoolsThatWereWrittenReplaceTheCallers) {
+  std::string memory(16, '.');
+  const auto bytes = absl::MakeSpan(reinterpret_cast<std::byte*>(memory.data()), memory.size());
+  MoveCall call{.pools = {bytes.subspan(0, 4), bytes.subspan(4, 8), bytes.subspan(12)}};
+  call.specs.resize(1);
+  call.layers.resize(1);
+  MoveResult result;
+  ASSERT_TRUE(ReadResponse(Received(Moved()), call, 0, result).ok());
+  EXPECT_EQ(memory, "aaaa........cccc");
+  EXPECT_EQ(result.tokens, 5);
+  EXPECT_EQ(result.specs[0].fingerprint, "f");
+  EXPECT_THAT(result.differences, IsEmpty());
+}
+
+TEST(ResponsesTest, MovesUnlikeTheRequestAreInternalErrors) {
+  const std::vector<std::function<void(v1::MoveKeysResponse&)>> faults = {
+      [](auto& r) { r.clear_raw(); },
+      [](auto& r) { r.add_raw("more"); },
+      [](auto& r) { r.mutable_raw(1)->pop_back(); },
+      [](auto& r) { r.mutable_result()->set_inline_pools(1, 3); },
+      [](auto& r) { r.mutable_result()->set_inline_pools(1, 1); },  // of 8 bytes
+      [](auto& r) { r.mutable_result()->set_inline_pools(1, 0); },
+      [](auto& r) { r.mutable_result()->set_inline_pools(0, -1); },
+      [](auto& r) { r.mutable_result()->clear_specs(); },
+      [](auto& r) { r.mutable_result()->add_differences(); },
+  };
+  std::string memory(16, '.');
+  const auto bytes = absl::MakeSpan(reinterpret_cast<std::byte*>(memory.data()), memory.size());
+  MoveCall call{.pools = {bytes.subspan(0, 4), bytes.subspan(4, 8), bytes.subspan(12)}};
+  call.specs.resize(1);
+  call.layers.resize(1);
+  MoveResult result;
+  for (size_t i = 0; i < faults.size(); ++i) {
+    v1::MoveKeysResponse response = Moved();
+    faults[i](response);
+    EXPECT_EQ(ReadResponse(Received(response), call, 0, result).code(), kInternal) << i;
+    EXPECT_EQ(memory, std::string(16, '.')) << i;
+  }
+  // The server writes two of the pools where they lie, so one at most comes back.
+  EXPECT_EQ(ReadResponse(Received(Moved()), call, 2, result).code(), kInternal);
+  call.mode = MoveMode::kCompare;  // writes nothing
+  v1::MoveKeysResponse response = Moved();
+  response.mutable_result()->add_differences();
+  EXPECT_EQ(ReadResponse(Received(response), call, 0, result).code(), kInternal);
+  response.clear_raw();
+  response.mutable_result()->clear_inline_pools();
+  EXPECT_TRUE(ReadResponse(Received(response), call, 0, result).ok());
+  EXPECT_EQ(result.differences.size(), 1u);
+  EXPECT_EQ(memory, std::string(16, '.'));
+}
+
 TEST(ResponsesTest, UnparsableHeadersAreInternalErrors) {
   EncodeResult result;
   const WalkedMessage message{.header = "\x0A\x03\xFF\xFF\xFF"};

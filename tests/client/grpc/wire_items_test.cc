@@ -53,5 +53,18 @@ TEST(WireItemsTest, MemoryThatIsTooSmallIsNotSent) {
               StatusIs(absl::StatusCode::kInvalidArgument, ::testing::StartsWith("items[3].")));
 }
 
+TEST(WireItemsTest, PoolsTravelFromWhereTheyLie) {
+  std::vector<std::byte> memory(48);
+  const auto bytes = absl::MakeSpan(memory);
+  Payload payload;
+  const auto item =
+      MakeItem(MoveCall{.pools = {bytes.subspan(0, 16), bytes.subspan(16)}}, kItemPath, payload);
+  ASSERT_TRUE(item.ok()) << item.status();
+  ASSERT_EQ(payload.raw.size(), 2);
+  EXPECT_EQ(payload.raw[1].data(), memory.data() + 16);
+  EXPECT_EQ(item->pools(1).size_bytes(), 32);
+  EXPECT_EQ(payload.destinations, 0);
+}
+
 }  // namespace
 }  // namespace phasor::client_internal

@@ -2,6 +2,7 @@
 // Tests calls of the target "inproc:" on dense, strided and shared tensors.
 #include "client/inproc/inproc_connection.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -51,6 +52,41 @@ TEST(InprocConnectionTest, RotatesTheExampleVectorInPlace) {
                           {{View(x, {1, 1, 4}), MutableView(y, {1, 1, 4})}});
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_THAT(y, Pointwise(FloatNear(kPrinted), {-3.144039f, 1.919605f, -0.339143f, 4.039197f}));
+}
+
+TEST(InprocConnectionTest, MovesKeysWhereTheyLieAndComparesThem) {
+  std::vector<float> keys(4 * 8);
+  std::iota(keys.begin(), keys.end(), 1.0f);
+  std::vector<float> expected(keys.begin() + 16, keys.begin() + 24);
+  const Client client = Inproc();
+  RopeCall rotation{.spec = {.preset = "rope-half-split"},
+                    .positions = {905},
+                    .tensors = {MutableView(expected, {1, 1, 8})},
+                    .direction = Direction::kDelta};
+  rotation.from_positions = PositionList{5};
+  ASSERT_TRUE(client.ApplyRoPE(rotation).ok());
+  const std::vector<float> before = keys;
+  MoveCall call;
+  call.pools = {{reinterpret_cast<std::byte*>(keys.data()), keys.size() * sizeof(float)}};
+  call.layouts = {{.code = KeyCode::kFloat32, .pages = 4, .heads = 1, .head_dim = 8}};
+  call.specs = {{.spec = rotation.spec}};
+  call.layers = {{.spec = 0}};
+  call.groups = {{.runs = {{.block_table = {2}, .count = 1, .from = 5, .to = 905}}}};
+  call.groups[0].runs[0].to_block_table = {1};
+  const auto moved = client.MoveKeys(call);
+  ASSERT_TRUE(moved.ok()) << moved.status();
+  EXPECT_EQ(moved->tokens, 1);
+  EXPECT_EQ(moved->info.backend, "cpu");
+  EXPECT_EQ(moved->specs[0].fingerprint.size(), 32u);
+  EXPECT_EQ(std::vector<float>(keys.begin() + 8, keys.begin() + 16), expected);
+  std::copy(before.begin() + 8, before.begin() + 16, keys.begin() + 8);
+  EXPECT_EQ(keys, before) << "elsewhere";
+  call.mode = MoveMode::kCompare;
+  const auto compared = client.MoveKeys(call);
+  ASSERT_TRUE(compared.ok()) << compared.status();
+  ASSERT_EQ(compared->differences.size(), 1u);
+  EXPECT_EQ(compared->differences[0].first_bad_slot, 1);
+  EXPECT_EQ(keys, before);
 }
 
 TEST(InprocConnectionTest, WritesATableIntoStridedMemory) {

@@ -11,6 +11,7 @@
 #include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/items.h"
+#include "kernels/request/move_keys.h"
 #include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/fake_driver.h"
 
@@ -429,6 +430,35 @@ TEST(CudaBackendTest, SaysWhatItRunsOn) {
   EXPECT_EQ(f.backend.target(), "SCALAR") << "of the CPU";
   EXPECT_EQ(f.backend.device_name(), "Fake GPU");
   EXPECT_EQ(f.backend.device_uuid(), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
+}
+
+// No kernel moves keys yet, and no tensor of a move is on the device.
+TEST(CudaBackendTest, KeysAreMovedByTheOtherBackend) {
+  const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+  MoveRequest request;
+  request.pools = {128};
+  request.layouts = {{.code = KeyCode::kFloat32, .pages = 4, .heads = 1, .head_dim = 8}};
+  request.specs = {{.spec = {.preset = "rope-half-split"}}};
+  request.layers = {{.spec = 0}};
+  request.groups = {{.runs = {{.block_table = {2}, .count = 1, .to = 9}}}};
+  request.mode = MoveMode::kMove;
+  const auto prepared = PrepareMove(request, plans, "item");
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  const auto moved_by = [&](Backend& backend) {
+    std::vector<float> keys(32, 1);
+    std::byte* const pool = reinterpret_cast<std::byte*>(keys.data());
+    const Job job = MakeMoveJob(*prepared, {&pool, 1}, nullptr);
+    JobResult result;
+    backend.RunEach({&job, 1}, {&result, 1});
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.backend, "cpu");
+    return keys;
+  };
+  Fixture f(1 << 20);
+  const std::vector<float> moved = moved_by(f.backend);
+  EXPECT_EQ(moved, moved_by(*MakeReference()));
+  EXPECT_NE(moved[16], 1);
+  EXPECT_EQ(f.backend.state().jobs_not_for_device, 1);
 }
 
 }  // namespace

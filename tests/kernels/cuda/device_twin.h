@@ -35,7 +35,7 @@ class DeviceTwin {
 
   // `job` with the addresses on the device.
   Job Moved(Job job) const {
-    std::visit([this](auto& j) { MoveJob(j); }, job);
+    std::visit([this](auto& j) { MovePointers(j); }, job);
     return job;
   }
 
@@ -64,16 +64,17 @@ class DeviceTwin {
     }
   }
   template <typename J>
-  void MoveJob(J& job) const {
+  void MovePointers(J& job) const {
     MovePointer(job.out);
     MovePointer(job.add_to);
   }
-  void MoveJob(RotaryJob& job) const {
+  void MovePointers(RotaryJob& job) const {
     for (RotaryTensor& tensor : job.tensors) {
       MovePointer(tensor.x);
       MovePointer(tensor.y);
     }
   }
+  void MovePointers(phasor::MoveJob&) const {}  // no kernel moves keys
 
   const std::shared_ptr<FakeExport> memory_;
   std::vector<Entry> moved_;

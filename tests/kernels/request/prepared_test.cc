@@ -127,7 +127,67 @@ TEST(PreparedTest, AJobHasTheMemoryOfItsSlots) {
   EXPECT_EQ(rotary.tensors[1].y, at(3));
 }
 
+// A move of 3 tokens of bfloat16 [4 slots, 1 head, 8 lanes] from pool 0 to pool 1.
+MoveRequest Moved(MoveMode mode) {
+  MoveRequest request;
+  request.pools = {64, 64};
+  request.layouts = {{.pages = 4, .heads = 1, .head_dim = 8}};
+  request.specs = {{.spec = {.preset = "rope-half-split"}}};
+  request.layers = {{.spec = 0}};
+  if (mode != MoveMode::kMove) request.layers[0].to_place = KeyPlace{1, 0};
+  request.groups = {
+      {.runs = {{.block_table = {0, 1, 2, 3}, .first = 1, .count = 3, .from = 0, .to = 9}}}};
+  request.mode = mode;
+  return request;
+}
+
+TEST(PreparedTest, APoolThatIsWrittenIsAnOutputThatBeginsAsItCame) {
+  const Prepared copy = *PrepareMove(Moved(MoveMode::kCopyOnWrite), kPlans, "item");
+  const Slots slots = SlotsOf(copy);
+  ASSERT_THAT(RolesOf(slots), ElementsAre(Role::kPool, Role::kPool));
+  EXPECT_EQ(slots.inputs[0].reading, Reading::kInPart);
+  EXPECT_EQ(slots.inputs[0].output, -1);
+  EXPECT_EQ(slots.inputs[0].extra_bytes, 3 * 4 * 8);  // slots and positions
+  EXPECT_EQ(slots.inputs[1].reading, Reading::kInitial);
+  EXPECT_EQ(slots.inputs[1].output, 0);
+  EXPECT_EQ(slots.inputs[1].extra_bytes, 0);
+  ASSERT_EQ(slots.outputs.size(), 1u);
+  EXPECT_EQ(slots.outputs[0].role, Role::kPool);
+  EXPECT_EQ(slots.outputs[0].index, 1);
+  EXPECT_EQ(slots.outputs[0].bytes, 64);
+  EXPECT_FALSE(slots.outputs[0].moves_within);
+  EXPECT_EQ(BytesInPart(copy), 2 * 3 * 16);
+  const Prepared move = *PrepareMove(Moved(MoveMode::kMove), kPlans, "item");
+  EXPECT_TRUE(SlotsOf(move).outputs[0].moves_within);
+  EXPECT_EQ(SlotsOf(move).outputs[0].index, 0);
+  EXPECT_EQ(BytesInPart(Prepared(*PrepareEncode(Rows(3), kPlans, "item"))), 0);
+}
+
+TEST(PreparedTest, AComparisonReadsItsPoolsAndWritesAReport) {
+  const Prepared prepared = *PrepareMove(Moved(MoveMode::kCompare), kPlans, "item");
+  const Slots slots = SlotsOf(prepared);
+  EXPECT_EQ(slots.inputs[1].reading, Reading::kInPart);
+  ASSERT_EQ(slots.outputs.size(), 1u);
+  EXPECT_EQ(slots.outputs[0].role, Role::kReport);
+  EXPECT_EQ(slots.outputs[0].bytes, static_cast<int64_t>(sizeof(KeyReport)));
+  std::vector<std::byte> memory(3 * 64);
+  const auto at = [&](size_t i) { return memory.data() + 64 * i; };
+  const Job job =
+      MakeJob(prepared, {{Role::kPool, -1, at(0)}, {Role::kPool, -1, at(1)}}, {{at(2)}});
+  EXPECT_THAT(std::get<MoveJob>(job).pools, ElementsAre(at(0), at(1)));
+  EXPECT_EQ(std::get<MoveJob>(job).reports, at(2));
+}
+
+TEST(PreparedTest, AMoveHasTheMemoryOfItsPools) {
+  const Prepared prepared = *PrepareMove(Moved(MoveMode::kCopyOnWrite), kPlans, "item");
+  std::vector<std::byte> memory(2 * 64);
+  const Job job = MakeJob(prepared, {{Role::kPool, -1, memory.data()}}, {{memory.data() + 64}});
+  EXPECT_THAT(std::get<MoveJob>(job).pools, ElementsAre(memory.data(), memory.data() + 64));
+  EXPECT_EQ(std::get<MoveJob>(job).reports, nullptr);
+}
+
 TEST(PreparedTest, EveryRoleIsAField) {
+  EXPECT_EQ(FieldOf(Role::kPool, 3), "pools[3]");
   EXPECT_EQ(FieldOf(Role::kTensor, 1), "tensors[1].tensor");
   EXPECT_EQ(FieldOf(Role::kSlotMapping, 0), "paged_cache.slot_mapping");
   EXPECT_EQ(FieldOf(Role::kOutput, 0), "destination");

@@ -171,6 +171,40 @@ TEST_F(RunCallTest, AFailedRunInPlaceIsAborted) {
   }
 }
 
+// Keys that were to turn in their slots cannot be turned again; copied ones can.
+TEST_F(RunCallTest, AFailedMoveIsAbortedIfItIsInPlace) {
+  const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+  MoveRequest request;
+  request.pools = {64};
+  request.layouts = {{.pages = 4, .heads = 1, .head_dim = 8}};
+  request.specs = {{.spec = {.preset = "rope-half-split"}}};
+  request.layers = {{.spec = 0}};
+  backend_.FailWith(absl::UnavailableError("device lost"));
+  std::string pool(64, 'k');
+  for (const bool in_place : {false, true}) {
+    for (const bool leased : {false, true}) {
+      request.mode = in_place ? MoveMode::kMove : MoveMode::kCopyOnWrite;
+      request.groups = {{.runs = {{.block_table = {0}, .count = 1, .to = 9}}}};
+      if (!in_place) request.groups[0].runs[0].to_block_table = {1};
+      const auto prepared = PrepareMove(request, plans, "item");
+      ASSERT_TRUE(prepared.ok()) << prepared.status();
+      Item item{Prepared(*prepared)};
+      if (leased) {
+        item.outputs[0].place.data = reinterpret_cast<std::byte*>(pool.data());
+      } else {
+        item.inputs[0].bytes = Pieces(pool, 0);
+      }
+      call_.items.clear();
+      call_.items.push_back(std::move(item));
+      const absl::StatusOr<Result> result = Run();
+      ASSERT_TRUE(result.ok());
+      const bool lost = in_place && leased;
+      EXPECT_EQ(result->items[0].status.code(),
+                lost ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable);
+    }
+  }
+}
+
 // A backend that can say of every job what came of it.
 class PerJobBackend final : public testing::BorrowedBackend {
  public:

@@ -76,6 +76,13 @@ class BindingTest : public ::testing::Test {
   Binding binding_{memory_};
 };
 
+TEST_F(BindingTest, AnInputReadInPartDoesNotCountAsAWhole) {
+  engine::Item item = ItemOf({128}, {});
+  item.inputs[0].slot.reading = Reading::kInPart;
+  ASSERT_THAT(binding_.Input(TensorAt(0), 0, &item), IsOk());
+  EXPECT_EQ(binding_.Finish()->shared_bytes, 0);
+}
+
 TEST_F(BindingTest, InputsAndOutputsAreTheMemoryItself) {
   engine::Item item = ItemOf({128}, {128});
   ASSERT_THAT(binding_.Input(TensorAt(8, "in"), 0, &item), IsOk());

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// `phasor move-keys`: moves the keys of a cache in files, or compares them.
+#ifndef PHASOR_CLIENT_CLI_MOVE_COMMAND_H_
+#define PHASOR_CLIENT_CLI_MOVE_COMMAND_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "client/cli/commands.h"
+#include "kernels/request/move_keys.h"
+
+namespace phasor::cli {
+
+// Parses "first:count:from:to" or "first:count:from:to:to_first". INVALID_ARGUMENT: anything else.
+absl::StatusOr<KeyRun> ParseKeyRun(std::string_view text);
+
+std::unique_ptr<Command> MakeMoveCommand(CLI::App& parent);
+
+}  // namespace phasor::cli
+
+#endif  // PHASOR_CLIENT_CLI_MOVE_COMMAND_H_

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/request/key_overlap.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor {
+namespace {
+
+using Step = KeyBytes::Step;
+
+KeyBytes WithSteps(int64_t begin, int64_t bytes, std::vector<Step> steps) {
+  steps.erase(std::remove_if(steps.begin(), steps.end(), [](Step s) { return s.count <= 1; }),
+              steps.end());
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](Step a, Step b) { return a.distance > b.distance; });
+  return {begin, bytes, std::move(steps)};
+}
+
+// The bytes from the first repetition of steps[first..] to the last.
+int64_t SpanFrom(const KeyBytes& bytes, size_t first) {
+  int64_t span = bytes.bytes;
+  for (size_t i = first; i < bytes.steps.size(); ++i) {
+    span += bytes.steps[i].distance * (bytes.steps[i].count - 1);
+  }
+  return span;
+}
+
+// AreDisjoint without the steps before `ia` and `ib`, where b begins `d` bytes after a.
+bool AreDisjointFrom(const KeyBytes& a, size_t ia, const KeyBytes& b, size_t ib, int64_t d) {
+  if (d >= SpanFrom(a, ia) || -d >= SpanFrom(b, ib)) return true;
+  if (ia == a.steps.size() || ib == b.steps.size()) return false;
+  const int64_t distance = a.steps[ia].distance;
+  if (distance != b.steps[ib].distance) return false;
+  const int64_t rest = (d % distance + distance) % distance;
+  return AreDisjointFrom(a, ia + 1, b, ib + 1, rest) &&
+         AreDisjointFrom(a, ia + 1, b, ib + 1, rest - distance);
+}
+
+// One use of a plane: as source or as destination.
+struct Use {
+  size_t pool = 0;
+  size_t form = 0;
+  size_t group = 0;
+  bool destination = false;
+  int64_t offset = 0;
+  bool scales = false;
+  KeyBytes bytes;
+  std::string path;
+};
+
+// The slots or pages of a group's tokens, sorted.
+class TokenSets {
+ public:
+  explicit TokenSets(const PreparedMove& move) : move_(move) {}
+
+  // Whether two uses have a slot, or a page, in common. Page p of b is page p + shift of a.
+  bool Meet(const Use& a, const Use& b, bool pages, int64_t shift) {
+    const auto key = std::tuple(a.group, a.destination, b.group, b.destination, pages, shift);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    const std::vector<int64_t>& x = Sorted(a, pages);
+    const std::vector<int64_t>& y = Sorted(b, pages);
+    bool meet = false;
+    for (size_t i = 0, j = 0; i < x.size() && j < y.size() && !meet;) {
+      meet = x[i] == y[j] + shift;
+      x[i] < y[j] + shift ? ++i : ++j;
+    }
+    return known_[key] = meet;
+  }
+
+ private:
+  const std::vector<int64_t>& Sorted(const Use& use, bool pages) {
+    std::vector<int64_t>& set = sets_[{use.group, use.destination, pages}];
+    const MoveTokens& tokens = move_.groups[use.group];
+    if (!set.empty()) return set;
+    set = use.destination ? tokens.to_slots : tokens.from_slots;
+    if (pages) {
+      for (int64_t& slot : set) slot /= move_.forms[use.form].page_size;
+    }
+    std::sort(set.begin(), set.end());
+    set.erase(std::unique(set.begin(), set.end()), set.end());
+    return set;
+  }
+
+  const PreparedMove& move_;
+  std::map<std::tuple<size_t, bool, bool>, std::vector<int64_t>> sets_;
+  std::map<std::tuple<size_t, bool, size_t, bool, bool, int64_t>, bool> known_;
+};
+
+std::string PathOf(const PreparedMove& move, size_t plane, std::string_view path) {
+  if (plane < move.layers) return StrCat(path, ".layers[", plane, "]");
+  return StrCat(path, ": the values of a layer");
+}
+
+absl::Status AddUse(const PreparedMove& move, Use use, std::vector<Use>* uses) {
+  const KeyForm& form = move.forms[use.form];
+  const int64_t pool = move.pools[use.pool].bytes;
+  for (const bool scales : {false, true}) {
+    if (scales && !form.scaled_rows) continue;
+    use.scales = scales;
+    use.bytes = scales ? ScalesOf(form, use.offset) : RowsOf(form, use.offset);
+    // Scales in the rows are part of them.
+    const int64_t in_row = form.scales.offset;
+    if (scales && in_row >= 0 && in_row + 4 <= form.bytes_from &&
+        form.scales == KeyScales{in_row, form.page_bytes, form.slot_bytes, form.head_bytes}) {
+      continue;
+    }
+    if (!IsNested(use.bytes)) {
+      return Invalid(use.path, ": ", scales ? "scales" : "rows",
+                     " overlap; must lie side by side or nested, see docs/move-keys.md");
+    }
+    if (use.bytes.begin < 0 || use.bytes.end() > pool) {
+      return Invalid(use.path, ": ", scales ? "scales" : "rows", " in bytes [", use.bytes.begin,
+                     ", ", use.bytes.end(), "); must lie in its pool of ", pool, " bytes");
+    }
+    uses->push_back(use);
+  }
+  return absl::OkStatus();
+}
+
+// Whether two uses overlap, given that their bytes may.
+bool Conflict(const Use& a, const Use& b, const PreparedMove& move, TokenSets* sets) {
+  const KeyForm& fa = move.forms[a.form];
+  const KeyForm& fb = move.forms[b.form];
+  if (a.bytes == b.bytes && fa.page_size == fb.page_size) {
+    return sets->Meet(a, b, /*pages=*/false, 0);
+  }
+  // Layers of several groups may share a tensor, page by page.
+  const int64_t page = fa.page_bytes;
+  if (page != fb.page_bytes || page == 0) return true;
+  const auto of_page = [&](const Use& use, int64_t base) {
+    KeyBytes bytes = use.bytes;
+    if (!bytes.steps.empty() && bytes.steps[0].distance == page) {
+      bytes.steps.erase(bytes.steps.begin());
+    }
+    const int64_t first = (bytes.begin - base) % page;
+    return first + bytes.end() - bytes.begin <= page;
+  };
+  const int64_t base = std::min(a.bytes.begin, b.bytes.begin);
+  if (!of_page(a, base) || !of_page(b, base)) return true;
+  const int64_t shift = (b.bytes.begin - base) / page - (a.bytes.begin - base) / page;
+  return sets->Meet(a, b, /*pages=*/true, shift);
+}
+
+}  // namespace
+
+int64_t KeyBytes::end() const { return begin + SpanFrom(*this, 0); }
+
+KeyBytes RowsOf(const KeyForm& form, int64_t offset) {
+  std::vector<Step> steps = {{form.page_bytes, form.pages},
+                             {form.slot_bytes, form.page_size},
+                             {form.head_bytes, form.heads}};
+  if (form.dense()) {
+    return WithSteps(offset - form.bytes_before, form.bytes_before + form.bytes_from,
+                     std::move(steps));
+  }
+  const int64_t in_group = std::min(form.group_lanes, form.head_dim);
+  steps.push_back({form.lane_bytes, in_group});
+  steps.push_back({form.group_bytes, form.head_dim / in_group});
+  return WithSteps(offset, UnitBytes(form.code), std::move(steps));
+}
+
+KeyBytes ScalesOf(const KeyForm& form, int64_t offset) {
+  const KeyScales& s = form.scales;
+  return WithSteps(
+      offset + s.offset, 4,
+      {{s.page_bytes, form.pages}, {s.slot_bytes, form.page_size}, {s.head_bytes, form.heads}});
+}
+
+bool IsNested(const KeyBytes& bytes) {
+  for (size_t i = 0; i < bytes.steps.size(); ++i) {
+    if (bytes.steps[i].distance < SpanFrom(bytes, i + 1)) return false;
+  }
+  return true;
+}
+
+bool AreDisjoint(const KeyBytes& a, const KeyBytes& b) {
+  return AreDisjointFrom(a, 0, b, 0, b.begin - a.begin);
+}
+
+absl::Status CheckOverlap(const PreparedMove& move, std::string_view path) {
+  std::vector<Use> uses;
+  for (size_t i = 0; i < move.planes.size(); ++i) {
+    const MovePlane& plane = move.planes[i];
+    const std::string plane_path = PathOf(move, i, path);
+    Use use{plane.pool, plane.form, plane.tokens, false, plane.offset, false, {}, plane_path};
+    use.destination = move.mode == MoveMode::kMove;
+    PHASOR_RETURN_IF_ERROR(AddUse(move, use, &uses));
+    if (move.mode == MoveMode::kMove) continue;
+    use = {plane.to_pool,   plane.to_form, plane.tokens, true,
+           plane.to_offset, false,         {},           plane_path};
+    PHASOR_RETURN_IF_ERROR(AddUse(move, use, &uses));
+  }
+  if (move.mode == MoveMode::kCompare) return absl::OkStatus();
+  std::stable_sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
+    return std::tuple(a.pool, a.bytes.begin) < std::tuple(b.pool, b.bytes.begin);
+  });
+  TokenSets sets(move);
+  for (size_t i = 0; i < uses.size(); ++i) {
+    for (size_t j = i + 1; j < uses.size(); ++j) {
+      const Use& a = uses[i];
+      const Use& b = uses[j];
+      if (b.pool != a.pool || b.bytes.begin >= a.bytes.end()) break;
+      if (!a.destination && !b.destination) continue;
+      if (AreDisjoint(a.bytes, b.bytes) || !Conflict(a, b, move, &sets)) continue;
+      if (a.path == b.path) {
+        return Invalid(a.path, ": a token's destination is read as a source; must be another slot");
+      }
+      return Invalid(b.path, ": rows overlap those of ", a.path.substr(path.size() + 1),
+                     "; must be disjoint");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phasor

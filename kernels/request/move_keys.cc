@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/request/move_keys.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/request/key_layouts.h"
+#include "kernels/request/key_overlap.h"
+#include "kernels/request/move_tokens.h"
+#include "kernels/request/rotary_spec.h"
+
+namespace phasor {
+namespace {
+
+constexpr size_t kMaxLayers = 512;
+constexpr size_t kMaxEntries = 4096;  // of the other lists
+
+absl::Status CheckCounts(const MoveRequest& request, std::string_view path) {
+  const auto check = [&](std::string_view field, size_t count, size_t most) {
+    if (count >= 1 && count <= most) return absl::OkStatus();
+    return Invalid(path, ".", field, ": ", count, " entries; must be in [1, ", most, "]");
+  };
+  PHASOR_RETURN_IF_ERROR(check("pools", request.pools.size(), kMaxEntries));
+  PHASOR_RETURN_IF_ERROR(check("layouts", request.layouts.size(), kMaxEntries));
+  PHASOR_RETURN_IF_ERROR(check("layers", request.layers.size(), kMaxLayers));
+  PHASOR_RETURN_IF_ERROR(check("groups", request.groups.size(), kMaxEntries));
+  if (request.specs.size() > kMaxEntries) {
+    return Invalid(path, ".specs: ", request.specs.size(), " entries; must be at most ",
+                   kMaxEntries);
+  }
+  for (size_t i = 0; i < request.pools.size(); ++i) {
+    if (request.pools[i] >= 1) continue;
+    return Invalid(path, ".pools[", i, "]: ", request.pools[i], " bytes; must be at least 1");
+  }
+  const double tolerance = request.tolerance.value_or(0);
+  if (!std::isfinite(tolerance) || tolerance < 0) {
+    return Invalid(path, ".tolerance: ", tolerance, "; must be finite and not negative");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIndex(std::string_view path, int64_t index, size_t count, std::string_view list) {
+  if (index >= 0 && index < static_cast<int64_t>(count)) return absl::OkStatus();
+  return Invalid(path, ": ", index, "; must be an index of ", list, ", in [0, ", count, ")");
+}
+
+absl::StatusOr<ResolvedSpec> ResolveKeySpec(Spec spec, int64_t head_dim, std::string_view path) {
+  PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved,
+                          ResolveRotarySpec(std::move(spec), head_dim, path));
+  if (resolved.kind != SpecKind::kRotary) {
+    return Invalid(path, ".kind: ENCODING; must be ROTARY for this call");
+  }
+  if (resolved.precision != Precision::kExact) {
+    return Invalid(path,
+                   ".precision: PARITY, no upstream turns keys by a difference; must be EXACT");
+  }
+  return resolved;
+}
+
+absl::Status CheckPin(std::string_view pin, const Plan& plan, std::string_view path) {
+  if (pin.empty() || pin == plan.fingerprint) return absl::OkStatus();
+  return absl::FailedPreconditionError(StrCat(path, ": ", Shown(pin), " is pinned, the spec has ",
+                                              plan.fingerprint, "; pin that or nothing"));
+}
+
+// `head_dim`: of the first layer that uses the spec.
+absl::StatusOr<PreparedMove::Spec> PrepareSpec(const KeySpec& spec, int64_t head_dim,
+                                               PlanProvider plans, const std::string& path) {
+  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec to,
+                          ResolveKeySpec(spec.spec, head_dim, path + ".spec"));
+  PreparedMove::Spec out;
+  PHASOR_ASSIGN_OR_RETURN(out.plan, plans(to));
+  out.from_plan = out.plan;
+  if (spec.from_spec.has_value()) {
+    const std::string from_path = path + ".from_spec";
+    PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec from,
+                            ResolveKeySpec(*spec.from_spec, head_dim, from_path));
+    if (from != to) {
+      PHASOR_ASSIGN_OR_RETURN(out.from_plan, plans(from));
+    }
+    PHASOR_RETURN_IF_ERROR(CheckDelta(*out.from_plan, *out.plan, from_path));
+  }
+  PHASOR_RETURN_IF_ERROR(CheckAmplitude(*out.plan, path + ".spec"));
+  PHASOR_RETURN_IF_ERROR(CheckPin(spec.fingerprint, *out.plan, path + ".fingerprint"));
+  PHASOR_RETURN_IF_ERROR(
+      CheckPin(spec.from_fingerprint, *out.from_plan, path + ".from_fingerprint"));
+  return out;
+}
+
+// Whether rows of `from` can become rows of `to` without another code.
+bool SameRows(const KeyForm& from, const KeyForm& to) {
+  return from.code == to.code && from.heads == to.heads && from.head_dim == to.head_dim &&
+         from.hadamard == to.hadamard && from.scaled_rows == to.scaled_rows &&
+         from.scale == to.scale && from.bytes_before == to.bytes_before &&
+         from.bytes_from == to.bytes_from;
+}
+
+// Prepares the parts of a request in their order.
+class Preparer {
+ public:
+  Preparer(const MoveRequest& request, PlanProvider plans, std::string_view path)
+      : request_(request), plans_(plans), path_(path) {}
+
+  absl::StatusOr<PreparedMove> Run() {
+    PHASOR_RETURN_IF_ERROR(CheckCounts(request_, path_));
+    out_.mode = request_.mode;
+    out_.layers = request_.layers.size();
+    for (const int64_t bytes : request_.pools) out_.pools.push_back({bytes, false});
+    PHASOR_RETURN_IF_ERROR(CheckPins(request_.pins, request_.pins.spec_fingerprint, path_));
+    for (size_t i = 0; i < request_.layouts.size(); ++i) {
+      PHASOR_ASSIGN_OR_RETURN(
+          layouts_.emplace_back(),
+          ResolveKeyLayout(request_.layouts[i], StrCat(path_, ".layouts[", i, "]")));
+      out_.forms.push_back(layouts_.back().keys);
+    }
+    for (const ResolvedKeyLayout& layout : layouts_) {
+      out_.forms.push_back(layout.values.value_or(layout.keys));
+    }
+    for (size_t i = 0; i < request_.layers.size(); ++i) {
+      PHASOR_RETURN_IF_ERROR(CheckLayer(request_.layers[i], LayerPath(i)));
+    }
+    PHASOR_RETURN_IF_ERROR(PrepareSpecs());
+    PHASOR_RETURN_IF_ERROR(PrepareLayers());
+    PHASOR_RETURN_IF_ERROR(PrepareGroups());
+    PHASOR_RETURN_IF_ERROR(CheckOverlap(out_, path_));
+    Sum();
+    return std::move(out_);
+  }
+
+ private:
+  std::string LayerPath(size_t i) const { return StrCat(path_, ".layers[", i, "]"); }
+
+  absl::Status CheckLayer(const KeyLayer& layer, const std::string& path) const {
+    PHASOR_RETURN_IF_ERROR(CheckIndex(path + ".layout", layer.layout, layouts_.size(), "layouts"));
+    if (layer.to_layout.has_value()) {
+      PHASOR_RETURN_IF_ERROR(
+          CheckIndex(path + ".to_layout", *layer.to_layout, layouts_.size(), "layouts"));
+    }
+    if (layer.spec.has_value()) {
+      PHASOR_RETURN_IF_ERROR(
+          CheckIndex(path + ".spec", *layer.spec, request_.specs.size(), "specs"));
+    }
+    PHASOR_RETURN_IF_ERROR(
+        CheckIndex(path + ".group", layer.group, request_.groups.size(), "groups"));
+    const KeyLayout& layout = request_.layouts[static_cast<size_t>(layer.layout)];
+    if (layer.layer < 0 || layer.layer >= layout.layers) {
+      return Invalid(path, ".layer: ", layer.layer, "; must be in [0, ", layout.layers,
+                     "), the layers of its layout");
+    }
+    const bool moves = request_.mode == MoveMode::kMove;
+    if (moves && (layer.to_place.has_value() || layer.to_layout.has_value())) {
+      return Invalid(path, layer.to_place.has_value() ? ".to_place" : ".to_layout",
+                     ": set for MOVE; must be unset, or the mode COPY_ON_WRITE");
+    }
+    PHASOR_RETURN_IF_ERROR(CheckPlace(layer.place, path + ".place"));
+    if (!layer.to_place.has_value()) return absl::OkStatus();
+    return CheckPlace(*layer.to_place, path + ".to_place");
+  }
+
+  absl::Status CheckPlace(const KeyPlace& place, const std::string& path) const {
+    PHASOR_RETURN_IF_ERROR(CheckIndex(path + ".pool", place.pool, out_.pools.size(), "pools"));
+    const int64_t bytes = out_.pools[static_cast<size_t>(place.pool)].bytes;
+    if (place.offset_bytes >= 0 && place.offset_bytes < bytes) return absl::OkStatus();
+    return Invalid(path, ".offset_bytes: ", place.offset_bytes, "; must be in [0, ", bytes,
+                   "), the bytes of its pool");
+  }
+
+  absl::Status PrepareSpecs() {
+    out_.specs.resize(request_.specs.size());
+    for (size_t s = 0; s < request_.specs.size(); ++s) {
+      const auto user = std::find_if(
+          request_.layers.begin(), request_.layers.end(),
+          [&](const KeyLayer& layer) { return layer.spec == static_cast<int64_t>(s); });
+      const std::string path = StrCat(path_, ".specs[", s, "]");
+      if (user == request_.layers.end()) return Invalid(path, ": no layer has it; remove it");
+      const int64_t head_dim = FormOf(user->layout).head_dim;
+      PHASOR_ASSIGN_OR_RETURN(out_.specs[s],
+                              PrepareSpec(request_.specs[s], head_dim, plans_, path));
+    }
+    return absl::OkStatus();
+  }
+
+  const KeyForm& FormOf(int64_t layout) const { return out_.forms[static_cast<size_t>(layout)]; }
+
+  // INVALID_ARGUMENT: the rows are not what the spec rotates.
+  absl::Status CheckRows(const KeyLayer& layer, const std::string& path) const {
+    const KeyForm& form = FormOf(layer.layout);
+    const Plan& plan = *out_.specs[static_cast<size_t>(*layer.spec)].plan;
+    const std::string layout = StrCat(path_, ".layouts[", layer.layout, "]");
+    if (form.head_dim != plan.spec.head_dim) {
+      return Invalid(layout, ".head_dim: ", form.head_dim, "; must be that of ", path, "'s spec (",
+                     plan.spec.head_dim, "); a row that holds more has lanes_offset and row_bytes");
+    }
+    if (plan.heads > 1 && plan.heads != form.heads) {
+      return Invalid(layout, ".heads: ", form.heads, "; must be the spec's frequency_heads (",
+                     plan.heads, ")");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PrepareLayers() {
+    for (size_t i = 0; i < request_.layers.size(); ++i) {
+      const KeyLayer& layer = request_.layers[i];
+      const std::string path = LayerPath(i);
+      if (layer.spec.has_value()) PHASOR_RETURN_IF_ERROR(CheckRows(layer, path));
+      const auto from = static_cast<size_t>(layer.layout);
+      const auto to = static_cast<size_t>(layer.to_layout.value_or(layer.layout));
+      if (!SameRows(out_.forms[from], out_.forms[to])) {
+        return Invalid(path,
+                       ".to_layout: its rows differ from those of layout; code, heads, "
+                       "head_dim, scales and row_bytes must be equal");
+      }
+      MovePlane plane = PlaneOf(layer, layouts_[from].keys_offset, layouts_[to].keys_offset);
+      plane.form = from;
+      plane.to_form = to;
+      if (layer.spec.has_value()) {
+        const PreparedMove::Spec& spec = out_.specs[static_cast<size_t>(*layer.spec)];
+        plane.plan = spec.plan.get();
+        plane.from_plan = spec.from_plan.get();
+      }
+      out_.planes.push_back(plane);
+      out_.tolerances.push_back(
+          request_.tolerance.value_or(DefaultTolerance(out_.forms[from].code)));
+    }
+    if (request_.mode != MoveMode::kCopyOnWrite) return absl::OkStatus();
+    for (const KeyLayer& layer : request_.layers) {
+      const auto from = static_cast<size_t>(layer.layout);
+      const auto to = static_cast<size_t>(layer.to_layout.value_or(layer.layout));
+      if (!layer.copy_values || !layouts_[from].values.has_value()) continue;
+      if (!layouts_[to].values.has_value()) continue;
+      MovePlane plane = PlaneOf(layer, layouts_[from].values_offset, layouts_[to].values_offset);
+      plane.form = layouts_.size() + from;
+      plane.to_form = layouts_.size() + to;
+      out_.planes.push_back(plane);
+    }
+    return absl::OkStatus();
+  }
+
+  MovePlane PlaneOf(const KeyLayer& layer, int64_t offset, int64_t to_offset) const {
+    const KeyPlace& to = layer.to_place.value_or(layer.place);
+    const auto layer_offset = [&](int64_t layout) {
+      return layer.layer * layouts_[static_cast<size_t>(layout)].layer_bytes;
+    };
+    MovePlane plane;
+    plane.tokens = static_cast<size_t>(layer.group);
+    plane.pool = static_cast<size_t>(layer.place.pool);
+    plane.to_pool = static_cast<size_t>(to.pool);
+    plane.offset = layer.place.offset_bytes + layer_offset(layer.layout) + offset;
+    plane.to_offset =
+        to.offset_bytes + layer_offset(layer.to_layout.value_or(layer.layout)) + to_offset;
+    return plane;
+  }
+
+  // The pages of a group: equal in all its layers.
+  absl::StatusOr<KeyPages> PagesOf(size_t group) const {
+    KeyPages pages;
+    const KeyLayer* first = nullptr;
+    for (size_t i = 0; i < request_.layers.size(); ++i) {
+      const KeyLayer& layer = request_.layers[i];
+      if (static_cast<size_t>(layer.group) != group) continue;
+      const KeyForm& from = FormOf(layer.layout);
+      const KeyForm& to = FormOf(layer.to_layout.value_or(layer.layout));
+      if (first == nullptr) {
+        first = &layer;
+        pages = {from.page_size, from.slots(), to.page_size, to.slots()};
+        continue;
+      }
+      if (from.page_size != pages.page_size || to.page_size != pages.to_page_size) {
+        return Invalid(LayerPath(i), ".layout: page_size ", from.page_size,
+                       "; must be that of the group's other layers (", pages.page_size,
+                       "), or the layer in a group of its own");
+      }
+      pages.slots = std::min(pages.slots, from.slots());
+      pages.to_slots = std::min(pages.to_slots, to.slots());
+    }
+    if (first == nullptr) {
+      return Invalid(path_, ".groups[", group, "]: no layer has it; remove it");
+    }
+    return pages;
+  }
+
+  absl::Status PrepareGroups() {
+    for (size_t g = 0; g < request_.groups.size(); ++g) {
+      const std::string path = StrCat(path_, ".groups[", g, "]");
+      PHASOR_ASSIGN_OR_RETURN(const KeyPages pages, PagesOf(g));
+      PHASOR_ASSIGN_OR_RETURN(const int64_t tokens, CountTokens(request_.groups[g], path));
+      out_.tokens += tokens;
+      if (out_.tokens > kMaxMoveTokens) {
+        return Invalid(path_, ".groups: more than ", kMaxMoveTokens,
+                       " tokens; must be at most that, make several calls");
+      }
+      PHASOR_ASSIGN_OR_RETURN(out_.groups.emplace_back(),
+                              ExpandTokens(request_.groups[g], pages, request_.mode, path));
+    }
+    return CheckAxes();
+  }
+
+  // Tokens have one position for all axes, or one for each axis of every spec.
+  absl::Status CheckAxes() const {
+    for (size_t i = 0; i < out_.layers; ++i) {
+      const MovePlane& plane = out_.planes[i];
+      if (plane.plan == nullptr) continue;
+      const int axes = out_.groups[plane.tokens].axes;
+      for (const Plan* plan : {plane.plan, plane.from_plan}) {
+        if (axes == 1 || axes == plan->spec.axes) continue;
+        return Invalid(path_, ".groups[", plane.tokens, "].slots.positions: ", axes,
+                       " axes; must be 1 or those of the spec of ", LayerPath(i), " (",
+                       plan->spec.axes, ")");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void Sum() {
+    double bytes = 0;
+    for (const MovePlane& plane : out_.planes) {
+      const KeyForm& form = out_.forms[plane.form];
+      bytes += static_cast<double>(out_.groups[plane.tokens].count()) *
+               static_cast<double>(form.heads) *
+               static_cast<double>(form.bytes_before + form.bytes_from);
+      const bool in_place_copy = plane.plan == nullptr && out_.mode == MoveMode::kMove;
+      if (out_.mode != MoveMode::kCompare && !in_place_copy) {
+        out_.pools[plane.to_pool].written = true;
+      }
+    }
+    out_.moved_bytes = static_cast<int64_t>(std::min(bytes, 0x1p60));
+  }
+
+  const MoveRequest& request_;
+  const PlanProvider plans_;
+  const std::string_view path_;
+  std::vector<ResolvedKeyLayout> layouts_;
+  PreparedMove out_;
+};
+
+}  // namespace
+
+double DefaultTolerance(KeyCode code) {
+  switch (code) {
+    case KeyCode::kFloat32:
+      return 1e-5;
+    case KeyCode::kFloat16:
+      return 0.004;
+    case KeyCode::kBFloat16:
+      return 0.03;
+    case KeyCode::kFloat8E4M3:
+    case KeyCode::kFloat8E5M2:
+      return 0.3;
+    case KeyCode::kInt8:
+    case KeyCode::kQ8_0:
+      return 0.1;
+    case KeyCode::kQ4_0:
+    case KeyCode::kQ4_1:
+      return 0.5;
+    case KeyCode::kQ5_0:
+    case KeyCode::kQ5_1:
+      return 0.3;
+  }
+  return 0;
+}
+
+absl::StatusOr<PreparedMove> PrepareMove(const MoveRequest& request, PlanProvider plans,
+                                         std::string_view path) {
+  return Preparer(request, plans, path).Run();
+}
+
+MoveJob MakeMoveJob(const PreparedMove& prepared, absl::Span<std::byte* const> pools,
+                    std::byte* report) {
+  MoveJob job;
+  job.mode = prepared.mode;
+  job.forms = &prepared.forms;
+  job.groups = &prepared.groups;
+  job.planes = &prepared.planes;
+  job.pools.assign(pools.begin(), pools.end());
+  job.tolerances = prepared.tolerances.data();
+  job.reports = report;
+  job.report_count = static_cast<int64_t>(prepared.layers);
+  return job;
+}
+
+KeyDifference DifferenceOf(const std::byte* report, size_t layer) {
+  KeyReport found;
+  std::memcpy(&found, report + layer * sizeof found, sizeof found);
+  const auto values = static_cast<double>(std::max<int64_t>(found.values, 1));
+  KeyDifference out;
+  out.max_abs = found.max_abs;
+  out.rms = std::sqrt(found.squares / values);
+  out.reference_rms = std::sqrt(found.reference_squares / values);
+  out.bad_rows = found.bad_rows;
+  out.first_bad_token = found.first_bad_token;
+  out.first_bad_slot = found.first_bad_slot;
+  out.first_bad_head = found.first_bad_head;
+  return out;
+}
+
+}  // namespace phasor

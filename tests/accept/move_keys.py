@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the promises of MoveKeys. Uses the results of the last `./dev test`, of `./dev bench move-keys` and of the
+gate on transformers (`./dev conformance`)."""
+
+import acceptance
+from acceptance import ROOT, Fail, Skip, of_benchmark, of_test
+
+TOPIC = "move-keys"
+
+
+def gate():
+    """every rope type of transformers: two prefills agree under their spec, and under no other theta, scaling, pairing or window"""
+    log = ROOT / "build/conformance/moves.txt"
+    if not log.exists():
+        raise Skip("./dev conformance has not run here")
+    lines = log.read_text(encoding="utf-8").splitlines()
+    if any(line.startswith("FAIL") for line in lines) or not lines:
+        raise Fail("; ".join(line for line in lines if line.startswith("FAIL")) or "no rows")
+    return lines[-1]
+
+
+CHECKS = [
+    of_test("every code, layout and mode against rotations in double precision; eight moves stay within their table", r"(asan/)?cpu_move_test"),
+    of_test("every named layout has the distances of the shape that its engines use", r"(asan/)?key_layouts_test"),
+    of_test("block codes have gguf's bytes", r"(asan/)?key_rows_test"),
+    of_test("10,000 random requests, right and hostile: refused, or only what they name changes; scalar and SIMD give the same bytes", r"(asan/)?move_random_test"),
+    of_test("overlap by interval arithmetic is what sets of bytes say", r"(asan/)?key_overlap_test"),
+    of_test("errors name the field; fingerprints are pinned; shared pages are sources of copies only", r"(asan/)?move_(keys|tokens)_test"),
+    of_test("inline, leased and in process give the same bytes", r"e2e_client_move_test"),
+    gate,
+    of_benchmark("move-keys", "moves beside memcpy of the same bytes by the same threads; one call for 32 layers and 64 runs beside a call for each"),
+]
+
+if __name__ == "__main__":
+    acceptance.run(TOPIC, CHECKS)

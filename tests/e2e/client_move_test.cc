@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests moves of keys end to end: over TCP and a Unix socket with pools in the message or leased,
+// and in process. All give the same bytes and errors, and change nothing else.
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "phasor/v1/shared_memory_service.grpc.pb.h"
+#include "proto/convert_move.h"
+#include "tests/e2e/shared_server.h"
+#include "tests/support/running_server.h"
+#include "tests/support/shared_memory.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor {
+namespace {
+
+using ::phasor::testing::kInvalid;
+using ::testing::HasSubstr;
+using PoolCells = std::vector<std::byte>;
+
+constexpr int64_t kMovedPages = 6, kMovedPageSize = 4, kKeyRows = 2, kKeyLanes = 64,
+                  kCacheLayers = 3;
+constexpr int64_t kPoolBytes = int64_t{512} << 10;
+
+// Three layers of a cache of two pools: layer 0 rotates, layer 1 has another base, layer 2 does not
+// rotate. Tokens of two sequences go from pool 0 to pool 1.
+MoveCall MoveOf(KeyCode code, MoveMode mode) {
+  MoveCall call;
+  call.layouts = {{.name = "vllm-blnhc",
+                   .code = code,
+                   .pages = kMovedPages,
+                   .page_size = kMovedPageSize,
+                   .heads = kKeyRows,
+                   .head_dim = kKeyLanes,
+                   .layers = kCacheLayers}};
+  if (code == KeyCode::kInt8) {
+    call.layouts[0].name = "nhd";
+    call.layouts[0].scales = KeyScales{300000, kMovedPageSize * kKeyRows * 4, kKeyRows * 4, 4};
+    call.layouts[0].layers = 1;
+  }
+  const Spec llama = {.preset = "llama-2", .head_dim = kKeyLanes};
+  Spec other = llama;
+  other.rope_theta = 500000;
+  call.specs = {{.spec = llama}, {.spec = llama, .from_spec = other}};
+  for (int64_t i = 0; i < kCacheLayers; ++i) {
+    KeyLayer& layer = call.layers.emplace_back();
+    if (i < 2) layer.spec = i;
+    layer.layer = i;
+    if (code == KeyCode::kInt8) {
+      layer.layer = 0;
+      layer.place.offset_bytes = 10000 * i;
+    }
+    if (mode != MoveMode::kMove) layer.to_place = KeyPlace{1, layer.place.offset_bytes};
+  }
+  call.groups = {
+      {.runs = {{.block_table = {5, 0}, .first = 1, .count = 6, .from = 70000, .to = 3},
+                {.block_table = {2, 3}, .first = 0, .count = 5, .from = 0, .to = 11}},
+       .slots = {.slots = {4}, .from_positions = {-7}, .positions = {int64_t{1} << 40}}}};
+  call.mode = mode;
+  return call;
+}
+
+// Bits that are numbers of moderate size in every 16-bit and 8-bit code, and as scales.
+PoolCells RandomPool(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  PoolCells cells(kPoolBytes);
+  for (std::byte& cell : cells) cell = static_cast<std::byte>((random() & 0x83) | 0x3C);
+  return cells;
+}
+
+class ClientMoveTest : public ClientSharedTest {
+ protected:
+  struct Outcome {
+    absl::StatusOr<MoveResult> result;
+    std::vector<PoolCells> pools;
+  };
+
+  static Outcome Move(const Client& client, MoveCall call, bool leased) {
+    std::vector<PoolCells> pools = {RandomPool(1), RandomPool(2)};
+    SharedMemory memory;
+    if (leased) memory = Shared(client, 2 * kPoolBytes + 3);
+    std::vector<absl::Span<std::byte>> spans;
+    for (size_t i = 0; i < pools.size(); ++i) {
+      spans.push_back(absl::MakeSpan(pools[i]));
+      if (!leased) continue;
+      // Pool 1 begins at an odd byte.
+      spans[i] = {memory.data() + static_cast<int64_t>(i) * (kPoolBytes + 3), pools[i].size()};
+      std::memcpy(spans[i].data(), pools[i].data(), pools[i].size());
+    }
+    call.pools = spans;
+    Outcome outcome{client.MoveKeys(std::move(call)), {}};
+    for (const auto& span : spans) outcome.pools.emplace_back(span.begin(), span.end());
+    return outcome;
+  }
+
+  // What every way of making the call gives.
+  std::vector<Outcome> MoveEverywhere(const MoveCall& call) const {
+    std::vector<Outcome> outcomes;
+    outcomes.push_back(Move(here_, call, false));
+    for (const Client* client : {&tcp_, &unix_}) {
+      for (const bool leased : {false, true}) outcomes.push_back(Move(*client, call, leased));
+    }
+    return outcomes;
+  }
+};
+
+// All numbers of a comparison.
+std::vector<double> NumbersOf(const MoveResult& result) {
+  std::vector<double> numbers;
+  for (const KeyDifference& found : result.differences) {
+    numbers.insert(numbers.end(), {found.max_abs, found.rms, found.reference_rms});
+    for (const int64_t number :
+         {found.bad_rows, found.first_bad_token, found.first_bad_slot, found.first_bad_head}) {
+      numbers.push_back(static_cast<double>(number));
+    }
+  }
+  return numbers;
+}
+
+TEST_F(ClientMoveTest, EveryWayGivesTheSameBytes) {
+  for (const KeyCode code :
+       {KeyCode::kBFloat16, KeyCode::kFloat8E4M3, KeyCode::kInt8, KeyCode::kQ8_0}) {
+    for (const MoveMode mode : {MoveMode::kCopyOnWrite, MoveMode::kMove}) {
+      const auto outcomes = MoveEverywhere(MoveOf(code, mode));
+      ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
+      EXPECT_EQ(outcomes[0].result->tokens, 12);
+      EXPECT_GT(outcomes[0].result->moved_bytes, 0);
+      EXPECT_EQ(outcomes[0].pools[0] == RandomPool(1), mode == MoveMode::kCopyOnWrite);
+      EXPECT_EQ(outcomes[0].pools[1] == RandomPool(2), mode == MoveMode::kMove);
+      for (size_t i = 1; i < outcomes.size(); ++i) {
+        SCOPED_TRACE(std::string(Name(code)) + " " + std::to_string(i));
+        ASSERT_TRUE(outcomes[i].result.ok()) << outcomes[i].result.status();
+        EXPECT_EQ(outcomes[i].pools, outcomes[0].pools);
+        EXPECT_EQ(outcomes[i].result->info, outcomes[0].result->info);
+        EXPECT_EQ(outcomes[i].result->specs, outcomes[0].result->specs);
+        EXPECT_EQ(outcomes[i].result->tokens, outcomes[0].result->tokens);
+        EXPECT_EQ(outcomes[i].result->moved_bytes, outcomes[0].result->moved_bytes);
+      }
+    }
+  }
+}
+
+TEST_F(ClientMoveTest, EveryWayFindsTheSameDifferences) {
+  const auto outcomes = MoveEverywhere(MoveOf(KeyCode::kBFloat16, MoveMode::kCompare));
+  ASSERT_TRUE(outcomes[0].result.ok()) << outcomes[0].result.status();
+  ASSERT_EQ(outcomes[0].result->differences.size(), static_cast<size_t>(kCacheLayers));
+  EXPECT_EQ(outcomes[0].result->differences[2].bad_rows, 12 * kKeyRows);
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
+    EXPECT_EQ(outcome.pools[0], RandomPool(1));
+    EXPECT_EQ(outcome.pools[1], RandomPool(2));
+    EXPECT_EQ(NumbersOf(*outcome.result), NumbersOf(*outcomes[0].result));
+  }
+}
+
+// A move there passes the comparison of the same move; with another base it fails.
+TEST_F(ClientMoveTest, AMovePassesItsOwnComparison) {
+  PoolCells from = RandomPool(1), to = RandomPool(2);
+  MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+  call.pools = {absl::MakeSpan(from), absl::MakeSpan(to)};
+  ASSERT_TRUE(unix_.MoveKeys(call).ok());
+  call.mode = MoveMode::kCompare;
+  auto found = unix_.MoveKeys(call);
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (const KeyDifference& difference : found->differences) EXPECT_EQ(difference.bad_rows, 0);
+  call.specs[0].spec.rope_theta = 10;
+  found = unix_.MoveKeys(call);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_GT(found->differences[0].bad_rows, 0);
+  EXPECT_EQ(found->differences[1].bad_rows, 0);
+}
+
+TEST_F(ClientMoveTest, ErrorsAreEqualAndChangeNothing) {
+  const auto expect = [&](absl::StatusCode code, const std::string& message, auto change) {
+    MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+    change(&call);
+    const auto outcomes = MoveEverywhere(call);
+    EXPECT_THAT(outcomes[0].result.status(), testing::StatusIs(code, HasSubstr(message)));
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_EQ(outcome.result.status(), outcomes[0].result.status());
+      EXPECT_EQ(outcome.pools[0], RandomPool(1));
+      EXPECT_EQ(outcome.pools[1], RandomPool(2));
+    }
+  };
+  expect(kInvalid, "item.groups[0].runs[1].block_table[1]: page 6",
+         [](MoveCall* call) { call->groups[0].runs[1].block_table[1] = kMovedPages; });
+  expect(kInvalid, "item.layers[1].to_place.pool: 2",
+         [](MoveCall* call) { call->layers[1].to_place->pool = 2; });
+  expect(kInvalid, "item.layouts[0].heads", [](MoveCall* call) { call->layouts[0].heads = 0; });
+  expect(kInvalid, "item.groups[0]", [](MoveCall* call) { call->groups[0].slots.slots = {23}; });
+  expect(absl::StatusCode::kFailedPrecondition, "item.specs[1].from_fingerprint",
+         [](MoveCall* call) { call->specs[1].from_fingerprint = "other"; });
+  expect(absl::StatusCode::kFailedPrecondition, "item.pins.backend: 'cuda'",
+         [](MoveCall* call) { call->pins.backend = "cuda"; });
+  expect(absl::StatusCode::kNotFound, "item.specs[0].spec.preset",
+         [](MoveCall* call) { call->specs[0].spec.preset = "none"; });
+}
+
+// Two pools of one call may be places of one lease, but not the same bytes.
+TEST_F(ClientMoveTest, PoolsThatOverlapAreRefusedEverywhere) {
+  const SharedMemory memory = Shared(unix_, 2 * kPoolBytes);
+  const absl::Span<std::byte> all(memory.data(), static_cast<size_t>(memory.size()));
+  for (const Client* client : {&here_, &tcp_, &unix_}) {
+    MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+    call.pools = {all.first(kPoolBytes), all.subspan(kPoolBytes - 1, kPoolBytes)};
+    EXPECT_THAT(client->MoveKeys(call).status(),
+                testing::StatusIs(kInvalid, HasSubstr("item.pools[1]: overlaps item.pools[0]")));
+  }
+}
+
+class NamedPoolTest : public ClientServerTest {
+ protected:
+  void SetUp() override {
+    ServerOptions options;
+    options.shared_memory = true;
+    Start(options);
+  }
+};
+
+// A region that clients may write meanwhile is copied as a whole, so it can only be a source.
+TEST_F(NamedPoolTest, ANamedRegionIsASourceAndNoDestination) {
+  const PoolCells source = RandomPool(1);
+  const testing::SharedMemory region(
+      std::string(reinterpret_cast<const char*>(source.data()), source.size()));
+  const auto channel = testing::NewChannel(server_->listeners()[1]);
+  {
+    grpc::ClientContext context;
+    v1::RegisterRequest request;
+    request.mutable_region()->set_name("cache");
+    request.mutable_region()->set_size_bytes(kPoolBytes);
+    request.mutable_region()->mutable_posix()->set_key(region.key());
+    v1::RegisterResponse response;
+    const auto stub = v1::SharedMemoryService::NewStub(channel);
+    const grpc::Status status = stub->Register(&context, request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
+  MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+  PoolCells expected = RandomPool(2), from = source;
+  call.pools = {absl::MakeSpan(from), absl::MakeSpan(expected)};
+  MoveRequest request{.pools = {kPoolBytes, kPoolBytes},
+                      .layouts = call.layouts,
+                      .specs = call.specs,
+                      .layers = call.layers,
+                      .groups = call.groups};
+  ASSERT_TRUE(here_.MoveKeys(call).ok());
+  v1::MoveKeysRequest wire;
+  *wire.mutable_item() = ToWire(request);
+  const PoolCells to = RandomPool(2);
+  wire.add_raw(to.data(), to.size());
+  wire.mutable_item()->mutable_pools(0)->mutable_region()->set_region("cache");
+  const auto stub = v1::PositionEmbeddingService::NewStub(channel);
+  v1::MoveKeysResponse response;
+  {
+    grpc::ClientContext context;
+    const grpc::Status status = stub->MoveKeys(&context, wire, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
+  ASSERT_EQ(response.raw_size(), 1);
+  EXPECT_EQ(std::memcmp(response.raw(0).data(), expected.data(), expected.size()), 0);
+  v1::KeyPool read = wire.item().pools(0);
+  *wire.mutable_item()->mutable_pools(0) = wire.item().pools(1);
+  *wire.mutable_item()->mutable_pools(1) = read;
+  grpc::ClientContext context;
+  const grpc::Status refused = stub->MoveKeys(&context, wire, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("item.pools[1].region.region: a named region"));
+}
+
+}  // namespace
+}  // namespace phasor
