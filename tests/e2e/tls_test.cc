@@ -120,6 +120,33 @@ TEST_F(TlsTest, ThePolicyKnowsClientsByTheirNames) {
   EXPECT_THAT(Log(), HasSubstr("\"code\":\"PERMISSION_DENIED\""));
 }
 
+// Whoever may get a certificate for a host must not become a service by it.
+TEST_F(TlsTest, ANameOfAnotherTypeIsNobody) {
+  UseTls(/*client_certificates=*/true);
+  options_.policy_file = Path("policy");
+  dir_.Write("policy", R"({"identities": [
+      {"identity": "san:spiffe://test/client", "methods": ["*"]},
+      {"identity": "san:client.example.org", "methods": ["*"]},
+      {"identity": "san:client@example.org", "methods": ["*"]}]})");
+  Start();
+  int number = 0;
+  for (const char* name :
+       {"URI:spiffe://test/client", "DNS:client.example.org", "email:client@example.org"}) {
+    const std::string file = StrCat("good", number++);
+    Replace(file, authority_.Issue(name));
+    EXPECT_THAT(CallOnce(Target(), {.tls = Certified(file)}), IsOk()) << name;
+  }
+  for (const char* name :
+       {"DNS:spiffe://test/client", "email:spiffe://test/client", "URI:client.example.org",
+        "email:client.example.org", "URI:client@example.org", "DNS:client@example.org"}) {
+    const std::string file = StrCat("bad", number++);
+    Replace(file, authority_.Issue(name));
+    EXPECT_THAT(CallOnce(Target(), {.tls = Certified(file)}),
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("without a name")))
+        << name;
+  }
+}
+
 TEST_F(TlsTest, DoesNotStartWithABadFileAndSaysWhich) {
   UseTls(/*client_certificates=*/true);
   dir_.Write("server.key", authority_.Issue("DNS:localhost").key);
