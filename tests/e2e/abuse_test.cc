@@ -156,6 +156,26 @@ TEST(AbuseTest, ManyKeysAndManyParametersAreRefusedByName) {
   ExpectServes(server, "after");
 }
 
+// The widest specs, each asked for once: the cache has room for some 30 of them.
+TEST(AbuseTest, PlansOfManySpecsStayWithinTheirMemory) {
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ExpectServes(server, "before");
+  const int64_t before = MemoryOf(server.pid(), "VmRSS");
+  const auto stub = PositionEmbeddingService::NewStub(NewChannel(server.address()));
+  for (int i = 0; i < 300; ++i) {
+    v1::EncodeRequest request = testing::EncodeRequestOf(1);
+    request.mutable_item()->mutable_spec()->set_dim(65536 - 2 * i);
+    grpc::ClientContext context;
+    testing::SetTestDeadline(&context);
+    v1::EncodeResponse response;
+    const grpc::Status status = stub->Encode(&context, request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
+  const int64_t grown = MemoryOf(server.pid(), "VmRSS") - before;
+  std::printf("MEASURED 300 wide specs, %.0f MiB\n", static_cast<double>(grown) / kMiB);
+  EXPECT_LT(grown, 128 * kMiB);  // --plan-cache-bytes, and what malloc keeps
+}
+
 // Else the tests below would show nothing.
 TEST(AbuseTest, CallsByHandAreCalls) {
   Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
