@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entry point of libFuzzer for parsers. Build with clang, -DPHASOR_FUZZ=ON and
-// -DPHASOR_SANITIZE=fuzzer-no-link,address,undefined, then run `parser_fuzz tests/fuzz/parsers`.
+// -DPHASOR_SANITIZE=fuzzer-no-link,address,undefined (and -DPHASOR_CUDA=OFF where the toolkit is),
+// then run `parser_fuzz DIRECTORY tests/fuzz/parsers`. The directory may begin with the minimised
+// corpus of earlier runs, tests/fuzz/parsers.tar.xz.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
