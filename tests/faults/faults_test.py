@@ -13,9 +13,12 @@ import re
 import resource
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -71,9 +74,9 @@ class Bench:
         done = run(CLI, *self.rope, "--output", out, *options)
         return out.read_bytes() if done.returncode == 0 else None
 
-    def rotates(self, address):
+    def rotates(self, address, timeout_s=5):
         """Whether a call over a new connection succeeds; wrong numbers are an error of their own."""
-        got = self._rotated("--server", address, "--timeout", "5")
+        got = self._rotated("--server", address, "--timeout", str(timeout_s))
         if got is not None and got != self.right:
             raise AssertionError("WRONG NUMBERS")
         return got is not None
@@ -233,6 +236,51 @@ def stopped_clients(bench):
     return f"{succeeded} of {TRIES} calls of others succeeded"
 
 
+class Network:
+    """Between clients and the server: every piece waits, pieces are small, and each connection is reset after so many bytes."""
+
+    def __init__(self, address, delay_s, piece_bytes, reset_after):
+        host, port = address.rsplit(":", 1)
+        self.there = (host, int(port))
+        self.delay_s, self.piece_bytes, self.reset_after = delay_s, piece_bytes, reset_after
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self.listener.accept()
+                there = socket.create_connection(self.there)
+                for end in (here, there):  # closing resets, which the other side sees at once
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                for a, b in ((here, there), (there, here)):
+                    threading.Thread(target=self._carry, args=(a, b), daemon=True).start()
+
+    def _carry(self, source, sink):
+        carried = 0
+        with contextlib.suppress(OSError):
+            while (piece := source.recv(self.piece_bytes)) and carried < self.reset_after:
+                time.sleep(self.delay_s)
+                sink.sendall(piece)
+                carried += len(piece)
+        for end in (source, sink):
+            end.close()
+
+
+def bad_network(bench, delay_s, piece_bytes, reset_after, least, most):
+    server = Server(bench)
+    network = Network(server.address, delay_s, piece_bytes, reset_after)
+    try:
+        succeeded = sum(bench.rotates(network.address, timeout_s=50) for _ in range(TRIES))
+        serves = server.serves_again()
+    finally:
+        network.listener.close()
+        status = server.end()
+    assert status == 0 and serves and least <= succeeded <= most, (status, serves, succeeded)
+    return f"{succeeded} of {TRIES} calls succeeded; others are served"
+
+
 def clock_jumps(bench):
     server = Server(bench)
     try:
@@ -273,6 +321,8 @@ def little_memory(bench):
 OTHERS = [
     ("SIGSTOP of the server for 3 s", "calls wait, and succeed within their deadline", stopped_server),
     ("SIGSTOP of 8 clients in the middle of calls", "others are served", stopped_clients),
+    ("network with 5 ms more a piece of 32 KiB", "calls succeed", lambda bench: bad_network(bench, 0.005, 32 << 10, 1 << 40, TRIES, TRIES)),
+    ("connections reset after 1 MB", "calls are UNAVAILABLE", lambda bench: bad_network(bench, 0, 64 << 10, 1_000_000, 0, 0)),
     ("wall clock jumps by hours and a year", "no call notices", clock_jumps),
     ("address space limited to 700 MiB, 8 large callers", "no wrong numbers; the process may end", little_memory),
 ]
