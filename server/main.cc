@@ -59,6 +59,7 @@ void BlockSignals() {
   const sigset_t signals = SetOf({SIGTERM, SIGINT, SIGHUP});
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of the write
 }
 
 int WaitFor(std::initializer_list<int> numbers) {

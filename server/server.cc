@@ -58,7 +58,7 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
   options.workers = o.threads;
   options.max_inflight_bytes = o.max_inflight_bytes;
   options.inline_bytes = o.inline_bytes;
-  options.plan_cache_entries = o.plan_cache_entries;
+  options.plan_cache_bytes = o.plan_cache_bytes;
   options.pool_bytes = o.pool_bytes;
   options.observer = observer;
   return options;
@@ -82,23 +82,34 @@ rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* 
   return options;
 }
 
+// All callers over Unix sockets are one connection, which does not close.
+std::function<bool(const std::string&)> IsOpenIn(const Connections& connections) {
+  return [&connections](const std::string& peer) {
+    return peer.starts_with("unix:") || connections.IsOpen(peer);
+  };
+}
+
 memory::RegionStoreOptions RegionStoreOptionsOf(const ServerOptions& o,
-                                                const std::shared_ptr<memory::RegionNames>& names) {
+                                                const std::shared_ptr<memory::RegionNames>& names,
+                                                const Connections& connections) {
   memory::RegionStoreOptions options;
   options.enabled = o.shared_memory;
   options.names = names;
   options.owner_limits = {o.max_region_bytes, o.max_regions};
   options.lease = o.shared_memory_lease;
+  options.is_open = IsOpenIn(connections);
   return options;
 }
 
-memory::DeviceRegionOptions DeviceRegionOptionsOf(
-    const ServerOptions& o, const std::shared_ptr<memory::RegionNames>& names) {
+memory::DeviceRegionOptions DeviceRegionOptionsOf(const ServerOptions& o,
+                                                  const std::shared_ptr<memory::RegionNames>& names,
+                                                  const Connections& connections) {
   memory::DeviceRegionOptions options;
   options.enabled = o.shared_memory;
   options.names = names;
   options.max_regions = o.max_regions;
   options.lease = o.shared_memory_lease;
+  options.is_open = IsOpenIn(connections);
   return options;
 }
 
@@ -173,8 +184,10 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         tables_(std::move(tables)),
         leases_({options.max_lease_bytes, options.max_leases}),
-        regions_(RegionStoreOptionsOf(options, region_names_)),
-        devices_(backend_->devices(), DeviceRegionOptionsOf(options, region_names_), Clock::Real()),
+        regions_(RegionStoreOptionsOf(options, region_names_, listener->connections())),
+        devices_(backend_->devices(),
+                 DeviceRegionOptionsOf(options, region_names_, listener->connections()),
+                 Clock::Real()),
         metrics_(rpc::ServiceMethods(AllServiceNames())),
         request_log_({.every = options.log_every}),
         engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
@@ -190,6 +203,10 @@ class GrpcServer final : public Server {
         lease_listeners_(std::move(lease_listeners)),
         current_(options) {
     CountCopiesOfDevices();
+    listener_->connections().WhenClosed([this](const std::string& connection) {
+      regions_.ForgetConnection(connection);
+      devices_.ForgetConnection(connection);
+    });
   }
   ~GrpcServer() override {
     Shutdown();
@@ -220,7 +237,8 @@ class GrpcServer final : public Server {
 
   GrpcServerParts Parts() {
     quota_.Resize(QuotaBytes(options_));
-    auto contexts = std::make_unique<rpc::CallCounter>(security_->access());
+    auto contexts =
+        std::make_unique<rpc::CallCounter>(security_->access(), &listener_->connections());
     calls_ = contexts.get();
     GrpcServerParts parts;
     parts.services = {&service_, &table_service_, &shared_memory_service_, &inference_service_,

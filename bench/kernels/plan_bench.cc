@@ -63,7 +63,7 @@ Row PlanRow(const std::string& name, const std::string& shape) {
 void Bench(const Arguments& arguments, Report& report, const std::string& kind,
            Spec (*make_spec)(double, int64_t), int64_t pairs, double limit_us) {
   Check(*Compile(make_spec(10000, pairs)), 10000);
-  engine::PlanCache cache(256);
+  engine::PlanCache cache(64 << 20);
   const Spec known = make_spec(10000, pairs);
   double theta = 10000;  // a new base each time, so that no cache can help
   const auto seconds =

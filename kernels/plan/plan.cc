@@ -150,7 +150,34 @@ Xpos XposOf(const ResolvedSpec& spec, const std::vector<Segment>& segments) {
   return xpos;
 }
 
+template <typename... T>
+int64_t HeapBytes(const std::vector<T>&... vectors) {
+  return static_cast<int64_t>(((vectors.capacity() * sizeof(T)) + ... + 0));
+}
+
 }  // namespace
+
+int64_t BytesOf(const ResolvedSpec& s) {
+  int64_t bytes = static_cast<int64_t>(sizeof(s)) +
+                  HeapBytes(s.axes_dim, s.mrope_section, s.axis_of_pair, s.axes_theta, s.inv_freq,
+                            s.phase, s.axes_position_scale);
+  if (const auto* const scaling = std::get_if<LongRopeScaling>(&s.rope_scaling)) {
+    bytes += HeapBytes(scaling->short_factor, scaling->long_factor);
+  }
+  return bytes;
+}
+
+int64_t BytesOf(const Plan& p) {
+  int64_t bytes = static_cast<int64_t>(sizeof(p) - sizeof(p.spec) + p.fingerprint.capacity()) +
+                  BytesOf(p.spec) + HeapBytes(p.frequency, p.axis, p.offset, p.layout.blocks) +
+                  HeapBytes(p.table.fraction, p.table.whole, p.table.offset, p.table.runs);
+  if (p.xpos.has_value()) bytes += HeapBytes(p.xpos->rate);
+  if (p.parity.has_value()) {
+    bytes += HeapBytes(p.parity->frequency, p.parity->scale, p.parity->phase, p.parity->cosine,
+                       p.parity->ggml);
+  }
+  return bytes;
+}
 
 absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec) {
   static std::atomic<uint64_t> next_id{1};

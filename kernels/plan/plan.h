@@ -41,6 +41,11 @@ struct Plan {
   int64_t head_pairs() const { return pairs / heads; }
 };
 
+// The memory of a plan, that of its spec included.
+int64_t BytesOf(const Plan& plan);
+// The memory of a spec.
+int64_t BytesOf(const ResolvedSpec& spec);
+
 // Compiles `spec`, which must come from ResolveSpec. INVALID_ARGUMENT: a frequency is 2^63 turns or
 // more per position, or the amplitude is not a finite float32.
 absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec);

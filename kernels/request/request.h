@@ -107,6 +107,20 @@ struct PreparedEncode {
   double embedding_scale = 1.0;
 };
 
+// The pages that a rotation writes to. (Not inside PreparedRope: clang 14 cannot construct it
+// there.)
+struct RopePages {
+  size_t key_index = 0;
+  int64_t page_size = 0;
+  int64_t slots = 0;  // of all pages
+  Dtype slot_dtype = Dtype::kInt64;
+  int64_t slot_mapping_bytes = 0;
+  // Byte offsets of the tokens in the caches; negative: the token is not written. Set by SetSlots
+  // (kernels/request/paged_cache.h).
+  std::vector<int64_t> key_offsets;
+  std::vector<int64_t> value_offsets;
+};
+
 // A checked rotation; byte counts as in PreparedEncode.
 struct PreparedRope {
   std::shared_ptr<const Plan> plan;
@@ -136,17 +150,7 @@ struct PreparedRope {
   };
   std::vector<Tensor> tensors;
   // A paged cache: receives tensors[key_index] and the last tensor, which is the values.
-  struct Pages {
-    size_t key_index = 0;
-    int64_t page_size = 0;
-    int64_t slots = 0;  // of all pages
-    Dtype slot_dtype = Dtype::kInt64;
-    int64_t slot_mapping_bytes = 0;
-    // Byte offsets of the tokens in the caches; negative: the token is not written. Set by SetSlots
-    // (kernels/request/paged_cache.h).
-    std::vector<int64_t> key_offsets;
-    std::vector<int64_t> value_offsets;
-  };
+  using Pages = RopePages;
   std::optional<Pages> pages;
 };
 

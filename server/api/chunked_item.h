@@ -51,7 +51,7 @@ class ChunkedItem {
   absl::StatusOr<RequestView> Cut(const v1::Chunk& chunk, int64_t next,
                                   absl::Span<const PieceList> raw, int64_t max_message_bytes) const;
 
-  Permit permit;  // for kept_bytes(), from the engine's byte budget
+  Permit permit;  // for kept_bytes() and its plan, from the engine's byte budget
 
  private:
   absl::StatusOr<engine::Item> CutItem(const v1::Chunk& chunk,

@@ -69,6 +69,7 @@ grpc::ServerUnaryReactor* SharedMemoryServiceImpl::Register(grpc::CallbackServer
           : Invalid("region: not set; must be given");
   if (status.ok()) {
     *response->mutable_region() = request->region();
+    response->mutable_region()->DiscardUnknownFields();
     if (request->region().ttl_ms() == 0) {
       response->mutable_region()->set_ttl_ms(absl::ToInt64Milliseconds(regions_.lease()));
     }

@@ -136,7 +136,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // Taking a message -------------------------------------------------------------------------
 
   void Take();
-  absl::StatusOr<StreamRequest> Parse(const WalkedMessage& walked);
+  absl::StatusOr<StreamRequest> Parse(const WalkedMessage& walked, int64_t* plan_bytes);
   // The engine items of a message. If there are none, nothing is computed and `call` has the
   // answer.
   absl::StatusOr<RequestView> ViewOf(StreamRequest request, const WalkedMessage& walked,
@@ -333,6 +333,7 @@ class Stream::Call final : public engine::Call {
   }
 
   StreamAnswer answer;
+  int64_t plan_bytes = 0;                        // of large plans of this message
   std::shared_ptr<const ChunkedItem> chunk_of;   // the item borrows its positions
   Permit quota_permit;                           // of the caller's own bytes in flight
   std::unique_ptr<memory::Transfers> transfers;  // nullptr: nothing is copied
@@ -347,7 +348,7 @@ void Stream::Take() {
   auto call = std::make_unique<Call>(shared_from_this());
   const auto walked = call->Receive(&incoming_, options_.limits.max_header_bytes);
   if (!walked.ok()) return Break(walked.status());
-  absl::StatusOr<StreamRequest> request = Parse(*walked);
+  absl::StatusOr<StreamRequest> request = Parse(*walked, &call->plan_bytes);
   if (!request.ok()) return Break(request.status());
   call->answer.id = request->id;
   absl::StatusOr<RequestView> view = ViewOf(*std::move(request), *walked, call.get());
@@ -357,15 +358,17 @@ void Stream::Take() {
   Taken();
 }
 
-absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked) {
+absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked, int64_t* plan_bytes) {
   engine::PlanBudget budget;
   const auto cached = [this](const ResolvedSpec& spec) { return engine_.GetPlan(spec); };
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
-  return method_.parse(
-      walked,
-      ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items, limits.tables,
-                  CallerMemoryOf(limits.memory, *context_), limits.encoders});
+  auto request =
+      method_.parse(walked, ViewContext{plans, backend_, limits.max_message_bytes,
+                                        limits.max_batch_items, limits.tables,
+                                        CallerMemoryOf(limits.memory, *context_), limits.encoders});
+  *plan_bytes = budget.large_bytes();
+  return request;
 }
 
 absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMessage& walked,
@@ -403,8 +406,8 @@ absl::StatusOr<RequestView> Stream::Cut(int64_t id, const v1::Chunk& chunk,
 }
 
 absl::Status Stream::Open(int64_t id, ChunkedItem item, Call* call) {
-  if (item.kept_bytes() > 0) {
-    PHASOR_ASSIGN_OR_RETURN(item.permit, engine_.Reserve(item.kept_bytes()));
+  if (const int64_t bytes = item.kept_bytes() + call->plan_bytes; bytes > 0) {
+    PHASOR_ASSIGN_OR_RETURN(item.permit, engine_.Reserve(bytes));
   }
   const auto shared = std::make_shared<const ChunkedItem>(std::move(item));
   call->items.push_back(shared->Whole());
@@ -431,7 +434,8 @@ void Stream::Break(const absl::Status& status) {
 
 void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   call->items = std::move(view.items);
-  call->cost_bytes = call->received_bytes + view.response_bytes + view.copied_bytes;
+  call->cost_bytes =
+      call->received_bytes + view.response_bytes + view.copied_bytes + call->plan_bytes;
   call->held = std::move(view.bound.held);
   call->transfers = std::move(view.bound.transfers);
   call->other_bytes = view.bound.shared_bytes;

@@ -28,6 +28,7 @@ absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const Vie
     request.content =
         absl::InvalidArgumentError("chunked: set beside chunk; must be only beside item");
   } else if (message.has_chunk()) {
+    message.mutable_chunk()->DiscardUnknownFields();  // the answer repeats the chunk
     request.content = message.chunk();
   } else if (!message.has_item()) {
     request.content = absl::InvalidArgumentError("item: not set; must be given, or chunk");

@@ -66,7 +66,7 @@ class TensorCall final : public engine::Call {
                                    limits.encoders};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
     items = std::move(view.items);
-    cost_bytes = received_.size() + view.response_bytes + view.copied_bytes;
+    cost_bytes = received_.size() + view.response_bytes + view.copied_bytes + budget.large_bytes();
     held = std::move(view.bound.held);
     transfers_ = std::move(view.bound.transfers);
     other_bytes = view.bound.shared_bytes;

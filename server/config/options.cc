@@ -80,8 +80,8 @@ const std::vector<Option>& Options() {
        "calls that read and write up to this many bytes run on the thread that received "
        "them",
        Bytes{&O::inline_bytes, 0, kGiB}},
-      {"plan-cache-entries", "compiled specs that are kept",
-       Count{&O::plan_cache_entries, 1, 1000000}},
+      {"plan-cache-bytes", "memory of compiled specs that are kept for the calls to come",
+       Bytes{&O::plan_cache_bytes, 0, kTiB}},
       {"pool-bytes", "memory of finished large responses that is kept for reuse",
        Bytes{&O::pool_bytes, 0, kTiB}},
       {"tables-dir",

@@ -39,7 +39,7 @@ struct ServerOptions {
   std::string device_fault = "restart";  // restart | retry
   int threads = 0;                       // compute threads; 0: one per core
   int64_t inline_bytes = 1 << 20;        // calls up to this size run on the receiving thread
-  int64_t plan_cache_entries = 256;
+  int64_t plan_cache_bytes = int64_t{64} << 20;
   int64_t pool_bytes = int64_t{256} << 20;
 
   // Learned tables.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submit admits a call and either runs or queues it. Workers take calls in order: one at a time, or
-// several that the backend wants together when it has room for such a run. One more thread answers
-// calls whose deadline has passed or whose caller is gone, admits calls that wait for room, and
-// then lets streams read.
+// Submit admits a call and runs or queues it. Workers take calls in order: one, or several that the
+// backend wants together when it has room for such a run. One more thread answers calls whose
+// deadline has passed or whose caller is gone, admits waiting calls, and then lets streams read.
 #include "server/engine/engine.h"
 
 #include <malloc.h>
@@ -61,7 +60,7 @@ class Engine::Impl {
         backend_(*backend),
         policy_(backend->batch_policy()),
         clock_(*clock),
-        plans_(options.plan_cache_entries),
+        plans_(options.plan_cache_bytes),
         admission_(options.max_inflight_bytes),
         gate_(&admission_),
         // Half of the room: calls admitted later bring their request before they take pool memory.
@@ -156,6 +155,7 @@ class Engine::Impl {
     stats.pooled_bytes = pool_.kept_bytes();
     stats.plan_cache_hits = plans_.hits();
     stats.plan_cache_misses = plans_.misses();
+    stats.plan_cache_bytes = plans_.bytes();
     stats.queued_calls = queue_.size() + gathering_.size();
     stats.waiting_calls = waiting_.size();
     stats.waiting_readers = gate_.waiting();

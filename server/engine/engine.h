@@ -35,8 +35,8 @@ struct EngineOptions {
   // Calls that read and write at most this many bytes run inside Submit, unless they are to run
   // together with others. PARITY calls use 1/16 of it. >= 0.
   int64_t inline_bytes = 1 << 20;
-  // Number of plans that are cached. > 0.
-  int64_t plan_cache_entries = 256;
+  // Memory of the plans that are cached. >= 0.
+  int64_t plan_cache_bytes = int64_t{64} << 20;
   // Memory of finished large responses that is kept for reuse. >= 0.
   int64_t pool_bytes = int64_t{256} << 20;
   // Is told about every run; must outlive the engine. nullptr: none.
@@ -66,6 +66,7 @@ struct EngineStats {
   int64_t waiting_readers = 0;  // streams that wait for room to read
   int64_t plan_cache_hits = 0;
   int64_t plan_cache_misses = 0;
+  int64_t plan_cache_bytes = 0;
 };
 
 // Runs calls on a backend. Owns its workers; the destructor drains. Threads: any thread may call

@@ -29,6 +29,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> PlanBudget::Get(const ResolvedSpec& 
   if (!known) {
     seen_.insert(spec);
     cost_ += CostOf(spec, *plan);
+    if (const int64_t bytes = BytesOf(*plan); bytes > kSmallPlanBytes) large_bytes_ += bytes;
   }
   return plan;
 }

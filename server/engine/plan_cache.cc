@@ -12,8 +12,14 @@ struct PlanCache::Compilation {
   std::optional<PlanOr> plan;
 };
 
-PlanCache::PlanCache(int64_t capacity, Compiler compile)
-    : capacity_(static_cast<size_t>(capacity)), compile_(std::move(compile)) {}
+PlanCache::PlanCache(int64_t max_bytes, Compiler compile)
+    : max_bytes_(max_bytes), compile_(std::move(compile)) {}
+
+int64_t PlanCache::BytesKept(const ResolvedSpec& spec, const Plan& plan) {
+  // The spec is also in the entry and its key. The rest is for the nodes of list and map.
+  constexpr int64_t kNodes = 128;
+  return BytesOf(plan) + 2 * BytesOf(spec) + kNodes;
+}
 
 PlanOr PlanCache::Get(const ResolvedSpec& spec) {
   std::shared_ptr<Compilation> compilation;
@@ -44,11 +50,16 @@ PlanOr PlanCache::Get(const ResolvedSpec& spec) {
 }
 
 void PlanCache::Keep(const ResolvedSpec& spec, std::shared_ptr<const Plan> plan) {
-  entries_.push_front({spec, std::move(plan)});
+  const int64_t bytes = BytesKept(spec, *plan);
+  if (bytes > max_bytes_) return;
+  int64_t kept = bytes_.load(std::memory_order_relaxed) + bytes;
+  for (; kept > max_bytes_; entries_.pop_back()) {
+    kept -= entries_.back().bytes;
+    by_spec_.erase(entries_.back().spec);
+  }
+  entries_.push_front({spec, std::move(plan), bytes});
   by_spec_[spec] = entries_.begin();
-  if (entries_.size() <= capacity_) return;
-  by_spec_.erase(entries_.back().spec);
-  entries_.pop_back();
+  bytes_.store(kept, std::memory_order_relaxed);
 }
 
 }  // namespace phasor::engine

@@ -2,8 +2,10 @@
 // Decides about each call with the current rules, and reloads the rules when files change.
 #include "server/grpc/access.h"
 
+#include <grpc/grpc_security_constants.h>
 #include <grpcpp/security/auth_context.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/status_macros.h"
@@ -12,6 +14,7 @@
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
 #include "server/grpc/service_methods.h"
+#include "server/security/subject_name.h"
 
 namespace phasor::rpc {
 namespace {
@@ -22,6 +25,35 @@ constexpr char kCertificate[] = "x509_pem_cert";
 
 std::string Text(grpc::string_ref text) { return std::string(text.data(), text.size()); }
 
+// Under which property gRPC keeps the subject alternative names of a type.
+const char* PropertyOf(security::NameType type) {
+  switch (type) {
+    case security::NameType::kUri:
+      return GRPC_PEER_URI_PROPERTY_NAME;
+    case security::NameType::kDns:
+      return GRPC_PEER_DNS_PROPERTY_NAME;
+    case security::NameType::kEmail:
+      return GRPC_PEER_EMAIL_PROPERTY_NAME;
+    case security::NameType::kIp:
+      return GRPC_PEER_IP_PROPERTY_NAME;
+  }
+  return "";
+}
+
+// The subject alternative names in the order of the certificate, without those whose text is that
+// of a name of another type.
+std::vector<std::string> NamesOf(const grpc::AuthContext& connection) {
+  std::vector<std::string> names;
+  for (const grpc::string_ref& subject : connection.FindPropertyValues(kSubjectNames)) {
+    std::string name = Text(subject);
+    const auto of_type = connection.FindPropertyValues(PropertyOf(security::TypeOfName(name)));
+    if (std::find(of_type.begin(), of_type.end(), subject) != of_type.end()) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
 security::Presented PresentedBy(const grpc::CallbackServerContext& context) {
   security::Presented caller;
   const auto [first, last] = context.client_metadata().equal_range(kAuthorization);
@@ -30,9 +62,7 @@ security::Presented PresentedBy(const grpc::CallbackServerContext& context) {
   }
   if (const auto connection = context.auth_context(); connection != nullptr) {
     caller.certificate = !connection->FindPropertyValues(kCertificate).empty();
-    for (const grpc::string_ref& name : connection->FindPropertyValues(kSubjectNames)) {
-      caller.names.push_back(Text(name));
-    }
+    caller.names = NamesOf(*connection);
   }
   caller.unix_socket = context.peer().starts_with("unix:");
   return caller;
@@ -107,6 +137,9 @@ memory::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context) 
   std::string peer = context.peer();
   const bool remote = IsRemotePeer(peer);
   if (call == nullptr) return {.peer = std::move(peer), .remote = remote};
+  if (call->connections != nullptr && !peer.starts_with("unix:")) {
+    peer = call->connections->NameOf(AddressOfPeer(peer));
+  }
   return {std::move(peer), call->decision.identity, call->decision.max_regions, remote};
 }
 

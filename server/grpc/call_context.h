@@ -11,6 +11,7 @@
 
 #include "server/base/admission.h"
 #include "server/grpc/open_calls.h"
+#include "server/net/connections.h"
 #include "server/security/rules.h"
 
 namespace phasor::rpc {
@@ -22,7 +23,8 @@ class Access;
 // read it. `until_sent` is written by the thread that answers.
 class CallContext final : public grpc::CallbackServerContext {
  public:
-  CallContext(bool is_late, Access* gate) : late(is_late), access(gate) {}
+  CallContext(bool is_late, Access* gate, const Connections* named)
+      : late(is_late), access(gate), connections(named) {}
 
   // nullptr if it is another kind of context.
   static CallContext* Of(grpc::CallbackServerContext* context) {
@@ -32,8 +34,9 @@ class CallContext final : public grpc::CallbackServerContext {
     return dynamic_cast<const CallContext*>(context);
   }
 
-  const bool late;          // began after the server began to drain
-  Access* const access;     // nullptr: everyone may call everything
+  const bool late;                       // began after the server began to drain
+  Access* const access;                  // nullptr: everyone may call everything
+  const Connections* const connections;  // nullptr: connections have no names
   std::string_view method;  // "package.Service/Method", in gRPC's memory; empty without access
   absl::Status refusal;     // from OpenCalls, which has already ended the call
   OpenCalls::Call* open_call = nullptr;  // lives as long as this; nullptr: calls are not counted

@@ -50,7 +50,7 @@ void CallCounter::NoteAnswerTaken(grpc::CallbackServerContext* context) {
 grpc::CallbackServerContext* CallCounter::NewCallbackServerContext() {
   absl::MutexLock lock(&mu_);
   if (!draining_) ++early_calls_;
-  return new CallContext(draining_, access_);
+  return new CallContext(draining_, access_, connections_);
 }
 
 void CallCounter::Release(grpc::CallbackServerContext* context) {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/net/connections.h"
 
 namespace phasor::rpc {
 
@@ -26,8 +27,10 @@ class Access;
 // Counts the calls of callback services. Threads: any.
 class CallCounter final : public grpc::ContextAllocator {
  public:
-  // Refusal checks calls with `access`, which must outlive them; nullptr: it refuses none.
-  explicit CallCounter(Access* access = nullptr) : access_(access) {}
+  // Refusal checks calls with `access`; nullptr: it refuses none. RegionCallerOf names connections
+  // as `connections` does; nullptr: by the peer's address. Both must outlive the calls.
+  explicit CallCounter(Access* access = nullptr, const Connections* connections = nullptr)
+      : access_(access), connections_(connections) {}
 
   // From now on, calls that begin are late.
   void StartDraining();
@@ -52,6 +55,7 @@ class CallCounter final : public grpc::ContextAllocator {
   bool NoEarlyCalls() const ABSL_SHARED_LOCKS_REQUIRED(mu_) { return early_calls_ == 0; }
 
   Access* const access_;
+  const Connections* const connections_;
   absl::Mutex mu_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   int64_t early_calls_ ABSL_GUARDED_BY(mu_) = 0;

@@ -59,6 +59,9 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
       Begin();
     }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
+      RefuseCompressed();
+    }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
       const grpc::ByteBuffer* const message = methods->GetSerializedSendMessage();
       message_bytes_ = message == nullptr ? 0 : static_cast<int64_t>(message->Length());
@@ -88,6 +91,15 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
     if (context == nullptr) return;
     context->refusal = call_->refusal();
     context->open_call = &*call_;
+  }
+
+  // gRPC has refused the encodings that it knows.
+  void RefuseCompressed() {
+    if (!call_.has_value() || !call_->MarkedAsCompressed()) return;
+    call_->Refuse(absl::UnimplementedError(
+        "message: compressed with an unknown encoding; must not be compressed"));
+    auto* const context = dynamic_cast<CallContext*>(info_.server_context());
+    if (context != nullptr) context->refusal = call_->refusal();
   }
 
   void End(int code, const std::string& message, absl::FunctionRef<std::string()> peer,

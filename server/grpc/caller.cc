@@ -22,6 +22,19 @@ uint64_t ClientOfPeer(std::string_view peer) {
   return std::hash<std::string_view>()(peer.substr(0, peer.rfind(':')));
 }
 
+std::string AddressOfPeer(std::string_view peer) {
+  const size_t port = peer.rfind(':');
+  if (peer.starts_with("ipv4:")) return std::string(peer.substr(5));
+  if (!peer.starts_with("ipv6:") || port == 4) return "";
+  // gRPC writes "ipv6:%5Bfe80::1%25eth0%5D:4711", with or without the escapes.
+  std::string_view host = peer.substr(5, port - 5);
+  for (const std::string_view bracket : {"%5B", "["}) {
+    if (host.starts_with(bracket)) host.remove_prefix(bracket.size());
+  }
+  host = host.substr(0, host.find_first_of("%]"));
+  return std::string(host) + std::string(peer.substr(port));
+}
+
 bool IsRemotePeer(std::string_view peer) {
   static constexpr std::string_view kLocal[] = {"unix:", "ipv4:127.",
                                                 "ipv6:%5B::1%5D:", "ipv6:[::1]:"};

@@ -6,6 +6,7 @@
 #include <grpcpp/server_context.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/time/time.h"
@@ -20,6 +21,8 @@ absl::Time DeadlineOf(const grpc::CallbackServerContext& context);
 uint64_t ClientOf(const grpc::CallbackServerContext& context);
 // The same for a peer as gRPC writes it, e.g. "ipv4:10.0.0.1:4711".
 uint64_t ClientOfPeer(std::string_view peer);
+// The address of a TCP peer as gRPC writes it, in the form of PeerAddress: "10.0.0.1:4711".
+std::string AddressOfPeer(std::string_view peer);
 // Whether this peer is on another host: neither on a Unix socket nor at a loopback address.
 bool IsRemotePeer(std::string_view peer);
 

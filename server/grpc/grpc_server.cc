@@ -12,11 +12,15 @@
 #include <climits>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/base/log.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_interceptor.h"
+#include "server/grpc/filtered_reads.h"
 #include "server/grpc/grpc_log.h"
+#include "server/net/frame_filter.h"
+#include "server/net/listen_socket.h"
 
 namespace phasor {
 namespace {
@@ -104,13 +108,27 @@ void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
   }
 }
 
-// Gives the server the connections that `listener` accepts from now on.
-void Serve(std::shared_ptr<Acceptor> plain, std::shared_ptr<Acceptor> tcp, Listener* listener) {
-  listener->Start([plain = std::move(plain), tcp = std::move(tcp)](int listening_fd, int fd) {
+// Calls with too much metadata get a status, so their header blocks pass the filter.
+int64_t HeaderBlockBytes(const ServerOptions& o) {
+  return std::max(kLeastHeaderBlockBytes, 4 * o.max_metadata_bytes);
+}
+
+// Gives the server the connections that `listener` accepts from now on. Those of `plain` are
+// filtered by socket.
+void Serve(std::shared_ptr<Acceptor> plain, std::shared_ptr<Acceptor> tcp,
+           int64_t header_block_bytes, Listener* listener) {
+  auto resets = std::make_shared<ResetBudgets>();
+  listener->Start([plain = std::move(plain), tcp = std::move(tcp), resets = std::move(resets),
+                   header_block_bytes](int listening_fd, int fd) {
+    const auto& acceptor = IsUnixSocket(fd) ? plain : tcp;
+    if (acceptor == plain) {
+      FilterReads(fd, std::make_unique<FrameFilter>(header_block_bytes,
+                                                    resets->Of(PeerKey(fd), absl::Now())));
+    }
     Acceptor::NewConnectionParameters connection;
     connection.listener_fd = listening_fd;
     connection.fd = fd;
-    (IsUnixSocket(fd) ? plain : tcp)->HandleNewConnection(&connection);
+    acceptor->HandleNewConnection(&connection);
   });
 }
 
@@ -149,7 +167,8 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
   limited.server = builder.BuildAndStart();
   if (limited.server == nullptr)
     return absl::InternalError("server: gRPC refused to start; its log lines above say why");
-  Serve(std::move(plain), std::move(tcp), listener);
+  if (parts.tls != nullptr) FilterTlsReads(HeaderBlockBytes(options));
+  Serve(std::move(plain), std::move(tcp), HeaderBlockBytes(options), listener);
   limited.watch = std::make_unique<StreamWatch>(
       calls, [listener](const std::string& peer) { listener->HangUpOn(peer); });
   return limited;

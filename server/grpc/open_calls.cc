@@ -14,6 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
+// Exported by gRPC, but its header is not installed. gRPC 1.51 tells of no other way that a message
+// has the mark for compressed bytes: if the call names an encoding that gRPC does not know, it
+// hands the bytes on as if they were plain.
+__attribute__((weak)) uint32_t grpc_call_test_only_get_message_flags(grpc_call* call);
+
 namespace phasor::rpc {
 namespace {
 
@@ -54,6 +59,17 @@ OpenCalls::Call::Call(OpenCalls* calls, grpc::ServerContextBase* context)
                      "; send less, or ask for a larger --max-metadata-bytes"));
   }
   if (!refusal_.ok()) End(call_, refusal_);
+}
+
+void OpenCalls::Call::Refuse(absl::Status status) {
+  refusal_ = std::move(status);
+  End(call_, refusal_);
+}
+
+bool OpenCalls::Call::MarkedAsCompressed() const {
+  constexpr uint32_t kCompressed = 0x80000000u;  // GRPC_WRITE_INTERNAL_COMPRESS, not installed
+  return grpc_call_test_only_get_message_flags != nullptr &&
+         (grpc_call_test_only_get_message_flags(call_) & kCompressed) != 0;
 }
 
 OpenCalls::Call::~Call() {

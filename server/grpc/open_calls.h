@@ -50,8 +50,14 @@ class OpenCalls {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // Why the constructor ended the call, or OK.
+    // Why the constructor or Refuse ended the call, or OK.
     const absl::Status& refusal() const { return refusal_; }
+
+    // Ends the call with `status`.
+    void Refuse(absl::Status status);
+    // Whether the last message came with gRPC's mark for compressed bytes. All compression that
+    // gRPC knows is off, so nobody can read such a message.
+    bool MarkedAsCompressed() const;
 
     // An answer of `bytes` bytes waits to be taken from now on.
     void AnswerBegins(int64_t bytes);

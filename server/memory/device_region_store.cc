@@ -14,14 +14,32 @@
 
 namespace phasor::memory {
 
+template <typename Drop>
+DeviceRegionStore::Entries DeviceRegionStore::Take(Drop drop) {
+  Entries taken;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    if (drop(entry->second)) taken.insert(entries_.extract(entry));
+    entry = next;
+  }
+  return taken;
+}
+
 DeviceRegionStore::DeviceRegionStore(DeviceList devices, DeviceRegionOptions options, Clock* clock)
     : devices_(std::move(devices)),
       options_(std::move(options)),
       quotas_(std::make_shared<OwnerQuotas>(
           OwnerLimits{std::numeric_limits<int64_t>::max(), options_.max_regions}, "regions")),
-      clock_(*clock) {}
+      clock_(*clock) {
+  options_.names->BeforeTaking(this, [this](bool full) {
+    Entries departed;  // closed after the lock is released
+    MutexLock lock(&mu_);
+    if (full) departed = Take([](const Entry& entry) { return entry.departed; });
+  });
+}
 
 DeviceRegionStore::~DeviceRegionStore() {
+  options_.names->BeforeTaking(this, nullptr);
   std::thread watcher;
   {
     MutexLock lock(&mu_);
@@ -53,11 +71,14 @@ absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace pl
                           quotas_->Take(caller.owner(), place.bytes, caller.max_regions));
   auto held = std::make_shared<Held>(std::move(share), std::move(region));
   const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
-  MutexLock lock(&mu_);
-  entries_.emplace(
-      name, Entry{std::move(taken), std::move(held), std::move(place), caller, kept, clock_.Now()});
-  if (!watcher_.joinable()) watcher_ = std::thread([this] { Watch(); });
-  changed_.SignalAll();
+  {
+    MutexLock lock(&mu_);
+    entries_.emplace(name, Entry{std::move(taken), std::move(held), std::move(place), caller, kept,
+                                 clock_.Now()});
+    if (!watcher_.joinable()) watcher_ = std::thread([this] { Watch(); });
+    changed_.SignalAll();
+  }
+  if (!options_.is_open(caller.peer)) ForgetConnection(caller.peer);  // it closed meanwhile
   return absl::OkStatus();
 }
 
@@ -88,14 +109,19 @@ absl::Status DeviceRegionStore::Unregister(const std::string& name, const Region
 void DeviceRegionStore::UnregisterAll(const RegionCaller& caller) {
   Entries gone;  // closed after the lock is released
   MutexLock lock(&mu_);
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    const auto next = std::next(entry);
-    const Entry& e = entry->second;
-    if (e.owner.peer == caller.peer && MayUse(caller, e.owner, e.terms)) {
-      gone.insert(entries_.extract(entry));
-    }
-    entry = next;
-  }
+  gone = Take([&](const Entry& entry) {
+    return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
+  });
+}
+
+void DeviceRegionStore::ForgetConnection(const std::string& peer) {
+  Entries gone;  // closed after the lock is released
+  MutexLock lock(&mu_);
+  gone = Take([&](Entry& entry) {
+    if (entry.owner.peer != peer) return false;
+    entry.departed = true;
+    return BelongsToConnection(entry.owner, entry.terms);
+  });
 }
 
 bool DeviceRegionStore::Has(const std::string& name, const RegionCaller& caller) {
@@ -142,18 +168,11 @@ std::vector<DeviceRegionStore::HeldRef> DeviceRegionStore::TakeLost() {
 DeviceRegionStore::Entries DeviceRegionStore::TakeExpired(absl::Time* next) {
   const absl::Time now = clock_.Now();
   *next = absl::InfiniteFuture();
-  Entries expired;
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    const auto after = std::next(entry);
-    const absl::Time end = entry->second.used + entry->second.terms.ttl;
-    if (end > now) {
-      *next = std::min(*next, end);
-    } else {
-      expired.insert(entries_.extract(entry));
-    }
-    entry = after;
-  }
-  return expired;
+  return Take([&](const Entry& entry) {
+    const absl::Time end = entry.used + entry.terms.ttl;
+    if (end > now) *next = std::min(*next, end);
+    return end <= now;
+  });
 }
 
 void DeviceRegionStore::Watch() {

@@ -4,6 +4,7 @@
 #define PHASOR_SERVER_MEMORY_DEVICE_REGION_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ struct DeviceRegionOptions {
   std::shared_ptr<RegionNames> names = std::make_shared<RegionNames>();
   int64_t max_regions = 256;              // per owner
   absl::Duration lease = absl::Hours(1);  // a region is closed after this time without use
+  // As in RegionStoreOptions.
+  std::function<bool(const std::string& peer)> is_open = [](const std::string&) { return true; };
 };
 
 struct NamedDeviceRegion {
@@ -62,6 +65,8 @@ class DeviceRegionStore {
                           absl::AnyInvocable<void()> released = nullptr);
   // Forgets all regions that the caller registered over its connection.
   void UnregisterAll(const RegionCaller& caller);
+  // As RegionStore::ForgetConnection.
+  void ForgetConnection(const std::string& peer);
 
   // Whether `name` is a region that the caller may use.
   bool Has(const std::string& name, const RegionCaller& caller);
@@ -85,10 +90,14 @@ class DeviceRegionStore {
     RegionCaller owner;
     RegionTerms terms;
     absl::Time used;
+    bool departed = false;          // the connection that registered it has closed
     std::weak_ptr<Held> left = {};  // held by calls that still use it after the GPU was lost
   };
   using Entries = std::map<std::string, Entry>;
 
+  // Removes the entries for which `drop` returns true. The caller closes them without the lock.
+  template <typename Drop>
+  Entries Take(Drop drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entries::iterator FindEntry(const std::string& name, const RegionCaller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes the store's references to regions of a lost GPU. Only calls that know their addresses

@@ -11,7 +11,8 @@ absl::StatusOr<RegionNames::Name> RegionNames::Take(const std::string& name) {
     return absl::InvalidArgumentError(
         StrCat("name: ", name.size(), " bytes; must be 1 to ", kMaxRegionNameBytes));
   }
-  if (before_taking_) before_taking_();
+  const bool full = Full();
+  for (const auto& [store, give_back] : before_taking_) give_back(full);
   MutexLock lock(&mu_);
   if (taken_.contains(name)) {
     return absl::AlreadyExistsError(
@@ -23,6 +24,16 @@ absl::StatusOr<RegionNames::Name> RegionNames::Take(const std::string& name) {
   }
   taken_.insert(name);
   return Name(shared_from_this(), name);
+}
+
+void RegionNames::BeforeTaking(const void* store, GiveBackNames give_back) {
+  before_taking_.erase(store);
+  if (give_back) before_taking_.emplace(store, std::move(give_back));
+}
+
+bool RegionNames::Full() {
+  MutexLock lock(&mu_);
+  return taken_.size() >= max_names_;
 }
 
 void RegionNames::GiveBack(const std::string& name) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -44,15 +45,18 @@ class RegionNames : public std::enable_shared_from_this<RegionNames> {
   // RESOURCE_EXHAUSTED: there are too many names of all owners together.
   absl::StatusOr<Name> Take(const std::string& name);
 
-  // Sets a function that is called before a name is reserved, to free the names of expired regions.
+  // Sets a function of `store` that is called before a name is reserved. It frees the names of
+  // expired regions and, if all names are taken (`full`), of those that only departed callers used.
   // An empty function removes it. Must not run while names are being reserved.
-  void BeforeTaking(std::function<void()> give_back) { before_taking_ = std::move(give_back); }
+  using GiveBackNames = std::function<void(bool full)>;
+  void BeforeTaking(const void* store, GiveBackNames give_back);
 
  private:
   void GiveBack(const std::string& name);
+  bool Full();
 
   const size_t max_names_;
-  std::function<void()> before_taking_;  // may be empty
+  std::map<const void*, GiveBackNames> before_taking_;  // by store
   Mutex mu_;
   std::set<std::string> taken_ ABSL_GUARDED_BY(mu_);
 };

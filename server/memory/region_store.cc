@@ -27,13 +27,28 @@ bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionT
   return terms.for_everybody || owner.owner() == caller.owner();
 }
 
+bool BelongsToConnection(const RegionCaller& owner, const RegionTerms& terms) {
+  return owner.identity.empty() && !terms.for_everybody;
+}
+
+template <typename Drop>
+RegionStore::Entries RegionStore::Take(Drop drop) {
+  Entries taken;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    if (drop(entry->second)) taken.insert(entries_.extract(entry));
+    entry = next;
+  }
+  return taken;
+}
+
 RegionStore::RegionStore(RegionStoreOptions options)
     : options_(std::move(options)),
       quotas_(std::make_shared<OwnerQuotas>(options_.owner_limits, "regions")) {
-  options_.names->BeforeTaking([this] { CloseExpired(); });
+  options_.names->BeforeTaking(this, [this](bool full) { CloseUnneeded(full); });
 }
 
-RegionStore::~RegionStore() { options_.names->BeforeTaking(nullptr); }
+RegionStore::~RegionStore() { options_.names->BeforeTaking(this, nullptr); }
 
 absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
                                    const RegionCaller& caller, const RegionTerms& terms,
@@ -45,8 +60,11 @@ absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
                           quotas_->Take(caller.owner(), region->place().bytes, caller.max_regions));
   auto held = std::make_shared<Held>(std::move(share), std::move(region));
   const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
-  MutexLock lock(&mu_);
-  entries_.emplace(name, Entry{std::move(taken), std::move(held), caller, kept, options_.now()});
+  {
+    MutexLock lock(&mu_);
+    entries_.emplace(name, Entry{std::move(taken), std::move(held), caller, kept, options_.now()});
+  }
+  if (!options_.is_open(caller.peer)) ForgetConnection(caller.peer);  // it closed meanwhile
   return absl::OkStatus();
 }
 
@@ -69,6 +87,16 @@ void RegionStore::UnregisterAll(const RegionCaller& caller) {
   MutexLock lock(&mu_);
   gone = Take([&](const Entry& entry) {
     return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
+  });
+}
+
+void RegionStore::ForgetConnection(const std::string& peer) {
+  Entries gone;  // closed after the lock is released
+  MutexLock lock(&mu_);
+  gone = Take([&](Entry& entry) {
+    if (entry.owner.peer != peer) return false;
+    entry.departed = true;
+    return BelongsToConnection(entry.owner, entry.terms);
   });
 }
 
@@ -99,25 +127,15 @@ std::vector<NamedRegion> RegionStore::List(const RegionCaller& caller) {
 }
 
 OwnerQuotas::Stats RegionStore::stats() {
-  CloseExpired();
+  CloseUnneeded(/*full=*/false);
   return quotas_->all();
 }
 
-void RegionStore::CloseExpired() {
-  Entries expired;  // closed after the lock is released
+void RegionStore::CloseUnneeded(bool full) {
+  Entries expired, departed;  // closed after the lock is released
   MutexLock lock(&mu_);
   expired = TakeExpired();
-}
-
-template <typename Drop>
-RegionStore::Entries RegionStore::Take(Drop drop) {
-  Entries taken;
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    const auto next = std::next(entry);
-    if (drop(entry->second)) taken.insert(entries_.extract(entry));
-    entry = next;
-  }
-  return taken;
+  if (full) departed = Take([](const Entry& entry) { return entry.departed; });
 }
 
 RegionStore::Entries RegionStore::TakeExpired() {

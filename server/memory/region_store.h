@@ -31,11 +31,13 @@ struct RegionStoreOptions {
   OwnerLimits owner_limits = {};
   absl::Duration lease = absl::Hours(1);  // a region is forgotten after this time without use
   std::function<absl::Time()> now = [] { return absl::Now(); };
+  // Whether a connection is still open. ForgetConnection follows when one closes.
+  std::function<bool(const std::string& peer)> is_open = [](const std::string&) { return true; };
 };
 
 // The caller of a request.
 struct RegionCaller {
-  std::string peer = {};      // its connection
+  std::string peer = {};      // its connection, by a name that no later one has
   std::string identity = {};  // its identity; empty: unknown
   int64_t max_regions = std::numeric_limits<int64_t>::max();
   bool remote = false;  // on another host, so that it cannot share memory
@@ -53,6 +55,8 @@ struct RegionTerms {
 absl::Status CheckMayShare(bool enabled, const RegionCaller& caller);
 // Whether `caller` may use a region that `owner` registered.
 bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionTerms& terms);
+// Whether only the connection that registered a region may use it.
+bool BelongsToConnection(const RegionCaller& owner, const RegionTerms& terms);
 
 struct NamedRegion {
   std::string name;
@@ -85,6 +89,9 @@ class RegionStore {
                           absl::AnyInvocable<void()> released = nullptr);
   // Forgets all regions that the caller registered over its connection.
   void UnregisterAll(const RegionCaller& caller);
+  // The connection has closed: forgets the regions that it alone could use. Those for everybody
+  // stay until their lease ends or all names are taken.
+  void ForgetConnection(const std::string& peer);
 
   // Returns the region and renews its lifetime. NOT_FOUND: no such region. Messages begin with
   // `path`.
@@ -106,13 +113,15 @@ class RegionStore {
     RegionCaller owner;
     RegionTerms terms;
     absl::Time used;
+    bool departed = false;  // the connection that registered it has closed
   };
   using Entries = std::map<std::string, Entry>;
 
   // Removes the entries for which `drop` returns true. The caller closes them without the lock.
   template <typename Drop>
   Entries Take(Drop drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CloseExpired();
+  // Closes expired regions, and departed ones if the names are `full`.
+  void CloseUnneeded(bool full);
   // Removes the expired entries.
   Entries TakeExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

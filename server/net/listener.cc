@@ -94,6 +94,8 @@ class EpollListener final : public Listener {
     }
   }
 
+  Connections& connections() override { return named_; }
+
   void SetCaps(int max_connections, int max_connections_per_peer) override {
     max_connections_.store(max_connections, std::memory_order_relaxed);
     max_connections_per_peer_.store(max_connections_per_peer, std::memory_order_relaxed);
@@ -123,6 +125,8 @@ class EpollListener final : public Listener {
   struct Connection {
     FileDescriptor duplicate;
     std::string peer;
+    std::string address;  // in the form of PeerAddress
+    uint64_t number = 0;  // in `named_`
   };
 
   void Control(int operation, int fd, uint32_t events) {
@@ -147,13 +151,18 @@ class EpollListener final : public Listener {
 
   // Forgets a connection that was shut down. An error event alone does not mean that.
   void NoteClosed(const epoll_event& event) {
-    const std::lock_guard<std::mutex> lock(connections_mu_);
-    const auto connection = connections_.find(event.data.fd);
-    if (connection == connections_.end() || (event.events & EPOLLHUP) == 0) return;
-    const auto peer = peers_.find(connection->second.peer);
+    Connection closed;
+    {
+      const std::lock_guard<std::mutex> lock(connections_mu_);
+      const auto connection = connections_.find(event.data.fd);
+      if (connection == connections_.end() || (event.events & EPOLLHUP) == 0) return;
+      closed = std::move(connection->second);
+      connections_.erase(connection);
+    }
+    const auto peer = peers_.find(closed.peer);
     if (--peer->second == 0) peers_.erase(peer);
-    connections_.erase(connection);
     open_.fetch_sub(1, std::memory_order_relaxed);
+    named_.Close(closed.address, closed.number);
   }
 
   void AcceptOn(int fd) {
@@ -210,7 +219,10 @@ class EpollListener final : public Listener {
     const int key = duplicate.get();
     ++peers_[peer];
     open_.fetch_add(1, std::memory_order_relaxed);
-    connections_[key] = {std::move(duplicate), std::move(peer)};
+    std::string address = PeerAddress(fd);
+    named_.Open(address);
+    const uint64_t number = named_.NumberOf(address);
+    connections_[key] = {std::move(duplicate), std::move(peer), std::move(address), number};
     Control(EPOLL_CTL_ADD, key, EPOLLET);  // hang-ups are always reported
     return true;
   }
@@ -222,11 +234,15 @@ class EpollListener final : public Listener {
     if (spare_.valid()) {
       spare_.Close();
       FileDescriptor fd(accept4(listening_fd, nullptr, nullptr, SOCK_CLOEXEC));
-      const bool nothing_waits = !fd.valid() && !IsStarved(errno);
-      if (fd.valid()) NoteStarved();
+      const bool descriptors_lack = fd.valid();
+      const bool nothing_waits = !descriptors_lack && !IsStarved(errno);
+      if (descriptors_lack) NoteStarved();
       fd.Close();
       spare_ = OpenSpare();
-      if (spare_.valid()) return !nothing_waits;
+      if (nothing_waits) return false;
+      // Without memory for connections a free descriptor does not help: trying again at once would
+      // spin.
+      if (descriptors_lack && spare_.valid()) return true;
     }
     NoteStarved();
     paused_ = true;
@@ -267,6 +283,7 @@ class EpollListener final : public Listener {
   bool paused_ = false;
   absl::flat_hash_map<std::string, int> peers_;  // open connections of each peer
 
+  Connections named_;
   std::mutex connections_mu_;
   absl::flat_hash_map<int, Connection> connections_;  // by duplicate
   std::thread thread_;

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/net/connections.h"
 
 namespace phasor {
 
@@ -53,6 +54,9 @@ class Listener {
   virtual void HangUp() = 0;
   // Shuts down the connection to `peer`, in the form of PeerAddress, if there is one.
   virtual void HangUpOn(const std::string& peer) = 0;
+
+  // The open connections, before they are handed on and until they are shut down.
+  virtual Connections& connections() = 0;
 
   // Sets new limits, for connections that arrive from now on.
   virtual void SetCaps(int max_connections, int max_connections_per_peer) = 0;

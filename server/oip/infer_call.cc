@@ -15,6 +15,7 @@
 #include "inference/grpc_service.pb.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "server/engine/plan_budget.h"
 #include "server/grpc/wire.h"
 #include "server/oip/infer_response.h"
 #include "server/oip/prepared_infer.h"
@@ -65,13 +66,15 @@ class InferCall final : public engine::Call {
     prepared_.id = header.id();
     const std::shared_ptr<const ModelSet> models = context_.models->Get();
     prepared_.model = models->Find(header.model_name());
-    const auto plans = [this](const ResolvedSpec& spec) { return context_.engine->GetPlan(spec); };
+    engine::PlanBudget budget;
+    const auto cached = [this](const ResolvedSpec& spec) { return context_.engine->GetPlan(spec); };
+    const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
     PHASOR_ASSIGN_OR_RETURN(
         prepared_,
         PrepareInfer(header, walked.raw,
                      {models.get(), plans, context_.max_message_bytes, context_.tables, memory_}));
     items.push_back(std::move(prepared_.item));
-    cost_bytes = received_.size() + prepared_.server_bytes;
+    cost_bytes = received_.size() + prepared_.server_bytes + budget.large_bytes();
     other_bytes = prepared_.bound.shared_bytes;
     held = std::move(prepared_.bound.held);
     deadline = std::min(deadline, absl::Now() + prepared_.timeout);

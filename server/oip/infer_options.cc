@@ -63,6 +63,13 @@ bool IsOfClient(std::string_view key) {
   return key == "priority" || key == "timeout" || key == "triton_enable_empty_final_response";
 }
 
+// What clients of other servers of this protocol add by themselves, KServe's and MLServer's. They
+// say how the client encodes its own data, so no answer depends on them.
+bool IsOfOtherServers(std::string_view key) {
+  return key == "binary_data_output" || key == "binary_data_size" || key == "content_type" ||
+         key == "headers";
+}
+
 absl::Status ReadDatatype(const std::string& key, const Json& value, std::optional<Dtype>* out) {
   std::string name;
   PHASOR_RETURN_IF_ERROR(ReadJson(value, StrCat(kPath, ".", key), &name));
@@ -144,6 +151,7 @@ absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParamete
   for (const auto& [key, parameter] : parameters) sorted.emplace(key, &parameter);
   for (const auto& [name, parameter] : sorted) {
     const std::string key(name);
+    if (IsOfOtherServers(key)) continue;
     PHASOR_ASSIGN_OR_RETURN(Json value, JsonOf(key, *parameter));
     PHASOR_ASSIGN_OR_RETURN(const bool read, ReadCommon(model, key, value, &out));
     if (read) continue;

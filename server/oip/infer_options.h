@@ -36,7 +36,8 @@ struct InferOptions {
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue, from the request's arrival
 };
 
-// Reads all parameters. INVALID_ARGUMENT: there are more than kMaxParameters, or one is unknown or
+// Reads all parameters, and ignores those that clients of other servers of the protocol add by
+// themselves. INVALID_ARGUMENT: there are more than kMaxParameters, or one is unknown or
 // has the wrong type. Whether the values fit together is checked later. Threads: pure function.
 absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParameters& parameters);
 

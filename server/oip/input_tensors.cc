@@ -4,8 +4,10 @@
 #include "server/oip/input_tensors.h"
 
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -19,6 +21,7 @@ namespace {
 constexpr char kRegion[] = "shared_memory_region";
 constexpr char kByteSize[] = "shared_memory_byte_size";
 constexpr char kOffset[] = "shared_memory_offset";
+constexpr char kClassification[] = "classification";  // Triton's: the classes instead of the tensor
 
 absl::StatusOr<int64_t> ReadInteger(const inference::InferParameter& parameter,
                                     const std::string& path) {
@@ -57,6 +60,21 @@ absl::Status ReadTyped(const inference::ModelInferRequest::InferInputTensor& wir
                           BytesOf(wire.contents(), input->dtype, elements, input->path));
   if (!input->numbers.empty()) input->segments = {absl::MakeConstSpan(input->numbers)};
   return absl::OkStatus();
+}
+
+// Refuses parameters that ask for something else than these three. Any other name is a note of the
+// caller's library to itself, such as KServe's binary_data_size, and is ignored. Of several wrong
+// names the error shows the first in order, so that the same request always gets the same error.
+absl::Status CheckKnown(const InferParameters& parameters, const std::string& path) {
+  std::set<std::string_view> wrong;
+  for (const auto& [name, value] : parameters) {
+    const bool of_regions = absl::StartsWith(name, "shared_memory") && name != kRegion &&
+                            name != kByteSize && name != kOffset;
+    if (of_regions || name == kClassification) wrong.insert(name);
+  }
+  if (wrong.empty()) return absl::OkStatus();
+  return Invalid(path, ".", Shown(*wrong.begin()), ": no such parameter; must be ", kRegion, ", ",
+                 kByteSize, " or ", kOffset);
 }
 
 absl::StatusOr<InputTensor> ReadInput(const inference::ModelInferRequest::InferInputTensor& wire,
@@ -106,30 +124,28 @@ absl::Status CheckTensorCount(int count, const char* field) {
 
 absl::StatusOr<RegionRange> ReadRegionRange(const InferParameters& parameters,
                                             const std::string& path) {
+  PHASOR_RETURN_IF_ERROR(CheckKnown(parameters, path));
   RegionRange range;
-  bool has_bytes = false;
-  for (const auto& [name, value] : parameters) {
-    const std::string at = StrCat(path, ".", Shown(name));
-    if (name == kRegion) {
-      if (!value.has_string_param() || value.string_param().empty()) {
-        return Invalid(at, ": of another type; must be a string_param with the region's name");
-      }
-      range.name = value.string_param();
-    } else if (name == kByteSize) {
-      PHASOR_ASSIGN_OR_RETURN(range.bytes, ReadInteger(value, at));
-      has_bytes = true;
-    } else if (name == kOffset) {
-      PHASOR_ASSIGN_OR_RETURN(range.offset, ReadInteger(value, at));
-    } else {
-      return Invalid(at, ": no such parameter; must be ", kRegion, ", ", kByteSize, " or ",
-                     kOffset);
-    }
-  }
-  if (range.name.empty()) {
-    if (parameters.empty()) return range;
+  const auto find = [&](const char* name) {
+    const auto found = parameters.find(name);
+    return found == parameters.end() ? nullptr : &found->second;
+  };
+  const inference::InferParameter* const name = find(kRegion);
+  const inference::InferParameter* const bytes = find(kByteSize);
+  const inference::InferParameter* const offset = find(kOffset);
+  if (name == nullptr) {
+    if (bytes == nullptr && offset == nullptr) return range;
     return Invalid(path, ".", kRegion, ": not set; must be given with the other two");
   }
-  if (!has_bytes) return Invalid(path, ".", kByteSize, ": not set; must be given");
+  if (!name->has_string_param() || name->string_param().empty()) {
+    return Invalid(path, ".", kRegion,
+                   ": of another type; must be a string_param with the region's name");
+  }
+  range.name = name->string_param();
+  if (bytes == nullptr) return Invalid(path, ".", kByteSize, ": not set; must be given");
+  PHASOR_ASSIGN_OR_RETURN(range.bytes, ReadInteger(*bytes, StrCat(path, ".", kByteSize)));
+  if (offset == nullptr) return range;
+  PHASOR_ASSIGN_OR_RETURN(range.offset, ReadInteger(*offset, StrCat(path, ".", kOffset)));
   return range;
 }
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "server/security/file_stamp.h"
@@ -11,16 +12,7 @@
 namespace phasor::security {
 namespace {
 
-constexpr std::string_view kBearer = "Bearer ";
-
-// HTTP authentication schemes ignore case.
-bool StartsWithBearer(std::string_view text) {
-  if (text.size() < kBearer.size()) return false;
-  for (size_t i = 0; i < kBearer.size(); ++i) {
-    if ((text[i] | 0x20) != (kBearer[i] | 0x20)) return false;
-  }
-  return true;
-}
+constexpr absl::string_view kBearer = "Bearer ";  // the case of letters is ignored, as in HTTP
 
 absl::Status Unauthenticated(std::string_view problem) {
   return absl::UnauthenticatedError(StrCat("authorization: ", problem));
@@ -68,7 +60,8 @@ absl::StatusOr<std::vector<std::string>> Rules::IdentitiesOf(const Presented& ca
   if (takes_tokens && !caller.authorization.empty()) {
     if (caller.authorization.size() > 1) return Unauthenticated("given twice; must be given once");
     const std::string_view value = caller.authorization[0];
-    if (!StartsWithBearer(value)) return Unauthenticated("not a token; must be 'Bearer TOKEN'");
+    if (!absl::StartsWithIgnoreCase({value.data(), value.size()}, kBearer))
+      return Unauthenticated("not a token; must be 'Bearer TOKEN'");
     const auto name = tokens_.NameOf(value.substr(kBearer.size()));
     if (!name.has_value()) return Unauthenticated("the token is not known; must be a valid one");
     return std::vector<std::string>{StrCat("token:", *name)};

@@ -32,7 +32,8 @@ struct RuleFiles {
 struct Presented {
   std::vector<std::string> authorization;  // all values of this metadata key
   bool certificate = false;                // whether the connection has a verified one
-  std::vector<std::string> names;          // subject alternative names in it, in order
+  // Subject alternative names in it, in order. Only those of the type that TypeOfName says.
+  std::vector<std::string> names;
   bool unix_socket = false;
 };
 

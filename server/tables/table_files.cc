@@ -18,6 +18,7 @@
 #include "kernels/tensor/safetensors.h"
 #include "kernels/tensor/tensor_desc.h"
 #include "server/base/digest.h"
+#include "server/base/log.h"
 
 namespace phasor::tables {
 namespace {
@@ -29,10 +30,17 @@ constexpr std::string_view kTemporary = ".upload-";
 
 std::string SystemError(int error) { return std::generic_category().message(error); }
 
+// The caller is told what failed, and the log where.
 absl::Status Failed(std::string_view what, const std::string& path) {
   const int error = errno;
-  return absl::InternalError(StrCat("tables: cannot ", what, " ", path, " (", SystemError(error),
-                                    "); make room in --tables-dir, or mend it"));
+  Log(LogLevel::kError, "tables-dir cannot be written",
+      {{"path", path}, {"error", SystemError(error)}});
+  const std::string message = StrCat("tables: cannot ", what, " (", SystemError(error),
+                                     ") in --tables-dir of the server; ");
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    return absl::ResourceExhaustedError(StrCat(message, "delete tables or make room"));
+  }
+  return absl::InternalError(StrCat(message, "ask who runs it"));
 }
 
 absl::Status Unusable(std::string_view file, std::string_view what) {
@@ -212,7 +220,7 @@ absl::StatusOr<std::string> WriteTemporaryFile(const std::string& directory, con
   PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "create"));
   std::string path = StrCat(directory, "/.", table.name, kTemporary, "XXXXXX");
   File file(mkostemp(path.data(), O_CLOEXEC));
-  if (file.fd() < 0) return Failed("create a file in", directory);
+  if (file.fd() < 0) return Failed("create a file", directory);
   const TensorDesc tensor{table.dtype, {table.rows, table.columns}, {}};
   const std::string header = FormatSafetensorsHeader("table", tensor);
   const auto write = [&]() -> absl::Status {

@@ -40,7 +40,8 @@ bool IsUploadFile(std::string_view file);
 using StepHook = std::function<absl::Status(const std::string& step)>;
 
 // First part of a write: writes all bytes to a temporary file and returns its name. The bytes are
-// on disk when this returns. INTERNAL: the system failed.
+// on disk when this returns. RESOURCE_EXHAUSTED: there is no room on the disk. INTERNAL: the system
+// failed otherwise. Messages name no path of the server; its log does.
 absl::StatusOr<std::string> WriteTemporaryFile(const std::string& directory, const Table& table,
                                                const StepHook& hook);
 // Second part: renames the file from WriteTemporaryFile to `file`, replacing an old one. The

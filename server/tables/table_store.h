@@ -75,7 +75,8 @@ class TableStore final : public TableSource {
                                                      const std::string& sha256);
   // Blocks until the table is on disk, then uses it instead of an earlier upload of the name.
   // INVALID_ARGUMENT: bytes are missing. DATA_LOSS: the checksum is wrong. ALREADY_EXISTS: the name
-  // belongs to another file. INTERNAL: the system could not write.
+  // belongs to another file. RESOURCE_EXHAUSTED: the disk is full. INTERNAL: the system could not
+  // write.
   absl::StatusOr<std::shared_ptr<const Table>> Commit(std::unique_ptr<TableUpload> upload);
   // Blocks until the file is removed. NOT_FOUND: no such table. FAILED_PRECONDITION: the file was
   // not uploaded.

@@ -51,6 +51,8 @@ void AddEngine(const engine::EngineStats& e, int64_t limit_bytes, FamilyList* li
                 e.plan_cache_hits);
   list->Counter("phasor_plan_cache_misses_total", "Specs that had to be compiled",
                 e.plan_cache_misses);
+  list->Gauge("phasor_plan_cache_bytes", "Memory of the compiled specs that are kept",
+              e.plan_cache_bytes);
 }
 
 void AddDevices(const std::vector<DeviceSnapshot>& devices, FamilyList* list) {

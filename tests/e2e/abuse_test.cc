@@ -156,6 +156,26 @@ TEST(AbuseTest, ManyKeysAndManyParametersAreRefusedByName) {
   ExpectServes(server, "after");
 }
 
+// The widest specs, each asked for once: the cache has room for some 30 of them.
+TEST(AbuseTest, PlansOfManySpecsStayWithinTheirMemory) {
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ExpectServes(server, "before");
+  const int64_t before = MemoryOf(server.pid(), "VmRSS");
+  const auto stub = PositionEmbeddingService::NewStub(NewChannel(server.address()));
+  for (int i = 0; i < 300; ++i) {
+    v1::EncodeRequest request = testing::EncodeRequestOf(1);
+    request.mutable_item()->mutable_spec()->set_dim(65536 - 2 * i);
+    grpc::ClientContext context;
+    testing::SetTestDeadline(&context);
+    v1::EncodeResponse response;
+    const grpc::Status status = stub->Encode(&context, request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
+  const int64_t grown = MemoryOf(server.pid(), "VmRSS") - before;
+  std::printf("MEASURED 300 wide specs, %.0f MiB\n", static_cast<double>(grown) / kMiB);
+  EXPECT_LT(grown, 128 * kMiB);  // --plan-cache-bytes, and what malloc keeps
+}
+
 // Else the tests below would show nothing.
 TEST(AbuseTest, CallsByHandAreCalls) {
   Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
@@ -246,20 +266,85 @@ TEST(AbuseTest, UnfinishedMessagesCostWhatTheySent) {
   }
 }
 
-// Calls that are taken back before they are answered, as fast as they can be sent.
+// Headers of CVE-2023-1428 and CVE-2023-32732, and others that no client sends.
+TEST(AbuseTest, OddHeadersCostNobodyElseAnything) {
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  const auto header = [](const std::string& name, const std::string& value) {
+    return std::string(1, '\0') + testing::HpackText(name) + testing::HpackText(value);
+  };
+  const std::string block = testing::CallBlock(testing::kEncodePath);
+  for (const std::string& odd :
+       {header("te", "x"), header("te", ""), header("te", std::string("trailers\0", 9)),
+        header("x-bin", "***"), header("grpc-timeout", "x"), header("grpc-encoding", "x"),
+        header("content-type", "x"), header(":path", ""), header(":te", "x"), header("", ""),
+        header("grpc-status", "x"), std::string("\xff\xff\xff\xff\xff\xff", 6),
+        std::string("\x3f\xff\xff\xff\x7f", 5), std::string(1, '\x80')}) {
+    const FileDescriptor peer = ConnectTo(server.address());
+    for (uint32_t stream = 1; stream < 20; stream += 2) {
+      if (!Send(peer, (stream == 1 ? std::string(kHello) : "") +
+                          Frame(FrameType::kHeaders, kEndHeaders, block + odd, stream) +
+                          testing::MessageData("", testing::kEndStream, stream))) {
+        break;
+      }
+    }
+    ExpectServes(server, "after odd headers");
+  }
+}
+
+// Sends `frame` until the server has had enough. Returns the bytes sent, at most `most`.
+int64_t Flood(const FileDescriptor& peer, const std::string& frame, int64_t most) {
+  int64_t sent = 0;
+  while (sent < most && Send(peer, frame)) sent += static_cast<int64_t>(frame.size());
+  return sent;
+}
+
+// Header blocks that never end (CVE-2024-27316 and its kin): gRPC 1.51 keeps twice their bytes.
+TEST(AbuseTest, EndlessHeadersEndTheConnection) {
+  constexpr int64_t kMost = 256 * kMiB;
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ExpectServes(server, "before");
+  const int64_t before = MemoryOf(server.pid(), "VmHWM");
+  for (const size_t frame_bytes : {size_t{0}, size_t{1}, size_t{16000}}) {
+    std::vector<FileDescriptor> peers;
+    for (int i = 0; i < 60; ++i) {
+      peers.push_back(ConnectTo(server.address()));
+      ASSERT_TRUE(Send(peers.back(), std::string(kHello) + CallHeaders(0)));
+    }
+    const std::string frame = Frame(FrameType::kContinuation, 0, std::string(frame_bytes, '\x83'));
+    std::string frames;
+    while (frames.size() < 16000) frames += frame;
+    for (const FileDescriptor& peer : peers) EXPECT_LT(Flood(peer, frames, kMost), kMost);
+    ExpectServes(server, "meanwhile");
+  }
+  EXPECT_LT(MemoryOf(server.pid(), "VmHWM") - before, 64 * kMiB);
+}
+
+// Calls that are taken back before they are answered, as fast as they can be sent, over one
+// connection and over many, one after the other.
 TEST(AbuseTest, ResetStreamsAreCheap) {
   constexpr uint32_t kStreams = 50000;
   Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
-  const FileDescriptor hostile = ConnectTo(server.address());
-  ASSERT_TRUE(Send(hostile, kHello));
+  ExpectServes(server, "before");
+  const int64_t before = MemoryOf(server.pid(), "VmHWM");
   const std::string cancel("\0\0\0\x08", 4);
-  for (uint32_t stream = 1; stream < 2 * kStreams; stream += 2) {
-    if (!Send(hostile,
-              CallHeaders(kEndHeaders, stream) + Frame(FrameType::kReset, 0, cancel, stream))) {
-      break;  // it has had enough
+  FileDescriptor hostile;
+  int connections = 0;
+  uint32_t stream = 1;
+  for (uint32_t sent = 0; sent < kStreams; ++sent, stream += 2) {
+    if (!hostile.valid() || !Send(hostile, CallHeaders(kEndHeaders, stream) +
+                                               Frame(FrameType::kReset, 0, cancel, stream))) {
+      hostile = ConnectTo(server.address());  // it has had enough of the last one
+      if (!Send(hostile, kHello)) hostile.Close();
+      ++connections;
+      stream = 1;
     }
-    if (stream == kStreams + 1) ExpectServes(server, "meanwhile");
+    if (sent == kStreams / 2) ExpectServes(server, "meanwhile");
   }
+  EXPECT_GT(connections, 2);
+  const int64_t grown = MemoryOf(server.pid(), "VmHWM") - before;
+  std::printf("MEASURED %d connections for %u resets, %.0f MiB\n", connections, kStreams,
+              static_cast<double>(grown) / kMiB);
+  EXPECT_LT(grown, 128 * kMiB);
   ExpectServes(server, "after");
 }
 

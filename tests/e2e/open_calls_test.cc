@@ -201,6 +201,35 @@ TEST_F(OpenCallsTest, APeerWithManyCallsWhoseMessagesNeverComeIsHungUpOn) {
   EXPECT_EQ(Encode(32), grpc::StatusCode::OK);
 }
 
+// gRPC 1.51 takes the bytes for plain ones then.
+TEST_F(OpenCallsTest, AMessageWithTheMarkOfCompressionIsNotReadAsPlain) {
+  Start();
+  const std::string encoding =
+      std::string("\0\x0dgrpc-encoding", 15) + testing::HpackText("snappy");
+  const std::string encode = testing::EncodeRequestOf(1).SerializeAsString();
+  for (const auto& [path, message] : std::vector<std::pair<std::string, std::string>>{
+           {testing::kEncodePath, encode},
+           {"/phasor.v1.PositionEmbeddingService/GetServerInfo", ""},
+           {"/phasor.v1.PositionEmbeddingService/StreamEncode", StreamEncodeOf(32)},
+           {"/inference.GRPCInferenceService/ModelInfer", InferOf(8192 * 4)},
+           {kWatchPath, ""}}) {
+    for (const std::string& headers : {CallBlock(path), CallBlock(path) + encoding}) {
+      const FileDescriptor peer = Connect();
+      ASSERT_TRUE(Send(peer, std::string(testing::kHello) +
+                                 Frame(FrameType::kHeaders, kEndHeaders, headers) +
+                                 testing::CompressedData(message, kEndStream)));
+      std::string rest;
+      CallsSeen seen;
+      EXPECT_TRUE(Eventually([&] {
+        ReadFrames(peer, &rest, &seen);
+        return !seen.ended.empty();
+      })) << path;
+      EXPECT_THAT(seen.headers, HasSubstr("must not be compressed")) << path;
+      EXPECT_TRUE(seen.answered.empty()) << path;
+    }
+  }
+}
+
 TEST_F(OpenCallsTest, LargeMetadataIsRefusedWhateverIsAcknowledged) {
   Start();
   const FileDescriptor peer = Connect();

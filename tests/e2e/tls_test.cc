@@ -2,10 +2,15 @@
 // Tests who gets a connection: TLS and mTLS between a real server and the client library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
+
+#include <csignal>
 
 #include "server/telemetry/snapshot.h"
 #include "tests/e2e/secure_server.h"
+#include "tests/support/http2_frames.h"
 #include "tests/support/run_shell.h"
+#include "tests/support/socket_client.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -118,6 +123,60 @@ TEST_F(TlsTest, ThePolicyKnowsClientsByTheirNames) {
   EXPECT_EQ(server_->security_stats().permission_denied, 2);
   EXPECT_EQ(server_->security_stats().unauthenticated, 0);
   EXPECT_THAT(Log(), HasSubstr("\"code\":\"PERMISSION_DENIED\""));
+}
+
+// Whoever may get a certificate for a host must not become a service by it.
+TEST_F(TlsTest, ANameOfAnotherTypeIsNobody) {
+  UseTls(/*client_certificates=*/true);
+  options_.policy_file = Path("policy");
+  dir_.Write("policy", R"({"identities": [
+      {"identity": "san:spiffe://test/client", "methods": ["*"]},
+      {"identity": "san:client.example.org", "methods": ["*"]},
+      {"identity": "san:client@example.org", "methods": ["*"]}]})");
+  Start();
+  int number = 0;
+  for (const char* name :
+       {"URI:spiffe://test/client", "DNS:client.example.org", "email:client@example.org"}) {
+    const std::string file = StrCat("good", number++);
+    Replace(file, authority_.Issue(name));
+    EXPECT_THAT(CallOnce(Target(), {.tls = Certified(file)}), IsOk()) << name;
+  }
+  for (const char* name :
+       {"DNS:spiffe://test/client", "email:spiffe://test/client", "URI:client.example.org",
+        "email:client.example.org", "URI:client@example.org", "DNS:client@example.org"}) {
+    const std::string file = StrCat("bad", number++);
+    Replace(file, authority_.Issue(name));
+    EXPECT_THAT(CallOnce(Target(), {.tls = Certified(file)}),
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("without a name")))
+        << name;
+  }
+}
+
+// The filter of frames reads what TLS has decrypted.
+TEST_F(TlsTest, EndlessHeadersEndTheConnection) {
+  std::signal(SIGPIPE, SIG_IGN);
+  UseTls(/*client_certificates=*/false);
+  Start();
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  &SSL_CTX_free);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
+  const FileDescriptor fd = ConnectTo(Target());
+  const unsigned char h2[] = {2, 'h', '2'};
+  ASSERT_EQ(SSL_set_alpn_protos(ssl.get(), h2, sizeof(h2)), 0);
+  ASSERT_EQ(SSL_set_fd(ssl.get(), fd.get()), 1);
+  ASSERT_EQ(SSL_connect(ssl.get()), 1);
+  const std::string hello = std::string(testing::kHello) + testing::CallHeaders(0);
+  ASSERT_GT(SSL_write(ssl.get(), hello.data(), static_cast<int>(hello.size())), 0);
+  const std::string more =
+      testing::Frame(testing::FrameType::kContinuation, 0, std::string(16000, '\x83'));
+  constexpr int kFrames = 10000;  // 160 MB
+  int frames = 0;
+  while (frames < kFrames && SSL_write(ssl.get(), more.data(), static_cast<int>(more.size())) > 0) {
+    ++frames;
+  }
+  EXPECT_LT(frames, kFrames);
+  ExpectServed({.tls = Trusting()});
+  EXPECT_THAT(Log(), HasSubstr("headers that do not end"));
 }
 
 TEST_F(TlsTest, DoesNotStartWithABadFileAndSaysWhich) {

@@ -49,7 +49,7 @@ class InferServer {
     engine::EngineOptions options;
     options.workers = 1;
     options.inline_bytes = int64_t{1} << 40;
-    options.plan_cache_entries = 64;
+    options.plan_cache_bytes = 1 << 20;
     options.pool_bytes = 0;
     return options;
   }

@@ -52,7 +52,7 @@ static_assert(std::size(kMethods) + 1 == kMethodCount);
 // What outlives a request, as in a server.
 struct Server {
   std::unique_ptr<Backend> backend = MakeOneThread();
-  engine::PlanCache plans{64};
+  engine::PlanCache plans{1 << 20};
   engine::BufferPool pool{0};
 
   static std::unique_ptr<Backend> MakeOneThread() {

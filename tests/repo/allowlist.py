@@ -32,9 +32,11 @@ SLEEPS = {
     "tests/docs/commands_test.py": "looks every 20 ms whether a server serves",
     "tests/e2e/overload_test.cc": "a load that keeps a rate",
     "tests/e2e/slow_server.cc": "a backend whose every call takes the same time",
+    "tests/faults/faults_test.py": "looks every 20 ms whether a server has said its address; a server is stopped for 3 s; a slow network",
     "tests/gpu/run.sh": "looks every 0.1 s whether a server has said its address",
     "tests/repo/selftest.py": "plants sleeps",
     "tests/support/eventually.h": "Eventually itself",
     "tests/support/fake_driver.h": "a device whose trips take a time",
     "tests/support/steady_load.h": "a load that keeps a rate",
+    "tests/soak/soak.py": "a sample a second for as long as it runs",
 }

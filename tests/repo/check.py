@@ -4,6 +4,7 @@
 import sys
 
 import allowlist
+import containers
 import docs
 import layering
 import presets
@@ -11,6 +12,7 @@ import rules
 import tree
 
 RULES = {
+    "containers": containers.violations,
     "docs": docs.violations,
     "flags": rules.forbidden_flags,
     "guards": rules.include_guards,

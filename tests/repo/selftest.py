@@ -7,6 +7,7 @@ import unittest
 
 import docs
 import headers
+import containers
 import layering
 import presets
 import rules
@@ -140,6 +141,20 @@ class RulesTest(unittest.TestCase):
 
 
 class DocsTest(unittest.TestCase):
+    def test_a_container_of_the_server_has_a_row_with_a_test(self):
+        row = "| `net/a: seen_` | callers | ten | `ATest.Holds` |\n"
+        tree = {
+            "server/net/a.h": "class A {\n  std::map<int, std::string> seen_ ABSL_GUARDED_BY(mu_);\n  int n_ = 0;\n};\n",
+            "tests/a.cc": "TEST_F(ATest, Holds) {\n",
+            containers.PAGE: row,
+        }
+        self.assertEqual(containers.violations(tree), [])
+        self.assertIn("is in no row", containers.violations(tree | {containers.PAGE: ""})[0])
+        self.assertIn("no test ATest.Holds", containers.violations(tree | {"tests/a.cc": ""})[0])
+        self.assertIn("no such member", containers.violations(tree | {"server/net/a.h": ""})[0])
+        for member in ("std::deque<Entry> seen_;", "absl::flat_hash_map<int, int> seen_;  // by number", "std::vector<int> seen_ ABSL_GUARDED_BY(mu_);"):
+            self.assertEqual(containers.violations(tree | {"server/net/a.h": f"class A {{\n  {member}\n}};\n"}), [], member)
+
     def test_documents_name_files_that_exist(self):
         tree = {"docs/a.md": "[x](../kernels/gone.h) `kernels/gone.cc` `kernels/{plan,gone}.h`", "kernels/plan.h": ""}
         self.assertEqual(len(docs.violations(tree)), 3)

@@ -252,6 +252,18 @@ TEST(CompilePlanTest, TakesAShiftOfOneForOnePair) {
             249);  // 1 / 4e-3, the double
 }
 
+TEST(BytesOfPlanTest, CountsEveryListOfThePlanAndItsSpec) {
+  Spec spec = FromPreset("transformer", 4096);
+  const auto plain = Compile(spec);
+  const int64_t pairs = 2048;
+  // At least the frequencies (16 bytes), the axis, and two entries of the table.
+  EXPECT_GE(BytesOf(*plain), pairs * (16 + 1 + 16));
+  spec.phase = std::vector<double>(pairs, 0.5);
+  EXPECT_GE(BytesOf(*Compile(spec)) - BytesOf(*plain), pairs * 16) << "offsets and the spec's list";
+  spec.precision = Precision::kParity;
+  EXPECT_GE(BytesOf(*Compile(spec)) - BytesOf(*plain), pairs * 16);
+}
+
 TEST(CompilePlanTest, RefusesFrequenciesBeyondFixedPoint) {
   Spec spec = FromPreset("timestep-sin-cos", 8);
   spec.position_scale = 1e300;

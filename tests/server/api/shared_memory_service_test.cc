@@ -72,6 +72,16 @@ class SharedMemoryServiceTest : public ::testing::Test {
                                                            grpc::InsecureChannelCredentials()));
 };
 
+TEST_F(SharedMemoryServiceTest, TheAnswerRepeatsNoUnknownFields) {
+  v1::Region unknown = RegionOf("c", memory_.key(), 1);
+  unknown.set_ttl_ms(1000);
+  const std::string known = unknown.SerializeAsString();
+  unknown.GetReflection()->MutableUnknownFields(&unknown)->AddVarint(1000, 1);
+  v1::Region echo;
+  ASSERT_TRUE(Register(unknown, &echo).ok());
+  EXPECT_EQ(echo.SerializeAsString(), known);
+}
+
 TEST_F(SharedMemoryServiceTest, RegionsAreRegisteredListedAndForgotten) {
   v1::Region region = RegionOf("b", memory_.key(), 900);
   region.mutable_posix()->set_offset_bytes(100);

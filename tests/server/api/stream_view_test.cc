@@ -72,6 +72,18 @@ TEST_F(StreamViewTest, TellsItemsOpeningsAndRunsApart) {
   EXPECT_EQ(std::get<v1::Chunk>(request->content).first_token(), 2);
 }
 
+// The answer repeats the chunk: a stranger must not choose what else is in it.
+TEST_F(StreamViewTest, AChunkLosesUnknownFields) {
+  v1::StreamApplyRoPERequest message;
+  v1::Chunk* const chunk = message.mutable_chunk();
+  chunk->set_first_token(2);
+  const std::string known = chunk->SerializeAsString();
+  chunk->GetReflection()->MutableUnknownFields(chunk)->AddLengthDelimited(1000, "echo");
+  const auto request = Parse(message);
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(std::get<v1::Chunk>(request->content).SerializeAsString(), known);
+}
+
 TEST_F(StreamViewTest, AnItemsErrorsAreThoseOfAUnaryCall) {
   v1::StreamApplyRoPERequest message;
   *message.mutable_item() = RopeOf(2);

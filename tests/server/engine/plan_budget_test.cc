@@ -47,5 +47,15 @@ TEST(PlanBudgetTest, TheSameSpecCountsOnce) {
   }
 }
 
+TEST(PlanBudgetTest, LargePlansCountAsBytesOfTheMessage) {
+  PlanBudget budget;
+  ASSERT_TRUE(budget.Get(testing::Resolve(testing::Rotary(128)), CompilePlan).ok());
+  EXPECT_EQ(budget.large_bytes(), 0);
+  const auto plan = budget.Get(testing::Resolve(testing::Encoding(65536)), CompilePlan);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(budget.large_bytes(), BytesOf(**plan));
+  EXPECT_GT(budget.large_bytes(), 1 << 20);
+}
+
 }  // namespace
 }  // namespace phasor::engine

@@ -19,6 +19,11 @@ ResolvedSpec SpecOfDim(int64_t dim) {
   return spec;
 }
 
+constexpr int64_t kMany = 1 << 20;  // bytes of more plans than a test makes
+
+// What a plan of CountingCompiler counts as.
+int64_t OnePlan() { return PlanCache::BytesKept(SpecOfDim(2), Plan()); }
+
 // Counts compilations by dim.
 class CountingCompiler {
  public:
@@ -38,7 +43,7 @@ class CountingCompiler {
 
 TEST(PlanCacheTest, CompilesASpecOnce) {
   CountingCompiler compiler;
-  PlanCache cache(4, compiler.compile());
+  PlanCache cache(kMany, compiler.compile());
   const PlanOr first = cache.Get(SpecOfDim(8));
   const PlanOr second = cache.Get(SpecOfDim(8));
   ASSERT_TRUE(first.ok());
@@ -51,7 +56,7 @@ TEST(PlanCacheTest, CompilesASpecOnce) {
 
 TEST(PlanCacheTest, DropsTheLeastRecentlyUsed) {
   CountingCompiler compiler;
-  PlanCache cache(2, compiler.compile());
+  PlanCache cache(2 * OnePlan(), compiler.compile());
   (void)cache.Get(SpecOfDim(2));
   (void)cache.Get(SpecOfDim(4));
   (void)cache.Get(SpecOfDim(2));
@@ -62,9 +67,33 @@ TEST(PlanCacheTest, DropsTheLeastRecentlyUsed) {
   EXPECT_EQ(compiler.compiled(4), 2);
 }
 
+TEST(PlanCacheTest, KeepsBytesNotPlans) {
+  constexpr int64_t kMaxBytes = 4 << 20;
+  PlanCache cache(kMaxBytes);
+  ResolvedSpec narrow, wide;
+  narrow = *ResolveSpec({.preset = "transformer", .dim = 64});
+  for (int64_t dim = 65000; dim < 65032; dim += 2) {
+    wide = *ResolveSpec({.preset = "transformer", .dim = dim});
+    ASSERT_TRUE(cache.Get(narrow).ok());
+    ASSERT_TRUE(cache.Get(wide).ok());
+    EXPECT_LE(cache.bytes(), kMaxBytes);
+  }
+  EXPECT_GT(cache.bytes(), kMaxBytes / 2);
+  EXPECT_EQ(cache.hits(), 15) << "the narrow one was in use and stayed";
+}
+
+TEST(PlanCacheTest, APlanLargerThanTheCacheIsUsedAndNotKept) {
+  CountingCompiler compiler;
+  PlanCache cache(OnePlan() - 1, compiler.compile());
+  EXPECT_TRUE(cache.Get(SpecOfDim(2)).ok());
+  EXPECT_TRUE(cache.Get(SpecOfDim(2)).ok());
+  EXPECT_EQ(compiler.compiled(2), 2);
+  EXPECT_EQ(cache.bytes(), 0);
+}
+
 TEST(PlanCacheTest, DroppedPlanStaysValidForItsUsers) {
   CountingCompiler compiler;
-  PlanCache cache(1, compiler.compile());
+  PlanCache cache(OnePlan(), compiler.compile());
   const PlanOr plan = cache.Get(SpecOfDim(2));
   (void)cache.Get(SpecOfDim(4));
   EXPECT_EQ((*plan)->spec.dim, 2);
@@ -72,7 +101,7 @@ TEST(PlanCacheTest, DroppedPlanStaysValidForItsUsers) {
 
 TEST(PlanCacheTest, DoesNotKeepErrors) {
   int calls = 0;
-  PlanCache cache(4, [&calls](const ResolvedSpec&) -> PlanOr {
+  PlanCache cache(kMany, [&calls](const ResolvedSpec&) -> PlanOr {
     if (++calls == 1) return absl::InvalidArgumentError("spec: no");
     return std::make_shared<Plan>();
   });
@@ -86,7 +115,7 @@ TEST(PlanCacheTest, ConcurrentMissesOfOneSpecCompileOnce) {
   Mutex mu;
   CondVar changed;
   bool go = false;
-  PlanCache cache(4, [&](const ResolvedSpec&) -> PlanOr {
+  PlanCache cache(kMany, [&](const ResolvedSpec&) -> PlanOr {
     ++compiled;
     MutexLock lock(&mu);
     while (!go) changed.Wait(&mu);
@@ -116,7 +145,7 @@ TEST(PlanCacheTest, OtherSpecsDoNotWaitForACompilation) {
   CondVar changed;
   bool go = false;
   bool started = false;
-  PlanCache cache(4, [&](const ResolvedSpec& spec) -> PlanOr {
+  PlanCache cache(kMany, [&](const ResolvedSpec& spec) -> PlanOr {
     MutexLock lock(&mu);
     if (spec.dim == 2) {
       started = true;

@@ -27,5 +27,14 @@ TEST(CallerTest, OtherHostsAreRemote) {
   }
 }
 
+TEST(CallerTest, TheAddressOfAPeerIsThatOfTheListener) {
+  EXPECT_EQ(AddressOfPeer("ipv4:10.0.0.1:4711"), "10.0.0.1:4711");
+  EXPECT_EQ(AddressOfPeer("ipv6:%5B::1%5D:4711"), "::1:4711");
+  EXPECT_EQ(AddressOfPeer("ipv6:[::1]:4711"), "::1:4711");
+  EXPECT_EQ(AddressOfPeer("ipv6:%5Bfe80::1%25eth0%5D:4711"), "fe80::1:4711");
+  EXPECT_EQ(AddressOfPeer("unix:"), "");
+  EXPECT_EQ(AddressOfPeer("ipv6:"), "");
+}
+
 }  // namespace
 }  // namespace phasor::rpc

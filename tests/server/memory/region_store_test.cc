@@ -153,6 +153,35 @@ TEST_F(RegionStoreTest, AnIdentityIsTheOwnerWhateverItsConnection) {
               StatusIs(absl::StatusCode::kNotFound, _));
 }
 
+TEST_F(RegionStoreTest, ARegionGoesWithItsConnection) {
+  const RegionPlace place = {memory_.key(), 0, 3};
+  ASSERT_THAT(RegisterMine("mine"), IsOk());
+  ASSERT_THAT(store_.Register("identity's", place, {"me", "token:one"}), IsOk());
+  store_.ForgetConnection("other");
+  EXPECT_THAT(Names(), ElementsAre("mine"));
+  store_.ForgetConnection("me");
+  EXPECT_THAT(Names(), IsEmpty());
+  EXPECT_THAT(store_.Find("identity's", {"other", "token:one"}, "x"), IsOk());
+}
+
+TEST_F(RegionStoreTest, ARegionOfAConnectionThatHasClosedMeanwhileGoesAtOnce) {
+  RegionStoreOptions options = Options();
+  options.is_open = [](const std::string& peer) { return peer != "me"; };
+  RegionStore store(options);
+  ASSERT_THAT(store.Register("a", {memory_.key(), 0, 3}, kMe), IsOk());
+  ASSERT_THAT(store.Register("b", {memory_.key(), 0, 3}, kOther), IsOk());
+  EXPECT_EQ(store.stats().pieces, 1);
+}
+
+TEST_F(RegionStoreTest, DepartedCallersLeaveTheirNamesWhenOthersNeedThem) {
+  for (const char* name : {"a", "b"}) ASSERT_THAT(Register(name, "gone"), IsOk());
+  store_.ForgetConnection("gone");
+  ASSERT_THAT(Register("c", "me"), IsOk());
+  EXPECT_THAT(Names(), ElementsAre("a", "b", "c"));
+  ASSERT_THAT(Register("d", "me"), IsOk());
+  EXPECT_THAT(Names(), ElementsAre("c", "d"));
+}
+
 TEST_F(RegionStoreTest, OtherHostsHaveNoRegions) {
   const RegionCaller remote = {.peer = "me", .remote = true};
   EXPECT_THAT(store_.Register("a", {memory_.key(), 0, 3}, remote),

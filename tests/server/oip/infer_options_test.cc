@@ -112,6 +112,17 @@ TEST_F(InferOptionsTest, AcceptsWhatClientsSendByThemselves) {
   EXPECT_EQ(Read("llama-3")->timeout, absl::InfiniteDuration());
 }
 
+// Whatever their type: nobody reads them.
+TEST_F(InferOptionsTest, ClientsOfOtherServersAddParametersWithoutEffect) {
+  parameters_["binary_data_output"].set_bool_param(true);
+  parameters_["binary_data_size"].set_int64_param(96);
+  parameters_["content_type"].set_string_param("np");
+  parameters_["headers"].set_string_param("{not JSON");
+  for (const char* model : {"transformer", "llama-3", "t5"}) {
+    EXPECT_THAT(Read(model), IsOk()) << model;
+  }
+}
+
 TEST_F(InferOptionsTest, RefusesWhatItDoesNotKnow) {
   for (const char* name : {"dimm", "triton_other", "preset", "config_json", "sequence_id"}) {
     parameters_.clear();

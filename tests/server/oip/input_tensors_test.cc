@@ -142,8 +142,8 @@ TEST_F(InputTensorsTest, RangesAreAsLongAsTheTensor) {
 
 TEST_F(InputTensorsTest, ParametersOfATensorAreKnownAndOfTheirType) {
   auto* const parameters = request_.mutable_inputs(0)->mutable_parameters();
-  (*parameters)["binary_data"].set_bool_param(true);
-  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[0].parameters.binary_data")));
+  (*parameters)["shared_memory_ofset"].set_int64_param(8);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[0].parameters.shared_memory_ofset")));
   parameters->clear();
   (*parameters)["shared_memory_byte_size"].set_int64_param(8);
   EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("shared_memory_region: not set")));
@@ -152,6 +152,34 @@ TEST_F(InputTensorsTest, ParametersOfATensorAreKnownAndOfTheirType) {
   EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("shared_memory_byte_size: not set")));
   (*parameters)["shared_memory_byte_size"].set_string_param("8");
   EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("must be an int64_param")));
+}
+
+// KServe's set_data_from_numpy adds the first, MLServer's codecs the second.
+TEST_F(InputTensorsTest, NotesOfAClientsLibraryHaveNoEffect) {
+  auto* const parameters = request_.mutable_inputs(0)->mutable_parameters();
+  (*parameters)["binary_data_size"].set_int64_param(8);
+  (*parameters)["content_type"].set_string_param("np");
+  EXPECT_THAT(Read(), IsOk());
+  (*parameters)["classification"].set_int64_param(3);
+  EXPECT_THAT(Read(), StatusIs(kInvalid, HasSubstr("inputs[0].parameters.classification")));
+}
+
+// The order of a protobuf map differs from message to message.
+TEST_F(InputTensorsTest, OfManyWrongParametersTheErrorNamesTheFirst) {
+  for (int i = 0; i < 50; ++i) {
+    InferParameters parameters;
+    for (const char* name : {"shared_memory_c", "shared_memory_a", "shared_memory_b"}) {
+      parameters[name].set_int64_param(1);
+    }
+    EXPECT_THAT(ReadRegionRange(parameters, "p"),
+                StatusIs(kInvalid, HasSubstr("p.shared_memory_a: ")));
+    parameters.clear();
+    parameters["shared_memory_offset"].set_string_param("1");
+    parameters["shared_memory_byte_size"].set_string_param("1");
+    parameters["shared_memory_region"].set_int64_param(1);
+    EXPECT_THAT(ReadRegionRange(parameters, "p"),
+                StatusIs(kInvalid, HasSubstr("p.shared_memory_region: ")));
+  }
 }
 
 }  // namespace

@@ -58,9 +58,9 @@ TEST_F(RulesTest, AGoodTokenIsItsName) {
 TEST_F(RulesTest, BadTokensAreUnauthenticatedAndNotRepeated) {
   const auto rules = Load(true, true);
   const std::string other(kMinTokenBytes, 'o');
-  for (const std::string& value :
-       {"Bearer " + other, "Bearer  " + token_, "Bearer " + token_ + " ", "Basic " + token_, token_,
-        std::string("Bearer "), std::string()}) {
+  for (const std::string& value : {"Bearer " + other, "Bearer  " + token_, "Bearer " + token_ + " ",
+                                   "Basic " + token_, token_, std::string("Bearer "), std::string(),
+                                   std::string("Bearer\0", 7) + token_, "Bearer@" + token_}) {
     Presented caller = WithToken(value);
     caller.certificate = true;  // does not make up for it
     caller.unix_socket = true;

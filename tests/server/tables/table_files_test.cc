@@ -4,7 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+
+#include <csignal>
 
 #include "kernels/base/sha256.h"
 #include "kernels/tensor/npy.h"
@@ -128,6 +131,25 @@ TEST(TableFilesTest, WhatIsWrittenIsReadBack) {
   ASSERT_THAT(read, IsOk());
   EXPECT_EQ((*read)[0]->sha256, table->sha256);
   EXPECT_EQ((*read)[0]->rows, 3);
+}
+
+// Writes beyond RLIMIT_FSIZE fail like those on a full disk.
+TEST(TableFilesTest, AFullDiskIsResourceExhaustedAndNamesNoPathOfTheServer) {
+  const TempDir dir;
+  const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {100, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto table =
+      testing::MakeTable("t", Dtype::kFloat32, 100, 10, std::vector<double>(1000, 1.0));
+  const absl::Status status = WriteTemporaryFile(dir.path(), *table, nullptr).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, signal_before);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr("tables: cannot write (File too large)")));
+  EXPECT_EQ(status.message().find(dir.path()), absl::string_view::npos);
+  EXPECT_THAT(dir.Files(), ::testing::IsEmpty());
 }
 
 TEST(TableFilesTest, AFailedWriteLeavesNothingBehind) {

@@ -47,6 +47,7 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
   s.engine.waiting_readers = 37;
   s.engine.plan_cache_hits = 10;
   s.engine.plan_cache_misses = 11;
+  s.engine.plan_cache_bytes = 1211;
   s.engine.batches = 100;
   s.engine.batches_full = 34;
   s.engine.batches_most_calls = 35;
@@ -87,6 +88,7 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
       {"phasor_waiting_readers", 37},
       {"phasor_plan_cache_hits_total", 10},
       {"phasor_plan_cache_misses_total", 11},
+      {"phasor_plan_cache_bytes", 1211},
       {"phasor_batches_total,closed=bytes", 34},
       {"phasor_batches_total,closed=calls", 35},
       {"phasor_batches_total,closed=queue_empty", 31},
