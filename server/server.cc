@@ -115,11 +115,16 @@ oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const Ta
 }
 
 tables::TableStoreOptions TableStoreOptionsOf(const ServerOptions& o) {
-  return {o.tables_dir, o.max_table_bytes, o.max_tables_bytes};
+  return {.directory = o.tables_dir,
+          .max_table_bytes = o.max_table_bytes,
+          .max_tables_bytes = o.max_tables_bytes,
+          .rescan_interval = o.tables_rescan_interval};
 }
 
+SocketAccess SocketAccessOf(const ServerOptions& o) { return {o.socket_mode, o.socket_group}; }
+
 ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
-  return {o.listen, o.max_connections, o.max_connections_per_peer};
+  return {o.listen, o.max_connections, o.max_connections_per_peer, SocketAccessOf(o)};
 }
 
 std::vector<std::string> ServiceNames() {
@@ -458,7 +463,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (!options.lease_socket.empty()) {
     PHASOR_ASSIGN_OR_RETURN(const ListenAddress address,
                             ParseListenAddress("unix:" + options.lease_socket));
-    PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen(address));
+    PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen(address, SocketAccessOf(options)));
   }
   auto server = std::make_unique<GrpcServer>(options, std::move(security), std::move(backend),
                                              std::move(tables), std::move(listener),

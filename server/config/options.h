@@ -24,6 +24,11 @@ struct ServerOptions {
   // "host:port" of the HTTP metrics page for Prometheus at /metrics; empty: none.
   std::vector<std::string> metrics_listen;
 
+  // Permissions of the Unix sockets of all three and of lease_socket, and the group that owns them;
+  // empty: the group of the process.
+  int socket_mode = 0660;
+  std::string socket_group;
+
   // Who may connect and call (docs/security.md).
   bool allow_plaintext = false;  // on addresses that other hosts can reach
   std::string tls_cert;          // PEM files; empty: no TLS
@@ -46,6 +51,7 @@ struct ServerOptions {
   std::string tables_dir;  // empty: none
   int64_t max_table_bytes = int64_t{256} << 20;
   int64_t max_tables_bytes = int64_t{1} << 30;
+  absl::Duration tables_rescan_interval = absl::Seconds(5);  // 0: only when a table is missing
 
   // Host memory that clients lease for calls (docs/shared-memory.md).
   std::string lease_socket;                    // path of a Unix socket; empty: none

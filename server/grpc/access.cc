@@ -12,6 +12,7 @@
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
 #include "server/grpc/service_methods.h"
+#include "server/security/credential_file.h"
 
 namespace phasor::rpc {
 namespace {
@@ -52,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Access>> Access::Load(const security::RuleFiles& 
 
 absl::Status Access::Reload() {
   // Take the stamps before reading the files, so that a write in between counts as a change.
-  std::vector<security::FileStamp> stamps = Stamps();
+  std::vector<FileStamp> stamps = Stamps();
   auto rules = security::Rules::Load(files_, methods_, this->rules().get());
   absl::MutexLock lock(&mu_);
   stamps_ = std::move(stamps);
@@ -62,12 +63,12 @@ absl::Status Access::Reload() {
 }
 
 bool Access::Changed() const {
-  const std::vector<security::FileStamp> now = Stamps();
+  const std::vector<FileStamp> now = Stamps();
   absl::MutexLock lock(&mu_);
   return now != stamps_;
 }
 
-std::vector<security::FileStamp> Access::Stamps() const {
+std::vector<FileStamp> Access::Stamps() const {
   return security::StampsOf({files_.tokens, files_.policy});
 }
 

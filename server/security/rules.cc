@@ -6,7 +6,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
-#include "server/security/file_stamp.h"
+#include "server/security/credential_file.h"
 
 namespace phasor::security {
 namespace {
