@@ -6,6 +6,7 @@
 #define PHASOR_SERVER_CONFIG_OPTIONS_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,10 @@ struct ServerOptions {
   std::string log_level = "info";  // debug | info | warn | error | off
   int64_t log_every = 0;           // one of this many successful calls is logged; 0: none
   bool reflection = true;
+
+  // Variables of the environment that begin with OTEL_ (docs/tracing.md). They are no options of
+  // ours, so they are neither flags nor fields of the configuration file.
+  std::map<std::string, std::string> otel_variables;
 
   // Specs that requests may use by name.
   std::vector<NamedSpec> encoders;
