@@ -254,6 +254,11 @@ class VariantsTest(unittest.TestCase):
         one = {"matchLabels": {"team": "models"}}
         self.assertEqual(client_rule(one)["namespaceSelector"], one)
 
+    def test_more_outgoing_traffic_can_be_allowed(self):
+        (policy,) = chart.of_kind(chart.render("everything"), "NetworkPolicy")
+        ports = [p["port"] for rule in policy["spec"]["egress"] for p in rule["ports"]]
+        self.assertEqual(ports, [53, 53, 4317])
+
     def test_tables_are_on_one_volume_of_all_pods(self):
         documents = chart.render_values({"tables": {"enabled": True}, "resources": {"limits": {"memory": "4Gi"}}})
         (claim,) = chart.of_kind(documents, "PersistentVolumeClaim")
