@@ -170,6 +170,8 @@ class Client {
 
   // Lists all tables of the server in the order of their names.
   absl::StatusOr<std::vector<TableInfo>> ListTables(const CallOptions& options = {}) const;
+  // Where the server keeps its tables.
+  absl::StatusOr<TableStorage> GetTableStorage(const CallOptions& options = {}) const;
   // NOT_FOUND: no such table.
   absl::StatusOr<TableInfo> GetTable(std::string_view name, const CallOptions& options = {}) const;
   // Uploads `values`, dense [positions, width] or [buckets, heads], and replaces an uploaded table

@@ -82,9 +82,16 @@ struct TableInfo {
   TensorDesc tensor;  // [positions, width] or [buckets, heads]
   std::string sha256;
 };
+// Where a server keeps its tables. Servers that share the directory share the tables.
+struct TableStorage {
+  std::string directory;  // of the server's host; empty: the server keeps no tables
+  // After at most this time a server knows what others have written; 0: only when a call names it.
+  absl::Duration rescan_interval = absl::ZeroDuration();
+};
 // One page of a list of tables.
 struct TablePage {
   std::vector<TableInfo> tables;
+  TableStorage storage;
   std::string next_page_token;  // empty: the last page
 };
 
@@ -225,6 +232,7 @@ enum class Health : uint8_t { kUnknown, kServing, kNotServing };
 struct CallContext {
   absl::Time deadline = absl::InfiniteFuture();
   std::optional<CancelToken> cancel = {};
+  Metadata metadata = {};  // as in CallOptions
   // Whether the caller waits for `done`. If so, the connection may do all its work on the caller's
   // thread, including the waits between attempts.
   bool caller_waits = false;

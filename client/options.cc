@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks client options, and keeps the hooks of cancel tokens.
+// Checks client options and metadata, and keeps the hooks of cancel tokens.
 #include "client/options.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -46,6 +47,42 @@ absl::Status ClientOptions::Validate() const {
     status.Update(absl::InvalidArgumentError("token: set beside token_file; must be one of both"));
   }
   return status;
+}
+
+namespace {
+
+bool IsKey(std::string_view key) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+  };
+  for (const std::string_view taken : {"te", "host", "content-type", "user-agent"}) {
+    if (key == taken) return false;
+  }
+  return !key.empty() && !key.starts_with("grpc-") && std::all_of(key.begin(), key.end(), allowed);
+}
+
+bool IsText(std::string_view value) {
+  return std::all_of(value.begin(), value.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+}  // namespace
+
+absl::Status CheckMetadata(const Metadata& metadata) {
+  for (size_t i = 0; i < metadata.size(); ++i) {
+    const auto& [key, value] = metadata[i];
+    if (!IsKey(key)) {
+      return absl::InvalidArgumentError(
+          StrCat("metadata[", i, "]: '", key,
+                 "' is no key that can be sent; use characters a-z 0-9 - _ . and none of grpc-*, "
+                 "te, host, content-type, user-agent"));
+    }
+    if (!key.ends_with("-bin") && !IsText(value)) {
+      return absl::InvalidArgumentError(
+          StrCat("metadata[", i, "]: the value of '", key,
+                 "' is not printable ASCII; use a key that ends with -bin for bytes"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 struct CancelToken::State {

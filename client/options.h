@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -80,6 +82,9 @@ class CancelToken {
   std::shared_ptr<State> state_;
 };
 
+// Keys and values that are sent with a call as gRPC metadata (HTTP/2 headers).
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
 // Options of one call or stream.
 struct CallOptions {
   // Replaces ClientOptions::timeout. If both timeout and deadline are set, the earlier one counts.
@@ -88,7 +93,16 @@ struct CallOptions {
   // Requirements for the items of the call that have no pins of their own.
   Pins pins = {};
   std::optional<CancelToken> cancel = {};
+  // Sent with every attempt of the call, for example a trace context:
+  // {{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}. A key has the
+  // characters a-z 0-9 - _ . and does not begin with "grpc-". A value has printable ASCII
+  // characters, or any bytes if the key ends with "-bin". Not used by "inproc:".
+  Metadata metadata = {};
 };
+
+// INVALID_ARGUMENT "metadata[i]: ...": a key or value that gRPC cannot send, or a key that belongs
+// to gRPC or to this library.
+absl::Status CheckMetadata(const Metadata& metadata);
 
 }  // namespace phasor
 

@@ -62,7 +62,10 @@ class GrpcAdminServer final : public AdminServer {
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
     const ServerOptions& options, const std::vector<std::string>& services) {
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
-                          Listener::Bind({options.admin_listen, kMaxConnections, kMaxConnections}));
+                          Listener::Bind({options.admin_listen,
+                                          kMaxConnections,
+                                          kMaxConnections,
+                                          {options.socket_mode, options.socket_group}}));
   auto server = std::make_unique<GrpcAdminServer>(std::move(listener), services);
   PHASOR_RETURN_IF_ERROR(server->Start(options));
   return server;

@@ -122,7 +122,14 @@ int Leave(int exit_status) {
 // compiles them for tens of seconds, for which no call should wait. No thread may run yet.
 void LoadKernelsAtStart() { setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0); }
 
-int Run(const std::vector<std::string>& arguments, const ServerOptions& options) {
+void AddOtelVariables(ServerOptions* options) {
+  for (const std::string& name : EnvironmentNames()) {
+    if (name.rfind("OTEL_", 0) == 0) options->otel_variables[name] = *Environment(name);
+  }
+}
+
+int Run(const std::vector<std::string>& arguments, ServerOptions options) {
+  AddOtelVariables(&options);
   SetLogLevel(LogLevelOf(options.log_level));
   BlockSignals();
   LoadKernelsAtStart();

@@ -39,6 +39,9 @@
 #include "server/tables/table_store.h"
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/request_log.h"
+#include "server/trace/call_tracer.h"
+#include "server/trace/span_exporter.h"
+#include "server/trace/trace_options.h"
 
 namespace phasor {
 namespace {
@@ -126,11 +129,16 @@ oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const Ta
 }
 
 tables::TableStoreOptions TableStoreOptionsOf(const ServerOptions& o) {
-  return {o.tables_dir, o.max_table_bytes, o.max_tables_bytes};
+  return {.directory = o.tables_dir,
+          .max_table_bytes = o.max_table_bytes,
+          .max_tables_bytes = o.max_tables_bytes,
+          .rescan_interval = o.tables_rescan_interval};
 }
 
+SocketAccess SocketAccessOf(const ServerOptions& o) { return {o.socket_mode, o.socket_group}; }
+
 ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
-  return {o.listen, o.max_connections, o.max_connections_per_peer};
+  return {o.listen, o.max_connections, o.max_connections_per_peer, SocketAccessOf(o)};
 }
 
 std::vector<std::string> ServiceNames() {
@@ -178,7 +186,8 @@ class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, std::unique_ptr<ServerSecurity> security,
              std::unique_ptr<Backend> backend, std::unique_ptr<tables::TableStore> tables,
-             std::unique_ptr<Listener> listener, std::vector<ListenSocket> lease_listeners)
+             std::unique_ptr<Listener> listener, std::vector<ListenSocket> lease_listeners,
+             const trace::TraceOptions& trace)
       : options_(options),
         security_(std::move(security)),
         backend_(std::move(backend)),
@@ -202,6 +211,10 @@ class GrpcServer final : public Server {
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
         current_(options) {
+    if (!trace.endpoint.empty()) {
+      exporter_of_spans_ = std::make_unique<trace::SpanExporter>(trace, PHASOR_VERSION);
+      tracer_ = std::make_unique<trace::CallTracer>(trace, exporter_of_spans_.get());
+    }
     CountCopiesOfDevices();
     listener_->connections().WhenClosed([this](const std::string& connection) {
       regions_.ForgetConnection(connection);
@@ -250,6 +263,7 @@ class GrpcServer final : public Server {
     parts.max_request_bytes = parts.max_response_bytes = options_.max_message_bytes;
     parts.quota = &quota_;
     parts.observers = {metrics_.call_observer(), &request_log_};
+    if (tracer_ != nullptr) parts.observers.push_back(tracer_.get());
     parts.method_names = security_->access() != nullptr;
     parts.contexts = std::move(contexts);
     parts.tls = security_->credentials();
@@ -389,6 +403,11 @@ class GrpcServer final : public Server {
     snap.regions = regions_.stats();
     snap.device_regions = devices_.stats();
     snap.tables = {tables_->count(), tables_->taken_bytes()};
+    if (exporter_of_spans_ != nullptr) {
+      const trace::SpanCounts spans = exporter_of_spans_->counts();
+      snap.spans_exported = spans.exported;
+      snap.spans_dropped = spans.dropped;
+    }
     snap.models = inference_service_.statistics();
     return snap;
   }
@@ -416,6 +435,8 @@ class GrpcServer final : public Server {
   rpc::EncoderCatalogue encoders_;
   telemetry::Metrics metrics_;
   telemetry::RequestLog request_log_;
+  std::unique_ptr<trace::SpanExporter> exporter_of_spans_;  // may be nullptr, as the next
+  std::unique_ptr<trace::CallTracer> tracer_;
   engine::Engine engine_;
   rpc::PositionEmbeddingServiceImpl service_;
   rpc::TableServiceImpl table_service_;
@@ -466,6 +487,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       std::unique_ptr<Backend> backend) {
   PHASOR_RETURN_IF_ERROR(options.Validate());
+  PHASOR_ASSIGN_OR_RETURN(const trace::TraceOptions trace,
+                          trace::ParseTraceOptions(options.otel_variables));
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<ServerSecurity> security,
                           ServerSecurity::Load(options, ServiceNames()));
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
@@ -476,11 +499,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (!options.lease_socket.empty()) {
     PHASOR_ASSIGN_OR_RETURN(const ListenAddress address,
                             ParseListenAddress("unix:" + options.lease_socket));
-    PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen(address));
+    PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen(address, SocketAccessOf(options)));
   }
   auto server = std::make_unique<GrpcServer>(options, std::move(security), std::move(backend),
                                              std::move(tables), std::move(listener),
-                                             std::move(lease_listeners));
+                                             std::move(lease_listeners), trace);
   PHASOR_RETURN_IF_ERROR(server->Start());
   return server;
 }

@@ -2,6 +2,8 @@
 // The subcommands encode, rope, resolve, presets and health, and the flags that all share.
 #include "client/cli/commands.h"
 
+#include <unistd.h>
+
 #include <deque>
 #include <iostream>
 #include <optional>
@@ -222,6 +224,7 @@ class RopeCommand final : public Command {
 
  private:
   static void ShowProgress(int64_t done, int64_t all) {
+    if (isatty(STDERR_FILENO) == 0) return;
     std::cerr << "\r" << 100 * done / all << " %" << (done == all ? "\n" : "") << std::flush;
   }
 

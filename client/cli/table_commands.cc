@@ -146,6 +146,11 @@ std::string Format(const std::vector<TableInfo>& tables) {
   return FormatTable({"name", "dtype", "shape", "sha256"}, rows);
 }
 
+std::string FormatStorage(const TableStorage& storage) {
+  if (storage.directory.empty()) return "kept nowhere: this server has no --tables-dir\n";
+  return StrCat("kept in ", storage.directory, " of the server's host\n");
+}
+
 class TablesListCommand final : public Command {
  public:
   explicit TablesListCommand(CLI::App& parent)
@@ -156,7 +161,12 @@ class TablesListCommand final : public Command {
     PHASOR_ASSIGN_OR_RETURN(const std::vector<TableInfo> tables, client.ListTables());
     Json json = Json::array();
     for (const TableInfo& table : tables) json.push_back(ToJson(table));
-    out << (common_.json ? json.dump(2) + "\n" : Format(tables));
+    if (common_.json) {
+      out << json.dump(2) << "\n";
+      return absl::OkStatus();
+    }
+    PHASOR_ASSIGN_OR_RETURN(const TableStorage storage, client.GetTableStorage());
+    out << Format(tables) << FormatStorage(storage);
     return absl::OkStatus();
   }
 };

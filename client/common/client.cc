@@ -82,6 +82,7 @@ CallContext Client::Context(const CallOptions& options, bool caller_waits) const
   const absl::Time by_timeout = absl::Now() + options.timeout.value_or(timeout_);
   return {.deadline = std::min(by_timeout, options.deadline.value_or(absl::InfiniteFuture())),
           .cancel = options.cancel,
+          .metadata = options.metadata,
           .caller_waits = caller_waits};
 }
 
@@ -222,6 +223,14 @@ absl::StatusOr<std::vector<TableInfo>> Client::ListTables(const CallOptions& opt
     page_token = std::move(page->next_page_token);
   } while (!page_token.empty());
   return tables;
+}
+
+absl::StatusOr<TableStorage> Client::GetTableStorage(const CallOptions& options) const {
+  auto page = Wait<TablePage>([&](Done<TablePage> done) {
+    connection_->ListTables("", Context(options, true), std::move(done));
+  });
+  if (!page.ok()) return std::move(page).status();
+  return std::move(page->storage);
 }
 
 absl::StatusOr<TableInfo> Client::GetTable(std::string_view name,

@@ -167,7 +167,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
  private:
   void StartAttempt(absl::AnyInvocable<void(AttemptResult)> ended) {
     auto attempt = std::make_shared<Attempt>();
-    attempt->context.set_deadline(absl::ToChronoTime(context_.deadline));
+    SetUp(context_, &attempt->context);
     if (context_.cancel.has_value()) {
       // The hook does not keep the attempt alive: it cancels an attempt that still exists.
       attempt->cancel = context_.cancel->OnCancel([weak = std::weak_ptr<Attempt>(attempt)] {
@@ -241,6 +241,11 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
              "ipv6:[a]:port, unix:/path or inproc:"));
 }
 
+void SetUp(const CallContext& context, grpc::ClientContext* call) {
+  call->set_deadline(absl::ToChronoTime(context.deadline));
+  for (const auto& [key, value] : context.metadata) call->AddMetadata(key, value);
+}
+
 GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer,
                          const ChannelSecurity& security)
     : retry_{options.max_attempts, options.initial_backoff, options.max_backoff}, timer_(timer) {
@@ -258,6 +263,9 @@ void GrpcChannel::Start(RawCall call, const CallContext& context) {
     return call.done(absl::ResourceExhaustedError(
         StrCat("request: ", bytes, " bytes; must be at most ", kMaxMessageBytes,
                " in one message; split the tokens over several calls")));
+  }
+  if (absl::Status status = CheckMetadata(context.metadata); !status.ok()) {
+    return call.done(std::move(status));
   }
   Timer* timer = timer_;
   if (timer == nullptr) timer = context.caller_waits ? SleepingTimer() : RealTimer();

@@ -5,6 +5,7 @@
 #define PHASOR_CLIENT_GRPC_GRPC_CHANNEL_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 
 #include <atomic>
@@ -33,6 +34,9 @@ inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - (int64_t{64} <<
 // of target.
 absl::StatusOr<std::string> GrpcTarget(std::string_view target);
 
+// Gives a call its deadline and its metadata, which CheckMetadata must accept.
+void SetUp(const CallContext& context, grpc::ClientContext* call);
+
 // One unary call of raw messages.
 struct RawCall {
   std::string method;  // "/package.Service/Method"
@@ -60,8 +64,8 @@ class GrpcChannel {
               const ChannelSecurity& security = {});
 
   // Starts a call. If context.caller_waits, `done` runs on this thread before Start returns.
-  // RESOURCE_EXHAUSTED: the request is larger than kMaxMessageBytes. Other errors come from the
-  // server, gRPC or on_response.
+  // RESOURCE_EXHAUSTED: the request is larger than kMaxMessageBytes. INVALID_ARGUMENT: metadata.
+  // Other errors come from the server, gRPC or on_response.
   void Start(RawCall call, const CallContext& context);
 
   // The connection that streams use.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "client/grpc/grpc_channel.h"
 #include "proto/grpc_status.h"
 
 namespace phasor::client_internal {
@@ -23,8 +24,12 @@ class RawStream::Reactor final
  public:
   Reactor(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
           const CallContext& context)
-      : stub_(channel) {
-    context_->set_deadline(absl::ToChronoTime(context.deadline));
+      : stub_(channel), refused_(CheckMetadata(context.metadata)) {
+    if (refused_.ok()) {
+      SetUp(context, context_.get());
+    } else {
+      context_->TryCancel();
+    }
     stub_.PrepareBidiStreamingCall(context_.get(), method, {}, this);
     AddHold();  // operations start outside of reactions
     StartCall();
@@ -107,11 +112,12 @@ class RawStream::Reactor final
   void OnDone(const grpc::Status& status) override {
     std::lock_guard lock(mutex_);
     done_ = true;
-    status_ = FromGrpcStatus(status);
+    status_ = refused_.ok() ? FromGrpcStatus(status) : refused_;
     changed_.notify_all();
   }
 
   grpc::GenericStub stub_;
+  const absl::Status refused_;  // not OK: the call is cancelled before it begins
   std::mutex context_mutex_;
   std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
   CancelToken::Registration cancel_;

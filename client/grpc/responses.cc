@@ -432,7 +432,9 @@ absl::StatusOr<TableInfo> TableFromWire(const v1::Table& wire) {
 
 absl::StatusOr<TablePage> ReadListTablesResponse(const std::string& header) {
   PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::ListTablesResponse>(header));
-  TablePage page{.next_page_token = response.next_page_token()};
+  TablePage page{.storage = {response.storage().directory(),
+                             absl::Milliseconds(response.storage().rescan_interval_ms())},
+                 .next_page_token = response.next_page_token()};
   for (const v1::Table& wire : response.tables()) {
     PHASOR_ASSIGN_OR_RETURN(TableInfo table, TableFromWire(wire));
     page.tables.push_back(std::move(table));

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "client/common/calls.h"
+#include "client/grpc/grpc_channel.h"
 #include "client/grpc/responses.h"
 #include "kernels/base/sha256.h"
 #include "kernels/base/status_macros.h"
@@ -20,10 +21,11 @@ absl::StatusOr<TableInfo> UploadTable(const std::shared_ptr<grpc::Channel>& chan
                                       const std::string& name, const TensorView& values,
                                       const CallContext& context) {
   PHASOR_RETURN_IF_ERROR(CheckTableValues(values, "table"));
+  PHASOR_RETURN_IF_ERROR(CheckMetadata(context.metadata));
   const int64_t bytes = ElementCount(values.desc) * SizeOf(values.desc.dtype);
   const auto stub = v1::TableService::NewStub(channel);
   const auto client_context = std::make_shared<grpc::ClientContext>();
-  client_context->set_deadline(absl::ToChronoTime(context.deadline));
+  SetUp(context, client_context.get());
   CancelToken::Registration cancel;
   if (context.cancel.has_value()) {
     cancel = context.cancel->OnCancel([client_context] { client_context->TryCancel(); });

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECTIONS = {
     "Use it": ("choosing", "presets", "conventions", "python", "client", "oip", "shared-memory", "cached-keys", "paged-cache",
                "tables-and-biases", "errors"),
-    "Run it": ("configuration", "operations", "security", "reliability", "metrics", "top", "runbooks", "capacity", "images", "kubernetes",
+    "Run it": ("configuration", "operations", "security", "reliability", "metrics", "tracing", "top", "runbooks", "capacity", "packages", "images", "kubernetes",
                "replicas"),
     "How and why": ("numerics", "performance", "cuda", "compatibility"),
 }  # fmt: skip

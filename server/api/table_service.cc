@@ -206,6 +206,9 @@ grpc::ServerUnaryReactor* TableServiceImpl::ListTables(grpc::CallbackServerConte
     }
     *response->add_tables() = ToWire(*table);
   }
+  response->mutable_storage()->set_directory(store_.directory());
+  response->mutable_storage()->set_rescan_interval_ms(
+      absl::ToInt64Milliseconds(store_.rescan_interval()));
   return Answer(context, absl::OkStatus());
 }
 

@@ -10,6 +10,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -89,7 +90,11 @@ class TensorCall final : public engine::Call {
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
-    if (result.ok() && transfers_ != nullptr) transfers_->Store(*result);
+    if (result.ok() && transfers_ != nullptr) {
+      transfers_->Store(*result);
+      phases.stored = std::chrono::steady_clock::now();
+    }
+    CallCounter::NotePhases(context_, phases);
     absl::Status status = result.status();
     if (status.ok() && !batch) status = result->items[0].status;
     if (status.ok()) *response_ = method_.respond(items, *result);
@@ -127,6 +132,7 @@ grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
   if (absl::Status status = call->Receive(request, limits, engine); !status.ok()) {
     FinishCall(context, reactor, status);
   } else {
+    call->phases.submitted = std::chrono::steady_clock::now();
     engine.Submit(std::move(call));
   }
   return reactor;

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -20,7 +21,7 @@
 namespace phasor {
 namespace {
 
-using namespace option_kinds;  // NOLINT: the eight kinds
+using namespace option_kinds;  // NOLINT: all kinds
 
 constexpr char kAllDevices[] = "all";
 
@@ -36,6 +37,8 @@ std::string Accepted(const Time& v) {
 std::string Accepted(const Choice& v) { return absl::StrJoin(v.accepted, ", "); }
 std::string Accepted(const Path&) { return "a path; empty: none"; }
 std::string Accepted(const Switch&) { return "true, false"; }
+std::string Accepted(const Mode&) { return "0000 to 0777, octal"; }
+std::string Accepted(const Group&) { return "the name or number of a group; empty: none"; }
 std::string Accepted(const Addresses& v) {
   return absl::StrCat(v.may_be_empty ? "none" : "one", " or more, separated by commas");
 }
@@ -50,6 +53,10 @@ std::string Text(const ServerOptions& o, const Time& v) { return FormatTime(o.*v
 std::string Text(const ServerOptions& o, const Choice& v) { return o.*v.field; }
 std::string Text(const ServerOptions& o, const Path& v) { return o.*v.field; }
 std::string Text(const ServerOptions& o, const Switch& v) { return o.*v.field ? "true" : "false"; }
+std::string Text(const ServerOptions& o, const Mode& v) {
+  return absl::StrFormat("%04o", o.*v.field);
+}
+std::string Text(const ServerOptions& o, const Group& v) { return o.*v.field; }
 std::string Text(const ServerOptions& o, const Addresses& v) {
   return absl::StrJoin(o.*v.field, ",");
 }
@@ -83,6 +90,15 @@ bool Set(ServerOptions* o, const Switch& v, const std::string& text) {
   const std::optional<bool> on = ParseSwitch(text);
   if (on.has_value()) o->*v.field = *on;
   return on.has_value();
+}
+bool Set(ServerOptions* o, const Mode& v, const std::string& text) {
+  const std::optional<int> mode = ParseMode(text);
+  if (mode.has_value()) o->*v.field = *mode;
+  return mode.has_value();
+}
+bool Set(ServerOptions* o, const Group& v, const std::string& text) {
+  o->*v.field = text;
+  return true;
 }
 bool Set(ServerOptions* o, const Addresses& v, const std::string& text) {
   std::vector<std::string> addresses = absl::StrSplit(text, ',', absl::SkipWhitespace());
@@ -118,6 +134,10 @@ bool InRange(const ServerOptions& o, const Choice& v) {
 }
 bool InRange(const ServerOptions&, const Path&) { return true; }
 bool InRange(const ServerOptions&, const Switch&) { return true; }
+bool InRange(const ServerOptions& o, const Mode& v) {
+  return o.*v.field >= 0 && o.*v.field <= 0777;
+}
+bool InRange(const ServerOptions&, const Group&) { return true; }
 bool InRange(const ServerOptions& o, const Addresses& v) {
   return v.may_be_empty || !(o.*v.field).empty();
 }
@@ -155,8 +175,9 @@ std::string TextOf(const ServerOptions& options, const Option& option) {
 
 std::string FormatOption(const ServerOptions& options, const Option& option) {
   const std::string text = TextOf(options, option);
-  const bool may_be_empty =
-      std::holds_alternative<Path>(option.value) || std::holds_alternative<Addresses>(option.value);
+  const bool may_be_empty = std::holds_alternative<Path>(option.value) ||
+                            std::holds_alternative<Group>(option.value) ||
+                            std::holds_alternative<Addresses>(option.value);
   return text.empty() && may_be_empty ? "none" : text;
 }
 

@@ -46,6 +46,14 @@ struct Switch {
 struct Devices {
   std::vector<int> ServerOptions::*field;
 };
+// Permissions of a file, as an octal number.
+struct Mode {
+  int ServerOptions::*field;
+};
+// A group of this host, by name or number.
+struct Group {
+  std::string ServerOptions::*field;
+};
 struct Addresses {
   std::vector<std::string> ServerOptions::*field;
   bool may_be_empty = false;
@@ -60,8 +68,8 @@ struct Option {
   std::string name;
   std::string help;
   std::variant<option_kinds::Bytes, option_kinds::Count, option_kinds::Time, option_kinds::Choice,
-               option_kinds::Path, option_kinds::Switch, option_kinds::Addresses,
-               option_kinds::Devices>
+               option_kinds::Path, option_kinds::Switch, option_kinds::Mode, option_kinds::Group,
+               option_kinds::Addresses, option_kinds::Devices>
       value;
   Reload reload = Reload::kNeedsRestart;
 };

@@ -3,7 +3,9 @@
 #include "server/config/option_values.h"
 
 #include <array>
+#include <charconv>
 #include <limits>
+#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -53,6 +55,15 @@ std::optional<absl::Duration> ParseTime(const std::string& text) {
 }
 
 std::string FormatTime(absl::Duration time) { return absl::FormatDuration(time); }
+
+std::optional<int> ParseMode(const std::string& text) {
+  int mode = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, mode, 8);
+  const bool valid = error == std::errc() && parsed == end && text.size() >= 3 &&
+                     text.size() <= 4 && text[0] != '-' && mode <= 0777;
+  return valid ? std::optional(mode) : std::nullopt;
+}
 
 std::optional<bool> ParseSwitch(const std::string& text) {
   if (text == "true" || text == "1" || text == "on" || text == "yes") return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text form of option values: sizes, durations, switches.
+// The text form of option values: sizes, durations, permissions, switches.
 #ifndef PHASOR_SERVER_CONFIG_OPTION_VALUES_H_
 #define PHASOR_SERVER_CONFIG_OPTION_VALUES_H_
 
@@ -19,6 +19,9 @@ std::string FormatBytes(int64_t bytes);
 // Parses "250ms", "10s", "1h30m", "0". nullopt: not a finite duration.
 std::optional<absl::Duration> ParseTime(const std::string& text);
 std::string FormatTime(absl::Duration time);
+
+// Parses permissions of a file: three or four octal digits, "660" or "0660". nullopt: another text.
+std::optional<int> ParseMode(const std::string& text);
 
 // Parses "true", "false", "1", "0", "on", "off", "yes", "no". nullopt: another text.
 std::optional<bool> ParseSwitch(const std::string& text);

@@ -16,6 +16,8 @@ using option_kinds::Bytes;
 using option_kinds::Choice;
 using option_kinds::Count;
 using option_kinds::Devices;
+using option_kinds::Group;
+using option_kinds::Mode;
 using option_kinds::Path;
 using option_kinds::Switch;
 using option_kinds::Time;
@@ -36,6 +38,11 @@ const std::vector<Option>& Options() {
       {"listen",
        "addresses to listen on: host:port (port 0 picks a free port), [v6]:port, unix:/path",
        Addresses{&O::listen}},
+      {"socket-mode", "permissions of the server's Unix sockets, --lease-socket too",
+       Mode{&O::socket_mode}},
+      {"socket-group",
+       "group that owns the server's Unix sockets; the server's user must belong to it",
+       Group{&O::socket_group}},
       {"allow-plaintext",
        "listen without TLS on addresses that other hosts can reach; no effect with "
        "--tls-cert",
@@ -85,9 +92,13 @@ const std::vector<Option>& Options() {
       {"pool-bytes", "memory of finished large responses that is kept for reuse",
        Bytes{&O::pool_bytes, 0, kTiB}},
       {"tables-dir",
-       "directory of learned tables (.safetensors, .npy), read at start; uploads are "
-       "written to it",
+       "directory of learned tables (.safetensors, .npy); uploads are written to it, and "
+       "servers with one directory share them",
        Path{&O::tables_dir}},
+      {"tables-rescan-interval",
+       "how often the server looks for tables that others wrote to --tables-dir; 0: only when a "
+       "call names a table that it does not know",
+       Time{&O::tables_rescan_interval, absl::Milliseconds(100), kDay, true}},
       {"max-table-bytes", "largest table that can be uploaded",
        Bytes{&O::max_table_bytes, kKiB, kTiB}},
       {"max-tables-bytes", "memory of all learned tables",

@@ -6,6 +6,7 @@
 #define PHASOR_SERVER_CONFIG_OPTIONS_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,11 @@ struct ServerOptions {
   std::vector<std::string> admin_listen;
   // "host:port" of the HTTP metrics page for Prometheus at /metrics; empty: none.
   std::vector<std::string> metrics_listen;
+
+  // Permissions of the Unix sockets of all three and of lease_socket, and the group that owns them;
+  // empty: the group of the process.
+  int socket_mode = 0660;
+  std::string socket_group;
 
   // Who may connect and call (docs/security.md).
   bool allow_plaintext = false;  // on addresses that other hosts can reach
@@ -46,6 +52,7 @@ struct ServerOptions {
   std::string tables_dir;  // empty: none
   int64_t max_table_bytes = int64_t{256} << 20;
   int64_t max_tables_bytes = int64_t{1} << 30;
+  absl::Duration tables_rescan_interval = absl::Seconds(5);  // 0: only when a table is missing
 
   // Host memory that clients lease for calls (docs/shared-memory.md).
   std::string lease_socket;                    // path of a Unix socket; empty: none
@@ -85,6 +92,10 @@ struct ServerOptions {
   std::string log_level = "info";  // debug | info | warn | error | off
   int64_t log_every = 0;           // one of this many successful calls is logged; 0: none
   bool reflection = true;
+
+  // Variables of the environment that begin with OTEL_ (docs/tracing.md). They are no options of
+  // ours, so they are neither flags nor fields of the configuration file.
+  std::map<std::string, std::string> otel_variables;
 
   // Specs that requests may use by name.
   std::vector<NamedSpec> encoders;

@@ -19,6 +19,7 @@
 #include "kernels/request/prepared.h"
 #include "kernels/tensor/pieces.h"
 #include "server/engine/buffer.h"
+#include "server/engine/phases.h"
 
 namespace phasor::engine {
 
@@ -127,6 +128,7 @@ class Call {
   int64_t other_bytes = 0;     // of `held` memory, read and written: counts as work, not as cost
   int64_t work_bytes() const { return cost_bytes + other_bytes; }
   absl::Time deadline = absl::InfiniteFuture();
+  Phases phases = {};           // the engine sets `started` to `computed`
   bool waits_for_room = false;  // waits while the byte budget is spent, instead of UNAVAILABLE
 };
 

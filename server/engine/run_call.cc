@@ -283,10 +283,16 @@ Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& po
   const Tick gathered = Now();
   std::vector<JobResult> ran(jobs.size());
   if (!jobs.empty()) backend.RunEach(jobs, absl::MakeSpan(ran));
+  const Tick computed = Now();
   if (facts != nullptr) {
     facts->jobs = static_cast<int64_t>(jobs.size());
     facts->gather = absl::FromChrono(gathered - begun);
-    facts->compute = absl::FromChrono(Now() - gathered);
+    facts->compute = absl::FromChrono(computed - gathered);
+  }
+  for (Call* const call : calls) {
+    call->phases.started = begun;
+    call->phases.gathered = gathered;
+    call->phases.computed = computed;
   }
   Results results;
   results.reserve(calls.size());

@@ -14,6 +14,7 @@
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
 #include "server/grpc/service_methods.h"
+#include "server/security/credential_file.h"
 #include "server/security/subject_name.h"
 
 namespace phasor::rpc {
@@ -82,7 +83,7 @@ absl::StatusOr<std::unique_ptr<Access>> Access::Load(const security::RuleFiles& 
 
 absl::Status Access::Reload() {
   // Take the stamps before reading the files, so that a write in between counts as a change.
-  std::vector<security::FileStamp> stamps = Stamps();
+  std::vector<FileStamp> stamps = Stamps();
   auto rules = security::Rules::Load(files_, methods_, this->rules().get());
   absl::MutexLock lock(&mu_);
   stamps_ = std::move(stamps);
@@ -92,12 +93,12 @@ absl::Status Access::Reload() {
 }
 
 bool Access::Changed() const {
-  const std::vector<security::FileStamp> now = Stamps();
+  const std::vector<FileStamp> now = Stamps();
   absl::MutexLock lock(&mu_);
   return now != stamps_;
 }
 
-std::vector<security::FileStamp> Access::Stamps() const {
+std::vector<FileStamp> Access::Stamps() const {
   return security::StampsOf({files_.tokens, files_.policy});
 }
 

@@ -20,8 +20,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "server/base/admission.h"
+#include "server/base/file_stamp.h"
 #include "server/memory/region_store.h"
-#include "server/security/file_stamp.h"
 #include "server/security/rules.h"
 
 namespace phasor::rpc {
@@ -51,7 +51,7 @@ class Access {
   friend absl::Status Refusal(grpc::CallbackServerContext* context);
 
   Access(security::RuleFiles files, std::vector<std::string> methods);
-  std::vector<security::FileStamp> Stamps() const;
+  std::vector<FileStamp> Stamps() const;
   std::shared_ptr<const security::Rules> rules() const;
   void Count(const absl::Status& refusal);
 
@@ -61,7 +61,7 @@ class Access {
   std::atomic<int64_t> permission_denied_ = 0;
   mutable absl::Mutex mu_;
   std::shared_ptr<const security::Rules> rules_ ABSL_GUARDED_BY(mu_);
-  std::vector<security::FileStamp> stamps_ ABSL_GUARDED_BY(mu_);
+  std::vector<FileStamp> stamps_ ABSL_GUARDED_BY(mu_);
 };
 
 // The error with which a call must be refused, or OK. UNAVAILABLE: draining, or too many calls on

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "server/base/admission.h"
+#include "server/engine/phases.h"
 #include "server/grpc/open_calls.h"
 #include "server/net/connections.h"
 #include "server/security/rules.h"
@@ -41,7 +42,8 @@ class CallContext final : public grpc::CallbackServerContext {
   absl::Status refusal;     // from OpenCalls, which has already ended the call
   OpenCalls::Call* open_call = nullptr;  // lives as long as this; nullptr: calls are not counted
   security::Decision decision;
-  Permit until_sent;  // destroyed when the answer has been sent
+  Permit until_sent;      // destroyed when the answer has been sent
+  engine::Phases phases;  // written by the thread that answers
 
   static constexpr int64_t kNothingNoted = -1;
   std::atomic<int64_t> received_bytes = kNothingNoted;  // any thread

@@ -37,6 +37,11 @@ std::optional<int64_t> CallCounter::ReceivedBytes(const grpc::ServerContextBase&
   return bytes;
 }
 
+void CallCounter::NotePhases(grpc::CallbackServerContext* context, const engine::Phases& phases) {
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr) call->phases = phases;
+}
+
 void CallCounter::NoteAnswer(grpc::CallbackServerContext* context, int64_t bytes) {
   CallContext* const call = CallContext::Of(context);
   if (call != nullptr && call->open_call != nullptr) call->open_call->AnswerBegins(bytes);

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/engine/phases.h"
 #include "server/net/connections.h"
 
 namespace phasor::rpc {
@@ -41,6 +42,9 @@ class CallCounter final : public grpc::ContextAllocator {
   static void NoteReceived(grpc::CallbackServerContext* context, int64_t bytes);
   // nullopt if NoteReceived was not called.
   static std::optional<int64_t> ReceivedBytes(const grpc::ServerContextBase& context);
+
+  // Tells observers when the steps of the call began. Only before the call is finished.
+  static void NotePhases(grpc::CallbackServerContext* context, const engine::Phases& phases);
 
   // For each answer of a stream except the last one: sending begins, and it was taken. OpenCalls
   // limits the time between the two. Only before the call is finished.

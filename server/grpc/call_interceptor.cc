@@ -76,6 +76,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
       // A caller that has gone does not see the status.
       const int code = context.IsCancelled() ? grpc::StatusCode::CANCELLED : status.error_code();
       received_bytes_ = CallCounter::ReceivedBytes(context);
+      if (const auto* const own = dynamic_cast<const CallContext*>(&context)) phases_ = own->phases;
       End(
           code, status.error_message(), [&context] { return context.peer(); },
           [&context] { return MetadataOf(context, "traceparent"); });
@@ -106,8 +107,8 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
            absl::FunctionRef<std::string()> traceparent) {
     ended_ = true;
     const absl::Duration duration = absl::FromChrono(Clock::now() - begun_);
-    const CallRecord record{method_,         code, message,    duration, sent_bytes_,
-                            received_bytes_, peer, traceparent};
+    const CallRecord record{method_,         code, message,     duration, sent_bytes_,
+                            received_bytes_, peer, traceparent, phases_};
     for (CallObserver* const observer : observers_) observer->Ended(record);
   }
 
@@ -121,6 +122,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   int64_t message_bytes_ = 0;  // of the last message
   int64_t sent_bytes_ = 0;
   std::optional<int64_t> received_bytes_;
+  engine::Phases phases_;
   bool ended_ = false;
 };
 

@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "server/engine/phases.h"
 
 namespace phasor::rpc {
 
@@ -26,6 +27,7 @@ struct CallRecord {
   std::optional<int64_t> received_bytes;         // nullopt: not measured for this method
   absl::FunctionRef<std::string()> peer;         // "ipv4:10.0.0.1:4711"
   absl::FunctionRef<std::string()> traceparent;  // from the metadata as sent; often empty
+  engine::Phases phases = {};                    // of a unary tensor call
 };
 
 // "OK", "INVALID_ARGUMENT" and so on; the number of a code that gRPC does not name.

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "server/security/credential_file.h"
 
 namespace phasor::rpc {
 namespace {
@@ -102,12 +103,12 @@ absl::Status TlsCredentials::Reload() {
 }
 
 bool TlsCredentials::Changed() const {
-  const std::vector<security::FileStamp> now = Stamps();
+  const std::vector<FileStamp> now = Stamps();
   absl::MutexLock lock(&mu_);
   return now != stamps_;
 }
 
-std::vector<security::FileStamp> TlsCredentials::Stamps() const {
+std::vector<FileStamp> TlsCredentials::Stamps() const {
   return security::StampsOf({paths_.certificate, paths_.key, paths_.client_ca});
 }
 

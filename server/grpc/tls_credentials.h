@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "server/security/file_stamp.h"
+#include "server/base/file_stamp.h"
 #include "server/security/tls_files.h"
 
 namespace phasor::rpc {
@@ -60,7 +60,7 @@ class TlsCredentials {
 
  private:
   explicit TlsCredentials(security::TlsPaths paths) : paths_(std::move(paths)) {}
-  std::vector<security::FileStamp> Stamps() const;
+  std::vector<FileStamp> Stamps() const;
 
   const security::TlsPaths paths_;
   std::shared_ptr<grpc::ServerCredentials> credentials_;
@@ -68,7 +68,7 @@ class TlsCredentials {
   MemoryFile identity_ ABSL_GUARDED_BY(mu_);
   MemoryFile client_ca_ ABSL_GUARDED_BY(mu_);
   security::TlsMaterial material_ ABSL_GUARDED_BY(mu_);
-  std::vector<security::FileStamp> stamps_ ABSL_GUARDED_BY(mu_);
+  std::vector<FileStamp> stamps_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace phasor::rpc

@@ -2,6 +2,7 @@
 // Opens listening sockets, replaces stale Unix sockets, and names the peers of connections.
 #include "server/net/listen_socket.h"
 
+#include <grp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 #include <memory>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
 
@@ -52,11 +54,10 @@ std::string HostPort(const SocketAddress& address, socklen_t length) {
   return absl::StrCat(host, ":", ntohs(address.v4.sin_port));
 }
 
-// Returns the errno of the step that failed, or 0.
-int BindAndListen(const FileDescriptor& fd, const sockaddr* address, socklen_t length) {
-  if (bind(fd.get(), address, length) != 0) return errno;
-  if (listen(fd.get(), SOMAXCONN) != 0) return errno;
-  return 0;
+// Returns errno if the system call failed, or 0.
+int ErrorOf(int result) { return result == 0 ? 0 : errno; }
+int Bind(const FileDescriptor& fd, const sockaddr* address, socklen_t length) {
+  return ErrorOf(bind(fd.get(), address, length));
 }
 
 FileDescriptor NewSocket(int family) {
@@ -75,7 +76,8 @@ absl::StatusOr<ListenSocket> ListenTcp(const addrinfo& info, int port, int* erro
   if (fd.valid()) {
     const int on = 1;
     setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    *error = BindAndListen(fd, &address.any, info.ai_addrlen);
+    *error = Bind(fd, &address.any, info.ai_addrlen);
+    if (*error == 0) *error = ErrorOf(listen(fd.get(), SOMAXCONN));
   }
   if (*error != 0) return CannotListen(where, ErrorText(*error));
   socklen_t length = sizeof(address);
@@ -126,8 +128,31 @@ bool IsSocketFile(const std::string& path) {
   return lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-absl::StatusOr<ListenSocket> ListenUnix(const std::string& path) {
-  constexpr mode_t kMode = 0660;
+// The number of a group of this host; -1, which changes nothing, for no group.
+absl::StatusOr<gid_t> GroupNumber(const std::string& group) {
+  gid_t number = static_cast<gid_t>(-1);
+  if (group.empty() || absl::SimpleAtoi(group, &number)) return number;
+  struct group entry = {};
+  struct group* found = nullptr;
+  std::vector<char> room(1 << 16);
+  getgrnam_r(group.c_str(), &entry, room.data(), room.size(), &found);
+  if (found != nullptr) return found->gr_gid;
+  return absl::InvalidArgumentError(absl::StrCat("socket-group: this host has no group '", group,
+                                                 "'; use one of /etc/group, or its number"));
+}
+
+// Gives the file of a bound socket its group and permissions. No one can connect before it listens.
+absl::Status SetAccess(const std::string& path, const SocketAccess& access, gid_t group) {
+  const bool given =
+      group == static_cast<gid_t>(-1) || lchown(path.c_str(), static_cast<uid_t>(-1), group) == 0;
+  if (given && chmod(path.c_str(), static_cast<mode_t>(access.mode)) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("socket-group: cannot give ", path, " to group '", access.group, "' (",
+                   ErrorText(errno), "); use a group that the server's user belongs to"));
+}
+
+absl::StatusOr<ListenSocket> ListenUnix(const std::string& path, const SocketAccess& access) {
+  PHASOR_ASSIGN_OR_RETURN(const gid_t group, GroupNumber(access.group));
   const std::string where = "unix:" + path;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -136,15 +161,17 @@ absl::StatusOr<ListenSocket> ListenUnix(const std::string& path) {
 
   FileDescriptor fd = NewSocket(AF_UNIX);
   if (!fd.valid()) return CannotListen(where, ErrorText(errno));
-  fchmod(fd.get(), kMode);  // the file is created with this mode
-  int error = BindAndListen(fd, any, sizeof(address));
+  int error = Bind(fd, any, sizeof(address));
   if (error == EADDRINUSE && IsSocketFile(path) && !IsAlive(address)) {
     unlink(path.c_str());
-    error = BindAndListen(fd, any, sizeof(address));
+    error = Bind(fd, any, sizeof(address));
   }
   if (error != 0) return CannotListen(where, ErrorText(error));
-  chmod(path.c_str(), kMode);  // the umask may have removed bits
-  return ListenSocket(std::move(fd), where, path);
+  ListenSocket socket(std::move(fd), where, path);  // from here on it removes the file
+  PHASOR_RETURN_IF_ERROR(SetAccess(path, access, group));
+  error = ErrorOf(listen(socket.fd(), SOMAXCONN));
+  if (error != 0) return CannotListen(where, ErrorText(error));
+  return socket;
 }
 
 }  // namespace
@@ -157,19 +184,21 @@ void ListenSocket::Close() {
   fd_.Close();
 }
 
-absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address) {
+absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address,
+                                                 const SocketAccess& access) {
   if (address.unix_path.empty()) return ListenTcp(address);
-  PHASOR_ASSIGN_OR_RETURN(ListenSocket socket, ListenUnix(address.unix_path));
+  PHASOR_ASSIGN_OR_RETURN(ListenSocket socket, ListenUnix(address.unix_path, access));
   std::vector<ListenSocket> sockets;
   sockets.push_back(std::move(socket));
   return sockets;
 }
 
-absl::StatusOr<std::vector<ListenSocket>> Listen(const std::vector<std::string>& addresses) {
+absl::StatusOr<std::vector<ListenSocket>> Listen(const std::vector<std::string>& addresses,
+                                                 const SocketAccess& access) {
   std::vector<ListenSocket> sockets;
   for (const std::string& text : addresses) {
     PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
-    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address));
+    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address, access));
     for (ListenSocket& socket : bound) sockets.push_back(std::move(socket));
   }
   return sockets;

@@ -13,6 +13,12 @@
 
 namespace phasor {
 
+// Who may connect to Unix sockets.
+struct SocketAccess {
+  int mode = 0660;    // permissions of the file
+  std::string group;  // name or number of the group that owns it; empty: that of the process
+};
+
 // A non-blocking listening socket. Removes the file of a Unix socket when it is closed.
 // Threads: a plain value.
 class ListenSocket {
@@ -39,9 +45,13 @@ class ListenSocket {
 
 // Listens on every address that `address` resolves to. With port 0, all get the same port. The file
 // of a Unix socket on which no one listens any more is replaced. UNAVAILABLE "listen: ...".
-absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address);
+// INVALID_ARGUMENT "socket-group: ...": there is no such group, or the process does not belong to
+// it.
+absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address,
+                                                 const SocketAccess& access = {});
 // The same for all of these addresses, in the form of ParseListenAddress.
-absl::StatusOr<std::vector<ListenSocket>> Listen(const std::vector<std::string>& addresses);
+absl::StatusOr<std::vector<ListenSocket>> Listen(const std::vector<std::string>& addresses,
+                                                 const SocketAccess& access = {});
 
 // The key under which a connection is counted: "ip:<address>", or "uid:<user>" on a Unix socket.
 std::string PeerKey(int connected_fd);

@@ -292,7 +292,8 @@ class EpollListener final : public Listener {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const ListenerOptions& options) {
-  PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> sockets, Listen(options.addresses));
+  PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> sockets,
+                          Listen(options.addresses, options.access));
   auto listener = std::make_unique<EpollListener>(options, std::move(sockets));
   if (!listener->valid()) {
     return absl::UnavailableError("listen: no file descriptor left for epoll; raise RLIMIT_NOFILE");

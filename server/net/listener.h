@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/net/connections.h"
+#include "server/net/listen_socket.h"
 
 namespace phasor {
 
@@ -21,6 +22,7 @@ struct ListenerOptions {
   std::vector<std::string> addresses;  // in the form of ParseListenAddress
   int max_connections = 1024;
   int max_connections_per_peer = 256;             // per IP address; Unix sockets: per user
+  SocketAccess access = {};                       // to Unix sockets
   absl::Duration stuck_after = absl::Seconds(5);  // longest turn of a live thread; see accepting
 };
 

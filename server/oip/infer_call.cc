@@ -79,7 +79,7 @@ class InferCall final : public engine::Call {
     held = std::move(prepared_.bound.held);
     deadline = std::min(deadline, absl::Now() + prepared_.timeout);
     PHASOR_ASSIGN_OR_RETURN(quota_permit_, quota_.Take(cost_bytes));
-    ready_ = Now();
+    ready_ = phases.submitted = Now();
     return absl::OkStatus();
   }
 
@@ -105,11 +105,12 @@ class InferCall final : public engine::Call {
     const Tick computed = Now();
     if (result.ok() && prepared_.bound.transfers != nullptr) {
       prepared_.bound.transfers->Store(*result);
+      phases.stored = Now();
     }
     const absl::Status status = result.ok() ? result->items[0].status : result.status();
     if (!status.ok()) return Fail(RenamePath(status, prepared_.paths));
     InferAnswer answer{absl::OkStatus(), MakeInferResponse(prepared_, *result, stream_),
-                       prepared_.id, std::move(quota_permit_)};
+                       prepared_.id, std::move(quota_permit_), phases};
     context_.statistics->AddSuccess(
         prepared_.model->name,
         {Between(ready_, started_), Between(arrived_, ready_) + Between(started_, fetched_),

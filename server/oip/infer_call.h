@@ -49,6 +49,7 @@ struct InferAnswer {
   grpc::ByteBuffer response;  // set when the status is OK
   std::string id;             // of the request; empty if reading it failed before the id
   Permit quota_permit = {};   // to be kept until the answer has been sent
+  engine::Phases phases = {};
 };
 
 // Starts an inference and calls `done` exactly once: inside this function, or later from an engine

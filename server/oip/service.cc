@@ -131,6 +131,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelInfer(Context* context,
               rpc::CallerQuota(*context), rpc::RegionCallerOf(*context)},
              [context, reactor, response](InferAnswer answer) {
                rpc::KeepUntilSent(context, std::move(answer.quota_permit));
+               rpc::CallCounter::NotePhases(context, answer.phases);
                if (answer.status.ok()) *response = std::move(answer.response);
                rpc::FinishCall(context, reactor, answer.status);
              });
@@ -293,7 +294,7 @@ grpc::ServerUnaryReactor* InferenceService::TraceSetting(Context* context,
                                                          const inference::TraceSettingRequest*,
                                                          inference::TraceSettingResponse*) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  return Refuse(context, "TraceSetting", "this version does not trace");
+  return Refuse(context, "TraceSetting", "the server's OTEL_* variables decide what is traced");
 }
 
 grpc::ServerUnaryReactor* InferenceService::LogSettings(Context* context,

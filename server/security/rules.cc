@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
-#include "server/security/file_stamp.h"
+#include "server/security/credential_file.h"
 
 namespace phasor::security {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
-#include "server/security/file_stamp.h"
+#include "server/security/credential_file.h"
 
 namespace phasor::security {
 namespace {

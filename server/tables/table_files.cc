@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -27,6 +28,9 @@ constexpr std::string_view kSafetensors = ".safetensors";
 constexpr std::string_view kUploaded = ".uploaded.safetensors";
 constexpr std::string_view kNpy = ".npy";
 constexpr std::string_view kTemporary = ".upload-";
+
+// Longer than a write takes, and than clocks of two hosts differ.
+constexpr time_t kAbandonedAfterSeconds = 3600;
 
 std::string SystemError(int error) { return std::generic_category().message(error); }
 
@@ -97,6 +101,12 @@ std::string LowerCase(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return lower;
+}
+
+void RemoveIfAbandoned(const std::string& path) {
+  struct stat about;
+  if (lstat(path.c_str(), &about) != 0) return;
+  if (time(nullptr) - about.st_mtim.tv_sec > kAbandonedAfterSeconds) unlink(path.c_str());
 }
 
 // The tensors of a file, with their full names.
@@ -175,7 +185,7 @@ absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& direc
   while (const dirent* entry = readdir(opened)) {
     const std::string name = entry->d_name;
     if (name.front() == '.') {
-      if (name.find(kTemporary) != std::string::npos) unlink((directory + "/" + name).c_str());
+      if (name.find(kTemporary) != std::string::npos) RemoveIfAbandoned(directory + "/" + name);
       continue;
     }
     if (name.ends_with(kSafetensors) || name.ends_with(kNpy)) files.push_back(name);
@@ -185,8 +195,8 @@ absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& direc
   return files;
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
-    const std::string& directory, const std::string& file, const std::shared_ptr<Budget>& budget) {
+absl::StatusOr<TableFile> ReadTableFile(const std::string& directory, const std::string& file,
+                                        const std::shared_ptr<Budget>& budget) {
   // These flags keep open from blocking, as it would on a FIFO.
   const File opened(
       open((directory + "/" + file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -203,26 +213,27 @@ absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
   }
   auto tensors = ReadHeader(file, start, about.st_size);
   if (!tensors.ok()) return AsUnusable(tensors.status());
-  std::vector<std::shared_ptr<const Table>> tables;
+  TableFile read{.stamp = StampOf(opened.fd())};
   for (const NamedTensor& tensor : *tensors) {
     PHASOR_ASSIGN_OR_RETURN(auto table, ReadTable(opened.fd(), file, tensor, budget));
-    tables.push_back(std::move(table));
+    read.tables.push_back(std::move(table));
   }
-  return tables;
+  return read;
 }
 
 std::string UploadFileName(const std::string& name) { return StrCat(name, kUploaded); }
 
 bool IsUploadFile(std::string_view file) { return file.ends_with(kUploaded); }
 
-absl::StatusOr<std::string> WriteTemporaryFile(const std::string& directory, const Table& table,
-                                               const StepHook& hook) {
+absl::StatusOr<TemporaryFile> WriteTemporaryFile(const std::string& directory, const Table& table,
+                                                 const StepHook& hook) {
   PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "create"));
   std::string path = StrCat(directory, "/.", table.name, kTemporary, "XXXXXX");
   File file(mkostemp(path.data(), O_CLOEXEC));
   if (file.fd() < 0) return Failed("create a file", directory);
   const TensorDesc tensor{table.dtype, {table.rows, table.columns}, {}};
   const std::string header = FormatSafetensorsHeader("table", tensor);
+  FileStamp stamp;
   const auto write = [&]() -> absl::Status {
     PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "write"));
     if (!WriteAll(file.fd(), header.data(), static_cast<int64_t>(header.size())) ||
@@ -230,16 +241,16 @@ absl::StatusOr<std::string> WriteTemporaryFile(const std::string& directory, con
       return Failed("write", path);
     }
     PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "sync"));
-    if (fchmod(file.fd(), 0644) != 0 || fsync(file.fd()) != 0 || !file.Close()) {
-      return Failed("sync", path);
-    }
+    if (fchmod(file.fd(), 0644) != 0 || fsync(file.fd()) != 0) return Failed("sync", path);
+    stamp = StampOf(file.fd());
+    if (!file.Close()) return Failed("sync", path);
     return absl::OkStatus();
   };
   if (absl::Status status = write(); !status.ok()) {
     unlink(path.c_str());
     return status;
   }
-  return path.substr(directory.size() + 1);
+  return TemporaryFile{path.substr(directory.size() + 1), stamp};
 }
 
 absl::Status RenameIntoPlace(const std::string& directory, const std::string& temporary,

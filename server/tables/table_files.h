@@ -12,14 +12,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/tensor/table.h"
+#include "server/base/file_stamp.h"
 #include "server/tables/table_memory.h"
 
 namespace phasor::tables {
 
 // Names of the files in `directory` that hold tables (*.safetensors and *.npy that do not begin
-// with a dot), in alphabetical order. Removes temporary files that a crash during an upload left.
+// with a dot), in alphabetical order. Removes temporary files that nobody has written to for an
+// hour: a crash during an upload left them. Younger ones may be uploads to other servers.
 // FAILED_PRECONDITION: the directory cannot be read.
 absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& directory);
+
+// The tables of a file, and the stamp of the file that they were read from.
+struct TableFile {
+  FileStamp stamp;
+  std::vector<std::shared_ptr<const Table>> tables;
+};
 
 // Reads the tables of a file. A single tensor is called FILE, several are called FILE.TENSOR; FILE
 // is without extension and ".uploaded", in lower case. Leading dimensions of 1 are dropped until
@@ -27,8 +35,8 @@ absl::StatusOr<std::vector<std::string>> ListTableFiles(const std::string& direc
 // FAILED_PRECONDITION "<file>: ...": the file is unreadable or malformed
 // (kernels/tensor/safetensors.h, kernels/tensor/npy.h), or a tensor is not a table or has no valid
 // name. RESOURCE_EXHAUSTED: no memory.
-absl::StatusOr<std::vector<std::shared_ptr<const Table>>> ReadTableFile(
-    const std::string& directory, const std::string& file, const std::shared_ptr<Budget>& budget);
+absl::StatusOr<TableFile> ReadTableFile(const std::string& directory, const std::string& file,
+                                        const std::shared_ptr<Budget>& budget);
 
 // File name of an upload of `name`: NAME.uploaded.safetensors. So an upload never overwrites a file
 // that someone put there.
@@ -39,11 +47,17 @@ bool IsUploadFile(std::string_view file);
 // returns an error, the write ends there. For tests.
 using StepHook = std::function<absl::Status(const std::string& step)>;
 
-// First part of a write: writes all bytes to a temporary file and returns its name. The bytes are
-// on disk when this returns. RESOURCE_EXHAUSTED: there is no room on the disk. INTERNAL: the system
-// failed otherwise. Messages name no path of the server; its log does.
-absl::StatusOr<std::string> WriteTemporaryFile(const std::string& directory, const Table& table,
-                                               const StepHook& hook);
+// A file that is not in place yet.
+struct TemporaryFile {
+  std::string name;
+  FileStamp stamp;  // which it keeps when it is renamed
+};
+
+// First part of a write: writes all bytes to a temporary file. The bytes are on disk when this
+// returns. RESOURCE_EXHAUSTED: there is no room on the disk. INTERNAL: the system failed otherwise.
+// Messages name no path of the server; its log does.
+absl::StatusOr<TemporaryFile> WriteTemporaryFile(const std::string& directory, const Table& table,
+                                                 const StepHook& hook);
 // Second part: renames the file from WriteTemporaryFile to `file`, replacing an old one. The
 // temporary file is gone afterwards, also on failure.
 absl::Status RenameIntoPlace(const std::string& directory, const std::string& temporary,

@@ -9,6 +9,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "server/base/digest.h"
+#include "server/base/log.h"
 
 namespace phasor::tables {
 namespace {
@@ -41,7 +42,10 @@ absl::Status CheckTensor(const TensorDesc& tensor) {
 }
 
 absl::Status NotFound(std::string_view name, std::string_view path) {
-  return absl::NotFoundError(StrCat(path, ": no table '", name, "'; must be one of ListTables"));
+  return absl::NotFoundError(
+      StrCat(path, ": no table '", name,
+             "' on this server; use one of ListTables, or upload it (to each server, unless all "
+             "have one --tables-dir)"));
 }
 
 }  // namespace
@@ -73,32 +77,136 @@ TableStore::TableStore(const TableStoreOptions& options)
 
 absl::StatusOr<std::unique_ptr<TableStore>> TableStore::Open(const TableStoreOptions& options) {
   std::unique_ptr<TableStore> store(new TableStore(options));
-  if (!options.directory.empty()) PHASOR_RETURN_IF_ERROR(store->Load());
+  if (options.directory.empty()) return store;
+  PHASOR_ASSIGN_OR_RETURN(const Problems problems, store->Scan());
+  if (!problems.empty()) return problems.begin()->second;
+  if (options.rescan_interval > absl::ZeroDuration()) {
+    store->rescanner_ = std::thread([store = store.get()] { store->RescanUntilStopped(); });
+  }
   return store;
 }
 
-absl::Status TableStore::Load() {
-  PHASOR_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListTableFiles(options_.directory));
-  std::lock_guard lock(mutex_);
-  for (const std::string& file : files) {
-    PHASOR_ASSIGN_OR_RETURN(auto tables, ReadTableFile(options_.directory, file, budget_));
-    for (auto& table : tables) {
-      const std::string name = table->name;
-      const auto [entry, is_new] = tables_.try_emplace(name, Entry{std::move(table), file});
-      if (is_new) continue;
-      return absl::FailedPreconditionError(StrCat(file, ": defines table '", name, "' as does ",
-                                                  entry->second.file, "; must be one of the two"));
-    }
+TableStore::~TableStore() {
+  if (!rescanner_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    stop_.notify_one();
   }
+  rescanner_.join();
+}
+
+void TableStore::RescanUntilStopped() {
+  std::unique_lock lock(mutex_);
+  while (!stop_.wait_for(lock, absl::ToChronoNanoseconds(options_.rescan_interval),
+                         [this] { return stopping_; })) {
+    lock.unlock();
+    Rescan();
+    lock.lock();
+  }
+}
+
+void TableStore::Rescan() {
+  absl::StatusOr<Problems> scanned = Scan();
+  Problems problems =
+      scanned.ok() ? *std::move(scanned) : Problems{{options_.directory, scanned.status()}};
+  for (const auto& [file, status] : problems) {
+    if (const auto found = logged_.find(file); found != logged_.end() && found->second == status)
+      continue;
+    Log(LogLevel::kWarn, "table file refused", {{"error", std::string(status.message())}});
+  }
+  logged_ = std::move(problems);
+}
+
+// Loads files that are new or changed, and forgets those that are gone.
+absl::StatusOr<TableStore::Problems> TableStore::Scan() const {
+  std::lock_guard scanning(scan_mutex_);
+  std::map<std::string, FileStamp> before;
+  {
+    std::lock_guard lock(mutex_);
+    before = files_;
+  }
+  PHASOR_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListTableFiles(options_.directory));
+  Problems problems;
+  for (const std::string& file : files) {
+    before.erase(file);
+    if (absl::Status status = LoadFile(file); !status.ok()) problems[file] = std::move(status);
+  }
+  std::lock_guard lock(mutex_);
+  for (const auto& [gone, stamp] : before) {
+    // An upload may have written it again meanwhile.
+    if (LoadedStamp(gone) == stamp) Forget(gone);
+  }
+  return problems;
+}
+
+// Reads a file, unless it is the one that is loaded.
+absl::Status TableStore::LoadFile(const std::string& file) const {
+  const std::string path = StrCat(options_.directory, "/", file);
+  FileStamp loaded;
+  {
+    std::lock_guard lock(mutex_);
+    loaded = LoadedStamp(file);
+  }
+  const FileStamp stamp = StampOf(path);
+  if (stamp == loaded || stamp == FileStamp()) return absl::OkStatus();
+  auto read = ReadTableFile(options_.directory, file, budget_);
+  std::lock_guard lock(mutex_);
+  // An upload or a deletion by this server came first. It is what the caller of Find expects.
+  if (LoadedStamp(file) != loaded) return absl::OkStatus();
+  if (read.ok()) return TakeOver(file, *std::move(read));
+  // Another server replaced or removed it while it was read: the next scan sees what is there then.
+  return StampOf(path) == stamp ? read.status() : absl::OkStatus();
+}
+
+absl::Status TableStore::TakeOver(const std::string& file, TableFile read) const {
+  for (const auto& table : read.tables) {
+    const auto found = tables_.find(table->name);
+    if (found == tables_.end() || found->second.file == file) continue;
+    return absl::FailedPreconditionError(StrCat(file, ": defines table '", table->name,
+                                                "' as does ", found->second.file,
+                                                "; must be one of the two"));
+  }
+  Forget(file);
+  for (auto& table : read.tables) {
+    const std::string name = table->name;
+    if (tables_.try_emplace(name, Entry{std::move(table), file}).second) continue;
+    return absl::FailedPreconditionError(
+        StrCat(file, ": defines table '", name, "' twice; must be once"));
+  }
+  files_[file] = read.stamp;
   return absl::OkStatus();
+}
+
+void TableStore::Forget(const std::string& file) const {
+  std::erase_if(tables_, [&](const auto& entry) { return entry.second.file == file; });
+  files_.erase(file);
+}
+
+FileStamp TableStore::LoadedStamp(const std::string& file) const {
+  const auto found = files_.find(file);
+  return found == files_.end() ? FileStamp() : found->second;
+}
+
+std::shared_ptr<const Table> TableStore::FindLoaded(std::string_view name) const {
+  std::lock_guard lock(mutex_);
+  const auto found = tables_.find(name);
+  return found == tables_.end() ? nullptr : found->second.table;
 }
 
 absl::StatusOr<std::shared_ptr<const Table>> TableStore::Find(std::string_view name,
                                                               std::string_view path) const {
-  std::lock_guard lock(mutex_);
-  const auto found = tables_.find(name);
-  if (found == tables_.end()) return NotFound(name, path);
-  return found->second.table;
+  if (auto table = FindLoaded(name); table != nullptr) return table;
+  if (options_.directory.empty() || !CheckTableName(name, path).ok()) return NotFound(name, path);
+  // A name that nobody has costs one look at the directory, and waits for no scan.
+  const std::string file = UploadFileName(std::string(name));
+  if (StampOf(StrCat(options_.directory, "/", file)) == FileStamp()) return NotFound(name, path);
+  {
+    std::lock_guard scanning(scan_mutex_);
+    PHASOR_RETURN_IF_ERROR(LoadFile(file));
+  }
+  if (auto table = FindLoaded(name); table != nullptr) return table;
+  return NotFound(name, path);
 }
 
 int64_t TableStore::count() const {
@@ -174,13 +282,15 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
 
   std::lock_guard writing(write_mutex_);
   PHASOR_RETURN_IF_ERROR(CheckReplaceable(table.name));
-  PHASOR_ASSIGN_OR_RETURN(const std::string temporary,
+  PHASOR_ASSIGN_OR_RETURN(const TemporaryFile temporary,
                           WriteTemporaryFile(options_.directory, table, options_.step_hook));
-  PHASOR_RETURN_IF_ERROR(RenameIntoPlace(options_.directory, temporary, file, options_.step_hook));
+  PHASOR_RETURN_IF_ERROR(
+      RenameIntoPlace(options_.directory, temporary.name, file, options_.step_hook));
   const auto stored = std::make_shared<const Table>(std::move(table));
   {
     std::lock_guard lock(mutex_);
     tables_[stored->name] = Entry{stored, file};
+    files_[file] = temporary.stamp;
   }
   PHASOR_RETURN_IF_ERROR(SyncDirectory(options_.directory, options_.step_hook));
   return stored;
@@ -188,6 +298,7 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
 
 absl::Status TableStore::Delete(const std::string& name) {
   PHASOR_RETURN_IF_ERROR(CheckTableName(name, "name"));
+  PHASOR_RETURN_IF_ERROR(Find(name, "name").status());  // loads what another server has uploaded
   std::lock_guard writing(write_mutex_);
   Entry entry;
   {
@@ -203,7 +314,7 @@ absl::Status TableStore::Delete(const std::string& name) {
   PHASOR_RETURN_IF_ERROR(RemoveFile(options_.directory, entry.file));
   {
     std::lock_guard lock(mutex_);
-    tables_.erase(name);
+    Forget(entry.file);
   }
   return SyncDirectory(options_.directory, options_.step_hook);
 }

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// TableStore: learned tables in memory, by name. They are loaded from a directory, and uploads are
-// written to it. Does not use gRPC.
+// TableStore: learned tables by name. A directory holds them, and the store keeps them in memory.
+// Uploads are written to the directory. Several servers may share it. Does not use gRPC.
 #ifndef PHASOR_SERVER_TABLES_TABLE_STORE_H_
 #define PHASOR_SERVER_TABLES_TABLE_STORE_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/request/request.h"
 #include "kernels/tensor/table.h"
@@ -30,6 +33,8 @@ struct TableStoreOptions {
   int64_t max_table_bytes = int64_t{256} << 20;
   int64_t max_tables_bytes = int64_t{1} << 30;  // of all tables, with uploads in progress
   StepHook step_hook = nullptr;                 // for tests
+  // How often to look for what other servers have written; 0: see Find.
+  absl::Duration rescan_interval = absl::ZeroDuration();
 };
 
 // An upload in progress. Owns its bytes. Threads: one at a time.
@@ -52,7 +57,12 @@ class TableUpload {
   const std::shared_ptr<std::atomic<int>> uploads_;
 };
 
-// The tables of a server. Owns them; a table in use outlives its deletion. Threads: any.
+// The tables of a server. Owns them, and a thread that looks at the directory again; a table in use
+// outlives its deletion.
+//
+// A file in the directory is always whole, because it is renamed into place. So servers need no
+// lock: the last rename of a name wins. Files are compared by their stamps, because a network file
+// system tells nobody what others write. Threads: any.
 class TableStore final : public TableSource {
  public:
   // Most uploads at a time.
@@ -63,8 +73,15 @@ class TableStore final : public TableSource {
   // max_tables_bytes.
   static absl::StatusOr<std::unique_ptr<TableStore>> Open(const TableStoreOptions& options);
 
+  ~TableStore() override;
+
+  // If no table has that name, looks once whether another server has uploaded it, and blocks while
+  // it is read.
   absl::StatusOr<std::shared_ptr<const Table>> Find(std::string_view name,
                                                     std::string_view path) const override;
+  // Takes over what has changed in the directory. What cannot be read is logged once and left as it
+  // was. Blocks.
+  void Rescan();
   // At most `limit` tables in the order of their names, beginning after the name `after`.
   std::vector<std::shared_ptr<const Table>> List(std::string_view after, int64_t limit) const;
 
@@ -82,6 +99,8 @@ class TableStore final : public TableSource {
   // not uploaded.
   absl::Status Delete(const std::string& name);
 
+  const std::string& directory() const { return options_.directory; }
+  absl::Duration rescan_interval() const { return options_.rescan_interval; }
   int64_t count() const;
   // Bytes of all tables, including deleted ones that are still in use.
   int64_t taken_bytes() const { return budget_->taken_bytes.load(); }
@@ -91,18 +110,34 @@ class TableStore final : public TableSource {
     std::shared_ptr<const Table> table;
     std::string file;
   };
+  using Problems = std::map<std::string, absl::Status>;  // by file
 
   explicit TableStore(const TableStoreOptions& options);
-  absl::Status Load();
+  absl::StatusOr<Problems> Scan() const;
+  absl::Status LoadFile(const std::string& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(scan_mutex_);
+  absl::Status TakeOver(const std::string& file, TableFile read) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(const std::string& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  FileStamp LoadedStamp(const std::string& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<const Table> FindLoaded(std::string_view name) const;
+  void RescanUntilStopped();
   absl::Status CheckDirectory() const;
   absl::Status CheckReplaceable(const std::string& name) const;
 
   const TableStoreOptions options_;
   const std::shared_ptr<Budget> budget_;
   const std::shared_ptr<std::atomic<int>> uploads_;
-  std::mutex write_mutex_;  // held while files change; locked before mutex_
+  std::mutex write_mutex_;         // held while files change; locked before mutex_
+  mutable std::mutex scan_mutex_;  // held while files are read; locked before mutex_
   mutable std::mutex mutex_;
-  std::map<std::string, Entry, std::less<>> tables_ ABSL_GUARDED_BY(mutex_);
+  // What is loaded, which Find may extend: the tables, and the files that they come from.
+  mutable std::map<std::string, Entry, std::less<>> tables_ ABSL_GUARDED_BY(mutex_);
+  mutable std::map<std::string, FileStamp> files_ ABSL_GUARDED_BY(mutex_);
+
+  Problems logged_;  // used by Rescan, which one thread calls
+  std::condition_variable stop_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread rescanner_;  // may be none
 };
 
 }  // namespace phasor::tables

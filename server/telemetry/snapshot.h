@@ -70,6 +70,8 @@ struct Snapshot {
   Holding regions;
   Holding device_regions;
   Holding tables;
+  int64_t spans_exported = 0;
+  int64_t spans_dropped = 0;
   // Of the models of the Open Inference Protocol.
   google::protobuf::RepeatedPtrField<inference::ModelStatistics> models;
 };

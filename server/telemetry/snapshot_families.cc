@@ -131,6 +131,10 @@ void AddHoldings(const Snapshot& s, FamilyList* list) {
                 s.device_regions.pieces);
     list->Gauge("phasor_device_region_bytes", "Their bytes", s.device_regions.bytes);
   }
+  list->Counter("phasor_spans_exported_total", "Spans that a collector took", s.spans_exported);
+  list->Counter("phasor_spans_dropped_total",
+                "Spans that were lost: the queue was full, or no collector took them",
+                s.spans_dropped);
   list->Gauge("phasor_tables", "Learned tables", s.tables.pieces);
   list->Gauge("phasor_table_bytes", "Their bytes, also of deleted ones that are still in use",
               s.tables.bytes);

@@ -41,6 +41,27 @@ TEST(CancelTokenTest, RunsEveryHookOnce) {
   EXPECT_EQ(runs, 2);
 }
 
+TEST(MetadataTest, AcceptsTraceContextAndBytes) {
+  EXPECT_TRUE(CheckMetadata({}).ok());
+  EXPECT_TRUE(
+      CheckMetadata({{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+                     {"tracestate", ""},
+                     {"x_1.key-bin", std::string("\0\xff\n", 3)}})
+          .ok());
+}
+
+TEST(MetadataTest, RefusesWhatGrpcCannotSendAndNamesIt) {
+  for (const char* key :
+       {"", "Upper", "a b", ":path", "grpc-timeout", "te", "user-agent", "k\u00e9"}) {
+    const absl::Status status = CheckMetadata({{"ok", "1"}, {key, "1"}});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << key;
+    EXPECT_EQ(status.message().find("metadata[1]: '"), 0u) << status;
+  }
+  for (const char* value : {"line\nbreak", "\x7f", "\u00e9"}) {
+    EXPECT_NE(CheckMetadata({{"key", value}}).message().find("printable ASCII"), std::string::npos);
+  }
+}
+
 TEST(CancelTokenTest, DroppedRegistrationsDoNotRun) {
   CancelToken token;
   int runs = 0;

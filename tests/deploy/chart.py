@@ -9,7 +9,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/phasor"
-VALUE_SETS = ("default", "gpu", "sidecar", "tls", "everything")
+VALUE_SETS = ("default", "gpu", "sidecar", "tls", "everything", "openshift")
 
 
 def values(name):

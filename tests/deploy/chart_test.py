@@ -24,7 +24,7 @@ except ImportError as error:
     sys.exit(77)
 
 MANIFEST = list(yaml.safe_load_all((chart.ROOT / "deploy/kubernetes/phasor.yaml").read_text(encoding="utf-8")))
-CUSTOM = ("ServiceMonitor",)
+CUSTOM = ("ServiceMonitor", "PrometheusRule")
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
@@ -140,7 +140,10 @@ class AgreesWithItselfTest(unittest.TestCase):
         for pod in pods:
             self.assertIs(pod["automountServiceAccountToken"], False)
             user = pod["securityContext"]
-            self.assertEqual((user["runAsUser"], user["runAsGroup"], user["runAsNonRoot"]), (65532, 65532, True))
+            self.assertIs(user["runAsNonRoot"], True)
+            # A number that is not set is chosen by the platform.
+            for name in ("runAsUser", "runAsGroup", "fsGroup"):
+                self.assertIn(user.get(name), (None, 65532))
             self.assertEqual(user["seccompProfile"], {"type": "RuntimeDefault"})
         for container in [chart.server_of(documents)] + [c for p in pods[1:] for c in p["containers"]]:
             context = container["securityContext"]
@@ -212,6 +215,92 @@ class VariantsTest(unittest.TestCase):
         self.assertEqual(server["startupProbe"]["failureThreshold"], 120)
         self.assertEqual([t["key"] for t in pod["tolerations"]], ["nvidia.com/gpu"])
         self.assertNotIn("nvidia.com/gpu", chart.server_of(chart.render("default"))["resources"]["limits"])
+
+    def test_taint_of_gpu_nodes_is_tolerated_however_the_gpu_is_shared(self):
+        for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"):
+            documents = chart.render_values({"gpu": {"enabled": True, "resource": resource}})
+            self.assertEqual([t["key"] for t in chart.pod_of(documents)["tolerations"]], ["nvidia.com/gpu"], resource)
+            self.assertIn(resource, chart.server_of(documents)["resources"]["limits"])
+
+    def test_openshift_chooses_the_user_and_all_listen_on_ipv6(self):
+        documents = chart.render("openshift")
+        pods = [chart.pod_of(documents)] + [p["spec"] for p in chart.of_kind(documents, "Pod")]
+        for pod in pods:
+            self.assertEqual(set(pod["securityContext"]), {"runAsNonRoot", "seccompProfile"})
+        server = chart.server_of(documents)
+        self.assertEqual(chart.flag(server, "listen"), "[::]:50051")
+        self.assertEqual(chart.flag(server, "metrics-listen"), "[::]:9464")
+        self.assertEqual(len([a for a in server["args"] if a.startswith("--listen=")]), 1)
+
+    def test_every_probe_setting_can_be_changed(self):
+        settings = {
+            "startup": {"periodSeconds": 4, "timeoutSeconds": 3},
+            "liveness": {"periodSeconds": 21, "timeoutSeconds": 5, "failureThreshold": 6},
+            "readiness": {"periodSeconds": 3, "timeoutSeconds": 4, "failureThreshold": 2},
+        }
+        server = chart.server_of(chart.render_values({"probes": settings, "startupTimeoutSeconds": 30}))
+        for name, wanted in settings.items():
+            self.assertLessEqual(wanted.items(), server[f"{name}Probe"].items())
+        self.assertEqual(server["startupProbe"]["failureThreshold"], 8)  # 4 s each: at least 30 s
+
+    def test_no_selector_of_namespaces_is_not_an_empty_one(self):
+        def client_rule(namespaces):
+            given = {"networkPolicy": {"enabled": True, "clientNamespaces": namespaces}}
+            (policy,) = chart.of_kind(chart.render_values(given), "NetworkPolicy")
+            return policy["spec"]["ingress"][0]["from"][0]
+
+        self.assertNotIn("namespaceSelector", client_rule(None))
+        self.assertEqual(client_rule({})["namespaceSelector"], {})
+        one = {"matchLabels": {"team": "models"}}
+        self.assertEqual(client_rule(one)["namespaceSelector"], one)
+
+    def test_more_outgoing_traffic_can_be_allowed(self):
+        (policy,) = chart.of_kind(chart.render("everything"), "NetworkPolicy")
+        ports = [p["port"] for rule in policy["spec"]["egress"] for p in rule["ports"]]
+        self.assertEqual(ports, [53, 53, 4317])
+
+    def test_tables_are_on_one_volume_of_all_pods(self):
+        documents = chart.render_values({"tables": {"enabled": True}, "resources": {"limits": {"memory": "4Gi"}}})
+        (claim,) = chart.of_kind(documents, "PersistentVolumeClaim")
+        self.assertEqual(claim["spec"]["accessModes"], ["ReadWriteMany"])
+        self.assertEqual(claim["metadata"]["annotations"]["helm.sh/resource-policy"], "keep")
+        (volume,) = [v for v in chart.pod_of(documents)["volumes"] if "persistentVolumeClaim" in v]
+        self.assertEqual(volume["persistentVolumeClaim"]["claimName"], claim["metadata"]["name"])
+        server = chart.server_of(documents)
+        (mount,) = [m for m in server["volumeMounts"] if m["name"] == volume["name"]]
+        self.assertEqual(mount["mountPath"], chart.flag(server, "tables-dir"))
+        given = {"tables": {"enabled": True, "existingClaim": "mine"}, "resources": {"limits": {"memory": "4Gi"}}}
+        own = chart.render_values(given)
+        self.assertEqual(chart.of_kind(own, "PersistentVolumeClaim"), [])
+        self.assertIn("mine", [v["persistentVolumeClaim"]["claimName"] for v in chart.pod_of(own)["volumes"]])
+        self.assertIsNone(chart.flag(chart.server_of(chart.render("default")), "tables-dir"))
+
+    def test_rule_and_dashboard_are_the_files_of_the_repository(self):
+        documents = chart.render("everything")
+        (rule,) = chart.of_kind(documents, "PrometheusRule")
+        alerts = yaml.safe_load((chart.ROOT / "deploy/prometheus/alerts.yml").read_text(encoding="utf-8"))
+        self.assertEqual(rule["spec"], alerts)
+        self.assertEqual(rule["metadata"]["labels"]["release"], "prometheus")
+        (shown,) = [c for c in chart.of_kind(documents, "ConfigMap") if c["metadata"]["name"].endswith("-dashboard")]
+        self.assertEqual(shown["metadata"]["labels"]["grafana_dashboard"], "1")
+        dashboard = (chart.ROOT / "deploy/grafana/phasor.json").read_text(encoding="utf-8")
+        self.assertEqual(json.loads(shown["data"]["phasor.json"]), json.loads(dashboard))
+        self.assertEqual(chart.of_kind(chart.render("default"), "PrometheusRule"), [])
+
+    def test_extra_objects_may_be_maps_or_templates(self):
+        names = [c["metadata"]["name"] for c in chart.of_kind(chart.render("everything"), "ConfigMap")]
+        self.assertLessEqual({"of-the-user", "demo-phasor-as-text"}, set(names))
+
+    def test_native_sidecar_starts_before_the_application(self):
+        given = copy.deepcopy(chart.values("sidecar"))
+        given["sidecar"]["native"] = True
+        documents = chart.render_values(given)
+        pod = chart.pod_of(documents)
+        (server,) = pod["initContainers"]
+        self.assertEqual((server["name"], server["restartPolicy"]), ("phasor", "Always"))
+        self.assertEqual([c["name"] for c in pod["containers"]], ["model"])
+        (deployment,) = chart.of_kind(documents, "Deployment")
+        kubernetes_validate.validate(deployment, kubernetes_validate.latest_version(), strict=True)
 
     def test_sidecar_shares_memory_and_is_not_on_the_network(self):
         documents = chart.render("sidecar")
@@ -292,6 +381,10 @@ class RefusedTest(unittest.TestCase):
         "labels of selectors": {"podLabels": {"app.kubernetes.io/name": "x"}},
         "digest that is none": {"image": {"digest": "latest"}},
         "sidecar without an image": {"sidecar": {"enabled": True, "app": {"name": "model"}}},
+        "autoscaling without metrics": {"autoscaling": {"enabled": True}, "metrics": {"enabled": False}},
+        "an address that is no host": {"server": {"listenHost": "::"}},
+        "an unknown access mode": {"tables": {"accessMode": "ReadOnlyMany"}},
+        "tables in the configuration": {"config": {"tables_dir": "/tables"}},
         "sidecar with TLS": {"sidecar": {"enabled": True}, "tls": {"enabled": True, "secretName": "x"}},
     }
     # Comparisons of values, which a schema cannot make: (values, what the message says).
@@ -301,6 +394,14 @@ class RefusedTest(unittest.TestCase):
         ({"policy": {"identities": []}}, "nobody has an identity"),
         ({"sidecar": {"enabled": True, "app": {"name": "a", "image": "b", "securityContext": {"runAsUser": 0}}}},
          "shares memory with its own user only"),
+        ({"server": {"maxInflightBytes": "2GiB"}}, "2560Mi is less than 2.5 times server.maxInflightBytes .*, 5120Mi"),
+        ({"server": {"maxInflightBytes": "1073741825"}}, "resources.limits.memory: 2560Mi is less"),
+        ({"resources": {"limits": {"memory": "2G"}}}, "resources.limits.memory: 2G is less"),
+        ({"resources": {"limits": {"memory": 1e9}}}, "resources.limits.memory: 1e.09 is less"),
+        ({"tables": {"enabled": True}}, "plus tables.maxBytes.*, 3584Mi"),
+        ({"tables": {"enabled": True, "accessMode": "ReadWriteOnce"}, "resources": {"limits": {"memory": "4Gi"}}},
+         "tables.accessMode: ReadWriteOnce is for one pod"),
+        ({"probes": {"readiness": {"periodSeconds": 5, "failureThreshold": 2}}}, "not within drain.delaySeconds, 10"),
     )
 
     def test_schema_refuses(self):
@@ -309,6 +410,27 @@ class RefusedTest(unittest.TestCase):
             for what, given in self.BROKEN.items():
                 with self.subTest(what), self.assertRaises(helm_python.HelmError):
                     loaded.validate_schema(given)
+
+    def test_memory_of_all_values_and_manifests_is_2_5_times_the_budget(self):
+        def budget(container):
+            return int(chart.flag(container, "max-inflight-bytes").removesuffix("GiB")) << 30
+
+        def memory(quantity):
+            units = {"Gi": 1 << 30, "Mi": 1 << 20}
+            return int(quantity[:-2]) * units[quantity[-2:]]
+
+        runtime = yaml.safe_load((chart.ROOT / "deploy/kserve/serving-runtime.yaml").read_text(encoding="utf-8"))
+        containers = [chart.server_of(chart.render(name)) for name in chart.VALUE_SETS]
+        containers += [chart.server_of(MANIFEST), runtime["spec"]["containers"][0]]
+        for container in containers:
+            self.assertGreaterEqual(memory(container["resources"]["limits"]["memory"]), 2.5 * budget(container))
+        for container in (containers[0], *containers[-2:]):  # what runs without being configured
+            self.assertGreaterEqual(memory(container["resources"]["requests"]["memory"]), 2.5 * budget(container))
+
+    def test_one_pod_may_keep_its_tables_to_itself(self):
+        given = {"tables": {"enabled": True, "accessMode": "ReadWriteOnce"}, "replicas": 1,
+                 "updateStrategy": {"maxSurge": 0, "maxUnavailable": 1}, "resources": {"limits": {"memory": "4Gi"}}}
+        self.assertEqual(len(chart.of_kind(chart.render_values(given), "PersistentVolumeClaim")), 1)
 
     def test_templates_refuse(self):
         for given, message in self.FAILING:

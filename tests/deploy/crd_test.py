@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the chart's ServiceMonitor and the KServe manifests against the schemas that those
+"""Checks the chart's ServiceMonitor and PrometheusRule and the KServe manifests against the schemas that those
 projects publish."""
 
 import copy
@@ -9,6 +9,7 @@ import sys
 import unittest
 
 try:
+    import kubernetes_validate
     import yaml
 
     import chart
@@ -23,6 +24,7 @@ except ImportError as error:  # PackageNotFoundError is one
 KSERVE = pathlib.Path(__file__).resolve().parents[2] / "deploy/kserve"
 RUNTIME = yaml.safe_load((KSERVE / "serving-runtime.yaml").read_text(encoding="utf-8"))
 SERVICE = yaml.safe_load((KSERVE / "inference-service.yaml").read_text(encoding="utf-8"))
+SCALER = yaml.safe_load((KSERVE / "autoscaler.yaml").read_text(encoding="utf-8"))
 
 
 class ServiceMonitorTest(unittest.TestCase):
@@ -36,10 +38,11 @@ class ServiceMonitorTest(unittest.TestCase):
     def test_every_value_set_renders_a_valid_one_or_none(self):
         rendered = 0
         for name in chart.VALUE_SETS:
-            for document in chart.of_kind(chart.render(name), "ServiceMonitor"):
-                self.assertEqual(self.schemas.errors("ServiceMonitor", document), [], name)
-                rendered += 1
-        self.assertGreater(rendered, 0, "no value set renders a ServiceMonitor")
+            for kind in ("ServiceMonitor", "PrometheusRule"):
+                for document in chart.of_kind(chart.render(name), kind):
+                    self.assertEqual(self.schemas.errors(kind, document), [], name)
+                    rendered += 1
+        self.assertGreater(rendered, 2, "no value set renders them")
 
     def test_schema_refuses_what_the_crd_does_not_know(self):
         (good,) = chart.of_kind(chart.render("everything"), "ServiceMonitor")
@@ -94,6 +97,16 @@ class KServeTest(unittest.TestCase):
         port = RUNTIME["spec"]["annotations"]["prometheus.kserve.io/port"]
         self.assertIn(f"--metrics-listen=0.0.0.0:{port}", container["args"])
         self.assertIn(int(port), [p["containerPort"] for p in container["ports"]])
+
+    def test_it_is_scaled_by_waiting_calls_and_not_by_cpu(self):
+        self.assertEqual(SERVICE["metadata"]["annotations"]["serving.kserve.io/autoscalerClass"], "external")
+        kubernetes_validate.validate(SCALER, kubernetes_validate.latest_version(), strict=True)
+        target = SCALER["spec"]["scaleTargetRef"]
+        self.assertEqual((target["kind"], target["name"]), ("Deployment", f"{SERVICE['metadata']['name']}-predictor"))
+        self.assertEqual(SCALER["spec"]["minReplicas"], SERVICE["spec"]["predictor"]["minReplicas"])
+        given = {"autoscaling": {"enabled": True}}
+        (of_chart,) = chart.of_kind(chart.render_values(given), "HorizontalPodAutoscaler")
+        self.assertEqual(SCALER["spec"]["metrics"], of_chart["spec"]["metrics"])
 
     def test_grace_period_covers_the_drain(self):
         (container,) = RUNTIME["spec"]["containers"]

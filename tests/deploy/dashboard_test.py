@@ -43,6 +43,8 @@ NOT_HERE = {
 }
 # Metrics of the server that the dashboard leaves out: why.
 NOT_SHOWN = {
+    "phasor_spans_exported_total": "tracing is off unless a collector is named; docs/tracing.md",
+    "phasor_spans_dropped_total": "as phasor_spans_exported_total",
     "phasor_batched_calls_total": "the histogram phasor_batch_calls says more",
 }
 

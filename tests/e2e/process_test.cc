@@ -15,6 +15,7 @@
 
 #include "absl/time/clock.h"
 #include "kernels/backends.h"
+#include "kernels/tensor/npy.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"
@@ -221,6 +222,20 @@ TEST(ServerProcessTest, CudaWithoutADeviceDoesNotStartAndAutoTakesTheCpu) {
   EXPECT_EQ(server.ReadAll(), "");
   EXPECT_EQ(server.Wait(), 1);
   EXPECT_EQ(ServerProcess({"--backend=auto"}).backend(), "cpu");
+}
+
+TEST(CommandLineTest, WritesProgressToTerminalsOnly) {
+  const testing::TempDir dir;
+  dir.Write("x.npy",
+            FormatNpyHeader({Dtype::kFloat32, {64, 1, 64}, {}}) + std::string(64 * 64 * 4, '\0'));
+  const ServerProcess server;
+  Subprocess rope({PHASOR_BINARY, "rope", "--stream", "--server", server.address(), "--preset",
+                   "rope-half-split", "--head-dim", "64", "--range", "0:64", "--input",
+                   dir.path() + "/x.npy", "--output", dir.path() + "/y.npy"});
+  const std::string written = rope.ReadAll();
+  EXPECT_EQ(rope.Wait(), 0) << written;
+  EXPECT_EQ(written.find('\r'), std::string::npos) << written;
+  EXPECT_EQ(written.find('%'), std::string::npos) << written;
 }
 
 TEST(ServerProcessTest, ReflectionCanBeTurnedOff) {

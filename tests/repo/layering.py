@@ -46,6 +46,7 @@ SERVER |= {
     "server/api": [*BELOW_GRPC, "server/grpc"],
     "server/oip": [*BELOW_GRPC, "server/grpc"],
     "server/telemetry": [*BELOW_GRPC, "server/grpc"],
+    "server/trace": [*BELOW_GRPC, "server/grpc"],
 }
 SERVER |= {"server": [*SERVER, *VALUES, *WIRE, "kernels"]}
 
@@ -69,7 +70,7 @@ ANYTHING = ["tests", "bench"]
 EXTERNAL = {
     "gRPC and protobuf": (
         r"(grpc|grpcpp|grpc\+\+|google/protobuf)/|.*\.pb\.h$",
-        ["proto", "server", "server/grpc", "server/api", "server/oip", "server/config", "server/telemetry", "client/grpc", "client/cli"],
+        ["proto", "server", "server/grpc", "server/api", "server/oip", "server/config", "server/telemetry", "server/trace", "client/grpc", "client/cli"],
     ),
     "Highway": (r"hwy/", ["kernels/cpu"]),
     "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", ["kernels/cuda"]),

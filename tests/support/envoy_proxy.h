@@ -23,25 +23,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "tests/support/eventually.h"
-#include "tests/support/socket_client.h"
+#include "tests/support/http_get.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
 namespace phasor::testing {
-
-// The answer to GET `path`; empty when nobody answers.
-inline std::string HttpGet(const std::string& address, const std::string& path) {
-  const FileDescriptor fd = ConnectTo(address);
-  const std::string request =
-      absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-  if (!fd.valid() || write(fd.get(), request.data(), request.size()) < 0) return "";
-  std::string answer;
-  char part[4096];
-  for (ssize_t n; (n = read(fd.get(), part, sizeof(part))) > 0;) {
-    answer.append(part, static_cast<size_t>(n));
-  }
-  return answer;
-}
 
 // Envoy as deploy/envoy/envoy.yaml configures it, but on free ports and with these replicas.
 class EnvoyProxy {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -48,6 +49,12 @@ class TempDir {
  private:
   std::string path_;
 };
+
+// Makes a file look as if it was last written a day ago.
+inline void MakeOld(const std::string& path) {
+  std::filesystem::last_write_time(
+      path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(24));
+}
 
 }  // namespace phasor::testing
 

@@ -73,6 +73,8 @@ TEST(TableCommandsTest, ATableIsUploadedListedReadAndDeleted) {
   EXPECT_THAT(upload.out, HasSubstr("pos   FLOAT32  [600, 1000]"));
   const Outcome list = RunCommand({"tables", "list", "--json", "--server", address});
   EXPECT_EQ(nlohmann::json::parse(list.out)[0]["name"], "pos");
+  EXPECT_THAT(RunCommand({"tables", "list", "--server", address}).out,
+              HasSubstr("kept in " + store.path()));
   const Outcome get = RunCommand(
       {"tables", "get", "pos", "--output", dir.path() + "/back.npy", "--server", address});
   ASSERT_TRUE(get.status.ok()) << get.status;

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +42,7 @@ class FakeServer : private grpc::CallbackGenericService {
     std::string method;
     std::string peer;
     std::string bytes;
+    std::multimap<std::string, std::string> metadata = {};
   };
   struct Reply {
     grpc::Status status;
@@ -72,7 +74,12 @@ class FakeServer : private grpc::CallbackGenericService {
     }
     void OnReadDone(bool ok) override {
       if (!ok) return End(grpc::Status::CANCELLED);
-      const Reply reply = handler_({context_.method(), context_.peer(), FromBuffer(request_)});
+      Request request{context_.method(), context_.peer(), FromBuffer(request_)};
+      for (const auto& [key, value] : context_.client_metadata()) {
+        request.metadata.emplace(std::string(key.data(), key.size()),
+                                 std::string(value.data(), value.size()));
+      }
+      const Reply reply = handler_(request);
       if (reply.never) return;
       if (!reply.pushback_ms.empty()) {
         context_.AddTrailingMetadata("grpc-retry-pushback-ms", reply.pushback_ms);

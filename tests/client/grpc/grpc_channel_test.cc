@@ -84,6 +84,38 @@ TEST_P(GrpcChannelTest, CarriesMethodRequestAndResponse) {
   EXPECT_EQ(header_, "\x08\x01");
 }
 
+TEST_P(GrpcChannelTest, CarriesMetadataWithEveryAttempt) {
+  std::mutex mutex;
+  std::vector<std::string> seen;
+  FakeServer server([&](const FakeServer::Request& request) {
+    std::lock_guard lock(mutex);
+    for (const char* key : {"traceparent", "x-bin"}) {
+      const auto found = request.metadata.find(key);
+      seen.push_back(found == request.metadata.end() ? "none" : found->second);
+    }
+    if (seen.size() == 2) return FakeServer::Reply{.status = kBusy};
+    return FakeServer::Reply{};
+  });
+  const std::string bytes("\0\xff", 2);
+  EXPECT_TRUE(Call(server, "abc",
+                   {.deadline = absl::Now() + absl::Seconds(30),
+                    .metadata = {{"traceparent", "00-1-2-01"}, {"x-bin", bytes}}})
+                  .ok());
+  EXPECT_THAT(seen, ElementsAre("00-1-2-01", bytes, "00-1-2-01", bytes));
+}
+
+TEST_P(GrpcChannelTest, MetadataThatCannotBeSentIsRefusedHere) {
+  int calls = 0;
+  FakeServer server([&](const auto&) {
+    ++calls;
+    return FakeServer::Reply{};
+  });
+  const absl::Status status = Call(server, "abc", {.metadata = {{"Bad Key", "1"}}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("metadata[0]: 'Bad Key'"));
+  EXPECT_EQ(calls, 0);
+}
+
 TEST_P(GrpcChannelTest, ServerErrorsKeepCodeAndMessage) {
   FakeServer server([](const auto&) {
     return FakeServer::Reply{.status = {grpc::StatusCode::NOT_FOUND, "item.spec.preset: unknown"}};

@@ -70,6 +70,16 @@ TEST(RawStreamTest, TheServersStatusIsHowItEnds) {
   EXPECT_EQ(status.message(), "why");
 }
 
+TEST(RawStreamTest, CarriesMetadataAndRefusesWhatCannotBeSent) {
+  StreamService service;
+  RawStream stream(service.channel(), kMethod, {.metadata = {{"traceparent", "00-1-2-01"}}});
+  EXPECT_TRUE(stream.Finish().ok());
+  EXPECT_EQ(service.traceparent, "00-1-2-01");
+  RawStream refused(service.channel(), kMethod, {.metadata = {{"te", "1"}}});
+  EXPECT_FALSE(refused.Write(Header(1), {}));
+  EXPECT_EQ(refused.Finish().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(RawStreamTest, DeadlineTokenAndCancelEndABlockedRead) {
   StreamService service;
   grpc::ByteBuffer bytes;

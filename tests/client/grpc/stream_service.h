@@ -31,8 +31,12 @@ class StreamService final : public v1::PositionEmbeddingService::Service {
   // Changes an answer; not OK: the stream ends with it instead.
   std::function<grpc::Status(v1::StreamApplyRoPEResponse&)> spoil;
   int received = 0;
+  std::string traceparent;  // of the last call
 
-  grpc::Status StreamApplyRoPE(grpc::ServerContext*, Stream* stream) override {
+  grpc::Status StreamApplyRoPE(grpc::ServerContext* context, Stream* stream) override {
+    for (const auto& [key, value] : context->client_metadata()) {
+      if (key == "traceparent") traceparent = std::string(value.data(), value.size());
+    }
     std::map<int64_t, v1::ApplyRoPEItem> open;
     v1::StreamApplyRoPERequest request;
     while (stream->Read(&request)) {

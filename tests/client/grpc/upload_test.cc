@@ -20,8 +20,12 @@ using ::testing::HasSubstr;
 // Keeps what it receives, and answers `status`.
 class Receiver final : public v1::TableService::Service {
  public:
-  grpc::Status CreateTable(grpc::ServerContext*, grpc::ServerReader<v1::CreateTableRequest>* reader,
+  grpc::Status CreateTable(grpc::ServerContext* context,
+                           grpc::ServerReader<v1::CreateTableRequest>* reader,
                            v1::CreateTableResponse* response) override {
+    for (const auto& [key, value] : context->client_metadata()) {
+      if (key == "traceparent") traceparent = std::string(value.data(), value.size());
+    }
     v1::CreateTableRequest request;
     while (reader->Read(&request)) {
       if (request.has_table()) table = request.table();
@@ -34,6 +38,7 @@ class Receiver final : public v1::TableService::Service {
   }
   v1::Table table;
   std::string bytes;
+  std::string traceparent;
   size_t largest = 0;
   grpc::Status status;
 };
@@ -77,6 +82,14 @@ TEST_F(UploadTest, MemorySmallerThanTheShapeAndStridesAreRefusedHere) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("table: ")));
   EXPECT_THAT(Upload(View(values_, {300, 500}, {1000, 1})),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("table: strided")));
+}
+
+TEST_F(UploadTest, MetadataIsSentOrRefused) {
+  EXPECT_TRUE(
+      Upload(View(values_, {300, 1000}), {.metadata = {{"traceparent", "00-1-2-01"}}}).ok());
+  EXPECT_EQ(receiver_.traceparent, "00-1-2-01");
+  EXPECT_THAT(Upload(View(values_, {300, 1000}), {.metadata = {{"", ""}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("metadata[0]")));
 }
 
 TEST_F(UploadTest, ACancelledCallSendsNothing) {

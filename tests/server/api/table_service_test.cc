@@ -141,6 +141,7 @@ TEST_F(TableServiceTest, ListingGoesPageByPage) {
   ASSERT_EQ(page.tables_size(), 1);
   EXPECT_EQ(page.tables(0).name(), "c");
   EXPECT_TRUE(page.next_page_token().empty());
+  EXPECT_FALSE(page.storage().directory().empty());
   request.set_page_token("../");
   EXPECT_THAT(stub_->ListTables(&bad_token, request, &page).error_message(),
               HasSubstr("page_token: "));

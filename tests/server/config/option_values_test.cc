@@ -55,6 +55,15 @@ TEST(FormatTimeTest, IsReadBack) {
   }
 }
 
+TEST(ParseModeTest, ReadsOctalPermissionsOnly) {
+  EXPECT_EQ(ParseMode("660"), 0660);
+  EXPECT_EQ(ParseMode("0600"), 0600);
+  EXPECT_EQ(ParseMode("0000"), 0);
+  for (const char* text : {"", "66", "00660", "0668", "1777", "-660", "+660", "rw-", "0x1"}) {
+    EXPECT_EQ(ParseMode(text), std::nullopt) << text;
+  }
+}
+
 TEST(ParseSwitchTest, ReadsTheUsualWords) {
   for (const char* text : {"true", "1", "on", "yes"}) EXPECT_EQ(ParseSwitch(text), true) << text;
   for (const char* text : {"false", "0", "off", "no"}) EXPECT_EQ(ParseSwitch(text), false) << text;

@@ -3,9 +3,12 @@
 #include "server/net/listen_socket.h"
 
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 #include <string>
 
@@ -97,6 +100,39 @@ TEST_F(UnixSocketTest, FileIsForOwnerAndGroupAndGoesWithTheSocket) {
     EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
   }
   EXPECT_FALSE(Exists());
+}
+
+TEST_F(UnixSocketTest, FileHasTheModeAndGroupThatWereChosen) {
+  // Only root may choose a group that it does not belong to.
+  const gid_t group = geteuid() == 0 ? 65534 : getegid();
+  const auto sockets = Listen(address_, {.mode = 0606, .group = std::to_string(group)});
+  ASSERT_TRUE(sockets.ok()) << sockets.status();
+  struct stat status;
+  ASSERT_EQ(stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0606u);
+  EXPECT_EQ(status.st_gid, group);
+  EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
+}
+
+TEST_F(UnixSocketTest, GroupsMayBeNamed) {
+  const auto sockets = Listen(address_, {.group = geteuid() == 0 ? "nogroup" : ""});
+  ASSERT_TRUE(sockets.ok()) << sockets.status();
+  const auto unknown = Listen(address_, {.group = "no-such-group"});
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(unknown.status().message(), HasSubstr("socket-group: this host has no group 'no-su"));
+}
+
+// As an ordinary user: whoever may not give files away gets no socket, not one with another group.
+TEST_F(UnixSocketTest, AGroupThatIsNotOnesOwnIsRefused) {
+  const auto listen_as_nobody = [&] {
+    if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0))
+      _exit(9);
+    const auto sockets = Listen(address_, {.group = "1"});
+    std::fprintf(stderr, "%s\n", std::string(sockets.status().message()).c_str());
+    _exit(sockets.ok() || Exists() ? 1 : 0);
+  };
+  ASSERT_EQ(chmod(path_.substr(0, path_.rfind('/')).c_str(), 0777), 0);
+  EXPECT_EXIT(listen_as_nobody(), ::testing::ExitedWithCode(0), "socket-group: cannot give");
 }
 
 TEST_F(UnixSocketTest, FileOfADeadServerIsReplaced) {

@@ -26,8 +26,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 constexpr auto kUnusable = absl::StatusCode::kFailedPrecondition;
 
-auto Read(const TempDir& dir, const std::string& file, int64_t budget = 1 << 20) {
-  return ReadTableFile(dir.path(), file, std::make_shared<Budget>(budget));
+using Tables = std::vector<std::shared_ptr<const Table>>;
+
+absl::StatusOr<Tables> Read(const TempDir& dir, const std::string& file, int64_t budget = 1 << 20) {
+  absl::StatusOr<TableFile> read =
+      ReadTableFile(dir.path(), file, std::make_shared<Budget>(budget));
+  return read.ok() ? absl::StatusOr<Tables>(read->tables) : read.status();
 }
 
 std::string Npy(std::vector<int64_t> shape, const std::string& data,
@@ -104,16 +108,18 @@ TEST(TableFilesTest, ATableLargerThanTheBudgetIsNotRead) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));
 }
 
-TEST(TableFilesTest, ListingSkipsHiddenAndOtherFilesAndRemovesCutOffUploads) {
+TEST(TableFilesTest, ListingSkipsHiddenAndOtherFilesAndRemovesAbandonedUploads) {
   const TempDir dir;
-  for (const char* file :
-       {"b.npy", "a.safetensors", "README.md", ".hidden.npy", ".t.upload-a1b2c3"}) {
+  for (const char* file : {"b.npy", "a.safetensors", "README.md", ".hidden.npy", ".t.upload-a1b2c3",
+                           ".t.upload-young"}) {
     dir.Write(file, "x");
   }
+  testing::MakeOld(dir.path() + "/.t.upload-a1b2c3");
   const auto files = ListTableFiles(dir.path());
   ASSERT_THAT(files, IsOk());
   EXPECT_THAT(*files, ElementsAre("a.safetensors", "b.npy"));
-  EXPECT_THAT(dir.Files(), ElementsAre(".hidden.npy", "README.md", "a.safetensors", "b.npy"));
+  EXPECT_THAT(dir.Files(),
+              ElementsAre(".hidden.npy", ".t.upload-young", "README.md", "a.safetensors", "b.npy"));
   EXPECT_THAT(ListTableFiles(dir.path() + "/none"),
               StatusIs(kUnusable, HasSubstr("cannot be read")));
 }
@@ -124,9 +130,10 @@ TEST(TableFilesTest, WhatIsWrittenIsReadBack) {
       testing::MakeTable("t", Dtype::kFloat64, 3, 2, std::vector<double>{1, 2, 3, 4, 5, 6});
   const auto temporary = WriteTemporaryFile(dir.path(), *table, nullptr);
   ASSERT_THAT(temporary, IsOk());
-  EXPECT_THAT(RenameIntoPlace(dir.path(), *temporary, UploadFileName("t"), nullptr), IsOk());
+  EXPECT_THAT(RenameIntoPlace(dir.path(), temporary->name, UploadFileName("t"), nullptr), IsOk());
   EXPECT_THAT(SyncDirectory(dir.path(), nullptr), IsOk());
   EXPECT_THAT(dir.Files(), ElementsAre("t.uploaded.safetensors"));
+  EXPECT_EQ(StampOf(dir.path() + "/t.uploaded.safetensors"), temporary->stamp);
   const auto read = Read(dir, "t.uploaded.safetensors");
   ASSERT_THAT(read, IsOk());
   EXPECT_EQ((*read)[0]->sha256, table->sha256);
@@ -164,7 +171,7 @@ TEST(TableFilesTest, AFailedWriteLeavesNothingBehind) {
   }
   const auto temporary = WriteTemporaryFile(dir.path(), *table, nullptr);
   ASSERT_THAT(temporary, IsOk());
-  EXPECT_FALSE(RenameIntoPlace(dir.path(), *temporary, "none/t.safetensors", nullptr).ok());
+  EXPECT_FALSE(RenameIntoPlace(dir.path(), temporary->name, "none/t.safetensors", nullptr).ok());
   EXPECT_TRUE(dir.Files().empty());
 }
 

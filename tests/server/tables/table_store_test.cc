@@ -11,6 +11,7 @@
 
 #include "kernels/base/sha256.h"
 #include "kernels/tensor/npy.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -133,8 +134,9 @@ TEST(TableStoreTest, WithoutADirectoryUploadsAreRefusedAndNothingIsFound) {
   ASSERT_THAT(store, IsOk());
   EXPECT_THAT((*store)->Begin("t", kShape, Sha256Hex(kOld)),
               StatusIs(kPrecondition, HasSubstr("--tables-dir")));
-  EXPECT_THAT((*store)->Find("t", "item.table"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("item.table: no table 't'")));
+  EXPECT_THAT(
+      (*store)->Find("t", "item.table"),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("item.table: no table 't' on this server")));
   EXPECT_TRUE((*store)->List("", 10).empty());
 }
 
@@ -167,7 +169,7 @@ TEST(TableStoreTest, UploadsAtATimeAreLimited) {
 }
 
 // A process that dies before a step of writing leaves the old table, or from the rename on the new
-// one, and the next start cleans up.
+// one, and a start an hour later cleans up.
 TEST(TableStoreTest, ACrashAtAnyStepLeavesAWholeTable) {
   for (const std::string crash : {"create", "write", "sync", "rename", "sync directory"}) {
     const TempDir dir;
@@ -182,6 +184,8 @@ TEST(TableStoreTest, ACrashAtAnyStepLeavesAWholeTable) {
     };
     EXPECT_EXIT(upload_and_die(), ::testing::ExitedWithCode(7), "") << crash;
     EXPECT_EQ(ContentOf(*Open(dir), "t"), crash == "sync directory" ? kNew : kOld) << crash;
+    for (const std::string& file : dir.Files()) testing::MakeOld(dir.path() + "/" + file);
+    EXPECT_THAT(Open(dir), ::testing::NotNull());
     EXPECT_EQ(dir.Files().size(), 1u) << crash;
   }
 }
@@ -203,6 +207,87 @@ TEST(TableStoreTest, ConcurrentUploadsOfOneNameLeaveOneOfThemWhole) {
   EXPECT_EQ(ContentOf(*Open(dir), "t"), ContentOf(*store, "t"));
   EXPECT_EQ(dir.Files().size(), 1u);
   EXPECT_EQ(store->taken_bytes(), 32);
+}
+
+// Two servers on one directory.
+
+TEST(SharedTableStoreTest, AnUploadToOneIsFoundByTheOtherAtOnce) {
+  const TempDir dir;
+  const auto one = Open(dir), other = Open(dir);
+  EXPECT_FALSE(other->Find("t", "table").ok());
+  ASSERT_THAT(Put(*one, "t", kOld), IsOk());
+  EXPECT_EQ(ContentOf(*other, "t"), kOld);
+  EXPECT_THAT(Put(*other, "u", kNew), IsOk());
+  EXPECT_THAT(one->Delete("u"), IsOk());
+  EXPECT_FALSE(Open(dir)->Find("u", "table").ok());
+}
+
+TEST(SharedTableStoreTest, ARescanTakesOverWhatWasReplacedDeletedAndAdded) {
+  const TempDir dir;
+  const auto one = Open(dir), other = Open(dir);
+  for (const char* name : {"replaced", "deleted", "same"}) {
+    ASSERT_THAT(Put(*one, name, kOld), IsOk());
+    ASSERT_EQ(ContentOf(*other, name), kOld);
+  }
+  const auto same = *other->Find("same", "table");
+  ASSERT_THAT(Put(*one, "replaced", kNew), IsOk());
+  ASSERT_THAT(one->Delete("deleted"), IsOk());
+  dir.Write("added.npy", FormatNpyHeader({Dtype::kFloat32, {4, 2}, {}}) + kNew);
+  other->Rescan();
+  EXPECT_EQ(ContentOf(*other, "replaced"), kNew);
+  EXPECT_EQ(ContentOf(*other, "added"), kNew);
+  EXPECT_FALSE(other->Find("deleted", "table").ok());
+  EXPECT_EQ(*other->Find("same", "table"), same) << "read again without need";
+  EXPECT_EQ(other->count(), 3);
+  EXPECT_EQ(other->taken_bytes(), 3 * 32);
+}
+
+// The directory decides, not who wrote last into its own memory.
+TEST(SharedTableStoreTest, TheLastOfTwoUploadsOfOneNameWinsOnBoth) {
+  const TempDir dir;
+  const auto one = Open(dir), other = Open(dir);
+  ASSERT_THAT(Put(*one, "t", kOld), IsOk());
+  ASSERT_THAT(Put(*other, "t", kNew), IsOk());
+  one->Rescan();
+  other->Rescan();
+  EXPECT_EQ(ContentOf(*one, "t"), kNew);
+  EXPECT_EQ(ContentOf(*other, "t"), kNew);
+}
+
+TEST(SharedTableStoreTest, AnUploadInProgressSurvivesTheStartAndTheScanOfAnotherServer) {
+  const TempDir dir;
+  const auto one = Open(dir, [&](const std::string& step) {
+    if (step == "rename") Open(dir)->Rescan();
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Put(*one, "t", kOld), IsOk());
+  EXPECT_EQ(ContentOf(*one, "t"), kOld);
+}
+
+TEST(SharedTableStoreTest, AFileThatCannotBeReadChangesNothing) {
+  const TempDir dir;
+  const auto store = Open(dir);
+  ASSERT_THAT(Put(*store, "t", kOld), IsOk());
+  dir.Write("t.npy", FormatNpyHeader({Dtype::kFloat32, {4, 2}, {}}) + kNew);  // same name
+  dir.Write("half.npy", FormatNpyHeader({Dtype::kFloat32, {4, 2}, {}}) + kNew.substr(1));
+  store->Rescan();
+  EXPECT_EQ(ContentOf(*store, "t"), kOld);
+  EXPECT_EQ(store->count(), 1);
+  dir.Write("half.npy", FormatNpyHeader({Dtype::kFloat32, {4, 2}, {}}) + kNew);  // now whole
+  store->Rescan();
+  EXPECT_EQ(ContentOf(*store, "half"), kNew);
+}
+
+TEST(SharedTableStoreTest, TheStoreLooksAgainByItself) {
+  const TempDir dir;
+  auto store = TableStore::Open({.directory = dir.path(),
+                                 .max_table_bytes = 1000,
+                                 .max_tables_bytes = 2000,
+                                 .rescan_interval = absl::Milliseconds(5)});
+  ASSERT_THAT(store, IsOk());
+  const auto other = Open(dir);
+  ASSERT_THAT(Put(*other, "t", kOld), IsOk());
+  EXPECT_TRUE(testing::Eventually([&] { return (*store)->count() == 1; }));
 }
 
 TEST(TableStoreTest, ADeletedTableLivesWhileItIsInUse) {

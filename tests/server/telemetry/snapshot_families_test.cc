@@ -57,6 +57,8 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
   s.leases = {18, 19};
   s.regions = {20, 21};
   s.tables = {22, 23};
+  s.spans_exported = 38;
+  s.spans_dropped = 39;
   s.refusals = {24, 25, 26};
   inference::ModelStatistics& used = *s.models.Add();
   used.set_name("m");
@@ -102,6 +104,8 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
       {"phasor_lease_bytes", 19},
       {"phasor_regions", 20},
       {"phasor_region_bytes", 21},
+      {"phasor_spans_exported_total", 38},
+      {"phasor_spans_dropped_total", 39},
       {"phasor_tables", 22},
       {"phasor_table_bytes", 23},
       {"phasor_auth_refused_total,code=UNAUTHENTICATED", 24},

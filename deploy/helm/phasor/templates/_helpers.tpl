@@ -56,20 +56,3 @@ app.kubernetes.io/component: test
 {{- if .Values.serviceAccount.create -}}{{- $own = include "phasor.fullname" . -}}{{- end -}}
 {{- default $own .Values.serviceAccount.name -}}
 {{- end -}}
-
-{{- define "phasor.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop:
-    - ALL
-{{- end -}}
-
-{{- define "phasor.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
-{{- end -}}

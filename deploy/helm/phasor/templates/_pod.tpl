@@ -7,6 +7,9 @@ The server's container and volumes. Charts that have Phasor as a dependency name
 name: phasor
 image: {{ include "phasor.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- if and .Values.sidecar.enabled .Values.sidecar.native }}
+restartPolicy: Always
+{{- end }}
 args:
   {{- include "phasor.args" . | trim | nindent 2 }}
 {{- with .Values.extraEnv }}
@@ -20,23 +23,21 @@ ports:
 startupProbe:
   grpc:
     port: {{ $port }}
-  periodSeconds: 1
-  failureThreshold: {{ .Values.startupTimeoutSeconds }}
+  {{- with .Values.probes.startup }}
+  {{- toYaml . | nindent 2 }}
+  failureThreshold: {{ divf $.Values.startupTimeoutSeconds .periodSeconds | ceil }}
+  {{- end }}
 # Makes a new connection each time, so it also detects a listener that stopped accepting.
 livenessProbe:
   grpc:
     port: {{ $port }}
     service: ""
-  periodSeconds: 10
-  timeoutSeconds: 2
-  failureThreshold: 3
+  {{- toYaml .Values.probes.liveness | nindent 2 }}
 readinessProbe:
   grpc:
     port: {{ $port }}
     service: phasor.v1.PositionEmbeddingService
-  periodSeconds: 2
-  timeoutSeconds: 2
-  failureThreshold: 1
+  {{- toYaml .Values.probes.readiness | nindent 2 }}
 resources:
   {{- $resources := deepCopy .Values.resources }}
   {{- if .Values.gpu.enabled }}
@@ -45,7 +46,7 @@ resources:
   {{- end }}
   {{- toYaml $resources | nindent 2 }}
 securityContext:
-  {{- include "phasor.securityContext" . | nindent 2 }}
+  {{- toYaml .Values.securityContext | nindent 2 }}
 {{- with include "phasor.volumeMounts" . | trim }}
 volumeMounts:
   {{- . | nindent 2 }}
@@ -111,6 +112,10 @@ volumeMounts:
   mountPath: /etc/phasor/policy
   readOnly: true
 {{- end }}
+{{- if .Values.tables.enabled }}
+- name: phasor-tables
+  mountPath: /var/lib/phasor/tables
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -165,6 +170,11 @@ volumeMounts:
   configMap:
     name: {{ include "phasor.fullname" $ }}-policy
 {{- end }}
+{{- if .tables.enabled }}
+- name: phasor-tables
+  persistentVolumeClaim:
+    claimName: {{ .tables.existingClaim | default (printf "%s-tables" (include "phasor.fullname" $)) }}
+{{- end }}
 {{- with .extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -177,7 +187,7 @@ volumeMounts:
 
 {{- define "phasor.tolerations" -}}
 {{- if and .Values.gpu.enabled .Values.gpu.tolerateTaint }}
-- key: {{ .Values.gpu.resource }}
+- key: {{ .Values.gpu.taintKey }}
   operator: Exists
   effect: NoSchedule
 {{- end }}

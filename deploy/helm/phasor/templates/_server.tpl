@@ -40,16 +40,58 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- define "phasor.check" -}}
 {{- $v := .Values -}}
 {{- with $v.sidecar.app -}}
-{{- $uid := dig "securityContext" "runAsUser" 65532 . -}}
-{{- if ne (int $uid) 65532 -}}
-{{- fail (printf "sidecar.app.securityContext.runAsUser: %d, the server runs as 65532 and shares memory with its own user only" (int $uid)) -}}
+{{- $own := get $v.podSecurityContext "runAsUser" -}}
+{{- $uid := dig "securityContext" "runAsUser" $own . -}}
+{{- if ne (toString $uid) (toString $own) -}}
+{{- fail (printf "sidecar.app.securityContext.runAsUser: %v, the server runs as %v and shares memory with its own user only; use the same" $uid ($own | default "the user of the namespace")) -}}
 {{- end -}}
 {{- end -}}
+{{- $ready := $v.probes.readiness -}}
+{{- $notice := mul $ready.periodSeconds $ready.failureThreshold -}}
+{{- if ge (int $notice) (int $v.drain.delaySeconds) -}}
+{{- fail (printf "probes.readiness: fails after %d s, which is not within drain.delaySeconds, %d; use a shorter period or a longer delay" $notice (int $v.drain.delaySeconds)) -}}
+{{- end -}}
+{{- include "phasor.checkMemory" . -}}
+{{- include "phasor.checkTables" . -}}
 {{- if and $v.policy (not (or $v.tokens.secretName $v.tls.clientCertificates)) -}}
 {{- fail "policy: nobody has an identity, set tokens.secretName or tls.clientCertificates too" -}}
 {{- end -}}
 {{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
 {{- fail (printf "autoscaling.minReplicas: %d is more than maxReplicas, %d" (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Bytes of a Kubernetes quantity ("2560Mi", "2.5Gi", "3G") or of a size of the server ("1GiB"), as a float. */ -}}
+{{- define "phasor.bytes" -}}
+{{- $units := dict "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "m" 1e-3 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- $text := toString . -}}
+{{- $unit := regexFind "[A-Za-z]+$" $text | trimSuffix "B" -}}
+{{- $number := regexFind "^[0-9.]+(e[+][0-9]+)?" $text | float64 -}}
+{{- if $unit -}}{{- mulf $number (get $units $unit) -}}{{- else -}}{{- $number -}}{{- end -}}
+{{- end -}}
+
+{{- /* The byte budget bounds memory to 2.5 times itself; tables come on top. */ -}}
+{{- define "phasor.checkMemory" -}}
+{{- $needed := mulf 2.5 (include "phasor.bytes" .Values.server.maxInflightBytes | float64) -}}
+{{- if .Values.tables.enabled -}}
+{{- $needed = addf $needed (include "phasor.bytes" .Values.tables.maxBytes | float64) -}}
+{{- end -}}
+{{- with dig "limits" "memory" "" .Values.resources -}}
+{{- if lt (include "phasor.bytes" . | float64) $needed -}}
+{{- fail (printf "resources.limits.memory: %v is less than 2.5 times server.maxInflightBytes (plus tables.maxBytes), %.0fMi; use a higher limit or a lower budget" . (divf $needed 1048576.0)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Pods that do not share a directory do not see each other's tables. */ -}}
+{{- define "phasor.checkTables" -}}
+{{- with .Values -}}
+{{- if and .tables.enabled (ne .tables.accessMode "ReadWriteMany") -}}
+{{- $pods := ternary .autoscaling.maxReplicas .replicas .autoscaling.enabled -}}
+{{- if or (gt (int $pods) 1) (ne (toString .updateStrategy.maxSurge) "0") -}}
+{{- fail (printf "tables.accessMode: %s is for one pod, and there may be several; use ReadWriteMany, or replicas: 1 with updateStrategy.maxSurge: 0" .tables.accessMode) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -63,13 +105,13 @@ What is derived from values: threads, grace period, which ports are open, flags.
 - --shared-memory=true
 {{- end }}
 {{- else }}
-- --listen=0.0.0.0:{{ include "phasor.grpcPort" $ }}
+- --listen={{ .server.listenHost }}:{{ include "phasor.grpcPort" $ }}
 {{- end }}
 {{- if include "phasor.hasAdmin" $ }}
-- --admin-listen=0.0.0.0:{{ include "phasor.adminPort" $ }}
+- --admin-listen={{ .server.listenHost }}:{{ include "phasor.adminPort" $ }}
 {{- end }}
 {{- if .metrics.enabled }}
-- --metrics-listen=0.0.0.0:{{ include "phasor.metricsPort" $ }}
+- --metrics-listen={{ .server.listenHost }}:{{ include "phasor.metricsPort" $ }}
 {{- end }}
 {{- if .config }}
 - --config=/etc/phasor/config/phasor.json
@@ -85,6 +127,11 @@ What is derived from values: threads, grace period, which ports are open, flags.
 - --threads={{ include "phasor.threads" $ }}
 - --max-inflight-bytes={{ .server.maxInflightBytes }}
 - --pool-bytes={{ .server.poolBytes }}
+{{- if .tables.enabled }}
+- --tables-dir=/var/lib/phasor/tables
+- --max-tables-bytes={{ .tables.maxBytes }}
+- --tables-rescan-interval={{ .tables.rescanInterval }}
+{{- end }}
 {{- if .tls.enabled }}
 - --tls-cert={{ $tls }}/tls.crt
 - --tls-key={{ $tls }}/tls.key

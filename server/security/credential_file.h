@@ -1,27 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of credentials: reads them and detects changes.
-#ifndef PHASOR_SERVER_SECURITY_FILE_STAMP_H_
-#define PHASOR_SERVER_SECURITY_FILE_STAMP_H_
+#ifndef PHASOR_SERVER_SECURITY_CREDENTIAL_FILE_H_
+#define PHASOR_SERVER_SECURITY_CREDENTIAL_FILE_H_
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/base/file_stamp.h"
 
 namespace phasor::security {
 
-// The file that a path leads to, and when it was written. All zero if there is none.
-struct FileStamp {
-  uint64_t device = 0;
-  uint64_t inode = 0;
-  int64_t bytes = 0;
-  int64_t modified_ns = 0;
-
-  bool operator==(const FileStamp&) const = default;
-};
-
-FileStamp StampOf(const std::string& path);
 // Stamps of several paths. An empty path counts as a missing file.
 std::vector<FileStamp> StampsOf(const std::vector<std::string>& paths);
 
@@ -31,4 +20,4 @@ absl::StatusOr<std::string> ReadFile(const std::string& option, const std::strin
 
 }  // namespace phasor::security
 
-#endif  // PHASOR_SERVER_SECURITY_FILE_STAMP_H_
+#endif  // PHASOR_SERVER_SECURITY_CREDENTIAL_FILE_H_

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads credential files and their stamps. Follows symbolic links, because Kubernetes replaces a
-// mounted secret by changing a link.
-#include "server/security/file_stamp.h"
-
-#include <sys/stat.h>
+// Reads credential files and their stamps.
+#include "server/security/credential_file.h"
 
 #include "absl/strings/str_cat.h"
 #include "server/base/regular_file.h"
@@ -14,13 +11,6 @@ namespace {
 constexpr size_t kMaxFileBytes = 1 << 20;
 
 }  // namespace
-
-FileStamp StampOf(const std::string& path) {
-  struct stat info = {};
-  if (path.empty() || stat(path.c_str(), &info) != 0) return {};
-  return {info.st_dev, info.st_ino, info.st_size,
-          int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
-}
 
 std::vector<FileStamp> StampsOf(const std::vector<std::string>& paths) {
   std::vector<FileStamp> stamps;

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// CallTracer: makes the spans of a call when it ends.
+#ifndef PHASOR_SERVER_TRACE_CALL_TRACER_H_
+#define PHASOR_SERVER_TRACE_CALL_TRACER_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/grpc/call_observer.h"
+#include "server/trace/span_exporter.h"
+#include "server/trace/trace_context.h"
+#include "server/trace/trace_options.h"
+
+namespace phasor::trace {
+
+// Whether a call is traced. `parent`: what its caller says, nullptr: nothing. `trace_id` is the
+// call's.
+bool IsSampled(const TraceOptions& options, const TraceContext* parent, std::string_view trace_id);
+
+// The spans of a call: the call itself first, then those of its steps that it came to. `now` is the
+// end of the call; `ended` is the same instant of the steady clock.
+std::vector<Span> SpansOf(const rpc::CallRecord& call, const TraceContext* parent,
+                          const std::string& trace_id, absl::Time now, engine::Phases::Tick ended);
+
+// Gives the spans of sampled calls to an exporter. gRPC's own services (health, reflection) are not
+// traced. Threads: any.
+class CallTracer final : public rpc::CallObserver {
+ public:
+  // `exporter` must outlive this.
+  CallTracer(const TraceOptions& options, SpanExporter* exporter)
+      : options_(options), exporter_(*exporter) {}
+
+  void Started(std::string_view) override {}
+  void Ended(const rpc::CallRecord& call) override;
+
+ private:
+  const TraceOptions options_;
+  SpanExporter& exporter_;
+};
+
+}  // namespace phasor::trace
+
+#endif  // PHASOR_SERVER_TRACE_CALL_TRACER_H_

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the OTEL_* variables: those of traces win over those of all signals.
+// https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+#include "server/trace/trace_options.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "kernels/base/status_macros.h"
+
+namespace phasor::trace {
+namespace {
+
+constexpr char kDefaultPort[] = ":4317";
+
+absl::Status Refuse(const std::string& name, const std::string& value,
+                    const std::string& accepted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": '", value, "' is not accepted; use ", accepted));
+}
+
+class Variables {
+ public:
+  explicit Variables(const Environment& environment) : environment_(environment) {}
+
+  // Empty if it is not set; an empty variable counts as not set.
+  std::string Get(const std::string& name) const {
+    const auto found = environment_.find(name);
+    return found == environment_.end() ? "" : found->second;
+  }
+  // OTEL_EXPORTER_OTLP_TRACES_X, or else OTEL_EXPORTER_OTLP_X.
+  std::string Exporter(const std::string& name) const {
+    const std::string own = Get("OTEL_EXPORTER_OTLP_TRACES_" + name);
+    return own.empty() ? Get("OTEL_EXPORTER_OTLP_" + name) : own;
+  }
+  absl::Status Number(const std::string& name, int64_t least, int64_t* value) const {
+    return Parse(name, Get(name), least, value);
+  }
+  absl::Status Milliseconds(const std::string& name, const std::string& text,
+                            absl::Duration* value) const {
+    int64_t ms = absl::ToInt64Milliseconds(*value);
+    PHASOR_RETURN_IF_ERROR(Parse(name, text, 1, &ms));
+    *value = absl::Milliseconds(ms);
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status Parse(const std::string& name, const std::string& text, int64_t least,
+                            int64_t* value) {
+    if (text.empty()) return absl::OkStatus();
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(text, &number) || number < least || number > 1'000'000'000) {
+      return Refuse(name, text, absl::StrCat("a whole number, at least ", least));
+    }
+    *value = number;
+    return absl::OkStatus();
+  }
+
+  const Environment& environment_;
+};
+
+int HexValue(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = absl::ascii_tolower(static_cast<unsigned char>(c));
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+std::string PercentDecoded(absl::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && HexValue(text[i + 1]) >= 0 &&
+        HexValue(text[i + 2]) >= 0) {
+      decoded.push_back(static_cast<char>(HexValue(text[i + 1]) * 16 + HexValue(text[i + 2])));
+      i += 2;
+    } else {
+      decoded.push_back(text[i]);
+    }
+  }
+  return decoded;
+}
+
+// "key=value,key=value", percent-encoded. Entries without '=' are left out, as OpenTelemetry says.
+std::vector<std::pair<std::string, std::string>> Pairs(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& entry :
+       std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipWhitespace()))) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(entry, absl::MaxSplits('=', 1));
+    if (!absl::StrContains(entry, '=')) continue;
+    pairs.emplace_back(PercentDecoded(absl::StripAsciiWhitespace(pair.first)),
+                       PercentDecoded(absl::StripAsciiWhitespace(pair.second)));
+  }
+  return pairs;
+}
+
+absl::Status ReadEndpoint(const Variables& variables, TraceOptions* options) {
+  const std::string text = variables.Exporter("ENDPOINT");
+  absl::string_view rest = text;
+  options->tls = !absl::EqualsIgnoreCase(variables.Exporter("INSECURE"), "true");
+  if (absl::ConsumePrefix(&rest, "http://")) {
+    options->tls = false;
+  } else if (absl::ConsumePrefix(&rest, "https://")) {
+    options->tls = true;
+  }
+  absl::ConsumeSuffix(&rest, "/");
+  if (rest.empty() || absl::StrContains(rest, '/')) {
+    return Refuse("OTEL_EXPORTER_OTLP_ENDPOINT", text, "http://host:4317 or https://host:4317");
+  }
+  const bool has_port = rest.rfind(':') != rest.npos && rest.back() != ']';
+  options->endpoint = absl::StrCat(rest, has_port ? "" : kDefaultPort);
+  const std::string protocol = variables.Exporter("PROTOCOL");
+  if (protocol.empty() || protocol == "grpc") return absl::OkStatus();
+  return Refuse("OTEL_EXPORTER_OTLP_PROTOCOL", protocol, "grpc");
+}
+
+absl::Status ReadSampler(const Variables& variables, TraceOptions* options) {
+  const std::string text = variables.Get("OTEL_TRACES_SAMPLER");
+  if (text.empty()) return absl::OkStatus();
+  absl::string_view name = text;
+  options->parent_based = absl::ConsumePrefix(&name, "parentbased_");
+  if (name == "always_on") return absl::OkStatus();
+  if (name == "always_off") {
+    options->ratio = 0;
+    return absl::OkStatus();
+  }
+  if (name != "traceidratio") {
+    return Refuse("OTEL_TRACES_SAMPLER", text,
+                  "always_on, always_off or traceidratio, each also with parentbased_ before it");
+  }
+  const std::string ratio = variables.Get("OTEL_TRACES_SAMPLER_ARG");
+  if (ratio.empty()) return absl::OkStatus();
+  if (absl::SimpleAtod(ratio, &options->ratio) && options->ratio >= 0 && options->ratio <= 1) {
+    return absl::OkStatus();
+  }
+  return Refuse("OTEL_TRACES_SAMPLER_ARG", ratio, "a number from 0 to 1");
+}
+
+// OTEL_SERVICE_NAME wins over service.name of OTEL_RESOURCE_ATTRIBUTES.
+void ReadResource(const Variables& variables, TraceOptions* options) {
+  options->resource = Pairs(variables.Get("OTEL_RESOURCE_ATTRIBUTES"));
+  const std::string name = variables.Get("OTEL_SERVICE_NAME");
+  const auto is_name = [](const auto& attribute) { return attribute.first == "service.name"; };
+  if (!name.empty()) std::erase_if(options->resource, is_name);
+  if (std::none_of(options->resource.begin(), options->resource.end(), is_name)) {
+    options->resource.emplace_back("service.name", name.empty() ? "phasor" : name);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<TraceOptions> ParseTraceOptions(const Environment& environment) {
+  const Variables variables(environment);
+  TraceOptions options;
+  const bool off = absl::EqualsIgnoreCase(variables.Get("OTEL_SDK_DISABLED"), "true") ||
+                   variables.Get("OTEL_TRACES_EXPORTER") == "none";
+  if (off || variables.Exporter("ENDPOINT").empty()) return options;
+  PHASOR_RETURN_IF_ERROR(ReadEndpoint(variables, &options));
+  PHASOR_RETURN_IF_ERROR(ReadSampler(variables, &options));
+  ReadResource(variables, &options);
+  options.ca_file = variables.Exporter("CERTIFICATE");
+  options.headers = Pairs(variables.Exporter("HEADERS"));
+  for (auto& [key, value] : options.headers) absl::AsciiStrToLower(&key);
+  PHASOR_RETURN_IF_ERROR(variables.Milliseconds(
+      "OTEL_EXPORTER_OTLP_TIMEOUT", variables.Exporter("TIMEOUT"), &options.export_timeout));
+  PHASOR_RETURN_IF_ERROR(variables.Milliseconds("OTEL_BSP_SCHEDULE_DELAY",
+                                                variables.Get("OTEL_BSP_SCHEDULE_DELAY"),
+                                                &options.schedule_delay));
+  PHASOR_RETURN_IF_ERROR(variables.Number("OTEL_BSP_MAX_QUEUE_SIZE", 1, &options.max_queue_spans));
+  PHASOR_RETURN_IF_ERROR(
+      variables.Number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 1, &options.max_batch_spans));
+  options.max_batch_spans = std::min(options.max_batch_spans, options.max_queue_spans);
+  return options;
+}
+
+}  // namespace phasor::trace
