@@ -112,7 +112,12 @@ class Preparer {
     out_.mode = request_.mode;
     out_.layers = request_.layers.size();
     for (const int64_t bytes : request_.pools) out_.pools.push_back({bytes, false});
-    PHASOR_RETURN_IF_ERROR(CheckPins(request_.pins, request_.pins.spec_fingerprint, path_));
+    if (!request_.pins.spec_fingerprint.empty()) {
+      return Invalid(path_,
+                     ".pins.spec_fingerprint: set; must be empty, because every spec has a "
+                     "fingerprint of its own");
+    }
+    PHASOR_RETURN_IF_ERROR(CheckPins(request_.pins, "", path_));
     for (size_t i = 0; i < request_.layouts.size(); ++i) {
       PHASOR_ASSIGN_OR_RETURN(
           layouts_.emplace_back(),

@@ -133,6 +133,10 @@ TEST_F(MoveKeysTest, ErrorsNameTheField) {
   request.mutable_item()->mutable_pins()->set_backend("cuda");
   EXPECT_THAT(View(request), StatusIs(absl::StatusCode::kFailedPrecondition,
                                       HasSubstr("item.pins.backend: 'cuda' does not run here")));
+  request.mutable_item()->mutable_pins()->set_spec_fingerprint("abc");
+  EXPECT_THAT(View(request),
+              StatusIs(kInvalid, HasSubstr("item.pins.spec_fingerprint: set; must")));
+  request.mutable_item()->clear_pins();
   request.mutable_item()->mutable_layers(0)->mutable_place()->set_pool(2);
   EXPECT_THAT(View(request), StatusIs(kInvalid, HasSubstr("item.layers[0].place.pool: 2")));
 }
