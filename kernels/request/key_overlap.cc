@@ -100,30 +100,33 @@ std::string PathOf(const PreparedMove& move, size_t plane, std::string_view path
   return StrCat(path, ": the values of a layer");
 }
 
-absl::Status AddUse(const PreparedMove& move, Use use, std::vector<Use>* uses) {
-  const KeyForm& form = move.forms[use.form];
-  const int64_t pool = move.pools[use.pool].bytes;
-  for (const bool scales : {false, true}) {
-    if (scales && !form.scaled_rows) continue;
-    use.scales = scales;
-    use.bytes = scales ? ScalesOf(form, use.offset) : RowsOf(form, use.offset);
-    // Scales in the rows are part of them.
-    const int64_t in_row = form.scales.offset;
-    if (scales && in_row >= 0 && in_row + 4 <= form.bytes_from &&
-        form.scales == KeyScales{in_row, form.page_bytes, form.slot_bytes, form.head_bytes}) {
-      continue;
-    }
-    if (!IsNested(use.bytes)) {
-      return Invalid(use.path, ": ", scales ? "scales" : "rows",
-                     " overlap; must lie side by side or nested, see docs/move-keys.md");
-    }
-    if (use.bytes.begin < 0 || use.bytes.end() > pool) {
-      return Invalid(use.path, ": ", scales ? "scales" : "rows", " in bytes [", use.bytes.begin,
-                     ", ", use.bytes.end(), "); must lie in its pool of ", pool, " bytes");
-    }
-    uses->push_back(use);
+// Scales in the rows are part of them.
+bool ScalesInRows(const KeyForm& form) {
+  const int64_t at = form.scales.offset;
+  return at >= 0 && at + 4 <= form.bytes_from &&
+         form.scales == KeyScales{at, form.page_bytes, form.slot_bytes, form.head_bytes};
+}
+
+// The uses of all planes: those of their rows, and of scales beside them.
+std::vector<Use> UsesOf(const PreparedMove& move, std::string_view path) {
+  std::vector<Use> uses;
+  const auto add = [&](Use use) {
+    const KeyForm& form = move.forms[use.form];
+    use.bytes = RowsOf(form, use.offset);
+    uses.push_back(use);
+    if (!form.scaled_rows || ScalesInRows(form)) return;
+    use.scales = true;
+    use.bytes = ScalesOf(form, use.offset);
+    uses.push_back(std::move(use));
+  };
+  for (size_t i = 0; i < move.planes.size(); ++i) {
+    const MovePlane& p = move.planes[i];
+    const std::string name = PathOf(move, i, path);
+    const bool in_place = move.mode == MoveMode::kMove;
+    add({p.pool, p.form, p.tokens, in_place, p.offset, false, {}, name});
+    if (!in_place) add({p.to_pool, p.to_form, p.tokens, true, p.to_offset, false, {}, name});
   }
-  return absl::OkStatus();
+  return uses;
 }
 
 // Whether two uses overlap, given that their bytes may.
@@ -186,20 +189,24 @@ bool AreDisjoint(const KeyBytes& a, const KeyBytes& b) {
   return AreDisjointFrom(a, 0, b, 0, b.begin - a.begin);
 }
 
-absl::Status CheckOverlap(const PreparedMove& move, std::string_view path) {
-  std::vector<Use> uses;
-  for (size_t i = 0; i < move.planes.size(); ++i) {
-    const MovePlane& plane = move.planes[i];
-    const std::string plane_path = PathOf(move, i, path);
-    Use use{plane.pool, plane.form, plane.tokens, false, plane.offset, false, {}, plane_path};
-    use.destination = move.mode == MoveMode::kMove;
-    PHASOR_RETURN_IF_ERROR(AddUse(move, use, &uses));
-    if (move.mode == MoveMode::kMove) continue;
-    use = {plane.to_pool,   plane.to_form, plane.tokens, true,
-           plane.to_offset, false,         {},           plane_path};
-    PHASOR_RETURN_IF_ERROR(AddUse(move, use, &uses));
+absl::Status CheckPlaces(const PreparedMove& move, std::string_view path) {
+  for (const Use& use : UsesOf(move, path)) {
+    const std::string_view what = use.scales ? "scales" : "rows";
+    const int64_t pool = move.pools[use.pool].bytes;
+    if (!IsNested(use.bytes)) {
+      return Invalid(use.path, ": ", what,
+                     " overlap; must lie side by side or nested, see docs/move-keys.md");
+    }
+    if (use.bytes.begin >= 0 && use.bytes.end() <= pool) continue;
+    return Invalid(use.path, ": ", what, " in bytes [", use.bytes.begin, ", ", use.bytes.end(),
+                   "); must lie in its pool of ", pool, " bytes");
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOverlap(const PreparedMove& move, std::string_view path) {
   if (move.mode == MoveMode::kCompare) return absl::OkStatus();
+  std::vector<Use> uses = UsesOf(move, path);
   std::stable_sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
     return std::tuple(a.pool, a.bytes.begin) < std::tuple(b.pool, b.bytes.begin);
   });

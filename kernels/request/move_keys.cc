@@ -19,6 +19,7 @@ namespace phasor {
 namespace {
 
 constexpr size_t kMaxLayers = 512;
+constexpr size_t kMaxPools = 1024;
 constexpr size_t kMaxEntries = 4096;  // of the other lists
 
 absl::Status CheckCounts(const MoveRequest& request, std::string_view path) {
@@ -26,7 +27,7 @@ absl::Status CheckCounts(const MoveRequest& request, std::string_view path) {
     if (count >= 1 && count <= most) return absl::OkStatus();
     return Invalid(path, ".", field, ": ", count, " entries; must be in [1, ", most, "]");
   };
-  PHASOR_RETURN_IF_ERROR(check("pools", request.pools.size(), kMaxEntries));
+  PHASOR_RETURN_IF_ERROR(check("pools", request.pools.size(), kMaxPools));
   PHASOR_RETURN_IF_ERROR(check("layouts", request.layouts.size(), kMaxEntries));
   PHASOR_RETURN_IF_ERROR(check("layers", request.layers.size(), kMaxLayers));
   PHASOR_RETURN_IF_ERROR(check("groups", request.groups.size(), kMaxEntries));
@@ -112,7 +113,12 @@ class Preparer {
     out_.mode = request_.mode;
     out_.layers = request_.layers.size();
     for (const int64_t bytes : request_.pools) out_.pools.push_back({bytes, false});
-    PHASOR_RETURN_IF_ERROR(CheckPins(request_.pins, request_.pins.spec_fingerprint, path_));
+    if (!request_.pins.spec_fingerprint.empty()) {
+      return Invalid(path_,
+                     ".pins.spec_fingerprint: set; must be empty, because every spec has a "
+                     "fingerprint of its own");
+    }
+    PHASOR_RETURN_IF_ERROR(CheckPins(request_.pins, "", path_));
     for (size_t i = 0; i < request_.layouts.size(); ++i) {
       PHASOR_ASSIGN_OR_RETURN(
           layouts_.emplace_back(),
@@ -127,6 +133,8 @@ class Preparer {
     }
     PHASOR_RETURN_IF_ERROR(PrepareSpecs());
     PHASOR_RETURN_IF_ERROR(PrepareLayers());
+    // Before the tokens: a pool bounds how many there can be.
+    PHASOR_RETURN_IF_ERROR(CheckPlaces(out_, path_));
     PHASOR_RETURN_IF_ERROR(PrepareGroups());
     PHASOR_RETURN_IF_ERROR(CheckOverlap(out_, path_));
     Sum();

@@ -21,7 +21,7 @@ namespace phasor::rpc {
 // parsed. An item has at most 64 tensors, 2 position tensors and 4 tensors of a paged cache.
 inline constexpr int64_t kRawEntriesOfOneItem = 70;
 // The same of a move, whose entries are pools.
-inline constexpr int64_t kRawEntriesOfOneMove = 4096;
+inline constexpr int64_t kRawEntriesOfOneMove = 1024;
 
 // The functions by which one RPC method reads and answers.
 struct TensorMethod {

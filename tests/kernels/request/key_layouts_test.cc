@@ -159,7 +159,7 @@ void ExpectRefused(KeyLayout layout, const std::string& message) {
 
 TEST(KeyLayoutsTest, WrongLayoutsAreRefusedWithTheirField) {
   KeyLayout layout = Sized("vllm-lbhcn");
-  ExpectRefused(layout, "layout.name: unknown 'vllm-lbhcn'; did you mean 'vllm-lbhnc'?");
+  ExpectRefused(layout, "layout.name: unknown 'vllm-lbhcn'; did you mean \"vllm-lbnhc\"?");
   layout = Sized("nhd");
   layout.pages = 0;
   ExpectRefused(layout, "layout.pages: 0; must be in [1, 2^40]");

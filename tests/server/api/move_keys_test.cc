@@ -133,6 +133,10 @@ TEST_F(MoveKeysTest, ErrorsNameTheField) {
   request.mutable_item()->mutable_pins()->set_backend("cuda");
   EXPECT_THAT(View(request), StatusIs(absl::StatusCode::kFailedPrecondition,
                                       HasSubstr("item.pins.backend: 'cuda' does not run here")));
+  request.mutable_item()->mutable_pins()->set_spec_fingerprint("abc");
+  EXPECT_THAT(View(request),
+              StatusIs(kInvalid, HasSubstr("item.pins.spec_fingerprint: set; must")));
+  request.mutable_item()->clear_pins();
   request.mutable_item()->mutable_layers(0)->mutable_place()->set_pool(2);
   EXPECT_THAT(View(request), StatusIs(kInvalid, HasSubstr("item.layers[0].place.pool: 2")));
 }
@@ -191,7 +195,7 @@ TEST(MoveKeysServiceTest, AComparisonAnswersWithDifferencesAndNoBytes) {
 TEST(MoveKeysServiceTest, EveryPoolMayBeInTheMessage) {
   TestServer server;
   v1::MoveKeysRequest request = RequestOf(MoveMode::kCopyOnWrite);
-  while (request.raw_size() < 4096) {
+  while (request.raw_size() < 1024) {
     request.mutable_item()->add_pools()->set_size_bytes(1);
     request.add_raw("x");
   }
