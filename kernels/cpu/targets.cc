@@ -2,16 +2,27 @@
 // Finds the instruction sets that this machine can run, and names them.
 #include "kernels/cpu/kernels.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace phasor::cpu {
 namespace {
+
+#if defined(__x86_64__)
+// __builtin_cpu_supports of clang 14 does not know F16C.
+bool HasF16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 std::vector<Target> Detect() {
   std::vector<Target> targets;
 #if defined(__x86_64__)
   // What Highway's AVX3 and AVX2 code may use. The builtins also check the operating system.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("f16c");
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && HasF16c();
   const bool avx3 = avx2 && __builtin_cpu_supports("avx512f") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd");
