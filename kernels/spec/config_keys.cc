@@ -45,6 +45,7 @@ bool IsHarmlessKey(const std::string& key, const Json& value, const ConfigModel&
   const bool half_split = model.pairing == Pairing::kHalfSplit;
   return (key == "use_mrope" && value == false) || (key == "rotary" && value == true) ||
          (key == "use_rotary_pos_emb" && value == true) ||
+         (key == "rotary_value" && value == false) ||
          (key == "rope_interleaved" && value == !half_split && !model.rope_interleave);
 }
 

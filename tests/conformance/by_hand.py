@@ -1,6 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """by_hand.py: what models.py cannot observe, and why. A row here is read from the model's source."""
 
+# Configuration classes that no annotation names -> the package whose code takes them.
+ADOPTED = {
+    "IQuestCoderConfig": ("llama", "LlamaRotaryEmbedding", "LlamaAttention"),
+    "InternLM3Config": ("llama", "LlamaRotaryEmbedding", "LlamaAttention"),
+    "MimiDecoderConfig": ("mimi", "MimiRotaryEmbedding", "MimiAttention"),
+    "MimiEncoderConfig": ("mimi", "MimiRotaryEmbedding", "MimiAttention"),
+    "PocketTTSAudioTokenizerDecoderConfig": ("pocket_tts_audio_tokenizer", "PocketTTSAudioTokenizerRotaryEmbedding", "PocketTTSAudioTokenizerAttention"),
+    "PocketTTSAudioTokenizerEncoderConfig": ("pocket_tts_audio_tokenizer", "PocketTTSAudioTokenizerRotaryEmbedding", "PocketTTSAudioTokenizerAttention"),
+    "T5GemmaModuleConfig": ("t5gemma", "T5GemmaRotaryEmbedding", "T5GemmaSelfAttention"),
+}
+
 TWO_KINDS = {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}
 
 # What a class needs beside its defaults, where these contradict each other.
@@ -51,6 +62,9 @@ GPTJ |= {"rotary_dim": 64, "hidden": 4096, "hidden_keys": ["hidden_size", "n_emb
 KIMI = {"observed": "source: its files use DeepSeek V3's class", "pairing": "INTERLEAVED", "pairing_out": "HALF_SPLIT", "rope_interleave": True}
 KIMI |= {"theta": 10000.0, "theta_keys": ["rope_theta"], "latent": [128, 64], "head_dim_keys": ["head_dim"], "head_dim": 64}
 
+ROFORMER = INTERLEAVED | {"observed": "source: the class makes its own table", "theta": 10000.0, "theta_keys": [], "scales": False}
+ROFORMER |= {"hidden": 768, "hidden_keys": ["hidden_size"], "heads": 12, "heads_keys": ["num_attention_heads"], "head_dim_keys": []}
+
 # Rows, or fields of rows, for what is not observed.
 BY_HAND = {
     "codegen": GPTJ,
@@ -72,6 +86,7 @@ BY_HAND = {
     "molmo2_text": {"layer_lists": ["rope_scaling_layers"]},
     "muse_glimmer_text": {"layer_lists": ["layer_rope_theta"]},
     "muse_spark_text": {"layer_lists": ["layer_rope_theta"]},
+    "roformer": ROFORMER,
     "smollm3": {"no_rope_interval": 4},
     "zamba2": {"switch": "use_mem_rope", "still": []},
 }

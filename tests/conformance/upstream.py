@@ -22,6 +22,8 @@ import torch
 import transformers.models
 from transformers import PreTrainedConfig
 
+from by_hand import ADOPTED
+
 SOURCES = pathlib.Path(transformers.models.__file__).parent
 ROTATION = re.compile(r"^(apply_.*(rot|rope)|rotate_queries_or_keys)")
 ROTARY = re.compile(r"Rotary|RopePosition")
@@ -93,6 +95,9 @@ def survey():
                 listed = getattr(users[config], kind)
                 if (package(path), name) not in listed:
                     listed.append((package(path), name))
+    for config, (model, rotary, attention) in ADOPTED.items():
+        module = f"transformers.models.{model}.modeling_{model}"
+        users[config] = Users([(module, rotary)], [(module, attention)])
     for user in users.values():
         for module in {m for m, _ in user.rotary} - {m for m, _ in user.attention}:
             user.attention += [(module, name) for name in unannotated[module]]

@@ -28,6 +28,7 @@ TEST(ConfigJsonTest, KeysThatSayWhatIsSoAnywayAreAccepted) {
   for (const char* extra :
        {R"("model_type": "qwen2", "use_mrope": false)", R"("model_type": "gptj", "rotary": true)",
         R"("model_type": "cohere2", "position_embedding_type": "rope_gptj")",
+        R"("model_type": "roformer", "rotary_value": false)",
         R"("model_type": "modernbert", "position_embedding_type": "absolute")"}) {
     Spec spec;
     spec.config_json = std::string("{\"head_dim\": 64, ") + extra + "}";
