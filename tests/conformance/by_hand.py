@@ -80,6 +80,8 @@ BY_HAND = {
     "kimi_k2": KIMI,
     "longcat_flash": {"latent": [128, 64]},
     "mistral_large4_text": {"latent": [64, 64], "no_rope_interval": 4},
+    "glm4v_text": {"partial": 0},
+    "glm_image_text": {"partial": 0},
     "granite_swa": {"layer_lists": ["layer_rope_theta"]},
     "granitemoe_swa": {"layer_lists": ["layer_rope_theta"]},
     "llama4_text": {"no_rope_interval": 4},

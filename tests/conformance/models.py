@@ -30,9 +30,9 @@ BASE = 23456.0
 class Model:
     """One configuration class, asked by trying."""
 
-    def __init__(self, name):
+    def __init__(self, name, without=()):
         self.cls = config_classes()[name]
-        self.needed = NEEDED.get(self.cls.model_type, {})
+        self.needed = {k: v for k, v in NEEDED.get(self.cls.model_type, {}).items() if k not in without}
         self.asked = {}
         for self.module, self.rotary in survey()[name].rotary:
             if self.ask({}):
@@ -150,8 +150,9 @@ def partial_fields(model, kind, name, head, pairs):
     within = layers | {name: plain | {"partial_rotary_factor": 0.375}} if name else plain | {"partial_rotary_factor": 0.375}
     if kind in model.changed({"rope_parameters": within}, {"rope_parameters": layers}):
         fields["partial_in_dictionary"] = True
-    lanes = 2 * len((model.ask({"rope_parameters": layers}) or {}).get(f"{kind}_inv_freq" if kind else "inv_freq", []))
-    if lanes not in (0, 2 * pairs) and not model.integer("qk_rope_head_dim"):
+    key = f"{kind}_inv_freq" if kind else "inv_freq"
+    lanes = 2 * len((model.ask({"rope_parameters": layers}) or {}).get(key, []))
+    if lanes not in (0, 2 * len(model.ask({})[key])) and not model.integer("qk_rope_head_dim"):
         fields["partial_beside_dictionary"] = lanes / head
     rope = attribute(model.config({}), "rope_parameters") or {}
     said = ((rope.get(name) if name else rope) or {}).get("partial_rotary_factor")
@@ -202,8 +203,14 @@ def row_of(name):
     found = []
     for kind in kinds:
         length = len(model.ask({})[f"{kind}_inv_freq" if kind else "inv_freq"])
-        head, begin, pairs = (seen[kind].head_dim, seen[kind].begin, len(seen[kind].pairs)) if kind in seen else (2 * length, 0, length)
-        fields = base_fields(model, kind, kind) | width_fields(model, kind, head) | partial_fields(model, kind, kind, head, pairs)
+        divided = (model.integer("hidden_size") or 0) // (model.integer("num_attention_heads") or 1)
+        head = seen[kind].head_dim if kind in seen else model.integer("head_dim") or divided or 2 * length
+        begin, pairs = (seen[kind].begin, len(seen[kind].pairs)) if kind in seen else (0, length)
+        # A width that only the attention layer needs is no default of the class.
+        free = Model(name, without=("head_dim",))
+        of_width = free if free.ask({}) else model
+        free_head = head if "head_dim" not in model.needed else 2 * len((of_width.ask({}) or {}).get(f"{kind}_inv_freq" if kind else "inv_freq", []))
+        fields = base_fields(model, kind, kind) | width_fields(of_width, kind, free_head) | partial_fields(model, kind, kind, head, pairs)
         if model.integer("qk_rope_head_dim") and kind in model.changed({"qk_rope_head_dim": model.integer("qk_rope_head_dim") + 16}):
             fields |= {"latent": [begin, head - begin]}
         found.append(({"name": kind} if kind else {}) | fields)
