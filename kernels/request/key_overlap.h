@@ -43,8 +43,8 @@ bool AreDisjoint(const KeyBytes& a, const KeyBytes& b);
 // INVALID_ARGUMENT: rows of a plane overlap or extend beyond its pool. Needs no tokens.
 absl::Status CheckPlaces(const PreparedMove& move, std::string_view path);
 
-// Call it after CheckPlaces. INVALID_ARGUMENT: rows of two planes overlap, of which one is written; a
-// slot is both written and read, or written twice.
+// Call it after CheckPlaces. INVALID_ARGUMENT: rows of two planes overlap, of which one is written;
+// a slot is both written and read, or written twice.
 absl::Status CheckOverlap(const PreparedMove& move, std::string_view path);
 
 }  // namespace phasor

@@ -4,6 +4,8 @@
 #ifndef PHASOR_KERNELS_SPEC_CONFIG_JSON_H_
 #define PHASOR_KERNELS_SPEC_CONFIG_JSON_H_
 
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -18,6 +20,13 @@ namespace phasor {
 // that changes the numbers and is not supported, values that contradict each other, a missing
 // required value, or an unknown model_type.
 absl::StatusOr<Spec> SpecFromConfigJson(const Spec& user, std::string_view path);
+
+// The spec of the layers that `user.layer_type` chooses (a kind, or the number of a layer), as
+// above; nullopt: these layers do not rotate.
+absl::StatusOr<std::optional<Spec>> LayerFromConfigJson(const Spec& user, std::string_view path);
+
+// How many layers the model has.
+absl::StatusOr<int64_t> LayersOfConfigJson(const Spec& user, std::string_view path);
 
 }  // namespace phasor
 

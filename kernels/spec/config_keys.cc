@@ -6,6 +6,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
@@ -17,19 +18,35 @@ namespace {
 constexpr std::string_view kTellingParts[] = {"rope",   "rotary",      "theta", "alibi",
                                               "nope",   "base_freq",   "yarn",  "xpos",
                                               "mscale", "position_emb"};
-constexpr std::string_view kKnownConfigKeys[] = {
-    // Read by config_json.cc, or below.
-    "alibi", "attn_rotary_emb", "global_rope_theta", "local_rope_theta", "max_position_embeddings",
-    "original_max_position_embeddings", "partial_rotary_factor", "position_embedding_type",
-    "qk_nope_head_dim", "qk_rope_head_dim", "rope_interleave", "rope_local_base_freq",
-    "rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary_emb_base", "rotary_pct",
-    // These say which layers rotate, or give sizes of other tables. The caller handles both.
-    "no_rope_layer_interval", "no_rope_layers", "num_position_embeddings"};
+// Keys that say which layers rotate, give sizes of other tables, or are checked below.
+constexpr std::string_view kNeutralKeys[] = {"alibi",
+
+                                             "max_position_embeddings",
+                                             "no_rope_layers",
+                                             "num_position_embeddings",
+                                             "no_rope_layer_interval",
+                                             "original_max_position_embeddings",
+                                             "position_embedding_type",
+                                             "qk_nope_head_dim"};
+// Keys that only some models read; a file of another model may not have them.
+constexpr std::string_view kOthersKeys[] = {"attn_rotary_emb",      "compress_rope_theta",
+                                            "global_rope_theta",    "layer_rope_theta",
+                                            "local_rope_theta",     "partial_rotary_factor",
+                                            "qk_rope_head_dim",     "rope_interleave",
+                                            "rope_local_base_freq", "rope_parameters",
+                                            "rope_scaling",         "rope_scaling_layers",
+                                            "rope_theta",           "rotary_dim",
+                                            "rotary_emb_base",      "rotary_embedding_base",
+                                            "rotary_pct",           "swa_rope_theta",
+                                            "use_mem_rope"};
 
 // Keys whose value only confirms what holds anyway.
-bool IsHarmlessKey(const std::string& key, const Json& value) {
+bool IsHarmlessKey(const std::string& key, const Json& value, const ConfigModel& model) {
+  const bool half_split = model.pairing == Pairing::kHalfSplit;
   return (key == "use_mrope" && value == false) || (key == "rotary" && value == true) ||
-         (key == "use_rotary_pos_emb" && value == true);
+         (key == "use_rotary_pos_emb" && value == true) ||
+         (key == "rotary_value" && value == false) ||
+         (key == "rope_interleaved" && value == !half_split && !model.rope_interleave);
 }
 
 // ModernBERT's "absolute" is left over from BERT; no code reads it.
@@ -39,28 +56,52 @@ bool IsRotaryType(std::string_view type, const ConfigModel& model) {
          (type == "absolute" && model.model_type == "modernbert");
 }
 
-// Refuses keys that only other model types read.
-absl::Status CheckForeignKeys(const JsonObject& config, const ConfigModel& model, bool generic) {
-  const bool gemma3 = model.model_type.substr(0, 6) == "gemma3";
-  const bool modernbert = model.model_type.substr(0, 10) == "modernbert";
-  const struct {
-    const char* key;
-    bool used;
-  } keys[] = {{"rope_local_base_freq", gemma3},
-              {"global_rope_theta", modernbert},
-              {"local_rope_theta", modernbert},
-              {"rope_theta", !modernbert},
-              {"global_head_dim", model.full_head_dim > 0},
-              {"qk_rope_head_dim", model.latent},
-              {"qk_nope_head_dim", model.latent},
-              {"attn_rotary_emb", model.model_type == "bamba"},
-              {"rope_interleave", model.latent || generic}};
-  for (const auto& [key, used] : keys) {
-    if (config.Find(key) == nullptr || used) continue;
+bool IsAmong(const std::vector<std::string>& keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// Whether the model's class reads the key.
+bool Reads(const ConfigModel& model, std::string_view key) {
+  if (key == "rope_interleave") return model.rope_interleave;
+  if (key == "attn_rotary_emb") return model.model_type == "bamba";
+  if (key == model.switch_key || IsAmong(model.layer_lists, key)) return true;
+  for (const ConfigKind& kind : model.kinds) {
+    if (IsAmong(kind.theta_keys, key) || IsAmong(kind.partial_keys, key)) return true;
+    if (key == "qk_rope_head_dim" && !kind.latent.empty()) return true;
+    // A share beside the dictionary is checked against what the class has.
+    if (key == "partial_rotary_factor" &&
+        kind.partial_keys != std::vector<std::string>{"rotary_pct"})
+      return true;
+    if (key == "rotary_dim") return true;
+  }
+  return key == "rope_parameters" || (key == "rope_scaling" && model.rope_scaling);
+}
+
+absl::Status CheckKey(const JsonObject& config, const ConfigModel& model, const std::string& key,
+                      bool generic) {
+  const auto among = [&key](const auto& keys) {
+    return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+  };
+  if (among(kNeutralKeys) || Reads(model, key)) return absl::OkStatus();
+  if (!generic && among(kOthersKeys)) {
     return InvalidAt(config.PathOf(key), "is nothing that model_type ", model.model_type,
                      " reads; must not be set");
   }
-  return absl::OkStatus();
+  std::vector<std::string_view> known(std::begin(kNeutralKeys), std::end(kNeutralKeys));
+  for (const std::string_view other : kOthersKeys) {
+    if (Reads(model, other)) known.push_back(other);
+  }
+  return UnknownKey(config.path(), key, known);
+}
+
+// Refuses widths of heads that only other models read.
+absl::Status CheckWidths(const JsonObject& config, const ConfigModel& model) {
+  if (config.Find("global_head_dim") == nullptr) return absl::OkStatus();
+  for (const ConfigKind& kind : model.kinds) {
+    if (IsAmong(kind.head_dim_keys, "global_head_dim")) return absl::OkStatus();
+  }
+  return InvalidAt(config.PathOf("global_head_dim"), "is nothing that model_type ",
+                   model.model_type, " reads; must not be set");
 }
 
 }  // namespace
@@ -73,11 +114,8 @@ bool IsAboutRotation(std::string_view key) {
 
 absl::Status CheckConfigKeys(const JsonObject& config, const ConfigModel& model, bool generic) {
   for (const auto& [key, value] : config.json().items()) {
-    if (value.is_null() || IsHarmlessKey(key, value) || !IsAboutRotation(key)) continue;
-    if (std::find(std::begin(kKnownConfigKeys), std::end(kKnownConfigKeys), key) ==
-        std::end(kKnownConfigKeys)) {
-      return UnknownKey(config.path(), key, kKnownConfigKeys);
-    }
+    if (value.is_null() || IsHarmlessKey(key, value, model) || !IsAboutRotation(key)) continue;
+    PHASOR_RETURN_IF_ERROR(CheckKey(config, model, key, generic));
   }
   std::optional<bool> alibi;
   PHASOR_RETURN_IF_ERROR(config.Read("alibi", &alibi));
@@ -90,7 +128,7 @@ absl::Status CheckConfigKeys(const JsonObject& config, const ConfigModel& model,
     return InvalidAt(config.PathOf("position_embedding_type"), Shown(*type),
                      "; must be rope or rotary");
   }
-  return CheckForeignKeys(config, model, generic);
+  return CheckWidths(config, model);
 }
 
 }  // namespace phasor

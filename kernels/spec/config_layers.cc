@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the per_layer_config of a config.json and finds the head width of one kind of layer.
+// Finds the kind of a layer and what a config.json says about it alone.
 #include "kernels/spec/config_layers.h"
 
 #include <algorithm>
@@ -37,14 +37,169 @@ absl::StatusOr<size_t> LayerOf(const JsonObject& config, const std::string& key,
                    "\" is no layer; must be one of the ", layers, " of layer_types");
 }
 
+// The kind of every layer, if the configuration or the model lists them.
+absl::StatusOr<std::optional<std::vector<std::string>>> KindsOfLayers(const JsonObject& config,
+                                                                      const ConfigModel& model) {
+  std::optional<std::vector<std::string>> kinds;
+  PHASOR_RETURN_IF_ERROR(config.Read("layer_types", &kinds));
+  if (kinds.has_value() || model.layer_pattern.empty()) return kinds;
+  PHASOR_ASSIGN_OR_RETURN(const int64_t count, ConfigLayerCount(config, model));
+  std::optional<int64_t> period;
+  PHASOR_RETURN_IF_ERROR(config.Read("sliding_window_pattern", &period));
+  const int64_t size = static_cast<int64_t>(model.layer_pattern.size());
+  if (period.value_or(size) != size) {
+    return InvalidAt(config.PathOf("layer_types"), "not set; must be given beside a ",
+                     "sliding_window_pattern of ", *period);
+  }
+  kinds.emplace();
+  for (int64_t i = 0; i < count; ++i) kinds->push_back(model.layer_pattern[i % size]);
+  return kinds;
+}
+
+// Whether layers of that kind have attention that rotates. An unknown name is none of this.
+bool KindRotates(const JsonObject& config, const ConfigModel& model, const ConfigLayer& layer) {
+  const std::string& name = layer.name;
+  if (name.empty()) return true;
+  const Json* const own = config.Find("rope_parameters");
+  if (model.nested() && own != nullptr && own->is_object() && own->contains(name)) {
+    return !(*own)[name].is_null();
+  }
+  if (layer.index.has_value()) {
+    if (model.nested() && model.Find(name) == nullptr) return false;
+    const bool attends =
+        (name.find("attention") != std::string::npos || name.find("hybrid") != std::string::npos) &&
+        name != "linear_attention";
+    if (!model.nested() && !attends) return false;
+  }
+  // If the sliding_window of an EXAONE 4 is null, all of its layers rotate.
+  const bool windows =
+      config.Find("sliding_window") != nullptr || !config.json().contains("sliding_window");
+  return !(windows && HoldsKey(model.still, name));
+}
+
+// The element of a list with an entry per layer. Without a layer, all elements must be equal.
+template <typename T>
+absl::Status ReadPerLayer(const JsonObject& config, std::string_view key, const ConfigLayer& layer,
+                          std::string_view spec_path, std::optional<T>* out) {
+  std::optional<std::vector<T>> list;
+  const Json* const value = config.Find(key);
+  if (value == nullptr || !value->is_array() || value->empty()) return absl::OkStatus();
+  PHASOR_RETURN_IF_ERROR(config.Read(key, &list));
+  if (layer.index.has_value()) {
+    if (*layer.index < static_cast<int64_t>(list->size())) {
+      *out = (*list)[*layer.index];
+      return absl::OkStatus();
+    }
+    return InvalidAt(config.PathOf(key), list->size(), " entries; must have one for layer ",
+                     *layer.index);
+  }
+  for (const T& one : *list) {
+    if (one == 0 || one == list->front()) continue;
+    if (list->front() == 0) {
+      list->front() = one;
+      continue;
+    }
+    return Invalid(spec_path, ".layer_type: not set; must be the number of a layer since ",
+                   config.PathOf(key), " differs between layers");
+  }
+  *out = list->front();
+  return absl::OkStatus();
+}
+
+// Reads no_rope_layers, which has a 0 for layers that do not rotate.
+absl::Status ReadStillLayers(const JsonObject& config, const ConfigModel& model,
+                             std::string_view spec_path, ConfigLayer* layer) {
+  std::optional<int64_t> turns, interval;
+  if (!layer->index.has_value()) return absl::OkStatus();
+  PHASOR_RETURN_IF_ERROR(ReadPerLayer(config, "no_rope_layers", *layer, spec_path, &turns));
+  PHASOR_RETURN_IF_ERROR(config.Read("no_rope_layer_interval", &interval));
+  const int64_t every = interval.value_or(model.no_rope_interval);
+  if (turns.has_value()) {
+    layer->rotates = *turns != 0;
+  } else if (model.no_rope_interval > 0 && every > 0) {
+    layer->rotates = (*layer->index + 1) % every != 0;
+  }
+  return absl::OkStatus();
+}
+
+// Reads layer_rope_theta (0: no rotation) and rope_scaling_layers.
+absl::Status ReadLayerLists(const JsonObject& config, const ConfigModel& model,
+                            std::string_view spec_path, ConfigLayer* layer) {
+  PHASOR_RETURN_IF_ERROR(
+      ReadPerLayer(config, "layer_rope_theta", *layer, spec_path, &layer->theta));
+  if (layer->theta == 0) {
+    layer->rotates = false;
+    layer->theta.reset();
+  }
+  std::optional<std::vector<int64_t>> scaled;
+  PHASOR_RETURN_IF_ERROR(config.Read("rope_scaling_layers", &scaled));
+  if (!scaled.has_value()) return absl::OkStatus();
+  if (!layer->index.has_value()) {
+    PHASOR_ASSIGN_OR_RETURN(const int64_t count, ConfigLayerCount(config, model));
+    if (static_cast<int64_t>(scaled->size()) == count) return absl::OkStatus();
+    return Invalid(spec_path, ".layer_type: not set; must be the number of a layer beside ",
+                   config.PathOf("rope_scaling_layers"));
+  }
+  layer->scaled = std::find(scaled->begin(), scaled->end(), *layer->index) != scaled->end();
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<int64_t> ConfigLayerCount(const JsonObject& config, const ConfigModel& model) {
+  std::optional<int64_t> count;
+  for (const char* key : {"num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"}) {
+    PHASOR_RETURN_IF_ERROR(config.Read(key, &count));
+    if (count.has_value()) break;
+  }
+  const int64_t layers = count.value_or(model.layers);
+  constexpr int64_t kMostLayers = 1024;  // each is resolved by itself
+  if (layers >= 1 && layers <= kMostLayers) return layers;
+  return InvalidAt(config.PathOf("num_hidden_layers"),
+                   count.has_value() ? StrCat(layers) : "not set", "; must be in [1, ", kMostLayers,
+                   "]");
+}
+
+absl::StatusOr<ConfigLayer> ChooseLayer(const JsonObject& config, const ConfigModel& model,
+                                        std::string_view layer_type, std::string_view spec_path) {
+  ConfigLayer layer;
+  layer.said = layer.name = std::string(layer_type);
+  int64_t number = 0;
+  const char* const end = layer_type.data() + layer_type.size();
+  const auto [rest, error] = std::from_chars(layer_type.data(), end, number);
+  if (!layer_type.empty() && error == std::errc() && rest == end) {
+    PHASOR_ASSIGN_OR_RETURN(const int64_t count, ConfigLayerCount(config, model));
+    if (number < 0 || number >= count) {
+      return Invalid(spec_path, ".layer_type: ", number, "; must be in [0, ", count - 1, "]");
+    }
+    layer.index = number;
+    PHASOR_ASSIGN_OR_RETURN(const auto kinds, KindsOfLayers(config, model));
+    if (kinds.has_value() && number >= static_cast<int64_t>(kinds->size())) {
+      return InvalidAt(config.PathOf("layer_types"), kinds->size(),
+                       " entries; must have one for layer ", number);
+    }
+    layer.name = kinds.has_value() ? (*kinds)[number] : "";
+  }
+  const ConfigKind* const found = model.Find(layer.name);
+  layer.kind = found != nullptr ? found : model.kinds.data();
+  layer.rotates = KindRotates(config, model, layer);
+  if (!model.switch_key.empty()) {
+    std::optional<bool> on;
+    PHASOR_RETURN_IF_ERROR(config.Read(model.switch_key, &on));
+    layer.rotates = layer.rotates && on.value_or(false);
+  }
+  if (layer.rotates) PHASOR_RETURN_IF_ERROR(ReadStillLayers(config, model, spec_path, &layer));
+  if (layer.rotates) PHASOR_RETURN_IF_ERROR(ReadLayerLists(config, model, spec_path, &layer));
+  return layer;
+}
 
 absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& model,
                                  bool width_is_given) {
   const Json* const layers = config.Find(kPerLayerKey);
   if (layers == nullptr) return absl::OkStatus();
   if (!layers->is_object()) return WrongJson(config.PathOf(kPerLayerKey), *layers, "an object");
-  const bool divided = model.head_dim == 0 && config.Find("head_dim") == nullptr;
+  const bool divided = model.kinds[0].head_dim == 0 && config.Find("head_dim") == nullptr;
+  const bool latent = !model.kinds[0].latent.empty();
   for (const auto& [layer, changes] : layers->items()) {
     const JsonObject at(changes, StrCat(config.PathOf(kPerLayerKey), ".", Shown(layer)));
     if (!changes.is_object()) return WrongJson(at.path(), changes, "an object");
@@ -57,7 +212,7 @@ absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& mo
       }
       const bool width = HoldsKey(kHeadDimAliases, key) ||
                          (divided && HoldsKey(kWidthParts, key)) ||
-                         (key == "head_dim" && (model.latent || value.is_null()));
+                         (key == "head_dim" && (latent || value.is_null()));
       if (width && !width_is_given) {
         return InvalidAt(config.PathOf(kPerLayerKey), "changes ", key,
                          ", which is not read for single layers; must be beside the spec's own "
@@ -69,8 +224,9 @@ absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& mo
 }
 
 absl::StatusOr<std::optional<int64_t>> PerLayerHeadDim(const JsonObject& config,
-                                                       std::string_view layer_type,
+                                                       const ConfigLayer& layer,
                                                        std::string_view spec_path) {
+  const std::string& layer_type = layer.name;
   const Json* const layers = config.Find(kPerLayerKey);
   const auto has_width = [](const Json& changes) { return changes.contains("head_dim"); };
   if (layers == nullptr || std::none_of(layers->begin(), layers->end(), has_width)) {
@@ -92,13 +248,14 @@ absl::StatusOr<std::optional<int64_t>> PerLayerHeadDim(const JsonObject& config,
   }
   std::vector<std::optional<int64_t>> widths(kinds->size());
   for (const auto& [key, changes] : layers->items()) {
-    PHASOR_ASSIGN_OR_RETURN(const size_t layer, LayerOf(config, key, widths.size()));
+    PHASOR_ASSIGN_OR_RETURN(const size_t at_layer, LayerOf(config, key, widths.size()));
     const JsonObject at(changes, StrCat(config.PathOf(kPerLayerKey), ".", key));
-    PHASOR_RETURN_IF_ERROR(at.Read("head_dim", &widths[layer]));
-    if (widths[layer].value_or(1) < 1) {
-      return InvalidAt(at.PathOf("head_dim"), *widths[layer], "; must be > 0");
+    PHASOR_RETURN_IF_ERROR(at.Read("head_dim", &widths[at_layer]));
+    if (widths[at_layer].value_or(1) < 1) {
+      return InvalidAt(at.PathOf("head_dim"), *widths[at_layer], "; must be > 0");
     }
   }
+  if (layer.index.has_value()) return widths[*layer.index];
   const size_t first = std::find(kinds->begin(), kinds->end(), layer_type) - kinds->begin();
   for (size_t i = first; i < kinds->size(); ++i) {
     if ((*kinds)[i] != layer_type || widths[i] == widths[first]) continue;

@@ -1,222 +1,208 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of known model_types, and the search by name.
+// Parses the embedded models.json once and finds model_types by name.
 #include "kernels/spec/config_models.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+#include "kernels/spec/names.h"
 
 namespace phasor {
+
+extern const std::string_view kModelsJson;  // kernels/spec/models.json, see cmake/PhasorEmbed.cmake
+
 namespace {
 
-constexpr ConfigModel kModels[] = {
-    {.model_type = "apertus",
-     .rope_theta = 12e6,
-     .partial_rotary_factor = 1,
-     .needs_rope_parameters = true},
-    {.model_type = "arcee"},
-    {.model_type = "aria_text"},
-    {.model_type = "bamba", .partial_rotary_factor = 0.5},
-    {.model_type = "bitnet", .rope_theta = 500000},
-    {.model_type = "chameleon"},
-    {.model_type = "codegen",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .partial_rotary_factor = 1,
-     .rotary_dim = 64},
-    {.model_type = "cohere",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .rope_theta = 500000},
-    {.model_type = "cohere2",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .full_stands_still = true},
-    {.model_type = "csm", .rope_theta = 500000},
-    {.model_type = "csm_depth_decoder_model", .rope_theta = 500000},
-    {.model_type = "deepseek_v2",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .latent = true},
-    {.model_type = "deepseek_v3", .pairing = Pairing::kInterleaved, .latent = true},
-    {.model_type = "deepseek_v32", .pairing = Pairing::kInterleaved, .latent = true},
-    {.model_type = "diffllama"},
-    {.model_type = "doge"},
-    {.model_type = "dots1"},
-    {.model_type = "emu3_text_model", .rope_theta = 1e6},
-    {.model_type = "ernie4_5",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .rope_theta = 500000,
-     .head_dim = 128},
-    {.model_type = "ernie4_5_moe",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .rope_theta = 500000},
-    {.model_type = "ernie4_5_vl_moe_text",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .rope_theta = 500000,
-     .mrope = AxisRule::kMropeAlternating},
-    {.model_type = "esm"},
-    {.model_type = "eurobert"},
-    {.model_type = "exaone4", .full_stands_still = true},
-    {.model_type = "falcon"},
-    {.model_type = "falcon_h1"},
-    {.model_type = "flex_olmo", .rope_theta = 500000},
-    {.model_type = "gemma", .head_dim = 256},
-    {.model_type = "gemma2", .head_dim = 256},
-    {.model_type = "gemma3_text", .rope_theta = 1e6, .local_theta = 10000, .head_dim = 256},
-    {.model_type = "gemma3n_text", .rope_theta = 1e6, .local_theta = 10000, .head_dim = 256},
-    {.model_type = "gemma4_text",
-     .local_theta = 10000,
-     .head_dim = 256,
-     .full_head_dim = 512,
-     .needs_rope_parameters = true},
-    {.model_type = "glm",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .head_dim = 128,
-     .partial_rotary_factor = 0.5},
-    {.model_type = "glm4",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .head_dim = 128,
-     .partial_rotary_factor = 0.5},
-    {.model_type = "glm4_moe", .partial_rotary_factor = 0.5},
-    {.model_type = "glm4_moe_lite", .pairing = Pairing::kInterleaved, .latent = true},
-    {.model_type = "glm4v_moe_text",
-     .partial_rotary_factor = 0.5,
-     .mrope = AxisRule::kMropeChunked},
-    {.model_type = "glm4v_text",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .partial_rotary_factor = 1,
-     .mrope = AxisRule::kMropeChunked},
-    {.model_type = "gpt_neox", .partial_rotary_factor = 0.25},
-    {.model_type = "gpt_neox_japanese", .partial_rotary_factor = 1},
-    {.model_type = "gpt_oss",
-     .rope_theta = 150000,
-     .head_dim = 64,
-     .partial_rotary_factor = 1,
-     .needs_rope_parameters = true},
-    {.model_type = "gptj",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .partial_rotary_factor = 1,
-     .rotary_dim = 64},
-    {.model_type = "granite"},
-    {.model_type = "granitemoe"},
-    {.model_type = "granitemoehybrid"},
-    {.model_type = "granitemoeshared"},
-    {.model_type = "helium",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .rope_theta = 100000,
-     .head_dim = 128},
-    {.model_type = "hunyuan_v1_dense", .ntk_alpha = true},
-    {.model_type = "hunyuan_v1_moe", .ntk_alpha = true},
-    {.model_type = "hy_v3", .rope_theta = 11158840, .head_dim = 128},
-    {.model_type = "jetmoe", .head_dim = 128},
-    {.model_type = "kimi_k2", .pairing = Pairing::kInterleaved, .latent = true},
-    {.model_type = "lfm2", .rope_theta = 1e6},
-    {.model_type = "lfm2_moe", .rope_theta = 1e6},
-    {.model_type = "llama"},
-    {.model_type = "llama4_text",
-     .pairing = Pairing::kInterleaved,
-     .pairing_out = Pairing::kInterleaved,
-     .rope_theta = 500000,
-     .head_dim = 128},
-    {.model_type = "longcat_flash",
-     .pairing = Pairing::kInterleaved,
-     .rope_theta = 10e6,
-     .latent = true},
-    {.model_type = "minicpm3", .latent = true},
-    {.model_type = "minimax", .rope_theta = 1e6},
-    {.model_type = "minimax_m2", .rope_theta = 5e6, .head_dim = 128, .partial_rotary_factor = 1},
-    {.model_type = "ministral"},
-    {.model_type = "ministral3",
-     .head_dim = 128,
-     .partial_rotary_factor = 1,
-     .needs_rope_parameters = true},
-    {.model_type = "mistral"},
-    {.model_type = "mistral4",
-     .pairing = Pairing::kInterleaved,
-     .latent = true,
-     .needs_rope_parameters = true},
-    {.model_type = "mixtral", .rope_theta = 1e6},
-    {.model_type = "mllama_text_model", .rope_theta = 500000},
-    {.model_type = "modernbert",
-     .rope_theta = 160000,
-     .local_theta = 10000,
-     .local_is_scaled = true},
-    {.model_type = "modernbert-decoder",
-     .rope_theta = 160000,
-     .local_theta = 10000,
-     .local_is_scaled = true},
-    {.model_type = "moshi"},
-    {.model_type = "nemotron", .partial_rotary_factor = 0.5},
-    {.model_type = "nomic_bert", .rope_theta = 1000},
-    {.model_type = "olmo"},
-    {.model_type = "olmo2"},
-    {.model_type = "olmo3", .rope_theta = 500000, .local_theta = 500000, .one_base = true},
-    {.model_type = "olmo_hybrid"},
-    {.model_type = "olmoe"},
-    {.model_type = "paddleocr_vl_text",
-     .rope_theta = 500000,
-     .head_dim = 128,
-     .mrope = AxisRule::kMropeChunked},
-    {.model_type = "persimmon", .partial_rotary_factor = 0.5},
-    {.model_type = "phi", .partial_rotary_factor = 0.5},
-    {.model_type = "phi3", .partial_rotary_factor = 1},
-    {.model_type = "phi4_multimodal", .partial_rotary_factor = 1},
-    {.model_type = "phimoe", .rope_theta = 1e6},
-    {.model_type = "qwen2"},
-    {.model_type = "qwen2_5_omni_text", .rope_theta = 1e6, .mrope = AxisRule::kMropeChunked},
-    {.model_type = "qwen2_5_vl", .rope_theta = 1e6, .mrope = AxisRule::kMropeChunked},
-    {.model_type = "qwen2_5_vl_text", .rope_theta = 1e6, .mrope = AxisRule::kMropeChunked},
-    {.model_type = "qwen2_5_vl_vision", .vision = true},
-    {.model_type = "qwen2_moe"},
-    {.model_type = "qwen2_vl", .rope_theta = 1e6, .mrope = AxisRule::kMropeChunked},
-    {.model_type = "qwen2_vl_text", .rope_theta = 1e6, .mrope = AxisRule::kMropeChunked},
-    {.model_type = "qwen2_vl_vision", .vision = true},
-    {.model_type = "qwen3", .head_dim = 128},
-    {.model_type = "qwen3_5_moe_text",
-     .head_dim = 256,
-     .partial_rotary_factor = 0.25,
-     .mrope = AxisRule::kMropeInterleaved},
-    {.model_type = "qwen3_5_text",
-     .head_dim = 256,
-     .partial_rotary_factor = 0.25,
-     .mrope = AxisRule::kMropeInterleaved},
-    {.model_type = "qwen3_moe"},
-    {.model_type = "qwen3_next", .head_dim = 256, .partial_rotary_factor = 0.25},
-    {.model_type = "qwen3_omni_moe_text", .rope_theta = 1e6, .mrope = AxisRule::kMropeInterleaved},
-    {.model_type = "qwen3_vl_moe_text", .rope_theta = 500000, .mrope = AxisRule::kMropeInterleaved},
-    {.model_type = "qwen3_vl_moe_vision", .vision = true},
-    {.model_type = "qwen3_vl_text",
-     .rope_theta = 500000,
-     .head_dim = 128,
-     .mrope = AxisRule::kMropeInterleaved},
-    {.model_type = "qwen3_vl_vision", .vision = true},
-    {.model_type = "seed_oss", .head_dim = 128},
-    {.model_type = "smollm3", .rope_theta = 2e6},
-    {.model_type = "solar_open", .rope_theta = 1e6, .head_dim = 128, .partial_rotary_factor = 1},
-    {.model_type = "stablelm", .partial_rotary_factor = 0.25},
-    {.model_type = "starcoder2"},
-    {.model_type = "vaultgemma", .head_dim = 256},
-    {.model_type = "youtu", .pairing = Pairing::kInterleaved, .latent = true},
-};
+// Reads a member if it is there.
+template <typename T>
+absl::Status Take(const JsonObject& json, std::string_view key, T* out) {
+  std::optional<T> value;
+  PHASOR_RETURN_IF_ERROR(json.Read(key, &value));
+  if (value.has_value()) *out = *std::move(value);
+  return absl::OkStatus();
+}
+
+// Reads the name of an enum's value.
+template <typename T>
+absl::Status TakeName(const JsonObject& json, std::string_view key, std::initializer_list<T> values,
+                      std::optional<T>* out) {
+  std::optional<std::string> name;
+  PHASOR_RETURN_IF_ERROR(json.Read(key, &name));
+  for (const T value : values) {
+    if (name == Name(value)) *out = value;
+  }
+  if (name.has_value() && !out->has_value()) {
+    return WrongJson(json.PathOf(key), Json(*name), "a known name");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ConfigKind> ReadKind(const JsonObject& json) {
+  ConfigKind kind;
+  PHASOR_RETURN_IF_ERROR(Take(json, "name", &kind.name));
+  PHASOR_RETURN_IF_ERROR(Take(json, "theta", &kind.theta));
+  PHASOR_RETURN_IF_ERROR(Take(json, "theta_keys", &kind.theta_keys));
+  PHASOR_RETURN_IF_ERROR(Take(json, "only_beside_scaling", &kind.only_beside_scaling));
+  PHASOR_RETURN_IF_ERROR(Take(json, "theta_beside_scaling", &kind.theta_beside_scaling));
+  PHASOR_RETURN_IF_ERROR(Take(json, "hidden_times", &kind.hidden_times));
+  PHASOR_RETURN_IF_ERROR(Take(json, "partial_beside_dictionary", &kind.partial_beside_dictionary));
+  PHASOR_RETURN_IF_ERROR(Take(json, "scales", &kind.scales));
+  PHASOR_RETURN_IF_ERROR(Take(json, "head_dim_keys", &kind.head_dim_keys));
+  PHASOR_RETURN_IF_ERROR(Take(json, "head_dim", &kind.head_dim));
+  PHASOR_RETURN_IF_ERROR(Take(json, "hidden_keys", &kind.hidden_keys));
+  PHASOR_RETURN_IF_ERROR(Take(json, "hidden", &kind.hidden));
+  PHASOR_RETURN_IF_ERROR(Take(json, "heads_keys", &kind.heads_keys));
+  PHASOR_RETURN_IF_ERROR(Take(json, "heads", &kind.heads));
+  PHASOR_RETURN_IF_ERROR(Take(json, "latent", &kind.latent));
+  PHASOR_RETURN_IF_ERROR(Take(json, "partial_keys", &kind.partial_keys));
+  PHASOR_RETURN_IF_ERROR(Take(json, "partial_in_dictionary", &kind.partial_in_dictionary));
+  PHASOR_RETURN_IF_ERROR(Take(json, "partial", &kind.partial));
+  PHASOR_RETURN_IF_ERROR(Take(json, "rotary_dim", &kind.rotary_dim));
+  if (const Json* const rope = json.Find("rope")) kind.rope = *rope;
+  return kind;
+}
+
+absl::Status ReadPairings(const JsonObject& json, ConfigModel* model) {
+  std::optional<Pairing> in, out;
+  const std::initializer_list<Pairing> pairings = {Pairing::kHalfSplit, Pairing::kInterleaved};
+  PHASOR_RETURN_IF_ERROR(TakeName(json, "pairing", pairings, &in));
+  PHASOR_RETURN_IF_ERROR(TakeName(json, "pairing_out", pairings, &out));
+  model->pairing = in.value_or(Pairing::kHalfSplit);
+  model->pairing_out = out.value_or(model->pairing);
+  return TakeName(json, "axis_rule",
+                  {AxisRule::kAxial, AxisRule::kMropeChunked, AxisRule::kMropeInterleaved,
+                   AxisRule::kMropeAlternating, AxisRule::kFrequencyMajor, AxisRule::kList},
+                  &model->axis_rule);
+}
+
+absl::StatusOr<ConfigModel> ReadModel(const JsonObject& json) {
+  ConfigModel model;
+  PHASOR_RETURN_IF_ERROR(Take(json, "model_type", &model.model_type));
+  PHASOR_RETURN_IF_ERROR(Take(json, "observed", &model.observed));
+  PHASOR_RETURN_IF_ERROR(ReadPairings(json, &model));
+  PHASOR_RETURN_IF_ERROR(Take(json, "backwards", &model.backwards));
+  PHASOR_RETURN_IF_ERROR(Take(json, "rope_scaling", &model.rope_scaling));
+  PHASOR_RETURN_IF_ERROR(Take(json, "rope_interleave", &model.rope_interleave));
+  PHASOR_RETURN_IF_ERROR(Take(json, "switch", &model.switch_key));
+  PHASOR_RETURN_IF_ERROR(Take(json, "ntk_alpha", &model.ntk_alpha));
+  PHASOR_RETURN_IF_ERROR(Take(json, "mrope_section", &model.mrope_section));
+  PHASOR_RETURN_IF_ERROR(Take(json, "axes", &model.axes));
+  PHASOR_RETURN_IF_ERROR(Take(json, "dealt", &model.dealt));
+  PHASOR_RETURN_IF_ERROR(Take(json, "layers", &model.layers));
+  PHASOR_RETURN_IF_ERROR(Take(json, "still", &model.still));
+  PHASOR_RETURN_IF_ERROR(Take(json, "layer_lists", &model.layer_lists));
+  PHASOR_RETURN_IF_ERROR(Take(json, "no_rope_interval", &model.no_rope_interval));
+  PHASOR_RETURN_IF_ERROR(Take(json, "layer_pattern", &model.layer_pattern));
+  const Json* const kinds = json.Find("kinds");
+  if (kinds == nullptr) {
+    PHASOR_ASSIGN_OR_RETURN(ConfigKind all, ReadKind(json));
+    model.kinds = {std::move(all)};
+    return model;
+  }
+  for (const Json& kind : *kinds) {
+    PHASOR_ASSIGN_OR_RETURN(ConfigKind one, ReadKind(JsonObject(kind, json.PathOf("kinds"))));
+    model.kinds.push_back(std::move(one));
+  }
+  return model;
+}
+
+const ConfigTable& AllModels() {
+  static const auto& table = *new ConfigTable([] {
+    auto read = ConfigTableFromJson(kModelsJson);
+    if (!read.ok()) {  // cannot happen: the tests of this build read the data
+      std::fprintf(stderr, "kernels/spec/models.json: %s\n", read.status().ToString().c_str());
+      std::abort();
+    }
+    return *std::move(read);
+  }());
+  return table;
+}
 
 }  // namespace
 
-absl::Span<const ConfigModel> ConfigModels() { return kModels; }
+const ConfigKind* ConfigModel::Find(std::string_view kind) const {
+  if (!nested()) return kinds.data();
+  for (const ConfigKind& one : kinds) {
+    if (one.name == kind) return &one;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<ConfigTable> ConfigTableFromJson(std::string_view text) {
+  PHASOR_ASSIGN_OR_RETURN(const Json json, ParseJson(text, "models"));
+  if (!json.is_object()) return WrongJson("models", json, "an object");
+  const JsonObject root(json, "models");
+  ConfigTable table;
+  PHASOR_RETURN_IF_ERROR(Take(root, "transformers", &table.version));
+  for (const char* member : {"parts", "models"}) {
+    if (root.Find(member) == nullptr) return WrongJson(root.PathOf(member), Json(), "given");
+  }
+  for (const auto& [composite, parts] : root.Find("parts")->items()) {
+    for (const auto& [part, model_type] : parts.items()) {
+      table.parts[composite][part] = model_type.get<std::string>();
+    }
+  }
+  for (const Json& row : *root.Find("models")) {
+    if (row.contains("unread")) continue;
+    const std::string path = StrCat("models[", table.models.size(), "]");
+    PHASOR_ASSIGN_OR_RETURN(ConfigModel model, ReadModel(JsonObject(row, path)));
+    table.models.push_back(std::move(model));
+  }
+  return table;
+}
+
+absl::Span<const ConfigModel> ConfigModels() { return AllModels().models; }
+
+ConfigModel GenericConfigModel(bool latent) {
+  ConfigModel model;
+  ConfigKind all;
+  all.theta = 0;
+  all.theta_keys = {"rope_theta", "rotary_emb_base"};
+  all.head_dim_keys = {"head_dim"};
+  all.hidden_keys = {"embed_dim", "hidden_size", "n_embd", "d_model"};
+  all.heads_keys = {"num_attention_heads", "num_heads", "n_head", "n_heads"};
+  all.partial_keys = {"partial_rotary_factor", "rotary_pct", "rotary_dim"};
+  all.partial_in_dictionary = true;
+  if (latent) all.latent = {0, 0};
+  model.rope_interleave = true;
+  model.kinds = {std::move(all)};
+  return model;
+}
+
+std::string LikelyPairing(std::string_view model_type, bool latent) {
+  if (latent) return "likely INTERLEAVED, as in DeepSeek";
+  const ConfigModel* best = nullptr;
+  size_t longest = 3;
+  for (const ConfigModel& model : ConfigModels()) {
+    const auto end = std::mismatch(model_type.begin(), model_type.end(), model.model_type.begin(),
+                                   model.model_type.end());
+    const size_t common = end.first - model_type.begin();
+    if (common <= longest) continue;
+    longest = common;
+    best = &model;
+  }
+  if (best == nullptr) return "HALF_SPLIT in most models";
+  return StrCat("likely ", Name(best->pairing), ", as in ", best->model_type);
+}
+
+const std::string& ConfigModelsVersion() { return AllModels().version; }
 
 const ConfigModel* FindConfigModel(std::string_view model_type) {
-  const auto* const end = std::end(kModels);
-  const auto* const found = std::lower_bound(
-      std::begin(kModels), end, model_type,
+  const std::vector<ConfigModel>& models = AllModels().models;
+  const auto found = std::lower_bound(
+      models.begin(), models.end(), model_type,
       [](const ConfigModel& model, std::string_view wanted) { return model.model_type < wanted; });
-  return found != end && found->model_type == model_type ? found : nullptr;
+  return found != models.end() && found->model_type == model_type ? &*found : nullptr;
+}
+
+const std::map<std::string, std::string, std::less<>>& ConfigParts(std::string_view model_type) {
+  static const auto& none = *new std::map<std::string, std::string, std::less<>>;
+  const auto found = AllModels().parts.find(model_type);
+  return found == AllModels().parts.end() ? none : found->second;
 }
 
 }  // namespace phasor

@@ -64,7 +64,7 @@ class RopeReader {
   }
 
   absl::Status ReadScaling() {
-    if (model_.vision) return ReadVision();
+    if (model_.vision() && model_.axis_rule != AxisRule::kList) return ReadVision();
     if (type_ == "default") return Allow({});
     if (type_ == "linear") return ReadLinear();
     if (type_ == "dynamic") return ReadDynamic();

@@ -2,6 +2,7 @@
 // Resolves the number of axes and which axis turns which pair.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -57,10 +58,15 @@ absl::Status RejectOtherRulesLists(const Resolution& r) {
 // the whole width.
 absl::Status ResolveAxesDim(Resolution& r) {
   const bool shared = r.out.grouping == AxisGrouping::kSum;
-  const bool may_be_odd = r.out.order == TrigOrder::kCosOnly || r.out.odd_dim == OddDim::kSplit;
+  const bool may_be_odd = r.out.order == TrigOrder::kCosOnly || r.out.odd_dim == OddDim::kSplit ||
+                          r.out.family == FrequencyFamily::kPerElement;
   const int64_t width = ContentWidth(r.out);
   const char* const width_field = r.out.kind == SpecKind::kEncoding ? "dim" : "rotary_dim";
   std::vector<int64_t>& axes_dim = r.out.axes_dim = r.merged.axes_dim;
+  // A base with equal shares keeps them at another width.
+  const bool equal =
+      std::adjacent_find(axes_dim.begin(), axes_dim.end(), std::not_equal_to<>()) == axes_dim.end();
+  if (r.user.axes_dim.empty() && equal) axes_dim.clear();
   if (axes_dim.empty()) {
     const int64_t share = shared ? width : width / r.out.axes;
     if (!shared && share * r.out.axes != width) {
@@ -93,19 +99,30 @@ absl::Status ResolveAxesDim(Resolution& r) {
   return absl::OkStatus();
 }
 
+// The sections of MROPE_INTERLEAVED as they take effect: axes 1 and 2 have at most every third
+// pair, and axis 0 has the rest, whatever its own section says.
+void TakeInterleaved(int64_t pairs, std::vector<int64_t>& section) {
+  section[1] = std::min(section[1], (pairs + 1) / 3);
+  section[2] = std::min(section[2], pairs / 3);
+  section[0] = pairs - section[1] - section[2];
+}
+
 absl::Status ResolveSections(Resolution& r) {
   const auto& section = r.out.mrope_section = r.merged.mrope_section;
   const int64_t pairs = PairsOf(r.out);
   if (section.empty()) return r.Missing("mrope_section");
+  const bool interleaved = r.out.axis_rule == AxisRule::kMropeInterleaved;
   int64_t sum = 0;
   for (size_t i = 0; i < section.size(); ++i) {
-    if (section[i] < 0 || section[i] > pairs) {
-      return r.Invalid(StrCat("mrope_section[", i, "]"), section[i], "; must be in [0, ", pairs,
-                       "]");
+    if (section[i] < 0 || section[i] > (interleaved ? kMaxWidth : pairs)) {
+      return r.Invalid(StrCat("mrope_section[", i, "]"), section[i], "; must be in [0, ",
+                       interleaved ? kMaxWidth : pairs, "]");
     }
     sum += section[i];
   }
-  if (sum != pairs) {
+  if (sum != pairs && interleaved && section.size() == 3) {
+    TakeInterleaved(pairs, r.out.mrope_section);
+  } else if (sum != pairs) {
     return r.Invalid("mrope_section", "sums to ", sum, "; must sum to ", pairs,
                      " (rotary_dim / 2)");
   }

@@ -48,7 +48,11 @@ absl::Status ResolveContent(Resolution& r) {
   PHASOR_RETURN_IF_ERROR(ResolvePadding("pad_back", r.merged.pad_back, r, &r.out.pad_back));
   const int64_t content = ContentWidth(r.out);
   const bool odd = content % 2 != 0;
-  if (content > 0 && (!odd || r.out.order == TrigOrder::kCosOnly)) return absl::OkStatus();
+  // PER_ELEMENT has no pairs, so an odd width lacks nothing.
+  const bool whole = r.out.family == FrequencyFamily::kPerElement && r.out.pad_back == 0;
+  if (content > 0 && (!odd || whole || r.out.order == TrigOrder::kCosOnly)) {
+    return absl::OkStatus();
+  }
   if (content > 0 && r.merged.odd_dim == OddDim::kSplit) {
     r.out.odd_dim = OddDim::kSplit;
     return absl::OkStatus();

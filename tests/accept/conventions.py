@@ -179,6 +179,8 @@ CHECKS = [
     round_trip,
     wrong_use,
     of_tests("A model's config.json gives upstream's frequencies", r"config_json_test"),
+    of_tests("Every model_type of transformers means what its attention layer computes", r"conformance_models_test"),
+    of_tests("Every layer of a model in one answer", r"model_layers_test"),
     of_tests("Parity arithmetic: upstream's bits where they are defined", r"parity_\w*test|parity_test"),
     of_tests("Cached keys: 8 moves of a bf16 key within 0.0048", r"cached_keys_test"),
     of_tests("Learned tables and attention biases", r"(\w*bias\w*|\w*table\w*)_test"),

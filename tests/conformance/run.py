@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run.py BUILD [--update]: compares Phasor with the installed upstream packages. One row per
-convention and per preset.
+"""run.py BUILD [--update | --update-models]: compares Phasor with the installed upstream packages. One
+row per convention and per preset, and a count per kind of model_type.
 
 Computes every case again with the packages, compares the result with the golden values (--update
 replaces them), then compares Phasor with the new numbers. Exit status 1 if a comparison fails or a
 preset has no row.
+
+--update-models reads transformers' code again: it writes kernels/spec/models.json, docs/models.md and
+the cases of models_test.cc, prints what changed upstream, and lists what needs a person.
 """
 
 import collections
@@ -66,7 +69,34 @@ def cell(results):
     return "PASS", max((d for _, d in results), key=lambda d: float(d.split()[0]))
 
 
+def update_models():
+    """Returns the exit status."""
+    here = pathlib.Path(__file__).parent
+    steps = [[here / "models.py", "--update"], [here.parent / "repo" / "models_page.py", "--fix"]]
+    steps.append([here / "model_cases.py", here / "configs" / "models.json"])
+    return max(subprocess.run([sys.executable, *step]).returncode for step in steps)
+
+
+def models(build):
+    """Prints what transformers' code says now against the table, and how every key of every class is read."""
+    here = pathlib.Path(__file__).parent
+    changed = subprocess.run([sys.executable, here / "models.py"], text=True, capture_output=True)
+    failures = [f"models.json: {line}" for line in changed.stdout.splitlines() if not line.startswith("needs a person")]
+    print("\n" + changed.stdout, end="")
+    cases = pathlib.Path("build/conformance/models.json")
+    subprocess.run([sys.executable, here / "model_cases.py", cases, "--all"], capture_output=True, check=True)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("LD_")} | {"PHASOR_MODEL_CASES": str(cases.resolve())}
+    test = subprocess.run([build / "tests/conformance/conformance_models_test", "--gtest_brief=1"], env=environment, text=True, capture_output=True)
+    print(test.stderr, end="")
+    if test.returncode or changed.returncode:
+        print(changed.stderr[-2000:], test.stdout[-4000:])
+        failures.append("conformance_models_test failed")
+    return failures
+
+
 def main():
+    if "--update-models" in sys.argv:
+        sys.exit(update_models())
     build = pathlib.Path(sys.argv[1]).resolve()
     live = pathlib.Path("build/conformance/golden")
     shutil.rmtree(live, ignore_errors=True)
@@ -100,6 +130,7 @@ def main():
     bias = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bias.py")], text=True, capture_output=True)
     print(f"\n{bias.stdout}{bias.stderr if bias.returncode else ''}", end="")
     failures += ["bias"] if bias.returncode else []
+    failures += models(build)
     listed = subprocess.run([build / "client/cli/phasor", "presets", "--json"], env=environment, text=True, capture_output=True, check=True)
     presets = {preset["name"] for preset in json.loads(listed.stdout)}
     rows = {name for kind, name in groups if kind == "preset"}

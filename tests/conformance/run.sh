@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD [--update]: installs the upstream packages once, then runs run.py.
+# run.sh BUILD [--update|--update-models]: installs the upstream packages once, then runs run.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that docs/presets.md lists every preset and every model_type, as the data has them."""
+"""Checks that docs/presets.md lists every preset, and docs/models.md every model_type, as the data
+has them."""
 
 import json
 import re
 
+import models_page
+
 DATA = "kernels/spec/presets.json"
-MODELS = "kernels/spec/config_models.cc"
 DOCUMENT = "docs/presets.md"
 ROW = re.compile(r"^\| `([a-z0-9.-]+)` \|.*\|$", re.MULTILINE)
 
@@ -26,7 +28,4 @@ def violations(tree):
     names = {preset["name"] for preset in presets}
     found += [f"{DOCUMENT}: a preset that {DATA} has not, or has differently: {line}" for line in rows if line not in wanted]
     found += [f"{DOCUMENT}: `{name}` has two rows" for name in names if sum(r.startswith(f"| `{name}` |") for r in rows) > 1]
-    models = re.findall(r'\.model_type = "([^"]+)"', tree[MODELS])
-    listed = set(re.findall(r"`([^`]+)`", document))
-    found += [f"{DOCUMENT}: does not name model_type {model}" for model in models if model not in listed]
-    return found
+    return found + models_page.violations(tree)

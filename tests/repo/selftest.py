@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that each rule finds a planted violation and accepts the correct form of the same code."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -9,6 +10,7 @@ import docs
 import headers
 import containers
 import layering
+import models_page
 import presets
 import rules
 
@@ -165,12 +167,14 @@ class DocsTest(unittest.TestCase):
 class PresetsTest(unittest.TestCase):
     def test_the_list_of_presets_is_the_data(self):
         preset = '{"name": "x-1", "summary": "a | b", "required": ["dim"], "context_length": null, "verified": false}'
-        tree = {presets.DATA: f"[{preset}]", presets.MODELS: '{.model_type = "llama"}', presets.DOCUMENT: ""}
+        models = '{"transformers": "5", "parts": {}, "models": [{"model_type": "llama", "pairing": "HALF_SPLIT", "theta": 10000.0, "observed": "by hand"}]}'
+        tree = {presets.DATA: f"[{preset}]", presets.DOCUMENT: "", models_page.DATA: models, models_page.DOCUMENT: ""}
         self.assertEqual(len(presets.violations(tree)), 2)
         row = "| `x-1` | a \\| b | `dim` |  | **no** |\n"
-        tree[presets.DOCUMENT] = row + "`llama`"
+        tree[presets.DOCUMENT] = row
+        tree[models_page.DOCUMENT] = models_page.BEGIN + models_page.table(json.loads(models)) + models_page.END
         self.assertEqual(presets.violations(tree), [])
-        tree[presets.DOCUMENT] = row.replace("**no**", "yes") + row + "| `gone` | | | | yes |\n`llama`"
+        tree[presets.DOCUMENT] = row.replace("**no**", "yes") + row + "| `gone` | | | | yes |"
         self.assertEqual(len(presets.violations(tree)), 3)
 
 

@@ -207,7 +207,7 @@ TEST(Llama3ScalingTest, FollowsTheWavelengthsOfUpstream) {
   EXPECT_EQ(divided, 29);
 }
 
-LongRopeScaling Phi() {
+LongRopeScaling PhiLongRope() {
   LongRopeScaling longrope = {.original_max_position_embeddings = 4096, .factor = 32.0};
   for (int64_t j = 0; j < kPairs; ++j) {
     longrope.short_factor.push_back(1 + 0.01 * static_cast<double>(j));
@@ -217,7 +217,7 @@ LongRopeScaling Phi() {
 }
 
 TEST(LongRopeScalingTest, SwitchesDivisorsAfterTheOriginalLength) {
-  const LongRopeScaling phi = Phi();
+  const LongRopeScaling phi = PhiLongRope();
   ExpectFrequencies(Scaled(1e4, phi, 4096),
                     [&](int64_t j) { return Omega(1e4, j) / Real(phi.short_factor[j]); });
   ExpectFrequencies(Scaled(1e4, phi, 4097),
@@ -225,7 +225,7 @@ TEST(LongRopeScalingTest, SwitchesDivisorsAfterTheOriginalLength) {
 }
 
 TEST(LongRopeScalingTest, AmplitudeFollowsItsFields) {
-  LongRopeScaling phi = Phi();
+  LongRopeScaling phi = PhiLongRope();
   // ln 32 / ln 4096 = 5 / 12.
   ExpectAmplitude(Scaled(1e4, phi, 1), sqrt(Real(17) / 12));
   ExpectAmplitude(Scaled(1e4, phi, 131072), sqrt(Real(17) / 12));

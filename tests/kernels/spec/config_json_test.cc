@@ -28,6 +28,7 @@ TEST(ConfigJsonTest, KeysThatSayWhatIsSoAnywayAreAccepted) {
   for (const char* extra :
        {R"("model_type": "qwen2", "use_mrope": false)", R"("model_type": "gptj", "rotary": true)",
         R"("model_type": "cohere2", "position_embedding_type": "rope_gptj")",
+        R"("model_type": "roformer", "rotary_value": false)",
         R"("model_type": "modernbert", "position_embedding_type": "absolute")"}) {
     Spec spec;
     spec.config_json = std::string("{\"head_dim\": 64, ") + extra + "}";
@@ -80,9 +81,14 @@ TEST(ConfigJsonTest, RefusesWhatIsNoObject) {
 TEST(ConfigJsonTest, AnUnknownModelTypeAsksForThePairing) {
   const std::string text =
       R"({"model_type": "newmodel", "head_dim": 64, "rope_theta": 1e6, "partial_rotary_factor": 0.5})";
-  ExpectRefused(Config(text),
-                "spec.config_json.model_type: \"newmodel\" is not known; must be one "
-                "of docs/presets.md, or spec.pairing must say");
+  ExpectRefused(
+      Config(text),
+      "spec.config_json.model_type: \"newmodel\" is not known; must be one "
+      "of docs/models.md, or spec.pairing must say which lanes form a pair (HALF_SPLIT in "
+      "most models)");
+  ExpectRefused(Config(R"({"model_type": "deepseek_v9", "qk_rope_head_dim": 64})"),
+                "(likely INTERLEAVED, as in DeepSeek)");
+  ExpectRefused(Config(R"({"model_type": "cohere9"})"), "(likely INTERLEAVED, as in cohere)");
   ExpectRefused(Config(R"({"model_type": "lama", "head_dim": 64})"),
                 "model_type: \"lama\" is not known; did you mean \"llama\"? must be one of");
   Spec user = Config(text);
@@ -155,8 +161,9 @@ TEST(ConfigJsonTest, ContradictionsAreErrors) {
 }
 
 TEST(ConfigJsonTest, HeadsNeedAWidth) {
-  ExpectRefused(Config(R"({"model_type": "llama"})"),
-                "head_dim: not set; must be given without hidden_size");
+  Spec unknown = Config(R"({"model_type": "newmodel", "rope_theta": 1e4})");
+  unknown.pairing = Pairing::kHalfSplit;
+  ExpectRefused(unknown, "head_dim: not set; must be given without hidden_size");
   ExpectRefused(Config(R"({"model_type": "llama", "hidden_size": 100, "num_attention_heads": 3})"),
                 "does not split evenly over 3 heads");
   ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 0})"), "head_dim: 0; must be > 0");
@@ -264,7 +271,8 @@ TEST(ConfigJsonTest, NestedParametersAreChosenByKind) {
   ExpectRefused(Config(olmo),
                 "spec.layer_type: not set; must be one of full_attention, "
                 "sliding_attention");
-  ExpectRefused(Layer(olmo, "other"), "spec.layer_type: other; must be one of");
+  ExpectRefused(Layer(olmo, "other"), "whose layers model_type olmo3 does not rotate");
+  ExpectRefused(Layer(olmo, "third"), "spec.layer_type: third; must be one of");
   EXPECT_EQ(Read(Layer(olmo, "sliding_attention")).rope_theta, 8);
   EXPECT_EQ(Read(Layer(olmo, "full_attention")).rope_scaling, RopeScaling(LinearScaling{2.0}));
   ExpectRefused(Layer(R"({"model_type": "olmo3", "head_dim": 128, "rope_parameters":
@@ -397,10 +405,9 @@ TEST(ConfigJsonTest, AVisionTowerIsNotItsLanguageModel) {
       "is not known");
 }
 
-TEST(ConfigJsonTest, SectionsMustBeThereAndOfTheModelsOrder) {
+TEST(ConfigJsonTest, SectionsAreTheClassesOwnUnlessTheFileHasThem) {
   const std::string head = R"({"model_type": "qwen3_vl_text", "rope_parameters": {)";
-  ExpectRefused(Config(head + "}}"),
-                "mrope_section: not set; must be given for model_type qwen3_vl_text");
+  EXPECT_THAT(Read(Config(head + "}}")).mrope_section, ::testing::ElementsAre(24, 20, 20));
   ExpectRefused(Config(head + R"("mrope_section": [24, 20, 20], "mrope_interleaved": false}})"),
                 "mrope_interleaved: false; must be true");
   const Spec spec = Read(Config(head + R"("mrope_section": [24, 20, 20]}})"));
@@ -408,8 +415,42 @@ TEST(ConfigJsonTest, SectionsMustBeThereAndOfTheModelsOrder) {
   EXPECT_EQ(spec.axes, 3);
 }
 
-TEST(ConfigJsonTest, ModelsThatAreScaledByDefaultMustSaySo) {
-  ExpectRefused(Config(R"({"model_type": "gpt_oss"})"), "rope_parameters: not set; must be given");
+TEST(ConfigJsonTest, ModelsThatAreScaledByDefaultAreScaledWhereTheFileSaysNothing) {
+  const Spec spec = Read(Config(R"({"model_type": "gpt_oss"})"));
+  const auto* const yarn = std::get_if<YarnScaling>(&spec.rope_scaling);
+  ASSERT_NE(yarn, nullptr);
+  EXPECT_EQ(yarn->factor, 32);
+  EXPECT_EQ(yarn->truncate, false);
+  EXPECT_EQ(spec.rope_theta, 150000);
+}
+
+// What a class does not read is refused: esm reads no dictionary, GPT-NeoX another name of the
+// base.
+TEST(ConfigJsonTest, KeysThatOnlyOtherClassesReadAreRefused) {
+  ExpectRefused(Config(R"({"model_type": "esm", "rope_scaling": {"type": "linear", "factor": 2}})"),
+                "rope_scaling: is nothing that model_type esm reads");
+  ExpectRefused(Config(R"({"model_type": "gpt_neox", "rope_theta": 5e5})"),
+                "rope_theta: is nothing that model_type gpt_neox reads");
+  ExpectRefused(Config(R"({"model_type": "gpt_neox_japanese", "rope_theta": 5e5})"),
+                "rope_theta: is nothing that model_type gpt_neox_japanese reads");
+  ExpectRefused(Config(R"({"model_type": "gpt_neox", "partial_rotary_factor": 0.5})"),
+                "partial_rotary_factor: is nothing that model_type gpt_neox reads");
+  ExpectRefused(Config(R"({"model_type": "apertus", "rope_theta": 5e5})"),
+                "but model_type apertus has");
+  ExpectRefused(Config(R"({"model_type": "gpt_oss", "rope_parameters": {"rope_type": "default",
+                           "rope_theta": 1e4, "partial_rotary_factor": 0.5}})"),
+                "rotates whole heads");
+  ExpectRefused(Config(Llama(R"("rotary_dim": 64)")), "rotary_dim: 64 contradicts head_dim 128");
+}
+
+TEST(ConfigJsonTest, RopeInterleavedMayConfirmThePairing) {
+  EXPECT_EQ(Read(Config(Llama(R"("rope_interleaved": false)"))).pairing, Pairing::kHalfSplit);
+  ExpectRefused(Config(Llama(R"("rope_interleaved": true)")), "rope_interleaved");
+}
+
+TEST(ConfigJsonTest, ALayerThatASwitchTurnsOffDoesNotRotate) {
+  ExpectRefused(Config(R"({"model_type": "zamba2"})"), "use_mem_rope: not true; must be");
+  EXPECT_EQ(Read(Config(R"({"model_type": "zamba2", "use_mem_rope": true})")).head_dim, 160);
 }
 
 // Bytes changed at random must give a spec or INVALID_ARGUMENT.

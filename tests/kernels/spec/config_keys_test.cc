@@ -19,8 +19,8 @@ using testing::StatusIs;
 absl::Status KeysOf(const std::string& text, const std::string& model_type, bool generic = false) {
   const Json json = Json::parse(text);
   const ConfigModel* const model = FindConfigModel(model_type);
-  return CheckConfigKeys(JsonObject(json, "config"), model == nullptr ? ConfigModel{} : *model,
-                         generic);
+  return CheckConfigKeys(JsonObject(json, "config"),
+                         model == nullptr ? GenericConfigModel(false) : *model, generic);
 }
 
 TEST(ConfigKeysTest, NamesSayWhatIsAboutRotation) {

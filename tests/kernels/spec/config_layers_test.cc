@@ -23,16 +23,30 @@ Json ThreeLayers(const std::string& changes) {
                      changes + "}");
 }
 
-absl::Status LayersOf(const std::string& changes, const ConfigModel& model = {.head_dim = 64},
+// A model whose heads have that width without head_dim in the configuration.
+ConfigModel Wide(int64_t head_dim, bool latent = false) {
+  ConfigModel model = GenericConfigModel(latent);
+  model.kinds[0].head_dim = head_dim;
+  return model;
+}
+
+absl::Status LayersOf(const std::string& changes, const ConfigModel& model = Wide(64),
                       bool width_is_given = false) {
   const Json json = ThreeLayers(changes);
   return CheckPerLayerConfig(JsonObject(json, "config"), model, width_is_given);
 }
 
+absl::StatusOr<std::optional<int64_t>> WidthOfKind(const JsonObject& config,
+                                                   const std::string& layer_type) {
+  ConfigLayer layer;
+  layer.name = layer_type;
+  return PerLayerHeadDim(config, layer, "spec");
+}
+
 absl::StatusOr<std::optional<int64_t>> WidthIn(const std::string& changes,
                                                const std::string& layer_type) {
   const Json json = ThreeLayers(changes);
-  return PerLayerHeadDim(JsonObject(json, "config"), layer_type, "spec");
+  return WidthOfKind(JsonObject(json, "config"), layer_type);
 }
 
 void ExpectNoWidth(const absl::StatusOr<std::optional<int64_t>>& width,
@@ -51,7 +65,7 @@ TEST(ConfigLayersTest, WhatHasNothingToDoWithRotationMayChange) {
 TEST(ConfigLayersTest, WhatChangesARotationIsNotRead) {
   for (const char* key : {"rope_theta", "rope_parameters", "partial_rotary_factor", "rotary_dim",
                           "qk_rope_head_dim", "qk_nope_head_dim"}) {
-    EXPECT_THAT(LayersOf(R"({"1": {")" + std::string(key) + R"(": 32}})", {}, true),
+    EXPECT_THAT(LayersOf(R"({"1": {")" + std::string(key) + R"(": 32}})", Wide(0), true),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("config.per_layer_config: changes " + std::string(key) +
                                    ", which is not read for single layers; must be absent")));
@@ -59,13 +73,13 @@ TEST(ConfigLayersTest, WhatChangesARotationIsNotRead) {
 }
 
 TEST(ConfigLayersTest, AWidthThatIsNotReadMayBeGiven) {
-  const ConfigModel latent = {.head_dim = 64, .latent = true}, divided = {};
+  const ConfigModel latent = Wide(64, true), divided = Wide(0);
   const struct {
     const char* changes;
     ConfigModel model;
-  } cases[] = {{R"({"1": {"kv_channels": 32}})", {.head_dim = 64}},
-               {R"({"1": {"swa_head_dim": 32}})", {.head_dim = 64}},
-               {R"({"1": {"head_dim": null}})", {.head_dim = 64}},
+  } cases[] = {{R"({"1": {"kv_channels": 32}})", Wide(64)},
+               {R"({"1": {"swa_head_dim": 32}})", Wide(64)},
+               {R"({"1": {"head_dim": null}})", Wide(64)},
                {R"({"1": {"head_dim": 32}})", latent},
                {R"({"1": {"num_attention_heads": 32}})", divided},
                {R"({"1": {"hidden_size": 32}})", divided}};
@@ -102,8 +116,7 @@ TEST(ConfigLayersTest, AWidthNeedsAKindOfLayerAndAKindItsLayers) {
                 "spec.layer_type: not set; must be one of config.layer_types");
   ExpectNoWidth(WidthIn(changes, "linear"), "spec.layer_type: linear; must be one of");
   const Json json = Json::parse(R"({"per_layer_config": {"0": {"head_dim": 32}}})");
-  ExpectNoWidth(PerLayerHeadDim(JsonObject(json, "config"), "full_attention", "spec"),
-                "without layer_types");
+  ExpectNoWidth(WidthOfKind(JsonObject(json, "config"), "full_attention"), "without layer_types");
 }
 
 TEST(ConfigLayersTest, RefusesWidthsOfNoLayerAndNoWidths) {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/support/status_matchers.h"
+
 namespace phasor {
 namespace {
 
@@ -29,14 +31,39 @@ TEST(ConfigModelsTest, EachIsFoundByItsNameAndNoOtherIs) {
 }
 
 TEST(ConfigModelsTest, ValuesMakeSense) {
+  EXPECT_GT(ConfigModels().size(), 200u);
   for (const ConfigModel& model : ConfigModels()) {
-    EXPECT_TRUE(std::isfinite(model.rope_theta) && model.rope_theta > 1) << model.model_type;
-    EXPECT_TRUE(model.partial_rotary_factor >= 0 && model.partial_rotary_factor <= 1)
+    ASSERT_FALSE(model.kinds.empty()) << model.model_type;
+    EXPECT_EQ(model.vision() || !model.mrope_section.empty(), model.axis_rule.has_value())
         << model.model_type;
-    EXPECT_FALSE(model.vision && model.mrope.has_value()) << model.model_type;
+    for (const ConfigKind& kind : model.kinds) {
+      EXPECT_TRUE(std::isfinite(kind.theta) && kind.theta > 1) << model.model_type;
+      EXPECT_TRUE(kind.partial >= 0 && kind.partial <= 1) << model.model_type;
+      EXPECT_TRUE(kind.latent.empty() || kind.latent.size() == 2) << model.model_type;
+      EXPECT_TRUE(kind.rope.is_null() || kind.rope.is_object()) << model.model_type;
+      EXPECT_EQ(kind.name.empty(), model.kinds.size() == 1 && !model.nested()) << model.model_type;
+    }
     // No model reads half-split and writes interleaved.
     EXPECT_FALSE(model.pairing == Pairing::kHalfSplit && model.pairing_out == Pairing::kInterleaved)
         << model.model_type;
+  }
+}
+
+TEST(ConfigModelsTest, PartsOfCompositeModelsAreKnown) {
+  for (const auto& [part, model_type] : ConfigParts("qwen3_vl")) {
+    EXPECT_NE(FindConfigModel(model_type), nullptr) << part;
+  }
+  EXPECT_EQ(ConfigParts("qwen3_vl").count("text_config"), 1u);
+  EXPECT_TRUE(ConfigParts("llama").empty());
+}
+
+TEST(ConfigModelsTest, ATableOfAnotherFormIsRefused) {
+  EXPECT_THAT(ConfigTableFromJson(R"({"parts": {}, "models": []})"), testing::IsOk());
+  for (const char* text :
+       {"[]", R"({"models": []})", R"({"parts": {}})",
+        R"({"parts": {}, "models": [{"model_type": "a", "pairing": "DIAGONAL"}]})",
+        R"({"parts": {}, "models": [{"model_type": 3}]})"}) {
+    EXPECT_FALSE(ConfigTableFromJson(text).ok()) << text;
   }
 }
 

@@ -30,6 +30,28 @@ TEST(ResolveAxesTest, SplitsAxesEvenlyUnlessTold) {
   EXPECT_EQ(Resolve(With(Encoding(12), &Spec::axes_dim, {4, 4, 4})).axes, 3);
 }
 
+TEST(ResolveAxesTest, EqualSharesOfABaseStayEqualAtAnotherWidth) {
+  const Spec wide = With(PresetSpec("dinov3"), &Spec::head_dim, 128);
+  EXPECT_THAT(Resolve(wide).axes_dim, ElementsAre(64, 64));
+  EXPECT_THAT(Resolve(PresetSpec("dinov3")).axes_dim, ElementsAre(32, 32));
+  ExpectInvalid(With(PresetSpec("flux"), &Spec::head_dim, 256), "axes_dim: sums to 128");
+}
+
+// Axis 0 has every pair that the others do not take, whatever its own section says (GenLIP).
+TEST(ResolveAxesTest, InterleavedSectionsNeedNotSumToThePairs) {
+  Spec spec = With(Rotary(72), &Spec::axis_rule, AxisRule::kMropeInterleaved);
+  spec.mrope_section = {8, 12, 12};
+  EXPECT_THAT(Resolve(spec).mrope_section, ElementsAre(12, 12, 12));
+  spec.mrope_section = {24, 4, 40};
+  EXPECT_THAT(Resolve(spec).mrope_section, ElementsAre(20, 4, 12));
+  spec.mrope_section = {16, 8, 12};
+  EXPECT_THAT(Resolve(spec).mrope_section, ElementsAre(16, 8, 12));
+  ExpectInvalid(With(spec, &Spec::mrope_section, {8, -1, 12}), "mrope_section[1]: -1");
+  spec.axis_rule = AxisRule::kMropeChunked;
+  ExpectInvalid(With(spec, &Spec::mrope_section, {8, 12, 12}),
+                "mrope_section: sums to 32; must sum to 36");
+}
+
 TEST(ResolveAxesTest, RefusesAxesThatDoNotAddUp) {
   const Spec grid = With(PresetSpec("grid-2d-concat"), &Spec::dim, 12);
   ExpectInvalid(With(grid, &Spec::axes_dim, {8, 8}), "axes_dim: sums to 16; must sum to 12 (dim)");

@@ -111,5 +111,12 @@ TEST(ResolveWidthsTest, RefusesABiasThatIsNotFinite) {
   ExpectInvalid(With(Encoding(8), &Spec::cos_bias, HUGE_VAL), "cos_bias: inf");
 }
 
+TEST(ResolveWidthsTest, EveryElementByItselfMayBeOddlyMany) {
+  const ResolvedSpec odd = Resolve(With(PresetSpec("transformer-literal"), &Spec::dim, 7));
+  EXPECT_EQ(odd.dim, 7);
+  EXPECT_THAT(odd.axes_dim, ElementsAre(7));
+  EXPECT_EQ(odd.pad_back, 0);
+}
+
 }  // namespace
 }  // namespace phasor

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""by_hand.py: what models.py cannot observe, and why. A row here is read from the model's source."""
+
+# Configuration classes that no annotation names -> the package whose code takes them.
+ADOPTED = {
+    "IQuestCoderConfig": ("llama", "LlamaRotaryEmbedding", "LlamaAttention"),
+    "InternLM3Config": ("llama", "LlamaRotaryEmbedding", "LlamaAttention"),
+    "MimiDecoderConfig": ("mimi", "MimiRotaryEmbedding", "MimiAttention"),
+    "MimiEncoderConfig": ("mimi", "MimiRotaryEmbedding", "MimiAttention"),
+    "PocketTTSAudioTokenizerDecoderConfig": ("pocket_tts_audio_tokenizer", "PocketTTSAudioTokenizerRotaryEmbedding", "PocketTTSAudioTokenizerAttention"),
+    "PocketTTSAudioTokenizerEncoderConfig": ("pocket_tts_audio_tokenizer", "PocketTTSAudioTokenizerRotaryEmbedding", "PocketTTSAudioTokenizerAttention"),
+    "T5GemmaModuleConfig": ("t5gemma", "T5GemmaRotaryEmbedding", "T5GemmaSelfAttention"),
+}
+
+TWO_KINDS = {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}
+
+# What a class needs beside its defaults, where these contradict each other.
+NEEDED = {
+    "esm": {"position_embedding_type": "rotary"},
+    "exaone4": {"sliding_window": 4096},
+    "glm4_moe": {"head_dim": 128},
+    "glm4v_moe_text": {"head_dim": 128, "partial_rotary_factor": 0.5},
+    "glm4v_text": {"partial_rotary_factor": 0.5},
+    "glm_image_text": {"partial_rotary_factor": 0.5},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
+    "laguna": TWO_KINDS,
+    "mellum": TWO_KINDS,
+    "ministral": {"head_dim": 128},
+    "nemotron": {"num_key_value_heads": 8},
+    "qwen3_omni_moe_text": {"head_dim": 128},
+    "step3p5": TWO_KINDS,
+    "zamba2": {"use_mem_rope": True},
+    "qwen4_exp_text": {"num_attention_heads": 16, "num_key_value_heads": 2},
+}
+
+# Pairings of models whose attention layer does not run alone.
+READ = {
+    "clvp_encoder": ("HALF_SPLIT", "the layer makes its own table"),
+    "dbrx": ("HALF_SPLIT", "its attention has a configuration of its own"),
+    "esm": ("HALF_SPLIT", "the rotation is a method"),
+    "evolla": ("HALF_SPLIT", "it has several attention layers"),
+    "flint": ("HALF_SPLIT", "the rotation is a kernel"),
+    "idefics": ("HALF_SPLIT", "the layer takes sizes instead of a configuration"),
+    "kyutai_speech_to_text": ("HALF_SPLIT", "the rotation is a method"),
+    "longcat_flash": ("INTERLEAVED>HALF_SPLIT", "the layer is DeepSeek V3's"),
+    "mistral_large4_text": ("INTERLEAVED>HALF_SPLIT", "the layer scales rotated lanes"),
+    "moonshine_streaming": ("INTERLEAVED", "the layer takes sizes instead of a configuration"),
+    "moshi": ("HALF_SPLIT", "the rotation is a method"),
+    "muse_glimmer_assistant": ("HALF_SPLIT", "the layer takes two sequences"),
+    "neucodec": ("HALF_SPLIT", "the layer takes another shape"),
+    "recurrent_gemma": ("HALF_SPLIT", "the rotation is a method"),
+    "xcodec2": ("HALF_SPLIT", "the layer takes another shape"),
+    "zamba2": ("HALF_SPLIT", "the layer rotates where use_mem_rope is true"),
+    "zaya": ("HALF_SPLIT", "the layer takes other arguments"),
+}
+
+INTERLEAVED = {"pairing": "INTERLEAVED"}
+GPTJ = INTERLEAVED | {"observed": "source: the class makes its own table", "theta": 10000.0, "theta_keys": [], "scales": False, "partial_keys": ["rotary_dim"]}
+GPTJ |= {"rotary_dim": 64, "hidden": 4096, "hidden_keys": ["hidden_size", "n_embd"], "heads": 16, "heads_keys": ["num_attention_heads", "n_head"], "head_dim_keys": ["head_dim"]}
+
+KIMI = {"observed": "source: its files use DeepSeek V3's class", "pairing": "INTERLEAVED", "pairing_out": "HALF_SPLIT", "rope_interleave": True}
+KIMI |= {"theta": 10000.0, "theta_keys": ["rope_theta"], "latent": [128, 64], "head_dim_keys": ["head_dim"], "head_dim": 64}
+
+ROFORMER = INTERLEAVED | {"observed": "source: the class makes its own table", "theta": 10000.0, "theta_keys": [], "scales": False}
+ROFORMER |= {"hidden": 768, "hidden_keys": ["hidden_size"], "heads": 12, "heads_keys": ["num_attention_heads"], "head_dim_keys": []}
+
+# Rows, or fields of rows, for what is not observed.
+BY_HAND = {
+    "codegen": GPTJ,
+    "gptj": GPTJ,
+    "clvp_encoder": {"unread": "its width is at least 32 lanes and otherwise that of a projection"},
+    "cohere2_moe": {"rope_scaling": False, "scales": True},
+    "dots3_note_text": {"unread": "its kinds of layers have heads of different shapes"},
+    "exaone4": {"still": ["full_attention"]},
+    "exaone_moe": {"still": ["full_attention"]},
+    "falcon": {"hidden": 4544, "hidden_keys": ["hidden_size", "n_embed"], "heads": 71, "heads_keys": ["num_attention_heads", "n_head"], "head_dim": 0},
+    "hunyuan_v1_dense": {"ntk_alpha": True},
+    "hunyuan_v1_moe": {"ntk_alpha": True},
+    "kimi_k2": KIMI,
+    "longcat_flash": {"latent": [128, 64]},
+    "mistral_large4_text": {"latent": [64, 64], "no_rope_interval": 4},
+    "glm4v_text": {"partial": 0},
+    "glm_image_text": {"partial": 0},
+    "granite_swa": {"layer_lists": ["layer_rope_theta"]},
+    "granitemoe_swa": {"layer_lists": ["layer_rope_theta"]},
+    "llama4_text": {"no_rope_interval": 4},
+    "molmo2_text": {"layer_lists": ["rope_scaling_layers"]},
+    "muse_glimmer_text": {"layer_lists": ["layer_rope_theta"]},
+    "muse_spark_text": {"layer_lists": ["layer_rope_theta"]},
+    "roformer": ROFORMER,
+    "smollm3": {"no_rope_interval": 4},
+    "zamba2": {"switch": "use_mem_rope", "still": []},
+}

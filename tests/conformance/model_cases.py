@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""model_cases.py FILE [--all]: computes configurations of every model_type with transformers, for
+configs_test.cc.
+
+Per model_type and kind of layers: the file that says nothing, run through the model's attention
+layer; the file that transformers saves; and, with --all, one file per key that a class might read,
+with a changed value. A case has what upstream computes: the angle of a unit of position of some
+pairs, and of the first a rotated head.
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+
+from by_hand import NEEDED
+from case import float32, input_lanes, sample, write
+from models import BASE, HEADS, HIDDEN, LINEAR, PARTIAL, TABLE, THETA, WIDTH, Model
+from upstream import observe, survey
+
+MOST_PAIRS, MOST_LANES = 12, 24
+POSITION = [2, 3, 5]  # that of upstream.PROBE's fifth token
+
+
+def live(model, row, name):
+    """The file that says nothing, through the attention layer."""
+    for kind, seen in observe(name, model.needed).items():
+        if seen is None:
+            continue
+        chosen = sample(len(seen.pairs), MOST_PAIRS, [1, 2, 3])
+        axis = [max(range(seen.axes), key=lambda a: abs(p.angle[a])) for p in seen.pairs]
+        order = list(dict.fromkeys(axis)) if row.get("axes") else list(range(seen.axes))
+        part = seen.maps[4].double() @ torch.from_numpy(input_lanes(seen.head_dim)[seen.begin : seen.begin + seen.maps.shape[1]]).double()
+        whole = torch.from_numpy(input_lanes(seen.head_dim)).double()
+        whole[seen.begin : seen.begin + len(part)] = part
+        lanes = sample(seen.head_dim, MOST_LANES, [seen.begin, seen.begin + 1])
+        out = {"name": f"{model.cls.model_type} {kind or ''}".strip(), "config": {"model_type": model.cls.model_type} | model.needed, "kind": kind or ""}
+        out |= {"head_dim": seen.head_dim, "pairs": len(seen.pairs), "pair": chosen, "axis": [order.index(axis[j]) for j in chosen]}
+        out |= {"angle": [float32(seen.pairs[j].angle[axis[j]]) for j in chosen], "amplitude": float32(seen.amplitude)}
+        out |= {"position": [POSITION[a] for a in order], "lanes": lanes, "rotated": [float(f"{float(whole[i]):.6g}") for i in lanes]}
+        yield out
+
+
+def frequencies_of(model, row, fields, tag):
+    """What the rotary embedding computes for a file, per kind of layers; nothing where upstream refuses."""
+    found = model.ask(fields)
+    if found is None:
+        return
+    sign = -1 if row.get("backwards") else 1
+    for kind in [k["name"] for k in row.get("kinds", [{"name": ""}])]:
+        values = found.get(f"{kind}_inv_freq" if kind else "inv_freq")
+        latent = next((k.get("latent") for k in row.get("kinds", [row]) if k.get("name", "") == kind), None)
+        if not values or (latent and 2 * len(values) != fields.get("qk_rope_head_dim", latent[1])):
+            continue  # upstream's own attention layer could not rotate that many lanes
+        live_pairs = sum(v != 0 for v in values)
+        chosen = sample(live_pairs, 4, [])
+        out = {"name": f"{row['model_type']} {kind} {tag}".replace("  ", " "), "config": {"model_type": row["model_type"]} | model.needed | fields, "kind": kind}
+        out |= {"pairs": live_pairs, "pair": chosen, "angle": [float32(sign * values[j]) for j in chosen]}
+        yield out | {"amplitude": float32(found.get(f"{kind}_attention_scaling" if kind else "attention_scaling", 1.0))}
+
+
+def keys_of(model):
+    """Files that say one thing each."""
+    yield from (({key: BASE}, key) for key in THETA)
+    yield from (({key: 16 if key == "rotary_dim" else 0.5}, key) for key in PARTIAL)
+    yield from (({key: (model.integer(key) or 128) + 32}, key) for key in (*WIDTH, "qk_rope_head_dim"))
+    yield from (({key: model.integer(key) * 2}, key) for key in HIDDEN if model.integer(key))
+    yield from (({key: max(1, model.integer(key) // 2)}, key) for key in HEADS if model.integer(key))
+    yield {"rope_scaling": LINEAR}, "rope_scaling"
+    yield {"rope_scaling": LINEAR, "rope_theta": BASE}, "rope_scaling and rope_theta"
+    yield {"rope_parameters": LINEAR | {"rope_theta": BASE}}, "rope_parameters"
+    yield {"rope_parameters": {"rope_type": "default", "rope_theta": BASE, "partial_rotary_factor": 0.5}}, "a share in rope_parameters"
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    yield {"rope_scaling": yarn, "max_position_embeddings": 4096}, "yarn"
+    yield {"head_dim": None}, "head_dim of null"
+    yield {"layer_types": ["full_attention"] * (model.integer("num_hidden_layers") or 2)}, "full attention only"
+
+
+def cases(everything):
+    rows = {row["model_type"]: row for row in json.loads(TABLE.read_text())["models"] if "unread" not in row}
+    for name in sorted(survey()):
+        model = Model(name)
+        row = rows.get(model.cls.model_type)
+        if row is None or not model.cls.model_type:
+            continue
+        print(model.cls.model_type, file=sys.stderr, flush=True)
+        if row["observed"] == "attention layer":
+            yield from live(model, row, name)
+        else:
+            yield from frequencies_of(model, row, {}, "silent")
+        if row.get("axes") or row.get("axis_rule"):
+            continue
+        saved = {k: v for k, v in model.config({}).to_diff_dict().items() if "Infinity" not in json.dumps(v, default=str)}
+        saved = json.loads(json.dumps(saved, default=str))
+        yield from frequencies_of(model, row, {k: v for k, v in saved.items() if k not in ("model_type", "transformers_version")}, "saved")
+        if everything:
+            for fields, tag in keys_of(model):
+                yield from frequencies_of(model, row, fields, tag)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    write(pathlib.Path(sys.argv[1]), list(cases("--all" in sys.argv)))

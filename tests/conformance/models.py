@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""models.py [--update]: makes kernels/spec/models.json, what a config.json leaves to the model's code.
+
+Every row is observed. upstream.py shows which lanes the model's attention layer pairs. Trying keys
+shows which of them change the frequencies of its rotary embedding, each alone and beside a
+rope_scaling. --update writes the table; without it, what differs from the stored table is listed.
+"""
+
+import itertools
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+from by_hand import BY_HAND, NEEDED, READ
+from upstream import attribute, config_classes, configuration, frequencies, kinds_of, observe, rotary_module, rotates, survey
+
+TABLE = pathlib.Path(__file__).parents[2] / "kernels" / "spec" / "models.json"
+THETA = ("rope_theta", "rotary_emb_base", "rotary_embedding_base", "rope_local_base_freq", "global_rope_theta", "local_rope_theta", "swa_rope_theta", "compress_rope_theta")
+PARTIAL = ("partial_rotary_factor", "rotary_pct", "rotary_dim")
+WIDTH = ("head_dim", "global_head_dim", "swa_head_dim", "kv_channels", "attention_head_dim")
+HIDDEN = ("hidden_size", "embed_dim", "n_embd", "d_model", "projection_dim")
+HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads", "encoder_attention_heads", "speech_encoder_attention_heads")
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+BASE = 23456.0
+
+
+class Model:
+    """One configuration class, asked by trying."""
+
+    def __init__(self, name, without=()):
+        self.cls = config_classes()[name]
+        self.needed = {k: v for k, v in NEEDED.get(self.cls.model_type, {}).items() if k not in without}
+        self.asked = {}
+        for self.module, self.rotary in survey()[name].rotary:
+            if self.ask({}):
+                break
+
+    def config(self, fields):
+        return configuration(self.cls, self.needed | fields)
+
+    def ask(self, fields):
+        """The numbers of the rotary embedding, or None where upstream refuses."""
+        key = json.dumps(fields)
+        if key not in self.asked:
+            try:
+                self.asked[key] = frequencies(rotary_module(self.module, self.rotary, self.config(fields)))
+            except Exception:  # noqa: BLE001  # whatever it raises is a refusal
+                self.asked[key] = None
+        return self.asked[key]
+
+    def changed(self, fields, beside=None):
+        """The kinds of layers ("": of all) whose frequencies `fields` change; none where upstream refuses."""
+        new, old = self.ask((beside or {}) | fields), self.ask(beside or {})
+        if new is None or old is None:
+            return []
+        return sorted({k.removesuffix("inv_freq").removesuffix("_") for k in new | old if new.get(k) != old.get(k) and k.endswith("inv_freq")})
+
+    def reads(self, keys, value, kind, beside=None):
+        return [key for key in keys if kind in self.changed({key: value(key)}, beside)]
+
+    def integer(self, key):
+        value = attribute(self.config({}), key)
+        return value if isinstance(value, int) else None
+
+
+def axis_fields(seen, rotary):
+    """The fields that say which axis turns which pair."""
+    axis = [max(range(seen.axes), key=lambda a: abs(p.angle[a])) for p in seen.pairs]
+    section = getattr(rotary, "mrope_section", None)
+    section = list(next(iter(section.values())) if isinstance(section, dict) else section or [])
+    if section:
+        rules = {
+            "MROPE_CHUNKED": [a for a, s in enumerate(section) for _ in range(s)],
+            "MROPE_INTERLEAVED": [j % 3 if j < 3 * section[j % 3] else 0 for j in range(len(axis))],
+            "MROPE_ALTERNATING": [1 + j % 2 if j < section[0] + section[1] else 0 for j in range(len(axis))],
+        }
+        return {"axis_rule": next(rule for rule, expected in rules.items() if expected == axis), "mrope_section": section}
+    runs = [(a, len(list(g))) for a, g in itertools.groupby(axis)]
+    if len(runs) == 1:
+        raise ValueError("the probe moves one axis only")
+    order = list(dict.fromkeys(axis))
+    angles = [abs(p.angle[a]) for p, a in zip(seen.pairs, axis, strict=True)]
+    names = ["time", "row", "column"] if seen.axes == 3 else ["row", "column"]
+    found = {"axes": [names[a] for a in order]}
+    if len(runs) == len(order):
+        dealt = abs(angles[runs[0][1]] - angles[0]) > 1e-3  # one ladder for all axes, its pairs dealt out
+        return found | {"axis_rule": "AXIAL"} | ({"dealt": True} if dealt else {})
+    return found | {"axis_rule": "FREQUENCY_MAJOR" if angles[0] == angles[1] else "LIST"}
+
+
+def pairing_fields(seen, source):
+    if seen is None:
+        lanes, _, out = source.partition(">")
+        return {"pairing": lanes} | ({"pairing_out": out} if out else {})
+    distances = {pair.lanes[1] - pair.lanes[0] for pair in seen.pairs}
+    assert len(distances) == 1, distances
+    lanes, out = (["INTERLEAVED" if of == (0, 1) else "HALF_SPLIT"][0] for of in (seen.pairs[0].lanes, seen.pairs[0].out))
+    fields = {"pairing": lanes} | ({"pairing_out": out} if out != lanes else {})
+    return fields | ({"backwards": True} if max(seen.pairs[0].angle, key=abs) < 0 else {})
+
+
+def width_fields(model, kind, head):
+    """Which keys give the width of a head, and what the class has without them."""
+    fields = {}
+    if named := model.reads(WIDTH, lambda key: (model.integer(key) or 128) + 32, kind):
+        fields["head_dim_keys"] = named
+    hidden = model.reads([k for k in HIDDEN if model.integer(k)], lambda key: model.integer(key) * 2, kind)
+    heads = model.reads([k for k in HEADS if model.integer(k)], lambda key: max(1, model.integer(key) // 2), kind)
+    if heads:
+        hidden = hidden or [k for k in HIDDEN if model.integer(k)][:1]
+    if heads and hidden:
+        times = head * model.integer(heads[0]) // model.integer(hidden[0])
+        fields |= {"hidden_times": times} if times > 1 else {}
+        fields |= {"hidden": model.integer(hidden[0]), "hidden_keys": hidden, "heads": model.integer(heads[0]), "heads_keys": heads}
+    else:
+        fields["head_dim"] = model.integer("head_dim") or head
+    return fields
+
+
+def base_fields(model, kind, name):
+    """Base and scaling of one kind of layers ("": of all)."""
+    rope = attribute(model.config({}), "rope_parameters") or {}
+    own = dict((rope.get(name) if name else rope) or {})
+    fields = {"theta": own.get("rope_theta") or attribute(model.config({}), "rope_theta") or 10000.0}
+    fields["theta_keys"] = model.reads(THETA, lambda _: BASE, kind)
+    beside = model.reads(THETA, lambda _: BASE, kind, {"rope_scaling": LINEAR})
+    if not fields["theta_keys"] and beside:
+        fields |= {"theta_keys": beside, "only_beside_scaling": True}
+    within = attribute(model.config({"rope_scaling": LINEAR}), "rope_parameters") if model.ask({"rope_scaling": LINEAR}) else None
+    base = ((within or {}).get(name, {}) if name else within or {}).get("rope_theta")
+    if base not in (None, fields["theta"]):
+        fields["theta_beside_scaling"] = base
+    refused = model.ask({"rope_scaling": LINEAR}) is None
+    if (kind not in model.changed({"rope_scaling": LINEAR}) and (name or not refused)) or (name and beside != fields["theta_keys"]):
+        fields["scales"] = False
+    if own.get("rope_type", "default") not in ("default", "axial"):
+        fields["rope"] = {k: v for k, v in own.items() if v is not None}
+    return fields
+
+
+def partial_fields(model, kind, name, head, pairs):
+    fields = {}
+    if keys := model.reads(PARTIAL, lambda key: 16 if key == "rotary_dim" else 0.375, kind):
+        fields["partial_keys"] = keys
+    plain = {"rope_type": "default", "rope_theta": BASE}
+    layers = dict.fromkeys(attribute(model.config({}), "rope_parameters") or {name: plain}, plain) if name else plain
+    within = layers | {name: plain | {"partial_rotary_factor": 0.375}} if name else plain | {"partial_rotary_factor": 0.375}
+    if kind in model.changed({"rope_parameters": within}, {"rope_parameters": layers}):
+        fields["partial_in_dictionary"] = True
+    key = f"{kind}_inv_freq" if kind else "inv_freq"
+    lanes = 2 * len((model.ask({"rope_parameters": layers}) or {}).get(key, []))
+    if lanes not in (0, 2 * len(model.ask({})[key])) and not model.integer("qk_rope_head_dim"):
+        fields["partial_beside_dictionary"] = lanes / head
+    rope = attribute(model.config({}), "rope_parameters") or {}
+    said = ((rope.get(name) if name else rope) or {}).get("partial_rotary_factor")
+    if said not in (None, 1, 1.0) or 2 * pairs != head:
+        fields["partial"] = said or 2 * pairs / head
+    return fields
+
+
+def layer_fields(model, name, nested):
+    """Which layers do not rotate, and the kinds of layers where a file lists none."""
+    config = configuration(model.cls, {k: v for k, v in model.needed.items() if k not in ("layer_types", "num_hidden_layers")})
+    kinds = list(attribute(config, "layer_types") or [])
+    fields = {"layers": count} if isinstance(count := attribute(config, "num_hidden_layers"), int) else {}
+    if not nested and len(set(kinds)) > 1:
+        still = [kind for kind in sorted(set(kinds)) if rotates(name, model.needed, kinds.index(kind)) is False]
+        fields |= {"still": still} if still else {}
+    for size in range(1, len(kinds) // 2 + 1):
+        if all(kind == kinds[i % size] for i, kind in enumerate(kinds)) and len(set(kinds)) > 1:
+            fields["layer_pattern"] = kinds[:size]
+            break
+    return fields
+
+
+def row_of(name):
+    model = Model(name)
+    kinds = [kind or "" for kind in kinds_of(rotary_module(model.module, model.rotary, model.config({})))] if model.ask({}) else []
+    row = {"model_type": model.cls.model_type, "class": f"{model.module.split('.')[2]}.{model.rotary}"}
+    if not kinds:
+        return row | {"unread": "no frequencies are kept"}
+    hand = READ.get(model.cls.model_type)
+    try:
+        seen = {kind or "": o for kind, o in observe(name, model.needed).items() if o is not None}
+    except Exception as error:  # noqa: BLE001
+        seen, row["failure"] = {}, repr(error)
+    if not seen and not hand:
+        return row | {"unread": row.pop("failure", "the layer calls no rotation")}
+    row.pop("failure", None)
+    one = next(iter(seen.values()), None)
+    row["observed"] = "attention layer" if one else f"source: {hand[1]}"
+    row |= pairing_fields(one, hand and hand[0])
+    rotary = rotary_module(model.module, model.rotary, model.config({}))
+    if one and one.axes > 1:
+        row |= axis_fields(one, rotary)
+    row |= layer_fields(model, name, bool(kinds[0]))
+    source = pathlib.Path(sys.modules[model.module].__file__).read_text()
+    if "config.rope_interleave" in source:
+        row["rope_interleave"] = True
+    found = []
+    for kind in kinds:
+        length = len(model.ask({})[f"{kind}_inv_freq" if kind else "inv_freq"])
+        divided = (model.integer("hidden_size") or 0) // (model.integer("num_attention_heads") or 1)
+        head = seen[kind].head_dim if kind in seen else model.integer("head_dim") or divided or 2 * length
+        begin, pairs = (seen[kind].begin, len(seen[kind].pairs)) if kind in seen else (0, length)
+        # A width that only the attention layer needs is no default of the class.
+        free = Model(name, without=("head_dim",))
+        of_width = free if free.ask({}) else model
+        free_head = head if "head_dim" not in model.needed else 2 * len((of_width.ask({}) or {}).get(f"{kind}_inv_freq" if kind else "inv_freq", []))
+        fields = base_fields(model, kind, kind) | width_fields(of_width, kind, free_head) | partial_fields(model, kind, kind, head, pairs)
+        if model.integer("qk_rope_head_dim") and kind in model.changed({"qk_rope_head_dim": model.integer("qk_rope_head_dim") + 16}):
+            fields |= {"latent": [begin, head - begin]}
+        found.append(({"name": kind} if kind else {}) | fields)
+    return row | ({"kinds": found} if found[0].get("name") else found[0])
+
+
+def parts(known):
+    """Composite model_type -> the model_types that its parts have where they do not say them."""
+    found = {}
+    for cls in config_classes().values():
+        try:
+            whole = cls()
+        except Exception:  # noqa: BLE001  # has no defaults
+            whole = None
+        inner = {key: getattr(attribute(whole, key) or sub, "model_type", "") for key, sub in (cls.sub_configs or {}).items()}
+        inner = {key: value for key, value in inner.items() if value in known}
+        if inner and cls.model_type:
+            found[cls.model_type] = inner
+    return dict(sorted(found.items()))
+
+
+def table():
+    rows = {}
+    for name in sorted(survey()):
+        try:
+            row = row_of(name)
+        except Exception as error:  # noqa: BLE001  # listed for a person
+            row = {"model_type": config_classes()[name].model_type, "class": name, "unread": repr(error)}
+        if row["model_type"]:
+            rows[row["model_type"]] = row
+            print(row["model_type"], row.get("unread", row.get("observed"))[:120], file=sys.stderr, flush=True)
+    for name, row in BY_HAND.items():
+        rows[name] = rows.get(name, {"model_type": name}) | row
+    rows = dict(sorted(rows.items()))
+    known = {name for name, row in rows.items() if "unread" not in row}
+    return {"transformers": transformers.__version__, "parts": parts(known), "models": list(rows.values())}
+
+
+def written(found):
+    """One row a line, so that a changed row is a changed line."""
+    lines = ",\n".join(json.dumps(row) for row in found["models"])
+    composite = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in found["parts"].items())
+    return f'{{"transformers": {json.dumps(found["transformers"])},\n"parts": {{\n{composite}}},\n"models": [\n{lines}\n]}}\n'
+
+
+def differences(found, stored):
+    new, old = ({row["model_type"]: row for row in side["models"]} for side in (found, stored))
+    for name in sorted(new | old):
+        if new.get(name) != old.get(name):
+            yield f"{name}: {'gone' if name not in new else 'new' if name not in old else 'changed'}: {json.dumps(new.get(name))}"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    found = table()
+    stored = json.loads(TABLE.read_text()) if TABLE.exists() else {"models": []}
+    for line in differences(found, stored):
+        print(line)
+    for row in found["models"]:
+        if "unread" in row and row["model_type"] not in found["parts"]:
+            print(f"needs a person: {row['model_type']} ({row['class']}): {row['unread'][:200]}")
+    if "--update" in sys.argv:
+        TABLE.write_text(written(found))
