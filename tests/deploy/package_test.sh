@@ -45,7 +45,12 @@ fi
 mkdir "$root"
 tar -C "$root" -xf "$base"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
-inside() { unshare --mount --fork --pid --kill-child "--mount-proc=$root/proc" chroot "$root" /usr/bin/env DEBIAN_FRONTEND=noninteractive "$@"; }
+# inside COMMAND...: runs it there, with this machine's devices.
+inside() {
+  # shellcheck disable=SC2016 # the inner shell expands these
+  unshare --mount --fork --pid --kill-child "--mount-proc=$root/proc" sh -c 'mount --rbind /dev "$0/dev" &&
+    exec chroot "$0" /usr/bin/env DEBIAN_FRONTEND=noninteractive "$@"' "$root" "$@"
+}
 inside apt-get update -qq >"$work/log" 2>&1 || skip "apt cannot be used there: $(tail -n 1 "$work/log")"
 # What the package needs from Debian, so that only the package itself is compared below.
 packages=$(deploy/package.sh "$build")
