@@ -68,7 +68,9 @@ RawArray FromNumpy(nb::handle object, std::string_view path, Borrowed& borrowed)
   RawArray raw;
   raw.dtype = PlainDtype(*array);
   if (!raw.dtype.has_value()) raw.dtype = FindDtype(object.attr("dtype"));
-  if (array->typekind == 'O') RaiseDtype(object, path);  // pointers
+  if (!raw.dtype.has_value() && nb::cast<bool>(object.attr("dtype").attr("hasobject"))) {
+    RaiseDtype(object, path);  // its bytes are pointers
+  }
   if ((array->flags & kNotSwapped) == 0) {
     RaiseInvalid(StrCat(path, ".dtype"), "bytes in another order than this machine's; convert it");
   }

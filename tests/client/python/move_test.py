@@ -151,15 +151,6 @@ def test_pools_may_be_buffers_and_shared_memory(staged):
     assert cache.tobytes() == bytes(same) == shared.tobytes()
 
 
-def test_torch_tensors_change_and_autograd_is_told():
-    torch = pytest.importorskip("torch")
-    cache, tensor = filled("bfloat16"), torch.from_numpy(filled("bfloat16").view(np.int16)).view(torch.bfloat16)
-    version = tensor._version
-    phasor.move_paged([cache], **one_layer("bfloat16"))
-    phasor.move_paged([tensor], **one_layer("bfloat16"))
-    assert truth.bytes_of(tensor) == cache.tobytes() and tensor._version > version
-
-
 def test_pools_that_cannot_be_changed_are_refused(client):
     cache = filled("float32")
     before = cache.tobytes()
@@ -170,7 +161,8 @@ def test_pools_that_cannot_be_changed_are_refused(client):
         (cache.tobytes(), r"pools\[1\]: bytes is read-only; pass a writable array"),
         (cache[:, ::2], r"pools\[1\]\.strides: not contiguous"),
         (cache[::-1], r"pools\[1\]\.strides: not contiguous"),
-        (np.array([cache, None], dtype=object), r"pools\[1\]\.dtype: object"),
+        (np.array([3, None]), r"pools\[1\]\.dtype: object"),
+        (np.zeros(3, [("a", "i4"), ("b", "O")]), r"pools\[1\]\.dtype: "),
     ):
         with pytest.raises(phasor.InvalidArgument, match=message):
             client.move_paged([np.zeros(8), pool], **one_layer(layers=[phasor.KeyLayer(spec=0, place=phasor.KeyPlace(1))]))
@@ -232,6 +224,26 @@ def test_pins_hold(client):
 
 
 # --- every field arrives ---
+
+
+LAYOUT_FIELDS = [each.name for each in dataclasses.fields(phasor.KeyLayout) if each.type.startswith("int")]
+RUN_FIELDS = ["first", "count", "to_first"]
+LAYER_FIELDS = ["layout", "spec", "group", "layer", "to_layout"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"layouts": [dataclasses.replace(layout(), **{name: -5})]}, f"layouts[0].{name}") for name in LAYOUT_FIELDS]
+    + [({"groups": [group(**{name: -5})]}, f"groups[0].runs[0].{name}") for name in RUN_FIELDS]
+    + [({"layers": [phasor.KeyLayer(**{"spec": 0, name: -5})]}, f"layers[0].{name}") for name in LAYER_FIELDS]
+    + [({"layers": [phasor.KeyLayer(spec=0, place=phasor.KeyPlace(-5))]}, "layers[0].place.pool")]
+    + [({"layers": [phasor.KeyLayer(spec=0, place=phasor.KeyPlace(0, -5))]}, "layers[0].place.offset_bytes")]
+    + [({"layouts": [layout("float8_e4m3", scale=-5)]}, "layouts[0].scale")],
+)
+def test_numbers_arrive_in_the_fields_of_their_names(changes, field):
+    with pytest.raises(phasor.InvalidArgument, match=": -5; must|places .-5, ") as caught:
+        phasor.move_paged([filled("float32")], **one_layer(**{"mode": "copy_on_write", **changes}))
+    assert caught.value.field == f"item.{field}"
 
 
 def test_scales_of_rows_and_layouts_by_distances(client):
