@@ -31,7 +31,8 @@ constexpr int kAligned = 0x100, kNotSwapped = 0x200, kWriteable = 0x400;
 
 // An array before its strides are looked at. Strides are in elements.
 struct RawArray {
-  std::optional<Dtype> dtype;
+  std::optional<Dtype> dtype;  // not set: none of Phasor's
+  int64_t item_bytes = 0;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
   std::byte* data = nullptr;
@@ -43,8 +44,9 @@ std::string TypeName(nb::handle object) {
   return nb::cast<std::string>(nb::type_name(object.type()));
 }
 
-[[noreturn]] void RaiseDtype(nb::handle dtype, std::string_view path) {
-  const std::string name = nb::cast<std::string>(nb::str(dtype));
+[[noreturn]] void RaiseDtype(nb::handle array, std::string_view path) {
+  const nb::object dtype = nb::getattr(array, "dtype", array.type());
+  const std::string name = nb::cast<std::string>(nb::str(nb::handle(dtype)));
   RaiseInvalid(StrCat(path, ".dtype"),
                StrCat(name, " is no type of Phasor; use float64, float32, float16 or bfloat16"));
 }
@@ -66,10 +68,13 @@ RawArray FromNumpy(nb::handle object, std::string_view path, Borrowed& borrowed)
   RawArray raw;
   raw.dtype = PlainDtype(*array);
   if (!raw.dtype.has_value()) raw.dtype = FindDtype(object.attr("dtype"));
-  if (!raw.dtype.has_value()) RaiseDtype(object.attr("dtype"), path);
+  if (!raw.dtype.has_value() && nb::cast<bool>(object.attr("dtype").attr("hasobject"))) {
+    RaiseDtype(object, path);  // its bytes are pointers
+  }
   if ((array->flags & kNotSwapped) == 0) {
     RaiseInvalid(StrCat(path, ".dtype"), "bytes in another order than this machine's; convert it");
   }
+  raw.item_bytes = array->itemsize;
   raw.data = static_cast<std::byte*>(array->data);
   raw.writable = (array->flags & kWriteable) != 0;
   raw.irregular = (array->flags & kAligned) == 0;
@@ -104,7 +109,7 @@ RawArray FromTorch(nb::handle tensor, std::string_view path, Borrowed& borrowed)
   }
   RawArray raw;
   raw.dtype = FindDtype(tensor.attr("dtype"));
-  if (!raw.dtype.has_value()) RaiseDtype(tensor.attr("dtype"), path);
+  raw.item_bytes = nb::cast<int64_t>(tensor.attr("element_size")());
   raw.shape = Integers(tensor.attr("shape"));
   raw.strides = Integers(tensor.attr("stride")());
   raw.data = reinterpret_cast<std::byte*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()));
@@ -153,10 +158,7 @@ RawArray FromOther(nb::handle object, std::string_view path, Access access, Kind
   }
   RawArray raw;
   raw.dtype = FromDlpack(array.dtype());
-  if (!raw.dtype.has_value()) {
-    RaiseInvalid(StrCat(path, ".dtype"),
-                 "no type of Phasor; use float64, float32, float16 or bfloat16");
-  }
+  raw.item_bytes = static_cast<int64_t>(array.itemsize());
   for (size_t i = 0; i < array.ndim(); ++i) {
     raw.shape.push_back(static_cast<int64_t>(array.shape(i)));
     raw.strides.push_back(array.stride(i));
@@ -197,14 +199,22 @@ int64_t Spanned(const RawArray& raw) {
     last += (raw.shape[d] - 1) * (raw.strides.empty() ? dense : raw.strides[d]);
     dense *= raw.shape[d];
   }
-  return (last + 1) * SizeOf(*raw.dtype);
+  return (last + 1) * raw.item_bytes;
 }
 
-RawArray ToRaw(nb::handle array, std::string_view path, Access access, Borrowed& borrowed) {
+RawArray ReadArray(nb::handle array, std::string_view path, Access access, Borrowed& borrowed) {
   const Kind kind = KindOf(array);
   if (kind == Kind::kNumpy) return FromNumpy(array, path, borrowed);
   if (kind == Kind::kTorch) return FromTorch(array, path, borrowed);
   return FromOther(array, path, access, kind, borrowed);
+}
+
+RawArray ToRaw(nb::handle array, std::string_view path, Access access, Borrowed& borrowed) {
+  RawArray raw = ReadArray(array, path, access, borrowed);
+  if (access == Access::kWrite && !raw.writable) {
+    RaiseInvalid(path, "a read-only array; pass a writable one");
+  }
+  return raw;
 }
 
 nb::dlpack::dtype PlainDlpack(Dtype dtype) {
@@ -245,9 +255,7 @@ Kind KindOf(nb::handle object) {
 MutableTensorView Import(nb::handle array, std::string_view path, Access access,
                          Borrowed& borrowed) {
   RawArray raw = ToRaw(array, path, access, borrowed);
-  if (access == Access::kWrite && !raw.writable) {
-    RaiseInvalid(path, "a read-only array; pass a writable one");
-  }
+  if (!raw.dtype.has_value()) RaiseDtype(array, path);
   if (!Normalise(raw)) {
     if (access == Access::kWrite) {
       RaiseInvalid(StrCat(path, ".strides"),
@@ -266,6 +274,15 @@ std::optional<MutableTensorView> ImportOptional(nb::handle array, std::string_vi
                                                 Access access, Borrowed& borrowed) {
   if (array.is_none()) return std::nullopt;
   return Import(array, path, access, borrowed);
+}
+
+absl::Span<std::byte> ImportBytes(nb::handle array, std::string_view path, Access access,
+                                  Borrowed& borrowed) {
+  RawArray raw = ToRaw(array, path, access, borrowed);
+  if (!Normalise(raw) || !raw.strides.empty()) {
+    RaiseInvalid(StrCat(path, ".strides"), "not contiguous; pass the whole array that holds it");
+  }
+  return {raw.data, static_cast<size_t>(Spanned(raw))};
 }
 
 nb::object ToArray(EncodeResult result, nb::handle like, int64_t batch) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/types/span.h"
 #include "client/connection.h"
 #include "client/python/native/borrowed.h"
 #include "client/tensor.h"
@@ -34,6 +35,11 @@ MutableTensorView Import(nb::handle array, std::string_view path, Access access,
 // The same for None, which is nullopt.
 std::optional<MutableTensorView> ImportOptional(nb::handle array, std::string_view path,
                                                 Access access, Borrowed& borrowed);
+
+// All bytes of `array`, whatever its type, which `borrowed` keeps alive. Raises InvalidArgument:
+// not contiguous; for writing, a read-only array. Raises TypeError as Import.
+absl::Span<std::byte> ImportBytes(nb::handle array, std::string_view path, Access access,
+                                  Borrowed& borrowed);
 
 // The rows that a call made, as an array of the kind of `like`, or of numpy if that is None.
 // Takes the memory over. If `batch` is not 0, the rows are divided into so many entries.

@@ -15,14 +15,6 @@
 namespace phasor::python {
 namespace {
 
-// None, or (fingerprint, numerics_version, backend).
-Pins ToPins(nb::handle pins) {
-  if (pins.is_none()) return {};
-  return {.spec_fingerprint = nb::cast<std::string>(pins[0]),
-          .numerics_version = nb::cast<uint32_t>(pins[1]),
-          .backend = nb::cast<std::string>(pins[2])};
-}
-
 std::optional<float> ToScale(nb::handle scale) {
   if (scale.is_none()) return std::nullopt;
   return nb::cast<float>(scale);
@@ -108,6 +100,13 @@ BiasSpec ToBiasSpec(nb::handle preset, nb::handle family, nb::dict fields) {
 }
 
 }  // namespace
+
+Pins ToPins(nb::handle pins) {
+  if (pins.is_none()) return {};
+  return {.spec_fingerprint = nb::cast<std::string>(pins[0]),
+          .numerics_version = nb::cast<uint32_t>(pins[1]),
+          .backend = nb::cast<std::string>(pins[2])};
+}
 
 RopeCall ToRopeCall(nb::tuple arguments, Borrowed& borrowed) {
   RopeCall call;

@@ -14,6 +14,9 @@ namespace phasor::python {
 // Each function takes one tuple, which client/python/phasor/_calls.py makes, and imports its
 // arrays. Raises InvalidArgument and TypeError with the path of the argument.
 
+// None, or (fingerprint, numerics_version, backend).
+Pins ToPins(nb::handle pins);
+
 // (spec, positions, tensors, outputs, layout, direction, from_positions, from_spec, inv_scales,
 // pages, pins). `inv_scales` is None or a tuple of one number or None per tensor. `pages` is None
 // or (values, key_cache, value_cache, slot_mapping, value_inv_scale).

@@ -11,6 +11,7 @@
 #include "client/inproc/inproc_connection.h"
 #include "client/python/native/arrays.h"
 #include "client/python/native/calls.h"
+#include "client/python/native/moves.h"
 #include "client/python/native/values.h"
 #include "kernels/base/text.h"
 
@@ -168,6 +169,20 @@ nb::object NativeClient::Bias(nb::tuple call, Timeout timeout, nb::handle like) 
   if (output.is_none()) return ToArray(*std::move(result), like);
   MarkWritten(nb::make_tuple(output));
   return output;
+}
+
+nb::dict NativeClient::MoveKeys(nb::tuple call, Timeout timeout) {
+  Borrowed borrowed;
+  MoveCall move = ToMoveCall(call, borrowed);
+  const bool writes = move.mode != MoveMode::kCompare;
+  const auto result =
+      Make<MoveResult>(timeout, std::move(borrowed),
+                       [&](Connection& connection, CallContext context, Done<MoveResult> done) {
+                         connection.MoveKeys(std::move(move), std::move(context), std::move(done));
+                       });
+  if (!result.ok()) Raise(result.status());
+  if (writes) MarkWritten(call[kMovePools]);
+  return ToDict(*result);
 }
 
 void NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& completions,

@@ -34,6 +34,7 @@ class NativeClient {
   void Rope(nb::tuple call, Timeout timeout);
   nb::object Encode(nb::tuple call, Timeout timeout, nb::handle like);
   nb::object Bias(nb::tuple call, Timeout timeout, nb::handle like);
+  nb::dict MoveKeys(nb::tuple call, Timeout timeout);  // the tuple of moves.h
   // The same without waiting: `completions` gets `token` and the result or exception.
   void RopeAsync(nb::tuple call, Timeout timeout, Completions& completions, nb::object token,
                  const CancelToken& cancel);

@@ -13,6 +13,7 @@
 #include "client/python/native/positions.h"
 #include "client/python/native/streams.h"
 #include "client/python/native/values.h"
+#include "kernels/ops/key_form.h"
 #include "kernels/plan/row_layout.h"
 #include "kernels/spec/presets.h"
 #include "kernels/spec/spec_json.h"
@@ -66,6 +67,7 @@ void BindClient(nb::module_& m) {
       .def("rope", &NativeClient::Rope, arg("call"), timeout)
       .def("encode", &NativeClient::Encode, arg("call"), timeout, arg("like").none())
       .def("bias", &NativeClient::Bias, arg("call"), timeout, arg("like").none())
+      .def("move_keys", &NativeClient::MoveKeys, arg("call"), timeout)
       .def("rope_async", &NativeClient::RopeAsync, arg("call"), timeout, arg("completions"),
            arg("token"), arg("cancel"))
       .def("encode_async", &NativeClient::EncodeAsync, arg("call"), timeout, arg("like").none(),
@@ -116,6 +118,7 @@ NB_MODULE(_native, m) {
   m.def("dtype_names", &NamesOf<Dtype>);
   m.def("form_names", &NamesOf<EncodeOutput>);
   m.def("bias_family_names", &NamesOf<BiasFamily>);
+  m.def("key_code_names", &NamesOf<KeyCode>);
   nb::class_<PositionList>(m, "Positions");
   m.def("grid", &MakeGrid);
   m.def("ragged", &MakeRagged);

@@ -35,7 +35,8 @@ from ._errors import (
     Unavailable,
     Unimplemented,
 )
-from ._functions import apply_rope, apply_rope_, attention_bias, connect, encode, move_keys, use, write_paged
+from ._functions import apply_rope, apply_rope_, attention_bias, connect, encode, move_keys, move_paged, use, write_paged
+from ._moves import KeyDifference, KeyGroup, KeyLayer, KeyLayout, KeyPlace, KeyRun, KeyScales, KeySlots, KeySpec, MoveResult
 from ._positions import Grid, Ragged
 from ._spec import Pair, Preset, Resolved, Spec, presets
 from ._stream import Answer, Stream
@@ -61,6 +62,16 @@ __all__ = [
     "Handle",
     "Internal",
     "InvalidArgument",
+    "KeyDifference",
+    "KeyGroup",
+    "KeyLayer",
+    "KeyLayout",
+    "KeyPlace",
+    "KeyRun",
+    "KeyScales",
+    "KeySlots",
+    "KeySpec",
+    "MoveResult",
     "NotFound",
     "OutOfRange",
     "Pair",
@@ -85,6 +96,7 @@ __all__ = [
     "connect",
     "encode",
     "move_keys",
+    "move_paged",
     "numerics_version",
     "presets",
     "use",

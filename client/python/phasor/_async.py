@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import _calls, _errors, _spec
+from . import _calls, _errors, _moves, _spec
 from ._client import Client, ServerInfo
 from ._core import native
 
@@ -96,6 +96,10 @@ class AsyncClient:
     async def attention_bias(self, kind: str, **kwargs: Any) -> Any:
         """As Client.attention_bias."""
         return await asyncio.to_thread(self._client.attention_bias, kind, **kwargs)
+
+    async def move_paged(self, pools: Any, **kwargs: Any) -> _moves.MoveResult:
+        """As Client.move_paged."""
+        return await asyncio.to_thread(self._client.move_paged, pools, **kwargs)
 
     async def resolve(self, spec: Any, **kwargs: Any) -> _spec.Resolved:
         """As Client.resolve."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _calls, _errors, _spec
+from . import _arrays, _calls, _errors, _moves, _spec
 from ._core import native
 
 if TYPE_CHECKING:
@@ -225,6 +225,23 @@ class Client:
         """
         call = _calls.paged(keys, values, positions, spec, key_cache, value_cache, slot_mapping, layout, inv_scale, pins or self._pins)
         self._native().rope(call, timeout)
+
+    def move_paged(
+        self,
+        pools: Sequence[Any],
+        *,
+        layouts: Sequence[_moves.KeyLayout],
+        layers: Sequence[_moves.KeyLayer],
+        groups: Sequence[_moves.KeyGroup],
+        specs: Sequence[_moves.KeySpec] = (),
+        mode: str = "copy_on_write",
+        tolerance: float | None = None,
+        pins: _calls.Pins | None = None,
+        timeout: float | None = None,
+    ) -> _moves.MoveResult:
+        """Moves the cached keys of all layers to other positions where they lie. See phasor.move_paged."""
+        call = _moves.call(pools, layouts, layers, groups, specs, mode, tolerance, pins or self._pins)
+        return _moves.MoveResult._of(self._native().move_keys(call, timeout))
 
     # --- encodings, biases ------------------------------------------------------------------------
 

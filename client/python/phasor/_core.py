@@ -27,4 +27,5 @@ _native.setup(
 # Numbers of enumerators by their names in lower case.
 FORMS: dict[str, int] = {name.lower(): code for code, name in enumerate(_native.form_names())}
 BIAS_FAMILIES: dict[str, int] = {name.lower(): code for code, name in enumerate(_native.bias_family_names())}
+KEY_CODES: dict[str, int] = {name.lower(): code for code, name in enumerate(_native.key_code_names())}
 assert [name.lower() for name in _native.dtype_names()] == list(_arrays.NAMES)

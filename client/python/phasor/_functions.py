@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from . import _calls, _spec
+from . import _calls, _moves, _spec
 from ._client import Client
 
 _used: contextvars.ContextVar[Client | None] = contextvars.ContextVar("phasor_client", default=None)
@@ -167,7 +167,8 @@ def move_keys(*keys: Any, client: Client | None = None, **kwargs: Any) -> Any:
 
     One rotation by the difference, with one rounding. Keyword arguments: from_positions, positions,
     spec; from_spec if another spec rotated the keys; layout, inplace, out, pins, timeout as in
-    apply_rope. docs/cached-keys.md has more.
+    apply_rope. docs/cached-keys.md has more. For
+    keys of many layers, or in the pages of a cache, see move_paged.
     """
     return (client or current()).move_keys(*keys, **kwargs)
 
@@ -175,6 +176,34 @@ def move_keys(*keys: Any, client: Client | None = None, **kwargs: Any) -> Any:
 def write_paged(keys: Any, values: Any, *, client: Client | None = None, **kwargs: Any) -> None:
     """Rotates keys and writes them, and the values, into the pages of a cache. See Client.write_paged."""
     (client or current()).write_paged(keys, values, **kwargs)
+
+
+def move_paged(pools: Any, *, client: Client | None = None, **kwargs: Any) -> _moves.MoveResult:
+    """Moves the cached keys of all layers of a model to other positions, where they lie.
+
+        phasor.move_paged(
+            [cache],  # [pages, page_size, heads, head_dim]
+            layouts=[phasor.KeyLayout("nhd", "bfloat16", pages=64, page_size=16, heads=8, head_dim=128)],
+            specs=[phasor.KeySpec("llama-3.1-8b")],
+            layers=[phasor.KeyLayer(layout=0, spec=0, group=0)],
+            groups=[phasor.KeyGroup([phasor.KeyRun(block_table=[3, 7], count=32, from_=512, to=0)])],
+            mode="move",
+        )
+
+    Args:
+        pools: writable contiguous arrays of any type, taken as bytes, apart from each other. In
+            process they are changed where they lie, and so are those of Client.empty by a server on
+            this host; others are sent there and back. If a "move" fails with Aborted, keys in memory
+            that was changed where it lies have neither their old nor their new rotation.
+        layouts, specs, layers, groups: where keys lie, how they are rotated, and which go where;
+            docs/move-keys.md explains them.
+        mode: "copy_on_write"; "move", in place; or "compare", which writes nothing and tells how
+            what lies at the destinations differs from what a move would give.
+        tolerance: "compare" only: the relative RMS difference beyond which a row is bad; if None, it
+            follows from the code.
+        pins, timeout: as in apply_rope.
+    """
+    return (client or current()).move_paged(pools, **kwargs)
 
 
 def attention_bias(kind: str, *, client: Client | None = None, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed here: tests/conformance/run.sh installs it")
 
+import move_test
 import truth
 
 import phasor
@@ -33,6 +34,19 @@ def test_tensors_of_every_type_have_the_bytes_of_numpy(client, dtype):
     assert torch.equal(mine.view(torch.uint8), y.view(torch.uint8)) and mine._version > version
     if dtype != torch.bfloat16:
         assert truth.bytes_of(y) == phasor.apply_rope(x.numpy(), positions=range(7), spec=LLAMA).tobytes()
+
+
+def test_a_cache_in_a_tensor_moves_where_it_lies(client):
+    """Of types that numpy has or has not, seen as bytes."""
+    wanted = move_test.filled("bfloat16")
+    phasor.move_paged([wanted], **move_test.one_layer("bfloat16"))
+    for dtype in (torch.bfloat16, torch.uint8, torch.float8_e4m3fn):
+        cache = torch.from_numpy(move_test.filled("bfloat16").view(np.uint8)).view(dtype)
+        version = cache._version
+        client.move_paged([cache], **move_test.one_layer("bfloat16"))
+        assert truth.bytes_of(cache) == wanted.tobytes() and cache._version > version
+    with pytest.raises(phasor.InvalidArgument, match=r"pools\[0\].strides: not contiguous"):
+        client.move_paged([cache.mT], **move_test.one_layer("bfloat16"))
 
 
 def test_results_are_tensors_where_an_input_is_one():
