@@ -298,6 +298,11 @@ class Preparer {
       const std::string path = StrCat(path_, ".groups[", g, "]");
       PHASOR_ASSIGN_OR_RETURN(const KeyPages pages, PagesOf(g));
       PHASOR_ASSIGN_OR_RETURN(const int64_t tokens, CountTokens(request_.groups[g], path));
+      // Before they are listed: as many as there can be without two for one slot.
+      if (request_.mode != MoveMode::kCompare && tokens > pages.to_slots) {
+        return Invalid(path, ": ", tokens, " tokens; must be at most the destination's slots (",
+                       pages.to_slots, ")");
+      }
       out_.tokens += tokens;
       if (out_.tokens > kMaxMoveTokens) {
         return Invalid(path_, ".groups: more than ", kMaxMoveTokens,

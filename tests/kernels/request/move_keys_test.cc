@@ -147,6 +147,12 @@ TEST(MoveKeysTest, WrongMovesAreRefusedWithTheirField) {
     r.mode = MoveMode::kMove;
     r.layers[0].to_place = KeyPlace{};
   });
+  ExpectRefused("item.groups[0]: 40 tokens; must be at most the destination's slots (32)",
+                [](auto& r) {
+                  r.groups[0].runs[0].block_table.assign(10, 0);
+                  r.groups[0].runs[0].to_block_table.assign(10, 2);
+                  r.groups[0].runs[0].count = 40;
+                });
   ExpectRefused("item.tolerance: -1", [](auto& r) { r.tolerance = -1; });
   ExpectRefused(
       "item.groups[0].slots.positions: 3 axes; must be 1 or those of the spec", [](auto& r) {
