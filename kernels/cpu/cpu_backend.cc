@@ -21,6 +21,9 @@ namespace {
 // microseconds, in which a core writes a few hundred KiB.
 constexpr int64_t kPieceBytes = 256 << 10;
 
+// Tokens of a piece of a move, at least: a page of most caches.
+constexpr int64_t kMovePiece = 16;
+
 // Rows encoded per kernel call. The positions of one tile are on the stack of its thread.
 constexpr int64_t kEncodeTile = 256;
 
@@ -121,7 +124,10 @@ class CpuBackend final : public Backend {
     if (rows == 0) return;
     const int64_t row_bytes = std::max<int64_t>(RowBytes(job), 1);
     // Pieces of a few hundred KiB, and enough of them that threads finish together.
-    const int64_t wanted = std::max<int64_t>(kPieceBytes / row_bytes, 1);
+    // A token has rows in all layers of a move; several tokens have whole pages.
+    const auto* const move = std::get_if<MoveJob>(&job);
+    const int64_t least = move != nullptr && move->mode != MoveMode::kCompare ? kMovePiece : 1;
+    const int64_t wanted = std::max<int64_t>(kPieceBytes / row_bytes, least);
     const int64_t per_piece = threads() == 1 ? rows : std::min(wanted, rows);
     for (int64_t first = 0; first < rows; first += per_piece) {
       pieces->push_back({&job, first, std::min(per_piece, rows - first)});
