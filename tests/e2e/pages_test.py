@@ -37,7 +37,7 @@ def stubs(folder):
     if protoc.main(arguments) != 0:
         raise RuntimeError("protoc failed")
     sys.path.insert(0, folder)
-    names = ("position_embedding_service_pb2", "position_embedding_service_pb2_grpc", "tensor_pb2")
+    names = ("position_embedding_service_pb2", "position_embedding_service_pb2_grpc", "server_info_pb2", "tensor_pb2")
     return [importlib.import_module(f"phasor.v1.{name}") for name in names]
 
 
@@ -63,7 +63,7 @@ class PagesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         folder = cls.enterClassContext(tempfile.TemporaryDirectory())
-        cls.v1, grpc_module, cls.tensors = stubs(folder)
+        cls.v1, grpc_module, cls.info, cls.tensors = stubs(folder)
         lease = f"--lease-socket={folder}/lease.sock"
         address = cls.enterClassContext(running.server([SERVER, lease, "--threads", "2"]))
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -187,7 +187,7 @@ class PagesTest(unittest.TestCase):
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
         data = mmap.mmap(memory, size)
         connection = self.enterContext(socket.socket(socket.AF_UNIX))
-        connection.connect(self.stub.GetServerInfo(self.v1.GetServerInfoRequest()).lease_socket)
+        connection.connect(self.stub.GetServerInfo(self.info.GetServerInfoRequest()).lease_socket)
         socket.send_fds(connection, [b"LEASE\n"], [memory])
         answer = connection.recv(200).split()
         os.close(memory)

@@ -18,6 +18,7 @@ from inference import grpc_service_pb2_grpc as oip_grpc
 from phasor.v1 import attention_bias_pb2 as bias_pb2
 from phasor.v1 import position_embedding_service_pb2 as pb
 from phasor.v1 import position_embedding_service_pb2_grpc as pb_grpc
+from phasor.v1 import server_info_pb2 as info
 from phasor.v1 import shared_memory_service_pb2 as shm
 from phasor.v1 import shared_memory_service_pb2_grpc as shm_grpc
 from phasor.v1 import table_service_pb2 as tables
@@ -234,7 +235,7 @@ class Caller:
             raise Wrong("AttentionBias: other bytes than before")
 
     def information(self):
-        if not self.phasor.ListPresets(pb.ListPresetsRequest(), timeout=60).presets:
+        if not self.phasor.ListPresets(info.ListPresetsRequest(), timeout=60).presets:
             raise Wrong("ListPresets: no presets")
         if not self.oip.ServerLive(oip.ServerLiveRequest(), timeout=60).live:
             raise Wrong("ServerLive: not live")
