@@ -45,29 +45,24 @@ template <Float8 kType>
 struct F8 {
   using T = uint8_t;
   static HWY_INLINE Vf Load(const T* p) {
-    const Df d;
-    const Du32 du;
+    const hn::Rebind<int8_t, Df> di8;
+    const hn::Rebind<int16_t, Df> di16;
+    const hn::Rebind<uint16_t, Df> d16;
+    const hn::Rebind<hwy::float16_t, Df> df16;
+    const auto signed_code =
+        hn::BitCast(d16, hn::PromoteTo(di16, hn::LoadU(di8, reinterpret_cast<const int8_t*>(p))));
     if constexpr (kType == Float8::kE5M2) {
-      const hn::Rebind<uint16_t, Df> d16;
-      const hn::Rebind<hwy::float16_t, Df> df16;
-      const auto half = hn::ShiftLeft<8>(hn::PromoteTo(d16, hn::LoadU(Du8(), p)));
-      return hn::PromoteTo(d, hn::BitCast(df16, half));
+      return hn::PromoteTo(Df(), hn::BitCast(df16, hn::ShiftLeft<8>(signed_code)));
     } else {
       // The bits of a float16 number 2^8 times as small.
-      const hn::Rebind<uint16_t, Df> d16;
-      const hn::Rebind<hwy::float16_t, Df> df16;
-      const auto bits = hn::PromoteTo(d16, hn::LoadU(Du8(), p));
-      const auto sign = hn::ShiftLeft<8>(hn::And(bits, hn::Set(d16, uint16_t{0x80})));
-      const auto magnitude = hn::ShiftLeft<7>(hn::And(bits, hn::Set(d16, uint16_t{0x7F})));
-      const auto half = hn::BitCast(df16, hn::Or(sign, magnitude));
-      const auto value = hn::Mul(hn::PromoteTo(d, half), hn::Set(d, 256.0f));
-      const auto nan = hn::Eq(hn::Abs(value), hn::Set(d, 480.0f));  // code 0x7F
-      return hn::IfThenElse(nan, hn::BitCast(d, hn::Set(du, 0x7FC00000u)), value);
+      const auto bits = hn::And(hn::ShiftLeft<7>(signed_code), hn::Set(d16, uint16_t{0xBF80}));
+      const auto nan =
+          hn::Eq(hn::And(bits, hn::Set(d16, uint16_t{0x3F80})), hn::Set(d16, uint16_t{0x3F80}));
+      const auto half = hn::IfThenElse(nan, hn::Set(d16, uint16_t{0x7E00}), bits);
+      return hn::Mul(hn::PromoteTo(Df(), hn::BitCast(df16, half)), hn::Set(Df(), 256.0f));
     }
   }
-  static HWY_INLINE void Store(Vf v, T* p) {
-    StoreFloat8(v, hn::Set(Df(), 1.0f), FormatOf(kType), p);
-  }
+  static HWY_INLINE void Store(Vf v, T* p) { StoreFloat8(v, FormatOf(kType), p); }
 };
 
 // key_blocks::LoadFloat16 and StoreFloat16.
@@ -127,10 +122,8 @@ HWY_INLINE float LargestMagnitude(const float* x, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   auto largest = hn::Zero(d);
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto magnitude = hn::Abs(hn::LoadU(d, x + i));
-    largest = hn::IfThenElse(hn::Gt(magnitude, largest), magnitude, largest);
-  }
+  // Max returns its second argument for a NaN.
+  for (; i + lanes <= count; i += lanes) largest = hn::Max(hn::Abs(hn::LoadU(d, x + i)), largest);
   const float rest = key_blocks::LargestMagnitude(x + i, count - i);
   const float found = hn::GetLane(hn::MaxOfLanes(d, largest));
   return rest > found ? rest : found;
@@ -361,6 +354,24 @@ HWY_INLINE void TransformLanes(const KeyForm& form, KeyWindow window, float* lan
 }
 
 // Rows ------------------------------------------------------------------------------------------
+
+// Calls copy(first lane, its place in the row, bytes) for lanes [begin, end) of a window that are
+// side by side.
+template <typename Copy>
+HWY_INLINE void ForEachGroup(const KeyForm& form, KeyWindow window, const Copy& copy) {
+  const int64_t unit = UnitBytes(form.code);
+  const int64_t together = form.lane_bytes == unit ? form.group_lanes : 1;
+  int64_t group = window.begin / form.group_lanes;
+  int64_t lane = window.begin % form.group_lanes;
+  for (int64_t i = window.begin; i < window.end;) {
+    const int64_t rest = together == 1 ? 1 : together - lane;
+    const int64_t count = rest < window.end - i ? rest : window.end - i;
+    copy(i, group * form.group_bytes + lane * form.lane_bytes, static_cast<size_t>(count * unit));
+    i += count;
+    lane += count;
+    if (lane == form.group_lanes) ++group, lane = 0;
+  }
+}
 
 // reference::DecodeKeys of a dense row of code E, whose scale is at `scale` if kScaled.
 template <typename E, bool kScaled>

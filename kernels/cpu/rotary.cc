@@ -25,43 +25,66 @@ void RotateTile(const RotaryArgs& args) { reference::Rotary(args); }
 
 #else
 
-// Rotates the pairs of one head by the tables of `row`. x and y point at the first lane that
-// rotates.
+// Rows of heads that share tables, from the first lane that rotates.
+struct HeadRows {
+  const std::byte* x;
+  std::byte* y;
+  int64_t heads;
+  int64_t x_bytes;  // from one head to the next
+  int64_t y_bytes;
+};
+
+// Rotates the pairs of each head by the tables of `row`.
 template <typename E, bool kStream>
-HWY_INLINE void RotateHead(const RotaryArgs& args, const Scratch& scratch, int64_t row,
-                           const std::byte* x_bytes, std::byte* y_bytes) {
+HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int64_t row,
+                            const HeadRows& rows) {
   using Lane = typename E::T;
-  const auto* x = reinterpret_cast<const Lane*>(x_bytes);
-  auto* y = reinterpret_cast<Lane*>(y_bytes);
   const int64_t n = args.pairs;
   const bool half_split = args.pairing_in == Pairing::kHalfSplit;
   const bool mixed = args.pairing_in != args.pairing_out;
+  const auto each = [&](const auto& rotate) HWY_ATTR {
+    const std::byte* x = rows.x;
+    std::byte* y = rows.y;
+    for (int64_t h = 0; h < rows.heads; ++h, x += rows.x_bytes, y += rows.y_bytes) {
+      rotate(reinterpret_cast<const Lane*>(x), reinterpret_cast<Lane*>(y));
+    }
+  };
   if constexpr (std::is_same_v<E, F64>) {
     const Trig64 trig = RowTrig64(scratch, row);
-    if (mixed) {
-      return RotateMixed<E>(Dd(), args, trig.cos, trig.sin, x, y, scratch.lanes_in,
-                            scratch.lanes_out);
-    }
-    if (half_split) return RotateHalfSplit<E>(Dd(), 0, n, trig.cos, trig.sin, x, x + n, y, y + n);
-    return RotateInterleaved64(trig, n, x, y);
+    each([&](const double* x, double* y) HWY_ATTR {
+      if (mixed) {
+        RotateMixed<E>(Dd(), args, trig.cos, trig.sin, x, y, scratch.lanes_in, scratch.lanes_out);
+      } else if (half_split) {
+        RotateHalfSplit<E>(Dd(), 0, n, trig.cos, trig.sin, x, x + n, y, y + n);
+      } else {
+        RotateInterleaved64(trig, n, x, y);
+      }
+    });
   } else {
     const Trig32 trig = RowTrig32(scratch, row);
+    using Out = std::conditional_t<kStream && std::is_same_v<E, F32>, F32Stream, E>;
     if (mixed) {
-      return RotateMixed<E>(Df(), args, trig.cos, trig.sin, x, y,
-                            reinterpret_cast<float*>(scratch.lanes_in),
-                            reinterpret_cast<float*>(scratch.lanes_out));
-    }
-    if constexpr (std::is_same_v<E, BF16>) {
-      if (half_split) {
-        return RotateHalfSplitBF16<kStream>(trig, scratch.stride / 2, n, x, x + n, y, y + n);
-      }
-      return RotateInterleavedBF16<kStream>(trig, n, x, y);
+      each([&](const Lane* x, Lane* y) HWY_ATTR {
+        RotateMixed<E>(Df(), args, trig.cos, trig.sin, x, y,
+                       reinterpret_cast<float*>(scratch.lanes_in),
+                       reinterpret_cast<float*>(scratch.lanes_out));
+      });
+    } else if (half_split) {
+      each([&](const Lane* x, Lane* y) HWY_ATTR {
+        if constexpr (std::is_same_v<E, BF16>) {
+          RotateHalfSplitBF16<kStream>(trig, scratch.stride / 2, n, x, x + n, y, y + n);
+        } else {
+          RotateHalfSplit<Out>(Df(), 0, n, trig.cos, trig.sin, x, x + n, y, y + n);
+        }
+      });
     } else {
-      using Out = std::conditional_t<kStream && std::is_same_v<E, F32>, F32Stream, E>;
-      if (half_split) {
-        return RotateHalfSplit<Out>(Df(), 0, n, trig.cos, trig.sin, x, x + n, y, y + n);
-      }
-      return RotateInterleaved<Out>(trig, n, x, y);
+      each([&](const Lane* x, Lane* y) HWY_ATTR {
+        if constexpr (std::is_same_v<E, BF16>) {
+          RotateInterleavedBF16<kStream>(trig, n, x, y);
+        } else {
+          RotateInterleaved<Out>(trig, n, x, y);
+        }
+      });
     }
   }
 }
@@ -81,30 +104,43 @@ HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tens
   return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
 }
 
-// Calls one(x, y, row) for every head of every token that is written. `row` is the row of its
-// tables.
-template <typename One>
-HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
-                            const One& one) {
-  const auto call = [&](int64_t t, int64_t h) HWY_ATTR {
+// Calls rotate(rows, row) for every token that is written, with the heads that share the tables of
+// `row`: all of them, unless heads have their own frequencies or are outermost in memory.
+template <typename Rotate>
+HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
+                           const Rotate& rotate) {
+  const auto call = [&](int64_t t, int64_t h, int64_t heads) HWY_ATTR {
     const int64_t y_offset =
         tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
     if (y_offset < 0) return;
     const int64_t x_offset =
         tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t];
-    one(tensor.x + x_offset + h * tensor.x_head_bytes,
-        tensor.y + y_offset + h * tensor.y_head_bytes,
-        args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
+    rotate(HeadRows{tensor.x + x_offset + h * tensor.x_head_bytes,
+                    tensor.y + y_offset + h * tensor.y_head_bytes, heads, tensor.x_head_bytes,
+                    tensor.y_head_bytes},
+           args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
   };
-  if (tensor.x_head_bytes > tensor.x_token_bytes) {  // heads outermost in memory
+  if (tensor.x_head_bytes > tensor.x_token_bytes) {
     for (int64_t h = 0; h < tensor.heads; ++h) {
-      for (int64_t t = 0; t < args.tokens; ++t) call(t, h);
+      for (int64_t t = 0; t < args.tokens; ++t) call(t, h, 1);
     }
     return;
   }
+  const int64_t shared = args.frequency_heads == 1 ? tensor.heads : 1;
   for (int64_t t = 0; t < args.tokens; ++t) {
-    for (int64_t h = 0; h < tensor.heads; ++h) call(t, h);
+    for (int64_t h = 0; h < tensor.heads; h += shared) call(t, h, shared);
   }
+}
+
+// Calls one(x, y, row) for every head of every token that is written.
+template <typename One>
+HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
+                            const One& one) {
+  ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
+    for (int64_t h = 0; h < rows.heads; ++h) {
+      one(rows.x + h * rows.x_bytes, rows.y + h * rows.y_bytes, row);
+    }
+  });
 }
 
 // Not inlined, for the same reason as EmitBlock of encode.
@@ -115,11 +151,17 @@ HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
   const int64_t begin = args.rotary_begin * kBytes;
   const int64_t end = begin + 2 * args.pairs * kBytes;
   const int64_t tail = args.head_dim * kBytes - end;
-  ForEachHead(args, tensor, [&](const std::byte* x, std::byte* y, int64_t row) HWY_ATTR {
-    RotateHead<E, kStream>(args, scratch, row, x + begin, y + begin);
-    if (x == y) return;
-    if (begin > 0) std::memcpy(y, x, static_cast<size_t>(begin));
-    if (tail > 0) std::memcpy(y + end, x + end, static_cast<size_t>(tail));
+  ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
+    RotateHeads<E, kStream>(
+        args, scratch, row,
+        {rows.x + begin, rows.y + begin, rows.heads, rows.x_bytes, rows.y_bytes});
+    if (rows.x == rows.y || begin + tail == 0) return;
+    for (int64_t h = 0; h < rows.heads; ++h) {
+      const std::byte* const x = rows.x + h * rows.x_bytes;
+      std::byte* const y = rows.y + h * rows.y_bytes;
+      if (begin > 0) std::memcpy(y, x, static_cast<size_t>(begin));
+      if (tail > 0) std::memcpy(y + end, x + end, static_cast<size_t>(tail));
+    }
   });
 }
 
@@ -168,18 +210,23 @@ struct BlockCodec {
     }
   }
 };
-// Rows whose lanes are not dense: lane by lane. The forms have one head and no Hadamard transform.
-struct ScalarCodec {
+// Rows whose lanes are not side by side, through a row where they are.
+template <typename E, bool kScaled>
+struct GatherCodec {
+  using T = typename E::T;
   const KeyRows& rows;
-  KeyForm form, to_form;
-  explicit ScalarCodec(const KeyRows& r) : rows(r), form(*r.form), to_form(*r.to_form) {
-    for (KeyForm* f : {&form, &to_form}) f->heads = 1, f->hadamard = 0;
+  std::byte* row;
+  HWY_INLINE void Decode(const std::byte* x, const std::byte* scale, float* lanes) const {
+    ForEachGroup(*rows.form, rows.window, [&](int64_t first, int64_t place, size_t bytes) {
+      std::memcpy(row + first * int64_t{sizeof(T)}, x + place, bytes);
+    });
+    LaneCodec<E, kScaled>{rows}.Decode(row, scale, lanes);
   }
-  void Decode(const std::byte* x, const std::byte* scale, float* lanes) const {
-    reference::DecodeKeys({&form, rows.window, x, scale, lanes});
-  }
-  void Encode(float* lanes, std::byte* y, std::byte* scale) const {
-    reference::EncodeKeys({&to_form, rows.window, lanes, y, scale});
+  HWY_INLINE void Encode(const float* lanes, std::byte* y, std::byte* scale) const {
+    LaneCodec<E, kScaled>{rows}.Encode(lanes, row, scale);
+    ForEachGroup(*rows.to_form, rows.window, [&](int64_t first, int64_t place, size_t bytes) {
+      std::memcpy(y + place, row + first * int64_t{sizeof(T)}, bytes);
+    });
   }
 };
 
@@ -224,13 +271,33 @@ HWY_NOINLINE void RotateKeys(const RotaryArgs& args, const Scratch& scratch,
   }
 }
 
+// Whether rows are rotated as lanes of E, without a detour through f32 rows.
+bool IsLaneTensor(const RotaryArgs& args, const KeyRows& rows) {
+  return rows.form->dense() && rows.to_form->dense() && !rows.form->scaled_rows &&
+         rows.form->hadamard == 0 && rows.window.begin == args.rotary_begin &&
+         rows.window.end == args.rotary_begin + 2 * args.pairs;
+}
+
+template <typename E, bool kScaled>
+void RotateRowsOf(const RotaryArgs& args, const Scratch& scratch,
+                  const RotaryArgs::Tensor& tensor) {
+  const KeyRows& rows = *tensor.rows;
+  if (rows.form->dense() && rows.to_form->dense()) {
+    return RotateKeys(args, scratch, tensor, LaneCodec<E, kScaled>{rows});
+  }
+  float* const row = args.lanes + 2 * (args.head_dim + 2 * kLaneSlack);
+  RotateKeys(args, scratch, tensor,
+             GatherCodec<E, kScaled>{rows, reinterpret_cast<std::byte*>(row)});
+}
+
 template <typename E>
 void RotateLaneKeys(const RotaryArgs& args, const Scratch& scratch,
                     const RotaryArgs::Tensor& tensor) {
-  if (tensor.rows->form->scaled_rows) {
-    return RotateKeys(args, scratch, tensor, LaneCodec<E, true>{*tensor.rows});
+  if constexpr (!std::is_same_v<E, BF16>) {  // its own rotation reads tables that rows do not need
+    if (IsLaneTensor(args, *tensor.rows)) return RotateTensor<E, false>(args, scratch, tensor);
   }
-  RotateKeys(args, scratch, tensor, LaneCodec<E, false>{*tensor.rows});
+  if (tensor.rows->form->scaled_rows) return RotateRowsOf<E, true>(args, scratch, tensor);
+  RotateRowsOf<E, false>(args, scratch, tensor);
 }
 
 template <KeyCode kCode>
@@ -241,11 +308,7 @@ void RotateBlockKeys(const RotaryArgs& args, const Scratch& scratch,
 
 // Rotates stored keys.
 void RotateRows(const RotaryArgs& args, const Scratch& scratch, const RotaryArgs::Tensor& tensor) {
-  const KeyRows& rows = *tensor.rows;
-  if (!rows.form->dense() || !rows.to_form->dense()) {
-    return RotateKeys(args, scratch, tensor, ScalarCodec(rows));
-  }
-  switch (rows.form->code) {
+  switch (tensor.rows->form->code) {
     case KeyCode::kFloat32:
       return RotateLaneKeys<F32>(args, scratch, tensor);
     case KeyCode::kFloat16:

@@ -91,10 +91,7 @@ HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pa
     RotatePair(hn::BitCast(df, hn::And(w1, upper)), hn::BitCast(df, hn::And(w2, upper)),
                hn::LoadU(df, trig.cos_split + half + j / 2),
                hn::LoadU(df, trig.sin_split + half + j / 2), odd1, odd2);
-    const auto r1 =
-        hn::Or(hn::ShiftRight<16>(RoundToBFloat16(even1)), hn::And(RoundToBFloat16(odd1), upper));
-    const auto r2 =
-        hn::Or(hn::ShiftRight<16>(RoundToBFloat16(even2)), hn::And(RoundToBFloat16(odd2), upper));
+    const auto r1 = PackBFloat16(even1, odd1), r2 = PackBFloat16(even2, odd2);
     if constexpr (kStream) {
       hn::Stream(r1, du, reinterpret_cast<uint32_t*>(y1 + j));
       hn::Stream(r2, du, reinterpret_cast<uint32_t*>(y2 + j));
@@ -143,7 +140,7 @@ HWY_INLINE void RotateInterleavedBF16(const Trig32& trig, int64_t pairs, const u
     Vf y1, y2;
     RotatePair(hn::BitCast(df, hn::ShiftLeft<16>(w)), hn::BitCast(df, hn::And(w, upper)),
                hn::LoadU(df, trig.cos + j), hn::LoadU(df, trig.sin + j), y1, y2);
-    return hn::Or(hn::ShiftRight<16>(RoundToBFloat16(y1)), hn::And(RoundToBFloat16(y2), upper));
+    return PackBFloat16(y1, y2);
   };
   const auto* words = reinterpret_cast<const uint32_t*>(x);
   auto* out = reinterpret_cast<uint32_t*>(y);
@@ -246,13 +243,13 @@ HWY_INLINE void StoreLanesFloat8(const ToFloat8& to, const typename E::T* x, int
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    StoreFloat8(E::Load(x + i), inv_scale, to.format, y + i);
+    StoreFloat8(hn::Mul(E::Load(x + i), inv_scale), to.format, y + i);
   }
   if (i == count) return;
   HWY_ALIGN typename E::T buffer[hn::MaxLanes(Df())] = {};
   HWY_ALIGN uint8_t bytes[hn::MaxLanes(Df())];
   std::memcpy(buffer, x + i, static_cast<size_t>(count - i) * sizeof(typename E::T));
-  StoreFloat8(E::Load(buffer), inv_scale, to.format, bytes);
+  StoreFloat8(hn::Mul(E::Load(buffer), inv_scale), to.format, bytes);
   std::memcpy(y + i, bytes, static_cast<size_t>(count - i));
 }
 

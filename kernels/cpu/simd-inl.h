@@ -219,6 +219,22 @@ HWY_INLINE Vu32 RoundToBFloat16(Vf v) {
   return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
 }
 
+// The same for two vectors: `low` in the lower half of each word, `high` in the upper one. A number
+// rounds up if the half that is cut off exceeds 2^15, or equals it and the other half is odd: if
+// the cut half with that bit in its lowest place exceeds 2^15.
+HWY_INLINE Vu32 PackBFloat16(Vf low, Vf high) {
+  const Du32 du;
+  const hn::Repartition<uint16_t, Df> d16;
+  const auto low_bits = hn::BitCast(du, low), high_bits = hn::BitCast(du, high);
+  const auto kept =
+      hn::OddEven(hn::BitCast(d16, high_bits), hn::BitCast(d16, hn::ShiftRight<16>(low_bits)));
+  const auto cut =
+      hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(high_bits)), hn::BitCast(d16, low_bits));
+  const auto sticky = hn::Or(cut, hn::And(kept, hn::Set(d16, uint16_t{1})));
+  const auto up = hn::Gt(sticky, hn::Set(d16, uint16_t{0x8000}));
+  return hn::BitCast(du, hn::Sub(kept, hn::VecFromMask(d16, up)));
+}
+
 // Each struct loads and stores Lanes(Df) elements as f32 (F64: Lanes(Dd) as f64), at any alignment.
 struct F32 {
   using T = float;
@@ -258,35 +274,28 @@ struct F64 {
 
 // 8-bit floats ------------------------------------------------------------------------------------
 
-// Writes Float8FromFloat(v * inv_scale) of every lane. An addition and subtraction of a power of
-// two round to the bits of the 8-bit type. Its values then have the bits of float16 numbers (E4M3:
-// of those 2^8 times as small), so that the conversion is exact.
-HWY_INLINE void StoreFloat8(Vf v, Vf inv_scale, const Float8Format& format, uint8_t* p) {
+// Writes Float8FromFloat(v) of every lane. The sum of a magnitude and a power of two has the
+// magnitude in units of the last place of its binade, rounded, in its lowest bits. A code is that
+// number plus the place of the binade. Only the lowest 8 bits of a word are kept, so what the power
+// and the exponent leave above them does not matter. Min returns its second argument for a NaN.
+HWY_INLINE void StoreFloat8(Vf v, const Float8Format& format, uint8_t* p) {
   const Df d;
   const Du32 du;
-  const bool e4m3 = format.shift == 20;
-  const auto scaled = hn::Mul(v, inv_scale);
-  const auto number = hn::Eq(scaled, scaled);
-  const auto largest = hn::BitCast(d, hn::Set(du, format.largest));
-  const auto magnitude = hn::Min(hn::Abs(scaled), largest);
+  const hn::Rebind<uint8_t, Df> d8;
+  const int shift = static_cast<int>(format.shift);
+  const auto number = hn::Eq(v, v);
+  const auto magnitude = hn::Min(hn::Abs(v), hn::BitCast(d, hn::Set(du, format.largest)));
   const auto binade =
       hn::And(hn::BitCast(du, hn::Max(magnitude, hn::BitCast(d, hn::Set(du, format.min_normal)))),
               hn::Set(du, 0x7F800000u));
   const auto power = hn::BitCast(d, hn::Add(binade, hn::Set(du, format.shift << 23)));
-  auto rounded = hn::CopySign(hn::Sub(hn::Add(magnitude, power), power), scaled);
-  // What becomes 0x7F.
-  rounded = hn::IfThenElse(number, rounded,
-                           hn::BitCast(d, hn::Set(du, e4m3 ? 0x43F00000u : 0x7FE00000u)));
-  const hn::Rebind<hwy::float16_t, Df> df16;
-  const hn::Rebind<uint16_t, Df> d16;
-  const hn::Rebind<int16_t, Df> di16;
-  const hn::Rebind<uint8_t, Df> d8;
-  const auto half = [&](Vf x) HWY_ATTR { return hn::BitCast(d16, hn::DemoteTo(df16, x)); };
-  auto code = half(e4m3 ? hn::Mul(rounded, hn::Set(d, 0x1p-8f)) : rounded);
-  const auto sign = hn::And(hn::ShiftRight<8>(code), hn::Set(d16, uint16_t{0x80}));
-  code = e4m3 ? hn::Or(hn::And(hn::ShiftRight<7>(code), hn::Set(d16, uint16_t{0x7F})), sign)
-              : hn::ShiftRight<8>(code);
-  hn::StoreU(hn::DemoteTo(d8, hn::BitCast(di16, code)), d8, p);
+  const auto units = hn::BitCast(du, hn::Add(magnitude, power));
+  const auto place =
+      hn::Sub(hn::ShiftRightSame(binade, shift), hn::Set(du, format.min_normal >> format.shift));
+  const auto low = hn::Set(du, 0x7Fu);
+  const auto sign = hn::AndNot(low, hn::ShiftRight<24>(hn::BitCast(du, v)));
+  const auto code = hn::Or(hn::And(hn::Add(units, place), low), sign);
+  hn::StoreU(hn::TruncateTo(d8, hn::IfThenElse(hn::RebindMask(du, number), code, low)), d8, p);
 }
 
 }  // namespace HWY_NAMESPACE

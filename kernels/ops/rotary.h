@@ -95,7 +95,8 @@ struct RotaryArgs {
   float* lanes = nullptr;  // for tensors with rows: KeyLanesBytes(head_dim), aligned to 64 bytes
 };
 
-inline int64_t KeyLanesBytes(int64_t head_dim) { return 2 * 4 * (head_dim + 2 * kLaneSlack); }
+// Three rows: lanes, rotated lanes, and a stored row whose lanes are side by side.
+inline int64_t KeyLanesBytes(int64_t head_dim) { return 3 * 4 * (head_dim + 2 * kLaneSlack); }
 
 // Tokens whose sines and cosines are kept at once: 8 KiB of f32 tables for `pairs` of all heads.
 inline int64_t RotaryTile(int64_t pairs) {
