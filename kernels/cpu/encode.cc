@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/reference.h"
@@ -43,6 +44,11 @@ HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t co
             ? nullptr
             : reinterpret_cast<const T*>(args.add_to + (first + t) * args.add_to_row_bytes);
     int64_t c = 0;
+    if constexpr (std::is_same_v<E, BF16>) {
+      for (; add == nullptr && c + 2 * lanes <= args.layout->width; c += 2 * lanes) {
+        E::StoreTwo(hn::LoadU(df, row + c), hn::LoadU(df, row + c + lanes), out + c);
+      }
+    }
     for (; c + lanes <= args.layout->width; c += lanes) {
       auto v = hn::LoadU(df, row + c);
       if (add != nullptr) v = hn::MulAdd(scale, E::Load(add + c), v);

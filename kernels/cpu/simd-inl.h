@@ -252,6 +252,13 @@ struct BF16 {
     const auto bits = hn::BitCast(Di32(), hn::ShiftRight<16>(RoundToBFloat16(v)));
     hn::StoreU(hn::DemoteTo(dh, bits), dh, p);
   }
+  // Stores two vectors, one behind the other.
+  static HWY_INLINE void StoreTwo(Vf first, Vf second, T* p) {
+    const Df d;
+    const auto words =
+        PackBFloat16(hn::ConcatEven(d, second, first), hn::ConcatOdd(d, second, first));
+    hn::StoreU(words, Du32(), reinterpret_cast<uint32_t*>(p));
+  }
 };
 struct F16 {
   using T = uint16_t;
