@@ -335,11 +335,15 @@ absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
   return request;
 }
 
+void ToWire(const TensorDesc& tensor, v1::TensorSpec* wire) {
+  wire->set_dtype(ToWire(tensor.dtype));
+  wire->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  wire->mutable_strides()->Add(tensor.strides.begin(), tensor.strides.end());
+}
+
 v1::TensorSpec ToWire(const TensorDesc& tensor) {
   v1::TensorSpec wire;
-  wire.set_dtype(ToWire(tensor.dtype));
-  wire.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
-  wire.mutable_strides()->Add(tensor.strides.begin(), tensor.strides.end());
+  ToWire(tensor, &wire);
   return wire;
 }
 

@@ -20,6 +20,7 @@
 #include "proto/convert_bias.h"
 #include "proto/convert_move.h"
 #include "proto/grpc_status.h"
+#include "server/api/message_room.h"
 #include "server/api/payload.h"
 #include "server/engine/run_call.h"
 
@@ -372,7 +373,8 @@ absl::StatusOr<RequestView> ViewOne(const Wire& item, absl::Span<const PieceList
 
 template <typename Message>
 absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewContext& context) {
-  Message message;
+  MessageRoom room;
+  Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   if (!message.has_item()) {
     return absl::InvalidArgumentError("item: not set; must be given");
@@ -382,7 +384,8 @@ absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewCo
 
 template <typename Message>
 absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewContext& context) {
-  Message message;
+  MessageRoom room;
+  Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   if (message.items_size() > context.max_batch_items) {
     return absl::ResourceExhaustedError(absl::StrCat(
