@@ -23,9 +23,9 @@ namespace {
 using engine::OutputRange;
 
 // The outputs that the response carries, leaving out those in shared memory.
-std::vector<OutputRange> RangesOf(absl::Span<const engine::Item> items,
-                                  const engine::Result& result) {
-  std::vector<OutputRange> ranges;
+absl::InlinedVector<OutputRange, 4> RangesOf(absl::Span<const engine::Item> items,
+                                             const engine::Result& result) {
+  absl::InlinedVector<OutputRange, 4> ranges;
   for (size_t i = 0; i < result.items.size(); ++i) {
     const std::vector<OutputRange>& outputs = result.items[i].outputs;
     for (size_t k = 0; k < outputs.size(); ++k) {
