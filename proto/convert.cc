@@ -94,7 +94,7 @@ absl::Status ReadTable(const v1::EncodeItem& wire, const std::string& path,
   request->table = wire.table();
   PHASOR_ASSIGN_OR_RETURN(
       const std::optional<OutOfRange> out_of_range,
-      OptionalEnumFromWire<OutOfRange>(wire.out_of_range(), absl::StrCat(path, ".out_of_range")));
+      OptionalEnumFromWire<OutOfRange>(wire.out_of_range(), path, ".out_of_range"));
   request->out_of_range = out_of_range.value_or(OutOfRange::kStrict);
   return absl::OkStatus();
 }
@@ -105,9 +105,8 @@ absl::Status ReadRopeTensor(const v1::RopeTensor& wire, const std::string& path,
   PHASOR_ASSIGN_OR_RETURN(
       TensorDesc tensor, TensorDescFromWire(wire.tensor(), absl::StrCat(path, ".tensor"), sources));
   RopeOutput output;
-  PHASOR_ASSIGN_OR_RETURN(
-      output.dtype,
-      OptionalEnumFromWire<Dtype>(wire.output_dtype(), absl::StrCat(path, ".output_dtype")));
+  PHASOR_ASSIGN_OR_RETURN(output.dtype,
+                          OptionalEnumFromWire<Dtype>(wire.output_dtype(), path, ".output_dtype"));
   if (wire.has_inv_scale()) output.inv_scale = wire.inv_scale();
   request->tensors.push_back(std::move(tensor));
   request->outputs.push_back(output);
@@ -254,8 +253,7 @@ int CountInline(const v1::Positions& positions) {
 absl::StatusOr<TensorDesc> TensorDescFromWire(const v1::TensorSpec& wire, const std::string& path,
                                               Sources sources) {
   TensorDesc tensor;
-  PHASOR_ASSIGN_OR_RETURN(tensor.dtype,
-                          EnumFromWire<Dtype>(wire.dtype(), absl::StrCat(path, ".dtype")));
+  PHASOR_ASSIGN_OR_RETURN(tensor.dtype, EnumFromWire<Dtype>(wire.dtype(), path, ".dtype"));
   tensor.shape.assign(wire.shape().begin(), wire.shape().end());
   tensor.strides.assign(wire.strides().begin(), wire.strides().end());
   switch (wire.source_case()) {
@@ -298,18 +296,16 @@ absl::StatusOr<EncodeRequest> EncodeRequestFromWire(const v1::EncodeItem& wire,
   PHASOR_ASSIGN_OR_RETURN(
       request.positions,
       PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions"), sources));
-  PHASOR_ASSIGN_OR_RETURN(
-      request.output_dtype,
-      EnumFromWire<Dtype>(wire.output_dtype(), absl::StrCat(path, ".output_dtype")));
+  PHASOR_ASSIGN_OR_RETURN(request.output_dtype,
+                          EnumFromWire<Dtype>(wire.output_dtype(), path, ".output_dtype"));
   if (wire.has_add_to()) {
     PHASOR_ASSIGN_OR_RETURN(
         request.add_to, TensorDescFromWire(wire.add_to(), absl::StrCat(path, ".add_to"), sources));
   }
   if (wire.has_embedding_scale()) request.embedding_scale = wire.embedding_scale();
   request.pins = PinsFromWire(wire.pins());
-  PHASOR_ASSIGN_OR_RETURN(
-      const std::optional<EncodeOutput> output,
-      OptionalEnumFromWire<EncodeOutput>(wire.output(), absl::StrCat(path, ".output")));
+  PHASOR_ASSIGN_OR_RETURN(const std::optional<EncodeOutput> output,
+                          OptionalEnumFromWire<EncodeOutput>(wire.output(), path, ".output"));
   request.output = output.value_or(EncodeOutput::kEmbedding);
   PHASOR_RETURN_IF_ERROR(CheckDestination(wire, path, sources));
   return request;
@@ -324,22 +320,24 @@ absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
   PHASOR_ASSIGN_OR_RETURN(
       request.positions,
       PositionsFromWire(wire.positions(), absl::StrCat(path, ".positions"), sources));
-  PHASOR_ASSIGN_OR_RETURN(
-      request.direction,
-      EnumFromWire<Direction>(wire.direction(), absl::StrCat(path, ".direction")));
-  PHASOR_ASSIGN_OR_RETURN(request.layout,
-                          EnumFromWire<RopeLayout>(wire.layout(), absl::StrCat(path, ".layout")));
+  PHASOR_ASSIGN_OR_RETURN(request.direction,
+                          EnumFromWire<Direction>(wire.direction(), path, ".direction"));
+  PHASOR_ASSIGN_OR_RETURN(request.layout, EnumFromWire<RopeLayout>(wire.layout(), path, ".layout"));
   PHASOR_RETURN_IF_ERROR(ReadOutputs(wire, path, sources, &request));
   PHASOR_RETURN_IF_ERROR(ReadDelta(wire, path, sources, &request));
   request.pins = PinsFromWire(wire.pins());
   return request;
 }
 
+void ToWire(const TensorDesc& tensor, v1::TensorSpec* wire) {
+  wire->set_dtype(ToWire(tensor.dtype));
+  wire->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  wire->mutable_strides()->Add(tensor.strides.begin(), tensor.strides.end());
+}
+
 v1::TensorSpec ToWire(const TensorDesc& tensor) {
   v1::TensorSpec wire;
-  wire.set_dtype(ToWire(tensor.dtype));
-  wire.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
-  wire.mutable_strides()->Add(tensor.strides.begin(), tensor.strides.end());
+  ToWire(tensor, &wire);
   return wire;
 }
 

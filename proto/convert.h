@@ -40,6 +40,7 @@ absl::StatusOr<RopeRequest> RopeRequestFromWire(const v1::ApplyRoPEItem& wire,
                                                 Sources sources = Sources::kInline);
 
 v1::TensorSpec ToWire(const TensorDesc& tensor);
+void ToWire(const TensorDesc& tensor, v1::TensorSpec* wire);  // `wire` must be empty
 v1::Positions ToWire(const Positions& positions);
 v1::EncodeItem ToWire(const EncodeRequest& request);
 v1::PagedCacheWrite ToWire(const PagedCache& cache);

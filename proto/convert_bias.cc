@@ -21,8 +21,8 @@ absl::StatusOr<BiasSpec> BiasSpecFromWire(const v1::AttentionBiasItem& wire,
                                           const std::string& path) {
   BiasSpec spec;
   spec.preset = wire.preset();
-  PHASOR_ASSIGN_OR_RETURN(
-      spec.family, OptionalEnumFromWire<BiasFamily>(wire.family(), absl::StrCat(path, ".family")));
+  PHASOR_ASSIGN_OR_RETURN(spec.family,
+                          OptionalEnumFromWire<BiasFamily>(wire.family(), path, ".family"));
   spec.num_buckets = UnlessZero(wire.num_buckets());
   spec.max_distance = UnlessZero(wire.max_distance());
   if (wire.has_bidirectional()) spec.bidirectional = wire.bidirectional();
@@ -68,9 +68,8 @@ absl::StatusOr<BiasRequest> BiasRequestFromWire(const v1::AttentionBiasItem& wir
         request.table_values,
         TensorDescFromWire(wire.table_values(), absl::StrCat(path, ".table_values")));
   }
-  PHASOR_ASSIGN_OR_RETURN(
-      request.output_dtype,
-      EnumFromWire<Dtype>(wire.output_dtype(), absl::StrCat(path, ".output_dtype")));
+  PHASOR_ASSIGN_OR_RETURN(request.output_dtype,
+                          EnumFromWire<Dtype>(wire.output_dtype(), path, ".output_dtype"));
   if (wire.has_add_to()) {
     PHASOR_ASSIGN_OR_RETURN(request.add_to,
                             TensorDescFromWire(wire.add_to(), absl::StrCat(path, ".add_to")));

@@ -39,8 +39,7 @@ v1::KeyScales ScalesToWire(const KeyScales& from) {
 absl::StatusOr<KeyLayout> KeyLayoutFromWire(const v1::KeyLayout& wire, const std::string& path) {
   KeyLayout out;
   out.name = wire.name();
-  PHASOR_ASSIGN_OR_RETURN(out.code,
-                          EnumFromWire<KeyCode>(wire.code(), absl::StrCat(path, ".code")));
+  PHASOR_ASSIGN_OR_RETURN(out.code, EnumFromWire<KeyCode>(wire.code(), path, ".code"));
   out.pages = wire.pages();
   if (wire.has_page_size()) out.page_size = wire.page_size();
   out.heads = wire.heads();
@@ -226,7 +225,7 @@ absl::StatusOr<MoveRequest> MoveRequestFromWire(const v1::MoveKeysItem& wire,
       ReadEach(wire.layers(), absl::StrCat(path, ".layers"), &KeyLayerFromWire, &request.layers));
   for (const v1::KeyGroup& group : wire.groups()) request.groups.push_back(GroupFromWire(group));
   PHASOR_ASSIGN_OR_RETURN(const std::optional<MoveMode> mode,
-                          OptionalEnumFromWire<MoveMode>(wire.mode(), absl::StrCat(path, ".mode")));
+                          OptionalEnumFromWire<MoveMode>(wire.mode(), path, ".mode"));
   request.mode = mode.value_or(MoveMode::kCopyOnWrite);
   if (wire.has_tolerance()) request.tolerance = wire.tolerance();
   request.pins = PinsFromWire(wire.pins());

@@ -6,6 +6,7 @@
 #define PHASOR_PROTO_CONVERT_SPEC_H_
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "kernels/plan/parity_report.h"
@@ -24,7 +25,7 @@ absl::StatusOr<Spec> SpecFromWire(const v1::Spec& wire, const std::string& path)
 v1::Spec ToWire(const Spec& spec);
 
 // The label of a result: the plan's fingerprint, the numerics version and the backend.
-v1::RunInfo MakeRunInfo(const std::string& fingerprint, const std::string& backend);
+void SetRunInfo(std::string_view fingerprint, std::string_view backend, v1::RunInfo* info);
 
 // One pair of a ResolveSpecResponse.
 PairDetail PairFromWire(const v1::ResolvedPair& wire);

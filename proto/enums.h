@@ -63,20 +63,22 @@ std::optional<E> FindEnumerator(int wire) {
 }
 
 // The enumerator of a wire value; nullopt for 0, unspecified. INVALID_ARGUMENT: unknown value.
+// Errors name `path` and `field`, such as "item" and ".layout".
 template <typename E, typename W>
-absl::StatusOr<std::optional<E>> OptionalEnumFromWire(W wire, const std::string& path) {
+absl::StatusOr<std::optional<E>> OptionalEnumFromWire(W wire, const std::string& path,
+                                                      const char* field = "") {
   if (static_cast<int>(wire) == 0) return std::optional<E>();
   if (const auto value = FindEnumerator<E>(wire)) return value;
-  return UnknownEnumError(wire, google::protobuf::GetEnumDescriptor<W>(), path);
+  return UnknownEnumError(wire, google::protobuf::GetEnumDescriptor<W>(), path + field);
 }
 
 // The enumerator of a required wire value. INVALID_ARGUMENT: unknown or unspecified.
 template <typename E, typename W>
-absl::StatusOr<E> EnumFromWire(W wire, const std::string& path) {
-  auto value = OptionalEnumFromWire<E>(wire, path);
+absl::StatusOr<E> EnumFromWire(W wire, const std::string& path, const char* field = "") {
+  auto value = OptionalEnumFromWire<E>(wire, path, field);
   if (!value.ok()) return value.status();
   if (!value->has_value()) {
-    return UnknownEnumError(wire, google::protobuf::GetEnumDescriptor<W>(), path);
+    return UnknownEnumError(wire, google::protobuf::GetEnumDescriptor<W>(), path + field);
   }
   return **value;
 }

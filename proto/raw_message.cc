@@ -249,6 +249,12 @@ int64_t FieldBytes(uint32_t field, size_t bytes) {
 
 MessageParts JoinMessage(std::string header, uint32_t raw_field, Pieces entries,
                          size_t copied_bytes) {
+  size_t text_bytes = header.size();
+  for (const Piece entry : entries) {
+    if (entry.size() > copied_bytes) break;
+    text_bytes += static_cast<size_t>(FieldBytes(raw_field, entry.size()));
+  }
+  header.reserve(text_bytes);
   MessageParts parts;
   parts.push_back({std::move(header), {}});
   for (const Piece entry : entries) {

@@ -192,12 +192,12 @@ class CpuBackend final : public Backend {
     args.embedding_scale = job.embedding_scale;
     args.stream = job.positions->count() * job.out_row_bytes > stream_bytes_;
     args.scratch = ThreadScratch().Get(EncodeScratchBytes(plan.table, args.layout->width));
-    Position positions[kEncodeTile * kMaxAxes];
-    args.positions = positions;
+    PositionRoom<kEncodeTile * kMaxAxes> positions;
+    args.positions = positions.data();
     for (int64_t done = 0; done < count; done += args.rows) {
       args.rows = std::min(kEncodeTile, count - done);
       const int64_t row = first + done;
-      ReadPositions(*job.positions, row, args.rows, positions);
+      ReadPositions(*job.positions, row, args.rows, positions.data());
       args.out = job.out + row * job.out_row_bytes;
       if (job.add_to != nullptr) args.add_to = job.add_to + row * job.add_to_row_bytes;
       encode_(args);
@@ -214,10 +214,9 @@ class CpuBackend final : public Backend {
     args.pairing_out = PairingOut(job);
     args.stream = RowBytes(job) * job.batch * job.tokens > stream_bytes_;
     args.scratch = ThreadScratch().Get(RotaryScratchBytes(args));
-    Position positions[64 * kMaxAxes];
-    Position from_positions[64 * kMaxAxes];
-    args.positions = positions;
-    args.from_positions = from_positions;
+    PositionRoom<64 * kMaxAxes> positions, from_positions;
+    args.positions = positions.data();
+    args.from_positions = from_positions.data();
     std::vector<RotaryArgs::Tensor> tensors(job.tensors.size());
     std::vector<PieceReader> readers;  // of the tensors that are gathered tile by tile, in order
     for (const RotaryTensor& tensor : job.tensors) {
@@ -233,8 +232,8 @@ class CpuBackend final : public Backend {
       const auto read = [&](const PositionSource& source, Position* out) {
         ReadPositions(source, source.batch == 1 ? t : b * job.tokens + t, args.tokens, out);
       };
-      read(*job.positions, positions);
-      if (job.is_delta()) read(*job.from_positions, from_positions);
+      read(*job.positions, positions.data());
+      if (job.is_delta()) read(*job.from_positions, from_positions.data());
       auto reader = readers.begin();
       for (size_t i = 0; i < tensors.size(); ++i) {
         const RotaryTensor& tensor = job.tensors[i];

@@ -16,20 +16,20 @@ constexpr int64_t kLookupTile = 256;
 }  // namespace
 
 void RunLookup(const LookupJob& job, int64_t first, int64_t count) {
-  Position positions[kLookupTile];
+  PositionRoom<kLookupTile> positions;
   LookupArgs args;
   args.table = job.table->data.get();
   args.table_dtype = job.table->dtype;
   args.table_rows = job.table->rows;
   args.columns = job.table->columns;
-  args.positions = positions;
+  args.positions = positions.data();
   args.dtype = job.dtype;
   args.out_row_bytes = job.out_row_bytes;
   args.add_to_row_bytes = job.add_to_row_bytes;
   args.embedding_scale = job.embedding_scale;
   for (int64_t row = first; row < first + count; row += args.rows) {
     args.rows = std::min(kLookupTile, first + count - row);
-    ReadPositions(*job.positions, row, args.rows, positions);
+    ReadPositions(*job.positions, row, args.rows, positions.data());
     args.out = job.out + row * job.out_row_bytes;
     if (job.add_to != nullptr) args.add_to = job.add_to + row * job.add_to_row_bytes;
     reference::Lookup(args);
@@ -41,13 +41,13 @@ int64_t BiasRows(const BiasJob& job) { return job.keys->count() == 0 ? 0 : job.q
 int64_t BiasRowBytes(const BiasJob& job) { return job.keys->count() * SizeOf(job.dtype); }
 
 void RunBias(const BiasJob& job, int64_t first, int64_t count) {
-  Position queries[kQueryTile * kBiasAxes];
-  Position keys[kBiasTile * kBiasAxes];
+  PositionRoom<kQueryTile * kBiasAxes> queries;
+  PositionRoom<kBiasTile * kBiasAxes> keys;
   const int64_t element = SizeOf(job.dtype);
   BiasArgs args;
   args.rule = job.rule;
-  args.queries = queries;
-  args.keys = keys;
+  args.queries = queries.data();
+  args.keys = keys.data();
   args.heads = job.heads;
   args.table_dtype = job.table_dtype;
   args.table = job.table;
@@ -58,10 +58,10 @@ void RunBias(const BiasJob& job, int64_t first, int64_t count) {
   args.add_to_row_bytes = job.add_to_row_bytes;
   for (int64_t q = first; q < first + count; q += args.rows) {
     args.rows = std::min(kQueryTile, first + count - q);
-    ReadPositions(*job.queries, q, args.rows, queries);
+    ReadPositions(*job.queries, q, args.rows, queries.data());
     for (int64_t k = 0; k < job.keys->count(); k += args.columns) {
       args.columns = std::min(kBiasTile, job.keys->count() - k);
-      ReadPositions(*job.keys, k, args.columns, keys);
+      ReadPositions(*job.keys, k, args.columns, keys.data());
       args.out = job.out + q * job.out_row_bytes + k * element;
       if (job.add_to != nullptr) {
         args.add_to = job.add_to + q * job.add_to_row_bytes + k * element;

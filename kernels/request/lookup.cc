@@ -41,7 +41,8 @@ int64_t SequenceOfFirstOutside(const PositionSource& positions, const Table& tab
 absl::Status FirstOutside(const PositionSource& positions, const Table& table,
                           std::string_view path) {
   constexpr int64_t kTile = 256;
-  Position tile[kTile];
+  PositionRoom<kTile> room;
+  Position* const tile = room.data();
   int64_t first = SequenceOfFirstOutside(positions, table);
   for (; first < positions.count(); first += kTile) {
     const int64_t count = std::min(kTile, positions.count() - first);

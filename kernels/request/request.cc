@@ -71,13 +71,12 @@ absl::Status CheckPins(const Pins& pins, std::string_view fingerprint, std::stri
 
 absl::Status PrepareAddTo(const EncodeRequest& request, std::string_view path,
                           PreparedEncode& out) {
-  const std::string scale_path = StrCat(path, ".embedding_scale");
   if (!std::isfinite(request.embedding_scale)) {
-    return Invalid(scale_path, ": ", request.embedding_scale, "; must be finite");
+    return Invalid(path, ".embedding_scale: ", request.embedding_scale, "; must be finite");
   }
   if (!request.add_to.has_value()) {
-    if (request.embedding_scale != 1) return Invalid(scale_path, ": set without add_to; must be 1");
-    return absl::OkStatus();
+    if (request.embedding_scale == 1) return absl::OkStatus();
+    return Invalid(path, ".embedding_scale: set without add_to; must be 1");
   }
   const TensorDesc& add_to = *request.add_to;
   const std::string add_path = StrCat(path, ".add_to");

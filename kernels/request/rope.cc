@@ -100,6 +100,8 @@ absl::Status PrepareTensor(const TensorDesc& tensor, const RopeRequest& request,
 // Sets type and strides of the output of tensor i.
 absl::Status PrepareOutput(const RopeOutput& output, size_t i, const RopeRequest& request,
                            std::string_view path, PreparedRope& out) {
+  // PrepareTensor has made it like its input.
+  if (!output.dtype.has_value() && !output.inv_scale.has_value()) return absl::OkStatus();
   const std::string tensor_path = StrCat(path, ".tensors[", i, "]");
   const bool is_paged_key =
       request.paged_cache.has_value() && static_cast<int64_t>(i) == request.paged_cache->key_index;

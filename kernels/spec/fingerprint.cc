@@ -16,21 +16,9 @@
 namespace phasor {
 namespace {
 
-// 128-bit FNV-1a over names and little-endian values. Threads: one thread at a time.
-class Hasher {
+// 128-bit FNV-1a, byte by byte. Fingerprints are this.
+class Fnv {
  public:
-  // Adds a field. A default value adds nothing, so a field that is added later changes no older
-  // hash.
-  template <typename T>
-  void Field(std::string_view name, const T& value, const T& default_value) {
-    if (value == default_value) return;
-    Text(name);
-    Value(value);
-  }
-
-  unsigned __int128 hash() const { return hash_; }
-
- private:
   void Byte(uint8_t byte) {
     constexpr unsigned __int128 kPrime = (static_cast<unsigned __int128>(1) << 88) + 0x13B;
     hash_ = (hash_ ^ byte) * kPrime;
@@ -42,6 +30,45 @@ class Hasher {
     for (const char c : text) Byte(static_cast<uint8_t>(c));
     Byte(0);
   }
+  unsigned __int128 hash() const { return hash_; }
+
+ private:
+  unsigned __int128 hash_ =
+      (static_cast<unsigned __int128>(0x6c62272e07bb0142) << 64) | 0x62b821756295c58d;
+};
+
+// Mixes words at once, and names by their address: for tables in memory, which every call asks.
+class WordMix {
+ public:
+  void Byte(uint8_t byte) { Word(byte); }
+  void Word(uint64_t word) {
+    hash_ = (hash_ ^ word) * 0x9E3779B97F4A7C15;
+    hash_ ^= hash_ >> 32;
+  }
+  void Text(std::string_view name) { Word(reinterpret_cast<uintptr_t>(name.data())); }
+  uint64_t hash() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0;
+};
+
+// Mixes names and little-endian values. Threads: one thread at a time.
+template <typename Mix>
+class Hasher : public Mix {
+ public:
+  // Adds a field. A default value adds nothing, so a field that is added later changes no older
+  // hash.
+  template <typename T>
+  void Field(std::string_view name, const T& value, const T& default_value) {
+    if (value == default_value) return;
+    Text(name);
+    Value(value);
+  }
+
+ private:
+  using Mix::Byte;
+  using Mix::Text;
+  using Mix::Word;
   void Value(double value) { Word(std::bit_cast<uint64_t>(value)); }
   template <typename T>
   requires(std::is_integral_v<T> || std::is_enum_v<T>) void Value(T value) {
@@ -71,14 +98,12 @@ class Hasher {
                 [&](const char* name, auto member) { Field(name, message.*member, T().*member); });
     Byte(0);
   }
-
-  unsigned __int128 hash_ =
-      (static_cast<unsigned __int128>(0x6c62272e07bb0142) << 64) | 0x62b821756295c58d;
 };
 
-unsigned __int128 Hash(const ResolvedSpec& spec) {
-  const ResolvedSpec defaults;
-  Hasher hasher;
+template <typename Mix>
+auto Hash(const ResolvedSpec& spec) {
+  static const auto& defaults = *new ResolvedSpec;
+  Hasher<Mix> hasher;
   hasher.Field("numerics_version", kNumericsVersion, uint32_t{0});
   VisitSpecFields([&](const SpecField& field, auto, auto member) {
     if constexpr (!std::is_same_v<decltype(member), NotResolved>) {
@@ -90,10 +115,10 @@ unsigned __int128 Hash(const ResolvedSpec& spec) {
 
 }  // namespace
 
-uint64_t ResolvedSpec::Hash() const { return static_cast<uint64_t>(phasor::Hash(*this)); }
+uint64_t ResolvedSpec::Hash() const { return phasor::Hash<WordMix>(*this); }
 
 std::string Fingerprint(const ResolvedSpec& spec) {
-  const unsigned __int128 hash = Hash(spec);
+  const unsigned __int128 hash = Hash<Fnv>(spec);
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
   for (int shift = 124; shift >= 0; shift -= 4) {

@@ -56,7 +56,8 @@ Interval OfRagged(const PositionSource& source) {
 
 Interval OfTensor(const PositionSource& source, int axis) {
   constexpr int64_t kTile = 256;
-  Position positions[kTile * kMaxAxes];
+  PositionRoom<kTile * kMaxAxes> room;
+  Position* const positions = room.data();
   Interval interval = kNothing;
   for (int64_t first = 0; first < source.count(); first += kTile) {
     const int64_t count = std::min(kTile, source.count() - first);

@@ -93,6 +93,17 @@ PositionSource SliceTokens(const PositionSource& source, int64_t first, int64_t 
 // Writes the positions of tokens first..first+count-1 to out[count * axes].
 void ReadPositions(const PositionSource& source, int64_t first, int64_t count, Position* out);
 
+// Room for `kCount` positions that ReadPositions writes. It is not cleared, which would take longer
+// than the rest of a small call.
+template <int64_t kCount>
+class PositionRoom {
+ public:
+  Position* data() { return reinterpret_cast<Position*>(bytes_); }
+
+ private:
+  alignas(Position) std::byte bytes_[kCount * sizeof(Position)];
+};
+
 }  // namespace phasor
 
 #endif  // PHASOR_KERNELS_TENSOR_POSITIONS_H_

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -27,14 +28,15 @@ class RawEntries {
   explicit RawEntries(absl::Span<const PieceList> entries) : entries_(entries) {}
 
   // Takes the next entry; there must be one. INVALID_ARGUMENT: it does not have exactly `bytes`
-  // bytes. The error names the tensor by `path` and describes it with `what`.
-  absl::Status Take(int64_t bytes, const std::string& path, const std::string& what,
-                    PieceList* out) {
+  // bytes. The error names the tensor by `path` and describes it with `what`, which are called only
+  // for an error.
+  absl::Status Take(int64_t bytes, absl::FunctionRef<std::string()> path,
+                    absl::FunctionRef<std::string()> what, PieceList* out) {
     const PieceList& entry = entries_[next_];
     const int64_t got = PieceBytes(entry);
     if (got != bytes) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": raw[", next_, "] has ", got,
-                                                     " bytes; must have ", bytes, " for ", what));
+      return absl::InvalidArgumentError(absl::StrCat(path(), ": raw[", next_, "] has ", got,
+                                                     " bytes; must have ", bytes, " for ", what()));
     }
     ++next_;
     *out = entry;

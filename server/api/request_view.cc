@@ -20,6 +20,7 @@
 #include "proto/convert_bias.h"
 #include "proto/convert_move.h"
 #include "proto/grpc_status.h"
+#include "server/api/message_room.h"
 #include "server/api/payload.h"
 #include "server/engine/run_call.h"
 
@@ -202,19 +203,21 @@ absl::Status BindInputs(const Wire& wire, const std::string& path, Payload* payl
     engine::Input& input = item->inputs[i];
     const InputSlot& slot = input.slot;
     const auto& tensor = *Find(wire, slot.role, slot.index);
-    const std::string tensor_path = PathOf<Wire>(path, slot.role, slot.index);
+    const auto tensor_path = [&] { return PathOf<Wire>(path, slot.role, slot.index); };
     if (IsInline(tensor)) {
       // In errors about raw entries, tensors to rotate are called "tensors[i]".
-      const std::string raw_path = slot.role == Role::kTensor
-                                       ? absl::StrCat(path, ".tensors[", slot.index, "]")
-                                       : tensor_path;
-      PHASOR_RETURN_IF_ERROR(
-          payload->raw.Take(slot.bytes, raw_path, Describe(tensor), &input.bytes));
+      const auto raw_path = [&] {
+        return slot.role == Role::kTensor ? absl::StrCat(path, ".tensors[", slot.index, "]")
+                                          : tensor_path();
+      };
+      PHASOR_RETURN_IF_ERROR(payload->raw.Take(
+          slot.bytes, raw_path, [&] { return Describe(tensor); }, &input.bytes));
     } else if (slot.reading == Reading::kInitial) {
-      PHASOR_RETURN_IF_ERROR(payload->binding.Cache(SharedTensorOf(tensor, tensor_path),
+      PHASOR_RETURN_IF_ERROR(payload->binding.Cache(SharedTensorOf(tensor, tensor_path()),
                                                     static_cast<size_t>(slot.output), item));
     } else {
-      PHASOR_RETURN_IF_ERROR(payload->binding.Input(SharedTensorOf(tensor, tensor_path), i, item));
+      PHASOR_RETURN_IF_ERROR(
+          payload->binding.Input(SharedTensorOf(tensor, tensor_path()), i, item));
     }
   }
   return absl::OkStatus();
@@ -372,7 +375,8 @@ absl::StatusOr<RequestView> ViewOne(const Wire& item, absl::Span<const PieceList
 
 template <typename Message>
 absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewContext& context) {
-  Message message;
+  MessageRoom room;
+  Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   if (!message.has_item()) {
     return absl::InvalidArgumentError("item: not set; must be given");
@@ -382,7 +386,8 @@ absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewCo
 
 template <typename Message>
 absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewContext& context) {
-  Message message;
+  MessageRoom room;
+  Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   if (message.items_size() > context.max_batch_items) {
     return absl::ResourceExhaustedError(absl::StrCat(

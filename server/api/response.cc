@@ -14,6 +14,7 @@
 #include "proto/enums.h"
 #include "proto/grpc_status.h"
 #include "proto/raw_message.h"
+#include "server/api/message_room.h"
 #include "server/grpc/message_writer.h"
 
 namespace phasor::rpc {
@@ -22,9 +23,9 @@ namespace {
 using engine::OutputRange;
 
 // The outputs that the response carries, leaving out those in shared memory.
-std::vector<OutputRange> RangesOf(absl::Span<const engine::Item> items,
-                                  const engine::Result& result) {
-  std::vector<OutputRange> ranges;
+absl::InlinedVector<OutputRange, 4> RangesOf(absl::Span<const engine::Item> items,
+                                             const engine::Result& result) {
+  absl::InlinedVector<OutputRange, 4> ranges;
   for (size_t i = 0; i < result.items.size(); ++i) {
     const std::vector<OutputRange>& outputs = result.items[i].outputs;
     for (size_t k = 0; k < outputs.size(); ++k) {
@@ -53,20 +54,19 @@ void SetRegion(const engine::Destination& destination, v1::TensorSpec* tensor) {
   destination.on_device ? set(tensor->mutable_device()) : set(tensor->mutable_region());
 }
 
-v1::TensorSpec DescribeOutput(const engine::Item& item, size_t i) {
-  v1::TensorSpec tensor = ToWire(OutputOf(item.prepared, i));
-  SetRegion(item.outputs[i].place, &tensor);
-  return tensor;
+void DescribeOutput(const engine::Item& item, size_t i, v1::TensorSpec* out) {
+  ToWire(OutputOf(item.prepared, i), out);
+  SetRegion(item.outputs[i].place, out);
 }
 
 template <typename Result>
 void FillResult(const engine::Item& item, std::string_view backend, Result* out) {
   if constexpr (std::is_same_v<Result, v1::ApplyRoPEResult>) {
-    for (size_t i = 0; i < item.outputs.size(); ++i) *out->add_tensors() = DescribeOutput(item, i);
+    for (size_t i = 0; i < item.outputs.size(); ++i) DescribeOutput(item, i, out->add_tensors());
   } else {
-    *out->mutable_output() = DescribeOutput(item, 0);
+    DescribeOutput(item, 0, out->mutable_output());
   }
-  *out->mutable_info() = MakeRunInfo(FingerprintOf(item.prepared), std::string(backend));
+  SetRunInfo(FingerprintOf(item.prepared), backend, out->mutable_info());
 }
 
 void FillSpecs(const PreparedMove& move, v1::MoveKeysResult* out) {
@@ -82,7 +82,7 @@ void FillSpecs(const PreparedMove& move, v1::MoveKeysResult* out) {
 void FillMove(const engine::Item& item, const engine::Result& result, v1::MoveKeysResult* out) {
   const auto& move = std::get<PreparedMove>(item.prepared);
   const engine::ItemResult& ran = result.items[0];
-  *out->mutable_info() = MakeRunInfo("", std::string(ran.backend));
+  SetRunInfo("", ran.backend, out->mutable_info());
   FillSpecs(move, out);
   out->set_tokens(move.tokens);
   out->set_moved_bytes(move.moved_bytes);
@@ -101,7 +101,8 @@ void FillMove(const engine::Item& item, const engine::Result& result, v1::MoveKe
 
 template <typename Message>
 grpc::ByteBuffer MakeUnary(absl::Span<const engine::Item> items, const engine::Result& result) {
-  Message header;
+  MessageRoom room;
+  Message& header = room.Make<Message>();
   FillResult(items[0], result.items[0].backend, header.mutable_result());
   return Join(header, items, result);
 }
@@ -114,7 +115,8 @@ void SetStatus(const absl::Status& status, Result* out) {
 
 template <typename Message>
 grpc::ByteBuffer MakeStream(const StreamAnswer& answer) {
-  Message header;
+  MessageRoom room;
+  Message& header = room.Make<Message>();
   header.set_id(answer.id);
   if (answer.chunk.has_value()) *header.mutable_chunk() = *answer.chunk;
   SetStatus(answer.status, header.mutable_result());
@@ -129,7 +131,8 @@ grpc::ByteBuffer MakeStream(const StreamAnswer& answer) {
 
 template <typename Message>
 grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::Result& result) {
-  Message header;
+  MessageRoom room;
+  Message& header = room.Make<Message>();
   for (size_t i = 0; i < items.size(); ++i) {
     const absl::Status& status = result.items[i].status;
     auto* out = header.add_results();
@@ -153,14 +156,16 @@ grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
 
 grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result) {
-  v1::AttentionBiasResponse header;
+  MessageRoom room;
+  auto& header = room.Make<v1::AttentionBiasResponse>();
   FillResult(items[0], result.items[0].backend, &header);
   return Join(header, items, result);
 }
 
 grpc::ByteBuffer MakeMoveKeysResponse(absl::Span<const engine::Item> items,
                                       const engine::Result& result) {
-  v1::MoveKeysResponse header;
+  MessageRoom room;
+  auto& header = room.Make<v1::MoveKeysResponse>();
   FillMove(items[0], result, header.mutable_result());
   return Join(header, items, result);
 }

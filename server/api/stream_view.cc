@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/status_macros.h"
+#include "server/api/message_room.h"
 
 namespace phasor::rpc {
 namespace {
@@ -20,7 +21,8 @@ void SetContent(absl::StatusOr<T> content, StreamRequest* request) {
 
 template <typename Message>
 absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const ViewContext& context) {
-  Message message;
+  MessageRoom room;
+  Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   StreamRequest request;
   request.id = message.id();

@@ -19,7 +19,7 @@ int64_t CostOf(const ResolvedSpec& spec, const Plan& plan) {
 
 absl::StatusOr<std::shared_ptr<const Plan>> PlanBudget::Get(const ResolvedSpec& spec,
                                                             PlanProvider plans) {
-  const bool known = seen_.contains(spec);
+  const bool known = (first_ != nullptr && first_->spec == spec) || seen_.contains(spec);
   if (!known && cost_ >= kMaxPlanCost) {
     return absl::ResourceExhaustedError(StrCat("spec: the different specs before this one have ",
                                                cost_, " pairs, a message must ", "have at most ",
@@ -27,7 +27,11 @@ absl::StatusOr<std::shared_ptr<const Plan>> PlanBudget::Get(const ResolvedSpec& 
   }
   PHASOR_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, plans(spec));
   if (!known) {
-    seen_.insert(spec);
+    if (first_ == nullptr) {
+      first_ = plan;
+    } else {
+      seen_.insert(spec);
+    }
     cost_ += CostOf(spec, *plan);
     if (const int64_t bytes = BytesOf(*plan); bytes > kSmallPlanBytes) large_bytes_ += bytes;
   }

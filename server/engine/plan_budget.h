@@ -34,7 +34,8 @@ class PlanBudget {
   int64_t large_bytes() const { return large_bytes_; }
 
  private:
-  absl::flat_hash_set<ResolvedSpec> seen_;
+  std::shared_ptr<const Plan> first_;       // most messages have one spec: hashing it costs more
+  absl::flat_hash_set<ResolvedSpec> seen_;  // the others
   int64_t cost_ = 0;
   int64_t large_bytes_ = 0;
 };

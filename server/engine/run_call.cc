@@ -45,33 +45,25 @@ bool NeedsNoScratch(const Item& item, const InputSlot& slot) {
   return alike && !item.outputs[static_cast<size_t>(slot.output)].place.on_device;
 }
 
-// Places the outputs that are part of the result one after another. Their sum is at most the call's
-// cost plus padding.
-class OutputLayout {
- public:
-  explicit OutputLayout(const Call& call) {
-    ranges_.reserve(call.items.size());
-    for (const Item& item : call.items) {
-      std::vector<OutputRange>& outputs = ranges_.emplace_back();
-      for (const Output& output : item.outputs) {
-        outputs.push_back(output.place.data == nullptr ? Place(output.slot.bytes) : OutputRange{});
+// Places the outputs that are part of the result one after another, and returns where the last one
+// ends: at most the call's cost plus padding.
+int64_t PlaceOutputs(const Call& call, std::vector<ItemResult>* results) {
+  int64_t end = 0;
+  results->resize(call.items.size());
+  for (size_t i = 0; i < call.items.size(); ++i) {
+    (*results)[i].outputs.reserve(call.items[i].outputs.size());
+    for (const Output& output : call.items[i].outputs) {
+      OutputRange range;
+      if (output.place.data == nullptr) {
+        range = {(end + kOutputAlignment - 1) / kOutputAlignment * kOutputAlignment,
+                 output.slot.bytes};
+        end = range.offset + range.bytes;
       }
+      (*results)[i].outputs.push_back(range);
     }
   }
-
-  int64_t bytes() const { return end_; }
-  std::vector<OutputRange>& of_item(size_t i) { return ranges_[i]; }
-
- private:
-  OutputRange Place(int64_t bytes) {
-    const int64_t offset = (end_ + kOutputAlignment - 1) / kOutputAlignment * kOutputAlignment;
-    end_ = offset + bytes;
-    return {offset, bytes};
-  }
-
-  std::vector<std::vector<OutputRange>> ranges_;
-  int64_t end_ = 0;
-};
+  return end;
+}
 
 // Turns items into jobs. Holds the scratch memory that the jobs read.
 class Stager {
@@ -219,10 +211,9 @@ class StagedCall {
  private:
   absl::Status Stage() {
     PHASOR_RETURN_IF_ERROR(call_.FetchPayload(pool_));
-    OutputLayout layout(call_);
-    result_.buffer = pool_.Get(layout.bytes());
-    if (result_.buffer == nullptr) return NoMemory(layout.bytes());
-    result_.items.resize(call_.items.size());
+    const int64_t bytes = PlaceOutputs(call_, &result_.items);
+    result_.buffer = pool_.Get(bytes);
+    if (result_.buffer == nullptr) return NoMemory(bytes);
 
     stager_.emplace(&pool_, result_.buffer->data());
     jobs_.reserve(call_.items.size());
@@ -233,14 +224,14 @@ class StagedCall {
         continue;
       }
       absl::StatusOr<Job> job =
-          stager_->StageItem(call_.items[i], layout.of_item(i), PathOf(call_, i));
+          stager_->StageItem(call_.items[i], item_result.outputs, PathOf(call_, i));
       if (!job.ok()) {
         item_result.status = std::move(job).status();
+        item_result.outputs.clear();
         continue;
       }
       jobs_.push_back(*std::move(job));
       job_items_.push_back(i);
-      item_result.outputs = std::move(layout.of_item(i));
     }
     if (!stager_->borrows()) call_.ReleasePayload();
     return absl::OkStatus();
@@ -252,7 +243,7 @@ class StagedCall {
   Result result_;
   std::optional<Stager> stager_;
   std::vector<Job> jobs_;
-  std::vector<size_t> job_items_;  // the item of each job
+  absl::InlinedVector<size_t, 1> job_items_;  // the item of each job
 };
 
 }  // namespace

@@ -168,7 +168,7 @@ void KeepUntilSent(grpc::CallbackServerContext* context, Permit permit) {
 
 grpc::experimental::Interceptor* MethodNames::CreateServerInterceptor(
     grpc::experimental::ServerRpcInfo* info) {
-  auto* const call = dynamic_cast<CallContext*>(info->server_context());
+  CallContext* const call = CallContext::Of(info->server_context());
   if (call != nullptr) {
     call->method = info->method();
     if (call->method.starts_with('/')) call->method.remove_prefix(1);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string_view>
+#include <typeinfo>
 
 #include "server/base/admission.h"
 #include "server/engine/phases.h"
@@ -28,11 +29,13 @@ class CallContext final : public grpc::CallbackServerContext {
       : late(is_late), access(gate), connections(named) {}
 
   // nullptr if it is another kind of context.
-  static CallContext* Of(grpc::CallbackServerContext* context) {
-    return dynamic_cast<CallContext*>(context);
+  static const CallContext* Of(const grpc::ServerContextBase* context) {
+    // Every call asks several times; dynamic_cast walks the classes, which takes far longer.
+    if (context == nullptr || typeid(*context) != typeid(CallContext)) return nullptr;
+    return static_cast<const CallContext*>(context);
   }
-  static const CallContext* Of(const grpc::CallbackServerContext* context) {
-    return dynamic_cast<const CallContext*>(context);
+  static CallContext* Of(grpc::ServerContextBase* context) {
+    return const_cast<CallContext*>(Of(static_cast<const grpc::ServerContextBase*>(context)));
   }
 
   const bool late;                       // began after the server began to drain

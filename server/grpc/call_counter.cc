@@ -30,7 +30,7 @@ void CallCounter::NoteReceived(grpc::CallbackServerContext* context, int64_t byt
 }
 
 std::optional<int64_t> CallCounter::ReceivedBytes(const grpc::ServerContextBase& context) {
-  const auto* const counted = dynamic_cast<const CallContext*>(&context);
+  const CallContext* const counted = CallContext::Of(&context);
   if (counted == nullptr) return std::nullopt;
   const int64_t bytes = counted->received_bytes.load(std::memory_order_relaxed);
   if (bytes == CallContext::kNothingNoted) return std::nullopt;

@@ -76,7 +76,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
       // A caller that has gone does not see the status.
       const int code = context.IsCancelled() ? grpc::StatusCode::CANCELLED : status.error_code();
       received_bytes_ = CallCounter::ReceivedBytes(context);
-      if (const auto* const own = dynamic_cast<const CallContext*>(&context)) phases_ = own->phases;
+      if (const CallContext* const own = CallContext::Of(&context)) phases_ = own->phases;
       End(
           code, status.error_message(), [&context] { return context.peer(); },
           [&context] { return MetadataOf(context, "traceparent"); });
@@ -88,7 +88,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   // Runs before the handler. Earlier, the contexts of some methods do not know their call yet.
   void Begin() {
     call_.emplace(&calls_, info_.server_context());
-    auto* const context = dynamic_cast<CallContext*>(info_.server_context());
+    CallContext* const context = CallContext::Of(info_.server_context());
     if (context == nullptr) return;
     context->refusal = call_->refusal();
     context->open_call = &*call_;
@@ -99,7 +99,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
     if (!call_.has_value() || !call_->MarkedAsCompressed()) return;
     call_->Refuse(absl::UnimplementedError(
         "message: compressed with an unknown encoding; must not be compressed"));
-    auto* const context = dynamic_cast<CallContext*>(info_.server_context());
+    CallContext* const context = CallContext::Of(info_.server_context());
     if (context != nullptr) context->refusal = call_->refusal();
   }
 

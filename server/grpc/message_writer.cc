@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <utility>
-#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "proto/raw_message.h"
@@ -40,7 +39,7 @@ grpc::ByteBuffer WriteMessage(std::string header, uint32_t raw_field,
     bytes += output.bytes;
   }
   const int64_t copied = bytes <= kCopiedResponseBytes ? bytes : kCopiedOutputBytes;
-  std::vector<grpc::Slice> slices;
+  absl::InlinedVector<grpc::Slice, 4> slices;
   for (const MessagePart& part :
        JoinMessage(std::move(header), raw_field, entries, static_cast<size_t>(copied))) {
     if (!part.text.empty()) slices.emplace_back(part.text);

@@ -79,6 +79,21 @@ TEST(SpecFromWireTest, EveryFieldSurvivesTheRoundTrip) {
   EXPECT_EQ(*back, FullSpec());
 }
 
+TEST(SpecFromWireTest, EveryFieldIsReadAlone) {
+  const v1::Spec full = ToWire(FullSpec());
+  std::vector<const google::protobuf::FieldDescriptor*> set;
+  full.GetReflection()->ListFields(full, &set);
+  for (const auto* const field : set) {
+    v1::Spec alone = full;
+    for (const auto* const other : set) {
+      if (other != field) alone.GetReflection()->ClearField(&alone, other);
+    }
+    const auto back = SpecFromWire(alone, "spec");
+    ASSERT_THAT(back, IsOk());
+    EXPECT_EQ(ToWire(*back).DebugString(), alone.DebugString());
+  }
+}
+
 TEST(SpecFromWireTest, FullSpecSetsEveryFieldOfTheMessage) {
   v1::Spec wire = ToWire(FullSpec());
   const auto* descriptor = v1::Spec::descriptor();

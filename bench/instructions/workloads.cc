@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_instructions: small fixed workloads whose instructions count.py counts under callgrind.
+//
+//   bench_instructions          prints the compiler, then the names of the workloads
+//   bench_instructions NAME     runs one: first unmeasured, then kRuns times inside phasor_measured
+//
+// Kernels run on AVX2, because Valgrind 3.19 knows no AVX-512. Everything runs on one thread.
+#include <grpcpp/test/default_reactor_test_peer.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/time/time.h"
+#include "bench/harness.h"
+#include "bench/kernels/jobs.h"
+#include "bench/server/client_calls.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/request/move_keys.h"
+#include "kernels/spec/config_json.h"
+#include "proto/convert.h"
+#include "server/api/service.h"
+#include "server/base/clock.h"
+#include "server/engine/plan_cache.h"
+#include "server/grpc/call_context.h"
+#include "server/telemetry/metrics.h"
+
+// callgrind counts from the entry of this function to its return.
+extern "C" [[gnu::noipa]] void phasor_measured(const std::function<void()>& run) { run(); }
+
+namespace phasor::bench {
+namespace {
+
+#define PHASOR_TEXT_OF(x) #x
+#define PHASOR_TEXT(x) PHASOR_TEXT_OF(x)
+#ifdef __clang__
+constexpr char kCompiler[] = "Clang " PHASOR_TEXT(__clang_major__);
+#else
+constexpr char kCompiler[] = "GCC " PHASOR_TEXT(__GNUC__);
+#endif
+
+constexpr int kRuns = 10;
+constexpr int kUnmeasuredRuns = 3;
+
+// What one run does, and what has to be made anew before it, uncounted.
+struct Workload {
+  std::function<void()> run;
+  std::function<void()> prepare = [] {};
+};
+
+Backend& Avx2() {
+  if (!absl::c_linear_search(cpu::RunnableTargets(), cpu::Target::kAvx2)) Die("no AVX2 here");
+  static const auto& backend = *new std::unique_ptr<Backend>(
+      cpu::MakeCpuBackend({.target = cpu::Target::kAvx2, .threads = 1, .stream_bytes = 1 << 30}));
+  return *backend;
+}
+
+template <typename T>
+T ValueOrDie(absl::StatusOr<T> value) {
+  if (!value.ok()) Die(value.status().ToString());
+  return *std::move(value);
+}
+
+// --- calls of the server, from the received bytes to the bytes to send
+// ----------------------------
+
+using Method = grpc::ServerUnaryReactor* (
+    rpc::PositionEmbeddingServiceImpl::*)(grpc::CallbackServerContext*, const grpc::ByteBuffer*,
+                                          grpc::ByteBuffer*);
+
+// The parts of a server behind gRPC.
+struct ServerParts {
+  telemetry::Metrics metrics{std::vector<std::string>{}};
+  engine::Engine engine{
+      {.workers = 1, .observer = metrics.engine_observer()}, &Avx2(), Clock::Real()};
+  rpc::PositionEmbeddingServiceImpl service{
+      &engine, {.max_message_bytes = 1 << 20, .max_header_bytes = 1 << 20, .max_batch_items = 64}};
+};
+
+// One call of a method. gRPC makes the context and the received message, so they are not counted.
+class ServerCall {
+ public:
+  ServerCall(Method method, const google::protobuf::MessageLite& message)
+      : method_(method), bytes_(message.SerializeAsString()) {}
+
+  void Prepare() {
+    answered_.reset();
+    response_.Clear();
+    context_.emplace(/*is_late=*/false, /*gate=*/nullptr, /*named=*/nullptr);
+    answered_.emplace(&*context_);
+    const grpc::Slice slice(bytes_);
+    request_ = grpc::ByteBuffer(&slice, 1);
+  }
+
+  void Run() {
+    (parts_.service.*method_)(&*context_, &request_, &response_);
+    if (!answered_->test_status_set() || !answered_->test_status().ok()) Die("the call failed");
+  }
+
+ private:
+  ServerParts parts_;
+  const Method method_;
+  const std::string bytes_;
+  std::optional<rpc::CallContext> context_;
+  std::optional<grpc::testing::DefaultReactorTestPeer> answered_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer response_;
+};
+
+Workload CallOf(Method method, const google::protobuf::MessageLite& message) {
+  const auto call = std::make_shared<ServerCall>(method, message);
+  return {[call] { call->Run(); }, [call] { call->Prepare(); }};
+}
+
+v1::EncodeItem EncodeOf64Bytes() { return ToWire(RequestOf(EncodeCase{.rows = 1, .dim = 16})); }
+
+Workload EncodeCall() {
+  v1::EncodeRequest message;
+  *message.mutable_item() = EncodeOf64Bytes();
+  return CallOf(&rpc::PositionEmbeddingServiceImpl::Encode, message);
+}
+
+Workload BatchEncodeCall() {
+  v1::BatchEncodeRequest message;
+  for (int i = 0; i < 16; ++i) *message.add_items() = EncodeOf64Bytes();
+  return CallOf(&rpc::PositionEmbeddingServiceImpl::BatchEncode, message);
+}
+
+Workload RopeCall() {
+  RopeRequest request = RequestOf(RopeCase{.q_heads = 2, .k_heads = 1, .positions = {0}});
+  request.positions = AxisRange(IntegerRange{.start = 1000, .count = 1});
+  v1::ApplyRoPERequest message;
+  *message.mutable_item() = ToWire(request);
+  message.add_raw(std::string(2 * 128 * 4, 'q'));
+  message.add_raw(std::string(1 * 128 * 4, 'k'));
+  return CallOf(&rpc::PositionEmbeddingServiceImpl::ApplyRoPE, message);
+}
+
+// What the server counts about a call.
+Workload CountCall() {
+  static constexpr char kMethod[] = "phasor.v1.PositionEmbeddingService/Encode";
+  const auto metrics =
+      std::make_shared<telemetry::Metrics>(std::vector<std::string>{std::string(kMethod)});
+  return {[metrics] {
+    const auto nothing = [] { return std::string(); };
+    rpc::CallObserver* const observer = metrics->call_observer();
+    observer->Started(kMethod);
+    observer->Ended({kMethod, 0, "", absl::Microseconds(100), 200, 60, nothing, nothing, {}});
+  }};
+}
+
+// --- in process
+// -----------------------------------------------------------------------------------
+
+Workload InprocCall() {
+  struct State {
+    Client client = ConnectTo("inproc:", 1);
+    RopeCase rope{.q_heads = 2, .k_heads = 0, .positions = {0}};
+    Memory x{rope.q_bytes()};
+  };
+  const auto state = std::make_shared<State>();
+  FillNormal(state->rope.dtype, state->x);
+  return {[state] { Rotate(state->client, bench::CallOf(state->rope, state->x.data())); }};
+}
+
+// --- kernels
+// --------------------------------------------------------------------------------------
+
+Workload EncodeRows(Dtype dtype) {
+  const EncodeCase encode{.rows = 64, .dim = 256, .dtype = dtype};
+  const auto out = std::make_shared<Memory>(encode.bytes());
+  return {[out, run = EncodeRun(encode)] { run.Run(Avx2(), out->data()); }};
+}
+
+Workload RotateToken(Dtype dtype) {
+  struct State {
+    explicit State(Dtype type) : rope{.dtype = type, .positions = {1000}} {}
+    RopeCase rope;
+    RopeRun run{rope};
+    Memory x{rope.bytes()};
+  };
+  const auto state = std::make_shared<State>(dtype);
+  FillNormal(dtype, state->x);
+  return {[state] { state->run.Run(Avx2(), state->x.data(), state->x.data()); }};
+}
+
+// Four tokens of a layer of Llama-3.1-8B move by 4096 positions, within their page.
+Workload MoveTokens() {
+  const KeyLayout layout{.name = "nhd",
+                         .code = KeyCode::kBFloat16,
+                         .pages = 4,
+                         .page_size = 16,
+                         .heads = 8,
+                         .head_dim = 128,
+                         .layers = 1};
+  const auto pool = std::make_shared<Memory>(4 * 16 * 8 * 128 * 2 * 2);
+  FillNormal(Dtype::kBFloat16, *pool);
+  MoveRequest request;
+  request.mode = MoveMode::kMove;
+  request.pools = {pool->size()};
+  request.layouts = {layout};
+  request.specs = {{.spec = {.preset = "rope-half-split"}}};
+  request.layers.push_back({.spec = 0, .layer = 0, .copy_values = false});
+  request.groups = {{.runs = {{.block_table = {2}, .count = 4, .from = 0, .to = 4096}}}};
+  const auto plans = std::make_shared<engine::PlanCache>(1 << 20);
+  return {[=] {
+    const auto plan = [&](const ResolvedSpec& spec) { return plans->Get(spec); };
+    const PreparedMove move = ValueOrDie(PrepareMove(request, plan, "item"));
+    std::byte* const pools[] = {pool->data()};
+    const Job jobs[] = {MakeMoveJob(move, pools, nullptr)};
+    if (const absl::Status ran = Avx2().Run(jobs); !ran.ok()) Die(ran.ToString());
+  }};
+}
+
+// --- specs
+// ----------------------------------------------------------------------------------------
+
+Workload ReadConfig() {
+  Spec spec;
+  spec.config_json = R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128001, "hidden_act": "silu",
+    "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+    "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+    "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0,
+    "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+    "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": false,
+    "torch_dtype": "bfloat16", "transformers_version": "4.43.0.dev0", "use_cache": true,
+    "vocab_size": 128256})";
+  return {[spec] { ValueOrDie(SpecFromConfigJson(spec, "spec")); }};
+}
+
+// A cache of 0 bytes keeps no plan.
+Workload FindPlan(int64_t cache_bytes) {
+  const Spec spec{.preset = "llama-3.1-8b"};
+  const auto plans = std::make_shared<engine::PlanCache>(cache_bytes);
+  return {[=] { ValueOrDie(plans->Get(ValueOrDie(ResolveSpec(spec)))); }};
+}
+
+struct Named {
+  const char* name;
+  std::function<Workload()> make;
+};
+
+const std::vector<Named>& Workloads() {
+  static const auto& all = *new std::vector<Named>{
+      {"encode_call", EncodeCall},
+      {"rope_call", RopeCall},
+      {"batch_encode_call", BatchEncodeCall},
+      {"count_call", CountCall},
+      {"inproc_call", InprocCall},
+      {"encode_rows_f32", [] { return EncodeRows(Dtype::kFloat32); }},
+      {"encode_rows_bf16", [] { return EncodeRows(Dtype::kBFloat16); }},
+      {"rotate_token_f32", [] { return RotateToken(Dtype::kFloat32); }},
+      {"rotate_token_bf16", [] { return RotateToken(Dtype::kBFloat16); }},
+      {"move_tokens", MoveTokens},
+      {"read_config", ReadConfig},
+      {"plan_cached", [] { return FindPlan(1 << 20); }},
+      {"plan_compiled", [] { return FindPlan(0); }},
+  };
+  return all;
+}
+
+void Run(const Workload& workload) {
+  for (int i = 0; i < kUnmeasuredRuns; ++i) {
+    workload.prepare();
+    workload.run();
+  }
+  for (int i = 0; i < kRuns; ++i) {
+    workload.prepare();
+    phasor_measured(workload.run);
+  }
+}
+
+int Main(int argc, char** argv) {
+  const auto wanted = [&](const Named& named) {
+    return argc == 2 && named.name == std::string_view(argv[1]);
+  };
+  if (argc == 1) {
+    std::puts(kCompiler);
+    for (const Named& named : Workloads()) std::puts(named.name);
+    return 0;
+  }
+  const auto found = absl::c_find_if(Workloads(), wanted);
+  if (found == Workloads().end()) Die("usage: bench_instructions [NAME]");
+  Run(found->make());
+  std::printf("%d\n", kRuns);
+  return 0;
+}
+
+}  // namespace
+}  // namespace phasor::bench
+
+int main(int argc, char** argv) { return phasor::bench::Main(argc, argv); }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory for one message and the messages inside it, most often on the stack. A small message takes
+// less time to read or write than its parts to allocate and free.
+#ifndef PHASOR_SERVER_API_MESSAGE_ROOM_H_
+#define PHASOR_SERVER_API_MESSAGE_ROOM_H_
+
+#include <google/protobuf/arena.h>
+
+namespace phasor::rpc {
+
+// Owns the messages that it makes. Threads: one.
+class MessageRoom {
+ public:
+  template <typename Message>
+  Message& Make() {
+    return *google::protobuf::Arena::CreateMessage<Message>(&arena_);
+  }
+
+ private:
+  alignas(8) char first_[2048];
+  google::protobuf::Arena arena_{first_, sizeof(first_)};
+};
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_API_MESSAGE_ROOM_H_
