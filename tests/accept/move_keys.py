@@ -28,6 +28,9 @@ CHECKS = [
     of_test("errors name the field; fingerprints are pinned; shared pages are sources of copies only", r"(asan/)?move_(keys|tokens)_test"),
     of_test("inline, leased and in process give the same bytes", r"e2e_client_move_test"),
     gate,
+    of_test("phasor check-cache: right caches of every code fit; of a planted fault, or two, the diagnosis names exactly that",
+            r"(asan/)?cli_check_cache_test"),
+    of_test("its readers refuse files that end anywhere and survive random changes", r"(asan/)?cli_(llama_state|description|dump)_test"),
     of_benchmark("move-keys", "moves beside memcpy of the same bytes by the same threads; one call for 32 layers and 64 runs beside a call for each"),
 ]
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes states as llama.cpp does (llama_kv_cache::state_write of 0c1e57098), in the plainest way.
+// Writes states as llama.cpp does (llama_kv_cache::state_write of 0c1e57098; with `hadamard`, of
+// v0.6.0), in the plainest way.
 #ifndef PHASOR_TESTS_SUPPORT_LLAMA_STATES_H_
 #define PHASOR_TESTS_SUPPORT_LLAMA_STATES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,8 @@ struct LlamaStream {
   bool values = true;
   bool transposed = false;
   std::string extra = {};  // of every cell, behind its number of sequences
+  // Of version 4: lanes of the Hadamard blocks of keys.
+  std::optional<uint32_t> hadamard = {};
 };
 
 inline void PutStream(const LlamaStream& stream, std::string* out) {
@@ -42,6 +46,10 @@ inline void PutStream(const LlamaStream& stream, std::string* out) {
   }
   Put(uint32_t{stream.transposed}, out);
   Put(static_cast<uint32_t>(stream.layers), out);
+  if (stream.hadamard.has_value()) {
+    Put(*stream.hadamard, out);
+    Put(uint32_t{0}, out);  // of values
+  }
   for (int i = 0; i < stream.layers; ++i) {
     Put(stream.type, out);
     Put(stream.row_bytes, out);
@@ -74,9 +82,10 @@ inline std::string LlamaSequenceFile(const std::string& caches, uint32_t version
 }
 
 // llama_state_save_file.
-inline std::string LlamaSessionFile(const std::string& caches, const std::string& architecture) {
+inline std::string LlamaSessionFile(const std::string& caches, const std::string& architecture,
+                                    uint32_t version = 10) {
   std::string out;
-  for (const uint32_t value : {0x6767736eu, 10u, 1u, 11u}) Put(value, &out);
+  for (const uint32_t value : {0x6767736eu, version, 1u, 11u}) Put(value, &out);
   Put(static_cast<uint32_t>(architecture.size()), &out);
   return out + architecture + caches;
 }

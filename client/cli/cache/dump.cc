@@ -252,7 +252,7 @@ class Opener {
       for (const LlamaKeys& keys : part.layers) {
         DumpLayer layer{.layer = numbers[next++], .file = file, .offset_bytes = keys.offset_bytes};
         layer.cells = cells;
-        PHASOR_RETURN_IF_ERROR(FitLlamaLayer(keys, part.cells, &layer));
+        PHASOR_RETURN_IF_ERROR(FitLlamaLayer(keys, part, &layer));
         dump_.layers.push_back(std::move(layer));
       }
     }
@@ -280,13 +280,13 @@ class Opener {
                      " layers; must be given their numbers in this order (--layer-numbers)");
   }
 
-  absl::Status FitLlamaLayer(const LlamaKeys& keys, int64_t cells, DumpLayer* layer) const {
+  absl::Status FitLlamaLayer(const LlamaKeys& keys, const LlamaPart& part, DumpLayer* layer) const {
     KeyLayout& layout = layer->layout;
     layout = options_.common.layout;
     layout.name = "llamacpp";
     layout.code = keys.code;
     layout.pages = 1;
-    layout.page_size = cells;
+    layout.page_size = part.cells;
     if (layout.head_dim == 0 && model_.head_dim) layout.head_dim = model_.head_dim(layer->layer);
     if (layout.head_dim == 0) layout.head_dim = keys.lanes / std::max<int64_t>(layout.heads, 1);
     const int64_t unit = UnitLanes(keys.code);
@@ -309,10 +309,10 @@ class Opener {
       layout.row_bytes = row_bytes;
       layout.slot_bytes = row_bytes;
     }
-    // Since April 2026; nothing in the file says it.
+    // Since April 2026. Older files do not say it.
     const bool transformed = IsBlockCode(keys.code) && layout.head_dim % 64 == 0;
-    layout.hadamard =
-        options_.hadamard.value_or(transformed ? layout.head_dim & -layout.head_dim : 0);
+    const int64_t usual = transformed ? layout.head_dim & -layout.head_dim : 0;
+    layout.hadamard = options_.hadamard.value_or(part.hadamard.value_or(usual));
     return absl::OkStatus();
   }
 

@@ -19,12 +19,14 @@ namespace {
 constexpr uint32_t kSessionMagic = 0x6767736e;   // "ggsn", LLAMA_SESSION_MAGIC
 constexpr uint32_t kSequenceMagic = 0x67677371;  // "ggsq", LLAMA_STATE_SEQ_MAGIC
 constexpr uint32_t kDataMagic = 0xaf143cd8;      // of llama_state_seq_get_data
+// The oldest versions that are read. The next ones say the Hadamard transform.
 constexpr uint32_t kSessionVersion = 10;
 constexpr uint32_t kSequenceVersion = 3;
 constexpr uint32_t kMaxStreams = 256;  // LLAMA_MAX_SEQ
 constexpr uint32_t kMaxStateLayers = 512;
 constexpr uint32_t kMaxArchitecture = 256;  // bytes of its name
 constexpr int32_t kMaxGgmlType = 64;
+constexpr uint32_t kMaxHadamard = 1 << 16;
 
 // ggml_type of keys, and its code here.
 constexpr std::pair<int32_t, KeyCode> kGgmlTypes[] = {
@@ -71,15 +73,22 @@ struct Stream {
   std::vector<int32_t> positions;                      // of every cell
   std::vector<std::pair<int32_t, int32_t>> sequences;  // and its cell
   std::vector<LlamaKeys> layers;
+  std::optional<int64_t> hadamard;
 };
 
-// Reads the part of a file that llama_memory_i::state_write wrote. `extra_bytes`: what every cell
-// has beside its position and sequences. Only M-RoPE and a few others have any, and the file does
-// not say it. Threads: one thread at a time.
+// What a file does not say of its form.
+struct StateForm {
+  // What every cell has beside its position and sequences. Only M-RoPE and a few others have any:
+  // x, y and a token; until 2026 x and y.
+  int64_t extra_bytes = 0;
+  bool says_hadamard = false;
+};
+
+// Reads the part of a file that llama_memory_i::state_write wrote. Threads: one thread at a time.
 class StateReader {
  public:
-  StateReader(Cursor cursor, int64_t extra_bytes, std::string_view path)
-      : cursor_(cursor), extra_bytes_(extra_bytes), path_(path) {}
+  StateReader(Cursor cursor, StateForm form, std::string_view path)
+      : cursor_(cursor), form_(form), path_(path) {}
 
   // Reads parts up to the end, or up to what is none. The error of the first part is in error().
   std::vector<std::vector<Stream>> Read() {
@@ -133,6 +142,7 @@ class StateReader {
       return InvalidAt(path_, layers, " layers after the cells; must be in [1, ", kMaxStateLayers,
                        "]");
     }
+    if (form_.says_hadamard) PHASOR_RETURN_IF_ERROR(ReadHadamard(stream));
     read_cells_ = true;
     for (uint32_t i = 0; i < layers; ++i) {
       PHASOR_RETURN_IF_ERROR(ReadKeys(stream, i));
@@ -150,7 +160,7 @@ class StateReader {
       int32_t position = 0;
       uint32_t sequences = 0;
       if (!cursor_.Take(&position) || !cursor_.Take(&sequences) ||
-          !cursor_.Skip(1, static_cast<uint64_t>(extra_bytes_))) {
+          !cursor_.Skip(1, static_cast<uint64_t>(form_.extra_bytes))) {
         return Ends("in its cells");
       }
       if (position < 0 || sequences > kMaxStreams) {
@@ -168,6 +178,18 @@ class StateReader {
         stream->sequences.emplace_back(sequence, static_cast<int32_t>(i));
       }
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadHadamard(Stream* stream) {
+    uint32_t keys = 0, values = 0;
+    if (!cursor_.Take(&keys) || !cursor_.Take(&values)) return Ends("before its keys");
+    for (const uint32_t lanes : {keys, values}) {
+      if (lanes <= kMaxHadamard && (lanes & (lanes - 1)) == 0) continue;
+      return InvalidAt(path_, "a Hadamard transform of ", lanes,
+                       " lanes; must be 0 or a power of two");
+    }
+    stream->hadamard = keys;
     return absl::OkStatus();
   }
 
@@ -220,38 +242,58 @@ class StateReader {
   }
 
   Cursor cursor_;
-  const int64_t extra_bytes_;
+  const StateForm form_;
   const std::string_view path_;
   absl::Status error_;
   bool read_cells_ = false;
 };
 
-// Goes over what comes before the caches. INVALID_ARGUMENT: another version, or a truncated file.
-absl::Status SkipHead(Cursor* cursor, std::string* architecture, std::string_view path) {
+// What comes before the caches.
+struct StateHead {
+  std::string architecture;
+  std::optional<bool> says_hadamard;  // not set: the file has no version
+};
+
+// INVALID_ARGUMENT: another version, or a truncated file.
+absl::StatusOr<StateHead> ReadHead(Cursor* cursor, std::string_view path) {
   const auto ends = [&] { return InvalidAt(path, "ends in its head; must be a whole file"); };
+  StateHead head;
   uint32_t magic = 0, version = 0, tokens = 0;
   if (!cursor->Take(&magic) || !cursor->Take(&version)) return ends();
-  if (magic == kDataMagic) return absl::OkStatus();  // `version` is the number of the sequence
-  const uint32_t expected = magic == kSessionMagic ? kSessionVersion : kSequenceVersion;
-  if (version != expected) {
-    return InvalidAt(path, "llama.cpp state of version ", version, "; must be ", expected,
-                     ", as of 2026");
+  if (magic == kDataMagic) return head;  // `version` is the number of the sequence
+  const uint32_t oldest = magic == kSessionMagic ? kSessionVersion : kSequenceVersion;
+  if (version != oldest && version != oldest + 1) {
+    return InvalidAt(path, "llama.cpp state of version ", version, "; must be ", oldest, " or ",
+                     oldest + 1, ", as of 2026");
   }
+  head.says_hadamard = version > oldest;
   if (!cursor->Take(&tokens) || !cursor->Skip(tokens, sizeof(int32_t))) return ends();
-  if (magic == kSequenceMagic) return absl::OkStatus();
+  if (magic == kSequenceMagic) return head;
   uint32_t length = 0;
   if (!cursor->Take(&length)) return ends();
   if (length > kMaxArchitecture) {
     return InvalidAt(path, "name of ", length, " bytes for the architecture; must be at most ",
                      kMaxArchitecture);
   }
-  return cursor->TakeText(length, architecture) ? absl::OkStatus() : ends();
+  if (!cursor->TakeText(length, &head.architecture)) return ends();
+  return head;
+}
+
+// The forms that a file can have, the most common one first.
+std::vector<StateForm> FormsOf(std::optional<bool> says_hadamard) {
+  std::vector<StateForm> forms;
+  for (const bool says : {true, false}) {
+    if (says_hadamard.value_or(says) != says) continue;
+    for (const int64_t extra_bytes : {0, 12, 8}) forms.push_back({extra_bytes, says});
+  }
+  return forms;
 }
 
 // The cells of the sequence, by position.
 void Select(const Stream& stream, std::optional<int64_t> sequence, LlamaPart* part) {
   part->cells = stream.cells;
   part->layers = stream.layers;
+  part->hadamard = stream.hadamard;
   std::vector<int64_t> cells;
   if (stream.sequences.empty()) {  // all are of one
     cells.resize(static_cast<size_t>(stream.cells));
@@ -297,15 +339,14 @@ bool IsLlamaState(absl::Span<const std::byte> file) {
 
 absl::StatusOr<LlamaState> ParseLlamaState(absl::Span<const std::byte> file,
                                            std::optional<int64_t> sequence, std::string_view path) {
-  LlamaState state;
   Cursor cursor(file);
-  PHASOR_RETURN_IF_ERROR(SkipHead(&cursor, &state.architecture, path));
+  PHASOR_ASSIGN_OR_RETURN(StateHead head, ReadHead(&cursor, path));
+  LlamaState state{.architecture = std::move(head.architecture)};
   std::vector<std::vector<Stream>> parts;
   absl::Status error;
   bool read_cells = false;
-  // What a cell has beside its position: nothing; x, y and a token; x and y (until 2026).
-  for (const int64_t extra_bytes : {0, 12, 8}) {
-    StateReader reader(cursor, extra_bytes, path);
+  for (const StateForm form : FormsOf(head.says_hadamard)) {
+    StateReader reader(cursor, form, path);
     std::vector<std::vector<Stream>> found = reader.Read();
     if (error.ok() || (reader.read_cells() && !read_cells)) error = reader.error();
     read_cells = read_cells || reader.read_cells();

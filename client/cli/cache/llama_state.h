@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the keys in a state that llama.cpp saved: llama_state_save_file (version 10),
-// llama_state_seq_save_file (version 3) and llama_state_seq_get_data. The format is that of
-// src/llama-kv-cache.cpp (state_write) and src/llama-context.cpp at 0c1e57098. Values are skipped.
+// Finds the keys in a state that llama.cpp saved: llama_state_save_file (versions 10 and 11),
+// llama_state_seq_save_file (versions 3 and 4) and llama_state_seq_get_data. The older format is
+// that of src/llama-kv-cache.cpp (state_write) and src/llama-context.cpp at 0c1e57098. The newer
+// one, of v0.6.0, also says how quantised keys and values are transformed. Values are skipped.
 // Threads: pure functions.
 #ifndef PHASOR_CLIENT_CLI_CACHE_LLAMA_STATE_H_
 #define PHASOR_CLIENT_CLI_CACHE_LLAMA_STATE_H_
@@ -33,6 +34,9 @@ struct LlamaPart {
   std::vector<int64_t> slots;      // cells of the sequence, by position
   std::vector<int64_t> positions;  // of these
   std::vector<LlamaKeys> layers;
+  // Lanes of the Hadamard blocks that keys are multiplied by; 0: none. Not set: an older file,
+  // which does not say it.
+  std::optional<int64_t> hadamard;
 };
 
 struct LlamaState {

@@ -134,6 +134,9 @@ TEST_F(DumpTest, QuantisedKeysOfLlamaHaveAHadamardTransform) {
     model_.head_dim = [width = width](int64_t) { return width; };
     EXPECT_EQ(Open("f.state")->layers[0].layout.hadamard, block) << width;
   }
+  LlamaStream newer = {.cells = {{0}}, .type = 8, .row_bytes = 34, .hadamard = 16};
+  dir_.Write("f.state", LlamaSequenceFile(LlamaCache({newer}), 4));
+  EXPECT_EQ(Open("f.state")->layers[0].layout.hadamard, 16);
   options_.hadamard = 0;
   EXPECT_EQ(Open("f.state")->layers[0].layout.hadamard, 0);
 }

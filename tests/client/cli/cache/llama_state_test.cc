@@ -91,6 +91,31 @@ TEST(LlamaStateTest, EveryFileAndEveryFormOfCellsAndValuesIsRead) {
   EXPECT_FALSE(IsLlamaState({}));
 }
 
+TEST(LlamaStateTest, NewerFilesSayTheHadamardTransform) {
+  for (const uint32_t lanes : {0u, 64u, 128u}) {
+    for (const size_t extra : {0, 12}) {
+      LlamaStream stream = kStream;
+      stream.hadamard = lanes;
+      stream.extra = std::string(extra, '\x03');
+      const std::string caches = LlamaCache({stream});
+      for (const std::string& file : {LlamaSequenceFile(caches, 4), LlamaSequenceData(caches),
+                                      LlamaSessionFile(caches, "qwen", 11)}) {
+        const auto state = Parse(file);
+        ASSERT_TRUE(state.ok()) << state.status();
+        EXPECT_EQ(state->rest_bytes, 0);
+        EXPECT_EQ(state->parts[0].hadamard, lanes);
+        EXPECT_THAT(state->parts[0].positions, ElementsAre(5, 6, 7));
+      }
+    }
+  }
+  EXPECT_EQ(Parse(LlamaSequenceFile(LlamaCache({kStream})))->parts[0].hadamard, std::nullopt);
+  LlamaStream stream = kStream;
+  stream.hadamard = 65;
+  EXPECT_THAT(
+      Parse(LlamaSequenceFile(LlamaCache({stream}), 4)).status(),
+      StatusIs(testing::kInvalid, HasSubstr("transform of 65 lanes; must be 0 or a power")));
+}
+
 TEST(LlamaStateTest, EveryCodeHasItsLanes) {
   const std::tuple<int32_t, uint64_t, KeyCode, int64_t> types[] = {
       {0, 16, KeyCode::kFloat32, 4}, {30, 8, KeyCode::kBFloat16, 4}, {8, 68, KeyCode::kQ8_0, 64},
@@ -139,7 +164,7 @@ TEST(LlamaStateTest, ASecondCacheIsASecondPartAndOtherThingsAreLeft) {
 TEST(LlamaStateTest, OtherVersionsTypesAndSizesAreRefusedByName) {
   const std::string caches = LlamaCache({kStream});
   EXPECT_THAT(Parse(LlamaSequenceFile(caches, 2)).status(),
-              StatusIs(testing::kInvalid, HasSubstr("state of version 2; must be 3")));
+              StatusIs(testing::kInvalid, HasSubstr("state of version 2; must be 3 or 4")));
   LlamaStream stream = kStream;
   stream.type = 20;
   EXPECT_THAT(Parse(LlamaSequenceFile(LlamaCache({stream}))).status(),
