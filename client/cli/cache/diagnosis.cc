@@ -19,9 +19,9 @@ constexpr int64_t kSampledTokens = 64;
 constexpr size_t kSampledLayers = 3;
 constexpr int64_t kAllTokens = std::numeric_limits<int64_t>::max();
 
-// A neighbour that fits with so much less of the difference shows that the specification is wrong,
-// even if that is within the tolerance of a coarse code.
-constexpr double kMuchBetter = 0.5;
+// A neighbour whose difference is so much smaller shows that the specification is wrong, even if
+// both are within the tolerance of a coarse code.
+constexpr double kMuchBetter = 0.7;
 
 std::string Rms(double value) { return absl::StrFormat("%.2g", value); }
 
@@ -130,7 +130,7 @@ class Search {
     const std::optional<Candidate> pair = Choose(pairs);
     if (!pair.has_value()) return best;
     if (pair->fits || !best.has_value()) return pair;
-    return pair->relative_rms < kMuchBetter * best->relative_rms ? pair : best;
+    return pair->relative_rms < 0.5 * best->relative_rms ? pair : best;
   }
 
   const Group& sample() const { return sample_; }

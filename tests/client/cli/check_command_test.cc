@@ -90,7 +90,7 @@ TEST_F(CheckCommandTest, ErrorsNameTheFlag) {
   EXPECT_THAT(Run({"--to", "1", "--layer-numbers", "0,7"}).status,
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("a.7.npy: cannot be opened")));
   EXPECT_THAT(Run({"--to", "1", "--kind", "encoding"}).status,
-              StatusIs(testing::kInvalid, HasSubstr("kind")));
+              StatusIs(testing::kInvalid, HasSubstr("has no meaning for ENCODING")));
 }
 
 }  // namespace

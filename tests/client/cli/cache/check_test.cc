@@ -111,8 +111,8 @@ TEST(CompareLayerTest, PlacesOutsideTheFileAreRefused) {
   EXPECT_THAT(status([](DumpLayer& side) { side.index = 1; }),
               StatusIs(testing::kInvalid, HasSubstr("layer 0.index: 1")));
   EXPECT_THAT(status([](DumpLayer& side) {
-                side.index = 1;
-                side.layout.layers = 2;
+                side.index = 3;
+                side.layout.layers = 4;
               }),
               StatusIs(testing::kInvalid, HasSubstr("begins beyond its file")));
   EXPECT_THAT(status([](DumpLayer& side) { side.layout.pages = 2; }),

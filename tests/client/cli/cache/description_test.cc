@@ -52,7 +52,8 @@ TEST(DescriptionTest, MistakesAreNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {"[]", "d.json: []; must be an object"},
       {R"({"page": 1})", "d.json.page: no such field; the nearest known one is pages"},
-      {R"({"code": "bf16"})", "d.json.code: \"bf16\"; did you mean"},
+      {R"({"code": "bfloat"})",
+       "d.json.code: \"bfloat\"; did you mean \"bfloat16\"? must be one of"},
       {R"({"pages": "4"})", "d.json.pages: \"4\"; must be an integer"},
       {R"({"scales": {"ofset": 1}})", "d.json.scales.ofset: no such field"},
       {R"({"layers": 0})", "d.json.layers: 0; must be in [1, 512]"},
