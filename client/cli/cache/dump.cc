@@ -22,23 +22,23 @@ namespace {
 struct FoundTensor {
   TensorDesc desc;
   int64_t begin = 0;
+  std::string other_type = {};  // what it has in place of the dtype
 };
 
-absl::StatusOr<KeyCode> CodeOf(Dtype dtype, std::string_view path) {
-  switch (dtype) {
-    case Dtype::kFloat32:
-      return KeyCode::kFloat32;
-    case Dtype::kFloat16:
-      return KeyCode::kFloat16;
-    case Dtype::kBFloat16:
-      return KeyCode::kBFloat16;
-    case Dtype::kFloat8E4M3:
-      return KeyCode::kFloat8E4M3;
-    case Dtype::kFloat8E5M2:
-      return KeyCode::kFloat8E5M2;
-    default:
-      return InvalidAt(path, "elements of ", Name(dtype), "; must be FLOAT32, FLOAT16 or BFLOAT16");
+absl::StatusOr<KeyCode> CodeOf(const FoundTensor& tensor, std::string_view path) {
+  const std::string& other = tensor.other_type;
+  if (other == "F8_E4M3") return KeyCode::kFloat8E4M3;
+  if (other == "F8_E5M2") return KeyCode::kFloat8E5M2;
+  if (!other.empty()) {
+    return InvalidAt(path, "elements of ", other,
+                     " do not say how keys are stored; must be given, "
+                     "with --code");
   }
+  if (tensor.desc.dtype == Dtype::kFloat32) return KeyCode::kFloat32;
+  if (tensor.desc.dtype == Dtype::kFloat16) return KeyCode::kFloat16;
+  if (tensor.desc.dtype == Dtype::kBFloat16) return KeyCode::kBFloat16;
+  return InvalidAt(path, "elements of ", Name(tensor.desc.dtype),
+                   "; must be FLOAT32, FLOAT16 or BFLOAT16");
 }
 
 // Opens the files of a dump. Each is mapped once, and its header read once. Threads: one.
@@ -148,9 +148,12 @@ class Opener {
     if (known != tensors_.end()) return &known->second;
     PHASOR_ASSIGN_OR_RETURN(
         const std::vector<NamedTensor> tensors,
-        ParseSafetensorsHeader(file.text(), static_cast<int64_t>(file.bytes().size()), path));
+        ParseSafetensorsHeader(file.text(), static_cast<int64_t>(file.bytes().size()), path,
+                               OtherTypes::kAccept));
     TensorMap& map = tensors_[path];
-    for (const NamedTensor& tensor : tensors) map[tensor.name] = {tensor.tensor, tensor.data_begin};
+    for (const NamedTensor& tensor : tensors) {
+      map[tensor.name] = {tensor.tensor, tensor.data_begin, tensor.other_type};
+    }
     return &map;
   }
 
@@ -160,8 +163,9 @@ class Opener {
     if (source.file.ends_with(".npy")) {
       PHASOR_ASSIGN_OR_RETURN(const NpyHeader header,
                               ParseNpyHeader(file.text(), static_cast<int64_t>(file.bytes().size()),
-                                             /*u2_as_bf16=*/true, source.file));
-      return FoundTensor{header.tensor, header.data_begin};
+                                             /*u2_as_bf16=*/true, source.file, /*bytes=*/true));
+      const bool one_byte = SizeOf(header.tensor.dtype) == 1;
+      return FoundTensor{header.tensor, header.data_begin, one_byte ? "u1" : ""};
     }
     if (!source.file.ends_with(".safetensors")) return std::nullopt;
     PHASOR_ASSIGN_OR_RETURN(const TensorMap* const map, Tensors(source.file, file));
@@ -192,7 +196,7 @@ class Opener {
       // A description may say that the bits are of another code.
       PHASOR_ASSIGN_OR_RETURN(layer.layout.code, source.code.has_value()
                                                      ? absl::StatusOr<KeyCode>(*source.code)
-                                                     : CodeOf(tensor->desc.dtype, source.file));
+                                                     : CodeOf(*tensor, source.file));
       FindValues(source, *tensor, &layer);
     } else {
       layer.layout.code = source.code.value_or(KeyCode::kBFloat16);

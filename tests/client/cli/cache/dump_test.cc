@@ -79,6 +79,25 @@ TEST_F(DumpTest, TensorsOfSafetensorsAreFoundByName) {
                        HasSubstr("has no tensor 'key_cach.0'; did you mean \"key_cache.0\"?")));
 }
 
+TEST_F(DumpTest, TensorsOfBytesNeedACodeUnlessTheirTypeSaysIt) {
+  const std::string head = R"({"k":{"dtype":"U8","shape":[1,2,1,4],"data_offsets":[0,8]},)"
+                           R"("f":{"dtype":"F8_E5M2","shape":[1,2,1,4],"data_offsets":[8,16]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(head.size());
+  dir_.Write("k.safetensors", file + head + std::string(16, 'x'));
+  EXPECT_EQ(Open("k.safetensors", "f")->layers[0].layout.code, KeyCode::kFloat8E5M2);
+  EXPECT_THAT(
+      Open("k.safetensors", "k").status(),
+      StatusIs(testing::kInvalid, HasSubstr("elements of U8 do not say how keys are stored")));
+  const std::string npy = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2, 1, 4)}";
+  dir_.Write("k.npy", std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(npy.size()) + '\0' +
+                          npy + std::string(8, 'x'));
+  EXPECT_THAT(Open("k.npy").status(), StatusIs(testing::kInvalid, HasSubstr("elements of u1")));
+  options_.common.code = KeyCode::kInt8;
+  EXPECT_EQ(Open("k.safetensors", "k")->layers[0].layout.code, KeyCode::kInt8);
+  EXPECT_EQ(Open("k.npy")->layers[0].layout.code, KeyCode::kInt8);
+}
+
 TEST_F(DumpTest, AFileOfBytesNeedsSizes) {
   dir_.Write("keys.bin", std::string(1000, 'x'));
   EXPECT_THAT(Open("keys.bin").status(), StatusIs(testing::kInvalid, HasSubstr("--pages; must")));
