@@ -108,7 +108,7 @@ std::string FormatReport(const CheckReport& report) {
                   CheckNumber(first.tolerance), "\n");
   for (const std::string& note : report.notes) absl::StrAppend(&text, "note: ", note, "\n");
   for (const std::string& also : report.also_fit) {
-    absl::StrAppend(&text, "not told apart by these offsets: ", also, "\n");
+    absl::StrAppend(&text, "not told apart by these dumps: ", also, "\n");
   }
   for (const Diagnosis& diagnosis : report.diagnoses) absl::StrAppend(&text, diagnosis.says, "\n");
   absl::StrAppend(&text, report.fits() ? "The keys fit the specification.\n"
@@ -273,19 +273,18 @@ class CheckCommand final : public Command {
     }
     // Layers with one form share their list of tokens.
     std::shared_ptr<const TokenPairs> tokens;
-    const DumpLayer* like = nullptr;
+    size_t like = 0;
     for (size_t i = 0; i < from.layers.size(); ++i) {
       LayerCase layer{.layer = from.layers[i].layer, .from = from.layers[i], .to = to.layers[i]};
       if (layer.to.layer != layer.layer) {
         return Invalid("--to-input: has layer ", layer.to.layer, " where --input has ", layer.layer,
                        "; must have the same layers");
       }
-      if (like == nullptr || like->cells != layer.from.cells ||
-          like->layout.pages != layer.from.layout.pages ||
-          like->layout.page_size != layer.from.layout.page_size) {
+      if (tokens == nullptr || !SamePlaces(from.layers[like], layer.from) ||
+          !SamePlaces(to.layers[like], layer.to)) {
         PHASOR_ASSIGN_OR_RETURN(TokenPairs pairs, PairTokens(layer.from, layer.to, tokens_));
         tokens = std::make_shared<const TokenPairs>(std::move(pairs));
-        like = &from.layers[i];
+        like = i;
       }
       layer.tokens = tokens;
       PHASOR_RETURN_IF_ERROR(FillSpec(&layer));
@@ -293,6 +292,11 @@ class CheckCommand final : public Command {
       report->layers.push_back({std::move(layer), {}});
     }
     return absl::OkStatus();
+  }
+
+  static bool SamePlaces(const DumpLayer& a, const DumpLayer& b) {
+    return a.cells == b.cells && a.layout.pages == b.layout.pages &&
+           a.layout.page_size == b.layout.page_size;
   }
 
   absl::Status FillSpec(LayerCase* layer) const {

@@ -18,6 +18,9 @@
 namespace phasor::cli {
 namespace {
 
+constexpr int64_t kMostOfASize = int64_t{1} << 31;  // so that products of two fit
+constexpr int64_t kMostBytes = int64_t{1} << 60;
+
 // One tensor of a file, by its header.
 struct FoundTensor {
   TensorDesc desc;
@@ -180,6 +183,10 @@ class Opener {
 
   absl::Status Add(const LayerSource& source) {
     DumpLayer layer;
+    if (source.offset_bytes < 0 || source.offset_bytes > kMostBytes) {
+      return InvalidAt(source.file, "offset of ", source.offset_bytes, " bytes; must be in [0, ",
+                       kMostBytes, "]");
+    }
     layer.layer = source.layer;
     layer.index = source.index.value_or(0);
     layer.layout = source.layout;
@@ -208,11 +215,15 @@ class Opener {
   }
 
   static absl::Status CheckSizes(const LayerSource& source, const KeyLayout& layout) {
-    const std::pair<const char*, int64_t> sizes[] = {
-        {"--pages", layout.pages}, {"--heads", layout.heads}, {"--head-dim", layout.head_dim}};
+    const std::pair<const char*, int64_t> sizes[] = {{"--pages", layout.pages},
+                                                     {"--page-size", layout.page_size},
+                                                     {"--heads", layout.heads},
+                                                     {"--head-dim", layout.head_dim}};
     for (const auto& [flag, size] : sizes) {
-      if (size != 0) continue;
-      return InvalidAt(source.file, "does not say ", flag, "; must be given");
+      if (size == 0) return InvalidAt(source.file, "does not say ", flag, "; must be given");
+      if (size < 1 || size > kMostOfASize) {
+        return InvalidAt(source.file, flag, " of ", size, "; must be in [1, ", kMostOfASize, "]");
+      }
     }
     return absl::OkStatus();
   }
@@ -296,7 +307,7 @@ class Opener {
     const int64_t unit = UnitLanes(keys.code);
     const int64_t row_bytes = keys.lanes / unit * UnitBytes(keys.code);
     const int64_t content = model_.content_lanes;
-    if (content > 0 && content % unit == 0 && keys.lanes == content + layout.head_dim) {
+    if (content > 0 && content % unit == 0 && keys.lanes - layout.head_dim == content) {
       layout.heads = 1;
       layout.lanes_offset = content / unit * UnitBytes(keys.code);
       layout.row_bytes = row_bytes;

@@ -2,6 +2,9 @@
 // Tests `phasor check-cache` on files. check_cache_test.py has the faults of engines.
 #include "client/cli/check_command.h"
 
+#include <cstdint>
+#include <iterator>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -79,6 +82,51 @@ TEST_F(CheckCommandTest, UnrotatedLayersAreComparedAsTheyAre) {
   EXPECT_EQ(json["layers"][0]["fits"], true);
   EXPECT_EQ(json["layers"][1]["rotation"], "none");
   EXPECT_EQ(json["diagnoses"][0]["says"], "Layer 1 fits with the rotation of layer 0.");
+}
+
+TEST_F(CheckCommandTest, AnyDescriptionIsReadOrRefusedByName) {
+  const std::string fields[] = {"pages",        "page_size",   "heads",      "head_dim",
+                                "page_bytes",   "slot_bytes",  "head_bytes", "lane_bytes",
+                                "group_lanes",  "group_bytes", "row_bytes",  "lanes_offset",
+                                "offset_bytes", "hadamard",    "index",      "layers_in_tensor"};
+  const int64_t values[] = {-1,
+                            0,
+                            1,
+                            2,
+                            4,
+                            32,
+                            64,
+                            128,
+                            int64_t{1} << 31,
+                            int64_t{1} << 40,
+                            int64_t{1} << 62,
+                            INT64_MAX,
+                            INT64_MIN};
+  const char* const layouts[] = {"", "nhd", "hnd", "vllm-lbnhc", "vllm-paged-x", "mla-576"};
+  const char* const files[] = {"a.0.npy", "keys.bin"};
+  dir_.Write("keys.bin", dir_.Read("a.0.npy"));
+  std::mt19937 random(1);
+  int accepted = 0;
+  for (int run = 0; run < 2000; ++run) {
+    nlohmann::json json = {{"file", files[random() % 2]},
+                           {"code", random() % 2 == 0 ? "float32" : "q8-0"},
+                           {"layout", layouts[random() % std::size(layouts)]},
+                           {"pages", 1},
+                           {"page_size", 12},
+                           {"heads", 2}};
+    for (uint32_t change = random() % 4; change > 0; --change) {
+      json[fields[random() % std::size(fields)]] = values[random() % std::size(values)];
+    }
+    dir_.Write("d.json", json.dump());
+    const Outcome outcome =
+        RunCommand({"check-cache", "--preset", "rope-half-split", "--head-dim", "32", "--input",
+                    dir_.path() + "/d.json", "--to", "1000", "--count", "4", "--first",
+                    random() % 8 == 0 ? "281474976710656" : "0"});
+    const bool named = outcome.status.message().find(": ") != absl::string_view::npos;
+    EXPECT_TRUE(outcome.status.ok() || named) << json << outcome.status;
+    accepted += outcome.out.empty() ? 0 : 1;
+  }
+  EXPECT_GT(accepted, 100);
 }
 
 TEST_F(CheckCommandTest, ErrorsNameTheFlag) {
