@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "client/cli/bench_command.h"
+#include "client/cli/check_command.h"
 #include "client/cli/move_command.h"
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
@@ -385,6 +386,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
   commands.push_back(std::make_unique<EncodeCommand>(app));
   commands.push_back(std::make_unique<RopeCommand>(app));
   commands.push_back(MakeMoveCommand(app));
+  commands.push_back(MakeCheckCommand(app));
   AddTableCommands(app, &commands);
   commands.push_back(std::make_unique<ResolveCommand>(app));
   commands.push_back(std::make_unique<PresetsCommand>(app));

@@ -49,7 +49,8 @@ class Command {
   CLI::App* const app_;
 };
 
-// Makes encode, rope, move-keys, bias, tables, resolve, presets, plot, health, info, bench and top.
+// Makes encode, rope, move-keys, check-cache, bias, tables, resolve, presets, plot, health, info,
+// bench and top.
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
 
 // Call it after `app` refused its arguments. An error about the first flag or subcommand that is

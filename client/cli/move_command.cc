@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/layout_flags.h"
 #include "client/cli/output.h"
 #include "client/cli/spec_flags.h"
 #include "kernels/base/invalid.h"
@@ -136,7 +137,8 @@ class MoveCommand final : public Command {
     app()->add_option("--from-spec", from_spec_,
                       "File with the spec that rotated the keys, as --spec; default that spec");
     AddFileFlags();
-    AddLayoutFlags();
+    AddLayoutFlags(*app(), layout_, offset_bytes_);
+    for (const char* flag : {"--pages", "--heads"}) app()->get_option(flag)->required();
     AddTokenFlags();
   }
 
@@ -182,37 +184,6 @@ class MoveCommand final : public Command {
         ->excludes(compare);
     app()->add_option("--tolerance", call_.tolerance,
                       "Relative RMS difference that a row may have; default by --code");
-  }
-
-  void AddLayoutFlags() {
-    app()->add_option("--layout", layout_.name,
-                      "Name of a layout; default dense [pages, page-size, heads, head-dim]");
-    AddEnumFlag<KeyCode>(
-        *app(), "--code", {std::begin(kKeyCodes), std::end(kKeyCodes)},
-        +[](KeyCode code) { return Name(code); }, [this](KeyCode code) { layout_.code = code; },
-        "How keys are stored; default bfloat16");
-    app()->add_option("--pages", layout_.pages, "Pages of a layer")->required();
-    app()->add_option("--page-size", layout_.page_size, "Slots of a page")->capture_default_str();
-    app()->add_option("--heads", layout_.heads, "Heads of a slot")->required();
-    app()->add_option("--layers", layout_.layers, "Layers in each --input")->capture_default_str();
-    app()->add_option("--offset-bytes", offset_bytes_,
-                      "Bytes before the tensor in each --input, after the header of an .npy");
-    const std::pair<const char*, std::optional<int64_t>*> distances[] = {
-        {"page", &layout_.page_bytes},   {"slot", &layout_.slot_bytes},
-        {"head", &layout_.head_bytes},   {"lane", &layout_.lane_bytes},
-        {"group", &layout_.group_bytes}, {"row", &layout_.row_bytes}};
-    for (const auto& [name, field] : distances) {
-      const std::string of = field == &layout_.row_bytes
-                                 ? "Bytes of a whole row"
-                                 : StrCat("Bytes from one ", name, " to the next");
-      app()->add_option(StrCat("--", name, "-bytes"), *field, of + "; default by --layout");
-    }
-    app()->add_option("--group-lanes", layout_.group_lanes, "Lanes of a group; default all");
-    app()->add_option("--lanes-offset", layout_.lanes_offset,
-                      "Bytes of a row before its first lane; default by --layout");
-    app()->add_option("--scale", layout_.scale, "For float8: value = code * scale; default 1");
-    app()->add_option("--hadamard", layout_.hadamard,
-                      "Lanes of the Hadamard blocks that keys are multiplied by; default none");
   }
 
   void AddTokenFlags() {

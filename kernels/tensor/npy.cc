@@ -101,7 +101,8 @@ std::optional<Dictionary> ParseDictionary(std::string_view text) {
   return dictionary;
 }
 
-absl::StatusOr<Dtype> ParseDescr(std::string_view descr, bool u2_as_bf16, std::string_view path) {
+absl::StatusOr<Dtype> ParseDescr(std::string_view descr, bool u2_as_bf16, bool bytes,
+                                 std::string_view path) {
   if (descr.starts_with('>')) return InvalidAt(path, "big endian elements; must be little endian");
   if (descr == "<f2") return Dtype::kFloat16;
   if (descr == "<f4") return Dtype::kFloat32;
@@ -109,6 +110,7 @@ absl::StatusOr<Dtype> ParseDescr(std::string_view descr, bool u2_as_bf16, std::s
   if (descr == "<i4") return Dtype::kInt32;
   if (descr == "<i8") return Dtype::kInt64;
   if (descr == "<u2" && u2_as_bf16) return Dtype::kBFloat16;
+  if (bytes && (descr == "|u1" || descr == "|i1")) return Dtype::kFloat8E4M3;
   if (descr == "<u2") {
     return InvalidAt(
         path,
@@ -148,7 +150,7 @@ uint32_t LittleEndian(std::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view start, int64_t file_bytes,
-                                         bool u2_as_bf16, std::string_view path) {
+                                         bool u2_as_bf16, std::string_view path, bool bytes) {
   if (start.size() < 10 || !start.starts_with(kMagic)) {
     return InvalidAt(path, "is no .npy file; must begin with \\x93NUMPY");
   }
@@ -176,7 +178,8 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view start, int64_t file_by
     return InvalidAt(path, "header cannot be read; must be {'descr', 'fortran_order', 'shape'}");
   }
   if (*dictionary->fortran_order) return InvalidAt(path, "Fortran order; must be C order");
-  PHASOR_ASSIGN_OR_RETURN(header.tensor.dtype, ParseDescr(*dictionary->descr, u2_as_bf16, path));
+  PHASOR_ASSIGN_OR_RETURN(header.tensor.dtype,
+                          ParseDescr(*dictionary->descr, u2_as_bf16, bytes, path));
   header.tensor.shape = *dictionary->shape;
   PHASOR_ASSIGN_OR_RETURN(header.data_bytes, DenseBytes(header.tensor, path));
   if (header.data_bytes > file_bytes - header.data_begin) {

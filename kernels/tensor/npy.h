@@ -25,10 +25,12 @@ struct NpyHeader {
 inline constexpr int64_t kMaxNpyHeaderBytes = 1 << 20;
 
 // Reads the header of a file of `file_bytes` bytes. `start` is the beginning of the file and must
-// hold at least the header, or the whole file. INVALID_ARGUMENT "<path>: ...": not .npy, malformed,
+// hold at least the header, or the whole file. `bytes`: elements of one byte (u1, i1) are read as
+// FLOAT8_E4M3, whatever they mean. INVALID_ARGUMENT "<path>: ...": not .npy, malformed,
 // an element type, order or byte order that is not supported, or less data than the shape needs.
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view start, int64_t file_bytes,
-                                         bool u2_as_bf16, std::string_view path);
+                                         bool u2_as_bf16, std::string_view path,
+                                         bool bytes = false);
 
 // Formats the bytes that come before the data of a dense tensor.
 std::string FormatNpyHeader(const TensorDesc& tensor);

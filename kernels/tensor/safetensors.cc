@@ -49,6 +49,21 @@ std::optional<Dtype> DtypeOf(const SortedJson& json) {
   return std::nullopt;
 }
 
+// A dtype of the size of an element of another type; nullopt: not known.
+std::optional<Dtype> DtypeOfSize(const SortedJson& json) {
+  constexpr std::pair<std::string_view, Dtype> kTypes[] = {
+      {"F8_E4M3", Dtype::kFloat8E4M3}, {"F8_E5M2", Dtype::kFloat8E5M2},
+      {"F8_E8M0", Dtype::kFloat8E4M3}, {"U8", Dtype::kFloat8E4M3},
+      {"I8", Dtype::kFloat8E4M3},      {"BOOL", Dtype::kFloat8E4M3},
+      {"I16", Dtype::kFloat16},        {"U16", Dtype::kFloat16},
+      {"I32", Dtype::kInt32},          {"U32", Dtype::kInt32},
+      {"I64", Dtype::kInt64},          {"U64", Dtype::kInt64}};
+  for (const auto& [name, dtype] : kTypes) {
+    if (json == name) return dtype;
+  }
+  return std::nullopt;
+}
+
 std::string_view NameOf(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat64:
@@ -83,14 +98,20 @@ std::optional<std::vector<int64_t>> NumbersOf(const SortedJson& json, size_t max
 
 // Reads one entry of the header. `data_size` is the number of bytes after the header.
 absl::StatusOr<NamedTensor> TensorOf(const std::string& name, const SortedJson& json,
-                                     int64_t data_size, std::string_view path) {
+                                     int64_t data_size, OtherTypes other_types,
+                                     std::string_view path) {
   const bool complete = json.is_object() && json.size() == 3 && json.contains("dtype") &&
                         json.contains("shape") && json.contains("data_offsets");
   if (!complete) {
     return InvalidAt(path, "tensor '", name,
                      "' has other members; must have dtype, shape and data_offsets only");
   }
-  const std::optional<Dtype> dtype = DtypeOf(json["dtype"]);
+  std::optional<Dtype> dtype = DtypeOf(json["dtype"]);
+  std::string other_type;
+  if (!dtype.has_value() && other_types == OtherTypes::kAccept) {
+    dtype = DtypeOfSize(json["dtype"]);
+    if (dtype.has_value()) other_type = json["dtype"].get<std::string>();
+  }
   if (!dtype.has_value()) {
     return InvalidAt(path, "tensor '", name, "' has another dtype; must be F64, F32, F16 or BF16");
   }
@@ -105,7 +126,8 @@ absl::StatusOr<NamedTensor> TensorOf(const std::string& name, const SortedJson& 
     return InvalidAt(path, "tensor '", name,
                      "' lies outside the file; data_offsets must be in [0, ", data_size, "]");
   }
-  NamedTensor tensor{name, {*dtype, *shape, {}}, (*offsets)[0], (*offsets)[1] - (*offsets)[0]};
+  NamedTensor tensor{
+      name, {*dtype, *shape, {}}, (*offsets)[0], (*offsets)[1] - (*offsets)[0], other_type};
   PHASOR_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(tensor.tensor, path));
   if (bytes == tensor.data_bytes) return tensor;
   return InvalidAt(path, "tensor '", name, "' has ", tensor.data_bytes,
@@ -142,7 +164,8 @@ absl::Status CheckCoverage(int64_t data_size, std::string_view path,
 
 absl::StatusOr<std::vector<NamedTensor>> ParseSafetensorsHeader(std::string_view start,
                                                                 int64_t file_bytes,
-                                                                std::string_view path) {
+                                                                std::string_view path,
+                                                                OtherTypes other_types) {
   if (start.size() < kLengthBytes)
     return InvalidAt(path, "is too short; must be a .safetensors file");
   uint64_t text_bytes = 0;
@@ -169,7 +192,8 @@ absl::StatusOr<std::vector<NamedTensor>> ParseSafetensorsHeader(std::string_view
       PHASOR_RETURN_IF_ERROR(CheckMetadata(value, path));
       continue;
     }
-    PHASOR_ASSIGN_OR_RETURN(NamedTensor tensor, TensorOf(name, value, data_size, path));
+    PHASOR_ASSIGN_OR_RETURN(NamedTensor tensor,
+                            TensorOf(name, value, data_size, other_types, path));
     tensors.push_back(std::move(tensor));
   }
   PHASOR_RETURN_IF_ERROR(CheckCoverage(data_size, path, &tensors));

@@ -8,15 +8,25 @@ from acceptance import ROOT, Fail, Skip, of_benchmark, of_test
 TOPIC = "move-keys"
 
 
-def gate():
-    """every rope type of transformers: two prefills agree under their spec, and under no other theta, scaling, pairing or window"""
-    log = ROOT / "build/conformance/moves.txt"
+def rows_of(name):
+    """The last line of a log of `./dev conformance` whose rows all pass."""
+    log = ROOT / "build/conformance" / name
     if not log.exists():
         raise Skip("./dev conformance has not run here")
     lines = log.read_text(encoding="utf-8").splitlines()
     if any(line.startswith("FAIL") for line in lines) or not lines:
         raise Fail("; ".join(line for line in lines if line.startswith("FAIL")) or "no rows")
     return lines[-1]
+
+
+def gate():
+    """every rope type of transformers: two prefills agree under their spec, and under no other theta, scaling, pairing or window"""
+    return rows_of("moves.txt")
+
+
+def gate_on_llama():
+    """check-cache on states that llama.cpp saved: right caches fit, a wrong base is named, and so is the amplitude of a shift under YaRN"""
+    return rows_of("llama_states.txt")
 
 
 CHECKS = [
@@ -28,6 +38,10 @@ CHECKS = [
     of_test("errors name the field; fingerprints are pinned; shared pages are sources of copies only", r"(asan/)?move_(keys|tokens)_test"),
     of_test("inline, leased and in process give the same bytes", r"e2e_client_move_test"),
     gate,
+    gate_on_llama,
+    of_test("phasor check-cache: right caches of every code fit; of a planted fault, or two, the diagnosis names exactly that",
+            r"(asan/)?cli_check_cache_test"),
+    of_test("its readers refuse files that end anywhere and survive random changes", r"(asan/)?cli_(llama_state|description|dump)_test"),
     of_benchmark("move-keys", "moves beside memcpy of the same bytes by the same threads; one call for 32 layers and 64 runs beside a call for each"),
 ]
 

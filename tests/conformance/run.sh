@@ -24,4 +24,6 @@ rc=0
 "$venv/bin/python" tests/conformance/run.py "$@" || rc=$?
 mkdir -p build/conformance
 "$venv/bin/python" tests/conformance/moves.py "$1" | tee build/conformance/moves.txt || rc=$?
+env -u LD_PRELOAD -u LD_LIBRARY_PATH "$venv/bin/python" tests/conformance/llama_states.py "$1" |
+  tee build/conformance/llama_states.txt || rc=$?
 exit $rc

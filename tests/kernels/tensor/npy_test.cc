@@ -58,6 +58,19 @@ TEST(NpyTest, BrainFloatsNeedTheFlag) {
   EXPECT_EQ(Parse(file, true)->tensor.dtype, Dtype::kBFloat16);
 }
 
+TEST(NpyTest, BytesAreReadWhereTheyAreAskedFor) {
+  for (const std::string type : {"|u1", "|i1"}) {
+    const std::string file =
+        File("{'descr': '" + type + "', 'fortran_order': False, 'shape': (3,), }", "xxx");
+    const auto size = static_cast<int64_t>(file.size());
+    EXPECT_FALSE(ParseNpyHeader(file, size, false, "f.npy").ok());
+    const auto header = ParseNpyHeader(file, size, false, "f.npy", /*bytes=*/true);
+    ASSERT_TRUE(header.ok()) << header.status();
+    EXPECT_EQ(header->data_bytes, 3);
+    EXPECT_FALSE(ParseNpyHeader(file, size - 1, false, "f.npy", /*bytes=*/true).ok());
+  }
+}
+
 TEST(NpyTest, RejectsWhatItCannotRead) {
   const std::string data(64, 'x');
   for (const char* dictionary : {

@@ -95,6 +95,30 @@ TEST(SafetensorsTest, RejectsHeadersThatAreNotOfTheFormat) {
   }
 }
 
+TEST(SafetensorsTest, OtherTypesAreReadWhereTheyAreAccepted) {
+  const std::pair<const char*, int64_t> types[] = {{"F8_E4M3", 1}, {"F8_E5M2", 1}, {"U8", 1},
+                                                   {"I8", 1},      {"BOOL", 1},    {"U16", 2},
+                                                   {"I32", 4},     {"I64", 8}};
+  for (const auto& [type, bytes] : types) {
+    const std::string text = std::string(R"({"a":{"dtype":")") + type +
+                             R"(","shape":[3],"data_offsets":[0,)" + std::to_string(3 * bytes) +
+                             "]}}";
+    std::string file(8, '\0');
+    file[0] = static_cast<char>(text.size());
+    file += text + std::string(static_cast<size_t>(3 * bytes), 'x');
+    const auto size = static_cast<int64_t>(file.size());
+    EXPECT_FALSE(ParseSafetensorsHeader(file, size, "f").ok()) << type;
+    const auto tensors = ParseSafetensorsHeader(file, size, "f", OtherTypes::kAccept);
+    ASSERT_TRUE(tensors.ok()) << tensors.status();
+    EXPECT_EQ((*tensors)[0].other_type, type);
+    EXPECT_EQ((*tensors)[0].data_bytes, 3 * bytes);
+    // The size of an element is still checked.
+    EXPECT_FALSE(
+        ParseSafetensorsHeader(file.substr(0, file.size() - 1), size - 1, "f", OtherTypes::kAccept)
+            .ok());
+  }
+}
+
 TEST(SafetensorsTest, RejectsTruncationsAtEveryByte) {
   const std::string file = File(kTwo, 32);
   ASSERT_THAT(ParseFile(file), IsOk());
