@@ -28,6 +28,12 @@ CHECKS = [
     of_test("overlap by interval arithmetic is what sets of bytes say", r"(asan/)?key_overlap_test"),
     of_test("errors name the field; fingerprints are pinned; shared pages are sources of copies only", r"(asan/)?move_(keys|tokens)_test"),
     of_test("inline, leased and in process give the same bytes", r"e2e_client_move_test"),
+    of_test("a KV store in sixty lines of C++: leased memory, block tables, the check for CI", r"(asan/|tsan/)?example_move_keys(_leased)?"),
+    of_test(
+        "caches of transformers, sequences of llama.cpp and chunks of LMCache: decoding goes on as if computed again, "
+        "also where llama.cpp's own shift is wrong or ends its process",
+        r"python\.moves",
+    ),
     gate,
     of_benchmark("move-keys", "moves beside memcpy of the same bytes by the same threads; one call for 32 layers and 64 runs beside a call for each"),
 ]
