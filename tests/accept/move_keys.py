@@ -36,6 +36,7 @@ CHECKS = [
     ),
     gate,
     of_benchmark("move-keys", "moves beside memcpy of the same bytes by the same threads; one call for 32 layers and 64 runs beside a call for each"),
+    of_benchmark("move-keys-peers", "moves of all layers beside LMCache's torch operation and ggml's K-shift, in one run"),
 ]
 
 if __name__ == "__main__":
