@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Sourced at the root of the repository: installs the peers once into $venv. One that cannot be installed is skipped with a
 # warning. load_stubs sets what they need to run.

@@ -7,6 +7,7 @@ llama_cpp.py MODEL TYPE OUT.npy: what llama.cpp's own shift gives, in a process 
 import ctypes
 import importlib.util
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -179,6 +180,7 @@ def own_shift(model, key_type, out):
 
 
 def main():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     context = Context(library(), sys.argv[1], sys.argv[2])
     prompt, further = tokens()
     context.decode(prompt, 0)
