@@ -31,11 +31,30 @@ ROPE = {"rope_theta": 10000.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 4096}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
 
+LONG = {
+    "rope_type": "longrope",
+    "factor": 4.0,
+    "original_max_position_embeddings": 4096,
+    "short_factor": [1.0 + 0.01 * i for i in range(32)],
+    "long_factor": [1.0 + 0.1 * i for i in range(32)],
+}
+
 # The configuration of a model, and what to change in it that the move must not survive.
 MODELS = {
     "plain": (transformers.LlamaConfig, {"rope_parameters": ROPE}, {"rope_parameters": {"rope_theta": 500000.0}}),
     "Llama 3.1": (transformers.LlamaConfig, {"rope_parameters": ROPE | LLAMA3}, {"rope_parameters": ROPE}),
     "YaRN": (transformers.LlamaConfig, {"rope_parameters": ROPE | YARN}, {"rope_parameters": ROPE}),
+    "linear": (transformers.LlamaConfig, {"rope_parameters": ROPE | {"rope_type": "linear", "factor": 4.0}}, {"rope_parameters": ROPE}),
+    "dynamic": (
+        transformers.LlamaConfig,
+        {"rope_parameters": ROPE | {"rope_type": "dynamic", "factor": 4.0}},
+        {"rope_parameters": {"rope_theta": 500000.0, "rope_type": "dynamic", "factor": 4.0}},
+    ),
+    "LongRoPE": (
+        transformers.LlamaConfig,
+        {"rope_parameters": ROPE | LONG},
+        {"rope_parameters": ROPE | LONG | {"short_factor": LONG["long_factor"]}},
+    ),
     "partial": (
         transformers.StableLmConfig,
         {"rope_parameters": ROPE | {"partial_rotary_factor": 0.25}},
@@ -48,6 +67,12 @@ MODELS = {
     ),
     "layers without rotation": (transformers.SmolLM3Config, {"num_hidden_layers": 4}, {"no_rope_layers": [1, 1, 0, 1]}),
 }
+
+
+def lengths(config):
+    """The field that rules by length need; these caches are below the original length."""
+    rule = config.rope_parameters.get("rope_type")
+    return {"sequence_length": OFFSET + TOKENS + FURTHER} if rule in ("dynamic", "longrope") else {}
 
 
 def random_model(config, dtype=torch.float32):
@@ -89,20 +114,20 @@ def test_a_moved_cache_is_the_one_that_was_read_there(name, dtype):
         caches[at] = transformers.DynamicCache(config=config)
         read(model, prompt, caches[at], at)
     unmoved, there = [layer.keys.clone() for layer in caches[0].layers], caches[OFFSET]
-    result = dynamic_cache.move(caches[0], config, 0, OFFSET)
+    result = dynamic_cache.move(caches[0], config, 0, OFFSET, **lengths(config))
     first = difference(caches[0].layers[0].keys, there.layers[0].keys)
+    rotated = [dynamic_cache.spec_of(config, i, **lengths(config)) is not None for i in range(len(unmoved))]
     # Both caches round once; float32 angles of transformers are off by 3e-5 at these positions, and layers add to it.
     store = 2e-4 if dtype == torch.float32 else 0.006
     for index, (layer, wanted) in enumerate(zip(caches[0].layers, there.layers)):
         assert difference(layer.keys, wanted.keys) < store * (1 if index == 0 or dtype == torch.float32 else 4), index
-        rotated = dynamic_cache.spec_of(config, index) is not None
-        assert (difference(unmoved[index], wanted.keys) > 0.1) == rotated
-    assert result.tokens == BATCH * TOKENS * sum(dynamic_cache.spec_of(config, i) is not None for i in range(len(unmoved)))
+        assert (difference(unmoved[index], wanted.keys) > 0.1) == rotated[index]
+    assert result.tokens == BATCH * TOKENS * sum(rotated)
     # The check can fail: the same move under another configuration.
     other = kind(**SIZES | given | wrong)
     again = transformers.DynamicCache(config=config)
     read(model, prompt, again, 0)
-    dynamic_cache.move(again, other, 0, OFFSET)
+    dynamic_cache.move(again, other, 0, OFFSET, **lengths(other))
     assert max(difference(layer.keys, kept.keys) for layer, kept in zip(again.layers, there.layers)) > 0.05
     # Decoding goes on alike, as it does not without the move.
     still = transformers.DynamicCache(config=config)
