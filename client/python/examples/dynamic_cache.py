@@ -18,11 +18,12 @@ def spec_of(config, layer, **fields):
         raise
 
 
-def move(cache, config, first, to, **fields):
+def move(cache, config, first, to, *, was=None, **fields):
     """Moves all keys of `cache`, the first of which is at position `first`, so that it is at position `to`.
 
     All layers go in one call, in place. `fields` are those of specs that the configuration leaves open: a
-    sequence_length for dynamic NTK and LongRoPE."""
+    sequence_length for dynamic NTK and LongRoPE. `was`: those with which the keys were rotated, if they were others; so a
+    cache crosses the original length of LongRoPE."""
     pools, layouts, layers, groups, specs = [], [], [], [], {}
     for index, layer in enumerate(cache.layers):
         spec = spec_of(config, index, **fields)
@@ -37,7 +38,7 @@ def move(cache, config, first, to, **fields):
         runs = [phasor.KeyRun(block_table=[page], count=tokens, from_=first + dropped, to=to + dropped) for page in range(batch)]
         groups.append(phasor.KeyGroup(runs))
         number = list(specs).index(spec.fingerprint) if spec.fingerprint in specs else len(specs)
-        specs.setdefault(spec.fingerprint, phasor.KeySpec(spec))
+        specs.setdefault(spec.fingerprint, phasor.KeySpec(spec, from_spec=None if was is None else spec_of(config, index, **was)))
         place = phasor.KeyPlace(pool=len(pools))
         layers.append(phasor.KeyLayer(layout=len(pools), spec=number, group=len(pools), place=place, copy_values=False))
         pools.append(layer.keys)

@@ -151,3 +151,21 @@ def test_what_a_sliding_layer_has_dropped_is_counted():
     dynamic_cache.move(caches[0], config, 0, OFFSET)
     for layer, wanted in zip(caches[0].layers, caches[1].layers):
         assert difference(layer.keys, wanted.keys) < 2e-4
+
+
+def test_a_cache_crosses_the_original_length_of_longrope():
+    """transformers rotates all keys of a long prompt by the long factors, and those of a short one by the short ones."""
+    config = transformers.LlamaConfig(**SIZES | {"rope_parameters": ROPE | LONG})
+    model, far = random_model(config), LONG["original_max_position_embeddings"] + 50
+    ids = torch.randint(1, 64, (BATCH, TOKENS))
+    caches = []
+    for at in (0, 0, far):
+        caches.append(transformers.DynamicCache(config=config))
+        read(model, ids, caches[-1], at)
+    short, long = {"sequence_length": TOKENS}, {"sequence_length": far + TOKENS}
+    dynamic_cache.move(caches[0], config, 0, far, was=short, **long)
+    dynamic_cache.move(caches[1], config, 0, far, **short)
+    # Of the first layer: those above it were computed from attention with the short factors.
+    wanted = caches[2].layers[0].keys
+    assert difference(caches[0].layers[0].keys, wanted) < 3e-4
+    assert difference(caches[1].layers[0].keys, wanted) > 0.5
