@@ -16,7 +16,7 @@ import sys
 import numpy as np
 
 HEADS, VOCABULARY, HIDDEN, THETA = 2, 64, 256, 10000.0
-TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
+TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
 YARN = {"factor": 4.0, "original_max_position_embeddings": 1024}
 
 # Tokens of the prompt; those at its start that stay, those behind them that are dropped; those decoded afterwards.
@@ -117,8 +117,8 @@ class Context:
             raise RuntimeError("llama.cpp refuses the state")
 
 
-def write_model(path, head_dim, rotary_dim, yarn):
-    """One layer, without a tokenizer. Queries and keys are large, so that attention is sharp."""
+def write_model(path, head_dim, rotary_dim, yarn, layers=1):
+    """Random weights, without a tokenizer. Queries and keys are large, so that attention is sharp."""
     import gguf
 
     random, width = np.random.default_rng(1), HEADS * head_dim
@@ -126,7 +126,7 @@ def write_model(path, head_dim, rotary_dim, yarn):
     file = gguf.GGUFWriter(path, architecture)
     file.add_context_length(4096)
     file.add_embedding_length(width)
-    file.add_block_count(1)
+    file.add_block_count(layers)
     file.add_feed_forward_length(HIDDEN)
     file.add_head_count(HEADS)
     file.add_head_count_kv(HEADS)
@@ -145,18 +145,20 @@ def write_model(path, head_dim, rotary_dim, yarn):
 
     matrix("token_embd.weight", VOCABULARY, width, width**0.5)
     matrix("output.weight", VOCABULARY, width)
-    if architecture == "phi3":
-        matrix("blk.0.attn_qkv.weight", 3 * width, width, 1.4)
-        matrix("blk.0.ffn_up.weight", 2 * HIDDEN, width)
-    else:
-        for name, gain in (("q", 1.4), ("k", 1.4), ("v", 1.0)):
-            matrix(f"blk.0.attn_{name}.weight", width, width, gain)
-        matrix("blk.0.ffn_gate.weight", HIDDEN, width)
-        matrix("blk.0.ffn_up.weight", HIDDEN, width)
-    matrix("blk.0.attn_output.weight", width, width)
-    matrix("blk.0.ffn_down.weight", width, HIDDEN)
-    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
-        file.add_tensor(f"{name}.weight", np.ones(width, np.float32))
+    file.add_tensor("output_norm.weight", np.ones(width, np.float32))
+    for block in (f"blk.{layer}" for layer in range(layers)):
+        if architecture == "phi3":
+            matrix(f"{block}.attn_qkv.weight", 3 * width, width, 1.4)
+            matrix(f"{block}.ffn_up.weight", 2 * HIDDEN, width)
+        else:
+            for name, gain in (("q", 1.4), ("k", 1.4), ("v", 1.0)):
+                matrix(f"{block}.attn_{name}.weight", width, width, gain)
+            matrix(f"{block}.ffn_gate.weight", HIDDEN, width)
+            matrix(f"{block}.ffn_up.weight", HIDDEN, width)
+        matrix(f"{block}.attn_output.weight", width, width)
+        matrix(f"{block}.ffn_down.weight", width, HIDDEN)
+        for name in ("attn_norm", "ffn_norm"):
+            file.add_tensor(f"{block}.{name}.weight", np.ones(width, np.float32))
     file.write_header_to_file()
     file.write_kv_data_to_file()
     file.write_tensors_to_file()

@@ -29,6 +29,9 @@ CASES = {
     "plain bf16": ("bf16", 128, 128, False, True, "SIGABRT"),
     "plain q8_0": ("q8_0", 128, 128, False, True, "right"),
     "plain q4_0": ("q4_0", 128, 128, False, True, "right"),
+    "plain q4_1": ("q4_1", 128, 128, False, True, "right"),
+    "plain q5_0": ("q5_0", 128, 128, False, True, "right"),
+    "plain q5_1": ("q5_1", 128, 128, False, True, "right"),
     "plain q8_0 without Hadamard blocks": ("q8_0", 128, 128, False, False, "SIGSEGV"),
     "heads of 96 lanes, q8_0": ("q8_0", 96, 96, False, True, "SIGSEGV"),
     "partial f16": ("f16", 128, 64, False, True, "right"),
@@ -103,6 +106,28 @@ def test_decoding_goes_on_as_if_the_prompt_had_been_computed_again(llama, tmp_pa
         assert (error(theirs) <= bound) == (own == "right")
     else:
         assert theirs == own
+
+
+def test_all_layers_move_as_with_a_shift_of_its_own(llama, tmp_path):
+    """Where that is right. Both keep what the upper layers saw of the dropped tokens: not the keys of a new computation."""
+    llama_cpp.write_model(tmp_path / "model.gguf", 128, 128, False, layers=3)
+    prompt, further = llama_cpp.tokens()
+    context = llama_cpp.Context(llama, tmp_path / "model.gguf", "f16")
+    context.decode(prompt, 0)
+    context.drop()
+    state = context.save()
+    sequence = llama_cpp_state.parse(state)
+    assert len(sequence.layers) == 3
+    to = np.where(sequence.positions < KEPT, sequence.positions, sequence.positions - DROPPED)
+    logits = []
+    for cache in (llama_cpp_state.move(state, spec_of(128, 128, False), 128, to), with_positions(state, to)):
+        context = llama_cpp.Context(llama, tmp_path / "model.gguf", "f16")
+        context.load(cache)
+        logits.append(context.go_on(further, PROMPT - DROPPED))
+    ours, still = logits
+    theirs = llama_cpp.own_shift(tmp_path / "model.gguf", "f16", tmp_path / "own.npy")
+    scale = np.linalg.norm(theirs - theirs.mean())
+    assert np.linalg.norm(ours - theirs) < 0.005 * scale < 0.2 * scale < np.linalg.norm(still - theirs)
 
 
 def test_a_move_that_changes_nothing_keeps_every_byte(llama, tmp_path):
