@@ -73,6 +73,11 @@ constexpr int64_t kMaxBytes = int64_t{1} << 50;
 // A product of sizes that sticks at kMaxBytes.
 int64_t Times(int64_t a, int64_t b) { return b != 0 && a > kMaxBytes / b ? kMaxBytes : a * b; }
 
+// Bytes of a row, or of its beginning, from the size that the name gives.
+int64_t BytesOfRow(const NamedKeyLayout& named, KeyCode code, int64_t size) {
+  return named.row_in_elements ? size / UnitLanes(code) * UnitBytes(code) : size;
+}
+
 // Goes through the dimensions from the innermost out. Returns the bytes of the whole.
 int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedKeyLayout& named,
                    KeyForm* form, int64_t* values_offset, int64_t* layer_bytes) {
@@ -104,7 +109,7 @@ int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedK
         bytes = Times(bytes, form->head_dim / form->group_lanes);
         break;
       case 'W':
-        bytes = named.row_in_elements ? named.row * unit : named.row;
+        bytes = BytesOfRow(named, form->code, named.row);
         break;
       case '2':
         *values_offset = bytes;
@@ -300,10 +305,9 @@ absl::StatusOr<ResolvedKeyLayout> ResolveKeyLayout(const KeyLayout& layout, std:
     return Invalid(path, ": ", "2^50 bytes or more; must be less");
   }
   KeyForm values = form;
-  const int64_t element = named.row_in_elements ? UnitBytes(form.code) : 1;
   PHASOR_RETURN_IF_ERROR(ApplyDistances(layout, path, &form));
-  PHASOR_RETURN_IF_ERROR(
-      ApplyRow(layout, named.row * element, named.lanes_offset * element, path, &form));
+  PHASOR_RETURN_IF_ERROR(ApplyRow(layout, BytesOfRow(named, form.code, named.row),
+                                  BytesOfRow(named, form.code, named.lanes_offset), path, &form));
   const bool inline_scales = named.order.find('S') != std::string_view::npos;
   PHASOR_RETURN_IF_ERROR(ApplyScales(layout, inline_scales, path, &form));
   PHASOR_RETURN_IF_ERROR(CheckCode(layout, named, form, path));

@@ -30,6 +30,7 @@ def gate_on_llama():
 
 
 CHECKS = [
+    of_test("truth in 320 bits: every code, named layout, mode and family of specs costs what exact moves cost, once and eight times", r"(asan/)?move_truth_test"),
     of_test("every code, layout and mode against rotations in double precision; eight moves stay within their table", r"(asan/)?cpu_move_test"),
     of_test("every named layout has the distances of the shape that its engines use", r"(asan/)?key_layouts_test"),
     of_test("block codes have gguf's bytes", r"(asan/)?key_rows_test"),
@@ -37,12 +38,19 @@ CHECKS = [
     of_test("overlap by interval arithmetic is what sets of bytes say", r"(asan/)?key_overlap_test"),
     of_test("errors name the field; fingerprints are pinned; shared pages are sources of copies only", r"(asan/)?move_(keys|tokens)_test"),
     of_test("inline, leased and in process give the same bytes", r"e2e_client_move_test"),
+    of_test("a KV store in sixty lines of C++: leased memory, block tables, the check for CI", r"(asan/|tsan/)?example_move_keys(_leased)?"),
+    of_test(
+        "caches of transformers, sequences of llama.cpp and chunks of LMCache: decoding goes on as if computed again, "
+        "also where llama.cpp's own shift is wrong or ends its process",
+        r"python\.moves",
+    ),
     gate,
     gate_on_llama,
     of_test("phasor check-cache: right caches of every code fit; of a planted fault, or two, the diagnosis names exactly that",
             r"(asan/)?cli_check_cache_test"),
     of_test("its readers refuse files that end anywhere and survive random changes", r"(asan/)?cli_(llama_state|description|dump)_test"),
     of_benchmark("move-keys", "moves beside memcpy of the same bytes by the same threads; one call for 32 layers and 64 runs beside a call for each"),
+    of_benchmark("move-keys-peers", "moves of all layers beside LMCache's torch operation and ggml's K-shift, in one run"),
 ]
 
 if __name__ == "__main__":

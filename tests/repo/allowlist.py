@@ -9,6 +9,7 @@ LONG_FILES = {
 # Sources X/Y.cc without tests/X/Y_test.cc.
 UNTESTED_SOURCES = {
     "client/examples/cached_keys.cc": "checks itself; CTest runs it as example_cached_keys",
+    "client/examples/move_keys.cc": "checks itself; CTest runs it as example_move_keys",
     "client/examples/quickstart/main.cc": "tests/client/quickstart_installed.sh builds it against the installed package and runs it",
     "kernels/cuda/launch.cu": "wraps the bodies that tests/kernels/cuda/items_test.cc runs; cuda_driver_test.cc launches it",
     "server/admin_server.cc": "tests/e2e/metrics_test.cc calls one",

@@ -112,6 +112,12 @@ TEST(KeyLayoutsTest, RowsOfMlaHoldTheirLanesAtTheEnd) {
   EXPECT_EQ(layout->keys_offset, 512 * e);
   EXPECT_EQ(layout->keys.bytes_before, 512 * e);
   EXPECT_EQ(layout->keys.bytes_from, 64 * e);
+  mla.code = KeyCode::kQ8_0;  // llama.cpp
+  layout = ResolveKeyLayout(mla, "layout");
+  ASSERT_THAT(layout, IsOk());
+  EXPECT_EQ(layout->keys.slot_bytes, 576 / 32 * 34);
+  EXPECT_EQ(layout->keys_offset, 512 / 32 * 34);
+  mla.code = KeyCode::kBFloat16;
   mla.name = "fp8-ds-mla";
   layout = ResolveKeyLayout(mla, "layout");
   ASSERT_THAT(layout, IsOk());
