@@ -30,6 +30,11 @@ class Hasher {
 
   unsigned __int128 hash() const { return hash_; }
 
+  void Text(std::string_view text) {
+    for (const char c : text) Byte(static_cast<uint8_t>(c));
+    Byte(0);
+  }
+
  private:
   void Byte(uint8_t byte) {
     constexpr unsigned __int128 kPrime = (static_cast<unsigned __int128>(1) << 88) + 0x13B;
@@ -37,10 +42,6 @@ class Hasher {
   }
   void Word(uint64_t word) {
     for (int shift = 0; shift < 64; shift += 8) Byte(static_cast<uint8_t>(word >> shift));
-  }
-  void Text(std::string_view text) {
-    for (const char c : text) Byte(static_cast<uint8_t>(c));
-    Byte(0);
   }
   void Value(double value) { Word(std::bit_cast<uint64_t>(value)); }
   template <typename T>
@@ -88,18 +89,25 @@ unsigned __int128 Hash(const ResolvedSpec& spec) {
   return hasher.hash();
 }
 
-}  // namespace
-
-uint64_t ResolvedSpec::Hash() const { return static_cast<uint64_t>(phasor::Hash(*this)); }
-
-std::string Fingerprint(const ResolvedSpec& spec) {
-  const unsigned __int128 hash = Hash(spec);
+std::string Digits(unsigned __int128 hash) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
   for (int shift = 124; shift >= 0; shift -= 4) {
     hex += kDigits[static_cast<int>(hash >> shift) & 15];
   }
   return hex;
+}
+
+}  // namespace
+
+uint64_t ResolvedSpec::Hash() const { return static_cast<uint64_t>(phasor::Hash(*this)); }
+
+std::string Fingerprint(const ResolvedSpec& spec) { return Digits(Hash(spec)); }
+
+std::string FingerprintOfLayers(absl::Span<const std::string> layers) {
+  Hasher hasher;
+  for (const std::string& layer : layers) hasher.Text(layer);
+  return Digits(hasher.hash());
 }
 
 }  // namespace phasor
