@@ -186,6 +186,10 @@ class Client {
   // Also compares the upstream library's arithmetic (PARITY) with exact arithmetic.
   absl::StatusOr<SpecDetails> ResolveSpec(const Spec& spec, const parity::Comparison& comparison,
                                           const CallOptions& options = {}) const;
+  // The specs of all layers of the model whose config_json `spec` has, and of its other parts
+  // (docs/models.md). Other fields of the spec override those of all layers.
+  absl::StatusOr<ModelDetails> ResolveModel(const Spec& spec,
+                                            const CallOptions& options = {}) const;
   absl::StatusOr<std::vector<Preset>> ListPresets(const CallOptions& options = {}) const;
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& options = {}) const;
   // NOT_FOUND: unknown service. "inproc:" always answers kServing.

@@ -23,6 +23,7 @@
 #include "client/stream.h"
 #include "client/tensor.h"
 #include "kernels/plan/bias_rule.h"
+#include "kernels/plan/model_details.h"
 #include "kernels/plan/parity_report.h"
 #include "kernels/plan/plan_details.h"
 #include "kernels/request/move_keys.h"
@@ -275,6 +276,7 @@ class Connection {
                                  CallContext context, Done<RunInfo> done) = 0;
   virtual void ResolveSpec(Spec spec, std::optional<parity::Comparison> comparison,
                            CallContext context, Done<SpecDetails> done) = 0;
+  virtual void ResolveModel(Spec spec, CallContext context, Done<ModelDetails> done) = 0;
   // Allocates memory that the server of this connection maps, if that server is on this host and
   // accepts leases. Otherwise allocates ordinary memory.
   virtual void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) = 0;

@@ -128,6 +128,7 @@ absl::StatusOr<KeyLayer> KeyLayerFromWire(const v1::KeyLayer& wire, const std::s
   if (wire.has_copy_values()) out.copy_values = wire.copy_values();
   if (wire.has_to_place()) out.to_place = PlaceFromWire(wire.to_place());
   if (wire.has_to_layout()) out.to_layout = wire.to_layout();
+  if (wire.has_model_layer()) out.model_layer = wire.model_layer();
   return out;
 }
 
@@ -141,6 +142,7 @@ v1::KeyLayer KeyLayerToWire(const KeyLayer& from) {
   out.set_copy_values(from.copy_values);
   if (from.to_place.has_value()) *out.mutable_to_place() = PlaceToWire(*from.to_place);
   if (from.to_layout.has_value()) out.set_to_layout(*from.to_layout);
+  if (from.model_layer.has_value()) out.set_model_layer(*from.model_layer);
   return out;
 }
 

@@ -254,10 +254,17 @@ class ResolveCommand final : public Command {
         +[](Dtype dtype) { return Name(dtype); },
         [this](Dtype dtype) { comparison_.model = dtype; },
         "Type of the model in that comparison; default bfloat16");
+    app()->add_flag("--model", model_,
+                    "Show the specs of all layers of the model that --config describes");
   }
 
   absl::Status Run(std::ostream& out) override {
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
+    if (model_) {
+      PHASOR_ASSIGN_OR_RETURN(const ModelDetails model, client.ResolveModel(spec_));
+      out << (common_.json ? ToJson(model).dump(2) + "\n" : FormatModel(model));
+      return absl::OkStatus();
+    }
     PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_, comparison_));
     out << (common_.json ? ToJson(details).dump(2) + "\n" : FormatDetails(details));
     return absl::OkStatus();
@@ -266,6 +273,7 @@ class ResolveCommand final : public Command {
  private:
   Spec spec_;
   parity::Comparison comparison_;
+  bool model_ = false;
 };
 
 class PresetsCommand final : public Command {

@@ -206,6 +206,9 @@ class MoveCommand final : public Command {
         ->add_option("--unrotated", unrotated_,
                      "Layers whose keys are not rotated, comma separated; they are copied")
         ->delimiter(',');
+    app()->add_flag("--model", model_,
+                    "Turn each layer as the one of its number in the model that --config "
+                    "describes; layers that do not rotate are copied");
     app()->add_flag("--keys-only", keys_only_, "Leave values where they are");
   }
 
@@ -224,11 +227,8 @@ class MoveCommand final : public Command {
   }
 
   absl::Status FillLayout(const Client& client) {
-    if (!spec_.head_dim.has_value()) {
-      PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_));
-      spec_.head_dim = details.width;
-    }
-    layout_.head_dim = *spec_.head_dim;
+    PHASOR_ASSIGN_OR_RETURN(layout_.head_dim, Width(client));
+    if (!model_) spec_.head_dim = layout_.head_dim;
     call_.layouts = {layout_};
     KeySpec spec{.spec = spec_};
     if (!from_spec_.empty()) {
@@ -237,6 +237,19 @@ class MoveCommand final : public Command {
     }
     call_.specs = {std::move(spec)};
     return absl::OkStatus();
+  }
+
+  // Lanes of a head.
+  absl::StatusOr<int64_t> Width(const Client& client) const {
+    if (spec_.head_dim.has_value()) return *spec_.head_dim;
+    if (!model_) {
+      PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(spec_));
+      return details.width;
+    }
+    PHASOR_ASSIGN_OR_RETURN(const ModelDetails model, client.ResolveModel(spec_));
+    if (!model.specs.empty()) return model.specs[0].width;
+    return absl::InvalidArgumentError(
+        "--model: no layer rotates; must be given with one that does");
   }
 
   absl::Status FillTokens() {
@@ -276,7 +289,9 @@ class MoveCommand final : public Command {
         const auto number = static_cast<int64_t>(call_.layers.size()) - 1;
         const bool rotated =
             std::find(unrotated_.begin(), unrotated_.end(), number) == unrotated_.end();
-        if (rotated) out.spec = 0;
+        if (!rotated) continue;
+        out.spec = 0;
+        if (model_) out.model_layer = number;
       }
     }
     if (unrotated_.size() >= call_.layers.size()) call_.specs.clear();
@@ -304,6 +319,7 @@ class MoveCommand final : public Command {
   std::vector<std::string> runs_;
   KeyRun table_;
   std::vector<int64_t> unrotated_;
+  bool model_ = false;
   bool keys_only_ = false;
   std::vector<CacheFile> files_;
 };

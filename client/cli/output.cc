@@ -52,6 +52,56 @@ void AppendLine(const std::vector<std::string>& cells, const std::vector<size_t>
   text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
 }
 
+const std::vector<std::string> kLayerHeader = {"layers",  "kind",      "lanes", "base",
+                                               "scaling", "amplitude", "spec"};
+
+// "0-4,6" of ascending numbers.
+std::string Ranges(const std::vector<size_t>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += StrCat(text.empty() ? "" : ",", numbers[i]);
+    if (last > i) text += StrCat("-", numbers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::vector<std::string> LayerRow(const ModelSpec& spec) {
+  const int64_t begin = spec.spec.rotary_begin.value_or(0);
+  const Json scaling = ToJson(spec.spec)["rope_scaling"];
+  return {
+      StrCat(begin, "-", begin + spec.spec.rotary_dim.value_or(spec.width) - 1, " of ", spec.width),
+      StrCat(spec.spec.rope_theta.value_or(0)), scaling.is_null() ? "" : scaling.dump(),
+      absl::StrFormat("%.17g", spec.amplitude), spec.fingerprint};
+}
+
+// A row for each kind of layer in the order of their first layers.
+std::vector<std::vector<std::string>> LayerRows(const ModelDetails& model, const ModelPart& part) {
+  std::vector<ModelLayer> kinds;
+  std::vector<std::vector<size_t>> numbers;
+  for (size_t i = 0; i < part.layers.size(); ++i) {
+    const auto found = std::find(kinds.begin(), kinds.end(), part.layers[i]);
+    const size_t kind = found - kinds.begin();
+    if (found == kinds.end()) {
+      kinds.push_back(part.layers[i]);
+      numbers.emplace_back();
+    }
+    numbers[kind].push_back(i);
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    std::vector<std::string> row = {Ranges(numbers[kind]), kinds[kind].layer_type};
+    const std::vector<std::string> more = kinds[kind].spec.has_value()
+                                              ? LayerRow(model.specs[*kinds[kind].spec])
+                                              : std::vector<std::string>{"none: not rotated"};
+    row.insert(row.end(), more.begin(), more.end());
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string FormatTable(const std::vector<std::string>& header,
@@ -240,6 +290,48 @@ Json ToJson(const SpecDetails& details) {
                {"info", ToJson(details.info)},
                {"pairs", std::move(pairs)}};
   if (details.parity_difference) json["difference"] = DifferenceJson(*details.parity_difference);
+  return json;
+}
+
+std::string FormatModel(const ModelDetails& model) {
+  std::string text;
+  for (const ModelPart& part : model.parts) {
+    if (!text.empty()) text += "\n";
+    text += part.sub_config.empty() ? "model" : "sub_config " + part.sub_config;
+    if (!part.error.empty()) {
+      text += StrCat(": ", part.error, "\n");
+      continue;
+    }
+    text += StrCat(": ", part.model_type, ", ", part.layers.size(), " layers, fingerprint ",
+                   part.fingerprint, "\n", FormatTable(kLayerHeader, LayerRows(model, part)));
+  }
+  return text;
+}
+
+Json ToJson(const ModelDetails& model) {
+  Json json = {{"specs", Json::array()}, {"parts", Json::array()}};
+  for (const ModelSpec& spec : model.specs) {
+    json["specs"].push_back({{"spec", ToJson(spec.spec)},
+                             {"fingerprint", spec.fingerprint},
+                             {"amplitude", spec.amplitude},
+                             {"width", spec.width}});
+  }
+  for (const ModelPart& part : model.parts) {
+    Json layers = Json::array();
+    for (const ModelLayer& layer : part.layers) {
+      layers.push_back({{"layer_type", layer.layer_type},
+                        {"spec", layer.spec.has_value() ? Json(*layer.spec) : Json()}});
+    }
+    Json entry = {{"sub_config", part.sub_config}};
+    if (part.error.empty()) {
+      entry["model_type"] = part.model_type;
+      entry["fingerprint"] = part.fingerprint;
+      entry["layers"] = std::move(layers);
+    } else {
+      entry["error"] = part.error;
+    }
+    json["parts"].push_back(std::move(entry));
+  }
   return json;
 }
 

@@ -36,6 +36,10 @@ std::string FormatTurns(Frequency frequency);
 std::string FormatDetails(const SpecDetails& details);
 nlohmann::ordered_json ToJson(const SpecDetails& details);
 
+// For each part a line about it, and a row for each kind of layer with the numbers of its layers.
+std::string FormatModel(const ModelDetails& model);
+nlohmann::ordered_json ToJson(const ModelDetails& model);
+
 std::string FormatServerInfo(const ServerInfo& info);
 nlohmann::ordered_json ToJson(const ServerInfo& info);
 

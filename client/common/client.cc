@@ -273,6 +273,13 @@ absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
   });
 }
 
+absl::StatusOr<ModelDetails> Client::ResolveModel(const Spec& spec,
+                                                  const CallOptions& options) const {
+  return Wait<ModelDetails>([&](Done<ModelDetails> done) {
+    connection_->ResolveModel(spec, Context(options, true), std::move(done));
+  });
+}
+
 absl::StatusOr<std::vector<Preset>> Client::ListPresets(const CallOptions& options) const {
   return Wait<std::vector<Preset>>([&](Done<std::vector<Preset>> done) {
     connection_->ListPresets(Context(options, true), std::move(done));

@@ -173,6 +173,13 @@ class GrpcConnection final : public Connection,
     StartPlain(StrCat(kService, "ResolveSpec"), request.SerializeAsString(), context,
                &ReadResolveSpecResponse, std::move(done));
   }
+  void ResolveModel(Spec spec, CallContext context, Done<ModelDetails> done) override {
+    if (absl::Status status = CheckBase(spec, "spec"); !status.ok()) return done(status);
+    v1::ResolveModelRequest request;
+    *request.mutable_spec() = ToWire(spec);
+    StartPlain(StrCat(kService, "ResolveModel"), request.SerializeAsString(), context,
+               &ReadResolveModelResponse, std::move(done));
+  }
   void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) override {
     if (!one_host_) return done(SharedMemory::Ordinary(bytes));
     if (const auto leases = leases_->Get(); leases != nullptr && leases->alive()) {

@@ -11,6 +11,7 @@
 #include "kernels/base/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
+#include "proto/convert_model.h"
 #include "proto/convert_move.h"
 #include "proto/grpc_status.h"
 
@@ -361,6 +362,12 @@ absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header) {
     details.parity_difference = *std::move(difference);
   }
   return details;
+}
+
+absl::StatusOr<ModelDetails> ReadResolveModelResponse(const std::string& header) {
+  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::ResolveModelResponse>(header));
+  auto details = ModelDetailsFromWire(response);
+  return details.ok() ? std::move(details) : Unfit(details.status().message());
 }
 
 absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& header) {

@@ -54,6 +54,7 @@ absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const Walked
                                    const RopeCall& call, int destinations);
 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);
+absl::StatusOr<ModelDetails> ReadResolveModelResponse(const std::string& header);
 absl::StatusOr<std::vector<Preset>> ReadListPresetsResponse(const std::string& header);
 absl::StatusOr<ServerInfo> ReadServerInfoResponse(const std::string& header);
 

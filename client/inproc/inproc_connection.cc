@@ -156,6 +156,11 @@ class InprocConnection final : public Connection,
     done(status.ok() ? Details(spec, comparison) : status);
   }
 
+  void ResolveModel(Spec spec, CallContext context, Done<ModelDetails> done) override {
+    const absl::Status status = CheckContext(context);
+    done(status.ok() ? DetailsOfModel(spec) : status);
+  }
+
   void AllocateShared(int64_t bytes, CallContext, Done<SharedMemory> done) override {
     done(SharedMemory::Ordinary(bytes));
   }
@@ -344,8 +349,7 @@ absl::StatusOr<MoveResult> InprocConnection::RunMove(const MoveCall& call, std::
                     .tokens = prepared.tokens,
                     .moved_bytes = prepared.moved_bytes};
   for (const PreparedMove::Spec& spec : prepared.specs) {
-    const Plan& from = spec.from_plan == nullptr ? *spec.plan : *spec.from_plan;
-    result.specs.push_back({spec.plan->fingerprint, from.fingerprint});
+    result.specs.push_back({spec.fingerprint, spec.from_fingerprint});
   }
   std::vector<std::byte*> pools;
   for (const absl::Span<std::byte> pool : call.pools) pools.push_back(pool.data());

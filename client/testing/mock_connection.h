@@ -47,6 +47,7 @@ class MockConnection : public Connection {
   MOCK_METHOD(void, ResolveSpec,
               (Spec, std::optional<parity::Comparison>, CallContext, Done<SpecDetails>),
               (override));
+  MOCK_METHOD(void, ResolveModel, (Spec, CallContext, Done<ModelDetails>), (override));
   MOCK_METHOD(void, ListPresets, (CallContext, Done<std::vector<Preset>>), (override));
   MOCK_METHOD(void, GetServerInfo, (CallContext, Done<ServerInfo>), (override));
   MOCK_METHOD(void, CheckHealth, (std::string, CallContext, Done<Health>), (override));

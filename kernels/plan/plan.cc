@@ -179,16 +179,19 @@ int64_t BytesOf(const Plan& p) {
   return bytes;
 }
 
+absl::StatusOr<double> CheckedAmplitude(const ResolvedSpec& spec) {
+  const double amplitude = AmplitudeOf(spec);
+  // A larger amplitude would be infinite in float32, and 0 times infinity is NaN.
+  if (std::abs(amplitude) <= std::numeric_limits<float>::max()) return amplitude;
+  return absl::InvalidArgumentError(
+      StrCat("spec: the amplitude is ", amplitude, "; must be a finite float32"));
+}
+
 absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec) {
   static std::atomic<uint64_t> next_id{1};
   auto plan = std::make_shared<Plan>();
   plan->spec = spec;
-  plan->amplitude = AmplitudeOf(spec);
-  // A larger amplitude would be infinite in float32, and 0 times infinity is NaN.
-  if (!(std::abs(plan->amplitude) <= std::numeric_limits<float>::max())) {
-    return absl::InvalidArgumentError(
-        StrCat("spec: the amplitude is ", plan->amplitude, "; must be a finite float32"));
-  }
+  PHASOR_ASSIGN_OR_RETURN(plan->amplitude, CheckedAmplitude(spec));
   const std::vector<Segment> segments = SegmentsOf(spec);
   PHASOR_RETURN_IF_ERROR(AddPairs(segments, *plan));
   plan->id = next_id.fetch_add(1, std::memory_order_relaxed);

@@ -46,6 +46,9 @@ int64_t BytesOf(const Plan& plan);
 // The memory of a spec.
 int64_t BytesOf(const ResolvedSpec& spec);
 
+// The factor of sine and cosine. INVALID_ARGUMENT: it is not a finite float32.
+absl::StatusOr<double> CheckedAmplitude(const ResolvedSpec& spec);
+
 // Compiles `spec`, which must come from ResolveSpec. INVALID_ARGUMENT: a frequency is 2^63 turns or
 // more per position, or the amplitude is not a finite float32.
 absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec);

@@ -12,8 +12,8 @@
 #include "kernels/base/text.h"
 #include "kernels/request/key_layouts.h"
 #include "kernels/request/key_overlap.h"
+#include "kernels/request/move_specs.h"
 #include "kernels/request/move_tokens.h"
-#include "kernels/request/rotary_spec.h"
 
 namespace phasor {
 namespace {
@@ -49,49 +49,6 @@ absl::Status CheckCounts(const MoveRequest& request, std::string_view path) {
 absl::Status CheckIndex(std::string_view path, int64_t index, size_t count, std::string_view list) {
   if (index >= 0 && index < static_cast<int64_t>(count)) return absl::OkStatus();
   return Invalid(path, ": ", index, "; must be an index of ", list, ", in [0, ", count, ")");
-}
-
-absl::StatusOr<ResolvedSpec> ResolveKeySpec(Spec spec, int64_t head_dim, std::string_view path) {
-  PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved,
-                          ResolveRotarySpec(std::move(spec), head_dim, path));
-  if (resolved.kind != SpecKind::kRotary) {
-    return Invalid(path, ".kind: ENCODING; must be ROTARY for this call");
-  }
-  if (resolved.precision != Precision::kExact) {
-    return Invalid(path,
-                   ".precision: PARITY, no upstream turns keys by a difference; must be EXACT");
-  }
-  return resolved;
-}
-
-absl::Status CheckPin(std::string_view pin, const Plan& plan, std::string_view path) {
-  if (pin.empty() || pin == plan.fingerprint) return absl::OkStatus();
-  return absl::FailedPreconditionError(StrCat(path, ": ", Shown(pin), " is pinned, the spec has ",
-                                              plan.fingerprint, "; pin that or nothing"));
-}
-
-// `head_dim`: of the first layer that uses the spec.
-absl::StatusOr<PreparedMove::Spec> PrepareSpec(const KeySpec& spec, int64_t head_dim,
-                                               PlanProvider plans, const std::string& path) {
-  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec to,
-                          ResolveKeySpec(spec.spec, head_dim, path + ".spec"));
-  PreparedMove::Spec out;
-  PHASOR_ASSIGN_OR_RETURN(out.plan, plans(to));
-  out.from_plan = out.plan;
-  if (spec.from_spec.has_value()) {
-    const std::string from_path = path + ".from_spec";
-    PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec from,
-                            ResolveKeySpec(*spec.from_spec, head_dim, from_path));
-    if (from != to) {
-      PHASOR_ASSIGN_OR_RETURN(out.from_plan, plans(from));
-    }
-    PHASOR_RETURN_IF_ERROR(CheckDelta(*out.from_plan, *out.plan, from_path));
-  }
-  PHASOR_RETURN_IF_ERROR(CheckAmplitude(*out.plan, path + ".spec"));
-  PHASOR_RETURN_IF_ERROR(CheckPin(spec.fingerprint, *out.plan, path + ".fingerprint"));
-  PHASOR_RETURN_IF_ERROR(
-      CheckPin(spec.from_fingerprint, *out.from_plan, path + ".from_fingerprint"));
-  return out;
 }
 
 // Whether rows of `from` can become rows of `to` without another code.
@@ -131,7 +88,10 @@ class Preparer {
     for (size_t i = 0; i < request_.layers.size(); ++i) {
       PHASOR_RETURN_IF_ERROR(CheckLayer(request_.layers[i], LayerPath(i)));
     }
-    PHASOR_RETURN_IF_ERROR(PrepareSpecs());
+    PHASOR_ASSIGN_OR_RETURN(MoveSpecs specs, PrepareMoveSpecs(request_, plans_, path_));
+    out_.specs = std::move(specs.specs);
+    out_.plans = std::move(specs.plans);
+    turns_ = std::move(specs.layers);
     PHASOR_RETURN_IF_ERROR(PrepareLayers());
     // Before the tokens: a pool bounds how many there can be.
     PHASOR_RETURN_IF_ERROR(CheckPlaces(out_, path_));
@@ -179,27 +139,11 @@ class Preparer {
                    "), the bytes of its pool");
   }
 
-  absl::Status PrepareSpecs() {
-    out_.specs.resize(request_.specs.size());
-    for (size_t s = 0; s < request_.specs.size(); ++s) {
-      const auto user = std::find_if(
-          request_.layers.begin(), request_.layers.end(),
-          [&](const KeyLayer& layer) { return layer.spec == static_cast<int64_t>(s); });
-      const std::string path = StrCat(path_, ".specs[", s, "]");
-      if (user == request_.layers.end()) return Invalid(path, ": no layer has it; remove it");
-      const int64_t head_dim = FormOf(user->layout).head_dim;
-      PHASOR_ASSIGN_OR_RETURN(out_.specs[s],
-                              PrepareSpec(request_.specs[s], head_dim, plans_, path));
-    }
-    return absl::OkStatus();
-  }
-
   const KeyForm& FormOf(int64_t layout) const { return out_.forms[static_cast<size_t>(layout)]; }
 
   // INVALID_ARGUMENT: the rows are not what the spec rotates.
-  absl::Status CheckRows(const KeyLayer& layer, const std::string& path) const {
+  absl::Status CheckRows(const KeyLayer& layer, const Plan& plan, const std::string& path) const {
     const KeyForm& form = FormOf(layer.layout);
-    const Plan& plan = *out_.specs[static_cast<size_t>(*layer.spec)].plan;
     const std::string layout = StrCat(path_, ".layouts[", layer.layout, "]");
     if (form.head_dim != plan.spec.head_dim) {
       return Invalid(layout, ".head_dim: ", form.head_dim, "; must be that of ", path, "'s spec (",
@@ -216,7 +160,8 @@ class Preparer {
     for (size_t i = 0; i < request_.layers.size(); ++i) {
       const KeyLayer& layer = request_.layers[i];
       const std::string path = LayerPath(i);
-      if (layer.spec.has_value()) PHASOR_RETURN_IF_ERROR(CheckRows(layer, path));
+      const LayerTurn& turn = turns_[i];
+      if (turn.plan != nullptr) PHASOR_RETURN_IF_ERROR(CheckRows(layer, *turn.plan, path));
       const auto from = static_cast<size_t>(layer.layout);
       const auto to = static_cast<size_t>(layer.to_layout.value_or(layer.layout));
       if (!SameRows(out_.forms[from], out_.forms[to])) {
@@ -227,11 +172,8 @@ class Preparer {
       MovePlane plane = PlaneOf(layer, layouts_[from].keys_offset, layouts_[to].keys_offset);
       plane.form = from;
       plane.to_form = to;
-      if (layer.spec.has_value()) {
-        const PreparedMove::Spec& spec = out_.specs[static_cast<size_t>(*layer.spec)];
-        plane.plan = spec.plan.get();
-        plane.from_plan = spec.from_plan.get();
-      }
+      plane.plan = turn.plan;
+      plane.from_plan = turn.from_plan;
       out_.planes.push_back(plane);
       out_.tolerances.push_back(
           request_.tolerance.value_or(DefaultTolerance(out_.forms[from].code)));
@@ -349,6 +291,7 @@ class Preparer {
   const PlanProvider plans_;
   const std::string_view path_;
   std::vector<ResolvedKeyLayout> layouts_;
+  std::vector<LayerTurn> turns_;  // of the layers
   PreparedMove out_;
 };
 

@@ -52,8 +52,8 @@ struct KeyLayout {
   int64_t hadamard = 0;  // lanes of a Hadamard block; 0: none
 };
 
-// A change of position, and of spec where from_spec is set. Pins are those of both fingerprints;
-// empty accepts any.
+// A change of position, and of spec where from_spec is set. Pins are those of both fingerprints, or
+// of both models (KeyLayer::model_layer); empty accepts any.
 struct KeySpec {
   Spec spec;
   std::optional<Spec> from_spec = {};
@@ -78,6 +78,9 @@ struct KeyLayer {
   // COPY_ON_WRITE and COMPARE: the destination, if it is not `place` and `layout`.
   std::optional<KeyPlace> to_place = {};
   std::optional<int64_t> to_layout = {};
+  // Number of the layer in the model whose config_json the spec holds. A layer that does not rotate
+  // is copied. All layers with one spec have it, or none.
+  std::optional<int64_t> model_layer = {};
 };
 
 // Consecutive tokens of a sequence. Token i is at place first + i of the pages in block_table, and
@@ -123,15 +126,15 @@ struct MoveRequest {
 // A checked request. The job borrows it.
 struct PreparedMove {
   struct Spec {
-    std::shared_ptr<const Plan> plan;
-    std::shared_ptr<const Plan> from_plan;
+    std::string fingerprint, from_fingerprint;
   };
   struct Pool {
     int64_t bytes = 0;
     bool written = false;
   };
   MoveMode mode = MoveMode::kCopyOnWrite;
-  std::vector<Spec> specs;
+  std::vector<Spec> specs;                         // of the request
+  std::vector<std::shared_ptr<const Plan>> plans;  // those of the planes
   std::vector<Pool> pools;
   std::vector<KeyForm> forms;
   std::vector<MoveTokens> groups;

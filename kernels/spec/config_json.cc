@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads one config.json: chooses the part and the model_type, then reads base, heads, pairing and
-// axes, and refuses values that contradict each other.
+// Reads a part of a config.json: base, heads, pairing and axes of its layers. Refuses values that
+// contradict each other.
 #include "kernels/spec/config_json.h"
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/json.h"
-#include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/spec/config_axes.h"
 #include "kernels/spec/config_heads.h"
 #include "kernels/spec/config_keys.h"
 #include "kernels/spec/config_layers.h"
 #include "kernels/spec/config_models.h"
 #include "kernels/spec/config_rope.h"
+#include "kernels/spec/config_section.h"
 
 namespace phasor {
 namespace {
@@ -28,199 +31,108 @@ namespace {
 constexpr std::string_view kFull = "full_attention";
 constexpr std::string_view kSliding = "sliding_attention";
 
-// Reads one configuration. Borrows the user's spec. Threads: one thread at a time.
+// What of a layer decides about its spec.
+using LayerKey = std::tuple<std::string, std::optional<double>, bool, std::optional<int64_t>>;
+
+// Reads one part of a configuration. Threads: one thread at a time.
 class ConfigReader {
  public:
-  ConfigReader(const Spec& user, std::string_view path)
-      : user_(user),
-        sub_config_(user.sub_config.value_or("")),
-        spec_path_(path),
-        root_path_(StrCat(path, ".config_json")) {}
+  // Borrows all of them.
+  ConfigReader(const ConfigSection& section, const Spec& user, std::string_view path)
+      : section_(section), user_(user), spec_path_(path), generic_(section.known == nullptr) {}
 
-  // Finds the part of the configuration and the model, and calls `then` with both.
-  template <typename Then>
-  auto With(Then&& then) -> decltype(then()) {
-    PHASOR_ASSIGN_OR_RETURN(const Json root, ParseJson(user_.config_json, root_path_));
-    if (!root.is_object()) return WrongJson(root_path_, root, "an object");
-    PHASOR_RETURN_IF_ERROR(JsonObject(root, root_path_).Read("model_type", &whole_type_));
-    PHASOR_ASSIGN_OR_RETURN(const JsonObject section, ChooseSection(root));
-    in_ = &section;
-    PHASOR_RETURN_IF_ERROR(FindModel());
-    return then();
+  // What must hold for the configuration as a whole.
+  absl::Status Check() const {
+    PHASOR_RETURN_IF_ERROR(CheckConfigKeys(in_, model_, generic_));
+    return CheckPerLayerConfig(in_, model_, user_.head_dim.has_value());
   }
 
-  // The layers of the model, as layer_type chooses them: by number.
-  absl::StatusOr<int64_t> CountLayers() const { return ConfigLayerCount(*in_, *model_); }
-
   // The spec of the chosen layers; nullopt: they do not rotate.
-  absl::StatusOr<std::optional<Spec>> ReadLayers() {
-    PHASOR_RETURN_IF_ERROR(CheckConfigKeys(*in_, *model_, generic_));
-    PHASOR_RETURN_IF_ERROR(CheckPerLayerConfig(*in_, *model_, user_.head_dim.has_value()));
-    PHASOR_ASSIGN_OR_RETURN(layer_,
-                            ChooseLayer(*in_, *model_, user_.layer_type.value_or(""), spec_path_));
-    if (!layer_.rotates) return std::nullopt;
+  absl::StatusOr<std::optional<Spec>> ReadChosen() {
+    PHASOR_RETURN_IF_ERROR(Check());
+    PHASOR_ASSIGN_OR_RETURN(ConfigLayer layer, ChooseLayer(in_, model_, layer_type(), spec_path_));
+    if (!layer.rotates) return std::nullopt;
+    PHASOR_ASSIGN_OR_RETURN(const auto width, WidthOf(in_, layer));
+    return ReadLayer(std::move(layer), width);
+  }
+
+  // The spec of `layer`, which rotates, and whose heads have that width in per_layer_config. To be
+  // called once.
+  absl::StatusOr<Spec> ReadLayer(ConfigLayer layer, std::optional<int64_t> width) {
+    layer_ = std::move(layer);
+    layer_width_ = width;
     PHASOR_RETURN_IF_ERROR(ReadRope());
     PHASOR_RETURN_IF_ERROR(ReadTheta());
     PHASOR_RETURN_IF_ERROR(ReadHeads());
     PHASOR_RETURN_IF_ERROR(ReadPairing());
-    PHASOR_RETURN_IF_ERROR(ReadAxes());
+    PHASOR_RETURN_IF_ERROR(ReadConfigAxes(section_, rope_, user_, spec_path_, &out_));
     out_.kind = SpecKind::kRotary;
     out_.family = FrequencyFamily::kGeometric;
     if (layer_.scaled) out_.rope_scaling = rope_.scaling;
-    if (model_->backwards) out_.position_scale = -1;
+    if (model_.backwards) out_.position_scale = -1;
     return std::move(out_);
   }
 
+  // Every layer of the model. `kinds`: so many kinds more may be read; it is lowered.
+  absl::StatusOr<ConfigLayerSpecs> ReadAll(size_t* kinds) const;
+
   absl::StatusOr<Spec> Run() {
-    PHASOR_ASSIGN_OR_RETURN(std::optional<Spec> spec, ReadLayers());
+    PHASOR_ASSIGN_OR_RETURN(std::optional<Spec> spec, ReadChosen());
     if (spec.has_value()) return *std::move(spec);
-    if (layer_.said.empty()) {
-      return Invalid(model_->switch_key, "not true; must be for layers of model_type ",
-                     model_->model_type, " that rotate");
+    if (layer_type().empty()) {
+      return Invalid(model_.switch_key, "not true; must be for layers of model_type ",
+                     model_.model_type, " that rotate");
     }
-    return InvalidSpec("layer_type", Shown(layer_.said), ", whose layers model_type ",
-                       model_->model_type, " does not rotate; must be of others or not set");
+    return InvalidSpec("layer_type", Shown(layer_type()), ", whose layers model_type ",
+                       model_.model_type, " does not rotate; must be of others or not set");
   }
 
  private:
   template <typename... T>
   absl::Status Invalid(std::string_view key, const T&... message) const {
-    return absl::InvalidArgumentError(StrCat(in_->PathOf(key), ": ", message...));
+    return absl::InvalidArgumentError(StrCat(in_.PathOf(key), ": ", message...));
   }
   template <typename... T>
   absl::Status InvalidSpec(std::string_view field, const T&... message) const {
     return absl::InvalidArgumentError(StrCat(spec_path_, ".", field, ": ", message...));
   }
 
-  // Chooses the part that describes one model: the one that sub_config names (names separated by
-  // dots); without sub_config text_config, if there is one, as transformers does.
-  absl::StatusOr<JsonObject> ChooseSection(const Json& root) {
-    JsonObject section(root, root_path_);
-    default_type_ = whole_type_;
-    if (sub_config_.empty()) {
-      const Json* const text = section.Find("text_config");
-      if (text == nullptr || !text->is_object()) return section;
-      EnterPart("text_config");
-      JsonObject inner(*text, section.PathOf("text_config"));
-      PHASOR_RETURN_IF_ERROR(CheckOuter(section, inner));
-      return inner;
-    }
-    for (size_t begin = 0; begin <= sub_config_.size();) {
-      const size_t end = std::min(sub_config_.find('.', begin), sub_config_.size());
-      const std::string name = sub_config_.substr(begin, end - begin);
-      const Json* const inner = section.Find(name);
-      if (inner == nullptr || !inner->is_object()) {
-        return InvalidSpec("sub_config", "no object \"", Shown(name), "\" in ", section.path(),
-                           "; must name a part of the configuration");
-      }
-      EnterPart(name);
-      section = JsonObject(*inner, section.PathOf(name));
-      std::optional<std::string> type;
-      PHASOR_RETURN_IF_ERROR(section.Read("model_type", &type));
-      if (type.has_value()) default_type_ = type;
-      vision_ = name.find("vision") != std::string::npos;
-      begin = end + 1;
-    }
-    return section;
+  std::string_view layer_type() const {
+    return user_.layer_type.has_value() ? std::string_view(*user_.layer_type) : "";
   }
-
-  // The model_type of a part that does not say its own.
-  void EnterPart(std::string_view part) {
-    const auto& parts = ConfigParts(default_type_.value_or(""));
-    const auto found = parts.find(part);
-    if (found != parts.end()) {
-      default_type_ = found->second;
-    } else if (part == "text_config") {
-      default_type_.reset();
-    }
-  }
-
-  // Values outside text_config must equal those inside.
-  absl::Status CheckOuter(const JsonObject& outer, const JsonObject& inner) const {
-    for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters", "head_dim"}) {
-      const Json* const value = outer.Find(key);
-      const Json* const own = inner.Find(key);
-      if (value == nullptr || (own != nullptr && *own == *value)) continue;
-      return absl::InvalidArgumentError(StrCat(outer.PathOf(key), ": text_config does not say the ",
-                                               "same; must be equal or in one place"));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status FindModel() {
-    std::optional<std::string> type;
-    PHASOR_RETURN_IF_ERROR(in_->Read("model_type", &type));
-    const ConfigModel* found = FindRow(type.value_or(""));
-    if (found == nullptr && (!type.has_value() || vision_))
-      found = FindRow(default_type_.value_or(""));
-    if (found == nullptr && sub_config_.empty()) {  // a composite model's file with flat text keys
-      const auto& parts = ConfigParts(type.value_or(""));
-      const auto text = parts.find("text_config");
-      if (text != parts.end()) found = FindRow(text->second);
-    }
-    if (found != nullptr) {
-      model_ = found;
-      return absl::OkStatus();
-    }
-    if (!user_.pairing.has_value()) return UnknownModel(type);
-    generic_ = true;
-    generic_model_ = GenericConfigModel(in_->Find("qk_rope_head_dim") != nullptr);
-    model_ = &generic_model_;
-    return absl::OkStatus();
-  }
-
-  const ConfigModel* FindRow(const std::string& name) const {
-    const ConfigModel* const found = FindConfigModel(name);
-    if (!vision_ || (found != nullptr && found->vision())) return found;
-    const ConfigModel* const tower = FindConfigModel(name + "_vision");
-    const bool encoder =
-        name.find("vision") != std::string::npos || name.find("encoder") != std::string::npos;
-    return tower != nullptr || !encoder ? tower : found;
-  }
-
-  absl::Status UnknownModel(const std::optional<std::string>& type) const {
-    if (sub_config_.empty() && !ConfigParts(type.value_or("")).empty()) {
-      std::vector<std::string> parts;
-      for (const auto& [part, name] : ConfigParts(*type)) parts.push_back(part);
-      return InvalidSpec("sub_config", "not set; must be one of ", absl::StrJoin(parts, ", "),
-                         " for model_type ", Shown(*type));
-    }
-    std::vector<std::string> known;
-    for (const ConfigModel& model : ConfigModels()) known.push_back(model.model_type);
-    return Invalid("model_type", type.has_value() ? StrCat("\"", Shown(*type), "\"") : "not set",
-                   type.has_value() ? " is not known" : "", DidYouMean(type.value_or(""), known),
-                   " must be one of docs/models.md, or ", spec_path_,
-                   ".pairing must say which lanes form a pair (",
-                   LikelyPairing(type.value_or(""), in_->Find("qk_rope_head_dim") != nullptr), ")");
-  }
-
   const ConfigKind& kind() const { return *layer_.kind; }
+
+  absl::StatusOr<std::optional<int64_t>> WidthOf(const JsonObject& in,
+                                                 const ConfigLayer& layer) const {
+    if (user_.head_dim.has_value()) return std::nullopt;
+    return PerLayerHeadDim(in, layer, spec_path_);
+  }
 
   // Reads the dictionary (rope_parameters or rope_scaling) that applies.
   absl::Status ReadRope() {
-    PHASOR_RETURN_IF_ERROR(in_->Read("max_position_embeddings", &lengths_.max_position_embeddings));
+    PHASOR_RETURN_IF_ERROR(in_.Read("max_position_embeddings", &lengths_.max_position_embeddings));
     PHASOR_RETURN_IF_ERROR(
-        in_->Read("original_max_position_embeddings", &lengths_.original_max_position_embeddings));
-    const Json* const now = in_->Find("rope_parameters");
-    const Json* const old = in_->Find("rope_scaling");
+        in_.Read("original_max_position_embeddings", &lengths_.original_max_position_embeddings));
+    const Json* const now = in_.Find("rope_parameters");
+    const Json* const old = in_.Find("rope_scaling");
     if (now != nullptr && old != nullptr && *now != *old) {
       return Invalid("rope_scaling", "differs from rope_parameters; must be equal or absent");
     }
     const char* const key = now != nullptr ? "rope_parameters" : "rope_scaling";
     const Json* const value = now != nullptr ? now : old;
     if (value != nullptr && !value->is_object())
-      return WrongJson(in_->PathOf(key), *value, "an object");
+      return WrongJson(in_.PathOf(key), *value, "an object");
     own_dictionary_ = value != nullptr && std::any_of(value->begin(), value->end(),
                                                       [](const Json& v) { return v.is_object(); });
     dictionary_ = value != nullptr && !value->empty();
-    if (own_dictionary_) return ReadNested(JsonObject(*value, in_->PathOf(key)));
+    if (own_dictionary_) return ReadNested(JsonObject(*value, in_.PathOf(key)));
     if (dictionary_) return ReadFlat(key, *value);
     PHASOR_RETURN_IF_ERROR(CheckLayerType(false));
     if (kind().rope.is_null()) return absl::OkStatus();
     PHASOR_ASSIGN_OR_RETURN(
-        rope_, ReadConfigRope(JsonObject(kind().rope, in_->PathOf(key)), *model_, lengths_));
+        rope_, ReadConfigRope(JsonObject(kind().rope, in_.PathOf(key)), model_, lengths_));
     rope_.rope_theta.reset();  // kind().theta, unless a key says another
-    if (!kind().partial_keys.empty() && in_->Find(kind().partial_keys[0]) != nullptr) {
+    if (!kind().partial_keys.empty() && in_.Find(kind().partial_keys[0]) != nullptr) {
       rope_.partial_rotary_factor.reset();
     }
     return absl::OkStatus();
@@ -230,17 +142,17 @@ class ConfigReader {
   // embeddings, transformers reads it only under its older name, rope_scaling, and for most of
   // these models applies it to full_attention layers only.
   absl::Status ReadFlat(std::string_view key, const Json& value) {
-    const bool any = std::any_of(model_->kinds.begin(), model_->kinds.end(),
+    const bool any = std::any_of(model_.kinds.begin(), model_.kinds.end(),
                                  [](const ConfigKind& one) { return one.scales; });
-    if (model_->nested() && (key == "rope_parameters" || !any)) {
+    if (model_.nested() && (key == "rope_parameters" || !any)) {
       return Invalid(key, "one dictionary for all layers is nothing that model_type ",
-                     model_->model_type, " reads; must hold one for ", KindNames(" and one for "));
+                     model_.model_type, " reads; must hold one for ", KindNames(" and one for "));
     }
     PHASOR_ASSIGN_OR_RETURN(ConfigRope rope,
-                            ReadConfigRope(JsonObject(value, in_->PathOf(key)), *model_, lengths_));
+                            ReadConfigRope(JsonObject(value, in_.PathOf(key)), model_, lengths_));
     const bool scales = rope.proportional || rope.scaling != RopeScaling();
     if (!any && (scales || rope.rope_theta.has_value())) {
-      return Invalid(key, "is nothing that model_type ", model_->model_type,
+      return Invalid(key, "is nothing that model_type ", model_.model_type,
                      " reads; must be absent");
     }
     PHASOR_RETURN_IF_ERROR(CheckLayerType(scales || rope.rope_theta.has_value()));
@@ -255,7 +167,7 @@ class ConfigReader {
 
   std::string KindNames(const char* between) const {
     std::vector<std::string> names;
-    for (const ConfigKind& one : model_->kinds) names.push_back(one.name);
+    for (const ConfigKind& one : model_.kinds) names.push_back(one.name);
     return absl::StrJoin(names, between);
   }
 
@@ -263,7 +175,7 @@ class ConfigReader {
 
   // Whether layer_types lists a layer of this kind.
   bool Lists(std::string_view name) const {
-    const Json* const listed = in_->Find("layer_types");
+    const Json* const listed = in_.Find("layer_types");
     return listed != nullptr && listed->is_array() &&
            std::find(listed->begin(), listed->end(), Json(name)) != listed->end();
   }
@@ -287,7 +199,7 @@ class ConfigReader {
                          "; must be one of ", names, " (", kinds.path(), ")");
     }
     PHASOR_ASSIGN_OR_RETURN(
-        rope_, ReadConfigRope(JsonObject(*chosen, kinds.PathOf(layer_.name)), *model_, lengths_));
+        rope_, ReadConfigRope(JsonObject(*chosen, kinds.PathOf(layer_.name)), model_, lengths_));
     return absl::OkStatus();
   }
 
@@ -296,19 +208,19 @@ class ConfigReader {
   // `differ`: some layers have a base or a scaling of their own.
   absl::Status CheckLayerType(bool differ) const {
     const std::string& name = layer_.name;
-    if (model_->nested()) {
+    if (model_.nested()) {
       const bool same =
           name.empty() && !differ &&
-          std::all_of(model_->kinds.begin(), model_->kinds.end(), [&](const ConfigKind& one) {
+          std::all_of(model_.kinds.begin(), model_.kinds.end(), [&](const ConfigKind& one) {
             return one.theta == kind().theta && one.rope == kind().rope &&
-                   (one.theta_keys.empty() || one.theta_keys == model_->kinds[0].theta_keys);
+                   (one.theta_keys.empty() || one.theta_keys == model_.kinds[0].theta_keys);
           });
-      if (model_->Find(name) != nullptr || same) return absl::OkStatus();
+      if (model_.Find(name) != nullptr || same) return absl::OkStatus();
       return InvalidSpec("layer_type", name.empty() ? "not set" : Shown(name), "; must be ",
-                         KindNames(" or "), " for model_type ", model_->model_type);
+                         KindNames(" or "), " for model_type ", model_.model_type);
     }
     if (name.empty() || layer_.index.has_value() || Lists(name)) return absl::OkStatus();
-    return InvalidSpec("layer_type", Shown(name), " is not in ", in_->PathOf("layer_types"),
+    return InvalidSpec("layer_type", Shown(name), " is not in ", in_.PathOf("layer_types"),
                        "; must not be set where all layers have one rotary embedding");
   }
 
@@ -329,7 +241,7 @@ class ConfigReader {
     if (!(own_dictionary_ && theta.has_value())) {
       for (const std::string& key : kind().theta_keys) {
         std::optional<double> value;
-        PHASOR_RETURN_IF_ERROR(in_->Read(key, &value));
+        PHASOR_RETURN_IF_ERROR(in_.Read(key, &value));
         if (kind().only_beside_scaling) PHASOR_RETURN_IF_ERROR(CheckBeside(key, value));
         PHASOR_RETURN_IF_ERROR(Agree(key, value, &theta));
       }
@@ -349,11 +261,11 @@ class ConfigReader {
   // The class of some models has a dictionary, base included, which the key alone does not change.
   absl::Status CheckBeside(std::string_view key, const std::optional<double>& value) const {
     const bool beside =
-        in_->Find("rope_scaling") != nullptr || in_->Find("rope_parameters") != nullptr;
+        in_.Find("rope_scaling") != nullptr || in_.Find("rope_parameters") != nullptr;
     if (beside || value.value_or(kind().theta) == kind().theta || user_.rope_theta.has_value()) {
       return absl::OkStatus();
     }
-    return Invalid(key, *value, ", but model_type ", model_->model_type, " has ", kind().theta,
+    return Invalid(key, *value, ", but model_type ", model_.model_type, " has ", kind().theta,
                    " where there is no rope_scaling; must be beside one, or in rope_parameters");
   }
 
@@ -361,7 +273,7 @@ class ConfigReader {
   // says; other releases use the file's base. So the two must agree.
   absl::Status CheckOneBase() const {
     std::optional<double> said;
-    PHASOR_RETURN_IF_ERROR(in_->Read("rope_theta", &said));
+    PHASOR_RETURN_IF_ERROR(in_.Read("rope_theta", &said));
     if (said.value_or(kind().theta) == kind().theta || user_.rope_theta.has_value()) {
       return absl::OkStatus();
     }
@@ -371,116 +283,80 @@ class ConfigReader {
   }
 
   absl::Status ReadHeads() {
-    PHASOR_ASSIGN_OR_RETURN(const std::optional<int64_t> width, WidthOfLayers());
     return ReadConfigHeads(
-        {*in_, *model_, kind(), rope_, user_, width, dictionary_, own_dictionary_}, &out_);
-  }
-
-  absl::StatusOr<std::optional<int64_t>> WidthOfLayers() const {
-    if (user_.head_dim.has_value()) return std::nullopt;
-    return PerLayerHeadDim(*in_, layer_, spec_path_);
+        {in_, model_, kind(), rope_, user_, layer_width_, dictionary_, own_dictionary_}, &out_);
   }
 
   absl::Status ReadPairing() {
     std::optional<bool> interleave;
-    PHASOR_RETURN_IF_ERROR(in_->Read("rope_interleave", &interleave));
+    PHASOR_RETURN_IF_ERROR(in_.Read("rope_interleave", &interleave));
     if (user_.pairing.has_value()) return absl::OkStatus();
     const bool split = !interleave.value_or(true);
-    out_.pairing = split ? Pairing::kHalfSplit : model_->pairing;
-    out_.pairing_out = split ? Pairing::kHalfSplit : model_->pairing_out;
+    out_.pairing = split ? Pairing::kHalfSplit : model_.pairing;
+    out_.pairing_out = split ? Pairing::kHalfSplit : model_.pairing_out;
     return absl::OkStatus();
   }
 
-  absl::Status ReadAxes() {
-    if (model_->vision()) return ReadImageAxes();
-    const std::optional<AxisRule> rule = generic_ ? user_.axis_rule : model_->axis_rule;
-    if (rope_.mrope_section.empty()) rope_.mrope_section = model_->mrope_section;
-    if (rope_.mrope_section.empty()) return absl::OkStatus();
-    if (!rule.has_value() && !generic_) {
-      return Invalid("rope_parameters.mrope_section", "model_type ", model_->model_type,
-                     " has one axis; must not be set");
-    }
-    if (!rule.has_value()) {
-      return InvalidSpec("axis_rule",
-                         "not set; must be given beside mrope_section where the model_type "
-                         "is not known");
-    }
-    const bool interleaved = *rule == AxisRule::kMropeInterleaved;
-    if (rope_.mrope_interleaved.value_or(interleaved) != interleaved) {
-      return Invalid("rope_parameters.mrope_interleaved",
-                     *rope_.mrope_interleaved ? "true" : "false", "; must be ",
-                     interleaved ? "true" : "false", " for this model");
-    }
-    out_.axes = static_cast<int>(std::min<size_t>(rope_.mrope_section.size(), kMaxAxes + 1));
-    out_.axis_rule = *rule;
-    out_.mrope_section = rope_.mrope_section;
-    return absl::OkStatus();
-  }
-
-  // Axes of image and video models have equal shares of the head, or take its pairs in turn.
-  absl::Status ReadImageAxes() {
-    const int axes = static_cast<int>(model_->axes.size());
-    out_.axes = axes;
-    out_.axis_rule = *model_->axis_rule;
-    const int64_t head_dim = *out_.head_dim;
-    int64_t lanes = head_dim;
-    if (out_.partial_rotary_factor.has_value()) {
-      lanes = static_cast<int64_t>(static_cast<double>(head_dim) * *out_.partial_rotary_factor);
-    }
-    if (*model_->axis_rule == AxisRule::kList) {
-      for (int64_t j = 0; j < lanes / 2; ++j) {
-        out_.axis_of_pair.push_back(static_cast<int>(j % axes));
-      }
-    }
-    if (*model_->axis_rule != AxisRule::kAxial) return absl::OkStatus();
-    const int64_t share = lanes / axes / 2 * 2;
-    if (share < 2) return Invalid("head_dim", head_dim, " is too narrow for ", axes, " axes");
-    if (share * axes != head_dim) {
-      out_.partial_rotary_factor.reset();
-      out_.rotary_dim = share * axes;
-    }
-    if (!model_->dealt) return absl::OkStatus();
-    for (int axis = 0; axis < axes; ++axis) {
-      out_.axes_position_scale.push_back(std::pow(
-          *out_.rope_theta, -2.0 * static_cast<double>(axis) / static_cast<double>(head_dim)));
-    }
-    return absl::OkStatus();
-  }
-
+  const ConfigSection& section_;
   const Spec& user_;
-  const std::string sub_config_;  // empty: not set
   const std::string_view spec_path_;
-  const std::string root_path_;
-  const JsonObject* in_ = nullptr;  // the part of the configuration that is read
-  const ConfigModel* model_ = nullptr;
-  ConfigModel generic_model_;
+  const JsonObject& in_ = section_.in;  // the part of the configuration that is read
+  const ConfigModel& model_ = section_.model();
+  const bool generic_;  // the model_type is not known
   ConfigLayer layer_;
-  bool generic_ = false;                     // the model_type is not known
-  bool vision_ = false;                      // sub_config names a vision tower
-  std::optional<std::string> whole_type_;    // model_type of the whole configuration
-  std::optional<std::string> default_type_;  // of a part that does not say it
-  bool dictionary_ = false;                  // the file has a dictionary
-  bool own_dictionary_ = false;              // the file has a dictionary per kind of layer
+  std::optional<int64_t> layer_width_;  // of per_layer_config
+  bool dictionary_ = false;             // the file has a dictionary
+  bool own_dictionary_ = false;         // the file has a dictionary per kind of layer
   ConfigLengths lengths_;
   ConfigRope rope_;
   Spec out_;
 };
 
+absl::StatusOr<ConfigLayerSpecs> ConfigReader::ReadAll(size_t* kinds) const {
+  PHASOR_RETURN_IF_ERROR(Check());
+  // A stranger's file may have many other keys, which would be searched for every layer.
+  const Json lean = KeysAboutLayers(in_, model_);
+  const JsonObject about(lean, in_.path());
+  PHASOR_ASSIGN_OR_RETURN(const int64_t count, ConfigLayerCount(about, model_));
+  ConfigLayerSpecs out{.model_type = model_.model_type};
+  std::map<LayerKey, size_t> known;
+  for (int64_t i = 0; i < count; ++i) {
+    PHASOR_ASSIGN_OR_RETURN(ConfigLayer layer,
+                            ChooseLayer(about, model_, std::to_string(i), spec_path_));
+    ConfigLayerSpecs::Layer& entry = out.layers.emplace_back();
+    entry.layer_type = layer.name;
+    if (!layer.rotates) continue;
+    PHASOR_ASSIGN_OR_RETURN(const auto width, WidthOf(about, layer));
+    const auto [found, added] =
+        known.emplace(LayerKey(layer.name, layer.theta, layer.scaled, width), out.specs.size());
+    entry.spec = found->second;
+    if (!added) continue;
+    if ((*kinds)-- == 0) {
+      return InvalidAt(in_.path(), "layers of more than ", kMaxModelSpecs,
+                       " kinds; must be at most that");
+    }
+    ConfigReader reader(section_, user_, spec_path_);
+    PHASOR_ASSIGN_OR_RETURN(out.specs.emplace_back(), reader.ReadLayer(std::move(layer), width));
+  }
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<Spec> SpecFromConfigJson(const Spec& user, std::string_view path) {
-  ConfigReader reader(user, path);
-  return reader.With([&] { return reader.Run(); });
+  PHASOR_ASSIGN_OR_RETURN(const Json root, ParseConfigJson(user, path));
+  PHASOR_ASSIGN_OR_RETURN(const ConfigSection section, ChooseSection(root, user, path));
+  return ConfigReader(section, user, path).Run();
 }
 
-absl::StatusOr<std::optional<Spec>> LayerFromConfigJson(const Spec& user, std::string_view path) {
-  ConfigReader reader(user, path);
-  return reader.With([&] { return reader.ReadLayers(); });
+absl::StatusOr<Json> ParseConfigJson(const Spec& user, std::string_view path) {
+  return ParseJson(user.config_json, StrCat(path, ".config_json"));
 }
 
-absl::StatusOr<int64_t> LayersOfConfigJson(const Spec& user, std::string_view path) {
-  ConfigReader reader(user, path);
-  return reader.With([&] { return reader.CountLayers(); });
+absl::StatusOr<ConfigLayerSpecs> LayersFromConfigJson(const Json& root, const Spec& user,
+                                                      std::string_view path, size_t* kinds) {
+  PHASOR_ASSIGN_OR_RETURN(const ConfigSection section, ChooseSection(root, user, path));
+  return ConfigReader(section, user, path).ReadAll(kinds);
 }
 
 }  // namespace phasor

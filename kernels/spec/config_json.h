@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/base/json.h"
 #include "kernels/spec/spec.h"
 
 namespace phasor {
@@ -21,12 +24,27 @@ namespace phasor {
 // required value, or an unknown model_type.
 absl::StatusOr<Spec> SpecFromConfigJson(const Spec& user, std::string_view path);
 
-// The spec of the layers that `user.layer_type` chooses (a kind, or the number of a layer), as
-// above; nullopt: these layers do not rotate.
-absl::StatusOr<std::optional<Spec>> LayerFromConfigJson(const Spec& user, std::string_view path);
+// Parses `user.config_json`.
+absl::StatusOr<Json> ParseConfigJson(const Spec& user, std::string_view path);
 
-// How many layers the model has.
-absl::StatusOr<int64_t> LayersOfConfigJson(const Spec& user, std::string_view path);
+// All layers of one part of a configuration, in order.
+struct ConfigLayerSpecs {
+  struct Layer {
+    std::string layer_type;           // empty: all layers are of one kind
+    std::optional<size_t> spec = {};  // index; not set: the layer does not rotate
+  };
+  std::string model_type;
+  std::vector<Layer> layers;
+  std::vector<Spec> specs;  // the bases of the specs; some may be alike
+};
+
+// The most specs that are read of one file.
+inline constexpr size_t kMaxModelSpecs = 64;
+
+// Reads every layer of the part that `user.sub_config` chooses, as SpecFromConfigJson reads one.
+// `root` is the parsed file. `kinds`: so many specs may be read at most; it is lowered.
+absl::StatusOr<ConfigLayerSpecs> LayersFromConfigJson(const Json& root, const Spec& user,
+                                                      std::string_view path, size_t* kinds);
 
 }  // namespace phasor
 

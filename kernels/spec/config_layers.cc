@@ -17,6 +17,21 @@ namespace phasor {
 namespace {
 
 constexpr char kPerLayerKey[] = "per_layer_config";
+constexpr char kKindsKey[] = "layer_types";
+// The keys that give the number of layers; the first one counts.
+constexpr const char* kCountKeys[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers",
+                                      "depth"};
+// The other keys that are read to choose a layer.
+constexpr const char* kLayerKeys[] = {kPerLayerKey,
+                                      kKindsKey,
+                                      "rope_parameters",
+                                      "sliding_window",
+                                      "no_rope_layers",
+                                      "no_rope_layer_interval",
+                                      "layer_rope_theta",
+                                      "rope_scaling_layers",
+                                      "sliding_window_pattern"};
+constexpr int64_t kMostLayers = 1024;  // each is chosen by itself
 
 // The keys from which a head's width is computed when no key gives it.
 constexpr std::string_view kWidthParts[] = {"embed_dim", "hidden_size",         "n_embd",
@@ -37,23 +52,29 @@ absl::StatusOr<size_t> LayerOf(const JsonObject& config, const std::string& key,
                    "\" is no layer; must be one of the ", layers, " of layer_types");
 }
 
-// The kind of every layer, if the configuration or the model lists them.
-absl::StatusOr<std::optional<std::vector<std::string>>> KindsOfLayers(const JsonObject& config,
-                                                                      const ConfigModel& model) {
-  std::optional<std::vector<std::string>> kinds;
-  PHASOR_RETURN_IF_ERROR(config.Read("layer_types", &kinds));
-  if (kinds.has_value() || model.layer_pattern.empty()) return kinds;
-  PHASOR_ASSIGN_OR_RETURN(const int64_t count, ConfigLayerCount(config, model));
+// The kind of layer `number`; empty if neither the configuration nor the model lists them.
+absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigModel& model,
+                                        int64_t number) {
+  std::string kind;
+  if (const Json* const listed = config.Find(kKindsKey); listed != nullptr) {
+    const std::string path = config.PathOf(kKindsKey);
+    if (!listed->is_array()) return WrongJson(path, *listed, "a list");
+    if (number >= static_cast<int64_t>(listed->size())) {
+      return InvalidAt(path, listed->size(), " entries; must have one for layer ", number);
+    }
+    const Json& entry = (*listed)[static_cast<size_t>(number)];
+    PHASOR_RETURN_IF_ERROR(ReadJson(entry, path, &kind));
+    return kind;
+  }
+  if (model.layer_pattern.empty()) return kind;
   std::optional<int64_t> period;
   PHASOR_RETURN_IF_ERROR(config.Read("sliding_window_pattern", &period));
   const int64_t size = static_cast<int64_t>(model.layer_pattern.size());
   if (period.value_or(size) != size) {
-    return InvalidAt(config.PathOf("layer_types"), "not set; must be given beside a ",
+    return InvalidAt(config.PathOf(kKindsKey), "not set; must be given beside a ",
                      "sliding_window_pattern of ", *period);
   }
-  kinds.emplace();
-  for (int64_t i = 0; i < count; ++i) kinds->push_back(model.layer_pattern[i % size]);
-  return kinds;
+  return model.layer_pattern[static_cast<size_t>(number % size)];
 }
 
 // Whether layers of that kind have attention that rotates. An unknown name is none of this.
@@ -84,15 +105,15 @@ absl::Status ReadPerLayer(const JsonObject& config, std::string_view key, const 
   std::optional<std::vector<T>> list;
   const Json* const value = config.Find(key);
   if (value == nullptr || !value->is_array() || value->empty()) return absl::OkStatus();
-  PHASOR_RETURN_IF_ERROR(config.Read(key, &list));
   if (layer.index.has_value()) {
-    if (*layer.index < static_cast<int64_t>(list->size())) {
-      *out = (*list)[*layer.index];
-      return absl::OkStatus();
+    if (*layer.index < static_cast<int64_t>(value->size())) {
+      return ReadJson((*value)[static_cast<size_t>(*layer.index)], config.PathOf(key),
+                      &out->emplace());
     }
-    return InvalidAt(config.PathOf(key), list->size(), " entries; must have one for layer ",
+    return InvalidAt(config.PathOf(key), value->size(), " entries; must have one for layer ",
                      *layer.index);
   }
+  PHASOR_RETURN_IF_ERROR(config.Read(key, &list));
   for (const T& one : *list) {
     if (one == 0 || one == list->front()) continue;
     if (list->front() == 0) {
@@ -134,6 +155,10 @@ absl::Status ReadLayerLists(const JsonObject& config, const ConfigModel& model,
   std::optional<std::vector<int64_t>> scaled;
   PHASOR_RETURN_IF_ERROR(config.Read("rope_scaling_layers", &scaled));
   if (!scaled.has_value()) return absl::OkStatus();
+  if (scaled->size() > kMostLayers) {
+    return InvalidAt(config.PathOf("rope_scaling_layers"), scaled->size(),
+                     " entries; must be at most ", kMostLayers);
+  }
   if (!layer->index.has_value()) {
     PHASOR_ASSIGN_OR_RETURN(const int64_t count, ConfigLayerCount(config, model));
     if (static_cast<int64_t>(scaled->size()) == count) return absl::OkStatus();
@@ -148,12 +173,11 @@ absl::Status ReadLayerLists(const JsonObject& config, const ConfigModel& model,
 
 absl::StatusOr<int64_t> ConfigLayerCount(const JsonObject& config, const ConfigModel& model) {
   std::optional<int64_t> count;
-  for (const char* key : {"num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"}) {
+  for (const char* key : kCountKeys) {
     PHASOR_RETURN_IF_ERROR(config.Read(key, &count));
     if (count.has_value()) break;
   }
   const int64_t layers = count.value_or(model.layers);
-  constexpr int64_t kMostLayers = 1024;  // each is resolved by itself
   if (layers >= 1 && layers <= kMostLayers) return layers;
   return InvalidAt(config.PathOf("num_hidden_layers"),
                    count.has_value() ? StrCat(layers) : "not set", "; must be in [1, ", kMostLayers,
@@ -163,7 +187,7 @@ absl::StatusOr<int64_t> ConfigLayerCount(const JsonObject& config, const ConfigM
 absl::StatusOr<ConfigLayer> ChooseLayer(const JsonObject& config, const ConfigModel& model,
                                         std::string_view layer_type, std::string_view spec_path) {
   ConfigLayer layer;
-  layer.said = layer.name = std::string(layer_type);
+  layer.name = std::string(layer_type);
   int64_t number = 0;
   const char* const end = layer_type.data() + layer_type.size();
   const auto [rest, error] = std::from_chars(layer_type.data(), end, number);
@@ -173,12 +197,7 @@ absl::StatusOr<ConfigLayer> ChooseLayer(const JsonObject& config, const ConfigMo
       return Invalid(spec_path, ".layer_type: ", number, "; must be in [0, ", count - 1, "]");
     }
     layer.index = number;
-    PHASOR_ASSIGN_OR_RETURN(const auto kinds, KindsOfLayers(config, model));
-    if (kinds.has_value() && number >= static_cast<int64_t>(kinds->size())) {
-      return InvalidAt(config.PathOf("layer_types"), kinds->size(),
-                       " entries; must have one for layer ", number);
-    }
-    layer.name = kinds.has_value() ? (*kinds)[number] : "";
+    PHASOR_ASSIGN_OR_RETURN(layer.name, KindOfLayer(config, model, number));
   }
   const ConfigKind* const found = model.Find(layer.name);
   layer.kind = found != nullptr ? found : model.kinds.data();
@@ -198,6 +217,10 @@ absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& mo
   const Json* const layers = config.Find(kPerLayerKey);
   if (layers == nullptr) return absl::OkStatus();
   if (!layers->is_object()) return WrongJson(config.PathOf(kPerLayerKey), *layers, "an object");
+  if (layers->size() > kMostLayers) {
+    return InvalidAt(config.PathOf(kPerLayerKey), layers->size(), " entries; must be at most ",
+                     kMostLayers);
+  }
   const bool divided = model.kinds[0].head_dim == 0 && config.Find("head_dim") == nullptr;
   const bool latent = !model.kinds[0].latent.empty();
   for (const auto& [layer, changes] : layers->items()) {
@@ -232,37 +255,50 @@ absl::StatusOr<std::optional<int64_t>> PerLayerHeadDim(const JsonObject& config,
   if (layers == nullptr || std::none_of(layers->begin(), layers->end(), has_width)) {
     return std::nullopt;
   }
-  std::optional<std::vector<std::string>> kinds;
-  PHASOR_RETURN_IF_ERROR(config.Read("layer_types", &kinds));
-  if (!kinds.has_value()) {
+  const Json* const kinds = config.Find(kKindsKey);
+  if (kinds == nullptr) {
     return InvalidAt(
         config.PathOf(kPerLayerKey),
         "changes head_dim of layers without layer_types; must be beside the spec's own "
         "head_dim");
   }
-  if (!HoldsKey(*kinds, layer_type)) {
+  if (!kinds->is_array()) return WrongJson(config.PathOf(kKindsKey), *kinds, "a list");
+  const size_t first = std::find(kinds->begin(), kinds->end(), layer_type) - kinds->begin();
+  if (first == kinds->size()) {
     return Invalid(
         spec_path, ".layer_type: ", layer_type.empty() ? "not set" : layer_type,
-        "; must be one of ", config.PathOf("layer_types"),
+        "; must be one of ", config.PathOf(kKindsKey),
         " where per_layer_config changes head_dim, or the spec must have its own head_dim");
   }
   std::vector<std::optional<int64_t>> widths(kinds->size());
   for (const auto& [key, changes] : layers->items()) {
     PHASOR_ASSIGN_OR_RETURN(const size_t at_layer, LayerOf(config, key, widths.size()));
+    if (layer.index.has_value() && static_cast<size_t>(*layer.index) != at_layer) continue;
     const JsonObject at(changes, StrCat(config.PathOf(kPerLayerKey), ".", key));
     PHASOR_RETURN_IF_ERROR(at.Read("head_dim", &widths[at_layer]));
     if (widths[at_layer].value_or(1) < 1) {
       return InvalidAt(at.PathOf("head_dim"), *widths[at_layer], "; must be > 0");
     }
   }
-  if (layer.index.has_value()) return widths[*layer.index];
-  const size_t first = std::find(kinds->begin(), kinds->end(), layer_type) - kinds->begin();
+  if (layer.index.has_value()) return widths[static_cast<size_t>(*layer.index)];
   for (size_t i = first; i < kinds->size(); ++i) {
     if ((*kinds)[i] != layer_type || widths[i] == widths[first]) continue;
     return InvalidAt(config.PathOf(kPerLayerKey), "gives ", layer_type, " layers ", first, " and ",
                      i, " heads of different widths; must be beside the spec's own head_dim");
   }
   return widths[first];
+}
+
+Json KeysAboutLayers(const JsonObject& config, const ConfigModel& model) {
+  Json lean = Json::object();
+  const auto take = [&](const std::string& key) {
+    const auto found = config.json().find(key);  // null, too: it differs from an absent key
+    if (found != config.json().end()) lean[key] = *found;
+  };
+  for (const char* key : kCountKeys) take(key);
+  for (const char* key : kLayerKeys) take(key);
+  take(model.switch_key);
+  return lean;
 }
 
 }  // namespace phasor

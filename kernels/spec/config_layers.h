@@ -23,7 +23,6 @@ inline constexpr const char* kHeadDimAliases[] = {"kv_channels", "attention_head
 
 // The layers that a spec's layer_type chooses.
 struct ConfigLayer {
-  std::string said;                  // layer_type: a kind, or the number of a layer
   std::string name;                  // the kind; empty: not set
   std::optional<int64_t> index;      // the layer, where layer_type is a number
   const ConfigKind* kind = nullptr;  // of the model; never nullptr
@@ -52,6 +51,9 @@ absl::Status CheckPerLayerConfig(const JsonObject& config, const ConfigModel& mo
 absl::StatusOr<std::optional<int64_t>> PerLayerHeadDim(const JsonObject& config,
                                                        const ConfigLayer& layer,
                                                        std::string_view spec_path);
+
+// A copy of the keys that the functions above read, for readers of many layers.
+Json KeysAboutLayers(const JsonObject& config, const ConfigModel& model);
 
 }  // namespace phasor
 

@@ -113,18 +113,25 @@ auto Hash(const ResolvedSpec& spec) {
   return hasher.hash();
 }
 
-}  // namespace
-
-uint64_t ResolvedSpec::Hash() const { return phasor::Hash<WordMix>(*this); }
-
-std::string Fingerprint(const ResolvedSpec& spec) {
-  const unsigned __int128 hash = Hash<Fnv>(spec);
+std::string Digits(unsigned __int128 hash) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
   for (int shift = 124; shift >= 0; shift -= 4) {
     hex += kDigits[static_cast<int>(hash >> shift) & 15];
   }
   return hex;
+}
+
+}  // namespace
+
+uint64_t ResolvedSpec::Hash() const { return phasor::Hash<WordMix>(*this); }
+
+std::string Fingerprint(const ResolvedSpec& spec) { return Digits(Hash<Fnv>(spec)); }
+
+std::string FingerprintOfLayers(absl::Span<const std::string> layers) {
+  Fnv hasher;
+  for (const std::string& layer : layers) hasher.Text(layer);
+  return Digits(hasher.hash());
 }
 
 }  // namespace phasor

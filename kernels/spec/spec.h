@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/math/phase.h"
 #include "kernels/ops/pairing.h"
 
@@ -252,6 +253,10 @@ Spec ToSpec(const ResolvedSpec& resolved);
 // 128-bit hash of the canonical value and the numerics version, as 32 hexadecimal digits. Equal
 // across machines and across releases with the same numerics_version.
 std::string Fingerprint(const ResolvedSpec& spec);
+
+// The same of a model: a hash of the fingerprints of its layers in order; "" for a layer that does
+// not rotate.
+std::string FingerprintOfLayers(absl::Span<const std::string> layers);
 
 // The version of the bits that every backend returns. docs/numerics.md says when it changes.
 inline constexpr uint32_t kNumericsVersion = 1;

@@ -72,9 +72,8 @@ void FillResult(const engine::Item& item, std::string_view backend, Result* out)
 void FillSpecs(const PreparedMove& move, v1::MoveKeysResult* out) {
   for (const PreparedMove::Spec& spec : move.specs) {
     v1::KeySpecInfo* const info = out->add_specs();
-    info->set_fingerprint(spec.plan->fingerprint);
-    info->set_from_fingerprint(
-        (spec.from_plan == nullptr ? spec.plan : spec.from_plan)->fingerprint);
+    info->set_fingerprint(spec.fingerprint);
+    info->set_from_fingerprint(spec.from_fingerprint);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/spec/presets.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
+#include "proto/convert_model.h"
 #include "server/api/response.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
@@ -64,6 +65,31 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::Byt
   if (message.ok()) *response = WriteMessage(*message);
   FinishCall(context, reactor, message.status());
   return reactor;
+}
+
+// A request that has a spec. The permit is held until it is answered.
+template <typename Request>
+struct SpecCall {
+  Permit while_read;
+  Request message;
+  Spec spec;
+};
+
+template <typename Request>
+absl::StatusOr<SpecCall<Request>> ReadSpec(engine::Engine& engine, const ServiceOptions& options,
+                                           const grpc::CallbackServerContext& context,
+                                           const grpc::ByteBuffer& request) {
+  SpecCall<Request> call;
+  PHASOR_ASSIGN_OR_RETURN(
+      call.while_read, engine.MayParse(static_cast<int64_t>(request.Length()), DeadlineOf(context),
+                                       [&context] { return context.IsCancelled(); }));
+  PHASOR_ASSIGN_OR_RETURN(call.message, ReadMessage<Request>(request, options.max_header_bytes));
+  if (!call.message.has_spec()) return absl::InvalidArgumentError("spec: not set; must be given");
+  PHASOR_ASSIGN_OR_RETURN(call.spec, SpecFromWire(call.message.spec(), "spec"));
+  if (options.encoders != nullptr) {
+    PHASOR_ASSIGN_OR_RETURN(call.spec, options.encoders->Apply(call.spec, "spec"));
+  }
+  return call;
 }
 
 v1::DeviceState StateToWire(DeviceState::Kind kind) {
@@ -190,6 +216,18 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
   return Answer(context, response, [&] { return Resolve(*context, *request); });
 }
 
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveModel(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
+  return Answer(context, response, [&]() -> absl::StatusOr<v1::ResolveModelResponse> {
+    PHASOR_ASSIGN_OR_RETURN(
+        const auto read, ReadSpec<v1::ResolveModelRequest>(engine_, options_, *context, *request));
+    PHASOR_ASSIGN_OR_RETURN(const ModelDetails details, DetailsOfModel(read.spec));
+    return ToWire(details);
+  });
+}
+
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ListPresets(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
@@ -223,17 +261,9 @@ PositionEmbeddingServiceImpl::StreamApplyRoPE(grpc::CallbackServerContext* conte
 
 absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
     const grpc::CallbackServerContext& context, const grpc::ByteBuffer& request) {
-  PHASOR_ASSIGN_OR_RETURN(
-      const Permit while_read,
-      engine_.MayParse(static_cast<int64_t>(request.Length()), DeadlineOf(context),
-                       [&context] { return context.IsCancelled(); }));
-  PHASOR_ASSIGN_OR_RETURN(const auto message,
-                          ReadMessage<v1::ResolveSpecRequest>(request, options_.max_header_bytes));
-  if (!message.has_spec()) return absl::InvalidArgumentError("spec: not set; must be given");
-  PHASOR_ASSIGN_OR_RETURN(Spec spec, SpecFromWire(message.spec(), "spec"));
-  if (options_.encoders != nullptr) {
-    PHASOR_ASSIGN_OR_RETURN(spec, options_.encoders->Apply(spec, "spec"));
-  }
+  PHASOR_ASSIGN_OR_RETURN(const auto read,
+                          ReadSpec<v1::ResolveSpecRequest>(engine_, options_, context, request));
+  const auto& [while_read, message, spec] = read;
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
   PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(resolved));
   v1::ResolveSpecResponse response = MakeResolveSpecResponse(*plan, backend_);

@@ -46,14 +46,16 @@ using PositionEmbeddingServiceBase = v1::PositionEmbeddingService::WithRawCallba
                 v1::PositionEmbeddingService::WithRawCallbackMethod_BatchApplyRoPE<
                     v1::PositionEmbeddingService::WithRawCallbackMethod_AttentionBias<
                         v1::PositionEmbeddingService::WithRawCallbackMethod_ResolveSpec<
-                            v1::PositionEmbeddingService::WithRawCallbackMethod_ListPresets<
-                                v1::PositionEmbeddingService::WithRawCallbackMethod_GetServerInfo<
+                            v1::PositionEmbeddingService::WithRawCallbackMethod_ResolveModel<
+                                v1::PositionEmbeddingService::WithRawCallbackMethod_ListPresets<
                                     v1::PositionEmbeddingService::
-                                        WithRawCallbackMethod_StreamEncode<
+                                        WithRawCallbackMethod_GetServerInfo<
                                             v1::PositionEmbeddingService::
-                                                WithRawCallbackMethod_StreamApplyRoPE<
+                                                WithRawCallbackMethod_StreamEncode<
                                                     v1::PositionEmbeddingService::
-                                                        Service>>>>>>>>>>>;
+                                                        WithRawCallbackMethod_StreamApplyRoPE<
+                                                            v1::PositionEmbeddingService::
+                                                                Service>>>>>>>>>>>>;
 
 // Implements the gRPC service of phasor.v1. Threads: gRPC calls the methods from its own threads,
 // many at once. No method blocks; a call up to the engine's inline size is computed inside its
@@ -95,6 +97,9 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   grpc::ServerUnaryReactor* ResolveSpec(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* ResolveModel(grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ListPresets(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) override;

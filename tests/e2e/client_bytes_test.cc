@@ -243,6 +243,26 @@ TEST_F(ClientBytesTest, SpecsResolveAlike) {
   }
 }
 
+TEST_F(ClientBytesTest, ModelsResolveAlike) {
+  for (const char* const config :
+       {R"({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"},
+            "vision_config": {"model_type": "siglip_vision_model"}})",
+        R"({"model_type": "smollm3"})"}) {
+    const auto here = here_.ResolveModel({.config_json = config});
+    const auto there = tcp_.ResolveModel({.config_json = config});
+    ASSERT_TRUE(here.ok()) << here.status();
+    ASSERT_TRUE(there.ok()) << there.status();
+    EXPECT_EQ(there->specs, here->specs);
+    EXPECT_EQ(there->parts, here->parts);
+  }
+  for (const Spec& spec :
+       {Spec(), Spec{.preset = "llama-2", .config_json = "{}"}, Spec{.config_json = "[1]"}}) {
+    const absl::Status here = here_.ResolveModel(spec).status();
+    EXPECT_EQ(here.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(tcp_.ResolveModel(spec).status(), here);
+  }
+}
+
 TEST_F(ClientBytesTest, ServersDescribeThemselves) {
   auto presets = tcp_.ListPresets();
   ASSERT_TRUE(presets.ok()) << presets.status();

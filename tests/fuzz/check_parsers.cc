@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/plan/plan.h"
+#include "kernels/spec/model_layers.h"
 #include "kernels/spec/spec.h"
 #include "kernels/spec/spec_json.h"
 #include "kernels/tensor/npy.h"
@@ -44,6 +45,12 @@ ParserOutcome Refused(const absl::Status& status) {
 
 // A spec that resolves can be compiled, or is refused by name.
 ParserOutcome CheckSpec(const Spec& spec) {
+  // All layers of a model: bounded, or refused by name.
+  if (const auto model = ResolveModel(spec); !model.ok()) {
+    if (ParserOutcome outcome = Refused(model.status()); !outcome.violation.empty()) return outcome;
+  } else if (model->specs.size() > 64 || model->parts.size() > 32) {
+    return {"more specs or parts of a model than there may be"};
+  }
   const auto resolved = ResolveSpec(spec);
   if (!resolved.ok()) return Refused(resolved.status());
   if (resolved->dim > kMaxCompiledWidth || resolved->head_dim > kMaxCompiledWidth)

@@ -53,7 +53,8 @@ MoveRequest FullRequest() {
                      .layer = 1,
                      .copy_values = false,
                      .to_place = KeyPlace{0, 9},
-                     .to_layout = 0},
+                     .to_layout = 0,
+                     .model_layer = 0},
                     {}};
   request.groups.resize(2);
   request.groups[0].runs = {{.block_table = {4, 2},

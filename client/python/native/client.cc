@@ -311,6 +311,13 @@ nb::object NativeClient::Resolve(const Spec& spec, Timeout timeout) {
       })));
 }
 
+nb::list NativeClient::ResolveModel(const Spec& spec, Timeout timeout) {
+  return ToList(ValueOrRaise(Make<ModelDetails>(
+      timeout, {}, [&](Connection& connection, CallContext context, Done<ModelDetails> done) {
+        connection.ResolveModel(spec, std::move(context), std::move(done));
+      })));
+}
+
 nb::list NativeClient::Presets(Timeout timeout) {
   using List = std::vector<Preset>;
   nb::list presets;

@@ -47,6 +47,7 @@ class NativeClient {
   void RopeInChunks(nb::tuple call, int64_t chunk_bytes, nb::object progress, Timeout timeout);
 
   nb::object Resolve(const Spec& spec, Timeout timeout);
+  nb::list ResolveModel(const Spec& spec, Timeout timeout);
   nb::list Presets(Timeout timeout);
   nb::dict Info(Timeout timeout);
   int CheckHealth(const std::string& service, Timeout timeout);

@@ -77,6 +77,7 @@ void BindClient(nb::module_& m) {
       .def("rope_in_chunks", &NativeClient::RopeInChunks, arg("call"), arg("chunk_bytes"),
            arg("progress").none(), timeout)
       .def("resolve", &NativeClient::Resolve, arg("spec"), timeout)
+      .def("resolve_model", &NativeClient::ResolveModel, arg("spec"), timeout)
       .def("presets", &NativeClient::Presets, timeout)
       .def("info", &NativeClient::Info, timeout)
       .def("health", &NativeClient::CheckHealth, arg("service"), timeout)

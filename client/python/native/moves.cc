@@ -72,7 +72,7 @@ void Read(nb::handle fields, KeySpec& spec) {
 
 void Read(nb::handle fields, KeyLayer& layer) {
   ReadAll(fields, layer.layout, layer.spec, layer.group, layer.place, layer.layer,
-          layer.copy_values, layer.to_place, layer.to_layout);
+          layer.copy_values, layer.to_place, layer.to_layout, layer.model_layer);
 }
 
 void Read(nb::handle fields, KeyRun& run) {

@@ -87,6 +87,27 @@ nb::dict ToDict(const SpecDetails& details) {
   return dict;
 }
 
+// A list of parts: (sub_config, model_type, fingerprint, error, layers). A layer is (layer_type,
+// spec or None), a spec (JSON, fingerprint, amplitude, width).
+nb::list ToList(const ModelDetails& model) {
+  std::vector<nb::object> specs;
+  for (const ModelSpec& spec : model.specs) {
+    specs.push_back(
+        nb::make_tuple(ToJson(spec.spec).dump(), spec.fingerprint, spec.amplitude, spec.width));
+  }
+  nb::list parts;
+  for (const ModelPart& part : model.parts) {
+    nb::list layers;
+    for (const ModelLayer& layer : part.layers) {
+      layers.append(nb::make_tuple(layer.layer_type,
+                                   layer.spec.has_value() ? specs[*layer.spec] : nb::none()));
+    }
+    parts.append(
+        nb::make_tuple(part.sub_config, part.model_type, part.fingerprint, part.error, layers));
+  }
+  return parts;
+}
+
 nb::dict ToDict(const TableInfo& table) {
   nb::dict dict;
   dict["name"] = table.name;

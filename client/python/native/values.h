@@ -15,6 +15,7 @@ namespace phasor::python {
 nb::dict ToDict(const Preset& preset);
 nb::dict ToDict(const ServerInfo& info);
 nb::dict ToDict(const SpecDetails& details);
+nb::list ToList(const ModelDetails& model);
 nb::dict ToDict(const TableInfo& table);
 
 // The options of _client.py. Raises KeyError: an option is missing.

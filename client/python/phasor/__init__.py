@@ -35,10 +35,10 @@ from ._errors import (
     Unavailable,
     Unimplemented,
 )
-from ._functions import apply_rope, apply_rope_, attention_bias, connect, encode, move_keys, move_paged, use, write_paged
+from ._functions import apply_rope, apply_rope_, attention_bias, connect, encode, move_keys, move_paged, resolve_model, use, write_paged
 from ._moves import KeyDifference, KeyGroup, KeyLayer, KeyLayout, KeyPlace, KeyRun, KeyScales, KeySlots, KeySpec, MoveResult
 from ._positions import Grid, Ragged
-from ._spec import Pair, Preset, Resolved, Spec, presets
+from ._spec import ModelLayer, ModelPart, Pair, Preset, Resolved, Spec, presets
 from ._stream import Answer, Stream
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ __all__ = [
     "KeyScales",
     "KeySlots",
     "KeySpec",
+    "ModelLayer",
+    "ModelPart",
     "MoveResult",
     "NotFound",
     "OutOfRange",
@@ -99,6 +101,7 @@ __all__ = [
     "move_paged",
     "numerics_version",
     "presets",
+    "resolve_model",
     "use",
     "write_paged",
 ]

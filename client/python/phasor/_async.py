@@ -105,6 +105,10 @@ class AsyncClient:
         """As Client.resolve."""
         return await asyncio.to_thread(self._client.resolve, spec, **kwargs)
 
+    async def resolve_model(self, config: Any, **kwargs: Any) -> dict[str, _spec.ModelPart]:
+        """As phasor.resolve_model."""
+        return await asyncio.to_thread(self._client.resolve_model, config, **kwargs)
+
     async def presets(self, **kwargs: Any) -> list[_spec.Preset]:
         """As Client.presets."""
         return await asyncio.to_thread(self._client.presets, **kwargs)

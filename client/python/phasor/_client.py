@@ -329,6 +329,13 @@ class Client:
         """Every number of a spec."""
         return _spec.Resolved(self._native().resolve(_spec.to_spec(spec)._native, timeout), self)
 
+    def resolve_model(
+        self, config: Any, *, sub_config: str | None = None, timeout: float | None = None, **fields: Any
+    ) -> dict[str, _spec.ModelPart]:
+        """As phasor.resolve_model."""
+        spec = _spec.model_spec(config, sub_config, fields)
+        return _spec.ModelPart._all(self._native().resolve_model(spec, timeout))
+
     def presets(self, *, timeout: float | None = None) -> list[_spec.Preset]:
         """The presets of the server."""
         return [_spec.Preset._of(values) for values in self._native().presets(timeout)]

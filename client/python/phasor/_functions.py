@@ -178,6 +178,23 @@ def write_paged(keys: Any, values: Any, *, client: Client | None = None, **kwarg
     (client or current()).write_paged(keys, values, **kwargs)
 
 
+def resolve_model(config: Any, *, client: Client | None = None, **kwargs: Any) -> dict[str, _spec.ModelPart]:
+    """The specs of all layers of a model, and of the towers beside it, by the name of their sub_config.
+    The key "" is the part that a spec without sub_config means: the language model.
+
+        layers = phasor.resolve_model("Gemma/config.json")[""].layers
+        layers[5].spec      # None: the layer does not rotate
+
+    Args:
+        config: as for Spec.from_config.
+        sub_config: the only part to resolve.
+        timeout: as in apply_rope.
+        others: fields of a spec, which override those of all layers of the language model or of the
+            part that sub_config names.
+    """
+    return (client or current()).resolve_model(config, **kwargs)
+
+
 def move_paged(pools: Any, *, client: Client | None = None, **kwargs: Any) -> _moves.MoveResult:
     """Moves the cached keys of all layers of a model to other positions, where they lie.
 

@@ -66,7 +66,8 @@ class KeyLayout:
 
 @dataclasses.dataclass(frozen=True)
 class KeySpec:
-    """How keys shall be rotated, and how they were if that differs. Fingerprints are required if set."""
+    """How keys shall be rotated, and how they were if that differs. Fingerprints are required if set;
+    they are those of models if the layers have a `model_layer`."""
 
     spec: _spec.SpecLike
     from_spec: _spec.SpecLike | None = None
@@ -77,7 +78,9 @@ class KeySpec:
 @dataclasses.dataclass(frozen=True)
 class KeyLayer:
     """The keys of one layer. Numbers are indices of the lists of the call. Without a spec they are
-    copied. `to_place` and `to_layout`: the destination of a copy, if it is another."""
+    copied. `to_place` and `to_layout`: the destination of a copy, if it is another. `model_layer`: the
+    layer's number in the model whose configuration the spec holds; its own spec follows from that, and
+    a layer that does not rotate is copied."""
 
     layout: int = 0
     spec: int | None = None
@@ -87,6 +90,7 @@ class KeyLayer:
     copy_values: bool = True
     to_place: KeyPlace | None = None
     to_layout: int | None = None
+    model_layer: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -229,6 +229,50 @@ class Pair:
     lanes_out: tuple[int | None, int | None]
 
 
+@dataclasses.dataclass(frozen=True)
+class ModelLayer:
+    """A layer of a model. `layer_type` is empty if all layers are of one kind. `spec` is None if the
+    layer does not rotate; then `fingerprint` is empty. `width`: lanes of a head."""
+
+    layer_type: str
+    spec: Spec | None
+    fingerprint: str
+    attention_factor: float
+    width: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelPart:
+    """A model in a configuration. `fingerprint` is that of all layers in order. `error` says why a part
+    that was not named has no layers; otherwise it is empty."""
+
+    sub_config: str
+    model_type: str
+    fingerprint: str
+    error: str
+    layers: tuple[ModelLayer, ...]
+
+    @classmethod
+    def _all(cls, parts: list[Any]) -> dict[str, ModelPart]:
+        @functools.lru_cache(maxsize=None)
+        def layer(layer_type: str, spec: Any) -> ModelLayer:
+            if spec is None:
+                return ModelLayer(layer_type, None, "", 1.0, 0)
+            text, fingerprint, amplitude, width = spec
+            return ModelLayer(layer_type, Spec._from_json(text), fingerprint, amplitude, width)
+
+        return {part[0]: cls(*part[:4], tuple([layer(*each) for each in part[4]])) for part in parts}
+
+
+def model_spec(config: Any, sub_config: str | None, fields: dict[str, Any]) -> Any:
+    """The native spec of a whole model, which need not be that of a layer."""
+    values = {key: value if key in _FREE_TEXT else _enumerators(value) for key, value in fields.items() if value is not None}
+    values["config_json"] = _config_text(config)
+    if sub_config is not None:
+        values["sub_config"] = sub_config
+    return native.parse_spec(json.dumps(values))
+
+
 class Resolved:
     """Every number of a spec.
 

@@ -139,6 +139,23 @@ TEST(CommandsTest, ResolvePrintsEveryFrequency) {
   EXPECT_EQ(nlohmann::json::parse(as_json.out)["pairs"].size(), 64u);
 }
 
+TEST(CommandsTest, ResolveShowsAllLayersOfAModel) {
+  std::ofstream(TempPath("config.json"))
+      << R"({"model_type": "cohere2", "head_dim": 64, "num_hidden_layers": 5})";
+  const std::vector<std::string> args = {"resolve", "--config", TempPath("config.json"), "--model"};
+  const Outcome run = RunCommand(args);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_THAT(run.out, HasSubstr("model: cohere2, 5 layers, fingerprint "));
+  EXPECT_THAT(run.out, HasSubstr("\n0-2,4   sliding_attention  0-63 of 64         10000"));
+  EXPECT_THAT(run.out, HasSubstr("\n3       full_attention     none: not rotated\n"));
+  std::vector<std::string> json_args = args;
+  json_args.push_back("--json");
+  const auto json = nlohmann::json::parse(RunCommand(json_args).out);
+  EXPECT_EQ(json["parts"][0]["layers"][4]["spec"], 0);
+  EXPECT_EQ(json["parts"][0]["layers"][3]["spec"], nullptr);
+  EXPECT_EQ(json["specs"].size(), 1u);
+}
+
 TEST(CommandsTest, ResolveSaysHowFarUpstreamsArithmeticIsFromExact) {
   const std::vector<std::string> args = {"resolve", "--preset", "llama-2"};
   EXPECT_THAT(RunCommand(args).out,

@@ -72,6 +72,39 @@ class MoveCommandTest : public ::testing::Test {
   std::vector<float> values_;
 };
 
+TEST_F(MoveCommandTest, LayersTurnAsThoseOfAModel) {
+  std::ofstream(File("config.json"))
+      << R"({"model_type": "granite_swa", "head_dim": 8, "num_hidden_layers": 2,
+             "layer_rope_theta": [10000, 0]})";
+  const Outcome run = RunCommand({"move-keys",
+                                  "--config",
+                                  File("config.json"),
+                                  "--model",
+                                  "--code",
+                                  "float32",
+                                  "--pages",
+                                  "2",
+                                  "--page-size",
+                                  "4",
+                                  "--heads",
+                                  "1",
+                                  "--layers",
+                                  "2",
+                                  "--input",
+                                  File("cache.bin"),
+                                  "--output",
+                                  File("out.bin"),
+                                  "--run",
+                                  "1:1:5:905:6"});
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  std::vector<float> expected = values_;
+  const std::vector<float> turned = Expected(0);
+  std::copy(turned.begin(), turned.end(), expected.begin() + 6 * kRow);
+  const auto still = values_.begin() + kLayer + kRow;
+  std::copy(still, still + kRow, expected.begin() + kLayer + 6 * kRow);
+  EXPECT_EQ(ReadFloats("out.bin", 0), expected);
+}
+
 TEST_F(MoveCommandTest, KeysOfAllLayersGoToOtherSlots) {
   const Outcome run = RunCommand(Arguments(
       {"--input", File("cache.bin"), "--output", File("out.bin"), "--run", "1:1:5:905:6"}));

@@ -51,6 +51,16 @@ TEST(OutputTest, TurnsAreExactHexadecimalFractions) {
   EXPECT_EQ(FormatTurns({-1, 1}), "-1 + 0x0.0000000000000001");
 }
 
+TEST(OutputTest, PartsOfAModelWithoutLayersSayWhy) {
+  ModelDetails model;
+  model.parts = {{.sub_config = "", .model_type = "m", .fingerprint = "f"},
+                 {.sub_config = "vision_config", .error = "no such thing"}};
+  EXPECT_THAT(FormatModel(model),
+              ::testing::EndsWith("\nsub_config vision_config: no such thing\n"));
+  EXPECT_EQ(ToJson(model)["parts"][1].dump(),
+            R"({"sub_config":"vision_config","error":"no such thing"})");
+}
+
 TEST(OutputTest, DetailsShowFieldsThenPairs) {
   SpecDetails details{.spec = {.dim = 2}, .width = 2, .info = {"abc", 1, "cpu"}};
   details.pairs.push_back(

@@ -166,6 +166,10 @@ TEST(ResponsesTest, UnparsableHeadersAreInternalErrors) {
   const WalkedMessage message{.header = "\x0A\x03\xFF\xFF\xFF"};
   EXPECT_EQ(ReadResponse(message, EncodeCall{}, 0, result).code(), kInternal);
   EXPECT_FALSE(ReadResolveSpecResponse("\x08").ok());
+  EXPECT_EQ(ReadResolveModelResponse("\x0A\x7F").status().code(), kInternal);
+  v1::ResolveModelResponse model;
+  model.add_parts()->add_layers()->set_spec(0);
+  EXPECT_EQ(ReadResolveModelResponse(model.SerializeAsString()).status().code(), kInternal);
   EXPECT_FALSE(ReadListPresetsResponse("\x0A\x7F").ok());
   EXPECT_FALSE(ReadServerInfoResponse("\x0A\x7F").ok());
 }

@@ -3,6 +3,7 @@
 
 import asyncio
 import dataclasses
+import json
 
 import ml_dtypes
 import numpy as np
@@ -92,6 +93,22 @@ def test_layers_without_a_spec_are_copied(client):
     layers = [phasor.KeyLayer(to_place=phasor.KeyPlace(pool=1))]
     client.move_paged([source, target], **one_layer(specs=[], layers=layers) | {"mode": "copy_on_write"})
     assert rows(target)[slots()].tobytes() == rows(source)[slots()].tobytes()
+
+
+def test_layers_turn_as_those_of_a_model(client):
+    config = {"model_type": "granite_swa", "head_dim": LANES, "num_hidden_layers": 3, "layer_rope_theta": [500000.0, 10000.0, 0]}
+    pools = [filled("float32") for _ in range(3)]
+    before = pools[0].copy()
+    layers = [phasor.KeyLayer(spec=0, place=phasor.KeyPlace(pool=i), model_layer=i) for i in range(3)]
+    pin = client.resolve_model(config)[""].fingerprint
+    specs = [phasor.KeySpec({"config_json": json.dumps(config)}, fingerprint=pin)]
+    result = client.move_paged(pools, **one_layer(layers=layers, specs=specs))
+    check_moved(pools[0], "float32")
+    other = before.copy()
+    client.move_paged([other], **one_layer(specs=[phasor.KeySpec(SPEC.replace(rope_theta=10000.0))]))
+    assert pools[1].tobytes() == other.tobytes()
+    assert pools[2].tobytes() == before.tobytes()
+    assert result.fingerprints == ((pin, pin),)
 
 
 def test_slots_say_the_same_as_runs(client):

@@ -61,6 +61,24 @@ def test_configurations_are_specs(tmp_path):
         phasor.Spec.from_config(tmp_path / "absent.json")
 
 
+def test_all_layers_of_a_model(client):
+    config = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}, "vision_config": {"model_type": "siglip_vision_model"}}
+    parts = client.resolve_model(config)
+    assert list(parts) == ["", "vision_config"]
+    layers = parts[""].layers
+    assert len(layers) == 26 and layers[0] is layers[1] and layers[5].layer_type == "full_attention"
+    for number in (0, 5):
+        spec = phasor.Spec.from_config(config, layer_type=str(number))
+        assert layers[number].spec.fingerprint == layers[number].fingerprint == spec.fingerprint
+    assert (layers[5].attention_factor, layers[5].width) == (1.0, 256)
+    assert parts["vision_config"].layers == () and "siglip_vision_model" in parts["vision_config"].error
+    still = client.resolve_model({"model_type": "smollm3"}, rope_theta=7.0)[""].layers
+    assert still[3].spec is None and still[0].spec.to_dict()["rope_theta"] == 7.0
+    assert list(client.resolve_model(config, sub_config="text_config")) == ["text_config"]
+    with pytest.raises(phasor.InvalidArgument, match="spec.layer_type: set"):
+        phasor.resolve_model(config, layer_type="5")
+
+
 def test_exactly_one_spec_is_given():
     x = np.zeros((1, 1, 8), np.float32)
     for wrong in ({}, {"spec": "llama-3", "preset": "llama-3"}):

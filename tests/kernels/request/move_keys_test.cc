@@ -60,7 +60,8 @@ TEST(MoveKeysTest, AValidMoveKnowsItsBytesAndItsPools) {
   EXPECT_EQ(move->moved_bytes, 2 * 8 * 2 * 128);
   EXPECT_TRUE(move->pools[0].written);
   EXPECT_EQ(move->planes.size(), 2u);
-  EXPECT_EQ(move->specs[0].plan->spec.head_dim, 64);
+  EXPECT_EQ(move->planes[0].plan->spec.head_dim, 64);
+  EXPECT_EQ(move->specs[0].fingerprint, move->planes[0].plan->fingerprint);
 }
 
 TEST(MoveKeysTest, ComparingWritesNoPool) {
@@ -171,7 +172,7 @@ TEST(MoveKeysTest, FingerprintsArePinned) {
   MoveRequest request = Valid();
   const auto move = Prepare(request);
   ASSERT_THAT(move, IsOk());
-  request.specs[0].fingerprint = move->specs[0].plan->fingerprint;
+  request.specs[0].fingerprint = move->specs[0].fingerprint;
   request.specs[0].from_fingerprint = request.specs[0].fingerprint;
   EXPECT_THAT(Prepare(request), IsOk());
   request.specs[0].from_fingerprint = "00";

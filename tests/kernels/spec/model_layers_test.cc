@@ -20,10 +20,17 @@ using testing::IsOk;
 using testing::Llama;
 using testing::StatusIs;
 
+// The spec of every layer of the first part.
 std::vector<std::optional<ResolvedSpec>> LayersOfModel(const std::string& text) {
-  const auto layers = ResolveModel(Config(text));
-  EXPECT_THAT(layers, IsOk()) << text;
-  return layers.ok() ? *layers : std::vector<std::optional<ResolvedSpec>>();
+  const auto model = ResolveModel(Config(text));
+  EXPECT_THAT(model, IsOk()) << text;
+  std::vector<std::optional<ResolvedSpec>> layers;
+  if (!model.ok()) return layers;
+  for (const ModelLayer& layer : model->parts[0].layers) {
+    layers.emplace_back();
+    if (layer.spec.has_value()) layers.back() = model->specs[*layer.spec];
+  }
+  return layers;
 }
 
 // One letter per layer: its base, or '-' where it does not rotate.
@@ -76,9 +83,10 @@ TEST(ModelLayersTest, ListsPerLayerAreRead) {
 TEST(ModelLayersTest, TheSpecsOwnFieldsOverrideAllLayers) {
   Spec spec = Config(Llama(R"("num_hidden_layers": 2)"));
   spec.rope_theta = 77;
-  const auto layers = ResolveModel(spec);
-  ASSERT_THAT(layers, IsOk());
-  EXPECT_EQ((*layers)[1]->rope_theta, 77);
+  const auto model = ResolveModel(spec);
+  ASSERT_THAT(model, IsOk());
+  ASSERT_EQ(model->specs.size(), 1u);
+  EXPECT_EQ(model->specs[0].rope_theta, 77);
 }
 
 TEST(ModelLayersTest, RefusesWhatIsNoModel) {
@@ -92,6 +100,120 @@ TEST(ModelLayersTest, RefusesWhatIsNoModel) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("num_hidden_layers: 2000; must be in [1, 1024]")));
   EXPECT_FALSE(ResolveModel(Config(Llama(R"("rope_thta": 1)"))).ok());
+}
+
+TEST(ModelLayersTest, LayersThatAreAlikeShareASpec) {
+  const auto model = ResolveModel(Config(R"({"model_type": "gemma3_text"})"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_EQ(model->specs.size(), 2u);
+  const ModelPart& part = model->parts[0];
+  EXPECT_EQ(part.model_type, "gemma3_text");
+  ASSERT_EQ(part.layers.size(), 26u);
+  EXPECT_EQ(part.layers[0], (ModelLayer{"sliding_attention", 0}));
+  EXPECT_EQ(part.layers[5], (ModelLayer{"full_attention", 1}));
+  EXPECT_EQ(part.layers[25], part.layers[0]);
+}
+
+TEST(ModelLayersTest, AModelsFingerprintIsThatOfItsLayersInOrder) {
+  const auto fingerprint = [](const std::string& kinds) {
+    const auto model = ResolveModel(Config(
+        R"({"model_type": "gemma3_text", "num_hidden_layers": 2, "layer_types": )" + kinds + "}"));
+    EXPECT_THAT(model, IsOk());
+    return model->parts[0].fingerprint;
+  };
+  const std::string one = fingerprint(R"(["full_attention", "sliding_attention"])");
+  EXPECT_EQ(one, fingerprint(R"(["full_attention", "sliding_attention"])"));
+  EXPECT_NE(one, fingerprint(R"(["sliding_attention", "full_attention"])"));
+  EXPECT_NE(one, fingerprint(R"(["full_attention", "full_attention"])"));
+  EXPECT_EQ(one.size(), 32u);
+}
+
+TEST(ModelLayersTest, TowersAreListedByTheirNames) {
+  const std::string text = R"({"model_type": "qwen2_5_vl",
+      "text_config": {"model_type": "qwen2_5_vl_text", "num_hidden_layers": 2},
+      "vision_config": {"model_type": "qwen2_5_vl", "depth": 3, "hidden_size": 1280,
+                        "num_heads": 16}})";
+  Spec spec = Config(text);
+  spec.rope_theta = 5e5;
+  const auto model = ResolveModel(spec);
+  ASSERT_THAT(model, IsOk());
+  ASSERT_EQ(model->parts.size(), 2u);
+  EXPECT_EQ(model->parts[0].sub_config, "");
+  EXPECT_EQ(model->parts[0].layers.size(), 2u);
+  EXPECT_EQ(model->specs[0].rope_theta, 5e5);
+  const ModelPart& tower = model->parts[1];
+  EXPECT_EQ(tower.sub_config, "vision_config");
+  EXPECT_EQ(tower.error, "");
+  ASSERT_EQ(tower.layers.size(), 3u);
+  // The caller's fields are for the language model.
+  EXPECT_EQ(model->specs[*tower.layers[0].spec],
+            *ResolveSpec(testing::Part(text, "vision_config")));
+
+  const auto alone = ResolveModel(testing::Part(text, "vision_config"));
+  ASSERT_THAT(alone, IsOk());
+  ASSERT_EQ(alone->parts.size(), 1u);
+  EXPECT_EQ(alone->parts[0].layers.size(), 3u);
+  const auto part = ResolveModelPart(Config(text));
+  ASSERT_THAT(part, IsOk());
+  EXPECT_EQ(part->parts.size(), 1u);
+}
+
+TEST(ModelLayersTest, ATowerThatIsNotKnownSaysWhy) {
+  const auto model = ResolveModel(Config(R"({"model_type": "gemma3",
+      "text_config": {"model_type": "gemma3_text"},
+      "vision_config": {"model_type": "siglip_vision_model"},
+      "quantization_config": {"bits": 4}})"));
+  ASSERT_THAT(model, IsOk());
+  ASSERT_EQ(model->parts.size(), 2u);
+  EXPECT_THAT(model->parts[1].error,
+              HasSubstr("spec.config_json.vision_config.model_type: \"siglip_vision_model\""));
+  EXPECT_TRUE(model->parts[1].layers.empty());
+}
+
+TEST(ModelLayersTest, AFrameHasOnlyItsParts) {
+  const auto model = ResolveModel(Config(R"({"model_type": "qwen2_5_omni", "thinker_config":
+      {"model_type": "qwen2_5_omni_thinker",
+       "text_config": {"model_type": "qwen2_5_omni_text", "num_hidden_layers": 2},
+       "vision_config": {"model_type": "qwen2_5_omni_vision_encoder", "depth": 2,
+                         "hidden_size": 1280, "num_heads": 16}}})"));
+  ASSERT_THAT(model, IsOk());
+  ASSERT_EQ(model->parts.size(), 2u);
+  EXPECT_EQ(model->parts[0].sub_config, "thinker_config.text_config");
+  EXPECT_EQ(model->parts[1].sub_config, "thinker_config.vision_config");
+  EXPECT_EQ(model->parts[0].error, "");
+}
+
+TEST(ModelLayersTest, AStrangersFileMakesNoManySpecs) {
+  std::string bases, names;
+  for (int i = 0; i < 65; ++i) bases += (i == 0 ? "" : ", ") + std::to_string(10000 + i);
+  const auto text = [&](int layers) {
+    return R"({"model_type": "granite_swa", "num_hidden_layers": )" + std::to_string(layers) +
+           R"(, "layer_rope_theta": [)" + bases + "]}";
+  };
+  EXPECT_EQ(ResolveModel(Config(text(64)))->specs.size(), 64u);
+  EXPECT_THAT(ResolveModel(Config(text(65))),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("spec.config_json: layers of more than 64 kinds")));
+  std::string parts = R"({"model_type": "llama", "head_dim": 64)";
+  for (int i = 0; i < 50; ++i) {
+    parts += R"(, "p)" + std::to_string(i) + R"(_config": {"model_type": "x"})";
+  }
+  EXPECT_EQ(ResolveModel(Config(parts + "}"))->parts.size(), 32u);
+  std::string scaled = "0";
+  for (int i = 0; i < 1024; ++i) scaled += ", 0";
+  EXPECT_THAT(ResolveModel(Config(R"({"model_type": "molmo2_text", "num_hidden_layers": 2,
+      "rope_scaling_layers": [)" + scaled +
+                                  "]}")),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("rope_scaling_layers: 1025 entries; must be at most 1024")));
+  std::string changed;
+  for (int i = 0; i < 1025; ++i) {
+    changed += (i == 0 ? "\"" : ", \"") + std::to_string(i) + "\": {}";
+  }
+  EXPECT_THAT(ResolveModel(Config(R"({"model_type": "gemma4_text", "per_layer_config": {)" +
+                                  changed + "}}")),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("per_layer_config: 1025 entries; must be at most 1024")));
 }
 
 TEST(ModelLayersTest, ALayersNumberIsAlsoALayerType) {

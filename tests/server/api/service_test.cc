@@ -121,7 +121,7 @@ TEST_F(ServiceTest, NanPositionFailsWithItsPath) {
 
 TEST_F(ServiceTest, BytesThatAreNoMessageAreInvalidForEveryMethod) {
   for (const char* method : {"Encode", "ApplyRoPE", "BatchEncode", "BatchApplyRoPE", "ResolveSpec",
-                             "ListPresets", "GetServerInfo"}) {
+                             "ResolveModel", "ListPresets", "GetServerInfo"}) {
     const grpc::Status status = server_.Call(method, "\x0A\x7F");
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
     EXPECT_THAT(status.error_message(), HasSubstr("request: ")) << method;
@@ -131,7 +131,7 @@ TEST_F(ServiceTest, BytesThatAreNoMessageAreInvalidForEveryMethod) {
 TEST_F(ServiceTest, MetadataOverTheLimitIsResourceExhaustedForEveryMethod) {
   const std::string field = "\xA2\x06\x80\x80\x04" + std::string(1 << 16, 'x');
   for (const char* method : {"Encode", "ApplyRoPE", "BatchEncode", "BatchApplyRoPE", "ResolveSpec",
-                             "ListPresets", "GetServerInfo"}) {
+                             "ResolveModel", "ListPresets", "GetServerInfo"}) {
     EXPECT_EQ(server_.Call(method, field).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
         << method;
   }
@@ -156,6 +156,24 @@ TEST_F(ServiceTest, ResolveSpecNamesWhatIsWrong) {
   request.mutable_spec()->set_sequence_length(1);
   EXPECT_THAT(Fails(&Stub::ResolveSpec, request).error_message(),
               HasSubstr("spec.sequence_length: has no meaning"));
+}
+
+TEST_F(ServiceTest, ResolveModelListsLayers) {
+  v1::ResolveModelRequest request;
+  EXPECT_THAT(Fails(&Stub::ResolveModel, request).error_message(), HasSubstr("spec: not set"));
+  request.mutable_spec()->set_preset("llama-2");
+  EXPECT_THAT(Fails(&Stub::ResolveModel, request).error_message(),
+              HasSubstr("spec.config_json: not set"));
+  request.mutable_spec()->clear_preset();
+  request.mutable_spec()->set_config_json(R"({"model_type": "cohere2", "num_hidden_layers": 4})");
+  const auto response = Ok(&Stub::ResolveModel, request);
+  ASSERT_EQ(response.parts_size(), 1);
+  ASSERT_EQ(response.parts(0).layers_size(), 4);
+  EXPECT_EQ(response.parts(0).layers(0).spec(), 0);
+  EXPECT_FALSE(response.parts(0).layers(3).has_spec());
+  v1::ResolveSpecRequest one;
+  *one.mutable_spec() = response.specs(0).spec();
+  EXPECT_EQ(Ok(&Stub::ResolveSpec, one).info().spec_fingerprint(), response.specs(0).fingerprint());
 }
 
 TEST_F(ServiceTest, ListPresetsListsAllOfThem) {

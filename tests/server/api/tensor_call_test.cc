@@ -126,7 +126,8 @@ TEST(TensorCallTest, LargeMessagesAreNotReadWhileTheBudgetIsSpent) {
   v1::ResolveSpecRequest resolve;
   *resolve.mutable_spec() = LargeSpec();
   for (const auto& [method, bytes] : {std::pair("Encode", encode.SerializeAsString()),
-                                      std::pair("ResolveSpec", resolve.SerializeAsString())}) {
+                                      std::pair("ResolveSpec", resolve.SerializeAsString()),
+                                      std::pair("ResolveModel", resolve.SerializeAsString())}) {
     {
       const auto permit = server.engine().Reserve(90 << 10);
       const grpc::Status status = server.Call(method, bytes);

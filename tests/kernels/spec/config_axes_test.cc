@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests which axes turn which pairs, by model.
+#include "kernels/spec/config_axes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/kernels/spec/configurations.h"
+
+namespace phasor {
+namespace {
+
+using testing::Config;
+using testing::ExpectRefused;
+using testing::Read;
+
+TEST(ConfigAxesTest, ImageModelsShareTheHeadAmongAxes) {
+  const Spec spec = Read(Config(R"({"model_type": "pixtral", "head_dim": 64})"));
+  EXPECT_EQ(spec.axes, 2);
+  EXPECT_FALSE(spec.mrope_section.size() > 0);
+}
+
+TEST(ConfigAxesTest, SectionsOfAFileReplaceThoseOfTheClass) {
+  const std::string model = R"({"model_type": "glm4v_text", "head_dim": 128)";
+  EXPECT_THAT(Read(Config(model + "}")).mrope_section, ::testing::ElementsAre(8, 12, 12));
+  EXPECT_THAT(Read(Config(model + R"(, "rope_parameters": {"mrope_section": [12, 10, 10]}})"))
+                  .mrope_section,
+              ::testing::ElementsAre(12, 10, 10));
+}
+
+TEST(ConfigAxesTest, SectionsThatTheModelDoesNotReadAreRefused) {
+  ExpectRefused(Config(R"({"model_type": "llama", "head_dim": 64,
+                           "rope_scaling": {"mrope_section": [8, 12, 12]}})"),
+                "rope_parameters.mrope_section: model_type llama has one axis");
+}
+
+}  // namespace
+}  // namespace phasor
