@@ -315,7 +315,7 @@ class Stream::Call final : public engine::Call {
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
-    if (result.ok() && transfers != nullptr) transfers->Store(*result);
+    if (result.ok() && transfers != nullptr) transfers->Store(items, *result);
     answer.status = result.ok() ? result->items[0].status : result.status();
     if (answer.status.ok()) {
       answer.result = &*result;

@@ -333,53 +333,68 @@ class NamedPoolTest : public ClientServerTest {
   }
 };
 
-// A region that clients may write meanwhile is copied as a whole, so it can only be a source.
-TEST_F(NamedPoolTest, ANamedRegionIsASourceAndNoDestination) {
-  const PoolCells source = RandomPool(1);
-  const testing::SharedMemory region(
-      std::string(reinterpret_cast<const char*>(source.data()), source.size()));
+// A region that clients may write meanwhile is copied as a whole; only rows go back.
+TEST_F(NamedPoolTest, NamedRegionsAreSourcesAndDestinations) {
+  const PoolCells source = RandomPool(1), target = RandomPool(2);
+  const auto text = [](const PoolCells& cells) {
+    return std::string(reinterpret_cast<const char*>(cells.data()), cells.size());
+  };
+  const testing::SharedMemory from(text(source)), to(text(target));
   const auto channel = testing::NewChannel(server_->listeners()[1]);
-  {
+  for (const auto& [name, region] : {std::pair("from", &from), {"to", &to}}) {
     grpc::ClientContext context;
     v1::RegisterRequest request;
-    request.mutable_region()->set_name("cache");
+    request.mutable_region()->set_name(name);
     request.mutable_region()->set_size_bytes(kPoolBytes);
-    request.mutable_region()->mutable_posix()->set_key(region.key());
+    request.mutable_region()->mutable_posix()->set_key(region->key());
     v1::RegisterResponse response;
     const auto stub = v1::SharedMemoryService::NewStub(channel);
     const grpc::Status status = stub->Register(&context, request, &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
   }
-  MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
-  PoolCells expected = RandomPool(2), from = source;
-  call.pools = {absl::MakeSpan(from), absl::MakeSpan(expected)};
-  MoveRequest request{.pools = {kPoolBytes, kPoolBytes},
-                      .layouts = call.layouts,
-                      .specs = call.specs,
-                      .layers = call.layers,
-                      .groups = call.groups};
-  ASSERT_TRUE(here_.MoveKeys(call).ok());
-  v1::MoveKeysRequest wire;
-  *wire.mutable_item() = ToWire(request);
-  const PoolCells to = RandomPool(2);
-  wire.add_raw(to.data(), to.size());
-  wire.mutable_item()->mutable_pools(0)->mutable_region()->set_region("cache");
   const auto stub = v1::PositionEmbeddingService::NewStub(channel);
-  v1::MoveKeysResponse response;
-  {
+  const auto move = [&](const MoveCall& call, v1::MoveKeysResponse* response) {
+    const MoveRequest request{.pools = {kPoolBytes, kPoolBytes},
+                              .layouts = call.layouts,
+                              .specs = call.specs,
+                              .layers = call.layers,
+                              .groups = call.groups,
+                              .mode = call.mode};
+    v1::MoveKeysRequest wire;
+    *wire.mutable_item() = ToWire(request);
+    for (const int i : {0, 1}) {
+      wire.mutable_item()->mutable_pools(i)->mutable_region()->set_region(i == 0 ? "from" : "to");
+    }
     grpc::ClientContext context;
-    const grpc::Status status = stub->MoveKeys(&context, wire, &response);
-    ASSERT_TRUE(status.ok()) << status.error_message();
+    return stub->MoveKeys(&context, wire, response);
+  };
+  PoolCells own = source, expected = target;
+  for (const MoveMode mode : {MoveMode::kCopyOnWrite, MoveMode::kCompare, MoveMode::kMove}) {
+    for (const KeyCode code : {KeyCode::kBFloat16, KeyCode::kInt8}) {
+      MoveCall call = MoveOf(code, mode);
+      call.pools = {absl::MakeSpan(own), absl::MakeSpan(expected)};
+      ASSERT_TRUE(here_.MoveKeys(call).ok());
+      v1::MoveKeysResponse response;
+      const grpc::Status status = move(call, &response);
+      ASSERT_TRUE(status.ok()) << status.error_message();
+      EXPECT_EQ(response.raw_size(), 0);
+      EXPECT_EQ(response.result().inline_pools_size(), 0);
+      EXPECT_EQ(from.bytes() == text(own), true) << Name(code);
+      EXPECT_EQ(to.bytes() == text(expected), true) << Name(code);
+    }
   }
-  ASSERT_EQ(response.raw_size(), 1);
-  EXPECT_EQ(std::memcmp(response.raw(0).data(), expected.data(), expected.size()), 0);
-  v1::KeyPool read = wire.item().pools(0);
-  *wire.mutable_item()->mutable_pools(0) = wire.item().pools(1);
-  *wire.mutable_item()->mutable_pools(1) = read;
-  grpc::ClientContext context;
-  const grpc::Status refused = stub->MoveKeys(&context, wire, &response);
+  MoveCall apart = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+  apart.layouts[0].name = "vllm-paged-x";
+  apart.layouts[0].layers = 1;
+  for (KeyLayer& layer : apart.layers) layer.layer = 0;
+  apart.layers.resize(1);
+  apart.specs.resize(1);
+  v1::MoveKeysResponse response;
+  const grpc::Status refused = move(apart, &response);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_THAT(refused.error_message(), HasSubstr("item.pools[1].region.region: a named region"));
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("item.pools[1].region.region: a named region; must be in leased memory or "
+                        "inline for rows whose lanes are apart"));
 }
 
 }  // namespace
