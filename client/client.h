@@ -160,9 +160,20 @@ class Client {
 
   // Moves cached keys to other positions where they lie, in all layers of a model at once, or
   // compares them with what a move would give. After an error, pools in ordinary memory are as they
-  // were; what AllocateShared says holds for pools in shared memory. In a MoveMode::kMove call,
-  // ABORTED says that keys hold neither their old nor their new rotation.
+  // were; what AllocateShared says holds for pools in shared memory. "inproc:" changes all pools
+  // where they lie.
+  //
+  // A call whose deadline passes, or that is cancelled, ends within a few hundred KiB of keys.
+  // ABORTED: a MoveMode::kMove call ended in the middle; its keys may hold their old rotation,
+  // their new one or neither. After CANCELLED or DEADLINE_EXCEEDED from a server, the same holds
+  // for pools in shared memory. KeyGroup::slot_positions make such a call repeatable.
   absl::StatusOr<MoveResult> MoveKeys(MoveCall call, const CallOptions& options = {}) const;
+  // A pool that a call of a batch writes must overlap no pool of another call. Each call has its
+  // own result or error. Calls of a stream run at the same time: a call must not use memory that an
+  // unanswered one writes.
+  absl::StatusOr<std::vector<absl::StatusOr<MoveResult>>> BatchMoveKeys(
+      std::vector<MoveCall> calls, const CallOptions& options = {}) const;
+  std::unique_ptr<MoveStream> StreamMoveKeys(const CallOptions& options = {}) const;
 
   // Attention biases and learned tables ----------------------------------------------------------
 

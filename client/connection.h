@@ -170,13 +170,14 @@ struct MoveResult {
   };
   RunInfo info;                            // spec_fingerprint is empty: see `specs`
   std::vector<SpecInfo> specs;             // one per spec
-  int64_t tokens = 0;                      // of all groups
+  int64_t tokens = 0;                      // of all groups, without those left out
   int64_t moved_bytes = 0;                 // read; as many are written, except by COMPARE
   std::vector<KeyDifference> differences;  // COMPARE: one per layer
 };
 
 using EncodeStream = ItemStream<EncodeCall, EncodeResult>;
 using RopeStream = ItemStream<RopeCall, RunInfo>;
+using MoveStream = ItemStream<MoveCall, MoveResult>;
 
 // Everything that a spec resolves to, as numbers.
 struct SpecDetails {
@@ -266,10 +267,13 @@ class Connection {
                               Done<std::vector<absl::StatusOr<RunInfo>>> done) = 0;
   virtual void AttentionBias(BiasCall call, CallContext context, Done<EncodeResult> done) = 0;
   virtual void MoveKeys(MoveCall call, CallContext context, Done<MoveResult> done) = 0;
+  virtual void BatchMoveKeys(std::vector<MoveCall> calls, CallContext context,
+                             Done<std::vector<absl::StatusOr<MoveResult>>> done) = 0;
   // Opens a stream that ends at the context's deadline. Never nullptr; errors are reported by
   // ItemStream::Finish.
   virtual std::unique_ptr<EncodeStream> StreamEncode(CallContext context) = 0;
   virtual std::unique_ptr<RopeStream> StreamApplyRoPE(CallContext context) = 0;
+  virtual std::unique_ptr<MoveStream> StreamMoveKeys(CallContext context) = 0;
   // Runs calls without a batch dimension, each of at least one token, in runs of tokens. Blocks
   // until it is done. If it fails, a part of the outputs may be written.
   virtual void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options,

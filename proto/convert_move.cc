@@ -176,6 +176,7 @@ KeyGroup GroupFromWire(const v1::KeyGroup& wire) {
   out.slots = {NumbersFromWire(wire.slots().slots()), NumbersFromWire(wire.slots().to_slots()),
                NumbersFromWire(wire.slots().from_positions()),
                NumbersFromWire(wire.slots().positions())};
+  if (wire.has_slot_positions()) out.slot_positions = PlaceFromWire(wire.slot_positions());
   return out;
 }
 
@@ -186,6 +187,9 @@ v1::KeyGroup GroupToWire(const KeyGroup& from) {
   Write(from.slots.to_slots, out.mutable_slots()->mutable_to_slots());
   Write(from.slots.from_positions, out.mutable_slots()->mutable_from_positions());
   Write(from.slots.positions, out.mutable_slots()->mutable_positions());
+  if (from.slot_positions.has_value()) {
+    *out.mutable_slot_positions() = PlaceToWire(*from.slot_positions);
+  }
   return out;
 }
 

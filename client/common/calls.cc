@@ -176,6 +176,32 @@ absl::Status CheckPoolsApart(const std::vector<absl::Span<std::byte>>& pools,
   return absl::OkStatus();
 }
 
+// The pool of one call of a batch.
+struct PoolRange {
+  uintptr_t begin;
+  size_t bytes;
+  size_t call;
+  size_t pool;
+  bool written;
+  uintptr_t end() const { return begin + bytes; }
+};
+
+// Which pools the call writes, as far as its indexes are right.
+std::vector<bool> WrittenPools(const MoveCall& call) {
+  std::vector<bool> written(call.pools.size());
+  if (call.mode == MoveMode::kCompare) return written;
+  const auto note = [&](const KeyPlace& place) {
+    if (place.pool >= 0 && place.pool < std::ssize(call.pools)) {
+      written[static_cast<size_t>(place.pool)] = true;
+    }
+  };
+  for (const KeyLayer& layer : call.layers) note(layer.to_place.value_or(layer.place));
+  for (const KeyGroup& group : call.groups) {
+    if (group.slot_positions.has_value()) note(*group.slot_positions);
+  }
+  return written;
+}
+
 }  // namespace
 
 absl::Status CheckBase(const Spec& spec, std::string_view path) {
@@ -290,6 +316,33 @@ absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view pat
     PHASOR_RETURN_IF_ERROR(CheckBase(*call.specs[i].from_spec, StrCat(spec_path, ".from_spec")));
   }
   return request;
+}
+
+absl::Status CheckPoolsApart(const std::vector<MoveCall>& calls) {
+  std::vector<PoolRange> ranges;
+  for (size_t c = 0; c < calls.size(); ++c) {
+    const std::vector<bool> written = WrittenPools(calls[c]);
+    for (size_t p = 0; p < written.size(); ++p) {
+      const absl::Span<std::byte> pool = calls[c].pools[p];
+      if (pool.empty()) continue;
+      ranges.push_back({reinterpret_cast<uintptr_t>(pool.data()), pool.size(), c, p, written[p]});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const PoolRange& a, const PoolRange& b) { return a.begin < b.begin; });
+  std::vector<const PoolRange*> open;  // that do not end before the next one begins
+  for (const PoolRange& range : ranges) {
+    std::erase_if(open, [&](const PoolRange* other) { return other->end() <= range.begin; });
+    for (const PoolRange* other : open) {
+      if (other->call == range.call || !(other->written || range.written)) continue;
+      return InvalidAt(
+          StrCat(BatchItemPath(range.call), ".pools[", range.pool, "]"),
+          StrCat("overlaps ", BatchItemPath(other->call), ".pools[", other->pool,
+                 "], and one of them is written; must be apart, or groups of one call"));
+    }
+    open.push_back(&range);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckTableValues(const TensorView& values, std::string_view path) {

@@ -38,6 +38,9 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
 // INVALID_ARGUMENT also: pools overlap.
 absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view path);
 
+// INVALID_ARGUMENT: a pool that a call of a batch writes overlaps a pool of another call.
+absl::Status CheckPoolsApart(const std::vector<MoveCall>& calls);
+
 // INVALID_ARGUMENT: `values` is not a dense table, or its memory is too small.
 absl::Status CheckTableValues(const TensorView& values, std::string_view path);
 

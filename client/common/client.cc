@@ -211,6 +211,20 @@ absl::StatusOr<MoveResult> Client::MoveKeys(MoveCall call, const CallOptions& op
   });
 }
 
+absl::StatusOr<std::vector<absl::StatusOr<MoveResult>>> Client::BatchMoveKeys(
+    std::vector<MoveCall> calls, const CallOptions& options) const {
+  PHASOR_RETURN_IF_ERROR(client_internal::CheckPoolsApart(calls));
+  FillPins(calls, options.pins);
+  using Results = std::vector<absl::StatusOr<MoveResult>>;
+  return Wait<Results>([&](Done<Results> done) {
+    connection_->BatchMoveKeys(std::move(calls), Context(options, true), std::move(done));
+  });
+}
+
+std::unique_ptr<MoveStream> Client::StreamMoveKeys(const CallOptions& options) const {
+  return Pinned(connection_->StreamMoveKeys(Context(options, true)), options.pins);
+}
+
 absl::StatusOr<std::vector<TableInfo>> Client::ListTables(const CallOptions& options) const {
   std::vector<TableInfo> tables;
   std::string page_token;

@@ -128,11 +128,19 @@ class GrpcConnection final : public Connection,
   void MoveKeys(MoveCall call, CallContext context, Done<MoveResult> done) override {
     StartUnary<v1::MoveKeysRequest>("MoveKeys", std::move(call), context, std::move(done));
   }
+  void BatchMoveKeys(std::vector<MoveCall> calls, CallContext context,
+                     Done<std::vector<absl::StatusOr<MoveResult>>> done) override {
+    StartBatch<v1::BatchMoveKeysRequest>("BatchMoveKeys", std::move(calls), context,
+                                         std::move(done));
+  }
   std::unique_ptr<EncodeStream> StreamEncode(CallContext context) override {
     return MakeEncodeStream(channel_.channel(), leases_, context);
   }
   std::unique_ptr<RopeStream> StreamApplyRoPE(CallContext context) override {
     return MakeRopeStream(channel_.channel(), leases_, context);
+  }
+  std::unique_ptr<MoveStream> StreamMoveKeys(CallContext context) override {
+    return MakeMoveStream(channel_.channel(), leases_, context);
   }
   void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options, CallContext context,
                          Done<RunInfo> done) override {

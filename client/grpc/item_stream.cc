@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of Encode and ApplyRoPE calls over gRPC.
+// Streams of Encode, ApplyRoPE and MoveKeys calls over gRPC.
 #include "client/grpc/item_stream.h"
 
 #include <map>
@@ -32,6 +32,13 @@ struct RopeMethod {
   using Request = v1::StreamApplyRoPERequest;
   using Response = v1::StreamApplyRoPEResponse;
   static constexpr char kName[] = "/phasor.v1.PositionEmbeddingService/StreamApplyRoPE";
+};
+struct MoveMethod {
+  using Call = MoveCall;
+  using Result = MoveResult;
+  using Request = v1::StreamMoveKeysRequest;
+  using Response = v1::StreamMoveKeysResponse;
+  static constexpr char kName[] = "/phasor.v1.PositionEmbeddingService/StreamMoveKeys";
 };
 
 // A stream of calls of one RPC. Owns what its calls own until they are answered. Threads: as
@@ -133,6 +140,12 @@ std::unique_ptr<RopeStream> MakeRopeStream(const std::shared_ptr<grpc::Channel>&
                                            std::shared_ptr<const LeaseHolder> leases,
                                            const CallContext& context) {
   return std::make_unique<GrpcItemStream<RopeMethod>>(channel, std::move(leases), context);
+}
+
+std::unique_ptr<MoveStream> MakeMoveStream(const std::shared_ptr<grpc::Channel>& channel,
+                                           std::shared_ptr<const LeaseHolder> leases,
+                                           const CallContext& context) {
+  return std::make_unique<GrpcItemStream<MoveMethod>>(channel, std::move(leases), context);
 }
 
 }  // namespace phasor::client_internal

@@ -20,6 +20,9 @@ std::unique_ptr<EncodeStream> MakeEncodeStream(const std::shared_ptr<grpc::Chann
 std::unique_ptr<RopeStream> MakeRopeStream(const std::shared_ptr<grpc::Channel>& channel,
                                            std::shared_ptr<const LeaseHolder> leases,
                                            const CallContext& context);
+std::unique_ptr<MoveStream> MakeMoveStream(const std::shared_ptr<grpc::Channel>& channel,
+                                           std::shared_ptr<const LeaseHolder> leases,
+                                           const CallContext& context);
 
 }  // namespace phasor::client_internal
 

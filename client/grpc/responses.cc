@@ -90,6 +90,20 @@ class Outputs {
     return tensor;
   }
 
+  // The next bytes of the response go to `pool`, whole.
+  absl::Status NextPool(absl::Span<std::byte> pool) {
+    if (next_ == raw_.size()) return Unfit("fewer pools than its result names");
+    const int64_t received = PieceBytes(raw_[next_]);
+    if (received != static_cast<int64_t>(pool.size())) {
+      return Unfit("raw[", next_, "]: ", received, " bytes, its pool has ", pool.size());
+    }
+    copies_.push_back({next_++, pool.data(), nullptr});
+    return absl::OkStatus();
+  }
+
+  // Pools in shared memory, which the response does not name.
+  int TakeDestinations() { return std::exchange(destinations_, 0); }
+
   // Where the bytes of the last tensor from Next go, if the message holds them.
   void CopyLastTo(std::byte* dense) {
     if (last_is_inline_) copies_.push_back({next_ - 1, dense, nullptr});
@@ -195,25 +209,44 @@ absl::Status ReadItem(const v1::ApplyRoPEResult& wire, const RopeCall& call, std
   return absl::OkStatus();
 }
 
-// Whether the message holds pools of this call that may have been written, each as a whole.
-absl::Status CheckPools(const v1::MoveKeysResult& wire, absl::Span<const PieceList> raw,
-                        const MoveCall& call, int destinations) {
-  const size_t most =
-      call.mode == MoveMode::kCompare ? 0 : call.pools.size() - static_cast<size_t>(destinations);
-  if (raw.size() != static_cast<size_t>(wire.inline_pools_size()) || raw.size() > most) {
-    return Unfit(raw.size(), " pools; not those that were asked for");
+// Takes the pools of this call that may have been written, each as a whole.
+absl::Status ReadPools(const v1::MoveKeysResult& wire, const MoveCall& call, Outputs& outputs) {
+  const int placed = outputs.TakeDestinations();
+  const int64_t pools = std::ssize(call.pools);
+  const int64_t most = call.mode == MoveMode::kCompare ? 0 : pools - placed;
+  if (wire.inline_pools_size() > most) {
+    return Unfit(wire.inline_pools_size(), " pools; not those that were asked for");
   }
   int64_t next = 0;
-  for (size_t i = 0; i < raw.size(); ++i) {
-    const int64_t pool = wire.inline_pools(static_cast<int>(i));
-    if (pool < next || pool >= static_cast<int64_t>(call.pools.size())) {
+  for (int i = 0; i < wire.inline_pools_size(); ++i) {
+    const int64_t pool = wire.inline_pools(i);
+    if (pool < next || pool >= pools) {
       return Unfit("result.inline_pools[", i, "]: ", pool, ", not the next of the pools");
     }
     next = pool + 1;
-    const size_t bytes = call.pools[static_cast<size_t>(pool)].size();
-    if (PieceBytes(raw[i]) == static_cast<int64_t>(bytes)) continue;
-    return Unfit("raw[", i, "]: ", PieceBytes(raw[i]), " bytes, its pool has ", bytes);
+    PHASOR_RETURN_IF_ERROR(outputs.NextPool(call.pools[static_cast<size_t>(pool)]));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ReadItem(const v1::MoveKeysResult& wire, const MoveCall& call, std::string_view,
+                      Outputs& outputs, absl::StatusOr<MoveResult>& result) {
+  const size_t compared = call.mode == MoveMode::kCompare ? call.layers.size() : 0;
+  if (static_cast<size_t>(wire.specs_size()) != call.specs.size() ||
+      static_cast<size_t>(wire.differences_size()) != compared) {
+    return Unfit("result: not of the specs or layers that were asked for");
+  }
+  PHASOR_RETURN_IF_ERROR(ReadPools(wire, call, outputs));
+  MoveResult value{.info = InfoFromWire(wire.info()),
+                   .tokens = wire.tokens(),
+                   .moved_bytes = wire.moved_bytes()};
+  for (const v1::KeySpecInfo& spec : wire.specs()) {
+    value.specs.push_back({spec.fingerprint(), spec.from_fingerprint()});
+  }
+  for (const v1::KeyDifference& difference : wire.differences()) {
+    value.differences.push_back(DifferenceFromWire(difference));
+  }
+  result = std::move(value);
   return absl::OkStatus();
 }
 
@@ -297,28 +330,7 @@ absl::Status ReadResponse(const WalkedMessage& message, const BiasCall& call, in
 
 absl::Status ReadResponse(const WalkedMessage& message, const MoveCall& call, int destinations,
                           MoveResult& result) {
-  PHASOR_ASSIGN_OR_RETURN(const auto response, Parse<v1::MoveKeysResponse>(message.header));
-  const v1::MoveKeysResult& wire = response.result();
-  const size_t compared = call.mode == MoveMode::kCompare ? call.layers.size() : 0;
-  if (static_cast<size_t>(wire.specs_size()) != call.specs.size() ||
-      static_cast<size_t>(wire.differences_size()) != compared) {
-    return Unfit("result: not of the specs or layers that were asked for");
-  }
-  PHASOR_RETURN_IF_ERROR(CheckPools(wire, message.raw, call, destinations));
-  for (int i = 0; i < wire.inline_pools_size(); ++i) {
-    CopyPieces(message.raw[static_cast<size_t>(i)],
-               call.pools[static_cast<size_t>(wire.inline_pools(i))].data());
-  }
-  result = {.info = InfoFromWire(wire.info()),
-            .tokens = wire.tokens(),
-            .moved_bytes = wire.moved_bytes()};
-  for (const v1::KeySpecInfo& spec : wire.specs()) {
-    result.specs.push_back({spec.fingerprint(), spec.from_fingerprint()});
-  }
-  for (const v1::KeyDifference& difference : wire.differences()) {
-    result.differences.push_back(DifferenceFromWire(difference));
-  }
-  return absl::OkStatus();
+  return ReadUnary<v1::MoveKeysResponse>(message, call, destinations, result);
 }
 
 absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<EncodeCall>& batch, int,
@@ -331,6 +343,11 @@ absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<RopeCall
   return ReadBatch<v1::BatchApplyRoPEResponse>(message, batch, results);
 }
 
+absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<MoveCall>& batch, int,
+                          std::vector<absl::StatusOr<MoveResult>>& results) {
+  return ReadBatch<v1::BatchMoveKeysResponse>(message, batch, results);
+}
+
 absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const WalkedMessage& message,
                                         const EncodeCall& call, int destinations) {
   absl::StatusOr<EncodeResult> result = absl::UnknownError("");
@@ -341,6 +358,13 @@ absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const Walk
 absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const WalkedMessage& message,
                                    const RopeCall& call, int destinations) {
   absl::StatusOr<RunInfo> result = absl::UnknownError("");
+  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
+  return result;
+}
+
+absl::StatusOr<MoveResult> ReadResult(const v1::MoveKeysResult& wire, const WalkedMessage& message,
+                                      const MoveCall& call, int destinations) {
+  absl::StatusOr<MoveResult> result = absl::UnknownError("");
   PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
   return result;
 }

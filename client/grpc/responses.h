@@ -46,12 +46,16 @@ absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<EncodeCa
                           std::vector<absl::StatusOr<EncodeResult>>& results);
 absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<RopeCall>& batch, int,
                           std::vector<absl::StatusOr<RunInfo>>& results);
+absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<MoveCall>& batch, int,
+                          std::vector<absl::StatusOr<MoveResult>>& results);
 
 // Reads one result of a stream; `message` holds its bytes. The error is the item's own.
 absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const WalkedMessage& message,
                                         const EncodeCall& call, int destinations);
 absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const WalkedMessage& message,
                                    const RopeCall& call, int destinations);
+absl::StatusOr<MoveResult> ReadResult(const v1::MoveKeysResult& wire, const WalkedMessage& message,
+                                      const MoveCall& call, int destinations);
 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header);
 absl::StatusOr<ModelDetails> ReadResolveModelResponse(const std::string& header);

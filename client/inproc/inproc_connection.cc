@@ -24,6 +24,7 @@
 #include "kernels/request/bias.h"
 #include "kernels/request/move_keys.h"
 #include "kernels/request/paged_cache.h"
+#include "kernels/request/slot_positions.h"
 #include "kernels/spec/presets.h"
 
 namespace phasor::client_internal {
@@ -119,7 +120,17 @@ class InprocConnection final : public Connection,
 
   void MoveKeys(MoveCall call, CallContext context, Done<MoveResult> done) override {
     const absl::Status status = CheckContext(context);
-    done(status.ok() ? RunMove(call, kItemPath) : status);
+    done(status.ok() ? RunMove(call, kItemPath, context) : status);
+  }
+
+  void BatchMoveKeys(std::vector<MoveCall> calls, CallContext context,
+                     Done<std::vector<absl::StatusOr<MoveResult>>> done) override {
+    if (absl::Status status = CheckContext(context); !status.ok()) return done(status);
+    std::vector<absl::StatusOr<MoveResult>> results;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      results.push_back(RunMove(calls[i], BatchItemPath(i), context));
+    }
+    done(std::move(results));
   }
 
   std::unique_ptr<EncodeStream> StreamEncode(CallContext context) override {
@@ -135,6 +146,13 @@ class InprocConnection final : public Connection,
           return self->RunRope(call, kItemPath);
         },
         std::move(context));
+  }
+  std::unique_ptr<MoveStream> StreamMoveKeys(CallContext context) override {
+    return std::make_unique<InprocStream<MoveCall, MoveResult>>(
+        [self = shared_from_this(), context](const MoveCall& call) {
+          return self->RunMove(call, kItemPath, context);
+        },
+        context);
   }
   void ApplyRoPEInChunks(std::vector<RopeCall> entries, ChunkOptions options, CallContext context,
                          Done<RunInfo> done) override {
@@ -193,7 +211,8 @@ class InprocConnection final : public Connection,
   absl::Status Rotate(const PreparedRope& prepared, const std::vector<RopeTensor>& tensors,
                       RunInfo* info);
   absl::StatusOr<EncodeResult> RunBias(const BiasCall& call, std::string_view path);
-  absl::StatusOr<MoveResult> RunMove(const MoveCall& call, std::string_view path);
+  absl::StatusOr<MoveResult> RunMove(const MoveCall& call, std::string_view path,
+                                     const CallContext& context);
   absl::StatusOr<SpecDetails> Details(const Spec& spec,
                                       const std::optional<parity::Comparison>& comparison);
 
@@ -340,22 +359,30 @@ absl::StatusOr<EncodeResult> InprocConnection::RunBias(const BiasCall& call,
   return result;
 }
 
-absl::StatusOr<MoveResult> InprocConnection::RunMove(const MoveCall& call, std::string_view path) {
+absl::StatusOr<MoveResult> InprocConnection::RunMove(const MoveCall& call, std::string_view path,
+                                                     const CallContext& context) {
   PHASOR_ASSIGN_OR_RETURN(const MoveRequest request, ToRequest(call, path));
   auto plans = [this](const ResolvedSpec& spec) { return plans_.Get(spec); };
-  PHASOR_ASSIGN_OR_RETURN(const PreparedMove prepared, PrepareMove(request, plans, path));
+  PHASOR_ASSIGN_OR_RETURN(PreparedMove prepared, PrepareMove(request, plans, path));
   PHASOR_RETURN_IF_ERROR(CheckBackendPin(call.pins, path));
+  std::vector<std::byte*> pools;
+  for (const absl::Span<std::byte> pool : call.pools) pools.push_back(pool.data());
+  PHASOR_RETURN_IF_ERROR(ReadSlotPositions(pools, path, &prepared));
   MoveResult result{.info = {"", kNumericsVersion, std::string(backend_->name())},
                     .tokens = prepared.tokens,
                     .moved_bytes = prepared.moved_bytes};
   for (const PreparedMove::Spec& spec : prepared.specs) {
     result.specs.push_back({spec.fingerprint, spec.from_fingerprint});
   }
-  std::vector<std::byte*> pools;
-  for (const absl::Span<std::byte> pool : call.pools) pools.push_back(pool.data());
   const size_t compared = prepared.mode == MoveMode::kCompare ? prepared.layers : 0;
   std::vector<std::byte> report(compared * sizeof(KeyReport));
-  PHASOR_RETURN_IF_ERROR(Run(MakeMoveJob(prepared, pools, report.data()), &result.info));
+  MoveJob job = MakeMoveJob(prepared, pools, report.data());
+  Stop stop([&context] { return CheckContext(context); });
+  job.stop = &stop;
+  PHASOR_RETURN_IF_ERROR(Run(job, &result.info));
+  if (absl::Status why = stop.why(); !why.ok()) {
+    return stop.begun() && prepared.mode == MoveMode::kMove ? HalfMoved(why) : why;
+  }
   for (size_t i = 0; i < compared; ++i) {
     result.differences.push_back(DifferenceOf(report.data(), i));
   }

@@ -26,10 +26,10 @@ namespace phasor::client_internal {
 // CANCELLED or DEADLINE_EXCEEDED if the context is cancelled or past its deadline.
 inline absl::Status CheckContext(const CallContext& context) {
   if (context.cancel.has_value() && context.cancel->cancelled()) {
-    return absl::CancelledError("call: cancelled before it began");
+    return absl::CancelledError("call: cancelled");
   }
   if (absl::Now() >= context.deadline) {
-    return absl::DeadlineExceededError("call: deadline passed before it began; allow more time");
+    return absl::DeadlineExceededError("call: deadline passed; allow more time");
   }
   return absl::OkStatus();
 }

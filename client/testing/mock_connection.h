@@ -31,6 +31,9 @@ class MockConnection : public Connection {
               (override));
   MOCK_METHOD(void, AttentionBias, (BiasCall, CallContext, Done<EncodeResult>), (override));
   MOCK_METHOD(void, MoveKeys, (MoveCall, CallContext, Done<MoveResult>), (override));
+  MOCK_METHOD(void, BatchMoveKeys,
+              (std::vector<MoveCall>, CallContext, Done<std::vector<absl::StatusOr<MoveResult>>>),
+              (override));
   MOCK_METHOD(void, ListTables, (std::string, CallContext, Done<TablePage>), (override));
   MOCK_METHOD(void, GetTable, (std::string, CallContext, Done<TableInfo>), (override));
   MOCK_METHOD(void, CreateTable, (std::string, TensorView, CallContext, Done<TableInfo>),
@@ -39,6 +42,7 @@ class MockConnection : public Connection {
               (override));
   MOCK_METHOD(std::unique_ptr<EncodeStream>, StreamEncode, (CallContext), (override));
   MOCK_METHOD(std::unique_ptr<RopeStream>, StreamApplyRoPE, (CallContext), (override));
+  MOCK_METHOD(std::unique_ptr<MoveStream>, StreamMoveKeys, (CallContext), (override));
   MOCK_METHOD(void, ApplyRoPEInChunks,
               (std::vector<RopeCall>, ChunkOptions, CallContext, Done<RunInfo>), (override));
   MOCK_METHOD(void, AllocateShared, (int64_t, CallContext, Done<SharedMemory>), (override));

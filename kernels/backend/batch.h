@@ -6,9 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
+#include "kernels/backend/stop.h"
 #include "kernels/base/dtype.h"
 #include "kernels/ops/key_form.h"
 #include "kernels/plan/bias_rule.h"
@@ -141,11 +143,19 @@ enum class MoveMode : uint8_t {
 
 // Tokens and where they go. Positions are [tokens, axes].
 struct MoveTokens {
+  // A place of u32 numbers, least significant byte first, one for each slot.
+  struct SlotPositions {
+    size_t pool = 0;
+    int64_t offset = 0;
+  };
+
   std::vector<int64_t> from_slots;
   std::vector<int64_t> to_slots;
   std::vector<int64_t> from_positions;
   std::vector<int64_t> to_positions;
   int axes = 1;
+  // Not COMPARE: gets the position of each token after the token's last layer.
+  std::optional<SlotPositions> slot_positions;
   int64_t count() const { return static_cast<int64_t>(from_slots.size()); }
 };
 
@@ -185,6 +195,8 @@ struct MoveJob {
   const double* tolerances = nullptr;  // [reports]
   std::byte* reports = nullptr;        // [reports] KeyReport, any alignment
   int64_t report_count = 0;
+  // Asked before each piece of the job, and before each tile of COMPARE; nullptr: never.
+  Stop* stop = nullptr;
 };
 
 using Job = std::variant<EncodeJob, RotaryJob, LookupJob, BiasJob, MoveJob>;

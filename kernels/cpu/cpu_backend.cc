@@ -128,7 +128,8 @@ class CpuBackend final : public Backend {
     const auto* const move = std::get_if<MoveJob>(&job);
     const int64_t least = move != nullptr && move->mode != MoveMode::kCompare ? kMovePiece : 1;
     const int64_t wanted = std::max<int64_t>(kPieceBytes / row_bytes, least);
-    const int64_t per_piece = threads() == 1 ? rows : std::min(wanted, rows);
+    const bool whole = threads() == 1 && !(move != nullptr && move->stop != nullptr);
+    const int64_t per_piece = whole ? rows : std::min(wanted, rows);
     for (int64_t first = 0; first < rows; first += per_piece) {
       pieces->push_back({&job, first, std::min(per_piece, rows - first)});
     }
@@ -142,6 +143,7 @@ class CpuBackend final : public Backend {
     } else if (const auto* bias = std::get_if<BiasJob>(piece.job)) {
       RunBias(*bias, piece.first, piece.count);
     } else if (const auto* move = std::get_if<MoveJob>(piece.job)) {
+      if (move->stop != nullptr && !move->stop->MayBegin()) return;
       RunMove(*move, piece.first, piece.count, rotary_, StreamsTo(*move),
               [](int64_t bytes) { return ThreadScratch().Get(bytes); });
     } else {

@@ -2,6 +2,7 @@
 #include "kernels/cpu/move.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -129,6 +130,7 @@ class Mover {
         Rotate();
       }
     }
+    if (tokens->slot_positions.has_value()) KeepPositions(*tokens, first, count);
   }
 
   // Compares all tokens of a layer.
@@ -144,6 +146,7 @@ class Mover {
     if (plane.plan != nullptr) Prepare(plane);
     KeyReport report;
     for (int64_t first = 0; first < tokens->count(); first += tile_tokens) {
+      if (job_.stop != nullptr && !job_.stop->MayBegin()) return;
       const Tile tile{tokens, first, std::min(tile_tokens, tokens->count() - first)};
       CompareTile(plane, tile, job_.tolerances[index], &report);
     }
@@ -255,6 +258,18 @@ class Mover {
     args_.tensors = tensors_.data();
     args_.tensor_count = static_cast<int64_t>(tensors_.size());
     rotary_(args_);
+  }
+
+  // Says that tokens [first, first + count) have their new positions in all layers.
+  void KeepPositions(const MoveTokens& tokens, int64_t first, int64_t count) const {
+    std::atomic_thread_fence(std::memory_order_release);  // of others who see it, also keys are new
+    std::byte* const positions =
+        job_.pools[tokens.slot_positions->pool] + tokens.slot_positions->offset;
+    for (int64_t t = first; t < first + count; ++t) {
+      const auto position = static_cast<uint32_t>(tokens.to_positions[static_cast<size_t>(t)]);
+      std::byte* const out = positions + tokens.to_slots[static_cast<size_t>(t)] * 4;
+      for (int i = 0; i < 4; ++i) out[i] = static_cast<std::byte>(position >> (8 * i));
+    }
   }
 
   // Moves the tile to `moved_`, and compares that with what lies at the destination.

@@ -10,6 +10,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/request/slot_positions.h"
 
 namespace phasor {
 namespace {
@@ -153,6 +154,34 @@ bool Conflict(const Use& a, const Use& b, const PreparedMove& move, TokenSets* s
   return sets->Meet(a, b, /*pages=*/true, shift);
 }
 
+// INVALID_ARGUMENT: slot positions overlap rows of a layer, or those of another group.
+absl::Status CheckSlotPositionsApart(const PreparedMove& move, const std::vector<Use>& uses,
+                                     std::string_view path) {
+  for (size_t g = 0; g < move.groups.size(); ++g) {
+    const auto& positions = move.groups[g].slot_positions;
+    if (!positions.has_value()) continue;
+    const int64_t begin = positions->offset, end = begin + SlotPositionBytes(move, g);
+    const auto overlaps = [&](size_t pool, int64_t other_begin, int64_t other_end) {
+      return pool == positions->pool && begin < other_end && other_begin < end;
+    };
+    const std::string name = StrCat(path, ".groups[", g, "].slot_positions");
+    for (const Use& use : uses) {
+      if (!overlaps(use.pool, use.bytes.begin, use.bytes.end())) continue;
+      return Invalid(name, ": between rows of ", use.path.substr(path.size() + 1),
+                     "; must lie before or after all rows");
+    }
+    for (size_t i = 0; i < g; ++i) {
+      const auto& other = move.groups[i].slot_positions;
+      if (!other.has_value()) continue;
+      if (!overlaps(other->pool, other->offset, other->offset + SlotPositionBytes(move, i))) {
+        continue;
+      }
+      return Invalid(name, ": overlap those of groups[", i, "]; must be disjoint");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t KeyBytes::end() const { return begin + SpanFrom(*this, 0); }
@@ -225,7 +254,7 @@ absl::Status CheckOverlap(const PreparedMove& move, std::string_view path) {
                      "; must be disjoint");
     }
   }
-  return absl::OkStatus();
+  return CheckSlotPositionsApart(move, uses, path);
 }
 
 }  // namespace phasor

@@ -14,6 +14,7 @@
 #include "kernels/request/key_overlap.h"
 #include "kernels/request/move_specs.h"
 #include "kernels/request/move_tokens.h"
+#include "kernels/request/slot_positions.h"
 
 namespace phasor {
 namespace {
@@ -97,7 +98,8 @@ class Preparer {
     PHASOR_RETURN_IF_ERROR(CheckPlaces(out_, path_));
     PHASOR_RETURN_IF_ERROR(PrepareGroups());
     PHASOR_RETURN_IF_ERROR(CheckOverlap(out_, path_));
-    Sum();
+    NoteWritten();
+    out_.moved_bytes = MovedBytes(out_);
     return std::move(out_);
   }
 
@@ -252,6 +254,12 @@ class Preparer {
       }
       PHASOR_ASSIGN_OR_RETURN(out_.groups.emplace_back(),
                               ExpandTokens(request_.groups[g], pages, request_.mode, path));
+      const std::optional<KeyPlace>& positions = request_.groups[g].slot_positions;
+      if (!positions.has_value()) continue;
+      PHASOR_RETURN_IF_ERROR(CheckPlace(*positions, path + ".slot_positions"));
+      out_.groups[g].slot_positions = {static_cast<size_t>(positions->pool),
+                                       positions->offset_bytes};
+      PHASOR_RETURN_IF_ERROR(CheckSlotPositions(out_, g, path));
     }
     return CheckAxes();
   }
@@ -272,19 +280,15 @@ class Preparer {
     return absl::OkStatus();
   }
 
-  void Sum() {
-    double bytes = 0;
+  void NoteWritten() {
+    if (out_.mode == MoveMode::kCompare) return;
     for (const MovePlane& plane : out_.planes) {
-      const KeyForm& form = out_.forms[plane.form];
-      bytes += static_cast<double>(out_.groups[plane.tokens].count()) *
-               static_cast<double>(form.heads) *
-               static_cast<double>(form.bytes_before + form.bytes_from);
       const bool in_place_copy = plane.plan == nullptr && out_.mode == MoveMode::kMove;
-      if (out_.mode != MoveMode::kCompare && !in_place_copy) {
-        out_.pools[plane.to_pool].written = true;
-      }
+      if (!in_place_copy) out_.pools[plane.to_pool].written = true;
     }
-    out_.moved_bytes = static_cast<int64_t>(std::min(bytes, 0x1p60));
+    for (const MoveTokens& group : out_.groups) {
+      if (group.slot_positions.has_value()) out_.pools[group.slot_positions->pool].written = true;
+    }
   }
 
   const MoveRequest& request_;
@@ -324,6 +328,24 @@ double DefaultTolerance(KeyCode code) {
 absl::StatusOr<PreparedMove> PrepareMove(const MoveRequest& request, PlanProvider plans,
                                          std::string_view path) {
   return Preparer(request, plans, path).Run();
+}
+
+int64_t MovedBytes(const PreparedMove& move) {
+  double bytes = 0;
+  for (const MovePlane& plane : move.planes) {
+    const KeyForm& form = move.forms[plane.form];
+    bytes += static_cast<double>(move.groups[plane.tokens].count()) *
+             static_cast<double>(form.heads) *
+             static_cast<double>(form.bytes_before + form.bytes_from);
+  }
+  return static_cast<int64_t>(std::min(bytes, 0x1p60));
+}
+
+absl::Status HalfMoved(const absl::Status& why) {
+  return absl::AbortedError(
+      StrCat("server: stopped in the middle of a MOVE; drop all pages of its tokens, or repeat the "
+             "call if all its groups have slot_positions: ",
+             why.message()));
 }
 
 MoveJob MakeMoveJob(const PreparedMove& prepared, absl::Span<std::byte* const> pools,

@@ -107,6 +107,8 @@ struct KeySlots {
 struct KeyGroup {
   std::vector<KeyRun> runs = {};
   KeySlots slots = {};
+  // The positions of all slots of the destination: u32 [pages * page_size].
+  std::optional<KeyPlace> slot_positions = {};
 };
 
 // A request to move keys, not checked yet.
@@ -154,8 +156,16 @@ double DefaultTolerance(KeyCode code);
 //   another token; rows of two layers overlap; specs do not fit the lanes. Also as ResolveSpec.
 //   FAILED_PRECONDITION: a pin differs.
 //   UNIMPLEMENTED: a spec with PARITY.
+// If groups have slot positions, call ReadSlotPositions (kernels/request/slot_positions.h) before
+// MakeMoveJob.
 absl::StatusOr<PreparedMove> PrepareMove(const MoveRequest& request, PlanProvider plans,
                                          std::string_view path);
+
+// Bytes of the tokens' keys and values.
+int64_t MovedBytes(const PreparedMove& move);
+
+// The status of a MOVE that a Stop ended between its pieces, because of `why`.
+absl::Status HalfMoved(const absl::Status& why);
 
 // What COMPARE found for one layer. Values are f32 numbers of lanes, times `scale` if there is one.
 struct KeyDifference {

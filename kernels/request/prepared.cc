@@ -9,6 +9,7 @@
 #include "kernels/base/text.h"
 #include "kernels/request/lookup.h"
 #include "kernels/request/paged_cache.h"
+#include "kernels/request/slot_positions.h"
 
 namespace phasor {
 namespace {
@@ -209,8 +210,10 @@ Job MakeJobOfKind(const PreparedRope& rope, absl::Span<const InputMemory> inputs
   return job;
 }
 
-Job MakeJobOfKind(const PreparedMove& move, absl::Span<const InputMemory> inputs,
-                  absl::Span<const OutputMemory> outputs) {
+// The memory of all pools: outputs that are written, inputs that are not.
+absl::InlinedVector<std::byte*, 4> PoolsOf(const PreparedMove& move,
+                                           absl::Span<const InputMemory> inputs,
+                                           absl::Span<const OutputMemory> outputs) {
   absl::InlinedVector<std::byte*, 4> pools;
   size_t read = 0, written = 0;
   for (const PreparedMove::Pool& pool : move.pools) {
@@ -218,7 +221,13 @@ Job MakeJobOfKind(const PreparedMove& move, absl::Span<const InputMemory> inputs
     pools.push_back(pool.written ? outputs[written++].data
                                  : const_cast<std::byte*>(inputs[read++].data));
   }
-  return MakeMoveJob(move, pools, written < outputs.size() ? outputs[written].data : nullptr);
+  return pools;
+}
+
+Job MakeJobOfKind(const PreparedMove& move, absl::Span<const InputMemory> inputs,
+                  absl::Span<const OutputMemory> outputs) {
+  std::byte* const report = move.mode == MoveMode::kCompare ? outputs.back().data : nullptr;
+  return MakeMoveJob(move, PoolsOf(move, inputs, outputs), report);
 }
 
 }  // namespace
@@ -308,6 +317,14 @@ absl::Status CheckNumbers(const Prepared& prepared, std::string_view path) {
   const auto* const encode = std::get_if<PreparedEncode>(&prepared);
   if (encode == nullptr || encode->table == nullptr) return absl::OkStatus();
   return CheckLookupPositions(*encode, path);
+}
+
+absl::Status CheckMemory(absl::Span<const InputMemory> inputs,
+                         absl::Span<const OutputMemory> outputs, std::string_view path,
+                         Prepared* prepared) {
+  auto* const move = std::get_if<PreparedMove>(prepared);
+  if (move == nullptr) return absl::OkStatus();
+  return ReadSlotPositions(PoolsOf(*move, inputs, outputs), path, move);
 }
 
 Job MakeJob(const Prepared& prepared, absl::Span<const InputMemory> inputs,

@@ -121,6 +121,13 @@ struct OutputMemory {
   bool like_input = false;  // has the strides of its input; otherwise it is dense
 };
 
+// Checks what lies in the memory of a request that is ready to run: the slot positions of a move,
+// whose tokens that are done it removes. The arguments are those of MakeJob, which comes next.
+// FAILED_PRECONDITION: as ReadSlotPositions.
+absl::Status CheckMemory(absl::Span<const InputMemory> inputs,
+                         absl::Span<const OutputMemory> outputs, std::string_view path,
+                         Prepared* prepared);
+
 // Combines a request with the memory of its slots. `outputs`: all outputs in order. `inputs`: those
 // that are neither kNumbers nor kInitial. `prepared` must have its numbers and must outlive the
 // job.

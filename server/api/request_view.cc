@@ -14,6 +14,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/request/move_tokens.h"
 #include "kernels/request/prepared.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
@@ -384,6 +385,26 @@ absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewCo
   return ViewOne(message.item(), walked.raw, context);
 }
 
+// RESOURCE_EXHAUSTED: the items of a batch are too much work together, however short the message.
+absl::Status CheckTogether(const google::protobuf::MessageLite&) { return absl::OkStatus(); }
+
+absl::Status CheckTogether(const v1::BatchMoveKeysRequest& batch) {
+  int64_t room = kMaxMoveTokens;
+  for (const v1::MoveKeysItem& item : batch.items()) {
+    for (const v1::KeyGroup& group : item.groups()) {
+      room -= group.slots().slots_size();
+      for (const v1::KeyRun& run : group.runs()) {
+        room -= std::clamp<int64_t>(run.count(), 0, kMaxMoveTokens + 1);
+      }
+      if (room >= 0) continue;
+      return absl::ResourceExhaustedError(
+          absl::StrCat("items: more than ", kMaxMoveTokens,
+                       " tokens together; must be at most that, make several calls"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 template <typename Message>
 absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewContext& context) {
   MessageRoom room;
@@ -393,6 +414,7 @@ absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewCo
     return absl::ResourceExhaustedError(absl::StrCat(
         "items: ", message.items_size(), " items; must be at most ", context.max_batch_items));
   }
+  PHASOR_RETURN_IF_ERROR(CheckTogether(message));
   Viewer<std::decay_t<decltype(message.items(0))>> viewer(context, message.items_size());
   for (int i = 0; i < message.items_size(); ++i) {
     viewer.Add(message.items(i), absl::StrCat("items[", i, "]"));
@@ -418,6 +440,11 @@ absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<cons
 }
 
 absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const PieceList> raw,
+                                     const ViewContext& context) {
+  return ViewOne(item, raw, context);
+}
+
+absl::StatusOr<RequestView> ViewItem(const v1::MoveKeysItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context) {
   return ViewOne(item, raw, context);
 }
@@ -458,6 +485,11 @@ absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,
 absl::StatusOr<RequestView> ParseBatchApplyRoPE(const WalkedMessage& message,
                                                 const ViewContext& context) {
   return ParseBatch<v1::BatchApplyRoPERequest>(message, context);
+}
+
+absl::StatusOr<RequestView> ParseBatchMoveKeys(const WalkedMessage& message,
+                                               const ViewContext& context) {
+  return ParseBatch<v1::BatchMoveKeysRequest>(message, context);
 }
 
 }  // namespace phasor::rpc

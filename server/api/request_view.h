@@ -64,6 +64,8 @@ absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<cons
                                      const ViewContext& context);
 absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context);
+absl::StatusOr<RequestView> ViewItem(const v1::MoveKeysItem& item, absl::Span<const PieceList> raw,
+                                     const ViewContext& context);
 // Checks of an item that need no raw entries.
 absl::StatusOr<PreparedEncode> PrepareItem(const v1::EncodeItem& item, const ViewContext& context);
 absl::StatusOr<PreparedRope> PrepareItem(const v1::ApplyRoPEItem& item, const ViewContext& context);
@@ -75,6 +77,8 @@ absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,
                                              const ViewContext& context);
 absl::StatusOr<RequestView> ParseBatchApplyRoPE(const WalkedMessage& message,
                                                 const ViewContext& context);
+absl::StatusOr<RequestView> ParseBatchMoveKeys(const WalkedMessage& message,
+                                               const ViewContext& context);
 
 }  // namespace phasor::rpc
 

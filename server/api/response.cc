@@ -59,13 +59,15 @@ void DescribeOutput(const engine::Item& item, size_t i, v1::TensorSpec* out) {
   SetRegion(item.outputs[i].place, out);
 }
 
+// `result`: of item `i` of its call; nullptr: nothing was computed.
 template <typename Result>
-void FillResult(const engine::Item& item, std::string_view backend, Result* out) {
+void FillResult(const engine::Item& item, const engine::Result* result, size_t i, Result* out) {
   if constexpr (std::is_same_v<Result, v1::ApplyRoPEResult>) {
     for (size_t i = 0; i < item.outputs.size(); ++i) DescribeOutput(item, i, out->add_tensors());
   } else {
     DescribeOutput(item, 0, out->mutable_output());
   }
+  const std::string_view backend = result == nullptr ? "" : result->items[i].backend;
   SetRunInfo(FingerprintOf(item.prepared), backend, out->mutable_info());
 }
 
@@ -78,9 +80,10 @@ void FillSpecs(const PreparedMove& move, v1::MoveKeysResult* out) {
 }
 
 // The result of a move. A report of COMPARE goes into the header.
-void FillMove(const engine::Item& item, const engine::Result& result, v1::MoveKeysResult* out) {
+void FillResult(const engine::Item& item, const engine::Result* result, size_t i,
+                v1::MoveKeysResult* out) {
   const auto& move = std::get<PreparedMove>(item.prepared);
-  const engine::ItemResult& ran = result.items[0];
+  const engine::ItemResult& ran = result->items[i];
   SetRunInfo("", ran.backend, out->mutable_info());
   FillSpecs(move, out);
   out->set_tokens(move.tokens);
@@ -91,9 +94,9 @@ void FillMove(const engine::Item& item, const engine::Result& result, v1::MoveKe
       out->add_inline_pools(slot.index);
     }
     if (slot.role != Role::kReport) continue;
-    const std::byte* const report = result.buffer->data() + ran.outputs[k].offset;
-    for (size_t i = 0; i < move.layers; ++i) {
-      *out->add_differences() = ToWire(DifferenceOf(report, i));
+    const std::byte* const report = result->buffer->data() + ran.outputs[k].offset;
+    for (size_t layer = 0; layer < move.layers; ++layer) {
+      *out->add_differences() = ToWire(DifferenceOf(report, layer));
     }
   }
 }
@@ -102,7 +105,7 @@ template <typename Message>
 grpc::ByteBuffer MakeUnary(absl::Span<const engine::Item> items, const engine::Result& result) {
   MessageRoom room;
   Message& header = room.Make<Message>();
-  FillResult(items[0], result.items[0].backend, header.mutable_result());
+  FillResult(items[0], &result, 0, header.mutable_result());
   return Join(header, items, result);
 }
 
@@ -117,13 +120,12 @@ grpc::ByteBuffer MakeStream(const StreamAnswer& answer) {
   MessageRoom room;
   Message& header = room.Make<Message>();
   header.set_id(answer.id);
-  if (answer.chunk.has_value()) *header.mutable_chunk() = *answer.chunk;
+  if constexpr (!std::is_same_v<Message, v1::StreamMoveKeysResponse>) {  // moves have no chunks
+    if (answer.chunk.has_value()) *header.mutable_chunk() = *answer.chunk;
+  }
   SetStatus(answer.status, header.mutable_result());
   const bool empty = !answer.status.ok() || answer.result == nullptr;
-  if (answer.status.ok()) {
-    const std::string_view backend = empty ? std::string_view() : answer.result->items[0].backend;
-    FillResult(*answer.item, backend, header.mutable_result());
-  }
+  if (answer.status.ok()) FillResult(*answer.item, answer.result, 0, header.mutable_result());
   if (empty) return Join(header, {}, engine::Result());
   return Join(header, {answer.item, 1}, *answer.result);
 }
@@ -136,7 +138,7 @@ grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::R
     const absl::Status& status = result.items[i].status;
     auto* out = header.add_results();
     SetStatus(status, out);
-    if (status.ok()) FillResult(items[i], result.items[i].backend, out);
+    if (status.ok()) FillResult(items[i], &result, i, out);
   }
   return Join(header, items, result);
 }
@@ -157,16 +159,13 @@ grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result) {
   MessageRoom room;
   auto& header = room.Make<v1::AttentionBiasResponse>();
-  FillResult(items[0], result.items[0].backend, &header);
+  FillResult(items[0], &result, 0, &header);
   return Join(header, items, result);
 }
 
 grpc::ByteBuffer MakeMoveKeysResponse(absl::Span<const engine::Item> items,
                                       const engine::Result& result) {
-  MessageRoom room;
-  auto& header = room.Make<v1::MoveKeysResponse>();
-  FillMove(items[0], result, header.mutable_result());
-  return Join(header, items, result);
+  return MakeUnary<v1::MoveKeysResponse>(items, result);
 }
 
 grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
@@ -179,12 +178,21 @@ grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items
   return MakeBatch<v1::BatchApplyRoPEResponse>(items, result);
 }
 
+grpc::ByteBuffer MakeBatchMoveKeysResponse(absl::Span<const engine::Item> items,
+                                           const engine::Result& result) {
+  return MakeBatch<v1::BatchMoveKeysResponse>(items, result);
+}
+
 grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer) {
   return MakeStream<v1::StreamEncodeResponse>(answer);
 }
 
 grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer) {
   return MakeStream<v1::StreamApplyRoPEResponse>(answer);
+}
+
+grpc::ByteBuffer MakeStreamMoveKeysResponse(const StreamAnswer& answer) {
+  return MakeStream<v1::StreamMoveKeysResponse>(answer);
 }
 
 }  // namespace phasor::rpc

@@ -31,6 +31,8 @@ grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
                                          const engine::Result& result);
 grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
                                             const engine::Result& result);
+grpc::ByteBuffer MakeBatchMoveKeysResponse(absl::Span<const engine::Item> items,
+                                           const engine::Result& result);
 
 // The answer to one message of a stream.
 struct StreamAnswer {
@@ -43,6 +45,7 @@ struct StreamAnswer {
 
 grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer);
 grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer);
+grpc::ByteBuffer MakeStreamMoveKeysResponse(const StreamAnswer& answer);
 
 }  // namespace phasor::rpc
 

@@ -30,8 +30,12 @@ constexpr TensorMethod kMoveKeys{ParseMoveKeys, MakeMoveKeysResponse, /*batch=*/
 constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchEncodeResponse, /*batch=*/true};
 constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPEResponse,
                                        /*batch=*/true};
+constexpr TensorMethod kBatchMoveKeys{ParseBatchMoveKeys, MakeBatchMoveKeysResponse,
+                                      /*batch=*/true, kRawEntriesOfOneMove};
 constexpr StreamMethod kStreamEncode{ParseStreamEncode, MakeStreamEncodeResponse};
 constexpr StreamMethod kStreamApplyRoPE{ParseStreamApplyRoPE, MakeStreamApplyRoPEResponse};
+constexpr StreamMethod kStreamMoveKeys{ParseStreamMoveKeys, MakeStreamMoveKeysResponse,
+                                       kRawEntriesOfOneMove};
 
 // gRPC declares a raw request const, but it made the message itself and the object is not const.
 // Emptying it frees the received memory before the call ends.
@@ -209,6 +213,12 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::MoveKeys(
   return Start(kMoveKeys, context, request, response);
 }
 
+grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::BatchMoveKeys(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return Start(kBatchMoveKeys, context, request, response);
+}
+
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
@@ -248,15 +258,24 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::GetServerInfo(
   });
 }
 
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PositionEmbeddingServiceImpl::Start(
+    const StreamMethod& method, grpc::CallbackServerContext* context) {
+  return streams_.Start(method, {Limits(), options_.stream_idle_timeout}, engine_, context);
+}
+
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 PositionEmbeddingServiceImpl::StreamEncode(grpc::CallbackServerContext* context) {
-  return streams_.Start(kStreamEncode, {Limits(), options_.stream_idle_timeout}, engine_, context);
+  return Start(kStreamEncode, context);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 PositionEmbeddingServiceImpl::StreamApplyRoPE(grpc::CallbackServerContext* context) {
-  return streams_.Start(kStreamApplyRoPE, {Limits(), options_.stream_idle_timeout}, engine_,
-                        context);
+  return Start(kStreamApplyRoPE, context);
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
+PositionEmbeddingServiceImpl::StreamMoveKeys(grpc::CallbackServerContext* context) {
+  return Start(kStreamMoveKeys, context);
 }
 
 absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(

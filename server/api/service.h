@@ -39,23 +39,18 @@ struct ServiceOptions {
 
 // Methods with tensors, streams too, take the received bytes without parsing them. So element bytes
 // are never copied into a message, and bytes that do not parse are INVALID_ARGUMENT.
-using PositionEmbeddingServiceBase = v1::PositionEmbeddingService::WithRawCallbackMethod_MoveKeys<
-    v1::PositionEmbeddingService::WithRawCallbackMethod_Encode<
-        v1::PositionEmbeddingService::WithRawCallbackMethod_ApplyRoPE<
-            v1::PositionEmbeddingService::WithRawCallbackMethod_BatchEncode<
-                v1::PositionEmbeddingService::WithRawCallbackMethod_BatchApplyRoPE<
-                    v1::PositionEmbeddingService::WithRawCallbackMethod_AttentionBias<
-                        v1::PositionEmbeddingService::WithRawCallbackMethod_ResolveSpec<
-                            v1::PositionEmbeddingService::WithRawCallbackMethod_ResolveModel<
-                                v1::PositionEmbeddingService::WithRawCallbackMethod_ListPresets<
-                                    v1::PositionEmbeddingService::
-                                        WithRawCallbackMethod_GetServerInfo<
-                                            v1::PositionEmbeddingService::
-                                                WithRawCallbackMethod_StreamEncode<
-                                                    v1::PositionEmbeddingService::
-                                                        WithRawCallbackMethod_StreamApplyRoPE<
-                                                            v1::PositionEmbeddingService::
-                                                                Service>>>>>>>>>>>>;
+using Rpcs = v1::PositionEmbeddingService;
+using RawBatches =
+    Rpcs::WithRawCallbackMethod_BatchEncode<Rpcs::WithRawCallbackMethod_BatchApplyRoPE<
+        Rpcs::WithRawCallbackMethod_BatchMoveKeys<Rpcs::Service>>>;
+using RawStreams =
+    Rpcs::WithRawCallbackMethod_StreamEncode<Rpcs::WithRawCallbackMethod_StreamApplyRoPE<
+        Rpcs::WithRawCallbackMethod_StreamMoveKeys<RawBatches>>>;
+using RawCalls = Rpcs::WithRawCallbackMethod_Encode<Rpcs::WithRawCallbackMethod_ApplyRoPE<
+    Rpcs::WithRawCallbackMethod_AttentionBias<Rpcs::WithRawCallbackMethod_MoveKeys<RawStreams>>>>;
+using PositionEmbeddingServiceBase = Rpcs::WithRawCallbackMethod_ResolveSpec<
+    Rpcs::WithRawCallbackMethod_ResolveModel<Rpcs::WithRawCallbackMethod_ListPresets<
+        Rpcs::WithRawCallbackMethod_GetServerInfo<RawCalls>>>>;
 
 // Implements the gRPC service of phasor.v1. Threads: gRPC calls the methods from its own threads,
 // many at once. No method blocks; a call up to the engine's inline size is computed inside its
@@ -94,6 +89,9 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   grpc::ServerUnaryReactor* MoveKeys(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* BatchMoveKeys(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ResolveSpec(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) override;
@@ -110,9 +108,13 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamApplyRoPE(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamMoveKeys(
+      grpc::CallbackServerContext* context) override;
 
  private:
   TensorCallLimits Limits() const;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
+      const StreamMethod& method, grpc::CallbackServerContext* context);
   grpc::ServerUnaryReactor* Start(const TensorMethod& method, grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response);
   absl::StatusOr<v1::ResolveSpecResponse> Resolve(const grpc::CallbackServerContext& context,

@@ -293,10 +293,10 @@ class Stream::Call final : public engine::Call {
 
   // Takes the bytes of `message`. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: they are not a valid
   // message, or exceed a limit.
-  absl::StatusOr<WalkedMessage> Receive(grpc::ByteBuffer* message, int64_t max_header_bytes) {
+  absl::StatusOr<WalkedMessage> Receive(grpc::ByteBuffer* message, const WalkLimits& limits) {
     PHASOR_RETURN_IF_ERROR(received_.Take(message));
     received_bytes = received_.size();
-    return received_.Walk({max_header_bytes, kRawEntriesOfOneItem});
+    return received_.Walk(limits);
   }
 
   bool cancelled() const override { return stream_->abandoned(); }
@@ -315,7 +315,7 @@ class Stream::Call final : public engine::Call {
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
-    if (result.ok() && transfers != nullptr) transfers->Store(*result);
+    if (result.ok() && transfers != nullptr) transfers->Store(items, *result);
     answer.status = result.ok() ? result->items[0].status : result.status();
     if (answer.status.ok()) {
       answer.result = &*result;
@@ -346,7 +346,8 @@ class Stream::Call final : public engine::Call {
 
 void Stream::Take() {
   auto call = std::make_unique<Call>(shared_from_this());
-  const auto walked = call->Receive(&incoming_, options_.limits.max_header_bytes);
+  const auto walked =
+      call->Receive(&incoming_, {options_.limits.max_header_bytes, method_.raw_entries});
   if (!walked.ok()) return Break(walked.status());
   absl::StatusOr<StreamRequest> request = Parse(*walked, &call->plan_bytes);
   if (!request.ok()) return Break(request.status());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StreamEncode and StreamApplyRoPE: receives items, computes them and sends answers, within the
-// limits below. The comments in proto/phasor/v1 say what a stream guarantees.
+// StreamEncode, StreamApplyRoPE and StreamMoveKeys: receives items, computes them and sends
+// answers, within the limits below. The comments in proto/phasor/v1 say what a stream guarantees.
 #ifndef PHASOR_SERVER_API_STREAM_H_
 #define PHASOR_SERVER_API_STREAM_H_
 
@@ -34,6 +34,7 @@ inline constexpr int64_t kMaxChunkedItems = 64;
 struct StreamMethod {
   absl::StatusOr<StreamRequest> (*parse)(const WalkedMessage&, const ViewContext&);
   grpc::ByteBuffer (*respond)(const StreamAnswer&);
+  int64_t raw_entries = kRawEntriesOfOneItem;  // of a message
 };
 
 // Settings of a stream.

@@ -54,4 +54,18 @@ absl::StatusOr<StreamRequest> ParseStreamApplyRoPE(const WalkedMessage& message,
   return ParseStream<v1::StreamApplyRoPERequest>(message, context);
 }
 
+absl::StatusOr<StreamRequest> ParseStreamMoveKeys(const WalkedMessage& walked,
+                                                  const ViewContext& context) {
+  v1::StreamMoveKeysRequest message;
+  PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
+  StreamRequest request;
+  request.id = message.id();
+  if (message.has_item()) {
+    SetContent(ViewItem(message.item(), walked.raw, context), &request);
+  } else {
+    request.content = absl::InvalidArgumentError("item: not set; must be given");
+  }
+  return request;
+}
+
 }  // namespace phasor::rpc

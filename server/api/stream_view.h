@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses and checks messages of StreamEncode and StreamApplyRoPE.
+// Parses and checks messages of streams.
 #ifndef PHASOR_SERVER_API_STREAM_VIEW_H_
 #define PHASOR_SERVER_API_STREAM_VIEW_H_
 
@@ -27,6 +27,8 @@ absl::StatusOr<StreamRequest> ParseStreamEncode(const WalkedMessage& message,
                                                 const ViewContext& context);
 absl::StatusOr<StreamRequest> ParseStreamApplyRoPE(const WalkedMessage& message,
                                                    const ViewContext& context);
+absl::StatusOr<StreamRequest> ParseStreamMoveKeys(const WalkedMessage& message,
+                                                  const ViewContext& context);
 
 }  // namespace phasor::rpc
 

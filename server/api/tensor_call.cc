@@ -91,7 +91,7 @@ class TensorCall final : public engine::Call {
 
   void Done(absl::StatusOr<engine::Result> result) override {
     if (result.ok() && transfers_ != nullptr) {
-      transfers_->Store(*result);
+      transfers_->Store(items, *result);
       phases.stored = std::chrono::steady_clock::now();
     }
     CallCounter::NotePhases(context_, phases);

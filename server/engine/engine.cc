@@ -407,7 +407,7 @@ class Engine::Impl {
       bytes += admitted.call->work_bytes();
     }
     RunFacts facts;
-    Results results = RunCalls(calls, backend_, pool_, &facts);
+    Results results = RunCalls(calls, backend_, pool_, clock_, &facts);
     jobs_.fetch_add(facts.jobs, std::memory_order_relaxed);
     if (batch.gathers) EndRun();
     if (options_.observer != nullptr) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -87,6 +88,7 @@ class Stager {
     for (const Input& input : item.inputs) {
       PHASOR_RETURN_IF_ERROR(StageInput(item, input, outputs, &inputs));
     }
+    PHASOR_RETURN_IF_ERROR(CheckMemory(inputs, outputs, path, &item.prepared));
     return MakeJob(item.prepared, inputs, outputs);
   }
 
@@ -161,17 +163,29 @@ class Stager {
   absl::InlinedVector<BufferRef, 4> scratch_;
 };
 
+// Why a call that runs should end; OK: it should not.
+absl::Status WhyStop(const Call& call, const Clock& clock) {
+  if (call.cancelled()) return absl::CancelledError("server: cancelled by the caller");
+  if (call.deadline <= clock.Now()) {
+    return absl::DeadlineExceededError("server: deadline passed in the middle; allow more time");
+  }
+  return absl::OkStatus();
+}
+
 // The status of an item whose job failed. ABORTED if an input that it was to change in place may be
 // changed in part: the caller cannot repeat the call then.
-absl::Status HalfDone(const Item& item, const JobResult& result) {
-  if (result.intact) return result.status;
+absl::Status HalfDone(const Item& item, const JobResult& result, const Stop* stop) {
+  const absl::Status stopped = stop == nullptr ? absl::OkStatus() : stop->why();
+  const absl::Status& why = result.status.ok() ? stopped : result.status;
+  if (result.status.ok() ? !stop->begun() : result.intact) return why;
   bool changed = false;
   for (const Output& output : item.outputs) {
     if (!IsInPlace(item, output)) continue;
     changed = true;
     if (output.place.dirty != nullptr) output.place.dirty->store(true, std::memory_order_relaxed);
   }
-  if (!changed) return result.status;
+  if (!changed) return why;
+  if (result.status.ok()) return HalfMoved(why);
   return absl::AbortedError(
       absl::StrCat("server: failed in the middle of an in-place call; start again from the "
                    "original, because what it was to change holds neither input "
@@ -186,7 +200,10 @@ std::string PathOf(const Call& call, size_t i) {
 // A call that runs together with others.
 class StagedCall {
  public:
-  StagedCall(Call* call, BufferPool* pool) : call_(*call), pool_(*pool) { status_ = Stage(); }
+  StagedCall(Call* call, BufferPool* pool, const Clock* clock)
+      : call_(*call), pool_(*pool), clock_(*clock) {
+    status_ = Stage();
+  }
 
   // The jobs of the backend; none if staging failed.
   std::vector<Job>& jobs() { return jobs_; }
@@ -200,8 +217,9 @@ class StagedCall {
       const Item& item = call_.items[job_items_[k]];
       ItemResult& item_result = result_.items[job_items_[k]];
       item_result.backend = ran[k].backend;
-      if (ran[k].status.ok()) continue;
-      item_result.status = HalfDone(item, ran[k]);
+      const Stop* const stop = stops_[k].get();
+      if (ran[k].status.ok() && (stop == nullptr || stop->why().ok())) continue;
+      item_result.status = HalfDone(item, ran[k], stop);
       item_result.outputs.clear();
     }
     if (stager_->borrows()) call_.ReleasePayload();
@@ -232,6 +250,12 @@ class StagedCall {
       }
       jobs_.push_back(*std::move(job));
       job_items_.push_back(i);
+      stops_.emplace_back();
+      if (auto* const move = std::get_if<MoveJob>(&jobs_.back())) {
+        stops_.back() = std::make_unique<Stop>(
+            [call = &call_, clock = &clock_] { return WhyStop(*call, *clock); });
+        move->stop = stops_.back().get();
+      }
     }
     if (!stager_->borrows()) call_.ReleasePayload();
     return absl::OkStatus();
@@ -239,11 +263,13 @@ class StagedCall {
 
   Call& call_;
   BufferPool& pool_;
+  const Clock& clock_;
   absl::Status status_;
   Result result_;
   std::optional<Stager> stager_;
   std::vector<Job> jobs_;
-  absl::InlinedVector<size_t, 1> job_items_;  // the item of each job
+  absl::InlinedVector<size_t, 1> job_items_;             // the item of each job
+  absl::InlinedVector<std::unique_ptr<Stop>, 1> stops_;  // of each job; nullptr: it runs to its end
 };
 
 }  // namespace
@@ -262,11 +288,11 @@ int64_t ScratchBytes(const Item& item) {
 }
 
 Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
-                 RunFacts* facts) {
+                 const Clock& clock, RunFacts* facts) {
   const Tick begun = Now();
   absl::InlinedVector<StagedCall, 1> staged;
   staged.reserve(calls.size());
-  for (Call* const call : calls) staged.emplace_back(call, &pool);
+  for (Call* const call : calls) staged.emplace_back(call, &pool, &clock);
   std::vector<Job> jobs = std::move(staged[0].jobs());
   for (size_t i = 1; i < staged.size(); ++i) {
     std::move(staged[i].jobs().begin(), staged[i].jobs().end(), std::back_inserter(jobs));

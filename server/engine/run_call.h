@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend/backend.h"
+#include "server/base/clock.h"
 #include "server/engine/buffer.h"
 #include "server/engine/call.h"
 
@@ -32,10 +33,11 @@ int64_t ScratchBytes(const Item& item);
 // Computes every item of every call in one Backend::RunEach. A call or an item that fails does not
 // affect the others. Calls ReleasePayload of a call as soon as nothing reads its payload any more.
 // Errors of a call: UNAVAILABLE (no memory), and those of FetchPayload. Errors of an item: those of
-// its job, and ABORTED if the job failed in the middle of changing its input in place. `facts` is
-// filled in unless nullptr.
+// its job, and ABORTED if the job failed in the middle of changing its input in place. A move whose
+// caller leaves, or whose deadline passes by `clock`, ends before its next piece: CANCELLED,
+// DEADLINE_EXCEEDED, or ABORTED in place. `facts` is filled in unless nullptr.
 Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& pool,
-                 RunFacts* facts = nullptr);
+                 const Clock& clock, RunFacts* facts = nullptr);
 
 }  // namespace phasor::engine
 

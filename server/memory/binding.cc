@@ -9,6 +9,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/request/written_bytes.h"
 
 namespace phasor::memory {
 namespace {
@@ -129,16 +130,37 @@ absl::StatusOr<Binding::Place> Binding::FindOutput(const SharedTensor& tensor,
 absl::Status Binding::Cache(const SharedTensor& tensor, size_t slot, engine::Item* item) {
   engine::Output& output = item->outputs[slot];
   PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, output.slot.bytes));
-  if (place.named !=
-      nullptr) {  // a copied cache would be written back whole, over what others write meanwhile
-    return absl::UnimplementedError(StrCat(
-        tensor.name_path, ": a named region; must be in leased memory or inline for caches"));
-  }
+  if (place.named != nullptr) return NamedPool(tensor, place, slot, item);
   PHASOR_RETURN_IF_ERROR(Hold(tensor, place));
   Add(RangeOf(tensor, place, output.slot.bytes, /*output=*/true));
   bound_.shared_bytes += output.slot.like_input_bytes;
   output.place = DestinationAt(tensor, place.data);
   if (place.device != nullptr) output.place.dirty = place.device->dirty_flag();
+  return absl::OkStatus();
+}
+
+// A copied cache would be written back whole, over what others write meanwhile. Of a pool, only the
+// rows that the move writes go back.
+absl::Status Binding::NamedPool(const SharedTensor& tensor, const Place& place, size_t slot,
+                                engine::Item* item) {
+  engine::Output& output = item->outputs[slot];
+  const auto* const move = std::get_if<PreparedMove>(&item->prepared);
+  if (move == nullptr || !WritesWholeRows(*move, static_cast<size_t>(output.slot.index))) {
+    return absl::UnimplementedError(
+        StrCat(tensor.name_path, ": a named region; must be in leased memory or inline for ",
+               move == nullptr ? "caches" : "rows whose lanes are apart"));
+  }
+  const RegionPart part{place.named, nullptr, tensor.offset, output.slot.bytes, tensor.path};
+  const auto input = std::find_if(
+      item->inputs.begin(), item->inputs.end(),
+      [&](const engine::Input& in) { return in.slot.output == static_cast<int>(slot); });
+  transfers().AddInput(items_, static_cast<size_t>(input - item->inputs.begin()), part);
+  transfers().AddOutput(items_, slot, part);
+  if (output.slot.moves_within) in_place_.push_back(items_);
+  output.place = DestinationAt(tensor, nullptr);
+  output.place.copied = true;
+  Add(RangeOf(tensor, place, output.slot.bytes, /*output=*/true));
+  bound_.shared_bytes += output.slot.bytes;
   return absl::OkStatus();
 }
 

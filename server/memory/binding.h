@@ -85,8 +85,9 @@ class Binding {
   absl::Status Output(const SharedTensor& tensor, const SharedTensor* input, size_t slot,
                       engine::Item* item);
 
-  // The same for a cache or a pool, of which only parts are written. UNIMPLEMENTED also: a named
-  // region.
+  // The same for a cache or a pool, of which only parts are written. A pool in a named region is
+  // copied, and the rows that are written go back. UNIMPLEMENTED also: a cache in a named region,
+  // or a pool there whose rows are not whole.
   absl::Status Cache(const SharedTensor& tensor, size_t slot, engine::Item* item);
 
   // Ends an item; what is bound next belongs to the next item. INVALID_ARGUMENT: an output of the
@@ -122,6 +123,8 @@ class Binding {
   absl::StatusOr<Place> Find(const SharedTensor& tensor, int64_t bytes, bool write) const;
   absl::StatusOr<Place> FindOnHost(const SharedTensor& tensor, int64_t bytes, bool write) const;
   absl::StatusOr<Place> FindOutput(const SharedTensor& tensor, int64_t bytes) const;
+  absl::Status NamedPool(const SharedTensor& tensor, const Place& place, size_t slot,
+                         engine::Item* item);
   // For memory that is used where it lies.
   absl::Status Hold(const SharedTensor& tensor, const Place& place);
   Range RangeOf(const SharedTensor& tensor, const Place& place, int64_t bytes, bool output) const;

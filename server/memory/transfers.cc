@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/base/text.h"
+#include "kernels/request/written_bytes.h"
 
 namespace phasor::memory {
 namespace {
@@ -19,6 +20,19 @@ absl::Status Read(const RegionPart& part, std::byte* out) {
 absl::Status Write(const RegionPart& part, const std::byte* in) {
   if (part.device != nullptr) return part.device->Write(part.offset, part.bytes, in);
   return part.host->Write(part.offset, part.bytes, in, part.path);
+}
+
+// Writes the bytes of pool `pool` that the move wrote. Others may be writing the rest of it.
+absl::Status WriteMoved(const PreparedMove& move, int pool, RegionPart part, const std::byte* in) {
+  const int64_t begin = part.offset;
+  absl::Status status;
+  ForEachWritten(move, static_cast<size_t>(pool), [&](int64_t first, int64_t bytes) {
+    if (!status.ok()) return;
+    part.offset = begin + first;
+    part.bytes = bytes;
+    status = Write(part, in + first);
+  });
+  return status;
 }
 
 }  // namespace
@@ -52,11 +66,15 @@ absl::Status Transfers::Fetch(engine::BufferPool& pool, absl::Span<engine::Item>
   return absl::OkStatus();
 }
 
-void Transfers::Store(engine::Result& result) const {
+void Transfers::Store(absl::Span<const engine::Item> items, engine::Result& result) const {
   for (const auto& [item, slot, part] : outputs_) {
     engine::ItemResult& of_item = result.items[item];
     if (!of_item.status.ok()) continue;
-    of_item.status = Write(part, result.buffer->data() + of_item.outputs[slot].offset);
+    const std::byte* const data = result.buffer->data() + of_item.outputs[slot].offset;
+    const auto* const move = std::get_if<PreparedMove>(&items[item].prepared);
+    of_item.status = move == nullptr
+                         ? Write(part, data)
+                         : WriteMoved(*move, items[item].outputs[slot].slot.index, part, data);
     if (of_item.status.ok()) continue;
     of_item.outputs.clear();
     if (std::find(in_place_.begin(), in_place_.end(), item) == in_place_.end()) continue;

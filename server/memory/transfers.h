@@ -50,9 +50,10 @@ class Transfers {
   absl::Status Fetch(engine::BufferPool& pool, absl::Span<engine::Item> items);
   void Release() { copies_.clear(); }
 
-  // Writes the outputs of the items that succeeded. If an output cannot be written, its item fails
-  // with the error of Write, or with ABORTED if an input of its caller may have been changed.
-  void Store(engine::Result& result) const;
+  // Writes the outputs of the items that succeeded; of a pool of keys, only what the move wrote. If
+  // an output cannot be written, its item fails with the error of Write, or with ABORTED if an
+  // input of its caller may have been changed.
+  void Store(absl::Span<const engine::Item> items, engine::Result& result) const;
 
  private:
   struct Transfer {

@@ -157,6 +157,118 @@ TEST_F(ClientMoveTest, EveryWayFindsTheSameDifferences) {
   }
 }
 
+// A batch and a stream of a copy, a wrong call, and a comparison with what the copy gave.
+TEST_F(ClientMoveTest, BatchesAndStreamsGiveWhatCallsGive) {
+  const Outcome copied =
+      Move(here_, MoveOf(KeyCode::kQ8_0, MoveMode::kCopyOnWrite), /*leased=*/false);
+  ASSERT_TRUE(copied.result.ok()) << copied.result.status();
+  for (const Client* client : {&here_, &tcp_, &unix_}) {
+    for (const bool leased : {false, true}) {
+      std::vector<PoolCells> own = {RandomPool(1), RandomPool(2), copied.pools[1], RandomPool(3)};
+      SharedMemory memory;
+      if (leased) memory = Shared(client == &here_ ? unix_ : *client, 4 * kPoolBytes);
+      const auto pool = [&](int64_t i) -> absl::Span<std::byte> {
+        PoolCells& cells = own[static_cast<size_t>(i)];
+        if (!leased) return absl::MakeSpan(cells);
+        std::memcpy(memory.data() + i * kPoolBytes, cells.data(), cells.size());
+        return {memory.data() + i * kPoolBytes, cells.size()};
+      };
+      const absl::Span<std::byte> pools[] = {pool(0), pool(1), pool(2), pool(3)};
+      const auto call = [&](MoveMode mode, int64_t to) {
+        MoveCall made = MoveOf(KeyCode::kQ8_0, mode);
+        made.pools = {pools[0], pools[to]};
+        return made;
+      };
+      MoveCall wrong = call(MoveMode::kCopyOnWrite, 3);
+      wrong.groups[0].runs[0].first = 99;
+      const std::vector<MoveCall> calls = {call(MoveMode::kCopyOnWrite, 1), wrong,
+                                           call(MoveMode::kCompare, 2)};
+      const auto expect = [&](const std::vector<absl::StatusOr<MoveResult>>& results,
+                              const std::string& path) {
+        ASSERT_EQ(results.size(), 3u);
+        ASSERT_TRUE(results[0].ok()) << results[0].status();
+        EXPECT_EQ(results[0]->specs, copied.result->specs);
+        EXPECT_EQ(results[0]->tokens, 12);
+        EXPECT_EQ(PoolCells(pools[1].begin(), pools[1].end()), copied.pools[1]);
+        EXPECT_THAT(results[1].status(),
+                    testing::StatusIs(kInvalid, HasSubstr(path + ".groups[0].runs[0].first")));
+        EXPECT_EQ(PoolCells(pools[3].begin(), pools[3].end()), RandomPool(3));
+        ASSERT_TRUE(results[2].ok()) << results[2].status();
+        ASSERT_EQ(results[2]->differences.size(), static_cast<size_t>(kCacheLayers));
+        for (const KeyDifference& found : results[2]->differences) EXPECT_EQ(found.max_abs, 0);
+      };
+      const auto batch = client->BatchMoveKeys(calls);
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      expect(*batch, "items[1]");
+      const PoolCells fresh = RandomPool(2);
+      std::memcpy(pools[1].data(), fresh.data(), fresh.size());
+      const auto stream = client->StreamMoveKeys();
+      std::vector<absl::StatusOr<MoveResult>> results;
+      for (size_t i = 0; i < calls.size(); ++i) {
+        ASSERT_TRUE(stream->Write(static_cast<int64_t>(i), calls[i]).ok());
+        auto answer = stream->Read();
+        ASSERT_TRUE(answer.has_value());
+        results.push_back(std::move(answer->result));
+      }
+      expect(results, "item");
+      EXPECT_TRUE(stream->Finish().ok());
+    }
+  }
+}
+
+TEST_F(ClientMoveTest, CallsOfABatchMustNotMeetWhereOneWrites) {
+  PoolCells from = RandomPool(1), to = RandomPool(2);
+  MoveCall copy = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+  copy.pools = {absl::MakeSpan(from), absl::MakeSpan(to)};
+  MoveCall compare = MoveOf(KeyCode::kBFloat16, MoveMode::kCompare);
+  compare.pools = copy.pools;
+  for (const Client* client : {&here_, &tcp_}) {
+    EXPECT_THAT(
+        client->BatchMoveKeys({copy, compare}).status(),
+        testing::StatusIs(kInvalid, HasSubstr("items[1].pools[1]: overlaps items[0].pools[1], "
+                                              "and one of them is written")));
+    EXPECT_EQ(to, RandomPool(2));
+    EXPECT_TRUE(client->BatchMoveKeys({compare, compare}).ok());
+  }
+}
+
+// A repeated MOVE does only what the positions say is left.
+TEST_F(ClientMoveTest, SlotPositionsMakeAMoveRepeatable) {
+  MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kMove);
+  call.groups[0].slots = {};
+  call.groups[0].slot_positions = KeyPlace{1, kPoolBytes - 4 * kMovedPages * kMovedPageSize};
+  for (const Client* client : {&here_, &tcp_, &unix_}) {
+    PoolCells keys = RandomPool(1), positions(kPoolBytes);
+    call.pools = {absl::MakeSpan(keys), absl::MakeSpan(positions)};
+    EXPECT_THAT(client->MoveKeys(call).status(),
+                testing::StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  HasSubstr("item.groups[0].slot_positions: slot 21 has position "
+                                            "0; must be 70000 before the move, or 3 after it")));
+    EXPECT_EQ(keys, RandomPool(1));
+    std::byte* const first = positions.data() + call.groups[0].slot_positions->offset_bytes;
+    const auto put = [&](int64_t slot, uint32_t position) {
+      std::memcpy(first + 4 * slot, &position, 4);
+    };
+    const int64_t slots[] = {21, 22, 23, 0, 1, 2, 8, 9, 10, 11, 12};
+    for (uint32_t t = 0; t < 11; ++t) put(slots[t], t < 6 ? 70000 + t : t - 6);
+    put(8, 11);  // done before
+    const auto moved = client->MoveKeys(call);
+    ASSERT_TRUE(moved.ok()) << moved.status();
+    EXPECT_EQ(moved->tokens, 10);
+    for (uint32_t t = 0; t < 11; ++t) {
+      uint32_t position = 0;
+      std::memcpy(&position, first + 4 * slots[t], 4);
+      EXPECT_EQ(position, t < 6 ? 3 + t : 11 + t - 6);
+    }
+    const PoolCells once = keys;
+    const auto again = client->MoveKeys(call);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->tokens, 0);
+    EXPECT_EQ(again->moved_bytes, 0);
+    EXPECT_EQ(keys, once);
+  }
+}
+
 // A move there passes the comparison of the same move; with another base it fails.
 TEST_F(ClientMoveTest, AMovePassesItsOwnComparison) {
   PoolCells from = RandomPool(1), to = RandomPool(2);
@@ -221,53 +333,68 @@ class NamedPoolTest : public ClientServerTest {
   }
 };
 
-// A region that clients may write meanwhile is copied as a whole, so it can only be a source.
-TEST_F(NamedPoolTest, ANamedRegionIsASourceAndNoDestination) {
-  const PoolCells source = RandomPool(1);
-  const testing::SharedMemory region(
-      std::string(reinterpret_cast<const char*>(source.data()), source.size()));
+// A region that clients may write meanwhile is copied as a whole; only rows go back.
+TEST_F(NamedPoolTest, NamedRegionsAreSourcesAndDestinations) {
+  const PoolCells source = RandomPool(1), target = RandomPool(2);
+  const auto text = [](const PoolCells& cells) {
+    return std::string(reinterpret_cast<const char*>(cells.data()), cells.size());
+  };
+  const testing::SharedMemory from(text(source)), to(text(target));
   const auto channel = testing::NewChannel(server_->listeners()[1]);
-  {
+  for (const auto& [name, region] : {std::pair("from", &from), {"to", &to}}) {
     grpc::ClientContext context;
     v1::RegisterRequest request;
-    request.mutable_region()->set_name("cache");
+    request.mutable_region()->set_name(name);
     request.mutable_region()->set_size_bytes(kPoolBytes);
-    request.mutable_region()->mutable_posix()->set_key(region.key());
+    request.mutable_region()->mutable_posix()->set_key(region->key());
     v1::RegisterResponse response;
     const auto stub = v1::SharedMemoryService::NewStub(channel);
     const grpc::Status status = stub->Register(&context, request, &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
   }
-  MoveCall call = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
-  PoolCells expected = RandomPool(2), from = source;
-  call.pools = {absl::MakeSpan(from), absl::MakeSpan(expected)};
-  MoveRequest request{.pools = {kPoolBytes, kPoolBytes},
-                      .layouts = call.layouts,
-                      .specs = call.specs,
-                      .layers = call.layers,
-                      .groups = call.groups};
-  ASSERT_TRUE(here_.MoveKeys(call).ok());
-  v1::MoveKeysRequest wire;
-  *wire.mutable_item() = ToWire(request);
-  const PoolCells to = RandomPool(2);
-  wire.add_raw(to.data(), to.size());
-  wire.mutable_item()->mutable_pools(0)->mutable_region()->set_region("cache");
   const auto stub = v1::PositionEmbeddingService::NewStub(channel);
-  v1::MoveKeysResponse response;
-  {
+  const auto move = [&](const MoveCall& call, v1::MoveKeysResponse* response) {
+    const MoveRequest request{.pools = {kPoolBytes, kPoolBytes},
+                              .layouts = call.layouts,
+                              .specs = call.specs,
+                              .layers = call.layers,
+                              .groups = call.groups,
+                              .mode = call.mode};
+    v1::MoveKeysRequest wire;
+    *wire.mutable_item() = ToWire(request);
+    for (const int i : {0, 1}) {
+      wire.mutable_item()->mutable_pools(i)->mutable_region()->set_region(i == 0 ? "from" : "to");
+    }
     grpc::ClientContext context;
-    const grpc::Status status = stub->MoveKeys(&context, wire, &response);
-    ASSERT_TRUE(status.ok()) << status.error_message();
+    return stub->MoveKeys(&context, wire, response);
+  };
+  PoolCells own = source, expected = target;
+  for (const MoveMode mode : {MoveMode::kCopyOnWrite, MoveMode::kCompare, MoveMode::kMove}) {
+    for (const KeyCode code : {KeyCode::kBFloat16, KeyCode::kInt8}) {
+      MoveCall call = MoveOf(code, mode);
+      call.pools = {absl::MakeSpan(own), absl::MakeSpan(expected)};
+      ASSERT_TRUE(here_.MoveKeys(call).ok());
+      v1::MoveKeysResponse response;
+      const grpc::Status status = move(call, &response);
+      ASSERT_TRUE(status.ok()) << status.error_message();
+      EXPECT_EQ(response.raw_size(), 0);
+      EXPECT_EQ(response.result().inline_pools_size(), 0);
+      EXPECT_EQ(from.bytes() == text(own), true) << Name(code);
+      EXPECT_EQ(to.bytes() == text(expected), true) << Name(code);
+    }
   }
-  ASSERT_EQ(response.raw_size(), 1);
-  EXPECT_EQ(std::memcmp(response.raw(0).data(), expected.data(), expected.size()), 0);
-  v1::KeyPool read = wire.item().pools(0);
-  *wire.mutable_item()->mutable_pools(0) = wire.item().pools(1);
-  *wire.mutable_item()->mutable_pools(1) = read;
-  grpc::ClientContext context;
-  const grpc::Status refused = stub->MoveKeys(&context, wire, &response);
+  MoveCall apart = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
+  apart.layouts[0].name = "vllm-paged-x";
+  apart.layouts[0].layers = 1;
+  for (KeyLayer& layer : apart.layers) layer.layer = 0;
+  apart.layers.resize(1);
+  apart.specs.resize(1);
+  v1::MoveKeysResponse response;
+  const grpc::Status refused = move(apart, &response);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_THAT(refused.error_message(), HasSubstr("item.pools[1].region.region: a named region"));
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("item.pools[1].region.region: a named region; must be in leased memory or "
+                        "inline for rows whose lanes are apart"));
 }
 
 }  // namespace

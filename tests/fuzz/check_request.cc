@@ -45,6 +45,7 @@ const Method kMethods[] = {
     {rpc::ParseBatchApplyRoPE, rpc::MakeBatchApplyRoPEResponse, true,
      New<v1::BatchApplyRoPEResponse>},
     {rpc::ParseMoveKeys, rpc::MakeMoveKeysResponse, false, New<v1::MoveKeysResponse>},
+    {rpc::ParseBatchMoveKeys, rpc::MakeBatchMoveKeysResponse, true, New<v1::BatchMoveKeysResponse>},
 };
 
 static_assert(std::size(kMethods) + 1 == kMethodCount);
@@ -136,7 +137,8 @@ Outcome Run(const Method& method, std::vector<engine::Item> items) {
   call.batch = method.batch;
   call.items = std::move(items);
   engine::Call* const calls[] = {&call};
-  auto result = std::move(engine::RunCalls(calls, *TheServer().backend, TheServer().pool)[0]);
+  auto result =
+      std::move(engine::RunCalls(calls, *TheServer().backend, TheServer().pool, *Clock::Real())[0]);
   if (!result.ok()) return {absl::StrCat("run failed: ", result.status().ToString())};
   Outcome outcome;
   for (const engine::ItemResult& item : result->items) {

@@ -15,8 +15,8 @@ namespace phasor::fuzz {
 // The largest response that a fuzzed request may ask for.
 inline constexpr int64_t kMaxResponseBytes = 1 << 20;
 
-// Encode, ApplyRoPE, BatchEncode, BatchApplyRoPE, ModelInfer, MoveKeys.
-inline constexpr int kMethodCount = 6;
+// Encode, ApplyRoPE, BatchEncode, BatchApplyRoPE, ModelInfer, MoveKeys, BatchMoveKeys.
+inline constexpr int kMethodCount = 7;
 inline constexpr size_t kModelInfer = 4;
 
 // What came of a request.

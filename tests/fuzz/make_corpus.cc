@@ -25,7 +25,15 @@ using ::phasor::testing::EncodeOf;
 using ::phasor::testing::RopeOf;
 using ::phasor::testing::SetShape;
 
-enum Method : uint8_t { kEncode, kApplyRoPE, kBatchEncode, kBatchApplyRoPE, kInfer, kMoveKeys };
+enum Method : uint8_t {
+  kEncode,
+  kApplyRoPE,
+  kBatchEncode,
+  kBatchApplyRoPE,
+  kInfer,
+  kMoveKeys,
+  kBatchMoveKeys
+};
 
 class Writer {
  public:
@@ -320,6 +328,24 @@ void WriteMoves(Writer& writer) {
         MoveOf(MoveMode::kMove,
                {.code = KeyCode::kInt8, .head_dim = 8, .scales = KeyScales{1024, 16, 8, 4}}),
         9);
+  // RepairRaw fills pools with bytes 0x3C, so every slot has this position: one token is left to
+  // move, one is done.
+  constexpr int64_t kPosition = 0x3C3C3C3C;
+  MoveRequest positions = MoveOf(MoveMode::kMove, {.head_dim = 8});
+  positions.groups[0].runs.clear();
+  positions.groups[0].slots = {
+      .slots = {1, 6}, .from_positions = {kPosition, 5}, .positions = {4, kPosition}};
+  positions.groups[0].slot_positions = KeyPlace{1, 8};
+  write("positions", positions, 3);
+
+  v1::BatchMoveKeysRequest batch;
+  for (const MoveMode mode : {MoveMode::kMove, MoveMode::kCompare, MoveMode::kCopyOnWrite}) {
+    *batch.add_items() = ToWire(MoveOf(mode, {.head_dim = 8}));
+  }
+  *batch.add_items() = ToWire(positions);
+  batch.mutable_items(2)->mutable_groups(0)->mutable_runs(0)->set_count(99);
+  RepairRaw(&batch);
+  writer.Write("batch_moves", kBatchMoveKeys, batch.SerializeAsString(), 4);
 }
 
 void WriteInfers(Writer& writer) {

@@ -127,8 +127,10 @@ std::unique_ptr<Message> NewRequest(uint8_t method) {
       return std::make_unique<v1::BatchApplyRoPERequest>();
     case kModelInfer:
       return std::make_unique<inference::ModelInferRequest>();
-    default:
+    case 5:
       return std::make_unique<v1::MoveKeysRequest>();
+    default:
+      return std::make_unique<v1::BatchMoveKeysRequest>();
   }
 }
 
@@ -138,6 +140,7 @@ void RepairRaw(Message* request) {
   if (RepairUnary<v1::MoveKeysRequest>(request)) return;
   if (RepairBatch<v1::BatchEncodeRequest>(request)) return;
   if (RepairBatch<v1::BatchApplyRoPERequest>(request)) return;
+  if (RepairBatch<v1::BatchMoveKeysRequest>(request)) return;
   RepairInfer(request);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random moves, many of them wrong: each is refused, or does what a plain model does and leaves
-// every byte alone that it does not name. AddressSanitizer sees
-// where pools end.
+// Random moves, many of them wrong, some stopped before they end: each is refused, or leaves every
+// byte alone that it does not name. AddressSanitizer sees where pools end.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -9,6 +8,7 @@
 #include <map>
 #include <random>
 
+#include "kernels/request/slot_positions.h"
 #include "tests/support/backends.h"
 #include "tests/support/key_cache.h"
 
@@ -24,6 +24,19 @@ class RandomMove {
     return low + static_cast<int64_t>(generator_() % static_cast<uint64_t>(high - low + 1));
   }
   bool OneIn(int64_t n) { return Of(1, n) == 1; }
+
+  // Random bytes, from a place of their own in a store of them: drawing each would take most of the
+  // test's time.
+  Pool Bytes(int64_t bytes) {
+    static const Pool* const store = [] {
+      auto* const drawn = new Pool(1 << 20);
+      std::mt19937 generator(1);
+      for (std::byte& byte : *drawn) byte = std::byte(generator());
+      return drawn;
+    }();
+    const auto first = store->begin() + Of(0, std::ssize(*store) - bytes);
+    return Pool(first, first + bytes);
+  }
 
   // Half of the requests are drawn to be right. The others have fields of any value.
   MoveRequest Request() {
@@ -55,8 +68,34 @@ class RandomMove {
       if (Wild(8)) layer.layer = Of(-1, 2);
       request.layers.push_back(layer);
     }
-    for (int64_t g = 0; g < groups; ++g) request.groups.push_back(Group());
+    for (int64_t g = 0; g < groups; ++g) {
+      request.groups.push_back(Group());
+      if (!OneIn(3)) continue;
+      request.groups.back().slot_positions = KeyPlace{std::ssize(request.pools), Of(0, 9)};
+      request.pools.push_back(Wild(4) ? Of(1, 120) : 120);
+      if (Wild(4)) request.groups.back().slot_positions->pool = Of(-1, 3);
+      if (Wild(4)) request.groups.back().slot_positions->offset_bytes = Of(-1, 130000);
+    }
     return request;
+  }
+
+  // Gives the slots of all tokens the position before or after the move, or rarely another one.
+  void SetPositions(const PreparedMove& move, std::vector<Pool>* pools) {
+    for (const MoveTokens& tokens : move.groups) {
+      if (!tokens.slot_positions.has_value()) continue;
+      for (size_t t = 0; t < tokens.to_slots.size(); ++t) {
+        const bool after = move.mode == MoveMode::kCompare || OneIn(3);
+        int64_t position = (after ? tokens.to_positions : tokens.from_positions)[t];
+        if (OneIn(50)) position = 999999;
+        PutPosition(tokens, t, position, pools);
+      }
+    }
+  }
+  static void PutPosition(const MoveTokens& tokens, size_t t, int64_t position,
+                          std::vector<Pool>* pools) {
+    const auto bits = static_cast<uint32_t>(position);
+    std::byte* const first = (*pools)[tokens.slot_positions->pool].data();
+    std::memcpy(first + tokens.slot_positions->offset + 4 * tokens.to_slots[t], &bits, 4);
   }
 
  private:
@@ -136,89 +175,141 @@ class RandomMove {
   std::mt19937 generator_;
 };
 
-// Marks what a plane may write: lanes and surroundings of its destination rows, and scales.
-void MarkWritten(const PreparedMove& move, const MovePlane& plane, std::vector<Pool>* marks) {
+// Bytes of a pool.
+struct WrittenRange {
+  size_t pool;
+  int64_t at;
+  int64_t bytes;
+};
+
+// What a plane may write: lanes and surroundings of its destination rows, and scales.
+void AddWritten(const PreparedMove& move, const MovePlane& plane,
+                std::vector<WrittenRange>* ranges) {
   const KeyForm& form = move.forms[plane.to_form];
-  Pool& pool = (*marks)[plane.to_pool];
-  const auto mark = [&](int64_t at, int64_t bytes) {
+  const auto add = [&](int64_t at, int64_t bytes) {
     ASSERT_GE(at, 0);
-    ASSERT_LE(at + bytes, std::ssize(pool));
-    for (int64_t i = at; i < at + bytes; ++i) pool[static_cast<size_t>(i)] = std::byte{1};
+    ASSERT_LE(at + bytes, move.pools[plane.to_pool].bytes);
+    ranges->push_back({plane.to_pool, at, bytes});
   };
   for (const int64_t slot : move.groups[plane.tokens].to_slots) {
     for (int64_t h = 0; h < form.heads; ++h) {
       const int64_t row = plane.to_offset + form.RowOf(slot) + h * form.head_bytes;
       if (form.dense()) {
-        mark(row - form.bytes_before, form.bytes_before + form.bytes_from);
+        add(row - form.bytes_before, form.bytes_before + form.bytes_from);
       } else {
         for (int64_t i = 0; i < form.head_dim; ++i) {
-          mark(row + i / form.group_lanes * form.group_bytes +
-                   i % form.group_lanes * form.lane_bytes,
-               UnitBytes(form.code));
+          add(row + i / form.group_lanes * form.group_bytes +
+                  i % form.group_lanes * form.lane_bytes,
+              UnitBytes(form.code));
         }
       }
-      if (form.scaled_rows) mark(plane.to_offset + form.ScaleOf(slot, h), 4);
+      if (form.scaled_rows) add(plane.to_offset + form.ScaleOf(slot, h), 4);
     }
   }
 }
 
-std::vector<Pool> Copied(const std::vector<Pool>& pools) { return pools; }
+// All that a move may write, beside slot positions.
+std::vector<WrittenRange> WrittenBy(const PreparedMove& move) {
+  std::vector<WrittenRange> ranges;
+  if (move.mode == MoveMode::kCompare) return ranges;
+  for (const MovePlane& plane : move.planes) AddWritten(move, plane, &ranges);
+  return ranges;
+}
+
+// Puts back what lies in the ranges, and counts the bytes that differed.
+int PutRangesBack(const std::vector<WrittenRange>& ranges, const std::vector<Pool>& before,
+                  std::vector<Pool>* after) {
+  int changed = 0;
+  for (const auto& [pool, at, bytes] : ranges) {
+    const std::byte* const from = before[pool].data() + at;
+    std::byte* const to = (*after)[pool].data() + at;
+    for (int64_t i = 0; i < bytes; ++i) changed += from[i] != to[i];
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  return changed;
+}
+
+// Runs the move on a copy of the pools, which it returns. Only `pieces` pieces or tiles may begin.
+std::vector<Pool> RunOnCopy(const PreparedMove& move, Backend& backend, std::vector<Pool> pools,
+                            int pieces = std::numeric_limits<int>::max()) {
+  std::vector<std::byte*> data;
+  for (Pool& pool : pools) data.push_back(pool.data());
+  std::vector<std::byte> report(move.layers * sizeof(KeyReport));
+  MoveJob job = MakeMoveJob(move, data, report.data());
+  Stop stop([&] { return --pieces >= 0 ? absl::OkStatus() : absl::CancelledError("enough"); });
+  job.stop = &stop;
+  const Job jobs[] = {job};
+  EXPECT_TRUE(backend.Run(jobs).ok());
+  return pools;
+}
+
+absl::Status ReadMovePositions(const std::vector<Pool>& pools, PreparedMove* move) {
+  std::vector<const std::byte*> data;
+  for (const Pool& pool : pools) data.push_back(pool.data());
+  return ReadSlotPositions(data, "item", move);
+}
 
 TEST(MoveRandomTest, RequestsAreRefusedOrChangeOnlyWhatTheyName) {
   constexpr int kRequests = 10000;
   const auto scalar = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
   const auto simd = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
-  int accepted = 0, moved = 0;
+  int accepted = 0, moved = 0, left_out = 0, stopped = 0;
   std::map<std::string, int> reasons;
+  const auto refuse = [&](const absl::Status& status) {
+    ++reasons[std::string(StatusCodeToString(status.code()))];
+    EXPECT_EQ(status.message().substr(0, 4), "item") << status;
+  };
   for (uint32_t seed = 1; seed <= kRequests; ++seed) {
+    SCOPED_TRACE(seed);
     RandomMove random(seed);
     const MoveRequest request = random.Request();
-    const auto move = PrepareMove(request, CompilePlan, "item");
+    auto move = PrepareMove(request, CompilePlan, "item");
     if (!move.ok()) {
-      ++reasons[std::string(StatusCodeToString(move.status().code()))];
-      EXPECT_EQ(move.status().message().substr(0, 4), "item") << move.status();
+      refuse(move.status());
+      continue;
+    }
+    std::vector<Pool> pools;
+    for (const int64_t bytes : request.pools) pools.push_back(random.Bytes(bytes));
+    random.SetPositions(*move, &pools);
+    const int64_t tokens = move->tokens;
+    if (const absl::Status read = ReadMovePositions(pools, &*move); !read.ok()) {
+      refuse(read);
       continue;
     }
     ++accepted;
-    std::vector<Pool> pools;
-    for (const int64_t bytes : request.pools) {
-      Pool& pool = pools.emplace_back(static_cast<size_t>(bytes));
-      for (std::byte& byte : pool) byte = std::byte(random.Of(0, 255));
-    }
-    std::vector<Pool> marks;
-    for (const Pool& pool : pools) marks.emplace_back(pool.size());
-    for (const MovePlane& plane : move->planes) {
-      if (request.mode != MoveMode::kCompare) MarkWritten(*move, plane, &marks);
-    }
-    const auto run = [&](Backend& backend, std::vector<Pool> memory) {
-      std::vector<std::byte*> data;
-      for (Pool& pool : memory) data.push_back(pool.data());
-      std::vector<std::byte> report(move->layers * sizeof(KeyReport));
-      const Job jobs[] = {MakeMoveJob(*move, data, report.data())};
-      EXPECT_TRUE(backend.Run(jobs).ok());
-      return memory;
-    };
-    const std::vector<Pool> after = run(*scalar, Copied(pools));
-    for (size_t p = 0; p < pools.size(); ++p) {
-      for (size_t i = 0; i < pools[p].size(); ++i) {
-        if (marks[p][i] == std::byte{0}) {
-          ASSERT_EQ(after[p][i], pools[p][i]) << "seed " << seed << " pool " << p << " byte " << i;
-        } else {
-          moved += after[p][i] != pools[p][i];
+    left_out += tokens != move->tokens;
+    const std::vector<WrittenRange> ranges = WrittenBy(*move);
+    std::vector<Pool> expected = pools;  // beside the ranges
+    if (request.mode != MoveMode::kCompare) {
+      for (const MoveTokens& group : move->groups) {
+        for (size_t t = 0; t < group.to_slots.size() && group.slot_positions.has_value(); ++t) {
+          RandomMove::PutPosition(group, t, group.to_positions[t], &expected);
         }
       }
     }
+    std::vector<Pool> after = RunOnCopy(*move, *scalar, pools);
     // NaNs of wide codes may differ in payload.
     bool wide = false;
     for (const KeyLayout& layout : request.layouts) wide |= layout.code <= KeyCode::kBFloat16;
     if (!wide) {
-      ASSERT_EQ(run(*simd, Copied(pools)), after) << "seed " << seed;
+      ASSERT_EQ(RunOnCopy(*move, *simd, pools), after);
     }
+    moved += PutRangesBack(ranges, pools, &after);
+    ASSERT_EQ(after == expected, true) << "bytes beside the rows changed";
+    if (!random.OneIn(4)) continue;
+    ++stopped;  // before its first piece, or by chance later
+    const auto pieces = static_cast<int>(random.Of(0, 1));
+    after = RunOnCopy(*move, *simd, pools, pieces);
+    PutRangesBack(ranges, pools, &after);
+    ASSERT_EQ(after == pools || (pieces > 0 && after == expected), true);
   }
-  std::cout << accepted << " of " << kRequests << " accepted, " << moved << " bytes changed\n";
+  std::cout << accepted << " of " << kRequests << " accepted, " << moved << " bytes changed, "
+            << left_out << " in part done before, " << stopped << " stopped\n";
   for (const auto& [code, count] : reasons) std::cout << count << " refused: " << code << '\n';
   EXPECT_GT(accepted, kRequests / 10);
   EXPECT_GT(moved, 100000);
+  EXPECT_GT(left_out, kRequests / 100);
+  EXPECT_GT(stopped, kRequests / 100);
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ MoveRequest FullRequest() {
                              .to_first = 0},
                             {}};
   request.groups[1].slots = {{1, 2}, {3, 4}, {5, 6}, {-7, 8}};
+  request.groups[1].slot_positions = KeyPlace{1, 3};
   request.mode = MoveMode::kCompare;
   request.tolerance = 0.25;
   request.pins = {.numerics_version = 3, .backend = "cpu"};
@@ -88,6 +89,9 @@ TEST(ConvertMoveTest, EveryFieldSurvivesTheWire) {
   EXPECT_EQ(back->layers[0].to_place->offset_bytes, 9);
   EXPECT_FALSE(back->layers[0].copy_values);
   EXPECT_EQ(back->layers[1].spec, std::nullopt);
+  EXPECT_FALSE(back->groups[0].slot_positions.has_value());
+  EXPECT_EQ(back->groups[1].slot_positions->pool, 1);
+  EXPECT_EQ(back->groups[1].slot_positions->offset_bytes, 3);
   EXPECT_TRUE(back->layers[1].copy_values);
   EXPECT_THAT(back->groups[0].runs[0].block_table, ElementsAre(4, 2));
   EXPECT_EQ(back->groups[0].runs[0].from, -7);

@@ -84,7 +84,9 @@ void Read(nb::handle fields, KeySlots& slots) {
   ReadAll(fields, slots.slots, slots.to_slots, slots.from_positions, slots.positions);
 }
 
-void Read(nb::handle fields, KeyGroup& group) { ReadAll(fields, group.runs, group.slots); }
+void Read(nb::handle fields, KeyGroup& group) {
+  ReadAll(fields, group.runs, group.slots, group.slot_positions);
+}
 
 nb::dict ToDict(const KeyDifference& difference) {
   nb::dict dict;

@@ -119,10 +119,12 @@ class KeySlots:
 
 @dataclasses.dataclass(frozen=True)
 class KeyGroup:
-    """Tokens that several layers share: those of the runs, then those of `slots`."""
+    """Tokens that several layers share: those of the runs, then those of `slots`. `slot_positions`: where
+    the positions of all slots of the destination lie, uint32 [pages * page_size]."""
 
     runs: Sequence[KeyRun] = ()
     slots: KeySlots = KeySlots()
+    slot_positions: KeyPlace | None = None
 
 
 @dataclasses.dataclass(frozen=True)

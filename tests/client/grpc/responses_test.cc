@@ -161,6 +161,38 @@ TEST(ResponsesTest, MovesUnlikeTheRequestAreInternalErrors) {
   EXPECT_EQ(memory, std::string(16, '.'));
 }
 
+TEST(ResponsesTest, PoolsOfABatchGoToTheirCalls) {
+  std::string memory(24, '.');
+  const auto bytes = absl::MakeSpan(reinterpret_cast<std::byte*>(memory.data()), memory.size());
+  BatchCall<MoveCall> batch;
+  for (size_t i = 0; i < 3; ++i) {
+    batch.calls.push_back({.pools = {bytes.subspan(8 * i, 4), bytes.subspan(8 * i + 4, 4)}});
+    batch.local.emplace_back();
+    batch.destinations.push_back(i == 0 ? 1 : 0);
+  }
+  v1::BatchMoveKeysResponse response;
+  response.add_results()->add_inline_pools(1);  // the other pool is shared
+  response.add_results()->mutable_status()->set_code(3);
+  for (const int pool : {0, 1}) {
+    if (pool == 0) response.add_results();
+    response.mutable_results(2)->add_inline_pools(pool);
+  }
+  for (const char* raw : {"aaaa", "bbbb", "cccc"}) response.add_raw(raw);
+  std::vector<absl::StatusOr<MoveResult>> results;
+  v1::BatchMoveKeysResponse wrong = response;
+  wrong.add_raw("more");
+  EXPECT_EQ(ReadResponse(Received(wrong), batch, 0, results).code(), kInternal);
+  wrong = response;
+  wrong.mutable_results(0)->set_inline_pools(0, 0);
+  wrong.mutable_results(0)->add_inline_pools(1);
+  EXPECT_EQ(ReadResponse(Received(wrong), batch, 0, results).code(), kInternal);
+  EXPECT_EQ(memory, std::string(24, '.'));
+  ASSERT_TRUE(ReadResponse(Received(response), batch, 0, results).ok());
+  EXPECT_EQ(memory, "....aaaa........bbbbcccc");
+  EXPECT_TRUE(results[0].ok());
+  EXPECT_EQ(results[1].status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ResponsesTest, UnparsableHeadersAreInternalErrors) {
   EncodeResult result;
   const WalkedMessage message{.header = "\x0A\x03\xFF\xFF\xFF"};

@@ -280,6 +280,20 @@ def test_scales_of_rows_and_layouts_by_distances(client):
     np.testing.assert_allclose(values[slots()], wanted, atol=0.06)
 
 
+def test_slot_positions_make_a_move_repeatable(client):
+    cache, positions = filled("float32"), np.zeros(PAGES * PAGE_SIZE, np.uint32)
+    call = one_layer(groups=[dataclasses.replace(group(), slot_positions=phasor.KeyPlace(pool=1))])
+    with pytest.raises(phasor.FailedPrecondition) as caught:
+        client.move_paged([cache, positions], **call)
+    assert caught.value.field == "item.groups[0].slot_positions" and cache.tobytes() == filled("float32").tobytes()
+    positions[slots()] = range(FROM, FROM + COUNT)
+    assert client.move_paged([cache, positions], **call).tokens == COUNT
+    check_moved(cache, "float32")
+    assert (positions[slots()] == range(TO, TO + COUNT)).all() and np.count_nonzero(positions) == COUNT
+    assert client.move_paged([cache, positions], **call).tokens == 0
+    check_moved(cache, "float32")
+
+
 def test_layers_of_one_tensor_and_values(client):
     """Two layers in one tensor of a name with values, to another layout of the same sizes."""
     names = [phasor.KeyLayout(name, "float32", PAGES, PAGE_SIZE, HEADS, LANES, layers=2) for name in ("vllm-blnhc", "trtllm")]

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "proto/convert_move.h"
 #include "server/api/request_view.h"
@@ -48,13 +50,21 @@ class MoveKeysTest : public ::testing::Test {
   // Views a request; its bytes live as long as the test.
   absl::StatusOr<RequestView> View(const v1::MoveKeysRequest& request,
                                    int64_t max_message_bytes = 1 << 20) {
+    return View(ParseMoveKeys, request, max_message_bytes);
+  }
+  absl::StatusOr<RequestView> View(const v1::BatchMoveKeysRequest& request) {
+    return View(ParseBatchMoveKeys, request, 1 << 20);
+  }
+  template <typename Parse>
+  absl::StatusOr<RequestView> View(Parse parse, const google::protobuf::MessageLite& request,
+                                   int64_t max_message_bytes) {
     bytes_ = request.SerializeAsString();
     const absl::Span<const std::byte> piece(reinterpret_cast<const std::byte*>(bytes_.data()),
                                             bytes_.size());
     const auto walked = WalkMessage({piece}, {});
     EXPECT_THAT(walked, IsOk());
     const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
-    return ParseMoveKeys(*walked, {plans, "cpu", max_message_bytes, 8, nullptr, {{&store_}}});
+    return parse(*walked, ViewContext{plans, "cpu", max_message_bytes, 8, nullptr, {{&store_}}});
   }
   // Puts pool `i` into the lease, and removes its entry, which must be the last.
   void Lease(int i, int64_t offset, v1::MoveKeysRequest* request) {
@@ -154,14 +164,71 @@ TEST_F(MoveKeysTest, PoolsThatComeBackMustFitTheAnswer) {
   EXPECT_THAT(View(compare, 64 << 10), IsOk());
 }
 
-v1::MoveKeysResponse Answer(TestServer& server, const v1::MoveKeysRequest& request) {
+// A batch of these requests.
+v1::BatchMoveKeysRequest BatchOfMoves(const std::vector<v1::MoveKeysRequest>& requests) {
+  v1::BatchMoveKeysRequest batch;
+  for (const v1::MoveKeysRequest& request : requests) {
+    *batch.add_items() = request.item();
+    batch.mutable_raw()->MergeFrom(request.raw());
+  }
+  return batch;
+}
+
+TEST_F(MoveKeysTest, ABadItemOfABatchKeepsItsErrorAndItsRawEntries) {
+  v1::MoveKeysRequest bad = RequestOf(MoveMode::kCopyOnWrite);
+  bad.mutable_item()->mutable_layers(0)->set_spec(7);
+  const auto view =
+      View(BatchOfMoves({RequestOf(MoveMode::kMove), bad, RequestOf(MoveMode::kCopyOnWrite)}));
+  ASSERT_THAT(view, IsOk());
+  EXPECT_THAT(view->items[0].status, IsOk());
+  EXPECT_THAT(view->items[1].status, StatusIs(kInvalid, HasSubstr("items[1].layers[0].spec: 7")));
+  ASSERT_THAT(view->items[2].status, IsOk());
+  EXPECT_EQ(static_cast<char>(view->items[2].Find(Role::kPool, 1)->bytes[0][0]), 'b');
+  EXPECT_EQ(view->response_bytes, 2 * kPoolBytes);
+}
+
+TEST_F(MoveKeysTest, ItemsOfABatchShareSourcesButNothingThatOneWrites) {
+  v1::MoveKeysRequest first = RequestOf(MoveMode::kCopyOnWrite);
+  Lease(1, 100, &first);
+  Lease(0, 0, &first);
+  v1::MoveKeysRequest second = RequestOf(MoveMode::kCopyOnWrite);
+  Lease(1, 200, &second);
+  Lease(0, 0, &second);
+  EXPECT_THAT(View(BatchOfMoves({first, second})), IsOk());
+  second.mutable_item()->mutable_pools(1)->mutable_region()->set_offset_bytes(100 + kPoolBytes - 1);
+  EXPECT_THAT(View(BatchOfMoves({first, second})),
+              StatusIs(kInvalid, HasSubstr("items[1].pools[1]: overlaps items[0].pools[1]")));
+  second.mutable_item()->mutable_pools(1)->mutable_region()->set_offset_bytes(0);
+  second.mutable_item()->mutable_pools(0)->mutable_region()->set_offset_bytes(100);
+  EXPECT_THAT(View(BatchOfMoves({first, second})), StatusIs(kInvalid, HasSubstr("overlaps")));
+}
+
+// A few bytes of a run stand for many tokens, so they are counted before they are listed.
+TEST_F(MoveKeysTest, TheTokensOfABatchAreLimitedTogether) {
+  v1::MoveKeysRequest request = RequestOf(MoveMode::kCompare);
+  request.mutable_item()->mutable_groups(0)->mutable_runs(0)->set_count(1 << 19);
+  auto view = View(BatchOfMoves({request, request}));
+  ASSERT_THAT(view, IsOk());
+  EXPECT_THAT(view->items[1].status, StatusIs(kInvalid, HasSubstr("items[1].groups[0].runs[0]")));
+  request.mutable_item()->mutable_groups(0)->mutable_slots()->add_slots(1);
+  EXPECT_THAT(View(BatchOfMoves({request, request})),
+              StatusIs(kExhausted, HasSubstr("items: more than 1048576 tokens together")));
+  request.mutable_item()->mutable_groups(0)->mutable_runs(0)->set_count(INT64_MAX);
+  EXPECT_THAT(View(BatchOfMoves({request, request})),
+              StatusIs(kExhausted, HasSubstr("items: more")));
+}
+
+// `method` with the message; the answer.
+template <typename Response = v1::MoveKeysResponse>
+Response Answer(TestServer& server, const google::protobuf::MessageLite& request,
+                const std::string& method = "MoveKeys") {
   PendingCall call;
-  server.Start("MoveKeys", request.SerializeAsString(), &call);
+  server.Start(method, request.SerializeAsString(), &call);
   call.done.WaitForNotification();
   EXPECT_TRUE(call.status.ok()) << call.status.error_message();
   grpc::Slice slice;
   EXPECT_TRUE(call.response.DumpToSingleSlice(&slice).ok());
-  v1::MoveKeysResponse response;
+  Response response;
   EXPECT_TRUE(response.ParseFromArray(slice.begin(), static_cast<int>(slice.size())));
   return response;
 }
@@ -211,6 +278,65 @@ TEST(MoveKeysServiceTest, AMessageWithoutAnItemIsRefused) {
   const grpc::Status status = server.Call("MoveKeys", "");
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(), "item: not set; must be given");
+}
+
+TEST(MoveKeysServiceTest, ABatchAnswersItemByItem) {
+  TestServer server;
+  v1::MoveKeysRequest bad = RequestOf(MoveMode::kCopyOnWrite);
+  bad.mutable_item()->set_mode(static_cast<v1::MoveMode>(9));
+  const auto response = Answer<v1::BatchMoveKeysResponse>(
+      server,
+      BatchOfMoves({RequestOf(MoveMode::kCopyOnWrite), bad, RequestOf(MoveMode::kCompare),
+                    RequestOf(MoveMode::kMove)}),
+      "BatchMoveKeys");
+  ASSERT_EQ(response.results_size(), 4);
+  EXPECT_THAT(response.results(0).inline_pools(), ElementsAre(1));
+  EXPECT_EQ(response.results(0).tokens(), 3);
+  EXPECT_EQ(response.results(0).info().backend(), "fake");
+  EXPECT_EQ(response.results(1).status().code(), 3);
+  EXPECT_THAT(response.results(1).status().message(), HasSubstr("items[1].mode"));
+  EXPECT_EQ(response.results(1).specs_size(), 0);
+  EXPECT_EQ(response.results(2).differences_size(), 1);
+  EXPECT_THAT(response.results(3).inline_pools(), ElementsAre(0));
+  EXPECT_THAT(response.raw(),
+              ElementsAre(std::string(kPoolBytes, 'b'), std::string(kPoolBytes, 'a')));
+}
+
+TEST(MoveKeysServiceTest, AnErrorOfOneItemLeavesTheStreamOpen) {
+  TestServer server;
+  const auto stub = v1::PositionEmbeddingService::NewStub(server.channel());
+  grpc::ClientContext context;
+  const auto stream = stub->StreamMoveKeys(&context);
+  const auto ask = [&](int64_t id, const v1::MoveKeysRequest& request) {
+    v1::StreamMoveKeysRequest message;
+    message.set_id(id);
+    if (request.has_item()) *message.mutable_item() = request.item();
+    *message.mutable_raw() = request.raw();
+    EXPECT_TRUE(stream->Write(message));
+    v1::StreamMoveKeysResponse answer;
+    EXPECT_TRUE(stream->Read(&answer));
+    EXPECT_EQ(answer.id(), id);
+    return answer;
+  };
+  EXPECT_THAT(ask(1, {}).result().status().message(), "item: not set; must be given");
+  v1::MoveKeysRequest request = RequestOf(MoveMode::kCopyOnWrite);
+  request.mutable_item()->clear_layouts();
+  EXPECT_THAT(ask(1, request).result().status().message(), HasSubstr("item.layouts: 0 entries"));
+  // As many pools as a call may have.
+  request = RequestOf(MoveMode::kCopyOnWrite);
+  while (request.raw_size() < 1024) {
+    request.mutable_item()->add_pools()->set_size_bytes(1);
+    request.add_raw("x");
+  }
+  const v1::StreamMoveKeysResponse answer = ask(7, request);
+  EXPECT_EQ(answer.result().status().code(), 0);
+  EXPECT_THAT(answer.result().inline_pools(), ElementsAre(1));
+  EXPECT_THAT(answer.raw(), ElementsAre(std::string(kPoolBytes, 'b')));
+  EXPECT_EQ(ask(8, RequestOf(MoveMode::kCompare)).result().differences_size(), 1);
+  stream->WritesDone();
+  v1::StreamMoveKeysResponse none;
+  EXPECT_FALSE(stream->Read(&none));
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 }  // namespace

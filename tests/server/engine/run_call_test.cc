@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "kernels/plan/plan.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/test_call.h"
@@ -26,7 +28,7 @@ class RunCallTest : public ::testing::Test {
   absl::StatusOr<Result> Run() { return Run(call_); }
   absl::StatusOr<Result> Run(Call& call) {
     Call* const calls[] = {&call};
-    return std::move(RunCalls(calls, backend_, pool_)[0]);
+    return std::move(RunCalls(calls, backend_, pool_, *Clock::Real())[0]);
   }
 
   FakeBackend backend_;
@@ -232,7 +234,7 @@ TEST_F(RunCallTest, EveryItemHasItsOwnOutcome) {
   }
   call_.items.emplace(call_.items.begin() + 1, absl::NotFoundError("never ran"));
   Call* const calls[] = {&call_};
-  const auto result = std::move(RunCalls(calls, backend, pool_)[0]);
+  const auto result = std::move(RunCalls(calls, backend, pool_, *Clock::Real())[0]);
   ASSERT_TRUE(result.ok());
   EXPECT_TRUE(result->items[0].status.ok());
   EXPECT_EQ(result->items[0].backend, "first");
@@ -347,6 +349,87 @@ TEST_F(RunCallTest, MissingMemoryIsUnavailable) {
   request.tensors[0].output_bytes = int64_t{1} << 60;
   call_.items.push_back(ItemOf(request, {Pieces("", 0)}));
   EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
+}
+
+// Moves one token of a cache of 2 slots in place, or to the other slot.
+Item MoveItem(MoveMode mode, std::string* cache, bool in_message) {
+  cache->assign(2 * 8 * 2, 'k');
+  MoveRequest request{
+      .pools = {std::ssize(*cache)},
+      .layouts = {{.pages = 2, .heads = 1, .head_dim = 8}},
+      .specs = {{.spec = {.preset = "rope-half-split", .head_dim = 8}}},
+      .layers = {{.spec = 0}},
+      .groups = {{.slots = {.slots = {0}, .from_positions = {1}, .positions = {2}}}},
+      .mode = mode};
+  if (mode != MoveMode::kMove) request.groups[0].slots.to_slots = {1};
+  Item item{Prepared(*PrepareMove(request, CompilePlan, "item"))};
+  if (in_message || mode == MoveMode::kCompare) {
+    item.inputs[0].bytes = Pieces(*cache, 0);
+  } else {
+    item.outputs[0].place.data = reinterpret_cast<std::byte*>(cache->data());
+  }
+  return item;
+}
+
+// Begins pieces of moves as long as it may.
+class EndlessBackend final : public testing::BorrowedBackend {
+ public:
+  using BorrowedBackend::BorrowedBackend;
+  void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) override {
+    for (const Job& job : jobs) {
+      while (std::get<MoveJob>(job).stop->MayBegin()) {
+      }
+    }
+    for (JobResult& result : results) result = {};
+  }
+};
+
+// Its caller leaves after it was asked for `questions` times.
+class LeavingCall final : public Call {
+ public:
+  explicit LeavingCall(int questions) : questions_(questions) {}
+  bool cancelled() const override { return --questions_ < 0; }
+  void Done(absl::StatusOr<Result>) override {}
+
+ private:
+  mutable int questions_;
+};
+
+TEST_F(RunCallTest, AMoveEndsBetweenPiecesWhenItsCallerLeaves) {
+  using enum absl::StatusCode;
+  const struct {
+    MoveMode mode;
+    bool in_message;
+    int pieces;
+    absl::StatusCode code;
+  } cases[] = {{MoveMode::kMove, false, 0, kCancelled},
+               {MoveMode::kMove, false, 3, kAborted},
+               {MoveMode::kMove, true, 3, kCancelled},
+               {MoveMode::kCopyOnWrite, false, 3, kCancelled},
+               {MoveMode::kCompare, false, 3, kCancelled}};
+  EndlessBackend backend(&backend_);
+  for (const auto& wanted : cases) {
+    std::string cache;
+    LeavingCall call(wanted.pieces);
+    call.items.push_back(MoveItem(wanted.mode, &cache, wanted.in_message));
+    Call* const calls[] = {&call};
+    const auto result = std::move(RunCalls(calls, backend, pool_, *Clock::Real())[0]);
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result->items[0].status.code(), wanted.code);
+    EXPECT_THAT(result->items[0].status.message(), HasSubstr("server: cancelled by the caller"));
+    EXPECT_TRUE(result->items[0].outputs.empty());
+  }
+}
+
+TEST_F(RunCallTest, AMoveEndsBetweenPiecesAtItsDeadline) {
+  EndlessBackend backend(&backend_);
+  std::string cache;
+  call_.items.push_back(MoveItem(MoveMode::kCopyOnWrite, &cache, true));
+  call_.deadline = absl::Now();
+  Call* const calls[] = {&call_};
+  const auto result = std::move(RunCalls(calls, backend, pool_, *Clock::Real())[0]);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->items[0].status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
 }  // namespace

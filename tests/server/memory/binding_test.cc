@@ -199,7 +199,7 @@ TEST_F(NamedRegionTest, TransfersKnowWhatIsInPlaceElsewhere) {
     result.buffer = pool.Get(128);
     result.items.resize(1);
     result.items[0].outputs = {{0, 0}, {0, 128}};
-    binding.Finish()->transfers->Store(result);
+    binding.Finish()->transfers->Store(absl::MakeConstSpan(&item, 1), result);
     EXPECT_EQ(result.items[0].status.code(),
               in_place ? absl::StatusCode::kAborted : absl::StatusCode::kInvalidArgument);
     region_.Resize(1000);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/plan/plan.h"
 #include "tests/support/shared_memory.h"
 #include "tests/support/status_matchers.h"
 
@@ -62,7 +63,7 @@ TEST_F(TransfersTest, InputsAreReadAndOutputsWritten) {
   EXPECT_EQ(std::memcmp(items[0].inputs[0].bytes[0].data(), "234", 3), 0);
   EXPECT_EQ(memory_.bytes(), "0123456789");
   engine::Result result = ResultOf(1, "XY");
-  transfers_.Store(result);
+  transfers_.Store(items, result);
   EXPECT_TRUE(result.items[0].status.ok());
   EXPECT_EQ(memory_.bytes(), "012345XY89");
 }
@@ -81,9 +82,10 @@ TEST_F(TransfersTest, AnItemWhoseMemoryIsGoneFailsAlone) {
 
 TEST_F(TransfersTest, AnItemThatFailedWritesNothing) {
   transfers_.AddOutput(0, 0, {region_, nullptr, 0, 2, "out"});
+  const std::vector<engine::Item> items = Items(1);
   engine::Result result = ResultOf(1, "XY");
   result.items[0].status = absl::InvalidArgumentError("no");
-  transfers_.Store(result);
+  transfers_.Store(items, result);
   EXPECT_EQ(memory_.bytes(), "0123456789");
 }
 
@@ -92,13 +94,42 @@ TEST_F(TransfersTest, MemoryThatWasShrunkIsNotWrittenAndInPlaceThatIsAborted) {
   transfers_.AddOutput(1, 0, {region_, nullptr, 6, 2, "items[1].out"});
   transfers_.NoteInPlace(1);
   memory_.Resize(4);
+  const std::vector<engine::Item> items = Items(2);
   engine::Result result = ResultOf(2, "XYZW");
-  transfers_.Store(result);
+  transfers_.Store(items, result);
   EXPECT_THAT(result.items[0].status, StatusIs(kInvalid, HasSubstr("items[0].out: ")));
   EXPECT_THAT(result.items[1].status,
               StatusIs(absl::StatusCode::kAborted, HasSubstr("items[1].out: ")));
   EXPECT_TRUE(result.items[0].outputs.empty() && result.items[1].outputs.empty());
   EXPECT_EQ(memory_.bytes(), "0123") << "it did not grow again";
+}
+
+// What others write beside the rows of a pool while the call runs stays.
+TEST_F(TransfersTest, OfAPoolOnlyTheRowsThatWereMovedGoBack) {
+  MoveRequest request{.pools = {4 * 16},
+                      .layouts = {{.pages = 4, .heads = 1, .head_dim = 8}},
+                      .specs = {{.spec = {.preset = "rope-half-split", .head_dim = 8}}},
+                      .layers = {{.spec = 0}},
+                      .groups = {{.slots = {.slots = {0, 1},
+                                            .to_slots = {2, 3},
+                                            .from_positions = {1, 2},
+                                            .positions = {3, 4}}}}};
+  request.groups[0].slots.to_slots = {3, 2};
+  const SharedMemory memory("#" + std::string(64, 'o'));
+  const RegionPart part{Open(memory, 1, 64), nullptr, 0, 64, "pool"};
+  std::vector<engine::Item> items;
+  items.emplace_back(Prepared(*PrepareMove(request, CompilePlan, "item")));
+  transfers_.AddInput(0, 0, part);
+  transfers_.AddOutput(0, 0, part);
+  ASSERT_THAT(transfers_.Fetch(pool_, absl::MakeSpan(items)), IsOk());
+  const Region& other = *part.host;
+  ASSERT_THAT(
+      other.Write(0, 32, reinterpret_cast<const std::byte*>(std::string(32, 'w').data()), "other"),
+      IsOk());
+  engine::Result result = ResultOf(1, std::string(64, 'm'));
+  transfers_.Store(items, result);
+  EXPECT_THAT(result.items[0].status, IsOk());
+  EXPECT_EQ(memory.bytes(), "#" + std::string(32, 'w') + std::string(32, 'm'));
 }
 
 TEST_F(TransfersTest, APartOfALargeRegionTakesItsOwnSize) {

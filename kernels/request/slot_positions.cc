@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/request/slot_positions.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "kernels/base/invalid.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/text.h"
+
+namespace phasor {
+namespace {
+
+constexpr int64_t kBytes = sizeof(uint32_t);
+
+int64_t ReadPosition(const std::byte* first, int64_t slot) {
+  uint32_t position = 0;
+  for (int64_t i = 0; i < kBytes; ++i) {
+    position |= std::to_integer<uint32_t>(first[slot * kBytes + i]) << (8 * i);
+  }
+  return position;
+}
+
+// Whether a layer of the group has keys of another spec than they shall have.
+bool ChangesSpec(const PreparedMove& move, size_t group) {
+  return std::any_of(move.planes.begin(), move.planes.end(), [&](const MovePlane& plane) {
+    return plane.tokens == group && plane.plan != nullptr &&
+           plane.plan->fingerprint != plane.from_plan->fingerprint;
+  });
+}
+
+// Keeps the entries of `list`, `each` for each token, whose token is not done.
+void KeepUndone(const std::vector<bool>& done, std::vector<int64_t>* list) {
+  size_t kept = 0;
+  for (size_t t = 0; t < done.size(); ++t) {
+    if (!done[t]) (*list)[kept++] = (*list)[t];
+  }
+  list->resize(kept);
+}
+
+// Reads the positions of one group. `done`: the tokens that a MOVE leaves out.
+absl::Status ReadGroup(const MoveTokens& tokens, MoveMode mode, const std::byte* first,
+                       std::string_view path, std::vector<bool>* done) {
+  for (size_t t = 0; t < tokens.to_slots.size(); ++t) {
+    const int64_t slot = tokens.to_slots[t];
+    const int64_t from = tokens.from_positions[t], to = tokens.to_positions[t];
+    const int64_t found = ReadPosition(first, slot);
+    (*done)[t] = found == to;
+    if ((*done)[t] || (mode == MoveMode::kMove && found == from)) continue;
+    const std::string wanted = mode == MoveMode::kMove
+                                   ? StrCat(from, " before the move, or ", to, " after it")
+                                   : StrCat(to);
+    return absl::FailedPreconditionError(StrCat(path, ".slot_positions: slot ", slot,
+                                                " has position ", found, "; must be ", wanted));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int64_t SlotPositionBytes(const PreparedMove& move, size_t group) {
+  int64_t slots = std::numeric_limits<int64_t>::max();
+  for (const MovePlane& plane : move.planes) {
+    if (plane.tokens == group) slots = std::min(slots, move.forms[plane.to_form].slots());
+  }
+  return slots > std::numeric_limits<int64_t>::max() / kBytes ? slots : slots * kBytes;
+}
+
+absl::Status CheckSlotPositions(const PreparedMove& move, size_t group, std::string_view path) {
+  const MoveTokens& tokens = move.groups[group];
+  const int64_t bytes = SlotPositionBytes(move, group);
+  const int64_t room =
+      move.pools[tokens.slot_positions->pool].bytes - tokens.slot_positions->offset;
+  if (bytes > room) {
+    return Invalid(path, ".slot_positions: ", bytes, " bytes, 4 for each slot; must be at most ",
+                   room, ", the rest of its pool");
+  }
+  if (tokens.axes > 1) {
+    return Invalid(path, ".slot_positions: set for positions of ", tokens.axes,
+                   " axes; must be unset, or one axis");
+  }
+  const bool changes = move.mode == MoveMode::kMove && ChangesSpec(move, group);
+  for (size_t t = 0; t < tokens.to_positions.size(); ++t) {
+    for (const int64_t position : {tokens.from_positions[t], tokens.to_positions[t]}) {
+      if (position >= 0 && position <= std::numeric_limits<uint32_t>::max()) continue;
+      return Invalid(path, ".slot_positions: token ", t, " has position ", position,
+                     "; must be in [0, 2^32)");
+    }
+    if (!changes || tokens.from_positions[t] != tokens.to_positions[t]) continue;
+    return Invalid(path, ".slot_positions: token ", t,
+                   " keeps its position under another spec, so whether it is done cannot be seen; "
+                   "must be unset, or the mode COPY_ON_WRITE");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSlotPositions(absl::Span<const std::byte* const> pools, std::string_view path,
+                               PreparedMove* move) {
+  if (move->mode == MoveMode::kCopyOnWrite) return absl::OkStatus();
+  for (size_t g = 0; g < move->groups.size(); ++g) {
+    MoveTokens& tokens = move->groups[g];
+    if (!tokens.slot_positions.has_value()) continue;
+    std::vector<bool> done(tokens.to_slots.size());
+    PHASOR_RETURN_IF_ERROR(ReadGroup(
+        tokens, move->mode, pools[tokens.slot_positions->pool] + tokens.slot_positions->offset,
+        StrCat(path, ".groups[", g, "]"), &done));
+    if (move->mode == MoveMode::kCompare) continue;
+    const int64_t before = tokens.count();
+    for (std::vector<int64_t>* list :
+         {&tokens.from_slots, &tokens.to_slots, &tokens.from_positions, &tokens.to_positions}) {
+      KeepUndone(done, list);
+    }
+    move->tokens -= before - tokens.count();
+  }
+  move->moved_bytes = MovedBytes(*move);
+  return absl::OkStatus();
+}
+
+}  // namespace phasor
