@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_cuda [OUT.json] [--quick] [--dry] [--card]: compares the kernels on a GPU with copies and
-// fills of the same bytes, moves of keys among them, merged one-token requests with one launch each,
-// and tensors in host memory with the link. --dry runs it on the host. --card only prints the device. Exit status 3: no
-// CUDA device.
+// fills of the same bytes, moves of keys among them, merged one-token requests with one launch
+// each, and tensors in host memory with the link. --dry runs it on the host. --card only prints the
+// device. Exit status 3: no CUDA device.
 #include <algorithm>
 #include <cstring>
 #include <iostream>

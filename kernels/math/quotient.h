@@ -27,7 +27,7 @@ PHASOR_HD float QuotientFrom(double seed, float a, float b) {
     reciprocal = std::fma(reciprocal, std::fma(-divisor, reciprocal, 1.0), reciprocal);
   }
   const double quotient = static_cast<double>(a) * reciprocal;
-  if (!is_finite) return static_cast<float>(quotient);
+  if (!is_finite || a == 0) return static_cast<float>(quotient);  // a zero keeps its sign
   const double rest = std::fma(-quotient, divisor, static_cast<double>(a));
   return static_cast<float>(std::fma(rest, reciprocal, quotient));
 }

@@ -104,7 +104,8 @@ TEST(OnTheDeviceTest, RandomMovesOfKeysHaveTheReferencesBytes) {
   if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was compared";
   const auto reference = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
   int64_t launches = 0;
-  for (uint64_t seed = 0; seed < RandomJobs(); ++seed) {
+  const uint64_t moves = RandomJobs() / 4 + 1;  // each takes longer than a job
+  for (uint64_t seed = 0; seed < moves; ++seed) {
     testing::RandomMove random(seed);
     if (!Supports(random.job())) continue;
     ASSERT_TRUE(reference->Run({random.job()}).ok());
@@ -120,7 +121,7 @@ TEST(OnTheDeviceTest, RandomMovesOfKeysHaveTheReferencesBytes) {
       }
     }
   }
-  EXPECT_GE(2 * launches, static_cast<int64_t>(RandomJobs()));
+  EXPECT_GE(2 * launches, static_cast<int64_t>(moves));
 }
 
 }  // namespace

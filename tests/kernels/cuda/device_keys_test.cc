@@ -69,7 +69,7 @@ struct KeysFixture {
 };
 
 TEST(DeviceKeysTest, RandomMovesHaveTheReferencesBytes) {
-  KeysFixture small(24 << 10), large;
+  KeysFixture small(48 << 10), large;
   for (uint64_t seed = 0; seed < 250; ++seed) {
     RandomMove random(seed);
     if (!Supports(random.job())) continue;
@@ -94,19 +94,19 @@ TEST(DeviceKeysTest, AFailedMoveIsDoneOrSaysWhatBecameOfTheKeys) {
     RandomMove random(seed);
     if (!Supports(random.job())) continue;
     const std::vector<Tensor> want = MovedByCpu(random), before = random.Now();
-    for (const std::string call : {"CreateStream", "Allocate", "AllocatePinned", "CopyToDevice",
-                                   "Run", "Synchronize"}) {
+    for (const std::string call :
+         {"CreateStream", "Allocate", "AllocatePinned", "CopyToDevice", "Run", "Synchronize"}) {
       for (int64_t number = 0; number < 3; ++number) {
         for (const auto code : {absl::StatusCode::kResourceExhausted, absl::StatusCode::kInternal,
                                 absl::StatusCode::kUnavailable}) {
-          KeysFixture f(24 << 10);
+          KeysFixture f(48 << 10);
           f.device->FailWith([&](const std::string& name, int64_t n) {
             return name == call && n == number ? absl::Status(code, "failed") : absl::OkStatus();
           });
           random.Reset();
           const JobResult result = f.Run(random);
-          const std::string what = StrCat(seed, " ", call, " ", number, ": ",
-                                          std::string(result.status.message()));
+          const std::string what =
+              StrCat(seed, " ", call, " ", number, ": ", std::string(result.status.message()));
           if (result.status.ok()) {
             ASSERT_TRUE(SameMemory(want, random.Now())) << what;
             continue;

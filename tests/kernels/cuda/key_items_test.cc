@@ -42,13 +42,13 @@ void ExpectSameBytes(const std::vector<Tensor>& want, const std::vector<Tensor>&
 TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
   int changed = 0, supported = 0;
   std::map<KeyCode, int> codes;
-  for (uint64_t seed = 0; seed < 1500; ++seed) {
+  for (uint64_t seed = 0; seed < 600; ++seed) {
     RandomMove random(seed);
     if (!Supports(random.job())) continue;  // misaligned lanes that are apart in two ways
     ++supported;
     const auto want = Reference(random);
+    random.Reset();
     for (size_t i = 0; i < want.size(); ++i) {
-      random.Reset();
       changed += std::memcmp(want[i].data(), random.memory()[i]->data(),
                              static_cast<size_t>(want[i].size_bytes())) != 0;
     }
@@ -64,9 +64,9 @@ TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
       if (HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(supported, 1200);
-  EXPECT_GT(changed, 3000);
-  for (const KeyCode code : kKeyCodes) EXPECT_GT(codes[code], 100) << Name(code);
+  EXPECT_GT(supported, 480);
+  EXPECT_GT(changed, 1000);
+  for (const KeyCode code : kKeyCodes) EXPECT_GT(codes[code], 40) << Name(code);
 }
 
 TEST(KeyItemsTest, LayersThatShareASpecAreOneLaunch) {

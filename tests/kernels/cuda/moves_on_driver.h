@@ -35,9 +35,8 @@ inline absl::Status RunOnDriver(cuda::Driver& driver, RandomMove& random, int64_
   counted.Finish(count, nullptr);
   PHASOR_ASSIGN_OR_RETURN(std::byte* const on_device,
                           driver.Allocate(std::max<int64_t>(count.used(), 1)));
-  std::vector<std::max_align_t> memory(static_cast<size_t>(count.used()) /
-                                           sizeof(std::max_align_t) +
-                                       1);
+  std::vector<std::max_align_t> memory(
+      static_cast<size_t>(count.used()) / sizeof(std::max_align_t) + 1);
   auto* const host = reinterpret_cast<std::byte*>(memory.data());
   cuda::Arena arena(host, count.used());
   cuda::LaunchList list;
