@@ -225,7 +225,7 @@ class HeadReader {
   }
 
   // Heads of [content | rotary] lanes (DeepSeek). head_dim, if set, is the rotary width or the sum
-  // of both.
+  // of both. Where the class does not read it, it may be the width of the content, too (GLM 5.2).
   absl::Status ReadLatent() {
     PHASOR_ASSIGN_OR_RETURN(const auto nope_said, FirstOf({"qk_nope_head_dim"}));
     PHASOR_ASSIGN_OR_RETURN(const auto rope_said, FirstOf({"qk_rope_head_dim"}));
@@ -240,7 +240,8 @@ class HeadReader {
                      "; must both be at most ", kMaxWidth);
     }
     PHASOR_ASSIGN_OR_RETURN(const auto head_dim, FirstOf({"head_dim"}));
-    if (head_dim.has_value() && *head_dim != rope && *head_dim != nope + rope) {
+    const bool content = head_dim == nope && !Among(kind_.head_dim_keys, "head_dim");
+    if (head_dim.has_value() && *head_dim != rope && *head_dim != nope + rope && !content) {
       return Invalid("head_dim", *head_dim, " contradicts qk_rope_head_dim ", rope,
                      "; must be that or its sum with qk_nope_head_dim");
     }

@@ -18,9 +18,10 @@ namespace {
 constexpr std::string_view kTellingParts[] = {"rope",   "rotary",      "theta", "alibi",
                                               "nope",   "base_freq",   "yarn",  "xpos",
                                               "mscale", "position_emb"};
-// Keys that say which layers rotate, give sizes of other tables, or are checked below.
+// Keys that say which layers rotate, are about other rotations than that of the layer (the indexer
+// of sparse attention), give sizes of other tables, or are checked below.
 constexpr std::string_view kNeutralKeys[] = {"alibi",
-
+                                             "indexer_rope_interleave",
                                              "max_position_embeddings",
                                              "no_rope_layers",
                                              "num_position_embeddings",
@@ -46,7 +47,10 @@ bool IsHarmlessKey(const std::string& key, const Json& value, const ConfigModel&
   return (key == "use_mrope" && value == false) || (key == "rotary" && value == true) ||
          (key == "use_rotary_pos_emb" && value == true) ||
          (key == "rotary_value" && value == false) ||
-         (key == "rope_interleaved" && value == !half_split && !model.rope_interleave);
+         ((key == "rope_interleaved" || key == "rope_interleave") && value == !half_split &&
+          !model.rope_interleave) ||
+         (model.nested() && key == "rope_theta" && value == model.kinds.front().theta) ||
+         (model.nested() && key == "swa_rope_theta" && value == model.kinds.back().theta);
 }
 
 // ModernBERT's "absolute" is left over from BERT; no code reads it.

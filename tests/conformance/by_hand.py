@@ -65,6 +65,13 @@ KIMI |= {"theta": 10000.0, "theta_keys": ["rope_theta"], "latent": [128, 64], "h
 ROFORMER = INTERLEAVED | {"observed": "source: the class makes its own table", "theta": 10000.0, "theta_keys": [], "scales": False}
 ROFORMER |= {"hidden": 768, "hidden_keys": ["hidden_size"], "heads": 12, "heads_keys": ["num_attention_heads"], "head_dim_keys": []}
 
+EXAONE4 = {"observed": "source: its configuration is renamed exaone4", "pairing": "HALF_SPLIT", "layers": 32, "still": ["full_attention"]}
+EXAONE4 |= {"layer_pattern": [*["sliding_attention"] * 3, "full_attention"], "theta": 10000.0, "theta_keys": ["rope_theta"]}
+EXAONE4 |= {"hidden": 4096, "hidden_keys": ["hidden_size"], "heads": 32, "heads_keys": ["num_attention_heads"], "head_dim_keys": ["head_dim"]}
+
+# The first layer, and then every sixth.
+MIMO = {"layer_pattern": ["full_attention" if i == 0 or (i + 1) % 6 == 0 else "sliding_attention" for i in range(48)]}
+
 # Rows, or fields of rows, for what is not observed.
 BY_HAND = {
     "codegen": GPTJ,
@@ -73,12 +80,14 @@ BY_HAND = {
     "cohere2_moe": {"rope_scaling": False, "scales": True},
     "dots3_note_text": {"unread": "its kinds of layers have heads of different shapes"},
     "exaone4": {"still": ["full_attention"]},
+    "exaone4_5_text": EXAONE4,
     "exaone_moe": {"still": ["full_attention"]},
     "falcon": {"hidden": 4544, "hidden_keys": ["hidden_size", "n_embed"], "heads": 71, "heads_keys": ["num_attention_heads", "n_head"], "head_dim": 0},
     "hunyuan_v1_dense": {"ntk_alpha": True},
     "hunyuan_v1_moe": {"ntk_alpha": True},
     "kimi_k2": KIMI,
     "longcat_flash": {"latent": [128, 64]},
+    "mimo_v2_flash": MIMO,
     "mistral_large4_text": {"latent": [64, 64], "no_rope_interval": 4},
     "glm4v_text": {"partial": 0},
     "glm_image_text": {"partial": 0},

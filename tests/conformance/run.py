@@ -94,6 +94,17 @@ def models(build):
     return failures
 
 
+def published():
+    """What transformers computes now for the published configurations against what is stored."""
+    here = pathlib.Path(__file__).parent
+    live = pathlib.Path("build/conformance/published.json")
+    subprocess.run([sys.executable, here / "published.py", live], capture_output=True, check=True)
+    stored = json.loads((here / "configs" / "published.json").read_text())
+    changed = [new["name"] for new, old in zip(json.loads(live.read_text()), stored, strict=True) if new.get("kinds") != old.get("kinds")]
+    print(f"{len(stored)} published configurations, {sum('kinds' in old for old in stored)} of classes that transformers has")
+    return [f"published.json: {name}: upstream computes other numbers" for name in changed]
+
+
 def main():
     if "--update-models" in sys.argv:
         sys.exit(update_models())
@@ -131,6 +142,7 @@ def main():
     print(f"\n{bias.stdout}{bias.stderr if bias.returncode else ''}", end="")
     failures += ["bias"] if bias.returncode else []
     failures += models(build)
+    failures += published()
     listed = subprocess.run([build / "client/cli/phasor", "presets", "--json"], env=environment, text=True, capture_output=True, check=True)
     presets = {preset["name"] for preset in json.loads(listed.stdout)}
     rows = {name for kind, name in groups if kind == "preset"}

@@ -261,7 +261,10 @@ class ModelPart:
             text, fingerprint, amplitude, width = spec
             return ModelLayer(layer_type, Spec._from_json(text), fingerprint, amplitude, width)
 
-        return {part[0]: cls(*part[:4], tuple([layer(*each) for each in part[4]])) for part in parts}
+        return {
+            name: cls(name, model_type, fingerprint, error, tuple([layer(*each) for each in layers]))
+            for name, model_type, fingerprint, error, layers in parts
+        }
 
 
 def model_spec(config: Any, sub_config: str | None, fields: dict[str, Any]) -> Any:

@@ -216,6 +216,23 @@ TEST(ModelLayersTest, AStrangersFileMakesNoManySpecs) {
                        HasSubstr("per_layer_config: 1025 entries; must be at most 1024")));
 }
 
+// Facts of published files that were refused.
+TEST(ModelLayersTest, PublishedFilesWithKeysThatSayWhatHoldsAreRead) {
+  const std::string mimo = R"({"model_type": "mimo_v2_flash", "num_hidden_layers": 7,
+      "swa_rope_theta": 10000, "rope_theta": )";
+  EXPECT_THAT(BasesOf(mimo + "5000000}"),
+              ::testing::ElementsAre(5e6, 1e4, 1e4, 1e4, 1e4, 5e6, 1e4));
+  EXPECT_THAT(ResolveModel(Config(mimo + "6000000}")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rope_theta: is nothing")));
+  EXPECT_THAT(BasesOf(R"({"model_type": "exaone4_5", "text_config": {
+      "model_type": "exaone4_5_text", "num_hidden_layers": 4, "rope_theta": 1000000.0}})"),
+              ::testing::ElementsAre(1e6, 1e6, 1e6, 0));
+  EXPECT_THAT(BasesOf(R"({"model_type": "glm_moe_dsa", "num_hidden_layers": 1,
+                          "head_dim": 192, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+                          "indexer_rope_interleave": true, "rope_interleave": true})"),
+              ::testing::ElementsAre(1e4));
+}
+
 TEST(ModelLayersTest, ALayersNumberIsAlsoALayerType) {
   const std::string text = R"({"model_type": "granite_swa", "num_hidden_layers": 2,
                                "layer_rope_theta": [5e5, 1e4]})";
