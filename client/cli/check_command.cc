@@ -149,6 +149,12 @@ Json ReportJson(const CheckReport& report) {
   return json;
 }
 
+// A file's name may be no UTF-8.
+std::string ReportText(const CheckReport& report) {
+  return ReportJson(report).dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
+         "\n";
+}
+
 class CheckCommand final : public Command {
  public:
   explicit CheckCommand(CLI::App& parent)
@@ -171,7 +177,7 @@ class CheckCommand final : public Command {
     PHASOR_RETURN_IF_ERROR(FillSpecs());
     PHASOR_RETURN_IF_ERROR(FillCases(&report));
     PHASOR_RETURN_IF_ERROR(Check(client, &report));
-    out << (common_.json ? ReportJson(report).dump(2) + "\n" : FormatReport(report));
+    out << (common_.json ? ReportText(report) : FormatReport(report));
     return Verdict(report);
   }
 

@@ -74,6 +74,19 @@ TokenPairs PairCells(const CellPositions& from, const CellPositions& to, int64_t
   return pairs;
 }
 
+// The cells of llama.cpp lie in any order, so their tokens are chosen by position.
+absl::Status CheckCells(const DumpLayer& from, const DumpLayer& to, const TokenOptions& options) {
+  if ((from.cells == nullptr) != (to.cells == nullptr)) {
+    return Invalid("--to-input: only one of the caches is a state of llama.cpp; must be both");
+  }
+  const bool places = options.first != 0 || options.to_first.has_value() ||
+                      !options.block_table.empty() || !options.to_block_table.empty();
+  if (from.cells == nullptr || !places) return absl::OkStatus();
+  return Invalid(
+      "--first: a place or pages are given for a state of llama.cpp; must be positions (--from, "
+      "--to, --count)");
+}
+
 // Where the layer begins in its file, if every layer of a tensor has the same distance to the next.
 absl::StatusOr<int64_t> BeginOf(const DumpLayer& side) {
   const std::string path = StrCat("layer ", side.layer);
@@ -105,7 +118,8 @@ absl::StatusOr<TokenPairs> PairTokens(const DumpLayer& from, const DumpLayer& to
     return Invalid(flag, ": ", value, "; must be in [-2^48, 2^48]");
   }
   TokenPairs pairs;
-  if (from.cells != nullptr && to.cells != nullptr) {
+  PHASOR_RETURN_IF_ERROR(CheckCells(from, to, options));
+  if (from.cells != nullptr) {
     pairs = PairCells(*from.cells, *to.cells, options.from.value_or(from.cells->positions.front()),
                       options.to.value_or(to.cells->positions.front()), options.count);
   } else {

@@ -107,7 +107,7 @@ TEST_F(CheckCommandTest, AnyDescriptionIsReadOrRefusedByName) {
   dir_.Write("keys.bin", dir_.Read("a.0.npy"));
   std::mt19937 random(1);
   int accepted = 0;
-  for (int run = 0; run < 2000; ++run) {
+  for (int run = 0; run < 300; ++run) {
     nlohmann::json json = {{"file", files[random() % 2]},
                            {"code", random() % 2 == 0 ? "float32" : "q8-0"},
                            {"layout", layouts[random() % std::size(layouts)]},
@@ -126,7 +126,7 @@ TEST_F(CheckCommandTest, AnyDescriptionIsReadOrRefusedByName) {
     EXPECT_TRUE(outcome.status.ok() || named) << json << outcome.status;
     accepted += outcome.out.empty() ? 0 : 1;
   }
-  EXPECT_GT(accepted, 100);
+  EXPECT_GT(accepted, 20);
 }
 
 TEST_F(CheckCommandTest, ErrorsNameTheFlag) {

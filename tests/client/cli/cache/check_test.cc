@@ -50,6 +50,18 @@ TEST(PairTokensTest, CellsAreMatchedByPosition) {
   EXPECT_THAT(PairTokens(from, to, {.count = 2})->slots, ElementsAre(4));
 }
 
+TEST(PairTokensTest, CellsAreOfBothCachesAndHaveNoPlaces) {
+  DumpLayer cells = Paged(1, 4);
+  cells.cells = std::make_shared<const CellPositions>(CellPositions{{0}, {10}});
+  EXPECT_THAT(PairTokens(cells, Paged(1, 4), {.to = 5}).status(),
+              StatusIs(testing::kInvalid, HasSubstr("--to-input: only one of the caches")));
+  for (const TokenOptions& options :
+       {TokenOptions{.first = 1}, TokenOptions{.to_first = 0}, TokenOptions{.block_table = {0}}}) {
+    EXPECT_THAT(PairTokens(cells, cells, options).status(),
+                StatusIs(testing::kInvalid, HasSubstr("--first: a place or pages are given")));
+  }
+}
+
 TEST(PairTokensTest, MistakesAreNamed) {
   const DumpLayer layer = Paged(2, 2);
   const auto status = [&](const TokenOptions& options) {
