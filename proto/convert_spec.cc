@@ -3,10 +3,13 @@
 // by reflection.
 #include "proto/convert_spec.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -90,6 +93,11 @@ constexpr bool (*kIsSet[])(const v1::Spec&) = {PHASOR_HAS(sub_config),
                                                PHASOR_HAS(xpos),
                                                PHASOR_ENUM(precision),
                                                PHASOR_HAS(parity)};
+static_assert(std::size(kIsSet) == [] {
+  size_t fields = 0;
+  VisitSpecFields([&fields](const SpecField&, auto, auto) { ++fields; });
+  return fields;
+}());
 #undef PHASOR_HAS
 #undef PHASOR_ENUM
 #undef PHASOR_LIST

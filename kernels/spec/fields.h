@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one list of a spec's fields. Everything that treats fields alike walks it: merging, refusing
 // unused fields, ToSpec, hashing, the wire, JSON and the command line's flags. A new field is one
-// member of Spec and ResolvedSpec (spec.h), one field of the message (spec.proto) and one line
-// here. Threads: pure values and functions.
+// member of Spec and ResolvedSpec (spec.h), one field of the message (spec.proto), one line here
+// and one in proto/convert_spec.cc, which does not compile without it. Threads: pure values and
+// functions.
 #ifndef PHASOR_KERNELS_SPEC_FIELDS_H_
 #define PHASOR_KERNELS_SPEC_FIELDS_H_
 
@@ -56,7 +57,7 @@ inline bool Heads(const ResolvedSpec& s) { return !IsEncoding(s) && IsExplicit(s
 // Calls visit(SpecField, member of Spec, member of ResolvedSpec or NotResolved) for every field
 // except the base, in the order in which people read them. Fingerprints depend on this order.
 template <typename Visit>
-void VisitSpecFields(Visit&& visit) {
+constexpr void VisitSpecFields(Visit&& visit) {
   namespace use = field_use;
   using S = Spec;
   using R = ResolvedSpec;
