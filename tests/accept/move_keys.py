@@ -37,7 +37,9 @@ CHECKS = [
     of_test("10,000 random requests, right and hostile: refused, or only what they name changes; scalar and SIMD give the same bytes", r"(asan/)?move_random_test"),
     of_test("overlap by interval arithmetic is what sets of bytes say", r"(asan/)?key_overlap_test"),
     of_test("errors name the field; fingerprints are pinned; shared pages are sources of copies only", r"(asan/)?move_(keys|tokens)_test"),
-    of_test("inline, leased and in process give the same bytes", r"e2e_client_move_test"),
+    of_test("inline, leased, in named regions and in process, calls, batches and streams give the same bytes", r"e2e_client_move_test"),
+    of_test("a client that cancels or is killed half way leaves whole tokens and nothing else changed; a repeated move does what is left", r"(asan/)?e2e_move_cancel_test"),
+    of_test("slot positions: wrong ones are refused before the first byte, tokens that are done are left out", r"(asan/)?slot_positions_test"),
     of_test("a KV store in sixty lines of C++: leased memory, block tables, the check for CI", r"(asan/|tsan/)?example_move_keys(_leased)?"),
     of_test(
         "caches of transformers, sequences of llama.cpp and chunks of LMCache: decoding goes on as if computed again, "
