@@ -150,8 +150,9 @@ class BatchRun {
       } else if (!next_.jobs.empty()) {
         SendChunk();
       } else if (std::holds_alternative<MoveJob>(jobs_[i])) {
-        return FailJob(i, absl::ResourceExhaustedError("cuda: a token has too many layers"),
-                       /*intact=*/first == 0);
+        const absl::Status large = absl::ResourceExhaustedError(
+            "cuda: the specs of a token's layers fill more than a chunk; must be fewer in a call");
+        return FailJob(i, large, /*intact=*/first == 0);
       } else {
         if (first > 0) std::abort();             // all rows of a job have the same size
         progress_[i].where = Where::kElsewhere;  // a row is larger than a chunk

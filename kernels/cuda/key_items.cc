@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
+#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -112,17 +112,21 @@ GroupRow FindGroup(const MoveJob& job, int64_t row) {
   return {group, row};
 }
 
+// The plans of a slice that are in the arena already.
+using PlanTurns = std::map<const Plan*, ItemTurns>;
+
 // Makes the items of planes that share specs and layouts. Threads: one thread at a time.
 class PlaneItems {
  public:
-  PlaneItems(const MoveJob& job, absl::Span<const MovePlane* const> planes, LaunchList& list,
-             ItemMaker maker)
+  PlaneItems(const MoveJob& job, absl::Span<const MovePlane* const> planes, PlanTurns& turns,
+             LaunchList& list, ItemMaker maker)
       : job_(job),
         planes_(planes),
         lead_(*planes[0]),
         from_((*job.forms)[lead_.form]),
         to_((*job.forms)[lead_.to_form]),
         tokens_((*job.groups)[lead_.tokens]),
+        turns_(turns),
         list_(list),
         maker_(maker) {}
 
@@ -264,8 +268,8 @@ class PlaneItems {
     SetWords(bytes, {}, item);
     item.positions = PositionsOf(tokens_.to_positions, plan, tokens);
     item.from_positions = PositionsOf(tokens_.from_positions, from_plan, tokens);
-    item.turns = MakeTurns(plan, maker_.arena);
-    item.from_turns = MakeTurns(from_plan, maker_.arena);
+    item.turns = TurnsOf(plan);
+    item.from_turns = TurnsOf(from_plan);
     item.amplitude = plan.amplitude / from_plan.amplitude;
     item.split_in = from_plan.spec.pairing_out == Pairing::kHalfSplit;
     item.split_out = plan.spec.pairing_out == Pairing::kHalfSplit;
@@ -286,6 +290,12 @@ class PlaneItems {
     }
     SetMoveGrid(std::ssize(tokens), item);
     list_.Add({.op = Op::kMoveKeys, .code = from_.code}, item);
+  }
+
+  const ItemTurns& TurnsOf(const Plan& plan) {
+    const auto known = turns_.find(&plan);
+    if (known != turns_.end()) return known->second;
+    return turns_.emplace(&plan, MakeTurns(plan, maker_.arena)).first->second;
   }
 
   // Blocks of as many heads as fit, and fewer if the device would not have enough blocks.
@@ -311,6 +321,7 @@ class PlaneItems {
   const KeyForm& from_;
   const KeyForm& to_;
   const MoveTokens& tokens_;
+  PlanTurns& turns_;
   LaunchList& list_;
   ItemMaker maker_;
   InArena<KeyPlane> planes_in_arena_;
@@ -370,6 +381,7 @@ int64_t RowsOfGroup(const MoveJob& job, int64_t first) {
 
 void AddKeyItems(const MoveJob& job, Slice slice, LaunchList& list, ItemMaker maker) {
   const GroupRow at = FindGroup(job, slice.first);
+  PlanTurns turns;
   std::vector<const MovePlane*> left;
   for (const MovePlane& plane : *job.planes) {
     if (plane.tokens == at.group) left.push_back(&plane);
@@ -385,7 +397,8 @@ void AddKeyItems(const MoveJob& job, Slice slice, LaunchList& list, ItemMaker ma
       return key(*plane) == key(lead) && taken++ < most;
     });
     const auto same = static_cast<size_t>(others - left.begin());
-    PlaneItems(job, absl::MakeConstSpan(left.data(), same), list, maker).Add(at.row, slice.count);
+    PlaneItems(job, absl::MakeConstSpan(left.data(), same), turns, list, maker)
+        .Add(at.row, slice.count);
     left.erase(left.begin(), others);
   }
 }

@@ -69,7 +69,7 @@ struct KeysFixture {
 };
 
 TEST(DeviceKeysTest, RandomMovesHaveTheReferencesBytes) {
-  KeysFixture small(48 << 10), large;
+  KeysFixture small(128 << 10), large;
   for (uint64_t seed = 0; seed < 250; ++seed) {
     RandomMove random(seed);
     if (!Supports(random.job())) continue;
@@ -99,7 +99,7 @@ TEST(DeviceKeysTest, AFailedMoveIsDoneOrSaysWhatBecameOfTheKeys) {
       for (int64_t number = 0; number < 3; ++number) {
         for (const auto code : {absl::StatusCode::kResourceExhausted, absl::StatusCode::kInternal,
                                 absl::StatusCode::kUnavailable}) {
-          KeysFixture f(48 << 10);
+          KeysFixture f(128 << 10);
           f.device->FailWith([&](const std::string& name, int64_t n) {
             return name == call && n == number ? absl::Status(code, "failed") : absl::OkStatus();
           });
