@@ -170,6 +170,7 @@ TEST(ConvertMoveTest, PoolsAreAllOnDevicesOrAllOnTheHost) {
   const auto on_device = [&](v1::MoveMode mode) {
     return status([&](auto* wire) {
       for (auto& pool : *wire->mutable_pools()) pool.mutable_device()->set_region("r");
+      for (auto& group : *wire->mutable_groups()) group.clear_slot_positions();
       wire->set_mode(mode);
     });
   };
@@ -178,6 +179,13 @@ TEST(ConvertMoveTest, PoolsAreAllOnDevicesOrAllOnTheHost) {
   EXPECT_THAT(on_device(v1::MOVE_MODE_COMPARE),
               StatusIs(absl::StatusCode::kUnimplemented,
                        HasSubstr("item.mode: COMPARE of device memory; must be")));
+  EXPECT_THAT(status([](auto* wire) {
+                for (auto& pool : *wire->mutable_pools()) pool.mutable_device()->set_region("r");
+                wire->set_mode(v1::MOVE_MODE_MOVE);
+                wire->mutable_groups(0)->mutable_slot_positions()->set_pool(1);
+              }),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       HasSubstr("item.groups[0].slot_positions: in device memory; must not")));
 }
 
 TEST(ConvertMoveTest, OnlyPoolsWithoutASourceAreInline) {

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AsyncClient: the calls as coroutines."""
+"""AsyncClient: the calls as coroutines, in batches and in streams."""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from . import _calls, _errors, _moves, _spec
-from ._client import Client, ServerInfo
+from ._batch import Batch
+from ._client import Client, ServerInfo, Tables
 from ._core import native
+from ._stream import Answer, Stream
 
 
 class _Loop:
@@ -31,6 +33,68 @@ class _Loop:
 
 
 _loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = weakref.WeakKeyDictionary()
+
+
+class AsyncBatch(Batch):
+    """A Batch for `async with`. One of asyncio's threads makes the calls of a block together; it goes
+    on if the task is cancelled meanwhile."""
+
+    async def __aenter__(self) -> AsyncBatch:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await asyncio.to_thread(self.run)
+
+
+class AsyncStream:
+    """A Stream for asyncio.
+
+        async with client.stream() as stream:
+            for q in chunks:
+                await stream.apply_rope(q, positions=p, spec="llama-3", inplace=True)
+            async for answer in stream:
+                answer.result()
+
+    Waiting takes one of asyncio's threads for each stream. One task at a time. Cancelling the task
+    cancels the stream.
+    """
+
+    def __init__(self, client: Client, timeout: float | None) -> None:
+        self._stream = Stream(client, timeout)
+
+    async def _wait(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await asyncio.to_thread(function, *args, **kwargs)
+        except asyncio.CancelledError:
+            self._stream._cancel()  # its thread then stops waiting
+            raise
+
+    async def apply_rope(self, *tensors: Any, **kwargs: Any) -> int:
+        """As Stream.apply_rope."""
+        return await self._wait(self._stream.apply_rope, *tensors, **kwargs)
+
+    async def move_keys(self, *keys: Any, **kwargs: Any) -> int:
+        """As Stream.move_keys."""
+        return await self._wait(self._stream.move_keys, *keys, **kwargs)
+
+    async def encode(self, spec: Any, positions: Any, **kwargs: Any) -> int:
+        """As Stream.encode."""
+        return await self._wait(self._stream.encode, spec, positions, **kwargs)
+
+    async def __aiter__(self) -> AsyncIterator[Answer]:
+        """As iterating over Stream."""
+        while (answer := await self._wait(self._stream._next_answer)) is not None:
+            yield answer
+
+    async def __aenter__(self) -> AsyncStream:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await self._wait(self._stream.close)
+        else:
+            self._stream._cancel()
 
 
 class AsyncClient:
@@ -93,6 +157,22 @@ class AsyncClient:
         connection = self._client._native()
         return await self._wait(lambda done, token, cancel: connection.encode_async(call, timeout, like, done, token, cancel))
 
+    async def apply_rope_large(self, *tensors: Any, **kwargs: Any) -> Any:
+        """As Client.apply_rope_large."""
+        return await asyncio.to_thread(self._client.apply_rope_large, *tensors, **kwargs)
+
+    def batch(self, *, timeout: float | None = None) -> AsyncBatch:
+        """As Client.batch, for `async with`."""
+        return AsyncBatch(self._client, timeout)
+
+    def stream(self, *, timeout: float | None = None) -> AsyncStream:
+        """As Client.stream, for `async with` and `async for`."""
+        return AsyncStream(self._client, timeout)
+
+    async def empty(self, *args: Any, **kwargs: Any) -> Any:
+        """As Client.empty."""
+        return await asyncio.to_thread(self._client.empty, *args, **kwargs)
+
     async def attention_bias(self, kind: str, **kwargs: Any) -> Any:
         """As Client.attention_bias."""
         return await asyncio.to_thread(self._client.attention_bias, kind, **kwargs)
@@ -100,6 +180,11 @@ class AsyncClient:
     async def move_paged(self, pools: Any, **kwargs: Any) -> _moves.MoveResult:
         """As Client.move_paged."""
         return await asyncio.to_thread(self._client.move_paged, pools, **kwargs)
+
+    @property
+    def tables(self) -> Tables:
+        """As Client.tables: a mapping, whose calls wait. Use asyncio.to_thread where that matters."""
+        return self._client.tables
 
     async def resolve(self, spec: Any, **kwargs: Any) -> _spec.Resolved:
         """As Client.resolve."""

@@ -107,11 +107,16 @@ class Stream:
 
     def __iter__(self) -> Iterator[Answer]:
         """The answers to all calls so far. Ends when each is answered; raises the stream's error."""
-        while self._answers or self._calls:
-            if not self._answers and not self._read():
-                self._native.finish()
-                raise _errors.Internal("stream: ended with calls that have no answer")
-            yield self._answers.popleft()
+        while (answer := self._next_answer()) is not None:
+            yield answer
+
+    def _next_answer(self) -> Answer | None:
+        if not self._answers and not self._calls:
+            return None
+        if not self._answers and not self._read():
+            self._native.finish()
+            raise _errors.Internal("stream: ended with calls that have no answer")
+        return self._answers.popleft()
 
     def close(self) -> None:
         """Ends the stream. Raises its error; calls that are not answered are cancelled."""
@@ -131,6 +136,10 @@ class Stream:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
-        elif self._native is not None:
-            self._native.cancel()
-            self._native = None
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        stream, self._native = self._native, None
+        if stream is not None:
+            stream.cancel()

@@ -53,6 +53,53 @@ def test_every_call_has_a_coroutine(target):
     asyncio.run(main())
 
 
+def test_batches_and_streams_give_the_results_of_single_calls(target):
+    async def main():
+        async with phasor.AsyncClient(target) as client:
+            async with client.batch() as batch:
+                rotated = [batch.apply_rope(x(i), positions=range(5), spec=LLAMA) for i in range(3)]
+                rows = batch.encode(LLAMA, range(4), form="cos")
+                bad = batch.apply_rope(x(), positions=range(4), spec=LLAMA)
+            assert [handle.result().tobytes() for handle in rotated] == [expected(i) for i in range(3)]
+            assert rows.result().tobytes() == phasor.encode(LLAMA, range(4), form="cos").tobytes()
+            assert isinstance(bad.exception(), phasor.InvalidArgument)
+
+            answers = {}
+            async with client.stream() as stream:
+                for i in range(20):
+                    assert await stream.apply_rope(x(i), positions=range(5), spec=LLAMA) == i
+                async for answer in stream:
+                    answers[answer.id] = answer.result().tobytes()
+            assert answers == {i: expected(i) for i in range(20)}
+
+            large = await client.apply_rope_large(x(), positions=range(5), spec=LLAMA, chunk_bytes=1024)
+            assert large.tobytes() == expected(0)
+            assert (await client.empty((2, 3))).shape == (2, 3)
+
+    def expected(i):
+        return phasor.apply_rope(x(i), positions=range(5), spec=LLAMA).tobytes()
+
+    asyncio.run(main())
+
+
+def test_cancelling_a_task_cancels_its_stream():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        async def main():
+            client = phasor.AsyncClient(f"127.0.0.1:{silent.getsockname()[1]}", timeout=600)
+
+            async def read():
+                async with client.stream() as stream:
+                    await stream.apply_rope(x(), positions=range(5), spec=LLAMA)
+                    async for _ in stream:
+                        raise AssertionError("nobody answers")
+
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(read(), 0.2)
+
+        asyncio.run(main())  # would wait for the stream's thread if that still waited
+
+
 def test_errors_are_raised_where_the_call_is_awaited(target):
     async def main():
         async with phasor.AsyncClient(target) as client:
