@@ -262,15 +262,17 @@ absl::Status ReadUnary(const WalkedMessage& message, const Call& call, int desti
   return absl::OkStatus();
 }
 
-template <typename Wire, typename Call, typename Result>
-absl::Status ReadStreamed(const Wire& wire, const WalkedMessage& message, const Call& call,
-                          int destinations, absl::StatusOr<Result>& result) {
+template <typename Result, typename Wire, typename Call>
+absl::StatusOr<Result> ReadStreamed(const Wire& wire, const WalkedMessage& message,
+                                    const Call& call, int destinations) {
   if (wire.status().code() != 0) {
     return StatusFromWire(wire.status().code(), wire.status().message());
   }
   Outputs outputs(message, destinations);
+  absl::StatusOr<Result> result = absl::UnknownError("");
   PHASOR_RETURN_IF_ERROR(ReadItem(wire, call, kItemPath, outputs, result));
-  return outputs.Copy();
+  PHASOR_RETURN_IF_ERROR(outputs.Copy());
+  return result;
 }
 
 template <typename Response, typename Call, typename Result>
@@ -350,23 +352,17 @@ absl::Status ReadResponse(const WalkedMessage& message, const BatchCall<MoveCall
 
 absl::StatusOr<EncodeResult> ReadResult(const v1::EncodeResult& wire, const WalkedMessage& message,
                                         const EncodeCall& call, int destinations) {
-  absl::StatusOr<EncodeResult> result = absl::UnknownError("");
-  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
-  return result;
+  return ReadStreamed<EncodeResult>(wire, message, call, destinations);
 }
 
 absl::StatusOr<RunInfo> ReadResult(const v1::ApplyRoPEResult& wire, const WalkedMessage& message,
                                    const RopeCall& call, int destinations) {
-  absl::StatusOr<RunInfo> result = absl::UnknownError("");
-  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
-  return result;
+  return ReadStreamed<RunInfo>(wire, message, call, destinations);
 }
 
 absl::StatusOr<MoveResult> ReadResult(const v1::MoveKeysResult& wire, const WalkedMessage& message,
                                       const MoveCall& call, int destinations) {
-  absl::StatusOr<MoveResult> result = absl::UnknownError("");
-  PHASOR_RETURN_IF_ERROR(ReadStreamed(wire, message, call, destinations, result));
-  return result;
+  return ReadStreamed<MoveResult>(wire, message, call, destinations);
 }
 
 absl::StatusOr<SpecDetails> ReadResolveSpecResponse(const std::string& header) {
