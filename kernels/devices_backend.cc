@@ -29,7 +29,9 @@ void ForEachTensor(const Job& job, F visit) {
             if (tensor.pieces.empty() && tensor.x != tensor.y) visit(tensor.x);
             visit(tensor.y);
           }
-        } else if constexpr (!std::is_same_v<T, MoveJob>) {  // keys are in host memory
+        } else if constexpr (std::is_same_v<T, MoveJob>) {
+          for (const std::byte* pool : of.pools) visit(pool);
+        } else {
           visit(of.out);
           if (of.add_to != nullptr && of.add_to != of.out) visit(of.add_to);
         }

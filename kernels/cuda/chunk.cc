@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "kernels/cuda/key_items.h"
+
 namespace phasor::cuda {
 namespace {
 
@@ -65,6 +67,7 @@ int64_t BesideRowBytes(const Job& job, const JobRows& rows) {
   if (const auto* encode = std::get_if<EncodeJob>(&job)) return PositionBytes(*encode->positions);
   if (const auto* lookup = std::get_if<LookupJob>(&job)) return PositionBytes(*lookup->positions);
   if (const auto* bias = std::get_if<BiasJob>(&job)) return PositionBytes(*bias->queries);
+  if (std::holds_alternative<MoveJob>(job)) return 1;  // see Add
   return BesideRowBytes(std::get<RotaryJob>(job), rows);
 }
 
@@ -184,6 +187,8 @@ void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList
              MakeLookupItem(*lookup, part.slice, BuffersOf(part, in, out), maker));
   } else if (const auto* bias = std::get_if<BiasJob>(&job)) {
     list.Add(BiasKernel(*bias), MakeBiasItem(*bias, part.slice, BuffersOf(part, in, out), maker));
+  } else if (const auto* move = std::get_if<MoveJob>(&job)) {
+    AddKeyItems(*move, part.slice, list, maker);
   } else {
     AddRotaryItems(part, in, out, list, maker);
   }
@@ -213,11 +218,18 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
                out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
   if (in_left < 0 || out_left < 0 || most < 1) return 0;
   part.slice = SliceFrom(job, first, most);
+  int64_t arena_bytes = ArenaBytes(part);
+  // The items of a move depend on its tokens.
+  for (; std::holds_alternative<MoveJob>(job) && in_bytes() + arena_bytes > capacity_;
+       arena_bytes = ArenaBytes(part)) {
+    if (part.slice.count == 1) return 0;
+    part.slice.count /= 2;
+  }
   part.in_at = in_used_;
   part.out_at = out_used_;
   in_used_ += BytesOf(part.rows.in, part.slice.count);
   out_used_ += BytesOf(part.rows.out, part.slice.count);
-  arena_bytes_ += ArenaBytes(part);
+  arena_bytes_ += arena_bytes;
   const int64_t rows = part.slice.count;
   parts_.push_back(std::move(part));
   return rows;

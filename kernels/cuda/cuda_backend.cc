@@ -16,6 +16,7 @@
 #include "kernels/cuda/chunk.h"
 #include "kernels/cuda/host_copies.h"
 #include "kernels/cuda/job_rows.h"
+#include "kernels/cuda/keys.h"
 #include "kernels/cuda/run_on_host.h"
 
 namespace phasor::cuda {
@@ -114,12 +115,28 @@ class BatchRun {
       FailJob(i, Lost(), /*intact=*/false);
       return false;
     }
+    if (std::holds_alternative<MoveJob>(jobs_[i])) return SortMove(i);
     const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_ == Travel::kYes;
     // A chunk without launches must not be sent, because its buffers would be empty.
     const bool has_work = std::any_of(rows.out.begin(), rows.out.end(),
                                       [](const HostRows& out) { return out.row_bytes() > 0; });
     if (!sends || !has_work || !Supports(jobs_[i])) progress.where = Where::kElsewhere;
     return progress.where == Where::kDevice;
+  }
+
+  // Keys are moved where they lie: those in host memory by the other backend, and those on the
+  // device by it alone, because copies would overwrite what others write beside them meanwhile.
+  bool SortMove(size_t i) {
+    if (!progress_[i].on_device) {
+      progress_[i].where = Where::kElsewhere;
+    } else if (!Supports(jobs_[i])) {
+      FailJob(i,
+              absl::UnimplementedError(
+                  StrCat("cuda: a move that compares, rotates heads of more than ", kMostKeyLanes,
+                         " lanes or has misaligned lanes; must be of host memory")),
+              /*intact=*/true);
+    }
+    return progress_[i].where == Where::kDevice;
   }
 
   void SendJob(size_t i) {
@@ -132,6 +149,10 @@ class BatchRun {
         first += added;
       } else if (!next_.jobs.empty()) {
         SendChunk();
+      } else if (std::holds_alternative<MoveJob>(jobs_[i])) {
+        const absl::Status large = absl::ResourceExhaustedError(
+            "cuda: the specs of a token's layers fill more than a chunk; must be fewer in a call");
+        return FailJob(i, large, /*intact=*/first == 0);
       } else {
         if (first > 0) std::abort();             // all rows of a job have the same size
         progress_[i].where = Where::kElsewhere;  // a row is larger than a chunk
@@ -143,6 +164,7 @@ class BatchRun {
   void SendChunk() {
     if (next_.jobs.empty()) return;
     Flight flight = std::exchange(next_, NewFlight());
+    if (flight.chunk.buffer_bytes() == 0) return;  // moves of keys that change no byte
     absl::Status sent = Send(flight);
     if (sent.ok()) {
       flights_.push_back(std::move(flight));
@@ -213,6 +235,10 @@ class BatchRun {
       return false;
     }
     progress.begun = progress.begun || (progress.on_device && flight.launched);
+    if (std::holds_alternative<MoveJob>(jobs_[i])) {
+      FailMove(i, error);
+      return false;
+    }
     if (!progress.begun || !IsInPlace(jobs_[i])) {
       progress.where = Where::kRescued;
       return false;
@@ -223,6 +249,16 @@ class BatchRun {
     }
     progress.finished_here = true;
     return true;
+  }
+
+  // Nobody else moves keys on the device.
+  void FailMove(size_t i, const absl::Status& error) {
+    const bool begun = progress_[i].begun;
+    if (absl::IsUnavailable(error)) return FailJob(i, Lost(), /*intact=*/false);
+    if (begun && IsInPlace(jobs_[i])) {
+      return FailJob(i, absl::AbortedError(std::string(error.message())), /*intact=*/false);
+    }
+    FailJob(i, absl::UnavailableError(StrCat(error.message(), "; try again")), /*intact=*/!begun);
   }
 
   void FailJob(size_t i, absl::Status status, bool intact) {

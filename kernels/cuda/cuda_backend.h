@@ -85,6 +85,9 @@ class CudaBackend final : public Backend, public DevicePort {
   //   UNAVAILABLE  the memory could not be copied, or there is no room for copies at the moment;
   //                the job may be tried again
   //   RESOURCE_EXHAUSTED  its copies would be too large
+  //
+  // Moves of keys in device memory never run on copies. Their errors are ABORTED, UNAVAILABLE, and
+  // UNIMPLEMENTED for moves that Supports() refuses.
   void RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) override;
   DeviceList devices() override { return {this}; }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/job_rows.h"
+#include "kernels/cuda/key_items.h"
 #include "kernels/tensor/integer_positions.h"
 
 namespace phasor::cuda {
@@ -100,24 +101,6 @@ ItemPositions MakeTokenPositions(const RotaryJob& job, const PositionSource& sou
 
 // Plans ----------------------------------------------------------------------------------------
 
-ItemTurns MakeTurns(const Plan& plan, Arena& arena) {
-  ItemTurns turns;
-  turns.pairs = plan.pairs;
-  turns.layers =
-      plan.pairs == 0
-          ? 0
-          : static_cast<int32_t>(static_cast<int64_t>(plan.frequency.size()) / plan.pairs);
-  turns.frequency = arena.Put(SpanOf(plan.frequency));
-  if (plan.spec.axes > 1) turns.axis = arena.Put(SpanOf(plan.axis));
-  if (!plan.table.offset.empty()) turns.offset = arena.Put(SpanOf(plan.offset));
-  if (plan.xpos.has_value()) {
-    turns.xpos_rate = arena.Put(SpanOf(plan.xpos->rate));
-    turns.xpos_center = plan.xpos->center;
-    turns.xpos_inverse = plan.xpos->inverse;
-  }
-  return turns;
-}
-
 bool IsPlain(const Plan& plan) {
   return plan.spec.axes == 1 && static_cast<int64_t>(plan.frequency.size()) == plan.pairs &&
          plan.table.offset.empty() && !plan.xpos.has_value();
@@ -156,9 +139,6 @@ bool IsSupported(const RotaryJob& job) {
                      });
   return !moves || lanes <= 2 * kAngleUnits;  // so that a block has whole heads
 }
-
-// No kernel moves keys; their pools are host memory.
-bool IsSupported(const MoveJob&) { return false; }
 
 // Biases ---------------------------------------------------------------------------------------
 
@@ -335,7 +315,7 @@ int64_t RowsOf(const Job& job) {
   if (const auto* lookup = std::get_if<LookupJob>(&job)) return lookup->positions->count();
   if (const auto* bias = std::get_if<BiasJob>(&job))
     return bias->keys->count() == 0 ? 0 : bias->queries->count();
-  if (const auto* move = std::get_if<MoveJob>(&job)) return std::ssize(*move->planes);
+  if (const auto* move = std::get_if<MoveJob>(&job)) return RowsOf(*move);
   const auto& rotary = std::get<RotaryJob>(job);
   return rotary.batch * rotary.tokens;
 }
@@ -351,7 +331,7 @@ JobBytes BytesOf(const Job& job) {
     return of(rows * lookup->table->columns * SizeOf(lookup->dtype), lookup->add_to);
   if (const auto* bias = std::get_if<BiasJob>(&job))
     return of(rows * bias->heads * bias->keys->count() * SizeOf(bias->dtype), bias->add_to);
-  if (std::holds_alternative<MoveJob>(job)) return {};
+  if (const auto* move = std::get_if<MoveJob>(&job)) return BytesOf(*move);
   const auto& rotary = std::get<RotaryJob>(job);
   int64_t bytes = 0;
   for (const RotaryTensor& tensor : rotary.tensors) {
@@ -362,11 +342,32 @@ JobBytes BytesOf(const Job& job) {
 
 Slice SliceFrom(const Job& job, int64_t first, int64_t most) {
   const int64_t count = std::min({most, RowsOf(job) - first, kMostRows});
+  if (const auto* move = std::get_if<MoveJob>(&job)) {
+    return {first, std::min(count, RowsOfGroup(*move, first))};
+  }
   const auto* rotary = std::get_if<RotaryJob>(&job);
   if (rotary == nullptr || rotary->batch == 1) return {first, count};
   const int64_t into = first % rotary->tokens;
   if (into == 0 && count >= rotary->tokens) return {first, count - count % rotary->tokens};
   return {first, std::min(count, rotary->tokens - into)};
+}
+
+ItemTurns MakeTurns(const Plan& plan, Arena& arena) {
+  ItemTurns turns;
+  turns.pairs = plan.pairs;
+  turns.layers =
+      plan.pairs == 0
+          ? 0
+          : static_cast<int32_t>(static_cast<int64_t>(plan.frequency.size()) / plan.pairs);
+  turns.frequency = arena.Put(SpanOf(plan.frequency));
+  if (plan.spec.axes > 1) turns.axis = arena.Put(SpanOf(plan.axis));
+  if (!plan.table.offset.empty()) turns.offset = arena.Put(SpanOf(plan.offset));
+  if (plan.xpos.has_value()) {
+    turns.xpos_rate = arena.Put(SpanOf(plan.xpos->rate));
+    turns.xpos_center = plan.xpos->center;
+    turns.xpos_inverse = plan.xpos->inverse;
+  }
+  return turns;
 }
 
 KernelId EncodeKernel(const EncodeJob& job) {

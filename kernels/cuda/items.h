@@ -22,19 +22,18 @@
 
 namespace phasor::cuda {
 
-// Whether kernels can compute the job. They cannot move keys, nor compute an upstream's arithmetic
-// (PARITY);
+// Whether kernels can compute the job. They cannot compute an upstream's arithmetic (PARITY);
 // DeBERTa's buckets beyond its thresholds, which take a logarithm; rows of 2^24 columns, pairs,
-// heads or keys; and heads of more than 512 lanes that change their pairing in place.
+// heads or keys; and heads of more than 512 lanes that change their pairing in place. For moves of
+// keys see kernels/cuda/key_items.h.
 bool Supports(const Job& job);
 
 // The rows of a job: positions of an encoding or lookup, tokens of all batch entries, queries, or
-// planes of a move. 0 if there is nothing to write.
+// tokens of a move. 0 if there is nothing to write.
 int64_t RowsOf(const Job& job);
 
 // The bytes of the tensors that a job reads besides positions, and of those that it writes. Counts
-// whole rows, also where lanes are skipped or not rotated. None of a move, which no kernel
-// computes.
+// whole rows, also where lanes are skipped or not rotated.
 struct JobBytes {
   int64_t read = 0;
   int64_t written = 0;
@@ -42,7 +41,7 @@ struct JobBytes {
 JobBytes BytesOf(const Job& job);
 
 // Rows [first, first + count), count > 0. If the batch entries of a rotary job share positions, a
-// slice is whole entries or a part of one.
+// slice is whole entries or a part of one. A slice of a move is a part of one group.
 struct Slice {
   int64_t first = 0;
   int64_t count = 0;
@@ -73,6 +72,9 @@ struct ItemMaker {
   Arena& arena;
   int processors;
 };
+
+// How far the pairs of a plan turn. Its tables are put into the arena.
+ItemTurns MakeTurns(const Plan& plan, Arena& arena);
 
 KernelId EncodeKernel(const EncodeJob& job);
 EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice slice,

@@ -114,7 +114,10 @@ JobRows RowsOf(const Job& job, Locator& locator) {
   if (const auto* bias = std::get_if<BiasJob>(&job)) {
     return RowsOfRowJob(*bias, bias->keys->count(), locator);
   }
-  if (std::holds_alternative<MoveJob>(job)) return {};
+  if (const auto* move = std::get_if<MoveJob>(&job)) {
+    for (const std::byte* pool : move->pools) locator.OnDevice(pool);
+    return {};
+  }
   return RowsOfRotary(std::get<RotaryJob>(job), locator);
 }
 

@@ -6,18 +6,20 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.h"
+#include "kernels/ops/key_form.h"
 
 namespace phasor::cuda {
 
-enum class Op : uint8_t { kEncode, kRotary, kLookup, kBias };
+enum class Op : uint8_t { kEncode, kRotary, kLookup, kBias, kMoveKeys, kCopyKeys };
 
 // The name of one kernel.
 struct KernelId {
   Op op = Op::kEncode;
-  Dtype dtype = Dtype::kFloat32;  // of what is written; for FLOAT8 rotations, of what is read
-  bool wide = false;              // rotary: aligned units of kVectorBytes
-  bool plain = false;             // see EncodeBody and RotaryBody
-  bool float8 = false;            // rotary: writes FLOAT8 from FLOAT16 or BFLOAT16
+  Dtype dtype = Dtype::kFloat32;     // of what is written; for FLOAT8 rotations, of what is read
+  bool wide = false;                 // rotary: aligned units of kVectorBytes
+  bool plain = false;                // see EncodeBody and RotaryBody
+  bool float8 = false;               // rotary: writes FLOAT8 from FLOAT16 or BFLOAT16
+  KeyCode code = KeyCode::kFloat32;  // kMoveKeys
 
   friend bool operator==(const KernelId&, const KernelId&) = default;
 };

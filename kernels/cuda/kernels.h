@@ -10,6 +10,7 @@
 #include "kernels/cuda/encode.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/kernel_id.h"
+#include "kernels/cuda/keys.h"
 #include "kernels/cuda/lookup.h"
 #include "kernels/cuda/rotary.h"
 #include "kernels/math/element.h"
@@ -24,9 +25,40 @@ void VisitRotaryBody(const KernelId& id, F&& f) {
                   : f(RotaryBody<Element, true, kFloat8, false>{});
 }
 
+// Calls f(Body{}) with the body that moves keys of a code.
+template <typename F>
+void VisitMoveKeysBody(KeyCode code, F&& f) {
+  switch (code) {
+    case KeyCode::kFloat32:
+      return f(MoveKeysBody<KeyCode::kFloat32>{});
+    case KeyCode::kFloat16:
+      return f(MoveKeysBody<KeyCode::kFloat16>{});
+    case KeyCode::kBFloat16:
+      return f(MoveKeysBody<KeyCode::kBFloat16>{});
+    case KeyCode::kFloat8E4M3:
+      return f(MoveKeysBody<KeyCode::kFloat8E4M3>{});
+    case KeyCode::kFloat8E5M2:
+      return f(MoveKeysBody<KeyCode::kFloat8E5M2>{});
+    case KeyCode::kInt8:
+      return f(MoveKeysBody<KeyCode::kInt8>{});
+    case KeyCode::kQ8_0:
+      return f(MoveKeysBody<KeyCode::kQ8_0>{});
+    case KeyCode::kQ4_0:
+      return f(MoveKeysBody<KeyCode::kQ4_0>{});
+    case KeyCode::kQ4_1:
+      return f(MoveKeysBody<KeyCode::kQ4_1>{});
+    case KeyCode::kQ5_0:
+      return f(MoveKeysBody<KeyCode::kQ5_0>{});
+    case KeyCode::kQ5_1:
+      return f(MoveKeysBody<KeyCode::kQ5_1>{});
+  }
+}
+
 // Calls f(Body{}) with the body of `id`.
 template <typename F>
 void VisitBody(const KernelId& id, F&& f) {
+  if (id.op == Op::kCopyKeys) return f(CopyKeysBody{});
+  if (id.op == Op::kMoveKeys) return VisitMoveKeysBody(id.code, f);
   if (id.op == Op::kBias && id.dtype == Dtype::kInt32) return f(BiasIndexBody<int32_t>{});
   if (id.op == Op::kBias && id.dtype == Dtype::kInt64) return f(BiasIndexBody<int64_t>{});
   scalar::VisitElement(id.dtype, [&]<typename Element>(Element) {
@@ -42,6 +74,9 @@ void VisitBody(const KernelId& id, F&& f) {
         return f(LookupBody<Element>{});
       case Op::kBias:
         return f(BiasBody<Element>{});
+      case Op::kMoveKeys:
+      case Op::kCopyKeys:
+        return;  // above
     }
   });
 }
@@ -49,7 +84,13 @@ void VisitBody(const KernelId& id, F&& f) {
 // Whether the threads of a block share memory and work in phases, as rotary's do.
 template <typename Body>
 concept HasPhases = requires {
-  typename Body::Shared;
+  typename Body::State;
+};
+
+// Whether they work in any number of steps, as those that move keys do.
+template <typename Body>
+concept HasSteps = requires(const typename Body::Item& item) {
+  Body::StepsOf(item);
 };
 
 }  // namespace phasor::cuda

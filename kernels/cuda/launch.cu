@@ -53,6 +53,14 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
     Body::Load(item, arena, block, thread, state);
     __syncthreads();
     Body::Finish(item, shared, state);
+  } else if constexpr (HasSteps<Body>) {
+    __shared__ typename Body::Shared shared;
+    const int steps = Body::StepsOf(item);
+    for (int step = 0; step < steps; ++step) {
+      if (step == 1) WaitForEarlierKernels();
+      Body::Run(item, arena, block, thread, step, shared);
+      __syncthreads();
+    }
   } else {
     WaitForEarlierKernels();
     Body::Run(item, arena, block, thread);
@@ -60,8 +68,9 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
 }
 
 template <typename Body>
-__global__ void __launch_bounds__(kThreads,
-                                  Body::kOften&& HasPhases<Body> ? kBlocksPerProcessor : 2)
+__global__ void __launch_bounds__(kThreads, HasSteps<Body> || (Body::kOften && HasPhases<Body>)
+                                                ? kBlocksPerProcessor
+                                                : 2)
     Kernel(const __grid_constant__ Arguments<Body> arguments) {
   static_assert(sizeof(arguments) <= 4096, "more needs a newer driver");
   const std::byte* const arena = arguments.arena != nullptr ? arguments.arena : arguments.inlined;

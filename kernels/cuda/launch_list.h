@@ -69,7 +69,9 @@ class LaunchList {
     for (Group& group : groups_) {
       if (group.kernel == kernel && group.blocks + blocks <= kMostBlocks) return group;
     }
-    return groups_.emplace_back(Group{kernel, {}, {}, 0});
+    // Copies of keys go first: a copy may take old scales along, which a move then replaces.
+    const auto at = kernel.op == Op::kCopyKeys ? groups_.begin() : groups_.end();
+    return *groups_.insert(at, Group{kernel, {}, {}, 0});
   }
 
   std::vector<Group> groups_;

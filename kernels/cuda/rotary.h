@@ -296,17 +296,7 @@ struct RotaryBody {
       const uint64_t phase = position * item.turns.frequency.In(arena)[pair].fraction;
       return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, item.amplitude);
     }
-    uint64_t phase = PhaseOfRow(item.turns, item.positions, arena, pair, row);
-    double amplitude = item.amplitude;
-    if (item.delta) phase -= PhaseOfRow(item.from_turns, item.from_positions, arena, pair, row);
-    if (!item.turns.xpos_rate.empty() || !item.from_turns.xpos_rate.empty()) {
-      Exponent exponent = ExponentOfRow(item.turns, item.positions, arena, pair, row);
-      if (item.delta) {
-        exponent -= ExponentOfRow(item.from_turns, item.from_positions, arena, pair, row);
-      }
-      amplitude *= Exp2(item.inverse ? -exponent : exponent);
-    }
-    return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, amplitude);
+    return TrigOfRow<Element>(item, arena, row, pair);
   }
 
   // Lane i of the 2 * kPairs lanes of a unit.

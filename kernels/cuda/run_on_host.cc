@@ -21,6 +21,11 @@ void RunBlock(const typename Body::Item& item, const std::byte* arena, int64_t b
     for (int t = 0; t < kThreads; ++t) Body::Angles(item, arena, block, t, memory->shared);
     for (int t = 0; t < kThreads; ++t) Body::Load(item, arena, block, t, memory->states[t]);
     for (int t = 0; t < kThreads; ++t) Body::Finish(item, memory->shared, memory->states[t]);
+  } else if constexpr (HasSteps<Body>) {
+    static thread_local const auto shared = std::make_unique<typename Body::Shared>();
+    for (int step = 0; step < Body::StepsOf(item); ++step) {
+      for (int t = 0; t < kThreads; ++t) Body::Run(item, arena, block, t, step, *shared);
+    }
   } else {
     for (int t = 0; t < kThreads; ++t) Body::Run(item, arena, block, t);
   }

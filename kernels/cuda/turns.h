@@ -5,11 +5,13 @@
 #ifndef PHASOR_KERNELS_CUDA_TURNS_H_
 #define PHASOR_KERNELS_CUDA_TURNS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/base/host_device.h"
 #include "kernels/cuda/in_arena.h"
 #include "kernels/cuda/positions.h"
+#include "kernels/math/element.h"
 #include "kernels/math/phase.h"
 #include "kernels/math/xpos.h"
 
@@ -55,6 +57,24 @@ PHASOR_HD Exponent ExponentOfRow(const ItemTurns& turns, const ItemPositions& po
   if (turns.xpos_rate.empty()) return 0;
   return XposExponent(PositionOf(positions, arena, row, 0), turns.xpos_center,
                       turns.xpos_rate.In(arena)[j], turns.xpos_inverse);
+}
+
+// The sine and cosine of a pair at a row of an item, times the amplitude. In a delta, those of the
+// difference from the item's other turns and positions.
+template <typename Element, typename Item>
+PHASOR_HD SinCos<typename Element::Math> TrigOfRow(const Item& item, const std::byte* arena,
+                                                   int64_t row, int64_t pair) {
+  uint64_t phase = PhaseOfRow(item.turns, item.positions, arena, pair, row);
+  double amplitude = item.amplitude;
+  if (item.delta) phase -= PhaseOfRow(item.from_turns, item.from_positions, arena, pair, row);
+  if (!item.turns.xpos_rate.empty() || !item.from_turns.xpos_rate.empty()) {
+    Exponent exponent = ExponentOfRow(item.turns, item.positions, arena, pair, row);
+    if (item.delta) {
+      exponent -= ExponentOfRow(item.from_turns, item.from_positions, arena, pair, row);
+    }
+    amplitude *= Exp2(item.inverse ? -exponent : exponent);
+  }
+  return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, amplitude);
 }
 
 }  // namespace phasor::cuda

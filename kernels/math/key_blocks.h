@@ -14,6 +14,7 @@
 
 #include "kernels/base/host_device.h"
 #include "kernels/math/convert.h"
+#include "kernels/math/quotient.h"
 
 namespace phasor::key_blocks {
 
@@ -31,7 +32,7 @@ PHASOR_HD void StoreFloat16(float value, std::byte* p) {
 }
 
 // 1 / d, and 0 for a block of zeros.
-PHASOR_HD float InverseOf(float d) { return d != 0 ? 1.0f / d : 0.0f; }
+PHASOR_HD float InverseOf(float d) { return d != 0 ? QuotientOf(1.0f, d) : 0.0f; }
 
 // The integer below v, in [0, largest].
 PHASOR_HD uint8_t CodeOf(float v, float largest) {
@@ -48,6 +49,7 @@ PHASOR_HD int8_t Int8Of(float v) {
 
 PHASOR_HD float LargestMagnitude(const float* x, int64_t count) {
   float largest = 0;
+  PHASOR_UNROLL
   for (int64_t i = 0; i < count; ++i) {
     if (std::fabs(x[i]) > largest) largest = std::fabs(x[i]);
   }
@@ -56,14 +58,16 @@ PHASOR_HD float LargestMagnitude(const float* x, int64_t count) {
 
 // Q8_0: d, then 32 codes. x = code * d.
 PHASOR_HD void EncodeQ8_0(const float* x, std::byte* block) {
-  const float d = LargestMagnitude(x, kLanes) / 127.0f;
+  const float d = QuotientOf(LargestMagnitude(x, kLanes), 127.0f);
   const float id = InverseOf(d);
   StoreFloat16(d, block);
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes; ++i) block[2 + i] = static_cast<std::byte>(Int8Of(x[i] * id));
 }
 
 PHASOR_HD void DecodeQ8_0(const std::byte* block, float* x) {
   const float d = LoadFloat16(block);
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes; ++i) {
     x[i] = static_cast<float>(static_cast<int8_t>(block[2 + i])) * d;
   }
@@ -73,6 +77,7 @@ PHASOR_HD void DecodeQ8_0(const std::byte* block, float* x) {
 // one, is bit i of a 32-bit word.
 PHASOR_HD void StoreCodes(const uint8_t* codes, std::byte* fifth_bits, std::byte* nibbles) {
   uint32_t bits = 0;
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes / 2; ++i) {
     const uint32_t low = codes[i], high = codes[i + 16];
     nibbles[i] = static_cast<std::byte>((low & 15u) | ((high & 15u) << 4));
@@ -84,6 +89,7 @@ PHASOR_HD void StoreCodes(const uint8_t* codes, std::byte* fifth_bits, std::byte
 PHASOR_HD void LoadCodes(const std::byte* fifth_bits, const std::byte* nibbles, uint8_t* codes) {
   uint32_t bits = 0;
   if (fifth_bits != nullptr) std::memcpy(&bits, fifth_bits, sizeof bits);
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes / 2; ++i) {
     const auto both = static_cast<uint32_t>(nibbles[i]);
     codes[i] = static_cast<uint8_t>((both & 15u) | ((bits >> i & 1u) << 4));
@@ -97,15 +103,17 @@ template <int kBits>
 PHASOR_HD void EncodeCentred(const float* x, std::byte* block) {
   constexpr float kHalf = 1 << (kBits - 1);
   float largest = 0, signed_largest = 0;
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes; ++i) {
     if (!(std::fabs(x[i]) > largest)) continue;
     largest = std::fabs(x[i]);
     signed_largest = x[i];
   }
-  const float d = signed_largest / -kHalf;
+  const float d = signed_largest * (-1 / kHalf);  // a power of two
   const float id = InverseOf(d);
   StoreFloat16(d, block);
   uint8_t codes[kLanes];
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes; ++i) codes[i] = CodeOf(x[i] * id + (kHalf + 0.5f), 2 * kHalf - 1);
   StoreCodes(codes, kBits == 5 ? block + 2 : nullptr, block + (kBits == 5 ? 6 : 2));
 }
@@ -116,6 +124,7 @@ PHASOR_HD void DecodeCentred(const std::byte* block, float* x) {
   uint8_t codes[kLanes];
   LoadCodes(kBits == 5 ? block + 2 : nullptr, block + (kBits == 5 ? 6 : 2), codes);
   const float d = LoadFloat16(block);
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes; ++i) x[i] = static_cast<float>(codes[i] - kHalf) * d;
 }
 
@@ -124,15 +133,17 @@ template <int kBits>
 PHASOR_HD void EncodeOffset(const float* x, std::byte* block) {
   constexpr float kLargestCode = (1 << kBits) - 1;
   float smallest = FLT_MAX, largest = -FLT_MAX;
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes; ++i) {
     if (x[i] < smallest) smallest = x[i];
     if (x[i] > largest) largest = x[i];
   }
-  const float d = (largest - smallest) / kLargestCode;
+  const float d = QuotientOf(largest - smallest, kLargestCode);
   const float id = InverseOf(d);
   StoreFloat16(d, block);
   StoreFloat16(smallest, block + 2);
   uint8_t codes[kLanes];
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes; ++i) codes[i] = CodeOf((x[i] - smallest) * id + 0.5f, kLargestCode);
   StoreCodes(codes, kBits == 5 ? block + 4 : nullptr, block + (kBits == 5 ? 8 : 4));
 }
@@ -142,6 +153,7 @@ PHASOR_HD void DecodeOffset(const std::byte* block, float* x) {
   uint8_t codes[kLanes];
   LoadCodes(kBits == 5 ? block + 4 : nullptr, block + (kBits == 5 ? 8 : 4), codes);
   const float d = LoadFloat16(block), smallest = LoadFloat16(block + 2);
+  PHASOR_UNROLL
   for (int i = 0; i < kLanes; ++i) x[i] = static_cast<float>(codes[i]) * d + smallest;
 }
 

@@ -2,86 +2,18 @@
 // Reads and writes stored keys, in scalar code. Contract: kernels/ops/key_rows.h.
 #include "kernels/ops/key_rows.h"
 
-#include <cstring>
-
-#include "kernels/math/convert.h"
 #include "kernels/math/element.h"
 #include "kernels/math/hadamard.h"
 #include "kernels/math/key_blocks.h"
+#include "kernels/ops/key_codes.h"
 #include "kernels/reference/reference.h"
 
 namespace phasor::reference {
 namespace {
 
-Float8 Float8OfCode(KeyCode code) {
-  return code == KeyCode::kFloat8E5M2 ? Float8::kE5M2 : Float8::kE4M3;
-}
-
 // Where lane i of a row is.
 int64_t LaneAt(const KeyForm& form, int64_t i) {
   return i / form.group_lanes * form.group_bytes + i % form.group_lanes * form.lane_bytes;
-}
-
-float DecodeLane(KeyCode code, const std::byte* p) {
-  switch (code) {
-    case KeyCode::kFloat32:
-      return scalar::F32::Load(p);
-    case KeyCode::kFloat16:
-      return scalar::F16::Load(p);
-    case KeyCode::kBFloat16:
-      return scalar::BF16::Load(p);
-    case KeyCode::kInt8:
-      return static_cast<float>(static_cast<int8_t>(*p));
-    default:
-      return FloatFromFloat8(static_cast<uint8_t>(*p), Float8OfCode(code));
-  }
-}
-
-void EncodeLane(KeyCode code, float value, std::byte* p) {
-  switch (code) {
-    case KeyCode::kFloat32:
-      return scalar::F32::Store(value, p);
-    case KeyCode::kFloat16:
-      return scalar::F16::Store(value, p);
-    case KeyCode::kBFloat16:
-      return scalar::BF16::Store(value, p);
-    case KeyCode::kInt8:
-      *p = static_cast<std::byte>(key_blocks::Int8Of(value));
-      return;
-    default:
-      *p = static_cast<std::byte>(Float8FromFloat(value, Float8OfCode(code)));
-      return;
-  }
-}
-
-void DecodeKeyBlock(KeyCode code, const std::byte* block, float* x) {
-  switch (code) {
-    case KeyCode::kQ8_0:
-      return key_blocks::DecodeQ8_0(block, x);
-    case KeyCode::kQ4_0:
-      return key_blocks::DecodeCentred<4>(block, x);
-    case KeyCode::kQ5_0:
-      return key_blocks::DecodeCentred<5>(block, x);
-    case KeyCode::kQ4_1:
-      return key_blocks::DecodeOffset<4>(block, x);
-    default:
-      return key_blocks::DecodeOffset<5>(block, x);
-  }
-}
-
-void EncodeKeyBlock(KeyCode code, const float* x, std::byte* block) {
-  switch (code) {
-    case KeyCode::kQ8_0:
-      return key_blocks::EncodeQ8_0(x, block);
-    case KeyCode::kQ4_0:
-      return key_blocks::EncodeCentred<4>(x, block);
-    case KeyCode::kQ5_0:
-      return key_blocks::EncodeCentred<5>(x, block);
-    case KeyCode::kQ4_1:
-      return key_blocks::EncodeOffset<4>(x, block);
-    default:
-      return key_blocks::EncodeOffset<5>(x, block);
-  }
 }
 
 // Transforms the Hadamard blocks of the window.
@@ -93,8 +25,8 @@ void TransformKeyLanes(const KeyForm& form, KeyWindow window, float* lanes) {
 }
 
 void EncodeScaledRow(const KeyForm& form, const float* lanes, std::byte* row, std::byte* scale) {
-  float s = key_blocks::LargestMagnitude(lanes, form.head_dim) / LargestCode(form.code);
-  if (!(s > kLeastRowScale)) s = kLeastRowScale;
+  const float s =
+      RowScaleOf(key_blocks::LargestMagnitude(lanes, form.head_dim), LargestCode(form.code));
   scalar::F32::Store(s, scale);
   for (int64_t i = 0; i < form.head_dim; ++i) {
     EncodeLane(form.code, lanes[i] / s, row + LaneAt(form, i));

@@ -80,6 +80,7 @@ CHECKS = [
     of_test("machine code for sm_90: no spills, no local memory, no calls; plain kernels: four blocks resident, all loads in flight, instructions", r"cuda_machine_code"),
     of_test("the grid fills devices of 20 to 148 multiprocessors from 64 tokens on", r"(asan/)?cuda_grid_test"),
     of_test("in place from one pairing to the other, on the fake device", r"(asan/)?cuda_(items|device_tensors)_test"),
+    of_test("keys of every code and layout are moved in the device's memory with the CPU's bytes, or the call says what became of them; on the host", r"(asan/)?cuda_(key_items|device_keys)_test"),
     of_test("errors of the CUDA runtime: none is left behind, a reset is judged by the next call, a mapping begins where it was opened", r"cuda_driver_calls_test"),
     of_full("the same for 75, 80, 86, 89, 90, 100 and 120", r"cuda_machine_code_of_releases"),
     of_full("gpu-test's package on a Debian without our libraries: needs the C library only, fails with no CUDA device", r"gpu_package_on_debian"),

@@ -10,7 +10,9 @@
 #include <thread>
 
 #include "kernels/base/text.h"
+#include "kernels/cuda/items.h"
 #include "tests/kernels/cuda/device_twin.h"
+#include "tests/kernels/cuda/random_moves.h"
 #include "tests/support/device_backends.h"
 #include "tests/support/status_matchers.h"
 
@@ -341,6 +343,50 @@ TEST_F(OpenDevicesTest, BrokenOnesAreLeftOutUnlessTheyAreNamed) {
   broken_ = {0, 1, 2};
   EXPECT_THAT(Open({}), StatusIs(absl::StatusCode::kFailedPrecondition, "no 0"));
   EXPECT_EQ(left_out_.size(), 1u);
+}
+
+// Moves of keys whose pools are on one device each, and one whose pools are on two.
+TEST(DevicesBackendMovesTest, KeysAreMovedOnTheirDevice) {
+  DeviceBackends gpus(4, FakeGpuOptions());
+  std::vector<std::shared_ptr<testing::FakeExport>> exports;
+  std::vector<std::shared_ptr<const DeviceAllocation>> open;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    exports.push_back(gpus.device(i).Export(int64_t{4} << 20));
+    open.push_back(*gpus.cuda(i).Open(exports[i]->handle()));
+  }
+  const auto cpu = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
+  std::vector<std::unique_ptr<testing::RandomMove>> moves;
+  std::vector<DeviceTwin> twins(exports.begin(), exports.end());
+  std::vector<Job> jobs;
+  for (uint64_t seed = 0; moves.size() < 8; ++seed) {
+    auto random = std::make_unique<testing::RandomMove>(seed);
+    if (!cuda::Supports(random->job())) continue;
+    DeviceTwin& twin = twins[moves.size() % 4];
+    moves.push_back(std::move(random));
+    for (const auto& pool : moves.back()->memory()) twin.Move(pool.get());
+    jobs.push_back(twin.Moved(moves.back()->job()));
+  }
+  auto mixed = std::get<MoveJob>(jobs[0]);
+  mixed.pools.push_back(std::get<MoveJob>(jobs[1]).pools[0]);
+  jobs.push_back(mixed);
+  std::vector<JobResult> results(jobs.size());
+  gpus.backend().RunEach(jobs, absl::MakeSpan(results));
+  EXPECT_THAT(results.back().status, StatusIs(kInvalid, HasSubstr("must be on one device")));
+  for (const DeviceTwin& twin : twins) twin.Fetch();
+  for (size_t i = 0; i < moves.size(); ++i) {
+    EXPECT_THAT(results[i].status, IsOk());
+    EXPECT_EQ(results[i].backend, "cuda");
+    EXPECT_EQ(gpus.cuda(i % 4).state().jobs_in_device_memory, 2);
+    const std::vector<Tensor> got = moves[i]->Now();
+    moves[i]->Reset();
+    ASSERT_THAT(cpu->Run({moves[i]->job()}), IsOk());
+    for (size_t k = 0; k < got.size(); ++k) {
+      EXPECT_EQ(std::memcmp(got[k].data(), moves[i]->memory()[k]->data(),
+                            static_cast<size_t>(got[k].size_bytes())),
+                0)
+          << i << " pool " << k;
+    }
+  }
 }
 
 }  // namespace

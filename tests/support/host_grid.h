@@ -13,6 +13,7 @@
 
 #include "kernels/backend/batch.h"
 #include "kernels/cuda/items.h"
+#include "kernels/cuda/key_items.h"
 #include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/run_on_host.h"
 
@@ -42,6 +43,8 @@ inline void AddWhereTheyLie(const Job& job, int64_t most_rows, cuda::LaunchList&
       buffers.out_head_bytes = bias->out_head_bytes;
       buffers.add_to_head_bytes = bias->add_to_head_bytes;
       list.Add(BiasKernel(*bias), MakeBiasItem(*bias, slice, buffers, maker));
+    } else if (const auto* move = std::get_if<MoveJob>(&job)) {
+      AddKeyItems(*move, slice, list, maker);
     } else {
       const auto& rotary = std::get<RotaryJob>(job);
       std::map<std::tuple<Dtype, bool, size_t>, std::vector<RotaryView>> views;

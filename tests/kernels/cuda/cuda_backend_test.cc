@@ -432,8 +432,7 @@ TEST(CudaBackendTest, SaysWhatItRunsOn) {
   EXPECT_EQ(f.backend.device_uuid(), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
 }
 
-// No kernel moves keys yet, and no tensor of a move is on the device.
-TEST(CudaBackendTest, KeysAreMovedByTheOtherBackend) {
+TEST(CudaBackendTest, KeysInHostMemoryAreMovedByTheOtherBackend) {
   const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
   MoveRequest request;
   request.pools = {128};

@@ -74,7 +74,9 @@ class DeviceTwin {
       MovePointer(tensor.y);
     }
   }
-  void MovePointers(phasor::MoveJob&) const {}  // no kernel moves keys
+  void MovePointers(phasor::MoveJob& job) const {
+    for (std::byte*& pool : job.pools) MovePointer(pool);
+  }
 
   const std::shared_ptr<FakeExport> memory_;
   std::vector<Entry> moved_;

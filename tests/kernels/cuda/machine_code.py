@@ -31,6 +31,10 @@ PLAIN_KERNELS = {
     r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2150, "since": 89},
     r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 5200, "since": 75},
 }
+# Kernels that move keys, one for each code, with a barrier between any two steps. So many blocks must fit on a multiprocessor,
+# by registers and by shared memory, of which a block takes 1 KiB more than it uses.
+MOVE_KERNEL, MOVE_KERNELS = re.compile(r"MoveKeysBodyILNS_7KeyCodeE\d+E"), 11
+SHARED_KIB = {75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
 
 
 def main():
@@ -68,8 +72,16 @@ def check(out, architecture, nvcc, flags, disassembler):
     problems = [] if spills else ["ptxas said nothing of registers"]
     problems += [f"a kernel has a stack frame or spills: {s}" for s in spills if s != ("0", "0", "0")]
     names = re.findall(r"Compiling entry function '([^']*)'", done.stderr)
-    registers = [int(r) for r in re.findall(r"Used (\d+) registers", done.stderr)]
+    used = re.findall(r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?", done.stderr)
+    registers = [int(r) for r, _ in used]
     said = f"sm_{architecture}: {len(spills)} kernels, {min(registers)} to {max(registers)} registers, no spills"
+    moves = [(name, int(r), int(s or 0)) for name, (r, s) in zip(names, used) if MOVE_KERNEL.search(name)]
+    if len(moves) != MOVE_KERNELS:
+        problems.append(f"{len(moves)} kernels that move keys, not {MOVE_KERNELS}")
+    for name, r, shared in moves:
+        problems += [f"{MOVE_KERNEL.search(name)[0]}: {p}" for p in not_resident(r, shared, int(architecture))]
+    if moves:
+        said += f"; of keys at most {max(r for _, r, _ in moves)} registers, {max(s for _, _, s in moves)} bytes shared"
     if disassembler is None:
         print(said, flush=True)
         return problems
@@ -81,6 +93,10 @@ def check(out, architecture, nvcc, flags, disassembler):
     plain = 0
     for name, lines in kernels.items():
         problems += [f"{name}: {p}" for p in forbidden(lines)]
+        if MOVE_KERNEL.search(name):
+            operations = [i[0] for i in lines if isinstance(i, tuple)]
+            for what, moves_16 in (("load", LOAD), ("store", STORE)):
+                problems += [] if any(map(moves_16.match, operations)) else [f"{name}: no {what} of 16 bytes"]
         for pattern, want in PLAIN_KERNELS.items():
             if re.search(pattern, name):
                 plain += 1
@@ -89,6 +105,15 @@ def check(out, architecture, nvcc, flags, disassembler):
         problems.append(f"{plain} plain kernels found, not 7")
     print(f"{said}, {plain} plain kernels, no calls, no local memory", flush=True)
     return problems
+
+
+def not_resident(registers, shared, architecture):
+    """What keeps a kernel that moves keys from having enough blocks on a multiprocessor."""
+    wanted = BLOCKS_PER_PROCESSOR if architecture > 75 else BLOCKS_PER_PROCESSOR // 2
+    by_registers = REGISTERS // (-(-registers // 8) * 8 * THREADS)
+    by_shared = SHARED_KIB[architecture] * 1024 // (shared + 1024)
+    found = [] if by_registers >= wanted else [f"{registers} registers: {by_registers} blocks on a multiprocessor"]
+    return found + ([] if by_shared >= wanted else [f"{shared} bytes shared: {by_shared} blocks on a multiprocessor"])
 
 
 def not_fast(lines, registers, want, architecture):

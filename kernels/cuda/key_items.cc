@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sorts the tokens of a slice into those that turn and those that are copied, and describes the
+// bytes of their rows.
+#include "kernels/cuda/key_items.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/keys.h"
+#include "kernels/math/hadamard.h"
+
+namespace phasor::cuda {
+namespace {
+
+// The most words of a token in one item, so that units are numbered in 32 bits.
+constexpr int64_t kMostTokenWords = int64_t{1} << 24;
+constexpr int64_t kWidest = 16;
+
+template <typename T>
+InArena<T> PutAll(Arena& arena, const std::vector<T>& values) {
+  return arena.Put(absl::MakeConstSpan(values));
+}
+
+SmallDivisor Small(int64_t value) { return MakeSmallDivisor(static_cast<int32_t>(value)); }
+
+// The widest word that divides everything whose bits are set.
+int64_t WidthOf(uint64_t bits) { return int64_t{1} << std::countr_zero(bits | uint64_t{kWidest}); }
+
+uint64_t BitsOf(const void* p) { return reinterpret_cast<uintptr_t>(p); }
+
+// Lanes that have others between them.
+bool IsStrided(const KeyForm& form) { return form.lane_bytes != UnitBytes(form.code); }
+bool HasGroups(const KeyForm& form) { return form.group_lanes < form.head_dim; }
+
+// The bits of the distances between rows.
+uint64_t RowBits(const KeyForm& form) {
+  return static_cast<uint64_t>((form.pages > 1 ? form.page_bytes : 0) |
+                               (form.page_size > 1 ? form.slot_bytes : 0) |
+                               (form.heads > 1 ? form.head_bytes : 0));
+}
+
+// The bits of the lengths of contiguous lanes, and of the distances between them.
+uint64_t LaneBits(const KeyForm& form) {
+  if (form.dense()) return 0;
+  const int64_t unit = UnitBytes(form.code);
+  const int64_t lanes = IsStrided(form) ? unit | form.lane_bytes : form.group_lanes * unit;
+  return static_cast<uint64_t>(lanes | (HasGroups(form) ? form.group_bytes : 0));
+}
+
+KeyWords WordsOf(const KeyForm& form, int64_t width) {
+  KeyWords words;
+  words.group.value = 0;
+  words.step = width;
+  if (form.dense()) return words;
+  const int64_t unit = UnitBytes(form.code);
+  if (!IsStrided(form)) {
+    words.group = Small(form.group_lanes * unit / width);
+    words.group_bytes = form.group_bytes;
+  } else if (width < unit) {
+    words.group = Small(unit / width);
+    words.group_bytes = form.lane_bytes;
+  } else {
+    if (HasGroups(form)) words.group = Small(form.group_lanes);
+    words.group_bytes = form.group_bytes;
+    words.step = form.lane_bytes;
+  }
+  return words;
+}
+
+// Bytes of a dense row, from its first lane on.
+struct ByteRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t bytes() const { return end - begin; }
+};
+
+ByteRange BytesOfLanes(const KeyForm& form, KeyWindow lanes) {
+  const int64_t unit = phasor::UnitLanes(form.code), bytes = UnitBytes(form.code);
+  return {lanes.begin / unit * bytes, lanes.end / unit * bytes};
+}
+
+// All that a copy takes of a row.
+ByteRange WholeRow(const KeyForm& from, const KeyForm& to) {
+  if (!from.dense() || !to.dense()) return {0, from.head_dim * UnitBytes(from.code)};
+  return {-std::min(from.bytes_before, to.bytes_before), std::min(from.bytes_from, to.bytes_from)};
+}
+
+KeyWindow WindowOf(const MovePlane& plane, const KeyForm& form) {
+  const ResolvedSpec& spec = plane.plan->spec;
+  return phasor::WindowOf(form, spec.rotary_begin, spec.rotary_begin + spec.rotary_dim);
+}
+
+bool Stays(const MovePlane& plane, const MoveTokens& tokens, int64_t t) {
+  if (plane.plan->fingerprint != plane.from_plan->fingerprint) return false;
+  const auto from = tokens.from_positions.begin() + t * tokens.axes;
+  return std::equal(from, from + tokens.axes, tokens.to_positions.begin() + t * tokens.axes);
+}
+
+// A group, and the number of a row in it.
+struct GroupRow {
+  size_t group = 0;
+  int64_t row = 0;
+};
+
+GroupRow FindGroup(const MoveJob& job, int64_t row) {
+  size_t group = 0;
+  while (row >= (*job.groups)[group].count()) row -= (*job.groups)[group++].count();
+  return {group, row};
+}
+
+// The plans of a slice that are in the arena already.
+using PlanTurns = std::map<const Plan*, ItemTurns>;
+
+// Makes the items of planes that share specs and layouts. Threads: one thread at a time.
+class PlaneItems {
+ public:
+  PlaneItems(const MoveJob& job, absl::Span<const MovePlane* const> planes, PlanTurns& turns,
+             LaunchList& list, ItemMaker maker)
+      : job_(job),
+        planes_(planes),
+        lead_(*planes[0]),
+        from_((*job.forms)[lead_.form]),
+        to_((*job.forms)[lead_.to_form]),
+        tokens_((*job.groups)[lead_.tokens]),
+        turns_(turns),
+        list_(list),
+        maker_(maker) {}
+
+  void Add(int64_t first, int64_t count) {
+    std::vector<int64_t> turned, kept;
+    for (int64_t t = first; t < first + count; ++t) {
+      const bool turns = lead_.plan != nullptr && !Stays(lead_, tokens_, t);
+      (turns ? turned : kept).push_back(t);
+    }
+    const bool copies = job_.mode == MoveMode::kCopyOnWrite;
+    const ByteRange row = WholeRow(from_, to_);
+    if (!turned.empty()) {
+      const KeyItem rows = RowsFor(turned);
+      const ByteRange window = BytesOfLanes(from_, WindowOf(lead_, from_));
+      AddMove(rows, turned);
+      if (copies) AddCopy(rows, turned, {row.begin, window.begin}, {window.end, row.end});
+    }
+    if (!copies || kept.empty()) return;
+    const KeyItem rows = RowsFor(kept);
+    AddCopy(rows, kept, row, {});
+    if (from_.scaled_rows) AddScales(rows, kept);
+  }
+
+ private:
+  // The places of the tokens' rows.
+  KeyItem RowsFor(const std::vector<int64_t>& tokens) {
+    Arena& arena = maker_.arena;
+    KeyItem item;
+    if (planes_in_arena_.empty()) {
+      std::vector<KeyPlane> planes;
+      for (const MovePlane* plane : planes_) {
+        planes.push_back({job_.pools[plane->pool] + plane->offset,
+                          job_.pools[plane->to_pool] + plane->to_offset});
+        plane_bits_ |= BitsOf(planes.back().x) | BitsOf(planes.back().y);
+      }
+      planes_in_arena_ = PutAll(arena, planes);
+    }
+    item.planes = planes_in_arena_;
+    item.heads = Small(from_.heads);
+    item.from = SideOf(from_, tokens_.from_slots, tokens);
+    item.to = SideOf(to_, tokens_.to_slots, tokens);
+    return item;
+  }
+
+  KeySide SideOf(const KeyForm& form, const std::vector<int64_t>& slots,
+                 const std::vector<int64_t>& tokens) {
+    KeySide side;
+    std::vector<int64_t> rows, scales;
+    for (const int64_t t : tokens) {
+      const int64_t slot = slots[static_cast<size_t>(t)];
+      rows.push_back(form.RowOf(slot));
+      if (form.scaled_rows) scales.push_back(form.ScaleOf(slot, 0));
+    }
+    side.rows = PutAll(maker_.arena, rows);
+    if (form.scaled_rows) side.scales = PutAll(maker_.arena, scales);
+    side.head_bytes = form.head_bytes;
+    side.scale_head_bytes = form.scales.head_bytes;
+    return side;
+  }
+
+  // Chooses the widest words for ranges of the rows.
+  void SetWords(ByteRange first, ByteRange second, KeyItem& item) const {
+    const auto of = [](ByteRange range) { return static_cast<uint64_t>(range.begin | range.end); };
+    uint64_t bits = plane_bits_ | RowBits(from_) | RowBits(to_) | LaneBits(from_) | LaneBits(to_);
+    if (first.bytes() > 0) bits |= of(first);
+    if (second.bytes() > 0) bits |= of(second);
+    const int64_t width = WidthOf(bits);
+    item.width = static_cast<int32_t>(width);
+    item.from.words = WordsOf(from_, width);
+    item.to.words = WordsOf(to_, width);
+  }
+
+  int64_t heads() const { return std::ssize(planes_) * from_.heads; }
+
+  void AddCopy(const KeyItem& rows, const std::vector<int64_t>& tokens, ByteRange first,
+               ByteRange second) {
+    CopyKeysItem item{rows};
+    SetWords(first, second, item);
+    AddWords(first, second, tokens, item);
+  }
+
+  void AddWords(ByteRange first, ByteRange second, const std::vector<int64_t>& tokens,
+                CopyKeysItem& item) {
+    const int64_t words = (first.bytes() + second.bytes()) / item.width;
+    if (words == 0 || heads() == 0) return;
+    item.head_words = Small(words);
+    item.first_words = static_cast<int32_t>(first.bytes() / item.width);
+    item.first = first.begin / item.width;
+    item.second = second.begin / item.width;
+    item.grid = MakeItemGrid({.rows = std::ssize(tokens),
+                              .units = static_cast<int32_t>(heads() * words),
+                              .processors = maker_.processors});
+    list_.Add({.op = Op::kCopyKeys}, item);
+  }
+
+  // Copies the scales of rows, as rows of one number.
+  void AddScales(const KeyItem& rows, const std::vector<int64_t>& tokens) {
+    CopyKeysItem item{rows};
+    uint64_t bits = plane_bits_ | sizeof(float);
+    for (const KeyForm* form : {&from_, &to_}) {
+      const KeyScales& scales = form->scales;
+      bits |= static_cast<uint64_t>(scales.offset | scales.page_bytes | scales.slot_bytes |
+                                    scales.head_bytes);
+    }
+    for (KeySide* side : {&item.from, &item.to}) {
+      side->rows = side->scales;
+      side->head_bytes = side->scale_head_bytes;
+      side->words = {};
+      side->words.group.value = 0;
+      side->words.step = WidthOf(bits);
+    }
+    item.width = static_cast<int32_t>(WidthOf(bits));
+    AddWords({0, sizeof(float)}, {}, tokens, item);
+  }
+
+  ItemPositions PositionsOf(const std::vector<int64_t>& values, const Plan& plan,
+                            const std::vector<int64_t>& tokens) {
+    std::vector<int64_t> positions;
+    for (const int64_t t : tokens) {
+      for (int axis = 0; axis < plan.spec.axes; ++axis) {
+        const int64_t own = tokens_.axes == 1 ? 0 : axis;
+        positions.push_back(values[static_cast<size_t>(t * tokens_.axes + own)]);
+      }
+    }
+    ItemPositions out;
+    out.kind = PositionKind::kTensor;
+    out.axes = plan.spec.axes;
+    out.period = Small(std::ssize(tokens));
+    out.data = {PutAll(maker_.arena, positions).at};
+    return out;
+  }
+
+  void AddMove(const KeyItem& rows, const std::vector<int64_t>& tokens) {
+    if (heads() == 0) return;
+    const Plan &plan = *lead_.plan, &from_plan = *lead_.from_plan;
+    const KeyWindow window = WindowOf(lead_, from_);
+    const ByteRange bytes = BytesOfLanes(from_, window);
+    MoveKeysItem item{rows};
+    SetWords(bytes, {}, item);
+    item.positions = PositionsOf(tokens_.to_positions, plan, tokens);
+    item.from_positions = PositionsOf(tokens_.from_positions, from_plan, tokens);
+    item.turns = TurnsOf(plan);
+    item.from_turns = TurnsOf(from_plan);
+    item.amplitude = plan.amplitude / from_plan.amplitude;
+    item.split_in = from_plan.spec.pairing_out == Pairing::kHalfSplit;
+    item.split_out = plan.spec.pairing_out == Pairing::kHalfSplit;
+    item.scaled = from_.scaled_rows;
+    item.own_angles = plan.heads > 1;
+    item.rotary_begin = static_cast<int32_t>(plan.spec.rotary_begin - window.begin);
+    item.pairs = Small(plan.spec.rotary_dim / 2);
+    if (item.own_angles) item.head_pairs = plan.head_pairs();
+    const int64_t lanes = window.end - window.begin;
+    item.lanes = Small(lanes);
+    item.groups = Small(lanes / phasor::UnitLanes(from_.code));
+    item.head_words = Small(bytes.bytes() / item.width);
+    item.first_word = bytes.begin / item.width;
+    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), kWidest));
+    if (from_.hadamard > 0) {
+      item.hadamard_bits = std::countr_zero(static_cast<uint64_t>(from_.hadamard));
+      item.hadamard_factor = HadamardFactor(from_.hadamard);
+    }
+    SetMoveGrid(std::ssize(tokens), item);
+    list_.Add({.op = Op::kMoveKeys, .code = from_.code}, item);
+  }
+
+  const ItemTurns& TurnsOf(const Plan& plan) {
+    const auto known = turns_.find(&plan);
+    if (known != turns_.end()) return known->second;
+    return turns_.emplace(&plan, MakeTurns(plan, maker_.arena)).first->second;
+  }
+
+  // Blocks of as many heads as fit, and fewer if the device would not have enough blocks.
+  void SetMoveGrid(int64_t rows, MoveKeysItem& item) const {
+    const int64_t angle_rows = kKeyAngles / item.pairs.value;
+    int64_t most = std::min({int64_t{kKeyLanes / item.lanes.value},
+                             int64_t{kKeyBytes / item.row_bytes}, int64_t{kThreads}});
+    if (item.own_angles) most = std::min(most, angle_rows);
+    const int64_t share = rows * heads() / (int64_t{kBlocksPerProcessor} * maker_.processors);
+    most = std::clamp<int64_t>(share, 1, most);
+    item.parts = Small(std::min<int64_t>(kThreads / most, item.lanes.value));
+    GridShape shape{.rows = rows,
+                    .units = static_cast<int32_t>(heads()),
+                    .processors = maker_.processors,
+                    .most_units = static_cast<int32_t>(most)};
+    if (!item.own_angles) shape.most_rows = static_cast<int32_t>(angle_rows);
+    item.grid = MakeItemGrid(shape);
+  }
+
+  const MoveJob& job_;
+  const absl::Span<const MovePlane* const> planes_;
+  const MovePlane& lead_;
+  const KeyForm& from_;
+  const KeyForm& to_;
+  const MoveTokens& tokens_;
+  PlanTurns& turns_;
+  LaunchList& list_;
+  ItemMaker maker_;
+  InArena<KeyPlane> planes_in_arena_;
+  uint64_t plane_bits_ = 0;
+};
+
+// The bytes that a row of one token has in a plane, and at least 1.
+int64_t RowBytes(const KeyForm& form) {
+  return std::max<int64_t>(form.heads, 1) *
+         std::max<int64_t>(form.bytes_before + form.bytes_from, 1);
+}
+
+bool IsSupportedPlane(const MoveJob& job, const MovePlane& plane) {
+  const KeyForm& from = (*job.forms)[plane.form];
+  const KeyForm& to = (*job.forms)[plane.to_form];
+  const int64_t row_bytes = from.bytes_before + from.bytes_from;
+  if (from.heads >= kMostTokenWords || row_bytes >= kMostTokenWords) return false;
+  if (RowBytes(from) >= kMostTokenWords) return false;
+  const uint64_t pools = BitsOf(job.pools[plane.pool] + plane.offset) |
+                         BitsOf(job.pools[plane.to_pool] + plane.to_offset);
+  for (const KeyForm* form : {&from, &to}) {
+    if (!IsStrided(*form) || !HasGroups(*form)) continue;
+    const uint64_t bits = pools | RowBits(from) | RowBits(to) | LaneBits(from) | LaneBits(to);
+    if (WidthOf(bits) < UnitBytes(form->code)) return false;
+  }
+  if (plane.plan == nullptr) return true;
+  const KeyWindow window = WindowOf(plane, from);
+  return window.end - window.begin <= kMostKeyLanes;
+}
+
+}  // namespace
+
+bool IsSupported(const MoveJob& job) {
+  return job.mode != MoveMode::kCompare &&
+         std::all_of(job.planes->begin(), job.planes->end(),
+                     [&](const MovePlane& plane) { return IsSupportedPlane(job, plane); });
+}
+
+int64_t RowsOf(const MoveJob& job) {
+  int64_t rows = 0;
+  for (const MoveTokens& tokens : *job.groups) rows += tokens.count();
+  return rows;
+}
+
+JobBytes BytesOf(const MoveJob& job) {
+  int64_t bytes = 0;
+  for (const MovePlane& plane : *job.planes) {
+    bytes += (*job.groups)[plane.tokens].count() * RowBytes((*job.forms)[plane.form]);
+  }
+  return {bytes, bytes};
+}
+
+int64_t RowsOfGroup(const MoveJob& job, int64_t first) {
+  const GroupRow at = FindGroup(job, first);
+  return (*job.groups)[at.group].count() - at.row;
+}
+
+void AddKeyItems(const MoveJob& job, Slice slice, LaunchList& list, ItemMaker maker) {
+  const GroupRow at = FindGroup(job, slice.first);
+  PlanTurns turns;
+  std::vector<const MovePlane*> left;
+  for (const MovePlane& plane : *job.planes) {
+    if (plane.tokens == at.group) left.push_back(&plane);
+  }
+  const auto key = [](const MovePlane& plane) {
+    return std::tuple(plane.plan, plane.from_plan, plane.form, plane.to_form);
+  };
+  while (!left.empty()) {
+    const MovePlane& lead = *left[0];
+    const int64_t most = kMostTokenWords / RowBytes((*job.forms)[lead.form]);
+    int64_t taken = 0;
+    const auto others = std::stable_partition(left.begin(), left.end(), [&](const auto* plane) {
+      return key(*plane) == key(lead) && taken++ < most;
+    });
+    const auto same = static_cast<size_t>(others - left.begin());
+    PlaneItems(job, absl::MakeConstSpan(left.data(), same), turns, list, maker)
+        .Add(at.row, slice.count);
+    left.erase(left.begin(), others);
+  }
+}
+
+}  // namespace phasor::cuda

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend on keys in device memory: the reference's bytes in chunks of any size, and what
+// callers learn when a device fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/base/text.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/items.h"
+#include "tests/kernels/cuda/device_twin.h"
+#include "tests/kernels/cuda/moves_on_driver.h"
+#include "tests/kernels/cuda/random_moves.h"
+#include "tests/support/fake_driver.h"
+
+namespace phasor::cuda {
+namespace {
+
+using testing::DeviceTwin;
+using testing::FakeDevice;
+using testing::FakeDriver;
+using ::testing::HasSubstr;
+using testing::RandomMove;
+using testing::Tensor;
+
+std::vector<Tensor> MovedByCpu(RandomMove& random) {
+  random.Reset();
+  EXPECT_TRUE(cpu::MakeCpuBackend({cpu::Target::kScalar, 1})->Run({random.job()}).ok());
+  std::vector<Tensor> want = random.Now();
+  random.Reset();
+  return want;
+}
+
+bool SameMemory(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(a[i].data(), b[i].data(), static_cast<size_t>(a[i].size_bytes())) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// A backend on a fake device with memory of another process, where all pools of a move are.
+struct KeysFixture {
+  explicit KeysFixture(int64_t chunk_bytes = int64_t{8} << 20)
+      : backend(std::make_unique<FakeDriver>(device),
+                cpu::MakeCpuBackend({cpu::Target::kScalar, 1}),
+                {.chunk_bytes = chunk_bytes,
+                 .slots = 2,
+                 .life = {.retry = true, .first_wait = std::chrono::milliseconds(0)}}) {
+    allocation = *backend.Open(exported->handle());
+  }
+  JobResult Run(RandomMove& random) {
+    DeviceTwin twin(exported);
+    for (const auto& pool : random.memory()) twin.Move(pool.get());
+    const Job job = twin.Moved(random.job());
+    JobResult result;
+    backend.RunEach({&job, 1}, {&result, 1});
+    twin.Fetch();
+    return result;
+  }
+
+  std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
+  std::shared_ptr<testing::FakeExport> exported = device->Export(int64_t{8} << 20);
+  CudaBackend backend;
+  std::shared_ptr<const DeviceAllocation> allocation;
+};
+
+TEST(DeviceKeysTest, RandomMovesHaveTheReferencesBytes) {
+  KeysFixture small(24 << 10), large;
+  int too_large = 0;  // for small chunks
+  for (uint64_t seed = 0; seed < 250; ++seed) {
+    RandomMove random(seed);
+    if (!Supports(random.job())) continue;
+    const std::vector<Tensor> want = MovedByCpu(random);
+    for (KeysFixture* const f : {&small, &large}) {
+      random.Reset();
+      const JobResult result = f->Run(random);
+      if (f == &small && absl::IsResourceExhausted(result.status)) {
+        ++too_large;  // the tables of its specs
+        continue;
+      }
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.backend, "cuda");
+      ASSERT_TRUE(SameMemory(want, random.Now())) << seed << ": " << random.Describe();
+    }
+  }
+  EXPECT_LT(too_large, 100);
+  EXPECT_GT(large.backend.state().jobs_in_device_memory, 200);
+  EXPECT_EQ(large.backend.state().jobs_failed, 0);
+}
+
+// Each call of the driver fails once, in each way.
+TEST(DeviceKeysTest, AFailedMoveIsDoneOrSaysWhatBecameOfTheKeys) {
+  int aborted = 0, again = 0, intact = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    RandomMove random(seed);
+    if (!Supports(random.job())) continue;
+    const std::vector<Tensor> want = MovedByCpu(random), before = random.Now();
+    for (const std::string call :
+         {"CreateStream", "Allocate", "AllocatePinned", "CopyToDevice", "Run", "Synchronize"}) {
+      for (int64_t number = 0; number < 3; ++number) {
+        for (const auto code : {absl::StatusCode::kResourceExhausted, absl::StatusCode::kInternal,
+                                absl::StatusCode::kUnavailable}) {
+          KeysFixture f(128 << 10);
+          f.device->FailWith([&](const std::string& name, int64_t n) {
+            return name == call && n == number ? absl::Status(code, "failed") : absl::OkStatus();
+          });
+          random.Reset();
+          const JobResult result = f.Run(random);
+          const std::string what =
+              StrCat(seed, " ", call, " ", number, ": ", std::string(result.status.message()));
+          if (result.status.ok()) {
+            ASSERT_TRUE(SameMemory(want, random.Now())) << what;
+            continue;
+          }
+          if (result.intact) {
+            ASSERT_TRUE(SameMemory(before, random.Now())) << what;
+            ++intact;
+          }
+          const bool lost = code == absl::StatusCode::kUnavailable;
+          EXPECT_EQ(lost, result.status.message().find("was lost") != std::string::npos) << what;
+          if (lost || (random.in_place() && !result.intact)) {
+            EXPECT_TRUE(absl::IsAborted(result.status)) << what;
+            ++aborted;
+          } else {
+            EXPECT_TRUE(absl::IsUnavailable(result.status)) << what;
+            EXPECT_THAT(std::string(result.status.message()), HasSubstr("; try again"));
+            ++again;
+          }
+          EXPECT_EQ(f.backend.state().jobs_failed, 1);
+        }
+      }
+    }
+  }
+  EXPECT_GT(aborted, 50);
+  EXPECT_GT(again, 50);
+  EXPECT_GT(intact, 50);
+}
+
+TEST(DeviceKeysTest, ADeviceThatIsLostInTheMiddleOfAMoveAborts) {
+  uint64_t seed = 0;
+  while (!RandomMove(seed).in_place() || !Supports(RandomMove(seed).job())) ++seed;
+  RandomMove random(seed);
+  KeysFixture f;
+  f.device->FailWith([](const std::string& call, int64_t) {
+    return call == "Synchronize" ? absl::UnavailableError("illegal access") : absl::OkStatus();
+  });
+  const JobResult result = f.Run(random);
+  EXPECT_TRUE(absl::IsAborted(result.status)) << result.status;
+  EXPECT_FALSE(result.intact);
+  EXPECT_FALSE(f.allocation->usable());
+  EXPECT_TRUE(absl::IsAborted(f.Run(random).status)) << "its memory is gone";
+}
+
+TEST(DeviceKeysTest, WhatNoKernelDoesIsRefusedAndChangesNothing) {
+  RandomMove random(1);
+  const std::vector<Tensor> before = random.Now();
+  KeysFixture f;
+  DeviceTwin twin(f.exported);
+  for (const auto& pool : random.memory()) twin.Move(pool.get());
+  auto move = std::get<MoveJob>(twin.Moved(random.job()));
+  move.mode = MoveMode::kCompare;
+  const Job job = move;
+  JobResult result;
+  f.backend.RunEach({&job, 1}, {&result, 1});
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(result.intact);
+  EXPECT_EQ(f.backend.state().launches, 0);
+  twin.Fetch();
+  EXPECT_TRUE(SameMemory(before, random.Now()));
+}
+
+// What cuda_driver_test does on a GPU.
+TEST(DeviceKeysTest, RandomMovesWithoutABackendHaveTheReferencesBytes) {
+  FakeDriver driver(std::make_shared<FakeDevice>());
+  int64_t launches = 0;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    RandomMove random(seed);
+    if (!Supports(random.job())) continue;
+    const std::vector<Tensor> want = MovedByCpu(random);
+    const absl::Status ran = testing::RunOnDriver(driver, random, &launches);
+    ASSERT_TRUE(ran.ok()) << ran;
+    ASSERT_TRUE(SameMemory(want, random.Now())) << seed << ": " << random.Describe();
+  }
+  EXPECT_GE(launches, 40);
+}
+
+// Tokens of a cache with one layer of 32 lanes in FLOAT16, in place.
+struct PlainMove {
+  explicit PlainMove(int64_t tokens, int64_t distance) {
+    MoveTokens moved;
+    for (int64_t t = 0; t < tokens; ++t) {
+      moved.from_slots.push_back(t * 7 % tokens);
+      moved.from_positions.push_back(t);
+      moved.to_positions.push_back(t + distance);
+    }
+    moved.to_slots = moved.from_slots;
+    groups = {moved};
+    forms = {{.code = KeyCode::kFloat16,
+              .pages = tokens,
+              .page_size = 1,
+              .heads = 1,
+              .head_dim = 32,
+              .page_bytes = 64,
+              .slot_bytes = 64,
+              .head_bytes = 64,
+              .group_lanes = 32,
+              .lane_bytes = 2,
+              .bytes_from = 64}};
+    planes = {{.plan = plan.get(), .from_plan = plan.get()}};
+  }
+  Job In(std::byte* pool) const {
+    MoveJob move{.mode = MoveMode::kMove, .forms = &forms, .groups = &groups, .planes = &planes};
+    move.pools = {pool};
+    return move;
+  }
+
+  std::shared_ptr<const Plan> plan = testing::MakeHandPlan({.pairs = 16});
+  std::vector<KeyForm> forms;
+  std::vector<MoveTokens> groups;
+  std::vector<MovePlane> planes;
+};
+
+TEST(DeviceKeysTest, AMoveOfManyTokensIsCutIntoChunks) {
+  constexpr int64_t kTokens = 2003;  // a prime
+  const PlainMove move(kTokens, 5);
+  Tensor keys(Dtype::kFloat16, kTokens * 32);
+  keys.Fill(3);
+  KeysFixture f(16 << 10);
+  std::memcpy(f.exported->data(), keys.data(), static_cast<size_t>(keys.size_bytes()));
+  const Job there = move.In(f.allocation->data()), here = move.In(keys.data());
+  ASSERT_TRUE(cpu::MakeCpuBackend({cpu::Target::kScalar, 1})->Run({here}).ok());
+  JobResult result;
+  f.backend.RunEach({&there, 1}, {&result, 1});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_GT(f.backend.state().chunks, 3);
+  EXPECT_EQ(std::memcmp(f.exported->data(), keys.data(), static_cast<size_t>(keys.size_bytes())),
+            0);
+}
+
+TEST(DeviceKeysTest, AMoveThatChangesNoByteIsNotSent) {
+  KeysFixture f;
+  const PlainMove move(3, 0);
+  const Job job = move.In(f.allocation->data());
+  JobResult result;
+  f.backend.RunEach({&job, 1}, {&result, 1});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(f.backend.state().launches, 0);
+}
+
+}  // namespace
+}  // namespace phasor::cuda

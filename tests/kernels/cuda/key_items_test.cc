@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's kernels for keys, run on the host, return the reference's bytes for every code, layout,
+// pairing and slicing, and touch nothing else.
+#include "kernels/cuda/key_items.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/keys.h"
+#include "tests/kernels/cuda/random_moves.h"
+#include "tests/support/host_grid.h"
+
+namespace phasor::cuda {
+namespace {
+
+using testing::RandomMove;
+using testing::Tensor;
+
+std::vector<Tensor> Reference(RandomMove& random) {
+  static const auto* const backend =
+      new std::unique_ptr<Backend>(cpu::MakeCpuBackend({cpu::Target::kScalar, 1}));
+  random.Reset();
+  EXPECT_TRUE((*backend)->Run({random.job()}).ok());
+  return random.Now();
+}
+
+void ExpectSameBytes(const std::vector<Tensor>& want, const std::vector<Tensor>& got,
+                     const std::string& what) {
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_TRUE(got[i].GuardsIntact()) << what << " pool " << i;
+    ASSERT_EQ(want[i].size_bytes(), got[i].size_bytes());
+    for (int64_t k = 0; k < want[i].size_bytes(); ++k) {
+      ASSERT_EQ(want[i].data()[k], got[i].data()[k]) << what << " pool " << i << " byte " << k;
+    }
+  }
+}
+
+TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
+  int changed = 0, supported = 0;
+  std::map<KeyCode, int> codes;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    RandomMove random(seed);
+    if (!Supports(random.job())) continue;  // misaligned lanes that are apart in two ways
+    ++supported;
+    const auto want = Reference(random);
+    random.Reset();
+    for (size_t i = 0; i < want.size(); ++i) {
+      changed += std::memcmp(want[i].data(), random.memory()[i]->data(),
+                             static_cast<size_t>(want[i].size_bytes())) != 0;
+    }
+    for (const MovePlane& plane : *random.move().planes) {
+      codes[(*random.move().forms)[plane.form].code] += plane.plan != nullptr;
+    }
+    for (const auto& [most_rows, processors] :
+         {std::pair(int64_t{1} << 40, 1), std::pair(int64_t{3}, 1),
+          std::pair(int64_t{1} << 40, 132)}) {
+      random.Reset();
+      testing::RunOnHostGrid({random.job()}, most_rows, processors);
+      ExpectSameBytes(want, random.Now(), StrCat("seed ", seed, ": ", random.Describe()));
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(supported, 480);
+  EXPECT_GT(changed, 1000);
+  for (const KeyCode code : kKeyCodes) EXPECT_GT(codes[code], 40) << Name(code);
+}
+
+TEST(KeyItemsTest, LayersThatShareASpecAreOneLaunch) {
+  for (const KeyCode code : kKeyCodes) {
+    const auto plan = testing::MakeHandPlan({.pairs = 32});
+    KeyForm form{.code = code, .pages = 4, .page_size = 2, .heads = 2, .head_dim = 64};
+    form.group_lanes = 64;
+    form.lane_bytes = UnitBytes(code);
+    form.head_bytes = form.bytes_from = form.lanes_bytes();
+    form.slot_bytes = 2 * form.head_bytes;
+    form.page_bytes = 2 * form.slot_bytes;
+    const std::vector<KeyForm> forms = {form};
+    MoveTokens tokens{.from_slots = {1, 4}, .to_slots = {1, 4}};
+    tokens.from_positions = {7, 9};
+    tokens.to_positions = {107, 109};
+    const std::vector<MoveTokens> groups = {tokens};
+    std::vector<std::byte> pool(static_cast<size_t>(32 * 4 * form.page_bytes));
+    std::vector<MovePlane> planes;
+    for (int64_t layer = 0; layer < 32; ++layer) {
+      MovePlane plane{.plan = plan.get(), .from_plan = plan.get()};
+      plane.offset = plane.to_offset = layer * 4 * form.page_bytes;
+      planes.push_back(plane);
+    }
+    MoveJob move{.mode = MoveMode::kMove, .forms = &forms, .groups = &groups, .planes = &planes};
+    move.pools = {pool.data()};
+    EXPECT_EQ(testing::RunOnHostGrid({move}), 1) << Name(code);
+    const JobBytes bytes = BytesOf(move);
+    EXPECT_EQ(bytes.written, 32 * 2 * 2 * form.lanes_bytes());
+    EXPECT_EQ(bytes.read, bytes.written);
+  }
+}
+
+class LimitsTest : public ::testing::Test {
+ protected:
+  bool SupportsWith(const KeyForm& form, int64_t pairs, MoveMode mode = MoveMode::kMove) {
+    const auto plan = testing::MakeHandPlan({.pairs = pairs, .tail = form.head_dim - 2 * pairs});
+    const std::vector<KeyForm> forms = {form};
+    const std::vector<MoveTokens> groups = {MoveTokens()};
+    const std::vector<MovePlane> planes = {{.plan = plan.get(), .from_plan = plan.get()}};
+    MoveJob move{.mode = mode, .forms = &forms, .groups = &groups, .planes = &planes};
+    move.pools = {pool_};
+    return Supports(move);
+  }
+  static KeyForm Dense(KeyCode code, int64_t head_dim) {
+    KeyForm form{.code = code, .pages = 1, .page_size = 1, .heads = 1, .head_dim = head_dim};
+    form.group_lanes = head_dim;
+    form.lane_bytes = UnitBytes(code);
+    form.head_bytes = form.bytes_from = form.lanes_bytes();
+    return form;
+  }
+  alignas(16) std::byte pool_[16];
+};
+
+TEST_F(LimitsTest, RefusesWhatNoKernelDoes) {
+  const KeyForm form = Dense(KeyCode::kFloat32, 2048);
+  EXPECT_TRUE(SupportsWith(form, kMostKeyLanes / 2));
+  EXPECT_FALSE(SupportsWith(form, kMostKeyLanes / 2 + 1));
+  EXPECT_FALSE(SupportsWith(form, 8, MoveMode::kCompare));
+  KeyForm rows = Dense(KeyCode::kFloat16, 64);
+  rows.heads = (int64_t{1} << 24) / 128;
+  EXPECT_FALSE(SupportsWith(rows, 8));
+  --rows.heads;
+  EXPECT_TRUE(SupportsWith(rows, 8));
+}
+
+// Lanes of two bytes, apart in two ways, at odd addresses.
+TEST_F(LimitsTest, RefusesLanesApartInTwoWaysThatAreMisaligned) {
+  KeyForm form = Dense(KeyCode::kFloat16, 64);
+  form.group_lanes = 8;
+  form.lane_bytes = 4;
+  form.group_bytes = 32;
+  EXPECT_TRUE(SupportsWith(form, 8));
+  form.group_bytes = 33;
+  EXPECT_FALSE(SupportsWith(form, 8));
+}
+
+}  // namespace
+}  // namespace phasor::cuda
