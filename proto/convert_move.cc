@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "proto/convert.h"
 #include "proto/enums.h"
@@ -191,9 +192,11 @@ v1::KeyGroup GroupToWire(const KeyGroup& from) {
 absl::Status ReadPools(const v1::MoveKeysItem& wire, const std::string& path,
                        MoveRequest* request) {
   for (int i = 0; i < wire.pools_size(); ++i) {
-    if (wire.pools(i).has_device()) {
-      return absl::UnimplementedError(absl::StrCat(
-          path, ".pools[", i, "].device: not implemented in this version; must be host memory"));
+    if (wire.pools(i).has_device() != wire.pools(0).has_device()) {
+      const bool here = wire.pools(i).has_device();
+      return Invalid(path, ".pools[", i, "]: ", here ? "device" : "host", " memory, pools[0] is ",
+                     here ? "host" : "device",
+                     " memory; must be alike, because a call moves keys where they lie");
     }
     request->pools.push_back(wire.pools(i).size_bytes());
   }
@@ -228,6 +231,13 @@ absl::StatusOr<MoveRequest> MoveRequestFromWire(const v1::MoveKeysItem& wire,
   PHASOR_ASSIGN_OR_RETURN(const std::optional<MoveMode> mode,
                           OptionalEnumFromWire<MoveMode>(wire.mode(), absl::StrCat(path, ".mode")));
   request.mode = mode.value_or(MoveMode::kCopyOnWrite);
+  const bool on_device = wire.pools_size() > 0 && wire.pools(0).has_device();
+  if (on_device && request.mode == MoveMode::kCompare) {
+    return absl::UnimplementedError(
+        absl::StrCat(path,
+                     ".mode: COMPARE of device memory; must be COPY_ON_WRITE or MOVE, or the "
+                     "pools copied to the host"));
+  }
   if (wire.has_tolerance()) request.tolerance = wire.tolerance();
   request.pins = PinsFromWire(wire.pins());
   return request;

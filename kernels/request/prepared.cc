@@ -138,12 +138,14 @@ Slots SlotsOfKind(const PreparedMove& move) {
     InputSlot input{.role = Role::kPool,
                     .index = static_cast<int>(i),
                     .reading = pool.written ? Reading::kInitial : Reading::kInPart,
+                    .on_device = true,
                     .bytes = pool.bytes,
                     .extra_bytes = i == 0 ? NumberBytes(move) : 0};
     if (pool.written) {
       input.output = static_cast<int>(slots.outputs.size());
       slots.outputs.push_back({.role = Role::kPool,
                                .index = input.index,
+                               .on_device = true,
                                .moves_within = move.mode == MoveMode::kMove,
                                .bytes = pool.bytes});
     }

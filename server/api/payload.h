@@ -63,20 +63,26 @@ inline bool IsInline(const v1::TensorSpec& tensor) {
   return tensor.source_case() == v1::TensorSpec::SOURCE_NOT_SET;
 }
 
-// A tensor in shared memory, for memory::Binding. `path` is the tensor's path in errors. Its dtype
-// must have been checked.
-inline memory::SharedTensor SharedTensorOf(const v1::TensorSpec& wire, const std::string& path) {
+// The place of a tensor or pool. `path` is its path in errors.
+template <typename Wire>
+memory::SharedTensor PlaceOf(const Wire& wire, const std::string& path) {
   memory::SharedTensor tensor;
   tensor.on_device = wire.has_device();
   tensor.name = tensor.on_device ? wire.device().region() : wire.region().region();
   tensor.offset = tensor.on_device ? wire.device().offset_bytes() : wire.region().offset_bytes();
-  if (const auto dtype = EnumFromWire<Dtype>(wire.dtype(), path); dtype.ok()) tensor.dtype = *dtype;
-  tensor.shape.assign(wire.shape().begin(), wire.shape().end());
-  tensor.strides.assign(wire.strides().begin(), wire.strides().end());
   const std::string source = absl::StrCat(path, tensor.on_device ? ".device" : ".region");
   tensor.path = path;
   tensor.name_path = source + ".region";
   tensor.offset_path = source + ".offset_bytes";
+  return tensor;
+}
+
+// A tensor in shared memory, for memory::Binding. Its dtype must have been checked.
+inline memory::SharedTensor SharedTensorOf(const v1::TensorSpec& wire, const std::string& path) {
+  memory::SharedTensor tensor = PlaceOf(wire, path);
+  if (const auto dtype = EnumFromWire<Dtype>(wire.dtype(), path); dtype.ok()) tensor.dtype = *dtype;
+  tensor.shape.assign(wire.shape().begin(), wire.shape().end());
+  tensor.strides.assign(wire.strides().begin(), wire.strides().end());
   return tensor;
 }
 
@@ -88,13 +94,8 @@ inline bool IsInline(const v1::KeyPool& pool) {
 }
 
 inline memory::SharedTensor SharedTensorOf(const v1::KeyPool& wire, const std::string& path) {
-  memory::SharedTensor tensor;
-  tensor.name = wire.region().region();
-  tensor.offset = wire.region().offset_bytes();
+  memory::SharedTensor tensor = PlaceOf(wire, path);
   tensor.dtype = Dtype::kFloat8E4M3;  // one byte
-  tensor.path = path;
-  tensor.name_path = path + ".region.region";
-  tensor.offset_path = path + ".region.offset_bytes";
   return tensor;
 }
 

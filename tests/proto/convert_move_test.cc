@@ -149,10 +149,30 @@ TEST(ConvertMoveTest, ErrorsNameTheField) {
               StatusIs(kInvalid, HasSubstr("item.layers[1].place: not set")));
   EXPECT_THAT(status([](auto* wire) { wire->set_mode(static_cast<v1::MoveMode>(9)); }),
               StatusIs(kInvalid, HasSubstr("item.mode: unknown value 9")));
+}
+
+TEST(ConvertMoveTest, PoolsAreAllOnDevicesOrAllOnTheHost) {
+  const auto status = [](auto change) {
+    v1::MoveKeysItem wire = ToWire(FullRequest());
+    change(&wire);
+    return MoveRequestFromWire(wire, "item").status();
+  };
   EXPECT_THAT(status([](auto* wire) { wire->mutable_pools(1)->mutable_device(); }),
+              StatusIs(kInvalid, HasSubstr("item.pools[1]: device memory, pools[0] is host memory; "
+                                           "must be alike")));
+  EXPECT_THAT(status([](auto* wire) { wire->mutable_pools(0)->mutable_device(); }),
+              StatusIs(kInvalid, HasSubstr("item.pools[1]: host memory, pools[0] is device")));
+  const auto on_device = [&](v1::MoveMode mode) {
+    return status([&](auto* wire) {
+      for (auto& pool : *wire->mutable_pools()) pool.mutable_device()->set_region("r");
+      wire->set_mode(mode);
+    });
+  };
+  EXPECT_TRUE(on_device(v1::MOVE_MODE_COPY_ON_WRITE).ok());
+  EXPECT_TRUE(on_device(v1::MOVE_MODE_MOVE).ok());
+  EXPECT_THAT(on_device(v1::MOVE_MODE_COMPARE),
               StatusIs(absl::StatusCode::kUnimplemented,
-                       HasSubstr("item.pools[1].device: not implemented in this version; must be "
-                                 "host memory")));
+                       HasSubstr("item.mode: COMPARE of device memory; must be")));
 }
 
 TEST(ConvertMoveTest, OnlyPoolsWithoutASourceAreInline) {

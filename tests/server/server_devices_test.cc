@@ -12,6 +12,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
+#include "proto/convert_move.h"
 #include "tests/support/device_backends.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -147,6 +148,86 @@ TEST_F(ServerDevicesTest, RegionsOfTwoDevicesInAnItemAreRefusedByField) {
   for (const auto& result : answer.results()) EXPECT_EQ(result.status().code(), 0);
   EXPECT_EQ(gpus_.cuda(1).device_counts().jobs, 1);
   EXPECT_EQ(gpus_.cuda(3).device_counts().jobs, 1);
+}
+
+// Two layers of keys in a region each, moved in place.
+TEST_F(ServerDevicesTest, KeysAreMovedOnTheDeviceOfTheirRegions) {
+  const auto move_in = [](const std::string& first, const std::string& second) {
+    MoveRequest request;
+    request.pools = {1024, 1024};
+    request.layouts = {{.pages = 8, .heads = 1, .head_dim = 64}};
+    request.specs = {{.spec = {.preset = "rope-half-split"}}};
+    request.layers = {{.spec = 0}, {.spec = 0, .place = {1, 0}}};
+    request.groups = {{.runs = {{.block_table = {5, 1}, .count = 2, .from = 3, .to = 90}}}};
+    request.mode = MoveMode::kMove;
+    v1::MoveKeysRequest wire;
+    *wire.mutable_item() = ToWire(request);
+    if (first.empty()) return wire;
+    for (int i = 0; i < 2; ++i) {
+      v1::DeviceRef& place = *wire.mutable_item()->mutable_pools(i)->mutable_device();
+      place.set_region(i == 0 ? first : second);
+      place.set_offset_bytes(1024 * i);
+    }
+    return wire;
+  };
+  const auto call = [&](const v1::MoveKeysRequest& request, v1::MoveKeysResponse* response) {
+    return Call(*positions_, &Positions::MoveKeys, request, response);
+  };
+  v1::MoveKeysRequest inline_pools = move_in("", "");
+  std::string keys(2048, '\0');
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i % 2 == 0 ? static_cast<char>(i / 2) : '\x3f';
+  inline_pools.add_raw(keys.substr(0, 1024));
+  inline_pools.add_raw(keys.substr(1024));
+  v1::MoveKeysResponse want, got;
+  ASSERT_TRUE(call(inline_pools, &want).ok());
+  ASSERT_EQ(want.raw_size(), 2);
+  ASSERT_NE(want.raw(0), inline_pools.raw(0));
+  for (const size_t i : {1, 3}) {
+    const std::string name = "on" + std::to_string(i);
+    ASSERT_TRUE(Register(name, i).ok());
+    std::memcpy(exports_[i]->data(), keys.data(), keys.size());
+    const grpc::Status status = call(move_in(name, name), &got);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(got.result().info().backend(), "cuda");
+    EXPECT_EQ(got.raw_size(), 0);
+    EXPECT_EQ(gpus_.cuda(i).device_counts().jobs, 1) << i;
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(exports_[i]->data()), 2048),
+              want.raw(0) + want.raw(1));
+  }
+  const grpc::Status two = call(move_in("on1", "on3"), &got);
+  EXPECT_EQ(two.error_code(), Code::INVALID_ARGUMENT);
+  EXPECT_THAT(two.error_message(),
+              AllOf(HasSubstr("item.pools[1].device.region: region 'on3' is on device 3"),
+                    HasSubstr("item.pools[0] on device 1")));
+  gpus_.Lose(1);
+  const grpc::Status lost = call(move_in("on1", "on1"), &got);
+  EXPECT_EQ(lost.error_code(), Code::FAILED_PRECONDITION) << lost.error_message();
+  EXPECT_TRUE(call(move_in("on3", "on3"), &got).ok());
+}
+
+// A device that fails in the middle of a move in place.
+TEST_F(ServerDevicesTest, AHalfDoneMoveIsAbortedAndItsRegionDirty) {
+  ASSERT_TRUE(Register("on2", 2).ok());
+  MoveRequest request;
+  request.pools = {1024};
+  request.layouts = {{.pages = 8, .heads = 1, .head_dim = 64}};
+  request.specs = {{.spec = {.preset = "rope-half-split"}}};
+  request.layers = {{.spec = 0}};
+  request.groups = {{.runs = {{.block_table = {5, 1}, .count = 2, .from = 3, .to = 90}}}};
+  request.mode = MoveMode::kMove;
+  v1::MoveKeysRequest wire;
+  *wire.mutable_item() = ToWire(request);
+  wire.mutable_item()->mutable_pools(0)->mutable_device()->set_region("on2");
+  v1::MoveKeysResponse response;
+  gpus_.device(2).FailWith([](const std::string& call, int64_t) {
+    return call == "Synchronize" ? absl::InternalError("broken") : absl::OkStatus();
+  });
+  grpc::Status status = Call(*positions_, &Positions::MoveKeys, wire, &response);
+  EXPECT_EQ(status.error_code(), Code::ABORTED) << status.error_message();
+  gpus_.device(2).FailWith(nullptr);
+  status = Call(*positions_, &Positions::MoveKeys, wire, &response);
+  EXPECT_EQ(status.error_code(), Code::FAILED_PRECONDITION) << status.error_message();
+  EXPECT_THAT(status.error_message(), AllOf(HasSubstr("item.pools[0].device"), HasSubstr("dirty")));
 }
 
 TEST_F(ServerDevicesTest, ARegionIsOnTheDeviceThatItNames) {
