@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_cuda [OUT.json] [--quick] [--dry] [--card]: compares the kernels on a GPU with copies and
-// fills of the same bytes, merged one-token requests with one launch each, and tensors in host
-// memory with the link. --dry runs it on the host. --card only prints the device. Exit status 3: no
-// CUDA device.
+// fills of the same bytes, moves of keys among them, merged one-token requests with one launch
+// each, and tensors in host memory with the link. --dry runs it on the host. --card only prints the
+// device. Exit status 3: no CUDA device.
 #include <algorithm>
 #include <cstring>
 #include <iostream>
@@ -19,6 +19,8 @@
 #include "bench/cuda/staged_jobs.h"
 #include "bench/harness.h"
 #include "bench/kernels/jobs.h"
+#include "kernels/backends.h"
+#include "kernels/request/move_keys.h"
 
 namespace phasor::bench {
 namespace {
@@ -257,6 +259,77 @@ void BenchEncodes(Bench& bench) {
   }
 }
 
+// MoveKeys -------------------------------------------------------------------------------------
+
+// All keys of Llama-3.1-8B for some tokens, in pages of 16 slots in random order, in place in one
+// call, compared with a copy within the device that reads and writes as many bytes.
+void BenchMove(Bench& bench, KeyCode code, int64_t tokens) {
+  constexpr int64_t kLayers = 32, kPageSize = 16;
+  Device& device = bench.device;
+  KeyLayout layout{.code = code, .page_size = kPageSize, .heads = 8, .head_dim = 128};
+  layout.pages = tokens / kPageSize;
+  const int64_t layer_bytes = tokens * 8 * 128 / UnitLanes(code) * UnitBytes(code);
+  MoveRequest request;
+  request.mode = MoveMode::kMove;
+  request.pools = {kLayers * layer_bytes};
+  request.layouts = {layout};
+  request.specs = {{.spec = {.preset = "rope-half-split"}}};
+  for (int64_t l = 0; l < kLayers; ++l) {
+    request.layers.push_back({.spec = 0, .place = {0, l * layer_bytes}});
+  }
+  KeyRun run{.count = tokens, .from = 0, .to = 4096};
+  run.block_table.resize(static_cast<size_t>(layout.pages));
+  std::iota(run.block_table.begin(), run.block_table.end(), 0);
+  std::shuffle(run.block_table.begin(), run.block_table.end(), std::minstd_rand(7));
+  request.groups = {{.runs = {run}}};
+  const auto move = PrepareMove(request, CompilePlan, "item");
+  if (!move.ok()) Die(move.status().ToString());
+
+  const Memory keys(kLayers * layer_bytes), moved(keys.size());
+  std::minstd_rand random(5);
+  for (int64_t i = 0; i < keys.size(); ++i) keys.data()[i] = std::byte(random() >> 8 & 0x3F);
+  const DeviceMemory pool(device, keys.size());
+  device.Upload(pool.data(), keys.data(), keys.size());
+  std::byte* const on_device[] = {pool.data()};
+  const Job job = MakeMoveJob(*move, on_device, nullptr);
+  const StagedJobs staged(device, absl::MakeConstSpan(&job, 1));
+  const std::vector<Step> steps(staged.launches().begin(), staged.launches().end());
+  device.Prepare(steps, Queueing::kTogether)->Run();
+  if (keys.size() <= kCheckedBytes) {
+    device.Download(moved.data(), pool.data(), moved.size());
+    std::byte* const on_host[] = {keys.data()};
+    const auto reference = MakeBackend({.name = "reference"});
+    if (!reference.ok()) Die(reference.status().ToString());
+    const absl::Status ran = (*reference)->Run({Job(MakeMoveJob(*move, on_host, nullptr))});
+    if (!ran.ok()) Die(ran.ToString());
+    if (std::memcmp(keys.data(), moved.data(), static_cast<size_t>(keys.size())) != 0) {
+      Die("moved keys differ from the reference");
+    }
+  }
+  const std::vector<Step> moves = Repeated(steps);
+  const std::vector<Step> copies = Repeated(CopiesWithin(pool.data(), 0, 1, keys.size()));
+  std::vector<std::unique_ptr<Program>> programs;
+  programs.push_back(device.Prepare(moves, Queueing::kTogether));
+  programs.push_back(device.Prepare(copies, Queueing::kTogether));
+  const std::vector<double> seconds = MedianOf(programs, bench.rounds());
+  Row row{.name = "move_keys",
+          .shape = absl::StrCat("T=", tokens, " 32 layers of 8k x 128, ", steps.size(), " launch"),
+          .dtype = std::string(Name(code)),
+          .threads = 0,
+          .cache = CacheName(bench, Cache::kWarm, keys.size()),
+          .unit = "us",
+          .baseline = "device copy"};
+  bench.report.Add(CostRow(std::move(row), seconds[0] * kMicro / static_cast<double>(moves.size()),
+                           seconds[1] * kMicro * 2 / static_cast<double>(copies.size()),
+                           std::nullopt));
+}
+
+void BenchMoves(Bench& bench) {
+  for (const KeyCode code : {KeyCode::kBFloat16, KeyCode::kFloat8E4M3, KeyCode::kQ8_0}) {
+    for (const int64_t tokens : {64, 1024, 8192}) BenchMove(bench, code, bench.Shortened(tokens));
+  }
+}
+
 // Requests of one token ------------------------------------------------------------------------
 
 // All requests in one launch, compared with one launch each: what merging saves on the device.
@@ -340,6 +413,7 @@ int Main(int argc, char** argv) {
   Bench bench{*device, report, arguments.quick};
   BenchRopes(bench);
   BenchEncodes(bench);
+  BenchMoves(bench);
   BenchMerged(bench);
   BenchHostResident(*device, report, arguments);
   return report.Finish();

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [--results DIR] [STEP...]: runs everything that needs a machine with a GPU. It uses the
 # files beside this script, and needs only the C library and a driver. Steps (default: all):
-#   tests      compares the GPU's bytes with the reference, over random jobs of every op, type and form
+#   tests      compares the GPU's bytes with the reference, over random jobs of every op, type and form, and
+#              random moves of keys of every code and layout
 #   server     compares the bytes of servers with --backend=cuda and --backend=cpu
 #   ipc        the same for memory that another process exports to the server
 #   restart    loses the server's device; the server ends with 75, and the next one computes

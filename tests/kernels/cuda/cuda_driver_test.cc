@@ -13,6 +13,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/launch.h"
+#include "tests/kernels/cuda/moves_on_driver.h"
 #include "tests/kernels/cuda/random_jobs.h"
 
 namespace phasor::cuda {
@@ -95,6 +96,32 @@ TEST(OnTheDeviceTest, RandomJobsHaveTheReferencesBytes) {
   EXPECT_EQ(state.jobs_rescued, 0) << state.last_error;
   EXPECT_GT(state.jobs_on_device * 4, static_cast<int64_t>(jobs) * 3);
   EXPECT_EQ(state.last_error, "");
+}
+
+// Nothing computes in the device's place: there is no backend.
+TEST(OnTheDeviceTest, RandomMovesOfKeysHaveTheReferencesBytes) {
+  const auto driver = Device();
+  if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was compared";
+  const auto reference = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
+  int64_t launches = 0;
+  const uint64_t moves = RandomJobs() / 4 + 1;  // each takes longer than a job
+  for (uint64_t seed = 0; seed < moves; ++seed) {
+    testing::RandomMove random(seed);
+    if (!Supports(random.job())) continue;
+    ASSERT_TRUE(reference->Run({random.job()}).ok());
+    const auto want = random.Now();
+    random.Reset();
+    const absl::Status ran = testing::RunOnDriver(*driver, random, &launches);
+    ASSERT_TRUE(ran.ok()) << "seed " << seed << ": " << ran;
+    const auto got = random.Now();
+    for (size_t i = 0; i < want.size(); ++i) {
+      for (int64_t k = 0; k < want[i].size_bytes(); ++k) {
+        ASSERT_EQ(want[i].data()[k], got[i].data()[k])
+            << "seed " << seed << " " << random.Describe() << " pool " << i << " byte " << k;
+      }
+    }
+  }
+  EXPECT_GE(2 * launches, static_cast<int64_t>(moves));
 }
 
 }  // namespace
