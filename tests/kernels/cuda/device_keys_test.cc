@@ -69,7 +69,8 @@ struct KeysFixture {
 };
 
 TEST(DeviceKeysTest, RandomMovesHaveTheReferencesBytes) {
-  KeysFixture small(128 << 10), large;
+  KeysFixture small(24 << 10), large;
+  int too_large = 0;  // for small chunks
   for (uint64_t seed = 0; seed < 250; ++seed) {
     RandomMove random(seed);
     if (!Supports(random.job())) continue;
@@ -77,12 +78,16 @@ TEST(DeviceKeysTest, RandomMovesHaveTheReferencesBytes) {
     for (KeysFixture* const f : {&small, &large}) {
       random.Reset();
       const JobResult result = f->Run(random);
+      if (f == &small && absl::IsResourceExhausted(result.status)) {
+        ++too_large;  // the tables of its specs
+        continue;
+      }
       ASSERT_TRUE(result.status.ok()) << result.status;
       EXPECT_EQ(result.backend, "cuda");
       ASSERT_TRUE(SameMemory(want, random.Now())) << seed << ": " << random.Describe();
     }
   }
-  EXPECT_GT(small.backend.state().chunks, large.backend.state().chunks);
+  EXPECT_LT(too_large, 100);
   EXPECT_GT(large.backend.state().jobs_in_device_memory, 200);
   EXPECT_EQ(large.backend.state().jobs_failed, 0);
 }
@@ -183,27 +188,63 @@ TEST(DeviceKeysTest, RandomMovesWithoutABackendHaveTheReferencesBytes) {
   EXPECT_GE(launches, 40);
 }
 
+// Tokens of a cache with one layer of 32 lanes in FLOAT16, in place.
+struct PlainMove {
+  explicit PlainMove(int64_t tokens, int64_t distance) {
+    MoveTokens moved;
+    for (int64_t t = 0; t < tokens; ++t) {
+      moved.from_slots.push_back(t * 7 % tokens);
+      moved.from_positions.push_back(t);
+      moved.to_positions.push_back(t + distance);
+    }
+    moved.to_slots = moved.from_slots;
+    groups = {moved};
+    forms = {{.code = KeyCode::kFloat16,
+              .pages = tokens,
+              .page_size = 1,
+              .heads = 1,
+              .head_dim = 32,
+              .page_bytes = 64,
+              .slot_bytes = 64,
+              .head_bytes = 64,
+              .group_lanes = 32,
+              .lane_bytes = 2,
+              .bytes_from = 64}};
+    planes = {{.plan = plan.get(), .from_plan = plan.get()}};
+  }
+  Job In(std::byte* pool) const {
+    MoveJob move{.mode = MoveMode::kMove, .forms = &forms, .groups = &groups, .planes = &planes};
+    move.pools = {pool};
+    return move;
+  }
+
+  std::shared_ptr<const Plan> plan = testing::MakeHandPlan({.pairs = 16});
+  std::vector<KeyForm> forms;
+  std::vector<MoveTokens> groups;
+  std::vector<MovePlane> planes;
+};
+
+TEST(DeviceKeysTest, AMoveOfManyTokensIsCutIntoChunks) {
+  constexpr int64_t kTokens = 2003;  // a prime
+  const PlainMove move(kTokens, 5);
+  Tensor keys(Dtype::kFloat16, kTokens * 32);
+  keys.Fill(3);
+  KeysFixture f(16 << 10);
+  std::memcpy(f.exported->data(), keys.data(), static_cast<size_t>(keys.size_bytes()));
+  const Job there = move.In(f.allocation->data()), here = move.In(keys.data());
+  ASSERT_TRUE(cpu::MakeCpuBackend({cpu::Target::kScalar, 1})->Run({here}).ok());
+  JobResult result;
+  f.backend.RunEach({&there, 1}, {&result, 1});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_GT(f.backend.state().chunks, 3);
+  EXPECT_EQ(std::memcmp(f.exported->data(), keys.data(), static_cast<size_t>(keys.size_bytes())),
+            0);
+}
+
 TEST(DeviceKeysTest, AMoveThatChangesNoByteIsNotSent) {
-  const auto plan = testing::MakeHandPlan({.pairs = 16});
   KeysFixture f;
-  const std::vector<KeyForm> forms = {{.code = KeyCode::kFloat16,
-                                       .pages = 4,
-                                       .page_size = 1,
-                                       .heads = 1,
-                                       .head_dim = 32,
-                                       .page_bytes = 64,
-                                       .slot_bytes = 64,
-                                       .head_bytes = 64,
-                                       .group_lanes = 32,
-                                       .lane_bytes = 2,
-                                       .bytes_from = 64}};
-  MoveTokens tokens{.from_slots = {0, 2}, .to_slots = {0, 2}};
-  tokens.from_positions = tokens.to_positions = {5, 9};
-  const std::vector<MoveTokens> groups = {tokens};
-  const std::vector<MovePlane> planes = {{.plan = plan.get(), .from_plan = plan.get()}};
-  MoveJob move{.mode = MoveMode::kMove, .forms = &forms, .groups = &groups, .planes = &planes};
-  move.pools = {f.allocation->data()};
-  const Job job = move;
+  const PlainMove move(3, 0);
+  const Job job = move.In(f.allocation->data());
   JobResult result;
   f.backend.RunEach({&job, 1}, {&result, 1});
   EXPECT_TRUE(result.status.ok()) << result.status;
