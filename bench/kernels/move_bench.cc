@@ -174,7 +174,7 @@ void BenchCalls(const Arguments& arguments, Report* report, Backend& backend, in
   }
   const PreparedMove known = Prepare(whole);
   const auto plans = [&](const ResolvedSpec&) -> absl::StatusOr<std::shared_ptr<const Plan>> {
-    return known.specs[0].plan;
+    return known.plans[0];
   };
   const auto call = [&](const MoveRequest& request) {
     auto move = PrepareMove(request, plans, "item");

@@ -234,7 +234,11 @@ class CheckCommand final : public Command {
   absl::Status FillSpecs() {
     specs_.by_layer = !spec_.config_json.empty() && !spec_.layer_type.has_value();
     if (specs_.by_layer) {
-      PHASOR_ASSIGN_OR_RETURN(specs_.of, ResolveModel(spec_));
+      PHASOR_ASSIGN_OR_RETURN(const ResolvedModel model, ResolveModelPart(spec_));
+      for (const ModelLayer& layer : model.parts[0].layers) {
+        specs_.of.emplace_back();
+        if (layer.spec.has_value()) specs_.of.back() = model.specs[*layer.spec];
+      }
       model_.count = static_cast<int64_t>(specs_.of.size());
     } else {
       PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(spec_));
