@@ -340,7 +340,7 @@ HWY_INLINE void HadamardBlock(int64_t n, float* x) {
 }
 #endif
 
-HWY_INLINE void TransformLanes(const KeyForm& form, KeyWindow window, float* lanes) {
+HWY_NOINLINE void TransformLanes(const KeyForm& form, KeyWindow window, float* lanes) {
   if (form.hadamard == 0) return;
   for (int64_t i = window.begin; i < window.end; i += form.hadamard) {
 #if HWY_ARCH_X86

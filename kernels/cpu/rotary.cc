@@ -230,9 +230,10 @@ struct GatherCodec {
   }
 };
 
-// Rotates lanes of one head in place. `lanes` has room for a vector after the pairs.
-HWY_INLINE void RotateLanes(const RotaryArgs& args, const Trig32& trig, float* lanes,
-                            float* other) {
+// Rotates lanes of one head in place. `lanes` has room for a vector after the pairs. Not inlined:
+// every codec of a row would have its own.
+HWY_NOINLINE void RotateLanes(const RotaryArgs& args, const Trig32& trig, float* lanes,
+                              float* other) {
   const int64_t n = args.pairs;
   if (args.pairing_in != args.pairing_out) {
     RotateAcross(args, trig.cos, trig.sin, lanes, other);
@@ -293,11 +294,14 @@ void RotateRowsOf(const RotaryArgs& args, const Scratch& scratch,
 template <typename E>
 void RotateLaneKeys(const RotaryArgs& args, const Scratch& scratch,
                     const RotaryArgs::Tensor& tensor) {
-  if constexpr (!std::is_same_v<E, BF16>) {  // its own rotation reads tables that rows do not need
+  // The rotation of BFLOAT16 tensors reads tables that rows do not need.
+  if constexpr (!std::is_same_v<E, BF16> && !std::is_same_v<E, I8>) {
     if (IsLaneTensor(args, *tensor.rows)) return RotateTensor<E, false>(args, scratch, tensor);
   }
-  if (tensor.rows->form->scaled_rows) return RotateRowsOf<E, true>(args, scratch, tensor);
-  RotateRowsOf<E, false>(args, scratch, tensor);
+  if constexpr (sizeof(typename E::T) == 1) {  // only these have scales per row, INT8 always
+    if (tensor.rows->form->scaled_rows) return RotateRowsOf<E, true>(args, scratch, tensor);
+  }
+  if constexpr (!std::is_same_v<E, I8>) RotateRowsOf<E, false>(args, scratch, tensor);
 }
 
 template <KeyCode kCode>

@@ -10,6 +10,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/spec/config_json.h"
 #include "kernels/spec/config_section.h"
+#include "kernels/spec/spec_base.h"
 
 namespace phasor {
 namespace {
@@ -71,12 +72,9 @@ class ModelReader {
 };
 
 absl::StatusOr<ResolvedModel> Resolve(const Spec& spec, std::string_view path, bool others) {
+  PHASOR_RETURN_IF_ERROR(CheckBase(spec, path));
   if (spec.config_json.empty()) {
     return Invalid(path, ".config_json: not set; must be the model's config.json");
-  }
-  if (!spec.preset.empty() || !spec.encoder.empty()) {
-    return Invalid(path, spec.preset.empty() ? ".encoder" : ".preset",
-                   ": set beside config_json; must not be");
   }
   if (spec.layer_type.has_value()) {
     return Invalid(path, ".layer_type: set; must not be where all layers are asked for");

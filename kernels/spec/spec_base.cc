@@ -16,6 +16,15 @@
 namespace phasor {
 namespace {
 
+std::string NoPreset(std::string_view name, std::string_view path) {
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) names.push_back(preset.name);
+  return StrCat(path, ".preset: no preset named \"", Shown(name), "\"", DidYouMean(name, names),
+                " must be one of ListPresets");
+}
+
+}  // namespace
+
 absl::Status CheckBase(const Spec& user, std::string_view path) {
   const int bases = !user.preset.empty() + !user.config_json.empty() + !user.encoder.empty();
   if (bases > 1) {
@@ -28,15 +37,6 @@ absl::Status CheckBase(const Spec& user, std::string_view path) {
   if (choice == nullptr || !user.config_json.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat(path, choice, ": set without config_json; must not be"));
 }
-
-std::string NoPreset(std::string_view name, std::string_view path) {
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) names.push_back(preset.name);
-  return StrCat(path, ".preset: no preset named \"", Shown(name), "\"", DidYouMean(name, names),
-                " must be one of ListPresets");
-}
-
-}  // namespace
 
 absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {
   PHASOR_RETURN_IF_ERROR(CheckBase(user, path));

@@ -6,14 +6,17 @@
 
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/spec/spec.h"
 
 namespace phasor {
 
-// Returns `user` merged over its base, or `user` itself if it has none. INVALID_ARGUMENT: more than
-// one base, a configuration that config_json.h refuses, or sub_config or layer_type without a
-// configuration. NOT_FOUND: unknown preset or encoder.
+// INVALID_ARGUMENT: more than one base, or sub_config or layer_type without a configuration.
+absl::Status CheckBase(const Spec& user, std::string_view path);
+
+// Returns `user` merged over its base, or `user` itself if it has none. INVALID_ARGUMENT: as
+// CheckBase, or a configuration that config_json.h refuses. NOT_FOUND: unknown preset or encoder.
 absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path);
 
 }  // namespace phasor

@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _calls, _errors, _moves, _spec
 from ._batch import Batch
 from ._client import Client, ServerInfo, Tables
 from ._core import native
 from ._stream import Answer, Stream
+
+_T = TypeVar("_T")
 
 
 class _Loop:
@@ -63,7 +65,7 @@ class AsyncStream:
     def __init__(self, client: Client, timeout: float | None) -> None:
         self._stream = Stream(client, timeout)
 
-    async def _wait(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def _wait(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         try:
             return await asyncio.to_thread(function, *args, **kwargs)
         except asyncio.CancelledError:
