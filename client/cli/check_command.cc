@@ -26,9 +26,6 @@
 namespace phasor::cli {
 namespace {
 
-std::string CheckNumber(double value) { return absl::StrFormat("%.3g", value); }
-std::string CheckIndex(int64_t index) { return index < 0 ? "-" : StrCat(index); }
-
 // What one run found.
 struct CheckReport {
   std::vector<CheckedLayer> layers;
@@ -91,9 +88,9 @@ std::string FormatLayers(const CheckReport& report) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [layer, outcome] : report.layers) {
     const KeyDifference& found = outcome.difference;
-    rows.push_back({StrCat(layer.layer), RotationText(layer), CheckNumber(found.relative_rms()),
-                    StrCat(found.bad_rows, " of ", outcome.rows), CheckIndex(found.first_bad_token),
-                    CheckIndex(found.first_bad_slot), CheckIndex(found.first_bad_head)});
+    rows.push_back({StrCat(layer.layer), RotationText(layer), ShortNumber(found.relative_rms()),
+                    StrCat(found.bad_rows, " of ", outcome.rows), IndexText(found.first_bad_token),
+                    IndexText(found.first_bad_slot), IndexText(found.first_bad_head)});
   }
   return FormatTable({"layer", "rotation", "relative rms", "bad rows", "token", "slot", "head"},
                      rows);
@@ -105,7 +102,7 @@ std::string FormatReport(const CheckReport& report) {
   const size_t count = first.tokens->slots.size();
   absl::StrAppend(&text, count, count == 1 ? " token" : " tokens", " from position ",
                   first.tokens->from.front(), " to ", first.tokens->to.front(), ", tolerance ",
-                  CheckNumber(first.tolerance), "\n");
+                  ShortNumber(first.tolerance), "\n");
   for (const std::string& note : report.notes) absl::StrAppend(&text, "note: ", note, "\n");
   for (const std::string& also : report.also_fit) {
     absl::StrAppend(&text, "not told apart by these dumps: ", also, "\n");
@@ -117,20 +114,13 @@ std::string FormatReport(const CheckReport& report) {
 }
 
 Json LayerJson(const CheckedLayer& checked) {
-  const KeyDifference& found = checked.outcome.difference;
   Json json = {{"layer", checked.layer.layer},
                {"rotation", RotationText(checked.layer)},
                {"fits", checked.outcome.fits()},
-               {"relative_rms", found.relative_rms()},
-               {"max_abs", found.max_abs},
                {"tolerance", checked.layer.tolerance},
                {"tokens", checked.layer.tokens->slots.size()},
-               {"rows", checked.outcome.rows},
-               {"bad_rows", found.bad_rows}};
-  if (found.bad_rows == 0) return json;
-  json["first_bad_token"] = found.first_bad_token;
-  json["first_bad_slot"] = found.first_bad_slot;
-  json["first_bad_head"] = found.first_bad_head;
+               {"rows", checked.outcome.rows}};
+  json.update(ToJson(checked.outcome.difference));
   return json;
 }
 

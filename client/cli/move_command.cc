@@ -12,7 +12,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/layout_flags.h"
 #include "client/cli/output.h"
@@ -69,33 +68,17 @@ absl::Status WriteFile(const std::string& path, const CacheFile& file) {
       StrCat(path, ": cannot be written; must be a place where you may write"));
 }
 
-std::string Number(double value) { return absl::StrFormat("%.3g", value); }
-
-std::string IndexText(int64_t index) { return index < 0 ? "-" : StrCat(index); }
-
 std::string FormatDifferences(const std::vector<KeyDifference>& differences) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < differences.size(); ++i) {
     const KeyDifference& found = differences[i];
-    rows.push_back({StrCat(i), Number(found.relative_rms()), Number(found.rms),
-                    Number(found.max_abs), StrCat(found.bad_rows), IndexText(found.first_bad_token),
-                    IndexText(found.first_bad_slot), IndexText(found.first_bad_head)});
+    rows.push_back({StrCat(i), ShortNumber(found.relative_rms()), ShortNumber(found.rms),
+                    ShortNumber(found.max_abs), StrCat(found.bad_rows),
+                    IndexText(found.first_bad_token), IndexText(found.first_bad_slot),
+                    IndexText(found.first_bad_head)});
   }
   return FormatTable({"layer", "relative rms", "rms", "max", "bad rows", "token", "slot", "head"},
                      rows);
-}
-
-Json JsonOf(const KeyDifference& found) {
-  Json json = {{"relative_rms", found.relative_rms()},
-               {"rms", found.rms},
-               {"max_abs", found.max_abs},
-               {"reference_rms", found.reference_rms},
-               {"bad_rows", found.bad_rows}};
-  if (found.bad_rows == 0) return json;
-  json["first_bad_token"] = found.first_bad_token;
-  json["first_bad_slot"] = found.first_bad_slot;
-  json["first_bad_head"] = found.first_bad_head;
-  return json;
 }
 
 Json JsonOf(const MoveResult& result) {
@@ -108,7 +91,7 @@ Json JsonOf(const MoveResult& result) {
         {{"fingerprint", spec.fingerprint}, {"from_fingerprint", spec.from_fingerprint}});
   }
   for (const KeyDifference& found : result.differences) {
-    json["differences"].push_back(JsonOf(found));
+    json["differences"].push_back(ToJson(found));
   }
   return json;
 }

@@ -335,6 +335,23 @@ Json ToJson(const ModelDetails& model) {
   return json;
 }
 
+std::string ShortNumber(double value) { return absl::StrFormat("%.3g", value); }
+
+std::string IndexText(int64_t index) { return index < 0 ? "-" : StrCat(index); }
+
+Json ToJson(const KeyDifference& found) {
+  Json json = {{"relative_rms", found.relative_rms()},
+               {"rms", found.rms},
+               {"max_abs", found.max_abs},
+               {"reference_rms", found.reference_rms},
+               {"bad_rows", found.bad_rows}};
+  if (found.bad_rows == 0) return json;
+  json["first_bad_token"] = found.first_bad_token;
+  json["first_bad_slot"] = found.first_bad_slot;
+  json["first_bad_head"] = found.first_bad_head;
+  return json;
+}
+
 std::string FormatServerInfo(const ServerInfo& info) {
   std::string text =
       StrCat("version ", info.version, ", numerics version ", info.numerics_version, "\nbackend ",

@@ -40,6 +40,12 @@ nlohmann::ordered_json ToJson(const SpecDetails& details);
 std::string FormatModel(const ModelDetails& model);
 nlohmann::ordered_json ToJson(const ModelDetails& model);
 
+// Three digits of a number, and an index, or "-" if it is negative.
+std::string ShortNumber(double value);
+std::string IndexText(int64_t index);
+// The first bad row is there if a row is bad.
+nlohmann::ordered_json ToJson(const KeyDifference& found);
+
 std::string FormatServerInfo(const ServerInfo& info);
 nlohmann::ordered_json ToJson(const ServerInfo& info);
 
