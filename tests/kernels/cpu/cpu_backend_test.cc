@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/math/convert.h"
 #include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
@@ -101,6 +102,41 @@ TEST(CpuBackendTest, BatchPositionsRotateEachBatchEntryByItsOwn) {
            each.data() + b * kTokens * 16 * 4);
   }
   EXPECT_TRUE(SameBits(all, each));
+}
+
+// With 1.5 as the amplitude, a half of all BFLOAT16 numbers lie midway between two of them.
+TEST(CpuBackendTest, HalvesOfBFloat16AreRoundedToEven) {
+  constexpr int64_t kTokens = 1024, kHeadDim = 64;
+  for (const char* const preset : {"rope-half-split", "rope-interleaved"}) {
+    for (const Target target : RunnableTargets()) {
+      SCOPED_TRACE(preset);
+      RopeRequest request;
+      request.spec.preset = preset;
+      request.spec.attention_factor = 1.5;
+      request.positions = AxisRange{IntegerRange{0, 0, kTokens}};
+      request.tensors = {{Dtype::kBFloat16, {kTokens, 1, kHeadDim}, {}}};
+      const auto prepared = PrepareRope(request, Compile(), "item");
+      ASSERT_TRUE(prepared.ok()) << prepared.status();
+      Tensor x(Dtype::kBFloat16, kTokens * kHeadDim);  // every number whose product is finite
+      for (int64_t i = 0; i < x.count(); ++i) {
+        const auto bits = static_cast<uint16_t>((i & 0x7FFF) < 0x7F00 ? i : 0);
+        std::memcpy(x.data() + 2 * i, &bits, sizeof bits);
+      }
+      Tensor y = x;
+      const std::byte* const in[] = {x.data()};
+      std::byte* const out[] = {y.data()};
+      const Job jobs[] = {MakeRotaryJob(*prepared, in, out)};
+      ASSERT_TRUE(MakeCpuBackend({target, 1})->Run(jobs).ok());
+      for (int64_t i = 0; i < x.count(); ++i) {
+        uint16_t from, to;
+        std::memcpy(&from, x.data() + 2 * i, sizeof from);
+        std::memcpy(&to, y.data() + 2 * i, sizeof to);
+        const uint16_t expected = BFloat16FromFloat(1.5f * FloatFromBFloat16(from));
+        if ((expected & 0x7FFF) == 0 && (to & 0x7FFF) == 0) continue;  // zeros of either sign
+        ASSERT_EQ(to, expected) << from;
+      }
+    }
+  }
 }
 
 // A tensor in pieces of odd sizes, which the backend gathers.
