@@ -144,16 +144,16 @@ class CpuBackend final : public Backend {
       RunBias(*bias, piece.first, piece.count);
     } else if (const auto* move = std::get_if<MoveJob>(piece.job)) {
       if (move->stop != nullptr && !move->stop->MayBegin()) return;
-      RunMove(*move, piece.first, piece.count, rotary_, StreamsTo(*move),
+      RunMove(*move, piece.first, piece.count, rotary_, IsLarge(*move),
               [](int64_t bytes) { return ThreadScratch().Get(bytes); });
     } else {
       RunRotary(std::get<RotaryJob>(*piece.job), piece.first, piece.count);
     }
   }
 
-  // Whether a copy is larger than the caches.
-  bool StreamsTo(const MoveJob& job) const {
-    return job.mode == MoveMode::kCopyOnWrite && MoveRowBytes(job) * MoveRows(job) > stream_bytes_;
+  // Whether the keys of a move are larger than the caches.
+  bool IsLarge(const MoveJob& job) const {
+    return MoveRowBytes(job) * MoveRows(job) > stream_bytes_;
   }
 
   // Whether consecutive tokens are consecutive bytes, so that each piece of the job can gather its

@@ -97,11 +97,9 @@ void ReadMovePositions(const Tile& tile, const std::vector<int64_t>& values, int
 // Runs tiles of one job. Threads: one.
 class Mover {
  public:
-  Mover(const MoveJob& job, RotaryKernel rotary, bool stream,
+  Mover(const MoveJob& job, RotaryKernel rotary, bool large,
         absl::FunctionRef<std::byte*(int64_t)> scratch)
-      : job_(job), rotary_(rotary), scratch_(scratch) {
-    args_.stream = stream;
-  }
+      : job_(job), rotary_(rotary), large_(large), scratch_(scratch) {}
 
   // Moves tokens [first, first + count) of a group in all its layers.
   void MoveTokensOf(size_t group, int64_t first, int64_t count) {
@@ -162,9 +160,9 @@ class Mover {
 
   // Sets the arguments that all tiles of a spec share, and takes scratch memory.
   void Prepare(const MovePlane& lead) {
-    const bool stream = args_.stream;
     args_ = RotaryArgsOf(*lead.plan, lead.from_plan);
-    args_.stream = stream;
+    args_.stream = large_ && job_.mode == MoveMode::kCopyOnWrite;
+    args_.fetch = large_ && job_.mode != MoveMode::kCompare;
     args_.amplitude = lead.plan->amplitude / lead.from_plan->amplitude;
     args_.pairing_in = lead.from_plan->spec.pairing_out;
     args_.pairing_out = lead.plan->spec.pairing_out;
@@ -343,6 +341,7 @@ class Mover {
 
   const MoveJob& job_;
   const RotaryKernel rotary_;
+  const bool large_;  // more than the caches hold
   const absl::FunctionRef<std::byte*(int64_t)> scratch_;
   RotaryArgs args_;
   Position positions_[kMostTokens * kMaxAxes];
@@ -376,9 +375,9 @@ int64_t MoveRowBytes(const MoveJob& job) {
   return static_cast<int64_t>(bytes) / std::max<int64_t>(MoveRows(job), 1);
 }
 
-void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary, bool stream,
+void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary, bool large,
              absl::FunctionRef<std::byte*(int64_t)> scratch) {
-  Mover mover(job, rotary, stream, scratch);
+  Mover mover(job, rotary, large, scratch);
   if (job.mode == MoveMode::kCompare) {
     for (int64_t i = first; i < first + count; ++i) mover.Compare(static_cast<size_t>(i));
     return;

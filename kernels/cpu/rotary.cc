@@ -32,7 +32,13 @@ struct HeadRows {
   int64_t heads;
   int64_t x_bytes;  // from one head to the next
   int64_t y_bytes;
+  const std::byte* ahead;  // nullptr, or the rows of a later token, which are fetched meanwhile
 };
+
+HWY_INLINE void Fetch(const std::byte* lanes, int64_t bytes) {
+  constexpr int64_t kLineBytes = 64;
+  for (int64_t i = 0; i < bytes; i += kLineBytes) hwy::Prefetch(lanes + i);
+}
 
 // Rotates the pairs of each head by the tables of `row`.
 template <typename E, bool kStream>
@@ -44,8 +50,13 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
   const bool mixed = args.pairing_in != args.pairing_out;
   const auto each = [&](const auto& rotate) HWY_ATTR {
     const std::byte* x = rows.x;
+    const std::byte* ahead = rows.ahead;
     std::byte* y = rows.y;
     for (int64_t h = 0; h < rows.heads; ++h, x += rows.x_bytes, y += rows.y_bytes) {
+      if (ahead != nullptr) {
+        Fetch(ahead, 2 * n * static_cast<int64_t>(sizeof(Lane)));
+        ahead += rows.x_bytes;
+      }
       rotate(reinterpret_cast<const Lane*>(x), reinterpret_cast<Lane*>(y));
     }
   };
@@ -62,7 +73,7 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
     });
   } else {
     const Trig32 trig = RowTrig32(scratch, row);
-    using Out = std::conditional_t<kStream && std::is_same_v<E, F32>, F32Stream, E>;
+    using Out = std::conditional_t<kStream, Streamed<E>, E>;
     if (mixed) {
       each([&](const Lane* x, Lane* y) HWY_ATTR {
         RotateMixed<E>(Df(), args, trig.cos, trig.sin, x, y,
@@ -104,6 +115,23 @@ HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tens
   return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
 }
 
+HWY_INLINE const std::byte* TokenOf(const RotaryArgs::Tensor& tensor, int64_t t) {
+  return tensor.x + (tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t]);
+}
+
+// The token that is read some KiB after token t, of this tensor or of the one that is rotated next.
+// Only tokens at offsets of their own gain by being fetched: the processor finds no pattern there.
+HWY_INLINE const std::byte* TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
+                                       int64_t t) {
+  constexpr int64_t kAheadBytes = 8 << 10;
+  if (!args.fetch || tensor.x_offsets == nullptr) return nullptr;
+  const int64_t token_bytes = tensor.heads * tensor.x_head_bytes;
+  const int64_t ahead = t + HWY_MAX(kAheadBytes / HWY_MAX(token_bytes, 1), 1);
+  if (ahead < args.tokens) return TokenOf(tensor, ahead);
+  const bool last = &tensor + 1 == args.tensors + args.tensor_count;
+  return last ? nullptr : TokenOf((&tensor)[1], HWY_MIN(ahead, 2 * args.tokens - 1) - args.tokens);
+}
+
 // Calls rotate(rows, row) for every token that is written, with the heads that share the tables of
 // `row`: all of them, unless heads have their own frequencies or are outermost in memory.
 template <typename Rotate>
@@ -113,11 +141,10 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
     const int64_t y_offset =
         tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
     if (y_offset < 0) return;
-    const int64_t x_offset =
-        tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t];
-    rotate(HeadRows{tensor.x + x_offset + h * tensor.x_head_bytes,
+    const std::byte* const ahead = heads == 1 ? nullptr : TokenAhead(args, tensor, t);
+    rotate(HeadRows{TokenOf(tensor, t) + h * tensor.x_head_bytes,
                     tensor.y + y_offset + h * tensor.y_head_bytes, heads, tensor.x_head_bytes,
-                    tensor.y_head_bytes},
+                    tensor.y_head_bytes, ahead},
            args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
   };
   if (tensor.x_head_bytes > tensor.x_token_bytes) {
@@ -152,9 +179,11 @@ HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
   const int64_t end = begin + 2 * args.pairs * kBytes;
   const int64_t tail = args.head_dim * kBytes - end;
   ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
-    RotateHeads<E, kStream>(
-        args, scratch, row,
-        {rows.x + begin, rows.y + begin, rows.heads, rows.x_bytes, rows.y_bytes});
+    HeadRows rotated = rows;
+    rotated.x += begin;
+    rotated.y += begin;
+    if (rotated.ahead != nullptr) rotated.ahead += begin;
+    RotateHeads<E, kStream>(args, scratch, row, rotated);
     if (rows.x == rows.y || begin + tail == 0) return;
     for (int64_t h = 0; h < rows.heads; ++h) {
       const std::byte* const x = rows.x + h * rows.x_bytes;
@@ -349,7 +378,8 @@ HWY_NOINLINE void CopyTensor(const RotaryArgs& args, const RotaryArgs::Tensor& t
 template <typename E>
 HWY_INLINE void RotateTensorMaybeStream(const RotaryArgs& args, const Scratch& scratch,
                                         const RotaryArgs::Tensor& tensor, bool& streamed) {
-  if (args.stream && tensor.x != tensor.y && CanStream(args, tensor, sizeof(typename E::T))) {
+  const bool in_place = tensor.x == tensor.y && tensor.x_offsets == nullptr;
+  if (args.stream && !in_place && CanStream(args, tensor, sizeof(typename E::T))) {
     streamed = true;
     return RotateTensor<E, true>(args, scratch, tensor);
   }
@@ -396,7 +426,7 @@ void RotateTile(const RotaryArgs& args) {
         RotateTensorMaybeStream<F32>(args, scratch, tensor, streamed);
         break;
       case Dtype::kFloat16:
-        RotateTensor<F16, false>(args, scratch, tensor);
+        RotateTensorMaybeStream<F16>(args, scratch, tensor, streamed);
         break;
       default:
         RotateTensorMaybeStream<BF16>(args, scratch, tensor, streamed);

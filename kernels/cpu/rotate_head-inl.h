@@ -103,9 +103,20 @@ HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pa
   RotateHalfSplit<BF16>(df, j, pairs, trig.cos, trig.sin, x1, x2, y1, y2);
 }
 
-// F32 with non-temporal stores to aligned memory.
-struct F32Stream : F32 {
+// E with non-temporal stores to aligned memory.
+template <typename E>
+struct Streamed : E {};
+template <>
+struct Streamed<F32> : F32 {
   static HWY_INLINE void Store(Vf v, float* p) { hn::Stream(v, Df(), p); }
+};
+template <>
+struct Streamed<F16> : F16 {
+  static HWY_INLINE void Store(Vf v, uint16_t* p) {
+    const hn::Rebind<uint16_t, Df> dh;
+    const hn::Rebind<hwy::float16_t, Df> df16;
+    hn::Stream(hn::BitCast(dh, hn::DemoteTo(df16, v)), dh, p);
+  }
 };
 
 // Rotates neighbouring lanes x[2j], x[2j + 1].
