@@ -24,7 +24,6 @@ except ImportError as error:
     sys.exit(77)
 
 MANIFEST = list(yaml.safe_load_all((chart.ROOT / "deploy/kubernetes/phasor.yaml").read_text(encoding="utf-8")))
-CUSTOM = ("ServiceMonitor", "PrometheusRule")
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
@@ -38,7 +37,7 @@ class ValidTest(unittest.TestCase):
     def test_core_kinds_fit_the_oldest_and_newest_kubernetes(self):
         for name in chart.VALUE_SETS:
             for document in chart.render(name):
-                if document["kind"] not in CUSTOM:
+                if document["kind"] not in chart.CUSTOM:
                     for version in ("1.27", kubernetes_validate.latest_version()):
                         with self.subTest(values=name, kind=document["kind"], kubernetes=version):
                             kubernetes_validate.validate(document, version, strict=True)
@@ -71,15 +70,15 @@ def for_each_value_set(test):
 class AgreesWithItselfTest(unittest.TestCase):
     @for_each_value_set
     def test_selectors_match_the_pods_and_not_the_test(self, documents):
-        (deployment,) = chart.of_kind(documents, "Deployment")
-        labels = deployment["spec"]["template"]["metadata"]["labels"].items()
-        selectors = [deployment["spec"]["selector"]["matchLabels"]]
+        workload = chart.workload_of(documents)
+        labels = workload["spec"]["template"]["metadata"]["labels"].items()
+        selectors = [workload["spec"]["selector"]["matchLabels"]]
         selectors += [s["spec"]["selector"] for s in chart.of_kind(documents, "Service")]
         selectors += [p["spec"]["selector"]["matchLabels"] for p in chart.of_kind(documents, "PodDisruptionBudget")]
         selectors += [p["spec"]["podSelector"]["matchLabels"] for p in chart.of_kind(documents, "NetworkPolicy")]
         selectors += [
             c["labelSelector"]["matchLabels"]
-            for c in deployment["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
+            for c in workload["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
         ]
         for selector in selectors:
             self.assertLessEqual(selector.items(), labels)
