@@ -86,6 +86,7 @@ CHECKS = [
     of_test("alerts fire in a Prometheus that scrapes as the chart's ServiceMonitor says", r"deploy\.alerts_fire"),
     of_test("ServiceMonitor, PrometheusRule, Certificate, ScaledObject and KServe resources fit their published schemas", r"deploy\.custom_resources"),
     of_test("Envoy takes its configuration", r"deploy\.envoy_validate"),
+    of_test("REST: curl reaches every path through a real Envoy, with the deployed configuration and the chart's; pages' commands", r"deploy\.rest"),
     of_test("descriptors exhausted, oversized metadata: serves again", r"server_hardening_test"),
     of_test("bombs, slow-loris, resets, idle connections up to the machine's limit: goes on serving", r"server_abuse_test"),
     of_test("configuration: schema, suggestions, reload by SIGHUP under load", r"server_(options|config|reload)_test"),

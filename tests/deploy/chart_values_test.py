@@ -102,6 +102,13 @@ OTHER = {
     "metrics.dashboard.labels.grafana_dashboard": "yes",
     "service.type": "LoadBalancer",
     "service.annotations": {"example.com/internal": "true"},
+    "rest.enabled": True,
+    "rest.image": "registry.example.com/envoy:1",
+    "rest.origins": ["https://phasor.example.com"],
+    "rest.maxBodyBytes": "1MiB",
+    "rest.resources.requests.cpu": "200m",
+    "rest.resources.requests.memory": "64Mi",
+    "rest.resources.limits.memory": "512Mi",
     "grpcRoute.enabled": True,
     "grpcRoute.annotations": {"example.com/owner": "rope"},
     "grpcRoute.parentRefs": [{"name": "other", "namespace": "gateways"}],
@@ -185,6 +192,8 @@ GIVEN = {
     "metrics.serviceMonitor.enabled": {},
     "metrics.prometheusRule.labels": {"metrics": {"prometheusRule": {"enabled": True}}},
     "metrics.dashboard.labels": {"metrics": {"dashboard": {"enabled": True}}},
+    "rest.": {"rest": {"enabled": True}},
+    "rest.enabled": {},
     "grpcRoute.": {"grpcRoute": {"enabled": True, "parentRefs": [{"name": "public"}]}},
     "grpcRoute.enabled": {"grpcRoute": {"parentRefs": [{"name": "public"}]}},
     "ingress.": {"ingress": {"enabled": True, "hosts": ["phasor.example.com"], "tlsSecretName": "a"}},
@@ -247,7 +256,7 @@ class EveryValueTest(unittest.TestCase):
                 for document in without + changed:
                     if document["kind"] not in chart.CUSTOM and repr(document) not in valid:
                         valid.add(repr(document))
-                        for version in VERSIONS[path == "sidecar.native" :]:  # needs 1.29
+                        for version in VERSIONS[path == "sidecar.native" or path.startswith("rest.") :]:  # need 1.29
                             kubernetes_validate.validate(document, version, strict=True)
 
 

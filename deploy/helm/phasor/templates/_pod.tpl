@@ -120,6 +120,10 @@ volumeMounts:
 - name: phasor-run
   mountPath: {{ .Values.node.directory }}
 {{- end }}
+{{- if .Values.rest.enabled }}
+- name: phasor-rest-run
+  mountPath: /run/phasor-rest
+{{- end }}
 {{- if .Values.config }}
 - name: phasor-config
   mountPath: /etc/phasor/config
@@ -173,6 +177,15 @@ volumeMounts:
   hostPath:
     path: {{ .node.directory }}
     type: {{ ternary "DirectoryOrCreate" "Directory" .node.prepare.enabled }}
+{{- end }}
+{{- if .rest.enabled }}
+- name: phasor-rest
+  configMap:
+    name: {{ include "phasor.fullname" $ }}-rest
+- name: phasor-rest-run
+  emptyDir:
+    medium: Memory
+    sizeLimit: 1Mi
 {{- end }}
 {{- if .config }}
 - name: phasor-config

@@ -132,7 +132,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 - --shared-memory=true
 {{- end }}
 {{- else }}
-- --listen={{ .server.listenHost }}:{{ include "phasor.grpcPort" $ }}
+- --listen={{ .server.listenHost }}:{{ include "phasor.grpcPort" $ }}{{ if .rest.enabled }},unix:{{ include "phasor.restSocket" $ }}{{ end }}
 {{- end }}
 {{- if include "phasor.hasAdmin" $ }}
 - --admin-listen={{ .server.listenHost }}:{{ include "phasor.adminPort" $ }}
