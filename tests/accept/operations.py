@@ -78,6 +78,7 @@ CHECKS = [
     of_test("image: bill of materials", r"deploy\.sbom"),
     of_full("Debian package: installed into a bare Debian 12, its unit started and called, upgraded, purged; tarball and client library", r"deploy\.package"),
     of_test("systemd unit: nothing to complain about; sockets for a group and closed to others", r"deploy\.systemd"),
+    of_test("release: the checklist passes for a whole release and fails for each planted fault", r"deploy\.release"),
     starts_quickly,
     of_test("chart: eight sets of values are valid, broken values are refused", r"deploy\.(chart|flags)"),
     of_test("chart: every value changes what is rendered, valid for three versions of Kubernetes with and without; README", r"deploy\.chart_values"),
