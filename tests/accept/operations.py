@@ -75,7 +75,7 @@ CHECKS = [
     of_test("every expression of the dashboard has data in a Prometheus that scrapes the server", r"deploy\.dashboard"),
     of_test("image: read-only, uid 65532, serves, drains; time of the start and sizes printed", r"deploy\.image"),
     of_full("the same on Debian", r"deploy\.image_on_debian"),
-    of_test("image: bill of materials", r"deploy\.sbom"),
+    of_test("image: bill of materials, valid, and as an independent tool reads it and the database of packages", r"deploy\.sbom"),
     of_full("Debian package: installed into a bare Debian 12, its unit started and called, upgraded, purged; tarball and client library", r"deploy\.package"),
     of_test("systemd unit: nothing to complain about; sockets for a group and closed to others", r"deploy\.systemd"),
     of_test("release: the checklist passes for a whole release and fails for each planted fault", r"deploy\.release"),
