@@ -15,16 +15,15 @@ import sys
 import tempfile
 import time
 import unittest
-import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv.pop(1))
-ENVOY = ROOT / "build/.venv/bin/envoy"
 sys.path[:0] = [str(ROOT / "tests/accept"), str(ROOT / "deploy/envoy")]
+import envoy  # noqa: E402
 import rest  # noqa: E402
 import running  # noqa: E402
 
-for tool, there in (("build/.venv/bin/envoy", ENVOY.exists()), ("curl", shutil.which("curl"))):
+for tool, there in (("build/.venv/bin/envoy", envoy.BINARY.exists()), ("curl", shutil.which("curl"))):
     if not there:
         print(f"SKIP: {tool} is not installed; ./dev test installs it")
         sys.exit(77)
@@ -43,42 +42,6 @@ REFUSED = {
     "/v1/apply-rope", "/v1/attention-bias", "/v1/move-keys", "/v1/resolve-model",
     "/v2/models/{model_name}/infer", "/v2/models/{model_name}/versions/{model_version}/infer",
 }
-
-
-@contextlib.contextmanager
-def envoy(config, folder):
-    """Runs an Envoy; the configuration has ADMIN for the port of its administration. Yields when it is live."""
-    port = running.free_port()
-    file = pathlib.Path(folder) / "envoy.yaml"
-    file.write_text(config.replace("ADMIN", str(port)), encoding="utf-8")
-    with open(f"{folder}/log", "w+", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [ENVOY, "-c", file, "-l", "warn", "--concurrency", "1", "--disable-hot-restart"], stdout=log, stderr=log
-        )
-        try:
-            until(lambda: b"LIVE" in read(f"http://127.0.0.1:{port}/ready"), process, log)
-            yield
-        finally:
-            process.kill()
-            process.wait()
-
-
-def read(url):
-    with urllib.request.urlopen(url, timeout=5) as page:
-        return page.read()
-
-
-def until(holds, process, log):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if holds():
-                return
-        except OSError:
-            pass
-        time.sleep(0.05)
-    log.seek(0)
-    raise RuntimeError(f"Envoy does not serve:\n{log.read()[-2000:]}")
 
 
 def curl(*arguments):
@@ -109,24 +72,7 @@ class DeployedTest(unittest.TestCase):
         cls.addClassCleanup(cls.stack.close)
         folder = cls.stack.enter_context(tempfile.TemporaryDirectory())
         server = cls.stack.enter_context(running.server([BUILD / "server/phasor-server", "--max-metadata-bytes=16KiB"]))
-        subprocess.run([ROOT / "deploy/compose/certificate.sh", f"{folder}/tls"], check=True, capture_output=True)
-        plain, tls = running.free_port(), running.free_port()
-        certificate = (ROOT / "deploy/envoy/certificate.yaml").read_text(encoding="utf-8")
-        pathlib.Path(folder, "certificate.yaml").write_text(certificate.replace("/etc/envoy/", f"{folder}/"), encoding="utf-8")
-        config = (ROOT / "deploy/envoy/envoy.yaml").read_text(encoding="utf-8")
-        for old, new in (
-            ("/etc/envoy/phasor.pb", str(rest.OUT)),
-            ("/etc/envoy/", f"{folder}/"),
-            ("address: phasor, port_value: 50051", f"address: 127.0.0.1, port_value: {server.split(':')[1]}"),
-            ("port_value: 8080", f"port_value: {plain}"),
-            ("port_value: 8443", f"port_value: {tls}"),
-            ("port_value: 9902", "port_value: 0"),
-            ("port_value: 9901", "port_value: ADMIN"),
-        ):
-            if old not in config:
-                raise AssertionError(f"envoy.yaml has no {old}")
-            config = config.replace(old, new)
-        cls.stack.enter_context(envoy(config, folder))
+        _, plain, tls = cls.stack.enter_context(envoy.deployed(folder, [server]))
         cls.address, cls.tls = f"http://127.0.0.1:{plain}", f"https://127.0.0.1:{tls}"
         serving(cls.address)
 
@@ -217,7 +163,7 @@ class ChartTest(unittest.TestCase):
             config = config.replace("/etc/envoy/", f"{folder}/").replace(socket, f"{folder}/phasor.sock")
             config = config.replace("0.0.0.0", "127.0.0.1").replace("port_value: 8080", f"port_value: {port}")
             config += "admin: {address: {socket_address: {address: 127.0.0.1, port_value: ADMIN}}}\n"
-            with running.server([BUILD / "server/phasor-server", "--listen", f"unix:{folder}/phasor.sock"]), envoy(config, folder):
+            with running.server([BUILD / "server/phasor-server", "--listen", f"unix:{folder}/phasor.sock"]), envoy.process(config, folder):
                 serving(f"http://127.0.0.1:{port}")
                 self.assertEqual(curl("-d", json.dumps(ENCODE), f"http://127.0.0.1:{port}/v1/encode")[0], 200)
                 self.assertEqual(curl("-d", "{}", f"http://127.0.0.1:{port}/v1/nope")[0], 404)
