@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # stage-image.sh BUILD_DIR OUT: collects the files that the image adds to its base: the stripped
 # binary under both names, the shared libraries that it needs and that Debian has no archive of, and
-# its bill of materials (deploy/sbom.py).
+# its bill of materials (deploy/sbom.py). And the descriptors of its services, for proxies.
 set -eu
 build=$1
 out=$2
@@ -14,6 +14,8 @@ ln -s phasor "$out/usr/local/bin/phasor-server"
 ldd "$build/deploy/phasor-bundle" | awk '$2 == "=>" {print $3}' |
   grep -Ev '/(libc|libm|libdl|librt|libpthread)\.so' |
   while read -r library; do cp -L "$library" "$out/usr/local/lib/"; done
+mkdir -p "$out/usr/share/phasor"
+cp "$(dirname "$0")/envoy/phasor.pb" "$out/usr/share/phasor/"
 # The same sources give the same document.
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date +%s)}"
 export SOURCE_DATE_EPOCH

@@ -112,6 +112,8 @@ class BenchCommand final : public Command {
     AddCount("--concurrency", &concurrency_, 1024,
              "Calls under way at one time, each from its own thread");
     AddCount("--channels", &channels_, 64, "Connections; calls take turns on them");
+    AddCount("--attempts", &attempts_, 10,
+             "Attempts of a call, as the library repeats calls; by default a refusal is a result");
     app()
         ->add_option(
             "--rate", rate_,
@@ -169,11 +171,10 @@ class BenchCommand final : public Command {
         ->check(CLI::Range(int64_t{1}, most));
   }
 
-  // A client that neither retries, because here a refusal is a result, nor stages, because only
-  // --shared may use shared memory.
+  // A client that does not stage, because only --shared may use shared memory.
   absl::StatusOr<Client> ConnectOnce() const {
     ClientOptions options = common_.Options();
-    options.max_attempts = 1;
+    options.max_attempts = static_cast<int>(attempts_);
     options.staging_bytes = 0;
     options.channels = static_cast<int>(channels_);
     return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, options);
@@ -215,6 +216,7 @@ class BenchCommand final : public Command {
   BenchOptions options_;
   int64_t concurrency_ = 1;
   int64_t channels_ = 1;
+  int64_t attempts_ = 1;
   double rate_ = 0;
   double duration_s_ = 10;
   bool vs_echo_ = false;

@@ -9,7 +9,9 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/phasor"
-VALUE_SETS = ("default", "gpu", "sidecar", "tls", "everything", "openshift")
+VALUE_SETS = ("default", "gpu", "sidecar", "node", "tls", "gateway", "everything", "openshift")
+# Kinds that Kubernetes itself does not have. Their schemas are those of their projects (crd_test.py).
+CUSTOM = ("ServiceMonitor", "PrometheusRule", "Certificate", "ScaledObject", "GRPCRoute")
 
 
 def values(name):
@@ -50,10 +52,15 @@ def of_kind(documents, kind):
     return [document for document in documents if document["kind"] == kind]
 
 
+def workload_of(documents):
+    """The Deployment or DaemonSet."""
+    (workload,) = of_kind(documents, "Deployment") + of_kind(documents, "DaemonSet")
+    return workload
+
+
 def pod_of(documents):
-    """The spec of the Deployment's pods."""
-    (deployment,) = of_kind(documents, "Deployment")
-    return deployment["spec"]["template"]["spec"]
+    """The spec of its pods."""
+    return workload_of(documents)["spec"]["template"]["spec"]
 
 
 def server_of(documents):

@@ -24,7 +24,6 @@ except ImportError as error:
     sys.exit(77)
 
 MANIFEST = list(yaml.safe_load_all((chart.ROOT / "deploy/kubernetes/phasor.yaml").read_text(encoding="utf-8")))
-CUSTOM = ("ServiceMonitor", "PrometheusRule")
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
@@ -38,8 +37,9 @@ class ValidTest(unittest.TestCase):
     def test_core_kinds_fit_the_oldest_and_newest_kubernetes(self):
         for name in chart.VALUE_SETS:
             for document in chart.render(name):
-                if document["kind"] not in CUSTOM:
-                    for version in ("1.27", kubernetes_validate.latest_version()):
+                if document["kind"] not in chart.CUSTOM:
+                    # Native sidecars are of 1.29.
+                    for version in ("1.29" if name == "gateway" else "1.27", kubernetes_validate.latest_version()):
                         with self.subTest(values=name, kind=document["kind"], kubernetes=version):
                             kubernetes_validate.validate(document, version, strict=True)
 
@@ -71,15 +71,15 @@ def for_each_value_set(test):
 class AgreesWithItselfTest(unittest.TestCase):
     @for_each_value_set
     def test_selectors_match_the_pods_and_not_the_test(self, documents):
-        (deployment,) = chart.of_kind(documents, "Deployment")
-        labels = deployment["spec"]["template"]["metadata"]["labels"].items()
-        selectors = [deployment["spec"]["selector"]["matchLabels"]]
+        workload = chart.workload_of(documents)
+        labels = workload["spec"]["template"]["metadata"]["labels"].items()
+        selectors = [workload["spec"]["selector"]["matchLabels"]]
         selectors += [s["spec"]["selector"] for s in chart.of_kind(documents, "Service")]
         selectors += [p["spec"]["selector"]["matchLabels"] for p in chart.of_kind(documents, "PodDisruptionBudget")]
         selectors += [p["spec"]["podSelector"]["matchLabels"] for p in chart.of_kind(documents, "NetworkPolicy")]
         selectors += [
             c["labelSelector"]["matchLabels"]
-            for c in deployment["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
+            for c in workload["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
         ]
         for selector in selectors:
             self.assertLessEqual(selector.items(), labels)
@@ -102,7 +102,8 @@ class AgreesWithItselfTest(unittest.TestCase):
     @for_each_value_set
     def test_ports_that_are_named_exist_and_are_listened_on(self, documents):
         server = chart.server_of(documents)
-        ports = {p["name"]: p["containerPort"] for p in server["ports"]}
+        own = {p["name"]: p["containerPort"] for p in server["ports"]}
+        ports = own | {p["name"]: p["containerPort"] for c in chart.pod_of(documents).get("initContainers", []) for p in c.get("ports", [])}
         for service in chart.of_kind(documents, "Service"):
             for port in service["spec"]["ports"]:
                 self.assertEqual(ports[port["targetPort"]], port["port"])
@@ -112,8 +113,8 @@ class AgreesWithItselfTest(unittest.TestCase):
         for probe in PROBES:
             self.assertIn(server[probe]["grpc"]["port"], ports.values())
         listens = [chart.flag(server, f) or "" for f in ("listen", "admin-listen", "metrics-listen")]
-        listened = {int(a.rsplit(":", 1)[1]) for a in listens if a and not a.startswith("unix:")}
-        self.assertEqual(listened, set(ports.values()))
+        addresses = [a for listen in listens for a in listen.split(",") if a and not a.startswith("unix:")]
+        self.assertEqual({int(a.rsplit(":", 1)[1]) for a in addresses}, set(own.values()))
 
     @for_each_value_set
     def test_probes_speak_plaintext_on_a_port_that_does(self, documents):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the chart's ServiceMonitor and PrometheusRule and the KServe manifests against the schemas that those
-projects publish."""
+"""Checks the custom resources of the chart (Prometheus operator, cert-manager, KEDA) and the KServe
+manifests against the schemas that those projects publish. No package has those of the Gateway API."""
 
 import copy
 import importlib.metadata
@@ -15,7 +15,7 @@ try:
     import chart
     from published_schemas import PublishedSchemas
 
-    for package in ("cloudcoil-models-prometheus-operator", "kserve"):
+    for package in ("cloudcoil-models-prometheus-operator", "cloudcoil-models-cert-manager", "cloudcoil-models-keda", "kserve"):
         importlib.metadata.distribution(package)
 except ImportError as error:  # PackageNotFoundError is one
     print(f"SKIP: {error}; ./dev test installs it (tests/requirements.txt, tests/deploy/schemas.txt)")
@@ -27,22 +27,41 @@ SERVICE = yaml.safe_load((KSERVE / "inference-service.yaml").read_text(encoding=
 SCALER = yaml.safe_load((KSERVE / "autoscaler.yaml").read_text(encoding="utf-8"))
 
 
-class ServiceMonitorTest(unittest.TestCase):
+# Kinds of the chart, and where their schemas are.
+OPERATOR = ("cloudcoil-models-prometheus-operator", "cloudcoil/models/prometheus_operator/v1.py")
+PUBLISHED = {
+    "ServiceMonitor": OPERATOR,
+    "PrometheusRule": OPERATOR,
+    "Certificate": ("cloudcoil-models-cert-manager", "cloudcoil/models/cert_manager/v1.py"),
+    "ScaledObject": ("cloudcoil-models-keda", "cloudcoil/models/keda/v1alpha1.py"),
+}
+UNPUBLISHED = {"GRPCRoute"}
+
+
+def published(kind):
+    schemas = PublishedSchemas()
+    schemas.read_pydantic(*PUBLISHED[kind])
+    return schemas
+
+
+class ChartTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.schemas = PublishedSchemas()
-        cls.schemas.read_pydantic(
-            "cloudcoil-models-prometheus-operator", "cloudcoil/models/prometheus_operator/v1.py"
-        )
+        cls.schemas = published("ServiceMonitor")
 
     def test_every_value_set_renders_a_valid_one_or_none(self):
-        rendered = 0
-        for name in chart.VALUE_SETS:
-            for kind in ("ServiceMonitor", "PrometheusRule"):
+        for kind in PUBLISHED:
+            schemas, rendered = published(kind), 0
+            for name in chart.VALUE_SETS:
                 for document in chart.of_kind(chart.render(name), kind):
-                    self.assertEqual(self.schemas.errors(kind, document), [], name)
+                    self.assertEqual(schemas.errors(kind, document), [], name)
                     rendered += 1
-        self.assertGreater(rendered, 2, "no value set renders them")
+            self.assertGreater(rendered, 0, f"no value set renders a {kind}")
+            spoilt = _with(document, ("spec", "nothing"), {})
+            self.assertNotEqual(schemas.errors(kind, spoilt), [], kind)
+
+    def test_all_kinds_have_a_schema(self):
+        self.assertEqual(set(PUBLISHED) | UNPUBLISHED, set(chart.CUSTOM))
 
     def test_schema_refuses_what_the_crd_does_not_know(self):
         (good,) = chart.of_kind(chart.render("everything"), "ServiceMonitor")

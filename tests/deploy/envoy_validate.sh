@@ -12,7 +12,7 @@ $tool envoy --version
 deploy/compose/certificate.sh "$work/tls"
 cp "$work/tls/tls.crt" "$work/tls/ca.crt"
 for file in deploy/envoy/*.yaml; do
-  sed "s|/etc/envoy/|$work/|" "$file" >"$work/$(basename "$file")"
+  sed "s|/etc/envoy/phasor.pb|$PWD/deploy/envoy/phasor.pb|; s|/etc/envoy/|$work/|" "$file" >"$work/$(basename "$file")"
 done
 
 validate() { $tool envoy --mode validate -l warn -c "$1" 2>&1; }

@@ -131,10 +131,16 @@ pass "members of phasor-clients call and share memory over the sockets, others d
 
 in_system systemctl reload phasor || fail "$(in_system journalctl --no-pager -b | tail -n 10)"
 was=$(in_system systemctl show -P MainPID phasor)
+in_system phasor bench --server 127.0.0.1:50051 --preset llama-3 --rate 100 --duration 8 --concurrency 64 --attempts 10 --json >"$work/load" &
+load=$!
 in_system dpkg --install --force-downgrade /root/phasor.deb >"$work/log" 2>&1 || fail "$(tail -n 5 "$work/log")"
 [[ $(in_system systemctl show -P MainPID phasor) != "$was" ]] || fail "an upgrade left the old server running"
 in_system systemctl is-active --quiet phasor || fail "no server runs after an upgrade"
-pass "an upgrade replaces the server"
+wait "$load" || fail "the load ended with an error"
+python3 -c 'import json, sys
+report = json.load(open(sys.argv[1]))["phasor"]
+sys.exit(f"failed calls: {report}" if report["errors"] or not report["calls"] else 0)' "$work/load" || fail "an upgrade lost calls"
+pass "an upgrade replaces the server, and a load of 100 calls/s loses no call"
 
 in_system userdel member
 in_system userdel stranger

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,44 @@ class SbomTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             again = write(pathlib.Path(folder))
             self.assertEqual(again.read_bytes(), self.file.read_bytes())
+
+
+class SyftTest(unittest.TestCase):
+    """What an independent tool makes of the document, and of the database that it is from."""
+
+    def setUp(self):
+        self.tool = ROOT / "build/.venv/bin/syft"
+        if not self.tool.exists():
+            self.skipTest("build/.venv/bin/syft is not installed; ./dev test installs it (tests/requirements.txt)")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def found(self, cataloger):
+        """What one cataloger of syft finds in the folder."""
+        run = subprocess.run(
+            [self.tool, "scan", f"dir:{self.folder}", "--override-default-catalogers", cataloger, "-o", "syft-json"],
+            check=True, capture_output=True, env=os.environ | {"SYFT_CHECK_FOR_APP_UPDATE": "false", "HOME": str(self.folder)},
+        )
+        return json.loads(run.stdout)["artifacts"]
+
+    def test_it_reads_every_package_in_the_document(self):
+        file = write(self.folder)
+        wanted = {(p["name"], p["versionInfo"]) for p in json.loads(file.read_text(encoding="utf-8"))["packages"]}
+        self.assertEqual({(a["name"], a["version"]) for a in self.found("sbom-cataloger")}, wanted)
+
+    def test_it_finds_the_same_versions_in_the_database_of_packages(self):
+        database = self.folder / "var/lib/dpkg"
+        database.mkdir(parents=True)
+        shutil.copy("/var/lib/dpkg/status", database)
+        installed = set()
+        for artifact in self.found("dpkg-db-cataloger"):
+            about = artifact["metadata"]
+            installed.add((about.get("source") or artifact["name"], about.get("sourceVersion") or artifact["version"]))
+        document = json.loads(write(self.folder).read_text(encoding="utf-8"))
+        of_debian = {(p["name"], p["versionInfo"]) for p in document["packages"] if p["name"] not in ("phasor", "cuda-cudart")}
+        self.assertGreater(len(of_debian), 10)
+        self.assertLessEqual(of_debian, installed)
 
 
 if __name__ == "__main__":

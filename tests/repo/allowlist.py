@@ -27,10 +27,12 @@ UNTESTED_SOURCES |= {
 
 # Files under tests/ that sleep.
 SLEEPS = {
+    "tests/accept/envoy.py": "looks every 50 ms whether Envoy serves",
     "tests/accept/running.py": "looks every 20 ms whether a server has said its address",
     "tests/client/cli/load_test.cc": "operations that take a time: `phasor bench` is to measure it",
     "tests/deploy/alerts_fire_test.py": "looks every 0.1 s which alerts fire",
     "tests/deploy/dashboard_test.py": "eventually(), which looks every 0.2 s; a load of two calls a second",
+    "tests/deploy/rest_test.py": "looks every 50 ms whether calls reach the server",
     "tests/deploy/package_test.sh": "looks every 0.1 s whether systemd has booted",
     "tests/deploy/systemd_test.sh": "looks every 0.1 s whether a server has said its address",
     "tests/docs/commands_test.py": "looks every 20 ms whether a server serves",

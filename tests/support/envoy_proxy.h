@@ -62,6 +62,7 @@ class EnvoyProxy {
     admin_ = absl::StrCat("127.0.0.1:", FreePort());
     Replace("port_value: 9901}", absl::StrCat("port_value: ", admin_.substr(10), "}"), 2, &config);
     Replace("/etc/envoy/certificate.yaml", files_.path() + "/certificate.yaml", 2, &config);
+    Replace("/etc/envoy/phasor.pb", source_dir + "/deploy/envoy/phasor.pb", 1, &config);
     files_.Write("envoy.yaml", config);
     std::string certificate = deployed("certificate.yaml");
     Replace("/etc/envoy/tls", files_.path(), 3, &certificate);

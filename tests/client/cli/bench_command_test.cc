@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -129,6 +131,28 @@ TEST_F(BenchCommandTest, RefusalsAreCounted) {
   EXPECT_GT(json["phasor"]["calls"], 0);
   ASSERT_FALSE(json["phasor"]["errors"].empty());
   EXPECT_EQ(json["phasor"]["errors"][0]["code"], "UNAVAILABLE");
+}
+
+// The server has refused a call at least as often as it was attempted before it counts as failed.
+TEST_F(BenchCommandTest, RefusedCallsAreRepeatedIfAsked) {
+  ServerOptions options = testing::TestOptions();
+  options.max_inflight_bytes = 3 << 20;
+  options.max_message_bytes = 2 << 20;
+  options.metrics_listen = {"127.0.0.1:0"};
+  const std::unique_ptr<Server> small = testing::StartServer(options);
+  const auto json =
+      BenchJson("--server " + small->listeners()[0] +
+                " --preset llama-2 --tokens 64 --duration 0.5 --concurrency 16 --attempts 4");
+  ASSERT_TRUE(json.is_object());
+  int64_t failed = 0;
+  for (const auto& error : json["phasor"]["errors"]) failed += error["count"].get<int64_t>();
+  const auto page =
+      FetchMetrics(*ParseMetricsUrl(small->metrics_listeners()[0]), absl::Seconds(30));
+  ASSERT_TRUE(page.ok()) << page.status();
+  const std::string line = "ApplyRoPE\",grpc_status=\"UNAVAILABLE\"} ";
+  const size_t at = page->find(line);
+  ASSERT_NE(at, std::string::npos) << *page;
+  EXPECT_GE(std::stoll(page->substr(at + line.size())), std::max<int64_t>(1, 4 * failed));
 }
 
 // Ctrl-C reaches all of a job: the program, and the bare server that it started.

@@ -10,14 +10,9 @@ root=$PWD
 python=$root/build/.venv/bin/python
 out=build/wheel/out
 skip() { echo "SKIP: $*"; exit 77; }
-"$python" -c 'import nanobind, scikit_build_core, auditwheel' 2>/dev/null ||
-  skip "client/python/requirements.txt is not installed; ./dev test installs it"
 
 rm -rf "$out"
-# The environment has the pinned tools already. The build folder is kept, so a second run is short.
-PATH="$root/build/.venv/bin:$PATH" "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$out" .
-PATH="$root/build/.venv/bin:$PATH" "$python" -m auditwheel repair -w "$out/repaired" "$out"/*.whl
-wheel=$(echo "$root/$out"/repaired/*.whl)
+wheel=$(deploy/wheel.sh "$out")
 ls -l "$wheel"
 
 folder=$(mktemp -d)

@@ -58,8 +58,38 @@ volumeMounts:
 {{- include "phasor.container" . -}}
 {{- end -}}
 
+{{- /* Kubernetes makes a directory of a node for root; the server runs as another user. */ -}}
+{{- define "phasor.node.prepare" -}}
+name: prepare
+image: {{ .Values.node.prepare.image | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+command:
+  - chown
+  - {{ printf "%v:%v" (.Values.podSecurityContext.runAsUser | int64) (.Values.podSecurityContext.runAsGroup | int64) | quote }}
+  - {{ .Values.node.directory }}
+resources:
+  requests:
+    cpu: 10m
+    memory: 8Mi
+  limits:
+    memory: 16Mi
+securityContext:
+  runAsUser: 0
+  runAsNonRoot: false
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop:
+      - ALL
+    add:
+      - CHOWN
+volumeMounts:
+  - name: phasor-run
+    mountPath: {{ .Values.node.directory }}
+{{- end -}}
+
 {{- define "phasor.containerPorts" -}}
-{{- if not .Values.sidecar.enabled }}
+{{- if not (include "phasor.socketDirectory" .) }}
 - name: grpc
   containerPort: {{ include "phasor.grpcPort" . }}
 {{- end }}
@@ -86,6 +116,13 @@ volumeMounts:
 {{- define "phasor.volumeMounts" -}}
 {{- if .Values.sidecar.enabled }}
 {{ include "phasor.sidecar.volumeMounts" . }}
+{{- else if .Values.node.enabled }}
+- name: phasor-run
+  mountPath: {{ .Values.node.directory }}
+{{- end }}
+{{- if .Values.rest.enabled }}
+- name: phasor-rest-run
+  mountPath: /run/phasor-rest
 {{- end }}
 {{- if .Values.config }}
 - name: phasor-config
@@ -135,6 +172,20 @@ volumeMounts:
     medium: Memory
     sizeLimit: {{ .sidecar.posixSharedMemory.sizeLimit }}
 {{- end }}
+{{- else if .node.enabled }}
+- name: phasor-run
+  hostPath:
+    path: {{ .node.directory }}
+    type: {{ ternary "DirectoryOrCreate" "Directory" .node.prepare.enabled }}
+{{- end }}
+{{- if .rest.enabled }}
+- name: phasor-rest
+  configMap:
+    name: {{ include "phasor.fullname" $ }}-rest
+- name: phasor-rest-run
+  emptyDir:
+    medium: Memory
+    sizeLimit: 1Mi
 {{- end }}
 {{- if .config }}
 - name: phasor-config

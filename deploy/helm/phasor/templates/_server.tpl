@@ -5,10 +5,27 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- define "phasor.adminPort" -}}50052{{- end -}}
 {{- define "phasor.metricsPort" -}}9464{{- end -}}
 
-{{- /* Not empty means true. The kubelet needs this port with TLS, and in a sidecar, which closes the port of the service. */ -}}
-{{- define "phasor.hasAdmin" -}}
-{{- if or .Values.admin.enabled .Values.tls.enabled .Values.sidecar.enabled -}}true{{- end -}}
+{{- /* What a gateway lets through. Shared memory is for callers on the server's host; reflection and channelz are for operators. */ -}}
+{{- define "phasor.publicServices" -}}
+- phasor.v1.PositionEmbeddingService
+- phasor.v1.TableService
+- inference.GRPCInferenceService
+- grpc.health.v1.Health
 {{- end -}}
+
+{{- /* Not empty means true. The kubelet needs this port with TLS, and where calls come over a Unix socket only. */ -}}
+{{- define "phasor.hasAdmin" -}}
+{{- if or .Values.admin.enabled .Values.tls.enabled (include "phasor.socketDirectory" .) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* Where the Unix sockets are. Empty: calls come over TCP. */ -}}
+{{- define "phasor.socketDirectory" -}}
+{{- with .Values -}}
+{{- if .sidecar.enabled -}}{{ .sidecar.directory }}{{- else if .node.enabled -}}{{ .node.directory }}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "phasor.workloadKind" -}}{{- ternary "DaemonSet" "Deployment" .Values.node.enabled -}}{{- end -}}
 
 {{- define "phasor.probePort" -}}
 {{- if include "phasor.hasAdmin" . -}}{{ include "phasor.adminPort" . }}{{- else -}}{{ include "phasor.grpcPort" . }}{{- end -}}
@@ -51,6 +68,13 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- if ge (int $notice) (int $v.drain.delaySeconds) -}}
 {{- fail (printf "probes.readiness: fails after %d s, which is not within drain.delaySeconds, %d; use a shorter period or a longer delay" $notice (int $v.drain.delaySeconds)) -}}
 {{- end -}}
+{{- if and $v.node.enabled $v.node.prepare.enabled (not (and $v.podSecurityContext.runAsUser $v.podSecurityContext.runAsGroup)) -}}
+{{- fail "node.prepare.enabled: nobody knows which user the directory is for; set podSecurityContext.runAsUser and runAsGroup, or prepare the directory on the nodes yourself" -}}
+{{- end -}}
+{{- $devices := splitList "," (toString $v.gpu.devices) -}}
+{{- if and $v.gpu.enabled (ne (toString $v.gpu.devices) "all") (gt (len $devices) (int $v.gpu.count)) -}}
+{{- fail (printf "gpu.devices: names %d devices, and the pod has gpu.count, %d; name fewer or ask for more" (len $devices) (int $v.gpu.count)) -}}
+{{- end -}}
 {{- include "phasor.checkMemory" . -}}
 {{- include "phasor.checkTables" . -}}
 {{- if and $v.policy (not (or $v.tokens.secretName $v.tls.clientCertificates)) -}}
@@ -88,7 +112,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- with .Values -}}
 {{- if and .tables.enabled (ne .tables.accessMode "ReadWriteMany") -}}
 {{- $pods := ternary .autoscaling.maxReplicas .replicas .autoscaling.enabled -}}
-{{- if or (gt (int $pods) 1) (ne (toString .updateStrategy.maxSurge) "0") -}}
+{{- if or .node.enabled (gt (int $pods) 1) (ne (toString .updateStrategy.maxSurge) "0") -}}
 {{- fail (printf "tables.accessMode: %s is for one pod, and there may be several; use ReadWriteMany, or replicas: 1 with updateStrategy.maxSurge: 0" .tables.accessMode) -}}
 {{- end -}}
 {{- end -}}
@@ -98,14 +122,17 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- define "phasor.args" -}}
 {{- $tls := "/etc/phasor/tls" -}}
 {{- with .Values -}}
-{{- if .sidecar.enabled }}
-- --listen=unix:{{ .sidecar.directory }}/phasor.sock
-- --lease-socket={{ .sidecar.directory }}/lease.sock
-{{- if .sidecar.posixSharedMemory.enabled }}
+{{- with include "phasor.socketDirectory" $ }}
+- --listen=unix:{{ . }}/phasor.sock
+- --lease-socket={{ . }}/lease.sock
+{{- if $.Values.node.enabled }}
+- --socket-mode={{ $.Values.node.socketMode }}
+{{- end }}
+{{- if and $.Values.sidecar.enabled $.Values.sidecar.posixSharedMemory.enabled }}
 - --shared-memory=true
 {{- end }}
 {{- else }}
-- --listen={{ .server.listenHost }}:{{ include "phasor.grpcPort" $ }}
+- --listen={{ .server.listenHost }}:{{ include "phasor.grpcPort" $ }}{{ if .rest.enabled }},unix:{{ include "phasor.restSocket" $ }}{{ end }}
 {{- end }}
 {{- if include "phasor.hasAdmin" $ }}
 - --admin-listen={{ .server.listenHost }}:{{ include "phasor.adminPort" $ }}
@@ -118,6 +145,10 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- end }}
 {{- with .server.backend | default (ternary "cuda" "" .gpu.enabled) }}
 - --backend={{ . }}
+{{- end }}
+{{- if .gpu.enabled }}
+- --devices={{ .gpu.devices }}
+- --device-fault={{ .gpu.deviceFault }}
 {{- end }}
 # Time for endpoints to forget a pod that is NOT_SERVING, while it still answers.
 - --drain-delay={{ .drain.delaySeconds }}s
