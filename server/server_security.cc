@@ -10,10 +10,13 @@
 namespace phasor {
 namespace {
 
-// Reads files of one kind and logs the result.
+// Reads files of one kind and logs the result. `*again`: whether they have to be read again
+// although they do not change, because what failed was not in them but a lack of descriptors or
+// memory.
 template <typename Files>
-absl::Status ReadAndLog(Files* files, const char* what) {
+absl::Status ReadAndLog(Files* files, const char* what, bool* again) {
   absl::Status status = files->Reload();
+  *again = !status.ok() && !absl::IsInvalidArgument(status);
   if (status.ok()) {
     Log(LogLevel::kInfo, "credentials loaded", {{"what", std::string(what)}});
   } else {
@@ -75,9 +78,11 @@ void ServerSecurity::Watch() {
 absl::Status ServerSecurity::Read(bool all) {
   absl::MutexLock lock(&reading_mu_);
   absl::Status status;
-  if (tls_ != nullptr && (all || tls_->Changed())) status.Update(ReadAndLog(tls_.get(), "TLS"));
-  if (access_ != nullptr && (all || access_->Changed())) {
-    status.Update(ReadAndLog(access_.get(), "tokens and policy"));
+  if (tls_ != nullptr && (all || tls_again_ || tls_->Changed())) {
+    status.Update(ReadAndLog(tls_.get(), "TLS", &tls_again_));
+  }
+  if (access_ != nullptr && (all || access_again_ || access_->Changed())) {
+    status.Update(ReadAndLog(access_.get(), "tokens and policy", &access_again_));
   }
   return status;
 }

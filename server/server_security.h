@@ -41,7 +41,7 @@ class ServerSecurity {
  private:
   explicit ServerSecurity(absl::Duration interval) : interval_(interval) {}
   void Watch();
-  // Reads changed files, or all. Logs the result.
+  // Reads files that have changed or could not be read, or all. Logs the result.
   absl::Status Read(bool all);
 
   const absl::Duration interval_;
@@ -50,7 +50,9 @@ class ServerSecurity {
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Mutex reading_mu_;  // one thread reads at a time
-  std::thread thread_;      // not joinable if there are no files
+  bool tls_again_ ABSL_GUARDED_BY(reading_mu_) = false;
+  bool access_again_ ABSL_GUARDED_BY(reading_mu_) = false;
+  std::thread thread_;  // not joinable if there are no files
 };
 
 }  // namespace phasor

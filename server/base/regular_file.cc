@@ -16,9 +16,12 @@ namespace phasor {
 namespace {
 
 absl::Status CannotBeRead(int error) {
-  return absl::NotFoundError(absl::StrCat("cannot be read (",
-                                          std::generic_category().message(error),
-                                          "); must be readable by this user"));
+  const std::string what =
+      absl::StrCat("cannot be read (", std::generic_category().message(error), "); ");
+  if (error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO) {
+    return absl::UnavailableError(absl::StrCat(what, "try again later"));
+  }
+  return absl::NotFoundError(absl::StrCat(what, "must be readable by this user"));
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace phasor {
 // Returns the bytes of a regular file; follows symbolic links. Refuses anything else without
 // reading it: opening a FIFO without a writer would block for ever. The message does not contain
 // the path.
-// NOT_FOUND "cannot be read: ...". INVALID_ARGUMENT "is not a regular file; ...", "is larger than
+// NOT_FOUND "cannot be read (...); ...". UNAVAILABLE: the same, for want of descriptors or memory,
+// or by an error of the disk. INVALID_ARGUMENT "is not a regular file; ...", "is larger than
 // ... bytes; ...".
 absl::StatusOr<std::string> ReadRegularFile(const std::string& path, size_t max_bytes);
 

@@ -4,7 +4,6 @@
 #include "server/memory/device_region_store.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -13,17 +12,6 @@
 #include "server/memory/range.h"
 
 namespace phasor::memory {
-
-template <typename Drop>
-DeviceRegionStore::Entries DeviceRegionStore::Take(Drop drop) {
-  Entries taken;
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    const auto next = std::next(entry);
-    if (drop(entry->second)) taken.insert(entries_.extract(entry));
-    entry = next;
-  }
-  return taken;
-}
 
 DeviceRegionStore::DeviceRegionStore(DeviceList devices, DeviceRegionOptions options, Clock* clock)
     : devices_(std::move(devices)),
@@ -34,20 +22,19 @@ DeviceRegionStore::DeviceRegionStore(DeviceList devices, DeviceRegionOptions opt
   options_.names->BeforeTaking(this, [this](bool full) {
     Entries departed;  // closed after the lock is released
     MutexLock lock(&mu_);
-    if (full) departed = Take([](const Entry& entry) { return entry.departed; });
+    if (full) departed = entries_.TakeDeparted();
   });
+  if (enabled()) watcher_ = std::thread([this] { Watch(); });
 }
 
 DeviceRegionStore::~DeviceRegionStore() {
   options_.names->BeforeTaking(this, nullptr);
-  std::thread watcher;
   {
     MutexLock lock(&mu_);
     stopping_ = true;
     changed_.SignalAll();
-    watcher = std::move(watcher_);
   }
-  if (watcher.joinable()) watcher.join();
+  if (watcher_.joinable()) watcher_.join();
 }
 
 absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace place,
@@ -75,7 +62,6 @@ absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace pl
     MutexLock lock(&mu_);
     entries_.emplace(name, Entry{std::move(taken), std::move(held), std::move(place), caller, kept,
                                  clock_.Now()});
-    if (!watcher_.joinable()) watcher_ = std::thread([this] { Watch(); });
     changed_.SignalAll();
   }
   if (!options_.is_open(caller.peer)) ForgetConnection(caller.peer);  // it closed meanwhile
@@ -109,19 +95,13 @@ absl::Status DeviceRegionStore::Unregister(const std::string& name, const Region
 void DeviceRegionStore::UnregisterAll(const RegionCaller& caller) {
   Entries gone;  // closed after the lock is released
   MutexLock lock(&mu_);
-  gone = Take([&](const Entry& entry) {
-    return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
-  });
+  gone = entries_.TakeOf(caller);
 }
 
 void DeviceRegionStore::ForgetConnection(const std::string& peer) {
   Entries gone;  // closed after the lock is released
   MutexLock lock(&mu_);
-  gone = Take([&](Entry& entry) {
-    if (entry.owner.peer != peer) return false;
-    entry.departed = true;
-    return BelongsToConnection(entry.owner, entry.terms);
-  });
+  gone = entries_.TakeOfConnection(peer);
 }
 
 bool DeviceRegionStore::Has(const std::string& name, const RegionCaller& caller) {
@@ -168,7 +148,7 @@ std::vector<DeviceRegionStore::HeldRef> DeviceRegionStore::TakeLost() {
 DeviceRegionStore::Entries DeviceRegionStore::TakeExpired(absl::Time* next) {
   const absl::Time now = clock_.Now();
   *next = absl::InfiniteFuture();
-  return Take([&](const Entry& entry) {
+  return entries_.Take([&](const Entry& entry) {
     const absl::Time end = entry.used + entry.terms.ttl;
     if (end > now) *next = std::min(*next, end);
     return end <= now;

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -42,8 +41,8 @@ struct NamedDeviceRegion {
   bool dirty = false;
 };
 
-// The GPU regions of all clients, with the rules of RegionStore. Owns the regions and, from the
-// first registration on, a thread that closes expired ones. Threads: any.
+// The GPU regions of all clients, with the rules of RegionStore. Owns the regions and, if
+// regions can be registered, a thread that closes expired ones. Threads: any.
 class DeviceRegionStore {
  public:
   // `devices` is empty if there is no GPU. They and the clock must outlive this.
@@ -93,11 +92,8 @@ class DeviceRegionStore {
     bool departed = false;          // the connection that registered it has closed
     std::weak_ptr<Held> left = {};  // held by calls that still use it after the GPU was lost
   };
-  using Entries = std::map<std::string, Entry>;
+  using Entries = RegionEntries<Entry>;
 
-  // Removes the entries for which `drop` returns true. The caller closes them without the lock.
-  template <typename Drop>
-  Entries Take(Drop drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entries::iterator FindEntry(const std::string& name, const RegionCaller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes the store's references to regions of a lost GPU. Only calls that know their addresses
@@ -115,7 +111,7 @@ class DeviceRegionStore {
   CondVar changed_;
   Entries entries_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread watcher_ ABSL_GUARDED_BY(mu_);
+  std::thread watcher_;  // not joinable if no region can be registered
 };
 
 // The GPU regions that one caller may use.

@@ -31,17 +31,6 @@ bool BelongsToConnection(const RegionCaller& owner, const RegionTerms& terms) {
   return owner.identity.empty() && !terms.for_everybody;
 }
 
-template <typename Drop>
-RegionStore::Entries RegionStore::Take(Drop drop) {
-  Entries taken;
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    const auto next = std::next(entry);
-    if (drop(entry->second)) taken.insert(entries_.extract(entry));
-    entry = next;
-  }
-  return taken;
-}
-
 RegionStore::RegionStore(RegionStoreOptions options)
     : options_(std::move(options)),
       quotas_(std::make_shared<OwnerQuotas>(options_.owner_limits, "regions")) {
@@ -85,19 +74,13 @@ absl::Status RegionStore::Unregister(const std::string& name, const RegionCaller
 void RegionStore::UnregisterAll(const RegionCaller& caller) {
   Entries gone;  // closed after the lock is released
   MutexLock lock(&mu_);
-  gone = Take([&](const Entry& entry) {
-    return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
-  });
+  gone = entries_.TakeOf(caller);
 }
 
 void RegionStore::ForgetConnection(const std::string& peer) {
   Entries gone;  // closed after the lock is released
   MutexLock lock(&mu_);
-  gone = Take([&](Entry& entry) {
-    if (entry.owner.peer != peer) return false;
-    entry.departed = true;
-    return BelongsToConnection(entry.owner, entry.terms);
-  });
+  gone = entries_.TakeOfConnection(peer);
 }
 
 absl::StatusOr<std::shared_ptr<const Region>> RegionStore::Find(const std::string& name,
@@ -135,12 +118,12 @@ void RegionStore::CloseUnneeded(bool full) {
   Entries expired, departed;  // closed after the lock is released
   MutexLock lock(&mu_);
   expired = TakeExpired();
-  if (full) departed = Take([](const Entry& entry) { return entry.departed; });
+  if (full) departed = entries_.TakeDeparted();
 }
 
 RegionStore::Entries RegionStore::TakeExpired() {
   const absl::Time now = options_.now();
-  return Take([&](const Entry& entry) { return entry.used < now - entry.terms.ttl; });
+  return entries_.Take([&](const Entry& entry) { return entry.used < now - entry.terms.ttl; });
 }
 
 }  // namespace phasor::memory

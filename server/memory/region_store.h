@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -57,6 +58,41 @@ absl::Status CheckMayShare(bool enabled, const RegionCaller& caller);
 bool MayUse(const RegionCaller& caller, const RegionCaller& owner, const RegionTerms& terms);
 // Whether only the connection that registered a region may use it.
 bool BelongsToConnection(const RegionCaller& owner, const RegionTerms& terms);
+
+// Regions by name. Each entry has an owner, terms, and whether the connection that registered it
+// has closed (departed). Functions that remove return what they removed, so that it can be closed
+// without the store's lock.
+template <typename Entry>
+struct RegionEntries : std::map<std::string, Entry> {
+  // Removes the entries for which `drop` returns true.
+  template <typename Drop>
+  RegionEntries Take(Drop drop) {
+    RegionEntries taken;
+    for (auto entry = this->begin(); entry != this->end();) {
+      const auto next = std::next(entry);
+      if (drop(entry->second)) taken.insert(this->extract(entry));
+      entry = next;
+    }
+    return taken;
+  }
+  // Removes those that the caller registered over its connection.
+  RegionEntries TakeOf(const RegionCaller& caller) {
+    return Take([&](const Entry& entry) {
+      return entry.owner.peer == caller.peer && MayUse(caller, entry.owner, entry.terms);
+    });
+  }
+  // Removes those that only the connection could use, which has closed.
+  RegionEntries TakeOfConnection(const std::string& peer) {
+    return Take([&](Entry& entry) {
+      if (entry.owner.peer != peer) return false;
+      entry.departed = true;
+      return BelongsToConnection(entry.owner, entry.terms);
+    });
+  }
+  RegionEntries TakeDeparted() {
+    return Take([](const Entry& entry) { return entry.departed; });
+  }
+};
 
 struct NamedRegion {
   std::string name;
@@ -115,11 +151,8 @@ class RegionStore {
     absl::Time used;
     bool departed = false;  // the connection that registered it has closed
   };
-  using Entries = std::map<std::string, Entry>;
+  using Entries = RegionEntries<Entry>;
 
-  // Removes the entries for which `drop` returns true. The caller closes them without the lock.
-  template <typename Drop>
-  Entries Take(Drop drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Closes expired regions, and departed ones if the names are `full`.
   void CloseUnneeded(bool full);
   // Removes the expired entries.

@@ -21,8 +21,9 @@ std::vector<FileStamp> StampsOf(const std::vector<std::string>& paths) {
 absl::StatusOr<std::string> ReadFile(const std::string& option, const std::string& path) {
   absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxFileBytes);
   if (text.ok()) return text;
-  return absl::InvalidArgumentError(
-      absl::StrCat(option, ": '", path, "' ", text.status().message()));
+  const bool passes = absl::IsUnavailable(text.status());
+  return absl::Status(passes ? absl::StatusCode::kUnavailable : absl::StatusCode::kInvalidArgument,
+                      absl::StrCat(option, ": '", path, "' ", text.status().message()));
 }
 
 }  // namespace phasor::security

@@ -15,7 +15,7 @@ namespace phasor::security {
 std::vector<FileStamp> StampsOf(const std::vector<std::string>& paths);
 
 // Reads a regular file. INVALID_ARGUMENT "<option>: ...": it cannot be read, is not a regular file,
-// or has more than 1 MiB.
+// or has more than 1 MiB. UNAVAILABLE: it cannot be read at the moment.
 absl::StatusOr<std::string> ReadFile(const std::string& option, const std::string& path);
 
 }  // namespace phasor::security

@@ -12,6 +12,7 @@ namespace phasor::security {
 namespace {
 
 bool IsIp(const std::string& text) {
+  if (text.find('\0') != text.npos) return false;  // inet_pton would see its beginning only
   in6_addr address;
   return inet_pton(AF_INET, text.c_str(), &address) == 1 ||
          inet_pton(AF_INET6, text.c_str(), &address) == 1;

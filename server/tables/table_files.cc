@@ -264,10 +264,16 @@ absl::Status RenameIntoPlace(const std::string& directory, const std::string& te
   return status;
 }
 
-absl::Status SyncDirectory(const std::string& directory, const StepHook& hook) {
+absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& directory) {
+  FileDescriptor opened(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid()) return Failed("open", directory);
+  return opened;
+}
+
+absl::Status SyncDirectory(const FileDescriptor& opened, const std::string& directory,
+                           const StepHook& hook) {
   PHASOR_RETURN_IF_ERROR(BeforeStep(hook, "sync directory"));
-  const File opened(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.fd() < 0 || fsync(opened.fd()) != 0) return Failed("sync", directory);
+  if (fsync(opened.get()) != 0) return Failed("sync", directory);
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/tensor/table.h"
+#include "server/base/file_descriptor.h"
 #include "server/base/file_stamp.h"
 #include "server/tables/table_memory.h"
 
@@ -62,8 +63,12 @@ absl::StatusOr<TemporaryFile> WriteTemporaryFile(const std::string& directory, c
 // temporary file is gone afterwards, also on failure.
 absl::Status RenameIntoPlace(const std::string& directory, const std::string& temporary,
                              const std::string& file, const StepHook& hook);
+// Opens the directory for SyncDirectory, before anything in it changes: later there might be no
+// descriptor. INTERNAL: the system failed.
+absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& directory);
 // Makes renames and removals durable.
-absl::Status SyncDirectory(const std::string& directory, const StepHook& hook);
+absl::Status SyncDirectory(const FileDescriptor& opened, const std::string& directory,
+                           const StepHook& hook);
 
 // Removes a file. OK if there is none. INTERNAL: the system failed.
 absl::Status RemoveFile(const std::string& directory, const std::string& file);

@@ -282,6 +282,7 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
 
   std::lock_guard writing(write_mutex_);
   PHASOR_RETURN_IF_ERROR(CheckReplaceable(table.name));
+  PHASOR_ASSIGN_OR_RETURN(const FileDescriptor directory, OpenDirectory(options_.directory));
   PHASOR_ASSIGN_OR_RETURN(const TemporaryFile temporary,
                           WriteTemporaryFile(options_.directory, table, options_.step_hook));
   PHASOR_RETURN_IF_ERROR(
@@ -292,7 +293,7 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
     tables_[stored->name] = Entry{stored, file};
     files_[file] = temporary.stamp;
   }
-  PHASOR_RETURN_IF_ERROR(SyncDirectory(options_.directory, options_.step_hook));
+  PHASOR_RETURN_IF_ERROR(SyncDirectory(directory, options_.directory, options_.step_hook));
   return stored;
 }
 
@@ -311,12 +312,13 @@ absl::Status TableStore::Delete(const std::string& name) {
     return absl::FailedPreconditionError(StrCat("name: '", name, "' comes from ", entry.file,
                                                 ", which was not uploaded; must be removed there"));
   }
+  PHASOR_ASSIGN_OR_RETURN(const FileDescriptor directory, OpenDirectory(options_.directory));
   PHASOR_RETURN_IF_ERROR(RemoveFile(options_.directory, entry.file));
   {
     std::lock_guard lock(mutex_);
     Forget(entry.file);
   }
-  return SyncDirectory(options_.directory, options_.step_hook);
+  return SyncDirectory(directory, options_.directory, options_.step_hook);
 }
 
 }  // namespace phasor::tables

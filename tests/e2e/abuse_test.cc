@@ -266,7 +266,9 @@ TEST(AbuseTest, UnfinishedMessagesCostWhatTheySent) {
   }
 }
 
-// Headers of CVE-2023-1428 and CVE-2023-32732, and others that no client sends.
+// Headers of CVE-2023-1428 and CVE-2023-32732, and others that no client sends: alone, and before
+// so many others that the call is refused for its metadata, which is when gRPC 1.51 to 1.52
+// aborted.
 TEST(AbuseTest, OddHeadersCostNobodyElseAnything) {
   Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
   const auto header = [](const std::string& name, const std::string& value) {
@@ -277,15 +279,19 @@ TEST(AbuseTest, OddHeadersCostNobodyElseAnything) {
        {header("te", "x"), header("te", ""), header("te", std::string("trailers\0", 9)),
         header("x-bin", "***"), header("grpc-timeout", "x"), header("grpc-encoding", "x"),
         header("content-type", "x"), header(":path", ""), header(":te", "x"), header("", ""),
-        header("grpc-status", "x"), std::string("\xff\xff\xff\xff\xff\xff", 6),
-        std::string("\x3f\xff\xff\xff\x7f", 5), std::string(1, '\x80')}) {
+        header(":scheme", "x"), header("grpclb_client_stats", "x"), header("grpc-status", "x"),
+        std::string("\xff\xff\xff\xff\xff\xff", 6), std::string("\x3f\xff\xff\xff\x7f", 5),
+        std::string(1, '\x80')}) {
     const FileDescriptor peer = ConnectTo(server.address());
-    for (uint32_t stream = 1; stream < 20; stream += 2) {
+    uint32_t stream = 1;
+    for (const size_t more : {0, 0, 9000, 15000, 0}) {
+      const std::string others = more == 0 ? "" : header("x-more", std::string(more, 'y'));
       if (!Send(peer, (stream == 1 ? std::string(kHello) : "") +
-                          Frame(FrameType::kHeaders, kEndHeaders, block + odd, stream) +
+                          Frame(FrameType::kHeaders, kEndHeaders, block + odd + others, stream) +
                           testing::MessageData("", testing::kEndStream, stream))) {
         break;
       }
+      stream += 2;
     }
     ExpectServes(server, "after odd headers");
   }
@@ -346,6 +352,38 @@ TEST(AbuseTest, ResetStreamsAreCheap) {
               static_cast<double>(grown) / kMiB);
   EXPECT_LT(grown, 128 * kMiB);
   ExpectServes(server, "after");
+}
+
+// Calls that the server has to reset, for what follows their headers (CVE-2025-8671): the client
+// sends no reset that could be counted.
+TEST(AbuseTest, StreamsThatTheServerMustResetAreCheap) {
+  constexpr uint32_t kStreams = 20000;
+  const std::string stream_encode = "/phasor.v1.PositionEmbeddingService/StreamEncode";
+  for (const std::string& wrong :
+       {Frame(FrameType::kWindowUpdate, 0, std::string(4, '\0')),
+        Frame(FrameType::kWindowUpdate, 0, "\x7f\xff\xff\xff"),
+        Frame(FrameType::kData, 0, std::string("\7\0\0\0\0", 5)),
+        Frame(FrameType::kData, 0, std::string("\0\xff\xff\xff\xff", 5))}) {
+    Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+    ExpectServes(server, "before");
+    const int64_t before = MemoryOf(server.pid(), "VmHWM");
+    FileDescriptor hostile;
+    uint32_t stream = 1;
+    for (uint32_t sent = 0; sent < kStreams; ++sent, stream += 2) {
+      std::string mine = wrong;
+      for (int i = 0; i < 4; ++i) mine[5 + i] = static_cast<char>(stream >> (24 - 8 * i));
+      if (!hostile.valid() ||
+          !Send(hostile, CallHeaders(kEndHeaders, stream, stream_encode) + mine + mine)) {
+        hostile = ConnectTo(server.address());  // it has had enough of the last one
+        if (!Send(hostile, kHello)) hostile.Close();
+        stream = 1;
+      }
+    }
+    const int64_t grown = MemoryOf(server.pid(), "VmHWM") - before;
+    std::printf("MEASURED %u streams, %.0f MiB\n", kStreams, static_cast<double>(grown) / kMiB);
+    EXPECT_LT(grown, 192 * kMiB);
+    ExpectServes(server, "after");
+  }
 }
 
 // As many as descriptors allow: the server needs two for each.

@@ -11,7 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "kernels/base/sha256.h"
 #include "kernels/plan/plan.h"
 #include "kernels/spec/model_layers.h"
 #include "kernels/spec/spec.h"
@@ -21,7 +24,11 @@
 #include "server/config/config_file.h"
 #include "server/net/frame_filter.h"
 #include "server/security/policy.h"
+#include "server/security/rules.h"
+#include "server/security/subject_name.h"
 #include "server/security/token_table.h"
+#include "server/trace/trace_context.h"
+#include "tests/fuzz/check_sockets.h"
 
 namespace phasor::fuzz {
 namespace {
@@ -127,6 +134,40 @@ ParserOutcome CheckFrames(absl::Span<const uint8_t> bytes) {
   return {fine == fine_in_pieces ? "" : "the cut decides", fine};
 }
 
+// The values of a call's `authorization`, a line each. One token is known.
+ParserOutcome CheckAuthorization(std::string_view text) {
+  static const std::string* const token = new std::string(40, 't');
+  static const auto* const rules = [] {
+    const int fd = memfd_create("tokens", 0);  // stays open: the rules name it
+    const std::string line = absl::StrCat("ci sha256:", Sha256Hex(*token), "\n");
+    static_cast<void>(!write(fd, line.data(), line.size()));
+    return new auto(security::Rules::Load({absl::StrCat("/proc/self/fd/", fd)}, {}, nullptr));
+  }();
+  if (!rules->ok()) return {rules->status().ToString()};
+  security::Presented caller;
+  caller.authorization = absl::StrSplit(absl::string_view(text.data(), text.size()), '\n');
+  const security::Decision decision = (**rules)->Decide(caller, "a.B/One");
+  if (decision.status.ok()) {
+    const bool presented = absl::EndsWith(caller.authorization[0], *token);
+    return {presented && decision.identity == "token:ci" ? "" : "a token that nobody sent", true};
+  }
+  return {absl::IsUnauthenticated(decision.status) ? "" : decision.status.ToString()};
+}
+
+ParserOutcome CheckTraceparent(std::string_view text) {
+  const auto context = trace::ParseTraceparent(text);
+  if (!context.has_value()) return {};
+  const bool whole = context->trace_id.size() == 16 && context->span_id.size() == 8;
+  return {whole ? "" : "ids of other lengths", true};
+}
+
+// A name has the same type whatever follows a NUL in it, or none.
+ParserOutcome CheckSubjectName(const std::string& text) {
+  const security::NameType type = security::TypeOfName(text);
+  if (type == security::NameType::kIp && text.find('\0') != text.npos) return {"an IP with a NUL"};
+  return {"", true};
+}
+
 }  // namespace
 
 ParserOutcome CheckParser(absl::Span<const uint8_t> input) {
@@ -152,6 +193,16 @@ ParserOutcome CheckParser(absl::Span<const uint8_t> input) {
       return CheckConfiguration(text);
     case Parser::kFrames:
       return CheckFrames(bytes);
+    case Parser::kLeaseLines:
+      return CheckLeaseLines(text);
+    case Parser::kPages:
+      return CheckPages(text);
+    case Parser::kAuthorization:
+      return CheckAuthorization(text);
+    case Parser::kTraceparent:
+      return CheckTraceparent(text);
+    case Parser::kSubjectName:
+      return CheckSubjectName(std::string(text));
   }
   return {};
 }

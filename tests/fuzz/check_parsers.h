@@ -21,8 +21,13 @@ enum class Parser : uint8_t {
   kPolicy,
   kConfiguration,
   kFrames,
+  kLeaseLines,
+  kPages,
+  kAuthorization,
+  kTraceparent,
+  kSubjectName,
 };
-inline constexpr int kParserCount = 8;
+inline constexpr int kParserCount = 13;
 
 struct ParserOutcome {
   std::string violation;  // empty: the outcome is one that may be

@@ -49,7 +49,9 @@ TEST(ParserMutationTest, EveryParserAcceptsSomethingOfTheCorpus) {
   for (const std::string& input : Corpus()) {
     if (Check(input)) accepting.insert(input[0] % kParserCount);
   }
-  EXPECT_EQ(accepting.size(), static_cast<size_t>(kParserCount));
+  for (int parser = 0; parser < kParserCount; ++parser) {
+    EXPECT_TRUE(accepting.contains(parser)) << parser;
+  }
 }
 
 TEST(ParserMutationTest, ChangesOfTheCorpusAreAcceptedOrRefusedByName) {

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""client.py TARGET CA LEASE_SOCKET SEED: makes calls of every kind until it is killed, over one connection after the other.
-Writes a line for each call: its kind and how it ended. A wrong answer is a line that begins with WRONG."""
+"""client.py TARGET CA LEASE_SOCKET SEED CALLS_A_SECOND: makes calls of every kind until it is killed, over one connection after
+the other; as many as it can if CALLS_A_SECOND is 0. Writes a line for each call: its kind and how it ended. A wrong answer is a
+line that begins with WRONG."""
 
 import random
 import sys
+import time
 
 import grpc
 from calls import Caller, Wrong
@@ -40,7 +42,7 @@ def outcome(caller):
 
 
 def main():
-    target, ca, lease_socket, seed = sys.argv[1:]
+    target, ca, lease_socket, seed, rate = sys.argv[1:]
     lives = random.Random(int(seed))
     while True:
         with connect(target, ca) as channel:
@@ -48,6 +50,8 @@ def main():
             for _ in range(lives.randrange(20, 200)):
                 kind, how = outcome(caller)
                 print(f"{kind} {how}".replace("\n", " "), flush=True)
+                if float(rate):
+                    time.sleep(lives.expovariate(float(rate)))
 
 
 main()

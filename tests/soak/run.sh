@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD OUT [MINUTES]: installs the clients once, generates their code from proto/, then runs
+# run.sh BUILD OUT [MINUTES [CALLS_A_SECOND]]: installs the clients once, generates their code from proto/, then runs
 # soak.py. Exit status 77: the packages are not available.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""soak.py BUILD OUT [MINUTES]: a server process under mixed traffic of several client processes, in the middle of kills, reloads
-and rotated certificates. Every answer is checked. Writes OUT/soak.json and OUT/soak.png. Exit status 1: the server
+"""soak.py BUILD OUT [MINUTES [RATE]]: a server process under mixed traffic of several client processes, in the middle of kills,
+reloads and rotated certificates. RATE: calls a second of all clients together; as many as they can unless given. Every answer is
+checked. Writes OUT/soak.json and OUT/soak.png. Exit status 1: the server
 ended, an answer was wrong, memory grew, or a gauge did not go back to zero."""
 
 import collections
@@ -89,8 +90,8 @@ class Server:
 class Clients:
     """Client processes, and what they say."""
 
-    def __init__(self, server, folder):
-        self.server, self.ca = server, folder / "ca.pem"
+    def __init__(self, server, folder, rate):
+        self.server, self.ca, self.rate = server, folder / "ca.pem", rate
         self.seeds = random.Random(1)
         self.outcomes = collections.Counter()
         self.wrong = []
@@ -100,7 +101,7 @@ class Clients:
 
     def _start(self):
         target = self.server.targets[len(self.processes) % len(self.server.targets)]
-        command = [sys.executable, HERE / "client.py", target, self.ca, self.server.lease_socket, self.seeds.getrandbits(60)]
+        command = [sys.executable, HERE / "client.py", target, self.ca, self.server.lease_socket, self.seeds.getrandbits(60), self.rate / CLIENTS]
         process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         reader = threading.Thread(target=self._read, args=(process,), daemon=True)
         reader.start()
@@ -174,13 +175,14 @@ def judge(server, clients, recorder):
 def main():
     build, out = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
     minutes = float(sys.argv[3]) if len(sys.argv) > 3 else 120
+    rate = float(sys.argv[4]) if len(sys.argv) > 4 else 0
     folder = out / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     certificates = Certificates(folder)
     server = Server(build / "server/phasor-server", folder)
     recorder = Recorder(server.process.pid, server.metrics)
-    clients = Clients(server, folder)
+    clients = Clients(server, folder, rate)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             soak(server, certificates, clients, recorder, minutes * 60)

@@ -27,6 +27,7 @@ enum class FrameType : uint8_t {
   kHeaders = 1,
   kReset = 3,
   kPing = 6,
+  kWindowUpdate = 8,
   kContinuation = 9
 };
 inline constexpr uint8_t kEndStream = 1;

@@ -98,6 +98,50 @@ TEST_F(DeviceRegionStoreTest, APeersRegionsGoTogether) {
   EXPECT_THAT(Find("b"), IsOk());
 }
 
+TEST_F(DeviceRegionStoreTest, ARegionGoesWithItsConnection) {
+  const RegionCaller stranger = {"p", ""};
+  ASSERT_THAT(Register("stranger's", stranger), IsOk());
+  ASSERT_THAT(Register("identity's"), IsOk());
+  ASSERT_THAT(Register("everybody's", stranger, {.for_everybody = true}), IsOk());
+  auto user = *Find("stranger's", stranger);
+  store_.ForgetConnection("q");
+  EXPECT_TRUE(store_.Has("stranger's", stranger));
+  store_.ForgetConnection("p");
+  EXPECT_FALSE(store_.Has("stranger's", stranger));
+  EXPECT_TRUE(store_.Has("identity's", {"another connection", "me"}));
+  EXPECT_TRUE(store_.Has("everybody's", {"another connection", ""}));
+  EXPECT_EQ(store_.stats().pieces, 3) << "a call still uses it";
+  user.reset();
+  EXPECT_EQ(store_.stats().pieces, 2);
+}
+
+TEST_F(DeviceRegionStoreTest, TheMemoryOfAConnectionIsClosedWithIt) {
+  ASSERT_THAT(Register("a", {"p", ""}), IsOk());
+  EXPECT_EQ(open(), 1);
+  store_.ForgetConnection("p");
+  EXPECT_EQ(open(), 0);
+}
+
+TEST_F(DeviceRegionStoreTest, ARegionOfAConnectionThatHasClosedMeanwhileGoesAtOnce) {
+  DeviceRegionStore store(
+      backend_.cuda().devices(),
+      {.enabled = true, .is_open = [](const std::string& peer) { return peer != "p"; }}, &clock_);
+  const DevicePlace place = {.handle = memory_->handle(), .bytes = 100};
+  ASSERT_THAT(store.Register("a", place, {"p", ""}, {}, {}), IsOk());
+  ASSERT_THAT(store.Register("b", place, {"q", ""}, {}, {}), IsOk());
+  EXPECT_EQ(store.stats().pieces, 1);
+}
+
+TEST_F(DeviceRegionStoreTest, DepartedCallersLeaveTheirNamesWhenOthersNeedThem) {
+  const RegionTerms everybody = {.for_everybody = true};
+  for (const char* name : {"a", "b"}) ASSERT_THAT(Register(name, kTheirs, everybody), IsOk());
+  store_.ForgetConnection("q");
+  ASSERT_THAT(Register("c"), IsOk());
+  EXPECT_TRUE(store_.Has("a", kMine)) << "there is room for three";
+  ASSERT_THAT(Register("d"), IsOk());
+  EXPECT_FALSE(store_.Has("a", kMine) || store_.Has("b", kMine));
+}
+
 TEST_F(DeviceRegionStoreTest, UnregisteringWaitsForTheUsers) {
   ASSERT_THAT(Register("a"), IsOk());
   auto user = *Find("a");

@@ -18,6 +18,7 @@ TEST(SubjectNameTest, TheTextTellsTheType) {
   for (const char* ip : {"127.0.0.1", "::1", "fe80::1"}) {
     EXPECT_EQ(TypeOfName(ip), NameType::kIp) << ip;
   }
+  EXPECT_EQ(TypeOfName(std::string("127.0.0.1\0.example.org", 22)), NameType::kDns);
 }
 
 }  // namespace

@@ -131,7 +131,9 @@ TEST(TableFilesTest, WhatIsWrittenIsReadBack) {
   const auto temporary = WriteTemporaryFile(dir.path(), *table, nullptr);
   ASSERT_THAT(temporary, IsOk());
   EXPECT_THAT(RenameIntoPlace(dir.path(), temporary->name, UploadFileName("t"), nullptr), IsOk());
-  EXPECT_THAT(SyncDirectory(dir.path(), nullptr), IsOk());
+  const auto opened = OpenDirectory(dir.path());
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_THAT(SyncDirectory(*opened, dir.path(), nullptr), IsOk());
   EXPECT_THAT(dir.Files(), ElementsAre("t.uploaded.safetensors"));
   EXPECT_EQ(StampOf(dir.path() + "/t.uploaded.safetensors"), temporary->stamp);
   const auto read = Read(dir, "t.uploaded.safetensors");
