@@ -220,24 +220,6 @@ absl::Status ReadEach(const google::protobuf::RepeatedPtrField<Wire>& wire, cons
   return absl::OkStatus();
 }
 
-// UNIMPLEMENTED: what the kernels of a GPU do not do with keys.
-absl::Status CheckForDevice(const v1::MoveKeysItem& wire, const MoveRequest& request,
-                            const std::string& path) {
-  if (wire.pools_size() == 0 || !wire.pools(0).has_device()) return absl::OkStatus();
-  if (request.mode == MoveMode::kCompare) {
-    return absl::UnimplementedError(
-        absl::StrCat(path,
-                     ".mode: COMPARE of device memory; must be COPY_ON_WRITE or MOVE, or the "
-                     "pools copied to the host"));
-  }
-  for (size_t i = 0; i < request.groups.size(); ++i) {
-    if (!request.groups[i].slot_positions.has_value()) continue;
-    return absl::UnimplementedError(absl::StrCat(
-        path, ".groups[", i, "].slot_positions: in device memory; must not be set there"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<MoveRequest> MoveRequestFromWire(const v1::MoveKeysItem& wire,
@@ -254,7 +236,6 @@ absl::StatusOr<MoveRequest> MoveRequestFromWire(const v1::MoveKeysItem& wire,
   PHASOR_ASSIGN_OR_RETURN(const std::optional<MoveMode> mode,
                           OptionalEnumFromWire<MoveMode>(wire.mode(), path, ".mode"));
   request.mode = mode.value_or(MoveMode::kCopyOnWrite);
-  PHASOR_RETURN_IF_ERROR(CheckForDevice(wire, request, path));
   if (wire.has_tolerance()) request.tolerance = wire.tolerance();
   request.pins = PinsFromWire(wire.pins());
   return request;

@@ -12,7 +12,6 @@
 
 namespace phasor {
 
-// UNIMPLEMENTED: a pool on a GPU.
 absl::StatusOr<MoveRequest> MoveRequestFromWire(const v1::MoveKeysItem& wire,
                                                 const std::string& path);
 // All pools are inline.

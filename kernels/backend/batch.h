@@ -12,6 +12,7 @@
 
 #include "kernels/backend/stop.h"
 #include "kernels/base/dtype.h"
+#include "kernels/ops/key_difference.h"
 #include "kernels/ops/key_form.h"
 #include "kernels/plan/bias_rule.h"
 #include "kernels/plan/plan.h"
@@ -170,18 +171,6 @@ struct MovePlane {
   size_t to_pool = 0;
   int64_t offset = 0;
   int64_t to_offset = 0;
-};
-
-// What COMPARE finds for one plane.
-struct KeyReport {
-  double max_abs = 0;
-  double squares = 0;            // sum of the squared differences
-  double reference_squares = 0;  // the same of what a move would give
-  int64_t values = 0;
-  int64_t bad_rows = 0;
-  int64_t first_bad_token = -1;
-  int64_t first_bad_head = -1;
-  int64_t first_bad_slot = -1;
 };
 
 // Moves keys where they lie (kernels/ops/move.h). Borrows everything.

@@ -2,6 +2,8 @@
 // Asks devices one after another.
 #include "kernels/backend/device_list.h"
 
+#include <cstring>
+
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -37,6 +39,15 @@ absl::StatusOr<OpenedMemory> DeviceList::Open(const IpcHandle& handle, DevicePor
     if (absl::IsInvalidArgument(error)) error = std::move(opened).status();
   }
   return error;
+}
+
+absl::Status DeviceList::Read(const std::byte* from, int64_t bytes, std::byte* out) const {
+  if (bytes == 0) return absl::OkStatus();
+  for (const DevicePort* const device : devices_) {
+    if (device->Holds(from, bytes)) return device->Read(from, bytes, out);
+  }
+  std::memcpy(out, from, static_cast<size_t>(bytes));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<OpenedMemory> DeviceList::OpenOn(DevicePort* device, const IpcHandle& handle) const {

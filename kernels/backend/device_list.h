@@ -47,6 +47,10 @@ class DeviceList {
   // it is lost; or calls still hold memory of a lost device that had the same addresses.
   absl::StatusOr<OpenedMemory> Open(const IpcHandle& handle, DevicePort* device = nullptr) const;
 
+  // Copies bytes that are all in host memory, or all in open allocations of one of the devices.
+  // ABORTED, UNAVAILABLE: as in DeviceAllocation.
+  absl::Status Read(const std::byte* from, int64_t bytes, std::byte* out) const;
+
  private:
   absl::StatusOr<OpenedMemory> OpenOn(DevicePort* device, const IpcHandle& handle) const;
 

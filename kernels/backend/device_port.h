@@ -86,6 +86,10 @@ class DevicePort {
   // were lost count as long as they exist.
   virtual bool Holds(const std::byte* begin, int64_t bytes) const = 0;
 
+  // Copies bytes from open allocations to the host. The caller must know that they are there and
+  // keep them open. ABORTED, UNAVAILABLE: as in DeviceAllocation.
+  virtual absl::Status Read(const std::byte* from, int64_t bytes, std::byte* out) const = 0;
+
   // Sets who counts the host copies that the CPU needs when it computes on the device's memory in
   // the device's place; an empty function: nobody counts. An error of `budget` becomes the job's
   // error, and the job then has changed nothing. Must not be called while jobs run.

@@ -321,22 +321,12 @@ class Mover {
                   KeyReport* report) const {
     const float* const moved = moved_lanes_.data() + h * form.head_dim;
     const float* const found = found_lanes_.data() + h * form.head_dim;
-    double squares = 0, reference = 0;
+    RowDifference row;
     for (int64_t i = 0; i < form.head_dim; ++i) {
-      const double expected = static_cast<double>(moved[i]) * form.scale;
-      const double difference = static_cast<double>(found[i]) * form.scale - expected;
-      squares += difference * difference;
-      reference += expected * expected;
-      if (!(std::abs(difference) <= report->max_abs)) report->max_abs = std::abs(difference);
+      row.Add(static_cast<double>(moved[i]) * form.scale,
+              static_cast<double>(found[i]) * form.scale);
     }
-    report->squares += squares;
-    report->reference_squares += reference;
-    report->values += form.head_dim;
-    if (std::sqrt(squares) <= tolerance * std::sqrt(reference)) return;
-    if (report->bad_rows++ > 0) return;
-    report->first_bad_token = tile.first + t;
-    report->first_bad_slot = tile.to_slot(t);
-    report->first_bad_head = h;
+    report->Add(row, form.head_dim, tolerance, tile.first + t, tile.to_slot(t), h);
   }
 
   const MoveJob& job_;

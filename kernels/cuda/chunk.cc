@@ -188,7 +188,7 @@ void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList
   } else if (const auto* bias = std::get_if<BiasJob>(&job)) {
     list.Add(BiasKernel(*bias), MakeBiasItem(*bias, part.slice, BuffersOf(part, in, out), maker));
   } else if (const auto* move = std::get_if<MoveJob>(&job)) {
-    AddKeyItems(*move, part.slice, list, maker);
+    AddKeyItems(*move, part.slice, out, list, maker);
   } else {
     AddRotaryItems(part, in, out, list, maker);
   }
@@ -204,19 +204,28 @@ int64_t Chunk::ArenaBytes(const Part& part) const {
   return count.used();
 }
 
-int64_t Chunk::Add(const Job& job, int64_t first) {
-  Part part = MakePart(job);
-  part.slice = SliceFrom(job, first, 1);
-  const int64_t arena_of_one = ArenaBytes(part);
+// How many rows of `job` from `first` on there is room for; `part` describes the first.
+int64_t Chunk::RoomFor(const Job& job, const Part& part, int64_t first) const {
   const auto fixed =
-      static_cast<int64_t>(part.rows.in.size() + 1) * kTensorAlignment + arena_of_one;
+      static_cast<int64_t>(part.rows.in.size() + 1) * kTensorAlignment + ArenaBytes(part);
   const int64_t in_left = capacity_ - in_bytes() - fixed;
   const int64_t out_left =
       capacity_ - out_used_ - static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
-  const int64_t most =
-      std::min(in_left / (RowBytesOf(part.rows.in) + BesideRowBytes(job, part.rows)),
-               out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
-  if (in_left < 0 || out_left < 0 || most < 1) return 0;
+  if (in_left < 0 || out_left < 0) return 0;
+  int64_t most = std::min(in_left / (RowBytesOf(part.rows.in) + BesideRowBytes(job, part.rows)),
+                          out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
+  if (const auto* move = std::get_if<MoveJob>(&job)) {
+    const int64_t keys = (kMovedPerCapacity * capacity_ - moved_bytes_) / TokenBytes(*move, first);
+    most = std::min(most, moved_bytes_ == 0 ? std::max<int64_t>(keys, 1) : keys);
+  }
+  return most;
+}
+
+int64_t Chunk::Add(const Job& job, int64_t first) {
+  Part part = MakePart(job);
+  part.slice = SliceFrom(job, first, 1);
+  const int64_t most = RoomFor(job, part, first);
+  if (most < 1) return 0;
   part.slice = SliceFrom(job, first, most);
   int64_t arena_bytes = ArenaBytes(part);
   // The items of a move depend on its tokens.
@@ -231,6 +240,9 @@ int64_t Chunk::Add(const Job& job, int64_t first) {
   out_used_ += BytesOf(part.rows.out, part.slice.count);
   arena_bytes_ += arena_bytes;
   const int64_t rows = part.slice.count;
+  if (const auto* move = std::get_if<MoveJob>(&job)) {
+    moved_bytes_ += rows * TokenBytes(*move, first);
+  }
   parts_.push_back(std::move(part));
   return rows;
 }
@@ -258,6 +270,10 @@ Trip Chunk::StageIn(const Slot& slot) const {
 
 void Chunk::Finish(const Part& part, const std::byte* out) {
   int64_t at = part.out_at;
+  if (const auto* move = std::get_if<MoveJob>(part.job)) {
+    if (move->mode == MoveMode::kCompare) AddResults(*move, part.slice, out + at);
+    return;
+  }
   for (const HostRows& rows : part.rows.out) {
     if (!rows.on_device) Scatter(out + at, part.slice, rows);
     at += PackedBytes(rows, part.slice.count);

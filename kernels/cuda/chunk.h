@@ -22,6 +22,10 @@
 
 namespace phasor::cuda {
 
+// A chunk moves so many times its capacity of keys at most: a piece, after which a move can be
+// stopped. Keys take no room in its buffers.
+inline constexpr int64_t kMovedPerCapacity = 8;
+
 // Collects slices of jobs and stages them for a trip. Borrows the jobs.
 // Threads: one thread at a time.
 class Chunk {
@@ -68,6 +72,7 @@ class Chunk {
  private:
   Part MakePart(const Job& job) const;
   int64_t ArenaBytes(const Part& part) const;
+  int64_t RoomFor(const Job& job, const Part& part, int64_t first) const;
   static void AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList& list,
                        ItemMaker maker);
 
@@ -78,6 +83,7 @@ class Chunk {
   int64_t in_used_ = 0;  // tensors
   int64_t arena_bytes_ = 0;
   int64_t out_used_ = 0;
+  int64_t moved_bytes_ = 0;  // of keys
 };
 
 }  // namespace phasor::cuda

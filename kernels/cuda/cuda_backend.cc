@@ -17,6 +17,7 @@
 #include "kernels/cuda/host_copies.h"
 #include "kernels/cuda/job_rows.h"
 #include "kernels/cuda/keys.h"
+#include "kernels/cuda/move_rows.h"
 #include "kernels/cuda/run_on_host.h"
 
 namespace phasor::cuda {
@@ -107,7 +108,8 @@ class BatchRun {
 
   // Decides where a job begins. Returns true for the device.
   bool Sort(size_t i) {
-    if (RowsOf(jobs_[i]) == 0) return false;
+    const auto* const move = std::get_if<MoveJob>(&jobs_[i]);
+    if (move == nullptr && RowsOf(jobs_[i]) == 0) return false;
     const JobRows rows = RowsOfTensors(jobs_[i], &backend_.memory_);
     Progress& progress = progress_[i];
     progress.on_device = rows.place != Place::kHost;
@@ -115,7 +117,7 @@ class BatchRun {
       FailJob(i, Lost(), /*intact=*/false);
       return false;
     }
-    if (std::holds_alternative<MoveJob>(jobs_[i])) return SortMove(i);
+    if (move != nullptr) return SortMove(i, *move);
     const bool sends = progress.on_device ? rows.aligned : has_device_ && travel_ == Travel::kYes;
     // A chunk without launches must not be sent, because its buffers would be empty.
     const bool has_work = std::any_of(rows.out.begin(), rows.out.end(),
@@ -126,23 +128,32 @@ class BatchRun {
 
   // Keys are moved where they lie: those in host memory by the other backend, and those on the
   // device by it alone, because copies would overwrite what others write beside them meanwhile.
-  bool SortMove(size_t i) {
+  bool SortMove(size_t i, const MoveJob& move) {
     if (!progress_[i].on_device) {
       progress_[i].where = Where::kElsewhere;
     } else if (!Supports(jobs_[i])) {
       FailJob(i,
               absl::UnimplementedError(
-                  StrCat("cuda: a move that compares, rotates heads of more than ", kMostKeyLanes,
+                  StrCat("cuda: a move that rotates or compares heads of more than ", kMostKeyLanes,
                          " lanes or has misaligned lanes; must be of host memory")),
               /*intact=*/true);
+    } else if (move.mode == MoveMode::kCompare) {
+      ClearReports(move);
     }
     return progress_[i].where == Where::kDevice;
+  }
+
+  // Whether another part of a job may begin: a move may be stopped.
+  static bool MayBegin(const Job& job) {
+    const auto* const move = std::get_if<MoveJob>(&job);
+    return move == nullptr || move->stop == nullptr || move->stop->MayBegin();
   }
 
   void SendJob(size_t i) {
     GatherPieces(jobs_[i]);
     const int64_t rows = RowsOf(jobs_[i]);
     for (int64_t first = 0; first < rows && progress_[i].where == Where::kDevice;) {
+      if (!MayBegin(jobs_[i])) return;
       const int64_t added = next_.chunk.Add(jobs_[i], first);
       if (added > 0) {
         next_.jobs.push_back(i);

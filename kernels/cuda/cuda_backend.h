@@ -100,6 +100,9 @@ class CudaBackend final : public Backend, public DevicePort {
   bool Holds(const std::byte* begin, int64_t bytes) const override {
     return memory_.Holds(begin, bytes);
   }
+  absl::Status Read(const std::byte* from, int64_t bytes, std::byte* out) const override {
+    return memory_.Read(from, bytes, out);
+  }
   void SetCopyBudget(CopyBudget budget) override { copy_budget_ = std::move(budget); }
   DeviceState device_state() const override { return life_.state(); }
   DeviceCounts device_counts() const override;

@@ -38,10 +38,10 @@ class DeviceMemory::Allocation final : public DeviceAllocation {
     return memory_.life_.working() && context_ == memory_.life_.context();
   }
   absl::Status Read(int64_t offset, int64_t bytes, std::byte* out) const override {
-    return memory_.Copy(*this, offset, bytes, out, nullptr);
+    return memory_.Copy(context_, data() + offset, bytes, out, nullptr);
   }
   absl::Status Write(int64_t offset, int64_t bytes, const std::byte* in) const override {
-    return memory_.Copy(*this, offset, bytes, nullptr, in);
+    return memory_.Copy(context_, data() + offset, bytes, nullptr, in);
   }
 
   bool Overlaps(const Allocation& other) const {
@@ -118,14 +118,27 @@ bool DeviceMemory::Holds(const std::byte* begin, int64_t bytes) const {
   return begin < last.data() + last.bytes();
 }
 
-absl::Status DeviceMemory::Copy(const Allocation& allocation, int64_t offset, int64_t bytes,
-                                std::byte* out, const std::byte* in) {
+absl::Status DeviceMemory::Read(const std::byte* from, int64_t bytes, std::byte* out) const {
+  int64_t context = -1;
+  std::byte* at = nullptr;
+  {
+    const std::shared_lock<std::shared_mutex> lock(ranges_mutex_);
+    const auto next = ranges_.upper_bound(from);
+    if (next == ranges_.begin()) return absl::InternalError("cuda: no open memory at an address");
+    const Allocation& holds = *std::prev(next)->second;
+    context = holds.context();
+    at = holds.data() + (from - holds.data());
+  }
+  return Copy(context, at, bytes, out, nullptr);
+}
+
+absl::Status DeviceMemory::Copy(int64_t context, std::byte* at, int64_t bytes, std::byte* out,
+                                const std::byte* in) const {
   const DeviceLife::Use use = life_.EnterIfWorking();
-  if (!use || !allocation.usable()) return Gone();
+  if (!use || context != life_.context()) return Gone();
   if (bytes == 0) return absl::OkStatus();
   const auto copy = [&]() -> absl::Status {
     PHASOR_ASSIGN_OR_RETURN(const Stream stream, driver_.CreateStream());
-    std::byte* const at = allocation.data() + offset;
     absl::Status queued = out != nullptr ? driver_.CopyToHost(out, at, bytes, stream)
                                          : driver_.CopyToDevice(at, in, bytes, stream);
     const absl::Status done = driver_.Synchronize(stream);

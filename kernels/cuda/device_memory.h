@@ -38,6 +38,8 @@ class DeviceMemory {
   Place PlaceOf(const std::byte* address) const;
   // See DevicePort::Holds.
   bool Holds(const std::byte* begin, int64_t bytes) const;
+  // See DevicePort::Read.
+  absl::Status Read(const std::byte* from, int64_t bytes, std::byte* out) const;
 
  private:
   class Allocation;
@@ -47,8 +49,9 @@ class DeviceMemory {
   // address must not change while calls know it.
   bool Add(const Allocation* allocation);
   void Remove(const Allocation* allocation);
-  absl::Status Copy(const Allocation& allocation, int64_t offset, int64_t bytes, std::byte* out,
-                    const std::byte* in);
+  // Copies between the host and memory of a context, in the direction whose host side is set.
+  absl::Status Copy(int64_t context, std::byte* at, int64_t bytes, std::byte* out,
+                    const std::byte* in) const;
 
   Driver& driver_;
   DeviceLife& life_;

@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "kernels/cuda/move_rows.h"
+
 namespace phasor::cuda {
 namespace {
 
@@ -116,7 +118,9 @@ JobRows RowsOf(const Job& job, Locator& locator) {
   }
   if (const auto* move = std::get_if<MoveJob>(&job)) {
     for (const std::byte* pool : move->pools) locator.OnDevice(pool);
-    return {};
+    JobRows rows;
+    if (move->mode == MoveMode::kCompare) rows.out = {DenseRows(nullptr, 0, ResultBytes(*move))};
+    return rows;
   }
   return RowsOfRotary(std::get<RotaryJob>(job), locator);
 }

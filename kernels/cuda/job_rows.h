@@ -26,7 +26,8 @@ struct JobRows {
 };
 
 // `memory` tells which addresses are on the device; nullptr: none are. The table of a bias and all
-// positions are always in host memory. A move of keys has no rows here, only a place.
+// positions are always in host memory. Of a move of keys, only the results
+// of COMPARE are rows here.
 JobRows RowsOfTensors(const Job& job, const DeviceMemory* memory);
 
 // Whether a job overwrites memory that it reads, so that it must not run twice. Gathered pieces do

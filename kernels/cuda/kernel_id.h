@@ -10,7 +10,16 @@
 
 namespace phasor::cuda {
 
-enum class Op : uint8_t { kEncode, kRotary, kLookup, kBias, kMoveKeys, kCopyKeys };
+enum class Op : uint8_t {
+  kEncode,
+  kRotary,
+  kLookup,
+  kBias,
+  kMoveKeys,
+  kCompareKeys,
+  kCopyKeys,
+  kSlotPositions
+};
 
 // The name of one kernel.
 struct KernelId {
@@ -19,7 +28,7 @@ struct KernelId {
   bool wide = false;                 // rotary: aligned units of kVectorBytes
   bool plain = false;                // see EncodeBody and RotaryBody
   bool float8 = false;               // rotary: writes FLOAT8 from FLOAT16 or BFLOAT16
-  KeyCode code = KeyCode::kFloat32;  // kMoveKeys
+  KeyCode code = KeyCode::kFloat32;  // kMoveKeys, kCompareKeys
 
   friend bool operator==(const KernelId&, const KernelId&) = default;
 };

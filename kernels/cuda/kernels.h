@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/bias.h"
+#include "kernels/cuda/compare_keys.h"
 #include "kernels/cuda/encode.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/kernel_id.h"
@@ -25,32 +26,32 @@ void VisitRotaryBody(const KernelId& id, F&& f) {
                   : f(RotaryBody<Element, true, kFloat8, false>{});
 }
 
-// Calls f(Body{}) with the body that moves keys of a code.
-template <typename F>
-void VisitMoveKeysBody(KeyCode code, F&& f) {
+// Calls f(Body{}) with the body for keys of a code.
+template <template <KeyCode> typename Body, typename F>
+void VisitKeysBody(KeyCode code, F&& f) {
   switch (code) {
     case KeyCode::kFloat32:
-      return f(MoveKeysBody<KeyCode::kFloat32>{});
+      return f(Body<KeyCode::kFloat32>{});
     case KeyCode::kFloat16:
-      return f(MoveKeysBody<KeyCode::kFloat16>{});
+      return f(Body<KeyCode::kFloat16>{});
     case KeyCode::kBFloat16:
-      return f(MoveKeysBody<KeyCode::kBFloat16>{});
+      return f(Body<KeyCode::kBFloat16>{});
     case KeyCode::kFloat8E4M3:
-      return f(MoveKeysBody<KeyCode::kFloat8E4M3>{});
+      return f(Body<KeyCode::kFloat8E4M3>{});
     case KeyCode::kFloat8E5M2:
-      return f(MoveKeysBody<KeyCode::kFloat8E5M2>{});
+      return f(Body<KeyCode::kFloat8E5M2>{});
     case KeyCode::kInt8:
-      return f(MoveKeysBody<KeyCode::kInt8>{});
+      return f(Body<KeyCode::kInt8>{});
     case KeyCode::kQ8_0:
-      return f(MoveKeysBody<KeyCode::kQ8_0>{});
+      return f(Body<KeyCode::kQ8_0>{});
     case KeyCode::kQ4_0:
-      return f(MoveKeysBody<KeyCode::kQ4_0>{});
+      return f(Body<KeyCode::kQ4_0>{});
     case KeyCode::kQ4_1:
-      return f(MoveKeysBody<KeyCode::kQ4_1>{});
+      return f(Body<KeyCode::kQ4_1>{});
     case KeyCode::kQ5_0:
-      return f(MoveKeysBody<KeyCode::kQ5_0>{});
+      return f(Body<KeyCode::kQ5_0>{});
     case KeyCode::kQ5_1:
-      return f(MoveKeysBody<KeyCode::kQ5_1>{});
+      return f(Body<KeyCode::kQ5_1>{});
   }
 }
 
@@ -58,7 +59,9 @@ void VisitMoveKeysBody(KeyCode code, F&& f) {
 template <typename F>
 void VisitBody(const KernelId& id, F&& f) {
   if (id.op == Op::kCopyKeys) return f(CopyKeysBody{});
-  if (id.op == Op::kMoveKeys) return VisitMoveKeysBody(id.code, f);
+  if (id.op == Op::kSlotPositions) return f(SlotPositionsBody{});
+  if (id.op == Op::kMoveKeys) return VisitKeysBody<MoveKeysBody>(id.code, f);
+  if (id.op == Op::kCompareKeys) return VisitKeysBody<CompareKeysBody>(id.code, f);
   if (id.op == Op::kBias && id.dtype == Dtype::kInt32) return f(BiasIndexBody<int32_t>{});
   if (id.op == Op::kBias && id.dtype == Dtype::kInt64) return f(BiasIndexBody<int64_t>{});
   scalar::VisitElement(id.dtype, [&]<typename Element>(Element) {
@@ -75,7 +78,9 @@ void VisitBody(const KernelId& id, F&& f) {
       case Op::kBias:
         return f(BiasBody<Element>{});
       case Op::kMoveKeys:
+      case Op::kCompareKeys:
       case Op::kCopyKeys:
+      case Op::kSlotPositions:
         return;  // above
     }
   });

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/compare_keys.h"
 #include "kernels/cuda/keys.h"
 #include "kernels/math/hadamard.h"
 
@@ -100,29 +101,25 @@ bool Stays(const MovePlane& plane, const MoveTokens& tokens, int64_t t) {
   return std::equal(from, from + tokens.axes, tokens.to_positions.begin() + t * tokens.axes);
 }
 
-// A group, and the number of a row in it.
-struct GroupRow {
-  size_t group = 0;
-  int64_t row = 0;
-};
-
-GroupRow FindGroup(const MoveJob& job, int64_t row) {
-  size_t group = 0;
-  while (row >= (*job.groups)[group].count()) row -= (*job.groups)[group++].count();
-  return {group, row};
-}
-
 // The plans of a slice that are in the arena already.
 using PlanTurns = std::map<const Plan*, ItemTurns>;
+
+// Where a slice's results go. Only COMPARE has some.
+struct Results {
+  std::byte* out = nullptr;
+  int64_t first = 0;  // the token whose results lie there
+  int64_t token_bytes = 0;
+};
 
 // Makes the items of planes that share specs and layouts. Threads: one thread at a time.
 class PlaneItems {
  public:
-  PlaneItems(const MoveJob& job, absl::Span<const MovePlane* const> planes, PlanTurns& turns,
-             LaunchList& list, ItemMaker maker)
+  PlaneItems(const MoveJob& job, absl::Span<const GroupPlane> planes, const Results& results,
+             PlanTurns& turns, LaunchList& list, ItemMaker maker)
       : job_(job),
         planes_(planes),
-        lead_(*planes[0]),
+        results_(results),
+        lead_(*planes[0].plane),
         from_((*job.forms)[lead_.form]),
         to_((*job.forms)[lead_.to_form]),
         tokens_((*job.groups)[lead_.tokens]),
@@ -135,6 +132,10 @@ class PlaneItems {
     for (int64_t t = first; t < first + count; ++t) {
       const bool turns = lead_.plan != nullptr && !Stays(lead_, tokens_, t);
       (turns ? turned : kept).push_back(t);
+    }
+    if (job_.mode == MoveMode::kCompare) {
+      AddCompare(turned, true);
+      return AddCompare(kept, false);
     }
     const bool copies = job_.mode == MoveMode::kCopyOnWrite;
     const ByteRange row = WholeRow(from_, to_);
@@ -157,9 +158,9 @@ class PlaneItems {
     KeyItem item;
     if (planes_in_arena_.empty()) {
       std::vector<KeyPlane> planes;
-      for (const MovePlane* plane : planes_) {
+      for (const auto& [plane, number, result] : planes_) {
         planes.push_back({job_.pools[plane->pool] + plane->offset,
-                          job_.pools[plane->to_pool] + plane->to_offset});
+                          job_.pools[plane->to_pool] + plane->to_offset, result});
         plane_bits_ |= BitsOf(planes.back().x) | BitsOf(planes.back().y);
       }
       planes_in_arena_ = PutAll(arena, planes);
@@ -261,11 +262,57 @@ class PlaneItems {
 
   void AddMove(const KeyItem& rows, const std::vector<int64_t>& tokens) {
     if (heads() == 0) return;
-    const Plan &plan = *lead_.plan, &from_plan = *lead_.from_plan;
     const KeyWindow window = WindowOf(lead_, from_);
-    const ByteRange bytes = BytesOfLanes(from_, window);
     MoveKeysItem item{rows};
+    SetLanes(window, item);
+    SetTurns(tokens, window, item);
+    SetMoveGrid(std::ssize(tokens), item);
+    list_.Add({.op = Op::kMoveKeys, .code = from_.code}, item);
+  }
+
+  // Compares tokens, after a move of theirs or as they are.
+  void AddCompare(const std::vector<int64_t>& tokens, bool moves) {
+    if (tokens.empty() || heads() == 0) return;
+    CompareKeysItem item{{RowsFor(tokens)}};
+    const KeyWindow all{0, from_.head_dim};
+    SetLanes(all, item);
+    item.moves = moves;
+    item.pairs = Small(1);
+    if (moves) {
+      SetTurns(tokens, all, item);
+      const KeyWindow window = WindowOf(lead_, from_);
+      const int64_t unit = phasor::UnitLanes(from_.code);
+      item.changed = Small((window.end - window.begin) / unit);
+      item.first_changed = static_cast<int32_t>(window.begin / unit);
+    }
+    item.value_scale = from_.scale;
+    std::vector<int64_t> results;
+    for (const int64_t t : tokens) results.push_back((t - results_.first) * results_.token_bytes);
+    item.results = PutAll(maker_.arena, results);
+    item.out = results_.out;
+    SetMoveGrid(std::ssize(tokens), item);
+    list_.Add({.op = Op::kCompareKeys, .code = from_.code}, item);
+  }
+
+  // The lanes of heads that a block loads.
+  void SetLanes(KeyWindow window, MoveKeysItem& item) const {
+    const ByteRange bytes = BytesOfLanes(from_, window);
+    const int64_t lanes = window.end - window.begin;
     SetWords(bytes, {}, item);
+    item.scaled = from_.scaled_rows;
+    item.lanes = Small(lanes);
+    item.groups = Small(lanes / phasor::UnitLanes(from_.code));
+    item.head_words = Small(bytes.bytes() / item.width);
+    item.first_word = bytes.begin / item.width;
+    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), kWidest));
+    if (from_.hadamard == 0) return;
+    item.hadamard_bits = std::countr_zero(static_cast<uint64_t>(from_.hadamard));
+    item.hadamard_factor = HadamardFactor(from_.hadamard);
+  }
+
+  // How they turn.
+  void SetTurns(const std::vector<int64_t>& tokens, KeyWindow window, MoveKeysItem& item) {
+    const Plan &plan = *lead_.plan, &from_plan = *lead_.from_plan;
     item.positions = PositionsOf(tokens_.to_positions, plan, tokens);
     item.from_positions = PositionsOf(tokens_.from_positions, from_plan, tokens);
     item.turns = TurnsOf(plan);
@@ -273,23 +320,10 @@ class PlaneItems {
     item.amplitude = plan.amplitude / from_plan.amplitude;
     item.split_in = from_plan.spec.pairing_out == Pairing::kHalfSplit;
     item.split_out = plan.spec.pairing_out == Pairing::kHalfSplit;
-    item.scaled = from_.scaled_rows;
     item.own_angles = plan.heads > 1;
     item.rotary_begin = static_cast<int32_t>(plan.spec.rotary_begin - window.begin);
     item.pairs = Small(plan.spec.rotary_dim / 2);
     if (item.own_angles) item.head_pairs = plan.head_pairs();
-    const int64_t lanes = window.end - window.begin;
-    item.lanes = Small(lanes);
-    item.groups = Small(lanes / phasor::UnitLanes(from_.code));
-    item.head_words = Small(bytes.bytes() / item.width);
-    item.first_word = bytes.begin / item.width;
-    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), kWidest));
-    if (from_.hadamard > 0) {
-      item.hadamard_bits = std::countr_zero(static_cast<uint64_t>(from_.hadamard));
-      item.hadamard_factor = HadamardFactor(from_.hadamard);
-    }
-    SetMoveGrid(std::ssize(tokens), item);
-    list_.Add({.op = Op::kMoveKeys, .code = from_.code}, item);
   }
 
   const ItemTurns& TurnsOf(const Plan& plan) {
@@ -316,7 +350,8 @@ class PlaneItems {
   }
 
   const MoveJob& job_;
-  const absl::Span<const MovePlane* const> planes_;
+  const absl::Span<const GroupPlane> planes_;
+  const Results results_;
   const MovePlane& lead_;
   const KeyForm& from_;
   const KeyForm& to_;
@@ -327,12 +362,6 @@ class PlaneItems {
   InArena<KeyPlane> planes_in_arena_;
   uint64_t plane_bits_ = 0;
 };
-
-// The bytes that a row of one token has in a plane, and at least 1.
-int64_t RowBytes(const KeyForm& form) {
-  return std::max<int64_t>(form.heads, 1) *
-         std::max<int64_t>(form.bytes_before + form.bytes_from, 1);
-}
 
 bool IsSupportedPlane(const MoveJob& job, const MovePlane& plane) {
   const KeyForm& from = (*job.forms)[plane.form];
@@ -347,59 +376,56 @@ bool IsSupportedPlane(const MoveJob& job, const MovePlane& plane) {
     const uint64_t bits = pools | RowBits(from) | RowBits(to) | LaneBits(from) | LaneBits(to);
     if (WidthOf(bits) < UnitBytes(form->code)) return false;
   }
+  if (job.mode == MoveMode::kCompare) return from.head_dim <= kMostKeyLanes;
   if (plane.plan == nullptr) return true;
   const KeyWindow window = WindowOf(plane, from);
   return window.end - window.begin <= kMostKeyLanes;
 }
 
+// Adds an item that writes the positions of tokens to their slots.
+void AddSlotPositions(const MoveJob& job, const MoveTokens& tokens, int64_t first, int64_t count,
+                      LaunchList& list, ItemMaker maker) {
+  const auto begin = static_cast<size_t>(first), size = static_cast<size_t>(count);
+  SlotPositionsItem item;
+  item.slots = maker.arena.Put(absl::MakeConstSpan(tokens.to_slots).subspan(begin, size));
+  const auto positions = absl::MakeConstSpan(tokens.to_positions).subspan(begin, size);
+  item.positions = PutAll(maker.arena, std::vector<uint32_t>(positions.begin(), positions.end()));
+  item.first = job.pools[tokens.slot_positions->pool] + tokens.slot_positions->offset;
+  item.grid = MakeItemGrid({.rows = count, .units = 1, .processors = maker.processors});
+  list.Add({.op = Op::kSlotPositions}, item);
+}
+
 }  // namespace
 
 bool IsSupported(const MoveJob& job) {
-  return job.mode != MoveMode::kCompare &&
-         std::all_of(job.planes->begin(), job.planes->end(),
+  return std::all_of(job.planes->begin(), job.planes->end(),
                      [&](const MovePlane& plane) { return IsSupportedPlane(job, plane); });
 }
 
-int64_t RowsOf(const MoveJob& job) {
-  int64_t rows = 0;
-  for (const MoveTokens& tokens : *job.groups) rows += tokens.count();
-  return rows;
-}
-
-JobBytes BytesOf(const MoveJob& job) {
-  int64_t bytes = 0;
-  for (const MovePlane& plane : *job.planes) {
-    bytes += (*job.groups)[plane.tokens].count() * RowBytes((*job.forms)[plane.form]);
-  }
-  return {bytes, bytes};
-}
-
-int64_t RowsOfGroup(const MoveJob& job, int64_t first) {
-  const GroupRow at = FindGroup(job, first);
-  return (*job.groups)[at.group].count() - at.row;
-}
-
-void AddKeyItems(const MoveJob& job, Slice slice, LaunchList& list, ItemMaker maker) {
+void AddKeyItems(const MoveJob& job, Slice slice, std::byte* results, LaunchList& list,
+                 ItemMaker maker) {
   const GroupRow at = FindGroup(job, slice.first);
+  const MoveTokens& tokens = (*job.groups)[at.group];
+  const Results to{results, at.row, ResultBytes(job)};
   PlanTurns turns;
-  std::vector<const MovePlane*> left;
-  for (const MovePlane& plane : *job.planes) {
-    if (plane.tokens == at.group) left.push_back(&plane);
-  }
+  std::vector<GroupPlane> left = PlanesOf(job, at.group);
   const auto key = [](const MovePlane& plane) {
     return std::tuple(plane.plan, plane.from_plan, plane.form, plane.to_form);
   };
   while (!left.empty()) {
-    const MovePlane& lead = *left[0];
+    const MovePlane& lead = *left[0].plane;
     const int64_t most = kMostTokenWords / RowBytes((*job.forms)[lead.form]);
     int64_t taken = 0;
-    const auto others = std::stable_partition(left.begin(), left.end(), [&](const auto* plane) {
-      return key(*plane) == key(lead) && taken++ < most;
+    const auto others = std::stable_partition(left.begin(), left.end(), [&](const auto& each) {
+      return key(*each.plane) == key(lead) && taken++ < most;
     });
     const auto same = static_cast<size_t>(others - left.begin());
-    PlaneItems(job, absl::MakeConstSpan(left.data(), same), turns, list, maker)
+    PlaneItems(job, absl::MakeConstSpan(left.data(), same), to, turns, list, maker)
         .Add(at.row, slice.count);
     left.erase(left.begin(), others);
+  }
+  if (tokens.slot_positions.has_value() && job.mode != MoveMode::kCompare) {
+    AddSlotPositions(job, tokens, at.row, slice.count, list, maker);
   }
 }
 

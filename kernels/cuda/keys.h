@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stored keys on a GPU, in two kernels: CopyKeysBody copies bytes of rows, MoveKeysBody decodes,
-// rotates and encodes them. Contracts: kernels/ops/key_rows.h and kernels/ops/rotary.h.
+// Stored keys on a GPU: CopyKeysBody copies bytes of rows, MoveKeysBody decodes, rotates and
+// encodes them, and SlotPositionsBody notes where tokens are. compare_keys.h compares them.
+// Contracts: kernels/ops/key_rows.h and kernels/ops/rotary.h.
 //
 // A row is a token, and its units are the heads of all layers (planes) of an item, so one launch
 // does all layers that share a spec. A block of MoveKeysBody owns whole heads, and its threads work
@@ -43,6 +44,7 @@ namespace phasor::cuda {
 struct KeyPlane {
   const std::byte* x = nullptr;
   std::byte* y = nullptr;
+  int64_t result = 0;  // CompareKeysItem: bytes from a token's results to those of head 0
 };
 
 // Words of a row, from its first lane on: word i is at i / group * group_bytes + i % group * step.
@@ -136,6 +138,29 @@ struct CopyKeysBody {
   }
 };
 
+// Writes the positions of slots. Launched after the kernels above, so that who reads a position
+// finds the keys of all layers there.
+struct SlotPositionsItem {
+  ItemGrid grid;
+  InArena<int64_t> slots;       // [tokens]
+  InArena<uint32_t> positions;  // [tokens]
+  std::byte* first = nullptr;   // the position of slot 0, least significant byte first
+};
+
+struct SlotPositionsBody {
+  using Item = SlotPositionsItem;
+  static constexpr bool kOften = false;  // see launch.cu
+
+  static PHASOR_HD void Run(const Item& item, const std::byte* arena, int64_t block, int thread) {
+    ForEachUnit(item.grid, block, thread, [&](int64_t row, int32_t) {
+      const uint32_t position = item.positions.In(arena)[row];
+      std::byte* const out = item.first + item.slots.In(arena)[row] * 4;
+      AssumeGlobal(out);
+      for (int i = 0; i < 4; ++i) out[i] = static_cast<std::byte>(position >> (8 * i));
+    });
+  }
+};
+
 // The most lanes, bytes and angles of a block.
 inline constexpr int kKeyLanes = 2048;
 inline constexpr int kKeyBytes = 8192;
@@ -188,39 +213,49 @@ struct MoveKeysBody {
   };
 
   // The steps of a block. Step 0 reads nothing that an earlier kernel writes.
-  static PHASOR_HD int StepsOf(const Item& item) {
-    return 6 + 2 * item.hadamard_bits + (item.scaled ? 2 : 0);
-  }
+  static PHASOR_HD int StepsOf(const Item& item) { return StepsToEncode(item) + 1; }
 
   static PHASOR_HD void Run(const Item& item, const std::byte* arena, int64_t block, int thread,
                             int step, Shared& shared) {
     const Block at{item, arena, UnitsOf(item.grid, block), thread};
-    if (step == 0) return Angles(at, shared);
-    if (step == 1) return Load(at, shared);
-    if (step == 2) return Decode(at, shared);
-    step -= 3;
-    if (step < item.hadamard_bits) return Butterflies(at, step, item.split_in, shared);
-    step -= item.hadamard_bits;
-    if (step == 0) return Rotate(at, shared);
-    --step;
-    if (step < item.hadamard_bits) return Butterflies(at, step, item.split_out, shared);
-    step -= item.hadamard_bits;
-    if (item.scaled) {
-      if (step == 0) return FindLargest(at, shared);
-      if (step == 1) return NewScales(at, shared);
-      step -= 2;
-    }
-    if (step == 0) return Encode(at, shared);
+    if (step < StepsToEncode(item)) return Encoded<true>(at, step, item.groups, 0, shared);
     Store(at, shared);
   }
 
- private:
+ protected:
   struct Block {
     const Item& item;
     const std::byte* arena;
     BlockUnits units;
     int thread;
   };
+
+  static PHASOR_HD int StepsToEncode(const Item& item) {
+    return 5 + 2 * item.hadamard_bits + (item.scaled ? 2 : 0);
+  }
+
+  // The steps up to the encoded bytes, of which `groups` from `first` on are new. `kScales`: new
+  // scales go to where they belong.
+  template <bool kScales>
+  static PHASOR_HD void Encoded(const Block& at, int step, const SmallDivisor& groups,
+                                int32_t first, Shared& shared) {
+    const Item& item = at.item;
+    if (step == 0) return Angles(at, shared);
+    if (step == 1) return Load<true>(at, shared);
+    if (step == 2) return Decode(at, item.split_in, shared, shared.lanes);
+    step -= 3;
+    if (step < item.hadamard_bits) return Butterflies(at, step, item.split_in, shared.lanes);
+    step -= item.hadamard_bits;
+    if (step == 0) return Rotate(at, shared);
+    --step;
+    if (step < item.hadamard_bits) return Butterflies(at, step, item.split_out, shared.lanes);
+    step -= item.hadamard_bits;
+    if (item.scaled) {
+      if (step == 0) return FindLargest(at, shared);
+      if (step == 1) return NewScales<kScales>(at, shared);
+    }
+    Encode(at, groups, first, shared);
+  }
 
   // Calls work(unit, i) for i in [0, each.value) of every unit of the block.
   template <typename Work>
@@ -264,19 +299,24 @@ struct MoveKeysBody {
     }
   }
 
+  // Loads rows of x, or of y.
+  template <bool kFrom>
   static PHASOR_HD void Load(const Block& at, Shared& shared) {
     const Item& item = at.item;
+    const KeySide& side = kFrom ? item.from : item.to;
     ForEach(at, item.head_words, [&](int32_t unit, int32_t i) {
       const KeyUnit key = Find(at, unit);
-      const std::byte* const x = key.plane.x + key.x + item.from.words.At(item.first_word + i);
-      AssumeGlobal(x);
-      CopyWord(item.width, x, shared.bytes + unit * item.row_bytes + i * item.width);
+      const std::byte* const row = kFrom ? key.plane.x + key.x : key.plane.y + key.y;
+      const std::byte* const word = row + side.words.At(item.first_word + i);
+      AssumeGlobal(word);
+      CopyWord(item.width, word, shared.bytes + unit * item.row_bytes + i * item.width);
     });
     if (!item.scaled) return;
     for (int32_t unit = at.thread; unit < at.units.count; unit += kThreads) {
       const KeyUnit key = Find(at, unit);
-      shared.scale[unit] = scalar::F32::Load(key.plane.x + item.from.scales.In(at.arena)[key.row] +
-                                             key.head * item.from.scale_head_bytes);
+      const std::byte* const plane = kFrom ? key.plane.x : key.plane.y;
+      shared.scale[unit] = scalar::F32::Load(plane + side.scales.In(at.arena)[key.row] +
+                                             key.head * side.scale_head_bytes);
     }
   }
 
@@ -290,7 +330,7 @@ struct MoveKeysBody {
     });
   }
 
-  static PHASOR_HD void Decode(const Block& at, Shared& shared) {
+  static PHASOR_HD void Decode(const Block& at, bool split, const Shared& shared, float* lanes) {
     const Item& item = at.item;
     ForEach(at, item.groups, [&](int32_t unit, int32_t i) {
       const std::byte* const stored = shared.bytes + unit * item.row_bytes + i * kUnitBytes;
@@ -303,20 +343,20 @@ struct MoveKeysBody {
       }
       PHASOR_UNROLL
       for (int k = 0; k < kUnitLanes; ++k) {
-        shared.lanes[PlaceOf(item, unit, i * kUnitLanes + k, item.split_in)] = x[k];
+        lanes[PlaceOf(item, unit, i * kUnitLanes + k, split)] = x[k];
       }
     });
   }
 
   // The butterflies of one distance; with the last ones the factor.
-  static PHASOR_HD void Butterflies(const Block& at, int32_t bit, bool split, Shared& shared) {
+  static PHASOR_HD void Butterflies(const Block& at, int32_t bit, bool split, float* lanes) {
     const Item& item = at.item;
     const float factor = bit == item.hadamard_bits - 1 ? item.hadamard_factor : 1.0f;
     ForEach(at, item.lanes, [&](int32_t unit, int32_t i) {
       const int32_t distance = int32_t{1} << bit;
       if ((i & distance) != 0) return;
-      float& first = shared.lanes[PlaceOf(item, unit, i, split)];
-      float& second = shared.lanes[PlaceOf(item, unit, i + distance, split)];
+      float& first = lanes[PlaceOf(item, unit, i, split)];
+      float& second = lanes[PlaceOf(item, unit, i + distance, split)];
       const float a = first, b = second;
       first = (a + b) * factor;
       second = (a - b) * factor;
@@ -350,6 +390,7 @@ struct MoveKeysBody {
     });
   }
 
+  template <bool kStores>
   static PHASOR_HD void NewScales(const Block& at, Shared& shared) {
     const Item& item = at.item;
     for (int32_t unit = at.thread; unit < at.units.count; unit += kThreads) {
@@ -358,16 +399,19 @@ struct MoveKeysBody {
         const float x = shared.largest[unit * item.parts.value + part];
         if (x > largest) largest = x;
       }
-      const KeyUnit key = Find(at, unit);
       shared.scale[unit] = RowScaleOf(largest, kLimit);
+      if (!kStores) continue;
+      const KeyUnit key = Find(at, unit);
       scalar::F32::Store(shared.scale[unit], key.plane.y + item.to.scales.In(at.arena)[key.row] +
                                                  key.head * item.to.scale_head_bytes);
     }
   }
 
-  static PHASOR_HD void Encode(const Block& at, Shared& shared) {
+  static PHASOR_HD void Encode(const Block& at, const SmallDivisor& groups, int32_t first_group,
+                               Shared& shared) {
     const Item& item = at.item;
-    ForEach(at, item.groups, [&](int32_t unit, int32_t i) {
+    ForEach(at, groups, [&](int32_t unit, int32_t group) {
+      const int32_t i = first_group + group;
       std::byte* const stored = shared.bytes + unit * item.row_bytes + i * kUnitBytes;
       float x[kUnitLanes];
       PHASOR_UNROLL

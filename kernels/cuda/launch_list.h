@@ -4,6 +4,7 @@
 #ifndef PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
 #define PHASOR_KERNELS_CUDA_LAUNCH_LIST_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -69,10 +70,15 @@ class LaunchList {
     for (Group& group : groups_) {
       if (group.kernel == kernel && group.blocks + blocks <= kMostBlocks) return group;
     }
-    // Copies of keys go first: a copy may take old scales along, which a move then replaces.
-    const auto at = kernel.op == Op::kCopyKeys ? groups_.begin() : groups_.end();
+    const auto at = std::find_if(groups_.begin(), groups_.end(), [&](const Group& group) {
+      return TurnOf(group.kernel.op) > TurnOf(kernel.op);
+    });
     return *groups_.insert(at, Group{kernel, {}, {}, 0});
   }
+
+  // Copies of keys go first: a copy may take old scales along, which a move then replaces.
+  // Positions of slots go last: they say that the keys are moved.
+  static int TurnOf(Op op) { return op == Op::kCopyKeys ? 0 : op == Op::kSlotPositions ? 2 : 1; }
 
   std::vector<Group> groups_;
 };

@@ -323,10 +323,10 @@ absl::Status CheckNumbers(const Prepared& prepared, std::string_view path) {
 
 absl::Status CheckMemory(absl::Span<const InputMemory> inputs,
                          absl::Span<const OutputMemory> outputs, std::string_view path,
-                         Prepared* prepared) {
+                         ReadMemory read, Prepared* prepared) {
   auto* const move = std::get_if<PreparedMove>(prepared);
   if (move == nullptr) return absl::OkStatus();
-  return ReadSlotPositions(PoolsOf(*move, inputs, outputs), path, move);
+  return ReadSlotPositions(PoolsOf(*move, inputs, outputs), path, move, read);
 }
 
 Job MakeJob(const Prepared& prepared, absl::Span<const InputMemory> inputs,

@@ -18,6 +18,7 @@
 #include "kernels/request/bias.h"
 #include "kernels/request/move_keys.h"
 #include "kernels/request/request.h"
+#include "kernels/request/slot_positions.h"
 #include "kernels/tensor/pieces.h"
 #include "kernels/tensor/tensor_desc.h"
 
@@ -122,11 +123,11 @@ struct OutputMemory {
 };
 
 // Checks what lies in the memory of a request that is ready to run: the slot positions of a move,
-// whose tokens that are done it removes. The arguments are those of MakeJob, which comes next.
-// FAILED_PRECONDITION: as ReadSlotPositions.
+// whose tokens that are done it removes. The memory is that of MakeJob, which comes next; `read`
+// copies from it. Errors: as ReadSlotPositions.
 absl::Status CheckMemory(absl::Span<const InputMemory> inputs,
                          absl::Span<const OutputMemory> outputs, std::string_view path,
-                         Prepared* prepared);
+                         ReadMemory read, Prepared* prepared);
 
 // Combines a request with the memory of its slots. `outputs`: all outputs in order. `inputs`: those
 // that are neither kNumbers nor kInitial. `prepared` must have its numbers and must outlive the

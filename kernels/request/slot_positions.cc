@@ -2,7 +2,10 @@
 #include "kernels/request/slot_positions.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "kernels/base/invalid.h"
@@ -14,12 +17,37 @@ namespace {
 
 constexpr int64_t kBytes = sizeof(uint32_t);
 
-int64_t ReadPosition(const std::byte* first, int64_t slot) {
+// The most slots whose positions are copied at once.
+constexpr int64_t kSlotsOfRead = int64_t{1} << 16;
+
+int64_t PositionAt(const std::byte* p) {
   uint32_t position = 0;
-  for (int64_t i = 0; i < kBytes; ++i) {
-    position |= std::to_integer<uint32_t>(first[slot * kBytes + i]) << (8 * i);
-  }
+  for (int64_t i = 0; i < kBytes; ++i) position |= std::to_integer<uint32_t>(p[i]) << (8 * i);
   return position;
+}
+
+// The position that each slot has now. Copies stretches of slots, in ascending order: few copies
+// where the memory is far away, and little memory where the slots are.
+absl::Status ReadEach(const std::vector<int64_t>& slots, const std::byte* first, ReadMemory read,
+                      std::vector<int64_t>* found) {
+  std::vector<size_t> order(slots.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (!std::is_sorted(slots.begin(), slots.end())) {
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return slots[a] < slots[b]; });
+  }
+  found->resize(slots.size());
+  std::vector<std::byte> copied;
+  for (size_t i = 0; i < order.size();) {
+    const int64_t begin = slots[order[i]];
+    size_t end = i + 1;
+    while (end < order.size() && slots[order[end]] - begin < kSlotsOfRead) ++end;
+    copied.resize(static_cast<size_t>((slots[order[end - 1]] - begin + 1) * kBytes));
+    PHASOR_RETURN_IF_ERROR(read(first + begin * kBytes, std::ssize(copied), copied.data()));
+    for (; i < end; ++i) {
+      (*found)[order[i]] = PositionAt(copied.data() + (slots[order[i]] - begin) * kBytes);
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Whether a layer of the group has keys of another spec than they shall have.
@@ -41,11 +69,13 @@ void KeepUndone(const std::vector<bool>& done, std::vector<int64_t>* list) {
 
 // Reads the positions of one group. `done`: the tokens that a MOVE leaves out.
 absl::Status ReadGroup(const MoveTokens& tokens, MoveMode mode, const std::byte* first,
-                       std::string_view path, std::vector<bool>* done) {
+                       std::string_view path, ReadMemory read, std::vector<bool>* done) {
+  std::vector<int64_t> positions;
+  PHASOR_RETURN_IF_ERROR(ReadEach(tokens.to_slots, first, read, &positions));
   for (size_t t = 0; t < tokens.to_slots.size(); ++t) {
     const int64_t slot = tokens.to_slots[t];
     const int64_t from = tokens.from_positions[t], to = tokens.to_positions[t];
-    const int64_t found = ReadPosition(first, slot);
+    const int64_t found = positions[t];
     (*done)[t] = found == to;
     if ((*done)[t] || (mode == MoveMode::kMove && found == from)) continue;
     const std::string wanted = mode == MoveMode::kMove
@@ -95,8 +125,13 @@ absl::Status CheckSlotPositions(const PreparedMove& move, size_t group, std::str
   return absl::OkStatus();
 }
 
+absl::Status ReadHostMemory(const std::byte* from, int64_t bytes, std::byte* out) {
+  std::memcpy(out, from, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
 absl::Status ReadSlotPositions(absl::Span<const std::byte* const> pools, std::string_view path,
-                               PreparedMove* move) {
+                               PreparedMove* move, ReadMemory read) {
   if (move->mode == MoveMode::kCopyOnWrite) return absl::OkStatus();
   for (size_t g = 0; g < move->groups.size(); ++g) {
     MoveTokens& tokens = move->groups[g];
@@ -104,7 +139,7 @@ absl::Status ReadSlotPositions(absl::Span<const std::byte* const> pools, std::st
     std::vector<bool> done(tokens.to_slots.size());
     PHASOR_RETURN_IF_ERROR(ReadGroup(
         tokens, move->mode, pools[tokens.slot_positions->pool] + tokens.slot_positions->offset,
-        StrCat(path, ".groups[", g, "]"), &done));
+        StrCat(path, ".groups[", g, "]"), read, &done));
     if (move->mode == MoveMode::kCompare) continue;
     const int64_t before = tokens.count();
     for (std::vector<int64_t>* list :

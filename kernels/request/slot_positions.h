@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/request/move_keys.h"
@@ -23,10 +24,17 @@ int64_t SlotPositionBytes(const PreparedMove& move, size_t group);
 // position under a spec that changes. `path` is that of the group.
 absl::Status CheckSlotPositions(const PreparedMove& move, size_t group, std::string_view path);
 
+// Copies bytes of a pool, which may be on a device.
+using ReadMemory =
+    absl::FunctionRef<absl::Status(const std::byte* from, int64_t bytes, std::byte* out)>;
+// Copies bytes of the host's memory.
+absl::Status ReadHostMemory(const std::byte* from, int64_t bytes, std::byte* out);
+
 // Compares slot positions with the tokens. Removes the tokens of a MOVE that are done. Call it once
-// all pools hold their bytes. FAILED_PRECONDITION: a slot has another position.
+// all pools hold their bytes. FAILED_PRECONDITION: a slot has another position. Also the errors of
+// `read`.
 absl::Status ReadSlotPositions(absl::Span<const std::byte* const> pools, std::string_view path,
-                               PreparedMove* move);
+                               PreparedMove* move, ReadMemory read = ReadHostMemory);
 
 }  // namespace phasor
 

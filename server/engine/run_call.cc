@@ -69,7 +69,8 @@ int64_t PlaceOutputs(const Call& call, std::vector<ItemResult>* results) {
 // Turns items into jobs. Holds the scratch memory that the jobs read.
 class Stager {
  public:
-  Stager(BufferPool* pool, std::byte* output) : pool_(*pool), output_(output) {}
+  Stager(BufferPool* pool, Backend* backend, std::byte* output)
+      : pool_(*pool), backend_(*backend), output_(output) {}
 
   // Whether a job reads the payload itself.
   bool borrows() const { return borrows_; }
@@ -88,7 +89,10 @@ class Stager {
     for (const Input& input : item.inputs) {
       PHASOR_RETURN_IF_ERROR(StageInput(item, input, outputs, &inputs));
     }
-    PHASOR_RETURN_IF_ERROR(CheckMemory(inputs, outputs, path, &item.prepared));
+    const auto read = [this](const std::byte* from, int64_t bytes, std::byte* out) {
+      return backend_.devices().Read(from, bytes, out);
+    };
+    PHASOR_RETURN_IF_ERROR(CheckMemory(inputs, outputs, path, read, &item.prepared));
     return MakeJob(item.prepared, inputs, outputs);
   }
 
@@ -158,6 +162,7 @@ class Stager {
   }
 
   BufferPool& pool_;
+  Backend& backend_;
   std::byte* const output_;
   bool borrows_ = false;
   absl::InlinedVector<BufferRef, 4> scratch_;
@@ -200,8 +205,8 @@ std::string PathOf(const Call& call, size_t i) {
 // A call that runs together with others.
 class StagedCall {
  public:
-  StagedCall(Call* call, BufferPool* pool, const Clock* clock)
-      : call_(*call), pool_(*pool), clock_(*clock) {
+  StagedCall(Call* call, Backend* backend, BufferPool* pool, const Clock* clock)
+      : call_(*call), backend_(*backend), pool_(*pool), clock_(*clock) {
     status_ = Stage();
   }
 
@@ -233,7 +238,7 @@ class StagedCall {
     result_.buffer = pool_.Get(bytes);
     if (result_.buffer == nullptr) return NoMemory(bytes);
 
-    stager_.emplace(&pool_, result_.buffer->data());
+    stager_.emplace(&pool_, &backend_, result_.buffer->data());
     jobs_.reserve(call_.items.size());
     for (size_t i = 0; i < call_.items.size(); ++i) {
       ItemResult& item_result = result_.items[i];
@@ -262,6 +267,7 @@ class StagedCall {
   }
 
   Call& call_;
+  Backend& backend_;
   BufferPool& pool_;
   const Clock& clock_;
   absl::Status status_;
@@ -292,7 +298,7 @@ Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& po
   const Tick begun = Now();
   absl::InlinedVector<StagedCall, 1> staged;
   staged.reserve(calls.size());
-  for (Call* const call : calls) staged.emplace_back(call, &pool, &clock);
+  for (Call* const call : calls) staged.emplace_back(call, &backend, &pool, &clock);
   std::vector<Job> jobs = std::move(staged[0].jobs());
   for (size_t i = 1; i < staged.size(); ++i) {
     std::move(staged[i].jobs().begin(), staged[i].jobs().end(), std::back_inserter(jobs));

@@ -21,8 +21,9 @@ namespace phasor::testing {
 
 // Adds the items of one job, cut into slices of at most `most_rows` rows. Tensors are aligned to
 // their elements.
+// `results`: of COMPARE, of all rows.
 inline void AddWhereTheyLie(const Job& job, int64_t most_rows, cuda::LaunchList& list,
-                            cuda::Arena& arena, int processors = 1) {
+                            cuda::Arena& arena, int processors = 1, std::byte* results = nullptr) {
   using namespace cuda;
   const ItemMaker maker{arena, processors};
   for (int64_t first = 0; first < RowsOf(job);) {
@@ -44,7 +45,7 @@ inline void AddWhereTheyLie(const Job& job, int64_t most_rows, cuda::LaunchList&
       buffers.add_to_head_bytes = bias->add_to_head_bytes;
       list.Add(BiasKernel(*bias), MakeBiasItem(*bias, slice, buffers, maker));
     } else if (const auto* move = std::get_if<MoveJob>(&job)) {
-      AddKeyItems(*move, slice, list, maker);
+      AddKeyItems(*move, slice, results + first * ResultBytes(*move), list, maker);
     } else {
       const auto& rotary = std::get<RotaryJob>(job);
       std::map<std::tuple<Dtype, bool, size_t>, std::vector<RotaryView>> views;

@@ -29,6 +29,10 @@ class SaidDevice final : public DevicePort {
   bool Holds(const std::byte* begin, int64_t bytes) const override {
     return held_ != nullptr && begin <= held_ && held_ < begin + bytes;
   }
+  absl::Status Read(const std::byte*, int64_t bytes, std::byte* out) const override {
+    std::memset(out, number_, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
   void SetCopyBudget(CopyBudget) override {}
   DeviceState device_state() const override { return {.kind = kind_, .error = "fault"}; }
   DeviceCounts device_counts() const override { return {}; }

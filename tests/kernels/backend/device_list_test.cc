@@ -49,6 +49,17 @@ TEST_F(DeviceListTest, NamesTellDevicesApart) {
   EXPECT_EQ(devices_.WithUuid(""), nullptr);
 }
 
+TEST_F(DeviceListTest, MemoryIsReadByTheDeviceThatHoldsItOrWhereItIs) {
+  memory_[3] = std::byte{7};
+  two_.SetHeld(memory_ + 16);
+  std::byte read[2] = {};
+  EXPECT_TRUE(devices_.Read(memory_ + 3, 2, read).ok());
+  EXPECT_EQ(read[0], std::byte{7});
+  EXPECT_TRUE(devices_.Read(memory_ + 16, 2, read).ok());
+  EXPECT_EQ(read[1], std::byte{2}) << "device 2 answers with its number";
+  EXPECT_TRUE(devices_.Read(nullptr, 0, nullptr).ok());
+}
+
 TEST_F(DeviceListTest, TheDeviceThatKnowsAHandleOpensIt) {
   two_.SetOpen(allocation_);
   const auto opened = devices_.Open({});

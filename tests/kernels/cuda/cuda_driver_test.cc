@@ -124,5 +124,25 @@ TEST(OnTheDeviceTest, RandomMovesOfKeysHaveTheReferencesBytes) {
   EXPECT_GE(2 * launches, static_cast<int64_t>(moves));
 }
 
+TEST(OnTheDeviceTest, RandomComparisonsOfKeysFindWhatTheReferenceFinds) {
+  const auto driver = Device();
+  if (driver == nullptr) GTEST_SKIP() << "SKIP: no CUDA device on this host, nothing was compared";
+  const auto reference = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
+  int64_t launches = 0;
+  for (uint64_t seed = 0; seed < RandomJobs() / 8 + 1; ++seed) {
+    testing::RandomMove random(seed, /*compares=*/true);
+    if (!Supports(random.job())) continue;
+    ASSERT_TRUE(reference->Run({random.AsCopy()}).ok());
+    random.Corrupt();
+    ASSERT_TRUE(reference->Run({random.job()}).ok());
+    const auto want = random.reports();
+    const absl::Status ran = testing::RunOnDriver(*driver, random, &launches);
+    ASSERT_TRUE(ran.ok()) << "seed " << seed << ": " << ran;
+    ASSERT_TRUE(testing::SameReports(want, random.reports()))
+        << "seed " << seed << " " << random.Describe();
+  }
+  EXPECT_GT(launches, 0);
+}
+
 }  // namespace
 }  // namespace phasor::cuda

@@ -23,6 +23,7 @@ using testing::FakeDevice;
 using testing::FakeDriver;
 using ::testing::HasSubstr;
 using testing::RandomMove;
+using testing::SameReports;
 using testing::Tensor;
 
 std::vector<Tensor> MovedByCpu(RandomMove& random) {
@@ -66,6 +67,42 @@ struct KeysFixture {
   std::shared_ptr<testing::FakeExport> exported = device->Export(int64_t{8} << 20);
   CudaBackend backend;
   std::shared_ptr<const DeviceAllocation> allocation;
+};
+
+// Tokens of a cache with one layer of 32 lanes in FLOAT16, in place.
+struct PlainMove {
+  explicit PlainMove(int64_t tokens, int64_t distance) {
+    MoveTokens moved;
+    for (int64_t t = 0; t < tokens; ++t) {
+      moved.from_slots.push_back(t * 7 % tokens);
+      moved.from_positions.push_back(t);
+      moved.to_positions.push_back(t + distance);
+    }
+    moved.to_slots = moved.from_slots;
+    groups = {moved};
+    forms = {{.code = KeyCode::kFloat16,
+              .pages = tokens,
+              .page_size = 1,
+              .heads = 1,
+              .head_dim = 32,
+              .page_bytes = 64,
+              .slot_bytes = 64,
+              .head_bytes = 64,
+              .group_lanes = 32,
+              .lane_bytes = 2,
+              .bytes_from = 64}};
+    planes = {{.plan = plan.get(), .from_plan = plan.get()}};
+  }
+  Job In(std::byte* pool) const {
+    MoveJob move{.mode = MoveMode::kMove, .forms = &forms, .groups = &groups, .planes = &planes};
+    move.pools = {pool};
+    return move;
+  }
+
+  std::shared_ptr<const Plan> plan = testing::MakeHandPlan({.pairs = 16});
+  std::vector<KeyForm> forms;
+  std::vector<MoveTokens> groups;
+  std::vector<MovePlane> planes;
 };
 
 TEST(DeviceKeysTest, RandomMovesHaveTheReferencesBytes) {
@@ -156,21 +193,78 @@ TEST(DeviceKeysTest, ADeviceThatIsLostInTheMiddleOfAMoveAborts) {
 }
 
 TEST(DeviceKeysTest, WhatNoKernelDoesIsRefusedAndChangesNothing) {
-  RandomMove random(1);
-  const std::vector<Tensor> before = random.Now();
   KeysFixture f;
-  DeviceTwin twin(f.exported);
-  for (const auto& pool : random.memory()) twin.Move(pool.get());
-  auto move = std::get<MoveJob>(twin.Moved(random.job()));
-  move.mode = MoveMode::kCompare;
-  const Job job = move;
-  JobResult result;
-  f.backend.RunEach({&job, 1}, {&result, 1});
-  EXPECT_EQ(result.status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_TRUE(result.intact);
+  int refused = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    RandomMove random(seed);
+    if (Supports(random.job())) continue;
+    const std::vector<Tensor> before = random.Now();
+    const JobResult result = f.Run(random);
+    EXPECT_EQ(result.status.code(), absl::StatusCode::kUnimplemented) << result.status;
+    EXPECT_TRUE(result.intact);
+    EXPECT_TRUE(SameMemory(before, random.Now()));
+    ++refused;
+  }
+  EXPECT_GT(refused, 2);
   EXPECT_EQ(f.backend.state().launches, 0);
-  twin.Fetch();
-  EXPECT_TRUE(SameMemory(before, random.Now()));
+}
+
+// Copies the keys as a move would, changes a few bytes, and compares.
+TEST(DeviceKeysTest, RandomComparisonsFindWhatTheReferenceFinds) {
+  KeysFixture small(24 << 10), large;
+  const auto cpu = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
+  int compared = 0, good = 0, bad = 0, nan = 0, too_large = 0;
+  for (uint64_t seed = 0; seed < 250; ++seed) {
+    RandomMove random(seed, /*compares=*/true);
+    if (!Supports(random.job())) continue;
+    ASSERT_TRUE(cpu->Run({random.AsCopy()}).ok());
+    random.Corrupt();
+    ASSERT_TRUE(cpu->Run({random.job()}).ok());
+    const std::vector<KeyReport> want = random.reports();
+    const std::vector<Tensor> before = random.Now();
+    for (const KeyReport& report : want) {
+      (report.bad_rows > 0 ? bad : good) += 1;
+      nan += report.max_abs != report.max_abs;
+    }
+    for (KeysFixture* const f : {&small, &large}) {
+      const JobResult result = f->Run(random);
+      if (f == &small && absl::IsResourceExhausted(result.status)) {
+        ++too_large;  // the tables of its specs
+        continue;
+      }
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.backend, "cuda");
+      ASSERT_TRUE(SameReports(want, random.reports())) << seed << ": " << random.Describe();
+      ASSERT_TRUE(SameMemory(before, random.Now())) << seed;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 300);
+  EXPECT_GT(good, 100);
+  EXPECT_GT(bad, 100);
+  EXPECT_GT(nan, 5);
+  EXPECT_LT(too_large, 100);
+}
+
+TEST(DeviceKeysTest, AComparisonOfNoTokensReportsNoDifference) {
+  KeysFixture f;
+  const std::vector<KeyForm> forms = PlainMove(1, 0).forms;
+  const std::vector<MoveTokens> groups(1);
+  const std::vector<MovePlane> planes(1);
+  const double tolerance = 0;
+  std::vector<std::byte> host(64);
+  for (std::byte* const pool : {host.data(), f.allocation->data()}) {
+    KeyReport report{.max_abs = 5, .bad_rows = 3, .first_bad_head = 1};
+    MoveJob job{.mode = MoveMode::kCompare, .forms = &forms, .groups = &groups, .planes = &planes};
+    job.pools = {pool};
+    job.tolerances = &tolerance;
+    job.reports = reinterpret_cast<std::byte*>(&report);
+    job.report_count = 1;
+    ASSERT_TRUE(f.backend.Run({job}).ok());
+    EXPECT_EQ(report.max_abs, 0);
+    EXPECT_EQ(report.bad_rows, 0);
+    EXPECT_EQ(report.first_bad_head, -1);
+  }
 }
 
 // What cuda_driver_test does on a GPU.
@@ -184,45 +278,17 @@ TEST(DeviceKeysTest, RandomMovesWithoutABackendHaveTheReferencesBytes) {
     const absl::Status ran = testing::RunOnDriver(driver, random, &launches);
     ASSERT_TRUE(ran.ok()) << ran;
     ASSERT_TRUE(SameMemory(want, random.Now())) << seed << ": " << random.Describe();
+    RandomMove compares(seed, /*compares=*/true);
+    if (!Supports(compares.job())) continue;
+    compares.Corrupt();
+    ASSERT_TRUE(cpu::MakeCpuBackend({cpu::Target::kScalar, 1})->Run({compares.job()}).ok());
+    const std::vector<KeyReport> reports = compares.reports();
+    const absl::Status compared = testing::RunOnDriver(driver, compares, &launches);
+    ASSERT_TRUE(compared.ok()) << compared;
+    ASSERT_TRUE(SameReports(reports, compares.reports())) << seed;
   }
-  EXPECT_GE(launches, 40);
+  EXPECT_GE(launches, 80);
 }
-
-// Tokens of a cache with one layer of 32 lanes in FLOAT16, in place.
-struct PlainMove {
-  explicit PlainMove(int64_t tokens, int64_t distance) {
-    MoveTokens moved;
-    for (int64_t t = 0; t < tokens; ++t) {
-      moved.from_slots.push_back(t * 7 % tokens);
-      moved.from_positions.push_back(t);
-      moved.to_positions.push_back(t + distance);
-    }
-    moved.to_slots = moved.from_slots;
-    groups = {moved};
-    forms = {{.code = KeyCode::kFloat16,
-              .pages = tokens,
-              .page_size = 1,
-              .heads = 1,
-              .head_dim = 32,
-              .page_bytes = 64,
-              .slot_bytes = 64,
-              .head_bytes = 64,
-              .group_lanes = 32,
-              .lane_bytes = 2,
-              .bytes_from = 64}};
-    planes = {{.plan = plan.get(), .from_plan = plan.get()}};
-  }
-  Job In(std::byte* pool) const {
-    MoveJob move{.mode = MoveMode::kMove, .forms = &forms, .groups = &groups, .planes = &planes};
-    move.pools = {pool};
-    return move;
-  }
-
-  std::shared_ptr<const Plan> plan = testing::MakeHandPlan({.pairs = 16});
-  std::vector<KeyForm> forms;
-  std::vector<MoveTokens> groups;
-  std::vector<MovePlane> planes;
-};
 
 TEST(DeviceKeysTest, AMoveOfManyTokensIsCutIntoChunks) {
   constexpr int64_t kTokens = 2003;  // a prime
@@ -239,6 +305,51 @@ TEST(DeviceKeysTest, AMoveOfManyTokensIsCutIntoChunks) {
   EXPECT_GT(f.backend.state().chunks, 3);
   EXPECT_EQ(std::memcmp(f.exported->data(), keys.data(), static_cast<size_t>(keys.size_bytes())),
             0);
+}
+
+// Tokens are moved in all layers and noted, or not touched.
+TEST(DeviceKeysTest, AMoveThatIsStoppedEndsBetweenItsPieces) {
+  constexpr int64_t kTokens = 2003, kBytes = kTokens * 64, kPositionsAt = int64_t{1} << 20;
+  constexpr int kAll = 1 << 20;
+  PlainMove move(kTokens, 5);
+  move.groups[0].slot_positions = {1, 0};
+  Tensor keys(Dtype::kFloat16, kTokens * 32);
+  keys.Fill(3);
+  Tensor moved = keys;
+  std::vector<uint32_t> positions(kTokens);
+  auto here = std::get<MoveJob>(move.In(moved.data()));
+  here.pools.push_back(reinterpret_cast<std::byte*>(positions.data()));
+  ASSERT_TRUE(cpu::MakeCpuBackend({cpu::Target::kScalar, 1})->Run({here}).ok());
+  for (const int allowed : {0, 1, 2, kAll}) {
+    KeysFixture f(4 << 10);
+    std::memcpy(f.exported->data(), keys.data(), kBytes);
+    auto there = std::get<MoveJob>(move.In(f.allocation->data()));
+    there.pools.push_back(f.allocation->data() + kPositionsAt);
+    int asked = 0;
+    Stop stop(
+        [&] { return asked++ < allowed ? absl::OkStatus() : absl::CancelledError("enough"); });
+    there.stop = &stop;
+    const Job job = there;
+    JobResult result;
+    f.backend.RunEach({&job, 1}, {&result, 1});
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(stop.begun(), allowed > 0);
+    EXPECT_EQ(absl::IsCancelled(stop.why()), allowed < kAll);
+    int64_t done = 0;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      const int64_t slot = move.groups[0].to_slots[static_cast<size_t>(t)];
+      uint32_t position = 0;
+      std::memcpy(&position, f.exported->data() + kPositionsAt + 4 * slot, 4);
+      const bool is_done = position != 0;
+      const Tensor& want = is_done ? moved : keys;
+      ASSERT_EQ(std::memcmp(f.exported->data() + slot * 64, want.data() + slot * 64, 64), 0) << t;
+      ASSERT_TRUE(!is_done || position == positions[static_cast<size_t>(slot)]) << t;
+      ASSERT_TRUE(!is_done || done == t) << "pieces are in order";
+      done += is_done;
+    }
+    EXPECT_EQ(done == 0, allowed == 0);
+    EXPECT_EQ(done == kTokens, allowed == kAll);
+  }
 }
 
 TEST(DeviceKeysTest, AMoveThatChangesNoByteIsNotSent) {

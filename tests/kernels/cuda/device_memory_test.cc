@@ -64,6 +64,20 @@ TEST(DeviceMemoryTest, HoldsRangesThatMeetAnAllocation) {
   EXPECT_FALSE(f.memory.Holds(begin, 1));
 }
 
+TEST(DeviceMemoryTest, ReadsAtAnAddressUntilTheDeviceIsLost) {
+  MemoryFixture f;
+  const auto exported = f.device->Export(8192);
+  const auto allocation = *f.memory.Open(exported->handle());
+  exported->data()[4097] = std::byte{9};
+  std::byte read[2] = {};
+  const std::byte* const from = allocation->data() + 4096;
+  ASSERT_TRUE(f.memory.Read(from, 2, read).ok());
+  EXPECT_EQ(read[1], std::byte{9});
+  EXPECT_FALSE(f.memory.Read(nullptr, 2, read).ok()) << "no open memory";
+  f.Lose();
+  EXPECT_TRUE(absl::IsAborted(f.memory.Read(from, 2, read)));
+}
+
 TEST(DeviceMemoryTest, OpensAHandleOnceAndClosesItAfterTheLastUser) {
   MemoryFixture f;
   const auto exported = f.device->Export(4096);

@@ -99,6 +99,31 @@ TEST(KeyItemsTest, LayersThatShareASpecAreOneLaunch) {
   }
 }
 
+// Whichever jobs they are of: who sees a position also finds the keys of all layers.
+TEST(KeyItemsTest, PositionsOfSlotsAreWrittenLast) {
+  int several = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    RandomMove first(seed), second(seed + 1000);
+    Arena arena;
+    LaunchList list;
+    int moves_with_positions = 0;
+    for (RandomMove* const random : {&first, &second}) {
+      if (!Supports(random->job())) continue;
+      testing::AddWhereTheyLie(random->job(), 5, list, arena);
+      for (const MoveTokens& tokens : *random->move().groups) {
+        moves_with_positions += tokens.slot_positions.has_value() && tokens.count() > 0;
+      }
+    }
+    const std::vector<Launch> launches = list.Finish(arena, nullptr);
+    for (size_t i = 0; i < launches.size(); ++i) {
+      const bool last = i + 1 == launches.size() && moves_with_positions > 0;
+      EXPECT_EQ(launches[i].kernel.op == Op::kSlotPositions, last) << seed;
+    }
+    several += moves_with_positions > 1;
+  }
+  EXPECT_GT(several, 10);
+}
+
 class LimitsTest : public ::testing::Test {
  protected:
   bool SupportsWith(const KeyForm& form, int64_t pairs, MoveMode mode = MoveMode::kMove) {
@@ -125,6 +150,7 @@ TEST_F(LimitsTest, RefusesWhatNoKernelDoes) {
   EXPECT_TRUE(SupportsWith(form, kMostKeyLanes / 2));
   EXPECT_FALSE(SupportsWith(form, kMostKeyLanes / 2 + 1));
   EXPECT_FALSE(SupportsWith(form, 8, MoveMode::kCompare));
+  EXPECT_TRUE(SupportsWith(Dense(KeyCode::kFloat32, kMostKeyLanes), 8, MoveMode::kCompare));
   KeyForm rows = Dense(KeyCode::kFloat16, 64);
   rows.heads = (int64_t{1} << 24) / 128;
   EXPECT_FALSE(SupportsWith(rows, 8));

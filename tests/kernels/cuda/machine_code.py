@@ -23,17 +23,29 @@ LOAD, STORE = re.compile(r"LDG?\.E\.(ENL2\.)?(128|256)"), re.compile(r"STG?\.E\.
 # Kernels for one plain item of wide units, by the template arguments of their bodies. A thread of a rotation has two units;
 # it reads each in two loads, and both before it waits for its block. `writes`: 16 bytes at once, unless it narrows to FLOAT8.
 # The code is there twice: for an item among the arguments, and for one in memory. `instructions` counts both, on
-# architectures that have the conversions: `since`.
+# architectures that have the conversions: `since`. `unit` counts those of one unit, from the barrier to the end of the store.
 BLOCKS_PER_PROCESSOR, THREADS, REGISTERS = 4, 256, 65536
 PLAIN_KERNELS = {
-    r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 1750, "since": 75},
-    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 1750, "since": 80},
-    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2150, "since": 89},
+    r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 1750, "unit": 70, "since": 75},
+    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 1750, "unit": 125, "since": 80},
+    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2150, "unit": 215, "since": 89},
     r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 5200, "since": 75},
 }
-# Kernels that move keys, one for each code, with a barrier between any two steps. So many blocks must fit on a multiprocessor,
-# by registers and by shared memory, of which a block takes 1 KiB more than it uses.
-MOVE_KERNEL, MOVE_KERNELS = re.compile(r"MoveKeysBodyILNS_7KeyCodeE\d+E"), 11
+# Which part of a multiprocessor executes an instruction; the first that matches.
+PIPES = (
+    ("memory", r"(LD|ST)[GS]?(\.|$)|LDC|LDGSTS|RED|ATOM|MEMBAR"),
+    ("f64", r"D(ADD|MUL|FMA|SETP|MNMX)"),
+    ("special", r"MUFU|F2F\b|F2I|I2F"),
+    ("float", r"F(ADD|MUL|FMA|MNMX|SEL|SETP)|F2FP|H(ADD|MUL|FMA|SETP|MNMX)2"),
+    ("control", r"BRA|BRX|BAR|EXIT|BSSY|BSYNC|NOP|CALL|RET|WARPSYNC|ACQBULK|DEPBAR|PREEXIT|YIELD"),
+    ("uniform", r"U[A-Z]|R2UR|S2UR"),
+    ("integer", r""),
+)
+# Kernels that move or compare keys, one for each code, with a barrier between any two steps. So many blocks must fit on a
+# multiprocessor, by registers and by shared memory, of which a block takes 1 KiB more than it uses: on multiprocessors with 64
+# and 100 KiB, and on larger ones.
+MOVE_KERNEL, MOVE_KERNELS = re.compile(r"(Move|Compare)KeysBodyILNS_7KeyCodeE\d+E"), 22
+MOVE_BLOCKS = {"Move": {64: 2, 100: 3}, "Compare": {64: 1, 100: 2}}
 SHARED_KIB = {75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
 
 
@@ -79,7 +91,8 @@ def check(out, architecture, nvcc, flags, disassembler):
     if len(moves) != MOVE_KERNELS:
         problems.append(f"{len(moves)} kernels that move keys, not {MOVE_KERNELS}")
     for name, r, shared in moves:
-        problems += [f"{MOVE_KERNEL.search(name)[0]}: {p}" for p in not_resident(r, shared, int(architecture))]
+        found = MOVE_KERNEL.search(name)
+        problems += [f"{found[0]}: {p}" for p in not_resident(r, shared, found[1], int(architecture))]
     if moves:
         said += f"; of keys at most {max(r for _, r, _ in moves)} registers, {max(s for _, _, s in moves)} bytes shared"
     if disassembler is None:
@@ -93,13 +106,16 @@ def check(out, architecture, nvcc, flags, disassembler):
     plain = 0
     for name, lines in kernels.items():
         problems += [f"{name}: {p}" for p in forbidden(lines)]
-        if MOVE_KERNEL.search(name):
+        if (found := MOVE_KERNEL.search(name)):
             operations = [i[0] for i in lines if isinstance(i, tuple)]
-            for what, moves_16 in (("load", LOAD), ("store", STORE)):
+            for what, moves_16 in (("load", LOAD), ("store", STORE))[: 2 if found[1] == "Move" else 1]:
                 problems += [] if any(map(moves_16.match, operations)) else [f"{name}: no {what} of 16 bytes"]
         for pattern, want in PLAIN_KERNELS.items():
             if re.search(pattern, name):
                 plain += 1
+                if unit := unit_of([i[0] for i in lines if isinstance(i, tuple)]):
+                    print(f"sm_{architecture}: {pattern[:10]} {name[13:30]}: {registers_of.get(name, 0)} registers, "
+                          f"{len(unit)} instructions for a unit: {by_pipe(unit)}")
                 problems += [f"{name}: {p}" for p in not_fast(lines, registers_of.get(name, 0), want, int(architecture))]
     if plain != 7:
         problems.append(f"{plain} plain kernels found, not 7")
@@ -107,9 +123,9 @@ def check(out, architecture, nvcc, flags, disassembler):
     return problems
 
 
-def not_resident(registers, shared, architecture):
-    """What keeps a kernel that moves keys from having enough blocks on a multiprocessor."""
-    wanted = BLOCKS_PER_PROCESSOR if architecture > 75 else BLOCKS_PER_PROCESSOR // 2
+def not_resident(registers, shared, kind, architecture):
+    """What keeps a kernel that moves or compares keys from having enough blocks on a multiprocessor."""
+    wanted = MOVE_BLOCKS[kind].get(SHARED_KIB[architecture], BLOCKS_PER_PROCESSOR)
     by_registers = REGISTERS // (-(-registers // 8) * 8 * THREADS)
     by_shared = SHARED_KIB[architecture] * 1024 // (shared + 1024)
     found = [] if by_registers >= wanted else [f"{registers} registers: {by_registers} blocks on a multiprocessor"]
@@ -129,7 +145,23 @@ def not_fast(lines, registers, want, architecture):
         found.append("no store of 16 bytes")
     if architecture >= want["since"] and len(operations) > want["instructions"]:
         found.append(f"{len(operations)} instructions, at most {want['instructions']}")
+    unit = unit_of(operations)
+    if architecture >= want["since"] and len(unit) > want.get("unit", len(unit)):
+        found.append(f"{len(unit)} instructions for a unit, at most {want['unit']}")
     return found
+
+
+def unit_of(operations):
+    """The instructions of a thread's first unit in a plain rotation: from the barrier to where a thread with one unit ends."""
+    barrier = next((i for i, o in enumerate(operations) if o.startswith("BAR.")), len(operations))
+    end = next((i for i, o in enumerate(operations) if i > barrier and o == "EXIT"), barrier)
+    return operations[barrier + 1 : end + 1]
+
+
+def by_pipe(operations):
+    """How many of the instructions each part of a multiprocessor executes, as text."""
+    pipes = [next(pipe for pipe, pattern in PIPES if re.match(pattern, o)) for o in operations]
+    return ", ".join(f"{pipes.count(pipe)} {pipe}" for pipe, _ in PIPES if pipe in pipes)
 
 
 def kernels_of(text):

@@ -22,8 +22,9 @@ namespace phasor::testing {
 // A move and everything that it borrows. Threads: one thread at a time.
 class RandomMove {
  public:
-  explicit RandomMove(uint64_t seed) : choose_(seed) {
-    move_.mode = choose_.Coin() ? MoveMode::kMove : MoveMode::kCopyOnWrite;
+  // `compares`: a copy, as a comparison.
+  explicit RandomMove(uint64_t seed, bool compares = false) : choose_(seed) {
+    move_.mode = choose_.Coin() && !compares ? MoveMode::kMove : MoveMode::kCopyOnWrite;
     copies_ = move_.mode == MoveMode::kCopyOnWrite;
     heads_ = choose_.Between(1, 4);
     head_dim_ = choose_.Of({32, 64, 96, 128, 256});
@@ -35,6 +36,7 @@ class RandomMove {
     move_.groups = &groups_;
     move_.planes = &planes_;
     for (const auto& pool : memory_) move_.pools.push_back(pool->data());
+    if (compares) Compare();
     job_ = move_;
   }
   RandomMove(const RandomMove&) = delete;
@@ -43,6 +45,23 @@ class RandomMove {
   const Job& job() const { return job_; }
   const MoveJob& move() const { return move_; }
   bool in_place() const { return !copies_; }
+  // Of a comparison: what it found, and the copy that it is about.
+  const std::vector<KeyReport>& reports() const { return reports_; }
+  Job AsCopy() const {
+    MoveJob copy = move_;
+    copy.mode = MoveMode::kCopyOnWrite;
+    return copy;
+  }
+  // Changes a few bytes of the memory, for good.
+  void Corrupt() {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      for (int64_t n = choose_.Between(0, 4); n > 0; --n) {
+        memory_[i]->data()[choose_.Between(0, memory_[i]->size_bytes() - 1)] =
+            std::byte(choose_.Between(0, 255));
+      }
+      before_[i] = *memory_[i];
+    }
+  }
   // Restores the memory to what it was before the job ran.
   void Reset() {
     for (size_t i = 0; i < memory_.size(); ++i) {
@@ -107,7 +126,22 @@ class RandomMove {
         tokens.to_positions.push_back(stays ? from : choose_.Between(0, farthest_));
       }
     }
+    if (tokens.axes == 1 && choose_.Coin()) {
+      tokens.slot_positions = {memory_.size(), choose_.Of({0, 0, 1, 4})};
+      memory_.push_back(std::make_unique<Tensor>(Dtype::kFloat8E4M3, kPages * kPageSize * 4 + 8));
+      memory_.back()->Fill(5);
+      before_.push_back(*memory_.back());
+    }
     groups_.push_back(std::move(tokens));
+  }
+
+  void Compare() {
+    move_.mode = MoveMode::kCompare;
+    reports_.resize(static_cast<size_t>(choose_.Between(1, std::ssize(planes_))));
+    for (size_t i = 0; i < reports_.size(); ++i) tolerances_.push_back(choose_.Of({0.0, 0.02}));
+    move_.report_count = std::ssize(reports_);
+    move_.reports = reinterpret_cast<std::byte*>(reports_.data());
+    move_.tolerances = tolerances_.data();
   }
 
   // A form and one that differs in distances.
@@ -220,7 +254,22 @@ class RandomMove {
   std::vector<MovePlane> planes_;
   std::vector<std::unique_ptr<Tensor>> memory_;  // of bytes
   std::vector<Tensor> before_;
+  std::vector<double> tolerances_;
+  std::vector<KeyReport> reports_;
 };
+
+// Whether two comparisons found the same, to the bit but for the bits of NaNs.
+inline bool SameReports(const std::vector<KeyReport>& a, const std::vector<KeyReport>& b) {
+  const auto same = [](double x, double y) { return x == y || (x != x && y != y); };
+  bool all = a.size() == b.size();
+  for (size_t i = 0; all && i < a.size(); ++i) {
+    all = same(a[i].max_abs, b[i].max_abs) && same(a[i].squares, b[i].squares) &&
+          same(a[i].reference_squares, b[i].reference_squares) && a[i].values == b[i].values &&
+          a[i].bad_rows == b[i].bad_rows && a[i].first_bad_token == b[i].first_bad_token &&
+          a[i].first_bad_head == b[i].first_bad_head && a[i].first_bad_slot == b[i].first_bad_slot;
+  }
+  return all;
+}
 
 }  // namespace phasor::testing
 

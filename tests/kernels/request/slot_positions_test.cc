@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/plan/plan.h"
@@ -99,6 +100,35 @@ TEST(SlotPositionsTest, AComparisonWantsThePositionsAfterTheMove) {
   EXPECT_THAT(PositionPools(20, {100, 8, 9, 10}).Read(&*move),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("slot 20 has position 100; must be 7")));
+}
+
+TEST(SlotPositionsTest, PositionsAreCopiedInAFewStretchesOfAscendingSlots) {
+  MoveRequest request = WithPositions();
+  constexpr int64_t kPages = 100'000;  // of 4 slots, more than one stretch
+  request.layouts[0].pages = kPages;
+  request.pools = {kPages * 4 * 2 * 64 * 2, kPages * 4 * 4};
+  request.groups[0].slot_positions = KeyPlace{1, 0};
+  request.groups[0].runs = {
+      {.block_table = {90'000, 3, 2, 89'999}, .count = 16, .from = 100, .to = 7}};
+  auto move = PreparePositions(request);
+  ASSERT_THAT(move, IsOk());
+  std::vector<uint32_t> positions(kPages * 4);
+  const int64_t first_slots[] = {360'000, 12, 8, 359'996};
+  for (uint32_t i = 0; i < 16; ++i) positions[first_slots[i / 4] + i % 4] = 100 + i;
+  const std::byte* const pools[] = {nullptr, reinterpret_cast<const std::byte*>(positions.data())};
+  std::vector<std::pair<int64_t, int64_t>> reads;
+  const auto read = [&](const std::byte* from, int64_t bytes, std::byte* out) {
+    reads.emplace_back(from - pools[1], bytes);
+    return ReadHostMemory(from, bytes, out);
+  };
+  EXPECT_THAT(ReadSlotPositions(pools, "item", &*move, read), IsOk());
+  EXPECT_EQ(move->tokens, 16);
+  EXPECT_THAT(reads, ElementsAre(std::pair(8 * 4, 8 * 4), std::pair(359'996 * 4, 8 * 4)));
+  const auto lost = [](const std::byte*, int64_t, std::byte*) {
+    return absl::AbortedError("lost");
+  };
+  EXPECT_THAT(ReadSlotPositions(pools, "item", &*move, lost),
+              StatusIs(absl::StatusCode::kAborted, "lost"));
 }
 
 TEST(SlotPositionsTest, ACopyReadsNoPositions) {
