@@ -51,6 +51,54 @@ def of_tests(promise, pattern):
     return check
 
 
+def every_class_of_diffusers_and_timm():
+    """Every class and function of diffusers and timm that concerns positions is accounted for, none wrong"""
+    walked = json.loads((ROOT / "tests/conformance/configs/walk.json").read_text())
+    sums = []
+    for package, part in walked.items():
+        kinds = [kind for kind, _ in part["rows"].values()]
+        if "" in kinds:
+            raise Fail(f"{package}: {kinds.count('')} rows of which nothing is known")
+        silent = [key for key, (kind, what) in part["rows"].items() if kind == "refused" and ";" not in what]
+        if silent:
+            raise Fail(f"{package}: refused without a remedy: {', '.join(silent)}")
+        cases = {name for kind, what in part["rows"].values() if kind == "compared" for name in what.split(", ")}
+        missing = cases - golden_cases()
+        if missing:
+            raise Fail(f"{package}: no golden values of {', '.join(sorted(missing))}")
+        right = kinds.count("compared") + kinds.count("same source")
+        sums.append(f"{package} {part['version']}: {right} of {len(kinds)} compared, {kinds.count('refused')} refused with a remedy")
+    any_run().passed(r"conformance_test")
+    return "; ".join(sums)
+
+
+def golden_cases():
+    return {case["name"] for path in (ROOT / "tests/conformance/golden").glob("*.json") for case in json.loads(path.read_text())}
+
+
+def right_from_the_file_alone():
+    """Of transformers' model_types at least 95 % are read from the file alone, the rest with a stated hint"""
+    table = json.loads((ROOT / "kernels/spec/models.json").read_text())
+    rows = [row for row in table["models"] if row["model_type"] not in table["parts"]]
+    hinted = [row["model_type"] for row in rows if "unread" in row]
+    found = len(rows) + len(table["parts"])
+    if len(hinted) * 20 > found:
+        raise Fail(f"{len(hinted)} of {found} need a hint: {', '.join(hinted)}")
+    return f"transformers {table['transformers']}: {found - len(hinted)} of {found}; with pairing: {', '.join(hinted)}"
+
+
+def presets_of_models():
+    """Presets that bear a model's name agree with published copies, or say what they have instead"""
+    sources = json.loads((ROOT / "tests/conformance/configs/preset_sources.json").read_text())
+    copies = sum(len(entry.get("published", [entry])) for entry in sources)
+    silent = [entry["preset"] for entry in sources if entry.get("published") == [] and not entry.get("why")]
+    if silent:
+        raise Fail("neither a copy nor a reason: " + ", ".join(silent))
+    any_run().passed(r"conformance_preset_sources_test")
+    compared = {entry["preset"] for entry in sources if entry.get("published", [entry])}
+    return f"{len(compared)} presets and {copies} copies; without a copy: {len({e['preset'] for e in sources} - compared)}"
+
+
 def presets():
     return json.loads(command(CLI, "presets", "--json", timeout=60))
 
@@ -181,7 +229,10 @@ CHECKS = [
     of_tests("A model's config.json gives upstream's frequencies", r"config_json_test"),
     of_tests("Every model_type of transformers means what its attention layer computes", r"conformance_models_test"),
     of_tests("Every layer of a model in one answer", r"(model_layers|config_section|model_details|convert_model)_test"),
+    right_from_the_file_alone,
+    every_class_of_diffusers_and_timm,
     of_tests("Published configurations mean what transformers computes", r"conformance_published_test"),
+    presets_of_models,
     of_tests("Parity arithmetic: upstream's bits where they are defined", r"parity_\w*test|parity_test"),
     of_tests("Cached keys: 8 moves of a bf16 key within 0.0048", r"cached_keys_test"),
     of_tests("Learned tables and attention biases", r"(\w*bias\w*|\w*table\w*)_test"),

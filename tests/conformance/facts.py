@@ -73,7 +73,7 @@ def ladder(spec, n, axis, width=None):
         denominator = max(n - 1, 1) if family == "PERIODS" else n
         return [2 * mp.pi / (low * (high / low) ** (mpf(j) / denominator)) for j in range(n)]
     if family == "EXPLICIT":
-        return [unit * mpf(f) for f in spec["inv_freq"][:n]]
+        return [unit * mpf(f) for f in spec["inv_freq"][axis * n : (axis + 1) * n]]
     low, high = mpf(spec["min_freq"]), mpf(spec["max_freq"])
     if family == "LINEAR":
         return [unit * (low + (high - low) * j / max(n - 1, 1)) for j in range(n)]

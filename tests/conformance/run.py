@@ -20,6 +20,7 @@ import sys
 
 import numpy as np
 
+import walk
 from case import GOLDEN
 from generate import generate
 
@@ -111,7 +112,7 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     live = pathlib.Path("build/conformance/golden")
     shutil.rmtree(live, ignore_errors=True)
-    generate(live)
+    trace = generate(live)
     if "--update" in sys.argv:
         for path in live.glob("*.json"):
             shutil.copy(path, GOLDEN / path.name)
@@ -141,6 +142,7 @@ def main():
     bias = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bias.py")], text=True, capture_output=True)
     print(f"\n{bias.stdout}{bias.stderr if bias.returncode else ''}", end="")
     failures += ["bias"] if bias.returncode else []
+    failures += walk.report(trace, "--update" in sys.argv)
     failures += models(build)
     failures += published()
     listed = subprocess.run([build / "client/cli/phasor", "presets", "--json"], env=environment, text=True, capture_output=True, check=True)

@@ -20,6 +20,7 @@ libraries=$(find "$PWD/$venv" -path '*/nvidia/*' -name '*.so*' -printf '%h\n' | 
 export LD_LIBRARY_PATH=$PWD/$stubs${libraries:+:$libraries}
 if [[ -f $stubs/functions.so ]]; then export LD_PRELOAD=$PWD/$stubs/functions.so; fi
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 TRANSFORMERS_VERBOSITY=error PYTHONWARNINGS=ignore
+export PYTORCH_JIT=0 # walk.py notes which functions run, and compiled ones are not noted
 rc=0
 "$venv/bin/python" tests/conformance/run.py "$@" || rc=$?
 mkdir -p build/conformance

@@ -151,9 +151,9 @@ def stable_diffusion_3(dim, size):
 
 def cogvideox():
     width, height, frames = 8, 6, 5
-    rows = diffusers_embeddings.get_3d_sincos_pos_embed(1920, (width, height), frames, 1.875, 1.0)
 
     def compute(positions):  # (time, column, row)
+        rows = diffusers_embeddings.get_3d_sincos_pos_embed(1920, (width, height), frames, 1.875, 1.0)
         return np.stack([rows[t, row * width + column] for t, column, row in positions])
 
     positions = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [2, 7, 5], [4, 3, 2]]

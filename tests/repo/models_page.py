@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/models.md, made from kernels/spec/models.json. `models_page.py --fix` writes
-them; the check `presets` compares.
+"""The tables of docs/models.md, made from kernels/spec/models.json and from what
+tests/conformance/walk.py found. `models_page.py --fix` writes them; the check `presets` compares.
 """
 
 import json
@@ -8,9 +8,19 @@ import pathlib
 import sys
 
 DATA = "kernels/spec/models.json"
+WALK = "tests/conformance/configs/walk.json"
 DOCUMENT = "docs/models.md"
 BEGIN = "<!-- models: begin -->\n"
 END = "<!-- models: end -->"
+MIDDLE = """
+## diffusers and timm
+
+`tests/conformance/walk.py` finds by source every class and function of both packages that concerns
+positions. While a case is computed it notes what runs, so a row below means: this code ran, and its
+numbers are those of the spec that tests/conformance/golden has under the name of the case.
+A class that a later release adds fails `./dev conformance` until a case runs it or
+tests/conformance/stays_out.py says why none does.
+"""
 PAIRS = {("HALF_SPLIT", "HALF_SPLIT"): "half-split", ("INTERLEAVED", "INTERLEAVED"): "neighbours", ("INTERLEAVED", "HALF_SPLIT"): "neighbours in, half-split out"}
 
 
@@ -54,15 +64,42 @@ def table(data):
     return "\n".join(lines) + "\n"
 
 
+def packages(walk):
+    """What tests/conformance/walk.py found in diffusers and timm."""
+    for package, part in walk.items():
+        kinds = {}
+        for key, (kind, what) in part["rows"].items():
+            kinds.setdefault(kind, []).append((key, what))
+        count = {kind: len(rows) for kind, rows in kinds.items()}
+        yield f"\n### {package} {part['version']}\n"
+        yield f"{len(part['rows'])} classes and functions: {count.get('compared', 0)} ran in a case and agree, {count.get('same source', 0)} have the source of one"
+        yield f"that ran, {count.get('made of', 0)} are made of these, {count.get('no sine', 0)} have no sine (learned tables, projections),"
+        yield f"{count.get('stays out', 0)} are no rotation and no encoding, {count.get('refused', 0)} are refused.\n"
+        yield "| class or function | agrees in the cases |"
+        yield "|---|---|"
+        yield from (f"| `{key}` | {what} |" for key, what in kinds.get("compared", []))
+        yield from (f"| `{key}` | the source of `{what}` |" for key, what in kinds.get("same source", []))
+        reasons = {}
+        for key, what in kinds.get("refused", []) + kinds.get("stays out", []):
+            reasons.setdefault(what, []).append(key)
+        yield ""
+        yield from (f"- {names(keys)}: {what}." for what, keys in reasons.items())
+
+
+def page(tree):
+    return table(json.loads(tree[DATA])) + MIDDLE + "\n".join(packages(json.loads(tree[WALK]))) + "\n"
+
+
 def violations(tree):
     document = tree.get(DOCUMENT) or ""
-    wanted = BEGIN + table(json.loads(tree[DATA])) + END
-    return [] if wanted in document else [f"{DOCUMENT}: differs from {DATA}; run tests/repo/models_page.py --fix"]
+    wanted = BEGIN + page(tree) + END
+    return [] if wanted in document else [f"{DOCUMENT}: differs from {DATA} or {WALK}; run tests/repo/models_page.py --fix"]
 
 
 if __name__ == "__main__":
     root = pathlib.Path(__file__).parents[2]
-    page = root / DOCUMENT
-    before, rest = page.read_text().split(BEGIN)
+    document = root / DOCUMENT
+    before, rest = document.read_text().split(BEGIN)
     if "--fix" in sys.argv:
-        page.write_text(before + BEGIN + table(json.loads((root / DATA).read_text())) + END + rest.split(END)[1])
+        tree = {name: (root / name).read_text() for name in (DATA, WALK)}
+        document.write_text(before + BEGIN + page(tree) + END + rest.split(END)[1])

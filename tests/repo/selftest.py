@@ -169,12 +169,15 @@ class PresetsTest(unittest.TestCase):
         preset = '{"name": "x-1", "summary": "a | b", "required": ["dim"], "context_length": null, "verified": false}'
         models = '{"transformers": "5", "parts": {}, "models": [{"model_type": "llama", "pairing": "HALF_SPLIT", "theta": 10000.0, "observed": "by hand"}]}'
         tree = {presets.DATA: f"[{preset}]", presets.DOCUMENT: "", models_page.DATA: models, models_page.DOCUMENT: ""}
-        self.assertEqual(len(presets.violations(tree)), 2)
+        walk = '{"timm": {"version": "1", "rows": {"a.Rope": ["compared", "timm-a"], "a.Crop": ["stays out", "no table"]}}}'
+        sources = '[{"preset": "x-1", "published": [], "why": "a text"}]'
+        tree |= {models_page.WALK: walk, presets.SOURCES: sources}
+        self.assertEqual(len(presets.violations(tree)), 3)
         row = "| `x-1` | a \\| b | `dim` |  | **no** |\n"
-        tree[presets.DOCUMENT] = row
-        tree[models_page.DOCUMENT] = models_page.BEGIN + models_page.table(json.loads(models)) + models_page.END
+        tree[presets.DOCUMENT] = row + presets.copies(tree)
+        tree[models_page.DOCUMENT] = models_page.BEGIN + models_page.page(tree) + models_page.END
         self.assertEqual(presets.violations(tree), [])
-        tree[presets.DOCUMENT] = row.replace("**no**", "yes") + row + "| `gone` | | | | yes |"
+        tree[presets.DOCUMENT] = row.replace("**no**", "yes") + row + "| `gone` | | | | yes |\n" + presets.copies(tree)
         self.assertEqual(len(presets.violations(tree)), 3)
 
 
