@@ -133,6 +133,8 @@ v1::Pairing ToWire(Pairing value) {
       return v1::PAIRING_HALF_SPLIT;
     case Pairing::kInterleaved:
       return v1::PAIRING_INTERLEAVED;
+    case Pairing::kBlockHalfSplit:
+      return v1::PAIRING_BLOCK_HALF_SPLIT;
   }
   return v1::PAIRING_UNSPECIFIED;
 }

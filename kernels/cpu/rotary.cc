@@ -46,7 +46,7 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
                             const HeadRows& rows) {
   using Lane = typename E::T;
   const int64_t n = args.pairs;
-  const bool half_split = args.pairing_in == Pairing::kHalfSplit;
+  const bool half_split = args.pairing_in != Pairing::kInterleaved;
   const bool mixed = args.pairing_in != args.pairing_out;
   const auto each = [&](const auto& rotate) HWY_ATTR {
     const std::byte* x = rows.x;
@@ -66,7 +66,10 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
       if (mixed) {
         RotateMixed<E>(Dd(), args, trig.cos, trig.sin, x, y, scratch.lanes_in, scratch.lanes_out);
       } else if (half_split) {
-        RotateHalfSplit<E>(Dd(), 0, n, trig.cos, trig.sin, x, x + n, y, y + n);
+        ForEachHalfSplit(args, [&](int64_t first, int64_t pairs) HWY_ATTR {
+          RotateHalfSplit<E>(Dd(), 0, pairs, trig.cos + first, trig.sin + first, x + 2 * first,
+                             x + 2 * first + pairs, y + 2 * first, y + 2 * first + pairs);
+        });
       } else {
         RotateInterleaved64(trig, n, x, y);
       }
@@ -81,12 +84,19 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
                        reinterpret_cast<float*>(scratch.lanes_out));
       });
     } else if (half_split) {
-      each([&](const Lane* x, Lane* y) HWY_ATTR {
-        if constexpr (std::is_same_v<E, BF16>) {
-          RotateHalfSplitBF16<kStream>(trig, scratch.stride / 2, n, x, x + n, y, y + n);
-        } else {
-          RotateHalfSplit<Out>(Df(), 0, n, trig.cos, trig.sin, x, x + n, y, y + n);
-        }
+      each([&](const Lane* head_x, Lane* head_y) HWY_ATTR {
+        ForEachHalfSplit(args, [&](int64_t first, int64_t pairs) HWY_ATTR {
+          const Lane* const x = head_x + 2 * first;
+          Lane* const y = head_y + 2 * first;
+          if constexpr (std::is_same_v<E, BF16>) {
+            if (first % 2 == 0) {
+              return RotateHalfSplitBF16<kStream>(FromPair(trig, first), scratch.stride / 2, pairs,
+                                                  x, x + pairs, y, y + pairs);
+            }
+          }
+          RotateHalfSplit<Out>(Df(), 0, pairs, trig.cos + first, trig.sin + first, x, x + pairs, y,
+                               y + pairs);
+        });
       });
     } else {
       each([&](const Lane* x, Lane* y) HWY_ATTR {
@@ -109,6 +119,9 @@ HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tens
   const int64_t vector_bytes = static_cast<int64_t>(hn::Lanes(Df()) * sizeof(float));
   auto bits = reinterpret_cast<uintptr_t>(tensor.y) |
               static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
+  if (args.pairing_in == Pairing::kBlockHalfSplit) {
+    for (const int64_t pairs : args.blocks) bits |= static_cast<uintptr_t>(pairs * lane_bytes);
+  }
   for (int64_t t = 0; t < args.tokens && tensor.y_offsets != nullptr; ++t) {
     if (tensor.y_offsets[t] > 0) bits |= static_cast<uintptr_t>(tensor.y_offsets[t]);
   }
@@ -267,10 +280,8 @@ HWY_NOINLINE void RotateLanes(const RotaryArgs& args, const Trig32& trig, float*
   if (args.pairing_in != args.pairing_out) {
     RotateAcross(args, trig.cos, trig.sin, lanes, other);
     std::memcpy(lanes, other, static_cast<size_t>(2 * n) * sizeof(float));
-  } else if (args.pairing_in == Pairing::kHalfSplit) {
-    RotateHalfSplit<F32>(Df(), 0, n, trig.cos, trig.sin, lanes, lanes + n, lanes, lanes + n);
   } else {
-    RotateInterleaved<F32>(trig, n, lanes, lanes);
+    RotateRow(args, trig, lanes);
   }
 }
 

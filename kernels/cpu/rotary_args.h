@@ -5,6 +5,7 @@
 
 #include "kernels/ops/rotary.h"
 #include "kernels/plan/plan.h"
+#include "kernels/spec/ladders.h"
 
 namespace phasor::cpu {
 
@@ -29,6 +30,8 @@ inline RotaryArgs RotaryArgsOf(const Plan& plan, const Plan* from_plan) {
   args.pairs = plan.spec.rotary_dim / 2;
   args.frequency_heads = plan.heads;
   args.head_pairs = plan.head_pairs();
+  const bool own = from_plan == nullptr || plan.spec.pairing_out == Pairing::kBlockHalfSplit;
+  args.blocks = PairBlocksOf(own ? plan.spec : from_plan->spec);
   return args;
 }
 

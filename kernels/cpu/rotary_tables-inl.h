@@ -73,7 +73,7 @@ HWY_INLINE Needs NeedsOf(const RotaryArgs& args) {
   for (int64_t i = 0; i < args.tensor_count; ++i) {
     const Dtype dtype = args.tensors[i].dtype;
     const bool float8 = args.tensors[i].float8 != Float8::kNone;
-    const bool half_split = args.pairing_in == Pairing::kHalfSplit;
+    const bool half_split = args.pairing_in != Pairing::kInterleaved;
     needs.f64 |= dtype == Dtype::kFloat64;
     needs.f32 |= dtype != Dtype::kFloat64;
     needs.split |= same && half_split && dtype == Dtype::kBFloat16 && !float8;

@@ -29,11 +29,32 @@ struct Trig32 {
   float* cos_sin;  // c0 s0 c1 s1 ...
   float* neg_cos;  // -s0 c0 -s1 c1 ...
 };
+// The tables for half-split pairs from `first` on, which is even.
+HWY_INLINE Trig32 FromPair(Trig32 trig, int64_t first) {
+  trig.cos += first;
+  trig.sin += first;
+  trig.cos_split += first / 2;
+  trig.sin_split += first / 2;
+  return trig;
+}
 // The f64 tables of one token, in natural order.
 struct Trig64 {
   double* cos;
   double* sin;
 };
+
+// Calls half(first, pairs) for every run of pairs that are halves of one run of lanes, which begins
+// 2 * first lanes into those that rotate: for all pairs, or for those of each axis' block.
+template <typename Half>
+HWY_INLINE void ForEachHalfSplit(const RotaryArgs& args, const Half& half) {
+  int64_t first = 0;
+  for (size_t block = 0; first < args.pairs; ++block) {
+    const bool whole = args.pairing_in == Pairing::kHalfSplit;
+    const int64_t pairs = whole ? args.pairs : args.blocks[block];
+    half(first, pairs);
+    first += pairs;
+  }
+}
 
 template <class V>
 HWY_INLINE void RotatePair(V x1, V x2, V c, V s, V& y1, V& y2) {
@@ -215,11 +236,28 @@ HWY_INLINE void StoreLanes(D d, const T* in, int64_t count, typename E::T* y) {
   std::memcpy(y + i, buffer, static_cast<size_t>(count - i) * sizeof(Lane));
 }
 
-// Rotates from one pairing to the other.
+// Rotates from one pairing to another, one of which is BLOCK_HALF_SPLIT.
+template <typename T>
+HWY_NOINLINE void RotateAcrossBlocks(const RotaryArgs& args, const T* cos, const T* sin,
+                                     const T* in, T* out) {
+  for (int64_t j = 0; j < args.pairs; ++j) {
+    const auto lane = [&](Pairing pairing, int component) {
+      return LaneOfPair(pairing, args.pairs, args.blocks, j, component);
+    };
+    const T x1 = in[lane(args.pairing_in, 0)], x2 = in[lane(args.pairing_in, 1)];
+    out[lane(args.pairing_out, 0)] = std::fma(-x2, sin[j], x1 * cos[j]);
+    out[lane(args.pairing_out, 1)] = std::fma(x2, cos[j], x1 * sin[j]);
+  }
+}
+
+// Rotates from one pairing to another.
 template <typename T>
 HWY_INLINE void RotateAcross(const RotaryArgs& args, const T* cos, const T* sin, const T* in,
                              T* out) {
   const int64_t n = args.pairs;
+  for (const Pairing pairing : {args.pairing_in, args.pairing_out}) {
+    if (pairing == Pairing::kBlockHalfSplit) return RotateAcrossBlocks(args, cos, sin, in, out);
+  }
   const bool in_half = args.pairing_in == Pairing::kHalfSplit;
   for (int64_t j = 0; j < n; ++j) {
     const T x1 = in_half ? in[j] : in[2 * j];
@@ -235,6 +273,16 @@ HWY_INLINE void RotateMixed(D d, const RotaryArgs& args, const T* cos, const T* 
   LoadLanes<E>(d, x, 2 * args.pairs, in);
   RotateAcross(args, cos, sin, in, out);
   StoreLanes<E>(d, out, 2 * args.pairs, y);
+}
+
+// Rotates lanes in f32 in place. `row` has room for a vector after the pairs.
+HWY_INLINE void RotateRow(const RotaryArgs& args, const Trig32& trig, float* row) {
+  if (args.pairing_in == Pairing::kInterleaved)
+    return RotateInterleaved<F32>(trig, args.pairs, row, row);
+  ForEachHalfSplit(args, [&](int64_t first, int64_t n) HWY_ATTR {
+    float* const x = row + 2 * first;
+    RotateHalfSplit<F32>(Df(), 0, n, trig.cos + first, trig.sin + first, x, x + n, x, x + n);
+  });
 }
 
 // To 8-bit floats -----------------------------------------------------------------------------
@@ -276,11 +324,7 @@ HWY_INLINE void RotateFloat8(const RotaryArgs& args, const Trig32& trig, const T
     RotateAcross(args, trig.cos, trig.sin, row, other);
     return StoreLanesFloat8<F32>(to, other, 2 * n, y);
   }
-  if (args.pairing_in == Pairing::kHalfSplit) {
-    RotateHalfSplit<F32>(d, 0, n, trig.cos, trig.sin, row, row + n, row, row + n);
-  } else {
-    RotateInterleaved<F32>(trig, n, row, row);
-  }
+  RotateRow(args, trig, row);
   StoreLanesFloat8<F32>(to, row, 2 * n, y);
 }
 

@@ -128,7 +128,7 @@ bool IsSupported(const BiasJob& job) {
 }
 
 bool IsSupported(const RotaryJob& job) {
-  if (job.plan->parity.has_value()) return false;
+  if (job.plan->parity.has_value() || PairsInBlocks(PairingIn(job), PairingOut(job))) return false;
   int64_t heads = 0;
   for (const RotaryTensor& tensor : job.tensors) heads += tensor.heads;
   const int64_t lanes = job.plan->spec.head_dim;

@@ -378,6 +378,7 @@ bool IsSupportedPlane(const MoveJob& job, const MovePlane& plane) {
   }
   if (job.mode == MoveMode::kCompare) return from.head_dim <= kMostKeyLanes;
   if (plane.plan == nullptr) return true;
+  if (PairsInBlocks(plane.from_plan->spec.pairing_out, plane.plan->spec.pairing_out)) return false;
   const KeyWindow window = WindowOf(plane, from);
   return window.end - window.begin <= kMostKeyLanes;
 }

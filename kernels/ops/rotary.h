@@ -12,7 +12,7 @@
 //          contiguous. With frequency_heads > 1 every tensor has that many heads and head h uses
 //          the pairs from h * head_pairs on; otherwise all heads use the first `pairs`.
 //          Pair j is lanes begin+j and begin+j+pairs (HALF_SPLIT) or begin+2j and begin+2j+1
-//          (INTERLEAVED).
+//          (INTERLEAVED), or as HALF_SPLIT inside each of `blocks` (BLOCK_HALF_SPLIT).
 // Unit     phases are in turns * 2^64; strides are in bytes.
 // Order    A = amplitude, with xPos rn64(amplitude * 2^exponent), where the exponent of `from` is
 //          subtracted, and negated when inverse; s' = rn(A*s), c' = rn(A*c) unless A == 1;
@@ -67,6 +67,7 @@ struct RotaryArgs {
   int64_t head_pairs = 0;       // pairs from one such head to the next, even
   Pairing pairing_in = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
+  PairBlocks blocks{};  // for BLOCK_HALF_SPLIT, in either place
 
   // Tensors of the tile. x and y point at its first token.
   struct Tensor {

@@ -7,16 +7,18 @@
 
 #include "kernels/plan/frequencies.h"
 #include "kernels/plan/plan.h"
+#include "kernels/spec/ladders.h"
 
 namespace phasor {
 namespace {
 
 // The lanes of pair j.
 std::pair<int64_t, int64_t> Lanes(const ResolvedSpec& spec, Pairing pairing, int64_t j) {
-  if (pairing == Pairing::kInterleaved) {
-    return {spec.rotary_begin + 2 * j, spec.rotary_begin + 2 * j + 1};
-  }
-  return {spec.rotary_begin + j, spec.rotary_begin + j + spec.rotary_dim / 2};
+  const auto lane = [&](int component) {
+    return spec.rotary_begin +
+           LaneOfPair(pairing, spec.rotary_dim / 2, PairBlocksOf(spec), j, component);
+  };
+  return {lane(0), lane(1)};
 }
 
 // Adds pair `index` of the plan, once per layer.

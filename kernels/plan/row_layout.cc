@@ -74,17 +74,34 @@ void AddNeighbours(int64_t neighbours, int64_t column, EncodeBlock block, RowLay
   layout.blocks.push_back(block);
 }
 
-// Adds components that lie apart, one block per copy.
-void AddApart(const Form& form, int64_t column, EncodeBlock block, RowLayout& layout) {
+// Adds components that lie apart, one block per copy. The second component begins `apart` columns
+// after the first.
+void AddApart(const Form& form, int64_t column, int64_t apart, EncodeBlock block,
+              RowLayout& layout) {
   const bool repeated = form.copies == Copies::kRepeated;
-  const int64_t width = ComponentWidth(form, block.pairs);
-  const int64_t second = column + (form.cos && form.sin ? width : 0);
+  const int64_t second = column + (form.cos && form.sin ? apart : 0);
   block.stride = repeated ? 2 : 1;
-  for (int64_t copy = 0; copy < width / block.pairs; ++copy) {
+  for (int64_t copy = 0; copy < (form.copies == Copies::kOne ? 1 : 2); ++copy) {
     const int64_t shift = copy * (repeated ? 1 : block.pairs);
     block.sin_begin = form.sin ? (form.sin_first ? column : second) + shift : -1;
     block.cos_begin = form.cos ? (form.sin_first ? second : column) + shift : -1;
     layout.blocks.push_back(block);
+  }
+}
+
+// The same for the runs of a head, one after another.
+void AddRuns(const Form& form, int64_t column, const PairBlocks& runs, EncodeBlock block,
+             RowLayout& layout) {
+  const int64_t apart = ComponentWidth(form, block.pairs);
+  if (form.copies != Copies::kDuplicated || runs[0] == 0) {
+    return AddApart(form, column, apart, block, layout);
+  }
+  for (const int64_t pairs : runs) {
+    if (pairs == 0) break;
+    block.pairs = pairs;
+    AddApart(form, column, apart, block, layout);
+    block.first_pair += pairs;
+    column += 2 * pairs;
   }
 }
 
@@ -102,7 +119,7 @@ RowLayout TableLayout(EncodeOutput output, TablePairs pairs) {
     if (form.neighbours > 0) {
       AddNeighbours(form.neighbours, head * head_width, block, layout);
     } else {
-      AddApart(form, head * head_width, block, layout);
+      AddRuns(form, head * head_width, pairs.blocks, block, layout);
     }
   }
   return layout;

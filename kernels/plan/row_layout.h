@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/ops/pairing.h"
 #include "kernels/ops/row_layout.h"
 
 namespace phasor {
@@ -68,12 +69,21 @@ constexpr std::string_view Name(EncodeOutput output) {
   return "?";
 }
 
+// Whether a table holds each run of values twice, one run after the other.
+constexpr bool IsDuplicated(EncodeOutput output) {
+  return output == EncodeOutput::kCosSinDuplicated || output == EncodeOutput::kSinCosDuplicated ||
+         output == EncodeOutput::kCosDuplicated || output == EncodeOutput::kSinDuplicated;
+}
+
 // The pairs of a rotary table. Those of head h start at h * head_pairs, which is even if there are
 // several heads.
 struct TablePairs {
   int64_t heads = 1;
   int64_t pairs = 0;       // of a head
   int64_t head_pairs = 0;  // from one head to the next
+  // Runs of pairs that a DUPLICATED table repeats one by one, for pairs in blocks. Each begins at
+  // an even pair. All zeros: one run.
+  PairBlocks blocks = {};
 };
 
 // The row layout of a table; `output` must not be kEmbedding. Heads lie one after another.

@@ -8,6 +8,7 @@
 #include "kernels/plan/parity/angles.h"
 #include "kernels/plan/parity/rounding.h"
 #include "kernels/reference/scalar.h"
+#include "kernels/spec/ladders.h"
 
 namespace phasor::reference {
 namespace {
@@ -71,9 +72,8 @@ void LayOut(const RowLayout& layout, Dtype type, const SinCos<double>* v,
 
 // The lane of component 0 or 1 of pair j.
 int64_t Lane(const ResolvedSpec& spec, Pairing pairing, int64_t j, int component) {
-  const int64_t pairs = spec.rotary_dim / 2;
   return spec.rotary_begin +
-         (pairing == Pairing::kHalfSplit ? j + component * pairs : 2 * j + component);
+         LaneOfPair(pairing, spec.rotary_dim / 2, PairBlocksOf(spec), j, component);
 }
 
 // Rotates one head. `turned` has room for the rotary lanes: an in-place rotation may change the

@@ -29,9 +29,7 @@ SinCos<typename Element::Math> TokenTrig(const RotaryArgs& args, int64_t t, int6
 
 // The lane of component 0 or 1 of pair j.
 int64_t Lane(const RotaryArgs& args, Pairing pairing, int64_t j, int component) {
-  const int64_t lane =
-      pairing == Pairing::kHalfSplit ? j + component * args.pairs : 2 * j + component;
-  return args.rotary_begin + lane;
+  return args.rotary_begin + LaneOfPair(pairing, args.pairs, args.blocks, j, component);
 }
 
 // Writes lane `i` of a head of y.

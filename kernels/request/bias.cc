@@ -150,6 +150,11 @@ absl::Status CheckMagnitudes(const Interval& interval, std::string_view path) {
 
 absl::StatusOr<PreparedBias> PrepareBias(const BiasRequest& request, const TableSource* tables,
                                          std::string_view path) {
+  if (WantsIndices(request) && request.heads == 0) {
+    BiasRequest of_one_head = request;
+    of_one_head.heads = 1;
+    return PrepareBias(of_one_head, tables, path);
+  }
   PHASOR_RETURN_IF_ERROR(CheckHeads(request, path));
   PreparedBias out;
   PHASOR_ASSIGN_OR_RETURN(CompiledBias rule, CompileBias(request.spec, request.heads, path));

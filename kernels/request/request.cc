@@ -13,6 +13,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/request/lookup.h"
+#include "kernels/spec/ladders.h"
 #include "kernels/spec/names.h"
 #include "kernels/spec/presets.h"
 #include "kernels/tensor/tensor_desc.h"
@@ -21,7 +22,9 @@ namespace phasor {
 namespace {
 
 // Checks that the output fits the spec: encodings have rows, rotary specs have tables.
-absl::Status CheckOutput(const EncodeRequest& request, SpecKind kind, std::string_view path) {
+absl::Status CheckOutput(const EncodeRequest& request, const ResolvedSpec& spec,
+                         std::string_view path) {
+  const SpecKind kind = spec.kind;
   const bool table = request.output != EncodeOutput::kEmbedding;
   if (kind == SpecKind::kRotary && !table) {
     return Invalid(path,
@@ -30,6 +33,14 @@ absl::Status CheckOutput(const EncodeRequest& request, SpecKind kind, std::strin
   if (kind == SpecKind::kEncoding && table) {
     return Invalid(path, ".output: ", Name(request.output),
                    " of an ENCODING spec; must be EMBEDDING or not set");
+  }
+  if (table && IsDuplicated(request.output) && spec.pairing == Pairing::kBlockHalfSplit) {
+    // A run of the layout begins at an even pair.
+    const auto odd = [](int64_t width) { return width % 4 != 0; };
+    if (std::any_of(spec.axes_dim.begin(), spec.axes_dim.end() - 1, odd)) {
+      return Invalid(path, ".output: ", Name(request.output),
+                     " of blocks whose widths are not multiples of 4; must be another table");
+    }
   }
   if (table && request.add_to.has_value()) {
     return Invalid(path, ".add_to: set beside output ", Name(request.output),
@@ -47,7 +58,8 @@ void SetOutput(const EncodeRequest& request, PreparedEncode& out) {
     out.output.shape.push_back(plan.layout.width);
     return;
   }
-  const TablePairs pairs = {plan.heads, plan.spec.rotary_dim / 2, plan.head_pairs()};
+  TablePairs pairs = {plan.heads, plan.spec.rotary_dim / 2, plan.head_pairs()};
+  if (plan.spec.pairing == Pairing::kBlockHalfSplit) pairs.blocks = PairBlocksOf(plan.spec);
   out.layout = std::make_shared<const RowLayout>(TableLayout(request.output, pairs));
   const std::vector<int64_t> row = TableShape(request.output, pairs);
   out.output.shape.insert(out.output.shape.end(), row.begin(), row.end());
@@ -108,7 +120,7 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
   }
   const std::string spec_path = StrCat(path, ".spec");
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(request.spec, spec_path));
-  PHASOR_RETURN_IF_ERROR(CheckOutput(request, resolved.kind, path));
+  PHASOR_RETURN_IF_ERROR(CheckOutput(request, resolved, path));
   const std::string positions_path = StrCat(path, ".positions");
   PHASOR_ASSIGN_OR_RETURN(out.positions,
                           MakePositionSource(request.positions, resolved.axes, positions_path));

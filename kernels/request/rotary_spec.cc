@@ -37,6 +37,11 @@ absl::Status CheckDelta(const Plan& from_plan, const Plan& to_plan, std::string_
     return Invalid(from_path, ".frequency_heads: ", from_plan.heads, "; must be spec's (",
                    to_plan.heads, ")");
   }
+  constexpr Pairing kBlocks = Pairing::kBlockHalfSplit;
+  if (from.pairing_out == kBlocks && to.pairing_out == kBlocks && from.axes_dim != to.axes_dim) {
+    return Invalid(from_path, ".axes_dim: differs from spec's; must be the same where both have ",
+                   "pairs in blocks");
+  }
   return CheckAmplitude(from_plan, from_path);
 }
 

@@ -151,17 +151,35 @@ class HeadReader {
     const bool part = turned != 0 && turned != 1;
     const auto lanes = static_cast<int64_t>(static_cast<double>(head_dim) * (part ? turned : 1));
     PHASOR_ASSIGN_OR_RETURN(const std::optional<int64_t> rotary_dim, RotaryDim());
+    if (kind_.last_lanes) PHASOR_RETURN_IF_ERROR(ReadLastLanes(rotary_dim.value_or(lanes)));
     if (!rotary_dim.has_value()) {
       if (part) out_.partial_rotary_factor = turned;
       return absl::OkStatus();
     }
-    const bool reads = Among(kind_.partial_keys, "rotary_dim");
+    const bool reads = Among(kind_.partial_keys, LanesKey());
     if (*rotary_dim != lanes && (!reads || factor.has_value())) {
-      return Invalid("rotary_dim", *rotary_dim, " contradicts ",
+      return Invalid(LanesKey(), *rotary_dim, " contradicts ",
                      part ? "partial_rotary_factor" : StrCat("head_dim ", head_dim),
                      "; must be the same");
     }
     out_.rotary_dim = rotary_dim;
+    return absl::OkStatus();
+  }
+
+  // The key that gives the number of lanes that rotate.
+  const char* LanesKey() const {
+    constexpr const char* kLatent = "qk_rope_head_dim";
+    return Among(kind_.partial_keys, kLatent) ? kLatent : "rotary_dim";
+  }
+
+  // Heads whose last `lanes` lanes rotate. A dictionary for each kind that does not say the share
+  // would mean whole heads there.
+  absl::Status ReadLastLanes(int64_t lanes) {
+    if (at_.own_dictionary && !at_.rope.partial_rotary_factor.has_value()) {
+      return Invalid("rope_parameters", "without partial_rotary_factor for ", kind_.name,
+                     " layers; must have it");
+    }
+    out_.rotary_begin = std::max<int64_t>(*out_.head_dim - lanes, 0);
     return absl::OkStatus();
   }
 
@@ -186,8 +204,8 @@ class HeadReader {
   // model's default applies; null means the whole head.
   absl::StatusOr<std::optional<int64_t>> RotaryDim() const {
     std::optional<int64_t> rotary_dim;
-    PHASOR_RETURN_IF_ERROR(in_.Read("rotary_dim", &rotary_dim));
-    if (kind_.rotary_dim > 0 && !in_.json().contains("rotary_dim")) rotary_dim = kind_.rotary_dim;
+    PHASOR_RETURN_IF_ERROR(in_.Read(LanesKey(), &rotary_dim));
+    if (kind_.rotary_dim > 0 && !in_.json().contains(LanesKey())) rotary_dim = kind_.rotary_dim;
     return rotary_dim;
   }
 

@@ -70,6 +70,7 @@ class ConfigReader {
     out_.family = FrequencyFamily::kGeometric;
     if (layer_.scaled) out_.rope_scaling = rope_.scaling;
     if (model_.backwards) out_.position_scale = -1;
+    out_.parity = model_.parity;
     return std::move(out_);
   }
 
@@ -161,7 +162,13 @@ class ConfigReader {
       return Invalid(key, "may be for ", kFull, " layers alone where the model_type is not known;",
                      " must be beside layer_type ", kFull, " or the spec's own rope_scaling");
     }
-    if (kind().scales) rope_ = std::move(rope);
+    if (!kind().scales) return absl::OkStatus();
+    rope_ = std::move(rope);
+    auto* const yarn = std::get_if<YarnScaling>(&rope_.scaling);
+    if (yarn != nullptr && !yarn->attention_factor.has_value() &&
+        kind().yarn_attention_factor > 0) {
+      yarn->attention_factor = kind().yarn_attention_factor;
+    }
     return absl::OkStatus();
   }
 
@@ -169,6 +176,15 @@ class ConfigReader {
     std::vector<std::string> names;
     for (const ConfigKind& one : model_.kinds) names.push_back(one.name);
     return absl::StrJoin(names, between);
+  }
+  // The names of layers that have these kinds.
+  std::string LayerNames() const {
+    std::vector<std::string> names;
+    for (const ConfigKind& one : model_.kinds) {
+      if (one.layer_types.empty()) names.push_back(one.name);
+      names.insert(names.end(), one.layer_types.begin(), one.layer_types.end());
+    }
+    return absl::StrJoin(names, " or ");
   }
 
   bool IsFull() const { return layer_.name == kFull; }
@@ -193,13 +209,15 @@ class ConfigReader {
       names += StrCat(count == 1 ? "" : ", ", Shown(key));
     }
     if (count > kListedNames) names += ", ...";
-    const Json* const chosen = kinds.Find(layer_.name);
+    const std::string& name =
+        model_.nested() && model_.Find(layer_.name) != nullptr ? kind().name : layer_.name;
+    const Json* const chosen = kinds.Find(name);
     if (chosen == nullptr) {
       return InvalidSpec("layer_type", layer_.name.empty() ? "not set" : Shown(layer_.name),
                          "; must be one of ", names, " (", kinds.path(), ")");
     }
     PHASOR_ASSIGN_OR_RETURN(
-        rope_, ReadConfigRope(JsonObject(*chosen, kinds.PathOf(layer_.name)), model_, lengths_));
+        rope_, ReadConfigRope(JsonObject(*chosen, kinds.PathOf(name)), model_, lengths_));
     return absl::OkStatus();
   }
 
@@ -217,7 +235,7 @@ class ConfigReader {
           });
       if (model_.Find(name) != nullptr || same) return absl::OkStatus();
       return InvalidSpec("layer_type", name.empty() ? "not set" : Shown(name), "; must be ",
-                         KindNames(" or "), " for model_type ", model_.model_type);
+                         LayerNames(), " for model_type ", model_.model_type);
     }
     if (name.empty() || layer_.index.has_value() || Lists(name)) return absl::OkStatus();
     return InvalidSpec("layer_type", Shown(name), " is not in ", in_.PathOf("layer_types"),

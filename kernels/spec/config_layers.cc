@@ -52,6 +52,25 @@ absl::StatusOr<size_t> LayerOf(const JsonObject& config, const std::string& key,
                    "\" is no layer; must be one of the ", layers, " of layer_types");
 }
 
+// The kind of layer `number` by the model's own list of numbers; empty without one.
+absl::StatusOr<std::string> CodedKind(const JsonObject& config, const ConfigModel& model,
+                                      int64_t number) {
+  if (model.layer_code_key.empty()) return "";
+  const Json* const listed = config.Find(model.layer_code_key);
+  if (listed == nullptr) return "";
+  const std::string path = config.PathOf(model.layer_code_key);
+  if (!listed->is_array()) return WrongJson(path, *listed, "a list");
+  if (number >= static_cast<int64_t>(listed->size())) {
+    return InvalidAt(path, listed->size(), " entries; must have one for layer ", number);
+  }
+  int64_t code = 0;
+  PHASOR_RETURN_IF_ERROR(ReadJson((*listed)[static_cast<size_t>(number)], path, &code));
+  const auto found = model.layer_codes.find(code);
+  if (found != model.layer_codes.end()) return found->second;
+  return InvalidAt(path, code, " for layer ", number, ", which model_type ", model.model_type,
+                   " does not have; must be a number of its class, or layer_types be given");
+}
+
 // The kind of layer `number`; empty if neither the configuration nor the model lists them.
 absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigModel& model,
                                         int64_t number) {
@@ -66,7 +85,8 @@ absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigMo
     PHASOR_RETURN_IF_ERROR(ReadJson(entry, path, &kind));
     return kind;
   }
-  if (model.layer_pattern.empty()) return kind;
+  PHASOR_ASSIGN_OR_RETURN(kind, CodedKind(config, model, number));
+  if (!kind.empty() || model.layer_pattern.empty()) return kind;
   std::optional<int64_t> period;
   PHASOR_RETURN_IF_ERROR(config.Read("sliding_window_pattern", &period));
   const int64_t size = static_cast<int64_t>(model.layer_pattern.size());
@@ -74,7 +94,9 @@ absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigMo
     return InvalidAt(config.PathOf(kKindsKey), "not set; must be given beside a ",
                      "sliding_window_pattern of ", *period);
   }
-  return model.layer_pattern[static_cast<size_t>(number % size)];
+  const auto layer = static_cast<size_t>(number);
+  if (layer < model.first_layers.size()) return model.first_layers[layer];
+  return model.layer_pattern[layer % model.layer_pattern.size()];
 }
 
 // Whether layers of that kind have attention that rotates. An unknown name is none of this.
@@ -298,6 +320,7 @@ Json KeysAboutLayers(const JsonObject& config, const ConfigModel& model) {
   for (const char* key : kCountKeys) take(key);
   for (const char* key : kLayerKeys) take(key);
   take(model.switch_key);
+  take(model.layer_code_key);
   return lean;
 }
 

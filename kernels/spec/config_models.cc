@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/spec/names.h"
+#include "kernels/spec/spec_json.h"
 
 namespace phasor {
 
@@ -62,13 +64,17 @@ absl::StatusOr<ConfigKind> ReadKind(const JsonObject& json) {
   PHASOR_RETURN_IF_ERROR(Take(json, "partial_in_dictionary", &kind.partial_in_dictionary));
   PHASOR_RETURN_IF_ERROR(Take(json, "partial", &kind.partial));
   PHASOR_RETURN_IF_ERROR(Take(json, "rotary_dim", &kind.rotary_dim));
+  PHASOR_RETURN_IF_ERROR(Take(json, "layer_types", &kind.layer_types));
+  PHASOR_RETURN_IF_ERROR(Take(json, "last_lanes", &kind.last_lanes));
+  PHASOR_RETURN_IF_ERROR(Take(json, "yarn_attention_factor", &kind.yarn_attention_factor));
   if (const Json* const rope = json.Find("rope")) kind.rope = *rope;
   return kind;
 }
 
 absl::Status ReadPairings(const JsonObject& json, ConfigModel* model) {
   std::optional<Pairing> in, out;
-  const std::initializer_list<Pairing> pairings = {Pairing::kHalfSplit, Pairing::kInterleaved};
+  const std::initializer_list<Pairing> pairings = {Pairing::kHalfSplit, Pairing::kInterleaved,
+                                                   Pairing::kBlockHalfSplit};
   PHASOR_RETURN_IF_ERROR(TakeName(json, "pairing", pairings, &in));
   PHASOR_RETURN_IF_ERROR(TakeName(json, "pairing_out", pairings, &out));
   model->pairing = in.value_or(Pairing::kHalfSplit);
@@ -77,6 +83,34 @@ absl::Status ReadPairings(const JsonObject& json, ConfigModel* model) {
                   {AxisRule::kAxial, AxisRule::kMropeChunked, AxisRule::kMropeInterleaved,
                    AxisRule::kMropeAlternating, AxisRule::kFrequencyMajor, AxisRule::kList},
                   &model->axis_rule);
+}
+
+// Reads "parity": the names of frequency, angle, table and math.
+absl::Status ReadRounding(const JsonObject& json, ConfigModel* model) {
+  std::vector<std::string> names;
+  PHASOR_RETURN_IF_ERROR(Take(json, "parity", &names));
+  if (names.empty()) return absl::OkStatus();
+  constexpr const char* kStages[] = {"frequency", "angle", "table", "math"};
+  Json block = Json::object();
+  for (size_t i = 0; i < names.size() && i < std::size(kStages); ++i) block[kStages[i]] = names[i];
+  PHASOR_ASSIGN_OR_RETURN(model->parity, ParityFromJson(block.dump()));
+  return absl::OkStatus();
+}
+
+// Reads "layer_codes": a key, and what its numbers stand for.
+absl::Status ReadLayerCodes(const JsonObject& json, ConfigModel* model) {
+  const Json* const codes = json.Find("layer_codes");
+  if (codes == nullptr) return absl::OkStatus();
+  const JsonObject in(*codes, json.PathOf("layer_codes"));
+  PHASOR_RETURN_IF_ERROR(Take(in, "key", &model->layer_code_key));
+  std::vector<std::string> kinds;
+  std::vector<int64_t> numbers;
+  PHASOR_RETURN_IF_ERROR(Take(in, "kinds", &kinds));
+  PHASOR_RETURN_IF_ERROR(Take(in, "numbers", &numbers));
+  for (size_t i = 0; i < kinds.size() && i < numbers.size(); ++i) {
+    model->layer_codes[numbers[i]] = kinds[i];
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ConfigModel> ReadModel(const JsonObject& json) {
@@ -96,7 +130,10 @@ absl::StatusOr<ConfigModel> ReadModel(const JsonObject& json) {
   PHASOR_RETURN_IF_ERROR(Take(json, "still", &model.still));
   PHASOR_RETURN_IF_ERROR(Take(json, "layer_lists", &model.layer_lists));
   PHASOR_RETURN_IF_ERROR(Take(json, "no_rope_interval", &model.no_rope_interval));
+  PHASOR_RETURN_IF_ERROR(Take(json, "first_layers", &model.first_layers));
   PHASOR_RETURN_IF_ERROR(Take(json, "layer_pattern", &model.layer_pattern));
+  PHASOR_RETURN_IF_ERROR(ReadLayerCodes(json, &model));
+  PHASOR_RETURN_IF_ERROR(ReadRounding(json, &model));
   const Json* const kinds = json.Find("kinds");
   if (kinds == nullptr) {
     PHASOR_ASSIGN_OR_RETURN(ConfigKind all, ReadKind(json));
@@ -127,7 +164,8 @@ const ConfigTable& AllModels() {
 const ConfigKind* ConfigModel::Find(std::string_view kind) const {
   if (!nested()) return kinds.data();
   for (const ConfigKind& one : kinds) {
-    if (one.name == kind) return &one;
+    const auto& of = one.layer_types;
+    if (one.name == kind || std::find(of.begin(), of.end(), kind) != of.end()) return &one;
   }
   return nullptr;
 }

@@ -21,7 +21,9 @@ namespace phasor {
 
 // What a class has for one kind of its layers.
 struct ConfigKind {
-  std::string name;                     // "full_attention"; empty: all layers are of one kind
+  std::string name;  // "full_attention"; empty: all layers are of one kind
+  // Where layer_types have other names than the kinds: those of this kind's layers.
+  std::vector<std::string> layer_types;
   double theta = 10000;                 // when the config has none
   std::vector<std::string> theta_keys;  // keys beside the dictionary that give the base
   double theta_beside_scaling = 0;      // when the config has a dictionary without a base; 0: theta
@@ -39,6 +41,9 @@ struct ConfigKind {
   double partial = 0;                     // when the config does not say it; 0: whole heads
   double partial_beside_dictionary = 0;   // when the config has a dictionary; 0: partial
   int64_t rotary_dim = 0;                 // when the config has none; 0: by the share
+  bool last_lanes = false;                // the last lanes of a head rotate, not the first
+  // Of yarn in a dictionary for all layers, when it gives none; 0: by the formula.
+  double yarn_attention_factor = 0;
 };
 
 // One model_type, as transformers computes it.
@@ -61,11 +66,16 @@ struct ConfigModel {
   std::vector<std::string> still;      // kinds of layers that do not rotate
   std::vector<std::string> layer_lists;    // keys that are read with an entry per layer
   int64_t no_rope_interval = 0;            // every so many layers one does not rotate
-  std::vector<std::string> layer_pattern;  // kinds of layers when the config lists none, repeated
+  std::vector<std::string> first_layers;   // kinds of layers when the config lists none
+  std::vector<std::string> layer_pattern;  // and of the layers behind these, by number, repeated
+  std::string layer_code_key;              // a key that may list the kinds of layers as numbers
+  std::map<int64_t, std::string> layer_codes;
+  std::optional<ParityArithmetic> parity;  // the class's own rounding; nullopt: not known
 
   bool vision() const { return !axes.empty(); }
   bool nested() const { return !kinds[0].name.empty(); }
-  // The kind with that name; the only one, for models whose layers are all of one kind.
+  // The kind with that name, or of layers with that name; the only one, for models whose layers are
+  // all of one kind.
   const ConfigKind* Find(std::string_view kind) const;
 };
 

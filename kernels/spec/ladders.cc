@@ -52,6 +52,14 @@ bool HasBlocks(const ResolvedSpec& spec) {
   return spec.axis_rule == AxisRule::kSingle || spec.axis_rule == AxisRule::kAxial;
 }
 
+PairBlocks PairBlocksOf(const ResolvedSpec& spec) {
+  PairBlocks blocks{};
+  for (size_t axis = 0; axis < spec.axes_dim.size() && HasBlocks(spec); ++axis) {
+    blocks[axis] = spec.axes_dim[axis] / 2;
+  }
+  return blocks;
+}
+
 int64_t ContentWidth(const ResolvedSpec& spec) {
   return spec.kind == SpecKind::kRotary ? spec.rotary_dim
                                         : spec.dim - spec.pad_front - spec.pad_back;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/ops/pairing.h"
 #include "kernels/spec/spec.h"
 
 namespace phasor {
@@ -49,6 +50,9 @@ int64_t ContentWidth(const ResolvedSpec& spec);
 
 // Whether each axis has its own block of the row, rather than all axes sharing one.
 bool HasBlocks(const ResolvedSpec& spec);
+
+// The pairs of each axis' block of a ROTARY spec; zeros if axes have no blocks.
+PairBlocks PairBlocksOf(const ResolvedSpec& spec);
 
 }  // namespace phasor
 

@@ -112,6 +112,8 @@ constexpr std::string_view Name(Pairing pairing) {
       return "HALF_SPLIT";
     case Pairing::kInterleaved:
       return "INTERLEAVED";
+    case Pairing::kBlockHalfSplit:
+      return "BLOCK_HALF_SPLIT";
   }
   return "?";
 }

@@ -57,9 +57,11 @@ absl::Status ResolvePrecision(Resolution& r) {
                : absl::OkStatus();
   }
   if (!r.merged.parity.has_value()) {
-    return r.Invalid(
-        "parity", "not set; must be given for precision PARITY",
-        r.user.preset.empty() ? "" : StrCat(": preset ", r.user.preset, " names none"));
+    return r.Invalid("parity", "not set; must be given for precision PARITY",
+                     !r.user.preset.empty() ? StrCat(": preset ", r.user.preset, " names none")
+                     : !r.user.config_json.empty()
+                         ? ": how the class of this model_type rounds is not known"
+                         : "");
   }
   PHASOR_ASSIGN_OR_RETURN(r.out.parity, parity::Resolve(*r.merged.parity, r.out, r.path));
   return absl::OkStatus();

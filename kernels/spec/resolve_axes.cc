@@ -152,6 +152,15 @@ absl::Status ResolveAxisList(Resolution& r) {
   return absl::OkStatus();
 }
 
+// BLOCK_HALF_SPLIT needs blocks. With one block it is HALF_SPLIT.
+absl::Status ResolveBlockPairs(const char* field, const Resolution& r, Pairing* pairing) {
+  if (*pairing != Pairing::kBlockHalfSplit) return absl::OkStatus();
+  if (r.out.axes == 1) *pairing = Pairing::kHalfSplit;
+  if (HasBlocks(r.out)) return absl::OkStatus();
+  return r.Invalid(field, "BLOCK_HALF_SPLIT, but the axes of axis_rule ", Name(r.out.axis_rule),
+                   " have no blocks; must be HALF_SPLIT or INTERLEAVED, or the rule AXIAL");
+}
+
 absl::Status CheckEncodingAxes(const Resolution& r) {
   if (field_use::IsPeriods(r.out) && r.out.axes != 1) {
     return r.Invalid("axes", r.out.axes, "; must be 1 for an encoding of family ",
@@ -189,6 +198,8 @@ absl::Status ResolveAxisMap(Resolution& r) {
     r.out.mrope_section.clear();
     r.out.axis_of_pair.clear();
   }
+  PHASOR_RETURN_IF_ERROR(ResolveBlockPairs("pairing", r, &r.out.pairing));
+  PHASOR_RETURN_IF_ERROR(ResolveBlockPairs("pairing_out", r, &r.out.pairing_out));
   if (HasBlocks(r.out)) return ResolveAxesDim(r);
   if (r.out.axis_rule != AxisRule::kFrequencyMajor) return absl::OkStatus();
   const int64_t width = ContentWidth(r.out);

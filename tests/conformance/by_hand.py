@@ -57,9 +57,11 @@ READ = {
 
 INTERLEAVED = {"pairing": "INTERLEAVED"}
 GPTJ = INTERLEAVED | {"observed": "source: the class makes its own table", "theta": 10000.0, "theta_keys": [], "scales": False, "partial_keys": ["rotary_dim"]}
+GPTJ |= {"parity": ["FLOAT32_POW", "FLOAT32", "FLOAT32", "FLOAT32"]}
 GPTJ |= {"rotary_dim": 64, "hidden": 4096, "hidden_keys": ["hidden_size", "n_embd"], "heads": 16, "heads_keys": ["num_attention_heads", "n_head"], "head_dim_keys": ["head_dim"]}
 
 KIMI = {"observed": "source: its files use DeepSeek V3's class", "pairing": "INTERLEAVED", "pairing_out": "HALF_SPLIT", "rope_interleave": True}
+KIMI |= {"parity": ["FLOAT32_POW", "FLOAT32", "MODEL", "MODEL"]}
 KIMI |= {"theta": 10000.0, "theta_keys": ["rope_theta"], "latent": [128, 64], "head_dim_keys": ["head_dim"], "head_dim": 64}
 
 ROFORMER = INTERLEAVED | {"observed": "source: the class makes its own table", "theta": 10000.0, "theta_keys": [], "scales": False}
@@ -72,12 +74,26 @@ EXAONE4 |= {"hidden": 4096, "hidden_keys": ["hidden_size"], "heads": 32, "heads_
 # The first layer, and then every sixth.
 MIMO = {"layer_pattern": ["full_attention" if i == 0 or (i + 1) % 6 == 0 else "sliding_attention" for i in range(48)]}
 
+# Sliding layers have the rotation "main", the others "compress". Of a dictionary for all layers only
+# "compress" has the scaling, without the amplitude of yarn.
+SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
+V4 = {"head_dim_keys": ["head_dim"], "head_dim": 512, "partial_keys": ["partial_rotary_factor", "qk_rope_head_dim"], "partial_in_dictionary": True}
+V4 |= {"partial": 0.125, "last_lanes": True}
+V4_MAIN = {"name": "main", "layer_types": ["sliding_attention"], "theta": 10000.0, "theta_keys": ["rope_theta"], "scales": False} | V4
+V4_COMPRESS = {"name": "compress", "layer_types": [SPARSE, HEAVY], "theta": 160000.0, "theta_keys": ["compress_rope_theta"]} | V4
+V4_COMPRESS |= {"yarn_attention_factor": 1.0}
+DEEPSEEK_V4 = INTERLEAVED | {"observed": "source: its attention takes the tables of both kinds", "layers": 43}
+DEEPSEEK_V4 |= {"first_layers": [HEAVY, HEAVY], "layer_pattern": [HEAVY, SPARSE], "kinds": [V4_MAIN, V4_COMPRESS]}
+DEEPSEEK_V4 |= {"layer_codes": {"key": "compress_ratios", "numbers": [0, 4, 128], "kinds": ["sliding_attention", SPARSE, HEAVY]}}
+DEEPSEEK_V4 |= {"parity": ["FLOAT32_POW", "FLOAT32", "MODEL", "FLOAT32"]}
+
 # Rows, or fields of rows, for what is not observed.
 BY_HAND = {
     "codegen": GPTJ,
     "gptj": GPTJ,
     "clvp_encoder": {"unread": "its width is at least 32 lanes and otherwise that of a projection"},
     "cohere2_moe": {"rope_scaling": False, "scales": True},
+    "deepseek_v4": DEEPSEEK_V4,
     "dots3_note_text": {"unread": "its kinds of layers have heads of different shapes"},
     "exaone4": {"still": ["full_attention"]},
     "exaone4_5_text": EXAONE4,
@@ -89,6 +105,7 @@ BY_HAND = {
     "longcat_flash": {"latent": [128, 64]},
     "mimo_v2_flash": MIMO,
     "mistral_large4_text": {"latent": [64, 64], "no_rope_interval": 4},
+    "gemma4_vision": {"axes": ["column", "row"]},
     "glm4v_text": {"partial": 0},
     "glm_image_text": {"partial": 0},
     "granite_swa": {"layer_lists": ["layer_rope_theta"]},

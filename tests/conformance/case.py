@@ -93,6 +93,8 @@ def rotated(case, found, rotate, dtype):
     n = (spec.get("rotary_dim") or int(head * spec.get("partial_rotary_factor", 1))) // 2
     x = input_lanes(head)
     lane = {"PAIRING_HALF_SPLIT": lambda j, k: begin + j + k * n, "PAIRING_INTERLEAVED": lambda j, k: begin + 2 * j + k}
+    halves = [(begin + sum(spec["axes_dim"][:a]) + i, width // 2) for a, width in enumerate(spec.get("axes_dim", [])) for i in range(width // 2)]
+    lane["PAIRING_BLOCK_HALF_SPLIT"] = lambda j, k: halves[j][0] + k * halves[j][1]
     source, target = lane[spec["pairing"]], lane[spec.get("pairing_out", spec["pairing"])]
     epsilon = {"f32": 2.0**-20, "bf16": 2.0**-7}[dtype]
     for i, position in enumerate(rows(case.positions)):

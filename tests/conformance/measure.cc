@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/request/request.h"
 #include "kernels/spec/names.h"
+#include "tests/support/direct.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
 
@@ -76,13 +77,6 @@ absl::StatusOr<Samples> Encode(const GoldenCase& golden, const Spec& spec, Dtype
   return samples;
 }
 
-// Lane of the first or second component of a pair within its head.
-int64_t Lane(const ResolvedSpec& spec, Pairing pairing, int64_t pair, int component) {
-  return spec.rotary_begin + (pairing == Pairing::kInterleaved
-                                  ? 2 * pair + component
-                                  : pair + component * (spec.rotary_dim / 2));
-}
-
 // A rotated tensor [positions, heads, head_dim].
 struct Heads {
   ResolvedSpec spec;
@@ -118,10 +112,10 @@ absl::StatusOr<Heads> Rotate(const GoldenCase& golden, const Spec& spec, Dtype d
 
 // 1 in the first lane of every pair and 0 in the second: they turn to cosine and sine.
 double FirstOfPair(const ResolvedSpec& spec, int64_t lane) {
-  const int64_t at = lane - spec.rotary_begin;
-  if (at < 0 || at >= spec.rotary_dim) return 0;
-  const bool first = spec.pairing == Pairing::kInterleaved ? at % 2 == 0 : at < spec.rotary_dim / 2;
-  return first ? 1 : 0;
+  for (int64_t pair = 0; pair < spec.rotary_dim / 2; ++pair) {
+    if (testing::LaneOf(spec, spec.pairing, pair, 0) == lane) return 1;
+  }
+  return 0;
 }
 
 absl::StatusOr<Samples> CosAndSin(const GoldenCase& golden, const Spec& spec, Dtype dtype) {
@@ -134,7 +128,7 @@ absl::StatusOr<Samples> CosAndSin(const GoldenCase& golden, const Spec& spec, Dt
     for (const int64_t sample : golden.samples) {
       const auto value = [&](int component) {
         return y.At(static_cast<int64_t>(p), sample / pairs,
-                    Lane(y.spec, y.spec.pairing_out, sample % pairs, component));
+                    testing::LaneOf(y.spec, y.spec.pairing_out, sample % pairs, component));
       };
       cos.push_back(value(0));
       sin.push_back(value(1));

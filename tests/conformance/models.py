@@ -15,6 +15,7 @@ import torch
 import transformers
 
 from by_hand import BY_HAND, NEEDED, READ
+from rounding import rounding
 from upstream import attribute, config_classes, configuration, frequencies, kinds_of, observe, rotary_module, rotates, survey
 
 TABLE = pathlib.Path(__file__).parents[2] / "kernels" / "spec" / "models.json"
@@ -95,9 +96,12 @@ def pairing_fields(seen, source):
     if seen is None:
         lanes, _, out = source.partition(">")
         return {"pairing": lanes} | ({"pairing_out": out} if out else {})
-    distances = {pair.lanes[1] - pair.lanes[0] for pair in seen.pairs}
-    assert len(distances) == 1, distances
-    lanes, out = (["INTERLEAVED" if of == (0, 1) else "HALF_SPLIT"][0] for of in (seen.pairs[0].lanes, seen.pairs[0].out))
+    def named(lanes):
+        (distance,) = {second - first for first, second in lanes}
+        blocks = seen.axes > 1 and distance * seen.axes == len(lanes)
+        return "INTERLEAVED" if distance == 1 else "BLOCK_HALF_SPLIT" if blocks else "HALF_SPLIT"
+
+    lanes, out = named([pair.lanes for pair in seen.pairs]), named([pair.out for pair in seen.pairs])
     fields = {"pairing": lanes} | ({"pairing_out": out} if out != lanes else {})
     return fields | ({"backwards": True} if max(seen.pairs[0].angle, key=abs) < 0 else {})
 
@@ -214,6 +218,8 @@ def row_of(name):
         if model.integer("qk_rope_head_dim") and kind in model.changed({"qk_rope_head_dim": model.integer("qk_rope_head_dim") + 16}):
             fields |= {"latent": [begin, head - begin]}
         found.append(({"name": kind} if kind else {}) | fields)
+    if seen and not row.get("dealt") and (steps := rounding(name, model.needed, found, seen)):
+        row["parity"] = steps
     return row | ({"kinds": found} if found[0].get("name") else found[0])
 
 
@@ -243,7 +249,8 @@ def table():
             rows[row["model_type"]] = row
             print(row["model_type"], row.get("unread", row.get("observed"))[:120], file=sys.stderr, flush=True)
     for name, row in BY_HAND.items():
-        rows[name] = rows.get(name, {"model_type": name}) | row
+        before = rows.get(name, {"model_type": name})
+        rows[name] = {k: v for k, v in before.items() if k != "unread" or "observed" not in row} | row
     rows = dict(sorted(rows.items()))
     known = {name for name, row in rows.items() if "unread" not in row}
     return {"transformers": transformers.__version__, "parts": parts(known), "models": list(rows.values())}

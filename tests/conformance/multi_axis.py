@@ -256,6 +256,7 @@ def definitions():
 
 def conventions():
     yield from axis_factors()
+    yield from blocks()
     yield from frequency_orders()
     yield from dense()
     yield from pixels()
@@ -294,6 +295,43 @@ def axis_factors():
         return as_numpy((table[..., 0, 0], table[..., 1, 0]))
 
     yield Case("axial-matrices", spec, GRID, f"{DIFFUSERS} HiDreamImageEmbedND", F64, hidream_matrices)
+
+
+def blocks():
+    """Half-split inside each axis' block."""
+    import transformers.models.gemma4.modeling_gemma4 as gemma4
+
+    embedding = gemma4.Gemma4VisionRotaryEmbedding(config_of("gemma4", "Gemma4VisionConfig"))
+    positions = [p[1:] for p in GRID]
+    spec = spec_of("BLOCK_HALF_SPLIT", 64, axes=2, axes_dim=[32, 32], axis_rule="AXIS_RULE_AXIAL") | {"rope_theta": 100}
+
+    def tables(positions):
+        return embedding(torch.zeros(1), torch.tensor(positions)[None])
+
+    def compute(positions):
+        return as_numpy(torch.cat([t[0, :, :16], t[0, :, 32:48]], -1) for t in tables(positions))
+
+    def rotate(x):
+        return gemma4.apply_multidimensional_rope(torch.from_numpy(x)[None, :, None], *tables(positions), torch.tensor(positions)[None])[0, :, 0].numpy()
+
+    upstream = f"{packages()} Gemma4VisionRotaryEmbedding, apply_multidimensional_rope"
+    yield Case("axial-halves-of-blocks", spec, positions, upstream, F32, compute, rotate=rotate)
+
+    scale = [1, 0.5, 0.5]
+    spec = spec_of("BLOCK_HALF_SPLIT", 96, axes=3, axes_dim=[32, 32, 32], axis_rule="AXIS_RULE_AXIAL", axes_position_scale=scale)
+    size = [1 + max(p[a] for p in GRID) for a in range(3)]
+    frequencies = diffusers_embeddings.get_3d_rotary_pos_embed_allegro(96, ((0, 0), size[1:]), size[1:], size[0], (1.0, 2.0, 2.0))[:3]
+
+    def allegro(positions):
+        rows = [[f[i][[p[a] for p in positions], :16] for a, f in enumerate(frequencies)] for i in (0, 1)]
+        return as_numpy(torch.cat(row, -1) for row in rows)
+
+    def rotate_allegro(x):
+        at = torch.tensor(GRID).T[:, None]
+        return diffusers_embeddings.apply_rotary_emb_allegro(torch.from_numpy(x)[None, None], frequencies, at)[0, 0].numpy()
+
+    upstream = f"{DIFFUSERS} get_3d_rotary_pos_embed_allegro, apply_rotary_emb_allegro"
+    yield Case("axial-halves-of-blocks-scaled", spec, GRID, upstream, F32, allegro, rotate=rotate_allegro)
 
 
 def frequency_orders():

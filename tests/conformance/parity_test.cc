@@ -13,6 +13,7 @@
 #include "kernels/request/request.h"
 #include "tests/conformance/golden.h"
 #include "tests/support/backends.h"
+#include "tests/support/direct.h"
 #include "tests/support/specs.h"
 #include "tests/support/tensors.h"
 
@@ -25,8 +26,16 @@ using testing::Tensor;
 constexpr Dtype kF64 = Dtype::kFloat64;
 
 const json& Cases() {
-  static const json& cases =
-      *new json(json::parse(std::ifstream(PHASOR_CONFORMANCE_FOLDER "/golden/parity/parity.json")));
+  static const json& cases = *new json([] {
+    json all = json::array();
+    for (const char* name : {"parity", "configs"}) {
+      const std::string folder = PHASOR_CONFORMANCE_FOLDER "/golden/parity/";
+      for (json& one : *new json(json::parse(std::ifstream(folder + name + ".json")))) {
+        all.push_back(std::move(one));
+      }
+    }
+    return all;
+  }());
   return cases;
 }
 
@@ -105,10 +114,11 @@ class ParityConformanceTest : public ::testing::TestWithParam<size_t> {
   }
 
   Dtype FrequencyType() const {
-    const bool wide = spec_.parity->frequency == ParityFrequency::kFloat64;
-    return TypeOf(spec_.parity->frequency_storage.value_or(wide ? ParityType::kFloat64
-                                                                : ParityType::kFloat32),
-                  model_);
+    const ParityArithmetic& steps = *plan_->spec.parity;
+    const bool wide = steps.frequency == ParityFrequency::kFloat64;
+    return TypeOf(
+        steps.frequency_storage.value_or(wide ? ParityType::kFloat64 : ParityType::kFloat32),
+        model_);
   }
 
   PositionTensor PositionsShape() const {
@@ -140,20 +150,19 @@ class ParityConformanceTest : public ::testing::TestWithParam<size_t> {
   // The table that the model's tensors meet: what turns (1, 0) into (cos, sin), rounding nothing.
   SinCos<double> Table(const Tensor& turned, int64_t token, int64_t pair) const {
     const ResolvedSpec& spec = plan_->spec;
-    const int64_t row = token * spec.head_dim + spec.rotary_begin;
-    const int64_t pairs = spec.rotary_dim / 2;
-    const bool half = spec.pairing_out == Pairing::kHalfSplit;
-    return {turned[row + (half ? pair + pairs : 2 * pair + 1)],
-            turned[row + (half ? pair : 2 * pair)]};
+    const auto lane = [&](int component) {
+      return token * spec.head_dim + testing::LaneOf(spec, spec.pairing_out, pair, component);
+    };
+    return {turned[lane(1)], turned[lane(0)]};
   }
 
   Tensor Units() const {
     const ResolvedSpec& spec = plan_->spec;
     Tensor x(kF64, tokens_ * spec.head_dim);
-    const bool half = spec.pairing == Pairing::kHalfSplit;
-    for (int64_t i = 0; i < x.count(); ++i) {
-      const int64_t lane = i % spec.head_dim;
-      x.Set(i, (half ? lane < spec.rotary_dim / 2 : lane % 2 == 0) ? 1 : 0);
+    for (int64_t i = 0; i < x.count(); ++i) x.Set(i, 0);
+    for (int64_t i = 0; i < tokens_ * spec.rotary_dim / 2; ++i) {
+      const int64_t token = i / (spec.rotary_dim / 2), pair = i % (spec.rotary_dim / 2);
+      x.Set(token * spec.head_dim + testing::LaneOf(spec, spec.pairing, pair, 0), 1);
     }
     return x;
   }
@@ -221,10 +230,9 @@ TEST_P(ParityConformanceTest, TablesAndRotationsAreUpstreams) {
       EXPECT_LE(std::abs(got.sin - sin), std::max(floor, UlpOf(table, sin))) << t << ", " << j;
       if (got.cos != cos || got.sin != sin) continue;
       ++same;
-      const bool half = spec.pairing_out == Pairing::kHalfSplit;
-      const int64_t row = t * spec.head_dim + spec.rotary_begin;
-      const int64_t lanes[] = {row + (half ? j : 2 * j), row + (half ? j + pairs : 2 * j + 1)};
-      for (const int64_t lane : lanes) {
+      for (const int component : {0, 1}) {
+        const int64_t lane =
+            t * spec.head_dim + testing::LaneOf(spec, spec.pairing_out, j, component);
         EXPECT_EQ(y[lane], Golden("y", lane, model_)) << "token " << t << " pair " << j;
       }
     }

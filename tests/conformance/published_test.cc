@@ -13,6 +13,7 @@
 
 #include "kernels/base/json.h"
 #include "kernels/plan/plan.h"
+#include "kernels/spec/config_models.h"
 #include "kernels/spec/model_layers.h"
 #include "kernels/spec/spec.h"
 #include "tests/support/direct.h"
@@ -61,14 +62,21 @@ void CompareLayers(const Json& golden, const Spec& spec) {
   const Json& text = config.contains("text_config") ? config["text_config"] : config;
   const char* const key = text.contains("num_hidden_layers") ? "num_hidden_layers" : "n_layer";
   if (text.contains(key)) EXPECT_EQ(part.layers.size(), text[key]);
+  const ConfigModel* const known = FindConfigModel(part.model_type);
+  // The name under which upstream has the rotation of a layer.
+  const auto kind_of = [&](const ModelLayer& layer) {
+    if (golden["kinds"].contains(layer.layer_type) || known == nullptr) return layer.layer_type;
+    const ConfigKind* const kind = known->Find(layer.layer_type);
+    return kind == nullptr ? layer.layer_type : kind->name;
+  };
   for (const ModelLayer& layer : part.layers) {
     if (!layer.spec.has_value()) continue;
-    const bool nested = golden["kinds"].contains(layer.layer_type);
+    const bool nested = golden["kinds"].contains(kind_of(layer));
     ASSERT_TRUE(nested || golden["kinds"].contains("")) << layer.layer_type;
   }
   for (const auto& [kind, numbers] : golden["kinds"].items()) {
     for (const ModelLayer& layer : part.layers) {
-      if (!layer.spec.has_value() || (!kind.empty() && layer.layer_type != kind)) continue;
+      if (!layer.spec.has_value() || (!kind.empty() && kind_of(layer) != kind)) continue;
       CompareNumbers(numbers, model->specs[*layer.spec]);
       break;
     }

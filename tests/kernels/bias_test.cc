@@ -174,6 +174,17 @@ TEST(BiasTest, DebertaGivesSignedBucketsOfQueryMinusKey) {
   }
 }
 
+TEST(BiasTest, RowsOfTheTableNeedNoHeads) {
+  BiasRequest request = Request("deberta-v2", 0, 3);
+  request.output_dtype = Dtype::kInt32;
+  const auto prepared = PrepareBias(request, nullptr, "item");
+  ASSERT_THAT(prepared, testing::IsOk());
+  EXPECT_EQ(prepared->output.shape[0], 1);
+  request.output_dtype = Dtype::kFloat32;
+  EXPECT_THAT(PrepareBias(request, nullptr, "item"),
+              StatusIs(kInvalid, HasSubstr("item.heads: 0; must be in [1")));
+}
+
 TEST(BiasTest, ScoresAreAddedAfterTheBiasIsRounded) {
   for (const Dtype dtype : testing::kFloatDtypes) {
     BiasRequest request = Request("alibi", 3, 70);

@@ -4,7 +4,11 @@
 // to the exact values.
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <utility>
+
 #include "kernels/request/request.h"
+#include "kernels/spec/names.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct.h"
 #include "tests/support/hand_plans.h"
@@ -318,6 +322,40 @@ void ExpectSameTurnOnAll(const std::vector<testing::NamedBackend>& backends, Tur
 }
 
 constexpr Pairing kPairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
+
+// A GPU leaves them to the CPU.
+TEST(RotaryFormsTest, PairsInBlocksAreTheSameOnEveryBackend) {
+  constexpr Pairing kBlocks = Pairing::kBlockHalfSplit;
+  const auto backends = AllBackends();
+  const std::vector<std::vector<int64_t>> widths = {{32, 32}, {6, 10, 34}, {2, 64}, {16, 56, 56}};
+  for (const std::vector<int64_t>& axes_dim : widths) {
+    for (const auto& [in, out] : {std::pair(kBlocks, kBlocks),
+                                  {kBlocks, Pairing::kInterleaved},
+                                  {Pairing::kHalfSplit, kBlocks}}) {
+      for (const int64_t apart : {0, 3}) {
+        const auto axes = static_cast<int>(axes_dim.size());
+        const auto plan = MakeHandPlan(
+            {.pairs = std::accumulate(axes_dim.begin(), axes_dim.end(), int64_t{0}) / 2,
+             .axes = axes,
+             .rotary_begin = apart,
+             .tail = apart,
+             .pairing = in,
+             .pairing_out = out,
+             .axes_dim = axes_dim});
+        for (const PositionSource& positions : FewPlaces(axes)) {
+          Turn turn{.plan = plan.get(), .positions = &positions};
+          ExpectSameTurnOnAll(backends, turn, StrCat("to ", Name(out)));
+          turn.inverse = true;
+          ExpectSameTurnOnAll(backends, turn, StrCat("from ", Name(out)));
+          turn.inverse = false;
+          turn.from_plan = plan.get();
+          turn.from_positions = &positions;
+          ExpectSameTurnOnAll(backends, turn, StrCat("delta of ", Name(out)));
+        }
+      }
+    }
+  }
+}
 
 TEST(RotaryFormsTest, HeadsWithTheirOwnFrequenciesAreTheSameOnEveryBackend) {
   const auto backends = AllBackends();

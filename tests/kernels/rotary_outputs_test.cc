@@ -142,6 +142,20 @@ TEST(RotaryOutputsTest, EveryBackendReturnsTheReferencesBytes) {
   }
 }
 
+TEST(RotaryOutputsTest, PairsInBlocksAreTheSameOnEveryBackend) {
+  auto plan = std::make_shared<Plan>(*PartialPlan(34, Pairing::kHalfSplit, Pairing::kHalfSplit));
+  plan->spec.pairing = plan->spec.pairing_out = Pairing::kBlockHalfSplit;
+  plan->spec.axes_dim = {22, 12};
+  OutputCall call;
+  call.plan = plan;
+  Scatter(call);
+  for (const Dtype output : {Dtype::kBFloat16, Dtype::kFloat8E4M3, Dtype::kFloat8E5M2}) {
+    call.dtype = Dtype::kBFloat16;
+    call.output = output;
+    ExpectSameOnAll(call, std::string(Name(output)));
+  }
+}
+
 // The f32 rotation of the widened input gives exactly the value to be rounded.
 TEST(RotaryOutputsTest, Float8IsTheRoundedRotationOfTheWidenedInput) {
   const auto backend = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});

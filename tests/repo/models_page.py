@@ -21,7 +21,7 @@ numbers are those of the spec that tests/conformance/golden has under the name o
 A class that a later release adds fails `./dev conformance` until a case runs it or
 tests/conformance/stays_out.py says why none does.
 """
-PAIRS = {("HALF_SPLIT", "HALF_SPLIT"): "half-split", ("INTERLEAVED", "INTERLEAVED"): "neighbours", ("INTERLEAVED", "HALF_SPLIT"): "neighbours in, half-split out"}
+PAIRS = {("HALF_SPLIT", "HALF_SPLIT"): "half-split", ("INTERLEAVED", "INTERLEAVED"): "neighbours", ("BLOCK_HALF_SPLIT", "BLOCK_HALF_SPLIT"): "half-split in blocks", ("INTERLEAVED", "HALF_SPLIT"): "neighbours in, half-split out"}
 
 
 def names(values):
@@ -43,6 +43,10 @@ def axes(row):
     return f"{row['axis_rule']} ({', '.join(row['axes'])})" if "axes" in row else ""
 
 
+def rounding(row):
+    return " ".join(row["parity"][2:]) if "parity" in row else ""
+
+
 def reads(row):
     keys = []
     for kind in row.get("kinds", [row]):
@@ -53,10 +57,10 @@ def reads(row):
 
 def table(data):
     rows = [row for row in data["models"] if "unread" not in row]
-    lines = ["| model_type | pairs | base by default | axes | keys that it reads | observed |", "|---|---|---|---|---|---|"]
+    lines = ["| model_type | pairs | base by default | axes | keys that it reads | PARITY: table, math | observed |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         pairs = PAIRS[row["pairing"], row.get("pairing_out", row["pairing"])] + (", turned backwards" if row.get("backwards") else "")
-        lines.append(f"| `{row['model_type']}` | {pairs} | {base(row)} | {axes(row)} | {reads(row)} | {row['observed']} |")
+        lines.append(f"| `{row['model_type']}` | {pairs} | {base(row)} | {axes(row)} | {reads(row)} | {rounding(row)} | {row['observed']} |")
     unread = [row for row in data["models"] if "unread" in row and row["model_type"] not in data["parts"]]
     lines += ["", f"Of transformers {data['transformers']}: {len(rows)} model_types with a rotary embedding of their own,", f"{len(data['parts'])} composite ones with such a part."]
     lines += ["", "Not read, so `pairing` is needed: " + names(row["model_type"] for row in unread) + "."]

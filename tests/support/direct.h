@@ -48,14 +48,25 @@ inline std::vector<double> EncodeRow(const Plan& plan, const std::vector<Positio
   return EncodeRow(plan, plan.layout, at);
 }
 
+// The lane of component 0 or 1 of a pair.
+inline int64_t LaneOf(const ResolvedSpec& spec, Pairing pairing, int64_t pair, int component) {
+  int64_t begin = spec.rotary_begin, pairs = spec.rotary_dim / 2;
+  if (pairing == Pairing::kInterleaved) return begin + 2 * pair + component;
+  for (size_t axis = 0; pairing == Pairing::kBlockHalfSplit; ++axis) {
+    pairs = spec.axes_dim[axis] / 2;
+    if (pair < pairs) break;
+    pair -= pairs;
+    begin += spec.axes_dim[axis];
+  }
+  return begin + pair + component * pairs;
+}
+
 // One head of a rotary embedding.
 inline std::vector<double> RotateHead(const Plan& plan, const std::vector<Position>& at,
                                       const std::vector<double>& x, bool inverse = false) {
   const ResolvedSpec& spec = plan.spec;
   const auto lane = [&](Pairing pairing, int64_t pair, int component) {
-    return spec.rotary_begin + (pairing == Pairing::kInterleaved
-                                    ? 2 * pair + component
-                                    : pair + component * spec.rotary_dim / 2);
+    return LaneOf(spec, pairing, pair, component);
   };
   std::vector<double> y = x;
   for (int64_t pair = 0; pair < spec.rotary_dim / 2; ++pair) {

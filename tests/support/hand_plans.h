@@ -26,6 +26,7 @@ struct HandPlan {
   int64_t tail = 0;  // lanes behind the pairs
   Pairing pairing = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
+  std::vector<int64_t> axes_dim;  // of BLOCK_HALF_SPLIT
 };
 
 // Frequencies are up to 3 turns, of either sign.
@@ -40,6 +41,7 @@ inline std::shared_ptr<Plan> MakeHandPlan(const HandPlan& want, uint64_t seed = 
   plan->spec.head_dim = want.rotary_begin + 2 * want.pairs + want.tail;
   plan->spec.pairing = want.pairing;
   plan->spec.pairing_out = want.pairing_out;
+  plan->spec.axes_dim = want.axes_dim;
   plan->amplitude = want.amplitude;
   plan->heads = want.heads;
   const int64_t head_pairs = want.heads == 1 ? want.pairs : (want.pairs + 1) / 2 * 2;

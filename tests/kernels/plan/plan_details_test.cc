@@ -82,6 +82,19 @@ TEST(DetailsOfTest, NamesTheLanesOfHeads) {
   EXPECT_FALSE(details[0].sine_column.has_value());
 }
 
+TEST(DetailsOfTest, NamesTheLanesOfPairsInBlocks) {
+  Spec spec = With(With(Rotary(11), &Spec::rotary_begin, 1), &Spec::rotary_dim, 10);
+  spec.axes_dim = {4, 6};
+  spec.pairing = Pairing::kBlockHalfSplit;
+  std::vector<int64_t> first, second;
+  for (const PairDetail& detail : Details(spec)) {
+    first.push_back(*detail.first_lane);
+    second.push_back(*detail.second_lane_out);
+  }
+  EXPECT_THAT(first, ElementsAre(1, 2, 5, 6, 7));
+  EXPECT_THAT(second, ElementsAre(3, 4, 8, 9, 10));
+}
+
 TEST(DetailsOfTest, ListsHeadsAndLayers) {
   Spec spec = With(Rotary(6), &Spec::family, FrequencyFamily::kExplicit);
   spec.axes = 2;

@@ -36,6 +36,14 @@ TEST(TableLayoutTest, IsWhatTheCatalogueDraws) {
   EXPECT_EQ(DrawTable(EncodeOutput::kSinRepeated, 2), "s0 s0 s1 s1");
 }
 
+TEST(TableLayoutTest, RepeatsPairsInBlocksBlockByBlock) {
+  const TablePairs blocks{1, 3, 3, {2, 1}};
+  EXPECT_EQ(Draw(TableLayout(EncodeOutput::kCosSinDuplicated, blocks)),
+            "c0 c1 c0 c1 c2 c2 s0 s1 s0 s1 s2 s2");
+  EXPECT_EQ(Draw(TableLayout(EncodeOutput::kSinDuplicated, blocks)), "s0 s1 s0 s1 s2 s2");
+  EXPECT_EQ(Draw(TableLayout(EncodeOutput::kCosSin, blocks)), "c0 c1 c2 s0 s1 s2");
+}
+
 TEST(TableLayoutTest, PutsHeadsOneAfterAnother) {
   EXPECT_EQ(Draw(TableLayout(EncodeOutput::kComplex, {2, 3, 4})),
             "c0 s0 c1 s1 c2 s2 c4 s4 c5 s5 c6 s6");

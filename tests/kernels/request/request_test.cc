@@ -185,6 +185,24 @@ TEST(PrepareTableTest, MakesAJobOfItsLayout) {
   EXPECT_EQ(job.out_row_bytes, 48);
 }
 
+TEST(PrepareTableTest, RepeatsPairsInBlocksBlockByBlock) {
+  EncodeRequest request = TableOf(EncodeOutput::kCosDuplicated, 1);
+  request.spec.rotary_dim = 10;
+  request.spec.axes_dim = {4, 6};
+  request.spec.pairing = Pairing::kBlockHalfSplit;
+  request.positions = PositionGrid{{IntegerRange{0, 1, 7}, IntegerRange{0, 1, 1}}};
+  const auto prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  ASSERT_EQ(prepared->layout->blocks.size(), 4u);
+  EXPECT_EQ(prepared->layout->blocks[1].cos_begin, 2);
+  EXPECT_EQ(prepared->layout->blocks[2].first_pair, 2);
+  EXPECT_EQ(prepared->layout->blocks[3].cos_begin, 7);
+  request.spec.axes_dim = {6, 4};
+  ExpectInvalid(request, "output: COS_DUPLICATED of blocks whose widths are not multiples of 4");
+  request.output = EncodeOutput::kCosSin;
+  EXPECT_THAT(Prepare(request), IsOk());
+}
+
 TEST(PrepareTableTest, IsOfRotarySpecsOnly) {
   EncodeRequest request = Encode(8, 3);
   request.output = EncodeOutput::kCosSin;

@@ -44,6 +44,21 @@ TEST(RotarySpecTest, SpecsMustRotateTheSameLanesAndHeads) {
               StatusIs(kInvalid, HasSubstr("from.frequency_heads: 4; must be spec's (1)")));
 }
 
+TEST(RotarySpecTest, PairsInBlocksMoveWithinTheSameBlocks) {
+  Plan from = Rotating(0, 64), to = Rotating(0, 64);
+  from.spec.pairing_out = to.spec.pairing_out = Pairing::kBlockHalfSplit;
+  from.spec.axes_dim = {32, 32};
+  to.spec.axes_dim = {16, 48};
+  EXPECT_THAT(
+      CheckDelta(from, to, "from"),
+      StatusIs(kInvalid, HasSubstr("from.axes_dim: differs from spec's; must be the same")));
+  to.spec.axes_dim = {32, 32};
+  EXPECT_THAT(CheckDelta(from, to, "from"), IsOk());
+  from.spec.pairing_out = Pairing::kInterleaved;
+  from.spec.axes_dim = {64};
+  EXPECT_THAT(CheckDelta(from, to, "from"), IsOk());
+}
+
 TEST(RotarySpecTest, AnAmplitudeOfZeroCannotBeUndone) {
   EXPECT_THAT(CheckDelta(Rotating(0, 64, 1, 0), Rotating(0, 64), "from"),
               StatusIs(kInvalid, HasSubstr("from.attention_factor: 0 cannot be undone")));

@@ -8,6 +8,7 @@
 #include <string>
 #include <variant>
 
+#include "kernels/base/text.h"
 #include "tests/kernels/spec/configurations.h"
 #include "tests/support/status_matchers.h"
 
@@ -67,6 +68,69 @@ TEST(ModelLayersTest, LayersThatDoNotRotateHaveNoSpec) {
               ::testing::ElementsAre(1e4, 1e4, 1e4, 0));
   EXPECT_THAT(BasesOf(R"({"model_type": "qwen3_next", "num_hidden_layers": 4})"),
               ::testing::ElementsAre(0, 0, 0, 1e4));
+}
+
+TEST(ModelLayersTest, LayersRoundAsTheirClassIfTheyAreAskedTo) {
+  Spec spec = Config(Llama(R"("num_hidden_layers": 3)"));
+  EXPECT_FALSE(ResolveModel(spec)->specs[0].parity.has_value());
+  spec.precision = Precision::kParity;
+  const auto model = ResolveModel(spec);
+  ASSERT_THAT(model, IsOk());
+  EXPECT_EQ(model->specs[0].parity->table, ParityType::kModel);
+}
+
+// DeepSeek V4: sliding layers have the base of the model, the others one of their own and the
+// scaling.
+constexpr char kV4[] = R"({"model_type": "deepseek_v4", "num_hidden_layers": 5,
+    "compress_rope_theta": 2e5, "rope_scaling": {"type": "yarn", "factor": 16,
+    "original_max_position_embeddings": 65536})";
+
+TEST(ModelLayersTest, LayersShareRotationsUnderOtherNames) {
+  const auto layers = LayersOfModel(StrCat(kV4, R"(, "compress_ratios": [0, 4, 128, 0, 4, 4]})"));
+  ASSERT_EQ(layers.size(), 5u);
+  EXPECT_EQ(*layers[0], *layers[3]);
+  EXPECT_EQ(layers[0]->rope_theta, 1e4);
+  EXPECT_FALSE(IsSet(layers[0]->rope_scaling));
+  EXPECT_EQ(layers[0]->rotary_begin, 448);
+  EXPECT_EQ(layers[0]->rotary_dim, 64);
+  EXPECT_EQ(*layers[1], *layers[2]);
+  EXPECT_EQ(layers[1]->rope_theta, 2e5);
+  EXPECT_EQ(std::get<YarnScaling>(layers[1]->rope_scaling).attention_factor, 1.0);
+  EXPECT_THAT(BasesOf(StrCat(kV4, "}")), ::testing::Each(2e5)) << "no sliding layers by default";
+  EXPECT_THAT(
+      ResolveModel(Config(StrCat(kV4, R"(, "compress_ratios": [0, 4, 8, 0, 4]})"))),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("compress_ratios: 8 for layer 2")));
+}
+
+TEST(ModelLayersTest, KindsOfLayersAreAskedForByEitherName) {
+  const auto read = [](const std::string& type, const std::string& more) {
+    Spec spec = Config(StrCat(kV4, more, "}"));
+    spec.layer_type = type;
+    return ResolveSpec(spec);
+  };
+  for (const char* type : {"compress", "heavily_compressed_attention", "1"}) {
+    EXPECT_EQ(read(type, "")->rope_theta, 2e5) << type;
+  }
+  EXPECT_EQ(read("main", "")->rope_theta, 1e4);
+  EXPECT_EQ(read("sliding_attention", R"(, "rope_theta": 3e4)")->rope_theta, 3e4);
+  EXPECT_EQ(read("main", R"(, "qk_rope_head_dim": 32)")->rotary_begin, 480);
+  EXPECT_EQ(read("main", R"(, "partial_rotary_factor": 0.25)")->rotary_dim, 128);
+  EXPECT_THAT(ResolveSpec(Config(StrCat(kV4, "}"))),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("layer_type: not set; must be sliding_attention or "
+                                 "compressed_sparse_attention or heavily_compressed_attention")));
+}
+
+TEST(ModelLayersTest, ADictionaryForEachKindSaysWhatShareRotates) {
+  const auto read = [](const std::string& main) {
+    Spec spec = Config(R"({"model_type": "deepseek_v4", "rope_parameters": {"main": {)" + main +
+                       R"("rope_theta": 5e4}, "compress": {"rope_type": "default"}}})");
+    spec.layer_type = "sliding_attention";
+    return ResolveSpec(spec);
+  };
+  EXPECT_EQ(read(R"("partial_rotary_factor": 0.5, )")->rotary_begin, 256);
+  EXPECT_THAT(read(""), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("without partial_rotary_factor for main layers")));
 }
 
 TEST(ModelLayersTest, ListsPerLayerAreRead) {

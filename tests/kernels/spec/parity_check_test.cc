@@ -5,14 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/kernels/spec/configurations.h"
 #include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::parity {
 namespace {
 
+using testing::Config;
 using testing::Encoding;
 using ::testing::HasSubstr;
+using testing::IsOk;
 using testing::Rotary;
 using testing::With;
 
@@ -63,6 +66,34 @@ TEST(ParityCheckTest, RejectsParityWithoutStages) {
     if (stage == std::string("math")) arithmetic.math.reset();
     ExpectRefused(Parity(Rotary(8), arithmetic), std::string("spec.parity.") + stage + ": not set");
   }
+}
+
+TEST(ParityCheckTest, TheClassOfAConfigurationHasItsArithmetic) {
+  const auto steps = [](const std::string& type, const std::string& more) {
+    Spec spec = Config(R"({"model_type": ")" + type + R"(", "head_dim": 64)" + more + "}");
+    spec.precision = Precision::kParity;
+    return ResolveSpec(spec);
+  };
+  const auto llama = steps("llama", "");
+  ASSERT_THAT(llama, IsOk());
+  EXPECT_EQ(llama->parity->frequency, ParityFrequency::kFloat32Pow);
+  EXPECT_EQ(llama->parity->math, ParityType::kModel);
+  EXPECT_EQ(steps("cohere", R"(, "hidden_size": 512, "num_attention_heads": 8)")->parity->math,
+            ParityType::kFloat32);
+  EXPECT_FALSE(
+      ResolveSpec(Config(R"({"model_type": "llama", "head_dim": 64})"))->parity.has_value())
+      << "EXACT";
+  Spec own = Config(R"({"model_type": "llama", "head_dim": 64})");
+  own.precision = Precision::kParity;
+  own.parity = llama->parity;
+  own.parity->math = ParityType::kFloat32;
+  EXPECT_EQ(ResolveSpec(own)->parity->math, ParityType::kFloat32) << "the spec's own";
+  Spec unknown = Config(R"({"model_type": "llamas", "head_dim": 64, "rope_theta": 1e4})");
+  unknown.pairing = Pairing::kHalfSplit;
+  unknown.precision = Precision::kParity;
+  ExpectRefused(unknown,
+                "parity: not set; must be given for precision PARITY: how the class of this "
+                "model_type rounds is not known");
 }
 
 TEST(ParityCheckTest, EncodingsNeedNoMath) {

@@ -122,6 +122,21 @@ TEST(ResolveAxesTest, OneAxisIsTheSameUnderEveryRule) {
   EXPECT_EQ(Resolve(With(Rotary(8), &Spec::axis_rule, AxisRule::kAxial)), plain);
 }
 
+TEST(ResolveAxesTest, PairsInBlocksNeedBlocks) {
+  Spec spec = With(Rotary(16), &Spec::pairing, Pairing::kBlockHalfSplit);
+  EXPECT_EQ(Resolve(spec), Resolve(Rotary(16))) << "one block is the head";
+  spec.axes_dim = {12, 4};
+  EXPECT_EQ(Resolve(spec).pairing, Pairing::kBlockHalfSplit);
+  EXPECT_EQ(Resolve(spec).pairing_out, Pairing::kBlockHalfSplit);
+  spec.axes_dim.clear();
+  spec.axis_rule = AxisRule::kMropeChunked;
+  spec.mrope_section = {4, 2, 2};
+  ExpectInvalid(spec, "pairing: BLOCK_HALF_SPLIT, but the axes of axis_rule MROPE_CHUNKED");
+  spec.pairing = Pairing::kInterleaved;
+  spec.pairing_out = Pairing::kBlockHalfSplit;
+  ExpectInvalid(spec, "pairing_out: BLOCK_HALF_SPLIT");
+}
+
 TEST(ResolveAxesTest, FrequencyMajorTakesWholeLadders) {
   Spec spec = With(With(Rotary(12), &Spec::axes, 3), &Spec::axis_rule, AxisRule::kFrequencyMajor);
   EXPECT_EQ(Resolve(spec).axis_rule, AxisRule::kFrequencyMajor);
