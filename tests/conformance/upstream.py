@@ -139,8 +139,8 @@ def ids(axes):
     return at[:, 0][None] if axes == 1 else at[:, :axes] if axes == 2 else at.T[:, None]
 
 
-def probe(rotary, kind):
-    """(positions, cosines and sines) in the form that the module takes."""
+def probe(rotary, kind, dtype=torch.float32):
+    """(positions, cosines and sines) in the form that the module takes, for a model of that type."""
     takes = inspect.signature(rotary.forward).parameters
     more = {"layer_type": kind} if kind and "layer_type" in takes else {}
     axial = getattr(rotary, "rope_type", "") == "axial"
@@ -149,20 +149,27 @@ def probe(rotary, kind):
         orders = orders[1:2]
     if type(rotary).__name__.startswith("NeoMME"):
         orders = orders[2:]
+    if type(rotary).__name__.startswith("Gemma4Vision"):
+        orders = orders[1:]
     failed = None
     for at in orders:
         try:
-            return at, rotary(torch.zeros(1, 1, 1), at, **more)
+            return at, rotary(torch.zeros(1, 1, 1, dtype=dtype), at, **more)
         except Exception as error:  # noqa: BLE001
             failed = failed or error
     raise failed
 
 
-def with_zeros(layer):
+def zeros_of(dtype, shape):
+    """One zero seen as a tensor of that shape: no memory, and products are not computed."""
+    return torch.zeros((), dtype=dtype).expand(shape)
+
+
+def with_zeros(layer, dtype):
     for module in layer.modules():
         for name, value in module._parameters.items():
             if value is not None:
-                module._parameters[name] = torch.nn.Parameter(torch.zeros(value.shape), requires_grad=False)
+                module._parameters[name] = torch.nn.Parameter(zeros_of(dtype, value.shape), requires_grad=False)
         for name, value in module._buffers.items():
             if value is not None:
                 module._buffers[name] = torch.zeros(value.shape, dtype=value.dtype)
@@ -185,7 +192,7 @@ def pattern(width):
     return torch.tensor([(i * 37 % 101 - 50) / 16 for i in range(width)])
 
 
-def constructed(cls, config, layer):
+def constructed(cls, config, layer, dtype):
     known = {"config": config, "layer_idx": layer, "layer_type": (attribute(config, "layer_types") or [None] * 999)[layer], "is_causal": True, "kv_in_dim": 64}
     known |= {"num_heads": attribute(config, "num_attention_heads")}
     given = {}
@@ -196,12 +203,12 @@ def constructed(cls, config, layer):
             given[name] = getattr(config, name)
     with torch.device("meta"):
         layer = cls(**given)
-    return with_zeros(layer)
+    return with_zeros(layer, dtype)
 
 
-def call(layer, at, tables, flat, kind):
+def call(layer, at, tables, flat, dtype):
     width = next((m.in_features for m in layer.modules() if isinstance(m, torch.nn.Linear)), None)
-    x = torch.zeros(TOKENS, width) if flat else torch.zeros(1, TOKENS, width)
+    x = torch.zeros(TOKENS, width, dtype=dtype) if flat else torch.zeros(1, TOKENS, width, dtype=dtype)
     known = dict.fromkeys(("hidden_states", "hidden_state", "x", "query", "key", "value", "context_hidden_states", "encoder_hidden_states"), x)
     known |= {"position_embeddings": tables, "position_ids": at, "cu_seqlens": torch.tensor([0, TOKENS], dtype=torch.int32), "shared_kv_states": {}}
     known |= {"attention_mask": torch.zeros(1, 1, TOKENS, TOKENS), "merged_attention_mask": None, "alibi": None, "layer_idx": 0}
@@ -211,10 +218,10 @@ def call(layer, at, tables, flat, kind):
     layer(**{name: value for name, value in known.items() if name in takes})
 
 
-def attend(module, name, config, index, at, tables, kind):
-    """Runs the attention layer up to attention."""
+def attend(module, name, config, index, at, tables, kind, dtype=torch.float32):
+    """Runs the attention layer in that type up to attention."""
     code = importlib.import_module(module)
-    layer = constructed(getattr(code, name), config, index)
+    layer = constructed(getattr(code, name), config, index, dtype)
     seen = Capture()
 
     def watched(function):
@@ -222,10 +229,17 @@ def attend(module, name, config, index, at, tables, kind):
             bound = inspect.signature(function).bind(*arguments, **named)
             for key, value in bound.arguments.items():
                 if key in ROTATED and isinstance(value, torch.Tensor):
-                    bound.arguments[key] = pattern(value.shape[-1]).expand(value.shape).clone()
-            out = function(*bound.args, **bound.kwargs)
-            if seen.function is None:
-                seen.function, seen.arguments, seen.rotated = function, bound, out[0] if isinstance(out, tuple) else out
+                    bound.arguments[key] = pattern(value.shape[-1]).expand(value.shape).to(value.dtype)
+            first = seen.function is None  # a rotation may call another one
+            if first:
+                seen.function, seen.arguments = function, bound
+            try:
+                out = function(*bound.args, **bound.kwargs)
+            except Exception:
+                seen.function = None
+                raise
+            if first:
+                seen.rotated = out[0] if isinstance(out, tuple) else out
             return out
 
         return replaced
@@ -241,10 +255,12 @@ def attend(module, name, config, index, at, tables, kind):
         saved["eager_attention_forward"] = code.eager_attention_forward
         code.eager_attention_forward = eager
     failed = None
+    linear = torch.nn.functional.linear
+    torch.nn.functional.linear = lambda x, weight, bias=None: zeros_of(x.dtype, (*x.shape[:-1], weight.shape[0])).clone()
     try:
         for flat in (False, True):
             try:
-                call(layer, at, tables, flat, kind)
+                call(layer, at, tables, flat, dtype)
             except Reached:
                 pass
             except Exception as error:  # noqa: BLE001  # another layer may take other arguments
@@ -252,6 +268,7 @@ def attend(module, name, config, index, at, tables, kind):
             if seen.function is not None:
                 return seen
     finally:
+        torch.nn.functional.linear = linear
         for key, value in saved.items():
             setattr(code, key, value)
     if failed:
