@@ -67,7 +67,8 @@ def every_class_of_diffusers_and_timm():
         if missing:
             raise Fail(f"{package}: no golden values of {', '.join(sorted(missing))}")
         right = kinds.count("compared") + kinds.count("same source")
-        sums.append(f"{package} {part['version']}: {right} of {len(kinds)} compared, {kinds.count('refused')} refused with a remedy")
+        idle = kinds.count("no sine") + kinds.count("stays out")
+        sums.append(f"{package} {part['version']}: {len(kinds)} found, {right} right, {kinds.count('made of')} made of these, {idle} neither rotate nor encode, {kinds.count('refused')} refused with a remedy")
     any_run().passed(r"conformance_test")
     return "; ".join(sums)
 
@@ -233,6 +234,7 @@ CHECKS = [
     every_class_of_diffusers_and_timm,
     of_tests("Published configurations mean what transformers computes", r"conformance_published_test"),
     presets_of_models,
+    of_tests("The models' attention layers rotate to the same bits in bf16 and f16", r"conformance_model_parity_test"),
     of_tests("Parity arithmetic: upstream's bits where they are defined", r"parity_\w*test|parity_test"),
     of_tests("Cached keys: 8 moves of a bf16 key within 0.0048", r"cached_keys_test"),
     of_tests("Learned tables and attention biases", r"(\w*bias\w*|\w*table\w*)_test"),

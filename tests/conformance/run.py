@@ -75,6 +75,7 @@ def update_models():
     here = pathlib.Path(__file__).parent
     steps = [[here / "models.py", "--update"], [here.parent / "repo" / "models_page.py", "--fix"]]
     steps.append([here / "model_cases.py", here / "configs" / "models.json"])
+    steps.append([here / "model_parity.py", here / "configs" / "model_parity.json"])
     return max(subprocess.run([sys.executable, *step]).returncode for step in steps)
 
 
@@ -93,6 +94,16 @@ def models(build):
         print(changed.stderr[-2000:], test.stdout[-4000:])
         failures.append("conformance_models_test failed")
     return failures
+
+
+def model_parity(build):
+    """Runs the models' attention layers again in bf16, f16 and f32, and prints what differs."""
+    live = pathlib.Path("build/conformance/model_parity.json")
+    subprocess.run([sys.executable, pathlib.Path(__file__).with_name("model_parity.py"), live], capture_output=True, check=True)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("LD_")} | {"PHASOR_MODEL_PARITY": str(live.resolve())}
+    test = subprocess.run([build / "tests/conformance/conformance_model_parity_test", "--gtest_brief=1"], env=environment, text=True, capture_output=True)
+    print(test.stderr, end="")
+    return [f"conformance_model_parity_test failed: {test.stdout[-4000:]}"] if test.returncode else []
 
 
 def published():
@@ -144,6 +155,7 @@ def main():
     failures += ["bias"] if bias.returncode else []
     failures += walk.report(trace, "--update" in sys.argv)
     failures += models(build)
+    failures += model_parity(build)
     failures += published()
     listed = subprocess.run([build / "client/cli/phasor", "presets", "--json"], env=environment, text=True, capture_output=True, check=True)
     presets = {preset["name"] for preset in json.loads(listed.stdout)}
