@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Heading of the navigation -> pages. Pages that are named nowhere come last.
 SECTIONS = {
-    "Use it": ("choosing", "presets", "conventions", "python", "client", "oip", "shared-memory", "cached-keys", "move-keys", "check-cache",
+    "Use it": ("choosing", "presets", "conventions", "python", "client", "oip", "rest", "shared-memory", "cached-keys", "move-keys", "check-cache",
                "paged-cache", "tables-and-biases", "errors"),
     "Run it": ("configuration", "operations", "security", "reliability", "metrics", "tracing", "top", "runbooks", "capacity", "packages", "images", "kubernetes",
                "replicas"),

@@ -5,7 +5,7 @@ no page leads to a page that shows the file; one to a folder, to a list of it.""
 import posixpath
 import re
 
-PAGES = ("*.md", "docs/*.md", "docs/adr/*.md", "client/**/*.md", "bench/**/*.md", "tests/**/*.md")
+PAGES = ("*.md", "docs/*.md", "docs/adr/*.md", "client/**/*.md", "bench/**/*.md", "deploy/**/*.md", "tests/**/*.md")
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 LANGUAGES = {".h": "cpp", ".cc": "cpp", ".cu": "cpp", ".cuh": "cpp", ".py": "python", ".sh": "bash", ".proto": "proto", ".yaml": "yaml",
              ".json": "json", ".cmake": "cmake", ".txt": "text"}  # fmt: skip

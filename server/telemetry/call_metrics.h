@@ -9,15 +9,20 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "server/grpc/call_observer.h"
+#include "server/telemetry/open_metrics.h"
 
 namespace phasor::telemetry {
 
@@ -34,6 +39,11 @@ class CallMetrics final : public rpc::CallObserver {
   void Started(std::string_view method) override;
   void Ended(const rpc::CallRecord& call) override;
 
+  // From the first call of this on, remembers a trace for each bucket of the durations: the last
+  // call whose caller samples its trace. Finds it.
+  Exemplar ExemplarOf(const prometheus::MetricFamily& family,
+                      const prometheus::ClientMetric& metric, size_t bucket);
+
  private:
   static constexpr size_t kCodes = 17;
 
@@ -49,6 +59,9 @@ class CallMetrics final : public rpc::CallObserver {
     std::array<std::unique_ptr<Series>, kCodes> series;
   };
 
+  // Remembers the call's trace, if its caller samples it.
+  void Remember(const rpc::CallRecord& call);
+
   Method& MethodOf(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Series SeriesOf(std::string_view name, int code);
 
@@ -56,7 +69,11 @@ class CallMetrics final : public rpc::CallObserver {
   prometheus::Family<prometheus::Histogram>& duration_;
   prometheus::Family<prometheus::Histogram>& sent_bytes_;
   prometheus::Family<prometheus::Histogram>& received_bytes_;
+  std::atomic<bool> exemplars_wanted_ = false;
   absl::Mutex mu_;
+  // By method and code, as their labels say.
+  std::map<std::pair<std::string, std::string>, std::vector<Exemplar>> exemplars_
+      ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Method> methods_ ABSL_GUARDED_BY(mu_);  // by name; fixed
   Method other_ ABSL_GUARDED_BY(mu_) = {kOther};
 };

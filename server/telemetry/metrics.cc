@@ -13,6 +13,7 @@
 #include "server/telemetry/engine_metrics.h"
 #include "server/telemetry/gpu_families.h"
 #include "server/telemetry/gpu_reader.h"
+#include "server/telemetry/open_metrics.h"
 #include "server/telemetry/page_server.h"
 #include "server/telemetry/process_families.h"
 #include "server/telemetry/snapshot_families.h"
@@ -36,7 +37,8 @@ rpc::CallObserver* Metrics::call_observer() { return &impl_->calls; }
 namespace {
 
 // The format of the Prometheus library: version 0.0.4 of the text format.
-constexpr char kContentType[] = "text/plain; version=0.0.4; charset=utf-8";
+constexpr char kText[] = "text/plain; version=0.0.4; charset=utf-8";
+constexpr char kOpenMetrics[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 void MoveTo(std::vector<prometheus::MetricFamily>* all,
             std::vector<prometheus::MetricFamily> families) {
@@ -51,14 +53,20 @@ absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(const std::vector<std:
   PageServerOptions options;
   options.addresses = addresses;
   options.path = "/metrics";
-  options.content_type = kContentType;
   options.page = [counted = metrics.impl_, snapshot = std::move(snapshot),
-                  gpus = std::make_shared<GpuReader>()] {
+                  gpus = std::make_shared<GpuReader>()](std::string_view accept) {
     std::vector<prometheus::MetricFamily> families = counted->registry.Collect();
     MoveTo(&families, FamiliesOf(snapshot()));
     MoveTo(&families, ProcessFamilies());
     MoveTo(&families, FamiliesOf(gpus->Read()));
-    return prometheus::TextSerializer().Serialize(families);
+    if (!TakesOpenMetrics(accept)) {
+      return Page{kText, prometheus::TextSerializer().Serialize(families)};
+    }
+    const auto find = [&counted](const prometheus::MetricFamily& family,
+                                 const prometheus::ClientMetric& metric, size_t bucket) {
+      return counted->calls.ExemplarOf(family, metric, bucket);
+    };
+    return Page{kOpenMetrics, OpenMetricsText(families, find)};
   };
   absl::StatusOr<std::unique_ptr<PageServer>> server = PageServer::Start(std::move(options));
   // The server's message begins with "listen: ...", which is another option.

@@ -28,8 +28,6 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMaxRequestBytes = 8192;
 constexpr auto kStarvedPause = std::chrono::milliseconds(50);  // while no descriptor is free
 
-constexpr char kOk[] = "200 OK";
-
 Clock::time_point In(absl::Duration time) {
   return Clock::now() + absl::ToChronoNanoseconds(std::min(time, absl::Hours(24)));
 }
@@ -39,6 +37,19 @@ std::string_view TakeWord(std::string_view* line) {
   const std::string_view word = line->substr(0, line->find(' '));
   line->remove_prefix(std::min(word.size() + 1, line->size()));
   return word;
+}
+
+// The value of a header of a request, empty if it has none. `name` is in lower case.
+std::string_view HeaderOf(std::string_view request, std::string_view name) {
+  for (size_t at = request.find("\r\n"); at != request.npos; at = request.find("\r\n", at)) {
+    at += 2;
+    const std::string_view line = request.substr(at, request.find("\r\n", at) - at);
+    if (line.size() <= name.size() || line[name.size()] != ':') continue;
+    const bool same = std::equal(name.begin(), name.end(), line.begin(),
+                                 [](char a, char b) { return a == (b | 0x20); });
+    if (same) return line.substr(name.size() + 1);
+  }
+  return "";
 }
 
 class PollingPageServer final : public PageServer {
@@ -192,12 +203,12 @@ class PollingPageServer final : public PageServer {
     if (path.substr(0, path.find('?')) != options_.path) {
       return Answer("404 Not Found", StrCat("only ", options_.path, " is here\n"), !head);
     }
-    return Answer(kOk, options_.page(), !head);
+    const Page page = options_.page(HeaderOf(request, "accept"));
+    return Answer("200 OK", page.body, !head, page.content_type);
   }
 
-  std::string Answer(std::string_view status, std::string_view body, bool with_body) const {
-    std::string_view type = "text/plain";
-    if (status == kOk) type = options_.content_type;
+  static std::string Answer(std::string_view status, std::string_view body, bool with_body,
+                            std::string_view type = "text/plain") {
     return StrCat("HTTP/1.1 ", status, "\r\nContent-Type: ", type,
                   "\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n",
                   with_body ? body : "");

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,12 +14,18 @@
 
 namespace phasor::telemetry {
 
+// What a reader gets.
+struct Page {
+  std::string content_type;
+  std::string body;
+};
+
 struct PageServerOptions {
   std::vector<std::string> addresses;  // in the form of ParseListenAddress
   std::string path;                    // e.g. "/metrics"; others are not found
-  std::string content_type;
-  // Returns the page. Called for every request, on the server's thread.
-  std::function<std::string()> page;
+  // Returns the page for a request with this header Accept, empty if it has none. Called for every
+  // request, on the server's thread.
+  std::function<Page(std::string_view accept)> page;
   int max_connections = 64;                        // a further one closes the oldest
   absl::Duration request_time = absl::Seconds(5);  // to send the request
   absl::Duration answer_time = absl::Seconds(30);  // to receive the answer

@@ -97,6 +97,7 @@ CHECKS = [
     of_test("configurations that the pages show are accepted", r"docs\.configurations"),
     of_test("three servers on one directory of tables, uploads under load, SIGKILL: no mixture, none lost", r"e2e_shared_tables_test"),
     of_test("traces: the spans of a call; 10,000 calls while the collector hangs, restarts, is gone: no failed call", r"server_(traced_server|span_exporter|call_tracer)_test"),
+    of_test("a real Prometheus reads OpenMetrics, and its exemplars have the trace ids of sampled calls", r"deploy\.dashboard|server_telemetry_test"),
     of_test("phasor top", r"cli_top_command_test"),
     cannot("the chart in a cluster, images pulled from a registry, Grafana itself", "needs a cluster, a registry and Grafana"),
 ]

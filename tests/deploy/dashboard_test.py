@@ -116,8 +116,9 @@ class DashboardTest(unittest.TestCase):
         log = cls.stack.enter_context(open(f"{directory}/log", "w+", encoding="utf-8"))
         cls.stack.enter_context(
             process("prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
-                    f"--web.listen-address=127.0.0.1:{web}", stdout=log, stderr=log)  # fmt: skip
+                    f"--web.listen-address=127.0.0.1:{web}", "--enable-feature=exemplar-storage", stdout=log, stderr=log)  # fmt: skip
         )
+        cls.server = server
         # Small calls run where they arrive, large ones by workers; some fail.
         for load in (
             ["bench", "--preset", "timestep-sin-cos", "--dim", "128", "--tokens", "8", "--rate", "50"],
@@ -139,6 +140,24 @@ class DashboardTest(unittest.TestCase):
         for panel, expression in expressions():
             with self.subTest(panel=panel, expression=expression):
                 self.assertTrue(eventually(lambda e=expression: self.samples(e)), "no data")
+
+    def test_every_scrape_is_read_and_exemplars_lead_to_traces(self):
+        trace = "0af7651916cd43dd8448eb211c80319c"
+
+        def found():
+            # A call without a message, by hand: `phasor` sends no metadata.
+            frame = bytes(5)
+            subprocess.run(
+                ["curl", "-s", "--http2-prior-knowledge", "-H", "content-type: application/grpc", "-H", "te: trailers",
+                 "-H", f"traceparent: 00-{trace}-b7ad6b7169203331-01", "--data-binary", "@-", "-o", "/dev/null",
+                 f"http://{self.server}/phasor.v1.PositionEmbeddingService/GetServerInfo"], input=frame, check=True)  # fmt: skip
+            now = time.time()
+            series = self.ask("query_exemplars", query="grpc_server_call_duration_seconds_bucket", start=now - 600, end=now + 60)
+            return [e["labels"] for s in series for e in s["exemplars"]]
+
+        self.assertIn({"trace_id": trace}, eventually(found) or [])
+        (target,) = self.ask("targets")["activeTargets"]
+        self.assertEqual((target["health"], target["lastError"]), ("up", ""))
 
     def test_variables_find_the_server(self):
         for name in ("job", "instance"):

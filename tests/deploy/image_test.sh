@@ -90,6 +90,7 @@ check_configuration() {
   local listen
   listen=$(inspect '{{range .OCIv1.Config.Env}}{{println .}}{{end}}' | sed -n 's/^PHASOR_LISTEN=//p')
   [[ $listen == 0.0.0.0:50051 ]] || fail "the image listens on '$listen', not on 0.0.0.0:50051"
+  cmp deploy/envoy/phasor.pb "$root/usr/share/phasor/phasor.pb" || fail "the image has no descriptors of its services"
   local documents=$root/usr/share/doc/phasor
   grep -q "$(sha256sum <"$root/usr/local/bin/phasor" | cut -d' ' -f1)" "$documents/sbom.spdx.json" ||
     fail "the bill of materials is of another binary"

@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/accept")]
 import running
 
-PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/*.md", "client/**/*.md", "bench/**/*.md")
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/*.md", "client/**/*.md", "bench/**/*.md", "deploy/**/*.md")
 GUARD_S = 300  # of one statement; only reached when something hangs
 PORTS = ("50051", "50052", "9464")
 FOLDERS = ("/run/phasor", "/etc/phasor", "/var/lib/phasor", "/opt/phasor", "/tmp")

@@ -109,5 +109,40 @@ TEST(CallMetricsTest, ACodeThatGrpcDoesNotNameIsUnknown) {
   EXPECT_EQ(Read(registry)["grpc_server_call_duration_seconds a.Service/One UNKNOWN"].count, 2u);
 }
 
+TEST(CallMetricsTest, ABucketHasTheLastSampledTraceOnceOneHasBeenAskedFor) {
+  prometheus::Registry registry;
+  CallMetrics metrics(&registry, kMethods);
+  const auto end = [&metrics](absl::Duration took, const std::string& id,
+                              const std::string& flags) {
+    const auto nothing = [] { return std::string(); };
+    const auto parent = [&] {
+      return "00-" + std::string(32, id[0]) + "-00f067aa0ba902b7-" + flags;
+    };
+    metrics.Ended({kMethods[0], 0, "", took, 0, std::nullopt, nothing, parent});
+  };
+  // Trace ids in the page, by bucket.
+  const auto traces = [&] {
+    std::map<size_t, std::string> found;
+    for (const prometheus::MetricFamily& family : registry.Collect()) {
+      for (const prometheus::ClientMetric& metric : family.metric) {
+        for (size_t bucket = 0; bucket < metric.histogram.bucket.size(); ++bucket) {
+          const Exemplar exemplar = metrics.ExemplarOf(family, metric, bucket);
+          if (!exemplar.trace_id.empty()) found[bucket] = exemplar.trace_id.substr(0, 1);
+        }
+      }
+    }
+    return found;
+  };
+  end(absl::Milliseconds(2), "a", "01");
+  EXPECT_TRUE(traces().empty()) << "kept before anybody asked";
+  end(absl::Milliseconds(2), "b", "01");
+  end(absl::Milliseconds(2), "c", "0b");  // other flags may be set too
+  end(absl::Milliseconds(2), "d", "0a");  // not sampled
+  end(absl::Milliseconds(2), "d", "");    // not valid
+  end(absl::Seconds(31), "e", "01");
+  // 2 ms is in the bucket up to 2.5 ms, 31 s in that without a bound.
+  EXPECT_EQ(traces(), (std::map<size_t, std::string>{{5, "c"}, {18, "e"}}));
+}
+
 }  // namespace
 }  // namespace phasor::telemetry

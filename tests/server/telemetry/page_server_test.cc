@@ -43,8 +43,10 @@ class PageServerTest : public ::testing::Test {
   PageServerTest() {
     options_.addresses = {"127.0.0.1:0"};
     options_.path = "/metrics";
-    options_.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    options_.page = [this] { return page_; };
+    options_.page = [this](std::string_view accept) {
+      accept_ = accept;
+      return Page{"text/plain; version=0.0.4; charset=utf-8", page_};
+    };
   }
 
   void Start() {
@@ -63,6 +65,7 @@ class PageServerTest : public ::testing::Test {
 
   PageServerOptions options_;
   std::string page_ = "x 1\n";
+  std::string accept_;  // of the last request
   std::unique_ptr<PageServer> server_;
 };
 
@@ -74,6 +77,14 @@ TEST_F(PageServerTest, AnswersWithThePageAndCloses) {
             "Connection: close\r\n\r\nx 1\n");
   page_ = "x 2\n";
   EXPECT_THAT(Ask("GET /metrics?a=b HTTP/1.0\r\n\r\n"), EndsWith("\r\n\r\nx 2\n"));
+}
+
+TEST_F(PageServerTest, ThePageKnowsWhatTheReaderAccepts) {
+  Start();
+  Ask("GET /metrics HTTP/1.1\r\nHost: here\r\nACCEPT: a/b,c\r\nUser-Agent: accept: no\r\n\r\n");
+  EXPECT_EQ(accept_, " a/b,c");
+  Ask("GET /metrics HTTP/1.1\r\nX-Accept: a\r\nAccepted: b\r\n\r\n");
+  EXPECT_EQ(accept_, "");
 }
 
 TEST_F(PageServerTest, AnswersHeadWithoutThePage) {
