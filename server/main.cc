@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "server/base/log.h"
 #include "server/base/process.h"
 #include "server/config/server_command.h"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitBadOptions = 2;
+constexpr unsigned kSpareSeconds = 15;  // beyond the time that the end may take
 constexpr int kExitRestart = 75;  // EX_TEMPFAIL: the GPU was lost; a new process may get it back
 
 std::optional<std::string> Environment(const std::string& name) {
@@ -69,6 +71,24 @@ int WaitFor(std::initializer_list<int> numbers) {
   return signal;
 }
 
+// From now on SIGTERM and SIGINT end the process at once. Needs no thread: there may be none left.
+void LeaveAtSecondSignal() {
+  for (const int number : {SIGTERM, SIGINT}) {
+    std::signal(number, [](int signal) { _exit(128 + signal); });
+  }
+  const sigset_t signals = SetOf({SIGTERM, SIGINT});
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+// Ends the process when `time` and a little more are over, whatever happens until then. When gRPC
+// could not start one of its threads, it waits for that thread for ever when it ends.
+void LeaveWithin(absl::Duration time, int exit_status) {
+  static std::atomic<int> status;
+  status.store(exit_status);
+  std::signal(SIGALRM, [](int) { _exit(status.load()); });
+  alarm(kSpareSeconds + static_cast<unsigned>(absl::ToInt64Seconds(time)));
+}
+
 // Every connection takes two descriptors.
 void RaiseDescriptorLimit(int max_connections) {
   rlimit limit;
@@ -82,7 +102,7 @@ void RaiseDescriptorLimit(int max_connections) {
 }
 
 // Reads flags, environment and file again. If they are invalid, nothing changes.
-void Reload(const std::vector<std::string>& arguments, Server* server) {
+void Reload(const std::vector<std::string>& arguments, Server* server, ServerOptions* options) {
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   absl::StatusOr<ReloadReport> report =
       command.ok() ? server->Reload(command->options) : command.status();
@@ -93,18 +113,20 @@ void Reload(const std::vector<std::string>& arguments, Server* server) {
     Log(LogLevel::kError, "reload refused", {{"error", std::string(report.status().message())}});
     return;
   }
-  SetLogLevel(LogLevelOf(command->options.log_level));
+  *options = command->options;
+  SetLogLevel(LogLevelOf(options->log_level));
   Log(LogLevel::kInfo, "reloaded", {{"changed", report->changed}});
   if (report->needs_restart.empty()) return;
   Log(LogLevel::kWarn, "restart needed", {{"options", report->needs_restart}});
 }
 
 // Serves until a signal to stop arrives, and returns it.
-int ServeUntilStopped(const std::vector<std::string>& arguments, Server* server) {
+int ServeUntilStopped(const std::vector<std::string>& arguments, Server* server,
+                      ServerOptions* options) {
   while (true) {
     const int signal = WaitFor({SIGTERM, SIGINT, SIGHUP});
     if (signal != SIGHUP) return signal;
-    Reload(arguments, server);
+    Reload(arguments, server, options);
   }
 }
 
@@ -153,19 +175,22 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
     restarts.store(true);
     kill(getpid(), SIGTERM);
   });
-  const int signal = ServeUntilStopped(arguments, server->get());
-  std::thread([] { _exit(128 + WaitFor({SIGTERM, SIGINT})); }).detach();
+  const int signal = ServeUntilStopped(arguments, server->get(), &options);
+  LeaveAtSecondSignal();
   Log(LogLevel::kInfo, "draining", {{"signal", std::string(strsignal(signal))}});
+  LeaveWithin(options.drain_delay + options.drain_timeout, kExitFailed);
   const bool drained = (*server)->Shutdown();
   Log(drained ? LogLevel::kInfo : LogLevel::kError, "stopped", {{"drained", drained}});
+  const int status = restarts.load() ? kExitRestart : drained ? EXIT_SUCCESS : kExitFailed;
   KeepGrpcUntilExit();
+  LeaveWithin(absl::ZeroDuration(), status);
   server->reset();
-  if (restarts.load()) return Leave(kExitRestart);
-  return Leave(drained ? EXIT_SUCCESS : kExitFailed);
+  return Leave(status);
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  TrustLockOrder();
+  NameMissingThreads();
+  ChooseLockOrderChecks();
   LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);

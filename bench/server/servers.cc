@@ -106,7 +106,7 @@ void ServeUntilEnd(const std::string& tcp_address) {
 }
 
 int ServePhasor(const std::string& unix_path) {
-  TrustLockOrder();
+  ChooseLockOrderChecks();
   LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));
   ServerOptions options;
   options.listen = {"127.0.0.1:0", unix_path};

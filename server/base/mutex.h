@@ -10,14 +10,32 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#ifndef NDEBUG
+#include "server/base/lock_order.h"
+#endif
 
 namespace phasor {
 
-// A mutex. Threads: any.
+// A mutex. Debug builds check the order in which mutexes are locked. Threads: any.
 class ABSL_LOCKABLE Mutex {
  public:
+#ifdef NDEBUG
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+#else
+  Mutex() = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+  ~Mutex() { LockOrder::Global().Forget(this); }
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    LockOrder::Global().Lock(this);
+    mutex_.lock();
+  }
+  void Unlock() ABSL_UNLOCK_FUNCTION() {
+    mutex_.unlock();
+    LockOrder::Global().Unlock(this);
+  }
+#endif
 
  private:
   friend class CondVar;

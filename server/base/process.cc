@@ -5,7 +5,10 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <system_error>
 
 #include "absl/synchronization/mutex.h"
 
@@ -13,6 +16,17 @@ namespace phasor {
 namespace {
 
 constexpr int kCoresPerHeap = 8;
+
+// Whether the process ends because std::thread could not start one.
+bool LacksThreads() {
+  try {
+    if (const auto reason = std::current_exception()) std::rethrow_exception(reason);
+  } catch (const std::system_error& error) {
+    return error.code() == std::errc::resource_unavailable_try_again;
+  } catch (...) {
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -23,6 +37,24 @@ void LimitHeaps(int cores) {
   mallopt(M_ARENA_MAX, std::max(1, cores / kCoresPerHeap));
 }
 
-void TrustLockOrder() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
+void NameMissingThreads() {
+  static const std::terminate_handler otherwise = std::get_terminate();
+  std::set_terminate([] {
+    if (!LacksThreads()) otherwise();
+    std::fputs(
+        "phasor-server: threads: no more can be started; raise the limit on them (TasksMax= of "
+        "systemd, the pids of a container, ulimit -u)\n",
+        stderr);
+    std::_Exit(EXIT_FAILURE);
+  });
+}
+
+void ChooseLockOrderChecks() {
+#ifdef NDEBUG
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+#else
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kAbort);
+#endif
+}
 
 }  // namespace phasor

@@ -12,8 +12,12 @@ namespace phasor {
 void LimitHeaps(int cores);
 
 // Turns off Abseil's search for lock cycles, which distributions enable. It takes a tenth of the
-// time of a small call.
-void TrustLockOrder();
+// time of a small call. In debug builds a cycle ends the process.
+void ChooseLockOrderChecks();
+
+// If a thread cannot be started, the process ends with exit status 1 and says which limits to
+// raise. Threads are started at the start only.
+void NameMissingThreads();
 
 }  // namespace phasor
 

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -27,6 +28,7 @@ struct Fault {
   int32_t every;           // of so many calls one fails
   int64_t least_bytes;     // only calls of at least so many bytes
   int64_t clock_offset_s;  // added to the wall clock
+  int64_t skip;            // so many calls succeed first
   _Atomic int64_t calls;   // calls of this name
   _Atomic int64_t failed;
 };
@@ -45,7 +47,8 @@ __attribute__((constructor)) static void MapFault(void) {
 // Whether this call has to fail; sets errno unless it is to be short.
 static int Fails(const char* name, int64_t bytes) {
   if (fault == NULL || strcmp(fault->call, name) != 0 || bytes < fault->least_bytes) return 0;
-  if (atomic_fetch_add(&fault->calls, 1) % fault->every != 0) return 0;
+  const int64_t number = atomic_fetch_add(&fault->calls, 1) - fault->skip;
+  if (number < 0 || number % fault->every != 0) return 0;
   atomic_fetch_add(&fault->failed, 1);
   if (fault->error != 0) errno = fault->error;
   return 1;
@@ -102,6 +105,26 @@ int open(const char* path, int flags, ...) {
   const mode_t mode = (mode_t)va_arg(rest, int);
   va_end(rest);
   return Fails("open", 0) ? -1 : next(path, flags, mode);
+}
+
+FILE* fopen(const char* path, const char* mode) {
+  NEXT(fopen);
+  return Fails("fopen", 0) ? NULL : next(path, mode);
+}
+
+FILE* fopen64(const char* path, const char* mode) {
+  NEXT(fopen64);
+  return Fails("fopen", 0) ? NULL : next(path, mode);
+}
+
+int ftruncate(int fd, off_t bytes) {
+  NEXT(ftruncate);
+  return Fails("ftruncate", 0) ? -1 : next(fd, bytes);
+}
+
+int posix_fallocate(int fd, off_t from, off_t bytes) {
+  NEXT(posix_fallocate);
+  return Fails("posix_fallocate", 0) ? fault->error : next(fd, from, bytes);
 }
 
 int mkostemp(char* pattern, int flags) {

@@ -4,16 +4,14 @@ memory. During a fault a call may fail, but it never gets wrong numbers; after t
 process. Prints the rows of docs/reliability.md."""
 
 import contextlib
-import ctypes
 import errno
-import mmap
-import os
 import pathlib
 import re
 import resource
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -21,185 +19,228 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/accept"))
-sys.dont_write_bytecode = True
+from faulty_server import CLI, Bench, DidNotStart, Fault, Server, eventually, run
 
-BUILD = pathlib.Path(sys.argv[1]).resolve()
-SERVER, CLI = BUILD / "server/phasor-server", BUILD / "client/cli/phasor"
 TRIES = 6
+MOST_THREADS = 1000
 MOST_REPEATS = 100_000  # of a system call that fails, in half a minute; a loop without a pause makes millions
-SERVES_AGAIN_WITHIN_S = 30
 
 
-class Fault(ctypes.Structure):  # as in fail.c
-    _fields_ = [
-        ("call", ctypes.c_char * 32), ("error", ctypes.c_int32), ("every", ctypes.c_int32), ("least_bytes", ctypes.c_int64),
-        ("clock_offset_s", ctypes.c_int64), ("calls", ctypes.c_int64), ("failed", ctypes.c_int64),
-    ]  # fmt: skip
+class Calls:
+    """Rotations over new connections."""
 
+    options = ()
+    what = "calls succeeded"
+    ends_with = (0,)
 
-def run(*command, timeout=60):
-    return subprocess.run([str(c) for c in command], capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL, check=False)
-
-
-class Bench:
-    """Files, the shim, and the right answers."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.shim = folder / "fail.so"
-        built = run("cc", "-shared", "-fPIC", "-O1", "-w", "-o", self.shim, ROOT / "tests/faults/fail.c", "-ldl")
-        if built.returncode != 0:
-            raise RuntimeError(built.stderr.decode())
-        self.input, self.table = folder / "in.npy", folder / "table.npy"
-        self._write_npy(self.input, (2000, 8, 64))
-        self._write_npy(self.table, (1000, 64))
-        self.rope = ["rope", "--preset", "rope-interleaved", "--head-dim", "64", "--range", "5:2005", "--input", self.input]
-        self.right = self._rotated()
-
-    @staticmethod
-    def _write_npy(path, shape):
-        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
-        header += " " * (63 - (len(header) + 10) % 64) + "\n"
-        count = 1
-        for extent in shape:
-            count *= extent
-        numbers = (ctypes.c_float * count)(*(i % 1000 / 1000 for i in range(count)))
-        path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(numbers))
-
-    def _rotated(self, *options):
-        out = self.folder / "out.npy"
-        out.unlink(missing_ok=True)
-        done = run(CLI, *self.rope, "--output", out, *options)
-        return out.read_bytes() if done.returncode == 0 else None
-
-    def rotates(self, address, timeout_s=5):
-        """Whether a call over a new connection succeeds; wrong numbers are an error of their own."""
-        got = self._rotated("--server", address, "--timeout", str(timeout_s))
-        if got is not None and got != self.right:
-            raise AssertionError("WRONG NUMBERS")
-        return got is not None
-
-    def uploads(self, address):
-        return run(CLI, "tables", "upload", "t", self.table, "--server", address, "--timeout", "5")
-
-
-    @staticmethod
-    def load(address, *shape):
-        """A process that makes calls until it is killed."""
-        command = [CLI, "bench", "--server", address, "--preset", "rope-interleaved", "--head-dim", "64", "--duration", "60", *shape]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def leases(self, address):
-        """Whether calls succeed in memory that the server maps."""
-        shape = ["--preset", "rope-interleaved", "--head-dim", "64", "--tokens", "1000", "--duration", "0.3"]
-        return run(CLI, "bench", "--shared", "--server", address, *shape).returncode == 0
-
-
-class Server:
-    def __init__(self, bench, *options, limit=None):
+    def __init__(self, bench, promise):
         self.bench = bench
-        control = bench.folder / "fault"
-        control.write_bytes(bytes(Fault(every=1)))
-        with open(control, "r+b") as file:
-            self.fault = Fault.from_buffer(mmap.mmap(file.fileno(), ctypes.sizeof(Fault)))
-        tables = bench.folder / "tables"
-        shutil.rmtree(tables, ignore_errors=True)
-        tables.mkdir()
-        self.log = open(bench.folder / "server.log", "w+b")
-        self.process = subprocess.Popen(
-            [SERVER, "--listen=127.0.0.1:0", f"--tables-dir={tables}", "--shared-memory", f"--lease-socket={bench.folder / 'lease.sock'}", "--threads=2", *options],
-            env={**os.environ, "LD_PRELOAD": str(bench.shim), "PHASOR_FAULTS": str(control)}, stdout=self.log, stderr=self.log,
-            preexec_fn=limit)  # fmt: skip
-        deadline = time.monotonic() + 30
-        while not (found := re.search(rb"127\.0\.0\.1:[1-9]\d*", self.text())):
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                raise RuntimeError(self.text().decode())
-            time.sleep(0.02)
-        self.address = found[0].decode()
+        self.code = promise.split(",")[0]
 
-    def text(self):
-        return pathlib.Path(self.log.name).read_bytes()
+    def once(self, server):
+        """Whether it succeeds."""
+        return self.bench.rotates(server.address)
 
-    def alive(self):
-        return self.process.poll() is None
+    def afterwards(self, server):
+        """Checks what must hold after the fault."""
 
-    def serves_again(self):
-        deadline = time.monotonic() + SERVES_AGAIN_WITHIN_S
-        while time.monotonic() < deadline and self.alive():
-            if self.bench.rotates(self.address):
-                return True
-        return False
 
-    def end(self):
-        if self.alive():
-            self.process.send_signal(signal.SIGTERM)
+class Crowds(Calls):
+    """Rotations while 100 calls are under way, for which gRPC starts threads. It may lose one of the calls for ever."""
+
+    options = ("--drain-timeout=2s",)
+    ends_with = (0, 1)
+
+    def once(self, server):
+        shape = ["--concurrency", "25", "--tokens", "100"]
+        crowd = [self.bench.load(server.address, *shape) for _ in range(4)]
         try:
-            return self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return "did not stop"
+            time.sleep(0.5)
+            return self.bench.rotates(server.address)
+        finally:
+            for caller in crowd:
+                caller.kill()
+                caller.wait()
 
 
-def system_call(bench, call, error, every, what, least_bytes, promise):
-    """Calls while `call` fails. If the promise begins with a code, failed uploads have it."""
-    server = Server(bench)
+class Uploads(Calls):
+    """Those that fail have the code with which the promise begins, if it does."""
+
+    def once(self, server):
+        done = run(CLI, "tables", "upload", "t", self.bench.table, "--server", server.address, "--timeout", "5")
+        said = done.stderr.decode()
+        if done.returncode != 0 and self.code.isupper() and self.code not in said:
+            raise AssertionError(f"not {self.code}: {said}")
+        if str(self.bench.folder) in said:
+            raise AssertionError(f"the answer names a path of the server: {said}")
+        there = run(CLI, "tables", "list", "--server", server.address).stdout.decode()
+        if (done.returncode == 0) != bool(re.search(r"^t\b", there, re.MULTILINE)):
+            raise AssertionError(f"status {done.returncode}, and afterwards: {there}")
+        return done.returncode == 0
+
+    def afterwards(self, server):
+        if left := [path.name for path in (self.bench.folder / "tables").iterdir() if path.name.startswith(".")]:
+            raise AssertionError(f"parts of tables stay: {left}")
+
+
+class Leases(Calls):
+    """Calls in memory that the server maps."""
+
+    def once(self, server):
+        shape = ["--preset", "rope-interleaved", "--head-dim", "64", "--tokens", "1000", "--duration", "0.3"]
+        return run(CLI, "bench", "--shared", "--server", server.address, *shape).returncode == 0
+
+
+class Reloads(Calls):
+    """Of the configuration, by SIGHUP."""
+
+    what = "reloads succeeded"
+
+    def __init__(self, bench, promise):
+        super().__init__(bench, promise)
+        self.config = bench.folder / "config.txtpb"
+        self.config.write_text("threads: 2", encoding="utf-8")
+        self.options = (f"--config={self.config}",)
+
+    def once(self, server):
+        before = server.text()
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: re.search(rb'"event":"reload', server.text()[len(before) :]))
+        return b'"event":"reloaded"' in server.text()[len(before) :]
+
+    def afterwards(self, server):
+        assert self.once(server)
+
+
+class Renewals(Calls):
+    """Of the certificate: a new one is put in place of the old one. Nobody sends a signal."""
+
+    what = "renewals succeeded"
+
+    def __init__(self, bench, promise):
+        super().__init__(bench, promise)
+        self._put("old")
+        self.options = (f"--tls-cert={bench.folder / 'server.pem'}", f"--tls-key={bench.folder / 'server.key'}", "--credentials-reload-interval=200ms")
+
+    def _put(self, name):
+        for suffix in ("key", "pem"):
+            copy = self.bench.folder / f"next.{suffix}"
+            shutil.copy(self.bench.folder / f"{name}.{suffix}", copy)
+            copy.rename(self.bench.folder / f"server.{suffix}")
+
+    def serves_new(self, server):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.bench.authorities)
+        context.set_alpn_protocols(["h2"])
+        host, port = server.address.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), 10) as link, context.wrap_socket(link, server_hostname=host) as tls:
+            return ssl.DER_cert_to_PEM_cert(tls.getpeercert(True)).strip() == (self.bench.folder / "new.pem").read_text(encoding="utf-8").strip()
+
+    def once(self, server):
+        before = len(server.text())
+        self._put("new")
+        eventually(lambda: re.search(rb'"event":"credentials (loaded|kept)', server.text()[before:]))
+        return self.serves_new(server)
+
+    def afterwards(self, server):
+        eventually(lambda: self.serves_new(server))
+
+
+def system_call(bench, call, error, every, kind, least_bytes, promise):
+    """Calls while `call` fails."""
+    work = kind(bench, promise)
+    server = Server(bench, *work.options)
+    if kind is Renewals:
+        server.client_options = ["--ca", bench.authorities]
     try:
-        assert bench.rotates(server.address)
+        assert server.serves_again()
         server.fault.error, server.fault.every, server.fault.least_bytes = error, every, least_bytes
         server.fault.call = call.encode()
-        succeeded = 0
-        for _ in range(TRIES):
-            if what == "uploads":
-                done = bench.uploads(server.address)
-                succeeded += done.returncode == 0
-                code = promise.split(",")[0]
-                if done.returncode != 0 and code.isupper() and code not in done.stderr.decode():
-                    raise AssertionError(f"not {code}: {done.stderr.decode()}")
-                if str(bench.folder) in done.stderr.decode():
-                    raise AssertionError(f"the answer names a path of the server: {done.stderr.decode()}")
-            elif what == "leases":
-                succeeded += bench.leases(server.address)
-            else:
-                succeeded += bench.rotates(server.address)
-        if left := [path.name for path in (bench.folder / "tables").iterdir() if path.name.startswith(".")]:
-            raise AssertionError(f"parts of tables stay: {left}")
+        succeeded = sum(work.once(server) for _ in range(TRIES))
         server.fault.call = b""
         failed = server.fault.failed
         if not server.serves_again():
             raise AssertionError(f"does not serve again; alive: {server.alive()}; {server.text()[-500:].decode(errors='replace')}")
+        work.afterwards(server)
     finally:
         status = server.end()
-    if status != 0:
+    if status not in work.ends_with:
         raise AssertionError(f"after SIGTERM: status {status}")
     if failed > MOST_REPEATS:
         raise AssertionError(f"{failed} system calls failed: the server spins")
     if failed == 0:
         raise AssertionError(f"{call} did not fail even once: the test shows nothing")
-    return f"{succeeded} of {TRIES} calls succeeded, {failed} system calls failed; serves again"
+    return f"{succeeded} of {TRIES} {work.what}, {failed} system calls failed; serves again"
 
 
 SYSTEM_CALLS = [
     # system call, errno or 0 for short, one of so many, what is called, promise
-    ("accept4", errno.EMFILE, 1, "rotates", 0, "no connection; accepts again when there is room"),
-    ("accept4", errno.ENOMEM, 2, "rotates", 0, "the same"),
-    ("accept4", errno.ECONNABORTED, 2, "rotates", 0, "the next connection is accepted"),
-    ("accept4", errno.EINTR, 2, "rotates", 0, "the next connection is accepted"),
-    ("recvmsg", errno.EINTR, 2, "rotates", 0, "repeated"),
-    ("recvmsg", errno.ECONNRESET, 5, "rotates", 0, "the connection ends, its calls are UNAVAILABLE"),
-    ("recvmsg", 0, 2, "rotates", 0, "short reads are continued"),
-    ("sendmsg", errno.EPIPE, 5, "rotates", 0, "the connection ends"),
-    ("sendmsg", 0, 2, "rotates", 0, "short writes are continued"),
-    ("epoll_wait", errno.EINTR, 2, "rotates", 0, "repeated"),
-    ("mmap", errno.ENOMEM, 1, "leases", 1 << 16, "the lease is refused"),
-    ("mkostemp", errno.ENOSPC, 1, "uploads", 0, "RESOURCE_EXHAUSTED, without a path of the server"),
-    ("write", errno.ENOSPC, 1, "uploads", 1000, "RESOURCE_EXHAUSTED, no part of a table stays"),
-    ("write", errno.EIO, 1, "uploads", 1000, "INTERNAL, no part of a table stays"),
-    ("write", 0, 2, "uploads", 1000, "short writes are continued"),
-    ("fsync", errno.EIO, 1, "uploads", 0, "INTERNAL, the old table stays"),
-    ("rename", errno.EACCES, 1, "uploads", 0, "INTERNAL, the old table stays"),
+    ("accept4", errno.EMFILE, 1, Calls, 0, "no connection; accepts again when there is room"),
+    ("accept4", errno.ENOMEM, 2, Calls, 0, "the same"),
+    ("accept4", errno.ECONNABORTED, 2, Calls, 0, "the next connection is accepted"),
+    ("accept4", errno.EINTR, 2, Calls, 0, "the next connection is accepted"),
+    ("recvmsg", errno.EINTR, 2, Calls, 0, "repeated"),
+    ("recvmsg", errno.ECONNRESET, 5, Calls, 0, "the connection ends, its calls are UNAVAILABLE"),
+    ("recvmsg", 0, 2, Calls, 0, "short reads are continued"),
+    ("sendmsg", errno.EPIPE, 5, Calls, 0, "the connection ends"),
+    ("sendmsg", 0, 2, Calls, 0, "short writes are continued"),
+    ("epoll_wait", errno.EINTR, 2, Calls, 0, "repeated"),
+    ("mmap", errno.ENOMEM, 1, Leases, 1 << 16, "the lease is refused"),
+    ("mkostemp", errno.ENOSPC, 1, Uploads, 0, "RESOURCE_EXHAUSTED, without a path of the server"),
+    ("write", errno.ENOSPC, 1, Uploads, 1000, "RESOURCE_EXHAUSTED, no part of a table stays"),
+    ("write", errno.EIO, 1, Uploads, 1000, "INTERNAL, no part of a table stays"),
+    ("write", 0, 2, Uploads, 1000, "short writes are continued"),
+    ("fsync", errno.EIO, 1, Uploads, 0, "INTERNAL, the old table stays"),
+    ("rename", errno.EACCES, 1, Uploads, 0, "INTERNAL, the old table stays"),
+    ("open", errno.EMFILE, 1, Uploads, 0, "INTERNAL, the old table stays"),
+    ("open", errno.EMFILE, 1, Reloads, 0, "the old configuration stays"),
+    ("read", errno.EIO, 1, Reloads, 0, "the old configuration stays"),
+    ("read", 0, 1, Reloads, 0, "short reads are continued"),
+    ("open", errno.EMFILE, 1, Renewals, 0, "the old certificate stays; afterwards the new one comes by itself"),
+    ("memfd_create", errno.EMFILE, 1, Renewals, 0, "the same"),
+    ("fopen", errno.EMFILE, 1, Renewals, 0, "the same"),
+    ("pthread_create", errno.EAGAIN, 1, Crowds, 0, "the threads that there are serve; the process ends in time, if with status 1"),
 ]
+
+
+def threads_at_the_start(bench):
+    """Of the threads that a server starts, one after the other cannot be started."""
+    server = Server(bench, fault=Fault(call=b"pthread_create", every=1, skip=MOST_THREADS))
+    threads = server.fault.calls
+    assert server.serves_again() and server.end() == 0
+    refused = aborted = served = 0
+    for skip in range(threads):
+        try:
+            server = Server(bench, "--drain-timeout=2s", fault=Fault(call=b"pthread_create", error=errno.EAGAIN, every=MOST_THREADS, skip=skip))
+        except DidNotStart as ended:
+            status, said = ended.args
+            by_us = status == 1 and "threads: no more can be started; raise" in said
+            by_grpc = status == -signal.SIGABRT and "Could not create grpc_sync_server worker-thread" in said
+            assert by_us or by_grpc, (skip, status, said)
+            refused += by_us
+            aborted += by_grpc
+            continue
+        again, status = server.serves_again(), server.end()
+        assert again and status in (0, 1), (skip, again, status, server.text()[-300:])
+        served += 1
+    return f"{threads} starts: {refused} said so, with status 1; {aborted} by an abort of gRPC that says so; {served} served all the same and ended in time"
+
+
+def clients_without_memory(bench):
+    """A client that gets no shared memory says so; others are served."""
+    server = Server(bench)
+    try:
+        for call, error in (("memfd_create", errno.EMFILE), ("ftruncate", errno.EINVAL), ("posix_fallocate", errno.ENOSPC), ("mmap", errno.ENOMEM)):
+            environment, fault = bench.faulty(Fault(call=call.encode(), error=error, every=1, least_bytes=1 << 20 if call == "mmap" else 0))
+            shape = ["--preset", "rope-interleaved", "--head-dim", "64", "--tokens", "4000", "--duration", "0.2"]
+            done = subprocess.run([CLI, "bench", "--shared", "--server", server.address, *shape], env=environment, capture_output=True, timeout=60, check=False)
+            said = done.stderr.decode()
+            assert done.returncode == 1 and "not shared" in said, (call, done.returncode, said)
+            assert fault.failed > 0 and server.serves_again(), call
+    finally:
+        status = server.end()
+    assert status == 0, status
+    return "each client said that its memory is not shared; others are served"
 
 
 def stopped_server(bench):
@@ -319,6 +360,8 @@ def little_memory(bench):
 
 
 OTHERS = [
+    ("`pthread_create`: EAGAIN, once, at the start", "serves, or does not start and says that a thread is missing", threads_at_the_start),
+    ("`memfd_create`, `ftruncate`, `posix_fallocate`, `mmap` of a client", "the client has memory of its own, and knows that it is not shared", clients_without_memory),
     ("SIGSTOP of the server for 3 s", "calls wait, and succeed within their deadline", stopped_server),
     ("SIGSTOP of 8 clients in the middle of calls", "others are served", stopped_clients),
     ("network with 5 ms more a piece of 32 KiB", "calls succeed", lambda bench: bad_network(bench, 0.005, 32 << 10, 1 << 40, TRIES, TRIES)),

@@ -43,6 +43,7 @@ TEST(StreamFlowTest, AFullBudgetDelaysItemsAndRefusesNone) {
   for (RopeStream& stream : streams) {
     ASSERT_TRUE(stream.WriteItem(1, 5000));  // 960 000 bytes
   }
+  server.backend().WaitForRuns(1);  // before, two may wait while none has room
   WaitUntil([&] { return server.engine().stats().waiting_calls == 2; });
   EXPECT_EQ(server.Call("ApplyRoPE", RopeRequestOf(5000).SerializeAsString()).error_code(),
             grpc::StatusCode::UNAVAILABLE);

@@ -7,9 +7,13 @@
 #include <malloc.h>
 
 #include <barrier>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -72,6 +76,23 @@ TEST_F(HeapDeathTest, OneForEightCores) {
 // The C library reads it at the start only, so here its default is left: one for each thread.
 TEST_F(HeapDeathTest, WhoeverSetsTheVariableDecides) {
   EXPECT_EXIT(ExitWithHeaps(2, "MALLOC_ARENA_MAX=9", 6), ::testing::ExitedWithCode(7), "");
+}
+
+[[noreturn]] void EndBy(const std::exception& error) {
+  NameMissingThreads();
+  [&error]() noexcept {
+    if (const auto* system = dynamic_cast<const std::system_error*>(&error)) throw *system;
+    throw error;
+  }();
+  std::_Exit(0);
+}
+
+TEST(ThreadDeathTest, AThreadThatCannotBeStartedIsNamed) {
+  EXPECT_EXIT(EndBy(std::system_error(EAGAIN, std::generic_category())),
+              ::testing::ExitedWithCode(1), "threads: no more can be started; raise");
+  EXPECT_EXIT(EndBy(std::system_error(ENOENT, std::generic_category())),
+              ::testing::KilledBySignal(SIGABRT), "");
+  EXPECT_EXIT(EndBy(std::exception()), ::testing::KilledBySignal(SIGABRT), "");
 }
 
 }  // namespace
