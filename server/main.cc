@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitBadOptions = 2;
-constexpr unsigned kSpareSeconds = 15;  // beyond the time that the end may take
+constexpr unsigned kSpareSeconds = 4;  // less than Kubernetes is told to spare
 constexpr int kExitRestart = 75;  // EX_TEMPFAIL: the GPU was lost; a new process may get it back
 
 std::optional<std::string> Environment(const std::string& name) {
@@ -132,6 +132,7 @@ int ServeUntilStopped(const std::vector<std::string>& arguments, Server* server,
 
 // gRPC's threads still run, so static objects must not be destroyed.
 int Leave(int exit_status) {
+  alarm(0);
 #if defined(__SANITIZE_ADDRESS__)
   return exit_status;  // leaks are checked after main
 #else
