@@ -114,7 +114,8 @@ def check(out, architecture, nvcc, flags, disassembler):
             if re.search(pattern, name):
                 plain += 1
                 if unit := unit_of([i[0] for i in lines if isinstance(i, tuple)]):
-                    print(f"sm_{architecture}: {pattern[:10]} {name[13:30]}: {registers_of.get(name, 0)} registers, "
+                    kind = re.search(r"scalar\d(B?F\d\d)ELb1ELb(\d)", name)
+                    print(f"sm_{architecture}: rotation in {kind[1]}{' to FLOAT8' * int(kind[2])}: {registers_of.get(name, 0)} registers, "
                           f"{len(unit)} instructions for a unit: {by_pipe(unit)}")
                 problems += [f"{name}: {p}" for p in not_fast(lines, registers_of.get(name, 0), want, int(architecture))]
     if plain != 7:
