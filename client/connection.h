@@ -147,10 +147,11 @@ struct RopeCall {
 
 // One MoveKeys call (docs/move-keys.md). Borrows the memory of its pools until the call is done.
 struct MoveCall {
-  // Memory that holds keys, whole or in part; at least 1 byte each, and apart from each other. A
-  // pool in AllocateShared memory is changed where it lies, if the server that leased the memory
-  // still runs. Any other pool is sent to the server as a whole, and comes back if it is written.
-  std::vector<absl::Span<std::byte>> pools = {};
+  // Memory that holds keys, whole or in part; at least 1 byte each, and apart from each other. All
+  // pools are on one GPU (DeviceMemory::Pool), or none is. A pool on a GPU or in AllocateShared
+  // memory is changed where it lies, if the server that leased the memory still runs. Any other
+  // pool is sent to the server as a whole, and comes back if it is written.
+  std::vector<KeyPool> pools = {};
   std::vector<KeyLayout> layouts = {};
   std::vector<KeySpec> specs = {};
   std::vector<KeyLayer> layers = {};

@@ -19,6 +19,10 @@ MutableTensorView DeviceMemory::View(TensorDesc desc, int64_t offset_bytes) cons
       std::move(desc), nullptr, inside ? size() - offset_bytes : 0, {registration_, offset_bytes}};
 }
 
+KeyPool DeviceMemory::Pool(int64_t offset_bytes) const {
+  return {View({}, offset_bytes).device, View({}, offset_bytes).bytes};
+}
+
 absl::Status DeviceMemory::Release(absl::Duration timeout) {
   const auto registration = std::exchange(registration_, nullptr);
   return registration == nullptr ? absl::OkStatus() : registration->Finish(timeout);

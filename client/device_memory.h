@@ -89,6 +89,9 @@ class DeviceMemory {
   // function does not check that; the call that uses the view does.
   MutableTensorView View(TensorDesc desc, int64_t offset_bytes = 0) const;
 
+  // All of the registered memory from `offset_bytes`, in [0, size], on, for MoveKeys.
+  KeyPool Pool(int64_t offset_bytes = 0) const;
+
   // Unregisters the memory and waits until the calls that use it are done. OK: the server has
   // closed the memory, or nothing was registered. DEADLINE_EXCEEDED: calls still use the memory, so
   // it must not be freed yet. NOT_FOUND: the server had already forgotten it. Other errors come

@@ -79,6 +79,29 @@ struct DevicePlace {
   friend bool operator==(const DevicePlace&, const DevicePlace&) = default;
 };
 
+// Memory that holds keys: of this process, or of a GPU (DeviceMemory::Pool). Borrows it.
+class KeyPool {
+ public:
+  KeyPool() = default;
+  KeyPool(absl::Span<std::byte> memory) : memory_(memory) {}  // NOLINT: a span is a pool
+  KeyPool(std::byte* data, size_t size) : memory_(data, size) {}
+  // For DeviceMemory.
+  KeyPool(DevicePlace device, int64_t bytes) : device_(std::move(device)), device_bytes_(bytes) {}
+
+  bool on_device() const { return device_.memory != nullptr; }
+  // Of this process; empty: the pool is on a GPU.
+  absl::Span<std::byte> memory() const { return memory_; }
+  const DevicePlace& device() const { return device_; }
+  int64_t bytes() const {
+    return on_device() ? device_bytes_ : static_cast<int64_t>(memory_.size());
+  }
+
+ private:
+  absl::Span<std::byte> memory_;
+  DevicePlace device_;
+  int64_t device_bytes_ = 0;
+};
+
 // A tensor in the caller's memory, for reading. Borrows `data`. `bytes` is the size of the memory
 // there: a shape that needs more is an error, never an overrun.
 struct TensorView {

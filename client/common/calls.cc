@@ -158,17 +158,17 @@ void ForEachRun(const TensorDesc& tensor, Copy copy) {
   }
 }
 
-absl::Status CheckPoolsApart(const std::vector<absl::Span<std::byte>>& pools,
-                             std::string_view path) {
+// Of pools on a GPU, the server knows where they are.
+absl::Status CheckPoolsApart(const std::vector<KeyPool>& pools, std::string_view path) {
+  const auto begin = [&](size_t i) { return pools[i].memory().data(); };
   std::vector<size_t> order(pools.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::less<>()(pools[a].data(), pools[b].data());
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return std::less<>()(begin(a), begin(b)); });
   for (size_t i = 1; i < order.size(); ++i) {
-    const absl::Span<std::byte> before = pools[order[i - 1]];
-    if (before.empty() || pools[order[i]].empty()) continue;
-    if (!std::less<>()(pools[order[i]].data(), before.data() + before.size())) continue;
+    const absl::Span<std::byte> before = pools[order[i - 1]].memory();
+    if (before.empty() || pools[order[i]].memory().empty()) continue;
+    if (!std::less<>()(begin(order[i]), before.data() + before.size())) continue;
     return InvalidAt(StrCat(path, ".pools[", order[i], "]"),
                      StrCat("overlaps ", path, ".pools[", order[i - 1],
                             "]; must be one pool with several places"));
@@ -297,7 +297,8 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
   return request;
 }
 
-absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view path) {
+absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view path,
+                                      const void* connection) {
   MoveRequest request{.layouts = call.layouts,
                       .specs = call.specs,
                       .layers = call.layers,
@@ -305,8 +306,10 @@ absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view pat
                       .mode = call.mode,
                       .tolerance = call.tolerance,
                       .pins = call.pins};
-  for (const absl::Span<std::byte> pool : call.pools) {
-    request.pools.push_back(static_cast<int64_t>(pool.size()));
+  for (const KeyPool& pool : call.pools) {
+    const std::string pool_path = StrCat(path, ".pools[", request.pools.size(), "]");
+    PHASOR_RETURN_IF_ERROR(CheckDevice(pool.device(), connection, pool_path));
+    request.pools.push_back(pool.bytes());
   }
   PHASOR_RETURN_IF_ERROR(CheckPoolsApart(call.pools, path));
   for (size_t i = 0; i < call.specs.size(); ++i) {
@@ -323,7 +326,7 @@ absl::Status CheckPoolsApart(const std::vector<MoveCall>& calls) {
   for (size_t c = 0; c < calls.size(); ++c) {
     const std::vector<bool> written = WrittenPools(calls[c]);
     for (size_t p = 0; p < written.size(); ++p) {
-      const absl::Span<std::byte> pool = calls[c].pools[p];
+      const absl::Span<std::byte> pool = calls[c].pools[p].memory();
       if (pool.empty()) continue;
       ranges.push_back({reinterpret_cast<uintptr_t>(pool.data()), pool.size(), c, p, written[p]});
     }

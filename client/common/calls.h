@@ -36,7 +36,8 @@ absl::StatusOr<RopeRequest> ToRequest(const RopeCall& call, std::string_view pat
                                       const void* connection = nullptr);
 absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view path);
 // INVALID_ARGUMENT also: pools overlap.
-absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view path);
+absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view path,
+                                      const void* connection = nullptr);
 
 // INVALID_ARGUMENT: a pool that a call of a batch writes overlaps a pool of another call.
 absl::Status CheckPoolsApart(const std::vector<MoveCall>& calls);

@@ -220,11 +220,11 @@ absl::Status ReadPools(const v1::MoveKeysResult& wire, const MoveCall& call, Out
   int64_t next = 0;
   for (int i = 0; i < wire.inline_pools_size(); ++i) {
     const int64_t pool = wire.inline_pools(i);
-    if (pool < next || pool >= pools) {
+    if (pool < next || pool >= pools || call.pools[static_cast<size_t>(pool)].on_device()) {
       return Unfit("result.inline_pools[", i, "]: ", pool, ", not the next of the pools");
     }
     next = pool + 1;
-    PHASOR_RETURN_IF_ERROR(outputs.NextPool(call.pools[static_cast<size_t>(pool)]));
+    PHASOR_RETURN_IF_ERROR(outputs.NextPool(call.pools[static_cast<size_t>(pool)].memory()));
   }
   return absl::OkStatus();
 }

@@ -56,6 +56,16 @@ absl::StatusOr<std::optional<SharedPlace>> Payload::AddTensor(const TensorView& 
   return std::nullopt;
 }
 
+std::optional<SharedPlace> Payload::AddPool(const KeyPool& pool) {
+  if (pool.on_device()) return PlaceOf(pool.device());
+  if (leases != nullptr) {
+    auto leased = leases->Find(pool.memory().data(), pool.bytes());
+    if (leased.has_value()) return SharedPlace{std::move(leased->token), leased->offset};
+  }
+  raw.emplace_back(pool.memory());
+  return std::nullopt;
+}
+
 absl::StatusOr<std::optional<SharedPlace>> Payload::PlaceOutput(const MutableTensorView& output,
                                                                 bool strided,
                                                                 std::string_view path) {
@@ -80,7 +90,9 @@ absl::StatusOr<std::optional<SharedPlace>> Payload::PlaceOutput(const MutableTen
 
 namespace {
 
-void SetPlace(const std::optional<SharedPlace>& place, v1::TensorSpec* tensor) {
+// `tensor` is one, or a pool.
+template <typename Wire>
+void SetPlace(const std::optional<SharedPlace>& place, Wire* tensor) {
   if (!place.has_value()) return;
   const auto set = [&](auto* ref) {
     ref->set_region(place->region);
@@ -208,21 +220,12 @@ absl::StatusOr<v1::AttentionBiasItem> MakeItem(const BiasCall& call, std::string
 
 absl::StatusOr<v1::MoveKeysItem> MakeItem(const MoveCall& call, std::string_view path,
                                           Payload& payload) {
-  PHASOR_ASSIGN_OR_RETURN(const MoveRequest request, ToRequest(call, path));
+  PHASOR_ASSIGN_OR_RETURN(const MoveRequest request, ToRequest(call, path, payload.connection));
   v1::MoveKeysItem item = ToWire(request);
   for (size_t i = 0; i < call.pools.size(); ++i) {
-    const absl::Span<std::byte> pool = call.pools[i];
-    std::optional<LeasedPlace> leased;
-    if (payload.leases != nullptr) {
-      leased = payload.leases->Find(pool.data(), static_cast<int64_t>(pool.size()));
-    }
-    if (!leased.has_value()) {
-      payload.raw.emplace_back(pool);
-      continue;
-    }
-    v1::RegionRef* const region = item.mutable_pools(static_cast<int>(i))->mutable_region();
-    region->set_region(leased->token);
-    region->set_offset_bytes(leased->offset);
+    const std::optional<SharedPlace> place = payload.AddPool(call.pools[i]);
+    if (!place.has_value()) continue;
+    SetPlace(place, item.mutable_pools(static_cast<int>(i)));
     if (call.mode != MoveMode::kCompare) ++payload.destinations;
   }
   return item;

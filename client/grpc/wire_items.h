@@ -42,6 +42,8 @@ struct Payload {
   // Adds a tensor. If it is sent, changes `desc` to what is sent and returns nullopt. Otherwise
   // returns its place. RESOURCE_EXHAUSTED: no memory to gather in.
   absl::StatusOr<std::optional<SharedPlace>> AddTensor(const TensorView& tensor, TensorDesc& desc);
+  // Adds a pool of keys. Returns its place; nullopt: it is sent.
+  std::optional<SharedPlace> AddPool(const KeyPool& pool);
   // The place where the server can write `output`; nullopt: the server must send the bytes.
   // `strided`: the output has the strides of the input; otherwise it must be dense.
   // INVALID_ARGUMENT: an output on the GPU that is neither.

@@ -366,7 +366,7 @@ absl::StatusOr<MoveResult> InprocConnection::RunMove(const MoveCall& call, std::
   PHASOR_ASSIGN_OR_RETURN(PreparedMove prepared, PrepareMove(request, plans, path));
   PHASOR_RETURN_IF_ERROR(CheckBackendPin(call.pins, path));
   std::vector<std::byte*> pools;
-  for (const absl::Span<std::byte> pool : call.pools) pools.push_back(pool.data());
+  for (const KeyPool& pool : call.pools) pools.push_back(pool.memory().data());
   PHASOR_RETURN_IF_ERROR(ReadSlotPositions(pools, path, &prepared));
   MoveResult result{.info = {"", kNumericsVersion, std::string(backend_->name())},
                     .tokens = prepared.tokens,

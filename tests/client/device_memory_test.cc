@@ -42,6 +42,20 @@ TEST_F(DeviceMemoryTest, ViewsSayWhereTheyAreAndHowMuchIsThere) {
   }
 }
 
+TEST_F(DeviceMemoryTest, APoolIsWhatIsLeftOfIt) {
+  const DeviceMemory memory = Make();
+  const KeyPool pool = memory.Pool(60);
+  EXPECT_TRUE(pool.on_device());
+  EXPECT_EQ(pool.device(), memory.View(kDesc, 60).device);
+  EXPECT_EQ(pool.bytes(), 40);
+  EXPECT_TRUE(pool.memory().empty());
+  EXPECT_EQ(memory.Pool().bytes(), 100);
+  EXPECT_EQ(memory.Pool(101).bytes(), 0);
+  std::byte here[3];
+  EXPECT_FALSE(KeyPool(here).on_device());
+  EXPECT_EQ(KeyPool(here).bytes(), 3);
+}
+
 TEST_F(DeviceMemoryTest, ItsOwnerEndsItOnce) {
   {
     DeviceMemory memory = Make();

@@ -91,7 +91,7 @@ class ClientMoveTest : public ClientSharedTest {
       spans[i] = {memory.data() + static_cast<int64_t>(i) * (kPoolBytes + 3), pools[i].size()};
       std::memcpy(spans[i].data(), pools[i].data(), pools[i].size());
     }
-    call.pools = spans;
+    call.pools = {spans.begin(), spans.end()};
     Outcome outcome{client.MoveKeys(std::move(call)), {}};
     for (const auto& span : spans) outcome.pools.emplace_back(span.begin(), span.end());
     return outcome;

@@ -224,6 +224,54 @@ void CheckMixedMemory(const Clients& clients) {
   if (mine != theirs) Die("memory of both kinds: this process' tensor is wrong");
 }
 
+// Copies, moves and compares keys of two layers, with the positions of their slots.
+void CheckMovesOfKeys(const Clients& clients) {
+  constexpr int64_t kPages = 24, kPageSize = 16, kTokens = 150;
+  const int64_t layer = BytesOf(kPages * kPageSize), positions = 2 * layer;
+  Exported memory(positions + 4 * kPages * kPageSize, 9);
+  KeyRun run{.first = 3, .count = kTokens, .from = 70000, .to = 11};
+  for (int64_t page = 0; page < 10; ++page) run.block_table.push_back(page * 7 % 12);
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    const int64_t place = run.first + t;
+    const int64_t slot =
+        run.block_table[static_cast<size_t>(place / kPageSize)] * kPageSize + place % kPageSize;
+    const uint32_t position = 70000 + t;
+    std::memcpy(&memory.want[static_cast<size_t>(positions + 4 * slot)], &position, 4);
+  }
+  memory.Write();
+  const DeviceMemory region =
+      Must(memory.Register(clients.server, 0, static_cast<int64_t>(memory.want.size())), "keys");
+  for (const MoveMode mode : {MoveMode::kCopyOnWrite, MoveMode::kCompare, MoveMode::kMove}) {
+    const auto run_on = [&](const Client& client, KeyPool pool) {
+      MoveCall call{.pools = {std::move(pool)}, .mode = mode};
+      call.layouts = {{.name = "nhd",
+                       .pages = kPages,
+                       .page_size = kPageSize,
+                       .heads = kHeads,
+                       .head_dim = kDim}};
+      call.specs = {{.spec = {.preset = "llama-3", .head_dim = kDim}}};
+      call.layers = {{.spec = 0}, {.spec = 0, .place = {0, layer}}};
+      KeyRun moved = run;
+      for (const int64_t page : run.block_table) {
+        if (mode != MoveMode::kMove) moved.to_block_table.push_back(page + 12);
+      }
+      call.groups = {{.runs = {moved}, .slot_positions = KeyPlace{0, positions}}};
+      return Must(client.MoveKeys(call), "keys");
+    };
+    const MoveResult there = run_on(clients.server, region.Pool());
+    const MoveResult here = run_on(clients.here, absl::MakeSpan(memory.want));
+    if (there.info.backend != "cuda") Die(StrCat("keys: moved by ", there.info.backend));
+    for (size_t i = 0; i < here.differences.size(); ++i) {
+      const KeyDifference &got = there.differences[i], &want = here.differences[i];
+      if (got.bad_rows != 0 || got.max_abs != want.max_abs || got.rms != want.rms ||
+          got.reference_rms != want.reference_rms) {
+        Die(StrCat("keys: layer ", i, " differs by ", got.rms, ", here ", want.rms));
+      }
+    }
+    memory.Compare("keys");
+  }
+}
+
 // The call must be ABORTED: in place, nobody knows what was written.
 void LoseTheDevice(const Clients& clients, const std::string& trigger) {
   Exported memory(BytesOf(70), 8);
@@ -251,8 +299,9 @@ int Main(int argc, char** argv) {
   CheckPages(clients);
   CheckHostCopies(clients);
   CheckMixedMemory(clients);
-  std::cout << "interior offsets, allocations of 64 KiB, pages, host copies and memory of both "
-               "kinds have the CPU's bytes\n";
+  CheckMovesOfKeys(clients);
+  std::cout << "interior offsets, allocations of 64 KiB, pages, host copies, memory of both kinds "
+               "and moves of keys have the CPU's bytes\n";
   return 0;
 }
 

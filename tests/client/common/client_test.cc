@@ -67,7 +67,7 @@ TEST(ClientTest, MovesReachTheConnectionWithThePinsOfTheOptions) {
   std::vector<std::byte> pool(8);
   auto connection = std::make_shared<MockConnection>();
   EXPECT_CALL(*connection, MoveKeys).WillOnce([&](MoveCall call, auto, auto done) {
-    EXPECT_EQ(call.pools[0].data(), pool.data());
+    EXPECT_EQ(call.pools[0].memory().data(), pool.data());
     EXPECT_EQ(call.pins.backend, "cpu");
     done(MoveResult{.tokens = 3});
   });

@@ -53,6 +53,26 @@ TEST(WireItemsTest, MemoryThatIsTooSmallIsNotSent) {
               StatusIs(absl::StatusCode::kInvalidArgument, ::testing::StartsWith("items[3].")));
 }
 
+TEST(WireItemsTest, PoolsOnADeviceAreNamed) {
+  const auto connection = std::make_shared<int>();
+  const DeviceMemory memory(std::make_shared<DeviceRegistration>(
+      "kv", 100, connection, [](absl::Duration) { return absl::OkStatus(); }));
+  Payload payload;
+  const MoveCall call{.pools = {memory.Pool(60)}};
+  EXPECT_THAT(MakeItem(call, kItemPath, payload),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "item.pools[0]: memory of a GPU; must be of the host"));
+  payload.connection = connection.get();
+  const auto item = MakeItem(call, kItemPath, payload);
+  ASSERT_TRUE(item.ok()) << item.status();
+  EXPECT_EQ(item->pools(0).size_bytes(), 40);
+  EXPECT_EQ(item->pools(0).device().region(), "kv");
+  EXPECT_EQ(item->pools(0).device().offset_bytes(), 60);
+  EXPECT_TRUE(payload.raw.empty());
+  EXPECT_TRUE(payload.names_device);
+  EXPECT_EQ(payload.destinations, 1);
+}
+
 TEST(WireItemsTest, PoolsTravelFromWhereTheyLie) {
   std::vector<std::byte> memory(48);
   const auto bytes = absl::MakeSpan(memory);
