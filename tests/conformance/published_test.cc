@@ -61,7 +61,9 @@ void CompareLayers(const Json& golden, const Spec& spec) {
   const Json& config = golden["config"];
   const Json& text = config.contains("text_config") ? config["text_config"] : config;
   const char* const key = text.contains("num_hidden_layers") ? "num_hidden_layers" : "n_layer";
-  if (text.contains(key)) EXPECT_EQ(part.layers.size(), text[key]);
+  if (text.contains(key)) {
+    EXPECT_EQ(part.layers.size(), text[key]);
+  }
   const ConfigModel* const known = FindConfigModel(part.model_type);
   // The name under which upstream has the rotation of a layer.
   const auto kind_of = [&](const ModelLayer& layer) {

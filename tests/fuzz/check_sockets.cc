@@ -103,8 +103,10 @@ struct Leases {
 
 struct Pages {
   const std::string path = SocketPath("page");
-  const std::unique_ptr<telemetry::PageServer> server = OrDie(telemetry::PageServer::Start(
-      {{"unix:" + path}, "/metrics", "text/plain", [] { return std::string("page"); }}));
+  const std::unique_ptr<telemetry::PageServer> server =
+      OrDie(telemetry::PageServer::Start({{"unix:" + path}, "/metrics", [](std::string_view) {
+                                            return telemetry::Page{"text/plain", "page"};
+                                          }}));
 };
 
 }  // namespace

@@ -93,7 +93,9 @@ class EngineUser {
         --left;
       }
     }
-    if (thread_ == 0) EXPECT_TRUE(engine_.Drain(absl::InfiniteFuture()));
+    if (thread_ == 0) {
+      EXPECT_TRUE(engine_.Drain(absl::InfiniteFuture()));
+    }
   }
 
  private:
@@ -231,7 +233,9 @@ class Regions {
       EXPECT_EQ(byte, std::byte{'h'});
     }
     const auto region = devices_.Find(name, caller, "x");
-    if (region.ok()) EXPECT_EQ((*region)->place().bytes, 8);
+    if (region.ok()) {
+      EXPECT_EQ((*region)->place().bytes, 8);
+    }
   }
   template <typename Store>
   void UnregisterOne(Store& store, const std::string& name, const memory::RegionCaller& caller) {

@@ -104,15 +104,15 @@ TEST(SlotPositionsTest, AComparisonWantsThePositionsAfterTheMove) {
 
 TEST(SlotPositionsTest, PositionsAreCopiedInAFewStretchesOfAscendingSlots) {
   MoveRequest request = WithPositions();
-  constexpr int64_t kPages = 100'000;  // of 4 slots, more than one stretch
-  request.layouts[0].pages = kPages;
-  request.pools = {kPages * 4 * 2 * 64 * 2, kPages * 4 * 4};
+  constexpr int64_t kManyPages = 100'000;  // of 4 slots, more than one stretch
+  request.layouts[0].pages = kManyPages;
+  request.pools = {kManyPages * 4 * 2 * 64 * 2, kManyPages * 4 * 4};
   request.groups[0].slot_positions = KeyPlace{1, 0};
   request.groups[0].runs = {
       {.block_table = {90'000, 3, 2, 89'999}, .count = 16, .from = 100, .to = 7}};
   auto move = PreparePositions(request);
   ASSERT_THAT(move, IsOk());
-  std::vector<uint32_t> positions(kPages * 4);
+  std::vector<uint32_t> positions(kManyPages * 4);
   const int64_t first_slots[] = {360'000, 12, 8, 359'996};
   for (uint32_t i = 0; i < 16; ++i) positions[first_slots[i / 4] + i % 4] = 100 + i;
   const std::byte* const pools[] = {nullptr, reinterpret_cast<const std::byte*>(positions.data())};

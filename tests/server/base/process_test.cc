@@ -78,12 +78,14 @@ TEST_F(HeapDeathTest, WhoeverSetsTheVariableDecides) {
   EXPECT_EXIT(ExitWithHeaps(2, "MALLOC_ARENA_MAX=9", 6), ::testing::ExitedWithCode(7), "");
 }
 
+void Throw(const std::exception& error) {
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) throw *system;
+  throw error;
+}
+
 [[noreturn]] void EndBy(const std::exception& error) {
   NameMissingThreads();
-  [&error]() noexcept {
-    if (const auto* system = dynamic_cast<const std::system_error*>(&error)) throw *system;
-    throw error;
-  }();
+  [&error]() noexcept { Throw(error); }();
   std::_Exit(0);
 }
 
