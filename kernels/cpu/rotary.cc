@@ -40,12 +40,12 @@ HWY_INLINE void Fetch(const std::byte* lanes, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += kLineBytes) hwy::Prefetch(lanes + i);
 }
 
-// Rotates the pairs of each head by the tables of `row`.
+// Rotates pairs [first, first + n) of each head by the tables of `row`. Rows begin at the first of
+// these lanes.
 template <typename E, bool kStream>
 HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int64_t row,
-                            const HeadRows& rows) {
+                            int64_t first, int64_t n, const HeadRows& rows) {
   using Lane = typename E::T;
-  const int64_t n = args.pairs;
   const bool half_split = args.pairing_in != Pairing::kInterleaved;
   const bool mixed = args.pairing_in != args.pairing_out;
   const auto each = [&](const auto& rotate) HWY_ATTR {
@@ -66,10 +66,7 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
       if (mixed) {
         RotateMixed<E>(Dd(), args, trig.cos, trig.sin, x, y, scratch.lanes_in, scratch.lanes_out);
       } else if (half_split) {
-        ForEachHalfSplit(args, [&](int64_t first, int64_t pairs) HWY_ATTR {
-          RotateHalfSplit<E>(Dd(), 0, pairs, trig.cos + first, trig.sin + first, x + 2 * first,
-                             x + 2 * first + pairs, y + 2 * first, y + 2 * first + pairs);
-        });
+        RotateHalfSplit<E>(Dd(), 0, n, trig.cos + first, trig.sin + first, x, x + n, y, y + n);
       } else {
         RotateInterleaved64(trig, n, x, y);
       }
@@ -84,19 +81,12 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
                        reinterpret_cast<float*>(scratch.lanes_out));
       });
     } else if (half_split) {
-      each([&](const Lane* head_x, Lane* head_y) HWY_ATTR {
-        ForEachHalfSplit(args, [&](int64_t first, int64_t pairs) HWY_ATTR {
-          const Lane* const x = head_x + 2 * first;
-          Lane* const y = head_y + 2 * first;
-          if constexpr (std::is_same_v<E, BF16>) {
-            if (first % 2 == 0) {
-              return RotateHalfSplitBF16<kStream>(FromPair(trig, first), scratch.stride / 2, pairs,
-                                                  x, x + pairs, y, y + pairs);
-            }
-          }
-          RotateHalfSplit<Out>(Df(), 0, pairs, trig.cos + first, trig.sin + first, x, x + pairs, y,
-                               y + pairs);
-        });
+      each([&](const Lane* x, Lane* y) HWY_ATTR {
+        if constexpr (std::is_same_v<E, BF16>) {
+          RotateHalfSplitBF16<kStream>(trig, scratch.stride / 2, first, n, x, x + n, y, y + n);
+        } else {
+          RotateHalfSplit<Out>(Df(), 0, n, trig.cos + first, trig.sin + first, x, x + n, y, y + n);
+        }
       });
     } else {
       each([&](const Lane* x, Lane* y) HWY_ATTR {
@@ -192,11 +182,17 @@ HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
   const int64_t end = begin + 2 * args.pairs * kBytes;
   const int64_t tail = args.head_dim * kBytes - end;
   ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
-    HeadRows rotated = rows;
-    rotated.x += begin;
-    rotated.y += begin;
-    if (rotated.ahead != nullptr) rotated.ahead += begin;
-    RotateHeads<E, kStream>(args, scratch, row, rotated);
+    const bool blocks =
+        args.pairing_in == Pairing::kBlockHalfSplit && args.pairing_out == args.pairing_in;
+    int64_t first = 0;
+    for (size_t block = 0; first < args.pairs; ++block) {
+      const int64_t pairs = blocks ? args.blocks[block] : args.pairs;
+      const int64_t at = begin + 2 * first * kBytes;
+      RotateHeads<E, kStream>(args, scratch, row, first, pairs,
+                              {rows.x + at, rows.y + at, rows.heads, rows.x_bytes, rows.y_bytes,
+                               rows.ahead == nullptr ? nullptr : rows.ahead + at});
+      first += pairs;
+    }
     if (rows.x == rows.y || begin + tail == 0) return;
     for (int64_t h = 0; h < rows.heads; ++h) {
       const std::byte* const x = rows.x + h * rows.x_bytes;

@@ -29,14 +29,6 @@ struct Trig32 {
   float* cos_sin;  // c0 s0 c1 s1 ...
   float* neg_cos;  // -s0 c0 -s1 c1 ...
 };
-// The tables for half-split pairs from `first` on, which is even.
-HWY_INLINE Trig32 FromPair(Trig32 trig, int64_t first) {
-  trig.cos += first;
-  trig.sin += first;
-  trig.cos_split += first / 2;
-  trig.sin_split += first / 2;
-  return trig;
-}
 // The f64 tables of one token, in natural order.
 struct Trig64 {
   double* cos;
@@ -92,26 +84,28 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   std::memcpy(y2 + j, second, bytes);
 }
 
-// The same for bfloat16, with two lanes per 32-bit word.
+// The same for bfloat16, with two lanes per 32-bit word. The tables are those of all pairs; x1 and
+// x2 have pairs [first, first + pairs). The tables of words begin at even pairs.
 template <bool kStream>
-HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pairs,
+HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t first, int64_t pairs,
                                     const uint16_t* x1, const uint16_t* x2, uint16_t* y1,
                                     uint16_t* y2) {
   const Df df;
   const Du32 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
   const auto upper = hn::Set(du, 0xFFFF0000u);
+  const float* const cos = trig.cos_split + first / 2;
+  const float* const sin = trig.sin_split + first / 2;
+  const int64_t words = first % 2 == 0 ? pairs : 0;
   int64_t j = 0;
-  for (; j + 2 * lanes <= pairs; j += 2 * lanes) {
+  for (; j + 2 * lanes <= words; j += 2 * lanes) {
     const auto w1 = hn::LoadU(du, reinterpret_cast<const uint32_t*>(x1 + j));
     const auto w2 = hn::LoadU(du, reinterpret_cast<const uint32_t*>(x2 + j));
     Vf even1, even2, odd1, odd2;
     RotatePair(hn::BitCast(df, hn::ShiftLeft<16>(w1)), hn::BitCast(df, hn::ShiftLeft<16>(w2)),
-               hn::LoadU(df, trig.cos_split + j / 2), hn::LoadU(df, trig.sin_split + j / 2), even1,
-               even2);
+               hn::LoadU(df, cos + j / 2), hn::LoadU(df, sin + j / 2), even1, even2);
     RotatePair(hn::BitCast(df, hn::And(w1, upper)), hn::BitCast(df, hn::And(w2, upper)),
-               hn::LoadU(df, trig.cos_split + half + j / 2),
-               hn::LoadU(df, trig.sin_split + half + j / 2), odd1, odd2);
+               hn::LoadU(df, cos + half + j / 2), hn::LoadU(df, sin + half + j / 2), odd1, odd2);
     const auto r1 = PackBFloat16(even1, odd1), r2 = PackBFloat16(even2, odd2);
     if constexpr (kStream) {
       hn::Stream(r1, du, reinterpret_cast<uint32_t*>(y1 + j));
@@ -121,7 +115,7 @@ HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t pa
       hn::StoreU(r2, du, reinterpret_cast<uint32_t*>(y2 + j));
     }
   }
-  RotateHalfSplit<BF16>(df, j, pairs, trig.cos, trig.sin, x1, x2, y1, y2);
+  RotateHalfSplit<BF16>(df, j, pairs, trig.cos + first, trig.sin + first, x1, x2, y1, y2);
 }
 
 // E with non-temporal stores to aligned memory.

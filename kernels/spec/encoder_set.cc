@@ -103,7 +103,7 @@ absl::StatusOr<Spec> EncoderSet::Apply(const Spec& user, std::string_view path) 
   if (found == encoders_.end()) return NotFound(encoders_, user.encoder, path);
   Spec fields = user;
   fields.encoder.clear();
-  return MergeSpec(found->second.spec, fields);
+  return MergeOverBase(found->second.spec, fields);
 }
 
 }  // namespace phasor

@@ -56,10 +56,7 @@ class ModelReader {
   absl::StatusOr<size_t> IndexOf(const Spec& base, Spec user) {
     user.config_json.clear();
     user.sub_config.reset();
-    Spec whole = MergeSpec(base, user);
-    // The class's rounding is not the user's: EXACT ignores it.
-    if (user.precision != Precision::kParity) whole.parity = user.parity;
-    PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved, ResolveSpec(whole, path_));
+    PHASOR_ASSIGN_OR_RETURN(ResolvedSpec resolved, ResolveSpec(MergeOverBase(base, user), path_));
     const auto found = std::find(out_.specs.begin(), out_.specs.end(), resolved);
     const size_t index = found - out_.specs.begin();
     if (found != out_.specs.end()) return index;

@@ -57,4 +57,10 @@ absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {
   return MergeSpec(preset->spec, user);
 }
 
+Spec MergeOverBase(Spec base, const Spec& with) {
+  Spec merged = MergeSpec(std::move(base), with);
+  if (merged.precision != Precision::kParity) merged.parity = with.parity;
+  return merged;
+}
+
 }  // namespace phasor

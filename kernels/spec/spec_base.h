@@ -19,6 +19,10 @@ absl::Status CheckBase(const Spec& user, std::string_view path);
 // CheckBase, or a configuration that config_json.h refuses. NOT_FOUND: unknown preset or encoder.
 absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path);
 
+// MergeSpec for a base that may have been read from a config.json. How its class rounds is kept for
+// PARITY only.
+Spec MergeOverBase(Spec base, const Spec& with);
+
 }  // namespace phasor
 
 #endif  // PHASOR_KERNELS_SPEC_SPEC_BASE_H_

@@ -12,6 +12,7 @@
 #include "kernels/base/json.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/spec/spec_base.h"
 #include "kernels/spec/spec_json.h"
 #include "server/oip/datatype.h"
 
@@ -167,7 +168,7 @@ absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParamete
     out.bias.preset = model.name;
   } else {
     PHASOR_ASSIGN_OR_RETURN(const Spec overrides, SpecFromJson(fields, kPath));
-    out.spec = MergeSpec(model.spec, overrides);
+    out.spec = MergeOverBase(model.spec, overrides);
   }
   return out;
 }

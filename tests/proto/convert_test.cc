@@ -244,8 +244,8 @@ INSTANTIATE_TEST_SUITE_P(
         RopeRefusal{{"RopeTensorWithoutTensor", kInvalid, "items[2].tensors[1].tensor: not set"},
                     [](v1::ApplyRoPEItem* i) { i->add_tensors(); }},
         RopeRefusal{
-            {"UnknownSpecEnum", kInvalid, "items[2].from_spec.pairing: unknown value 3"},
-            [](v1::ApplyRoPEItem* i) { i->mutable_from_spec()->set_pairing(v1::Pairing(3)); }},
+            {"UnknownSpecEnum", kInvalid, "items[2].from_spec.pairing: unknown value 9"},
+            [](v1::ApplyRoPEItem* i) { i->mutable_from_spec()->set_pairing(v1::Pairing(9)); }},
         RopeRefusal{{"FromPositionsWithoutKind", kInvalid, "items[2].from_positions: not set"},
                     [](v1::ApplyRoPEItem* i) { i->mutable_from_positions(); }},
         RopeRefusal{

@@ -61,6 +61,10 @@ TEST(ConfigJsonTest, ReadsALlama) {
   want.rope_theta = 500000;
   want.head_dim = 128;
   want.pairing = want.pairing_out = Pairing::kHalfSplit;
+  want.parity = {.frequency = ParityFrequency::kFloat32Pow,
+                 .angle = ParityType::kFloat32,
+                 .table = ParityType::kModel,
+                 .math = ParityType::kModel};
   EXPECT_EQ(Read(Config(Llama(R"("rope_theta": 500000.0, "vocab_size": 9, "rope_scaling": null)"))),
             want);
 }

@@ -54,6 +54,15 @@ TEST(EncoderSetTest, FieldsOfTheRequestOverrideTheEncoder) {
   EXPECT_EQ(*ResolveSpec(*spec), *expected);
 }
 
+TEST(EncoderSetTest, AModelRoundsAsItsClassForParityOnly) {
+  const EncoderSet set = MakeSet();
+  const Spec user{.encoder = "model", .precision = Precision::kParity};
+  const auto parity = ResolveSpec(*set.Apply(user, "spec"));
+  ASSERT_TRUE(parity.ok()) << parity.status();
+  EXPECT_EQ(*parity, *ResolveSpec({.config_json = kConfig, .precision = Precision::kParity}));
+  EXPECT_EQ(set.Apply({.encoder = "model"}, "spec")->parity, std::nullopt);
+}
+
 TEST(EncoderSetTest, SpecWithoutEncoderOrWithAnotherBaseIsLeftAlone) {
   const EncoderSet set = MakeSet();
   for (const Spec& spec : {Spec{.preset = "transformer", .dim = 8},

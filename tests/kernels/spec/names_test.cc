@@ -29,7 +29,7 @@ TEST(SpecNamesTest, EveryEnumeratorHasItsOwnName) {
   ExpectNamed(Arrangement::kConcatenated);
   ExpectNamed(AxisGrouping::kSum);
   ExpectNamed(AxisRule::kDense);
-  ExpectNamed(Pairing::kInterleaved);
+  ExpectNamed(Pairing::kBlockHalfSplit);
   ExpectNamed(OddDim::kSplit);
   ExpectNamed(Precision::kParity);
 }
