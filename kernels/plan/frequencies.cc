@@ -13,6 +13,8 @@
 namespace phasor {
 namespace frequencies {
 
+const BoostLimits<kBits> kLimits;
+
 const Real& TwoPi() {
   static const Real value = boost::math::constants::two_pi<Real>();
   return value;

@@ -4,18 +4,16 @@
 #ifndef PHASOR_KERNELS_PLAN_FREQUENCIES_REAL_H_
 #define PHASOR_KERNELS_PLAN_FREQUENCIES_REAL_H_
 
-#include <boost/multiprecision/cpp_bin_float.hpp>
 #include <cstdint>
 #include <vector>
 
+#include "kernels/math/multiprecision.h"
 #include "kernels/spec/spec.h"
 
 namespace phasor::frequencies {
 
 inline constexpr int kBits = 256;
-using Real = boost::multiprecision::number<
-    boost::multiprecision::cpp_bin_float<kBits, boost::multiprecision::digit_base_2>,
-    boost::multiprecision::et_off>;
+using Real = RealOf<kBits>;
 
 const Real& TwoPi();
 

@@ -11,7 +11,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <vector>
 
 namespace phasor {
 
@@ -25,12 +24,18 @@ class LockOrder {
 
   // The caller is about to lock `mutex`. Ends the process if that contradicts the order so far.
   void Lock(const void* mutex) {
-    for (const void* const other : held_) Note(other, mutex);
-    held_.push_back(mutex);
+    for (int i = 0; i < depth_; ++i) Note(held_[i], mutex);
+    if (depth_ == kMaxHeld) {
+      std::fprintf(stderr, "mutex %p: the thread holds %d mutexes already\n", mutex, depth_);
+      std::abort();
+    }
+    held_[depth_++] = mutex;
   }
   // The caller has unlocked `mutex`.
   void Unlock(const void* mutex) {
-    held_.erase(std::find(held_.rbegin(), held_.rend(), mutex).base() - 1);
+    const void** const end = held_ + depth_;
+    std::copy(std::find(held_, end, mutex) + 1, end, std::find(held_, end, mutex));
+    --depth_;
   }
   // `mutex` is destroyed: another one may get its address.
   void Forget(const void* mutex) {
@@ -60,7 +65,10 @@ class LockOrder {
                        [&](const void* between) { return Leads(between, to); });
   }
 
-  static inline thread_local std::vector<const void*> held_;  // by this thread, in their order
+  static constexpr int kMaxHeld = 16;
+  // Of this thread, in their order. Plain values: static objects lock after thread_local ones end.
+  static inline thread_local const void* held_[kMaxHeld];
+  static inline thread_local int depth_ = 0;
   std::mutex mutex_;
   std::map<const void*, std::set<const void*>> after_;  // without cycles
   std::set<const void*> ordered_;                       // those that are in `after_`

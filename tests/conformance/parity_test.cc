@@ -26,17 +26,16 @@ using testing::Tensor;
 constexpr Dtype kF64 = Dtype::kFloat64;
 
 const json& Cases() {
-  static const json& cases = *new json([] {
-    json all = json::array();
+  static const json* const cases = [] {
+    auto* const all = new json(json::array());
     for (const char* name : {"parity", "configs"}) {
       const std::string folder = PHASOR_CONFORMANCE_FOLDER "/golden/parity/";
-      for (json& one : *new json(json::parse(std::ifstream(folder + name + ".json")))) {
-        all.push_back(std::move(one));
-      }
+      const json file = json::parse(std::ifstream(folder + name + ".json"));
+      all->insert(all->end(), file.begin(), file.end());
     }
     return all;
-  }());
-  return cases;
+  }();
+  return *cases;
 }
 
 Dtype DtypeNamed(const std::string& name) {

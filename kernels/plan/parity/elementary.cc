@@ -3,13 +3,15 @@
 // so a result close to the middle of two numbers is still on its right side.
 #include "kernels/plan/parity/elementary.h"
 
-#include <boost/multiprecision/cpp_bin_float.hpp>
+#include "kernels/math/multiprecision.h"
 
 namespace phasor::parity {
 namespace {
 
-namespace mp = boost::multiprecision;
-using Real = mp::number<mp::cpp_bin_float<160, mp::digit_base_2>, mp::et_off>;
+constexpr unsigned kBits = 160;
+using Real = RealOf<kBits>;
+
+const BoostLimits<kBits> kLimits;
 
 double RoundOnce(Dtype type, const Real& x) {
   return type == Dtype::kFloat32 ? x.convert_to<float>() : x.convert_to<double>();
