@@ -74,7 +74,7 @@ EXTERNAL = {
     ),
     "Highway": (r"hwy/", ["kernels/cpu"]),
     "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", ["kernels/cuda"]),
-    "Boost": (r"boost/", ["kernels/plan", "kernels/plan/parity"]),
+    "Boost": (r"boost/", ["kernels/math", "kernels/plan", "kernels/plan/parity"]),
     "nlohmann-json": (r"nlohmann/", ["kernels/base", "kernels/tensor", "server/base", "client/cli"]),
     "prometheus-cpp": (r"prometheus/", ["server/telemetry"]),
     "nanobind": (r"nanobind/", ["client/python/native"]),
