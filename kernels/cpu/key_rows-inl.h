@@ -13,6 +13,7 @@
 #include <cfloat>
 #include <cstring>
 
+#include "kernels/cpu/lane_codes-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/math/hadamard.h"
 #include "kernels/math/key_blocks.h"
@@ -23,47 +24,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
-
-using D8 = hn::Rebind<int8_t, Df>;
-using Du8 = hn::Rebind<uint8_t, Df>;
-
-// One struct per code of a lane: loads and stores Lanes(Df) lanes, at any alignment.
-struct I8 {
-  using T = int8_t;
-  static HWY_INLINE Vf Load(const T* p) {
-    return hn::ConvertTo(Df(), hn::PromoteTo(Di32(), hn::LoadU(D8(), p)));
-  }
-  // key_blocks::Int8Of. Adding the number below 1/2 and cutting off rounds halves away from zero.
-  static HWY_INLINE void Store(Vf v, T* p) {
-    const Df d;
-    const auto shifted = hn::Add(v, hn::CopySign(hn::Set(d, 0x1.fffffep-2f), v));
-    const auto number = hn::IfThenElseZero(hn::Eq(v, v), shifted);
-    hn::StoreU(hn::DemoteTo(D8(), hn::ConvertTo(Di32(), number)), D8(), p);
-  }
-};
-template <Float8 kType>
-struct F8 {
-  using T = uint8_t;
-  static HWY_INLINE Vf Load(const T* p) {
-    const hn::Rebind<int8_t, Df> di8;
-    const hn::Rebind<int16_t, Df> di16;
-    const hn::Rebind<uint16_t, Df> d16;
-    const hn::Rebind<hwy::float16_t, Df> df16;
-    const auto signed_code =
-        hn::BitCast(d16, hn::PromoteTo(di16, hn::LoadU(di8, reinterpret_cast<const int8_t*>(p))));
-    if constexpr (kType == Float8::kE5M2) {
-      return hn::PromoteTo(Df(), hn::BitCast(df16, hn::ShiftLeft<8>(signed_code)));
-    } else {
-      // The bits of a float16 number 2^8 times as small.
-      const auto bits = hn::And(hn::ShiftLeft<7>(signed_code), hn::Set(d16, uint16_t{0xBF80}));
-      const auto nan =
-          hn::Eq(hn::And(bits, hn::Set(d16, uint16_t{0x3F80})), hn::Set(d16, uint16_t{0x3F80}));
-      const auto half = hn::IfThenElse(nan, hn::Set(d16, uint16_t{0x7E00}), bits);
-      return hn::Mul(hn::PromoteTo(Df(), hn::BitCast(df16, half)), hn::Set(Df(), 256.0f));
-    }
-  }
-  static HWY_INLINE void Store(Vf v, T* p) { StoreFloat8(v, FormatOf(kType), p); }
-};
 
 // key_blocks::LoadFloat16 and StoreFloat16.
 HWY_INLINE float LoadFloat16(const std::byte* p) {
@@ -131,18 +91,113 @@ HWY_INLINE float LargestMagnitude(const float* x, int64_t count) {
 
 // Blocks of 32 lanes. Every target's vector divides half a block. ---------------------------------
 
+// Four blocks of Q8_0 at a time: their scales share a vector.
+constexpr int64_t kFourBlocks = 4 * key_blocks::kLanes;
+using D4 = hn::FixedTag<float, 4>;
+
+template <KeyCode kCode>
+HWY_INLINE std::byte* BlockOf(std::byte* blocks, int64_t b) {
+  return blocks + b * UnitBytes(kCode);
+}
+template <KeyCode kCode>
+HWY_INLINE const std::byte* BlockOf(const std::byte* blocks, int64_t b) {
+  return blocks + b * UnitBytes(kCode);
+}
+
+// The largest magnitude of each of four blocks; NaNs do not count.
+HWY_INLINE hn::Vec<D4> LargestMagnitudes(const float* x) {
+  const Df d;
+  const hn::Repartition<uint64_t, Df> d64;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto largest = [&](int64_t block) HWY_ATTR {
+    auto found = hn::Zero(d);
+    for (int64_t i = 0; i < key_blocks::kLanes; i += lanes) {
+      // Max returns its second argument for a NaN.
+      found = hn::Max(hn::Abs(hn::LoadU(d, x + block * key_blocks::kLanes + i)), found);
+    }
+    return found;
+  };
+  const auto larger = [&](auto dw, Vf a, Vf b) HWY_ATTR {
+    const auto v = hn::BitCast(dw, a), w = hn::BitCast(dw, b);
+    return hn::Max(hn::BitCast(d, hn::InterleaveLower(dw, v, w)),
+                   hn::BitCast(d, hn::InterleaveUpper(dw, v, w)));
+  };
+  // Lane b of every four belongs to block b.
+  auto four = larger(d64, larger(d, largest(0), largest(1)), larger(d, largest(2), largest(3)));
+#if HWY_ARCH_X86
+  if (lanes > 8) four = hn::Max(four, hn::ConcatLowerUpper(d, four, four));
+  four = hn::Max(four, hn::SwapAdjacentBlocks(four));
+#endif
+  HWY_ALIGN float all[hn::MaxLanes(d)];
+  hn::Store(four, d, all);
+  return hn::Load(D4(), all);
+}
+
+HWY_INLINE void DecodeFourBlocksQ8(const std::byte* blocks, float* x) {
+  const Df d;
+  const D4 d4;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  uint64_t halves = 0;
+  for (int64_t b = 0; b < 4; ++b) {
+    uint16_t half;
+    std::memcpy(&half, BlockOf<KeyCode::kQ8_0>(blocks, b), sizeof half);
+    halves |= uint64_t{half} << (16 * b);
+  }
+  HWY_ALIGN float scales[4];
+  const auto f16 =
+      hn::BitCast(hn::Rebind<hwy::float16_t, D4>(),
+                  hn::Set(hn::Repartition<uint64_t, hn::Rebind<uint16_t, D4>>(), halves));
+  hn::Store(hn::PromoteTo(d4, f16), d4, scales);
+  for (int64_t b = 0; b < 4; ++b) {
+    const auto* codes = reinterpret_cast<const int8_t*>(BlockOf<KeyCode::kQ8_0>(blocks, b) + 2);
+    const auto scale = hn::Set(d, scales[b]);
+    for (int64_t i = 0; i < key_blocks::kLanes; i += lanes) {
+      hn::StoreU(hn::Mul(I8::Load(codes + i), scale), d, x + b * key_blocks::kLanes + i);
+    }
+  }
+}
+
+// Returns false, and writes nothing, if the inverse of a scale is infinite.
+HWY_INLINE bool EncodeFourBlocksQ8(const float* x, std::byte* blocks) {
+  const Df d;
+  const D4 d4;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto scale = hn::Div(LargestMagnitudes(x), hn::Set(d4, 127.0f));
+  const auto inverse = hn::IfThenElseZero(hn::Ne(scale, hn::Zero(d4)),  // key_blocks::InverseOf
+                                          hn::Div(hn::Set(d4, 1.0f), scale));
+  if (!hn::AllFalse(d4, hn::IsInf(inverse))) return false;
+  HWY_ALIGN float inverses[4];
+  HWY_ALIGN uint16_t halves[4];
+  hn::Store(inverse, d4, inverses);
+  const hn::Rebind<hwy::float16_t, D4> df16;
+  const hn::Rebind<uint16_t, D4> d16;
+  hn::Store(hn::BitCast(d16, hn::DemoteTo(df16, scale)), d16, halves);
+  for (int64_t b = 0; b < 4; ++b) {
+    std::byte* const block = BlockOf<KeyCode::kQ8_0>(blocks, b);
+    std::memcpy(block, &halves[b], sizeof halves[b]);
+    auto* codes = reinterpret_cast<int8_t*>(block + 2);
+    const auto factor = hn::Set(d, inverses[b]);
+    const float* const in = x + b * key_blocks::kLanes;
+    const auto lane = [&](int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, in + i), factor); };
+    for (int64_t i = 0; i < key_blocks::kLanes; i += 2 * lanes) {
+      I8::StoreTwo(lane(i), lane(i + lanes), codes + i);
+    }
+  }
+  return true;
+}
+
+// One block, of those that are left.
 HWY_INLINE void DecodeBlockQ8(const std::byte* block, float* x) {
   DecodeLanes<I8, true>(block + 2, LoadFloat16(block), key_blocks::kLanes, x);
 }
 HWY_INLINE void EncodeBlockQ8(const float* x, std::byte* block) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const float scale = LargestMagnitude(x, key_blocks::kLanes) / 127.0f;
-  const auto inverse = hn::Set(d, key_blocks::InverseOf(scale));
   StoreFloat16(scale, block);
+  const Df d;
+  const auto factor = hn::Set(d, key_blocks::InverseOf(scale));
   auto* codes = reinterpret_cast<int8_t*>(block + 2);
-  for (int64_t i = 0; i < key_blocks::kLanes; i += lanes) {
-    I8::Store(hn::Mul(hn::LoadU(d, x + i), inverse), codes + i);
+  for (int64_t i = 0; i < key_blocks::kLanes; i += static_cast<int64_t>(hn::Lanes(d))) {
+    I8::Store(hn::Mul(hn::LoadU(d, x + i), factor), codes + i);
   }
 }
 
@@ -300,6 +355,27 @@ HWY_INLINE void EncodeKeyBlock(const float* x, std::byte* block) {
   if constexpr (kCode == KeyCode::kQ5_0) EncodeCentred<5>(x, block);
   if constexpr (kCode == KeyCode::kQ4_1) EncodeOffset<4>(x, block);
   if constexpr (kCode == KeyCode::kQ5_1) EncodeOffset<5>(x, block);
+}
+
+// The blocks of a window.
+template <KeyCode kCode>
+HWY_INLINE void DecodeKeyBlocks(KeyWindow window, const std::byte* row, float* lanes) {
+  int64_t i = window.begin;
+  const auto block = [&] { return BlockOf<kCode>(row, i / key_blocks::kLanes); };
+  if constexpr (kCode == KeyCode::kQ8_0) {
+    for (; i + kFourBlocks <= window.end; i += kFourBlocks) DecodeFourBlocksQ8(block(), lanes + i);
+  }
+  for (; i < window.end; i += key_blocks::kLanes) DecodeKeyBlock<kCode>(block(), lanes + i);
+}
+template <KeyCode kCode>
+HWY_INLINE void EncodeKeyBlocks(KeyWindow window, const float* lanes, std::byte* row) {
+  int64_t i = window.begin;
+  const auto block = [&] { return BlockOf<kCode>(row, i / key_blocks::kLanes); };
+  if constexpr (kCode == KeyCode::kQ8_0) {
+    while (i + kFourBlocks <= window.end && EncodeFourBlocksQ8(lanes + i, block()))
+      i += kFourBlocks;
+  }
+  for (; i < window.end; i += key_blocks::kLanes) EncodeKeyBlock<kCode>(lanes + i, block());
 }
 
 // Hadamard transforms --------------------------------------------------------------------------

@@ -81,7 +81,7 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
                        reinterpret_cast<float*>(scratch.lanes_out));
       });
     } else if (half_split) {
-      each([&](const Lane* x, Lane* y) HWY_ATTR {
+      each([&](const Lane* x, Lane* y) HWY_ATTR __attribute__((always_inline)) {
         if constexpr (std::is_same_v<E, BF16>) {
           RotateHalfSplitBF16<kStream>(trig, scratch.stride / 2, first, n, x, x + n, y, y + n);
         } else {
@@ -238,14 +238,10 @@ template <KeyCode kCode>
 struct BlockCodec {
   const KeyRows& rows;
   HWY_INLINE void Decode(const std::byte* x, const std::byte*, float* lanes) const {
-    for (int64_t i = rows.window.begin; i < rows.window.end; i += 32) {
-      DecodeKeyBlock<kCode>(x + i / 32 * UnitBytes(kCode), lanes + i);
-    }
+    DecodeKeyBlocks<kCode>(rows.window, x, lanes);
   }
   HWY_INLINE void Encode(const float* lanes, std::byte* y, std::byte*) const {
-    for (int64_t i = rows.window.begin; i < rows.window.end; i += 32) {
-      EncodeKeyBlock<kCode>(lanes + i, y + i / 32 * UnitBytes(kCode));
-    }
+    EncodeKeyBlocks<kCode>(rows.window, lanes, y);
   }
 };
 // Rows whose lanes are not side by side, through a row where they are.

@@ -54,6 +54,12 @@ HWY_INLINE void RotatePair(V x1, V x2, V c, V s, V& y1, V& y2) {
   y2 = hn::MulAdd(x2, c, hn::Mul(x1, s));
 }
 
+// Whether E loads and stores two vectors at once.
+template <typename E>
+concept InTwos = requires(const typename E::T* x, Vf& v) {
+  E::LoadTwo(x, v, v);
+};
+
 // Rotates lanes x1[j], x2[j] by pair j of the natural tables, from pair `begin` on. D is the
 // vector, E the element, T the type of the tables.
 template <typename E, class D, typename T>
@@ -63,6 +69,18 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   using Lane = typename E::T;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = begin;
+  if constexpr (InTwos<E>) {
+    for (; j + 2 * lanes <= pairs; j += 2 * lanes) {
+      Vf first1, first2, second1, second2;
+      E::LoadTwo(x1 + j, first1, second1);
+      E::LoadTwo(x2 + j, first2, second2);
+      RotatePair(first1, first2, hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), first1, first2);
+      RotatePair(second1, second2, hn::LoadU(d, cos + j + lanes), hn::LoadU(d, sin + j + lanes),
+                 second1, second2);
+      E::StoreTwo(first1, second1, y1 + j);
+      E::StoreTwo(first2, second2, y2 + j);
+    }
+  }
   for (; j + lanes <= pairs; j += lanes) {
     decltype(hn::Zero(d)) a, b;
     RotatePair(E::Load(x1 + j), E::Load(x2 + j), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a,
@@ -146,6 +164,13 @@ HWY_INLINE void RotateInterleaved(const Trig32& trig, int64_t pairs, const typen
     return hn::MulAdd(hn::DupOdd(v), hn::LoadU(d, trig.neg_cos + i), product);
   };
   int64_t i = 0;
+  if constexpr (InTwos<E>) {
+    for (; i + 2 * lanes <= 2 * pairs; i += 2 * lanes) {
+      Vf first, second;
+      E::LoadTwo(x + i, first, second);
+      E::StoreTwo(rotate(first, i), rotate(second, i + lanes), y + i);
+    }
+  }
   for (; i + lanes <= 2 * pairs; i += lanes) E::Store(rotate(E::Load(x + i), i), y + i);
   if (i == 2 * pairs) return;
   HWY_ALIGN Lane buffer[hn::MaxLanes(d)] = {};

@@ -71,7 +71,7 @@ struct Float8Format {
 };
 
 // Largest, smallest normal, smallest subnormal. E4M3: 448, 2^-6, 2^-9. E5M2: 57344, 2^-14, 2^-16.
-PHASOR_HD Float8Format FormatOf(Float8 type) {
+PHASOR_HD constexpr Float8Format FormatOf(Float8 type) {
   if (type == Float8::kE4M3) return {20, 0x43E00000u, 0x3C800000u, 0x3C000000u, 0x46800000u};
   return {21, 0x47600000u, 0x38800000u, 0x38000000u, 0x43000000u};
 }

@@ -187,6 +187,29 @@ TEST(MoveTest, EveryBackendGivesTheSameBytes) {
   }
 }
 
+// NaNs, infinities, scales of all sizes and, with the small amplitude, scales without an inverse.
+TEST(MoveTest, EveryBackendGivesTheSameBytesForAnyBytes) {
+  for (const KeyCode code : kKeyCodes) {
+    if (UnitBytes(code) > 1 && !IsBlockCode(code)) continue;  // payloads of NaNs may differ
+    for (const double amplitude : {1.0, 1e-37}) {
+      const KeyLayout layout = LayoutOf(code);
+      Pool pool(kPoolBytes);
+      std::mt19937 random(11);
+      for (std::byte& byte : pool) byte = std::byte(random());
+      MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
+      request.specs[0].spec.attention_factor = amplitude;
+      request.specs[0].from_spec = HalfSplit();
+      std::optional<Pool> first;
+      for (const auto& [name, backend] : testing::AllBackends()) {
+        std::vector<Pool> moved = {pool};
+        ASSERT_THAT(RunMove(request, *backend, &moved), IsOk()) << name;
+        if (!first.has_value()) first = moved[0];
+        EXPECT_EQ(moved[0], *first) << name << ' ' << Name(code) << ' ' << amplitude;
+      }
+    }
+  }
+}
+
 TEST(MoveTest, EveryNamedLayoutMovesItsKeysAndCopiesItsValues) {
   for (const NamedKeyLayout& named : NamedKeyLayouts()) {
     const bool row = named.order.find('W') != std::string_view::npos;
