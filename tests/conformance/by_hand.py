@@ -31,7 +31,7 @@ NEEDED = {
     "qwen3_omni_moe_text": {"head_dim": 128},
     "step3p5": TWO_KINDS,
     "zamba2": {"use_mem_rope": True},
-    "qwen4_exp_text": {"num_attention_heads": 16, "num_key_value_heads": 2},
+    "qwen4_exp_text": {"indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 256, "indexer_budget": 64, "indexer_compress_ratio": 4},
 }
 
 # Pairings of models whose attention layer does not run alone.

@@ -320,15 +320,17 @@ def blocks():
     scale = [1, 0.5, 0.5]
     spec = spec_of("BLOCK_HALF_SPLIT", 96, axes=3, axes_dim=[32, 32, 32], axis_rule="AXIS_RULE_AXIAL", axes_position_scale=scale)
     size = [1 + max(p[a] for p in GRID) for a in range(3)]
-    frequencies = diffusers_embeddings.get_3d_rotary_pos_embed_allegro(96, ((0, 0), size[1:]), size[1:], size[0], (1.0, 2.0, 2.0))[:3]
+
+    def frequencies():
+        return diffusers_embeddings.get_3d_rotary_pos_embed_allegro(96, ((0, 0), size[1:]), size[1:], size[0], (1.0, 2.0, 2.0))[:3]
 
     def allegro(positions):
-        rows = [[f[i][[p[a] for p in positions], :16] for a, f in enumerate(frequencies)] for i in (0, 1)]
+        rows = [[f[i][[p[a] for p in positions], :16] for a, f in enumerate(frequencies())] for i in (0, 1)]
         return as_numpy(torch.cat(row, -1) for row in rows)
 
     def rotate_allegro(x):
         at = torch.tensor(GRID).T[:, None]
-        return diffusers_embeddings.apply_rotary_emb_allegro(torch.from_numpy(x)[None, None], frequencies, at)[0, 0].numpy()
+        return diffusers_embeddings.apply_rotary_emb_allegro(torch.from_numpy(x)[None, None], frequencies(), at)[0, 0].numpy()
 
     upstream = f"{DIFFUSERS} get_3d_rotary_pos_embed_allegro, apply_rotary_emb_allegro"
     yield Case("axial-halves-of-blocks-scaled", spec, GRID, upstream, F32, allegro, rotate=rotate_allegro)

@@ -18,8 +18,9 @@ FAR = 1777  # times the probe's positions
 
 
 def by_pow(inv_freq, theta):
+    """In any order: some modules keep the frequencies of each axis together."""
     d = 2 * len(inv_freq)
-    return torch.equal(torch.tensor(inv_freq), 1.0 / (theta ** (torch.arange(0, d, 2).float() / d)))
+    return torch.equal(torch.tensor(sorted(inv_freq, reverse=True)), 1.0 / (theta ** (torch.arange(0, d, 2).float() / d)))
 
 
 def captured(name, config, kind, dtype):
@@ -61,10 +62,11 @@ def rotated(seen, dtype):
 
 def agrees(observed, inv_freq, amplitude, x, y, dtype, steps):
     table, math = (step or dtype for step in steps)
+    in_order = len(inv_freq) == len(observed.pairs) and inv_freq == sorted(inv_freq, reverse=True)
     for j, pair in enumerate(observed.pairs):
         axis = max(range(observed.axes), key=lambda a: abs(pair.angle[a]))
         near = min(inv_freq, key=lambda f: abs(f - abs(pair.angle[axis])))
-        frequency = inv_freq[j] if len(inv_freq) == len(observed.pairs) else near
+        frequency = inv_freq[j] if in_order else near
         at = torch.tensor([FAR * probe[axis] for probe in upstream.PROBE[:5]]).float()
         angle = at * torch.tensor(frequency)
         angle = angle.double() if table == torch.float64 else angle

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from timm.layers import attention
 from timm.layers import pos_embed_sincos as timm
-from timm.models import edgenext, naflexvit, xcit
+from timm.models import edgenext, gemma4_vit, naflexvit, xcit
 
 from case import ENCODING, Case
 from diffusers_rope import axial
@@ -73,6 +73,23 @@ def in_attention(x, rope):
     finally:
         attention.F.scaled_dot_product_attention = saved
     return seen[0][0, 0].detach()
+
+
+def halves_of_blocks():
+    """Gemma 4's vision tower, whose axes are (column, row)."""
+    spec = axial("BLOCK_HALF_SPLIT", 32, 32) | {"rope_theta": 100}
+    embed = gemma4_vit.Gemma4RotaryEmbedding2D(64)
+
+    def tables(positions):
+        return embed(torch.zeros(1), torch.tensor(positions)[None])
+
+    def compute(positions):
+        return as_numpy(torch.cat([t[0, :, :16], t[0, :, 32:48]], -1) for t in tables(positions))
+
+    def rotate(x):
+        return gemma4_vit.apply_multidimensional_rope(torch.from_numpy(x)[None, :, None], *tables(FLAT))[0, :, 0].numpy()
+
+    yield case("halves-of-blocks", spec, FLAT, "Gemma4RotaryEmbedding2D, apply_multidimensional_rope of gemma4_vit.py", F32, compute, rotate)
 
 
 def mixed():
@@ -154,5 +171,5 @@ def shares_of_images():
 
 
 def cases():
-    for group in (by_index, mixed, tables_of_grids, shares_of_images):
+    for group in (by_index, halves_of_blocks, mixed, tables_of_grids, shares_of_images):
         yield from group()
