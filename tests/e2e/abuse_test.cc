@@ -236,11 +236,11 @@ TEST(AbuseTest, SlowLorisesAreShownTheDoor) {
 }
 
 // What messages that never end hold in memory, in what was sent of them: gRPC keeps a record of 32
-// bytes for every frame, so that small frames cost more. Only their number bounds it.
+// bytes for every frame. Frames that are smaller end the connection: see the next test.
 TEST(AbuseTest, UnfinishedMessagesCostWhatTheySent) {
   constexpr int kCalls = 100;
   constexpr size_t kSent = 32 << 10;  // of a message, which is what a call may send unasked
-  for (const auto& [frame_bytes, most] : {std::pair<size_t, double>{1, 8}, {250, 2}}) {
+  for (const auto& [frame_bytes, most] : {std::pair<size_t, double>{64, 3}, {250, 2}}) {
     Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
     std::vector<FileDescriptor> peers;
     for (int i = 0; i < kCalls; ++i) {
@@ -264,6 +264,26 @@ TEST(AbuseTest, UnfinishedMessagesCostWhatTheySent) {
     EXPECT_LE(times, most);
     ExpectServes(server, "meanwhile");
   }
+}
+
+// As many frames of one byte as a call may send unasked would hold a megabyte.
+TEST(AbuseTest, MessagesInTinyFramesEndTheConnection) {
+  constexpr int kCalls = 100;
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ExpectServes(server, "before");
+  const int64_t before = MemoryOf(server.pid(), "VmRSS");
+  std::string frames;
+  for (int i = 0; i < 30'000; ++i) frames += Frame(FrameType::kData, 0, "x");
+  std::vector<FileDescriptor> peers;
+  for (int i = 0; i < kCalls; ++i) {
+    peers.push_back(ConnectTo(server.address()));
+    ASSERT_TRUE(Send(peers.back(), std::string(kHello) + CallHeaders(kEndHeaders) +
+                                       Frame(FrameType::kData, 0, std::string("\0\0\1\0\0", 5))));
+    Send(peers.back(), frames);
+  }
+  for (const FileDescriptor& peer : peers) EXPECT_TRUE(Eventually([&] { return IsClosed(peer); }));
+  EXPECT_LT(MemoryOf(server.pid(), "VmRSS") - before, 32 * kMiB);
+  ExpectServes(server, "after");
 }
 
 // Headers of CVE-2023-1428 and CVE-2023-32732, and others that no client sends: alone, and before
