@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the heads of frames (RFC 9113, section 4.1), and adds up header blocks and resets.
+// Finds the heads of frames (RFC 9113, section 4.1), and adds up header blocks, resets and the
+// frames of messages.
 #include "server/net/frame_filter.h"
 
 #include <algorithm>
@@ -8,10 +9,13 @@
 namespace phasor {
 namespace {
 
+constexpr uint8_t kData = 0;
 constexpr uint8_t kHeaders = 1;
 constexpr uint8_t kReset = 3;
 constexpr uint8_t kContinuation = 9;
+constexpr uint8_t kEndStream = 1;
 constexpr uint8_t kEndHeaders = 4;
+constexpr uint8_t kPadded = 8;
 
 }  // namespace
 
@@ -51,6 +55,7 @@ const char* FrameFilter::Read(absl::Span<const uint8_t> bytes, absl::Time now) {
     if (skip_ > 0) {
       const size_t n = std::min(static_cast<size_t>(skip_), bytes.size());
       skip_ -= static_cast<int64_t>(n);
+      if (in_data_) messages_.Read(bytes.first(n));
       bytes.remove_prefix(n);
       continue;
     }
@@ -68,11 +73,19 @@ const char* FrameFilter::Read(absl::Span<const uint8_t> bytes, absl::Time now) {
 const char* FrameFilter::BeginFrame(absl::Time now) {
   skip_ = head_[0] << 16 | head_[1] << 8 | head_[2];
   const uint8_t type = head_[3];
-  if (type == kReset && !resets_->Take(now)) return "too many resets of streams";
+  const uint8_t flags = head_[4];
+  const uint32_t stream = (head_[5] & 0x7Fu) << 24 | head_[6] << 16 | head_[7] << 8 | head_[8];
+  // gRPC resets the stream of a padded frame.
+  in_data_ = type == kData && (flags & kPadded) == 0;
+  if (in_data_) return messages_.Begin(stream, skip_, (flags & kEndStream) != 0);
+  if (type == kReset) {
+    messages_.Forget(stream);
+    return resets_->Take(now) ? nullptr : "too many resets of streams";
+  }
   if (type != kHeaders && type != kContinuation) return nullptr;
   block_ += static_cast<int64_t>(kHeadBytes) + skip_;
   if (block_ > header_block_bytes_) return "headers that do not end";
-  if ((head_[4] & kEndHeaders) != 0) block_ = 0;
+  if ((flags & kEndHeaders) != 0) block_ = 0;
   return nullptr;
 }
 

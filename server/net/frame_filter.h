@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/base/mutex.h"
+#include "server/net/message_frames.h"
 
 namespace phasor {
 
@@ -54,8 +55,8 @@ class ResetBudgets {
   absl::flat_hash_map<std::string, std::shared_ptr<ResetBudget>> budgets_;
 };
 
-// The frames of one connection. Reads only their heads: nine bytes of each. Bytes that are not
-// HTTP/2 are left to gRPC. Threads: one at a time.
+// The frames of one connection. Reads only their heads, nine bytes of each, and the sizes of
+// messages. Bytes that are not HTTP/2 are left to gRPC. Threads: one at a time.
 class FrameFilter {
  public:
   // `header_block_bytes`: most bytes of HEADERS and the CONTINUATIONs after it, their heads
@@ -78,6 +79,8 @@ class FrameFilter {
   std::array<uint8_t, kHeadBytes> head_ = {};
   size_t head_bytes_ = 0;  // of head_ that have arrived
   int64_t block_ = 0;      // bytes of the header block so far; 0: none is open
+  bool in_data_ = false;   // the bytes until the next head are of messages
+  MessageFrames messages_;
 };
 
 }  // namespace phasor

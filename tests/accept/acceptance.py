@@ -69,7 +69,8 @@ class TestRun:
         folder = ROOT / "build/test"
         self.mode = mode
         if not (folder / f"{mode}.xml").exists():
-            raise Skip(f"no result of ./dev test --{mode} here")
+            command = "./dev test" if mode == "default" else f"./dev test --{mode}"
+            raise Skip(f"no result of {command} here: run it")
         status, seconds = (folder / f"{mode}.result").read_text(encoding="utf-8").split()
         self.status, self.seconds = int(status), int(seconds)
         self.cases = {c.get("name"): c for c in xml.parse(folder / f"{mode}.xml").getroot().iter("testcase")}

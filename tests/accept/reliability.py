@@ -10,14 +10,16 @@ from acceptance import ROOT, Fail, Miss, Skip, command, of_full, of_test
 
 TOPIC = "reliability"
 LONG_SOAK_MINUTES = 120
+OVERLOADED_SERVERS = 2000
 FUZZ_EXECUTIONS = 10**8
+SCHEDULES = 10**5
 
 
 def soak():
     """soak: no crash, no wrong answer, flat memory, gauges back to zero, for two hours"""
     result = ROOT / "build/soak/soak.json"
     if not result.exists():
-        raise Skip("no result of ./dev soak here")
+        raise Skip("no result of ./dev soak here: run ./dev soak 120")
     seen = json.loads(result.read_text(encoding="utf-8"))
     if seen["problems"]:
         raise Fail("; ".join(seen["problems"][:3]))
@@ -58,6 +60,35 @@ def fuzzing():
     return f"{total}"
 
 
+def overloaded():
+    """2,000 servers overloaded under pressure, each in a process of its own: no crash, and each ends by itself"""
+    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
+    servers = sum(int(number.replace(",", "")) for number in re.findall(r"^\| \d{4}-\d\d-\d\d \| ([\d,]+) servers,", page, re.MULTILINE))
+    if servers < OVERLOADED_SERVERS:
+        raise Miss(f"{servers} so far; docs/reliability.md says how to run more")
+    return f"{servers} servers"
+
+
+def schedules():
+    """10^5 random schedules of engine, plan cache, regions, leases, threads and streams, without a loss"""
+    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
+    total = sum(int(number.replace(",", "")) for number in re.findall(r"^\| .* \| ([\d,]+) \| [\d.]+ million times \|$", page, re.MULTILINE))
+    if total < SCHEDULES:
+        raise Miss(f"{total} so far; docs/reliability.md says how to run more")
+    return f"{total}"
+
+
+def hostile():
+    """what a suite of hostile clients found is mended, each with a test that there is"""
+    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8").partition("## What hostile clients found")[2]
+    names = re.findall(r"`(\w+)\.(\w+)`", page.partition("\n## ")[0])
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*_test.cc"))
+    lost = [f"{suite}.{name}" for suite, name in names if not re.search(rf"TEST\w*\(\s*{suite},\s*{name}\)", sources)]
+    if lost or not names:
+        raise Fail(f"docs/reliability.md names no tests, or some that there are not: {', '.join(lost)}")
+    return f"{len(names)} tests in docs/reliability.md, which run with ./dev test"
+
+
 def missing(promise, why):
     def check():
         raise Skip(why)
@@ -69,6 +100,7 @@ def missing(promise, why):
 CHECKS = [
     of_test("a server that is asked for twice its capacity stays up", r"server_overload_test"),
     of_full("the same for a minute", r"server_overload_60_seconds"),
+    overloaded,
     soak,
     faults,
     of_test("floods of headers, resets, connections; slow peers; bombs: bounded memory, others are served", r"server_abuse_test"),
@@ -77,12 +109,14 @@ CHECKS = [
     of_test("names of certificates count by their type; floods end under TLS too", r"e2e_tls_test"),
     containers,
     weaknesses,
+    hostile,
     of_test("requests changed at random are answered or refused by name", r"request_mutation_test"),
     of_test("parsers of files, policy, configuration and frames likewise", r"parser_mutation_test"),
     of_test("the codec of raw messages accepts what protobuf accepts, and nothing else", r"raw_message_fuzz_test"),
     of_test("changed bytes on every socket of a server: it stays up and serves others", r"e2e\.sockets"),
     fuzzing,
     of_test("engine, regions, leases and streams under random schedules", r"e2e\.schedules"),
+    schedules,
     of_test("mutexes are locked in one order, and debug builds check it", r"server_base_test"),
     missing("the test suite against a current gRPC", "not built here"),
 ]

@@ -17,6 +17,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "server/net/frame_filter.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"
 #include "tests/support/process_memory.h"
@@ -236,11 +237,11 @@ TEST(AbuseTest, SlowLorisesAreShownTheDoor) {
 }
 
 // What messages that never end hold in memory, in what was sent of them: gRPC keeps a record of 32
-// bytes for every frame, so that small frames cost more. Only their number bounds it.
+// bytes for every frame. Frames that are smaller end the connection: see the next test.
 TEST(AbuseTest, UnfinishedMessagesCostWhatTheySent) {
   constexpr int kCalls = 100;
   constexpr size_t kSent = 32 << 10;  // of a message, which is what a call may send unasked
-  for (const auto& [frame_bytes, most] : {std::pair<size_t, double>{1, 8}, {250, 2}}) {
+  for (const auto& [frame_bytes, most] : {std::pair<size_t, double>{64, 3}, {250, 2}}) {
     Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
     std::vector<FileDescriptor> peers;
     for (int i = 0; i < kCalls; ++i) {
@@ -264,6 +265,26 @@ TEST(AbuseTest, UnfinishedMessagesCostWhatTheySent) {
     EXPECT_LE(times, most);
     ExpectServes(server, "meanwhile");
   }
+}
+
+// As many frames of one byte as a call may send unasked would hold a megabyte.
+TEST(AbuseTest, MessagesInTinyFramesEndTheConnection) {
+  constexpr int kCalls = 100;
+  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ExpectServes(server, "before");
+  const int64_t before = MemoryOf(server.pid(), "VmRSS");
+  std::string frames;
+  for (int i = 0; i < 30'000; ++i) frames += Frame(FrameType::kData, 0, "x");
+  std::vector<FileDescriptor> peers;
+  for (int i = 0; i < kCalls; ++i) {
+    peers.push_back(ConnectTo(server.address()));
+    ASSERT_TRUE(Send(peers.back(), std::string(kHello) + CallHeaders(kEndHeaders) +
+                                       Frame(FrameType::kData, 0, std::string("\0\0\1\0\0", 5))));
+    Send(peers.back(), frames);
+  }
+  for (const FileDescriptor& peer : peers) EXPECT_TRUE(Eventually([&] { return IsClosed(peer); }));
+  EXPECT_LT(MemoryOf(server.pid(), "VmRSS") - before, 32 * kMiB);
+  ExpectServes(server, "after");
 }
 
 // Headers of CVE-2023-1428 and CVE-2023-32732, and others that no client sends: alone, and before
@@ -335,6 +356,7 @@ TEST(AbuseTest, ResetStreamsAreCheap) {
   const std::string cancel("\0\0\0\x08", 4);
   FileDescriptor hostile;
   int connections = 0;
+  const absl::Time begun = absl::Now();
   uint32_t stream = 1;
   for (uint32_t sent = 0; sent < kStreams; ++sent, stream += 2) {
     if (!hostile.valid() || !Send(hostile, CallHeaders(kEndHeaders, stream) +
@@ -346,7 +368,9 @@ TEST(AbuseTest, ResetStreamsAreCheap) {
     }
     if (sent == kStreams / 2) ExpectServes(server, "meanwhile");
   }
-  EXPECT_GT(connections, 2);
+  // A machine on which this takes a minute sends no more than a peer may.
+  const double may = kResetsAtOnce + kResetsPerSecond * absl::ToDoubleSeconds(absl::Now() - begun);
+  if (kStreams > 2 * may) EXPECT_GT(connections, 2);
   const int64_t grown = MemoryOf(server.pid(), "VmHWM") - before;
   std::printf("MEASURED %d connections for %u resets, %.0f MiB\n", connections, kStreams,
               static_cast<double>(grown) / kMiB);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks a server for twice its capacity: it must use its capacity and refuse the rest. Prints the
 // figures, for `./dev accept data-plane`, because they differ on a busy machine.
-// PHASOR_OVERLOAD_SECONDS sets the duration.
+// PHASOR_OVERLOAD_SECONDS sets the duration. PHASOR_OVERLOAD_RUNS: servers that are overloaded for
+// a second, one after the other; 3 unless set.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -165,6 +166,29 @@ TEST(OverloadTest, TwiceTheCapacityIsServedAsOnce) {
   std::printf("goodput %.3f, recovery %.3f, p99 %.2f times the unloaded; refused in %.2f ms\n",
               goodput / kCapacity, recovered / rate, absl::FDivDuration(P99(served), P99(unloaded)),
               absl::ToDoubleMilliseconds(P99(refused)));
+}
+
+// A run of this many of them, in several processes on one core, is in docs/reliability.md:
+// gRPC 1.51 once ended with an assertion under such a load (see ReceivedMessage).
+TEST(OverloadTest, ServersOutliveOverloadAndEnd) {
+  const char* const runs = std::getenv("PHASOR_OVERLOAD_RUNS");
+  const int count = runs == nullptr ? 3 : std::atoi(runs);
+  int64_t served = 0, refused = 0;
+  for (int run = 0; run < count && !HasFailure(); ++run) {
+    testing::Subprocess server({SLOW_SERVER_BINARY, std::to_string(kBudget)});
+    const auto stub = PositionEmbeddingService::NewStub(testing::NewChannel(server.ReadLine()));
+    const std::vector<Ended> all = Load(stub.get()).Run(4 * kCapacity, absl::Seconds(1));
+    const size_t ok = With(grpc::StatusCode::OK, all).size();
+    const size_t unavailable = With(grpc::StatusCode::UNAVAILABLE, all).size();
+    EXPECT_EQ(ok + unavailable, all.size()) << "run " << run;
+    EXPECT_GT(ok, 0u) << "run " << run;
+    server.Signal(SIGTERM);
+    EXPECT_EQ(server.Wait(), 0) << "run " << run;
+    served += static_cast<int64_t>(ok);
+    refused += static_cast<int64_t>(unavailable);
+  }
+  std::printf("MEASURED %d servers, %lld calls served, %lld refused\n", count,
+              static_cast<long long>(served), static_cast<long long>(refused));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // slow_server BYTES: a server of known capacity: it has kWorkers workers, and every run takes
-// kServiceTime. BYTES is its byte budget. Prints its address, and ends with its parent.
+// kServiceTime. BYTES is its byte budget. Prints its address, and ends on SIGTERM or with its
+// parent.
 #include "tests/e2e/slow_server.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +42,10 @@ class SlowBackend final : public Backend {
 int Main(int argc, char** argv) {
   if (argc != 2) return 2;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);                         // of all threads
   LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));  // as phasor-server does
   ServerOptions options;
   options.listen = {"127.0.0.1:0"};
@@ -59,7 +63,9 @@ int Main(int argc, char** argv) {
   }
   std::printf("%s\n", (*server)->listeners()[0].c_str());
   std::fflush(stdout);
-  while (true) pause();
+  int signal = 0;
+  sigwait(&ends, &signal);
+  return (*server)->Shutdown() ? 0 : 1;
 }
 
 }  // namespace

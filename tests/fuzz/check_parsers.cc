@@ -29,6 +29,7 @@
 #include "server/security/token_table.h"
 #include "server/trace/trace_context.h"
 #include "tests/fuzz/check_sockets.h"
+#include "tests/proto/codec_comparison.h"
 
 namespace phasor::fuzz {
 namespace {
@@ -168,6 +169,19 @@ ParserOutcome CheckSubjectName(const std::string& text) {
   return {"", true};
 }
 
+// The first byte names the message's type, the second where it is cut. The codec and protobuf
+// agree.
+ParserOutcome CheckRawMessage(absl::Span<const uint8_t> bytes) {
+  static const auto* const types =
+      new std::vector<phasor::testing::RawType>(phasor::testing::AllRawTypes());
+  if (bytes.size() < 2) return {};
+  phasor::testing::MessageFuzzer cuts(bytes[1]);
+  const auto message = bytes.subspan(2);
+  const auto result = phasor::testing::CompareCodecs(
+      (*types)[bytes[0] % types->size()], std::string(message.begin(), message.end()), cuts);
+  return {result.difference, result.taken};
+}
+
 }  // namespace
 
 ParserOutcome CheckParser(absl::Span<const uint8_t> input) {
@@ -203,6 +217,8 @@ ParserOutcome CheckParser(absl::Span<const uint8_t> input) {
       return CheckTraceparent(text);
     case Parser::kSubjectName:
       return CheckSubjectName(std::string(text));
+    case Parser::kRawMessage:
+      return CheckRawMessage(bytes);
   }
   return {};
 }

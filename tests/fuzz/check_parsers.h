@@ -26,8 +26,9 @@ enum class Parser : uint8_t {
   kAuthorization,
   kTraceparent,
   kSubjectName,
+  kRawMessage,
 };
-inline constexpr int kParserCount = 13;
+inline constexpr int kParserCount = 14;
 
 struct ParserOutcome {
   std::string violation;  // empty: the outcome is one that may be

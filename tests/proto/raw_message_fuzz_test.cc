@@ -3,79 +3,37 @@
 // same bytes and read the same values, however the bytes are broken and cut.
 //
 // PHASOR_CODEC_FUZZ_RUNS: number of messages, 200,000 unless set. PHASOR_FUZZ_SEED: the first seed.
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/empty.pb.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/message.h>
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "inference/grpc_service.pb.h"
-#include "phasor/v1/attention_bias.pb.h"
-#include "phasor/v1/move_keys.pb.h"
-#include "phasor/v1/position_embedding_service.pb.h"
-#include "phasor/v1/table_service.pb.h"
-#include "proto/raw_message.h"
+#include "tests/proto/codec_comparison.h"
 #include "tests/proto/message_fuzzer.h"
 
 namespace phasor {
 namespace {
 
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using Piece = absl::Span<const std::byte>;
-
 constexpr size_t kLargestKept = 512;
 constexpr size_t kKeptMessages = 64;
 
-// A message type with raw entries, and serialized messages of it to begin with.
-struct Type {
-  const FieldDescriptor* raw;
-  std::unique_ptr<Message> whole;   // by protobuf
-  std::unique_ptr<Message> walked;  // by the codec
+// A message type, and serialized messages of it to begin with.
+struct Type : testing::RawType {
   std::vector<std::string> kept;
 };
 
-bool IsRaw(const FieldDescriptor& field) {
-  return field.is_repeated() && field.type() == FieldDescriptor::TYPE_BYTES &&
-         (field.name() == "raw" || field.name() == "raw_input_contents" ||
-          field.name() == "raw_output_contents");
-}
-
 std::vector<Type> AllTypes() {
   std::vector<Type> types;
-  for (const auto* file :
-       {v1::EncodeRequest::descriptor()->file(), v1::AttentionBiasRequest::descriptor()->file(),
-        v1::CreateTableRequest::descriptor()->file(), v1::MoveKeysRequest::descriptor()->file(),
-        inference::ModelInferRequest::descriptor()->file()}) {
-    for (int i = 0; i < file->message_type_count(); ++i) {
-      const auto* const descriptor = file->message_type(i);
-      const Message* const prototype =
-          google::protobuf::MessageFactory::generated_factory()->GetPrototype(descriptor);
-      for (int j = 0; j < descriptor->field_count(); ++j) {
-        if (!IsRaw(*descriptor->field(j))) continue;
-        types.push_back({descriptor->field(j),
-                         std::unique_ptr<Message>(prototype->New()),
-                         std::unique_ptr<Message>(prototype->New()),
-                         {}});
-      }
-    }
-  }
+  for (testing::RawType& type : testing::AllRawTypes()) types.push_back({std::move(type), {}});
   return types;
 }
 
@@ -92,80 +50,6 @@ std::vector<std::string> Corpus() {
   return corpus;
 }
 
-// A message in pieces that lie in memory from the last to the first, so that reading beyond one
-// gives other bytes.
-class CutMessage {
- public:
-  CutMessage(const std::string& bytes, testing::MessageFuzzer& random) : memory_(bytes.size()) {
-    const uint64_t largest = 1 + random.Below(1 + random.Below(2 * bytes.size() + 1));
-    size_t at = 0;
-    while (at < bytes.size()) {
-      if (random.Below(8) == 0) pieces_.emplace_back();
-      const size_t size = std::min<size_t>(1 + random.Below(largest), bytes.size() - at);
-      std::byte* const place = memory_.data() + bytes.size() - at - size;
-      std::memcpy(place, bytes.data() + at, size);
-      pieces_.emplace_back(place, size);
-      at += size;
-    }
-  }
-
-  Pieces pieces() const { return pieces_; }
-  bool Holds(Piece piece) const {
-    return piece.data() >= memory_.data() &&
-           piece.data() + piece.size() <= memory_.data() + memory_.size();
-  }
-
- private:
-  std::vector<std::byte> memory_;
-  std::vector<Piece> pieces_;
-};
-
-std::string JoinedBytes(const PieceList& entry) {
-  std::string bytes;
-  for (const Piece part : entry) {
-    bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
-  }
-  return bytes;
-}
-
-// Equal for equal messages, unknown fields included.
-std::string Canonical(const Message& message) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream coded(&stream);
-  coded.SetSerializationDeterministic(true);
-  message.SerializeToCodedStream(&coded);
-  coded.Trim();
-  return bytes;
-}
-
-// To a message without fields every field is unknown: its parser judges the top level alone.
-bool IsSequenceOfFields(const std::string& bytes) {
-  static auto* const message = new google::protobuf::Empty;
-  return message->ParseFromString(bytes);
-}
-
-// Reads the message into type.walked with the codec. False: it is refused.
-bool ReadByCodec(const Type& type, const std::string& bytes, const CutMessage& cut) {
-  const auto split =
-      WalkMessage(cut.pieces(), {.max_header_bytes = std::numeric_limits<int64_t>::max(),
-                                 .max_raw_entries = std::numeric_limits<int64_t>::max(),
-                                 .raw_field = static_cast<uint32_t>(type.raw->number())});
-  EXPECT_EQ(split.ok(), IsSequenceOfFields(bytes)) << split.status();
-  if (!split.ok()) {
-    EXPECT_EQ(split.status().code(), absl::StatusCode::kInvalidArgument);
-    return false;
-  }
-  if (!type.walked->ParseFromString(split->header)) return false;
-  const auto& reflection = *type.walked->GetReflection();
-  EXPECT_EQ(reflection.FieldSize(*type.walked, type.raw), 0) << "raw entries in the header";
-  for (const PieceList& entry : split->raw) {
-    for (const Piece part : entry) EXPECT_TRUE(cut.Holds(part)) << "a copied entry";
-    reflection.AddString(type.walked.get(), type.raw, JoinedBytes(entry));
-  }
-  return true;
-}
-
 struct Counts {
   uint64_t accepted = 0;
   uint64_t with_raw = 0;
@@ -175,16 +59,12 @@ struct Counts {
 // Whether protobuf takes the bytes; the codec must do the same.
 bool Compare(const Type& type, const std::string& bytes, testing::MessageFuzzer& random,
              Counts* counts) {
-  const CutMessage cut(bytes, random);
-  const bool taken = type.whole->ParseFromString(bytes);
-  EXPECT_EQ(ReadByCodec(type, bytes, cut), taken);
-  if (!taken) return false;
-  EXPECT_EQ(Canonical(*type.walked), Canonical(*type.whole));
-  const auto& reflection = *type.whole->GetReflection();
-  ++counts->accepted;
-  if (reflection.FieldSize(*type.whole, type.raw) > 0) ++counts->with_raw;
-  if (!reflection.GetUnknownFields(*type.whole).empty()) ++counts->with_unknown;
-  return true;
+  const testing::Comparison result = testing::CompareCodecs(type, bytes, random);
+  EXPECT_EQ(result.difference, "");
+  if (result.taken) ++counts->accepted;
+  if (result.with_raw) ++counts->with_raw;
+  if (result.with_unknown) ++counts->with_unknown;
+  return result.taken;
 }
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {

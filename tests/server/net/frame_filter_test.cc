@@ -96,6 +96,31 @@ TEST_F(FrameFilterTest, ResetsAreSharedByTheConnectionsOfAPeerAndComeBack) {
   EXPECT_TRUE(resets_->Full(now_));
 }
 
+TEST_F(FrameFilterTest, AMessageInTinyFramesIsRefusedHoweverItIsCut) {
+  std::string fine(testing::kHello);
+  fine += Frame(FrameType::kData, 0, std::string("\0\0\1\0\0", 5));
+  for (int64_t i = 1; i < kFreeFramesOfMessage; ++i) fine += Frame(FrameType::kData, 0, "x");
+  // Resets and frames of other streams do not end it, one more of these frames does.
+  fine += Reset(3) + Frame(FrameType::kData, 0, "", 3);
+  for (int i = 0; i < 15; ++i) fine += Frame(FrameType::kData, 0, "x");
+  for (const size_t size : {size_t{1}, size_t{10}, size_t{1} << 20}) {
+    filter_.~FrameFilter();
+    new (&filter_) FrameFilter(kBlock, resets_);
+    ASSERT_THAT(Read(fine, size), IsNull()) << size;
+    EXPECT_THAT(Read(Frame(FrameType::kData, 0, "x"), size), StrEq("a message in tiny frames"));
+  }
+}
+
+TEST_F(FrameFilterTest, AMessageOfAResetStreamIsForgotten) {
+  std::string bytes(testing::kHello);
+  for (int stream = 0; stream < 3; ++stream) {
+    bytes += Frame(FrameType::kData, 0, std::string("\0\0\1\0\0", 5));
+    for (int64_t i = 1; i < kFreeFramesOfMessage; ++i) bytes += Frame(FrameType::kData, 0, "x");
+    bytes += Reset(1);
+  }
+  EXPECT_THAT(Read(bytes), IsNull());
+}
+
 TEST(ResetBudgetsTest, PeersThatResetNothingAreForgotten) {
   ResetBudgets budgets;
   const absl::Time now = absl::UnixEpoch();
