@@ -13,6 +13,10 @@
 namespace phasor::client_internal {
 namespace {
 
+// Between two looks at a connection.
+constexpr absl::Duration kShortestLook = absl::Milliseconds(10);
+constexpr absl::Duration kLongestLook = absl::Milliseconds(50);
+
 class SleepingTimerImpl final : public Timer {
  public:
   absl::Time Now() override { return absl::Now(); }
@@ -49,12 +53,24 @@ class RetryingCall : public std::enable_shared_from_this<RetryingCall> {
     const std::optional<absl::Duration> delay =
         RetryDelay(policy_, attempts_, result, context_.deadline - timer_->Now(), UniformJitter());
     if (!delay.has_value()) return Finish(result.status);
-    timer_->After(*delay, [self = shared_from_this()] {
-      if (self->context_.cancel.has_value() && self->context_.cancel->cancelled()) {
-        return self->Finish(absl::CancelledError("call: cancelled between attempts"));
-      }
-      self->Attempt();
-    });
+    if (attempts_ == 1) wait_until_ = timer_->Now() + kReconnectWait;
+    last_ = result.status;
+    TryAgainAfter(*delay);
+  }
+
+  void TryAgainAfter(absl::Duration delay) {
+    timer_->After(delay, [self = shared_from_this(), delay] { self->TryAgain(delay); });
+  }
+
+  // `waited`: the last wait.
+  void TryAgain(absl::Duration waited) {
+    if (context_.cancel.has_value() && context_.cancel->cancelled()) {
+      return Finish(absl::CancelledError("call: cancelled between attempts"));
+    }
+    const absl::Time now = timer_->Now();
+    if (policy_.connected == nullptr || policy_.connected() || now >= wait_until_) return Attempt();
+    if (now >= context_.deadline) return Finish(last_);
+    TryAgainAfter(std::clamp(waited, kShortestLook, kLongestLook));
   }
 
   void Finish(absl::Status status) { std::exchange(done_, nullptr)(std::move(status)); }
@@ -65,6 +81,8 @@ class RetryingCall : public std::enable_shared_from_this<RetryingCall> {
   StartAttempt start_;
   absl::AnyInvocable<void(absl::Status)> done_;
   int attempts_ = 0;
+  absl::Status last_;      // of the last attempt
+  absl::Time wait_until_;  // for a connection
 };
 
 }  // namespace

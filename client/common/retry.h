@@ -42,7 +42,13 @@ struct RetryPolicy {
   // Retry only if the server said when to come back. That means it refused the call and has not
   // begun it.
   bool only_refused = false;
+  // Whether a server is connected; connects if not. An attempt after the first waits for it, at
+  // most until kReconnectWait after the first one failed. Empty: attempts do not wait.
+  std::function<bool()> connected = nullptr;
 };
+
+// A server that is replaced is away for some tenths of a second.
+inline constexpr absl::Duration kReconnectWait = absl::Seconds(2);
 
 // How long to wait before the next attempt. nullopt if `last` is final: it succeeded or failed with
 // another code than UNAVAILABLE, the attempts are used up, the server wants no more of them, or the
@@ -56,7 +62,8 @@ std::optional<absl::Duration> RetryDelay(const RetryPolicy& policy, int attempts
 using StartAttempt = std::function<void(absl::AnyInvocable<void(AttemptResult)>)>;
 
 // Makes attempts until RetryDelay says that one is final, then calls `done` with its status. A call
-// that is cancelled between attempts fails with CANCELLED. `timer` must outlive the call.
+// that is cancelled between attempts fails with CANCELLED. One whose deadline passes there fails as
+// its last attempt did. `timer` must outlive the call.
 void RunWithRetries(const RetryPolicy& policy, const CallContext& context, Timer* timer,
                     StartAttempt start, absl::AnyInvocable<void(absl::Status)> done);
 

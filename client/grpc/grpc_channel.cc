@@ -251,9 +251,8 @@ GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options
     : retry_{options.max_attempts, options.initial_backoff, options.max_backoff}, timer_(timer) {
   KeepCallbackThreads();
   for (int i = 0; i < options.channels; ++i) {
-    auto channel = security.Connect(target, Arguments());
-    if (channel_ == nullptr) channel_ = channel;
-    stubs_.push_back(std::make_shared<grpc::GenericStub>(std::move(channel)));
+    channels_.push_back(security.Connect(target, Arguments()));
+    stubs_.push_back(std::make_shared<grpc::GenericStub>(channels_.back()));
   }
 }
 
@@ -272,8 +271,11 @@ void GrpcChannel::Start(RawCall call, const CallContext& context) {
   const size_t turn = call.on_first ? 0 : next_stub_.fetch_add(1, std::memory_order_relaxed);
   RetryPolicy policy = retry_;
   policy.only_refused = call.once;
-  std::make_shared<PendingCall>(std::move(call), context, stubs_[turn % stubs_.size()])
-      ->Run(policy, timer);
+  const size_t chosen = turn % stubs_.size();
+  policy.connected = [channel = channels_[chosen]] {
+    return channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+  };
+  std::make_shared<PendingCall>(std::move(call), context, stubs_[chosen])->Run(policy, timer);
 }
 
 }  // namespace phasor::client_internal

@@ -69,11 +69,11 @@ class GrpcChannel {
   void Start(RawCall call, const CallContext& context);
 
   // The connection that streams use.
-  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channels_[0]; }
 
  private:
-  std::shared_ptr<grpc::Channel> channel_;  // of the first stub
-  std::vector<std::shared_ptr<grpc::GenericStub>> stubs_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  std::vector<std::shared_ptr<grpc::GenericStub>> stubs_;  // one of each
   std::atomic<size_t> next_stub_{0};
   const RetryPolicy retry_;
   Timer* const timer_;  // nullptr: real time

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -66,6 +67,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (absl::Status refusal = Refusal(context_); !refusal.ok()) end_ = std::move(refusal);
     if (draining && !end_.has_value()) end_ = Draining();
     quota_ = CallerQuota(*context_);
+    observer_ = CallCounter::ObserverOf(context_);
     Continue();
   }
 
@@ -261,8 +263,9 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   const std::string backend_;
   std::shared_ptr<Stream> self_;
   std::optional<IdleTimer> timer_;
-  CallerQuota quota_;          // set in Begin
-  grpc::ByteBuffer incoming_;  // used only by the thread that takes the message
+  CallerQuota quota_;                         // set in Begin
+  std::shared_ptr<StreamObserver> observer_;  // set in Begin; nullptr: nobody hears of messages
+  grpc::ByteBuffer incoming_;                 // used only by the thread that takes the message
 
   // Written under the lock, read without it.
   std::atomic<bool> abandoned_ = false;  // the caller reads no more answers
@@ -315,7 +318,10 @@ class Stream::Call final : public engine::Call {
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
-    if (result.ok() && transfers != nullptr) transfers->Store(items, *result);
+    if (result.ok() && transfers != nullptr) {
+      transfers->Store(items, *result);
+      phases.stored = std::chrono::steady_clock::now();
+    }
     answer.status = result.ok() ? result->items[0].status : result.status();
     if (answer.status.ok()) {
       answer.result = &*result;
@@ -329,7 +335,12 @@ class Stream::Call final : public engine::Call {
   // Sends `answer`, which describes the first item if its status is OK.
   void Answer() {
     if (answer.status.ok()) answer.item = &items[0];
-    stream_->Answer(stream_->method_.respond(answer), cost_bytes, std::move(quota_permit));
+    grpc::ByteBuffer message = stream_->method_.respond(answer);
+    if (StreamObserver* const observer = stream_->observer_.get()) {
+      observer->Answered({received_at_, static_cast<int>(answer.status.code()), received_bytes,
+                          static_cast<int64_t>(message.Length()), phases});
+    }
+    stream_->Answer(std::move(message), cost_bytes, std::move(quota_permit));
   }
 
   StreamAnswer answer;
@@ -340,6 +351,7 @@ class Stream::Call final : public engine::Call {
 
  private:
   const std::shared_ptr<Stream> stream_;
+  const std::chrono::steady_clock::time_point received_at_ = std::chrono::steady_clock::now();
   ReceivedMessage received_;
   bool admitted_ = false;
 };
@@ -447,6 +459,7 @@ void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   absl::StatusOr<Permit> permit = quota_.Take(call->cost_bytes);
   if (!permit.ok()) return call->Done(permit.status());
   call->quota_permit = *std::move(permit);
+  call->phases.submitted = std::chrono::steady_clock::now();
   engine_.Submit(std::move(call));
 }
 

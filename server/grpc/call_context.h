@@ -7,11 +7,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <typeinfo>
 
 #include "server/base/admission.h"
 #include "server/engine/phases.h"
+#include "server/grpc/call_observer.h"
 #include "server/grpc/open_calls.h"
 #include "server/net/connections.h"
 #include "server/security/rules.h"
@@ -43,7 +45,8 @@ class CallContext final : public grpc::CallbackServerContext {
   const Connections* const connections;  // nullptr: connections have no names
   std::string_view method;  // "package.Service/Method", in gRPC's memory; empty without access
   absl::Status refusal;     // from OpenCalls, which has already ended the call
-  OpenCalls::Call* open_call = nullptr;  // lives as long as this; nullptr: calls are not counted
+  OpenCalls::Call* open_call = nullptr;    // lives as long as this; nullptr: calls are not counted
+  std::shared_ptr<StreamObserver> stream;  // hears of messages; nullptr: nobody does
   security::Decision decision;
   Permit until_sent;      // destroyed when the answer has been sent
   engine::Phases phases;  // written by the thread that answers

@@ -42,6 +42,11 @@ void CallCounter::NotePhases(grpc::CallbackServerContext* context, const engine:
   if (call != nullptr) call->phases = phases;
 }
 
+std::shared_ptr<StreamObserver> CallCounter::ObserverOf(grpc::CallbackServerContext* context) {
+  const CallContext* const call = CallContext::Of(context);
+  return call == nullptr ? nullptr : call->stream;
+}
+
 void CallCounter::NoteAnswer(grpc::CallbackServerContext* context, int64_t bytes) {
   CallContext* const call = CallContext::Of(context);
   if (call != nullptr && call->open_call != nullptr) call->open_call->AnswerBegins(bytes);

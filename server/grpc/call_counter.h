@@ -9,6 +9,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/engine/phases.h"
+#include "server/grpc/call_observer.h"
 #include "server/net/connections.h"
 
 namespace phasor::rpc {
@@ -45,6 +47,9 @@ class CallCounter final : public grpc::ContextAllocator {
 
   // Tells observers when the steps of the call began. Only before the call is finished.
   static void NotePhases(grpc::CallbackServerContext* context, const engine::Phases& phases);
+
+  // Who hears of the messages of this stream. nullptr: nobody.
+  static std::shared_ptr<StreamObserver> ObserverOf(grpc::CallbackServerContext* context);
 
   // For each answer of a stream except the last one: sending begins, and it was taken. OpenCalls
   // limits the time between the two. Only before the call is finished.

@@ -92,6 +92,16 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
     if (context == nullptr) return;
     context->refusal = call_->refusal();
     context->open_call = &*call_;
+    if (info_.type() == grpc::experimental::ServerRpcInfo::Type::BIDI_STREAMING) {
+      context->stream = stream_ = StreamBegins(MetadataOf(*context, "traceparent"));
+    }
+  }
+
+  std::shared_ptr<StreamObserver> StreamBegins(const std::string& traceparent) {
+    for (CallObserver* const observer : observers_) {
+      if (auto stream = observer->StreamBegins(traceparent)) return stream;
+    }
+    return nullptr;
   }
 
   // gRPC has refused the encodings that it knows.
@@ -108,7 +118,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
     ended_ = true;
     const absl::Duration duration = absl::FromChrono(Clock::now() - begun_);
     const CallRecord record{method_,         code, message,     duration, sent_bytes_,
-                            received_bytes_, peer, traceparent, phases_};
+                            received_bytes_, peer, traceparent, phases_,  stream_.get()};
     for (CallObserver* const observer : observers_) observer->Ended(record);
   }
 
@@ -123,6 +133,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   int64_t sent_bytes_ = 0;
   std::optional<int64_t> received_bytes_;
   engine::Phases phases_;
+  std::shared_ptr<StreamObserver> stream_;
   bool ended_ = false;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// CallObserver: what a server reports about its calls, for metrics and logs.
+// CallObserver: what a server reports about its calls, for metrics, logs and traces.
 #ifndef PHASOR_SERVER_GRPC_CALL_OBSERVER_H_
 #define PHASOR_SERVER_GRPC_CALL_OBSERVER_H_
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +15,23 @@
 #include "server/engine/phases.h"
 
 namespace phasor::rpc {
+
+// The report about a message of a stream that is being answered.
+struct MessageRecord {
+  std::chrono::steady_clock::time_point received = {};
+  int code = 0;  // of its answer
+  int64_t received_bytes = 0;
+  int64_t sent_bytes = 0;
+  engine::Phases phases = {};  // none are set if nothing was computed
+};
+
+// Receives the reports about the messages of one stream while it runs, some perhaps after its end.
+// Threads: many at once.
+class StreamObserver {
+ public:
+  virtual ~StreamObserver() = default;
+  virtual void Answered(const MessageRecord& message) = 0;
+};
 
 // The report about a call. It and everything that it points to are valid only during
 // CallObserver::Ended.
@@ -28,6 +47,7 @@ struct CallRecord {
   absl::FunctionRef<std::string()> peer;         // "ipv4:10.0.0.1:4711"
   absl::FunctionRef<std::string()> traceparent;  // from the metadata as sent; often empty
   engine::Phases phases = {};                    // of a unary tensor call
+  const StreamObserver* stream = nullptr;        // from StreamBegins
 };
 
 // "OK", "INVALID_ARGUMENT" and so on; the number of a code that gRPC does not name.
@@ -40,6 +60,11 @@ class CallObserver {
   virtual ~CallObserver() = default;
   // `method` is as in CallRecord, and is valid only during this call.
   virtual void Started(std::string_view method) = 0;
+  // A stream of tensor calls begins; `traceparent` is as in CallRecord. Of all observers, one may
+  // return who shall hear of its messages.
+  virtual std::shared_ptr<StreamObserver> StreamBegins(std::string_view /*traceparent*/) {
+    return nullptr;
+  }
   // Called exactly once per Started, before the caller can see the status.
   virtual void Ended(const CallRecord& call) = 0;
 };

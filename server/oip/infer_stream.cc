@@ -6,6 +6,7 @@
 #include "server/oip/infer_stream.h"
 
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -34,6 +35,7 @@ class InferStreams::Stream final : public InferStreamReactor {
         client_(rpc::ClientOf(*context)),
         quota_(*context),
         regions_(rpc::RegionCallerOf(*context)),
+        observer_(rpc::CallCounter::ObserverOf(context)),
         grpc_errors_(WantsGrpcErrors(*context)) {}
 
   // Reads the next request, unless the stream must end.
@@ -60,7 +62,9 @@ class InferStreams::Stream final : public InferStreamReactor {
       if (!ok) return End(absl::OkStatus());  // the caller sends no more
       busy_ = true;
     }
-    rpc::CallCounter::NoteReceived(context_, static_cast<int64_t>(request_.Length()));
+    message_.received = std::chrono::steady_clock::now();
+    message_.received_bytes = static_cast<int64_t>(request_.Length());
+    rpc::CallCounter::NoteReceived(context_, message_.received_bytes);
     StartInfer(streams_.context_, &request_,
                {absl::InfiniteFuture(), client_,
                 [cancelled = cancelled_] { return cancelled->load(std::memory_order_relaxed); },
@@ -74,7 +78,11 @@ class InferStreams::Stream final : public InferStreamReactor {
     quota_permit_ = std::move(answer.quota_permit);
     response_ =
         answer.status.ok() ? std::move(answer.response) : MakeStreamError(answer.status, answer.id);
-    rpc::CallCounter::NoteAnswer(context_, static_cast<int64_t>(response_.Length()));
+    message_.code = static_cast<int>(answer.status.code());
+    message_.sent_bytes = static_cast<int64_t>(response_.Length());
+    message_.phases = answer.phases;
+    if (observer_ != nullptr) observer_->Answered(message_);
+    rpc::CallCounter::NoteAnswer(context_, message_.sent_bytes);
     StartWrite(&response_);
   }
 
@@ -102,11 +110,13 @@ class InferStreams::Stream final : public InferStreamReactor {
   const uint64_t client_;
   const rpc::CallerQuota quota_;
   const memory::RegionCaller regions_;
+  const std::shared_ptr<rpc::StreamObserver> observer_;  // nullptr: nobody hears of requests
   const bool grpc_errors_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
-  Permit quota_permit_;  // of the answer that is being sent
+  rpc::MessageRecord message_;  // the request that is under way
+  Permit quota_permit_;         // of the answer that is being sent
   // A request is under way; guarded by `mu_` of InferStreams, like the next member.
   bool busy_ = false;
   bool finished_ = false;

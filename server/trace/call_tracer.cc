@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the report about a call into spans. Names of attributes are those of OpenTelemetry's
-// conventions for RPC.
+// Turns the reports about calls and messages into spans. Names of attributes are those of
+// OpenTelemetry's conventions for RPC.
 #include "server/trace/call_tracer.h"
 
 #include <chrono>
@@ -61,12 +61,11 @@ class WallTime {
   const Tick ended_;
 };
 
-Span CallSpan(const rpc::CallRecord& call, const TraceContext* parent, const std::string& trace_id,
-              const WallTime& time) {
+Span CallSpan(const rpc::CallRecord& call, const CallIds& ids, const WallTime& time) {
   Span span;
-  span.set_trace_id(trace_id);
-  span.set_span_id(RandomId(kSpanIdBytes));
-  if (parent != nullptr) span.set_parent_span_id(parent->span_id);
+  span.set_trace_id(ids.trace_id);
+  span.set_span_id(ids.span_id);
+  if (ids.parent.has_value()) span.set_parent_span_id(ids.parent->span_id);
   const std::string_view method = call.method.substr(0, kMaxMethodBytes);
   span.set_name(std::string(method));
   span.set_kind(Span::SPAN_KIND_SERVER);
@@ -88,6 +87,50 @@ Span CallSpan(const rpc::CallRecord& call, const TraceContext* parent, const std
   return span;
 }
 
+Span Step(const char* name, const Span& parent, uint64_t from, uint64_t to) {
+  Span span;
+  span.set_trace_id(parent.trace_id());
+  span.set_span_id(RandomId(kSpanIdBytes));
+  span.set_parent_span_id(parent.span_id());
+  span.set_name(name);
+  span.set_kind(Span::SPAN_KIND_INTERNAL);
+  span.set_start_time_unix_nano(from);
+  span.set_end_time_unix_nano(to);
+  return span;
+}
+
+// `whole`, then its steps.
+std::vector<Span> WithSteps(Span whole, const engine::Phases& phases, const WallTime& time,
+                            Tick ended) {
+  std::vector<Span> spans = {std::move(whole)};
+  const auto add = [&](const char* name, Tick from, Tick to) {
+    if (from == Tick() || to == Tick()) return;
+    spans.push_back(Step(name, spans[0], time.Of(from), time.Of(to)));
+  };
+  add("queue", phases.submitted, phases.started);
+  add("gather", phases.started, phases.gathered);
+  add("compute", phases.gathered, phases.computed);
+  add("copy", phases.computed, phases.stored);
+  add("answer", phases.stored == Tick() ? phases.computed : phases.stored, ended);
+  return spans;
+}
+
+// Traces one stream.
+class StreamTracer final : public rpc::StreamObserver {
+ public:
+  StreamTracer(CallIds ids, SpanExporter* exporter) : ids_(std::move(ids)), exporter_(*exporter) {}
+
+  const CallIds& ids() const { return ids_; }
+  void Answered(const rpc::MessageRecord& message) override {
+    if (!ids_.sampled()) return;
+    exporter_.Add(SpansOf(message, ids_, absl::Now(), std::chrono::steady_clock::now()));
+  }
+
+ private:
+  const CallIds ids_;
+  SpanExporter& exporter_;
+};
+
 }  // namespace
 
 bool IsSampled(const TraceOptions& options, const TraceContext* parent, std::string_view trace_id) {
@@ -99,38 +142,44 @@ bool IsSampled(const TraceOptions& options, const TraceContext* parent, std::str
   return static_cast<double>(number) < options.ratio * 0x1p64;
 }
 
-std::vector<Span> SpansOf(const rpc::CallRecord& call, const TraceContext* parent,
-                          const std::string& trace_id, absl::Time now, Tick ended) {
+CallIds IdsOf(const TraceOptions& options, std::string_view traceparent) {
+  CallIds ids{.parent = ParseTraceparent(traceparent)};
+  const TraceContext* const parent = ids.parent.has_value() ? &*ids.parent : nullptr;
+  ids.trace_id = parent == nullptr ? RandomId(kTraceIdBytes) : parent->trace_id;
+  if (IsSampled(options, parent, ids.trace_id)) ids.span_id = RandomId(kSpanIdBytes);
+  return ids;
+}
+
+std::vector<Span> SpansOf(const rpc::CallRecord& call, const CallIds& ids, absl::Time now,
+                          Tick ended) {
   const WallTime time(now, ended);
-  std::vector<Span> spans = {CallSpan(call, parent, trace_id, time)};
-  const std::string call_id = spans[0].span_id();
-  const auto add = [&](const char* name, Tick from, Tick to) {
-    if (from == Tick() || to == Tick()) return;
-    Span& span = spans.emplace_back();
-    span.set_trace_id(trace_id);
-    span.set_span_id(RandomId(kSpanIdBytes));
-    span.set_parent_span_id(call_id);
-    span.set_name(name);
-    span.set_kind(Span::SPAN_KIND_INTERNAL);
-    span.set_start_time_unix_nano(time.Of(from));
-    span.set_end_time_unix_nano(time.Of(to));
-  };
-  const engine::Phases& phases = call.phases;
-  add("queue", phases.submitted, phases.started);
-  add("gather", phases.started, phases.gathered);
-  add("compute", phases.gathered, phases.computed);
-  add("copy", phases.computed, phases.stored);
-  add("answer", phases.stored == Tick() ? phases.computed : phases.stored, ended);
-  return spans;
+  return WithSteps(CallSpan(call, ids, time), call.phases, time, ended);
+}
+
+std::vector<Span> SpansOf(const rpc::MessageRecord& message, const CallIds& stream, absl::Time now,
+                          Tick ended) {
+  const WallTime time(now, ended);
+  Span parent;
+  parent.set_trace_id(stream.trace_id);
+  parent.set_span_id(stream.span_id);
+  Span span = Step("message", parent, time.Of(message.received), time.now());
+  AddNumber(&span, "rpc.grpc.status_code", message.code);
+  AddNumber(&span, "phasor.received_bytes", message.received_bytes);
+  AddNumber(&span, "phasor.sent_bytes", message.sent_bytes);
+  if (IsFault(message.code)) span.mutable_status()->set_code(Status::STATUS_CODE_ERROR);
+  return WithSteps(std::move(span), message.phases, time, ended);
+}
+
+std::shared_ptr<rpc::StreamObserver> CallTracer::StreamBegins(std::string_view traceparent) {
+  return std::make_shared<StreamTracer>(IdsOf(options_, traceparent), &exporter_);
 }
 
 void CallTracer::Ended(const rpc::CallRecord& call) {
   if (call.method.starts_with("grpc.")) return;
-  const std::optional<TraceContext> parent = ParseTraceparent(call.traceparent());
-  const TraceContext* const told = parent.has_value() ? &*parent : nullptr;
-  const std::string trace_id = told == nullptr ? RandomId(kTraceIdBytes) : told->trace_id;
-  if (!IsSampled(options_, told, trace_id)) return;
-  exporter_.Add(SpansOf(call, told, trace_id, absl::Now(), std::chrono::steady_clock::now()));
+  const auto* const stream = dynamic_cast<const StreamTracer*>(call.stream);
+  const CallIds ids = stream != nullptr ? stream->ids() : IdsOf(options_, call.traceparent());
+  if (!ids.sampled()) return;
+  exporter_.Add(SpansOf(call, ids, absl::Now(), std::chrono::steady_clock::now()));
 }
 
 }  // namespace phasor::trace

@@ -131,7 +131,7 @@ pass "members of phasor-clients call and share memory over the sockets, others d
 
 in_system systemctl reload phasor || fail "$(in_system journalctl --no-pager -b | tail -n 10)"
 was=$(in_system systemctl show -P MainPID phasor)
-in_system phasor bench --server 127.0.0.1:50051 --preset llama-3 --rate 100 --duration 8 --concurrency 64 --attempts 10 --json >"$work/load" &
+in_system phasor bench --server 127.0.0.1:50051 --preset llama-3 --rate 100 --duration 8 --concurrency 64 --attempts 3 --json >"$work/load" &
 load=$!
 in_system dpkg --install --force-downgrade /root/phasor.deb >"$work/log" 2>&1 || fail "$(tail -n 5 "$work/log")"
 [[ $(in_system systemctl show -P MainPID phasor) != "$was" ]] || fail "an upgrade left the old server running"

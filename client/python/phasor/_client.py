@@ -71,7 +71,8 @@ class Client:
         target: "inproc:" (computes on the calling thread; no server), "host:port",
             "dns:///host:port", "unix:/path", "ipv4:a.b.c.d:port".
         timeout: seconds that a call may take, retries included; calls may name another.
-        max_attempts: attempts of a call in all; only Unavailable is retried.
+        max_attempts: attempts of a call in all; only Unavailable is retried. While no server
+            is connected, a retry waits up to 2 s for one. 1: a call fails at once.
         channels: connections to each address.
         threads: "inproc:" only: threads that compute, the caller's included.
         staging_bytes: shared memory through which large tensors go to a server on this host; 0: none.

@@ -124,6 +124,49 @@ TEST_F(RetryTest, CancelBetweenAttemptsEndsTheCall) {
   EXPECT_EQ(attempts_, 1);
 }
 
+class ReconnectTest : public RetryTest {
+ protected:
+  // A call whose attempts fail; a server is connected from the look number `from` on.
+  absl::Status Run(int from) {
+    RetryPolicy policy = kPolicy;
+    policy.connected = [this, from] { return ++looks_ >= from; };
+    absl::Status final = absl::UnknownError("not done");
+    RunWithRetries(
+        policy, context_, &timer_,
+        [&](absl::AnyInvocable<void(AttemptResult)> ended) {
+          begun_.push_back(timer_.now);
+          ended({kBusy});
+        },
+        [&](absl::Status status) { final = status; });
+    return final;
+  }
+
+  int looks_ = 0;
+  std::vector<absl::Time> begun_;
+};
+
+TEST_F(ReconnectTest, AnAttemptAfterTheFirstWaitsForAConnection) {
+  EXPECT_EQ(Run(10), kBusy);
+  EXPECT_THAT(begun_, SizeIs(3));
+  EXPECT_EQ(looks_, 11);
+  EXPECT_GT(begun_[1] - begun_[0], 9 * absl::Milliseconds(10));
+}
+
+TEST_F(ReconnectTest, NoLongerThanTheLimitForAllAttemptsTogether) {
+  EXPECT_EQ(Run(1 << 30), kBusy);
+  ASSERT_THAT(begun_, SizeIs(3));
+  EXPECT_THAT(begun_[1] - begun_[0],
+              AllOf(Ge(kReconnectWait), Lt(kReconnectWait + absl::Seconds(1))));
+  EXPECT_LE(begun_[2] - begun_[1], kPolicy.max_backoff);
+}
+
+TEST_F(ReconnectTest, NotPastTheDeadline) {
+  context_.deadline = timer_.now + absl::Seconds(1);
+  EXPECT_EQ(Run(1 << 30), kBusy);
+  EXPECT_THAT(begun_, SizeIs(1));
+  EXPECT_LT(timer_.now, context_.deadline + absl::Seconds(1));
+}
+
 TEST(RetryDelayTest, JitterStaysInTheUpperHalf) {
   const AttemptResult busy = {kBusy};
   const absl::Duration left = absl::Hours(1);

@@ -52,10 +52,11 @@ class FakeServer : private grpc::CallbackGenericService {
   };
   using Handler = std::function<Reply(const Request&)>;
 
-  explicit FakeServer(Handler handler) : handler_(std::move(handler)) {
+  explicit FakeServer(Handler handler, const std::string& address = "127.0.0.1:0")
+      : handler_(std::move(handler)) {
     int port = 0;
     grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
     builder.SetMaxReceiveMessageSize(-1);
     builder.RegisterCallbackGenericService(this);
     server_ = builder.BuildAndStart();

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,15 +22,36 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Waits are noted, not spent.
+// Waits are noted, and pass at once.
 class FakeTimer : public Timer {
  public:
-  absl::Time Now() override { return absl::Now(); }
+  absl::Time Now() override { return absl::Now() + waited; }
   void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
     waits.push_back(delay);
+    waited += delay;
     then();
   }
   std::vector<absl::Duration> waits;
+  absl::Duration waited;
+};
+
+// Starts a server during the fourth wait.
+class StartingTimer : public Timer {
+ public:
+  explicit StartingTimer(std::string address) : address_(std::move(address)) {}
+  absl::Time Now() override { return absl::Now(); }
+  void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
+    if (++waits_ == 4) {
+      server_.emplace([this](const auto&) { return ++calls, FakeServer::Reply{}; }, address_);
+    }
+    SleepingTimer()->After(delay, std::move(then));
+  }
+  std::atomic<int> calls = 0;
+
+ private:
+  const std::string address_;
+  int waits_ = 0;
+  std::optional<FakeServer> server_;
 };
 
 const grpc::Status kBusy(grpc::StatusCode::UNAVAILABLE, "busy");
@@ -204,7 +226,17 @@ TEST_P(GrpcChannelTest, NobodyThereIsUnavailable) {
   GrpcChannel channel(*GrpcTarget(target), {}, &timer_);
   EXPECT_EQ(Call(channel, "abc", {.deadline = absl::Now() + absl::Seconds(30)}).code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_THAT(timer_.waits, SizeIs(2));
+  EXPECT_GE(timer_.waited, kReconnectWait) << "before it gives up";
+  EXPECT_LE(timer_.waited, kReconnectWait + absl::Seconds(1));
+}
+
+TEST_P(GrpcChannelTest, ARetryWaitsForAServerThatIsReplaced) {
+  const std::string target = FakeServer([](const auto&) { return FakeServer::Reply{}; }).target();
+  StartingTimer timer(target);
+  GrpcChannel channel(*GrpcTarget(target), {.max_attempts = 2}, &timer);
+  const absl::Status status = Call(channel, "abc", {.deadline = absl::Now() + absl::Seconds(30)});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(timer.calls, 1);
 }
 
 TEST_P(GrpcChannelTest, RefusesMessagesThatGrpcCannotCarry) {

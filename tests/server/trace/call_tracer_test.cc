@@ -14,7 +14,8 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using Tick = engine::Phases::Tick;
 
-const std::string kTraceId(16, 't'), kParentId(8, 'p');
+const std::string kTraceId(16, 't'), kParentId(8, 'p'), kSpanId(8, 's');
+const CallIds kRoot{.trace_id = kTraceId, .span_id = kSpanId};
 constexpr char kMethod[] = "phasor.v1.PositionEmbeddingService/ApplyRoPE";
 
 std::string Nothing() { return ""; }
@@ -55,11 +56,12 @@ TEST(SpansTest, OfACallAreItselfAndItsStepsOneAfterAnother) {
   const engine::Phases phases{end - milliseconds(40), end - milliseconds(30),
                               end - milliseconds(25), end - milliseconds(10),
                               end - milliseconds(4)};
-  const TraceContext parent{kTraceId, kParentId, true};
+  const CallIds ids{TraceContext{kTraceId, kParentId, true}, kTraceId, kSpanId};
   const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
-  const std::vector<Span> spans = SpansOf(Record(0, phases), &parent, kTraceId, now, end);
+  const std::vector<Span> spans = SpansOf(Record(0, phases), ids, now, end);
   EXPECT_THAT(NamesOf(spans), ElementsAre(kMethod, "queue", "gather", "compute", "copy", "answer"));
   EXPECT_EQ(spans[0].parent_span_id(), kParentId);
+  EXPECT_EQ(spans[0].span_id(), kSpanId);
   EXPECT_EQ(spans[0].kind(), Span::SPAN_KIND_SERVER);
   EXPECT_EQ(spans[0].end_time_unix_nano(), 1'800'000'000'000'000'000u);
   EXPECT_EQ(spans[0].end_time_unix_nano() - spans[0].start_time_unix_nano(), 50'000'000u);
@@ -77,15 +79,14 @@ TEST(SpansTest, OfACallAreItselfAndItsStepsOneAfterAnother) {
 
 TEST(SpansTest, StepsThatDidNotHappenHaveNone) {
   const Tick end = Tick() + milliseconds(1000);
-  EXPECT_THAT(NamesOf(SpansOf(Record(3, {}), nullptr, kTraceId, absl::Now(), end)),
-              ElementsAre(kMethod));
+  EXPECT_THAT(NamesOf(SpansOf(Record(3, {}), kRoot, absl::Now(), end)), ElementsAre(kMethod));
   const engine::Phases no_copy{end, end, end, end};
-  EXPECT_THAT(NamesOf(SpansOf(Record(0, no_copy), nullptr, kTraceId, absl::Now(), end)),
+  EXPECT_THAT(NamesOf(SpansOf(Record(0, no_copy), kRoot, absl::Now(), end)),
               ElementsAre(kMethod, "queue", "gather", "compute", "answer"));
 }
 
 TEST(SpansTest, AttributesFollowTheConventions) {
-  const Span span = SpansOf(Record(13, {}), nullptr, kTraceId, absl::Now(), Tick())[0];
+  const Span span = SpansOf(Record(13, {}), kRoot, absl::Now(), Tick())[0];
   std::map<std::string, std::string> texts;
   std::map<std::string, int64_t> numbers;
   for (const auto& attribute : span.attributes()) {
@@ -107,9 +108,36 @@ TEST(SpansTest, AttributesFollowTheConventions) {
   EXPECT_EQ(span.status().message(), "why");
 }
 
+TEST(SpansTest, OfAMessageAreItselfBelowItsStreamAndItsSteps) {
+  const Tick end = Tick() + milliseconds(1000);
+  const engine::Phases phases{end - milliseconds(40), end - milliseconds(30),
+                              end - milliseconds(25), end - milliseconds(10)};
+  const rpc::MessageRecord message{end - milliseconds(45), 0, 7, 9, phases};
+  const std::vector<Span> spans = SpansOf(message, kRoot, absl::Now(), end);
+  EXPECT_THAT(NamesOf(spans), ElementsAre("message", "queue", "gather", "compute", "answer"));
+  EXPECT_EQ(spans[0].parent_span_id(), kSpanId);
+  EXPECT_EQ(spans[0].kind(), Span::SPAN_KIND_INTERNAL);
+  EXPECT_EQ(spans[0].end_time_unix_nano() - spans[0].start_time_unix_nano(), 45'000'000u);
+  EXPECT_EQ(spans[0].attributes_size(), 3);
+  for (size_t i = 1; i < spans.size(); ++i) {
+    EXPECT_EQ(spans[i].trace_id(), kTraceId);
+    EXPECT_EQ(spans[i].parent_span_id(), spans[0].span_id());
+  }
+}
+
+TEST(IdsTest, ACallHasASpanOnlyIfItIsSampled) {
+  const std::string head = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-";
+  const CallIds sampled = IdsOf({}, head + "01"), not_sampled = IdsOf({}, head + "00");
+  EXPECT_TRUE(sampled.sampled());
+  EXPECT_NE(sampled.span_id, sampled.parent->span_id);
+  EXPECT_FALSE(not_sampled.sampled());
+  EXPECT_EQ(not_sampled.trace_id, sampled.trace_id);
+  EXPECT_NE(IdsOf({}, "").trace_id, IdsOf({}, "").trace_id);
+}
+
 TEST(SpansTest, OnlyFaultsOfTheServerAreErrors) {
   const auto code = [](int status) {
-    return SpansOf(Record(status, {}), nullptr, kTraceId, absl::Now(), Tick())[0].status().code();
+    return SpansOf(Record(status, {}), kRoot, absl::Now(), Tick())[0].status().code();
   };
   using opentelemetry::proto::collector::trace::v1::Status;
   for (const int fault : {2, 4, 12, 13, 14, 15}) EXPECT_EQ(code(fault), Status::STATUS_CODE_ERROR);

@@ -23,6 +23,7 @@ namespace phasor {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using testing::Eventually;
 using testing::IsOk;
 using testing::TraceCollector;
@@ -75,6 +76,58 @@ TEST(TracedServerTest, ACallIsASpanOfItsCallersTraceWithItsSteps) {
       << "the call that was not sampled has no spans";
   EXPECT_EQ(collector.spans()[0].parent_span_id(),
             std::string("\x00\xf0\x67\xaa\x0b\xa9\x02\xb7", 8));
+}
+
+// The names of the children of a span, in the order in which they came.
+std::vector<std::string> ChildrenOf(const std::vector<testing::otlp::Span>& spans,
+                                    const std::string& parent) {
+  std::vector<std::string> names;
+  for (const auto& span : spans) {
+    if (span.parent_span_id() == parent) names.push_back(span.name());
+  }
+  return names;
+}
+
+TEST(TracedServerTest, MessagesOfAStreamAreSpansBelowItWhileItRuns) {
+  TraceCollector collector;
+  const auto server = StartTraced(collector.endpoint());
+  const Client client = *Client::Connect(server->listeners()[0]);
+  const auto stream =
+      client.StreamEncode({.metadata = {{"traceparent", "00-" + kTrace + "-" + kSpan + "-01"}}});
+  for (const int64_t id : {1, 2}) {
+    ASSERT_THAT(stream->Write(id, {.spec = kSpec, .positions = {1, 2, 3}}), IsOk());
+  }
+  EXPECT_TRUE(stream->Read()->result.ok());
+  EXPECT_TRUE(stream->Read()->result.ok());
+  EXPECT_TRUE(Eventually([&] { return collector.spans().size() >= 10; })) << "before its end";
+  const std::string stream_id = collector.spans()[0].parent_span_id();
+  EXPECT_THAT(ChildrenOf(collector.spans(), stream_id), ElementsAre("message", "message"));
+  for (const auto& span : collector.spans()) {
+    if (span.name() != "message") continue;
+    EXPECT_THAT(ChildrenOf(collector.spans(), span.span_id()),
+                ElementsAre("queue", "gather", "compute", "answer"));
+  }
+  ASSERT_THAT(stream->Finish(), IsOk());
+  EXPECT_TRUE(Eventually([&] { return collector.spans().size() >= 11; }));
+  const auto whole = collector.spans().back();
+  EXPECT_EQ(whole.name(), "phasor.v1.PositionEmbeddingService/StreamEncode");
+  EXPECT_EQ(whole.span_id(), stream_id);
+  EXPECT_EQ(whole.parent_span_id(), std::string("\x00\xf0\x67\xaa\x0b\xa9\x02\xb7", 8));
+}
+
+TEST(TracedServerTest, AStreamThatIsNotSampledHasNoSpans) {
+  TraceCollector collector;
+  const auto server = StartTraced(collector.endpoint());
+  const Client client = *Client::Connect(server->listeners()[0]);
+  const auto stream =
+      client.StreamEncode({.metadata = {{"traceparent", "00-" + kTrace + "-" + kSpan + "-00"}}});
+  ASSERT_THAT(stream->Write(1, {.spec = kSpec, .positions = {1}}), IsOk());
+  EXPECT_TRUE(stream->Read()->result.ok());
+  ASSERT_THAT(stream->Finish(), IsOk());
+  ASSERT_THAT(CallOnce(client), IsOk());  // its spans come later
+  EXPECT_TRUE(Eventually([&] { return collector.spans().size() >= 5; }));
+  for (const auto& span : collector.spans()) EXPECT_NE(span.name(), "message");
+  EXPECT_EQ(collector.spans().size(), 5u);
 }
 
 TEST(TracedServerTest, CallsWithoutATraceBeginOneAndHealthHasNone) {
