@@ -416,8 +416,8 @@ HWY_INLINE void HadamardBlock(int64_t n, float* x) {
 }
 #endif
 
+// Only if the form has a transform.
 HWY_NOINLINE void TransformLanes(const KeyForm& form, KeyWindow window, float* lanes) {
-  if (form.hadamard == 0) return;
   for (int64_t i = window.begin; i < window.end; i += form.hadamard) {
 #if HWY_ARCH_X86
     if (form.hadamard >= static_cast<int64_t>(hn::Lanes(Df()))) {

@@ -281,7 +281,7 @@ template <typename Codec>
 HWY_NOINLINE void RotateKeys(const RotaryArgs& args, const Scratch& scratch,
                              const RotaryArgs::Tensor& tensor, const Codec& codec) {
   const KeyRows& rows = *tensor.rows;
-  const bool scaled = rows.form->scaled_rows;
+  const bool scaled = rows.form->scaled_rows, transformed = rows.form->hadamard != 0;
   float* const other = args.lanes + args.head_dim + 2 * kLaneSlack;
   for (int64_t t = 0; t < args.tokens; ++t) {
     if (tensor.y_offsets[t] < 0) continue;
@@ -295,10 +295,10 @@ HWY_NOINLINE void RotateKeys(const RotaryArgs& args, const Scratch& scratch,
         y_scale = tensor.y + rows.y_scales[t] + h * rows.to_form->scales.head_bytes;
       }
       codec.Decode(x, x_scale, args.lanes);
-      TransformLanes(*rows.form, rows.window, args.lanes);
+      if (transformed) TransformLanes(*rows.form, rows.window, args.lanes);
       const int64_t row = args.frequency_heads == 1 ? t : t * args.frequency_heads + h;
       RotateLanes(args, RowTrig32(scratch, row), args.lanes + args.rotary_begin, other);
-      TransformLanes(*rows.form, rows.window, args.lanes);
+      if (transformed) TransformLanes(*rows.form, rows.window, args.lanes);
       codec.Encode(args.lanes, y, y_scale);
     }
   }

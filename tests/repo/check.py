@@ -8,6 +8,7 @@ import containers
 import docs
 import layering
 import presets
+import results
 import rules
 import tree
 
@@ -19,6 +20,7 @@ RULES = {
     "grpc-servers": rules.bare_grpc_servers,
     "layering": layering.violations,
     "presets": presets.violations,
+    "results": results.violations,
     "size": lambda files: rules.long_files(files, allowlist.LONG_FILES),
     "sleeps": lambda files: rules.fixed_sleeps(files, allowlist.SLEEPS),
     "spdx": rules.missing_spdx,

@@ -12,6 +12,7 @@ import containers
 import layering
 import models_page
 import presets
+import results
 import rules
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
@@ -179,6 +180,22 @@ class PresetsTest(unittest.TestCase):
         self.assertEqual(presets.violations(tree), [])
         tree[presets.DOCUMENT] = row.replace("**no**", "yes") + row + "| `gone` | | | | yes |\n" + presets.copies(tree)
         self.assertEqual(len(presets.violations(tree)), 3)
+
+
+class ResultsTest(unittest.TestCase):
+    def test_a_table_is_its_rows(self):
+        row = {"name": "encode", "shape": "T=1", "cache": "warm", "dtype": "FLOAT32", "threads": 1, "value": 2.0, "unit": "us"}
+        row |= {"baseline": "memset", "baseline_value": 1.0, "ratio": 0.5}
+        rows = [row | {"target": 0.9, "met": False}, row | {"target": None, "met": None}]
+        empty = "<!-- results a-day: kernels -->\n<!-- results: end -->"
+        tree = {"bench/results/a-day/kernels.json": json.dumps(rows), "docs/a.md": empty}
+        self.assertEqual(len(results.violations(tree)), 1)
+        tree["docs/a.md"] = results.with_tables(tree, empty)
+        self.assertEqual(tree["docs/a.md"].count("| encode |"), 1)
+        self.assertEqual(results.with_tables(tree, empty.replace("kernels", "kernels all")).count("| encode |"), 2)
+        self.assertEqual(results.violations(tree), [])
+        tree["docs/a.md"] = tree["docs/a.md"].replace("**MISS**", "met")
+        self.assertEqual(len(results.violations(tree)), 1)
 
 
 class HeadersTest(unittest.TestCase):

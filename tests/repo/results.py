@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of figures in docs, made from bench/results. A page marks a table with a comment of one line,
+
+    <!-- results FOLDER: NAME ... [all] -->
+
+and ends it with `<!-- results: end -->`. It shows the rows of bench/results/FOLDER/NAME.json that have a target; with `all`, every row.
+`results.py --fix` writes the tables; the check `results` compares."""
+
+import json
+import pathlib
+import re
+import sys
+
+TABLE = re.compile(r"(<!-- results (?P<folder>[\w-]+): (?P<names>[\w -]+?)(?P<all> all)? -->\n).*?(<!-- results: end -->)", re.DOTALL)
+HEAD = "| what | shape | dtype | threads | value | baseline | ratio | target |\n|---|---|---|---|---|---|---|---|\n"
+
+
+def line(row):
+    verdict = "" if row["target"] is None else " met" if row["met"] else " **MISS**"
+    target = "" if row["target"] is None else f"{row['target']:.2g}"
+    shape = f"{row['shape']}, {row['cache']}" if row["cache"] else row["shape"]
+    value, baseline = f"{row['value']:.4g} {row['unit']}", f"{row['baseline']} {row['baseline_value']:.4g}"
+    return f"| {row['name']} | {shape} | {row['dtype']} | {row['threads']} | {value} | {baseline} | {row['ratio']:.2f}{verdict} | {target} |\n"
+
+
+def table(tree, match):
+    rows = [row for name in match["names"].split() for row in json.loads(tree[f"bench/results/{match['folder']}/{name}.json"])]
+    return match[1] + HEAD + "".join(line(row) for row in rows if match["all"] or row["target"] is not None) + match[5]
+
+
+def with_tables(tree, document):
+    return TABLE.sub(lambda match: table(tree, match), document)
+
+
+def violations(tree):
+    pages = {name: text for name, text in tree.items() if name.endswith(".md") and "<!-- results " in (text or "")}
+    return [f"{name}: a table differs from bench/results; run tests/repo/results.py --fix" for name, text in pages.items() if with_tables(tree, text) != text]
+
+
+if __name__ == "__main__":
+    root = pathlib.Path(__file__).parents[2]
+    results = {str(path.relative_to(root)): path.read_text() for path in (root / "bench/results").rglob("*.json")}
+    if "--fix" in sys.argv:
+        for page in (root / "docs").glob("*.md"):
+            page.write_text(with_tables(results, page.read_text()))
