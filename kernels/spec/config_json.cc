@@ -145,12 +145,14 @@ class ConfigReader {
   absl::Status ReadFlat(std::string_view key, const Json& value) {
     const bool any = std::any_of(model_.kinds.begin(), model_.kinds.end(),
                                  [](const ConfigKind& one) { return one.scales; });
-    if (model_.nested() && (key == "rope_parameters" || !any)) {
+    const bool reads_key = key != "rope_parameters" || model_.flat_scaling_only;
+    if (model_.nested() && !(reads_key && any)) {
       return Invalid(key, "one dictionary for all layers is nothing that model_type ",
                      model_.model_type, " reads; must hold one for ", KindNames(" and one for "));
     }
     PHASOR_ASSIGN_OR_RETURN(ConfigRope rope,
                             ReadConfigRope(JsonObject(value, in_.PathOf(key)), model_, lengths_));
+    if (model_.flat_scaling_only) PHASOR_RETURN_IF_ERROR(KeepScalingOnly(key, &rope));
     const bool scales = rope.proportional || rope.scaling != RopeScaling();
     if (!any && (scales || rope.rope_theta.has_value())) {
       return Invalid(key, "is nothing that model_type ", model_.model_type,
@@ -168,6 +170,24 @@ class ConfigReader {
     if (yarn != nullptr && !yarn->attention_factor.has_value() &&
         kind().yarn_attention_factor > 0) {
       yarn->attention_factor = kind().yarn_attention_factor;
+    }
+    return absl::OkStatus();
+  }
+
+  // Removes what the class does not read. It must not contradict what the class reads instead.
+  absl::Status KeepScalingOnly(std::string_view dictionary, ConfigRope* rope) const {
+    const ConfigKind& first = model_.kinds[0];
+    const std::tuple<const char*, std::optional<double>*, double> unread[] = {
+        {"rope_theta", &rope->rope_theta, first.theta},
+        {"partial_rotary_factor", &rope->partial_rotary_factor, first.partial}};
+    for (const auto& [key, said, by_default] : unread) {
+      std::optional<double> beside;
+      PHASOR_RETURN_IF_ERROR(in_.Read(key, &beside));
+      if (said->value_or(beside.value_or(by_default)) != beside.value_or(by_default)) {
+        return Invalid(StrCat(dictionary, ".", key), **said, " is nothing that model_type ",
+                       model_.model_type, " reads; must be beside ", dictionary);
+      }
+      said->reset();
     }
     return absl::OkStatus();
   }

@@ -120,6 +120,7 @@ absl::StatusOr<ConfigModel> ReadModel(const JsonObject& json) {
   PHASOR_RETURN_IF_ERROR(ReadPairings(json, &model));
   PHASOR_RETURN_IF_ERROR(Take(json, "backwards", &model.backwards));
   PHASOR_RETURN_IF_ERROR(Take(json, "rope_scaling", &model.rope_scaling));
+  PHASOR_RETURN_IF_ERROR(Take(json, "flat_scaling_only", &model.flat_scaling_only));
   PHASOR_RETURN_IF_ERROR(Take(json, "rope_interleave", &model.rope_interleave));
   PHASOR_RETURN_IF_ERROR(Take(json, "switch", &model.switch_key));
   PHASOR_RETURN_IF_ERROR(Take(json, "ntk_alpha", &model.ntk_alpha));

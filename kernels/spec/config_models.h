@@ -52,8 +52,10 @@ struct ConfigModel {
   std::string observed;  // how the row was found
   Pairing pairing = Pairing::kHalfSplit;
   Pairing pairing_out = Pairing::kHalfSplit;
-  bool backwards = false;        // pairs turn the other way
-  bool rope_scaling = true;      // the key rope_scaling is read, not only rope_parameters
+  bool backwards = false;    // pairs turn the other way
+  bool rope_scaling = true;  // the key rope_scaling is read, not only rope_parameters
+  // Of a dictionary for all layers, under either name, only the scaling is read.
+  bool flat_scaling_only = false;
   bool rope_interleave = false;  // the key rope_interleave is read
   std::string switch_key;        // layers rotate only where this key is true
   bool ntk_alpha = false;        // "dynamic" with alpha means NTK by alpha

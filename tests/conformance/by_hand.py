@@ -75,7 +75,7 @@ EXAONE4 |= {"hidden": 4096, "hidden_keys": ["hidden_size"], "heads": 32, "heads_
 MIMO = {"layer_pattern": ["full_attention" if i == 0 or (i + 1) % 6 == 0 else "sliding_attention" for i in range(48)]}
 
 # Sliding layers have the rotation "main", the others "compress". Of a dictionary for all layers only
-# "compress" has the scaling, without the amplitude of yarn.
+# "compress" has the scaling, without the amplitude of yarn; its base and share are not read.
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 V4 = {"head_dim_keys": ["head_dim"], "head_dim": 512, "partial_keys": ["partial_rotary_factor", "qk_rope_head_dim"], "partial_in_dictionary": True}
 V4 |= {"partial": 0.125, "last_lanes": True}
@@ -85,7 +85,7 @@ V4_COMPRESS |= {"yarn_attention_factor": 1.0}
 DEEPSEEK_V4 = INTERLEAVED | {"observed": "source: its attention takes the tables of both kinds", "layers": 43}
 DEEPSEEK_V4 |= {"first_layers": [HEAVY, HEAVY], "layer_pattern": [HEAVY, SPARSE], "kinds": [V4_MAIN, V4_COMPRESS]}
 DEEPSEEK_V4 |= {"layer_codes": {"key": "compress_ratios", "numbers": [0, 4, 128], "kinds": ["sliding_attention", SPARSE, HEAVY]}}
-DEEPSEEK_V4 |= {"parity": ["FLOAT32_POW", "FLOAT32", "MODEL", "FLOAT32"]}
+DEEPSEEK_V4 |= {"flat_scaling_only": True, "parity": ["FLOAT32_POW", "FLOAT32", "MODEL", "FLOAT32"]}
 
 # Rows, or fields of rows, for what is not observed.
 BY_HAND = {

@@ -4,7 +4,8 @@ configs_test.cc.
 
 Per model_type and kind of layers: the file that says nothing, run through the model's attention
 layer; the file that transformers saves; and, with --all, one file per key that a class might read,
-with a changed value. A case has what upstream computes: the angle of a unit of position of some
+with a changed value. What frequencies do not show (widths before the lanes that rotate, pairings,
+axes) goes through the attention layer too. A case has what upstream computes: the angle of a unit of position of some
 pairs, and of the first a rotated head.
 """
 
@@ -23,9 +24,13 @@ MOST_PAIRS, MOST_LANES = 12, 24
 POSITION = [2, 3, 5]  # that of upstream.PROBE's fifth token
 
 
-def live(model, row, name):
-    """The file that says nothing, through the attention layer."""
-    for kind, seen in observe(name, model.needed).items():
+def live(model, row, name, fields, tag):
+    """A file through the attention layer; nothing where upstream refuses it."""
+    try:
+        found = observe(name, model.needed | fields)
+    except Exception:  # noqa: BLE001  # whatever it raises is a refusal
+        found = {}
+    for kind, seen in found.items():
         if seen is None:
             continue
         chosen = sample(len(seen.pairs), MOST_PAIRS, [1, 2, 3])
@@ -35,7 +40,8 @@ def live(model, row, name):
         whole = torch.from_numpy(input_lanes(seen.head_dim)).double()
         whole[seen.begin : seen.begin + len(part)] = part
         lanes = sample(seen.head_dim, MOST_LANES, [seen.begin, seen.begin + 1])
-        out = {"name": f"{model.cls.model_type} {kind or ''}".strip(), "config": {"model_type": model.cls.model_type} | model.needed, "kind": kind or ""}
+        config = {"model_type": model.cls.model_type} | model.needed | fields
+        out = {"name": " ".join(filter(None, (model.cls.model_type, kind, tag))), "config": config, "kind": kind or ""}
         out |= {"head_dim": seen.head_dim, "pairs": len(seen.pairs), "pair": chosen, "axis": [order.index(axis[j]) for j in chosen]}
         out |= {"angle": [float32(seen.pairs[j].angle[axis[j]]) for j in chosen], "amplitude": float32(seen.amplitude)}
         out |= {"position": [POSITION[a] for a in order], "lanes": lanes, "rotated": [float(f"{float(whole[i]):.6g}") for i in lanes]}
@@ -53,6 +59,8 @@ def frequencies_of(model, row, fields, tag):
         latent = next((k.get("latent") for k in row.get("kinds", [row]) if k.get("name", "") == kind), None)
         if not values or (latent and 2 * len(values) != fields.get("qk_rope_head_dim", latent[1])):
             continue  # upstream's own attention layer could not rotate that many lanes
+        if row.get("axis_rule") == "MROPE_ALTERNATING":
+            values = sorted(values, reverse=True)  # kept axis by axis
         live_pairs = sum(v != 0 for v in values)
         chosen = sample(live_pairs, 4, [])
         out = {"name": f"{row['model_type']} {kind} {tag}".replace("  ", " "), "config": {"model_type": row["model_type"]} | model.needed | fields, "kind": kind}
@@ -69,12 +77,33 @@ def keys_of(model):
     yield from (({key: max(1, model.integer(key) // 2)}, key) for key in HEADS if model.integer(key))
     yield {"rope_scaling": LINEAR}, "rope_scaling"
     yield {"rope_scaling": LINEAR, "rope_theta": BASE}, "rope_scaling and rope_theta"
+    yield {"rope_scaling": LINEAR | {"rope_theta": BASE}}, "a base in rope_scaling"
     yield {"rope_parameters": LINEAR | {"rope_theta": BASE}}, "rope_parameters"
     yield {"rope_parameters": {"rope_type": "default", "rope_theta": BASE, "partial_rotary_factor": 0.5}}, "a share in rope_parameters"
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
     yield {"rope_scaling": yarn, "max_position_embeddings": 4096}, "yarn"
     yield {"head_dim": None}, "head_dim of null"
     yield {"layer_types": ["full_attention"] * (model.integer("num_hidden_layers") or 2)}, "full attention only"
+
+
+def keys_of_layers(model, row):
+    """Files that say one thing each which only the attention layer shows."""
+    kinds = row.get("kinds", [row])
+    if row.get("axes"):
+        yield {}, "silent"
+        for kind in kinds:
+            yield from (({key: BASE}, key) for key in kind.get("theta_keys", []))
+            yield from (({key: (model.integer(key) or 128) + 32}, key) for key in kind.get("head_dim_keys", []))
+            yield from (({key: model.integer(key) * 2}, key) for key in kind.get("hidden_keys", []) if model.integer(key))
+            yield from (({key: max(1, model.integer(key) // 2)}, key) for key in kind.get("heads_keys", []) if model.integer(key))
+        yield {"rope_parameters": {"rope_type": "default", "rope_theta": BASE}}, "rope_parameters"
+    if section := row.get("mrope_section"):
+        moved = [section[0] - 2, section[1] - 2, section[2] + 4] if section[0] == section[1] else [section[0] - 2, section[1], section[2] + 2]
+        yield {"rope_scaling": {"rope_type": "default", "mrope_section": moved}}, "mrope_section"
+    if kinds[0].get("latent"):
+        yield from (({key: width + 16}, key) for key, width in zip(("qk_nope_head_dim", "qk_rope_head_dim"), kinds[0]["latent"], strict=True))
+    if row.get("rope_interleave"):
+        yield {"rope_interleave": False}, "rope_interleave"
 
 
 def cases(everything):
@@ -86,10 +115,15 @@ def cases(everything):
             continue
         print(model.cls.model_type, file=sys.stderr, flush=True)
         if row["observed"] == "attention layer":
-            yield from live(model, row, name)
+            yield from live(model, row, name, {}, "")
         else:
             yield from frequencies_of(model, row, {}, "silent")
-        if row.get("axes") or row.get("axis_rule"):
+        if everything and row["observed"] == "attention layer":
+            for fields, tag in keys_of_layers(model, row):
+                yield from live(model, row, name, fields, tag)
+        if row.get("axes"):
+            continue
+        if row.get("axis_rule") and not everything:
             continue
         saved = {k: v for k, v in model.config({}).to_diff_dict().items() if "Infinity" not in json.dumps(v, default=str)}
         saved = json.loads(json.dumps(saved, default=str))

@@ -121,6 +121,28 @@ TEST(ModelLayersTest, KindsOfLayersAreAskedForByEitherName) {
                                  "compressed_sparse_attention or heavily_compressed_attention")));
 }
 
+TEST(ModelLayersTest, OfADictionaryForAllLayersOnlyTheScalingIsRead) {
+  const auto read = [](const std::string& name, const std::string& more) {
+    Spec spec = Config(StrCat(R"({"model_type": "deepseek_v4", ")", name,
+                              R"(": {"rope_type": "linear", "factor": 4)", more, "}}"));
+    spec.layer_type = "compress";
+    return ResolveSpec(spec);
+  };
+  for (const char* name : {"rope_parameters", "rope_scaling"}) {
+    const auto spec = read(name, R"(, "rope_theta": 10000, "partial_rotary_factor": 0.125)");
+    ASSERT_THAT(spec, IsOk());
+    EXPECT_EQ(spec->rope_theta, 160000);
+    EXPECT_EQ(spec->rotary_dim, 64);
+    EXPECT_EQ(std::get<LinearScaling>(spec->rope_scaling).factor, 4);
+    EXPECT_THAT(read(name, R"(, "rope_theta": 20000)"),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(StrCat("spec.config_json.", name, ".rope_theta: 20000 is "))));
+    EXPECT_THAT(read(name, R"(, "partial_rotary_factor": 0.5)"),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(StrCat(name, ".partial_rotary_factor: 0.5 is "))));
+  }
+}
+
 TEST(ModelLayersTest, ADictionaryForEachKindSaysWhatShareRotates) {
   const auto read = [](const std::string& main) {
     Spec spec = Config(R"({"model_type": "deepseek_v4", "rope_parameters": {"main": {)" + main +
