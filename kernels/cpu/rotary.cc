@@ -81,7 +81,7 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
                        reinterpret_cast<float*>(scratch.lanes_out));
       });
     } else if (half_split) {
-      each([&](const Lane* x, Lane* y) HWY_ATTR __attribute__((always_inline)) {
+      each([&](const Lane* x, Lane* y) HWY_ATTR {
         if constexpr (std::is_same_v<E, BF16>) {
           RotateHalfSplitBF16<kStream>(trig, scratch.stride / 2, first, n, x, x + n, y, y + n);
         } else {
