@@ -8,7 +8,6 @@ depends on what else the machine does. docs/capacity.md calculates with the tabl
 import argparse
 import contextlib
 import json
-import os
 import pathlib
 import re
 import statistics
@@ -47,8 +46,8 @@ def server(build, directory):
 
 
 def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time of a process, to the nanosecond: Linux's clock of that process (CPUCLOCK_SCHED)."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def memory_mib(pid, name):

@@ -30,10 +30,8 @@ struct TlsOptions {
 struct ClientOptions {
   // Time limit of a call, retries included; > 0. CallOptions may replace it.
   absl::Duration timeout = absl::Seconds(10);
-  // Attempts of a call, including the first, in [1, 10]. Only UNAVAILABLE is retried. While no
-  // server is connected, a retry waits up to 2 s for one, so that a restart loses no call. 1: fail
-  // at once.
-  int max_attempts = 3;
+  // Attempts of a call, including the first, in [1, 10]. Only UNAVAILABLE is retried.
+  int max_attempts = 3;  // a retry waits up to 2 s for a connection; 1: none, fails at once
   // The waits between attempts grow from initial_backoff to max_backoff, with jitter. If the server
   // sends grpc-retry-pushback-ms, that replaces the wait.
   absl::Duration initial_backoff = absl::Milliseconds(25);

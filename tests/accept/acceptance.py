@@ -83,7 +83,9 @@ class TestRun:
         for outcome, kind in (("fail", Fail), ("notrun", Skip), ("disabled", Skip)):
             names = [name for name, case in cases.items() if case.get("status") == outcome]
             if names:
-                raise kind(f"{outcome}: {', '.join(names[:8])}")
+                # A test that is skipped says what it lacks.
+                why = {w for n in names for w in re.findall(r"^SKIP:? (.*)", cases[n].findtext("system-out") or "", re.M)}
+                raise kind("; ".join([f"{outcome}: {', '.join(names[:8])}", *sorted(why)]))
         measured = [line for case in cases.values() for line in re.findall(r"^MEASURED (.*)", case.findtext("system-out") or "", re.M)]
         return "; ".join([f"{len(cases)} tests passed"] + measured)
 

@@ -2,7 +2,9 @@
 """Checks the promises about operating Phasor, and says which cannot be checked here. Uses the
 results of the last `./dev test` and, for long tests, of `./dev test --full`."""
 
+import json
 import re
+import subprocess
 import time
 import urllib.request
 
@@ -63,6 +65,49 @@ def checks_configuration():
     raise Fail("accepted")
 
 
+def quiet_without_a_terminal():
+    """phasor writes no progress where no terminal is"""
+    load = [CLI, "bench", "--server", "inproc:", "--preset", "llama-3", "--duration", "1.5"]
+    done = subprocess.run(load, capture_output=True, timeout=30, check=True)
+    if b"\r" in done.stdout + done.stderr:
+        raise Fail("a carriage return")
+    return "a load of 1.5 s, no carriage return"
+
+
+RESULTS = ROOT / "bench/results/2026-11-23-epyc-2-cores-fleet"
+
+
+def predicted_processor_time():
+    """figures of the fleet, 1 to 16 replicas: processor time within 15 % of what docs/capacity.md predicts"""
+    files = [json.loads((RESULTS / name).read_text(encoding="utf-8"))["rows"] for name in ("fleet.json", "fleet-steady.json")]
+    rows = [r for file in files for r in file if r["scenario"] == "steady"]
+    sizes = {}
+    for count in (1, 2, 4, 8, 16):
+        of_size = [r for r in rows if r["replicas"] == count]
+        sizes[count] = sum(r["cpu_seconds"] for r in of_size) / sum(r["predicted_cpu_seconds"] for r in of_size)
+    ratios = [r["measured_of_predicted"] for r in rows]
+    within = sum(0.85 <= ratio <= 1.15 for ratio in ratios)
+    said = "measured of predicted by replicas: " + ", ".join(f"{count}: {ratio:.2f}" for count, ratio in sizes.items())
+    said += f"; single runs {min(ratios):.2f} to {max(ratios):.2f}, {within} of {len(rows)} within 15 %"
+    if not all(0.85 <= ratio <= 1.15 for ratio in sizes.values()):
+        raise Fail(said)
+    if within < len(rows):
+        raise Miss(said)
+    return said
+
+
+def traced_calls():
+    """figures of tracing every call, 10,000 calls or more a collector, which is dead, slow or restarts: none failed, p99 within 5 %"""
+    rows = {r["collector"]: r for r in json.loads((RESULTS / "tracing.json").read_text(encoding="utf-8"))["rows"]}
+    said = []
+    for kind in ("dead", "slow", "restarts"):
+        row = rows[kind]
+        said.append(f"{kind} {row['p99_of_none']:.2f} of no tracing, {row['dropped']} spans dropped")
+        if row["failed"] or row["calls"] < 10000 or row["p99_of_none"] > 1.05 or row["dropped"] == 0:
+            raise Fail(f"{row}")
+    return "; ".join(said)
+
+
 CHECKS = [
     of_full("rolling restart of three replicas at 500 calls/s, SIGKILL of one: 0 failed calls, behind Envoy and with round_robin", r"e2e_fleet_rounds"),
     of_test("in-place calls whose server is killed: ABORTED or UNAVAILABLE, never a silent second rotation", r"e2e_killed_server_test"),
@@ -90,13 +135,19 @@ CHECKS = [
     of_test("Envoy takes its configuration", r"deploy\.envoy_validate"),
     of_test("REST: curl reaches every path through a real Envoy, with the deployed configuration and the chart's; pages' commands", r"deploy\.rest"),
     of_test("the simulation of a fleet accounts for every call while a replica is killed, and loses none", r"bench_fleet"),
+    predicted_processor_time,
     of_test("descriptors exhausted, oversized metadata: serves again", r"server_hardening_test"),
     of_test("bombs, slow-loris, resets, idle connections up to the machine's limit: goes on serving", r"server_abuse_test"),
     of_test("configuration: schema, suggestions, reload by SIGHUP under load", r"server_(options|config|reload)_test"),
     checks_configuration,
     of_test("configurations that the pages show are accepted", r"docs\.configurations"),
     of_test("three servers on one directory of tables, uploads under load, SIGKILL: no mixture, none lost", r"e2e_shared_tables_test"),
-    of_test("traces: the spans of a call; 10,000 calls while the collector hangs, restarts, is gone: no failed call", r"server_(traced_server|span_exporter|call_tracer)_test"),
+    of_test("traces: the spans of a call and of a stream's messages; 10,000 calls while the collector hangs, restarts, is gone: no failed call", r"server_(traced_server|span_exporter|call_tracer)_test"),
+    of_test("the bench of tracing: no failed call, every span exported or counted", r"bench_tracing"),
+    traced_calls,
+    of_test("README's first screen and the commands of all pages, run", r"docs\.commands"),
+    quiet_without_a_terminal,
+    of_test("the C++ client sends metadata, with every attempt", r"client_grpc_channel_test"),
     of_test("a real Prometheus reads OpenMetrics, and its exemplars have the trace ids of sampled calls", r"deploy\.dashboard|server_telemetry_test"),
     of_test("phasor top", r"cli_top_command_test"),
     cannot("the chart in a cluster, images pulled from a registry, Grafana itself", "needs a cluster, a registry and Grafana"),

@@ -47,23 +47,31 @@ class ArithmeticTest(unittest.TestCase):
     def test_row_adds_up(self):
         reports = {1: report(1, 100), 16: report(16, 50, [{"code": "UNAVAILABLE", "count": 4}])}
         used = [{"calls": 120, "unavailable": 1, "cpu": 0.3}, {"calls": 40, "unavailable": 0, "cpu": 0.2}]
-        row = fleet.row("client", "steady", 2, reports, used, None, (1e-3, 1e-7))
+        row = fleet.row("client", "steady", 2, reports, used, None, (5e-3, 1e-3, 1e-7))
         self.assertEqual((row["goodput_calls_per_second"], row["failed"], row["unsent"]), (75, {"UNAVAILABLE": 4}, 6))
         self.assertEqual((row["imbalance"], row["refused"], row["offered_calls_per_second"]), (1.5, 1, 200))
-        self.assertAlmostEqual(row["predicted_cpu_seconds"], 150e-3 + (100 * 1000 + 50 * 16000) * 1e-7)
+        self.assertAlmostEqual(row["predicted_cpu_seconds"], 2 * 2 * 5e-3 + 150e-3 + (100 * 1000 + 50 * 16000) * 1e-7)
         self.assertAlmostEqual(row["measured_of_predicted"], 0.5 / row["predicted_cpu_seconds"])
 
 
 class RunTest(unittest.TestCase):
     def test_every_call_is_accounted_for_while_a_replica_is_killed(self):
         wanted = {1: 40.0, 16: 10.0}
-        row = fleet.run(BUILD, "client", "kill", 2, wanted, 4, (1e-4, 1e-9))
+        row = fleet.run(BUILD, "client", "kill", 2, wanted, 4)
         done = row["goodput_calls_per_second"] * row["seconds"]
         accounted = done + sum(row["failed"].values()) + row["unsent"]
         self.assertAlmostEqual(accounted, sum(wanted.values()) * 4, delta=1)
         self.assertEqual(row["failed"], {})  # a client repeats what broke
         self.assertGreater(row["cpu_seconds"], 0)
         self.assertGreaterEqual(row["imbalance"], 1)
+
+
+    def test_the_model_is_measured_beside_the_fleet(self):
+        row = fleet.run(BUILD, "client", "steady", 2, {1: 40.0, 16: 10.0, 256: 4.0, 2048: 1.0}, 3)
+        idle, a, b = row["model"]
+        self.assertGreaterEqual(idle, 0)
+        self.assertGreater(b, 0)
+        self.assertGreater(row["measured_of_predicted"], 0)
 
 
 class PageTest(unittest.TestCase):
