@@ -118,3 +118,27 @@ BY_HAND = {
     "smollm3": {"no_rope_interval": 4},
     "zamba2": {"switch": "use_mem_rope", "still": []},
 }
+
+# What to do for a model_type that is not read from its file. HINTED: one thing beside the file makes it
+# right. REMEDIES: Phasor refuses the file, and the spec must say all. NO_ROTATION: why there is nothing.
+HINTED = {
+    "clvp_encoder": "`pairing` HALF_SPLIT, `rope_theta` 10000, and `rotary_dim`: the larger of 32 and projection_dim / (2 num_attention_heads)",
+    "qwen3_omni_moe": "`sub_config` `thinker_config.text_config`, or another part",
+}
+NEIGHBOURS = "`pairing` INTERLEAVED, `axes` 2, `axis_rule` AXIAL, and the head_dim and rope_theta of its class; positions are columns and rows"
+CENTRES = "preset `dinov3` with its head_dim and `max_period` (its rope_theta); positions are the centres of patches in [-1, 1]"
+OF_EACH_KIND = "a spec for each kind of layers, with the values of its rope_parameters"
+REMEDIES = {
+    "cohere_compass_text": OF_EACH_KIND,
+    "dinov3_vit": CENTRES,
+    "dots3_note_text": OF_EACH_KIND,
+    "edgetam_video": NEIGHBOURS,
+    "efficientloftr": "`pairing` INTERLEAVED, `axes` 2, `axis_rule` FREQUENCY_MAJOR, `head_dim`: its hidden_size; positions are rows and columns, from 1",
+    "eomt_dinov3": CENTRES,
+    "llama4_vision_model": NEIGHBOURS + ", from 1",
+    "sam2_video": NEIGHBOURS,
+    "sam3_tracker_video": NEIGHBOURS,
+    "sam3_vit_model": NEIGHBOURS,
+    "sapiens2": CENTRES,
+}
+NO_ROTATION = {"hunyuan_vl_text": "the sections of the two lanes of a pair do not agree"}

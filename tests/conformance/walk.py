@@ -171,7 +171,6 @@ def sums(part):
 def report(trace, update):
     """Prints the sums; returns what nobody has accounted for, and what is not as the page has it."""
     found, failures = table(trace), []
-    print()
     for package, part in found.items():
         print(f"{package} {part['version']}: {sums(part)}")
         failures += [f"{package} {key}: found in its source; add a case that runs it, or a reason to stays_out.py" for key, (kind, _) in part["rows"].items() if not kind]

@@ -7,6 +7,9 @@ import json
 import pathlib
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "conformance"))
+import by_hand  # noqa: E402  # after the path to it
+
 DATA = "kernels/spec/models.json"
 WALK = "tests/conformance/configs/walk.json"
 DOCUMENT = "docs/models.md"
@@ -55,6 +58,12 @@ def reads(row):
     return names(dict.fromkeys(keys + row.get("layer_lists", [])))
 
 
+def what_instead(model_type):
+    if reason := by_hand.NO_ROTATION.get(model_type):
+        return f"nothing, {reason}"
+    return (by_hand.HINTED | by_hand.REMEDIES)[model_type]
+
+
 def table(data):
     rows = [row for row in data["models"] if "unread" not in row]
     lines = ["| model_type | pairs | base by default | axes | keys that it reads | PARITY: table, math | observed |", "|---|---|---|---|---|---|---|"]
@@ -63,7 +72,11 @@ def table(data):
         lines.append(f"| `{row['model_type']}` | {pairs} | {base(row)} | {axes(row)} | {reads(row)} | {rounding(row)} | {row['observed']} |")
     unread = [row for row in data["models"] if "unread" in row and row["model_type"] not in data["parts"]]
     lines += ["", f"Of transformers {data['transformers']}: {len(rows)} model_types with a rotary embedding of their own,", f"{len(data['parts'])} composite ones with such a part."]
-    lines += ["", "Not read, so `pairing` is needed: " + names(row["model_type"] for row in unread) + "."]
+    lines += ["", "Not read. This was read from their sources and is not compared yet; instead give", ""]
+    instead = {}
+    for row in unread:
+        instead.setdefault(what_instead(row["model_type"]), []).append(row["model_type"])
+    lines += [f"- for {names(found)}: {what}." for what, found in instead.items()]
     lines += ["", "Composite: " + names(data["parts"]) + "."]
     return "\n".join(lines) + "\n"
 
