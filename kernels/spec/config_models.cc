@@ -186,6 +186,7 @@ absl::StatusOr<ConfigTable> ConfigTableFromJson(std::string_view text) {
     }
   }
   for (const Json& row : *root.Find("models")) {
+    if (row.contains("own_fields")) table.own_fields.insert(row["model_type"].get<std::string>());
     if (row.contains("unread")) continue;
     const std::string path = StrCat("models[", table.models.size(), "]");
     PHASOR_ASSIGN_OR_RETURN(ConfigModel model, ReadModel(JsonObject(row, path)));
@@ -195,6 +196,10 @@ absl::StatusOr<ConfigTable> ConfigTableFromJson(std::string_view text) {
 }
 
 absl::Span<const ConfigModel> ConfigModels() { return AllModels().models; }
+
+bool NeedsOwnFields(std::string_view model_type) {
+  return AllModels().own_fields.contains(model_type);
+}
 
 ConfigModel GenericConfigModel(bool latent) {
   ConfigModel model;

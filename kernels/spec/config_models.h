@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,6 +88,10 @@ absl::Span<const ConfigModel> ConfigModels();
 // The one with that name, or nullptr.
 const ConfigModel* FindConfigModel(std::string_view model_type);
 
+// Whether the model_type is known, but its file and `pairing` do not say enough: heads of several
+// shapes, positions in an image. Such a spec gives all fields itself (docs/models.md).
+bool NeedsOwnFields(std::string_view model_type);
+
 // What is assumed of a model_type that is not known: it reads the ordinary keys. `latent`: its
 // heads are [content | rotary] lanes.
 ConfigModel GenericConfigModel(bool latent);
@@ -107,6 +112,7 @@ struct ConfigTable {
   std::string version;
   std::map<std::string, std::map<std::string, std::string, std::less<>>, std::less<>> parts;
   std::vector<ConfigModel> models;
+  std::set<std::string, std::less<>> own_fields;  // see NeedsOwnFields
 };
 absl::StatusOr<ConfigTable> ConfigTableFromJson(std::string_view text);
 

@@ -103,6 +103,10 @@ class SectionFinder {
       if (text != parts.end()) section.known = FindRow(text->second);
     }
     if (section.known != nullptr) return section;
+    if (type.has_value() && NeedsOwnFields(*type)) {
+      return InvalidAt(in.PathOf("model_type"), "\"", *type, "\" is not read from its file; ",
+                       "leave config_json out and give the fields that docs/models.md names");
+    }
     if (!user_.pairing.has_value()) return UnknownModel(in, type);
     section.generic = GenericConfigModel(in.Find("qk_rope_head_dim") != nullptr);
     return section;

@@ -14,7 +14,7 @@ import sys
 import torch
 import transformers
 
-from by_hand import BY_HAND, NEEDED, READ
+from by_hand import BY_HAND, NEEDED, NO_ROTATION, READ, REMEDIES
 from rounding import rounding
 from upstream import attribute, config_classes, configuration, frequencies, kinds_of, observe, rotary_module, rotates, survey
 
@@ -251,6 +251,8 @@ def table():
     for name, row in BY_HAND.items():
         before = rows.get(name, {"model_type": name})
         rows[name] = {k: v for k, v in before.items() if k != "unread" or "observed" not in row} | row
+    for name in [*REMEDIES, *NO_ROTATION]:  # the file and a pairing would be misread
+        rows[name]["own_fields"] = True
     rows = dict(sorted(rows.items()))
     known = {name for name, row in rows.items() if "unread" not in row}
     return {"transformers": transformers.__version__, "parts": parts(known), "models": list(rows.values())}

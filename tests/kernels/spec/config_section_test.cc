@@ -61,5 +61,19 @@ TEST(ConfigSectionTest, APartKnowsItsModel) {
               StatusIs(kInvalid, HasSubstr("spec.config_json: ")));
 }
 
+// With `pairing` alone they would be read as models of one axis, or of heads of one shape.
+TEST(ConfigSectionTest, AModelThatNeedsItsOwnFieldsIsRefusedWithPairingToo) {
+  for (const char* type : {"sam2_video", "dinov3_vit", "dots3_note_text", "llama4_vision_model"}) {
+    const Json root = {{"model_type", type}, {"hidden_size", 256}, {"num_attention_heads", 4}};
+    Spec user;
+    for (const auto pairing : {std::optional<Pairing>(), std::optional(Pairing::kInterleaved)}) {
+      user.pairing = pairing;
+      EXPECT_THAT(ChooseSection(root, user, "spec"),
+                  StatusIs(kInvalid, HasSubstr("leave config_json out")))
+          << type;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phasor
