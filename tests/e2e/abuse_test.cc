@@ -370,7 +370,9 @@ TEST(AbuseTest, ResetStreamsAreCheap) {
   }
   // A machine on which this takes a minute sends no more than a peer may.
   const double may = kResetsAtOnce + kResetsPerSecond * absl::ToDoubleSeconds(absl::Now() - begun);
-  if (kStreams > 2 * may) EXPECT_GT(connections, 2);
+  if (kStreams > 2 * may) {
+    EXPECT_GT(connections, 2);
+  }
   const int64_t grown = MemoryOf(server.pid(), "VmHWM") - before;
   std::printf("MEASURED %d connections for %u resets, %.0f MiB\n", connections, kStreams,
               static_cast<double>(grown) / kMiB);
