@@ -51,31 +51,28 @@ def weaknesses():
     return f"{len(rows)} in docs/security.md, {sum('Test.' in row[1] for row in rows)} with a test"
 
 
+def so_far(row, target):
+    """The sum of the numbers that `row` finds in docs/reliability.md, which records every run."""
+    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
+    total = sum(int(number.replace(",", "")) for number in re.findall(row, page, re.MULTILINE))
+    if total < target:
+        raise Miss(f"{total:,} so far; docs/reliability.md says of what, and how to run more")
+    return f"{total:,}"
+
+
 def fuzzing():
     """10^8 executions of fuzzing"""
-    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
-    total = sum(int(number.replace(",", "")) for number in re.findall(r"^\| \d{4}-\d\d-\d\d \| .* \| ([\d,]+) \|$", page, re.MULTILINE))
-    if total < FUZZ_EXECUTIONS:
-        raise Miss(f"{total} so far; docs/reliability.md says of what")
-    return f"{total}"
+    return so_far(r"^\| \d{4}-\d\d-\d\d \| .* \| ([\d,]+) \|$", FUZZ_EXECUTIONS)
 
 
 def overloaded():
     """2,000 servers overloaded under pressure, each in a process of its own: no crash, and each ends by itself"""
-    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
-    servers = sum(int(number.replace(",", "")) for number in re.findall(r"^\| \d{4}-\d\d-\d\d \| ([\d,]+) servers,", page, re.MULTILINE))
-    if servers < OVERLOADED_SERVERS:
-        raise Miss(f"{servers} so far; docs/reliability.md says how to run more")
-    return f"{servers} servers"
+    return so_far(r"^\| \d{4}-\d\d-\d\d \| ([\d,]+) servers,", OVERLOADED_SERVERS)
 
 
 def schedules():
     """10^5 random schedules of engine, plan cache, regions, leases, threads and streams, without a loss"""
-    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
-    total = sum(int(number.replace(",", "")) for number in re.findall(r"^\| .* \| ([\d,]+) \| [\d.]+ million times \|$", page, re.MULTILINE))
-    if total < SCHEDULES:
-        raise Miss(f"{total} so far; docs/reliability.md says how to run more")
-    return f"{total}"
+    return so_far(r"^\| .* \| ([\d,]+) \| [\d.]+ million times \|$", SCHEDULES)
 
 
 def hostile():
