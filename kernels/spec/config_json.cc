@@ -81,8 +81,8 @@ class ConfigReader {
     PHASOR_ASSIGN_OR_RETURN(std::optional<Spec> spec, ReadChosen());
     if (spec.has_value()) return *std::move(spec);
     if (layer_type().empty()) {
-      return Invalid(model_.switch_key, "not true; must be for layers of model_type ",
-                     model_.model_type, " that rotate");
+      return Invalid(model_.switch_key, "must be ", model_.switch_value.dump(),
+                     "; otherwise no layer of model_type ", model_.model_type, " rotates");
     }
     return InvalidSpec("layer_type", Shown(layer_type()), ", whose layers model_type ",
                        model_.model_type, " does not rotate; must be of others or not set");

@@ -29,8 +29,7 @@ constexpr const char* kLayerKeys[] = {kPerLayerKey,
                                       "no_rope_layers",
                                       "no_rope_layer_interval",
                                       "layer_rope_theta",
-                                      "rope_scaling_layers",
-                                      "sliding_window_pattern"};
+                                      "rope_scaling_layers"};
 constexpr int64_t kMostLayers = 1024;  // each is chosen by itself
 
 // The keys from which a head's width is computed when no key gives it.
@@ -71,6 +70,35 @@ absl::StatusOr<std::string> CodedKind(const JsonObject& config, const ConfigMode
                    " does not have; must be a number of its class, or layer_types be given");
 }
 
+// The kind of a layer by the model's pattern. A key may give it another period: then one layer in so
+// many, the first or the last, is odd, as in the pattern.
+absl::StatusOr<std::string> PatternedKind(const JsonObject& config, const ConfigModel& model,
+                                          int64_t number) {
+  for (const std::string& key : model.pattern_keys) {
+    if (const Json* const given = config.Find(key); given != nullptr && *given != 0) {
+      return InvalidAt(config.PathOf(kKindsKey), "not set; must be given beside ", key);
+    }
+  }
+  const std::vector<std::string>& pattern = model.layer_pattern;
+  const auto size = static_cast<int64_t>(pattern.size());
+  std::optional<int64_t> period;
+  for (const std::string& key : model.period_keys) {
+    PHASOR_RETURN_IF_ERROR(config.Read(key, &period));
+    if (period.value_or(1) < 1) {
+      return InvalidAt(config.PathOf(key), *period, "; must be at least 1");
+    }
+  }
+  if (period.value_or(size) != size) {
+    const bool first = pattern.front() != pattern[1];
+    const bool odd = number % *period == (first ? 0 : *period - 1);
+    return odd == first ? pattern.front() : pattern.back();
+  }
+  if (number < static_cast<int64_t>(model.first_layers.size())) {
+    return model.first_layers[static_cast<size_t>(number)];
+  }
+  return pattern[static_cast<size_t>(number % size)];
+}
+
 // The kind of layer `number`; empty if neither the configuration nor the model lists them.
 absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigModel& model,
                                         int64_t number) {
@@ -87,16 +115,7 @@ absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigMo
   }
   PHASOR_ASSIGN_OR_RETURN(kind, CodedKind(config, model, number));
   if (!kind.empty() || model.layer_pattern.empty()) return kind;
-  std::optional<int64_t> period;
-  PHASOR_RETURN_IF_ERROR(config.Read("sliding_window_pattern", &period));
-  const int64_t size = static_cast<int64_t>(model.layer_pattern.size());
-  if (period.value_or(size) != size) {
-    return InvalidAt(config.PathOf(kKindsKey), "not set; must be given beside a ",
-                     "sliding_window_pattern of ", *period);
-  }
-  const auto layer = static_cast<size_t>(number);
-  if (layer < model.first_layers.size()) return model.first_layers[layer];
-  return model.layer_pattern[layer % model.layer_pattern.size()];
+  return PatternedKind(config, model, number);
 }
 
 // Whether layers of that kind have attention that rotates. An unknown name is none of this.
@@ -225,9 +244,8 @@ absl::StatusOr<ConfigLayer> ChooseLayer(const JsonObject& config, const ConfigMo
   layer.kind = found != nullptr ? found : model.kinds.data();
   layer.rotates = KindRotates(config, model, layer);
   if (!model.switch_key.empty()) {
-    std::optional<bool> on;
-    PHASOR_RETURN_IF_ERROR(config.Read(model.switch_key, &on));
-    layer.rotates = layer.rotates && on.value_or(false);
+    const Json* const given = config.Find(model.switch_key);
+    layer.rotates = layer.rotates && given != nullptr && *given == model.switch_value;
   }
   if (layer.rotates) PHASOR_RETURN_IF_ERROR(ReadStillLayers(config, model, spec_path, &layer));
   if (layer.rotates) PHASOR_RETURN_IF_ERROR(ReadLayerLists(config, model, spec_path, &layer));
@@ -319,6 +337,8 @@ Json KeysAboutLayers(const JsonObject& config, const ConfigModel& model) {
   };
   for (const char* key : kCountKeys) take(key);
   for (const char* key : kLayerKeys) take(key);
+  for (const std::string& key : model.period_keys) take(key);
+  for (const std::string& key : model.pattern_keys) take(key);
   take(model.switch_key);
   take(model.layer_code_key);
   return lean;

@@ -97,6 +97,16 @@ absl::Status ReadRounding(const JsonObject& json, ConfigModel* model) {
   return absl::OkStatus();
 }
 
+// Reads "switch": a key and the value with which layers rotate.
+absl::Status ReadSwitch(const JsonObject& json, ConfigModel* model) {
+  const Json* const given = json.Find("switch");
+  if (given == nullptr) return absl::OkStatus();
+  const JsonObject in(*given, json.PathOf("switch"));
+  PHASOR_RETURN_IF_ERROR(Take(in, "key", &model->switch_key));
+  if (const Json* const value = in.Find("value")) model->switch_value = *value;
+  return absl::OkStatus();
+}
+
 // Reads "layer_codes": a key, and what its numbers stand for.
 absl::Status ReadLayerCodes(const JsonObject& json, ConfigModel* model) {
   const Json* const codes = json.Find("layer_codes");
@@ -122,7 +132,7 @@ absl::StatusOr<ConfigModel> ReadModel(const JsonObject& json) {
   PHASOR_RETURN_IF_ERROR(Take(json, "rope_scaling", &model.rope_scaling));
   PHASOR_RETURN_IF_ERROR(Take(json, "flat_scaling_only", &model.flat_scaling_only));
   PHASOR_RETURN_IF_ERROR(Take(json, "rope_interleave", &model.rope_interleave));
-  PHASOR_RETURN_IF_ERROR(Take(json, "switch", &model.switch_key));
+  PHASOR_RETURN_IF_ERROR(ReadSwitch(json, &model));
   PHASOR_RETURN_IF_ERROR(Take(json, "ntk_alpha", &model.ntk_alpha));
   PHASOR_RETURN_IF_ERROR(Take(json, "mrope_section", &model.mrope_section));
   PHASOR_RETURN_IF_ERROR(Take(json, "axes", &model.axes));
@@ -133,6 +143,8 @@ absl::StatusOr<ConfigModel> ReadModel(const JsonObject& json) {
   PHASOR_RETURN_IF_ERROR(Take(json, "no_rope_interval", &model.no_rope_interval));
   PHASOR_RETURN_IF_ERROR(Take(json, "first_layers", &model.first_layers));
   PHASOR_RETURN_IF_ERROR(Take(json, "layer_pattern", &model.layer_pattern));
+  PHASOR_RETURN_IF_ERROR(Take(json, "period_keys", &model.period_keys));
+  PHASOR_RETURN_IF_ERROR(Take(json, "pattern_keys", &model.pattern_keys));
   PHASOR_RETURN_IF_ERROR(ReadLayerCodes(json, &model));
   PHASOR_RETURN_IF_ERROR(ReadRounding(json, &model));
   const Json* const kinds = json.Find("kinds");

@@ -58,7 +58,8 @@ struct ConfigModel {
   // Of a dictionary for all layers, under either name, only the scaling is read.
   bool flat_scaling_only = false;
   bool rope_interleave = false;  // the key rope_interleave is read
-  std::string switch_key;        // layers rotate only where this key is true
+  std::string switch_key;        // layers rotate only where this key has this value
+  Json switch_value;
   bool ntk_alpha = false;        // "dynamic" with alpha means NTK by alpha
   std::optional<AxisRule> axis_rule = {};
   std::vector<int64_t> mrope_section;  // when the config has none
@@ -71,6 +72,8 @@ struct ConfigModel {
   int64_t no_rope_interval = 0;            // every so many layers one does not rotate
   std::vector<std::string> first_layers;   // kinds of layers when the config lists none
   std::vector<std::string> layer_pattern;  // and of the layers behind these, by number, repeated
+  std::vector<std::string> period_keys;    // keys that make the pattern longer or shorter
+  std::vector<std::string> pattern_keys;   // keys that change it in another way
   std::string layer_code_key;              // a key that may list the kinds of layers as numbers
   std::map<int64_t, std::string> layer_codes;
   std::optional<ParityArithmetic> parity;  // the class's own rounding; nullopt: not known

@@ -9,12 +9,17 @@ ADOPTED = {
     "MimiEncoderConfig": ("mimi", "MimiRotaryEmbedding", "MimiAttention"),
     "PocketTTSAudioTokenizerDecoderConfig": ("pocket_tts_audio_tokenizer", "PocketTTSAudioTokenizerRotaryEmbedding", "PocketTTSAudioTokenizerAttention"),
     "PocketTTSAudioTokenizerEncoderConfig": ("pocket_tts_audio_tokenizer", "PocketTTSAudioTokenizerRotaryEmbedding", "PocketTTSAudioTokenizerAttention"),
+    "SeamlessM4TConfig": ("seamless_m4t", "SeamlessM4TConformerRotaryPositionalEmbedding", "SeamlessM4TConformerSelfAttention"),
     "T5GemmaModuleConfig": ("t5gemma", "T5GemmaRotaryEmbedding", "T5GemmaSelfAttention"),
+    "Wav2Vec2BertConfig": ("wav2vec2_bert", "Wav2Vec2BertRotaryPositionalEmbedding", "Wav2Vec2BertSelfAttention"),
+    "Wav2Vec2ConformerConfig": ("wav2vec2_conformer", "Wav2Vec2ConformerRotaryPositionalEmbedding", "Wav2Vec2ConformerSelfAttention"),
 }
 
 TWO_KINDS = {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}
 
-# What a class needs beside its defaults, where these contradict each other.
+CONFORMER = {"position_embeddings_type": "rotary"}
+
+# What a class needs beside its defaults, where these contradict each other or do not rotate.
 NEEDED = {
     "esm": {"position_embedding_type": "rotary"},
     "exaone4": {"sliding_window": 4096},
@@ -29,7 +34,10 @@ NEEDED = {
     "ministral": {"head_dim": 128},
     "nemotron": {"num_key_value_heads": 8},
     "qwen3_omni_moe_text": {"head_dim": 128},
+    "seamless_m4t": CONFORMER,
     "step3p5": TWO_KINDS,
+    "wav2vec2-bert": CONFORMER,
+    "wav2vec2-conformer": CONFORMER,
     "zamba2": {"use_mem_rope": True},
     "qwen4_exp_text": {"indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 256, "indexer_budget": 64, "indexer_compress_ratio": 4},
 }
@@ -50,6 +58,9 @@ READ = {
     "muse_glimmer_assistant": ("HALF_SPLIT", "the layer takes two sequences"),
     "neucodec": ("HALF_SPLIT", "the layer takes another shape"),
     "recurrent_gemma": ("HALF_SPLIT", "the rotation is a method"),
+    "seamless_m4t": ("HALF_SPLIT", "a method rotates the states before they are projected"),
+    "wav2vec2-bert": ("HALF_SPLIT", "a method rotates the states before they are projected"),
+    "wav2vec2-conformer": ("HALF_SPLIT", "a method rotates the states before they are projected"),
     "xcodec2": ("HALF_SPLIT", "the layer takes another shape"),
     "zamba2": ("HALF_SPLIT", "the layer rotates where use_mem_rope is true"),
     "zaya": ("HALF_SPLIT", "the layer takes other arguments"),
@@ -87,6 +98,11 @@ DEEPSEEK_V4 |= {"first_layers": [HEAVY, HEAVY], "layer_pattern": [HEAVY, SPARSE]
 DEEPSEEK_V4 |= {"layer_codes": {"key": "compress_ratios", "numbers": [0, 4, 128], "kinds": ["sliding_attention", SPARSE, HEAVY]}}
 DEEPSEEK_V4 |= {"flat_scaling_only": True, "parity": ["FLOAT32_POW", "FLOAT32", "MODEL", "FLOAT32"]}
 
+ROTARY_CONFORMER = {"switch": {"key": "position_embeddings_type", "value": "rotary"}, "still": []}
+
+# What a model calls the axes of its positions, in their order, where that is not row, column.
+AXES = {"gemma4_vision": ["column", "row"]}
+
 # Rows, or fields of rows, for what is not observed.
 BY_HAND = {
     "codegen": GPTJ,
@@ -95,6 +111,7 @@ BY_HAND = {
     "cohere2_moe": {"rope_scaling": False, "scales": True},
     "deepseek_v4": DEEPSEEK_V4,
     "dots3_note_text": {"unread": "its kinds of layers have heads of different shapes"},
+    "esm": {"switch": {"key": "position_embedding_type", "value": "rotary"}, "still": []},
     "exaone4": {"still": ["full_attention"]},
     "exaone4_5_text": EXAONE4,
     "exaone_moe": {"still": ["full_attention"]},
@@ -105,7 +122,6 @@ BY_HAND = {
     "longcat_flash": {"latent": [128, 64]},
     "mimo_v2_flash": MIMO,
     "mistral_large4_text": {"latent": [64, 64], "no_rope_interval": 4},
-    "gemma4_vision": {"axes": ["column", "row"]},
     "glm4v_text": {"partial": 0},
     "glm_image_text": {"partial": 0},
     "granite_swa": {"layer_lists": ["layer_rope_theta"]},
@@ -115,8 +131,11 @@ BY_HAND = {
     "muse_glimmer_text": {"layer_lists": ["layer_rope_theta"]},
     "muse_spark_text": {"layer_lists": ["layer_rope_theta"]},
     "roformer": ROFORMER,
+    "seamless_m4t": ROTARY_CONFORMER,
     "smollm3": {"no_rope_interval": 4},
-    "zamba2": {"switch": "use_mem_rope", "still": []},
+    "wav2vec2-bert": ROTARY_CONFORMER,
+    "wav2vec2-conformer": ROTARY_CONFORMER,
+    "zamba2": {"switch": {"key": "use_mem_rope", "value": True}, "still": []},
 }
 
 # What to do for a model_type that is not read from its file. HINTED: one thing beside the file makes it

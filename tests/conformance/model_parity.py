@@ -15,7 +15,7 @@ import torch
 
 import upstream
 from case import sample, write
-from models import TABLE, Model
+from models import TABLE, Model, axis_names
 from upstream import ROTATED, attend, attribute, frequencies, kinds_of, probe, rotary_module, survey, token
 
 TYPES = {"BFLOAT16": torch.bfloat16, "FLOAT16": torch.float16, "FLOAT32": torch.float32}
@@ -83,7 +83,7 @@ def cases_of(name, row):
                 seen, at, rotary = captured(model, config, kind, dtype)
                 head, begin = place(seen)
                 axes = 1 if at.ndim == 2 and at.shape[0] == 1 else min(at.shape[0] if at.shape[-1] == upstream.TOKENS else at.shape[-1], 3)
-                names = ["time", "row", "column"] if axes == 3 else ["row", "column"]
+                names = axis_names(row["model_type"], axes)
                 order = [names.index(a) for a in row["axes"]] if row.get("axes") else list(range(axes))
                 lanes = sample(seen.rotated.shape[-1], MOST_LANES, [])
                 out = {"name": f"{row['model_type']} {kind or ''}".strip(), "config": {"model_type": row["model_type"]} | model.needed, "kind": kind or ""}

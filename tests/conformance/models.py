@@ -14,7 +14,7 @@ import sys
 import torch
 import transformers
 
-from by_hand import BY_HAND, NEEDED, NO_ROTATION, READ, REMEDIES
+from by_hand import AXES, BY_HAND, NEEDED, NO_ROTATION, READ, REMEDIES
 from rounding import rounding
 from upstream import attribute, config_classes, configuration, frequencies, kinds_of, observe, rotary_module, rotates, survey
 
@@ -24,6 +24,8 @@ PARTIAL = ("partial_rotary_factor", "rotary_pct", "rotary_dim")
 WIDTH = ("head_dim", "global_head_dim", "swa_head_dim", "kv_channels", "attention_head_dim")
 HIDDEN = ("hidden_size", "embed_dim", "n_embd", "d_model", "projection_dim")
 HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads", "encoder_attention_heads", "speech_encoder_attention_heads")
+PATTERN = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval", "attn_layer_period")
+PATTERN += ("attn_layer_offset", "first_k_dense_replace", "prefix_dense_sliding_window_pattern", "hybrid_override_pattern", "layer_group_size")
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 BASE = 23456.0
 
@@ -67,7 +69,12 @@ class Model:
         return value if isinstance(value, int) else None
 
 
-def axis_fields(seen, rotary):
+def axis_names(model_type, axes):
+    """What the model calls the axes of its positions, in their order."""
+    return AXES.get(model_type) or (["time", "row", "column"] if axes == 3 else ["row", "column"])
+
+
+def axis_fields(seen, rotary, model_type):
     """The fields that say which axis turns which pair."""
     axis = [max(range(seen.axes), key=lambda a: abs(p.angle[a])) for p in seen.pairs]
     section = getattr(rotary, "mrope_section", None)
@@ -84,7 +91,7 @@ def axis_fields(seen, rotary):
         raise ValueError("the probe moves one axis only")
     order = list(dict.fromkeys(axis))
     angles = [abs(p.angle[a]) for p, a in zip(seen.pairs, axis, strict=True)]
-    names = ["time", "row", "column"] if seen.axes == 3 else ["row", "column"]
+    names = axis_names(model_type, seen.axes)
     found = {"axes": [names[a] for a in order]}
     if len(runs) == len(order):
         dealt = abs(angles[runs[0][1]] - angles[0]) > 1e-3  # one ladder for all axes, its pairs dealt out
@@ -176,8 +183,29 @@ def layer_fields(model, name, nested):
     for size in range(1, len(kinds) // 2 + 1):
         if all(kind == kinds[i % size] for i, kind in enumerate(kinds)) and len(set(kinds)) > 1:
             fields["layer_pattern"] = kinds[:size]
+            fields |= pattern_fields(model, config, kinds[:size])
             break
     return fields
+
+
+def pattern_fields(model, config, pattern):
+    """Which keys say how often the layers' pattern comes again, and which change it otherwise."""
+    kinds, found = list(config.layer_types), {"period_keys": [], "pattern_keys": []}
+    every = periodic(pattern, 2, len(kinds))
+    for key in PATTERN:
+        try:
+            changed = list(configuration(model.cls, {k: v for k, v in model.needed.items() if k != "layer_types"} | {key: 2}).layer_types)
+        except Exception:  # noqa: BLE001  # upstream refuses it
+            continue
+        if changed != kinds:
+            found["period_keys" if changed == every else "pattern_keys"].append(key)
+    return {key: keys for key, keys in found.items() if keys}
+
+
+def periodic(pattern, period, count):
+    """The pattern with another period: its first or its last layer is the odd one."""
+    odd = 0 if pattern[0] != pattern[-1] and pattern[-1] == pattern[len(pattern) // 2] else -1
+    return [pattern[odd] if i % period == odd % period else pattern[-1 - odd] for i in range(count)]
 
 
 def row_of(name):
@@ -199,7 +227,7 @@ def row_of(name):
     row |= pairing_fields(one, hand and hand[0])
     rotary = rotary_module(model.module, model.rotary, model.config({}))
     if one and one.axes > 1:
-        row |= axis_fields(one, rotary)
+        row |= axis_fields(one, rotary, row["model_type"])
     row |= layer_fields(model, name, bool(kinds[0]))
     source = pathlib.Path(sys.modules[model.module].__file__).read_text()
     if "config.rope_interleave" in source:

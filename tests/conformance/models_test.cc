@@ -13,9 +13,11 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "kernels/base/json.h"
 #include "kernels/plan/plan.h"
 #include "kernels/spec/config_models.h"
@@ -115,6 +117,48 @@ TEST(ModelsTest, MeanWhatTheirModelsComputeFromTheFileAlone) {
     EXPECT_TRUE(model.observed != "attention layer" || types[model.model_type])
         << model.model_type << " has no case";
   }
+}
+
+// layer_cases.py: whole models of seven layers, run.
+TEST(ModelsTest, TurnEveryLayerAsTheirModelsDo) {
+  int models = 0, layers = 0, still = 0;
+  std::set<std::string> refused;
+  for (const Json& golden : CasesOf(PHASOR_CONFORMANCE_FOLDER "/configs/layers.json")) {
+    const std::string name = golden["name"];
+    if (golden.contains("failure")) {
+      std::cerr << name << ": does not run alone: " << golden["failure"] << "\n";
+      continue;
+    }
+    models += 1;
+    for (size_t i = 0; i < golden["layers"].size(); ++i) {
+      SCOPED_TRACE(name + ", layer " + std::to_string(i));
+      const Json& layer = golden["layers"][i];
+      Spec spec;
+      spec.config_json = golden["config"].dump();
+      spec.layer_type = std::to_string(i);
+      const auto resolved = ResolveSpec(spec);
+      layers += 1;
+      if (layer.is_null()) {
+        still += 1;
+        EXPECT_THAT(std::string(resolved.status().message()), ::testing::HasSubstr("rotate"));
+        continue;
+      }
+      // Only a file that gives another pattern than by its period may be refused.
+      if (absl::StrContains(resolved.status().message(), "layer_types: not set; must be")) {
+        refused.insert(name);
+        continue;
+      }
+      EXPECT_THAT(resolved, testing::IsOk()) << resolved.status();
+      if (!resolved.ok()) continue;
+      const auto plan = CompilePlan(*resolved);
+      ASSERT_THAT(plan, testing::IsOk());
+      CompareAngles(layer, **plan);
+    }
+  }
+  for (const std::string& name : refused) std::cerr << name << ": refused without layer_types\n";
+  std::cerr << models << " models, " << layers << " layers, " << still << " of them still\n";
+  EXPECT_LE(refused.size(), 1u);
+  EXPECT_GT(still, 0);
 }
 
 TEST(ModelsTest, ReadOrRefuseEveryKeyAsTheirClassesDo) {

@@ -55,7 +55,8 @@ def reads(row):
     for kind in row.get("kinds", [row]):
         latent = ["qk_nope_head_dim", "qk_rope_head_dim"] if kind.get("latent") else []
         keys += [*kind.get("theta_keys", []), *kind.get("partial_keys", []), *(latent or kind.get("head_dim_keys", []))]
-    return names(dict.fromkeys(keys + row.get("layer_lists", [])))
+    only = f"; rotates only with `{row['switch']['key']}` {json.dumps(row['switch']['value'])}" if "switch" in row else ""
+    return names(dict.fromkeys(keys + row.get("layer_lists", []))) + only
 
 
 def what_instead(model_type):

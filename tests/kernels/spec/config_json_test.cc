@@ -453,8 +453,17 @@ TEST(ConfigJsonTest, RopeInterleavedMayConfirmThePairing) {
 }
 
 TEST(ConfigJsonTest, ALayerThatASwitchTurnsOffDoesNotRotate) {
-  ExpectRefused(Config(R"({"model_type": "zamba2"})"), "use_mem_rope: not true; must be");
+  ExpectRefused(Config(R"({"model_type": "zamba2"})"), "use_mem_rope: must be true");
+  ExpectRefused(Config(R"({"model_type": "zamba2", "use_mem_rope": 1})"), "must be true");
   EXPECT_EQ(Read(Config(R"({"model_type": "zamba2", "use_mem_rope": true})")).head_dim, 160);
+  ExpectRefused(Config(R"({"model_type": "esm"})"), R"(position_embedding_type: must be "rotary")");
+  ExpectRefused(Config(R"({"model_type": "wav2vec2-conformer",
+                           "position_embeddings_type": "relative"})"),
+                R"(position_embeddings_type: must be "rotary")");
+  const Spec conformer = Read(Config(R"({"model_type": "wav2vec2-conformer",
+      "position_embeddings_type": "rotary", "rotary_embedding_base": 5000})"));
+  EXPECT_EQ(conformer.head_dim, 64);
+  EXPECT_EQ(conformer.rope_theta, 5000);
 }
 
 // Bytes changed at random must give a spec or INVALID_ARGUMENT.
