@@ -22,11 +22,9 @@ constexpr std::string_view kTellingParts[] = {"rope",   "rotary",      "theta", 
 // of sparse attention), give sizes of other tables, or are checked below.
 constexpr std::string_view kNeutralKeys[] = {"alibi",
                                              "indexer_rope_interleave",
-                                             "max_position_embeddings",
                                              "no_rope_layers",
                                              "num_position_embeddings",
                                              "no_rope_layer_interval",
-                                             "original_max_position_embeddings",
                                              "position_embedding_type",
                                              "qk_nope_head_dim"};
 // Keys that only some models read; a file of another model may not have them.
@@ -86,7 +84,8 @@ absl::Status CheckKey(const JsonObject& config, const ConfigModel& model, const 
   const auto among = [&key](const auto& keys) {
     return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
   };
-  if (among(kNeutralKeys) || Reads(model, key)) return absl::OkStatus();
+  const bool size = key.ends_with("max_position_embeddings");  // of a table or a window
+  if (size || among(kNeutralKeys) || Reads(model, key)) return absl::OkStatus();
   if (!generic && among(kOthersKeys)) {
     return InvalidAt(config.PathOf(key), "is nothing that model_type ", model.model_type,
                      " reads; must not be set");

@@ -22,14 +22,10 @@ constexpr char kKindsKey[] = "layer_types";
 constexpr const char* kCountKeys[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers",
                                       "depth"};
 // The other keys that are read to choose a layer.
-constexpr const char* kLayerKeys[] = {kPerLayerKey,
-                                      kKindsKey,
-                                      "rope_parameters",
-                                      "sliding_window",
-                                      "no_rope_layers",
-                                      "no_rope_layer_interval",
-                                      "layer_rope_theta",
-                                      "rope_scaling_layers"};
+constexpr const char* kLayerKeys[] = {kPerLayerKey,       kKindsKey,
+                                      "rope_parameters",  "sliding_window",
+                                      "no_rope_layers",   "no_rope_layer_interval",
+                                      "layer_rope_theta", "rope_scaling_layers"};
 constexpr int64_t kMostLayers = 1024;  // each is chosen by itself
 
 // The keys from which a head's width is computed when no key gives it.
@@ -70,8 +66,8 @@ absl::StatusOr<std::string> CodedKind(const JsonObject& config, const ConfigMode
                    " does not have; must be a number of its class, or layer_types be given");
 }
 
-// The kind of a layer by the model's pattern. A key may give it another period: then one layer in so
-// many, the first or the last, is odd, as in the pattern.
+// The kind of a layer by the model's pattern. A key may give it another period: then one layer in
+// so many, the first or the last, is odd, as in the pattern.
 absl::StatusOr<std::string> PatternedKind(const JsonObject& config, const ConfigModel& model,
                                           int64_t number) {
   for (const std::string& key : model.pattern_keys) {
@@ -81,16 +77,16 @@ absl::StatusOr<std::string> PatternedKind(const JsonObject& config, const Config
   }
   const std::vector<std::string>& pattern = model.layer_pattern;
   const auto size = static_cast<int64_t>(pattern.size());
-  std::optional<int64_t> period;
+  int64_t period = size;
   for (const std::string& key : model.period_keys) {
-    PHASOR_RETURN_IF_ERROR(config.Read(key, &period));
-    if (period.value_or(1) < 1) {
-      return InvalidAt(config.PathOf(key), *period, "; must be at least 1");
-    }
+    std::optional<int64_t> given;
+    PHASOR_RETURN_IF_ERROR(config.Read(key, &given));
+    period = given.value_or(period);
+    if (period < 1) return InvalidAt(config.PathOf(key), period, "; must be at least 1");
   }
-  if (period.value_or(size) != size) {
+  if (period != size) {
     const bool first = pattern.front() != pattern[1];
-    const bool odd = number % *period == (first ? 0 : *period - 1);
+    const bool odd = number % period == (first ? 0 : period - 1);
     return odd == first ? pattern.front() : pattern.back();
   }
   if (number < static_cast<int64_t>(model.first_layers.size())) {
@@ -99,12 +95,28 @@ absl::StatusOr<std::string> PatternedKind(const JsonObject& config, const Config
   return pattern[static_cast<size_t>(number % size)];
 }
 
+// The kind of a layer of a model whose file lists the numbers of the layers that attend.
+absl::StatusOr<std::string> HoldingKind(const JsonObject& config, const ConfigModel& model,
+                                        int64_t number) {
+  std::optional<std::vector<int64_t>> attending;
+  PHASOR_RETURN_IF_ERROR(config.Read(model.attention_list, &attending));
+  if (!attending.has_value()) return std::string("linear_attention");
+  const bool attends = std::find(attending->begin(), attending->end(), number) != attending->end();
+  return std::string(attends ? "full_attention" : "linear_attention");
+}
+
 // The kind of layer `number`; empty if neither the configuration nor the model lists them.
 absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigModel& model,
                                         int64_t number) {
+  if (!model.last_layer.empty()) {
+    PHASOR_ASSIGN_OR_RETURN(const int64_t count, ConfigLayerCount(config, model));
+    if (number == count - 1) return model.last_layer;
+  }
   std::string kind;
-  if (const Json* const listed = config.Find(kKindsKey); listed != nullptr) {
-    const std::string path = config.PathOf(kKindsKey);
+  const bool renamed = !model.kinds_key.empty() && config.Find(model.kinds_key) != nullptr;
+  const std::string key = renamed ? model.kinds_key : kKindsKey;
+  if (const Json* const listed = config.Find(key); listed != nullptr) {
+    const std::string path = config.PathOf(key);
     if (!listed->is_array()) return WrongJson(path, *listed, "a list");
     if (number >= static_cast<int64_t>(listed->size())) {
       return InvalidAt(path, listed->size(), " entries; must have one for layer ", number);
@@ -114,8 +126,12 @@ absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigMo
     return kind;
   }
   PHASOR_ASSIGN_OR_RETURN(kind, CodedKind(config, model, number));
-  if (!kind.empty() || model.layer_pattern.empty()) return kind;
-  return PatternedKind(config, model, number);
+  if (!kind.empty()) return kind;
+  if (!model.attention_list.empty()) return HoldingKind(config, model, number);
+  if (!model.layer_pattern.empty()) return PatternedKind(config, model, number);
+  if (model.still.empty() && !model.nested()) return kind;
+  return InvalidAt(config.PathOf(kKindsKey), "not set; must be given since model_type ",
+                   model.model_type, " has several kinds of layers");
 }
 
 // Whether layers of that kind have attention that rotates. An unknown name is none of this.
@@ -173,6 +189,12 @@ absl::Status ReadStillLayers(const JsonObject& config, const ConfigModel& model,
                              std::string_view spec_path, ConfigLayer* layer) {
   std::optional<int64_t> turns, interval;
   if (!layer->index.has_value()) return absl::OkStatus();
+  if (model.no_rope_from_last) {
+    if (config.Find("layer_rope_theta") != nullptr) return absl::OkStatus();
+    PHASOR_ASSIGN_OR_RETURN(const int64_t count, ConfigLayerCount(config, model));
+    layer->rotates = (count - 1 - *layer->index) % model.no_rope_interval != 0;
+    return absl::OkStatus();
+  }
   PHASOR_RETURN_IF_ERROR(ReadPerLayer(config, "no_rope_layers", *layer, spec_path, &turns));
   PHASOR_RETURN_IF_ERROR(config.Read("no_rope_layer_interval", &interval));
   const int64_t every = interval.value_or(model.no_rope_interval);
@@ -189,10 +211,8 @@ absl::Status ReadLayerLists(const JsonObject& config, const ConfigModel& model,
                             std::string_view spec_path, ConfigLayer* layer) {
   PHASOR_RETURN_IF_ERROR(
       ReadPerLayer(config, "layer_rope_theta", *layer, spec_path, &layer->theta));
-  if (layer->theta == 0) {
-    layer->rotates = false;
-    layer->theta.reset();
-  }
+  if (layer->theta == 0) layer->rotates = false;
+  if (layer->theta == 0 || model.no_rope_from_last) layer->theta.reset();  // there only 0 counts
   std::optional<std::vector<int64_t>> scaled;
   PHASOR_RETURN_IF_ERROR(config.Read("rope_scaling_layers", &scaled));
   if (!scaled.has_value()) return absl::OkStatus();
@@ -337,6 +357,8 @@ Json KeysAboutLayers(const JsonObject& config, const ConfigModel& model) {
   };
   for (const char* key : kCountKeys) take(key);
   for (const char* key : kLayerKeys) take(key);
+  take(model.kinds_key);
+  take(model.attention_list);
   for (const std::string& key : model.period_keys) take(key);
   for (const std::string& key : model.pattern_keys) take(key);
   take(model.switch_key);

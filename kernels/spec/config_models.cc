@@ -143,6 +143,10 @@ absl::StatusOr<ConfigModel> ReadModel(const JsonObject& json) {
   PHASOR_RETURN_IF_ERROR(Take(json, "no_rope_interval", &model.no_rope_interval));
   PHASOR_RETURN_IF_ERROR(Take(json, "first_layers", &model.first_layers));
   PHASOR_RETURN_IF_ERROR(Take(json, "layer_pattern", &model.layer_pattern));
+  PHASOR_RETURN_IF_ERROR(Take(json, "last_layer", &model.last_layer));
+  PHASOR_RETURN_IF_ERROR(Take(json, "kinds_key", &model.kinds_key));
+  PHASOR_RETURN_IF_ERROR(Take(json, "attention_list", &model.attention_list));
+  PHASOR_RETURN_IF_ERROR(Take(json, "no_rope_from_last", &model.no_rope_from_last));
   PHASOR_RETURN_IF_ERROR(Take(json, "period_keys", &model.period_keys));
   PHASOR_RETURN_IF_ERROR(Take(json, "pattern_keys", &model.pattern_keys));
   PHASOR_RETURN_IF_ERROR(ReadLayerCodes(json, &model));

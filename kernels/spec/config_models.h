@@ -60,7 +60,7 @@ struct ConfigModel {
   bool rope_interleave = false;  // the key rope_interleave is read
   std::string switch_key;        // layers rotate only where this key has this value
   Json switch_value;
-  bool ntk_alpha = false;        // "dynamic" with alpha means NTK by alpha
+  bool ntk_alpha = false;  // "dynamic" with alpha means NTK by alpha
   std::optional<AxisRule> axis_rule = {};
   std::vector<int64_t> mrope_section;  // when the config has none
   std::vector<std::string> axes;       // names of the axes in order, of image and video models
@@ -70,10 +70,14 @@ struct ConfigModel {
   std::vector<std::string> still;      // kinds of layers that do not rotate
   std::vector<std::string> layer_lists;    // keys that are read with an entry per layer
   int64_t no_rope_interval = 0;            // every so many layers one does not rotate
+  bool no_rope_from_last = false;          // counted from the last layer
   std::vector<std::string> first_layers;   // kinds of layers when the config lists none
   std::vector<std::string> layer_pattern;  // and of the layers behind these, by number, repeated
+  std::string last_layer;                  // the kind of the last layer, whatever is listed
   std::vector<std::string> period_keys;    // keys that make the pattern longer or shorter
   std::vector<std::string> pattern_keys;   // keys that change it in another way
+  std::string kinds_key;                   // another name of layer_types
+  std::string attention_list;              // the key with the numbers of the layers that attend
   std::string layer_code_key;              // a key that may list the kinds of layers as numbers
   std::map<int64_t, std::string> layer_codes;
   std::optional<ParityArithmetic> parity;  // the class's own rounding; nullopt: not known

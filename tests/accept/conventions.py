@@ -88,6 +88,54 @@ def right_from_the_file_alone():
     return f"transformers {table['transformers']}: {found - len(hinted)} of {found}; with pairing: {', '.join(hinted)}"
 
 
+def live_conformance():
+    """`./dev conformance`: upstream's own code, run now, and Phasor: wrong 0 for transformers, diffusers and timm"""
+    path = ROOT / "build/conformance/conformance.txt"
+    if not path.exists():
+        raise Skip("./dev conformance has not run here")
+    lines = path.read_text().splitlines()
+    failed = [line for line in lines if line.startswith("FAIL")]
+    if failed:
+        raise Fail("; ".join(failed))
+    sums = [line for line in lines if ", wrong " in line]
+    wrong = [line for line in sums if ", wrong 0," not in line]
+    if wrong or len(sums) != 3:
+        raise Fail("; ".join(wrong) or f"{len(sums)} sums instead of three")
+    return "; ".join(sums)
+
+
+def mutations():
+    """Files with one key changed are read as upstream computes or refused, for every key of every class"""
+    path = ROOT / "build/conformance/conformance.txt"
+    if not path.exists():
+        raise Skip("./dev conformance has not run here")
+    read = [line for line in path.read_text().splitlines() if line.endswith(" refused") and "configurations read" in line]
+    if not read:
+        raise Fail("./dev conformance says nothing of them")
+    return read[0]
+
+
+def whole_models():
+    """Every layer of whole models rotates as upstream's does, also where a key says something about single layers"""
+    cases = json.loads((ROOT / "tests/conformance/configs/layers.json").read_text())
+    run = [case for case in cases if "layers" in case]
+    any_run().passed(r"conformance_models_test")
+    return f"{len(run)} files, {sum(len(case['layers']) for case in run)} layers; {len(cases) - len(run)} files do not run alone"
+
+
+def published_configurations():
+    """200 published configurations are read as transformers reads them, or are listed with a reason"""
+    cases = json.loads((ROOT / "tests/conformance/configs/published.json").read_text())
+    if len(cases) < 200:
+        raise Fail(f"{len(cases)} configurations")
+    nameless = [case["name"] for case in cases if not case.get("from") or not case.get("path")]
+    if nameless:
+        raise Fail("no source: " + ", ".join(nameless))
+    any_run().passed(r"conformance_published_test")
+    different = [case["name"] for case in cases if case.get("differs") or case.get("refused")]
+    return f"{len(cases)}, of classes that transformers has {sum('kinds' in case for case in cases)}; with a reason: {', '.join(different)}"
+
+
 def presets_of_models():
     """Presets that bear a model's name agree with published copies, or say what they have instead"""
     sources = json.loads((ROOT / "tests/conformance/configs/preset_sources.json").read_text())
@@ -231,6 +279,10 @@ CHECKS = [
     of_tests("Every model_type of transformers means what its attention layer computes", r"conformance_models_test"),
     of_tests("Every layer of a model in one answer", r"(model_layers|config_section|model_details|convert_model)_test"),
     right_from_the_file_alone,
+    live_conformance,
+    mutations,
+    whole_models,
+    published_configurations,
     every_class_of_diffusers_and_timm,
     of_tests("Published configurations mean what transformers computes", r"conformance_published_test"),
     presets_of_models,

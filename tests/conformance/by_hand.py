@@ -105,6 +105,7 @@ AXES = {"gemma4_vision": ["column", "row"]}
 
 # Rows, or fields of rows, for what is not observed.
 BY_HAND = {
+    "bamba": {"attention_list": "attn_layer_indices"},
     "codegen": GPTJ,
     "gptj": GPTJ,
     "clvp_encoder": {"unread": "its width is at least 32 lanes and otherwise that of a projection"},
@@ -126,10 +127,11 @@ BY_HAND = {
     "glm_image_text": {"partial": 0},
     "granite_swa": {"layer_lists": ["layer_rope_theta"]},
     "granitemoe_swa": {"layer_lists": ["layer_rope_theta"]},
+    "kolibri1": {"still": ["full_attention"]},
     "llama4_text": {"no_rope_interval": 4},
     "molmo2_text": {"layer_lists": ["rope_scaling_layers"]},
-    "muse_glimmer_text": {"layer_lists": ["layer_rope_theta"]},
-    "muse_spark_text": {"layer_lists": ["layer_rope_theta"]},
+    "muse_glimmer_text": {"layer_lists": ["layer_rope_theta"], "no_rope_interval": 4, "no_rope_from_last": True},
+    "muse_spark_text": {"layer_lists": ["layer_rope_theta"], "no_rope_interval": 4, "no_rope_from_last": True},
     "roformer": ROFORMER,
     "seamless_m4t": ROTARY_CONFORMER,
     "smollm3": {"no_rope_interval": 4},

@@ -29,12 +29,13 @@ SMALL |= {"moe_intermediate_size": 32, "num_experts": 4, "num_local_experts": 4,
 MORE = {
     "diffusion_gemma_text": {"top_k_experts": 2},
     "gemma3n_text": {"num_kv_shared_layers": 0},
-    "mistral_large4_text": {"num_key_value_heads": 4},
+    "mimo_v2_flash": {"head_dim": 48},
+    "mistral_large4_text": {"num_key_value_heads": 4, "head_dim": 64},
     "step3p5": {"sliding_window": 16},
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 3 + ["hybrid"]},
     "zaya": {"num_experts_per_tok": 1},
 }
-PER_LAYER = ("layer_pattern", "layer_lists", "switch", "no_rope_interval", "layer_codes", "kinds", "still")
+PER_LAYER = ("layer_pattern", "kinds_key", "layer_lists", "switch", "no_rope_interval", "layer_codes", "kinds", "still")
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
 
 
@@ -69,6 +70,8 @@ def files(row, cls):
     if "no_rope_interval" in row:
         yield "no_rope_layers", {"no_rope_layers": [1, 0, 0, 1, 1, 0, 1]}
         yield "no_rope_layer_interval", {"no_rope_layer_interval": 2}
+    if "attention_list" in row:
+        yield row["attention_list"], {row["attention_list"]: [1, 5]}
     if "layer_codes" in row:
         yield row["layer_codes"]["key"], {row["layer_codes"]["key"]: (row["layer_codes"]["numbers"] * LAYERS)[:LAYERS]}
 

@@ -17,7 +17,7 @@ import torch
 
 from by_hand import NEEDED
 from case import float32, input_lanes, sample, write
-from models import BASE, HEADS, HIDDEN, LINEAR, PARTIAL, TABLE, THETA, WIDTH, Model
+from models import BASE, BASES, HEADS, HIDDEN, LINEAR, PARTIAL, TABLE, THETA, WIDTH, Model, widths
 from upstream import observe, survey
 
 MOST_PAIRS, MOST_LANES = 12, 24
@@ -70,9 +70,9 @@ def frequencies_of(model, row, fields, tag):
 
 def keys_of(model):
     """Files that say one thing each."""
-    yield from (({key: BASE}, key) for key in THETA)
+    yield from (({key: base}, key) for key in THETA for base in BASES)
     yield from (({key: 16 if key == "rotary_dim" else 0.5}, key) for key in PARTIAL)
-    yield from (({key: (model.integer(key) or 128) + 32}, key) for key in (*WIDTH, "qk_rope_head_dim"))
+    yield from (({key: width}, key) for key in (*WIDTH, "qk_rope_head_dim") for width in widths(model, key))
     yield from (({key: model.integer(key) * 2}, key) for key in HIDDEN if model.integer(key))
     yield from (({key: max(1, model.integer(key) // 2)}, key) for key in HEADS if model.integer(key))
     yield {"rope_scaling": LINEAR}, "rope_scaling"

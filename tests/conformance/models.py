@@ -28,6 +28,7 @@ PATTERN = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_eve
 PATTERN += ("attn_layer_offset", "first_k_dense_replace", "prefix_dense_sliding_window_pattern", "hybrid_override_pattern", "layer_group_size")
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 BASE = 23456.0
+BASES = (BASE, int(BASE))  # some classes take whole numbers only
 
 
 class Model:
@@ -61,8 +62,9 @@ class Model:
             return []
         return sorted({k.removesuffix("inv_freq").removesuffix("_") for k in new | old if new.get(k) != old.get(k) and k.endswith("inv_freq")})
 
-    def reads(self, keys, value, kind, beside=None):
-        return [key for key in keys if kind in self.changed({key: value(key)}, beside)]
+    def reads(self, keys, values, kind, beside=None):
+        """The keys that change the frequencies. Of the values to try, upstream may refuse some."""
+        return [key for key in keys if any(kind in self.changed({key: value}, beside) for value in values(key))]
 
     def integer(self, key):
         value = attribute(self.config({}), key)
@@ -113,13 +115,19 @@ def pairing_fields(seen, source):
     return fields | ({"backwards": True} if max(seen.pairs[0].angle, key=abs) < 0 else {})
 
 
+def widths(model, key):
+    """Widths of a head to try."""
+    given = model.integer(key) or 128
+    return [given + 32, given // 2]
+
+
 def width_fields(model, kind, head):
     """Which keys give the width of a head, and what the class has without them."""
     fields = {}
-    if named := model.reads(WIDTH, lambda key: (model.integer(key) or 128) + 32, kind):
+    if named := model.reads(WIDTH, lambda key: widths(model, key), kind):
         fields["head_dim_keys"] = named
-    hidden = model.reads([k for k in HIDDEN if model.integer(k)], lambda key: model.integer(key) * 2, kind)
-    heads = model.reads([k for k in HEADS if model.integer(k)], lambda key: max(1, model.integer(key) // 2), kind)
+    hidden = model.reads([k for k in HIDDEN if model.integer(k)], lambda key: [model.integer(key) * 2], kind)
+    heads = model.reads([k for k in HEADS if model.integer(k)], lambda key: [max(1, model.integer(key) // 2)], kind)
     if heads:
         hidden = hidden or [k for k in HIDDEN if model.integer(k)][:1]
     if heads and hidden:
@@ -136,8 +144,8 @@ def base_fields(model, kind, name):
     rope = attribute(model.config({}), "rope_parameters") or {}
     own = dict((rope.get(name) if name else rope) or {})
     fields = {"theta": own.get("rope_theta") or attribute(model.config({}), "rope_theta") or 10000.0}
-    fields["theta_keys"] = model.reads(THETA, lambda _: BASE, kind)
-    beside = model.reads(THETA, lambda _: BASE, kind, {"rope_scaling": LINEAR})
+    fields["theta_keys"] = model.reads(THETA, lambda _: BASES, kind)
+    beside = model.reads(THETA, lambda _: BASES, kind, {"rope_scaling": LINEAR})
     if not fields["theta_keys"] and beside:
         fields |= {"theta_keys": beside, "only_beside_scaling": True}
     within = attribute(model.config({"rope_scaling": LINEAR}), "rope_parameters") if model.ask({"rope_scaling": LINEAR}) else None
@@ -154,7 +162,7 @@ def base_fields(model, kind, name):
 
 def partial_fields(model, kind, name, head, pairs):
     fields = {}
-    if keys := model.reads(PARTIAL, lambda key: 16 if key == "rotary_dim" else 0.375, kind):
+    if keys := model.reads(PARTIAL, lambda key: [16 if key == "rotary_dim" else 0.375], kind):
         fields["partial_keys"] = keys
     plain = {"rope_type": "default", "rope_theta": BASE}
     layers = dict.fromkeys(attribute(model.config({}), "rope_parameters") or {name: plain}, plain) if name else plain
@@ -184,8 +192,21 @@ def layer_fields(model, name, nested):
         if all(kind == kinds[i % size] for i, kind in enumerate(kinds)) and len(set(kinds)) > 1:
             fields["layer_pattern"] = kinds[:size]
             fields |= pattern_fields(model, config, kinds[:size])
+            fields |= last_fields(model, kinds[:size])
             break
-    return fields
+    named = getattr(model.cls, "attribute_map", {}).get("layer_types")
+    return fields | ({"kinds_key": named} if named else {})
+
+
+def last_fields(model, pattern):
+    """The kind of the last layer where it is not that of the pattern."""
+    count = len(pattern) + 1
+    needed = {k: v for k, v in model.needed.items() if k != "layer_types"}
+    try:
+        kinds = list(configuration(model.cls, needed | {"num_hidden_layers": count}).layer_types)
+    except Exception:  # noqa: BLE001  # upstream refuses that number
+        return {}
+    return {} if len(kinds) != count or kinds[-1] == pattern[0] else {"last_layer": kinds[-1]}
 
 
 def pattern_fields(model, config, pattern):

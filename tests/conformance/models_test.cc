@@ -119,6 +119,10 @@ TEST(ModelsTest, MeanWhatTheirModelsComputeFromTheFileAlone) {
   }
 }
 
+// Their layers come in an order that no rule of the table gives.
+constexpr const char* kNeedLayerTypes[] = {"cohere2_moe first_k_dense_replace", "flint", "lfm3",
+                                           "neomme", "zaya"};
+
 // layer_cases.py: whole models of seven layers, run.
 TEST(ModelsTest, TurnEveryLayerAsTheirModelsDo) {
   int models = 0, layers = 0, still = 0;
@@ -138,14 +142,13 @@ TEST(ModelsTest, TurnEveryLayerAsTheirModelsDo) {
       spec.layer_type = std::to_string(i);
       const auto resolved = ResolveSpec(spec);
       layers += 1;
+      if (absl::StrContains(resolved.status().message(), "layer_types: not set; must be")) {
+        refused.insert(name);
+        continue;
+      }
       if (layer.is_null()) {
         still += 1;
         EXPECT_THAT(std::string(resolved.status().message()), ::testing::HasSubstr("rotate"));
-        continue;
-      }
-      // Only a file that gives another pattern than by its period may be refused.
-      if (absl::StrContains(resolved.status().message(), "layer_types: not set; must be")) {
-        refused.insert(name);
         continue;
       }
       EXPECT_THAT(resolved, testing::IsOk()) << resolved.status();
@@ -157,7 +160,7 @@ TEST(ModelsTest, TurnEveryLayerAsTheirModelsDo) {
   }
   for (const std::string& name : refused) std::cerr << name << ": refused without layer_types\n";
   std::cerr << models << " models, " << layers << " layers, " << still << " of them still\n";
-  EXPECT_LE(refused.size(), 1u);
+  EXPECT_THAT(refused, ::testing::IsSubsetOf(kNeedLayerTypes));
   EXPECT_GT(still, 0);
 }
 

@@ -76,6 +76,7 @@ def update_models():
     here = pathlib.Path(__file__).parent
     steps = [[here / "models.py", "--update"], [here.parent / "repo" / "models_page.py", "--fix"]]
     steps.append([here / "model_cases.py", here / "configs" / "models.json"])
+    steps.append([here / "layer_cases.py", here / "configs" / "layers.json"])
     steps.append([here / "model_parity.py", here / "configs" / "model_parity.json"])
     return max(subprocess.run([sys.executable, *step]).returncode for step in steps)
 
@@ -123,15 +124,29 @@ def sums(data, wrong):
     return failures + (["less than 95 % of transformers' model_types are read from the file alone"] if right < 0.95 * found else [])
 
 
+def again(script, key):
+    """Runs a script that writes configs/NAME.json. Returns what is stored, and the names of what upstream computes otherwise now."""
+    here, name = pathlib.Path(__file__).parent, script.replace("layer_cases", "layers") + ".json"
+    live = pathlib.Path("build/conformance") / name
+    subprocess.run([sys.executable, here / f"{script}.py", live], capture_output=True, check=True)
+    stored, fresh = (json.loads(path.read_text()) for path in (here / "configs" / name, live))
+    changed = [new["name"] for new, old in zip(fresh, stored, strict=True) if new.get(key) != old.get(key)]
+    return stored, [f"{name}: {case}: upstream computes other numbers" for case in changed]
+
+
 def published():
     """What transformers computes now for the published configurations against what is stored."""
-    here = pathlib.Path(__file__).parent
-    live = pathlib.Path("build/conformance/published.json")
-    subprocess.run([sys.executable, here / "published.py", live], capture_output=True, check=True)
-    stored = json.loads((here / "configs" / "published.json").read_text())
-    changed = [new["name"] for new, old in zip(json.loads(live.read_text()), stored, strict=True) if new.get("kinds") != old.get("kinds")]
+    stored, failures = again("published", "kinds")
     print(f"{len(stored)} published configurations, {sum('kinds' in old for old in stored)} of classes that transformers has")
-    return [f"published.json: {name}: upstream computes other numbers" for name in changed]
+    return failures
+
+
+def layers():
+    """What every layer of whole models rotates by now against what is stored."""
+    stored, failures = again("layer_cases", "layers")
+    kept = [case["layers"] for case in stored if "layers" in case]
+    print(f"{len(kept)} whole models of {len(kept[0])} layers; {len(stored) - len(kept)} files that transformers does not run so")
+    return failures
 
 
 def main():
@@ -170,7 +185,7 @@ def main():
     bias = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bias.py")], text=True, capture_output=True)
     print(f"\n{bias.stdout}{bias.stderr if bias.returncode else ''}", end="")
     failures += ["bias"] if bias.returncode else []
-    of_models = models(build) + model_parity(build) + published()
+    of_models = models(build) + layers() + model_parity(build) + published()
     failures += of_models
     print()
     failures += sums(json.loads((pathlib.Path(__file__).parents[2] / "kernels/spec/models.json").read_text()), len(of_models))

@@ -431,7 +431,8 @@ TEST(ConfigJsonTest, ModelsThatAreScaledByDefaultAreScaledWhereTheFileSaysNothin
 // What a class does not read is refused: esm reads no dictionary, GPT-NeoX another name of the
 // base.
 TEST(ConfigJsonTest, KeysThatOnlyOtherClassesReadAreRefused) {
-  ExpectRefused(Config(R"({"model_type": "esm", "rope_scaling": {"type": "linear", "factor": 2}})"),
+  ExpectRefused(Config(R"({"model_type": "esm", "position_embedding_type": "rotary",
+                           "rope_scaling": {"type": "linear", "factor": 2}})"),
                 "rope_scaling: is nothing that model_type esm reads");
   ExpectRefused(Config(R"({"model_type": "gpt_neox", "rope_theta": 5e5})"),
                 "rope_theta: is nothing that model_type gpt_neox reads");

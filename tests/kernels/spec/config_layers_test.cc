@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// per_layer_config: the changes that are allowed, and the head width of a kind of layer.
+// Kinds of layers by pattern and by list. per_layer_config: the changes that are allowed, and the
+// head width of a kind of layer.
 #include "kernels/spec/config_layers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "tests/support/status_matchers.h"
 
@@ -128,6 +130,65 @@ TEST(ConfigLayersTest, RefusesWidthsOfNoLayerAndNoWidths) {
   ExpectNoWidth(WidthIn(R"({"1": {"head_dim": 0}})", "full_attention"),
                 "config.per_layer_config.1.head_dim: 0; must be > 0");
   ExpectNoWidth(WidthIn(R"({"1": {"head_dim": "8"}})", "full_attention"), "per_layer_config.1");
+}
+
+// The kinds of the five layers of a configuration, by their first letters, or the refusal.
+std::string KindsOf(const std::string& more, const ConfigModel& model) {
+  const Json json = Json::parse(R"({"num_hidden_layers": 5)" + more + "}");
+  std::string letters;
+  for (int i = 0; i < 5; ++i) {
+    const auto layer = ChooseLayer(JsonObject(json, "config"), model, std::to_string(i), "spec");
+    if (!layer.ok()) return std::string(layer.status().message());
+    letters += layer->name.empty() ? '-' : layer->name[0];
+  }
+  return letters;
+}
+
+ConfigModel Patterned(const std::vector<std::string>& pattern) {
+  ConfigModel model = Wide(64);
+  model.layer_pattern = pattern;
+  model.period_keys = {"every"};
+  model.pattern_keys = {"first_dense"};
+  return model;
+}
+
+TEST(ConfigLayersTest, APeriodMakesThePatternLongerOrShorter) {
+  const ConfigModel last = Patterned({"sliding", "sliding", "full"});
+  EXPECT_EQ(KindsOf("", last), "ssfss");
+  EXPECT_EQ(KindsOf(R"(, "every": 2)", last), "sfsfs");
+  EXPECT_EQ(KindsOf(R"(, "every": 4)", last), "sssfs");
+  EXPECT_EQ(KindsOf(R"(, "every": 1)", last), "fffff");
+  EXPECT_EQ(KindsOf(R"(, "every": 2)", Patterned({"full", "sliding", "sliding"})), "fsfsf");
+  EXPECT_EQ(KindsOf(R"(, "every": 0)", last), "config.every: 0; must be at least 1");
+}
+
+TEST(ConfigLayersTest, AnOrderThatNoRuleGivesNeedsAList) {
+  ConfigModel model = Patterned({"sliding", "full"});
+  EXPECT_EQ(KindsOf(R"(, "first_dense": 0)", model), "sfsfs");
+  EXPECT_THAT(KindsOf(R"(, "first_dense": 2)", model),
+              HasSubstr("config.layer_types: not set; must be given beside first_dense"));
+  EXPECT_EQ(KindsOf(R"(, "first_dense": 2, "layer_types": ["f", "s", "s", "s", "s"])", model),
+            "fssss");
+  model.layer_pattern.clear();
+  EXPECT_EQ(KindsOf("", model), "-----");
+  model.still = {"full"};
+  EXPECT_THAT(KindsOf("", model), HasSubstr("config.layer_types: not set; must be given since"));
+}
+
+TEST(ConfigLayersTest, TheLastLayerMayHaveAKindOfItsOwn) {
+  ConfigModel model = Patterned({"sliding", "full"});
+  model.last_layer = "full";
+  EXPECT_EQ(KindsOf("", model), "sfsff");
+  EXPECT_EQ(KindsOf(R"(, "layer_types": ["s", "s", "s", "s", "s"])", model), "ssssf");
+}
+
+TEST(ConfigLayersTest, AModelMayListItsLayersUnderAnotherName) {
+  ConfigModel model = Wide(64);
+  model.kinds_key = "block_types";
+  EXPECT_EQ(KindsOf(R"(, "block_types": ["a", "b", "c", "d", "e"])", model), "abcde");
+  model.attention_list = "attending";
+  EXPECT_EQ(KindsOf(R"(, "attending": [1, 4])", model), "lfllf");
+  EXPECT_EQ(KindsOf("", model), "lllll");
 }
 
 }  // namespace
