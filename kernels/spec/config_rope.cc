@@ -46,7 +46,8 @@ class RopeReader {
     return absl::InvalidArgumentError(StrCat(in_.PathOf(key), ": ", message...));
   }
 
-  // `type` is the older name of rope_type. A file that has both must give the same value.
+  // `type` is the older name of rope_type. A file that has both must give the same value. Classes
+  // whose kinds of layers have bases of their own do not know it.
   absl::Status ReadType() {
     std::optional<std::string> type, old_type;
     PHASOR_RETURN_IF_ERROR(in_.Read("rope_type", &type));
@@ -55,6 +56,11 @@ class RopeReader {
       if (name == "mrope") return std::string("default");
       return name == "su" ? std::string("longrope") : name;
     };
+    const bool old_only = !type.has_value() && canonical(old_type.value_or("default")) != "default";
+    if (old_only && model_.nested() && !model_.flat_scaling_only) {
+      return Invalid("type", "is nothing that model_type ", model_.model_type,
+                     " reads; must be given as rope_type");
+    }
     type_ = canonical(type.value_or(old_type.value_or("default")));
     if (old_type.has_value() && canonical(*old_type) != type_) {
       return Invalid("type", Shown(*old_type), " contradicts rope_type ", Shown(*type),

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """model_cases.py FILE [--all]: computes configurations of every model_type with transformers, for
-configs_test.cc.
+models_test.cc.
 
 Per model_type and kind of layers: the file that says nothing, run through the model's attention
 layer; the file that transformers saves; and, with --all, one file per key that a class might read,
-with a changed value. What frequencies do not show (widths before the lanes that rotate, pairings,
-axes) goes through the attention layer too. A case has what upstream computes: the angle of a unit of position of some
-pairs, and of the first a rotated head.
+with a changed value, and files that say several things at once. What frequencies do not show
+(widths before the lanes that rotate, pairings, axes) goes through the attention layer too. A case
+has what upstream computes: the angle of a unit of position of some pairs, and of the first a
+rotated head.
 """
 
 import json
 import pathlib
+import random
 import sys
 
 import torch
@@ -21,6 +23,7 @@ from models import BASE, BASES, HEADS, HIDDEN, LINEAR, PARTIAL, TABLE, THETA, WI
 from upstream import observe, survey
 
 MOST_PAIRS, MOST_LANES = 12, 24
+SEVERAL = 30  # files of several keys for each class
 POSITION = [2, 3, 5]  # that of upstream.PROBE's fifth token
 
 
@@ -86,6 +89,37 @@ def keys_of(model):
     yield {"layer_types": ["full_attention"] * (model.integer("num_hidden_layers") or 2)}, "full attention only"
 
 
+SCALINGS = [
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024},
+    {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 512, "beta_fast": 16, "beta_slow": 2},
+    {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 1024},
+    {"rope_type": "dynamic", "factor": 2.0},
+    {"type": "dynamic", "factor": 2.0},
+    {"type": "linear", "factor": 4.0},
+    LINEAR,
+    None,
+]
+
+
+def files_of_several_keys(model, row):
+    """Files that say several things at once: keys that the class reads, and scalings, drawn at random."""
+    random_keys = random.Random(row["model_type"])
+    names = {kind: [k for part in row.get("kinds", [row]) for k in part.get(f"{kind}_keys", [])] for kind in ("theta", "partial", "head_dim", "hidden", "heads")}
+    values = {key: BASES for key in names["theta"]} | {"max_position_embeddings": (2048, 4096), "rope_theta": BASES}
+    values |= {key: (0.5, 0.25) if key != "rotary_dim" else (16, 32) for key in names["partial"] or ["partial_rotary_factor"]}
+    values |= {key: widths(model, key) for key in names["head_dim"]}
+    values |= {key: (model.integer(key) * 2,) for key in names["hidden"] if model.integer(key)}
+    values |= {key: (max(1, model.integer(key) // 2),) for key in names["heads"] if model.integer(key)}
+    for _ in range(SEVERAL):
+        fields = {key: random_keys.choice(values[key]) for key in random_keys.sample(sorted(values), min(len(values), random_keys.randint(1, 3)))}
+        scaling = random_keys.choice(SCALINGS)
+        if scaling is not None:
+            own = {"rope_theta": 5e5} if random_keys.random() < 0.5 else {}
+            own |= {"partial_rotary_factor": 0.5} if random_keys.random() < 0.25 else {}
+            fields[random_keys.choice(("rope_scaling", "rope_parameters"))] = scaling | own
+        yield fields, json.dumps(fields)
+
+
 def keys_of_layers(model, row):
     """Files that say one thing each which only the attention layer shows."""
     kinds = row.get("kinds", [row])
@@ -129,7 +163,7 @@ def cases(everything):
         saved = json.loads(json.dumps(saved, default=str))
         yield from frequencies_of(model, row, {k: v for k, v in saved.items() if k not in ("model_type", "transformers_version")}, "saved")
         if everything:
-            for fields, tag in keys_of(model):
+            for fields, tag in (*keys_of(model), *files_of_several_keys(model, row)):
                 yield from frequencies_of(model, row, fields, tag)
 
 
