@@ -38,14 +38,7 @@ class SectionFinder {
 
   absl::StatusOr<JsonObject> Choose(const Json& root, const std::string& root_path) {
     JsonObject section(root, root_path);
-    if (sub_config_.empty()) {
-      const Json* const text = section.Find(kText);
-      if (text == nullptr || !text->is_object()) return section;
-      EnterPart(kText);
-      JsonObject inner(*text, section.PathOf(kText));
-      PHASOR_RETURN_IF_ERROR(CheckOuter(section, inner));
-      return inner;
-    }
+    if (sub_config_.empty()) return EnterText(section);
     for (size_t begin = 0; begin <= sub_config_.size();) {
       const size_t end = std::min(sub_config_.find('.', begin), sub_config_.size());
       const std::string name = sub_config_.substr(begin, end - begin);
@@ -62,7 +55,17 @@ class SectionFinder {
       vision_ = name.find("vision") != std::string::npos;
       begin = end + 1;
     }
-    return section;
+    return EnterText(section);
+  }
+
+  // The language model of a composite model, which its file means when no part is named.
+  absl::StatusOr<JsonObject> EnterText(const JsonObject& outer) {
+    const Json* const text = outer.Find(kText);
+    if (text == nullptr || !text->is_object()) return outer;
+    EnterPart(kText);
+    JsonObject inner(*text, outer.PathOf(kText));
+    PHASOR_RETURN_IF_ERROR(CheckOuter(outer, inner));
+    return inner;
   }
 
   // The model_type of a part that does not say its own.
@@ -122,11 +125,13 @@ class SectionFinder {
   }
 
   absl::Status UnknownModel(const JsonObject& in, const std::optional<std::string>& type) const {
-    if (sub_config_.empty() && !ConfigParts(type.value_or("")).empty()) {
+    if (!ConfigParts(type.value_or("")).empty()) {
+      const std::string prefix = sub_config_.empty() ? "" : sub_config_ + ".";
       std::vector<std::string> parts;
-      for (const auto& [part, name] : ConfigParts(*type)) parts.push_back(part);
-      return InvalidSpec("sub_config", "not set; must be one of ", absl::StrJoin(parts, ", "),
-                         " for model_type ", Shown(*type));
+      for (const auto& [part, name] : ConfigParts(*type)) parts.push_back(prefix + part);
+      return InvalidSpec("sub_config", sub_config_.empty() ? "not set" : Shown(sub_config_),
+                         "; must be one of ", absl::StrJoin(parts, ", "), " for model_type ",
+                         Shown(*type));
     }
     std::vector<std::string> known;
     for (const ConfigModel& model : ConfigModels()) known.push_back(model.model_type);

@@ -62,6 +62,18 @@ TEST(ConfigSectionTest, APartKnowsItsModel) {
 }
 
 // With `pairing` alone they would be read as models of one axis, or of heads of one shape.
+TEST(ConfigSectionTest, APartThatIsACompositeModelMeansItsLanguageModel) {
+  const Json root = Json::parse(R"({"model_type": "colpali", "vlm_config": {
+      "model_type": "paligemma", "text_config": {"model_type": "gemma"}}})");
+  const auto text = ChooseSection(root, Part("", "vlm_config"), "spec");
+  ASSERT_THAT(text, IsOk());
+  EXPECT_EQ(text->model().model_type, "gemma");
+  EXPECT_EQ(text->in.path(), "spec.config_json.vlm_config.text_config");
+  const Json frame = Json::parse(R"({"thinker": {"model_type": "qwen2_5_omni_thinker"}})");
+  EXPECT_THAT(ChooseSection(frame, Part("", "thinker"), "spec"),
+              StatusIs(kInvalid, HasSubstr("sub_config: thinker; must be one of thinker.")));
+}
+
 TEST(ConfigSectionTest, AModelThatNeedsItsOwnFieldsIsRefusedWithPairingToo) {
   for (const char* type : {"sam2_video", "dinov3_vit", "dots3_note_text", "llama4_vision_model"}) {
     const Json root = {{"model_type", type}, {"hidden_size", 256}, {"num_attention_heads", 4}};
