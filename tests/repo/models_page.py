@@ -56,7 +56,9 @@ def reads(row):
         latent = ["qk_nope_head_dim", "qk_rope_head_dim"] if kind.get("latent") else []
         keys += [*kind.get("theta_keys", []), *kind.get("partial_keys", []), *(latent or kind.get("head_dim_keys", []))]
     only = f"; rotates only with `{row['switch']['key']}` {json.dumps(row['switch']['value'])}" if "switch" in row else ""
-    return names(dict.fromkeys(keys + row.get("layer_lists", []))) + only
+    of_layers = [key for name in ("layer_lists", "period_keys", "pattern_keys") for key in row.get(name, [])]
+    of_layers += [row[name] for name in ("kinds_key", "attention_list") if name in row]
+    return names(dict.fromkeys(keys + of_layers)) + only
 
 
 def what_instead(model_type):
