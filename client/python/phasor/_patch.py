@@ -25,7 +25,7 @@ class _Found:
 
     name: str
     module: torch.nn.Module
-    replacement: torch.nn.Module
+    replacement: ours.RotaryEmbedding | ours.Timesteps
     layer_types: tuple[str | None, ...]
 
 
@@ -49,7 +49,7 @@ def _refuse(name: str, module: torch.nn.Module, why: str) -> _errors.Unimplement
     return _errors.Unimplemented(f"{name}: {type(module).__name__} {why}; nothing was replaced")
 
 
-def _check_rotary(name: str, module: torch.nn.Module, layer_types: tuple[str | None, ...]) -> torch.nn.Module:
+def _check_rotary(name: str, module: torch.nn.Module, layer_types: tuple[str | None, ...]) -> ours.RotaryEmbedding:
     try:
         replacement = ours.RotaryEmbedding(module.config)
         for layer_type in layer_types:
@@ -65,7 +65,7 @@ def _check_rotary(name: str, module: torch.nn.Module, layer_types: tuple[str | N
     return replacement
 
 
-def _check_timesteps(name: str, module: Any) -> torch.nn.Module:
+def _check_timesteps(name: str, module: Any) -> ours.Timesteps:
     replacement = ours.Timesteps(module.num_channels, module.flip_sin_to_cos, module.downscale_freq_shift, module.scale)
     steps = torch.arange(_NEAR) / max(1.0, module.scale)
     if (replacement(steps) - module(steps)).abs().max() > _TOLERANCE:
@@ -95,7 +95,7 @@ class Patch:
     def __init__(self, model: torch.nn.Module, found: list[_Found]) -> None:
         self._model = model
         self._found = found
-        self.replaced = [each.name for each in found]
+        self.replaced: list[str] = [each.name for each in found]
         for each in found:
             self._set(each.name, each.replacement)
 
@@ -167,6 +167,8 @@ def verify(model: torch.nn.Module, positions: Sequence[int] = _FAR) -> Report:
     """
     rows = []
     for each in _find(model):
+        if not isinstance(each.replacement, ours.RotaryEmbedding):
+            continue
         for layer_type in each.layer_types:
             spec = each.replacement._table(layer_type)[0]
             exact = _functions.encode(ours._parsed(spec), list(positions), form="cos_sin_duplicated", dtype="float64")

@@ -290,16 +290,16 @@ class Resolved:
     """
 
     def __init__(self, values: dict[str, Any], client: Client) -> None:
-        self.spec = Spec._from_json(values["spec"])
+        self.spec: Spec = Spec._from_json(values["spec"])
         self.fingerprint: str = values["fingerprint"]
         self.attention_factor: float = values["amplitude"]
         self.width: int = values["width"]
-        self.pairs = [
+        self.pairs: list[Pair] = [
             Pair(head, pair, axis, Fraction((whole << 64) + fraction, 1 << 64), inv_freq, Fraction(phase, 1 << 64), columns, lanes, out)
             for head, pair, axis, whole, fraction, inv_freq, phase, columns, lanes, out in values["pairs"]
         ]
-        self.inv_freq = np.array([pair.inv_freq for pair in self.pairs])
-        self.axis = np.array([pair.axis for pair in self.pairs])
+        self.inv_freq: Any = np.array([pair.inv_freq for pair in self.pairs])
+        self.axis: Any = np.array([pair.axis for pair in self.pairs])
         self._client = client
 
     def cos_sin(self, positions: Any, *, layout: str = "half", dtype: Any = "float32", like: Any = None) -> tuple[Any, Any]:

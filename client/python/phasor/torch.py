@@ -193,6 +193,8 @@ class SinusoidalPositionalEmbedding(torch.nn.Module):
     """diffusers' module of that name: forward(x [batch, tokens, embed_dim]) -> x plus the encoding of
     the positions 0, 1, ... of its tokens, sines and cosines interleaved."""
 
+    pe: torch.Tensor
+
     def __init__(self, embed_dim: int, max_seq_length: int = 32) -> None:
         super().__init__()
         rows = _functions.encode({"preset": "transformer", "dim": embed_dim}, range(max_seq_length), like=torch.empty(0))
