@@ -96,11 +96,15 @@ absl::StatusOr<std::string> PatternedKind(const JsonObject& config, const Config
 }
 
 // The kind of a layer of a model whose file lists the numbers of the layers that attend.
-absl::StatusOr<std::string> HoldingKind(const JsonObject& config, const ConfigModel& model,
-                                        int64_t number) {
+absl::StatusOr<std::string> AttendingKind(const JsonObject& config, const ConfigModel& model,
+                                          int64_t number) {
   std::optional<std::vector<int64_t>> attending;
   PHASOR_RETURN_IF_ERROR(config.Read(model.attention_list, &attending));
   if (!attending.has_value()) return std::string("linear_attention");
+  if (attending->size() > kMostLayers) {
+    return InvalidAt(config.PathOf(model.attention_list), attending->size(),
+                     " entries; must be at most ", kMostLayers);
+  }
   const bool attends = std::find(attending->begin(), attending->end(), number) != attending->end();
   return std::string(attends ? "full_attention" : "linear_attention");
 }
@@ -127,7 +131,7 @@ absl::StatusOr<std::string> KindOfLayer(const JsonObject& config, const ConfigMo
   }
   PHASOR_ASSIGN_OR_RETURN(kind, CodedKind(config, model, number));
   if (!kind.empty()) return kind;
-  if (!model.attention_list.empty()) return HoldingKind(config, model, number);
+  if (!model.attention_list.empty()) return AttendingKind(config, model, number);
   if (!model.layer_pattern.empty()) return PatternedKind(config, model, number);
   if (model.still.empty() && !model.nested()) return kind;
   return InvalidAt(config.PathOf(kKindsKey), "not set; must be given since model_type ",

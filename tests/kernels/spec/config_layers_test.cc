@@ -189,6 +189,9 @@ TEST(ConfigLayersTest, AModelMayListItsLayersUnderAnotherName) {
   model.attention_list = "attending";
   EXPECT_EQ(KindsOf(R"(, "attending": [1, 4])", model), "lfllf");
   EXPECT_EQ(KindsOf("", model), "lllll");
+  std::string many = "0";
+  for (int i = 0; i < 1024; ++i) many += ",0";
+  EXPECT_THAT(KindsOf(R"(, "attending": [)" + many + "]", model), HasSubstr("must be at most"));
 }
 
 }  // namespace
