@@ -8,7 +8,6 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/message.h>
-#include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,6 +29,7 @@
 #include "phasor/v1/move_keys.pb.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
+#include "proto/protobuf_log.h"
 #include "proto/raw_message.h"
 #include "tests/proto/message_fuzzer.h"
 
@@ -134,7 +134,7 @@ std::string Canonical(const Message& message) {
   google::protobuf::io::StringOutputStream stream(&bytes);
   google::protobuf::io::CodedOutputStream coded(&stream);
   coded.SetSerializationDeterministic(true);
-  message.SerializeToCodedStream(&coded);
+  EXPECT_TRUE(message.SerializeToCodedStream(&coded));
   coded.Trim();
   return bytes;
 }
@@ -195,7 +195,7 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
 class RawMessageFuzzTest : public ::testing::Test {
  protected:
   RawMessageFuzzTest() {
-    google::protobuf::SetLogHandler(nullptr);  // it logs every string that is not UTF-8
+    SilenceProtobufLog();
     for (Type& type : types_) {
       type.kept = Corpus();
       while (type.kept.size() < kKeptMessages) {
