@@ -2,15 +2,24 @@
 // Receives gRPC's log lines, writes them to the server's log, and counts failed handshakes.
 #include "server/grpc/grpc_log.h"
 
-#include <grpc/support/log.h>
-
 #include <atomic>
 #include <string>
 #include <string_view>
 
 #include "absl/time/clock.h"
+#include "proto/protobuf_log.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
+#include "server/grpc/grpc_version.h"
+
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+#include "absl/log/globals.h"
+#include "absl/log/log_sink.h"
+#include "absl/log/log_sink_registry.h"
+#include "absl/strings/match.h"
+#else
+#include <grpc/support/log.h>
+#endif
 
 namespace phasor {
 namespace {
@@ -49,8 +58,7 @@ void LogHandshakeError(std::string_view error) {
   LogHandshake(LogLevel::kWarn, std::string(error.substr(0, error.find(" {"))), peer);
 }
 
-void Forward(gpr_log_func_args* args) {
-  const std::string_view message = args->message;
+void Forward(bool error, std::string_view message) {
   if (message.starts_with(kHandshakeFailed)) {
     return LogHandshakeError(message.substr(kHandshakeFailed.size()));
   }
@@ -60,16 +68,42 @@ void Forward(gpr_log_func_args* args) {
   }
   // gRPC logs this in addition to the line above, for each connection of a stranger.
   const bool repeated = message.starts_with("Handshake failed with fatal error ");
-  const LogLevel level =
-      args->severity == GPR_LOG_SEVERITY_ERROR && !repeated ? LogLevel::kWarn : LogLevel::kDebug;
+  const LogLevel level = error && !repeated ? LogLevel::kWarn : LogLevel::kDebug;
   Log(level, "grpc", {{"message", std::string(message)}});
 }
 
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+class ForwardingSink final : public absl::LogSink {
+ public:
+  void Send(const absl::LogEntry& entry) override {
+    if (absl::StrContains(entry.source_filename(), "google/protobuf/")) return;
+    Forward(entry.log_severity() >= absl::LogSeverity::kError, entry.text_message());
+  }
+};
+#endif
+
 }  // namespace
 
-void ForwardGrpcLog() { gpr_set_log_function(&Forward); }
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+void ForwardGrpcLog() {
+  static const bool once = [] {
+    SilenceProtobufLog();  // and gRPC's lines on standard error
+    absl::AddLogSink(new ForwardingSink);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+void WatchTlsHandshakes() { absl::SetVLogLevel("security_handshaker", 2); }
+#else
+void ForwardGrpcLog() {
+  gpr_set_log_function([](gpr_log_func_args* args) {
+    Forward(args->severity == GPR_LOG_SEVERITY_ERROR, args->message);
+  });
+}
 
 void WatchTlsHandshakes() { gpr_set_log_verbosity(GPR_LOG_SEVERITY_DEBUG); }
+#endif
 
 int64_t TlsHandshakesFailed() { return handshakes_failed.load(std::memory_order_relaxed); }
 

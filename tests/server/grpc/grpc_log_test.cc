@@ -11,6 +11,11 @@
 #include <string>
 
 #include "server/base/log.h"
+#include "server/grpc/grpc_version.h"
+
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+#include "absl/log/log.h"
+#endif
 
 namespace phasor {
 namespace {
@@ -20,13 +25,23 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
+// Logs as gRPC does. Its lines for debugging have Abseil's level INFO.
+void LogAsGrpc(gpr_log_severity severity, const char* message) {
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+  const bool error = severity == GPR_LOG_SEVERITY_ERROR;
+  LOG(LEVEL(error ? absl::LogSeverity::kError : absl::LogSeverity::kInfo)) << message;
+#else
+  gpr_log_message("file.cc", 1, severity, message);
+#endif
+}
+
 std::string LinesOf(gpr_log_severity severity, const char* message,
                     LogLevel level = LogLevel::kWarn) {
   grpc_init();  // which reads what gRPC is to log
   ForwardGrpcLog();
   SetLogLevel(level);
   ::testing::internal::CaptureStderr();
-  gpr_log_message("file.cc", 1, severity, message);
+  LogAsGrpc(severity, message);
   grpc_shutdown();
   return ::testing::internal::GetCapturedStderr();
 }
