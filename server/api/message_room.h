@@ -13,7 +13,11 @@ class MessageRoom {
  public:
   template <typename Message>
   Message& Make() {
+#if GOOGLE_PROTOBUF_VERSION < 5026000  // there Create makes the message outside the arena
     return *google::protobuf::Arena::CreateMessage<Message>(&arena_);
+#else
+    return *google::protobuf::Arena::Create<Message>(&arena_);
+#endif
   }
 
  private:
