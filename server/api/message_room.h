@@ -5,6 +5,7 @@
 #define PHASOR_SERVER_API_MESSAGE_ROOM_H_
 
 #include <google/protobuf/arena.h>
+#include <google/protobuf/stubs/common.h>
 
 namespace phasor::rpc {
 

@@ -13,7 +13,8 @@
 #include "server/grpc/grpc_version.h"
 
 #if PHASOR_GRPC_LOGS_WITH_ABSEIL
-#include "absl/log/globals.h"
+#include <grpc/grpc.h>
+
 #include "absl/log/log_sink.h"
 #include "absl/log/log_sink_registry.h"
 #include "absl/strings/match.h"
@@ -25,8 +26,13 @@ namespace phasor {
 namespace {
 
 constexpr int64_t kHandshakeLinesPerSecond = 10;
-// Logged once per connection, whichever side ended it.
+// Logged once per connection, whichever side ended it. Before an error; or, by gRPC's trace of
+// handshakes, before each step of one, with OK or an error.
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+constexpr std::string_view kHandshakeFailed = "CallNextHandshakerLocked: error=";
+#else
 constexpr std::string_view kHandshakeFailed = "Security handshake failed: ";
+#endif
 // Logged if a client asks for another name. It will not accept the certificate.
 constexpr std::string_view kNoSuchName = "No match found for server name: ";
 
@@ -49,6 +55,19 @@ void LogHandshake(LogLevel level, const std::string& reason, const std::string& 
   }
 }
 
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+// `error` is "OK shutdown=...", "UNAVAILABLE: Handshake read failed (why)" or "UNKNOWN: why", which
+// may go on in another line. It does not name the peer.
+void LogHandshakeError(std::string_view error) {
+  if (error.starts_with("OK ")) return;
+  error = error.substr(0, error.find('\n'));
+  const std::string reason(error.substr(0, error.find(" shutdown=")));
+  // A probe of the port, or a client that rejects the certificate; the error does not tell which.
+  const std::string why = Between(reason, "Handshake read failed (", ")");
+  if (!why.empty()) return LogHandshake(LogLevel::kInfo, "the peer hung up: " + why, "");
+  LogHandshake(LogLevel::kWarn, reason, "");
+}
+#else
 // `error` is "UNKNOWN:what {key:value, ..., children:[INTERNAL:why {target_address:"peer"}]}".
 void LogHandshakeError(std::string_view error) {
   const std::string why = Between(error, "children:[", " {");
@@ -57,6 +76,7 @@ void LogHandshakeError(std::string_view error) {
   if (!why.empty()) return LogHandshake(LogLevel::kInfo, "the peer hung up: " + why, peer);
   LogHandshake(LogLevel::kWarn, std::string(error.substr(0, error.find(" {"))), peer);
 }
+#endif
 
 void Forward(bool error, std::string_view message) {
   if (message.starts_with(kHandshakeFailed)) {
@@ -75,8 +95,14 @@ void Forward(bool error, std::string_view message) {
 #if PHASOR_GRPC_LOGS_WITH_ABSEIL
 class ForwardingSink final : public absl::LogSink {
  public:
+  // Whether it is another line of the trace of handshakes: a dozen for each connection.
+  static bool IsOfTrace(std::string_view message) {
+    return message.starts_with("handshake manager ") ||
+           message.starts_with("handshake_manager ") || message.starts_with("HandshakeManager:");
+  }
   void Send(const absl::LogEntry& entry) override {
     if (absl::StrContains(entry.source_filename(), "google/protobuf/")) return;
+    if (IsOfTrace(entry.text_message())) return;
     Forward(entry.log_severity() >= absl::LogSeverity::kError, entry.text_message());
   }
 };
@@ -94,7 +120,8 @@ void ForwardGrpcLog() {
   static_cast<void>(once);
 }
 
-void WatchTlsHandshakes() { absl::SetVLogLevel("security_handshaker", 2); }
+// Of the handshakes that the other side ends, gRPC tells nobody else since it logs with Abseil.
+void WatchTlsHandshakes() { grpc_tracer_set_enabled("handshaker", 1); }
 #else
 void ForwardGrpcLog() {
   gpr_set_log_function([](gpr_log_func_args* args) {
