@@ -53,6 +53,6 @@ if [[ $# -gt 0 ]]; then
   exit
 fi
 # Rules about the source, pages and packages do not depend on the version of gRPC.
-inside "cmake --preset release -DPHASOR_PYTHON=OFF
+inside "cmake --preset release -DPHASOR_PYTHON=OFF -DPHASOR_STATIC=OFF
   cmake --build --preset release --parallel $(nproc)
   ctest --preset release --output-on-failure -LE 'slow|full|lint|docs|deploy' -j $(nproc)"
