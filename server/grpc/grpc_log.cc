@@ -97,8 +97,8 @@ class ForwardingSink final : public absl::LogSink {
  public:
   // Whether it is another line of the trace of handshakes: a dozen for each connection.
   static bool IsOfTrace(std::string_view message) {
-    return message.starts_with("handshake manager ") ||
-           message.starts_with("handshake_manager ") || message.starts_with("HandshakeManager:");
+    return message.starts_with("handshake manager ") || message.starts_with("handshake_manager ") ||
+           message.starts_with("HandshakeManager:");
   }
   void Send(const absl::LogEntry& entry) override {
     if (absl::StrContains(entry.source_filename(), "google/protobuf/")) return;

@@ -206,7 +206,8 @@ TEST_F(OpenCallsTest, OfManyCallsWhoseMessagesNeverComeFewAreKept) {
     EXPECT_TRUE(Eventually([&] {
       ReadFrames(hostile, &rest, &seen);
       return seen.ended.size() == 25;
-    })) << seen.ended.size() << " ended, acknowledged: " << !acknowledged.empty();
+    })) << seen.ended.size()
+        << " ended, acknowledged: " << !acknowledged.empty();
     EXPECT_EQ(Encode(32), grpc::StatusCode::OK);
   }
 }

@@ -82,10 +82,10 @@ TEST(ServerGrpcLogTest, FailedHandshakesAreCountedAndLogged) {
   EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_DEBUG, kExpired),
               HasSubstr(std::string("\"level\":\"warn\",\"event\":\"TLS handshake failed\",") +
                         "\"reason\":\"" + kExpiredReason));
-  EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_DEBUG, kClosed, LogLevel::kInfo),
-              AllOf(HasSubstr("\"level\":\"info\""),
-                    HasSubstr(std::string("\"reason\":\"") + kClosedReason),
-                    HasSubstr(kClosedPeer)));
+  EXPECT_THAT(
+      LinesOf(GPR_LOG_SEVERITY_DEBUG, kClosed, LogLevel::kInfo),
+      AllOf(HasSubstr("\"level\":\"info\""),
+            HasSubstr(std::string("\"reason\":\"") + kClosedReason), HasSubstr(kClosedPeer)));
   EXPECT_THAT(LinesOf(GPR_LOG_SEVERITY_ERROR, "No match found for server name: evil\nname."),
               AllOf(HasSubstr("TLS handshake failed"), Not(HasSubstr("evil"))));
   EXPECT_EQ(TlsHandshakesFailed(), before + 3);
