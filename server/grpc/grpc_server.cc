@@ -124,8 +124,10 @@ void Serve(std::shared_ptr<Acceptor> plain, std::shared_ptr<Acceptor> tcp,
                    header_block_bytes](int listening_fd, int fd) {
     const auto& acceptor = IsUnixSocket(fd) ? plain : tcp;
     if (acceptor == plain) {
-      FilterReads(fd, std::make_unique<FrameFilter>(header_block_bytes,
-                                                    resets->Of(PeerKey(fd), absl::Now())));
+      FilterReads(fd,
+                  std::make_unique<FrameFilter>(
+                      header_block_bytes,
+                      PHASOR_GRPC_BOUNDS_STREAMS ? nullptr : resets->Of(PeerKey(fd), absl::Now())));
     }
     Acceptor::NewConnectionParameters connection;
     connection.listener_fd = listening_fd;

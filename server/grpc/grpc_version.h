@@ -12,7 +12,8 @@
 #define PHASOR_GRPC_LOGS_WITH_ABSEIL PHASOR_GRPC_AT_LEAST(1, 66)
 
 // A connection has at most GRPC_ARG_MAX_CONCURRENT_STREAMS calls, even if its peer never
-// acknowledges SETTINGS. Later than 1.51; of the releases between, none was tested.
+// acknowledges SETTINGS, and streams that it resets leave no memory behind. Later than 1.51; of the
+// releases between, none was tested.
 #define PHASOR_GRPC_BOUNDS_STREAMS PHASOR_GRPC_AT_LEAST(1, 83)
 
 #endif  // PHASOR_SERVER_GRPC_GRPC_VERSION_H_
