@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # phasor_proto_library(NAME PROTOS ...): makes one library of generated messages and gRPC stubs.
-# Uses CMake packages of gRPC and protobuf (newer releases), or pkg-config (Debian 12).
+# Works with CMake packages of gRPC and protobuf (newer releases) and without (Debian 12).
 include_guard(GLOBAL)
+find_package(gRPC REQUIRED)  # first: where protobuf has a CMake package, gRPC's includes it
 find_package(Protobuf REQUIRED)
-find_package(gRPC REQUIRED)
-find_program(PHASOR_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+if(TARGET gRPC::grpc_cpp_plugin)
+  set(PHASOR_GRPC_CPP_PLUGIN $<TARGET_FILE:gRPC::grpc_cpp_plugin>)
+else()
+  find_program(PHASOR_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+endif()
 
 function(phasor_proto_library name)
   cmake_parse_arguments(ARG "" "" "PROTOS" ${ARGN})

@@ -47,6 +47,11 @@ function(phasor_library name)
   add_library(phasor::${name} ALIAS phasor_${name})
   target_include_directories(phasor_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_features(phasor_${name} PUBLIC cxx_std_20)
+  # A status of a later Abseil has the name of the source that made it. What is installed must not
+  # name the folder that it was compiled in.
+  if(absl_VERSION VERSION_GREATER 20220623)
+    target_compile_options(phasor_${name} PRIVATE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  endif()
   target_link_libraries(phasor_${name} PUBLIC ${deps}
     PRIVATE $<BUILD_INTERFACE:phasor_build_options> ${private_deps})
   set_target_properties(phasor_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)

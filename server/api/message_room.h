@@ -5,6 +5,7 @@
 #define PHASOR_SERVER_API_MESSAGE_ROOM_H_
 
 #include <google/protobuf/arena.h>
+#include <google/protobuf/stubs/common.h>
 
 namespace phasor::rpc {
 
@@ -13,7 +14,11 @@ class MessageRoom {
  public:
   template <typename Message>
   Message& Make() {
+#if GOOGLE_PROTOBUF_VERSION < 5026000  // there Create makes the message outside the arena
     return *google::protobuf::Arena::CreateMessage<Message>(&arena_);
+#else
+    return *google::protobuf::Arena::Create<Message>(&arena_);
+#endif
   }
 
  private:

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/stubs/logging.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/spec/presets.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/convert_model.h"
+#include "proto/protobuf_log.h"
 #include "server/api/response.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
@@ -147,8 +147,7 @@ PositionEmbeddingServiceImpl::PositionEmbeddingServiceImpl(engine::Engine* engin
       backend_(engine->backend()->name()),
       max_inflight_bytes_(options_.max_inflight_bytes),
       max_batch_items_(options_.max_batch_items) {
-  // Otherwise protobuf logs to standard error whenever a caller sends text that is not UTF-8.
-  google::protobuf::SetLogHandler(nullptr);
+  SilenceProtobufLog();
 }
 
 void PositionEmbeddingServiceImpl::SetListeners(std::vector<std::string> listeners) {

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
+#include "server/grpc/grpc_version.h"
 
 namespace phasor {
 namespace {
@@ -78,7 +79,8 @@ FrameFilter* FilterOf(SSL* ssl) {
   const int64_t bytes = tls_header_block_bytes.load(std::memory_order_relaxed);
   if (bytes == 0 || SSL_is_server(ssl) == 0) return nullptr;
   if (auto* const filter = static_cast<FrameFilter*>(SSL_get_ex_data(ssl, index))) return filter;
-  auto filter = std::make_unique<FrameFilter>(bytes, std::make_shared<ResetBudget>(absl::Now()));
+  auto filter = std::make_unique<FrameFilter>(
+      bytes, PHASOR_GRPC_BOUNDS_STREAMS ? nullptr : std::make_shared<ResetBudget>(absl::Now()));
   if (SSL_set_ex_data(ssl, index, filter.get()) == 0) return nullptr;
   return filter.release();
 }

@@ -2,22 +2,37 @@
 // Receives gRPC's log lines, writes them to the server's log, and counts failed handshakes.
 #include "server/grpc/grpc_log.h"
 
-#include <grpc/support/log.h>
-
 #include <atomic>
 #include <string>
 #include <string_view>
 
 #include "absl/time/clock.h"
+#include "proto/protobuf_log.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
+#include "server/grpc/grpc_version.h"
+
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+#include <grpc/grpc.h>
+
+#include "absl/log/log_sink.h"
+#include "absl/log/log_sink_registry.h"
+#include "absl/strings/match.h"
+#else
+#include <grpc/support/log.h>
+#endif
 
 namespace phasor {
 namespace {
 
 constexpr int64_t kHandshakeLinesPerSecond = 10;
-// Logged once per connection, whichever side ended it.
+// Logged once per connection, whichever side ended it. Before an error; or, by gRPC's trace of
+// handshakes, before each step of one, with OK or an error.
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+constexpr std::string_view kHandshakeFailed = "CallNextHandshakerLocked: error=";
+#else
 constexpr std::string_view kHandshakeFailed = "Security handshake failed: ";
+#endif
 // Logged if a client asks for another name. It will not accept the certificate.
 constexpr std::string_view kNoSuchName = "No match found for server name: ";
 
@@ -40,6 +55,19 @@ void LogHandshake(LogLevel level, const std::string& reason, const std::string& 
   }
 }
 
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+// `error` is "OK shutdown=...", "UNAVAILABLE: Handshake read failed (why)" or "UNKNOWN: why", which
+// may go on in another line. It does not name the peer.
+void LogHandshakeError(std::string_view error) {
+  if (error.starts_with("OK ")) return;
+  error = error.substr(0, error.find('\n'));
+  const std::string reason(error.substr(0, error.find(" shutdown=")));
+  // A probe of the port, or a client that rejects the certificate; the error does not tell which.
+  const std::string why = Between(reason, "Handshake read failed (", ")");
+  if (!why.empty()) return LogHandshake(LogLevel::kInfo, "the peer hung up: " + why, "");
+  LogHandshake(LogLevel::kWarn, reason, "");
+}
+#else
 // `error` is "UNKNOWN:what {key:value, ..., children:[INTERNAL:why {target_address:"peer"}]}".
 void LogHandshakeError(std::string_view error) {
   const std::string why = Between(error, "children:[", " {");
@@ -48,9 +76,9 @@ void LogHandshakeError(std::string_view error) {
   if (!why.empty()) return LogHandshake(LogLevel::kInfo, "the peer hung up: " + why, peer);
   LogHandshake(LogLevel::kWarn, std::string(error.substr(0, error.find(" {"))), peer);
 }
+#endif
 
-void Forward(gpr_log_func_args* args) {
-  const std::string_view message = args->message;
+void Forward(bool error, std::string_view message) {
   if (message.starts_with(kHandshakeFailed)) {
     return LogHandshakeError(message.substr(kHandshakeFailed.size()));
   }
@@ -60,16 +88,49 @@ void Forward(gpr_log_func_args* args) {
   }
   // gRPC logs this in addition to the line above, for each connection of a stranger.
   const bool repeated = message.starts_with("Handshake failed with fatal error ");
-  const LogLevel level =
-      args->severity == GPR_LOG_SEVERITY_ERROR && !repeated ? LogLevel::kWarn : LogLevel::kDebug;
+  const LogLevel level = error && !repeated ? LogLevel::kWarn : LogLevel::kDebug;
   Log(level, "grpc", {{"message", std::string(message)}});
 }
 
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+class ForwardingSink final : public absl::LogSink {
+ public:
+  // Whether it is another line of the trace of handshakes: a dozen for each connection.
+  static bool IsOfTrace(std::string_view message) {
+    return message.starts_with("handshake manager ") || message.starts_with("handshake_manager ") ||
+           message.starts_with("HandshakeManager:");
+  }
+  void Send(const absl::LogEntry& entry) override {
+    if (absl::StrContains(entry.source_filename(), "google/protobuf/")) return;
+    if (IsOfTrace(entry.text_message())) return;
+    Forward(entry.log_severity() >= absl::LogSeverity::kError, entry.text_message());
+  }
+};
+#endif
+
 }  // namespace
 
-void ForwardGrpcLog() { gpr_set_log_function(&Forward); }
+#if PHASOR_GRPC_LOGS_WITH_ABSEIL
+void ForwardGrpcLog() {
+  static const bool once = [] {
+    SilenceProtobufLog();  // and gRPC's lines on standard error
+    absl::AddLogSink(new ForwardingSink);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+// Of the handshakes that the other side ends, gRPC tells nobody else since it logs with Abseil.
+void WatchTlsHandshakes() { grpc_tracer_set_enabled("handshaker", 1); }
+#else
+void ForwardGrpcLog() {
+  gpr_set_log_function([](gpr_log_func_args* args) {
+    Forward(args->severity == GPR_LOG_SEVERITY_ERROR, args->message);
+  });
+}
 
 void WatchTlsHandshakes() { gpr_set_log_verbosity(GPR_LOG_SEVERITY_DEBUG); }
+#endif
 
 int64_t TlsHandshakesFailed() { return handshakes_failed.load(std::memory_order_relaxed); }
 

@@ -11,8 +11,8 @@ namespace phasor {
 // Begins to forward gRPC's log, for the whole process. May be called again.
 void ForwardGrpcLog();
 
-// Makes gRPC log what it knows about handshakes, which it does only at its most verbose level. That
-// is few lines per connection and none per call.
+// Makes gRPC log what it knows about handshakes, which it does only at its most verbose level, and
+// later releases only in a trace. That is a few lines per connection and none per call.
 void WatchTlsHandshakes();
 
 // Number of connections of this process that failed in the TLS handshake: one side rejected a

@@ -82,7 +82,8 @@ void SetProcessWideGrpcOptions() {
 }
 
 void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
-  // gRPC 1.51 decompresses a message before it checks its size, so compression is off.
+  // gRPC 1.51 decompresses a message before it checks its size, so compression is off. Later
+  // releases would also take the mark of compression from a message that names no encoding.
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
 
@@ -98,6 +99,7 @@ void SetLimits(const ServerOptions& o, grpc::ServerBuilder* builder) {
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(o.keepalive_timeout)},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, Millis(kPingInterval)},
+      {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},
       {GRPC_ARG_TCP_TX_ZEROCOPY_ENABLED, 0},  // corrupts data in gRPC releases of this age
   };
   for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
@@ -122,8 +124,10 @@ void Serve(std::shared_ptr<Acceptor> plain, std::shared_ptr<Acceptor> tcp,
                    header_block_bytes](int listening_fd, int fd) {
     const auto& acceptor = IsUnixSocket(fd) ? plain : tcp;
     if (acceptor == plain) {
-      FilterReads(fd, std::make_unique<FrameFilter>(header_block_bytes,
-                                                    resets->Of(PeerKey(fd), absl::Now())));
+      FilterReads(fd,
+                  std::make_unique<FrameFilter>(
+                      header_block_bytes,
+                      PHASOR_GRPC_BOUNDS_STREAMS ? nullptr : resets->Of(PeerKey(fd), absl::Now())));
     }
     Acceptor::NewConnectionParameters connection;
     connection.listener_fd = listening_fd;
@@ -169,8 +173,10 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
     return absl::InternalError("server: gRPC refused to start; its log lines above say why");
   if (parts.tls != nullptr) FilterTlsReads(HeaderBlockBytes(options));
   Serve(std::move(plain), std::move(tcp), HeaderBlockBytes(options), listener);
+#if !PHASOR_GRPC_BOUNDS_STREAMS
   limited.watch = std::make_unique<StreamWatch>(
       calls, [listener](const std::string& peer) { listener->HangUpOn(peer); });
+#endif
   return limited;
 }
 

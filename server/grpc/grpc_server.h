@@ -15,9 +15,13 @@
 #include "absl/status/statusor.h"
 #include "server/config/options.h"
 #include "server/grpc/call_observer.h"
+#include "server/grpc/grpc_version.h"
 #include "server/grpc/open_calls.h"
-#include "server/grpc/stream_watch.h"
 #include "server/net/listener.h"
+
+#if !PHASOR_GRPC_BOUNDS_STREAMS
+#include "server/grpc/stream_watch.h"
+#endif
 
 namespace phasor {
 
@@ -41,7 +45,9 @@ struct GrpcServerParts {
 struct LimitedServer {
   std::unique_ptr<rpc::OpenCalls> calls;
   std::unique_ptr<grpc::Server> server;
+#if !PHASOR_GRPC_BOUNDS_STREAMS
   std::unique_ptr<StreamWatch> watch;
+#endif
 };
 
 // From now on, destroying a server does not shut gRPC down, which would join threads that may be in

@@ -80,7 +80,7 @@ const char* FrameFilter::BeginFrame(absl::Time now) {
   if (in_data_) return messages_.Begin(stream, skip_, (flags & kEndStream) != 0);
   if (type == kReset) {
     messages_.Forget(stream);
-    return resets_->Take(now) ? nullptr : "too many resets of streams";
+    return resets_ == nullptr || resets_->Take(now) ? nullptr : "too many resets of streams";
   }
   if (type != kHeaders && type != kContinuation) return nullptr;
   block_ += static_cast<int64_t>(kHeadBytes) + skip_;

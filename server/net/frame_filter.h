@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FrameFilter: watches the HTTP/2 frames of a client for floods that gRPC 1.51 does not bound.
+// FrameFilter: watches the HTTP/2 frames of a client for floods that gRPC does not bound: header
+// blocks without end, messages in tiny frames and, in gRPC 1.51, resets of streams.
 #ifndef PHASOR_SERVER_NET_FRAME_FILTER_H_
 #define PHASOR_SERVER_NET_FRAME_FILTER_H_
 
@@ -60,7 +61,7 @@ class ResetBudgets {
 class FrameFilter {
  public:
   // `header_block_bytes`: most bytes of HEADERS and the CONTINUATIONs after it, their heads
-  // included.
+  // included. `resets`: nullptr: they are not counted.
   FrameFilter(int64_t header_block_bytes, std::shared_ptr<ResetBudget> resets)
       : header_block_bytes_(header_block_bytes), resets_(std::move(resets)) {}
 

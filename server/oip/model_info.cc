@@ -17,9 +17,9 @@ void Describe(const TensorSlot& slot, inference::ModelMetadataResponse::TensorMe
 }
 
 inference::DataType ConfigTypeOf(Dtype dtype) {
-  inference::DataType type = inference::TYPE_INVALID;
-  inference::DataType_Parse("TYPE_" + std::string(DatatypeOf(dtype)), &type);
-  return type;
+  inference::DataType type;
+  const bool named = inference::DataType_Parse("TYPE_" + std::string(DatatypeOf(dtype)), &type);
+  return named ? type : inference::TYPE_INVALID;
 }
 
 template <typename Tensor>

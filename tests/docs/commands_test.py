@@ -63,7 +63,7 @@ def reason_not_to_run(command):
     missing = [tool for tool in TOOLS if re.search(rf"(^|[|;&(]\s*){tool}\b", plain) and not shutil.which(tool)]
     if missing:
         return f"{missing[0]} is not installed"
-    if re.match(r"python3?\b", plain) and python() == sys.executable:
+    if re.match(r"([A-Z_]+=\S+ )*python3?\b", plain) and python() == sys.executable:
         return "the Python packages of tests/oip are not installed"
     return None
 

@@ -17,6 +17,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "server/grpc/grpc_version.h"
 #include "server/net/frame_filter.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"
@@ -356,7 +357,7 @@ TEST(AbuseTest, ResetStreamsAreCheap) {
   const std::string cancel("\0\0\0\x08", 4);
   FileDescriptor hostile;
   int connections = 0;
-  const absl::Time begun = absl::Now();
+  [[maybe_unused]] const absl::Time begun = absl::Now();
   uint32_t stream = 1;
   for (uint32_t sent = 0; sent < kStreams; ++sent, stream += 2) {
     if (!hostile.valid() || !Send(hostile, CallHeaders(kEndHeaders, stream) +
@@ -368,11 +369,15 @@ TEST(AbuseTest, ResetStreamsAreCheap) {
     }
     if (sent == kStreams / 2) ExpectServes(server, "meanwhile");
   }
+#if PHASOR_GRPC_BOUNDS_STREAMS
+  EXPECT_EQ(connections, 1);  // gRPC copes: nobody is hung up on
+#else
   // A machine on which this takes a minute sends no more than a peer may.
   const double may = kResetsAtOnce + kResetsPerSecond * absl::ToDoubleSeconds(absl::Now() - begun);
   if (kStreams > 2 * may) {
     EXPECT_GT(connections, 2);
   }
+#endif
   const int64_t grown = MemoryOf(server.pid(), "VmHWM") - before;
   std::printf("MEASURED %d connections for %u resets, %.0f MiB\n", connections, kStreams,
               static_cast<double>(grown) / kMiB);

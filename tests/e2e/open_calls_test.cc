@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "inference/grpc_service.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "server/grpc/grpc_version.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"
 #include "tests/support/requests.h"
@@ -20,6 +21,7 @@
 namespace phasor {
 namespace {
 
+using ::testing::AnyOf;
 using testing::CallBlock;
 using testing::CallHeaders;
 using testing::CallsSeen;
@@ -156,6 +158,7 @@ class OvercrowdedTest : public OpenCallsTest, public ::testing::WithParamInterfa
 
 TEST_P(OvercrowdedTest, KeepsOnlyAsManyCallsAsAConnectionMayHave) {
   constexpr size_t kLimit = 10;  // twice what it is told
+  constexpr size_t kKept = PHASOR_GRPC_BOUNDS_STREAMS ? kLimit / 2 : kLimit;
   constexpr size_t kCalls = 300;
   options_.max_concurrent_streams = kLimit / 2;
   Start();
@@ -171,10 +174,9 @@ TEST_P(OvercrowdedTest, KeepsOnlyAsManyCallsAsAConnectionMayHave) {
   CallsSeen seen;
   EXPECT_TRUE(Eventually([&] {
     ReadFrames(peer, &rest, &seen);
-    return seen.ended.size() == kCalls - kLimit;
+    return seen.ended.size() == kCalls - kKept && seen.answered.size() == (watches ? kKept : 0);
   })) << seen.ended.size()
       << " ended";
-  EXPECT_EQ(seen.answered.size(), watches ? kLimit : 0);
   EXPECT_EQ(Encode(32), grpc::StatusCode::OK);  // another connection is not affected
 }
 
@@ -186,6 +188,30 @@ INSTANTIATE_TEST_SUITE_P(Calls, OvercrowdedTest,
                          [](const auto& param) { return std::to_string(param.index); });
 
 // gRPC shows no handler a unary call before its message.
+#if PHASOR_GRPC_BOUNDS_STREAMS
+TEST_F(OpenCallsTest, OfManyCallsWhoseMessagesNeverComeFewAreKept) {
+  options_.max_concurrent_streams = 5;
+  Start();
+  // One peer acknowledges SETTINGS, which limits its calls, and one does not.
+  for (const std::string& acknowledged : {std::string(), std::string("\0\0\0\4\1\0\0\0\0", 9)}) {
+    const FileDescriptor hostile = Connect();
+    ASSERT_TRUE(Send(hostile, testing::kHello));
+    std::string rest;
+    CallsSeen seen;
+    ASSERT_TRUE(testing::WaitUntilRead(hostile));
+    ASSERT_TRUE(Send(hostile, acknowledged));
+    for (uint32_t stream = 1; stream < 60; stream += 2) {
+      ASSERT_TRUE(Send(hostile, CallHeaders(kEndHeaders, stream)));
+    }
+    EXPECT_TRUE(Eventually([&] {
+      ReadFrames(hostile, &rest, &seen);
+      return seen.ended.size() == 25;
+    })) << seen.ended.size()
+        << " ended, acknowledged: " << !acknowledged.empty();
+    EXPECT_EQ(Encode(32), grpc::StatusCode::OK);
+  }
+}
+#else
 TEST_F(OpenCallsTest, APeerWithManyCallsWhoseMessagesNeverComeIsHungUpOn) {
   options_.max_concurrent_streams = 5;
   Start();
@@ -200,8 +226,10 @@ TEST_F(OpenCallsTest, APeerWithManyCallsWhoseMessagesNeverComeIsHungUpOn) {
   EXPECT_FALSE(testing::IsClosed(modest));
   EXPECT_EQ(Encode(32), grpc::StatusCode::OK);
 }
+#endif
 
-// gRPC 1.51 takes the bytes for plain ones then.
+// gRPC 1.51 takes the bytes for plain ones then. Later releases refuse an encoding that they do not
+// know by themselves.
 TEST_F(OpenCallsTest, AMessageWithTheMarkOfCompressionIsNotReadAsPlain) {
   Start();
   const std::string encoding =
@@ -224,7 +252,9 @@ TEST_F(OpenCallsTest, AMessageWithTheMarkOfCompressionIsNotReadAsPlain) {
         ReadFrames(peer, &rest, &seen);
         return !seen.ended.empty();
       })) << path;
-      EXPECT_THAT(seen.headers, HasSubstr("must not be compressed")) << path;
+      EXPECT_THAT(seen.headers, AnyOf(HasSubstr("must not be compressed"),
+                                      HasSubstr("Error parsing 'grpc-encoding' metadata")))
+          << path;
       EXPECT_TRUE(seen.answered.empty()) << path;
     }
   }

@@ -12,6 +12,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "proto/raw_message.h"
+#include "server/grpc/grpc_version.h"
 #include "tests/support/large_rope.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/replica.h"
@@ -23,6 +24,8 @@ namespace {
 constexpr int64_t kPayload = int64_t{256} << 20;
 constexpr int64_t kTokens = kPayload / testing::kLargeTokenBytes;
 constexpr int kCalls = 5;
+// Payloads. gRPC 1.51 needs 2.20 to 2.25, gRPC 1.83 between 2.28 and 2.82 (docs/newer-grpc.md).
+constexpr double kMost = PHASOR_GRPC_AT_LEAST(1, 83) ? 3.0 : 2.4;
 
 // Refers to `payload`, which is not copied.
 grpc::ByteBuffer RequestOf(int64_t first, const std::string& payload) {
@@ -74,7 +77,7 @@ TEST(UnaryMemoryTest, LargeCallsHoldARequestAndAnAnswer) {
   }
   std::printf("MEASURED %d calls of 256 MiB: at most %.2f payloads resident, %.2f before\n", kCalls,
               payloads("VmHWM"), base);
-  EXPECT_LE(payloads("VmHWM"), 2.4);
+  EXPECT_LE(payloads("VmHWM"), kMost);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // refuse as the caller's mistake and by name.
 #include "tests/fuzz/check_parsers.h"
 
-#include <google/protobuf/stubs/logging.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "kernels/spec/spec_json.h"
 #include "kernels/tensor/npy.h"
 #include "kernels/tensor/safetensors.h"
+#include "proto/protobuf_log.h"
 #include "server/config/config_file.h"
 #include "server/net/frame_filter.h"
 #include "server/security/policy.h"
@@ -185,8 +185,7 @@ ParserOutcome CheckRawMessage(absl::Span<const uint8_t> bytes) {
 }  // namespace
 
 ParserOutcome CheckParser(absl::Span<const uint8_t> input) {
-  static const bool quiet = google::protobuf::SetLogHandler(nullptr) != nullptr;
-  static_cast<void>(quiet);
+  SilenceProtobufLog();
   if (input.empty()) return {};
   const auto bytes = input.subspan(1);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/stubs/logging.h"
 #include "kernels/backend/backend.h"
 #include "kernels/backends.h"
 #include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/protobuf_log.h"
 #include "proto/raw_message.h"
 #include "server/api/request_view.h"
 #include "server/api/response.h"
@@ -57,7 +57,7 @@ struct Server {
   engine::BufferPool pool{0};
 
   static std::unique_ptr<Backend> MakeOneThread() {
-    google::protobuf::SetLogHandler(nullptr);
+    SilenceProtobufLog();
     auto made = MakeBackend({.name = "cpu", .threads = 1});
     if (!made.ok()) {
       std::fprintf(stderr, "%s\n", made.status().ToString().c_str());

@@ -193,7 +193,7 @@ void Mutator::ChangeFields(std::string* input) {
   if (Below(4) != 0) RepairRaw(request.get());
   if (request->ByteSizeLong() > (1 << 18)) return;
   input->resize(2);
-  request->AppendPartialToString(input);
+  *input += request->SerializePartialAsString();
 }
 
 // Walks down a random path and changes the field at its end.

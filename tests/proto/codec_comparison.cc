@@ -73,7 +73,7 @@ std::string Canonical(const Message& message) {
   google::protobuf::io::StringOutputStream stream(&bytes);
   google::protobuf::io::CodedOutputStream coded(&stream);
   coded.SetSerializationDeterministic(true);
-  message.SerializeToCodedStream(&coded);
+  static_cast<void>(message.SerializeToCodedStream(&coded));  // nothing is required
   coded.Trim();
   return bytes;
 }

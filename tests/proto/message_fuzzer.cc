@@ -61,7 +61,7 @@ void MessageFuzzer::SetField(Message* message, const FieldDescriptor* field, int
     case FieldDescriptor::CPPTYPE_ENUM:
       return set(&Reflection::AddEnumValue, &Reflection::SetEnumValue, static_cast<int>(n % 8));
     case FieldDescriptor::CPPTYPE_STRING:
-      return set(&Reflection::AddString, &Reflection::SetString, Text());
+      return many ? r.AddString(message, field, Text()) : r.SetString(message, field, Text());
     case FieldDescriptor::CPPTYPE_MESSAGE:
       Fill(many ? r.AddMessage(message, field) : r.MutableMessage(message, field), depth - 1);
   }

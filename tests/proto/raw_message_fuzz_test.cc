@@ -3,7 +3,6 @@
 // same bytes and read the same values, however the bytes are broken and cut.
 //
 // PHASOR_CODEC_FUZZ_RUNS: number of messages, 200,000 unless set. PHASOR_FUZZ_SEED: the first seed.
-#include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "proto/protobuf_log.h"
 #include "tests/proto/codec_comparison.h"
 #include "tests/proto/message_fuzzer.h"
 
@@ -75,7 +75,7 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
 class RawMessageFuzzTest : public ::testing::Test {
  protected:
   RawMessageFuzzTest() {
-    google::protobuf::SetLogHandler(nullptr);  // it logs every string that is not UTF-8
+    SilenceProtobufLog();  // it logs every string that is not UTF-8
     for (Type& type : types_) {
       type.kept = Corpus();
       while (type.kept.size() < kKeptMessages) {

@@ -130,7 +130,8 @@ TEST_P(CancellationStorm, OfStreamsLeavesNothing) {
     const int items = static_cast<int>(random() % 8);
     for (int n = 0; n < items; ++n) stream->Write(item);
     if (i % 3 == 2 && items > 4) context.TryCancel();
-    stream->WritesDone();
+    // Some can end by their deadline only: others may be done before a busy machine notices it.
+    if (i % 3 != 1 || items < 7) stream->WritesDone();
     v1::StreamEncodeResponse response;
     for (int n = 0; n < items / 2; ++n) stream->Read(&response);
     if (i % 3 == 2) context.TryCancel();

@@ -96,6 +96,14 @@ TEST_F(FrameFilterTest, ResetsAreSharedByTheConnectionsOfAPeerAndComeBack) {
   EXPECT_TRUE(resets_->Full(now_));
 }
 
+TEST_F(FrameFilterTest, WithoutABudgetResetsAreNotCounted) {
+  filter_.~FrameFilter();
+  new (&filter_) FrameFilter(kBlock, nullptr);
+  std::string bytes(testing::kHello);
+  for (int i = 0; i < 2 * static_cast<int>(kResetsAtOnce); ++i) bytes += Reset(1);
+  EXPECT_THAT(Read(bytes), IsNull());
+}
+
 TEST_F(FrameFilterTest, AMessageInTinyFramesIsRefusedHoweverItIsCut) {
   std::string fine(testing::kHello);
   fine += Frame(FrameType::kData, 0, std::string("\0\0\1\0\0", 5));
