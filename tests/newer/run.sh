@@ -55,4 +55,4 @@ fi
 # Rules about the source, pages and packages do not depend on the version of gRPC.
 inside "cmake --preset release -DPHASOR_PYTHON=OFF -DPHASOR_STATIC=OFF
   cmake --build --preset release --parallel $(nproc)
-  ctest --preset release --output-on-failure -LE 'slow|full|lint|docs|deploy' -j $(nproc)"
+  ctest --preset release --output-on-failure -O build/tests.txt -LE 'slow|full|lint|docs|deploy' -j $(nproc)"
