@@ -14,7 +14,7 @@ trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; rm -rf "$work"' EX
 until grep -q '"event":"serving"' "$work/log"; do kill -0 "$server" && sleep 0.05; done
 tcp=$(sed -n 's/.*"listeners":\[[^]]*"\(127\.0\.0\.1:[0-9]*\)".*/\1/p' "$work/log")
 
-encode=(encode --preset timestep-sin-cos --dim 16 --positions 0,1,500)
+encode=(encode --preset timestep-sin-cos --dim 16 --positions "0,1,500")
 cmp <("$phasor" "${encode[@]}") <("$phasor" "${encode[@]}" --server "$tcp")
 
 {
