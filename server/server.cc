@@ -60,7 +60,12 @@ size_t QuotaBytes(const ServerOptions& o) {
 SocketAccess SocketAccessOf(const ServerOptions& o) { return {o.socket_mode, o.socket_group}; }
 
 ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
-  return {o.listen, o.max_connections, o.max_connections_per_peer, SocketAccessOf(o)};
+  return {.addresses = o.listen,
+          .max_connections = o.max_connections,
+          .max_connections_per_peer = o.max_connections_per_peer,
+          .access = SocketAccessOf(o),
+          .passed = o.passed_sockets,
+          .notify_socket = o.notify_socket};
 }
 
 std::vector<std::string> ServiceNames() {
