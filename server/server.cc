@@ -132,8 +132,8 @@ class GrpcServer final : public Server {
                                             {&leases_, &regions_, &devices_})),
         table_service_(tables_.get(), options.stream_idle_timeout),
         shared_memory_service_(&regions_, &devices_),
-        inference_service_(
-            &engine_, InferenceOptionsOf(options, tables_.get(), {nullptr, &regions_, &devices_})),
+        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get(),
+                                                        {nullptr, &regions_, &devices_}, trace)),
         health_(MainHealthServices(*backend_)),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),
