@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """release.py [--write]: walks the checklist of a release, one line each: PASS, FAIL, or SKIP with the
 reason. Status 1 if a line failed. --write first writes what belongs to the files of `./dev package`:
-SHA256SUMS, the bill of materials, the digest of the image, and the provenance. docs/packages.md."""
+SHA256SUMS, the bills of materials, the digests of the images, and the provenance. docs/packages.md."""
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -12,9 +13,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+IMAGES = ("", "-cuda")  # what follows the version in the tags of the images
+BILL = "usr/share/doc/phasor/sbom.spdx.json"  # of an image
 
 
 class Fail(Exception):
@@ -114,16 +118,27 @@ class Release:
         return f"{len(document['packages']) - 1} packages of others"
 
     def image(self):
-        """the image is exported, and its digest is that of its manifest"""
-        if not (self.out / "image.json").exists():
-            raise Skip(f"no image phasor:{self.version} was here; ./dev image phasor:{self.version}, then ./dev release")
-        said = json.loads(self._made("image.json"))
+        """the image is exported, its digests are those of its parts, and its bill of materials has no CUDA"""
+        return self._exported("")
+
+    def cuda_image(self):
+        """the same for the image with kernels for GPUs, and its bill of materials has CUDA"""
+        return self._exported("-cuda")
+
+    def _exported(self, kind):
+        name = f"phasor:{self.version}{kind}"
+        if not (self.out / f"image{kind}.json").exists():
+            raise Skip(f"no image {name} was here; ./dev image {name}{' --cuda wheels' if kind else ''}, then ./dev release")
+        said = json.loads(self._made(f"image{kind}.json"))
         folder = self.out / said["folder"]
-        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        (manifest,) = index["manifests"]
-        need(manifest["digest"] == said["digest"], f"index.json has {manifest['digest']}")
-        blob = folder / "blobs" / manifest["digest"].replace(":", "/")
-        need(sha256(blob) == said["digest"].removeprefix("sha256:"), "the manifest is not what its digest says")
+        digest, layers = parts_of_image(folder)
+        need(digest == said["digest"], f"index.json has {digest}")
+        for part in (digest, *layers):
+            need(sha256(blob(folder, part)) == part.removeprefix("sha256:"), f"{part} is not what its digest says")
+        bill = self._made(f"image{kind}.spdx.json")
+        need(bill == file_of_image(folder, BILL), "the bill of materials is not the one inside")
+        has_cuda = "cuda-cudart" in [p["name"] for p in json.loads(bill)["packages"]]
+        need(has_cuda == bool(kind), f"CUDA in the bill of materials: {has_cuda}")
         return f"{said['name']}@{said['digest']}"
 
     def checksums(self):
@@ -143,7 +158,7 @@ class Release:
         need(source["digest"]["gitCommit"] == head, f"it is of {source['digest']['gitCommit']}")
         return f"{len(said)} subjects, not signed"
 
-    CHECKS = (versions, changelog, commit, tests, wire, packages, bill, image, checksums, provenance)
+    CHECKS = (versions, changelog, commit, tests, wire, packages, bill, image, cuda_image, checksums, provenance)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -152,32 +167,38 @@ class Release:
         document = self.root / "build/image/stage/usr/share/doc/phasor/sbom.spdx.json"
         if document.exists():
             shutil.copy(document, self.out / "phasor.spdx.json")
-        self._export_image()
+        for kind in IMAGES:
+            self._export_image(kind)
         provenance = self.out / "provenance.intoto.json"
         provenance.unlink(missing_ok=True)
         provenance.write_text(json.dumps(self._statement(), indent=1) + "\n", encoding="utf-8")
         sums = "".join(f"{value}  {name}\n" for name, value in self._sums().items())
         (self.out / "SHA256SUMS").write_text(sums, encoding="utf-8")
 
-    def _export_image(self):
-        name, folder = f"phasor:{self.version}", f"phasor-{self.version}-image"
+    def _export_image(self, kind):
+        name, folder = f"phasor:{self.version}{kind}", f"phasor-{self.version}-image{kind}"
         buildah = self.root / "deploy/buildah.sh"
-        for old in (self.out / "image.json", self.out / folder):
+        for old in (self.out / f"image{kind}.json", self.out / f"image{kind}.spdx.json", self.out / folder):
             shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
         try:
             subprocess.run([buildah, "inspect", "--type", "image", name], check=True, capture_output=True)
         except (subprocess.CalledProcessError, FileNotFoundError):
             return
         subprocess.run([buildah, "push", name, f"oci:{self.out / folder}"], check=True, capture_output=True)
-        index = json.loads((self.out / folder / "index.json").read_text(encoding="utf-8"))
-        said = {"name": name, "folder": folder, "digest": index["manifests"][0]["digest"]}
-        (self.out / "image.json").write_text(json.dumps(said) + "\n", encoding="utf-8")
+        self._describe_image(kind, name, folder)
+
+    def _describe_image(self, kind, name, folder):
+        said = {"name": name, "folder": folder, "digest": parts_of_image(self.out / folder)[0]}
+        (self.out / f"image{kind}.json").write_text(json.dumps(said) + "\n", encoding="utf-8")
+        (self.out / f"image{kind}.spdx.json").write_text(file_of_image(self.out / folder, BILL), encoding="utf-8")
 
     def _statement(self):
         """An in-toto statement with SLSA's provenance; who publishes the files signs it."""
         subjects = [{"name": name, "digest": {"sha256": value}} for name, value in self._sums().items()]
-        if (self.out / "image.json").exists():
-            image = json.loads(self._made("image.json"))
+        for kind in IMAGES:
+            if not (self.out / f"image{kind}.json").exists():
+                continue
+            image = json.loads(self._made(f"image{kind}.json"))
             subjects.append({"name": image["name"], "digest": {"sha256": image["digest"].removeprefix("sha256:")}})
         source = {"uri": "git+" + (self._git("remote", "get-url", "origin", check=False) or "unknown"), "digest": {"gitCommit": self._git("rev-parse", "HEAD")}}
         if not source["uri"].startswith("git+https://") or "@" in source["uri"]:
@@ -220,6 +241,25 @@ class Release:
 
     def _git(self, *arguments, check=True):
         return subprocess.run(["git", *arguments], cwd=self.root, capture_output=True, text=True, check=check).stdout.strip()
+
+
+def blob(folder, digest):
+    return folder / "blobs" / digest.replace(":", "/")
+
+
+def parts_of_image(folder):
+    """The digests of the manifest and of the layers of an image in OCI's format."""
+    (manifest,) = json.loads((folder / "index.json").read_text(encoding="utf-8"))["manifests"]
+    layers = json.loads(blob(folder, manifest["digest"]).read_text(encoding="utf-8"))["layers"]
+    return manifest["digest"], [layer["digest"] for layer in layers]
+
+
+def file_of_image(folder, path):
+    """The text of a file, from the uppermost layer that has it."""
+    for layer in reversed(parts_of_image(folder)[1]):
+        with tarfile.open(blob(folder, layer)) as inside, contextlib.suppress(KeyError):
+            return inside.extractfile(path).read().decode()
+    raise Fail(f"{path} is not in the image")
 
 
 def sha256(path):

@@ -20,6 +20,7 @@
 #include "server/base/process.h"
 #include "server/config/server_command.h"
 #include "server/grpc/grpc_server.h"
+#include "server/net/systemd.h"
 #include "server/server.h"
 
 namespace phasor {
@@ -153,6 +154,8 @@ void AddOtelVariables(ServerOptions* options) {
 
 int Run(const std::vector<std::string>& arguments, ServerOptions options) {
   AddOtelVariables(&options);
+  options.passed_sockets = PassedDescriptors(Environment("LISTEN_PID"), Environment("LISTEN_FDS"));
+  options.notify_socket = Environment("NOTIFY_SOCKET").value_or("");
   SetLogLevel(LogLevelOf(options.log_level));
   BlockSignals();
   LoadKernelsAtStart();
@@ -168,6 +171,7 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
        {"metrics_listeners", (*server)->metrics_listeners()},
        {"backend", (*server)->backend()},
        {"devices", (*server)->devices()}});
+  NotifySystemd(options.notify_socket, "READY=1");
 
   // Sends this process a signal, as a user would: the thread that waits for signals then drains the
   // server.

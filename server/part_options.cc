@@ -70,7 +70,8 @@ memory::DeviceRegionOptions DeviceRegionOptionsOf(const ServerOptions& o,
 }
 
 oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
-                                                memory::Stores memory) {
+                                                memory::Stores memory,
+                                                const trace::TraceOptions& trace) {
   oip::InferenceServiceOptions options;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
@@ -78,6 +79,7 @@ oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const Ta
   options.tables = tables;
   options.memory = memory;
   options.memory.leases = nullptr;  // the protocol has only names
+  options.traced_ratio = trace.endpoint.empty() ? 0 : trace.ratio;
   return options;
 }
 

@@ -15,6 +15,7 @@
 #include "server/net/connections.h"
 #include "server/oip/service.h"
 #include "server/tables/table_store.h"
+#include "server/trace/trace_options.h"
 
 namespace phasor {
 
@@ -29,7 +30,8 @@ memory::DeviceRegionOptions DeviceRegionOptionsOf(const ServerOptions& o,
                                                   const std::shared_ptr<memory::RegionNames>& names,
                                                   const Connections& connections);
 oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
-                                                memory::Stores memory);
+                                                memory::Stores memory,
+                                                const trace::TraceOptions& trace);
 tables::TableStoreOptions TableStoreOptionsOf(const ServerOptions& o);
 
 }  // namespace phasor

@@ -60,7 +60,12 @@ size_t QuotaBytes(const ServerOptions& o) {
 SocketAccess SocketAccessOf(const ServerOptions& o) { return {o.socket_mode, o.socket_group}; }
 
 ListenerOptions ListenerOptionsOf(const ServerOptions& o) {
-  return {o.listen, o.max_connections, o.max_connections_per_peer, SocketAccessOf(o)};
+  return {.addresses = o.listen,
+          .max_connections = o.max_connections,
+          .max_connections_per_peer = o.max_connections_per_peer,
+          .access = SocketAccessOf(o),
+          .passed = o.passed_sockets,
+          .notify_socket = o.notify_socket};
 }
 
 std::vector<std::string> ServiceNames() {
@@ -127,8 +132,8 @@ class GrpcServer final : public Server {
                                             {&leases_, &regions_, &devices_})),
         table_service_(tables_.get(), options.stream_idle_timeout),
         shared_memory_service_(&regions_, &devices_),
-        inference_service_(
-            &engine_, InferenceOptionsOf(options, tables_.get(), {nullptr, &regions_, &devices_})),
+        inference_service_(&engine_, InferenceOptionsOf(options, tables_.get(),
+                                                        {nullptr, &regions_, &devices_}, trace)),
         health_(MainHealthServices(*backend_)),
         listener_(std::move(listener)),
         lease_listeners_(std::move(lease_listeners)),

@@ -47,9 +47,9 @@ SLOW_WEIGHT = (1, 5)  # of replica 0, and of the others
 # Sizes of the fleets that each scenario disturbs.
 DISTURBED = {"roll": (4,), "kill": (4, 16), "slow": (4, 16), "overloaded": (4, 16)}
 BALANCED = ("client", "envoy-least-request", "envoy-round-robin")  # the ways of every scenario
-# Least calls per second of each class that the servers beside the fleet get, to have a mean.
-BESIDE = {1: 40, 16: 20, 256: 6, 2048: 1}
+LEAST_CALLS = 6  # of each size in a run that the servers beside the fleet get, to have a mean
 START_S, STOP_S, CALL_S = 60, 60, 10
+WARM_S = 0.2  # for each size and server
 TRIES = 4  # of a run
 
 
@@ -69,6 +69,7 @@ class Replica:
             self.process = subprocess.Popen(
                 [self.build / "server/phasor-server", *SERVER, f"--listen={self.address}", f"--metrics-listen=127.0.0.1:{self.metrics}"],
                 stdout=log, stderr=log)  # fmt: skip
+        self.looked = 0.0  # processor seconds that reading its counters cost it
         wait_for(lambda: '"serving"' in pathlib.Path(self.log).read_text(encoding="utf-8"), f"{self.log}: it does not serve")
 
     def stop(self, how):
@@ -81,9 +82,12 @@ class Replica:
         self.last = dict.fromkeys(self.last, 0)
 
     def look(self):
-        """Reads the counters of this process."""
+        """Reads the counters of this process, and its processor time but for what that costs."""
+        before = capacity.cpu_seconds(self.process.pid)
         text = envoy.read(f"http://127.0.0.1:{self.metrics}/metrics")
-        self.last = counters(text) | {"cpu": capacity.cpu_seconds(self.process.pid)}
+        now = capacity.cpu_seconds(self.process.pid)
+        self.looked += now - before
+        self.last = counters(text) | {"cpu": now - self.looked}
 
     def totals(self):
         return {name: self.before[name] + self.last[name] for name in self.last}
@@ -148,6 +152,12 @@ def measured_costs(build, replica, seconds):
     return {t: capacity.measure(build, replica.process.pid, replica.address, capacity.ROPE, t, seconds)[1] for t, _ in CLASSES}
 
 
+def warm(build, replicas):
+    """Has each server answer each size: a new process compiles the spec and takes its memory first."""
+    for replica in replicas:
+        measured_costs(build, replica, WARM_S)
+
+
 class Beside:
     """Servers beside a fleet: one for each class, and an idle one. They give the model its parameters
     for the same seconds: what other programs do to the caches and the clock, they do to all."""
@@ -155,9 +165,10 @@ class Beside:
     def __init__(self, build, folder, wanted, count, seconds):
         self.idle = Replica(build, folder, "idle")
         self.servers = {tokens: Replica(build, folder, f"beside{tokens}") for tokens, _ in CLASSES}
+        warm(build, self.servers.values())
         self.begun, self.start = self.cpu(), time.monotonic()
-        # What one replica of the fleet gets.
-        rates = {tokens: max(rate / count, BESIDE[tokens]) for tokens, rate in wanted.items()}
+        # What one replica of the fleet gets, because a call costs more where calls are rarer.
+        rates = {tokens: max(rate / count, LEAST_CALLS / seconds) for tokens, rate in wanted.items()}
         self.load = Load(build, {t: (self.servers[t].address, rate) for t, rate in rates.items()}, seconds, 1)
 
     def cpu(self):
@@ -266,10 +277,12 @@ def run(build, way, scenario, count, wanted, seconds):
     # Callers of a proxy repeat nothing, so that what the proxy lets through shows.
     attempts = 3 if WAYS[way] is None else 1
     with tempfile.TemporaryDirectory() as folder, fleet_of(build, folder, count) as fleet, way_to(way, folder, fleet) as (target, admin):
+        if scenario == "steady":
+            warm(build, fleet)
+        beside = Beside(build, folder, wanted, count, seconds) if scenario == "steady" else None
         for replica in fleet:
             replica.look()
         begun = [replica.totals() for replica in fleet]
-        beside = Beside(build, folder, wanted, count, seconds) if scenario == "steady" else None
         stopped = threading.Event()
         happening = threading.Thread(target=SCENARIOS[scenario], args=(fleet, build, stopped))
         happening.start()
@@ -394,8 +407,8 @@ def main():
           f" {'retries':>7} {'cpu/model':>9}  p99 in ms by tokens")  # fmt: skip
     rows = []
     for count, scenario, way in runs(given):
-        # A roll takes as long as its drains; more calls make a better mean of what they cost.
-        seconds = 3 if given.quick else {"roll": 6 * count, "steady": 24}.get(scenario, 12)
+        # A roll takes as long as its drains. One of 16 replicas gets a call of 2048 tokens in 16 s.
+        seconds = 3 if given.quick else {"roll": 6 * count, "steady": 96}.get(scenario, 12)
         rows.append(undisturbed_run(given.build, way, scenario, count, wanted, seconds))
         show(rows[-1])
     given.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")

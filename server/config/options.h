@@ -97,6 +97,10 @@ struct ServerOptions {
   // ours, so they are neither flags nor fields of the configuration file.
   std::map<std::string, std::string> otel_variables;
 
+  // What systemd passes to a service (server/net/systemd.h).
+  std::vector<int> passed_sockets;
+  std::string notify_socket;
+
   // Specs that requests may use by name.
   std::vector<NamedSpec> encoders;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens listening sockets, replaces stale Unix sockets, and names the peers of connections.
+// Opens listening sockets or takes those that were passed, replaces stale Unix sockets, and names
+// the peers of connections.
 #include "server/net/listen_socket.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -64,13 +66,43 @@ FileDescriptor NewSocket(int family) {
   return FileDescriptor(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
+// Where a socket listens, in the form of ListenSocket::address(); empty if it does not listen.
+std::string ListensOn(int fd) {
+  int listens = 0;
+  socklen_t size = sizeof(listens);
+  SocketAddress address = {};
+  socklen_t length = sizeof(address);
+  if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0 ||
+      getsockname(fd, &address.any, &length) != 0) {
+    return "";
+  }
+  if (address.any.sa_family == AF_UNIX) return absl::StrCat("unix:", address.local.sun_path);
+  return HostPort(address, length);
+}
+
+// The socket among `passed` that listens there, which is taken from it; not valid if none does.
+FileDescriptor Take(const std::string& where, std::vector<FileDescriptor>* passed) {
+  if (passed == nullptr) return {};
+  for (FileDescriptor& fd : *passed) {
+    if (ListensOn(fd.get()) != where) continue;
+    fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
+    return std::move(fd);
+  }
+  return {};
+}
+
 // Opens a socket on one resolved address. Stores the errno of a failure in *error.
-absl::StatusOr<ListenSocket> ListenTcp(const addrinfo& info, int port, int* error) {
+absl::StatusOr<ListenSocket> ListenTcp(const addrinfo& info, int port,
+                                       std::vector<FileDescriptor>* passed, int* error) {
   SocketAddress address = {};
   std::memcpy(&address, info.ai_addr, info.ai_addrlen);
   (info.ai_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port) =
       htons(static_cast<uint16_t>(port));
   const std::string where = HostPort(address, info.ai_addrlen);
+  if (FileDescriptor taken = Take(where, passed); taken.valid()) {
+    *error = 0;
+    return ListenSocket(std::move(taken), where, "");
+  }
   FileDescriptor fd = NewSocket(info.ai_family);
   *error = fd.valid() ? 0 : errno;
   if (fd.valid()) {
@@ -89,7 +121,8 @@ int PortOf(const ListenSocket& socket) {
   return std::stoi(socket.address().substr(socket.address().rfind(':') + 1));
 }
 
-absl::StatusOr<std::vector<ListenSocket>> ListenTcp(const ListenAddress& address) {
+absl::StatusOr<std::vector<ListenSocket>> ListenTcp(const ListenAddress& address,
+                                                    std::vector<FileDescriptor>* passed) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -103,7 +136,7 @@ absl::StatusOr<std::vector<ListenSocket>> ListenTcp(const ListenAddress& address
   for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
     const int port = sockets.empty() ? address.port : PortOf(sockets[0]);
     int error = 0;
-    absl::StatusOr<ListenSocket> socket = ListenTcp(*info, port, &error);
+    absl::StatusOr<ListenSocket> socket = ListenTcp(*info, port, passed, &error);
     if (socket.ok()) {
       sockets.push_back(*std::move(socket));
     } else if (error == EAFNOSUPPORT || error == EADDRNOTAVAIL) {
@@ -151,9 +184,14 @@ absl::Status SetAccess(const std::string& path, const SocketAccess& access, gid_
                    ErrorText(errno), "); use a group that the server's user belongs to"));
 }
 
-absl::StatusOr<ListenSocket> ListenUnix(const std::string& path, const SocketAccess& access) {
+absl::StatusOr<ListenSocket> ListenUnix(const std::string& path, const SocketAccess& access,
+                                        std::vector<FileDescriptor>* passed) {
   PHASOR_ASSIGN_OR_RETURN(const gid_t group, GroupNumber(access.group));
   const std::string where = "unix:" + path;
+  if (FileDescriptor taken = Take(where, passed); taken.valid() && IsSocketFile(path)) {
+    PHASOR_RETURN_IF_ERROR(SetAccess(path, access, group));
+    return ListenSocket(std::move(taken), where, "");
+  }
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
@@ -185,20 +223,22 @@ void ListenSocket::Close() {
 }
 
 absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address,
-                                                 const SocketAccess& access) {
-  if (address.unix_path.empty()) return ListenTcp(address);
-  PHASOR_ASSIGN_OR_RETURN(ListenSocket socket, ListenUnix(address.unix_path, access));
+                                                 const SocketAccess& access,
+                                                 std::vector<FileDescriptor>* passed) {
+  if (address.unix_path.empty()) return ListenTcp(address, passed);
+  PHASOR_ASSIGN_OR_RETURN(ListenSocket socket, ListenUnix(address.unix_path, access, passed));
   std::vector<ListenSocket> sockets;
   sockets.push_back(std::move(socket));
   return sockets;
 }
 
 absl::StatusOr<std::vector<ListenSocket>> Listen(const std::vector<std::string>& addresses,
-                                                 const SocketAccess& access) {
+                                                 const SocketAccess& access,
+                                                 std::vector<FileDescriptor>* passed) {
   std::vector<ListenSocket> sockets;
   for (const std::string& text : addresses) {
     PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
-    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address, access));
+    PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> bound, Listen(address, access, passed));
     for (ListenSocket& socket : bound) sockets.push_back(std::move(socket));
   }
   return sockets;

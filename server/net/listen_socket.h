@@ -36,11 +36,13 @@ class ListenSocket {
   // The address in the form that clients use, with the real port.
   const std::string& address() const { return address_; }
   void Close();
+  // Leaves the file of a Unix socket when this is closed, for those who also have the socket.
+  void LeaveFile() { unix_path_.clear(); }
 
  private:
   FileDescriptor fd_;
   std::string address_;
-  std::string unix_path_;  // empty: TCP, or closed
+  std::string unix_path_;  // empty: there is no file to remove
 };
 
 // Listens on every address that `address` resolves to. With port 0, all get the same port. The file
@@ -48,10 +50,13 @@ class ListenSocket {
 // INVALID_ARGUMENT "socket-group: ...": there is no such group, or the process does not belong to
 // it.
 absl::StatusOr<std::vector<ListenSocket>> Listen(const ListenAddress& address,
-                                                 const SocketAccess& access = {});
-// The same for all of these addresses, in the form of ParseListenAddress.
+                                                 const SocketAccess& access = {},
+                                                 std::vector<FileDescriptor>* passed = nullptr);
+// The same for all of these addresses, in the form of ParseListenAddress. Where one of `passed`
+// already listens on an address, takes it from there.
 absl::StatusOr<std::vector<ListenSocket>> Listen(const std::vector<std::string>& addresses,
-                                                 const SocketAccess& access = {});
+                                                 const SocketAccess& access = {},
+                                                 std::vector<FileDescriptor>* passed = nullptr);
 
 // The key under which a connection is counted: "ip:<address>", or "uid:<user>" on a Unix socket.
 std::string PeerKey(int connected_fd);

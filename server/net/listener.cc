@@ -25,6 +25,7 @@
 #include "kernels/base/status_macros.h"
 #include "server/base/log.h"
 #include "server/net/listen_socket.h"
+#include "server/net/systemd.h"
 
 namespace phasor {
 namespace {
@@ -41,6 +42,14 @@ bool Listens(int fd) {
   int listens = 0;
   socklen_t size = sizeof(listens);
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
+}
+
+// Has systemd keep the sockets, so that connections wait while the process is replaced.
+void Keep(const std::string& notify_socket, std::vector<ListenSocket>* sockets) {
+  std::vector<int> fds;
+  for (const ListenSocket& socket : *sockets) fds.push_back(socket.fd());
+  if (!KeepDescriptors(notify_socket, fds)) return;
+  for (ListenSocket& socket : *sockets) socket.LeaveFile();
 }
 
 FileDescriptor OpenSpare() { return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -292,9 +301,18 @@ class EpollListener final : public Listener {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const ListenerOptions& options) {
-  PHASOR_ASSIGN_OR_RETURN(std::vector<ListenSocket> sockets,
-                          Listen(options.addresses, options.access));
-  auto listener = std::make_unique<EpollListener>(options, std::move(sockets));
+  std::vector<FileDescriptor> passed;
+  for (const int fd : options.passed) passed.emplace_back(fd);
+  auto sockets = Listen(options.addresses, options.access, &passed);
+  if (!sockets.ok() && !passed.empty()) {
+    // The addresses may have changed, and a socket that was kept may be in the way of a new one.
+    passed.clear();
+    ForgetDescriptors(options.notify_socket);
+    sockets = Listen(options.addresses, options.access);
+  }
+  PHASOR_RETURN_IF_ERROR(sockets.status());
+  Keep(options.notify_socket, &*sockets);
+  auto listener = std::make_unique<EpollListener>(options, *std::move(sockets));
   if (!listener->valid()) {
     return absl::UnavailableError("listen: no file descriptor left for epoll; raise RLIMIT_NOFILE");
   }

@@ -24,6 +24,10 @@ struct ListenerOptions {
   int max_connections_per_peer = 256;             // per IP address; Unix sockets: per user
   SocketAccess access = {};                       // to Unix sockets
   absl::Duration stuck_after = absl::Seconds(5);  // longest turn of a live thread; see accepting
+  // Sockets that systemd kept while the process was replaced, and where to ask it to do so again
+  // (server/net/systemd.h). Those at none of the addresses are closed.
+  std::vector<int> passed = {};
+  std::string notify_socket = {};
 };
 
 // Counts since the start.

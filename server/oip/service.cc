@@ -4,8 +4,10 @@
 #include "server/oip/service.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "kernels/base/status_macros.h"
@@ -290,11 +292,22 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryUnregister(
   return Answer(context);
 }
 
-grpc::ServerUnaryReactor* InferenceService::TraceSetting(Context* context,
-                                                         const inference::TraceSettingRequest*,
-                                                         inference::TraceSettingResponse*) {
+grpc::ServerUnaryReactor* InferenceService::TraceSetting(
+    Context* context, const inference::TraceSettingRequest* request,
+    inference::TraceSettingResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  return Refuse(context, "TraceSetting", "the server's OTEL_* variables decide what is traced");
+  if (!request->settings().empty()) {
+    return Refuse(context, "TraceSetting", "the server's OTEL_* variables decide what is traced");
+  }
+  const double ratio = options_.traced_ratio;
+  const auto set = [&](const char* name, const std::string& value) {
+    (*response->mutable_settings())[name].add_value(value);
+  };
+  set("trace_mode", "opentelemetry");
+  set("trace_level", ratio > 0 ? "TIMESTAMPS" : "OFF");
+  set("trace_rate", StrCat(ratio > 0 ? std::llround(1 / ratio) : 0));  // one of so many calls
+  set("trace_count", "-1");                                            // no end
+  return Answer(context);
 }
 
 grpc::ServerUnaryReactor* InferenceService::LogSettings(Context* context,

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """confined.py ROOT PROGRAM [ARGUMENT...]: runs PROGRAM of the file system under ROOT as a strict
 container would: ROOT is read-only, uid and gid are 65532, and there are no groups, no capabilities,
-and no way to gain one. Needs root and the right to make mount namespaces. Runs nothing of ROOT but
-PROGRAM, so ROOT needs no shell."""
+and no way to gain one. The network is that of the caller, or a new one with --net before ROOT. Needs
+root and the right to make namespaces. Runs nothing of ROOT but PROGRAM, so ROOT needs no shell."""
 
 import ctypes
+import fcntl
 import os
+import socket
+import struct
 import sys
 
 USER = 65532
-CLONE_NEWNS = 0x20000
+CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
+SIOCSIFFLAGS, IFF_UP_RUNNING = 0x8914, 0x41
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 LAST_CAPABILITY = "/proc/sys/kernel/cap_last_cap"
@@ -17,6 +21,11 @@ LAST_CAPABILITY = "/proc/sys/kernel/cap_last_cap"
 
 def main(root, program, arguments):
     libc = ctypes.CDLL(None, use_errno=True)
+    if root == "--net":
+        check(libc, libc.unshare(CLONE_NEWNET))
+        with socket.socket() as any_socket:
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP_RUNNING))
+        root, program, *arguments = program, *arguments
     check(libc, libc.unshare(CLONE_NEWNS))
     mount(libc, None, "/", MS_REC | MS_PRIVATE)
     mount(libc, root, root, MS_BIND)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # image_test.sh BUILD_DIR bare|bookworm: makes an image from the built binary, on a base with only
 # the C library or on Debian. Checks its size, user, labels and bill of materials, and that its
-# server starts on a read-only root without privileges, answers and drains. Exit status 77: nothing
-# here can build images.
+# server starts as `docker run` starts it, on a read-only root without privileges, answers and drains.
+# Exit status 77: nothing here can build images.
 set -euo pipefail
 build=$(realpath "$1")
 base=localhost/phasor-base:$2
@@ -42,30 +42,29 @@ milliseconds() { date +%s%3N; }
 
 confined() { python3 tests/deploy/confined.py "$root" "$@"; }
 
-# Starts the server and waits until it says SERVING; sets `server`, `address` and `took_ms`, all overheads included.
+# Starts what `docker run IMAGE` starts: the image's entry point with its variables, in a network of its own. Waits until
+# it says SERVING; sets `server` and `took_ms`, all overheads included.
 start_server() {
-  local started
+  local started entry variables
+  mapfile -t entry < <(inspect '{{range .OCIv1.Config.Entrypoint}}{{println .}}{{end}}' | grep .)
+  mapfile -t variables < <(inspect '{{range .OCIv1.Config.Env}}{{println .}}{{end}}' | grep .)
   started=$(milliseconds)
-  : >"$work/log"
-  python3 tests/deploy/confined.py "$root" /usr/local/bin/phasor-server --listen 127.0.0.1:0 >"$work/log" 2>&1 &
+  env -i "${variables[@]}" /usr/bin/python3 tests/deploy/confined.py --net "$root" "${entry[@]}" >"$work/log" 2>&1 &
   server=$!
-  address=
-  while [[ -z $address ]]; do
-    address=$(grep -oE '127\.0\.0\.1:[1-9][0-9]*' "$work/log" | head -1) || true
-    kill -0 $server 2>/dev/null || fail "the server ended"
-    (($(milliseconds) - started < patience_ms)) || fail "the server told no address within $patience_ms ms"
-  done
   until healthy; do
+    kill -0 $server 2>/dev/null || fail "the server ended"
     (($(milliseconds) - started < patience_ms)) || fail "not SERVING within $patience_ms ms"
   done
   took_ms=$(($(milliseconds) - started))
 }
 
-# What the image says is its health check, asking the server of the test.
+# Runs a program of the image in the network of its server.
+beside() { nsenter --target $server --net python3 tests/deploy/confined.py "$root" "$@"; }
+
+# The image's own health check.
 mapfile -t health_check < <(sed -n 's/^  CMD \(\[.*\]\)$/\1/p' Dockerfile |
   python3 -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")')
-[[ ${health_check[*]} == *--server=127.0.0.1:50051* ]] || fail "the HEALTHCHECK is '${health_check[*]}'"
-healthy() { confined "${health_check[@]/127.0.0.1:50051/$address}" >/dev/null 2>&1; }
+healthy() { [[ ! /proc/$server/ns/net -ef /proc/self/ns/net ]] && beside "${health_check[@]}" >/dev/null 2>&1; }
 
 stop_server() {
   kill -TERM $server
@@ -110,7 +109,7 @@ check_running() {
   if confined /bin/touch /tmp/x 2>/dev/null; then fail "the root is writable: the test shows nothing"; fi
   start_server
   local encoded
-  encoded=$(confined /usr/local/bin/phasor encode --server "$address" \
+  encoded=$(beside /usr/local/bin/phasor encode --server 127.0.0.1:50051 \
     --preset timestep-sin-cos --dim 128 --positions 10) || fail "encode failed"
   [[ $encoded == *-0.54402* ]] || fail "sin(10) is missing in: $encoded"
   check_confinement "/proc/$server"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # package_test.sh BUILD_DIR: makes the packages of a release build, and uses them where nothing of ours is: in a bare
-# Debian 12 that debootstrap makes. Installs the Debian package, boots systemd in namespaces of its own, starts the unit
-# and calls it; reinstalls; purges, after which no file may be left. Unpacks the tarball in another folder and calls its
-# server. Compiles a program against libphasor-dev. Exit status 77: this machine cannot do that.
+# Debian 12 that debootstrap makes. Boots systemd in namespaces of its own, installs the Debian package, starts the unit
+# and calls it, by README's commands; upgrades it under load; purges, after which no file may be left. Unpacks the tarball
+# in another folder and calls its server. Compiles a program against libphasor-dev. Exit status 77: this machine cannot do
+# that.
 set -euo pipefail
 build=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -101,23 +102,24 @@ BOOT
     sleep 0.1
   done
 }
-in_system() { timeout 60 nsenter -t "$init" -m -p -i -u -n -C -r -w -- "$@"; }
+in_system() { timeout 120 nsenter -t "$init" -m -p -i -u -n -C -r -w -- "$@"; }
 
 paths >"$work/before"
-cp "$deb" "$root/root/phasor.deb"
-inside apt-get install -qq -y /root/phasor.deb >"$work/log" 2>&1 || fail "$(tail -n 5 "$work/log")"
-[[ $(inside phasor --version) == *"$(dpkg-deb -f "$deb" Version)"* ]] || fail "the command line is not the package's"
+cp "$deb" "$root/root/"
 boot
-pass "installed into a bare Debian 12, and booted"
+pass "a bare Debian 12 has booted"
 
+# The commands of README's first screen. The machine's administrator is root here.
+readme=$(sed -n '/^    sudo apt install/,/^$/s/^    //p' README.md)
+[[ $(wc -l <<<"$readme") == 2 ]] || fail "README's commands are: $readme"
 answer=(phasor encode --preset timestep-sin-cos --dim 128 --positions 10)
 began=$(milliseconds)
-in_system systemctl start phasor || fail "$(in_system journalctl --no-pager -b | tail -n 20)"
-until in_system "${answer[@]}" --server 127.0.0.1:50051 >"$work/first" 2>/dev/null; do
-  (($(milliseconds) - began < 30000)) || fail "no answer: $(in_system journalctl --no-pager -b -u phasor | tail -n 20)"
-done
+in_system bash -c "cd && sudo() { \"\$@\"; } && $readme" </dev/null >"$work/first" 2>"$work/log" ||
+  fail "$(tail -n 5 "$work/log") $(in_system journalctl --no-pager -b | tail -n 20)"
 grep -q -- "-0.544021" "$work/first" || fail "wrong answer: $(cat "$work/first")"
-pass "from \`systemctl start\` to the first answer: $(($(milliseconds) - began)) ms"
+echo "MEASURED from the Debian package to the first answer: $(($(milliseconds) - began)) ms"
+[[ $(in_system phasor --version) == *"$(dpkg-deb -f "$deb" Version)"* ]] || fail "the command line is not the package's"
+pass "README's commands install the package, start the server and call it"
 
 # Ordinary users need the group for the sockets.
 in_system useradd --groups phasor-clients member
@@ -131,21 +133,37 @@ pass "members of phasor-clients call and share memory over the sockets, others d
 
 in_system systemctl reload phasor || fail "$(in_system journalctl --no-pager -b | tail -n 10)"
 was=$(in_system systemctl show -P MainPID phasor)
-in_system phasor bench --server 127.0.0.1:50051 --preset llama-3 --rate 100 --duration 8 --concurrency 64 --attempts 3 --json >"$work/load" &
+# A machine on which the new server takes its time, longer than a client waits for one that cannot be reached.
+mkdir "$root/etc/systemd/system/phasor.service.d"
+printf '[Service]\nExecStartPre=sleep 4\n' >"$root/etc/systemd/system/phasor.service.d/slow.conf"
+in_system systemctl daemon-reload
+in_system phasor bench --server 127.0.0.1:50051 --preset llama-3 --rate 100 --duration 12 --timeout 60 --concurrency 64 --attempts 3 --json >"$work/load" &
 load=$!
-in_system dpkg --install --force-downgrade /root/phasor.deb >"$work/log" 2>&1 || fail "$(tail -n 5 "$work/log")"
+in_system dpkg --install --force-downgrade "/root/${deb##*/}" >"$work/log" 2>&1 || fail "$(tail -n 5 "$work/log")"
 [[ $(in_system systemctl show -P MainPID phasor) != "$was" ]] || fail "an upgrade left the old server running"
 in_system systemctl is-active --quiet phasor || fail "no server runs after an upgrade"
 wait "$load" || fail "the load ended with an error"
 python3 -c 'import json, sys
 report = json.load(open(sys.argv[1]))["phasor"]
 sys.exit(f"failed calls: {report}" if report["errors"] or not report["calls"] else 0)' "$work/load" || fail "an upgrade lost calls"
-pass "an upgrade replaces the server, and a load of 100 calls/s loses no call"
+as member "${answer[@]}" --server unix:/run/phasor/phasor.sock | grep -q -- "-0.544021" || fail "nobody answers on the Unix socket after an upgrade"
+rm -r "$root/etc/systemd/system/phasor.service.d"
+in_system systemctl daemon-reload
+pass "an upgrade replaces the server in 4 s and more, and a load of 100 calls/s loses no call"
+
+# Other addresses: sockets that systemd keeps must not be in the way of new ones.
+sed -i 's/127.0.0.1:50051/0.0.0.0:50051/; s/^listen:/allow_plaintext: true\n&/' "$root/etc/phasor/phasor.txtpb"
+in_system systemctl restart phasor || fail "no restart with other addresses: $(in_system journalctl --no-pager -b -u phasor | tail -n 10)"
+in_system "${answer[@]}" --server 127.0.0.2:50051 | grep -q -- "-0.544021" || fail "no answer on the new address"
+in_system systemctl stop phasor
+if in_system "${answer[@]}" --server 127.0.0.1:50051 >/dev/null 2>&1; then fail "somebody answers after a stop"; fi
+if in_system test -e /run/phasor; then fail "a stop left /run/phasor"; fi
+pass "after a change of the addresses a restart listens there, and after a stop nobody does"
 
 in_system userdel member
 in_system userdel stranger
 in_system dpkg --purge phasor >"$work/log" 2>&1 || fail "$(tail -n 5 "$work/log")"
-rm "$root/root/phasor.deb"
+rm "$root/root/${deb##*/}"
 if in_system systemctl is-active --quiet phasor; then fail "the server runs without its package"; fi
 paths >"$work/after"
 left=$(diff "$work/before" "$work/after" | grep -vE '^[0-9]|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-? |/etc/machine-id' || true)
@@ -165,9 +183,8 @@ mv "$root"/srv/phasor-* "$root/srv/anywhere"
 inside timeout 60 sh -c '/srv/anywhere/bin/phasor-server --listen unix:/tmp/s >/tmp/log 2>&1 &
 until /srv/anywhere/bin/phasor encode --server unix:/tmp/s --preset timestep-sin-cos --dim 128 --positions 10; do :; done 2>/dev/null' |
   grep -q -- "-0.544021" || fail "no answer from the tarball: $(cat "$root/tmp/log")"
-took=$(($(milliseconds) - began))
-[[ $took -lt 10000 ]] || fail "from the tarball to the first answer: $took ms"
-pass "from the tarball to the first answer: $took ms"
+echo "MEASURED from the tarball to the first answer: $(($(milliseconds) - began)) ms"
+pass "the tarball's server answers in another folder, without the libraries of the package"
 
 # --- the client library ---------------------------------------------------------------------------
 

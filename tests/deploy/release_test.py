@@ -2,11 +2,14 @@
 """Tests deploy/release.py: on a release that is made for the test the whole list passes; each fault
 that is planted into it fails the line that is about it, and no other line that could pass."""
 
+import hashlib
+import io
 import json
 import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import zipfile
@@ -73,6 +76,32 @@ def outcomes(made):
     return found
 
 
+def an_image(made, kind, *packages):
+    """An image in OCI's format with this bill of materials, as the release exports one; its folder."""
+    folder = made.out / f"phasor-{VERSION}-image{kind}"
+    blobs = folder / "blobs/sha256"
+    blobs.mkdir(parents=True)
+
+    def keep(data):
+        digest = hashlib.sha256(data).hexdigest()
+        (blobs / digest).write_bytes(data)
+        return {"digest": f"sha256:{digest}"}
+
+    def layer(path, text):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w:gz") as inside:
+            about = tarfile.TarInfo(path)
+            about.size = len(text)
+            inside.addfile(about, io.BytesIO(text))
+        return keep(out.getvalue())
+
+    bill = json.dumps({"packages": [{"name": name} for name in packages]}).encode()
+    manifest = {"layers": [layer("etc/os-release", b"base"), layer(release.BILL, bill)]}
+    (folder / "index.json").write_text(json.dumps({"manifests": [keep(json.dumps(manifest).encode())]}))
+    made._describe_image(kind, f"phasor:{VERSION}{kind}", folder.name)
+    return folder
+
+
 class ReleaseTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -86,7 +115,7 @@ class ReleaseTest(unittest.TestCase):
 
     def test_a_whole_release_passes_and_says_what_it_skips(self):
         self.expect_failures()
-        self.assertEqual({name for name, outcome in outcomes(self.made).items() if outcome == "SKIP"}, {"wire", "image"})
+        self.assertEqual({name for name, outcome in outcomes(self.made).items() if outcome == "SKIP"}, {"wire", "image", "cuda_image"})
 
     def test_version_that_is_forgotten_in_one_place(self):
         chart = self.root / "deploy/helm/phasor/Chart.yaml"
@@ -136,14 +165,34 @@ class ReleaseTest(unittest.TestCase):
         bill.write_text(bill.read_text().replace(f'"{VERSION}"', '"9.9.9"'))
         self.expect_failures("bill", "checksums", "provenance")
 
-    def test_image_whose_manifest_was_changed(self):
-        folder = self.out / "image"
-        manifest = folder / "blobs/sha256" / ("0" * 64)
-        manifest.parent.mkdir(parents=True)
-        manifest.write_bytes(b"{}")
-        digest = f"sha256:{'0' * 64}"
-        (folder / "index.json").write_text(json.dumps({"manifests": [{"digest": digest}]}))
-        (self.out / "image.json").write_text(json.dumps({"name": "phasor:1", "folder": "image", "digest": digest}))
+    def test_images_with_and_without_cuda(self):
+        an_image(self.made, "", "phasor", "grpc")
+        an_image(self.made, "-cuda", "phasor", "grpc", "cuda-cudart")
+        found = outcomes(self.made)
+        self.assertEqual((found["image"], found["cuda_image"]), ("PASS", "PASS"))
+        subjects = {s["name"]: s["digest"]["sha256"] for s in self.made._statement()["subject"]}
+        for kind in release.IMAGES:
+            said = json.loads((self.out / f"image{kind}.json").read_text())
+            self.assertEqual(f"sha256:{subjects[f'phasor:{VERSION}{kind}']}", said["digest"])
+
+    def test_image_of_which_a_part_was_changed(self):
+        for folder in (an_image(self.made, "", "phasor"), an_image(self.made, "-cuda", "phasor", "cuda-cudart")):
+            for part in sorted((folder / "blobs/sha256").iterdir()):
+                before = part.read_bytes()
+                part.write_bytes(before + b" ")
+                kind = folder.name.removeprefix(f"phasor-{VERSION}-image")
+                self.assertEqual(outcomes(self.made)["cuda_image" if kind else "image"], "FAIL", part)
+                part.write_bytes(before)
+
+    def test_images_under_each_others_tags(self):
+        an_image(self.made, "", "phasor", "cuda-cudart")
+        an_image(self.made, "-cuda", "phasor")
+        found = outcomes(self.made)
+        self.assertEqual((found["image"], found["cuda_image"]), ("FAIL", "FAIL"))
+
+    def test_bill_of_materials_of_another_image(self):
+        an_image(self.made, "", "phasor")
+        (self.out / "image.spdx.json").write_text(json.dumps({"packages": []}))
         self.assertEqual(outcomes(self.made)["image"], "FAIL")
 
     def test_provenance_names_source_and_materials(self):

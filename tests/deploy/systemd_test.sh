@@ -42,6 +42,7 @@ stop=$(sed -n 's/^TimeoutStopSec=\([0-9]*\)s$/\1/p' $unit)
 systemd-sysusers --dry-run "$PWD/deploy/systemd/phasor.sysusers" 2>&1 | grep -q 'phasor-clients' || fail "phasor.sysusers makes no group"
 group=$(sed -n 's/^Group=//p' $unit)
 [ "$(sed -n 's/^g \([^ ]*\) -$/\1/p' deploy/systemd/phasor.sysusers)" = "$group" ] || fail "phasor.sysusers makes another group"
+systemd-sysusers --dry-run "$PWD/deploy/systemd/phasor.sysusers" 2>&1 | grep -q "user '$(sed -n 's/^User=//p' $unit)'" || fail "phasor.sysusers does not make the unit's user"
 if [ "$(id -u)" != 0 ]; then
   echo "not root: the sockets of another user were not tried"
   exit 0

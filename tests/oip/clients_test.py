@@ -114,10 +114,15 @@ class ClientsTest(unittest.TestCase):
         for call, arguments in [
             (self.client.load_model, ["llama-3"]),
             (self.client.unload_model, ["llama-3"]),
-            (self.client.get_trace_settings, []),
+            (self.client.update_trace_settings, [None, {"trace_rate": "2"}]),
             (self.client.get_log_settings, []),
         ]:
             self.assert_fails("UNIMPLEMENTED", "not implemented", call, *arguments)
+
+    def test_traces_are_off_without_a_collector(self):
+        settings = {name: list(s.value) for name, s in self.client.get_trace_settings().settings.items()}
+        self.assertEqual(settings["trace_level"], ["OFF"])
+        self.assertEqual(settings["trace_mode"], ["opentelemetry"])
 
     def test_statistics_grow_with_every_inference(self):
         def look():

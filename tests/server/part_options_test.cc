@@ -29,7 +29,7 @@ TEST(PartOptionsTest, LeasesNeedASocket) {
   EXPECT_EQ(ServiceOptionsOf(options, nullptr, nullptr, {&leases}).memory.leases, nullptr);
   options.lease_socket = "/run/lease.sock";
   EXPECT_EQ(ServiceOptionsOf(options, nullptr, nullptr, {&leases}).memory.leases, &leases);
-  EXPECT_EQ(InferenceOptionsOf(options, nullptr, {&leases}).memory.leases, nullptr);
+  EXPECT_EQ(InferenceOptionsOf(options, nullptr, {&leases}, {}).memory.leases, nullptr);
 }
 
 TEST(PartOptionsTest, PartsHaveTheLimitsOfTheServer) {

@@ -2,6 +2,7 @@
 // Tests listening sockets on loopback and on files.
 #include "server/net/listen_socket.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "tests/support/socket_client.h"
 
@@ -63,6 +65,32 @@ TEST(ListenTest, AllAddressesOfANameShareThePort) {
   for (const ListenSocket& socket : *sockets) {
     EXPECT_EQ(socket.address().substr(socket.address().rfind(':')), first.substr(first.rfind(':')));
   }
+}
+
+FileDescriptor DuplicateOf(const ListenSocket& socket) {
+  return FileDescriptor(fcntl(socket.fd(), F_DUPFD_CLOEXEC, 0));
+}
+
+TEST(ListenTest, APassedSocketOfTheAddressIsTakenWithWhatWaitsThere) {
+  auto before = Listen(std::vector<std::string>{"127.0.0.1:0", "127.0.0.1:0"});
+  ASSERT_TRUE(before.ok());
+  const std::string address = (*before)[0].address();
+  std::vector<FileDescriptor> passed;
+  passed.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));  // what is no socket stays
+  passed.push_back(DuplicateOf((*before)[1]));
+  passed.push_back(DuplicateOf((*before)[0]));
+  const int fd = passed[2].get();
+  before->clear();  // the process has ended
+  const FileDescriptor client = ConnectTo(address);
+  ASSERT_TRUE(client.valid());
+
+  const auto after = Listen(std::vector<std::string>{address}, {}, &passed);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ((*after)[0].fd(), fd);
+  EXPECT_EQ((*after)[0].address(), address);
+  EXPECT_NE(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_TRUE(FileDescriptor(accept((*after)[0].fd(), nullptr, nullptr)).valid());
+  EXPECT_TRUE(passed[0].valid() && passed[1].valid());
 }
 
 TEST(ListenTest, UnknownHostIsUnavailable) {
@@ -133,6 +161,38 @@ TEST_F(UnixSocketTest, AGroupThatIsNotOnesOwnIsRefused) {
   };
   ASSERT_EQ(chmod(path_.substr(0, path_.rfind('/')).c_str(), 0777), 0);
   EXPECT_EXIT(listen_as_nobody(), ::testing::ExitedWithCode(0), "socket-group: cannot give");
+}
+
+TEST_F(UnixSocketTest, FileOfAPassedSocketStaysAndGetsItsMode) {
+  std::vector<FileDescriptor> passed;
+  {
+    auto before = Listen(address_);
+    ASSERT_TRUE(before.ok());
+    passed.push_back(DuplicateOf((*before)[0]));
+    (*before)[0].LeaveFile();
+  }
+  const FileDescriptor client = ConnectTo("unix:" + path_);
+  ASSERT_TRUE(client.valid());
+  {
+    const auto after = Listen(address_, {.mode = 0606}, &passed);
+    ASSERT_TRUE(after.ok()) << after.status();
+    EXPECT_TRUE(FileDescriptor(accept((*after)[0].fd(), nullptr, nullptr)).valid());
+  }
+  struct stat status;
+  ASSERT_EQ(stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0606u);
+}
+
+TEST_F(UnixSocketTest, APassedSocketThatLostItsFileIsReplaced) {
+  std::vector<FileDescriptor> passed;
+  {
+    auto before = Listen(address_);
+    ASSERT_TRUE(before.ok());
+    passed.push_back(DuplicateOf((*before)[0]));
+  }
+  const auto after = Listen(address_, {}, &passed);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
 }
 
 TEST_F(UnixSocketTest, FileOfADeadServerIsReplaced) {

@@ -13,11 +13,17 @@
 
 #include "server/base/log.h"
 #include "server/base/mutex.h"
+#include "tests/support/eventually.h"
+#include "tests/support/fake_systemd.h"
 #include "tests/support/listening_socket.h"
 #include "tests/support/socket_client.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor {
 namespace {
+
+using ::testing::ElementsAreArray;
+using testing::Eventually;
 
 class ListenerTest : public ::testing::Test {
  protected:
@@ -216,6 +222,57 @@ TEST_F(ListenerTest, WithoutEvenTheSpareDescriptorClientsWaitAndAreServedLater) 
     while (listener_->stats().starved == 0) std::this_thread::yield();
   }
   Accepted(0);
+}
+
+// The life of a service: each process ends before the next one starts.
+class KeptListenerTest : public ListenerTest {
+ protected:
+  KeptListenerTest() {
+    options_.addresses.push_back("unix:" + folder_.path() + "/s");
+    options_.notify_socket = systemd_.path();
+    Start();
+    options_.addresses[0] = address();
+    End();
+  }
+  void End() {
+    ASSERT_TRUE(Eventually([&] { return systemd_.messages().size() == 2; }));
+    listener_.reset();
+    options_.passed.clear();
+    for (FileDescriptor& fd : systemd_.Passed()) options_.passed.push_back(fd.Release());
+  }
+
+  testing::TempDir folder_;
+  testing::FakeSystemd systemd_{folder_.path() + "/notify"};
+};
+
+TEST_F(KeptListenerTest, WhoConnectsBetweenTwoProcessesWaitsForTheNext) {
+  ASSERT_EQ(options_.passed.size(), 2u);
+  std::vector<FileDescriptor> clients;
+  for (const std::string& address : options_.addresses) clients.push_back(ConnectTo(address));
+  Start();
+  EXPECT_THAT(listener_->addresses(), ElementsAreArray(options_.addresses));
+  for (size_t i = 0; i < clients.size(); ++i) {
+    EXPECT_TRUE(clients[i].valid()) << options_.addresses[i];
+    EXPECT_GE(Accepted(i), 0);
+  }
+  EXPECT_TRUE(Eventually([&] { return systemd_.Passed().size() == 2; })) << "for the one after it";
+}
+
+TEST_F(KeptListenerTest, AKeptSocketIsNotInTheWayOfNewAddresses) {
+  const std::string port = options_.addresses[0].substr(options_.addresses[0].rfind(':'));
+  options_.addresses = {"0.0.0.0" + port};
+  Start();
+  EXPECT_THAT(listener_->addresses(), ElementsAreArray(options_.addresses));
+  EXPECT_TRUE(ConnectTo("127.0.0.1" + port).valid());
+  EXPECT_GE(Accepted(0), 0);
+}
+
+TEST_F(KeptListenerTest, AddressesThatWereLeftOutRefuse) {
+  const std::string gone = options_.addresses[0];
+  options_.addresses = {options_.addresses[1]};
+  Start();
+  EXPECT_TRUE(Eventually([&] { return systemd_.Passed().size() == 1; }));
+  EXPECT_FALSE(ConnectTo(gone).valid());
 }
 
 TEST_F(ListenerTest, BadAddressIsRefused) {

@@ -266,9 +266,10 @@ TEST_F(InferenceServiceTest, WhatIsNotBuiltSaysSo) {
   EXPECT_EQ(Call(&S::RepositoryModelUnload, inference::RepositoryModelUnloadRequest(), &unload)
                 .error_code(),
             Code::UNIMPLEMENTED);
+  inference::TraceSettingRequest change;
+  (*change.mutable_settings())["trace_rate"].add_value("2");
   inference::TraceSettingResponse trace;
-  EXPECT_EQ(Call(&S::TraceSetting, inference::TraceSettingRequest(), &trace).error_code(),
-            Code::UNIMPLEMENTED);
+  EXPECT_EQ(Call(&S::TraceSetting, change, &trace).error_code(), Code::UNIMPLEMENTED);
   inference::LogSettingsResponse log;
   EXPECT_EQ(Call(&S::LogSettings, inference::LogSettingsRequest(), &log).error_code(),
             Code::UNIMPLEMENTED);

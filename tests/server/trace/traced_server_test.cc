@@ -13,9 +13,11 @@
 
 #include "absl/synchronization/notification.h"
 #include "client/client.h"
+#include "inference/grpc_service.grpc.pb.h"
 #include "server/server.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http_get.h"
+#include "tests/support/running_server.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/trace_collector.h"
 
@@ -76,6 +78,29 @@ TEST(TracedServerTest, ACallIsASpanOfItsCallersTraceWithItsSteps) {
       << "the call that was not sampled has no spans";
   EXPECT_EQ(collector.spans()[0].parent_span_id(),
             std::string("\x00\xf0\x67\xaa\x0b\xa9\x02\xb7", 8));
+}
+
+// Of the Open Inference Protocol, as Triton's clients ask.
+std::map<std::string, std::string> TraceSettings(const Server& server) {
+  const auto stub =
+      inference::GRPCInferenceService::NewStub(testing::NewChannel(server.listeners()[0]));
+  grpc::ClientContext context;
+  inference::TraceSettingResponse response;
+  EXPECT_TRUE(stub->TraceSetting(&context, {}, &response).ok());
+  std::map<std::string, std::string> settings;
+  for (const auto& [name, setting] : response.settings()) settings[name] = setting.value(0);
+  return settings;
+}
+
+TEST(TracedServerTest, TraceSettingSaysWhatIsTraced) {
+  TraceCollector collector;
+  EXPECT_EQ(TraceSettings(*StartTraced(collector.endpoint()))["trace_rate"], "1");
+  const auto some = StartTraced(collector.endpoint(), {{"OTEL_TRACES_SAMPLER", "traceidratio"},
+                                                       {"OTEL_TRACES_SAMPLER_ARG", "0.25"}});
+  EXPECT_THAT(TraceSettings(*some), Contains(std::pair("trace_rate", "4")));
+  EXPECT_THAT(TraceSettings(*some), Contains(std::pair("trace_level", "TIMESTAMPS")));
+  const auto none = StartTraced(collector.endpoint(), {{"OTEL_TRACES_SAMPLER", "always_off"}});
+  EXPECT_THAT(TraceSettings(*none), Contains(std::pair("trace_level", "OFF")));
 }
 
 // The names of the children of a span, in the order in which they came.
