@@ -188,6 +188,11 @@ def encode(
         raise _errors.InvalidArgument(f"form: {form!r}; must be one of {', '.join(FORMS)}")
     if (spec is None) == (table is None):
         raise _errors.InvalidArgument("spec: give either a spec or table=, the name of a table")
+    kind = _like(like, add_to, positions)
+    if out is None and kind is not positions and _arrays.on_gpu(kind):
+        if kind is not add_to:
+            raise _errors.InvalidArgument("like: on a GPU, and the result would be in host memory; pass out=, an array on the GPU")
+        out = _arrays.empty_like(add_to, code)
     call = (
         None if spec is None else _spec.to_spec(spec)._native,
         positions,
@@ -200,7 +205,7 @@ def encode(
         clip,
         None if pins is None else pins._values(),
     )
-    return call, _like(like, add_to, positions)
+    return call, kind
 
 
 def bias(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _calls, _errors, _moves, _spec
+from . import _arrays, _calls, _devices, _errors, _moves, _spec
 from ._core import native
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class Client:
         self._pins = pins
         self._lock = threading.Lock()
         self._connected: Any = None
+        self._devices: _devices.Devices | None = None
         self._closed = False
 
     def _native(self) -> Any:
@@ -127,7 +128,8 @@ class Client:
             if self._closed:
                 raise _errors.FailedPrecondition("client: closed; make a new one")
             if self._connected is None:
-                self._connected = native.Client(self._target, self._options)
+                self._devices = _devices.Devices()
+                self._connected = native.Client(self._target, self._options, self._devices)
             return self._connected
 
     # --- rotations --------------------------------------------------------------------------------
@@ -354,7 +356,7 @@ class Client:
         FailedPrecondition."""
         with self._lock:
             self._closed = True
-            self._connected = None
+            self._connected = self._devices = None
 
     def __enter__(self) -> Client:
         return self
