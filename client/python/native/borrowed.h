@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "client/tensor.h"
 
 namespace phasor::python {
@@ -49,7 +49,7 @@ class Borrowed {
 
  private:
   nb::handle client_, devices_;
-  std::vector<PyObject*> objects_;
+  absl::InlinedVector<PyObject*, 8> objects_;
 };
 
 }  // namespace phasor::python

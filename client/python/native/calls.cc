@@ -23,6 +23,7 @@ std::optional<float> ToScale(nb::handle scale) {
 void AddTensors(nb::handle inputs, nb::handle outputs, nb::handle scales, Borrowed& borrowed,
                 RopeCall& call) {
   const size_t count = nb::len(inputs);
+  call.tensors.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const int number = static_cast<int>(i);
     const nb::object input = inputs[i], output = outputs[i];

@@ -6,9 +6,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from . import _arrays, _errors, _spec
 from ._core import BIAS_FAMILIES, FORMS
 
+_empty, _ndarray = np.empty, np.ndarray
 _LAYOUTS = {"thd": 0, "htd": 1}
 FORWARD, INVERSE, DELTA = range(3)
 
@@ -52,8 +55,10 @@ def _outputs(tensors: tuple[Any, ...], inplace: bool, out: Any, out_dtype: Any) 
         if out is not None or out_dtype is not None:
             raise _errors.InvalidArgument("inplace: set together with out or out_dtype; set one of them")
         return tensors
+    if out is None and out_dtype is None:
+        return tuple([_empty(each.shape, each.dtype) if type(each) is _ndarray else _arrays.empty_like(each, None) for each in tensors])
     if out is None:
-        code = None if out_dtype is None else _arrays.dtype_code(out_dtype)
+        code = _arrays.dtype_code(out_dtype)
         return tuple([_arrays.empty_like(tensor, code) for tensor in tensors])
     if out_dtype is not None:
         raise _errors.InvalidArgument("out_dtype: set together with out; its arrays have a type")

@@ -151,8 +151,29 @@ class Client:
         timeout: float | None = None,
     ) -> Any:
         """Rotates queries, keys, ... by their positions. See phasor.apply_rope."""
+        return self._rope(
+            tensors, positions, spec, preset, config, layout, inverse, inplace, out, out_dtype, inv_scale, pins, timeout
+        )
+
+    def _rope(
+        self,
+        tensors: tuple[Any, ...],
+        positions: Any,
+        spec: _spec.SpecLike | None,
+        preset: str | None,
+        config: Any,
+        layout: str,
+        inverse: bool,
+        inplace: bool,
+        out: Any,
+        out_dtype: Any,
+        inv_scale: Any,
+        pins: _calls.Pins | None,
+        timeout: float | None,
+    ) -> Any:
+        """apply_rope, whose arguments take a microsecond to pass by name."""
         call = _calls.rope(tensors, positions, spec, preset, config, layout, inverse, inplace, out, out_dtype, inv_scale, pins or self._pins)
-        self._native().rope(call, timeout)
+        (self._connected or self._connect()).rope(call, timeout)
         return _calls.results(call)
 
     def apply_rope_(self, *tensors: Any, **kwargs: Any) -> None:
