@@ -191,11 +191,12 @@ nb::dict NativeClient::MoveKeys(nb::tuple call, Timeout timeout) {
   return ToDict(*result);
 }
 
-void NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& completions,
-                             nb::object token, const CancelToken& cancel) {
+CancelToken NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& completions,
+                                    nb::object token) {
   auto borrowed = std::make_unique<Borrowed>(Borrow());
   RopeCall rope = ToRopeCall(call, *borrowed);
   CallContext context = Context(timeout);
+  CancelToken cancel;
   context.cancel = cancel;
   PyObject* const arguments = call.ptr();
   PyObject* const key = token.ptr();
@@ -214,14 +215,15 @@ void NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& compl
                        },
                        std::move(*borrowed));
                  });
+  return cancel;
 }
 
-void NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
-                               Completions& completions, nb::object token,
-                               const CancelToken& cancel) {
+CancelToken NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
+                                      Completions& completions, nb::object token) {
   auto borrowed = std::make_unique<Borrowed>(Borrow());
   EncodeCall encode = ToEncodeCall(call, *borrowed);
   CallContext context = Context(timeout);
+  CancelToken cancel;
   context.cancel = cancel;
   const PositionList positions = encode.positions;
   PyObject* const arguments = call.ptr();
@@ -241,6 +243,7 @@ void NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
                     },
                     std::move(*borrowed));
               });
+  return cancel;
 }
 
 nb::list NativeClient::RopeBatch(nb::list calls, Timeout timeout) {

@@ -37,11 +37,12 @@ class NativeClient {
   nb::object Encode(nb::tuple call, Timeout timeout, nb::handle like);
   nb::object Bias(nb::tuple call, Timeout timeout, nb::handle like);
   nb::dict MoveKeys(nb::tuple call, Timeout timeout);  // the tuple of moves.h
-  // The same without waiting: `completions` gets `token` and the result or exception.
-  void RopeAsync(nb::tuple call, Timeout timeout, Completions& completions, nb::object token,
-                 const CancelToken& cancel);
-  void EncodeAsync(nb::tuple call, Timeout timeout, nb::object like, Completions& completions,
-                   nb::object token, const CancelToken& cancel);
+  // The same without waiting: `completions` gets `token` and the result or exception. The result
+  // cancels the call.
+  CancelToken RopeAsync(nb::tuple call, Timeout timeout, Completions& completions,
+                        nb::object token);
+  CancelToken EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
+                          Completions& completions, nb::object token);
   // Lists of results and exceptions, in the order of the calls.
   nb::list RopeBatch(nb::list calls, Timeout timeout);
   nb::list EncodeBatch(nb::list calls, nb::list likes, Timeout timeout);
