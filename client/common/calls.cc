@@ -59,18 +59,6 @@ absl::Status CheckView(const View& view, std::string_view path, const void* conn
   return CheckMemory(view.desc, view.bytes, path);
 }
 
-absl::Status CheckPositions(const PositionList& positions, std::string_view path) {
-  const auto* tensor = std::get_if<PositionTensor>(&positions.value());
-  if (tensor == nullptr) return absl::OkStatus();
-  const std::string tensor_path = StrCat(path, ".tensor");
-  if (positions.on_device()) return NotOnDevice(tensor_path);
-  if (positions.strided()) {
-    return InvalidAt(StrCat(tensor_path, ".strides"), "given; must be empty: dense positions");
-  }
-  return CheckMemory({tensor->dtype, tensor->shape, {}},
-                     static_cast<int64_t>(positions.bytes().size()), tensor_path);
-}
-
 absl::Status CheckRopeTensor(const RopeTensor& tensor, std::string_view path,
                              const void* connection) {
   const TensorDesc& input = tensor.input.desc;
@@ -203,6 +191,18 @@ std::vector<bool> WrittenPools(const MoveCall& call) {
 }
 
 }  // namespace
+
+absl::Status CheckPositions(const PositionList& positions, std::string_view path) {
+  const auto* tensor = std::get_if<PositionTensor>(&positions.value());
+  if (tensor == nullptr) return absl::OkStatus();
+  const std::string tensor_path = StrCat(path, ".tensor");
+  if (positions.on_device()) return NotOnDevice(tensor_path);
+  if (positions.strided()) {
+    return InvalidAt(StrCat(tensor_path, ".strides"), "given; must be empty: dense positions");
+  }
+  return CheckMemory({tensor->dtype, tensor->shape, {}},
+                     static_cast<int64_t>(positions.bytes().size()), tensor_path);
+}
 
 absl::Status CheckBase(const Spec& spec, std::string_view path) {
   const int bases = !spec.preset.empty() + !spec.config_json.empty() + !spec.encoder.empty();

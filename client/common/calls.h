@@ -39,6 +39,9 @@ absl::StatusOr<BiasRequest> ToRequest(const BiasCall& call, std::string_view pat
 absl::StatusOr<MoveRequest> ToRequest(const MoveCall& call, std::string_view path,
                                       const void* connection = nullptr);
 
+// INVALID_ARGUMENT: strided or GPU memory, or memory smaller than the shape of the positions.
+absl::Status CheckPositions(const PositionList& positions, std::string_view path);
+
 // INVALID_ARGUMENT: a pool that a call of a batch writes overlaps a pool of another call.
 absl::Status CheckPoolsApart(const std::vector<MoveCall>& calls);
 

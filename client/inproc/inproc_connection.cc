@@ -3,6 +3,7 @@
 #include "client/inproc/inproc_connection.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "client/common/calls.h"
 #include "client/common/runs.h"
 #include "client/inproc/inproc_stream.h"
@@ -76,11 +78,36 @@ absl::StatusOr<std::byte*> PlaceOf(const Call& call, const Prepared& prepared,
   return result->bytes.data();
 }
 
+// A rotation without its positions, and what it was prepared to.
+struct PreparedCall {
+  RopeCall call;
+  PreparedRope prepared;
+};
+
+// Whether a tensor is as another, wherever both lie.
+bool SameTensor(const RopeTensor& a, const RopeTensor& b) {
+  return a.input.desc == b.input.desc && a.output.desc == b.output.desc &&
+         a.input.bytes == b.input.bytes && a.output.bytes == b.output.bytes &&
+         (a.input.data == a.output.data) == (b.input.data == b.output.data) &&
+         a.inv_scale == b.inv_scale && a.input.device.memory == nullptr &&
+         a.output.device.memory == nullptr;
+}
+
+// Whether `call` needs no other preparation than that of its positions.
+bool IsPrepared(const RopeCall& call, const PreparedCall& last) {
+  return call.direction == last.call.direction && call.layout == last.call.layout &&
+         !call.paged.has_value() &&
+         std::equal(call.tensors.begin(), call.tensors.end(), last.call.tensors.begin(),
+                    last.call.tensors.end(), SameTensor) &&
+         call.pins == last.call.pins && call.spec == last.call.spec;
+}
+
 // The connection of the target "inproc:". Owns the backend and the plans. Threads: any.
 class InprocConnection final : public Connection,
                                public std::enable_shared_from_this<InprocConnection> {
  public:
   explicit InprocConnection(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  ~InprocConnection() override { delete last_.load(); }
 
   void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) override {
     const absl::Status status = CheckContext(context);
@@ -89,7 +116,7 @@ class InprocConnection final : public Connection,
 
   void ApplyRoPE(RopeCall call, CallContext context, Done<RunInfo> done) override {
     const absl::Status status = CheckContext(context);
-    done(status.ok() ? RunRope(call, kItemPath) : status);
+    done(status.ok() ? RunLikeLast(std::move(call)) : status);
   }
 
   // A batch that has begun is not cancelled: outputs are written only if the call succeeds.
@@ -204,11 +231,14 @@ class InprocConnection final : public Connection,
  private:
   absl::StatusOr<EncodeResult> RunEncode(const EncodeCall& call, std::string_view path);
   absl::StatusOr<RunInfo> RunRope(const RopeCall& call, std::string_view path);
+  // RunRope with the preparation of the last call, if this one is like it: programs make the same
+  // call again and again, with other numbers.
+  absl::StatusOr<RunInfo> RunLikeLast(RopeCall call);
   absl::StatusOr<RunInfo> RunInChunks(const std::vector<RopeCall>& entries,
                                       const ChunkOptions& options, const CallContext& context);
   // Checks a call and reads its positions.
   absl::StatusOr<PreparedRope> Prepare(const RopeCall& call, std::string_view path);
-  absl::Status Rotate(const PreparedRope& prepared, const std::vector<RopeTensor>& tensors,
+  absl::Status Rotate(const PreparedRope& prepared, absl::Span<const RopeTensor> tensors,
                       RunInfo* info);
   absl::StatusOr<EncodeResult> RunBias(const BiasCall& call, std::string_view path);
   absl::StatusOr<MoveResult> RunMove(const MoveCall& call, std::string_view path,
@@ -236,6 +266,7 @@ class InprocConnection final : public Connection,
 
   const std::unique_ptr<Backend> backend_;
   Plans plans_;
+  std::atomic<PreparedCall*> last_ = nullptr;  // owned; nullptr while a call uses it
 };
 
 absl::StatusOr<EncodeResult> InprocConnection::RunEncode(const EncodeCall& call,
@@ -285,9 +316,9 @@ absl::StatusOr<PreparedRope> InprocConnection::Prepare(const RopeCall& call,
 }
 
 absl::Status InprocConnection::Rotate(const PreparedRope& prepared,
-                                      const std::vector<RopeTensor>& tensors, RunInfo* info) {
-  std::vector<const std::byte*> x;
-  std::vector<std::byte*> y;
+                                      absl::Span<const RopeTensor> tensors, RunInfo* info) {
+  absl::InlinedVector<const std::byte*, 4> x;
+  absl::InlinedVector<std::byte*, 4> y;
   int64_t bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     x.push_back(tensors[i].input.data);
@@ -310,6 +341,30 @@ absl::StatusOr<RunInfo> InprocConnection::RunRope(const RopeCall& call, std::str
   if (call.paged.has_value()) tensors.push_back(call.paged->values);
   RunInfo info = Info(*prepared.plan);
   PHASOR_RETURN_IF_ERROR(Rotate(prepared, tensors, &info));
+  return info;
+}
+
+absl::StatusOr<RunInfo> InprocConnection::RunLikeLast(RopeCall call) {
+  if (call.paged.has_value() || call.direction == Direction::kDelta) {
+    return RunRope(call, kItemPath);
+  }
+  std::unique_ptr<PreparedCall> use(last_.exchange(nullptr));  // now no other thread has it
+  if (use != nullptr && IsPrepared(call, *use)) {
+    const std::string path = StrCat(kItemPath, ".positions");
+    PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, path));
+    PHASOR_RETURN_IF_ERROR(ReplacePositions(call.positions.value(), path, use->prepared));
+    PHASOR_RETURN_IF_ERROR(SetPositions(call.positions, use->prepared.positions, path));
+  } else {
+    PHASOR_ASSIGN_OR_RETURN(PreparedRope prepared, Prepare(call, kItemPath));
+    if (use == nullptr) use = std::make_unique<PreparedCall>();
+    use->prepared = std::move(prepared);
+  }
+  RunInfo info = Info(*use->prepared.plan);
+  PHASOR_RETURN_IF_ERROR(Rotate(use->prepared, call.tensors, &info));
+  use->prepared.positions = {};  // they borrow from the caller
+  call.positions = {};
+  use->call = std::move(call);
+  delete last_.exchange(use.release());
   return info;
 }
 

@@ -173,6 +173,11 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
 absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvider plans,
                                          std::string_view path);
 
+// Gives a prepared rotation, which is no delta, other positions. `path` is that of the positions.
+// INVALID_ARGUMENT: they are wrong, or do not fit; `prepared` is as it was.
+absl::Status ReplacePositions(const Positions& positions, std::string_view path,
+                              PreparedRope& prepared);
+
 // The request for tokens first..first+count-1 alone; [first, first+count) must lie in [0, tokens].
 // The inputs and add_to of `prepared` must be dense. A rotation must have batch == 1 and no pages.
 // Position data that is set stays borrowed.

@@ -20,6 +20,7 @@ struct TensorDesc {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
+  friend bool operator==(const TensorDesc&, const TensorDesc&) = default;
 };
 
 // All errors are INVALID_ARGUMENT. Their messages begin with `path` ("item.add_to").

@@ -21,13 +21,12 @@ class FakeExport {
   FakeExport(int64_t bytes, int64_t number) : bytes_((bytes + 4095) / 4096 * 4096) {
     handle_.fill(std::byte{0x5A});
     std::memcpy(handle_.data(), &number, sizeof number);
-    const int fd = memfd_create("device", 0);
-    if (fd < 0 || ftruncate(fd, bytes_) != 0) std::abort();
-    data_ = Map(fd, PROT_READ | PROT_WRITE);
-    device_ = Map(fd, PROT_NONE);
-    close(fd);
+    if (fd_ < 0 || ftruncate(fd_, bytes_) != 0) std::abort();
+    data_ = Map(PROT_READ | PROT_WRITE);
+    device_ = Map(PROT_NONE);
   }
   ~FakeExport() {
+    close(fd_);
     munmap(data_, static_cast<size_t>(bytes_));
     munmap(device_, static_cast<size_t>(bytes_));
   }
@@ -42,6 +41,9 @@ class FakeExport {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
+  // Of this process; another one can map it.
+  int fd() const { return fd_; }
+
   // For the device.
   std::byte* device_view() const { return device_; }
   void SetTouchable(bool touchable) const {
@@ -50,13 +52,14 @@ class FakeExport {
   }
 
  private:
-  std::byte* Map(int fd, int protection) const {
-    void* const memory = mmap(nullptr, static_cast<size_t>(bytes_), protection, MAP_SHARED, fd, 0);
+  std::byte* Map(int protection) const {
+    void* const memory = mmap(nullptr, static_cast<size_t>(bytes_), protection, MAP_SHARED, fd_, 0);
     if (memory == MAP_FAILED) std::abort();
     return static_cast<std::byte*>(memory);
   }
 
   const int64_t bytes_;
+  const int fd_ = memfd_create("device", MFD_CLOEXEC);
   IpcHandle handle_;
   std::byte* data_ = nullptr;
   std::byte* device_ = nullptr;

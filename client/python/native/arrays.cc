@@ -38,16 +38,20 @@ struct RawArray {
   std::byte* data = nullptr;
   bool writable = false;
   bool irregular = false;  // strides or addresses that are no multiples of the element size
+  bool dense = false;      // known to be, and so has no strides
+  bool on_gpu = false;
+  nb::object stream;  // on a GPU: whose work makes the array; not set: it is made
+  nb::handle object;  // the array or, if it had to be copied, its copy
 };
 
 std::string TypeName(nb::handle object) {
   return nb::cast<std::string>(nb::type_name(object.type()));
 }
 
-[[noreturn]] void RaiseDtype(nb::handle array, std::string_view path) {
+[[noreturn]] void RaiseDtype(nb::handle array, ArgName path) {
   const nb::object dtype = nb::getattr(array, "dtype", array.type());
   const std::string name = nb::cast<std::string>(nb::str(nb::handle(dtype)));
-  RaiseInvalid(StrCat(path, ".dtype"),
+  RaiseInvalid(StrCat(path.Text(), ".dtype"),
                StrCat(name, " is no type of Phasor; use float64, float32, float16 or bfloat16"));
 }
 
@@ -60,7 +64,46 @@ std::optional<Dtype> PlainDtype(const ArrayInterface& array) {
   return std::nullopt;
 }
 
-RawArray FromNumpy(nb::handle object, std::string_view path, Borrowed& borrowed) {
+// The first members of numpy's arrays (PyArrayObject_fields), which its macros compile into every
+// extension.
+struct NumpyArray {
+  PyObject_HEAD;
+  void* data;
+  int nd;
+  Py_intptr_t* shape;
+  Py_intptr_t* strides;
+  PyObject* base;
+  PyObject* descr;
+  int flags;
+};
+constexpr int kCContiguous = 0x1;
+bool numpy_layout_known = false;
+
+// What most arrays of numpy are: dense, aligned, of a type of Phasor. Not set: something else.
+std::optional<RawArray> FromDenseNumpy(nb::handle object) {
+  const auto* array = reinterpret_cast<const NumpyArray*>(object.ptr());
+  constexpr int kPlain = kCContiguous | kAligned;
+  if (!numpy_layout_known || (array->flags & kPlain) != kPlain) return std::nullopt;
+  PyObject* const code = PyDict_GetItemWithError(TheHelpers().dtypes, array->descr);
+  if (code == nullptr) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  RawArray raw;
+  raw.dtype = static_cast<Dtype>(PyLong_AsLong(code));
+  raw.item_bytes = SizeOf(*raw.dtype);
+  raw.shape.assign(array->shape, array->shape + array->nd);
+  raw.data = static_cast<std::byte*>(array->data);
+  raw.writable = (array->flags & kWriteable) != 0;
+  raw.dense = true;
+  return raw;
+}
+
+RawArray FromNumpy(nb::handle object, ArgName path, Borrowed& borrowed) {
+  if (auto raw = FromDenseNumpy(object)) {
+    borrowed.Keep(nb::borrow(object));
+    return *std::move(raw);
+  }
   const nb::object capsule = object.attr("__array_struct__");
   const auto* array =
       static_cast<const ArrayInterface*>(PyCapsule_GetPointer(capsule.ptr(), nullptr));
@@ -72,7 +115,8 @@ RawArray FromNumpy(nb::handle object, std::string_view path, Borrowed& borrowed)
     RaiseDtype(object, path);  // its bytes are pointers
   }
   if ((array->flags & kNotSwapped) == 0) {
-    RaiseInvalid(StrCat(path, ".dtype"), "bytes in another order than this machine's; convert it");
+    RaiseInvalid(StrCat(path.Text(), ".dtype"),
+                 "bytes in another order than this machine's; convert it");
   }
   raw.item_bytes = array->itemsize;
   raw.data = static_cast<std::byte*>(array->data);
@@ -93,21 +137,29 @@ std::vector<int64_t> Integers(nb::handle tuple) {
   return values;
 }
 
-RawArray FromTorch(nb::handle tensor, std::string_view path, Borrowed& borrowed) {
+[[noreturn]] void RaiseOnGpu(nb::handle array, ArgName path) {
+  const nb::object place = nb::getattr(array, "device", nb::str("a GPU"));
+  const std::string device = nb::cast<std::string>(nb::str(nb::handle(place)));
+  throw nb::type_error(StrCat(path.Text(), ": lies on ", device,
+                              ", and nothing copies it to the host unasked; pass a copy there, as "
+                              "tensor.cpu(), or rotate it at a server that has the GPU")
+                           .c_str());
+}
+
+RawArray FromTorch(nb::handle tensor, ArgName path, Borrowed& borrowed) {
+  RawArray raw;
   if (!nb::cast<bool>(tensor.attr("is_cpu"))) {
-    const nb::object place = tensor.attr("device");
-    const std::string device = nb::cast<std::string>(nb::str(nb::handle(place)));
-    throw nb::type_error(StrCat(path, ": lies on ", device,
-                                ", and nothing copies it to the host unasked; pass tensor.cpu()")
-                             .c_str());
+    if (!nb::cast<bool>(tensor.attr("is_cuda"))) RaiseOnGpu(tensor, path);
+    raw.on_gpu = true;
+    raw.stream = Call(TheHelpers().torch_stream, tensor);
   }
   if (nb::cast<bool>(tensor.attr("requires_grad"))) {
-    RaiseInvalid(path, "requires grad; use phasor.torch.apply_rope, or pass tensor.detach()");
+    RaiseInvalid(path.Text(),
+                 "requires grad; use phasor.torch.apply_rope, or pass tensor.detach()");
   }
   if (nb::cast<bool>(tensor.attr("is_neg")())) {
-    RaiseInvalid(path, "a view with negated values; pass tensor.resolve_neg()");
+    RaiseInvalid(path.Text(), "a view with negated values; pass tensor.resolve_neg()");
   }
-  RawArray raw;
   raw.dtype = FindDtype(tensor.attr("dtype"));
   raw.item_bytes = nb::cast<int64_t>(tensor.attr("element_size")());
   raw.shape = Integers(tensor.attr("shape"));
@@ -135,9 +187,31 @@ std::optional<Dtype> FromDlpack(nb::dlpack::dtype dtype) {
   return std::nullopt;
 }
 
+// An array with __cuda_array_interface__, whose strides are in bytes.
+RawArray FromCuda(nb::handle object, Borrowed& borrowed) {
+  const nb::object values = Call(TheHelpers().cuda_array, object);
+  RawArray raw;
+  raw.on_gpu = true;
+  raw.data = reinterpret_cast<std::byte*>(nb::cast<uintptr_t>(values[0]));
+  if (!values[1].is_none()) raw.dtype = static_cast<Dtype>(nb::cast<int>(values[1]));
+  raw.item_bytes = nb::cast<int64_t>(values[2]);
+  raw.shape = Integers(values[3]);
+  int64_t dense = raw.item_bytes;
+  raw.strides.resize(raw.shape.size());
+  for (size_t d = raw.shape.size(); d-- > 0; dense *= raw.shape[d]) raw.strides[d] = dense;
+  if (!values[4].is_none()) raw.strides = Integers(values[4]);
+  for (int64_t& stride : raw.strides) {
+    raw.irregular = raw.irregular || stride % raw.item_bytes != 0;
+    stride /= raw.item_bytes;
+  }
+  raw.writable = nb::cast<bool>(values[5]);
+  if (!values[6].is_none()) raw.stream = values[6];
+  borrowed.Keep(nb::borrow(object));
+  return raw;
+}
+
 // Everything else that has DLPack or the buffer protocol.
-RawArray FromOther(nb::handle object, std::string_view path, Access access, Kind kind,
-                   Borrowed& borrowed) {
+RawArray FromOther(nb::handle object, ArgName path, Access access, Kind kind, Borrowed& borrowed) {
   using ReadOnly = nb::ndarray<nb::ro>;
   using Writable = nb::ndarray<>;
   ReadOnly array;
@@ -145,16 +219,14 @@ RawArray FromOther(nb::handle object, std::string_view path, Access access, Kind
   const bool may_write = kind != Kind::kReadOnly && nb::try_cast(object, writable);
   if (may_write) array = ReadOnly(writable);
   if (!may_write && !nb::try_cast(object, array)) {
-    throw nb::type_error(
-        StrCat(path, ": ", TypeName(object), "; must be an array (numpy, torch, DLPack, buffer)")
-            .c_str());
+    throw nb::type_error(StrCat(path.Text(), ": ", TypeName(object),
+                                "; must be an array (numpy, torch, DLPack, buffer)")
+                             .c_str());
   }
-  if (array.device_type() != nb::device::cpu::value) {
-    throw nb::type_error(
-        StrCat(path, ": not in host memory, and nothing copies it there unasked").c_str());
-  }
+  const bool on_gpu = array.device_type() == nb::device::cuda::value;
+  if (!on_gpu && array.device_type() != nb::device::cpu::value) RaiseOnGpu(object, path);
   if (access == Access::kWrite && !may_write) {
-    RaiseInvalid(path, StrCat(TypeName(object), " is read-only; pass a writable array"));
+    RaiseInvalid(path.Text(), StrCat(TypeName(object), " is read-only; pass a writable array"));
   }
   RawArray raw;
   raw.dtype = FromDlpack(array.dtype());
@@ -165,6 +237,8 @@ RawArray FromOther(nb::handle object, std::string_view path, Access access, Kind
   }
   raw.data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
   raw.writable = may_write;
+  raw.on_gpu = on_gpu;
+  if (on_gpu) raw.stream = nb::int_(1);  // DLPack makes CUDA's default stream wait for the array
   auto* const kept = new ReadOnly(std::move(array));
   borrowed.Keep(nb::capsule(kept, [](void* p) noexcept { delete static_cast<ReadOnly*>(p); }));
   return raw;
@@ -173,6 +247,7 @@ RawArray FromOther(nb::handle object, std::string_view path, Access access, Kind
 // Gives dimensions of one element the stride that a dense tensor would have there, and drops the
 // strides of a dense tensor. Returns whether the service accepts the strides.
 bool Normalise(RawArray& raw) {
+  if (raw.dense) return true;
   int64_t dense = 1, running = 1;
   bool is_dense = true, accepted = !raw.irregular;
   for (size_t d = raw.shape.size(); d-- > 0;) {
@@ -202,17 +277,19 @@ int64_t Spanned(const RawArray& raw) {
   return (last + 1) * raw.item_bytes;
 }
 
-RawArray ReadArray(nb::handle array, std::string_view path, Access access, Borrowed& borrowed) {
+RawArray ReadArray(nb::handle array, ArgName path, Access access, Borrowed& borrowed) {
   const Kind kind = KindOf(array);
   if (kind == Kind::kNumpy) return FromNumpy(array, path, borrowed);
   if (kind == Kind::kTorch) return FromTorch(array, path, borrowed);
+  if (kind == Kind::kCuda) return FromCuda(array, borrowed);
   return FromOther(array, path, access, kind, borrowed);
 }
 
-RawArray ToRaw(nb::handle array, std::string_view path, Access access, Borrowed& borrowed) {
+RawArray ToRaw(nb::handle array, ArgName path, Access access, Borrowed& borrowed) {
   RawArray raw = ReadArray(array, path, access, borrowed);
+  raw.object = array;
   if (access == Access::kWrite && !raw.writable) {
-    RaiseInvalid(path, "a read-only array; pass a writable one");
+    RaiseInvalid(path.Text(), "a read-only array; pass a writable one");
   }
   return raw;
 }
@@ -235,6 +312,19 @@ nb::dlpack::dtype PlainDlpack(Dtype dtype) {
 
 }  // namespace
 
+void LearnNumpyLayout(nb::handle sample) {
+  const nb::object capsule = sample.attr("__array_struct__");
+  const auto* told =
+      static_cast<const ArrayInterface*>(PyCapsule_GetPointer(capsule.ptr(), nullptr));
+  if (told == nullptr) throw nb::python_error();
+  const auto* array = reinterpret_cast<const NumpyArray*>(sample.ptr());
+  const nb::object descr = sample.attr("dtype");
+  constexpr int kFlags = kCContiguous | kAligned | kWriteable;
+  numpy_layout_known = array->data == told->data && array->nd == 2 && array->shape[0] == 2 &&
+                       array->shape[1] == 3 && array->strides[1] == 4 &&
+                       array->descr == descr.ptr() && (array->flags & kFlags) == kFlags;
+}
+
 std::optional<Dtype> FindDtype(nb::handle dtype) {
   PyObject* const known = PyDict_GetItemWithError(TheHelpers().dtypes, dtype.ptr());
   if (known != nullptr) return static_cast<Dtype>(PyLong_AsLong(known));
@@ -252,13 +342,15 @@ Kind KindOf(nb::handle object) {
   return static_cast<Kind>(nb::cast<int>(Call(TheHelpers().find_kind, type)));
 }
 
-MutableTensorView Import(nb::handle array, std::string_view path, Access access,
-                         Borrowed& borrowed) {
+namespace {
+
+// An array with strides that the service accepts: `array`, or a copy for reading.
+RawArray ToTensor(nb::handle array, ArgName path, Access access, Borrowed& borrowed) {
   RawArray raw = ToRaw(array, path, access, borrowed);
   if (!raw.dtype.has_value()) RaiseDtype(array, path);
   if (!Normalise(raw)) {
     if (access == Access::kWrite) {
-      RaiseInvalid(StrCat(path, ".strides"),
+      RaiseInvalid(StrCat(path.Text(), ".strides"),
                    "the last dimension is not contiguous, or elements overlap or run backwards; "
                    "pass another array as out");
     }
@@ -266,23 +358,54 @@ MutableTensorView Import(nb::handle array, std::string_view path, Access access,
     raw = ToRaw(dense, path, access, borrowed);
     Normalise(raw);
   }
+  return raw;
+}
+
+MutableTensorView HostView(RawArray raw) {
   const int64_t bytes = Spanned(raw);
   return {{*raw.dtype, std::move(raw.shape), std::move(raw.strides)}, raw.data, bytes};
 }
 
-std::optional<MutableTensorView> ImportOptional(nb::handle array, std::string_view path,
-                                                Access access, Borrowed& borrowed) {
-  if (array.is_none()) return std::nullopt;
-  return Import(array, path, access, borrowed);
+DevicePlace PlaceOnGpu(const RawArray& raw, ArgName path, Borrowed& borrowed) {
+  const nb::object stream = raw.stream.is_valid() ? raw.stream : nb::none();
+  auto place =
+      borrowed.Place(raw.object, reinterpret_cast<uintptr_t>(raw.data), stream, path.Text());
+  if (!place.has_value()) RaiseOnGpu(raw.object, path);
+  return *std::move(place);
 }
 
-absl::Span<std::byte> ImportBytes(nb::handle array, std::string_view path, Access access,
-                                  Borrowed& borrowed) {
+}  // namespace
+
+MutableTensorView Import(nb::handle array, ArgName path, Access access, Borrowed& borrowed) {
+  RawArray raw = ToTensor(array, path, access, borrowed);
+  if (raw.on_gpu) RaiseOnGpu(array, path);
+  return HostView(std::move(raw));
+}
+
+MutableTensorView ImportTensor(nb::handle array, ArgName path, Access access, Borrowed& borrowed) {
+  RawArray raw = ToTensor(array, path, access, borrowed);
+  const int64_t bytes = Spanned(raw);
+  if (!raw.on_gpu || bytes == 0) return HostView(std::move(raw));
+  DevicePlace place = PlaceOnGpu(raw, path, borrowed);
+  return {
+      {*raw.dtype, std::move(raw.shape), std::move(raw.strides)}, nullptr, bytes, std::move(place)};
+}
+
+std::optional<MutableTensorView> ImportOptional(nb::handle array, ArgName path, Access access,
+                                                Borrowed& borrowed) {
+  if (array.is_none()) return std::nullopt;
+  return ImportTensor(array, path, access, borrowed);
+}
+
+KeyPool ImportBytes(nb::handle array, ArgName path, Access access, Borrowed& borrowed) {
   RawArray raw = ToRaw(array, path, access, borrowed);
   if (!Normalise(raw) || !raw.strides.empty()) {
-    RaiseInvalid(StrCat(path, ".strides"), "not contiguous; pass the whole array that holds it");
+    RaiseInvalid(StrCat(path.Text(), ".strides"),
+                 "not contiguous; pass the whole array that holds it");
   }
-  return {raw.data, static_cast<size_t>(Spanned(raw))};
+  const int64_t bytes = Spanned(raw);
+  if (!raw.on_gpu || bytes == 0) return {raw.data, static_cast<size_t>(bytes)};
+  return {PlaceOnGpu(raw, path, borrowed), bytes};
 }
 
 nb::object ToArray(EncodeResult result, nb::handle like, int64_t batch) {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps references to Python objects, also where no interpreter lock is held.
+// Keeps references to Python objects, also where no interpreter lock is held, and registers memory
+// of GPUs.
 #include "client/python/native/borrowed.h"
 
 #include <atomic>
 #include <mutex>
 #include <utility>
+#include <vector>
+
+#include "client/python/native/device_memory.h"
 
 namespace phasor::python {
 namespace {
@@ -32,6 +36,19 @@ Borrowed::~Borrowed() {
   std::lock_guard lock(waiting.mutex);
   waiting.objects.insert(waiting.objects.end(), objects_.begin(), objects_.end());
   waiting.any = true;
+}
+
+std::optional<DevicePlace> Borrowed::Place(nb::handle array, uintptr_t address, nb::handle stream,
+                                           std::string_view path) {
+  if (!devices_.is_valid()) return std::nullopt;
+  const nb::object place =
+      devices_.attr("place")(client_, array, address, stream, nb::str(path.data(), path.size()));
+  const nb::object memory = place[0];
+  Keep(memory);
+  return nb::cast<const NativeDeviceMemory&>(memory)
+      .memory()
+      .View({}, nb::cast<int64_t>(place[1]))
+      .device;
 }
 
 void Borrowed::DropWaiting() {

@@ -23,26 +23,27 @@ std::optional<float> ToScale(nb::handle scale) {
 void AddTensors(nb::handle inputs, nb::handle outputs, nb::handle scales, Borrowed& borrowed,
                 RopeCall& call) {
   const size_t count = nb::len(inputs);
+  call.tensors.reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    const std::string path = StrCat("tensors[", i, "]");
+    const int number = static_cast<int>(i);
     const nb::object input = inputs[i], output = outputs[i];
     RopeTensor& tensor = call.tensors.emplace_back();
     const bool in_place = input.is(output);
     if (in_place) {
-      tensor = RopeTensor(Import(input, path, Access::kWrite, borrowed));
+      tensor = RopeTensor(ImportTensor(input, {"tensors", number}, Access::kWrite, borrowed));
     } else {
-      tensor.input = Import(input, path, Access::kRead, borrowed);
-      tensor.output = Import(output, StrCat("out[", i, "]"), Access::kWrite, borrowed);
+      tensor.input = ImportTensor(input, {"tensors", number}, Access::kRead, borrowed);
+      tensor.output = ImportTensor(output, {"out", number}, Access::kWrite, borrowed);
     }
     if (!scales.is_none()) tensor.inv_scale = ToScale(scales[i]);
   }
 }
 
 PagedWrite ToPages(nb::handle pages, Borrowed& borrowed, RopeCall& call) {
-  call.tensors[0].output = Import(pages[1], "key_cache", Access::kWrite, borrowed);
+  call.tensors[0].output = ImportTensor(pages[1], "key_cache", Access::kWrite, borrowed);
   PagedWrite write;
-  write.values = RopeTensor(TensorView(Import(pages[0], "values", Access::kRead, borrowed)),
-                            Import(pages[2], "value_cache", Access::kWrite, borrowed));
+  write.values = RopeTensor(TensorView(ImportTensor(pages[0], "values", Access::kRead, borrowed)),
+                            ImportTensor(pages[2], "value_cache", Access::kWrite, borrowed));
   write.values.inv_scale = ToScale(pages[4]);
   write.slot_mapping = Import(pages[3], "slot_mapping", Access::kRead, borrowed);
   return write;
@@ -123,7 +124,7 @@ RopeCall ToRopeCall(nb::tuple arguments, Borrowed& borrowed) {
     return call;
   }
   RopeTensor& keys = call.tensors.emplace_back();
-  keys.input = Import(arguments[2][0], "keys", Access::kRead, borrowed);
+  keys.input = ImportTensor(arguments[2][0], "keys", Access::kRead, borrowed);
   if (!arguments[8].is_none()) keys.inv_scale = ToScale(arguments[8][0]);
   call.paged = ToPages(pages, borrowed, call);
   return call;

@@ -91,8 +91,10 @@ ChunkOptions ToChunks(int64_t chunk_bytes, PyObject* progress, CancelToken cance
 
 }  // namespace
 
-NativeClient::NativeClient(const std::string& target, nb::dict options)
-    : in_process_(target == "inproc:"), generation_(ForkGeneration()) {
+NativeClient::NativeClient(const std::string& target, nb::dict options, nb::object devices)
+    : in_process_(target == "inproc:"),
+      generation_(ForkGeneration()),
+      devices_(std::move(devices)) {
   const ClientOptions values = ToClientOptions(options);
   timeout_ = values.timeout;
   threads_ = values.inproc_threads;
@@ -106,6 +108,10 @@ NativeClient::~NativeClient() {
   }
   nb::gil_scoped_release release;
   connection_.reset();
+}
+
+Borrowed NativeClient::Borrow() {
+  return in_process_ ? Borrowed() : Borrowed(nb::find(*this), devices_);
 }
 
 std::shared_ptr<Connection> NativeClient::connection() const {
@@ -132,7 +138,7 @@ absl::StatusOr<T> NativeClient::Make(Timeout timeout, Borrowed borrowed, Start s
 }
 
 void NativeClient::Rope(nb::tuple call, Timeout timeout) {
-  Borrowed borrowed;
+  Borrowed borrowed = Borrow();
   RopeCall rope = ToRopeCall(call, borrowed);
   const auto info =
       Make<RunInfo>(timeout, std::move(borrowed),
@@ -144,7 +150,7 @@ void NativeClient::Rope(nb::tuple call, Timeout timeout) {
 }
 
 nb::object NativeClient::Encode(nb::tuple call, Timeout timeout, nb::handle like) {
-  Borrowed borrowed;
+  Borrowed borrowed = Borrow();
   EncodeCall encode = ToEncodeCall(call, borrowed);
   const PositionList positions = encode.positions;
   auto result = Make<EncodeResult>(
@@ -172,7 +178,7 @@ nb::object NativeClient::Bias(nb::tuple call, Timeout timeout, nb::handle like) 
 }
 
 nb::dict NativeClient::MoveKeys(nb::tuple call, Timeout timeout) {
-  Borrowed borrowed;
+  Borrowed borrowed = Borrow();
   MoveCall move = ToMoveCall(call, borrowed);
   const bool writes = move.mode != MoveMode::kCompare;
   const auto result =
@@ -185,11 +191,12 @@ nb::dict NativeClient::MoveKeys(nb::tuple call, Timeout timeout) {
   return ToDict(*result);
 }
 
-void NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& completions,
-                             nb::object token, const CancelToken& cancel) {
-  auto borrowed = std::make_unique<Borrowed>();
+CancelToken NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& completions,
+                                    nb::object token) {
+  auto borrowed = std::make_unique<Borrowed>(Borrow());
   RopeCall rope = ToRopeCall(call, *borrowed);
   CallContext context = Context(timeout);
+  CancelToken cancel;
   context.cancel = cancel;
   PyObject* const arguments = call.ptr();
   PyObject* const key = token.ptr();
@@ -208,14 +215,15 @@ void NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions& compl
                        },
                        std::move(*borrowed));
                  });
+  return cancel;
 }
 
-void NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
-                               Completions& completions, nb::object token,
-                               const CancelToken& cancel) {
-  auto borrowed = std::make_unique<Borrowed>();
+CancelToken NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
+                                      Completions& completions, nb::object token) {
+  auto borrowed = std::make_unique<Borrowed>(Borrow());
   EncodeCall encode = ToEncodeCall(call, *borrowed);
   CallContext context = Context(timeout);
+  CancelToken cancel;
   context.cancel = cancel;
   const PositionList positions = encode.positions;
   PyObject* const arguments = call.ptr();
@@ -235,10 +243,11 @@ void NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
                     },
                     std::move(*borrowed));
               });
+  return cancel;
 }
 
 nb::list NativeClient::RopeBatch(nb::list calls, Timeout timeout) {
-  Borrowed borrowed;
+  Borrowed borrowed = Borrow();
   std::vector<RopeCall> ropes;
   for (nb::handle call : calls) {
     ropes.push_back(ToRopeCall(nb::cast<nb::tuple>(call), borrowed));
@@ -258,7 +267,7 @@ nb::list NativeClient::RopeBatch(nb::list calls, Timeout timeout) {
 }
 
 nb::list NativeClient::EncodeBatch(nb::list calls, nb::list likes, Timeout timeout) {
-  Borrowed borrowed;
+  Borrowed borrowed = Borrow();
   std::vector<EncodeCall> encodes;
   std::vector<PositionList> positions;
   for (nb::handle call : calls) {
@@ -400,6 +409,18 @@ nb::tuple NativeClient::AllocateShared(int64_t bytes, Timeout timeout) {
   nb::capsule owner(memory.release(),
                     [](void* p) noexcept { delete static_cast<SharedMemory*>(p); });
   return nb::make_tuple(BytesArray(data, bytes, std::move(owner)), shared);
+}
+
+NativeDeviceMemory NativeClient::RegisterDeviceMemory(nb::bytes handle, int64_t bytes,
+                                                      const std::string& device_uuid,
+                                                      Timeout timeout) {
+  CudaIpcAllocation allocation{.handle = std::string(handle.c_str(), handle.size()),
+                               .size_bytes = bytes,
+                               .device_uuid = device_uuid};
+  return NativeDeviceMemory(ValueOrRaise(Make<DeviceMemory>(
+      timeout, {}, [&](Connection& connection, CallContext context, Done<DeviceMemory> done) {
+        connection.RegisterDeviceMemory(std::move(allocation), std::move(context), std::move(done));
+      })));
 }
 
 }  // namespace phasor::python

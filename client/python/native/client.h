@@ -12,6 +12,7 @@
 #include "client/connection.h"
 #include "client/options.h"
 #include "client/python/native/completions.h"
+#include "client/python/native/device_memory.h"
 #include "client/python/native/waiting.h"
 
 namespace phasor::python {
@@ -23,9 +24,10 @@ class NativeClient {
  public:
   using Timeout = std::optional<double>;
 
-  // Raises InvalidArgument, NotFound and FailedPrecondition as Client::Connect, and
-  // FailedPrecondition in a child of a process that had connected to a server before fork().
-  NativeClient(const std::string& target, nb::dict options);
+  // `devices` is a Devices of _devices.py. Raises InvalidArgument, NotFound and FailedPrecondition
+  // as Client::Connect, and FailedPrecondition in a child of a process that had connected to a
+  // server before fork().
+  NativeClient(const std::string& target, nb::dict options, nb::object devices);
   ~NativeClient();
   NativeClient(const NativeClient&) = delete;
   NativeClient& operator=(const NativeClient&) = delete;
@@ -35,11 +37,12 @@ class NativeClient {
   nb::object Encode(nb::tuple call, Timeout timeout, nb::handle like);
   nb::object Bias(nb::tuple call, Timeout timeout, nb::handle like);
   nb::dict MoveKeys(nb::tuple call, Timeout timeout);  // the tuple of moves.h
-  // The same without waiting: `completions` gets `token` and the result or exception.
-  void RopeAsync(nb::tuple call, Timeout timeout, Completions& completions, nb::object token,
-                 const CancelToken& cancel);
-  void EncodeAsync(nb::tuple call, Timeout timeout, nb::object like, Completions& completions,
-                   nb::object token, const CancelToken& cancel);
+  // The same without waiting: `completions` gets `token` and the result or exception. The result
+  // cancels the call.
+  CancelToken RopeAsync(nb::tuple call, Timeout timeout, Completions& completions,
+                        nb::object token);
+  CancelToken EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
+                          Completions& completions, nb::object token);
   // Lists of results and exceptions, in the order of the calls.
   nb::list RopeBatch(nb::list calls, Timeout timeout);
   nb::list EncodeBatch(nb::list calls, nb::list likes, Timeout timeout);
@@ -58,7 +61,12 @@ class NativeClient {
   // (bytes as a numpy array, whether a server maps them)
   nb::tuple AllocateShared(int64_t bytes, Timeout timeout);
 
+  // `handle` has the 64 bytes of CUDA's handle, and `bytes` all of the allocation.
+  NativeDeviceMemory RegisterDeviceMemory(nb::bytes handle, int64_t bytes,
+                                          const std::string& device_uuid, Timeout timeout);
+
   // For streams.
+  Borrowed Borrow();
   std::shared_ptr<Connection> connection() const;
   CallContext Context(Timeout timeout) const;
   bool in_process() const { return in_process_; }
@@ -71,6 +79,7 @@ class NativeClient {
   const int generation_;
   absl::Duration timeout_;
   int threads_ = 1;
+  nb::object devices_;
   std::shared_ptr<Connection> connection_;
 };
 

@@ -19,15 +19,17 @@ namespace nb = nanobind;
 // Borrowed pointers that live as long as the process: Setup leaks one reference each, so that no
 // destructor runs after the interpreter has ended.
 struct Helpers {
-  PyObject* kinds = nullptr;       // dict: type of an array -> Kind
-  PyObject* find_kind = nullptr;   // function(type) -> Kind, fills in `kinds`
-  PyObject* dtypes = nullptr;      // dict: dtype of numpy or torch -> Dtype
-  PyObject* find_dtype = nullptr;  // function(dtype) -> Dtype or None, fills in `dtypes`
-  PyObject* contiguous = nullptr;  // function(array) -> dense copy in C order
-  PyObject* positions = nullptr;   // function(object) -> numpy array of int64 or float64, dense
-  PyObject* finish = nullptr;      // function(numpy array, Dtype, like) -> result
-  PyObject* written = nullptr;     // function(tensor): tells torch that it was written
-  PyObject* error = nullptr;       // function(code, message) -> exception
+  PyObject* kinds = nullptr;         // dict: type of an array -> Kind
+  PyObject* find_kind = nullptr;     // function(type) -> Kind, fills in `kinds`
+  PyObject* dtypes = nullptr;        // dict: dtype of numpy or torch -> Dtype
+  PyObject* find_dtype = nullptr;    // function(dtype) -> Dtype or None, fills in `dtypes`
+  PyObject* contiguous = nullptr;    // function(array) -> dense copy in C order
+  PyObject* positions = nullptr;     // function(object) -> numpy array of int64 or float64, dense
+  PyObject* finish = nullptr;        // function(numpy array, Dtype, like) -> result
+  PyObject* cuda_array = nullptr;    // function(array): what __cuda_array_interface__ says of it
+  PyObject* torch_stream = nullptr;  // function(tensor): CUDA's stream that torch works on
+  PyObject* written = nullptr;       // function(tensor): tells torch that it was written
+  PyObject* error = nullptr;         // function(code, message) -> exception
 };
 Helpers& TheHelpers();
 

@@ -7,8 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "absl/synchronization/mutex.h"
+#include "client/python/native/arrays.h"
 #include "client/python/native/client.h"
 #include "client/python/native/completions.h"
+#include "client/python/native/device_memory.h"
 #include "client/python/native/helpers.h"
 #include "client/python/native/positions.h"
 #include "client/python/native/streams.h"
@@ -33,8 +36,11 @@ void Setup(nb::dict helpers, uintptr_t main_thread) {
                   .contiguous = take("contiguous"),
                   .positions = take("positions"),
                   .finish = take("finish"),
+                  .cuda_array = take("cuda_array"),
+                  .torch_stream = take("torch_stream"),
                   .written = take("written"),
                   .error = take("error")};
+  LearnNumpyLayout(helpers["sample"]);
   SetMainThread(main_thread);
 }
 
@@ -63,15 +69,15 @@ nb::list LocalPresets() {
 void BindClient(nb::module_& m) {
   const auto timeout = arg("timeout").none();
   nb::class_<NativeClient>(m, "Client")
-      .def(nb::init<const std::string&, nb::dict>())
+      .def(nb::init<const std::string&, nb::dict, nb::object>())
       .def("rope", &NativeClient::Rope, arg("call"), timeout)
       .def("encode", &NativeClient::Encode, arg("call"), timeout, arg("like").none())
       .def("bias", &NativeClient::Bias, arg("call"), timeout, arg("like").none())
       .def("move_keys", &NativeClient::MoveKeys, arg("call"), timeout)
       .def("rope_async", &NativeClient::RopeAsync, arg("call"), timeout, arg("completions"),
-           arg("token"), arg("cancel"))
+           arg("token"))
       .def("encode_async", &NativeClient::EncodeAsync, arg("call"), timeout, arg("like").none(),
-           arg("completions"), arg("token"), arg("cancel"))
+           arg("completions"), arg("token"))
       .def("rope_batch", &NativeClient::RopeBatch, arg("calls"), timeout)
       .def("encode_batch", &NativeClient::EncodeBatch, arg("calls"), arg("likes"), timeout)
       .def("rope_in_chunks", &NativeClient::RopeInChunks, arg("call"), arg("chunk_bytes"),
@@ -85,7 +91,9 @@ void BindClient(nb::module_& m) {
       .def("get_table", &NativeClient::GetTable, arg("name"), timeout)
       .def("create_table", &NativeClient::CreateTable, arg("name"), arg("values"), timeout)
       .def("delete_table", &NativeClient::DeleteTable, arg("name"), timeout)
-      .def("allocate_shared", &NativeClient::AllocateShared, arg("bytes"), timeout);
+      .def("allocate_shared", &NativeClient::AllocateShared, arg("bytes"), timeout)
+      .def("register_device_memory", &NativeClient::RegisterDeviceMemory, arg("handle"),
+           arg("bytes"), arg("device_uuid"), timeout);
 }
 
 void BindStreams(nb::module_& m) {
@@ -111,6 +119,8 @@ void BindStreams(nb::module_& m) {
 NB_MODULE(_native, m) {
   // Cached specs and clients of a program may outlive the module.
   nb::set_leak_warnings(false);
+  // Debian's Abseil looks for cycles of mutexes otherwise, which takes a few per cent of a call.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   m.def("setup", &Setup);
   nb::class_<Spec>(m, "Spec");
   m.def("parse_spec", &ParseSpec);
@@ -123,7 +133,8 @@ NB_MODULE(_native, m) {
   nb::class_<PositionList>(m, "Positions");
   m.def("grid", &MakeGrid);
   m.def("ragged", &MakeRagged);
-  nb::class_<CancelToken>(m, "CancelToken").def(nb::init<>()).def("cancel", &CancelToken::Cancel);
+  nb::class_<NativeDeviceMemory>(m, "DeviceMemory");
+  nb::class_<CancelToken>(m, "CancelToken").def("cancel", &CancelToken::Cancel);
   nb::class_<Completions>(m, "Completions")
       .def(nb::init<>())
       .def("fd", &Completions::fd)

@@ -115,8 +115,8 @@ MoveCall ToMoveCall(nb::tuple arguments, Borrowed& borrowed) {
   call.pins = ToPins(arguments[7]);
   const Access access = call.mode == MoveMode::kCompare ? Access::kRead : Access::kWrite;
   for (nb::handle pool : arguments[kMovePools]) {
-    const std::string path = StrCat("pools[", call.pools.size(), "]");
-    call.pools.push_back(ImportBytes(pool, path, access, borrowed));
+    const int number = static_cast<int>(call.pools.size());
+    call.pools.push_back(ImportBytes(pool, {"pools", number}, access, borrowed));
   }
   return call;
 }

@@ -62,7 +62,7 @@ bool IsPositionDtype(Dtype dtype) {
 }
 
 // Nested lists and arrays of any other type: numpy converts them.
-PositionList Converted(nb::handle positions, std::string_view path, Borrowed& borrowed) {
+PositionList Converted(nb::handle positions, const char* path, Borrowed& borrowed) {
   const nb::object array = Call(TheHelpers().positions, positions);
   return PositionList(TensorView(Import(array, path, Access::kRead, borrowed)));
 }
@@ -73,7 +73,7 @@ bool HasPositionDtype(nb::handle array) {
   return dtype.has_value() && IsPositionDtype(*dtype);
 }
 
-PositionList FromArray(nb::handle array, std::string_view path, Borrowed& borrowed) {
+PositionList FromArray(nb::handle array, const char* path, Borrowed& borrowed) {
   if (!HasPositionDtype(array)) return Converted(array, path, borrowed);
   MutableTensorView view = Import(array, path, Access::kRead, borrowed);
   if (!view.desc.strides.empty() || view.desc.shape.empty()) {
@@ -94,7 +94,7 @@ AxisRange Axis(nb::handle axis, std::string_view path) {
 
 }  // namespace
 
-PositionList ImportPositions(nb::handle positions, std::string_view path, Borrowed& borrowed) {
+PositionList ImportPositions(nb::handle positions, const char* path, Borrowed& borrowed) {
   PyObject* const object = positions.ptr();
   if (PyRange_Check(object)) return Range(positions, path);
   if (PyBool_Check(object) || positions.is_none()) {
@@ -117,7 +117,7 @@ PositionList ImportPositions(nb::handle positions, std::string_view path, Borrow
   return FromArray(positions, path, borrowed);
 }
 
-std::optional<PositionList> ImportOptionalPositions(nb::handle positions, std::string_view path,
+std::optional<PositionList> ImportOptionalPositions(nb::handle positions, const char* path,
                                                     Borrowed& borrowed) {
   if (positions.is_none()) return std::nullopt;
   return ImportPositions(positions, path, borrowed);

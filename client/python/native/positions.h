@@ -16,10 +16,10 @@ namespace phasor::python {
 // Positions of an int or float (one token), a range, a Grid, a Ragged, a list or an array. Borrows
 // dense arrays of int32, int64, float32 and float64; all others are converted exactly.
 // Raises InvalidArgument or TypeError with `path`: not positions.
-PositionList ImportPositions(nb::handle positions, std::string_view path, Borrowed& borrowed);
+PositionList ImportPositions(nb::handle positions, const char* path, Borrowed& borrowed);
 
 // The same for None, which is nullopt.
-std::optional<PositionList> ImportOptionalPositions(nb::handle positions, std::string_view path,
+std::optional<PositionList> ImportOptionalPositions(nb::handle positions, const char* path,
                                                     Borrowed& borrowed);
 
 // A grid of ranges and numbers, and packed sequences: the native part of Grid and Ragged.

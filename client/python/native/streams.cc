@@ -20,7 +20,7 @@ absl::StatusOr<bool> ToValue(const absl::Status& status) {
 }  // namespace
 
 NativeStream::NativeStream(NativeClient& client, Of of, NativeClient::Timeout timeout)
-    : state_(std::make_shared<State>()) {
+    : client_(nb::find(client)), state_(std::make_shared<State>()) {
   CallContext context = client.Context(timeout);
   context.cancel = cancel_;
   const std::shared_ptr<Connection> connection = client.connection();
@@ -42,7 +42,7 @@ NativeStream::State::~State() {
 }
 
 void NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
-  auto borrowed = std::make_shared<Borrowed>();
+  auto borrowed = std::make_shared<Borrowed>(nb::cast<NativeClient&>(client_).Borrow());
   borrowed->Keep(call);
   std::function<absl::StatusOr<bool>()> write;
   PositionList positions;

@@ -46,6 +46,7 @@ class NativeStream {
   };
   Held Take(int64_t id);
 
+  const nb::object client_;
   CancelToken cancel_;
   std::shared_ptr<State> state_;
   std::map<int64_t, Held> calls_;  // without an answer; with the interpreter lock

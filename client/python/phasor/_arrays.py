@@ -15,7 +15,7 @@ import numpy as np
 from . import _errors
 
 # Kinds, as in client/python/native/arrays.h.
-NONE, NUMPY, TORCH, READ_ONLY, OTHER = range(5)
+NONE, NUMPY, TORCH, READ_ONLY, OTHER, CUDA = range(6)
 KINDS: dict[type, int] = {np.ndarray: NUMPY, type(None): NONE}
 
 # Element types in the order of phasor::Dtype. numpy has no names for those of ml_dtypes.
@@ -36,6 +36,8 @@ def find_kind(cls: type) -> int:
         kind = NUMPY
     elif cls.__module__.startswith(("jax", "jaxlib", "tensorflow")):
         kind = READ_ONLY
+    elif hasattr(cls, "__cuda_array_interface__"):  # cupy, numba
+        kind = CUDA
     else:
         kind = OTHER
     if len(KINDS) < 1000:  # a program that makes types without end
@@ -101,21 +103,20 @@ def torch_dtype(code: int) -> Any:
     return getattr(sys.modules["torch"], _ML_NAMES.get(code, NAMES[code]))
 
 
-def empty(shape: Any, code: int, like: Any) -> Any:
-    """A dense array of the kind of `like` for Phasor to write to. numpy's, unless that is torch."""
-    if kind_of(like) == TORCH:
-        return sys.modules["torch"].empty(tuple(shape), dtype=torch_dtype(code))
-    return np.empty(shape, numpy_dtype(code))
-
-
 def empty_like(array: Any, code: int | None) -> Any:
-    """`empty` with the shape and, unless `code` says otherwise, the type of an array."""
+    """A dense array for Phasor to write to, of the shape, place and kind of an array and, unless `code`
+    says otherwise, of its type. numpy's for kinds that cannot be written or made here."""
     kind = kind_of(array)
     if kind == NUMPY:
         return np.empty(array.shape, array.dtype if code is None else numpy_dtype(code))
     if kind == TORCH:
         dtype = array.dtype if code is None else torch_dtype(code)
-        return sys.modules["torch"].empty(array.shape, dtype=dtype)
+        return sys.modules["torch"].empty(array.shape, dtype=dtype, device=array.device)
+    if on_gpu(array):
+        if not type(array).__module__.startswith("cupy"):
+            raise TypeError(f"tensors: {type(array).__name__} on a GPU; pass out=, arrays there, or inplace=True")
+        with array.device:
+            return sys.modules["cupy"].empty(array.shape, array.dtype if code is None else numpy_dtype(code))
     if not hasattr(array, "shape"):
         raise TypeError(f"tensors: {type(array).__name__}; must be an array (numpy, torch, DLPack, buffer)")
     return np.empty(array.shape, numpy_dtype(dtype_of(array) if code is None else code))
@@ -136,25 +137,29 @@ def finish(array: np.ndarray[Any, Any], code: int, like: Any) -> Any:
 
 def to_kind(array: Any, like: Any) -> Any:
     """A numpy array as one of jax, if `like` is; otherwise as it is."""
-    if kind_of(like) == READ_ONLY and type(like).__module__.startswith("jax"):
+    if kind_of(like) == READ_ONLY and isinstance(array, np.ndarray) and type(like).__module__.startswith("jax"):
         return sys.modules["jax"].numpy.asarray(array)
     return array
 
 
 def contiguous(array: Any) -> Any:
-    """A dense copy in row-major order."""
+    """A dense copy in row-major order, in the same memory."""
     if kind_of(array) == TORCH:
         return array.contiguous()
+    if on_gpu(array):
+        if not hasattr(array, "copy"):
+            raise _errors.InvalidArgument(f"tensors: {type(array).__name__} whose last dimension is not contiguous; pass a dense copy")
+        return array.copy()
     array = np.asarray(array)
     return array.copy("C")
 
 
 def position_array(positions: Any) -> np.ndarray[Any, Any]:
     """Positions as a dense numpy array of int64 or float64; every number exactly."""
+    if on_gpu(positions):
+        raise TypeError("positions: on a GPU, and nothing copies them to the host unasked; pass positions.cpu()")
     if kind_of(positions) == TORCH:
         torch = sys.modules["torch"]
-        if not positions.is_cpu:
-            raise TypeError(f"positions: lie on {positions.device}; pass positions.cpu()")
         wanted = torch.float64 if positions.is_floating_point() else torch.int64
         if positions.dtype == getattr(torch, "uint64", None):
             wanted = torch.uint64
@@ -169,6 +174,30 @@ def position_array(positions: Any) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "f" or array.dtype.name in _ML_NAMES.values():
         return np.ascontiguousarray(array.astype(np.float64))
     raise TypeError(f"positions: {array.dtype}; must be integers or real numbers")
+
+
+def on_gpu(array: Any) -> bool:
+    kind = kind_of(array)
+    if kind == TORCH:
+        return bool(array.is_cuda)
+    return kind == CUDA or (kind in (READ_ONLY, OTHER) and hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] == 2)
+
+
+def cuda_array(array: Any) -> tuple[Any, ...]:
+    """(address, type or None, bytes of an element, shape, strides in bytes or None, writable, stream or
+    None) of an array with __cuda_array_interface__. The stream is that whose work makes it."""
+    values = array.__cuda_array_interface__
+    if values.get("mask") is not None:
+        raise _errors.InvalidArgument("tensors: an array with a mask; pass one without")
+    dtype = array.dtype if hasattr(array, "dtype") else np.dtype(values["typestr"])
+    address, read_only = values["data"]
+    code = DTYPES[dtype] if dtype in DTYPES else find_dtype(dtype)
+    return (address, code, np.dtype(values["typestr"]).itemsize, values["shape"], values.get("strides"), not read_only, values.get("stream"))
+
+
+def torch_stream(tensor: Any) -> int:
+    """The stream of CUDA on which torch works now, on the device of a tensor."""
+    return int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream)
 
 
 def written(tensor: Any) -> None:

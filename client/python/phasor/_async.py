@@ -21,6 +21,7 @@ class _Loop:
     """The calls in flight of one event loop. An eventfd says that some are done."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = weakref.ref(loop)
         self.completions = native.Completions()
         loop.add_reader(self.completions.fd(), self.drain)
 
@@ -113,30 +114,51 @@ class AsyncClient:
 
     def __init__(self, target: str = "inproc:", **options: Any) -> None:
         self._client = Client(target, **options)
+        self._last: _Loop | None = None  # of the last call
 
-    async def _wait(self, start: Callable[[Any, asyncio.Future[Any], Any], None]) -> Any:
-        loop = asyncio.get_running_loop()
+    def _loop(self, loop: asyncio.AbstractEventLoop) -> _Loop:
         state = _loops.get(loop)
         if state is None:
             state = _loops[loop] = _Loop(loop)
-        future: asyncio.Future[Any] = loop.create_future()
-        cancel = native.CancelToken()
-        start(state.completions, future, cancel)
+        self._last = state
+        return state
+
+    async def _wait(self, start: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of a call that `start` begins, which gets `arguments`, where to say that it is done,
+        and for whom, and returns what cancels it."""
+        loop = asyncio.get_running_loop()
+        state = self._last
+        if state is None or state.loop() is not loop:
+            state = self._loop(loop)
+        future = loop.create_future()
+        cancel = start(*arguments, state.completions, future)
         try:
             return await future
         except asyncio.CancelledError:
             cancel.cancel()
             raise
 
-    async def _rope(self, call: tuple[Any, ...], timeout: float | None) -> Any:
-        connection = self._client._native()
-        await self._wait(lambda done, token, cancel: connection.rope_async(call, timeout, done, token, cancel))
-        return _calls.results(call)
-
-    async def apply_rope(self, *tensors: Any, positions: Any, spec: Any = None, timeout: float | None = None, **kwargs: Any) -> Any:
+    async def apply_rope(
+        self,
+        *tensors: Any,
+        positions: Any,
+        spec: Any = None,
+        preset: str | None = None,
+        config: Any = None,
+        layout: str = "thd",
+        inverse: bool = False,
+        inplace: bool = False,
+        out: Any = None,
+        out_dtype: Any = None,
+        inv_scale: Any = None,
+        pins: _calls.Pins | None = None,
+        timeout: float | None = None,
+    ) -> Any:
         """As Client.apply_rope."""
-        call = _calls.rope(tensors, positions, spec, **{"pins": self._client._pins, **kwargs})
-        return await self._rope(call, timeout)
+        pins = pins or self._client._pins
+        call = _calls.rope(tensors, positions, spec, preset, config, layout, inverse, inplace, out, out_dtype, inv_scale, pins)
+        await self._wait(self._client._native().rope_async, call, timeout)
+        return _calls.results(call)
 
     async def apply_rope_(self, *tensors: Any, **kwargs: Any) -> None:
         """As Client.apply_rope_."""
@@ -145,19 +167,18 @@ class AsyncClient:
     async def move_keys(self, *keys: Any, from_positions: Any, positions: Any, spec: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """As Client.move_keys."""
         call = _calls.move(keys, from_positions, positions, spec, **{"pins": self._client._pins, **kwargs})
-        return await self._rope(call, timeout)
+        await self._wait(self._client._native().rope_async, call, timeout)
+        return _calls.results(call)
 
     async def write_paged(self, keys: Any, values: Any, *, timeout: float | None = None, **kwargs: Any) -> None:
         """As Client.write_paged."""
         call = _calls.paged(keys, values, **{"pins": self._client._pins, **kwargs})
-        connection = self._client._native()
-        await self._wait(lambda done, token, cancel: connection.rope_async(call, timeout, done, token, cancel))
+        await self._wait(self._client._native().rope_async, call, timeout)
 
     async def encode(self, spec: Any, positions: Any, *, timeout: float | None = None, **kwargs: Any) -> Any:
         """As Client.encode."""
         call, like = _calls.encode(spec, positions, **{"pins": self._client._pins, **kwargs})
-        connection = self._client._native()
-        return await self._wait(lambda done, token, cancel: connection.encode_async(call, timeout, like, done, token, cancel))
+        return await self._wait(self._client._native().encode_async, call, timeout, like)
 
     async def apply_rope_large(self, *tensors: Any, **kwargs: Any) -> Any:
         """As Client.apply_rope_large."""

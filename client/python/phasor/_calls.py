@@ -6,9 +6,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from . import _arrays, _errors, _spec
 from ._core import BIAS_FAMILIES, FORMS
 
+_empty, _ndarray = np.empty, np.ndarray
 _LAYOUTS = {"thd": 0, "htd": 1}
 FORWARD, INVERSE, DELTA = range(3)
 
@@ -52,8 +55,10 @@ def _outputs(tensors: tuple[Any, ...], inplace: bool, out: Any, out_dtype: Any) 
         if out is not None or out_dtype is not None:
             raise _errors.InvalidArgument("inplace: set together with out or out_dtype; set one of them")
         return tensors
+    if out is None and out_dtype is None:
+        return tuple([_empty(each.shape, each.dtype) if type(each) is _ndarray else _arrays.empty_like(each, None) for each in tensors])
     if out is None:
-        code = None if out_dtype is None else _arrays.dtype_code(out_dtype)
+        code = _arrays.dtype_code(out_dtype)
         return tuple([_arrays.empty_like(tensor, code) for tensor in tensors])
     if out_dtype is not None:
         raise _errors.InvalidArgument("out_dtype: set together with out; its arrays have a type")
@@ -188,6 +193,11 @@ def encode(
         raise _errors.InvalidArgument(f"form: {form!r}; must be one of {', '.join(FORMS)}")
     if (spec is None) == (table is None):
         raise _errors.InvalidArgument("spec: give either a spec or table=, the name of a table")
+    kind = _like(like, add_to, positions)
+    if out is None and kind is not positions and _arrays.on_gpu(kind):
+        if kind is not add_to:
+            raise _errors.InvalidArgument("like: on a GPU, and the result would be in host memory; pass out=, an array on the GPU")
+        out = _arrays.empty_like(add_to, code)
     call = (
         None if spec is None else _spec.to_spec(spec)._native,
         positions,
@@ -200,7 +210,7 @@ def encode(
         clip,
         None if pins is None else pins._values(),
     )
-    return call, _like(like, add_to, positions)
+    return call, kind
 
 
 def bias(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _calls, _errors, _moves, _spec
+from . import _arrays, _calls, _devices, _errors, _moves, _spec
 from ._core import native
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class Client:
         self._pins = pins
         self._lock = threading.Lock()
         self._connected: Any = None
+        self._devices: _devices.Devices | None = None
         self._closed = False
 
     def _native(self) -> Any:
@@ -127,7 +128,8 @@ class Client:
             if self._closed:
                 raise _errors.FailedPrecondition("client: closed; make a new one")
             if self._connected is None:
-                self._connected = native.Client(self._target, self._options)
+                self._devices = _devices.Devices()
+                self._connected = native.Client(self._target, self._options, self._devices)
             return self._connected
 
     # --- rotations --------------------------------------------------------------------------------
@@ -149,8 +151,29 @@ class Client:
         timeout: float | None = None,
     ) -> Any:
         """Rotates queries, keys, ... by their positions. See phasor.apply_rope."""
+        return self._rope(
+            tensors, positions, spec, preset, config, layout, inverse, inplace, out, out_dtype, inv_scale, pins, timeout
+        )
+
+    def _rope(
+        self,
+        tensors: tuple[Any, ...],
+        positions: Any,
+        spec: _spec.SpecLike | None,
+        preset: str | None,
+        config: Any,
+        layout: str,
+        inverse: bool,
+        inplace: bool,
+        out: Any,
+        out_dtype: Any,
+        inv_scale: Any,
+        pins: _calls.Pins | None,
+        timeout: float | None,
+    ) -> Any:
+        """apply_rope, whose arguments take a microsecond to pass by name."""
         call = _calls.rope(tensors, positions, spec, preset, config, layout, inverse, inplace, out, out_dtype, inv_scale, pins or self._pins)
-        self._native().rope(call, timeout)
+        (self._connected or self._connect()).rope(call, timeout)
         return _calls.results(call)
 
     def apply_rope_(self, *tensors: Any, **kwargs: Any) -> None:
@@ -354,7 +377,7 @@ class Client:
         FailedPrecondition."""
         with self._lock:
             self._closed = True
-            self._connected = None
+            self._connected = self._devices = None
 
     def __enter__(self) -> Client:
         return self

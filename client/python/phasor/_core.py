@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
+
 from . import _arrays, _errors, _native
 
 native = _native
@@ -18,8 +20,11 @@ _native.setup(
         "contiguous": _arrays.contiguous,
         "positions": _arrays.position_array,
         "finish": _arrays.finish,
+        "cuda_array": _arrays.cuda_array,
+        "torch_stream": _arrays.torch_stream,
         "written": _arrays.written,
         "error": _errors.make,
+        "sample": np.empty((2, 3), np.float32),
     },
     threading.main_thread().ident or 0,
 )

@@ -130,5 +130,17 @@ _CLASSES: dict[int, type[Error]] = {
 }
 
 
+# Errors after which a server may have forgotten memory that was registered with it.
+_REFUSALS = (5, 9, 10)
+_refused = 0
+
+
+def refusals() -> int:
+    """How many errors there were after which memory should be registered again."""
+    return _refused
+
+
 def make(code: int, message: str) -> Error:
+    global _refused
+    _refused += code in _REFUSALS
     return _CLASSES.get(code, Error)(message)

@@ -87,20 +87,8 @@ def apply_rope(
     Raises:
         InvalidArgument: a shape, type, stride, position or field is wrong. Nothing is written.
     """
-    return (client or current()).apply_rope(
-        *tensors,
-        positions=positions,
-        spec=spec,
-        preset=preset,
-        config=config,
-        layout=layout,
-        inverse=inverse,
-        inplace=inplace,
-        out=out,
-        out_dtype=out_dtype,
-        inv_scale=inv_scale,
-        pins=pins,
-        timeout=timeout,
+    return (client or current())._rope(
+        tensors, positions, spec, preset, config, layout, inverse, inplace, out, out_dtype, inv_scale, pins, timeout
     )
 
 

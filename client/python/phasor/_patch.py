@@ -36,9 +36,19 @@ def _layer_types(module: torch.nn.Module) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(getattr(module.config, "layer_types", None) or [])) or (None,)
 
 
-def _tables(module: torch.nn.Module, positions: Sequence[int], layer_type: str | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [tokens, columns] of a rotary module, in float32."""
+def _axes(module: torch.nn.Module) -> int:
+    """Axes of the positions that a rotary module takes."""
+    return 3 if hasattr(module, "mrope_section") else 1
+
+
+def _tables(
+    module: torch.nn.Module, positions: Sequence[int], layer_type: str | None, axes: int = 1
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin [tokens, columns] of a rotary module, in float32. Positions on other axes are twice and
+    three times as far."""
     ids = torch.tensor([list(positions)])
+    if axes > 1:
+        ids = torch.stack([ids * (axis + 1) for axis in range(axes)])
     arguments = (torch.zeros(1, len(positions), 1), ids) + (() if layer_type is None else (layer_type,))
     with torch.no_grad():
         cos, sin = module(*arguments)
@@ -49,20 +59,25 @@ def _refuse(name: str, module: torch.nn.Module, why: str) -> _errors.Unimplement
     return _errors.Unimplemented(f"{name}: {type(module).__name__} {why}; nothing was replaced")
 
 
+def _agree(replacement: torch.nn.Module, module: torch.nn.Module, layer_type: str | None) -> bool:
+    axes = _axes(module)
+    mine, theirs = (_tables(each, range(_NEAR), layer_type, axes) for each in (replacement, module))
+    return all(
+        one.shape == other.shape and bool((one - other).abs().max() <= _TOLERANCE) for one, other in zip(mine, theirs, strict=True)
+    )
+
+
 def _check_rotary(name: str, module: torch.nn.Module, layer_types: tuple[str | None, ...]) -> ours.RotaryEmbedding:
     try:
-        replacement = ours.RotaryEmbedding(module.config)
-        for layer_type in layer_types:
-            for mine, theirs in zip(
-                _tables(replacement, range(_NEAR), layer_type), _tables(module, range(_NEAR), layer_type), strict=True
-            ):
-                if mine.shape != theirs.shape or (mine - theirs).abs().max() > _TOLERANCE:
-                    raise _refuse(name, module, "has other angles than its configuration says")
+        for layout in ("duplicated", "repeated"):
+            replacement = ours.RotaryEmbedding(module.config, layout=layout)
+            if all(_agree(replacement, module, layer_type) for layer_type in layer_types):
+                return replacement
+        raise _refuse(name, module, "has other angles than its configuration says")
     except (_errors.InvalidArgument, TypeError, ValueError, RuntimeError, IndexError) as error:
         if isinstance(error, _errors.Unimplemented):
             raise
         raise _refuse(name, module, f"is not known ({error})") from error
-    return replacement
 
 
 def _check_timesteps(name: str, module: Any) -> ours.Timesteps:
@@ -159,7 +174,8 @@ class Report:
 
 
 def verify(model: torch.nn.Module, positions: Sequence[int] = _FAR) -> Report:
-    """How far the cosines and sines of a model's rotary modules, in float32, are from exact.
+    """How far the cosines and sines of a model's rotary modules, in float32, are from exact. Positions are
+    the same on all axes, as those of text.
 
         print(phasor.torch.verify(model))
 
@@ -170,8 +186,9 @@ def verify(model: torch.nn.Module, positions: Sequence[int] = _FAR) -> Report:
         if not isinstance(each.replacement, ours.RotaryEmbedding):
             continue
         for layer_type in each.layer_types:
-            spec = each.replacement._table(layer_type)[0]
-            exact = _functions.encode(ours._parsed(spec), list(positions), form="cos_sin_duplicated", dtype="float64")
+            spec, _, axes = each.replacement._table(layer_type)
+            places = list(positions) if axes == 1 else [[position] * axes for position in positions]
+            exact = _functions.encode(ours._parsed(spec), places, form=each.replacement._form, dtype="float64")
             cos, sin = _tables(each.module, positions, layer_type)
             for i, position in enumerate(positions):
                 errors = [(torch.from_numpy(exact[i, part]) - own[i].double()).abs().max() for part, own in enumerate((cos, sin))]

@@ -103,15 +103,17 @@ def apply_rope(
 
 
 @torch.library.custom_op("phasor::cos_sin", mutates_args=(), device_types="cpu")
-def _cos_sin(positions: torch.Tensor, spec: str, width: int, dtype: torch.dtype) -> torch.Tensor:
-    table = _functions.encode(_parsed(spec), positions.reshape(-1), form="cos_sin_duplicated", dtype=dtype, like=positions)
-    rows: torch.Tensor = table.reshape(*positions.shape, 2, width)
-    return rows
+def _cos_sin(positions: torch.Tensor, spec: str, form: str, width: int, dtype: torch.dtype) -> torch.Tensor:
+    """positions: [..., axes]."""
+    axes = positions.shape[-1]
+    rows = positions.reshape(-1, axes) if axes > 1 else positions.reshape(-1)
+    table: torch.Tensor = _functions.encode(_parsed(spec), rows, form=form, dtype=dtype, like=positions)
+    return table.reshape(*positions.shape[:-1], 2, width)
 
 
 @_cos_sin.register_fake
-def _(positions: torch.Tensor, spec: str, width: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(*positions.shape, 2, width, dtype=dtype, device=positions.device)
+def _(positions: torch.Tensor, spec: str, form: str, width: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(*positions.shape[:-1], 2, width, dtype=dtype, device=positions.device)
 
 
 class RotaryEmbedding(torch.nn.Module):
@@ -119,36 +121,42 @@ class RotaryEmbedding(torch.nn.Module):
 
     Args:
         config: a configuration of transformers, a dict, or a path; or spec, a Spec or the name of a
-            preset. With one axis; models of several (M-RoPE) are refused with InvalidArgument.
+            preset.
+        layout: "duplicated", cat(f, f), as most models have their tables; "repeated", each twice in
+            a row, as GLM-4V does.
 
     forward(x, position_ids, layer_type=None): cos and sin [batch, tokens, rotary_dim] of x's type,
-    each value rounded once. layer_type: for configurations whose rules differ by layer.
+    each value rounded once. position_ids: [batch, tokens]; for specs of several axes (M-RoPE) also
+    [axes, batch, tokens], as Qwen2-VL has them. layer_type: for configurations whose rules differ by
+    layer.
     """
 
-    def __init__(self, config: Any = None, *, spec: _spec.SpecLike | None = None) -> None:
+    def __init__(self, config: Any = None, *, spec: _spec.SpecLike | None = None, layout: str = "duplicated") -> None:
         super().__init__()
+        if layout not in ("duplicated", "repeated"):
+            raise _errors.InvalidArgument(f"layout: {layout!r}; must be 'duplicated' or 'repeated'")
         self._base = _spec.to_spec(spec, None, config)
-        self._tables: dict[str | None, tuple[str, int]] = {}
+        self._form = f"cos_sin_{layout}"
+        self._tables: dict[str | None, tuple[str, int, int]] = {}
         try:
             self._table(None)
         except _errors.InvalidArgument as error:
             if error.field != "spec.layer_type":  # forward gets it
                 raise
 
-    def _table(self, layer_type: str | None) -> tuple[str, int]:
-        """The spec of a layer and the columns of its table."""
+    def _table(self, layer_type: str | None) -> tuple[str, int, int]:
+        """The spec of a layer, the columns of its table and its axes."""
         known = self._tables.get(layer_type)
         if known is None:
             spec = self._base if layer_type is None else self._base.replace(layer_type=layer_type)
             resolved = spec.resolve()
-            if any(resolved.axis):
-                raise _errors.InvalidArgument("spec.axes: several; must be one; use phasor.encode with form='cos_sin'")
-            known = self._tables[layer_type] = (spec._json, 2 * len(resolved.pairs))
+            known = self._tables[layer_type] = (spec._json, 2 * len(resolved.pairs), resolved.spec.to_dict().get("axes", 1))
         return known
 
     def forward(self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        text, width = self._table(layer_type)
-        table = _cos_sin(position_ids, text, width, x.dtype)
+        text, width, axes = self._table(layer_type)
+        ids = position_ids[..., None] if axes == 1 else position_ids.expand(axes, -1, -1).movedim(0, -1)
+        table = _cos_sin(ids, text, self._form, width, x.dtype)
         return table[..., 0, :], table[..., 1, :]
 
     def extra_repr(self) -> str:

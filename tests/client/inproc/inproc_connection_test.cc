@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/client.h"
@@ -283,6 +284,88 @@ TEST(InprocConnectionTest, TellsWhatItIs) {
 TEST(InprocConnectionTest, UnknownBackendsAreNotFound) {
   EXPECT_EQ(MakeInprocConnection({.inproc_backend = "abacus"}).status().code(),
             absl::StatusCode::kNotFound);
+}
+
+// One of the calls below: alike in all but one or two things.
+struct Variant {
+  Spec spec = {.preset = "rope-half-split"};
+  PositionList positions = IntegerRange{.start = 7, .count = 2};
+  std::vector<int64_t> shape = {2, 3, 4};
+  std::vector<int64_t> strides = {};
+  bool in_place = false;
+  Direction direction = Direction::kForward;
+  RopeLayout layout = RopeLayout::kTokensHeads;
+  Pins pins = {};
+  bool too_little_memory = false;
+};
+
+std::vector<Variant> Variants() {
+  static const std::vector<int64_t> numbers = {5, 1000000};
+  static const std::vector<int64_t> others = {6, 3};
+  return {
+      {},
+      {.positions = IntegerRange{.start = 8, .count = 2}},
+      {.positions = View(numbers, {2})},
+      {.positions = View(others, {2})},
+      {.positions = IntegerRange{.start = 7, .count = 3}},  // too many
+      {.positions = std::vector<double>{0.5, std::numeric_limits<double>::quiet_NaN()}},
+      {.positions = std::vector<double>{0.5, 2}},
+      {.spec = {.preset = "rope-interleaved"}},
+      {.spec = {.preset = "rope-half-split", .rope_theta = 500.0}},
+      {.spec = {.preset = "no-such-preset"}},
+      {.shape = {2, 2, 6}},
+      {.shape = {1, 2, 3, 4}},
+      {.shape = {2, 3, 4}, .strides = {16, 4, 1}},
+      {.shape = {3, 2, 4}, .layout = RopeLayout::kHeadsTokens},
+      {.in_place = true},
+      {.direction = Direction::kInverse},
+      {.pins = {.backend = "cuda"}},
+      {.too_little_memory = true},
+  };
+}
+
+// What a call says, and the bytes that it writes.
+std::pair<absl::Status, std::vector<float>> RunVariant(const Client& client, const Variant& v) {
+  std::vector<float> x(32), y(32);
+  std::iota(x.begin(), x.end(), 1.0f);
+  MutableTensorView in = MutableView(x, v.shape, v.strides), out = MutableView(y, v.shape);
+  if (v.too_little_memory) in.bytes = 4;
+  RopeCall call{.spec = v.spec,
+                .positions = v.positions,
+                .tensors = {v.in_place ? RopeTensor(in) : RopeTensor(in, out)},
+                .direction = v.direction,
+                .layout = v.layout,
+                .pins = v.pins};
+  const absl::Status status = client.ApplyRoPE(std::move(call)).status();
+  return {status, v.in_place ? x : y};
+}
+
+TEST(InprocConnectionTest, ACallDoesNotDependOnTheOnesBeforeIt) {
+  const std::vector<Variant> variants = Variants();
+  std::vector<std::pair<absl::Status, std::vector<float>>> alone;
+  for (const Variant& variant : variants) alone.push_back(RunVariant(Inproc(), variant));
+  int succeed = 0;
+  for (const auto& [status, bytes] : alone) succeed += status.ok();
+  EXPECT_EQ(succeed, 13);
+  const Client client = Inproc();
+  for (size_t before = 0; before < variants.size(); ++before) {
+    for (size_t i = 0; i < variants.size(); ++i) {
+      RunVariant(client, variants[before]);
+      EXPECT_EQ(RunVariant(client, variants[i]), alone[i]) << before << ", then " << i;
+    }
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < 200; ++i) {
+        const size_t n = (i * (t + 1) + t) % variants.size();
+        wrong += RunVariant(client, variants[n]) != alone[n];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(InprocConnectionTest, ThreadsShareAConnection) {

@@ -286,7 +286,7 @@ def test_clients_are_picklable_and_close(client, q):
 
 def test_module_functions_use_the_client_of_the_block(remote, q, monkeypatch):
     calls = []
-    monkeypatch.setattr(type(remote), "apply_rope", lambda self, *tensors, **_: calls.append(self) or tensors[0])
+    monkeypatch.setattr(type(remote), "_rope", lambda self, tensors, *_: calls.append(self) or tensors[0])
     with phasor.use(remote):
         phasor.apply_rope(q, positions=range(6), spec=LLAMA)
         other = threading.Thread(target=lambda: phasor.apply_rope(q, positions=range(6), spec=LLAMA))

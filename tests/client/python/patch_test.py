@@ -31,9 +31,21 @@ CONFIGS = {
     "olmo2": ("Olmo2Config", {}),
 }
 
+# M-RoPE: positions of three axes. With the base, and the axis of each pair.
+CHUNKS, THREES = [0, 0, 1, 1, 1, 2, 2, 2], [0, 1, 2, 0, 1, 2, 0, 0]
+IMAGES = {
+    "qwen2-vl": ("Qwen2VLTextConfig", 1e6, CHUNKS, {"mrope_section": [2, 3, 3]}),
+    "qwen2.5-vl": ("Qwen2_5_VLTextConfig", 1e6, CHUNKS, {"mrope_section": [2, 3, 3]}),
+    "qwen3-vl, interleaved": ("Qwen3VLTextConfig", 5e6, THREES, {"mrope_section": [4, 2, 2], "mrope_interleaved": True}),
+    "glm4v, repeated": ("Glm4vTextConfig", 1e4, CHUNKS, {"mrope_section": [2, 3, 3], "partial_rotary_factor": 1.0}),
+}
+
 
 def tiny(name):
-    kind, fields = CONFIGS[name]
+    return make(*CONFIGS[name])
+
+
+def make(kind, fields):
     if not hasattr(transformers, kind):
         pytest.skip(f"this transformers has no {kind}")
     torch.manual_seed(0)
@@ -44,6 +56,28 @@ def states(model, first):
     ids = torch.arange(12)[None]
     with torch.no_grad():
         return model(input_ids=ids, position_ids=ids + first).last_hidden_state
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", IMAGES)
+def test_positions_of_several_axes_are_exact_far_away(name):
+    kind, theta, axes, fields = IMAGES[name]
+    model = make(kind, {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": theta, **fields}})
+    text = torch.arange(12)[None]
+    image = torch.stack([torch.full((1, 12), 4), 4 + text // 4, 4 + text % 4])
+    x = torch.zeros(1, 12, 1)
+    near, hidden = model.rotary_emb(x, image), model(input_ids=text, position_ids=image).last_hidden_state
+    assert phasor.torch.verify(model).worst.error > 1e-5
+    with phasor.torch.patch(model) as patch:
+        assert patch.replaced == ["rotary_emb"]
+        torch.testing.assert_close(model.rotary_emb(x, image), near, atol=1e-5, rtol=0)
+        torch.testing.assert_close(model(input_ids=text, position_ids=image).last_hidden_state, hidden, atol=1e-5, rtol=0)
+        far = model.rotary_emb(x, image + 1_000_000)
+        torch.testing.assert_close(model.rotary_emb(x, text), model.rotary_emb(x, text.expand(3, 1, 12)), atol=0, rtol=0)
+    angles = (image[axes, 0].double() + 1_000_000).T * theta ** -(torch.arange(8).double() / 8)
+    columns = [j // 2 for j in range(16)] if "repeated" in name else [*range(8), *range(8)]
+    for mine, function in zip(far, (torch.cos, torch.sin), strict=True):
+        torch.testing.assert_close(mine[0].double(), function(angles)[:, columns], atol=1e-6, rtol=0)
 
 
 @pytest.mark.filterwarnings("ignore")

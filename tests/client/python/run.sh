@@ -19,4 +19,5 @@ programs=$package/programs
 mkdir -p "$programs"
 ln -sf "$build/server/phasor-server" "$build/client/cli/phasor" "$programs"
 export PYTHONPATH=$package PHASOR_PROGRAMS=$programs PYTHONDONTWRITEBYTECODE=1
+export PHASOR_FAKE_GPU=$build/tests/client/python
 exec "$python" "$@"
