@@ -70,7 +70,7 @@ class TestRun:
         self.mode = mode
         if not (folder / f"{mode}.xml").exists():
             command = "./dev test" if mode == "default" else f"./dev test --{mode}"
-            raise Skip(f"no result of {command} here: run it")
+            raise Skip(f"no result of {command} here: run it on a Debian 12 with root rights that reaches apt and PyPI")
         status, seconds = (folder / f"{mode}.result").read_text(encoding="utf-8").split()
         self.status, self.seconds = int(status), int(seconds)
         self.cases = {c.get("name"): c for c in xml.parse(folder / f"{mode}.xml").getroot().iter("testcase")}

@@ -3,14 +3,16 @@
 results of the last `./dev test` and, for long tests, of `./dev test --full`."""
 
 import json
+import math
 import re
+import statistics
 import subprocess
 import time
 import urllib.request
 
 import acceptance
 import running
-from acceptance import ROOT, Fail, Miss, Skip, command, of_full, of_test
+from acceptance import ROOT, Fail, Miss, Skip, TestRun, command, of_full, of_test
 
 TOPIC = "operations"
 BUILD = ROOT / "build/release"
@@ -77,21 +79,43 @@ def quiet_without_a_terminal():
 RESULTS = ROOT / "bench/results/2026-11-23-epyc-2-cores-fleet"
 
 
+def with_confidence(ratios, deviation):
+    """(geometric mean, its 95 % confidence interval), for a standard deviation of the logarithms."""
+    mean, half = statistics.fmean(map(math.log, ratios)), 2 * deviation / math.sqrt(len(ratios))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
 def predicted_processor_time():
-    """figures of the fleet, 1 to 16 replicas: processor time within 15 % of what docs/capacity.md predicts"""
+    """figures of the fleet: processor time within 15 % of what docs/capacity.md predicts, for each number of replicas and each way, with 95 % confidence"""
     files = [json.loads((RESULTS / name).read_text(encoding="utf-8"))["rows"] for name in ("fleet.json", "fleet-steady.json")]
     rows = [r for file in files for r in file if r["scenario"] == "steady"]
-    sizes = {}
-    for count in (1, 2, 4, 8, 16):
-        of_size = [r for r in rows if r["replicas"] == count]
-        sizes[count] = sum(r["cpu_seconds"] for r in of_size) / sum(r["predicted_cpu_seconds"] for r in of_size)
-    ratios = [r["measured_of_predicted"] for r in rows]
-    within = sum(0.85 <= ratio <= 1.15 for ratio in ratios)
-    said = "measured of predicted by replicas: " + ", ".join(f"{count}: {ratio:.2f}" for count, ratio in sizes.items())
-    said += f"; single runs {min(ratios):.2f} to {max(ratios):.2f}, {within} of {len(rows)} within 15 %"
-    if not all(0.85 <= ratio <= 1.15 for ratio in sizes.values()):
+
+    def ratios(key):
+        return {value: [r["measured_of_predicted"] for r in rows if r[key] == value] for value in sorted({r[key] for r in rows})}
+
+    # One deviation for all: runs differ by what the machine does, not by the size of the fleet. A single run is no promise: with this
+    # deviation one in sixteen is off by 15 % even if the model is exact.
+    sizes = ratios("replicas")
+    squares = sum(statistics.variance(map(math.log, of_size)) * (len(of_size) - 1) for of_size in sizes.values())
+    deviation = math.sqrt(squares / (len(rows) - len(sizes)))
+    found = {name: with_confidence(some, deviation) for name, some in (sizes | ratios("way")).items()}
+    said = "; ".join(f"{name}: {mean:.2f} ({low:.2f} to {high:.2f})" for name, (mean, low, high) in found.items())
+    within = sum(0.85 <= r["measured_of_predicted"] <= 1.15 for r in rows)
+    said = f"measured of predicted by replicas and by way {said}; {within} of {len(rows)} single runs"
+    if not all(0.85 <= mean <= 1.15 for mean, _, _ in found.values()):
         raise Fail(said)
-    if within < len(rows):
+    if not all(0.85 <= low and high <= 1.15 for _, low, high in found.values()):
+        raise Miss(said)
+    return said
+
+
+def first_answer():
+    """README's commands, and the tarball: the first answer in under 10 s"""
+    said = TestRun("full").passed(r"deploy\.package")
+    times = [int(ms) for ms in re.findall(r"to the first answer: (\d+) ms", said)]
+    if len(times) != 2:
+        raise Fail(said)
+    if max(times) >= 10000:
         raise Miss(said)
     return said
 
@@ -121,8 +145,9 @@ CHECKS = [
     of_test("image: read-only, uid 65532, serves, drains; time of the start and sizes printed", r"deploy\.image"),
     of_full("the same on Debian", r"deploy\.image_on_debian"),
     of_test("image: bill of materials, valid, and as an independent tool reads it and the database of packages", r"deploy\.sbom"),
-    of_full("Debian package: installed into a bare Debian 12, its unit started and called, upgraded, purged; tarball and client library", r"deploy\.package"),
-    of_test("the only server replaced under load: a client as it comes, with three attempts, loses no call", r"deploy\.upgrade"),
+    of_full("Debian package: installed into a bare Debian 12, its unit started and called, upgraded while a load loses no call, given other addresses, purged; tarball and client library", r"deploy\.package"),
+    first_answer,
+    of_test("the only server replaced under load loses no call of a client as it comes, also if it is away for 3 s while systemd keeps its sockets", r"deploy\.upgrade"),
     of_test("systemd unit: nothing to complain about; sockets for a group and closed to others", r"deploy\.systemd"),
     of_test("release: the checklist passes for a whole release and fails for each planted fault", r"deploy\.release"),
     starts_quickly,
@@ -150,7 +175,8 @@ CHECKS = [
     of_test("the C++ client sends metadata, with every attempt", r"client_grpc_channel_test"),
     of_test("a real Prometheus reads OpenMetrics, and its exemplars have the trace ids of sampled calls", r"deploy\.dashboard|server_telemetry_test"),
     of_test("phasor top", r"cli_top_command_test"),
-    cannot("the chart in a cluster, images pulled from a registry, Grafana itself", "needs a cluster, a registry and Grafana"),
+    cannot("the chart in a cluster, images pulled from a registry, Grafana itself", "needs a machine with a Kubernetes cluster, a registry and Grafana"),
+    cannot("the image with kernels for GPUs on a GPU", "needs a machine with an NVIDIA GPU, a container engine and NVIDIA's container toolkit"),
 ]
 
 if __name__ == "__main__":

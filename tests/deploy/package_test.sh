@@ -137,19 +137,24 @@ was=$(in_system systemctl show -P MainPID phasor)
 mkdir "$root/etc/systemd/system/phasor.service.d"
 printf '[Service]\nExecStartPre=sleep 4\n' >"$root/etc/systemd/system/phasor.service.d/slow.conf"
 in_system systemctl daemon-reload
-in_system phasor bench --server 127.0.0.1:50051 --preset llama-3 --rate 100 --duration 12 --timeout 60 --concurrency 64 --attempts 3 --json >"$work/load" &
-load=$!
+loads=()
+for server in 127.0.0.1:50051 unix:/run/phasor/phasor.sock; do
+  as member phasor bench --server "$server" --preset llama-3 --rate 50 --duration 12 --timeout 60 --concurrency 64 --attempts 3 --json >"$work/load${#loads[@]}" &
+  loads+=($!)
+done
 in_system dpkg --install --force-downgrade "/root/${deb##*/}" >"$work/log" 2>&1 || fail "$(tail -n 5 "$work/log")"
 [[ $(in_system systemctl show -P MainPID phasor) != "$was" ]] || fail "an upgrade left the old server running"
 in_system systemctl is-active --quiet phasor || fail "no server runs after an upgrade"
-wait "$load" || fail "the load ended with an error"
-python3 -c 'import json, sys
+for number in "${!loads[@]}"; do
+  wait "${loads[$number]}" || fail "the load ended with an error"
+  python3 -c 'import json, sys
 report = json.load(open(sys.argv[1]))["phasor"]
-sys.exit(f"failed calls: {report}" if report["errors"] or not report["calls"] else 0)' "$work/load" || fail "an upgrade lost calls"
+sys.exit(f"failed calls: {report}" if report["errors"] or not report["calls"] else 0)' "$work/load$number" || fail "an upgrade lost calls"
+done
 as member "${answer[@]}" --server unix:/run/phasor/phasor.sock | grep -q -- "-0.544021" || fail "nobody answers on the Unix socket after an upgrade"
 rm -r "$root/etc/systemd/system/phasor.service.d"
 in_system systemctl daemon-reload
-pass "an upgrade replaces the server in 4 s and more, and a load of 100 calls/s loses no call"
+pass "an upgrade replaces the server in 4 s and more, and loads of 50 calls/s over TCP and the Unix socket lose no call"
 
 # Other addresses: sockets that systemd keeps must not be in the way of new ones.
 sed -i 's/127.0.0.1:50051/0.0.0.0:50051/; s/^listen:/allow_plaintext: true\n&/' "$root/etc/phasor/phasor.txtpb"
