@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of torch, and phasor.torch beside transformers. Skipped without torch."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import truth
 
 import phasor
 import phasor.torch
+from phasor import _devices
 
 LLAMA = phasor.Spec("llama-3")
 TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -79,6 +82,22 @@ def test_positions_of_every_type(dtype):
     wanted = phasor.encode("llama-3", [0, 3, 6, 9], form="cos")
     assert np.array_equal(phasor.encode("llama-3", positions, form="cos").numpy(), wanted)
     assert np.array_equal(phasor.encode("llama-3", positions.repeat_interleave(2)[::2], form="cos").numpy(), wanted)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_storage_ends_with_its_last_view(inference):
+    """Registrations of GPU memory (_devices.py) last as long as this object."""
+    with torch.inference_mode(inference):
+        x = torch.ones(10, 4)
+        view, gone = x[2:5], []
+        weakref.finalize(_devices._owner(x), gone.append, True)
+        assert _devices._owner(view) is _devices._owner(x)
+        del x
+        gc.collect()
+        assert not gone
+        del view
+        gc.collect()
+        assert gone
 
 
 def test_what_has_no_memory_here_or_needs_a_gradient_is_refused():
