@@ -185,14 +185,14 @@ def main():
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     rounds, seconds = (1, 0.01) if arguments.quick else (11, 0.1)
-    report = harness.Report(phasor.Client().info().cpu_target, arguments.quick, "bench_python")
+    report = harness.Report(phasor.Client().info().cpu_target, arguments.quick, "bench_python", arguments.out)
     for tokens in (1, 1024):
         in_process(report, tokens, rounds, seconds)
     with Server() as server:
         remote(report, server, 1, 1, rounds, seconds, 1.4)
         remote(report, server, 2048, 32, rounds, seconds, 10)
         in_flight(report, server, rounds, seconds)
-    report.finish(arguments.out)
+    report.finish()
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ CHECKS = [
     of_test("torch: same bytes, gradcheck, compile; transformers and diffusers, near and at a million", r"python\.torch"),
     of_test("the package is typed (mypy --strict)", r"python\.types"),
     of_full("the wheel, installed in an empty environment outside the repository, passes the same tests", r"python\.wheel"),
+    of_full("the tests pass with each Python of 3.10 to 3.13 that is installed", r"python\.versions"),
     of_test("Triton's client and plain stubs still work", r"oip\.clients"),
     interrupted,
     imported,

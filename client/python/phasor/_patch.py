@@ -33,7 +33,11 @@ def _layer_types(module: torch.nn.Module) -> tuple[str | None, ...]:
     """The values of forward's `layer_type`; None for modules without one."""
     if "layer_type" not in inspect.signature(module.forward).parameters:
         return (None,)
-    return tuple(dict.fromkeys(getattr(module.config, "layer_types", None) or [])) or (None,)
+    types = dict.fromkeys(getattr(module.config, "layer_types", None) or [])
+    rules = getattr(module.config, "rope_parameters", None) or {}
+    if any(isinstance(rule, dict) for rule in rules.values()):  # layers without a rule have no attention
+        types = {each: None for each in types if each in rules}
+    return tuple(types) or (None,)
 
 
 def _axes(module: torch.nn.Module) -> int:
@@ -43,16 +47,16 @@ def _axes(module: torch.nn.Module) -> int:
 
 def _tables(
     module: torch.nn.Module, positions: Sequence[int], layer_type: str | None, axes: int = 1
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [tokens, columns] of a rotary module, in float32. Positions on other axes are twice and
-    three times as far."""
+) -> tuple[torch.Tensor, ...]:
+    """cos and sin [tokens, columns] of a rotary module in float32, or one complex tensor. Positions on
+    other axes are twice and three times as far."""
     ids = torch.tensor([list(positions)])
     if axes > 1:
         ids = torch.stack([ids * (axis + 1) for axis in range(axes)])
     arguments = (torch.zeros(1, len(positions), 1), ids) + (() if layer_type is None else (layer_type,))
     with torch.no_grad():
-        cos, sin = module(*arguments)
-    return cos[0], sin[0]
+        tables = module(*arguments)
+    return (tables[0],) if isinstance(tables, torch.Tensor) else tuple(table[0] for table in tables)
 
 
 def _refuse(name: str, module: torch.nn.Module, why: str) -> _errors.Unimplemented:
@@ -62,21 +66,21 @@ def _refuse(name: str, module: torch.nn.Module, why: str) -> _errors.Unimplement
 def _agree(replacement: torch.nn.Module, module: torch.nn.Module, layer_type: str | None) -> bool:
     axes = _axes(module)
     mine, theirs = (_tables(each, range(_NEAR), layer_type, axes) for each in (replacement, module))
-    return all(
+    return len(mine) == len(theirs) and all(
         one.shape == other.shape and bool((one - other).abs().max() <= _TOLERANCE) for one, other in zip(mine, theirs, strict=True)
     )
 
 
 def _check_rotary(name: str, module: torch.nn.Module, layer_types: tuple[str | None, ...]) -> ours.RotaryEmbedding:
     try:
-        for layout in ("duplicated", "repeated"):
+        for layout in ours._LAYOUTS:
             replacement = ours.RotaryEmbedding(module.config, layout=layout)
             if all(_agree(replacement, module, layer_type) for layer_type in layer_types):
                 return replacement
         raise _refuse(name, module, "has other angles than its configuration says")
-    except (_errors.InvalidArgument, TypeError, ValueError, RuntimeError, IndexError) as error:
-        if isinstance(error, _errors.Unimplemented):
-            raise
+    except _errors.Unimplemented:
+        raise
+    except Exception as error:  # also what the module's own code raises
         raise _refuse(name, module, f"is not known ({error})") from error
 
 
@@ -158,7 +162,7 @@ class Row:
 
 
 class Report:
-    """The result of verify: `rows`, a list of Row. str() is a table."""
+    """The result of verify: `rows`, a list of Row. str() is a table, and plot() a plot."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
@@ -171,6 +175,21 @@ class Report:
         lines = [f"{'module':<40} {'layer type':<20} {'position':>9} {'largest error':>14}"]
         lines += [f"{row.module:<40} {row.layer_type or '':<20} {row.position:>9} {row.error:>14.3g}" for row in self.rows]
         return "\n".join(lines)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws the errors by position, a line per module and layer type, on axes of matplotlib, which are
+        new if None, and returns these: report.plot().figure.savefig("errors.png")."""
+        if axes is None:
+            from matplotlib.figure import Figure
+
+            axes = Figure().subplots()
+        for module, layer_type in dict.fromkeys((row.module, row.layer_type) for row in self.rows):
+            rows = [row for row in self.rows if (row.module, row.layer_type) == (module, layer_type)]
+            axes.loglog([row.position for row in rows], [row.error for row in rows], label=" ".join(filter(None, (module, layer_type))))
+        axes.set_xlabel("position")
+        axes.set_ylabel("largest error of a cosine or sine")
+        axes.legend()
+        return axes
 
 
 def verify(model: torch.nn.Module, positions: Sequence[int] = _FAR) -> Report:
@@ -188,10 +207,12 @@ def verify(model: torch.nn.Module, positions: Sequence[int] = _FAR) -> Report:
         for layer_type in each.layer_types:
             spec, _, axes = each.replacement._table(layer_type)
             places = list(positions) if axes == 1 else [[position] * axes for position in positions]
-            exact = _functions.encode(ours._parsed(spec), places, form=each.replacement._form, dtype="float64")
-            cos, sin = _tables(each.module, positions, layer_type)
+            form = each.replacement._form.replace("complex", "cos_sin")
+            exact = torch.from_numpy(_functions.encode(ours._parsed(spec), places, form=form, dtype="float64"))
+            tables = _tables(each.module, positions, layer_type)
+            parts = (tables[0].real, tables[0].imag) if len(tables) == 1 else tables
             for i, position in enumerate(positions):
-                errors = [(torch.from_numpy(exact[i, part]) - own[i].double()).abs().max() for part, own in enumerate((cos, sin))]
+                errors = [(exact[i, part] - own[i].double()).abs().max() for part, own in enumerate(parts)]
                 rows.append(Row(each.name, layer_type, position, float(max(errors))))
     if not rows:
         raise _errors.NotFound("model: has no rotary module that Phasor knows")

@@ -53,7 +53,10 @@ def _config_text(config: Any) -> str:
         config = config.to_dict()
     if not isinstance(config, Mapping):
         raise TypeError(f"config: {type(config).__name__}; must be a dict, a path or a configuration of transformers")
-    return json.dumps(dict(config), default=str)
+    text = json.dumps(dict(config), default=str)
+    if "Infinity" in text or "NaN" in text:  # as a limit on something else; JSON has no such numbers
+        text = json.dumps(json.loads(text, parse_constant=lambda _: None))
+    return text
 
 
 class Spec:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Phasor for torch: a differentiable rotation, and transformers' rotary module with exact angles.
 
-The operators run on the CPU, have fake kernels for torch.compile, and compute with the client of
-phasor.use() or in process.
+The operators have fake kernels for torch.compile, and compute with the client of phasor.use() or in
+process. They run on the CPU; apply_rope takes CUDA tensors too, whose positions must be on the CPU, if
+the client has a server for them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _parsed(text: str) -> _spec.Spec:
     return _spec.Spec._from_json(text)
 
 
-@torch.library.custom_op("phasor::apply_rope", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("phasor::apply_rope", mutates_args=(), device_types=("cpu", "cuda"))
 def _apply_rope(x: torch.Tensor, positions: torch.Tensor, spec: str, layout: str, inverse: bool) -> torch.Tensor:
     rotated: torch.Tensor = _functions.apply_rope(
         x.detach(), positions=positions, spec=_parsed(spec), layout=layout, inverse=inverse
@@ -104,16 +105,24 @@ def apply_rope(
 
 @torch.library.custom_op("phasor::cos_sin", mutates_args=(), device_types="cpu")
 def _cos_sin(positions: torch.Tensor, spec: str, form: str, width: int, dtype: torch.dtype) -> torch.Tensor:
-    """positions: [..., axes]."""
+    """positions: [..., axes]. Gives [..., 2, width], but [..., width, 2] for the form "complex"."""
     axes = positions.shape[-1]
     rows = positions.reshape(-1, axes) if axes > 1 else positions.reshape(-1)
     table: torch.Tensor = _functions.encode(_parsed(spec), rows, form=form, dtype=dtype, like=positions)
-    return table.reshape(*positions.shape[:-1], 2, width)
+    return table.reshape(_rows(positions, form, width))
 
 
 @_cos_sin.register_fake
 def _(positions: torch.Tensor, spec: str, form: str, width: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(*positions.shape[:-1], 2, width, dtype=dtype, device=positions.device)
+    return torch.empty(_rows(positions, form, width), dtype=dtype, device=positions.device)
+
+
+def _rows(positions: torch.Tensor, form: str, width: int) -> tuple[int, ...]:
+    return (*positions.shape[:-1], *((width, 2) if form == "complex" else (2, width)))
+
+
+# How models have their tables. Columns of a pair.
+_LAYOUTS = {"duplicated": ("cos_sin_duplicated", 2), "repeated": ("cos_sin_repeated", 2), "half": ("cos_sin", 1), "complex": ("complex", 1)}
 
 
 class RotaryEmbedding(torch.nn.Module):
@@ -123,9 +132,9 @@ class RotaryEmbedding(torch.nn.Module):
         config: a configuration of transformers, a dict, or a path; or spec, a Spec or the name of a
             preset.
         layout: "duplicated", cat(f, f), as most models have their tables; "repeated", each twice in
-            a row, as GLM-4V does.
+            a row, as GLM-4V; "half", once, as gpt-oss; "complex", one tensor of complex64, as Llama 4.
 
-    forward(x, position_ids, layer_type=None): cos and sin [batch, tokens, rotary_dim] of x's type,
+    forward(x, position_ids, layer_type=None): cos and sin [batch, tokens, columns] of x's type,
     each value rounded once. position_ids: [batch, tokens]; for specs of several axes (M-RoPE) also
     [axes, batch, tokens], as Qwen2-VL has them. layer_type: for configurations whose rules differ by
     layer.
@@ -133,10 +142,10 @@ class RotaryEmbedding(torch.nn.Module):
 
     def __init__(self, config: Any = None, *, spec: _spec.SpecLike | None = None, layout: str = "duplicated") -> None:
         super().__init__()
-        if layout not in ("duplicated", "repeated"):
-            raise _errors.InvalidArgument(f"layout: {layout!r}; must be 'duplicated' or 'repeated'")
+        if layout not in _LAYOUTS:
+            raise _errors.InvalidArgument(f"layout: {layout!r}; must be one of {', '.join(_LAYOUTS)}")
         self._base = _spec.to_spec(spec, None, config)
-        self._form = f"cos_sin_{layout}"
+        self._form, self._columns = _LAYOUTS[layout]
         self._tables: dict[str | None, tuple[str, int, int]] = {}
         try:
             self._table(None)
@@ -150,12 +159,14 @@ class RotaryEmbedding(torch.nn.Module):
         if known is None:
             spec = self._base if layer_type is None else self._base.replace(layer_type=layer_type)
             resolved = spec.resolve()
-            known = self._tables[layer_type] = (spec._json, 2 * len(resolved.pairs), resolved.spec.to_dict().get("axes", 1))
+            known = self._tables[layer_type] = (spec._json, self._columns * len(resolved.pairs), resolved.spec.to_dict().get("axes", 1))
         return known
 
-    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str | None = None) -> Any:
         text, width, axes = self._table(layer_type)
         ids = position_ids[..., None] if axes == 1 else position_ids.expand(axes, -1, -1).movedim(0, -1)
+        if self._form == "complex":
+            return torch.view_as_complex(_cos_sin(ids, text, self._form, width, torch.float32))
         table = _cos_sin(ids, text, self._form, width, x.dtype)
         return table[..., 0, :], table[..., 1, :]
 

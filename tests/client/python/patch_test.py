@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """phasor.torch.patch and verify on tiny random models. Skipped without torch and transformers."""
 
+import importlib
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed here: tests/conformance/run.sh installs it")
@@ -29,6 +31,15 @@ CONFIGS = {
     "gemma3, rules by layer": ("Gemma3TextConfig", {"head_dim": 16}),
     "phi3, partial": ("Phi3Config", {"partial_rotary_factor": 0.5, "pad_token_id": 0}),
     "olmo2": ("Olmo2Config", {}),
+    "gpt-oss, half tables": ("GptOssConfig", {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1}),
+    "llama 4, complex tables": (
+        "Llama4TextConfig",
+        {"head_dim": 16, "num_local_experts": 2, "intermediate_size_mlp": 64, "no_rope_layers": [1, 1], "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "attn_temperature_tuning": False},
+    ),
+    "bamba, limits of infinity": (
+        "BambaConfig",
+        {"attn_layer_indices": [0], "mamba_n_heads": 4, "mamba_d_head": 32, "mamba_n_groups": 1, "mamba_d_state": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+    ),
 }
 
 # M-RoPE: positions of three axes. With the base, and the axis of each pair.
@@ -88,6 +99,8 @@ def test_patched_models_agree_near_and_are_exact_far_away(name):
     report = phasor.torch.verify(model)
     assert max(row.error for row in report.rows if row.position <= 10) < 1e-5
     assert report.worst.error > 1e-5 and report.worst.position >= 100_000 and "largest error" in str(report)
+    lines = report.plot().lines
+    assert sum(len(line.get_ydata()) for line in lines) == len(report.rows) and max(map(max, (line.get_ydata() for line in lines))) == report.worst.error
     with phasor.torch.patch(model) as patch:
         assert patch.replaced and all("rotary" in each for each in patch.replaced)
         torch.testing.assert_close(states(model, 0), near, atol=1e-5, rtol=0)
@@ -97,6 +110,57 @@ def test_patched_models_agree_near_and_are_exact_far_away(name):
     assert torch.equal(states(model, 0), near) and torch.equal(states(model, 1_000_000), far)
     # Attention sees differences of positions, so exact angles give at 1M nearly what they give at 0.
     assert (exact_far - near).abs().max() < (far - near).abs().max()
+
+
+# Rotary classes of text models that are refused with the values that their configurations have by default.
+REFUSED = {
+    "no file says which layers": {"BeamRotaryEmbedding", "DeepseekV4RotaryEmbedding", "Zamba2RotaryEmbedding"},
+    "no file says what they compute": {
+        "Dots3NoteTextRotaryEmbedding", "EfficientLoFTRRotaryEmbedding", "EomtDinov3RotaryEmbedding", "EsmRotaryEmbedding",
+        "HunYuanVLRotaryEmbedding", "Sam3ViTRotaryEmbedding",
+    },
+    "the defaults contradict each other": {
+        "Glm4MoeRotaryEmbedding", "Glm4vMoeTextRotaryEmbedding", "Glm4vTextRotaryEmbedding", "GlmImageTextRotaryEmbedding",
+        "MiniMaxM3VLRotaryEmbedding", "Qwen3OmniMoeThinkerTextRotaryEmbedding", "Qwen3OmniMoeRotaryEmbedding",
+        "Qwen3OmniMoeTalkerRotaryEmbedding", "Qwen2_5OmniRotaryEmbedding",
+    },
+    "other angles": {"MLCDRotaryEmbedding", "MusicFlamingoRotaryEmbedding", "NanoChatRotaryEmbedding"},
+}  # fmt: skip
+
+
+def rotary_modules():
+    """Every rotary module of transformers that its configuration's defaults make, but for those of vision towers."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    for model_type in sorted(CONFIG_MAPPING):
+        kind = CONFIG_MAPPING[model_type]
+        try:
+            source = importlib.import_module(kind.__module__.replace("configuration_", "modeling_"))
+        except Exception:  # needs what is not installed
+            continue
+        for name, cls in vars(source).items():
+            if not name.endswith("RotaryEmbedding") or "Vision" in name or getattr(cls, "__module__", "") != source.__name__:
+                continue
+            try:
+                config = kind()
+                module = cls(config=config.get_text_config() if hasattr(config, "get_text_config") else config)
+            except Exception:  # the configuration of another part of the model
+                continue
+            yield name, module
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_rotary_class_of_transformers_is_replaced_or_refused_by_name():
+    replaced, refused = set(), set()
+    for name, module in rotary_modules():
+        try:
+            with phasor.torch.patch(torch.nn.Sequential(module)):
+                replaced.add(name)
+        except NotImplementedError as error:
+            assert name in str(error)
+            refused.add(name)
+    assert refused <= set().union(*REFUSED.values()), "no longer replaced"
+    assert len(replaced) > 150 and len(replaced - refused) > len(replaced) - 10
 
 
 def test_what_is_not_known_is_refused_and_nothing_is_replaced():

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of torch, and phasor.torch beside transformers. Skipped without torch."""
 
+import gc
+import os
+import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -13,6 +17,7 @@ import truth
 
 import phasor
 import phasor.torch
+from phasor import _devices
 
 LLAMA = phasor.Spec("llama-3")
 TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -79,6 +84,22 @@ def test_positions_of_every_type(dtype):
     assert np.array_equal(phasor.encode("llama-3", positions.repeat_interleave(2)[::2], form="cos").numpy(), wanted)
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_storage_ends_with_its_last_view(inference):
+    """Registrations of GPU memory (_devices.py) last as long as this object."""
+    with torch.inference_mode(inference):
+        x = torch.ones(10, 4)
+        view, gone = x[2:5], []
+        weakref.finalize(_devices._owner(x), gone.append, True)
+        assert _devices._owner(view) is _devices._owner(x)
+        del x
+        gc.collect()
+        assert not gone
+        del view
+        gc.collect()
+        assert gone
+
+
 def test_what_has_no_memory_here_or_needs_a_gradient_is_refused():
     with pytest.raises(phasor.InvalidArgument, match="requires grad; use phasor.torch"):
         phasor.apply_rope(tensor().requires_grad_(), positions=range(7), spec=LLAMA)
@@ -124,7 +145,7 @@ def test_gradients_are_right(spec, inverse):
 def test_operators_keep_their_contract():
     arguments = (tensor(shape=(2, 3, 5, 8)), torch.arange(5), SPECS["plain"]._json, "htd", False)
     torch.library.opcheck(torch.ops.phasor.apply_rope.default, arguments)
-    torch.library.opcheck(torch.ops.phasor.cos_sin.default, (torch.arange(10).reshape(2, 5), LLAMA._json, 128, torch.bfloat16))
+    torch.library.opcheck(torch.ops.phasor.cos_sin.default, (torch.arange(10).reshape(2, 5, 1), LLAMA._json, "cos_sin", 64, torch.bfloat16))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -178,14 +199,44 @@ def test_scaled_rules_of_transformers():
             torch.testing.assert_close(mine, other, atol=1e-5, rtol=0)
 
 
-def test_models_of_several_axes_are_refused():
-    with pytest.raises(phasor.InvalidArgument, match="axes"):
-        phasor.torch.RotaryEmbedding(spec=phasor.presets("*vl*")[0].name)
+def test_tables_have_the_layout_that_is_asked_for():
+    x, ids = torch.zeros(1, 5, 8), torch.arange(5)[None] + 1000
+    modules = {layout: phasor.torch.RotaryEmbedding(spec={"preset": "llama-3", "head_dim": 8}, layout=layout) for layout in phasor.torch._LAYOUTS}
+    cos, sin = modules["half"](x, ids)
+    assert cos.shape == (1, 5, 4)
+    for layout, columns in (("duplicated", [0, 1, 2, 3, 0, 1, 2, 3]), ("repeated", [0, 0, 1, 1, 2, 2, 3, 3])):
+        for mine, half in zip(modules[layout](x, ids), (cos, sin), strict=True):
+            assert torch.equal(mine, half[..., columns])
+    table = modules["complex"](x.bfloat16(), ids)
+    assert table.dtype == torch.complex64 and torch.equal(table.real, cos) and torch.equal(table.imag, sin)
+    with pytest.raises(ValueError, match="layout: 'both'; must be one of"):
+        phasor.torch.RotaryEmbedding(spec="llama-3", layout="both")
+
+
+# Each brings a copy of libraries that the package has too: gRPC, Abseil, protobuf, OpenMP.
+ORDERS = ["phasor grpc torch", "torch phasor grpc", "grpc torch phasor", "grpc phasor", "phasor grpc"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_grpcio_and_torch_are_in_the_same_process(phasor_server, order):
+    pytest.importorskip("grpc", reason="grpcio is not installed here")
+    code = f"""
+import {', '.join(order.split())}
+import numpy
+health = b"\\x0a\\x00"
+with grpc.insecure_channel({phasor_server.target!r}) as channel, phasor.Client({phasor_server.target!r}) as client:
+    for _ in range(3):
+        assert channel.unary_unary("/grpc.health.v1.Health/Check")(health, timeout=60) == b"\\x08\\x01"
+        assert client.apply_rope(numpy.ones((1, 1, 8), "f"), positions=3, spec="rope-half-split").shape == (1, 1, 8)
+if "torch" in {order!r}:
+    assert float((torch.ones(8, 8) @ torch.ones(8, 8)).sum()) == 512
+print("fine")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout == "fine\n", done.stderr
 
 
 def test_importing_the_package_does_not_import_torch():
     assert "torch" in sys.modules
-    import subprocess
-
     code = "import sys, phasor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# versions.sh BUILD [VERSION...]: builds the Python package for other versions of Python (3.10, 3.11, 3.12 and 3.13 unless
+# some are named) and runs its tests with each, against the programs of BUILD. Versions that build/.venv has, and those that
+# are not installed, are left out and named. Interpreters come from the PATH or pyenv. Exit status 77: there is none.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+
+release=$(realpath "$1")
+shift
+versions=("$@")
+[[ ${#versions[@]} -gt 0 ]] || versions=(3.10 3.11 3.12 3.13)
+
+# The interpreter of a version, with its headers.
+interpreter_of() {
+  local python
+  for python in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+    if "$python" -c 'import os, sys, sysconfig
+os.stat(sysconfig.get_path("include") + "/Python.h")
+sys.exit("%d.%d" % sys.version_info[:2] != sys.argv[1])' "$1" 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+}
+
+tested=() failed=() missing=()
+for version in "${versions[@]}"; do
+  if build/.venv/bin/python -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != sys.argv[1])' "$version"; then continue; fi
+  python=$(interpreter_of "$version")
+  if [[ -z $python ]]; then
+    missing+=("$version")
+    continue
+  fi
+  build=build/python-$version
+  "$python" -m venv "$build/venv"
+  # The newest of each that this Python has, except for what the module is made with.
+  "$build/venv/bin/pip" install -q "$(grep '^nanobind==' client/python/requirements.txt)" ml_dtypes mpmath numpy pytest </dev/null
+  cmake --preset release -B "$build" -DPHASOR_BUILD_TESTS=OFF -DPHASOR_BUILD_BENCHMARKS=OFF -DPHASOR_PYTHON=ON \
+    -DPython_EXECUTABLE="$PWD/$build/venv/bin/python" >"$build/configure.log" || { cat "$build/configure.log"; exit 1; }
+  cmake --build "$build" --target phasor_python
+  if PYTHONPATH=$PWD/$build/client/python PHASOR_PROGRAMS=$release/client/python/programs PYTHONDONTWRITEBYTECODE=1 \
+    "$build/venv/bin/python" -m pytest -c tests/client/python/pytest.ini tests/client/python; then
+    tested+=("$version")
+  else
+    failed+=("$version")
+  fi
+done
+echo "passed: ${tested[*]:-none}; failed: ${failed[*]:-none}; not installed here: ${missing[*]:-none}"
+[[ ${#failed[@]} == 0 ]] || exit 1
+[[ ${#tested[@]} -gt 0 ]] || { echo "SKIP: no other Python is installed here"; exit 77; }
