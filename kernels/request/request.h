@@ -154,9 +154,6 @@ struct PreparedRope {
   std::optional<Pages> pages;
 };
 
-// Type and shape of an output, dense.
-TensorDesc OutputOf(const PreparedRope::Tensor& tensor);
-
 // Check a request and get its plan. `path` begins all messages ("item"). `tables` is where a
 // request's table is looked up. Errors:
 //   INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED: as ResolveSpec.

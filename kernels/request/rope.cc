@@ -325,8 +325,4 @@ RotaryJob MakeRotaryJob(const PreparedRope& prepared, absl::Span<const std::byte
   return job;
 }
 
-TensorDesc OutputOf(const PreparedRope::Tensor& tensor) {
-  return {tensor.output_dtype, tensor.cache_shape.empty() ? tensor.shape : tensor.cache_shape, {}};
-}
-
 }  // namespace phasor

@@ -231,12 +231,12 @@ absl::Status CheckDestination(const v1::TensorSpec& wanted, const Item& item, si
     return Invalid(
         path, ".region: not set; must be given, because results without destination are inline");
   }
-  const v1::TensorSpec output = ToWire(OutputOf(item.prepared, i));
+  const ShapedType output = OutputOf(item.prepared, i);
   const bool same_shape = std::equal(wanted.shape().begin(), wanted.shape().end(),
-                                     output.shape().begin(), output.shape().end());
-  if (wanted.dtype() == output.dtype() && same_shape) return absl::OkStatus();
+                                     output.shape.begin(), output.shape.end());
+  if (wanted.dtype() == ToWire(output.dtype) && same_shape) return absl::OkStatus();
   return Invalid(path, ": not like the result; must have its dtype and shape, ",
-                 v1::Dtype_Name(output.dtype()), " and ", output.shape_size(), " dimensions");
+                 v1::Dtype_Name(ToWire(output.dtype)), " and ", output.shape.size(), " dimensions");
 }
 
 // Gives outputs with a destination their places.

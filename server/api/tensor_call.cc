@@ -97,7 +97,10 @@ class TensorCall final : public engine::Call {
     CallCounter::NotePhases(context_, phases);
     absl::Status status = result.status();
     if (status.ok() && !batch) status = result->items[0].status;
-    if (status.ok()) *response_ = method_.respond(items, *result);
+    if (status.ok()) {
+      grpc::ByteBuffer response = method_.respond(items, *result);
+      response_->Swap(&response);  // assigning would copy the list of slices
+    }
     FinishCall(context_, reactor_, status);
   }
 
