@@ -170,6 +170,14 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
 absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvider plans,
                                          std::string_view path);
 
+// Gives a prepared request other positions, with the checks and the errors of Prepare*. Nothing
+// else of a request depends on its positions if it has no add_to, from_positions or table. `path`
+// is that of the positions. After an error, `prepared` must not be used.
+absl::Status ReplacePositions(const Positions& positions, std::string_view path,
+                              PreparedEncode* prepared);
+absl::Status ReplacePositions(const Positions& positions, std::string_view path,
+                              PreparedRope* prepared);
+
 // The request for tokens first..first+count-1 alone; [first, first+count) must lie in [0, tokens].
 // The inputs and add_to of `prepared` must be dense. A rotation must have batch == 1 and no pages.
 // Position data that is set stays borrowed.

@@ -272,6 +272,15 @@ absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvide
   return out;
 }
 
+absl::Status ReplacePositions(const Positions& positions, std::string_view path,
+                              PreparedRope* prepared) {
+  PHASOR_ASSIGN_OR_RETURN(
+      prepared->positions,
+      PrepareRopePositions(positions, prepared->plan->spec.axes, *prepared, path));
+  prepared->positions_bytes = prepared->positions.data_bytes;
+  return absl::OkStatus();
+}
+
 PreparedRope SliceTokens(const PreparedRope& prepared, int64_t first, int64_t count) {
   PreparedRope slice;  // member by member: copying all sequences of positions may be expensive
   slice.plan = prepared.plan;
