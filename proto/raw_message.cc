@@ -225,6 +225,19 @@ class Walker {
   WalkedMessage message_;
 };
 
+// Takes a varint of at most `max_bytes` bytes. As the parser, drops bits after the 64th.
+bool TakeVarint(size_t max_bytes, std::string_view* message, uint64_t* value) {
+  *value = 0;
+  for (size_t i = 0; i < max_bytes && i < message->size(); ++i) {
+    const auto byte = static_cast<uint8_t>((*message)[i]);
+    *value |= static_cast<uint64_t>(byte & 0x7F) << (7 * i);
+    if (byte >= 0x80) continue;
+    message->remove_prefix(i + 1);
+    return true;
+  }
+  return false;
+}
+
 void AppendVarint(uint64_t value, std::string* out) {
   uint8_t bytes[kMaxVarintBytes];
   const uint8_t* const end = CodedOutputStream::WriteVarint64ToArray(value, bytes);
@@ -237,9 +250,72 @@ absl::StatusOr<WalkedMessage> WalkMessage(Pieces pieces, const WalkLimits& limit
   return Walker(pieces, limits).Walk();
 }
 
+std::optional<PlainField> TakePlainField(std::string_view* message) {
+  if (message->empty()) return std::nullopt;
+  const auto tag = static_cast<uint8_t>(message->front());
+  if (tag < 8 || tag >= 0x80) return std::nullopt;
+  message->remove_prefix(1);
+  using Kind = PlainField::Kind;
+  PlainField field{.number = uint32_t{tag} >> 3, .kind = Kind::kFixed};
+  uint64_t length = 0;
+  switch (tag & 7) {
+    case kVarint:
+      field.kind = Kind::kVarint;
+      if (!TakeVarint(kMaxVarintBytes, message, &field.varint)) return std::nullopt;
+      return field;
+    case kFixed64:
+      length = 8;
+      break;
+    case kLength:
+      field.kind = Kind::kBytes;
+      if (!TakeVarint(kMaxLengthBytes, message, &length)) return std::nullopt;
+      break;
+    case kFixed32:
+      length = 4;
+      break;
+    default:
+      return std::nullopt;
+  }
+  if (length > message->size()) return std::nullopt;
+  field.value = message->substr(0, length);
+  message->remove_prefix(length);
+  return field;
+}
+
 void AppendFieldPrefix(uint32_t field, size_t bytes, std::string* out) {
   AppendVarint(TagOf(field, kLength), out);
   AppendVarint(bytes, out);
+}
+
+void FieldWriter::Number(uint64_t value) {
+  if (value < 0x80) return message_.push_back(static_cast<char>(value));
+  AppendVarint(value, &message_);
+}
+
+void FieldWriter::Varint(uint32_t field, uint64_t value) {
+  Number(TagOf(field, kVarint));
+  Number(value);
+}
+
+void FieldWriter::Bytes(uint32_t field, std::string_view value) {
+  Number(TagOf(field, kLength));
+  Number(value.size());
+  message_.append(value);
+}
+
+void FieldWriter::Message(uint32_t field, absl::FunctionRef<void()> write) {
+  Number(TagOf(field, kLength));
+  const size_t begin = message_.size();
+  message_.push_back(0);  // the length of most messages has one byte
+  write();
+  const size_t bytes = message_.size() - begin - 1;
+  if (bytes < 0x80) {
+    message_[begin] = static_cast<char>(bytes);
+    return;
+  }
+  std::string length;
+  AppendVarint(bytes, &length);
+  message_.replace(begin, 1, length);
 }
 
 int64_t FieldBytes(uint32_t field, size_t bytes) {

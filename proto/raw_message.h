@@ -10,11 +10,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/tensor/pieces.h"
@@ -45,10 +47,44 @@ struct WalkedMessage {
 // never to a length that the message claims. Threads: pure function.
 absl::StatusOr<WalkedMessage> WalkMessage(Pieces pieces, const WalkLimits& limits);
 
+// A field of a message that lies in one piece.
+struct PlainField {
+  enum class Kind : uint8_t { kVarint, kFixed, kBytes };
+  uint32_t number = 0;
+  Kind kind = Kind::kVarint;
+  uint64_t varint = 0;     // the value of a varint
+  std::string_view value;  // the bytes of any other value
+
+  bool IsBytes(uint32_t field) const { return number == field && kind == Kind::kBytes; }
+};
+// Takes the first field from `message`. nullopt: it is not in the form that clients write (a number
+// of at least 16, a group, a varint that is too long), or the message ends within it. Then nothing
+// is said about the message, and `message` is in the middle of it. Threads: pure function.
+std::optional<PlainField> TakePlainField(std::string_view* message);
+
 // Appends the tag and the length of a length-delimited field whose value has `bytes` bytes.
 void AppendFieldPrefix(uint32_t field, size_t bytes, std::string* out);
 // The length of such a field: tag, length and value.
 int64_t FieldBytes(uint32_t field, size_t bytes);
+
+// Writes fields to the end of a serialized message, byte by byte as protobuf does, whose
+// serializer would need a message in memory first. Borrows the message. Threads: one.
+class FieldWriter {
+ public:
+  explicit FieldWriter(std::string* message) : message_(*message) {}
+
+  // Writes a number without a tag, as in packed lists.
+  void Number(uint64_t value);
+  void Varint(uint32_t field, uint64_t value);
+  void Bytes(uint32_t field, std::string_view value);
+  // Fields that are serialized already.
+  void Append(std::string_view fields) { message_.append(fields); }
+  // A message whose fields `write` writes with this writer.
+  void Message(uint32_t field, absl::FunctionRef<void()> write);
+
+ private:
+  std::string& message_;
+};
 
 // A part of a message to send: text that the part owns, followed by an entry that it borrows.
 // Either may be empty.

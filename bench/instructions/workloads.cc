@@ -83,18 +83,19 @@ struct ServerParts {
       &engine, {.max_message_bytes = 1 << 20, .max_header_bytes = 1 << 20, .max_batch_items = 64}};
 };
 
-// One call of a method. gRPC makes the context and the received message, so they are not counted.
+// Calls of a method, each with the next of some messages. gRPC makes the context and the received
+// message, so they are not counted.
 class ServerCall {
  public:
-  ServerCall(Method method, const google::protobuf::MessageLite& message)
-      : method_(method), bytes_(message.SerializeAsString()) {}
+  ServerCall(Method method, std::vector<std::string> messages)
+      : method_(method), messages_(std::move(messages)) {}
 
   void Prepare() {
     answered_.reset();
     response_.Clear();
     context_.emplace(/*is_late=*/false, /*gate=*/nullptr, /*named=*/nullptr);
     answered_.emplace(&*context_);
-    const grpc::Slice slice(bytes_);
+    const grpc::Slice slice(messages_[calls_++ % messages_.size()]);
     request_ = grpc::ByteBuffer(&slice, 1);
   }
 
@@ -106,16 +107,21 @@ class ServerCall {
  private:
   ServerParts parts_;
   const Method method_;
-  const std::string bytes_;
+  const std::vector<std::string> messages_;
+  size_t calls_ = 0;
   std::optional<rpc::CallContext> context_;
   std::optional<grpc::testing::DefaultReactorTestPeer> answered_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
 };
 
-Workload CallOf(Method method, const google::protobuf::MessageLite& message) {
-  const auto call = std::make_shared<ServerCall>(method, message);
+Workload CallsOf(Method method, std::vector<std::string> messages) {
+  const auto call = std::make_shared<ServerCall>(method, std::move(messages));
   return {[call] { call->Run(); }, [call] { call->Prepare(); }};
+}
+
+Workload CallOf(Method method, const google::protobuf::MessageLite& message) {
+  return CallsOf(method, {message.SerializeAsString()});
 }
 
 v1::EncodeItem EncodeOf64Bytes() { return ToWire(RequestOf(EncodeCase{.rows = 1, .dim = 16})); }
@@ -124,6 +130,18 @@ Workload EncodeCall() {
   v1::EncodeRequest message;
   *message.mutable_item() = EncodeOf64Bytes();
   return CallOf(&rpc::PositionEmbeddingServiceImpl::Encode, message);
+}
+
+// The same at another position each time.
+Workload EncodeNextCall() {
+  std::vector<std::string> messages;
+  v1::EncodeRequest message;
+  *message.mutable_item() = EncodeOf64Bytes();
+  for (int64_t i = 0; i < kUnmeasuredRuns + kRuns; ++i) {
+    message.mutable_item()->mutable_positions()->mutable_range()->mutable_integer()->set_start(i);
+    messages.push_back(message.SerializeAsString());
+  }
+  return CallsOf(&rpc::PositionEmbeddingServiceImpl::Encode, std::move(messages));
 }
 
 Workload BatchEncodeCall() {
@@ -251,6 +269,7 @@ struct Named {
 const std::vector<Named>& Workloads() {
   static const auto& all = *new std::vector<Named>{
       {"encode_call", EncodeCall},
+      {"encode_next_call", EncodeNextCall},
       {"rope_call", RopeCall},
       {"batch_encode_call", BatchEncodeCall},
       {"count_call", CountCall},

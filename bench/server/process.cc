@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -46,6 +47,15 @@ Process::Process(const std::vector<std::string>& command) {
   close(output[1]);
   to_child_ = input[1];
   from_child_ = output[0];
+}
+
+double Process::CpuSeconds() const {
+  clockid_t clock;
+  timespec used;
+  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+    Die("no processor time of a child");
+  }
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
 Process::~Process() {

@@ -39,10 +39,16 @@ struct Bench {
   std::string directory;
 };
 
-// One client per server, all over one transport.
+// A server and a client of it.
+struct Server {
+  const ChildServer& process;
+  RawClient client;
+};
+
+// The servers, all over one transport.
 struct Clients {
   std::string transport;
-  RawClient phasor, echo, protobuf;
+  Server phasor, echo, protobuf;
 };
 
 // One measurement: the bytes of the tensor to rotate, and the calls at a time.
@@ -98,17 +104,31 @@ std::string LoadShape(const std::string& size, int in_flight, const Clients& cli
 void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   const int calls = bench.arguments.quick ? 200 : 4000;
   const grpc::ByteBuffer request = EncodeMessage(kSmallEncode);
-  CheckEncodeAnswer(kSmallEncode, clients.phasor.Run(kEncodeMethod, request));
-  const auto load = [&](RawClient& client) {
-    return Candidate{[&, calls] { client.Run(kEncodeMethod, request, calls, in_flight); },
+  CheckEncodeAnswer(kSmallEncode, clients.phasor.client.Run(kEncodeMethod, request));
+  // The processor time of the server for one call, of each run.
+  std::vector<double> phasor_cpu, echo_cpu;
+  const auto load = [&](Server& server, std::vector<double>* cpu) {
+    return Candidate{[&, calls, cpu] {
+                       const double before = server.process.CpuSeconds();
+                       server.client.Run(kEncodeMethod, request, calls, in_flight);
+                       cpu->push_back((server.process.CpuSeconds() - before) / calls);
+                     },
                      Cache::kAny};
   };
-  const auto seconds = MedianSeconds(bench.arguments, {load(clients.phasor), load(clients.echo)});
+  const auto seconds = MedianSeconds(
+      bench.arguments, {load(clients.phasor, &phasor_cpu), load(clients.echo, &echo_cpu)});
   Row row = RpcRow("rpc_encode", LoadShape("64 B", in_flight, clients));
   row.unit = "calls/s";
   row.baseline = "echo";
   const std::optional<double> target = in_flight == 16 ? std::optional(0.9) : std::nullopt;
-  bench.report->Add(RateRow(std::move(row), calls / seconds[0], calls / seconds[1], target));
+  bench.report->Add(RateRow(row, calls / seconds[0], calls / seconds[1], target));
+  const double phasor_us = Median(phasor_cpu) * 1e6, echo_us = Median(echo_cpu) * 1e6;
+  row.name = "rpc_encode_cpu";
+  row.unit = "us";
+  bench.report->Add(CostRow(row, phasor_us, echo_us));
+  row.name = "rpc_encode_ours";
+  row.baseline = "limit";
+  bench.report->Add(CostRow(row, phasor_us - echo_us, 3, 1.0));
 }
 
 void BenchRope(Bench& bench, Clients& clients, const Load& of) {
@@ -118,15 +138,16 @@ void BenchRope(Bench& bench, Clients& clients, const Load& of) {
   FillNormal(test_case.dtype, x);
   const grpc::ByteBuffer request = RopeMessage(test_case, x);
   const bool sample = bench.arguments.quick || payload >= 64 * kMebi;
-  for (RawClient* client : {&clients.phasor, &clients.protobuf}) {
-    CheckRopeAnswer(test_case, x, client->Run(kRopeMethod, request), sample);
+  for (Server* server : {&clients.phasor, &clients.protobuf}) {
+    CheckRopeAnswer(test_case, x, server->client.Run(kRopeMethod, request), sample);
   }
 
   const int64_t run_bytes = bench.arguments.quick ? payload : 64 * kMebi;
   const int calls = static_cast<int>(std::max<int64_t>(run_bytes / payload, in_flight));
-  const auto load = [&, in_flight = in_flight](RawClient& client) {
-    return Candidate{[&, calls, in_flight] { client.Run(kRopeMethod, request, calls, in_flight); },
-                     Cache::kAny};
+  const auto load = [&, in_flight = in_flight](Server& server) {
+    return Candidate{
+        [&, calls, in_flight] { server.client.Run(kRopeMethod, request, calls, in_flight); },
+        Cache::kAny};
   };
   const auto seconds = MedianSeconds(
       bench.arguments, {load(clients.phasor), load(clients.echo), load(clients.protobuf)});
@@ -148,9 +169,10 @@ void BenchCalls(Bench& bench) {
       RawClient(phasor.tcp()).Run(kEncodeMethod, EncodeMessage(kSmallEncode)).Length());
   ChildServer echo("echo", bench.directory, reply_bytes);
   ChildServer protobuf("protobuf", bench.directory);
-  Clients tcp{"TCP", RawClient(phasor.tcp()), RawClient(echo.tcp()), RawClient(protobuf.tcp())};
-  Clients local{"Unix socket", RawClient(phasor.unix_socket()), RawClient(echo.unix_socket()),
-                RawClient(protobuf.unix_socket())};
+  const auto over_tcp = [](const ChildServer& s) { return Server{s, RawClient(s.tcp())}; };
+  const auto local_to = [](const ChildServer& s) { return Server{s, RawClient(s.unix_socket())}; };
+  Clients tcp{"TCP", over_tcp(phasor), over_tcp(echo), over_tcp(protobuf)};
+  Clients local{"Unix socket", local_to(phasor), local_to(echo), local_to(protobuf)};
   for (Clients* clients : {&tcp, &local}) {
     for (const int in_flight : {1, 16, 64}) BenchSmallEncode(bench, *clients, in_flight);
     for (const Load& load : LoadsOf(bench.arguments)) BenchRope(bench, *clients, load);

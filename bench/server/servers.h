@@ -45,6 +45,8 @@ class Process {
   std::string ReadLine();
   // The largest resident size so far.
   int64_t PeakBytes() const;
+  // The processor time so far, of all its threads.
+  double CpuSeconds() const;
 
  private:
   pid_t pid_ = 0;
@@ -61,6 +63,7 @@ class ChildServer {
   const std::string& tcp() const { return tcp_; }
   const std::string& unix_socket() const { return unix_; }
   int64_t PeakBytes() const { return process_.PeakBytes(); }
+  double CpuSeconds() const { return process_.CpuSeconds(); }
 
  private:
   const std::string unix_;

@@ -352,7 +352,7 @@ absl::StatusOr<RunInfo> InprocConnection::RunLikeLast(RopeCall call) {
   if (use != nullptr && IsPrepared(call, *use)) {
     const std::string path = StrCat(kItemPath, ".positions");
     PHASOR_RETURN_IF_ERROR(CheckPositions(call.positions, path));
-    PHASOR_RETURN_IF_ERROR(ReplacePositions(call.positions.value(), path, use->prepared));
+    PHASOR_RETURN_IF_ERROR(ReplacePositions(call.positions.value(), path, &use->prepared));
     PHASOR_RETURN_IF_ERROR(SetPositions(call.positions, use->prepared.positions, path));
   } else {
     PHASOR_ASSIGN_OR_RETURN(PreparedRope prepared, Prepare(call, kItemPath));

@@ -272,11 +272,19 @@ Slots SlotsOf(const Prepared& prepared) {
   return std::visit([](const auto& kind) { return SlotsOfKind(kind); }, prepared);
 }
 
-TensorDesc OutputOf(const Prepared& prepared, size_t i) {
-  return std::visit(Overloaded{[&](const PreparedRope& rope) { return OutputOf(rope.tensors[i]); },
-                               [](const PreparedMove&) { return TensorDesc(); },
-                               [](const auto& kind) { return kind.output; }},
-                    prepared);
+ShapedType OutputOf(const Prepared& prepared, size_t i) {
+  return std::visit(
+      Overloaded{
+          [&](const PreparedRope& rope) {
+            const PreparedRope::Tensor& tensor = rope.tensors[i];
+            const bool cache = !tensor.cache_shape.empty();
+            return ShapedType{tensor.output_dtype, cache ? tensor.cache_shape : tensor.shape};
+          },
+          [](const PreparedMove&) { return ShapedType(); },
+          [](const auto& kind) {
+            return ShapedType{kind.output.dtype, kind.output.shape};
+          }},
+      prepared);
 }
 
 const Plan* PlanOf(const Prepared& prepared) {

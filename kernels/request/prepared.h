@@ -87,8 +87,14 @@ struct Slots {
 };
 Slots SlotsOf(const Prepared& prepared);
 
-// Type and shape of output `i`; none of a move.
-TensorDesc OutputOf(const Prepared& prepared, size_t i);
+// Type and shape of a dense tensor. Borrows the shape.
+struct ShapedType {
+  Dtype dtype = Dtype::kFloat32;
+  absl::Span<const int64_t> shape = {};
+};
+
+// Type and shape of output `i`; none of a move. Borrows from `prepared`.
+ShapedType OutputOf(const Prepared& prepared, size_t i);
 
 // The plan of the request; nullptr: it uses a learned table, is a bias or a move.
 const Plan* PlanOf(const Prepared& prepared);

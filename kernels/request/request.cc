@@ -49,6 +49,20 @@ absl::Status CheckOutput(const EncodeRequest& request, const ResolvedSpec& spec,
   return absl::OkStatus();
 }
 
+// `path` is that of the positions, here and in SetOutputBytes.
+absl::Status SetPositions(const Positions& positions, int axes, std::string_view path,
+                          PreparedEncode& out) {
+  PHASOR_ASSIGN_OR_RETURN(out.positions, MakePositionSource(positions, axes, path));
+  out.positions_bytes = out.positions.data_bytes;
+  return absl::OkStatus();
+}
+
+// Sets the size of the output, whose shape is set.
+absl::Status SetOutputBytes(std::string_view path, PreparedEncode& out) {
+  PHASOR_ASSIGN_OR_RETURN(out.output_bytes, DenseBytes(out.output, path));
+  return absl::OkStatus();
+}
+
 // Sets layout and shape of the output, which CheckOutput has checked.
 void SetOutput(const EncodeRequest& request, PreparedEncode& out) {
   out.output = {request.output_dtype, {out.positions.count()}, {}};
@@ -122,16 +136,21 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, ResolveSpec(request.spec, spec_path));
   PHASOR_RETURN_IF_ERROR(CheckOutput(request, resolved, path));
   const std::string positions_path = StrCat(path, ".positions");
-  PHASOR_ASSIGN_OR_RETURN(out.positions,
-                          MakePositionSource(request.positions, resolved.axes, positions_path));
-  out.positions_bytes = out.positions.data_bytes;
+  PHASOR_RETURN_IF_ERROR(SetPositions(request.positions, resolved.axes, positions_path, out));
   PHASOR_ASSIGN_OR_RETURN(out.plan, plans(resolved));
   SetOutput(request, out);
-  PHASOR_ASSIGN_OR_RETURN(out.output_bytes, DenseBytes(out.output, positions_path));
+  PHASOR_RETURN_IF_ERROR(SetOutputBytes(positions_path, out));
   PHASOR_RETURN_IF_ERROR(PrepareAddTo(request, path, out));
   out.fingerprint = out.plan->fingerprint;
   PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.fingerprint, path));
   return out;
+}
+
+absl::Status ReplacePositions(const Positions& positions, std::string_view path,
+                              PreparedEncode* prepared) {
+  PHASOR_RETURN_IF_ERROR(SetPositions(positions, prepared->plan->spec.axes, path, *prepared));
+  prepared->output.shape[0] = prepared->positions.count();
+  return SetOutputBytes(path, *prepared);
 }
 
 PreparedEncode SliceTokens(const PreparedEncode& prepared, int64_t first, int64_t count) {

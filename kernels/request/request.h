@@ -154,9 +154,6 @@ struct PreparedRope {
   std::optional<Pages> pages;
 };
 
-// Type and shape of an output, dense.
-TensorDesc OutputOf(const PreparedRope::Tensor& tensor);
-
 // Check a request and get its plan. `path` begins all messages ("item"). `tables` is where a
 // request's table is looked up. Errors:
 //   INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED: as ResolveSpec.
@@ -173,10 +170,13 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
 absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvider plans,
                                          std::string_view path);
 
-// Gives a prepared rotation, which is no delta, other positions. `path` is that of the positions.
-// INVALID_ARGUMENT: they are wrong, or do not fit; `prepared` is as it was.
+// Gives a prepared request other positions, with the checks and the errors of Prepare*. Nothing
+// else of a request depends on its positions if it has no add_to, from_positions or table. `path`
+// is that of the positions. After an error, `prepared` must not be used.
 absl::Status ReplacePositions(const Positions& positions, std::string_view path,
-                              PreparedRope& prepared);
+                              PreparedEncode* prepared);
+absl::Status ReplacePositions(const Positions& positions, std::string_view path,
+                              PreparedRope* prepared);
 
 // The request for tokens first..first+count-1 alone; [first, first+count) must lie in [0, tokens].
 // The inputs and add_to of `prepared` must be dense. A rotation must have batch == 1 and no pages.

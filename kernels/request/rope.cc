@@ -273,11 +273,11 @@ absl::StatusOr<PreparedRope> PrepareRope(const RopeRequest& request, PlanProvide
 }
 
 absl::Status ReplacePositions(const Positions& positions, std::string_view path,
-                              PreparedRope& prepared) {
+                              PreparedRope* prepared) {
   PHASOR_ASSIGN_OR_RETURN(
-      prepared.positions,
-      PrepareRopePositions(positions, prepared.plan->spec.axes, prepared, path));
-  prepared.positions_bytes = prepared.positions.data_bytes;
+      prepared->positions,
+      PrepareRopePositions(positions, prepared->plan->spec.axes, *prepared, path));
+  prepared->positions_bytes = prepared->positions.data_bytes;
   return absl::OkStatus();
 }
 
@@ -332,10 +332,6 @@ RotaryJob MakeRotaryJob(const PreparedRope& prepared, absl::Span<const std::byte
   job.tensors[prepared.pages->key_index].y_offsets = prepared.pages->key_offsets.data();
   job.tensors.back().y_offsets = prepared.pages->value_offsets.data();
   return job;
-}
-
-TensorDesc OutputOf(const PreparedRope::Tensor& tensor) {
-  return {tensor.output_dtype, tensor.cache_shape.empty() ? tensor.shape : tensor.cache_shape, {}};
 }
 
 }  // namespace phasor

@@ -23,6 +23,8 @@
 #include "proto/grpc_status.h"
 #include "server/api/message_room.h"
 #include "server/api/payload.h"
+#include "server/api/recall.h"
+#include "server/api/response_size.h"
 #include "server/engine/run_call.h"
 
 namespace phasor::rpc {
@@ -44,47 +46,6 @@ absl::Status ApplyEncoder(const ViewContext& context, const std::string& path, S
   PHASOR_ASSIGN_OR_RETURN(*spec, context.encoders->Apply(*spec, path));
   return absl::OkStatus();
 }
-
-// Upper limits for the bytes of a response besides its elements: an item's status message or run
-// info, and an output's dtype and shape.
-constexpr int64_t kItemHeaderBytes = kMaxStatusMessageBytes + 256;
-constexpr int64_t kOutputHeaderBytes = 128;
-
-// Adds up the size of a response. A sum beyond `limit` is an error, so sums cannot overflow.
-class ResponseSize {
- public:
-  explicit ResponseSize(int64_t limit) : limit_(limit), room_(limit) {}
-
-  absl::Status AddItem(const std::string& path) { return Spend(kItemHeaderBytes, path); }
-
-  absl::Status AddOutput(int64_t bytes, const std::string& path) {
-    PHASOR_RETURN_IF_ERROR(Spend(kOutputHeaderBytes, path));
-    PHASOR_RETURN_IF_ERROR(Spend(bytes, path));
-    element_bytes_ += bytes;
-    return absl::OkStatus();
-  }
-
-  // Fingerprints of specs and differences of layers; none is longer than an output's header.
-  absl::Status AddEntries(size_t count, const std::string& path) {
-    return Spend(static_cast<int64_t>(count) * kOutputHeaderBytes, path);
-  }
-
-  int64_t element_bytes() const { return element_bytes_; }
-
- private:
-  absl::Status Spend(int64_t bytes, const std::string& path) {
-    if (bytes > room_) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(path, ": the response is too large; must be at most ", limit_, " bytes"));
-    }
-    room_ -= bytes;
-    return absl::OkStatus();
-  }
-
-  const int64_t limit_;
-  int64_t room_;
-  int64_t element_bytes_ = 0;
-};
 
 // Checks everything of an item but its payload.
 absl::StatusOr<PreparedEncode> Prepare(const v1::EncodeItem& wire, const ViewContext& context,
@@ -231,12 +192,12 @@ absl::Status CheckDestination(const v1::TensorSpec& wanted, const Item& item, si
     return Invalid(
         path, ".region: not set; must be given, because results without destination are inline");
   }
-  const v1::TensorSpec output = ToWire(OutputOf(item.prepared, i));
+  const ShapedType output = OutputOf(item.prepared, i);
   const bool same_shape = std::equal(wanted.shape().begin(), wanted.shape().end(),
-                                     output.shape().begin(), output.shape().end());
-  if (wanted.dtype() == output.dtype() && same_shape) return absl::OkStatus();
+                                     output.shape.begin(), output.shape.end());
+  if (wanted.dtype() == ToWire(output.dtype) && same_shape) return absl::OkStatus();
   return Invalid(path, ": not like the result; must have its dtype and shape, ",
-                 v1::Dtype_Name(output.dtype()), " and ", output.shape_size(), " dimensions");
+                 v1::Dtype_Name(ToWire(output.dtype)), " and ", output.shape.size(), " dimensions");
 }
 
 // Gives outputs with a destination their places.
@@ -268,16 +229,12 @@ absl::Status BindOutputs(const v1::MoveKeysItem&, const std::string&, Payload*, 
   return absl::OkStatus();
 }
 
-// Adds the item's outputs to the size of the response.
-absl::Status AddOutputs(const Item& item, const std::string& path, ResponseSize* size) {
-  if (const auto* const move = std::get_if<PreparedMove>(&item.prepared)) {
-    PHASOR_RETURN_IF_ERROR(size->AddEntries(move->specs.size() + move->layers, path));
-  }
-  for (const engine::Output& output : item.outputs) {
-    const int64_t bytes = output.place.in_answer() ? output.slot.bytes : 0;
-    PHASOR_RETURN_IF_ERROR(size->AddOutput(bytes, path));
-  }
-  return absl::OkStatus();
+// Whether the configuration may give the item another meaning. Other kinds are not asked.
+bool NamesEncoder(const v1::EncodeItem& wire) { return !wire.spec().encoder().empty(); }
+bool NamesEncoder(const v1::ApplyRoPEItem& wire) { return !wire.spec().encoder().empty(); }
+template <typename Wire>
+bool NamesEncoder(const Wire&) {
+  return true;
 }
 
 // Checks the items of one message and gives them their payload.
@@ -319,7 +276,7 @@ class Viewer {
       if (absl::Status status = AssignItem(*wire, path, &payload, &item); status.ok()) {
         view_.copied_bytes += engine::ScratchBytes(item);
         bytes_in_part_ += BytesInPart(item.prepared);
-        PHASOR_RETURN_IF_ERROR(AddOutputs(item, path, &size_));
+        PHASOR_RETURN_IF_ERROR(size_.AddResults(item, path));
       } else {
         item = Item(std::move(status));
       }
@@ -332,6 +289,16 @@ class Viewer {
   }
 
   const Item& item(size_t i) const { return view_.items[i]; }
+
+  // Remembers the items by their serialized bytes, one each; otherwise nothing.
+  void Remember(absl::Span<const std::string_view> bytes) const {
+    if (bytes.size() != entries_.size()) return;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const Wire& wire = *entries_[i].wire;
+      if (NamesEncoder(wire)) continue;
+      RememberItem(bytes[i], CountInlineTensors(wire), view_.items[i], context_);
+    }
+  }
 
   RequestView Finish() {
     view_.response_bytes = size_.element_bytes();
@@ -351,7 +318,7 @@ class Viewer {
     if (status.ok()) status = BindOutputs(wire, path, payload, item);
     ResponseSize alone(context_.max_message_bytes);
     if (status.ok()) status = alone.AddItem(path);
-    if (status.ok()) status = AddOutputs(*item, path, &alone);
+    if (status.ok()) status = alone.AddResults(*item, path);
     return payload->binding.EndItem(std::move(status));
   }
 
@@ -363,26 +330,42 @@ class Viewer {
   RequestView view_;
 };
 
+// `bytes`: the serialized item, to be remembered by; otherwise none.
 template <typename Wire>
-absl::StatusOr<RequestView> ViewOne(const Wire& item, absl::Span<const PieceList> raw,
-                                    const ViewContext& context) {
+absl::StatusOr<RequestView> ViewOne(const Wire& item, absl::Span<const std::string_view> bytes,
+                                    absl::Span<const PieceList> raw, const ViewContext& context) {
   Viewer<Wire> viewer(context, 1);
   viewer.Add(item, "item");
   PHASOR_RETURN_IF_ERROR(viewer.item(0).status);
   PHASOR_RETURN_IF_ERROR(viewer.Assign(raw));
   PHASOR_RETURN_IF_ERROR(viewer.item(0).status);
+  viewer.Remember(bytes);
   return viewer.Finish();
 }
 
+// The items of a message of which remembered ones may be; none if it must be parsed.
+SerializedItems RecallableItems(const WalkedMessage& walked, const ViewContext& context,
+                                std::optional<ItemKind> kind) {
+  if (!kind.has_value() || context.memo == nullptr) return {};
+  return ItemsOf(walked.header);
+}
+
+// `kind`: of items that are remembered; nullopt: these are not.
 template <typename Message>
-absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewContext& context) {
+absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewContext& context,
+                                       std::optional<ItemKind> kind = std::nullopt) {
+  const SerializedItems items = RecallableItems(walked, context, kind);
+  if (items.size() == 1) {
+    std::optional<RequestView> known = RecallItems(*kind, items, walked.raw, context);
+    if (known.has_value()) return *std::move(known);
+  }
   MessageRoom room;
   Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
   if (!message.has_item()) {
     return absl::InvalidArgumentError("item: not set; must be given");
   }
-  return ViewOne(message.item(), walked.raw, context);
+  return ViewOne(message.item(), items, walked.raw, context);
 }
 
 // RESOURCE_EXHAUSTED: the items of a batch are too much work together, however short the message.
@@ -406,7 +389,13 @@ absl::Status CheckTogether(const v1::BatchMoveKeysRequest& batch) {
 }
 
 template <typename Message>
-absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewContext& context) {
+absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewContext& context,
+                                       std::optional<ItemKind> kind = std::nullopt) {
+  const SerializedItems items = RecallableItems(walked, context, kind);
+  if (!items.empty() && static_cast<int64_t>(items.size()) <= context.max_batch_items) {
+    std::optional<RequestView> known = RecallItems(*kind, items, walked.raw, context);
+    if (known.has_value()) return *std::move(known);
+  }
   MessageRoom room;
   Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
@@ -420,6 +409,7 @@ absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewCo
     viewer.Add(message.items(i), absl::StrCat("items[", i, "]"));
   }
   PHASOR_RETURN_IF_ERROR(viewer.Assign(walked.raw));
+  viewer.Remember(items);
   return viewer.Finish();
 }
 
@@ -435,18 +425,20 @@ absl::Status ParseHeader(const WalkedMessage& walked, google::protobuf::MessageL
 }
 
 absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const PieceList> raw,
-                                     const ViewContext& context) {
-  return ViewOne(item, raw, context);
+                                     const ViewContext& context,
+                                     absl::Span<const std::string_view> bytes) {
+  return ViewOne(item, bytes, raw, context);
 }
 
 absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const PieceList> raw,
-                                     const ViewContext& context) {
-  return ViewOne(item, raw, context);
+                                     const ViewContext& context,
+                                     absl::Span<const std::string_view> bytes) {
+  return ViewOne(item, bytes, raw, context);
 }
 
 absl::StatusOr<RequestView> ViewItem(const v1::MoveKeysItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context) {
-  return ViewOne(item, raw, context);
+  return ViewOne(item, {}, raw, context);
 }
 
 absl::StatusOr<PreparedEncode> PrepareItem(const v1::EncodeItem& item, const ViewContext& context) {
@@ -459,12 +451,12 @@ absl::StatusOr<PreparedRope> PrepareItem(const v1::ApplyRoPEItem& item,
 }
 
 absl::StatusOr<RequestView> ParseEncode(const WalkedMessage& message, const ViewContext& context) {
-  return ParseUnary<v1::EncodeRequest>(message, context);
+  return ParseUnary<v1::EncodeRequest>(message, context, ItemKind::kEncode);
 }
 
 absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
                                            const ViewContext& context) {
-  return ParseUnary<v1::ApplyRoPERequest>(message, context);
+  return ParseUnary<v1::ApplyRoPERequest>(message, context, ItemKind::kRope);
 }
 
 absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
@@ -479,12 +471,12 @@ absl::StatusOr<RequestView> ParseMoveKeys(const WalkedMessage& message,
 
 absl::StatusOr<RequestView> ParseBatchEncode(const WalkedMessage& message,
                                              const ViewContext& context) {
-  return ParseBatch<v1::BatchEncodeRequest>(message, context);
+  return ParseBatch<v1::BatchEncodeRequest>(message, context, ItemKind::kEncode);
 }
 
 absl::StatusOr<RequestView> ParseBatchApplyRoPE(const WalkedMessage& message,
                                                 const ViewContext& context) {
-  return ParseBatch<v1::BatchApplyRoPERequest>(message, context);
+  return ParseBatch<v1::BatchApplyRoPERequest>(message, context, ItemKind::kRope);
 }
 
 absl::StatusOr<RequestView> ParseBatchMoveKeys(const WalkedMessage& message,

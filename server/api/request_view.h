@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,6 +22,8 @@
 
 namespace phasor::rpc {
 
+class RequestMemo;
+
 // What requests are checked against, and what checking needs.
 struct ViewContext {
   PlanProvider plans;
@@ -30,6 +33,7 @@ struct ViewContext {
   const TableSource* tables = nullptr;  // nullptr: the server keeps no tables
   memory::CallerMemory memory = {};
   const EncoderCatalogue* encoders = nullptr;  // nullptr: no encoders are configured
+  RequestMemo* memo = nullptr;                 // of this server; nullptr: none
 };
 
 // The items of one message. They borrow the pieces of the walked message.
@@ -38,6 +42,7 @@ struct RequestView {
   int64_t response_bytes = 0;  // element bytes of the outputs that go into the response
   memory::Bound bound = {};    // the items' tensors in shared memory
   int64_t copied_bytes = 0;    // memory of the server that the call needs for copies and scratch
+  int64_t recalled_items = 0;  // remembered ones, for whose plans nobody asked the plan cache
 };
 
 // Errors of all of these functions:
@@ -59,11 +64,14 @@ absl::StatusOr<RequestView> ParseApplyRoPE(const WalkedMessage& message,
 absl::StatusOr<RequestView> ParseAttentionBias(const WalkedMessage& message,
                                                const ViewContext& context);
 absl::StatusOr<RequestView> ParseMoveKeys(const WalkedMessage& message, const ViewContext& context);
-// The same for one item that is parsed already, with the raw entries of its message.
+// The same for one item that is parsed already, with the raw entries of its message. `bytes`: the
+// serialized item, by which it is remembered; otherwise none.
 absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const PieceList> raw,
-                                     const ViewContext& context);
+                                     const ViewContext& context,
+                                     absl::Span<const std::string_view> bytes = {});
 absl::StatusOr<RequestView> ViewItem(const v1::ApplyRoPEItem& item, absl::Span<const PieceList> raw,
-                                     const ViewContext& context);
+                                     const ViewContext& context,
+                                     absl::Span<const std::string_view> bytes = {});
 absl::StatusOr<RequestView> ViewItem(const v1::MoveKeysItem& item, absl::Span<const PieceList> raw,
                                      const ViewContext& context);
 // Checks of an item that need no raw entries.

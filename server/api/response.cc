@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills in the header of responses and joins it with the bytes of the outputs.
+// Writes the header of responses and joins it with the bytes of the outputs.
 #include "server/api/response.h"
 
 #include <cstdint>
-#include <type_traits>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,38 +38,84 @@ absl::InlinedVector<OutputRange, 4> RangesOf(absl::Span<const engine::Item> item
   return ranges;
 }
 
-template <typename Message>
-grpc::ByteBuffer Join(const Message& header, absl::Span<const engine::Item> items,
+grpc::ByteBuffer Join(std::string header, absl::Span<const engine::Item> items,
                       const engine::Result& result) {
-  return WriteMessage(header.SerializeAsString(), kRawField, RangesOf(items, result),
-                      result.buffer);
+  return WriteMessage(std::move(header), kRawField, RangesOf(items, result), result.buffer);
 }
 
-// If the output is in shared memory, says where.
-void SetRegion(const engine::Destination& destination, v1::TensorSpec* tensor) {
-  if (destination.in_answer()) return;
-  const auto set = [&](auto* place) {
-    place->set_region(destination.region);
-    place->set_offset_bytes(destination.offset_bytes);
-  };
-  destination.on_device ? set(tensor->mutable_device()) : set(tensor->mutable_region());
+// The numbers of fields, which are the same in the messages of both kinds of results.
+constexpr uint32_t kStatus = v1::EncodeResult::kStatusFieldNumber;
+constexpr uint32_t kOutput = v1::EncodeResult::kOutputFieldNumber;
+constexpr uint32_t kInfo = v1::EncodeResult::kInfoFieldNumber;
+static_assert(kStatus == v1::ApplyRoPEResult::kStatusFieldNumber);
+static_assert(kOutput == v1::ApplyRoPEResult::kTensorsFieldNumber);
+static_assert(kInfo == v1::ApplyRoPEResult::kInfoFieldNumber);
+
+// The writers of fields leave out what has its default value, as protobuf does.
+void WriteVarint(uint32_t field, uint64_t value, FieldWriter* out) {
+  if (value != 0) out->Varint(field, value);
 }
 
-void DescribeOutput(const engine::Item& item, size_t i, v1::TensorSpec* out) {
-  ToWire(OutputOf(item.prepared, i), out);
-  SetRegion(item.outputs[i].place, out);
+void WriteText(uint32_t field, std::string_view text, FieldWriter* out) {
+  if (!text.empty()) out->Bytes(field, text);
 }
 
-// `result`: of item `i` of its call; nullptr: nothing was computed.
-template <typename Result>
-void FillResult(const engine::Item& item, const engine::Result* result, size_t i, Result* out) {
-  if constexpr (std::is_same_v<Result, v1::ApplyRoPEResult>) {
-    for (size_t i = 0; i < item.outputs.size(); ++i) DescribeOutput(item, i, out->add_tensors());
-  } else {
-    DescribeOutput(item, 0, out->mutable_output());
-  }
-  const std::string_view backend = result == nullptr ? "" : result->items[i].backend;
-  SetRunInfo(FingerprintOf(item.prepared), backend, out->mutable_info());
+// Says where an output in shared memory is.
+void WriteRegion(const engine::Destination& place, FieldWriter* out) {
+  static_assert(v1::RegionRef::kRegionFieldNumber == v1::DeviceRef::kRegionFieldNumber);
+  static_assert(v1::RegionRef::kOffsetBytesFieldNumber == v1::DeviceRef::kOffsetBytesFieldNumber);
+  if (place.in_answer()) return;
+  const uint32_t field =
+      place.on_device ? v1::TensorSpec::kDeviceFieldNumber : v1::TensorSpec::kRegionFieldNumber;
+  out->Message(field, [&] {
+    WriteText(v1::RegionRef::kRegionFieldNumber, place.region, out);
+    WriteVarint(v1::RegionRef::kOffsetBytesFieldNumber, static_cast<uint64_t>(place.offset_bytes),
+                out);
+  });
+}
+
+void WriteOutput(const engine::Item& item, size_t i, uint32_t field, FieldWriter* out) {
+  const ShapedType tensor = OutputOf(item.prepared, i);
+  out->Message(field, [&] {
+    WriteVarint(v1::TensorSpec::kDtypeFieldNumber, ToWire(tensor.dtype), out);
+    if (!tensor.shape.empty()) {
+      out->Message(v1::TensorSpec::kShapeFieldNumber, [&] {
+        for (const int64_t extent : tensor.shape) out->Number(static_cast<uint64_t>(extent));
+      });
+    }
+    WriteRegion(item.outputs[i].place, out);
+  });
+}
+
+void WriteInfo(const engine::Item& item, std::string_view backend, uint32_t field,
+               FieldWriter* out) {
+  out->Message(field, [&] {
+    WriteText(v1::RunInfo::kSpecFingerprintFieldNumber, FingerprintOf(item.prepared), out);
+    WriteVarint(v1::RunInfo::kNumericsVersionFieldNumber, kNumericsVersion, out);
+    WriteText(v1::RunInfo::kBackendFieldNumber, backend, out);
+  });
+}
+
+void WriteStatus(const absl::Status& status, FieldWriter* out) {
+  out->Message(kStatus, [&] {
+    WriteVarint(v1::ItemStatus::kCodeFieldNumber, static_cast<uint64_t>(status.code()), out);
+    if (status.ok()) return;
+    WriteText(v1::ItemStatus::kMessageFieldNumber, BoundedStatusMessage(status.message()), out);
+  });
+}
+
+// Writes the fields of a result. `status`: nullptr in unary calls. `item` and `result` (of item `i`
+// of its call) are read if the status is OK; `result` is nullptr if nothing was computed.
+using ResultWriter = void (*)(const absl::Status* status, const engine::Item* item,
+                              const engine::Result* result, size_t i, FieldWriter* out);
+
+// An EncodeResult or an ApplyRoPEResult.
+void WriteTensors(const absl::Status* status, const engine::Item* item,
+                  const engine::Result* result, size_t i, FieldWriter* out) {
+  if (status != nullptr) WriteStatus(*status, out);
+  if (status != nullptr && !status->ok()) return;
+  for (size_t k = 0; k < item->outputs.size(); ++k) WriteOutput(*item, k, kOutput, out);
+  WriteInfo(*item, result == nullptr ? "" : result->items[i].backend, kInfo, out);
 }
 
 void FillSpecs(const PreparedMove& move, v1::MoveKeysResult* out) {
@@ -79,11 +126,10 @@ void FillSpecs(const PreparedMove& move, v1::MoveKeysResult* out) {
   }
 }
 
-// The result of a move. A report of COMPARE goes into the header.
-void FillResult(const engine::Item& item, const engine::Result* result, size_t i,
-                v1::MoveKeysResult* out) {
+void FillMove(const engine::Item& item, const engine::Result& result, size_t i,
+              v1::MoveKeysResult* out) {
   const auto& move = std::get<PreparedMove>(item.prepared);
-  const engine::ItemResult& ran = result->items[i];
+  const engine::ItemResult& ran = result.items[i];
   SetRunInfo("", ran.backend, out->mutable_info());
   FillSpecs(move, out);
   out->set_tokens(move.tokens);
@@ -94,105 +140,119 @@ void FillResult(const engine::Item& item, const engine::Result* result, size_t i
       out->add_inline_pools(slot.index);
     }
     if (slot.role != Role::kReport) continue;
-    const std::byte* const report = result->buffer->data() + ran.outputs[k].offset;
+    const std::byte* const report = result.buffer->data() + ran.outputs[k].offset;
     for (size_t layer = 0; layer < move.layers; ++layer) {
       *out->add_differences() = ToWire(DifferenceOf(report, layer));
     }
   }
 }
 
-template <typename Message>
-grpc::ByteBuffer MakeUnary(absl::Span<const engine::Item> items, const engine::Result& result) {
+// A MoveKeysResult, which has a report of COMPARE. It is not small, so protobuf writes it.
+void WriteMove(const absl::Status* status, const engine::Item* item, const engine::Result* result,
+               size_t i, FieldWriter* out) {
   MessageRoom room;
-  Message& header = room.Make<Message>();
-  FillResult(items[0], &result, 0, header.mutable_result());
-  return Join(header, items, result);
-}
-
-template <typename Result>
-void SetStatus(const absl::Status& status, Result* out) {
-  out->mutable_status()->set_code(static_cast<int>(status.code()));
-  if (!status.ok()) out->mutable_status()->set_message(BoundedStatusMessage(status.message()));
-}
-
-template <typename Message>
-grpc::ByteBuffer MakeStream(const StreamAnswer& answer) {
-  MessageRoom room;
-  Message& header = room.Make<Message>();
-  header.set_id(answer.id);
-  if constexpr (!std::is_same_v<Message, v1::StreamMoveKeysResponse>) {  // moves have no chunks
-    if (answer.chunk.has_value()) *header.mutable_chunk() = *answer.chunk;
+  auto& message = room.Make<v1::MoveKeysResult>();
+  if (status != nullptr) {
+    message.mutable_status()->set_code(static_cast<int>(status->code()));
+    if (!status->ok())
+      message.mutable_status()->set_message(BoundedStatusMessage(status->message()));
   }
-  SetStatus(answer.status, header.mutable_result());
+  if (status == nullptr || status->ok()) FillMove(*item, *result, i, &message);
+  out->Append(message.SerializeAsString());
+}
+
+// Enough for the header of an answer with one output, and a small output.
+constexpr size_t kHeaderBytes = 240;
+
+grpc::ByteBuffer MakeUnary(ResultWriter write, absl::Span<const engine::Item> items,
+                           const engine::Result& result) {
+  std::string header;
+  header.reserve(kHeaderBytes);
+  FieldWriter out(&header);
+  out.Message(v1::EncodeResponse::kResultFieldNumber,
+              [&] { write(nullptr, &items[0], &result, 0, &out); });
+  return Join(std::move(header), items, result);
+}
+
+grpc::ByteBuffer MakeStream(ResultWriter write, const StreamAnswer& answer) {
+  std::string header;
+  header.reserve(kHeaderBytes);
+  FieldWriter out(&header);
+  WriteVarint(v1::StreamEncodeResponse::kIdFieldNumber, static_cast<uint64_t>(answer.id), &out);
+  out.Message(v1::StreamEncodeResponse::kResultFieldNumber,
+              [&] { write(&answer.status, answer.item, answer.result, 0, &out); });
+  if (answer.chunk.has_value()) {
+    out.Bytes(v1::StreamEncodeResponse::kChunkFieldNumber, answer.chunk->SerializeAsString());
+  }
   const bool empty = !answer.status.ok() || answer.result == nullptr;
-  if (answer.status.ok()) FillResult(*answer.item, answer.result, 0, header.mutable_result());
-  if (empty) return Join(header, {}, engine::Result());
-  return Join(header, {answer.item, 1}, *answer.result);
+  if (empty) return Join(std::move(header), {}, engine::Result());
+  return Join(std::move(header), {answer.item, 1}, *answer.result);
 }
 
-template <typename Message>
-grpc::ByteBuffer MakeBatch(absl::Span<const engine::Item> items, const engine::Result& result) {
-  MessageRoom room;
-  Message& header = room.Make<Message>();
+grpc::ByteBuffer MakeBatch(ResultWriter write, absl::Span<const engine::Item> items,
+                           const engine::Result& result) {
+  std::string header;
+  header.reserve(items.size() * (kHeaderBytes / 2));
+  FieldWriter out(&header);
   for (size_t i = 0; i < items.size(); ++i) {
-    const absl::Status& status = result.items[i].status;
-    auto* out = header.add_results();
-    SetStatus(status, out);
-    if (status.ok()) FillResult(items[i], &result, i, out);
+    out.Message(v1::BatchEncodeResponse::kResultsFieldNumber,
+                [&] { write(&result.items[i].status, &items[i], &result, i, &out); });
   }
-  return Join(header, items, result);
+  return Join(std::move(header), items, result);
 }
 
 }  // namespace
 
 grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
                                     const engine::Result& result) {
-  return MakeUnary<v1::EncodeResponse>(items, result);
+  return MakeUnary(WriteTensors, items, result);
 }
 
 grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
                                        const engine::Result& result) {
-  return MakeUnary<v1::ApplyRoPEResponse>(items, result);
+  return MakeUnary(WriteTensors, items, result);
 }
 
 grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result) {
-  MessageRoom room;
-  auto& header = room.Make<v1::AttentionBiasResponse>();
-  FillResult(items[0], &result, 0, &header);
-  return Join(header, items, result);
+  std::string header;
+  header.reserve(kHeaderBytes);
+  FieldWriter out(&header);
+  WriteOutput(items[0], 0, v1::AttentionBiasResponse::kOutputFieldNumber, &out);
+  WriteInfo(items[0], result.items[0].backend, v1::AttentionBiasResponse::kInfoFieldNumber, &out);
+  return Join(std::move(header), items, result);
 }
 
 grpc::ByteBuffer MakeMoveKeysResponse(absl::Span<const engine::Item> items,
                                       const engine::Result& result) {
-  return MakeUnary<v1::MoveKeysResponse>(items, result);
+  return MakeUnary(WriteMove, items, result);
 }
 
 grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
                                          const engine::Result& result) {
-  return MakeBatch<v1::BatchEncodeResponse>(items, result);
+  return MakeBatch(WriteTensors, items, result);
 }
 
 grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
                                             const engine::Result& result) {
-  return MakeBatch<v1::BatchApplyRoPEResponse>(items, result);
+  return MakeBatch(WriteTensors, items, result);
 }
 
 grpc::ByteBuffer MakeBatchMoveKeysResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result) {
-  return MakeBatch<v1::BatchMoveKeysResponse>(items, result);
+  return MakeBatch(WriteMove, items, result);
 }
 
 grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer) {
-  return MakeStream<v1::StreamEncodeResponse>(answer);
+  return MakeStream(WriteTensors, answer);
 }
 
 grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer) {
-  return MakeStream<v1::StreamApplyRoPEResponse>(answer);
+  return MakeStream(WriteTensors, answer);
 }
 
 grpc::ByteBuffer MakeStreamMoveKeysResponse(const StreamAnswer& answer) {
-  return MakeStream<v1::StreamMoveKeysResponse>(answer);
+  return MakeStream(WriteMove, answer);
 }
 
 }  // namespace phasor::rpc

@@ -160,13 +160,14 @@ void PositionEmbeddingServiceImpl::SetLimits(int64_t max_inflight_bytes, int64_t
   max_batch_items_.store(max_batch_items, std::memory_order_relaxed);
 }
 
-TensorCallLimits PositionEmbeddingServiceImpl::Limits() const {
+TensorCallLimits PositionEmbeddingServiceImpl::Limits() {
   return {options_.max_message_bytes,
           options_.max_header_bytes,
           max_batch_items_.load(std::memory_order_relaxed),
           options_.tables,
           options_.encoders,
-          options_.memory};
+          options_.memory,
+          &memo_};
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::Start(const TensorMethod& method,

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "server/api/request_memo.h"
 #include "server/api/stream.h"
 #include "server/api/tensor_call.h"
 #include "server/engine/engine.h"
@@ -112,7 +113,7 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
       grpc::CallbackServerContext* context) override;
 
  private:
-  TensorCallLimits Limits() const;
+  TensorCallLimits Limits();
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
       const StreamMethod& method, grpc::CallbackServerContext* context);
   grpc::ServerUnaryReactor* Start(const TensorMethod& method, grpc::CallbackServerContext* context,
@@ -124,6 +125,7 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   engine::Engine& engine_;
   const ServiceOptions options_;
   const std::string backend_;
+  RequestMemo memo_;
   StreamSet streams_;
   // Limits that a reload of the configuration changes.
   std::atomic<int64_t> max_inflight_bytes_;

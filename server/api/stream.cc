@@ -376,10 +376,10 @@ absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked, int64_t
   const auto cached = [this](const ResolvedSpec& spec) { return engine_.GetPlan(spec); };
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
-  auto request =
-      method_.parse(walked, ViewContext{plans, backend_, limits.max_message_bytes,
-                                        limits.max_batch_items, limits.tables,
-                                        CallerMemoryOf(limits.memory, *context_), limits.encoders});
+  auto request = method_.parse(
+      walked,
+      ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items, limits.tables,
+                  CallerMemoryOf(limits.memory, *context_), limits.encoders, limits.memo});
   *plan_bytes = budget.large_bytes();
   return request;
 }
@@ -446,6 +446,7 @@ void Stream::Break(const absl::Status& status) {
 }
 
 void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
+  engine_.CountPlanHits(view.recalled_items);
   call->items = std::move(view.items);
   call->cost_bytes =
       call->received_bytes + view.response_bytes + view.copied_bytes + call->plan_bytes;

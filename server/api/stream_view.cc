@@ -2,10 +2,13 @@
 // Tells the kinds of messages of a stream apart and parses each.
 #include "server/api/stream_view.h"
 
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "kernels/base/status_macros.h"
 #include "server/api/message_room.h"
+#include "server/api/recall.h"
 
 namespace phasor::rpc {
 namespace {
@@ -19,8 +22,17 @@ void SetContent(absl::StatusOr<T> content, StreamRequest* request) {
   }
 }
 
+// `kind`: of the items.
 template <typename Message>
-absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const ViewContext& context) {
+absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const ViewContext& context,
+                                          ItemKind kind) {
+  const std::optional<StreamedItem> streamed = StreamedItemOf(walked.header);
+  absl::Span<const std::string_view> bytes;
+  if (streamed.has_value()) {
+    bytes = {&streamed->item, 1};
+    std::optional<RequestView> known = RecallItems(kind, bytes, walked.raw, context);
+    if (known.has_value()) return StreamRequest{streamed->id, *std::move(known)};
+  }
   MessageRoom room;
   Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
@@ -37,7 +49,7 @@ absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const Vie
   } else if (message.chunked()) {
     SetContent(ChunkedItem::Open(message.item(), walked.raw, context), &request);
   } else {
-    SetContent(ViewItem(message.item(), walked.raw, context), &request);
+    SetContent(ViewItem(message.item(), walked.raw, context, bytes), &request);
   }
   return request;
 }
@@ -46,12 +58,12 @@ absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const Vie
 
 absl::StatusOr<StreamRequest> ParseStreamEncode(const WalkedMessage& message,
                                                 const ViewContext& context) {
-  return ParseStream<v1::StreamEncodeRequest>(message, context);
+  return ParseStream<v1::StreamEncodeRequest>(message, context, ItemKind::kEncode);
 }
 
 absl::StatusOr<StreamRequest> ParseStreamApplyRoPE(const WalkedMessage& message,
                                                    const ViewContext& context) {
-  return ParseStream<v1::StreamApplyRoPERequest>(message, context);
+  return ParseStream<v1::StreamApplyRoPERequest>(message, context, ItemKind::kRope);
 }
 
 absl::StatusOr<StreamRequest> ParseStreamMoveKeys(const WalkedMessage& walked,

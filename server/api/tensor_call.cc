@@ -64,8 +64,10 @@ class TensorCall final : public engine::Call {
                                    limits.max_batch_items,
                                    limits.tables,
                                    CallerMemoryOf(limits.memory, *context_),
-                                   limits.encoders};
+                                   limits.encoders,
+                                   limits.memo};
     PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
+    engine.CountPlanHits(view.recalled_items);
     items = std::move(view.items);
     cost_bytes = received_.size() + view.response_bytes + view.copied_bytes + budget.large_bytes();
     held = std::move(view.bound.held);
@@ -97,7 +99,10 @@ class TensorCall final : public engine::Call {
     CallCounter::NotePhases(context_, phases);
     absl::Status status = result.status();
     if (status.ok() && !batch) status = result->items[0].status;
-    if (status.ok()) *response_ = method_.respond(items, *result);
+    if (status.ok()) {
+      grpc::ByteBuffer response = method_.respond(items, *result);
+      response_->Swap(&response);  // assigning would copy the list of slices
+    }
     FinishCall(context_, reactor_, status);
   }
 

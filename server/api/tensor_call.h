@@ -39,6 +39,7 @@ struct TensorCallLimits {
   const TableSource* tables = nullptr;         // must outlive the calls; nullptr: none are kept
   const EncoderCatalogue* encoders = nullptr;  // must outlive the calls
   memory::Stores memory = {};
+  RequestMemo* memo = nullptr;  // must outlive the calls; nullptr: nothing is remembered
 };
 
 // The shared memory that the caller may use. The caller is identified only if region names are

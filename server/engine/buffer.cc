@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <list>
@@ -54,17 +55,27 @@ Block Map(size_t capacity) {
 
 void Unmap(Block block) { munmap(block.data, block.capacity); }
 
+// Aligns memory of malloc by itself: aligned_alloc takes six times as long.
 class SmallBuffer final : public Buffer {
  public:
-  SmallBuffer(std::byte* data, int64_t size) : data_(data), size_(size) {}
+  // `memory` has RoomFor(size) bytes.
+  SmallBuffer(void* memory, int64_t size) : memory_(memory), size_(size) {}
   SmallBuffer(const SmallBuffer&) = delete;
   SmallBuffer& operator=(const SmallBuffer&) = delete;
-  ~SmallBuffer() override { std::free(data_); }
-  std::byte* data() override { return data_; }
+  ~SmallBuffer() override { std::free(memory_); }
+
+  static size_t RoomFor(size_t bytes) {
+    return RoundUp(bytes + (bytes == 0), kSmallAlignment) + kSmallAlignment - 1;
+  }
+
+  std::byte* data() override {
+    const auto begin = reinterpret_cast<uintptr_t>(memory_);
+    return static_cast<std::byte*>(memory_) + (RoundUp(begin, kSmallAlignment) - begin);
+  }
   int64_t size() const override { return size_; }
 
  private:
-  std::byte* const data_;
+  void* const memory_;
   const int64_t size_;
 };
 
@@ -196,9 +207,8 @@ BufferRef BufferPool::Get(int64_t bytes) {
   const auto wanted = static_cast<size_t>(bytes);
   if (bytes < 0 || wanted > kMaxBytes) return nullptr;
   if (wanted < kLarge) {
-    const size_t capacity = RoundUp(wanted + (wanted == 0), kSmallAlignment);
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(kSmallAlignment, capacity));
-    return data == nullptr ? nullptr : std::make_shared<SmallBuffer>(data, bytes);
+    void* const memory = std::malloc(SmallBuffer::RoomFor(wanted));
+    return memory == nullptr ? nullptr : std::make_shared<SmallBuffer>(memory, bytes);
   }
   const size_t capacity = SizeClass(wanted);
   Block block = shelf_->Take(capacity);

@@ -388,14 +388,13 @@ class Engine::Impl {
   // room for. malloc_trim blocks allocation, so it takes at most a twentieth of the time.
   // Statistics still count trimmed pages as kept.
   void GiveFreeMemoryBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    using Clock = std::chrono::steady_clock;
-    const Clock::time_point begun = Clock::now();
+    const auto begun = std::chrono::steady_clock::now();
     if (begun < trim_after_) return;
     mu_.Unlock();
     const int64_t kept = pool_.kept_bytes() + static_cast<int64_t>(mallinfo2().fordblks);
     if (kept > admission_.room_bytes()) malloc_trim(0);
     mu_.Lock();
-    trim_after_ = begun + 20 * (Clock::now() - begun);
+    trim_after_ = begun + 20 * (std::chrono::steady_clock::now() - begun);
   }
 
   void Run(Batch batch) {
@@ -484,6 +483,7 @@ Engine::~Engine() = default;
 absl::StatusOr<std::shared_ptr<const Plan>> Engine::GetPlan(const ResolvedSpec& spec) {
   return impl_->plans().Get(spec);
 }
+void Engine::CountPlanHits(int64_t plans) { impl_->plans().CountHits(plans); }
 void Engine::Submit(std::unique_ptr<Call> call) { impl_->Submit(std::move(call)); }
 absl::StatusOr<Permit> Engine::MayParse(int64_t bytes, absl::Time deadline, Question cancelled) {
   return impl_->MayParse(bytes, deadline, cancelled);

@@ -82,6 +82,9 @@ class Engine {
   // The plan of `spec`, compiled once and cached. Errors are CompilePlan's and are not cached.
   absl::StatusOr<std::shared_ptr<const Plan>> GetPlan(const ResolvedSpec& spec);
 
+  // Counts plans that the caller still had from GetPlan as found in the cache.
+  void CountPlanHits(int64_t plans);
+
   // Takes a call and calls its Done exactly once, inside Submit, on a worker, or on the thread that
   // watches deadlines. Done receives the result, or one of these errors:
   //   UNAVAILABLE: the byte budget is used up, memory is short or the engine drains;

@@ -36,6 +36,10 @@ class PlanCache {
   // Errors are the compiler's and are not cached.
   PlanOr Get(const ResolvedSpec& spec);
 
+  // Counts plans that a caller still had from Get and need not ask for again.
+  void CountHits(int64_t plans) {
+    if (plans > 0) hits_.fetch_add(plans, std::memory_order_relaxed);
+  }
   // A call that waits for another one's compilation counts as a hit.
   int64_t hits() const { return hits_.load(std::memory_order_relaxed); }
   int64_t misses() const { return misses_.load(std::memory_order_relaxed); }

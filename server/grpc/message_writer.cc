@@ -13,6 +13,9 @@
 namespace phasor::rpc {
 namespace {
 
+// Of the tag and the length of a small output.
+constexpr size_t kMostPrefixBytes = 8;
+
 using engine::BufferRef;
 using engine::OutputRange;
 
@@ -38,10 +41,18 @@ grpc::ByteBuffer WriteMessage(std::string header, uint32_t raw_field,
     entries.emplace_back(buffer->data() + output.offset, static_cast<size_t>(output.bytes));
     bytes += output.bytes;
   }
-  const int64_t copied = bytes <= kCopiedResponseBytes ? bytes : kCopiedOutputBytes;
+  if (bytes <= kCopiedResponseBytes) {
+    header.reserve(static_cast<size_t>(bytes) + entries.size() * kMostPrefixBytes);
+    FieldWriter out(&header);
+    for (const absl::Span<const std::byte> entry : entries) {
+      out.Bytes(raw_field, {reinterpret_cast<const char*>(entry.data()), entry.size()});
+    }
+    const grpc::Slice slice(header);
+    return grpc::ByteBuffer(&slice, 1);
+  }
   absl::InlinedVector<grpc::Slice, 4> slices;
   for (const MessagePart& part :
-       JoinMessage(std::move(header), raw_field, entries, static_cast<size_t>(copied))) {
+       JoinMessage(std::move(header), raw_field, entries, kCopiedOutputBytes)) {
     if (!part.text.empty()) slices.emplace_back(part.text);
     if (!part.entry.empty()) slices.push_back(BorrowSlice(buffer, part.entry));
   }

@@ -319,5 +319,78 @@ TEST(FieldBytesTest, FieldsHaveTheBytesThatAreCounted) {
   EXPECT_EQ(prefix, "\x7A\xAC\x02");
 }
 
+// Fields of messages in one piece -------------------------------------------------------------
+
+TEST(TakePlainFieldTest, TakesFieldsInOrder) {
+  const std::string bytes(
+      "\x08\x96\x01\x12\x02xy\x1D"
+      "abcd"
+      "\x21"
+      "abcdefgh",
+      21);
+  std::string_view rest = bytes;
+  auto field = TakePlainField(&rest);
+  ASSERT_TRUE(field.has_value());
+  EXPECT_EQ(field->number, 1u);
+  EXPECT_EQ(field->kind, PlainField::Kind::kVarint);
+  EXPECT_EQ(field->varint, 150u);
+  field = TakePlainField(&rest);
+  ASSERT_TRUE(field.has_value());
+  EXPECT_TRUE(field->IsBytes(2));
+  EXPECT_FALSE(field->IsBytes(3));
+  EXPECT_EQ(field->value, "xy");
+  field = TakePlainField(&rest);
+  ASSERT_TRUE(field.has_value());
+  EXPECT_EQ(field->number, 3u);
+  EXPECT_EQ(field->kind, PlainField::Kind::kFixed);
+  EXPECT_EQ(field->value, "abcd");
+  field = TakePlainField(&rest);
+  ASSERT_TRUE(field.has_value());
+  EXPECT_EQ(field->value, "abcdefgh");
+  EXPECT_TRUE(rest.empty());
+  EXPECT_FALSE(TakePlainField(&rest).has_value());
+}
+
+TEST(TakePlainFieldTest, LeavesOtherFormsToTheParser) {
+  for (const std::string& bytes : std::initializer_list<std::string>{
+           {"\x00\x01", 2},                                         // field number 0
+           {"\x82\x01\x00", 3},                                     // number 16, or a long form
+           {"\x0B\x0C", 2},                                         // a group
+           {"\x0E\x00", 2},                                         // no wire type
+           {"\x08", 1},                                             // a varint is missing
+           std::string("\x08") + std::string(10, '\x80') + "\x01",  // or too long
+           {"\x12\x02x", 3},                                        // cut off
+           {"\x12\x82\x80\x80\x80\x80\x00xy", 9},                   // a length of six bytes
+           {"\x1D"
+            "abc",
+            4}}) {
+    std::string_view rest = bytes;
+    EXPECT_FALSE(TakePlainField(&rest).has_value()) << ::testing::PrintToString(bytes);
+  }
+}
+
+TEST(FieldWriterTest, WritesWhatProtobufWrites) {
+  for (const size_t bytes : {0, 3, 100, 118, 119, 120, 121, 127, 128, 200, 20000}) {
+    v1::RegionRef region;
+    region.set_region(std::string(bytes, 'r'));
+    region.set_offset_bytes(int64_t{1} << 40);
+    v1::TensorSpec tensor;
+    tensor.set_dtype(v1::DTYPE_BFLOAT16);
+    for (const int64_t extent : {1, 127, 128, 1 << 20}) tensor.add_shape(extent);
+    *tensor.mutable_region() = region;
+    std::string written;
+    FieldWriter out(&written);
+    out.Varint(1, v1::DTYPE_BFLOAT16);
+    out.Message(2, [&] {
+      for (const int64_t extent : tensor.shape()) out.Number(static_cast<uint64_t>(extent));
+    });
+    out.Message(4, [&] {
+      if (bytes > 0) out.Bytes(1, region.region());
+      out.Varint(2, static_cast<uint64_t>(region.offset_bytes()));
+    });
+    EXPECT_EQ(written, tensor.SerializeAsString()) << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace phasor

@@ -65,8 +65,8 @@ TEST(PagedCacheTest, KeysAndValuesGoToPages) {
   EXPECT_EQ(keys.output_bytes, 6 * 4 * 2 * 8 * 2);
   EXPECT_EQ(values.output_bytes, 6 * 4 * 3 * 8);
   EXPECT_EQ(values.inv_scale, 2.5f);
-  EXPECT_EQ(OutputOf(keys).shape, (std::vector<int64_t>{6, 4, 2, 8}));
-  EXPECT_EQ(OutputOf(values).dtype, Dtype::kFloat8E4M3);
+  EXPECT_EQ(keys.cache_shape, (std::vector<int64_t>{6, 4, 2, 8}));
+  EXPECT_EQ(values.output_dtype, Dtype::kFloat8E4M3);
   EXPECT_EQ(prepared->pages->slots, 24);
   EXPECT_EQ(prepared->pages->slot_mapping_bytes, 40);
 }

@@ -11,6 +11,7 @@
 
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "proto/convert.h"
+#include "proto/grpc_status.h"
 #include "server/grpc/message_writer.h"
 #include "tests/support/requests.h"
 
@@ -70,6 +71,7 @@ std::vector<grpc::Slice> SlicesOf(const grpc::ByteBuffer& buffer) {
   return slices;
 }
 
+// The message, whose bytes must be those that protobuf writes.
 template <typename Message>
 Message Parsed(const grpc::ByteBuffer& buffer) {
   std::string bytes;
@@ -78,6 +80,7 @@ Message Parsed(const grpc::ByteBuffer& buffer) {
   }
   Message message;
   EXPECT_TRUE(message.ParseFromString(bytes));
+  EXPECT_EQ(message.SerializeAsString(), bytes);
   return message;
 }
 
@@ -137,6 +140,48 @@ TEST(BatchResponseTest, ItemThatFailedOnlyInTheEngineHasItsStatus) {
       Parsed<v1::BatchApplyRoPEResponse>(MakeBatchApplyRoPEResponse(items, outputs.result()));
   EXPECT_EQ(message.results(0).status().code(), 3);
   EXPECT_EQ(message.raw_size(), 0);
+}
+
+TEST(StreamResponseTest, RepeatsTheIdAndTheChunk) {
+  Outputs outputs(Sizes{{32}});
+  const engine::Item item = EncodeItemOf(1);
+  v1::Chunk chunk;
+  chunk.set_first_token(3);
+  chunk.set_tokens(1);
+  for (const int64_t id : {int64_t{0}, int64_t{7}, int64_t{-1}}) {
+    const auto message = Parsed<v1::StreamEncodeResponse>(
+        MakeStreamEncodeResponse({id, chunk, absl::OkStatus(), &item, &outputs.result()}));
+    EXPECT_EQ(message.id(), id);
+    EXPECT_EQ(message.chunk().first_token(), 3);
+    EXPECT_TRUE(message.result().has_status());
+    EXPECT_THAT(message.raw(), ElementsAre(std::string(32, 'a')));
+  }
+}
+
+TEST(StreamResponseTest, AFailedItemHasOnlyItsStatus) {
+  const auto message = Parsed<v1::StreamApplyRoPEResponse>(
+      MakeStreamApplyRoPEResponse({9, {}, absl::NotFoundError(std::string(2000, 'e'))}));
+  EXPECT_EQ(message.id(), 9);
+  EXPECT_EQ(message.result().status().code(), 5);
+  EXPECT_EQ(message.result().status().message().size(), kMaxStatusMessageBytes);
+  EXPECT_EQ(message.result().tensors_size(), 0);
+}
+
+TEST(EncodeResponseTest, AnOutputInSharedMemoryHasItsPlaceAndNoBytes) {
+  Outputs outputs(Sizes{{96}});
+  for (const bool on_device : {false, true}) {
+    std::vector<engine::Item> items = {EncodeItemOf(3)};
+    engine::Destination& place = items[0].outputs[0].place;
+    place.data = outputs.result().buffer->data();
+    place.on_device = on_device;
+    place.region = "kv";
+    place.offset_bytes = 4096;
+    const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
+    const v1::TensorSpec& tensor = message.result().output();
+    EXPECT_EQ(on_device ? tensor.device().region() : tensor.region().region(), "kv");
+    EXPECT_EQ(on_device ? tensor.device().offset_bytes() : tensor.region().offset_bytes(), 4096);
+    EXPECT_EQ(message.raw_size(), 0);
+  }
 }
 
 TEST(BatchResponseTest, ZeroItemsAreAnEmptyMessageThatCanBeSent) {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts items at their positions, compares the rest with remembered ones, and gives copies of those
+// the positions of the new item.
+#include "server/api/request_memo.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <variant>
+
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "proto/convert.h"
+#include "proto/raw_message.h"
+#include "server/api/message_room.h"
+#include "server/engine/plan_budget.h"
+
+namespace phasor::rpc {
+namespace {
+
+constexpr uint32_t kPositionsField = v1::EncodeItem::kPositionsFieldNumber;
+static_assert(kPositionsField == v1::ApplyRoPEItem::kPositionsFieldNumber);
+
+bool HasFields(const std::string& fields, const CutItem& item) {
+  return fields.size() == item.before.size() + item.after.size() &&
+         std::string_view(fields).substr(0, item.before.size()) == item.before &&
+         std::string_view(fields).substr(item.before.size()) == item.after;
+}
+
+// Whether the request depends on its positions in no other way than ReplacePositions knows.
+bool IsPlain(const PreparedEncode& encode) {
+  return encode.table == nullptr && !encode.add_to.has_value();
+}
+bool IsPlain(const PreparedRope& rope) {
+  return !rope.from_positions.has_value() && !rope.pages.has_value();
+}
+
+// The kind of a request that may be remembered.
+std::optional<ItemKind> PlainKind(const Prepared& prepared) {
+  const auto* const encode = std::get_if<PreparedEncode>(&prepared);
+  if (encode != nullptr && IsPlain(*encode)) return ItemKind::kEncode;
+  const auto* const rope = std::get_if<PreparedRope>(&prepared);
+  if (rope != nullptr && IsPlain(*rope)) return ItemKind::kRope;
+  return std::nullopt;
+}
+
+// Longest positions that are read here. Shorter ones cannot nest so deep that the parser would
+// refuse them inside their request only.
+constexpr size_t kMaxPositionsBytes = 128;
+
+// Reads positions and gives them to `prepared`. False: they are wrong, or long.
+bool SetPositions(std::string_view bytes, Prepared* prepared) {
+  if (bytes.size() > kMaxPositionsBytes) return false;
+  MessageRoom room;
+  v1::Positions& wire = room.Make<v1::Positions>();
+  if (!wire.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
+  const absl::StatusOr<Positions> positions = PositionsFromWire(wire, "");
+  if (!positions.ok()) return false;
+  if (auto* const encode = std::get_if<PreparedEncode>(prepared)) {
+    return ReplacePositions(*positions, "", encode).ok();
+  }
+  return ReplacePositions(*positions, "", &std::get<PreparedRope>(*prepared)).ok();
+}
+
+}  // namespace
+
+std::optional<CutItem> CutPositions(std::string_view item) {
+  std::optional<CutItem> cut;
+  for (std::string_view rest = item; !rest.empty();) {
+    const char* const begin = rest.data();
+    const std::optional<PlainField> field = TakePlainField(&rest);
+    if (!field.has_value()) return std::nullopt;
+    if (field->number != kPositionsField) continue;
+    if (cut.has_value() || !field->IsBytes(kPositionsField)) return std::nullopt;
+    cut = {item.substr(0, static_cast<size_t>(begin - item.data())), field->value, rest};
+  }
+  return cut;
+}
+
+std::optional<Prepared> RequestMemo::Find(ItemKind kind, std::string_view item) {
+  const std::optional<CutItem> cut = CutPositions(item);
+  if (!cut.has_value()) return std::nullopt;
+  bool same_positions = false;
+  std::optional<Prepared> found = PartOfThread().Find(kind, *cut, &same_positions);
+  if (found.has_value() && !same_positions && !SetPositions(cut->positions, &*found)) found.reset();
+  return found;
+}
+
+void RequestMemo::Keep(std::string_view item, const Prepared& prepared) {
+  const std::optional<ItemKind> kind = PlainKind(prepared);
+  if (!kind.has_value() || item.size() > kMaxItemBytes) return;
+  if (BytesOf(*PlanOf(prepared)) > engine::kSmallPlanBytes) return;
+  const std::optional<CutItem> cut = CutPositions(item);
+  if (cut.has_value()) PartOfThread().Keep(*kind, *cut, prepared);
+}
+
+RequestMemo::Part& RequestMemo::PartOfThread() {
+  static std::atomic<size_t> threads = 0;
+  thread_local const size_t thread = threads.fetch_add(1, std::memory_order_relaxed);
+  return parts_[thread % kParts];
+}
+
+std::optional<Prepared> RequestMemo::Part::Find(ItemKind kind, const CutItem& item,
+                                                bool* same_positions) {
+  absl::MutexLock lock(&mu_);
+  for (const Request& request : requests_) {
+    if (request.kind != kind || !HasFields(request.fields, item)) continue;
+    *same_positions = request.positions == item.positions;
+    return request.prepared;
+  }
+  return std::nullopt;
+}
+
+void RequestMemo::Part::Keep(ItemKind kind, const CutItem& item, const Prepared& prepared) {
+  Request request{kind, std::string(item.before), std::string(item.positions), prepared};
+  request.fields.append(item.after);
+  absl::MutexLock lock(&mu_);
+  const auto same = std::find_if(requests_.begin(), requests_.end(), [&](const Request& other) {
+    return other.kind == kind && other.fields == request.fields;
+  });
+  if (same != requests_.end()) {
+    *same = std::move(request);
+  } else if (requests_.size() < kRequestsOfPart) {
+    requests_.push_back(std::move(request));
+  } else {
+    requests_[oldest_] = std::move(request);
+    oldest_ = (oldest_ + 1) % kRequestsOfPart;
+  }
+}
+
+}  // namespace phasor::rpc

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// RequestMemo: the requests that were checked last, by the bytes of their metadata. Calls of one
+// client follow one another and differ in their positions and their payload. So the next one needs
+// no parsing and no checks but of those.
+#ifndef PHASOR_SERVER_API_REQUEST_MEMO_H_
+#define PHASOR_SERVER_API_REQUEST_MEMO_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/request/prepared.h"
+
+namespace phasor::rpc {
+
+// The kinds of items that are remembered.
+enum class ItemKind : uint8_t { kEncode, kRope };
+
+// A serialized item, cut at its positions. All parts are views of it.
+struct CutItem {
+  std::string_view before;
+  std::string_view positions;  // without tag and length
+  std::string_view after;
+};
+// nullopt: `item` has no positions or has them twice, or is not in the form that clients write. The
+// fields before and after the positions are whole, so they mean the same in that order.
+std::optional<CutItem> CutPositions(std::string_view item);
+
+// Remembers few requests for each of its parts, and threads are dealt to the parts. A request that
+// it returns is what parsing and checking would give, because all that could differ is checked here
+// or is not remembered: learned tables, and tensors that are added or that other positions belong
+// to. The caller must not keep requests whose meaning depends on more than their bytes: encoders of
+// the configuration, and tensors outside the message. Threads: any.
+class RequestMemo {
+ public:
+  static constexpr size_t kParts = 16;
+  static constexpr size_t kRequestsOfPart = 4;
+  // Longest item that is remembered. Its plan has at most engine::kSmallPlanBytes.
+  static constexpr size_t kMaxItemBytes = 8192;
+
+  // The checked request of an item whose bytes, but for its positions, are those of a remembered
+  // one. nullopt: there is none, or the positions are wrong; the caller then checks the item itself
+  // and finds what is wrong.
+  std::optional<Prepared> Find(ItemKind kind, std::string_view item);
+
+  // Remembers what checking `item` gave, unless it is one of those that are not remembered.
+  void Keep(std::string_view item, const Prepared& prepared);
+
+ private:
+  struct Request {
+    ItemKind kind;
+    std::string fields;     // all of the item but its positions
+    std::string positions;  // those of `prepared`
+    Prepared prepared;
+  };
+
+  class Part {
+   public:
+    // As RequestMemo::Find; the positions are those of the remembered request unless
+    // `same_positions` becomes true.
+    std::optional<Prepared> Find(ItemKind kind, const CutItem& item, bool* same_positions);
+    void Keep(ItemKind kind, const CutItem& item, const Prepared& prepared);
+
+   private:
+    absl::Mutex mu_;
+    std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);
+    size_t oldest_ ABSL_GUARDED_BY(mu_) = 0;
+  };
+
+  Part& PartOfThread();
+
+  std::array<Part, kParts> parts_;
+};
+
+}  // namespace phasor::rpc
+
+#endif  // PHASOR_SERVER_API_REQUEST_MEMO_H_

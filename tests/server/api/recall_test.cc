@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests that a message like one that was just checked comes to what parsing it would give, whatever
+// is changed in it, and that nothing is recalled whose meaning may have changed.
+#include "server/api/recall.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/protobuf_log.h"
+#include "server/api/stream_view.h"
+#include "tests/support/requests.h"
+#include "tests/support/status_matchers.h"
+
+namespace phasor::rpc {
+namespace {
+
+using ::phasor::testing::EncodeOf;
+using ::phasor::testing::EncodeRequestOf;
+using ::phasor::testing::RopeOf;
+using ::phasor::testing::RopeRequestOf;
+using ::phasor::testing::SetShape;
+
+// All that a view says, as text; of an error, its code and message.
+std::string ViewText(const Prepared& prepared) {
+  const auto* const encode = std::get_if<PreparedEncode>(&prepared);
+  const PositionSource& source =
+      encode != nullptr ? encode->positions : std::get<PreparedRope>(prepared).positions;
+  std::string text = absl::StrCat(FingerprintOf(prepared), " positions ", source.tokens, " x ",
+                                  source.batch, " x ", source.axes);
+  const int64_t read = source.kind == PositionSource::Kind::kTensor ? 0 : source.count();
+  std::vector<Position> positions(static_cast<size_t>(read * source.axes));
+  ReadPositions(source, 0, read, positions.data());
+  for (const Position& p : positions) absl::StrAppend(&text, " ", p.whole, "+", p.fraction);
+  if (encode != nullptr) absl::StrAppend(&text, " scale ", encode->embedding_scale);
+  return text;
+}
+
+std::string ViewText(const engine::Item& item) {
+  if (!item.status.ok()) return item.status.ToString();
+  std::string text = ViewText(item.prepared);
+  for (const engine::Input& input : item.inputs) {
+    absl::StrAppend(&text, "\n in ", static_cast<int>(input.slot.role), " ", input.slot.index, " ",
+                    static_cast<int>(input.slot.reading), " ", input.slot.bytes, ": ");
+    for (const auto& piece : input.bytes) {
+      text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    }
+  }
+  for (size_t i = 0; i < item.outputs.size(); ++i) {
+    const ShapedType tensor = OutputOf(item.prepared, i);
+    absl::StrAppend(&text, "\n out ", static_cast<int>(tensor.dtype), " [",
+                    absl::StrJoin(tensor.shape, ", "), "] ", item.outputs[i].slot.bytes);
+  }
+  return text;
+}
+
+std::string ViewText(const absl::StatusOr<RequestView>& view) {
+  if (!view.ok()) return view.status().ToString();
+  std::string text =
+      absl::StrCat(view->response_bytes, " ", view->copied_bytes, " ", view->bound.shared_bytes);
+  for (const engine::Item& item : view->items) absl::StrAppend(&text, "\n", ViewText(item));
+  return text;
+}
+
+using ViewParser =
+    std::function<absl::StatusOr<RequestView>(const WalkedMessage&, const ViewContext&)>;
+
+// A message of a stream as a view, with its id as the first item of the text.
+template <typename F>
+ViewParser Streamed(F parse) {
+  return [parse](const WalkedMessage& walked, const ViewContext& context) {
+    absl::StatusOr<StreamRequest> request = parse(walked, context);
+    absl::StatusOr<RequestView> view = absl::UnknownError("neither an item nor an error");
+    if (!request.ok()) return absl::StatusOr<RequestView>(request.status());
+    if (const auto* status = std::get_if<absl::Status>(&request->content)) view = *status;
+    if (auto* known = std::get_if<RequestView>(&request->content)) view = std::move(*known);
+    if (view.ok()) view->copied_bytes += request->id;
+    return view;
+  };
+}
+
+// A server that remembers.
+class Remembering {
+ public:
+  Remembering() { SilenceProtobufLog(); }
+
+  // The text of the view.
+  std::string Read(const ViewParser& parse, const std::string& bytes) {
+    return Read(parse, bytes, &memo_);
+  }
+  // The same of a server that remembers nothing.
+  std::string Anew(const ViewParser& parse, const std::string& bytes) {
+    return Read(parse, bytes, nullptr);
+  }
+  // How many items of the last message were remembered.
+  int64_t recalled() const { return recalled_; }
+
+  int64_t max_message_bytes = 1 << 20;
+  EncoderCatalogue encoders;
+
+ private:
+  std::string Read(const ViewParser& parse, const std::string& bytes, RequestMemo* memo) {
+    const absl::Span<const std::byte> piece(reinterpret_cast<const std::byte*>(bytes.data()),
+                                            bytes.size());
+    const auto walked = WalkMessage({piece}, {});
+    if (!walked.ok()) return walked.status().ToString();
+    const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+    ViewContext context{plans, "cpu", max_message_bytes, 8};
+    context.encoders = &encoders;
+    context.memo = memo;
+    const absl::StatusOr<RequestView> view = parse(*walked, context);
+    recalled_ = view.ok() ? view->recalled_items : 0;
+    return ViewText(view);
+  }
+
+  RequestMemo memo_;
+  int64_t recalled_ = 0;
+};
+
+// A message of each kind, and how it is read.
+struct KnownMessage {
+  ViewParser parse;
+  std::string bytes;
+};
+
+std::vector<KnownMessage> KnownMessages() {
+  v1::EncodeRequest positions = EncodeRequestOf(2);
+  SetShape(positions.mutable_item()->mutable_positions()->mutable_tensor(), v1::DTYPE_INT32, {2});
+  positions.add_raw("12345678");
+  v1::EncodeRequest ragged = EncodeRequestOf(2);
+  auto* sequences = ragged.mutable_item()->mutable_positions()->mutable_ragged();
+  for (const int64_t length : {2, 0, 3}) sequences->add_lengths(length);
+  v1::EncodeRequest pinned = EncodeRequestOf(1);
+  pinned.mutable_item()->mutable_pins()->set_backend("cpu");
+  v1::BatchEncodeRequest encodes;
+  for (const int64_t count : {1, 3, 1}) *encodes.add_items() = EncodeOf(count);
+  v1::BatchApplyRoPERequest ropes;
+  for (const int64_t tokens : {2, 1}) {
+    const v1::ApplyRoPERequest rope = RopeRequestOf(tokens);
+    *ropes.add_items() = rope.item();
+    ropes.mutable_raw()->MergeFrom(rope.raw());
+  }
+  v1::StreamEncodeRequest streamed;
+  streamed.set_id(7);
+  *streamed.mutable_item() = EncodeOf(1);
+  v1::StreamApplyRoPERequest streamed_rope;
+  *streamed_rope.mutable_item() = RopeOf(1);
+  streamed_rope.mutable_raw()->MergeFrom(RopeRequestOf(1).raw());
+  return {{ParseEncode, EncodeRequestOf(3).SerializeAsString()},
+          {ParseEncode, positions.SerializeAsString()},
+          {ParseEncode, ragged.SerializeAsString()},
+          {ParseEncode, pinned.SerializeAsString()},
+          {ParseApplyRoPE, RopeRequestOf(2).SerializeAsString()},
+          {ParseBatchEncode, encodes.SerializeAsString()},
+          {ParseBatchApplyRoPE, ropes.SerializeAsString()},
+          {Streamed(ParseStreamEncode), streamed.SerializeAsString()},
+          {Streamed(ParseStreamApplyRoPE), streamed_rope.SerializeAsString()}};
+}
+
+TEST(RecallTest, ARepeatedMessageIsRecalledAndMeansTheSame) {
+  for (const KnownMessage& message : KnownMessages()) {
+    Remembering server;
+    const std::string first = server.Read(message.parse, message.bytes);
+    EXPECT_EQ(server.recalled(), 0);
+    EXPECT_EQ(server.Read(message.parse, message.bytes), first);
+    EXPECT_GT(server.recalled(), 0) << first;
+    EXPECT_EQ(server.Anew(message.parse, message.bytes), first);
+  }
+}
+
+TEST(RecallTest, OtherPositionsAndPayloadAreThoseOfTheNewMessage) {
+  Remembering server;
+  v1::EncodeRequest encode = EncodeRequestOf(3);
+  v1::ApplyRoPERequest rope = RopeRequestOf(2);
+  server.Read(ParseEncode, encode.SerializeAsString());
+  server.Read(ParseApplyRoPE, rope.SerializeAsString());
+  encode.mutable_item()->mutable_positions()->mutable_range()->mutable_integer()->set_start(-9);
+  encode.mutable_item()->mutable_positions()->mutable_range()->mutable_integer()->set_count(5);
+  rope.mutable_item()->mutable_positions()->mutable_range()->mutable_real()->set_start(0.5);
+  rope.mutable_item()->mutable_positions()->mutable_range()->mutable_real()->set_count(2);
+  rope.set_raw(0, std::string(128, 'Q'));
+  for (const auto& [parse, bytes] :
+       {std::pair<ViewParser, std::string>(ParseEncode, encode.SerializeAsString()),
+        {ParseApplyRoPE, rope.SerializeAsString()}}) {
+    const std::string text = server.Read(parse, bytes);
+    EXPECT_EQ(server.recalled(), 1);
+    EXPECT_EQ(text, server.Anew(parse, bytes));
+  }
+}
+
+// A field is changed, removed, added or repeated at random: mostly near the message that was
+// recalled, so that the cut at the positions and the comparison are what is tried.
+TEST(RecallTest, WhateverIsChangedInAMessageItMeansWhatParsingItGives) {
+  std::mt19937_64 random(24);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  int64_t recalled = 0, parsed = 0;
+  for (const KnownMessage& message : KnownMessages()) {
+    Remembering server;
+    for (int round = 0; round < 3000; ++round) {
+      server.Read(message.parse, message.bytes);
+      std::string bytes = message.bytes;
+      for (size_t changes = 1 + below(2); changes > 0; --changes) {
+        const size_t at = below(bytes.size());
+        const size_t length = std::min<size_t>(1 + below(12), bytes.size() - at);
+        switch (below(4)) {
+          case 0:
+            bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+            break;
+          case 1:
+            bytes.erase(at, length);
+            break;
+          case 2:
+            bytes.insert(below(bytes.size()), bytes.substr(at, length));
+            break;
+          default:
+            bytes[at] = static_cast<char>(random());
+        }
+        if (bytes.empty()) bytes = message.bytes;
+      }
+      const std::string text = server.Read(message.parse, bytes);
+      recalled += server.recalled();
+      parsed += server.recalled() == 0;
+      ASSERT_EQ(text, server.Anew(message.parse, bytes)) << ::testing::PrintToString(bytes);
+    }
+  }
+  EXPECT_GT(recalled, 1000);
+  EXPECT_GT(parsed, 1000);
+}
+
+// A message whose item has its fields in another order, or twice, is what the parser makes of it.
+TEST(RecallTest, FieldsInAnotherOrderOrTwiceMeanWhatTheParserMakesOfThem) {
+  Remembering server;
+  const v1::EncodeItem item = EncodeOf(3);
+  v1::EncodeItem positions, rest = item;
+  *positions.mutable_positions() = item.positions();
+  rest.clear_positions();
+  const auto message = [](const std::string& bytes) {
+    std::string text;
+    AppendFieldPrefix(1, bytes.size(), &text);
+    return text + bytes;
+  };
+  const std::string p = positions.SerializeAsString(), r = rest.SerializeAsString();
+  const auto expect = [&](const std::string& bytes, int64_t recalled) {
+    const std::string anew = server.Anew(ParseEncode, bytes);
+    EXPECT_EQ(server.Read(ParseEncode, bytes), anew);
+    EXPECT_EQ(server.recalled(), recalled) << ::testing::PrintToString(bytes);
+  };
+  expect(message(r + p), 0);
+  expect(message(p + r), 1);  // positions may stand anywhere
+  expect(message(p + p + r), 0);
+  expect(message(r), 0);
+  expect(message(p + r) + message(r), 0);
+  expect(message(p + r + r), 0);
+  expect(message(p + r + r), 1);
+}
+
+// Unknown fields may nest as deep inside positions as inside the whole message, and no deeper.
+TEST(RecallTest, PositionsThatNestTooDeepAreRefused) {
+  for (int depth = 90; depth < 104; ++depth) {
+    Remembering server;
+    v1::EncodeRequest request = EncodeRequestOf(1);
+    server.Read(ParseEncode, request.SerializeAsString());
+    std::string groups;
+    for (int i = 0; i < depth; ++i) groups += "\x7B";  // group 15 begins
+    for (int i = 0; i < depth; ++i) groups += "\x7C";
+    const std::string bytes = request.item().positions().SerializeAsString() + groups;
+    v1::EncodeItem rest = request.item();
+    rest.clear_positions();
+    std::string item = rest.SerializeAsString();
+    AppendFieldPrefix(2, bytes.size(), &item);
+    item += bytes;
+    std::string message;
+    AppendFieldPrefix(1, item.size(), &message);
+    message += item;
+    EXPECT_EQ(server.Read(ParseEncode, message), server.Anew(ParseEncode, message)) << depth;
+  }
+}
+
+TEST(RecallTest, WhatMayMeanSomethingElseLaterIsNotRecalled) {
+  v1::EncodeRequest added = EncodeRequestOf(2);
+  SetShape(added.mutable_item()->mutable_add_to(), v1::DTYPE_FLOAT32, {2, 8});
+  added.add_raw(std::string(64, 'e'));
+  v1::ApplyRoPERequest moved = RopeRequestOf(2);
+  moved.mutable_item()->set_direction(v1::DIRECTION_DELTA);
+  moved.mutable_item()->mutable_from_positions()->mutable_range()->mutable_integer()->set_count(2);
+  v1::EncodeRequest wide = EncodeRequestOf(1);
+  wide.mutable_item()->mutable_spec()->set_dim(1 << 14);
+  for (const auto& [parse, bytes] :
+       {std::pair<ViewParser, std::string>(ParseEncode, added.SerializeAsString()),
+        {ParseApplyRoPE, moved.SerializeAsString()},
+        {ParseEncode, wide.SerializeAsString()}}) {
+    Remembering server;
+    const std::string first = server.Read(parse, bytes);
+    EXPECT_EQ(server.Read(parse, bytes), first);
+    EXPECT_EQ(server.recalled(), 0) << first;
+  }
+}
+
+TEST(RecallTest, AnEncoderMeansWhatTheConfigurationSaysNow) {
+  Remembering server;
+  v1::EncodeRequest request = EncodeRequestOf(1);
+  request.mutable_item()->mutable_spec()->clear_preset();
+  request.mutable_item()->mutable_spec()->set_encoder("text");
+  std::vector<std::string> texts;
+  for (const char* const preset : {"transformer", "timestep-sin-cos"}) {
+    server.encoders.Replace(*EncoderSet::Make({{"text", {.preset = preset, .dim = 8}}}));
+    for (int i = 0; i < 2; ++i) {
+      texts.push_back(server.Read(ParseEncode, request.SerializeAsString()));
+      EXPECT_EQ(server.recalled(), 0);
+    }
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_NE(texts[0], texts[2]);
+  EXPECT_EQ(texts[2], texts[3]);
+}
+
+TEST(RecallTest, TheSizeOfTheResponseIsCheckedEveryTime) {
+  Remembering server;
+  const std::string bytes = EncodeRequestOf(300).SerializeAsString();
+  server.Read(ParseEncode, bytes);
+  server.max_message_bytes = 9000;  // the rows have 9600
+  const std::string anew = server.Anew(ParseEncode, bytes);
+  EXPECT_EQ(server.Read(ParseEncode, bytes), anew);
+  EXPECT_EQ(server.recalled(), 0);
+}
+
+TEST(RecallTest, ABatchWithMoreItemsThanAllowedIsRefused) {
+  Remembering server;
+  v1::BatchEncodeRequest batch;
+  for (int i = 0; i < 8; ++i) *batch.add_items() = EncodeOf(1);
+  server.Read(ParseBatchEncode, batch.SerializeAsString());
+  server.Read(ParseBatchEncode, batch.SerializeAsString());
+  EXPECT_EQ(server.recalled(), 8);
+  *batch.add_items() = EncodeOf(1);
+  const std::string anew = server.Anew(ParseBatchEncode, batch.SerializeAsString());
+  EXPECT_EQ(server.Read(ParseBatchEncode, batch.SerializeAsString()), anew);
+  EXPECT_EQ(server.recalled(), 0);
+}
+
+TEST(ItemsOfTest, MessagesWithOtherFieldsHaveNoItems) {
+  EXPECT_EQ(ItemsOf("\x0A\x01x\x0A\x02yz").size(), 2u);
+  EXPECT_TRUE(ItemsOf("").empty());
+  EXPECT_TRUE(ItemsOf("\x0A\x01x\x10\x01").empty());
+  EXPECT_TRUE(ItemsOf("\x0A\x02x").empty());
+}
+
+TEST(StreamedItemOfTest, FindsTheIdAndTheItem) {
+  const auto message = StreamedItemOf("\x08\x07\x12\x01x");
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->id, 7);
+  EXPECT_EQ(message->item, "x");
+  EXPECT_FALSE(StreamedItemOf("\x08\x07").has_value());            // no item
+  EXPECT_FALSE(StreamedItemOf("\x12\x01x\x12\x01y").has_value());  // two
+  EXPECT_FALSE(StreamedItemOf("\x12\x01x\x20\x01").has_value());   // chunked
+  EXPECT_FALSE(StreamedItemOf("\x0A\x01i\x12\x01x").has_value());  // an id of another type
+}
+
+}  // namespace
+}  // namespace phasor::rpc

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests where items are cut, how much is remembered, and that threads may share a memo. What a
+// remembered request means is tested in recall_test.cc.
+#include "server/api/request_memo.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/plan/plan.h"
+#include "proto/convert.h"
+#include "tests/support/requests.h"
+
+namespace phasor::rpc {
+namespace {
+
+using ::phasor::testing::EncodeOf;
+
+Prepared CheckedEncode(const v1::EncodeItem& item) {
+  const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
+  return *PrepareEncode(*EncodeRequestFromWire(item, "item"), plans, "item");
+}
+
+// An item of another width for each number.
+v1::EncodeItem Numbered(int64_t n) {
+  v1::EncodeItem item = EncodeOf(1);
+  item.mutable_spec()->set_dim(2 + 2 * n);
+  return item;
+}
+
+int64_t WidthOf(const Prepared& prepared) {
+  return std::get<PreparedEncode>(prepared).output.shape[1];
+}
+
+TEST(CutPositionsTest, CutsTheOnlyPositionsOut) {
+  const auto cut = CutPositions("\x0A\x01s\x12\x02pq\x18\x02");
+  ASSERT_TRUE(cut.has_value());
+  EXPECT_EQ(cut->before, "\x0A\x01s");
+  EXPECT_EQ(cut->positions, "pq");
+  EXPECT_EQ(cut->after, "\x18\x02");
+}
+
+TEST(CutPositionsTest, AnItemWithoutPositionsOrWithTwoIsNotCut) {
+  EXPECT_FALSE(CutPositions("").has_value());
+  EXPECT_FALSE(CutPositions("\x0A\x01s").has_value());
+  EXPECT_FALSE(CutPositions("\x12\x01p\x12\x01p").has_value());
+  EXPECT_FALSE(CutPositions("\x10\x01").has_value());            // a number of that field
+  EXPECT_FALSE(CutPositions("\x12\x01p\x0A\x05s").has_value());  // cut off
+}
+
+TEST(RequestMemoTest, AThreadRemembersFewRequests) {
+  RequestMemo memo;
+  constexpr int64_t kMany = RequestMemo::kRequestsOfPart;
+  for (int64_t n = 0; n <= kMany; ++n) {
+    memo.Keep(Numbered(n).SerializeAsString(), CheckedEncode(Numbered(n)));
+  }
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, Numbered(0).SerializeAsString()).has_value());
+  for (int64_t n = 1; n <= kMany; ++n) {
+    const auto found = memo.Find(ItemKind::kEncode, Numbered(n).SerializeAsString());
+    ASSERT_TRUE(found.has_value()) << n;
+    EXPECT_EQ(WidthOf(*found), 2 + 2 * n);
+  }
+}
+
+TEST(RequestMemoTest, AnItemOfAnotherKindIsNotFound) {
+  RequestMemo memo;
+  memo.Keep(Numbered(1).SerializeAsString(), CheckedEncode(Numbered(1)));
+  EXPECT_FALSE(memo.Find(ItemKind::kRope, Numbered(1).SerializeAsString()).has_value());
+}
+
+TEST(RequestMemoTest, LongItemsAndLargePlansAreNotRemembered) {
+  RequestMemo memo;
+  v1::EncodeItem item = EncodeOf(1);
+  item.mutable_pins()->set_backend(std::string(RequestMemo::kMaxItemBytes, 'b'));
+  memo.Keep(item.SerializeAsString(), CheckedEncode(item));
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, item.SerializeAsString()).has_value());
+  const v1::EncodeItem wide = Numbered(1 << 13);
+  memo.Keep(wide.SerializeAsString(), CheckedEncode(wide));
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, wide.SerializeAsString()).has_value());
+}
+
+TEST(RequestMemoTest, ThreadsFindTheirOwnRequests) {
+  RequestMemo memo;
+  std::vector<std::thread> threads;
+  for (int64_t thread = 0; thread < 24; ++thread) {
+    threads.emplace_back([&memo, thread] {
+      const v1::EncodeItem item = Numbered(thread);
+      const std::string bytes = item.SerializeAsString();
+      const Prepared checked = CheckedEncode(item);
+      for (int i = 0; i < 300; ++i) {
+        memo.Keep(bytes, checked);
+        const auto found = memo.Find(ItemKind::kEncode, bytes);
+        if (!found.has_value()) continue;  // others share the part
+        EXPECT_EQ(WidthOf(*found), 2 + 2 * thread);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace phasor::rpc
