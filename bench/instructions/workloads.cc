@@ -3,11 +3,15 @@
 //
 //   bench_instructions          prints the compiler, then the names of the workloads
 //   bench_instructions NAME     runs one: first unmeasured, then kRuns times inside phasor_measured
+//   bench_instructions NAME N   runs one N times and prints the shortest time of a run
 //
 // Kernels run on AVX2, because Valgrind 3.19 knows no AVX-512. Everything runs on one thread.
 #include <grpcpp/test/default_reactor_test_peer.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,9 +23,11 @@
 #include "absl/algorithm/container.h"
 #include "absl/time/time.h"
 #include "bench/harness.h"
+#include "bench/instructions/idle_driver.h"
 #include "bench/kernels/jobs.h"
 #include "bench/server/client_calls.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/request/move_keys.h"
 #include "kernels/spec/config_json.h"
 #include "proto/convert.h"
@@ -29,6 +35,7 @@
 #include "server/base/clock.h"
 #include "server/engine/plan_cache.h"
 #include "server/grpc/call_context.h"
+#include "server/memory/device_region_store.h"
 #include "server/telemetry/metrics.h"
 
 // callgrind counts from the entry of this function to its return.
@@ -54,17 +61,19 @@ struct Workload {
   std::function<void()> prepare = [] {};
 };
 
-Backend& Avx2() {
-  if (!absl::c_linear_search(cpu::RunnableTargets(), cpu::Target::kAvx2)) Die("no AVX2 here");
-  static const auto& backend = *new std::unique_ptr<Backend>(
-      cpu::MakeCpuBackend({.target = cpu::Target::kAvx2, .threads = 1, .stream_bytes = 1 << 30}));
-  return *backend;
-}
-
 template <typename T>
 T ValueOrDie(absl::StatusOr<T> value) {
   if (!value.ok()) Die(value.status().ToString());
   return *std::move(value);
+}
+
+std::shared_ptr<Backend> MakeAvx2() {
+  if (!absl::c_linear_search(cpu::RunnableTargets(), cpu::Target::kAvx2)) Die("no AVX2 here");
+  return cpu::MakeCpuBackend({.target = cpu::Target::kAvx2, .threads = 1, .stream_bytes = 1 << 30});
+}
+Backend& Avx2() {
+  static const auto& backend = *new std::shared_ptr<Backend>(MakeAvx2());
+  return *backend;
 }
 
 // --- calls of the server, from the received bytes to the bytes to send
@@ -74,21 +83,38 @@ using Method = grpc::ServerUnaryReactor* (
     rpc::PositionEmbeddingServiceImpl::*)(grpc::CallbackServerContext*, const grpc::ByteBuffer*,
                                           grpc::ByteBuffer*);
 
+// A GPU that takes no time, with memory of another process.
+struct IdleDevice {
+  cuda::CudaBackend backend{std::make_unique<IdleDriver>(), MakeAvx2(), {}};
+  memory::DeviceRegionStore regions{backend.devices(), {.enabled = true}, Clock::Real()};
+  const memory::DevicePlace place{.bytes = IdleDriver::kExportedBytes};
+  const std::shared_ptr<const DeviceAllocation> allocation = ValueOrDie(backend.Open(place.handle));
+};
+IdleDevice& Device() {
+  static auto& device = *new IdleDevice;
+  return device;
+}
+
 // The parts of a server behind gRPC.
 struct ServerParts {
+  explicit ServerParts(Backend& runs, memory::Stores stores)
+      : engine({.workers = 1, .observer = metrics.engine_observer()}, &runs, Clock::Real()),
+        service(&engine, {.max_message_bytes = 1 << 20,
+                          .max_header_bytes = 1 << 20,
+                          .max_batch_items = 64,
+                          .memory = stores}) {}
   telemetry::Metrics metrics{std::vector<std::string>{}};
-  engine::Engine engine{
-      {.workers = 1, .observer = metrics.engine_observer()}, &Avx2(), Clock::Real()};
-  rpc::PositionEmbeddingServiceImpl service{
-      &engine, {.max_message_bytes = 1 << 20, .max_header_bytes = 1 << 20, .max_batch_items = 64}};
+  engine::Engine engine;
+  rpc::PositionEmbeddingServiceImpl service;
 };
 
 // Calls of a method, each with the next of some messages. gRPC makes the context and the received
 // message, so they are not counted.
 class ServerCall {
  public:
-  ServerCall(Method method, std::vector<std::string> messages)
-      : method_(method), messages_(std::move(messages)) {}
+  ServerCall(Method method, std::vector<std::string> messages, Backend& backend,
+             memory::Stores stores)
+      : parts_(backend, stores), method_(method), messages_(std::move(messages)) {}
 
   void Prepare() {
     answered_.reset();
@@ -115,13 +141,15 @@ class ServerCall {
   grpc::ByteBuffer response_;
 };
 
-Workload CallsOf(Method method, std::vector<std::string> messages) {
-  const auto call = std::make_shared<ServerCall>(method, std::move(messages));
+Workload CallsOf(Method method, std::vector<std::string> messages, Backend& backend = Avx2(),
+                 memory::Stores stores = {}) {
+  const auto call = std::make_shared<ServerCall>(method, std::move(messages), backend, stores);
   return {[call] { call->Run(); }, [call] { call->Prepare(); }};
 }
 
-Workload CallOf(Method method, const google::protobuf::MessageLite& message) {
-  return CallsOf(method, {message.SerializeAsString()});
+Workload CallOf(Method method, const google::protobuf::MessageLite& message,
+                Backend& backend = Avx2(), memory::Stores stores = {}) {
+  return CallsOf(method, {message.SerializeAsString()}, backend, stores);
 }
 
 v1::EncodeItem EncodeOf64Bytes() { return ToWire(RequestOf(EncodeCase{.rows = 1, .dim = 16})); }
@@ -158,6 +186,26 @@ Workload RopeCall() {
   message.add_raw(std::string(2 * 128 * 4, 'q'));
   message.add_raw(std::string(1 * 128 * 4, 'k'));
   return CallOf(&rpc::PositionEmbeddingServiceImpl::ApplyRoPE, message);
+}
+
+// The token of RotateTokenOnDevice, in a region of the device's memory.
+Workload DeviceRopeCall() {
+  const absl::Status known =
+      Device().regions.Register("kv", Device().place, {}, {.for_everybody = true}, {});
+  if (!known.ok()) Die(known.ToString());
+  RopeRequest request = RequestOf(RopeCase{.dtype = Dtype::kBFloat16, .positions = {0}});
+  request.positions = AxisRange(IntegerRange{.start = 1000, .count = 1});
+  v1::ApplyRoPERequest message;
+  *message.mutable_item() = ToWire(request);
+  int64_t at = 0;
+  for (v1::RopeTensor& tensor : *message.mutable_item()->mutable_tensors()) {
+    tensor.mutable_tensor()->mutable_device()->set_region("kv");
+    tensor.mutable_tensor()->mutable_device()->set_offset_bytes(at);
+    *tensor.mutable_destination() = tensor.tensor();
+    at += 32 * 128 * 2;
+  }
+  return CallOf(&rpc::PositionEmbeddingServiceImpl::ApplyRoPE, message, Device().backend,
+                {.devices = &Device().regions});
 }
 
 // What the server counts about a call.
@@ -206,6 +254,18 @@ Workload RotateToken(Dtype dtype) {
   const auto state = std::make_shared<State>(dtype);
   FillNormal(dtype, state->x);
   return {[state] { state->run.Run(Avx2(), state->x.data(), state->x.data()); }};
+}
+
+// A token of 32 query and 8 key heads in a GPU's memory: what the host does until the launch, and
+// after it.
+Workload RotateTokenOnDevice() {
+  struct State {
+    RopeCase rope{.dtype = Dtype::kBFloat16, .positions = {1000}};
+    RopeRun run{rope};
+  };
+  const auto state = std::make_shared<State>();
+  std::byte* const x = Device().allocation->data();
+  return {[state, x] { state->run.Run(Device().backend, x, x); }};
 }
 
 // Four tokens of a layer of Llama-3.1-8B move by 4096 positions, within their page.
@@ -271,6 +331,7 @@ const std::vector<Named>& Workloads() {
       {"encode_call", EncodeCall},
       {"encode_next_call", EncodeNextCall},
       {"rope_call", RopeCall},
+      {"device_rope_call", DeviceRopeCall},
       {"batch_encode_call", BatchEncodeCall},
       {"count_call", CountCall},
       {"inproc_call", InprocCall},
@@ -278,6 +339,7 @@ const std::vector<Named>& Workloads() {
       {"encode_rows_bf16", [] { return EncodeRows(Dtype::kBFloat16); }},
       {"rotate_token_f32", [] { return RotateToken(Dtype::kFloat32); }},
       {"rotate_token_bf16", [] { return RotateToken(Dtype::kBFloat16); }},
+      {"rotate_token_on_device", RotateTokenOnDevice},
       {"move_tokens", MoveTokens},
       {"read_config", ReadConfig},
       {"plan_cached", [] { return FindPlan(1 << 20); }},
@@ -297,9 +359,20 @@ void Run(const Workload& workload) {
   }
 }
 
+void Time(const Workload& workload, int runs) {
+  auto shortest = absl::InfiniteDuration();
+  for (int i = 0; i < runs; ++i) {
+    workload.prepare();
+    const auto begin = std::chrono::steady_clock::now();
+    workload.run();
+    shortest = std::min(shortest, absl::FromChrono(std::chrono::steady_clock::now() - begin));
+  }
+  std::printf("%s\n", absl::FormatDuration(shortest).c_str());
+}
+
 int Main(int argc, char** argv) {
   const auto wanted = [&](const Named& named) {
-    return argc == 2 && named.name == std::string_view(argv[1]);
+    return (argc == 2 || argc == 3) && named.name == std::string_view(argv[1]);
   };
   if (argc == 1) {
     std::puts(kCompiler);
@@ -307,7 +380,11 @@ int Main(int argc, char** argv) {
     return 0;
   }
   const auto found = absl::c_find_if(Workloads(), wanted);
-  if (found == Workloads().end()) Die("usage: bench_instructions [NAME]");
+  if (found == Workloads().end()) Die("usage: bench_instructions [NAME [N]]");
+  if (argc == 3) {
+    Time(found->make(), std::atoi(argv[2]));
+    return 0;
+  }
   Run(found->make());
   std::printf("%d\n", kRuns);
   return 0;

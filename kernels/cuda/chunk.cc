@@ -6,7 +6,9 @@
 #include <utility>
 #include <variant>
 
+#include "kernels/base/status_macros.h"
 #include "kernels/cuda/key_items.h"
+#include "kernels/cuda/launch.h"
 
 namespace phasor::cuda {
 namespace {
@@ -31,11 +33,32 @@ int64_t RowBytesOf(const std::vector<HostRows>& tensors) {
   return bytes;
 }
 
-// An upper bound on the bytes of positions per row: the coordinates of a tensor, or the end and
-// start of a sequence.
-int64_t PositionBytes(const PositionSource& source) {
-  return std::max<int64_t>(16, source.axes * SizeOf(source.dtype));
-}
+// An upper bound on what the items of a slice take in an arena.
+struct ArenaBound {
+  int64_t fixed = 0;
+  int64_t row = 0;  // for each row of the slice
+
+  void Put(int64_t bytes) { fixed += AlignUp(bytes, kArenaAlignment); }
+  template <typename T>
+  void Put(const std::vector<T>& values) {
+    Put(static_cast<int64_t>(values.size() * sizeof(T)));
+  }
+  void PutItem(size_t size) {
+    Put(static_cast<int64_t>(size));
+    Put(sizeof(int64_t));  // the number of its first block
+  }
+  void PutTurns(const Plan& plan) {
+    Put(plan.frequency);
+    Put(plan.axis);
+    Put(plan.offset);
+    if (plan.xpos.has_value()) Put(plan.xpos->rate);
+  }
+  void PutPositions(const PositionSource& source) {
+    Put(source.axes * static_cast<int64_t>(sizeof(AxisSteps)) + kArenaAlignment);
+    if (source.kind == PositionSource::Kind::kRagged) row += 2 * int64_t{sizeof(int64_t)};
+    if (source.kind == PositionSource::Kind::kTensor) row += source.axes * SizeOf(source.dtype);
+  }
+};
 
 // The properties that all tensors of one rotary item share.
 struct ItemType {
@@ -47,28 +70,56 @@ ItemType TypeOf(const RotaryTensor& tensor) {
   return {tensor.dtype, tensor.float8 != Float8::kNone};
 }
 
-// An upper bound on the bytes that a row needs besides those of its tensors: positions, once for
-// each item, and offsets in caches.
-int64_t BesideRowBytes(const RotaryJob& job, const JobRows& rows) {
-  int64_t positions = PositionBytes(*job.positions);
-  if (job.is_delta()) positions += PositionBytes(*job.from_positions);
-  int64_t bytes = 0;
+ArenaBound BoundOf(const RotaryJob& job, const JobRows& rows) {
+  ArenaBound bound;
   std::vector<ItemType> before;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
+    if (rows.out[i].on_device && rows.out[i].offsets != nullptr) {
+      bound.Put(kArenaAlignment);
+      bound.row += sizeof(int64_t);
+    }
     const ItemType type = TypeOf(job.tensors[i]);
-    if (std::count(before.begin(), before.end(), type) % kMostViews == 0) bytes += positions;
+    const auto same = std::count(before.begin(), before.end(), type);
     before.push_back(type);
-    if (rows.out[i].on_device && rows.out[i].offsets != nullptr) bytes += sizeof(int64_t);
+    if (same % kMostViews != 0) continue;  // of an item that has one of them already
+    bound.PutItem(sizeof(RotaryItem));
+    bound.PutTurns(*job.plan);
+    bound.PutPositions(*job.positions);
+    if (!job.is_delta()) continue;
+    bound.PutTurns(*job.from_plan);
+    bound.PutPositions(*job.from_positions);
   }
-  return bytes;
+  return bound;
 }
 
-int64_t BesideRowBytes(const Job& job, const JobRows& rows) {
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) return PositionBytes(*encode->positions);
-  if (const auto* lookup = std::get_if<LookupJob>(&job)) return PositionBytes(*lookup->positions);
-  if (const auto* bias = std::get_if<BiasJob>(&job)) return PositionBytes(*bias->queries);
-  if (std::holds_alternative<MoveJob>(job)) return 1;  // see Add
-  return BesideRowBytes(std::get<RotaryJob>(job), rows);
+// The bound of a part whose slice is not known yet. Those of moves are counted (see Add).
+ArenaBound BoundOf(const Chunk::Part& part) {
+  if (const auto* rotary = std::get_if<RotaryJob>(part.job)) return BoundOf(*rotary, *part.rows);
+  ArenaBound bound;
+  if (const auto* encode = std::get_if<EncodeJob>(part.job)) {
+    bound.PutItem(sizeof(EncodeItem));
+    bound.PutTurns(*encode->plan);
+    bound.PutPositions(*encode->positions);
+    bound.Put(part.program.unit_begin);
+    bound.Put(part.program.steps);
+  } else if (const auto* lookup = std::get_if<LookupJob>(part.job)) {
+    bound.PutItem(sizeof(LookupItem));
+    bound.PutPositions(*lookup->positions);
+    bound.Put(lookup->table->bytes());
+  } else if (const auto* bias = std::get_if<BiasJob>(part.job)) {
+    const BiasRule& rule = *bias->rule;
+    bound.PutPositions(*bias->keys);
+    bound = {bound.fixed + bound.row * bias->keys->count(), 0};  // all of them, for any row
+    bound.PutItem(sizeof(BiasItem));
+    bound.PutPositions(*bias->queries);
+    bound.Put(rule.buckets.thresholds());
+    bound.Put(rule.slopes);
+    bound.Put(bias->table == nullptr ? 0
+                                     : rule.table_rows * bias->heads * SizeOf(bias->table_dtype));
+  } else {
+    bound.row = 1;
+  }
+  return bound;
 }
 
 // Copies the lanes that did not travel and are not in place yet.
@@ -101,12 +152,12 @@ SliceView ViewOf(const HostRows& rows, Slice slice, int64_t tokens, std::byte* p
 // The buffers of a part that has at most one input tensor, and one output.
 RowBuffers BuffersOf(const Chunk::Part& part, std::byte* in, std::byte* out) {
   RowBuffers buffers;
-  const SliceView y = ViewOf(part.rows.out[0], part.slice, 0, out);
+  const SliceView y = ViewOf(part.rows->out[0], part.slice, 0, out);
   buffers.out = y.base;
   buffers.out_head_bytes = y.strides.head;
   buffers.out_row_bytes = y.strides.token;
-  if (part.rows.in.empty()) return buffers;
-  const SliceView x = ViewOf(part.rows.in[0], part.slice, 0, in);
+  if (part.rows->in.empty()) return buffers;
+  const SliceView x = ViewOf(part.rows->in[0], part.slice, 0, in);
   buffers.add_to = x.base;
   buffers.add_to_head_bytes = x.strides.head;
   buffers.add_to_row_bytes = x.strides.token;
@@ -117,8 +168,8 @@ RowBuffers BuffersOf(const Chunk::Part& part, std::byte* in, std::byte* out) {
 RotaryView RotaryViewOf(const Chunk::Part& part, size_t i, int64_t tokens, std::byte* in,
                         std::byte* out, Arena& arena) {
   const RotaryTensor& tensor = std::get<RotaryJob>(*part.job).tensors[i];
-  const HostRows& to = part.rows.out[i];
-  const SliceView x = ViewOf(part.rows.in[i], part.slice, tokens, in);
+  const HostRows& to = part.rows->out[i];
+  const SliceView x = ViewOf(part.rows->in[i], part.slice, tokens, in);
   const SliceView y = ViewOf(to, part.slice, tokens, out);
   RotaryView view;
   view.x = x.base;
@@ -141,20 +192,20 @@ void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, Laun
                     ItemMaker maker) {
   const auto& job = std::get<RotaryJob>(*part.job);
   const ResolvedSpec& spec = job.plan->spec;
-  const bool whole_heads = part.rows.whole_heads;
+  const bool whole_heads = part.rows->whole_heads;
   // A packed slice is one batch entry, unless whole heads keep the job's own order of rows.
   const int64_t tokens = whole_heads ? std::max<int64_t>(job.tokens, 1) : part.slice.count;
   std::vector<std::pair<ItemType, std::vector<RotaryView>>> types;
   for (size_t i = 0; i < job.tensors.size(); ++i) {
-    if (part.rows.in[i].bytes == 0) continue;
+    if (part.rows->in[i].bytes == 0) continue;
     const ItemType type = TypeOf(job.tensors[i]);
     auto known = std::find_if(types.begin(), types.end(), [&](const auto& other) {
       return other.first == type && other.second.size() < kMostViews;
     });
     if (known == types.end()) known = types.insert(types.end(), {type, {}});
     known->second.push_back(RotaryViewOf(part, i, tokens, in, out, maker.arena));
-    in += PackedBytes(part.rows.in[i], part.slice.count);
-    out += PackedBytes(part.rows.out[i], part.slice.count);
+    in += PackedBytes(part.rows->in[i], part.slice.count);
+    out += PackedBytes(part.rows->out[i], part.slice.count);
   }
   for (const auto& [type, views] : types) {
     HeadLanes lanes;
@@ -165,16 +216,6 @@ void AddRotaryItems(const Chunk::Part& part, std::byte* in, std::byte* out, Laun
 }
 
 }  // namespace
-
-Chunk::Part Chunk::MakePart(const Job& job) const {
-  Part part;
-  part.job = &job;
-  part.rows = RowsOfTensors(job, memory_);
-  if (const auto* encode = std::get_if<EncodeJob>(&job)) {
-    part.program = CompileRow(LayoutOf(*encode));
-  }
-  return part;
-}
 
 void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList& list,
                      ItemMaker maker) {
@@ -195,7 +236,7 @@ void Chunk::AddItems(const Part& part, std::byte* in, std::byte* out, LaunchList
 }
 
 // The bytes of a part's items, tables and positions, if the part were alone.
-int64_t Chunk::ArenaBytes(const Part& part) const {
+int64_t Chunk::CountArena(const Part& part) const {
   Arena count;
   LaunchList list;
   auto* const anywhere = reinterpret_cast<std::byte*>(kTensorAlignment);
@@ -204,47 +245,40 @@ int64_t Chunk::ArenaBytes(const Part& part) const {
   return count.used();
 }
 
-// How many rows of `job` from `first` on there is room for; `part` describes the first.
-int64_t Chunk::RoomFor(const Job& job, const Part& part, int64_t first) const {
-  const auto fixed =
-      static_cast<int64_t>(part.rows.in.size() + 1) * kTensorAlignment + ArenaBytes(part);
-  const int64_t in_left = capacity_ - in_bytes() - fixed;
-  const int64_t out_left =
-      capacity_ - out_used_ - static_cast<int64_t>(part.rows.out.size()) * kTensorAlignment;
+int64_t Chunk::Add(const Job& job, const JobRows& rows, int64_t first) {
+  Part part{&job, &rows, {}, {}, in_used_, out_used_};
+  if (const auto* encode = std::get_if<EncodeJob>(&job)) {
+    part.program = CompileRow(LayoutOf(*encode));
+  }
+  const ArenaBound bound = BoundOf(part);
+  const auto gaps = [](const std::vector<HostRows>& tensors) {
+    return static_cast<int64_t>(tensors.size()) * kTensorAlignment;
+  };
+  const int64_t in_left = capacity_ - in_bytes() - gaps(rows.in) - bound.fixed;
+  const int64_t out_left = capacity_ - out_used_ - gaps(rows.out);
   if (in_left < 0 || out_left < 0) return 0;
-  int64_t most = std::min(in_left / (RowBytesOf(part.rows.in) + BesideRowBytes(job, part.rows)),
-                          out_left / std::max<int64_t>(RowBytesOf(part.rows.out), 1));
-  if (const auto* move = std::get_if<MoveJob>(&job)) {
+  int64_t most = std::min(in_left / std::max<int64_t>(RowBytesOf(rows.in) + bound.row, 1),
+                          out_left / std::max<int64_t>(RowBytesOf(rows.out), 1));
+  const auto* const move = std::get_if<MoveJob>(&job);
+  if (move != nullptr) {
     const int64_t keys = (kMovedPerCapacity * capacity_ - moved_bytes_) / TokenBytes(*move, first);
     most = std::min(most, moved_bytes_ == 0 ? std::max<int64_t>(keys, 1) : keys);
   }
-  return most;
-}
-
-int64_t Chunk::Add(const Job& job, int64_t first) {
-  Part part = MakePart(job);
-  part.slice = SliceFrom(job, first, 1);
-  const int64_t most = RoomFor(job, part, first);
   if (most < 1) return 0;
   part.slice = SliceFrom(job, first, most);
-  int64_t arena_bytes = ArenaBytes(part);
-  // The items of a move depend on its tokens.
-  for (; std::holds_alternative<MoveJob>(job) && in_bytes() + arena_bytes > capacity_;
-       arena_bytes = ArenaBytes(part)) {
-    if (part.slice.count == 1) return 0;
-    part.slice.count /= 2;
+  int64_t arena_bytes = bound.fixed + bound.row * part.slice.count;
+  if (move != nullptr) {  // whose items depend on its tokens
+    while ((arena_bytes = CountArena(part)) + in_bytes() > capacity_) {
+      if (part.slice.count == 1) return 0;
+      part.slice.count /= 2;
+    }
+    moved_bytes_ += part.slice.count * TokenBytes(*move, first);
   }
-  part.in_at = in_used_;
-  part.out_at = out_used_;
-  in_used_ += BytesOf(part.rows.in, part.slice.count);
-  out_used_ += BytesOf(part.rows.out, part.slice.count);
+  in_used_ += BytesOf(rows.in, part.slice.count);
+  out_used_ += BytesOf(rows.out, part.slice.count);
   arena_bytes_ += arena_bytes;
-  const int64_t rows = part.slice.count;
-  if (const auto* move = std::get_if<MoveJob>(&job)) {
-    moved_bytes_ += rows * TokenBytes(*move, first);
-  }
   parts_.push_back(std::move(part));
-  return rows;
+  return parts_.back().slice.count;
 }
 
 std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte* device_out) const {
@@ -252,7 +286,7 @@ std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte*
   Arena arena(in + in_used_, arena_bytes_);
   for (const Part& part : parts_) {
     int64_t at = part.in_at;
-    for (const HostRows& rows : part.rows.in) {
+    for (const HostRows& rows : part.rows->in) {
       if (!rows.on_device) Gather(rows, part.slice, in + at);
       at += PackedBytes(rows, part.slice.count);
     }
@@ -261,11 +295,20 @@ std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte*
   return list.Finish(arena, device_in + in_used_);
 }
 
-Trip Chunk::StageIn(const Slot& slot) const {
-  return {slot.host_in,    slot.device_in,
-          sent_bytes(),    Stage(slot.host_in, slot.device_in, slot.device_out),
-          slot.device_out, slot.host_out,
-          out_bytes()};
+absl::Status Chunk::Queue(const Slot& slot, Driver& driver, int64_t* launched) const {
+  const std::vector<Launch> launches = Stage(slot.host_in, slot.device_in, slot.device_out);
+  const int64_t arena = launches.empty() ? 0 : launches[0].batch.arena_bytes;
+  const int64_t sent = in_used_ + (arena > kInlineBytes ? arena : 0);
+  *launched = 0;
+  if (sent > 0) {
+    PHASOR_RETURN_IF_ERROR(driver.CopyToDevice(slot.device_in, slot.host_in, sent, slot.stream));
+  }
+  for (const Launch& launch : launches) {
+    PHASOR_RETURN_IF_ERROR(driver.Run(launch, slot.stream));
+    ++*launched;
+  }
+  if (out_used_ == 0) return absl::OkStatus();
+  return driver.CopyToHost(slot.host_out, slot.device_out, out_used_, slot.stream);
 }
 
 void Chunk::Finish(const Part& part, const std::byte* out) {
@@ -274,12 +317,12 @@ void Chunk::Finish(const Part& part, const std::byte* out) {
     if (move->mode == MoveMode::kCompare) AddResults(*move, part.slice, out + at);
     return;
   }
-  for (const HostRows& rows : part.rows.out) {
+  for (const HostRows& rows : part.rows->out) {
     if (!rows.on_device) Scatter(out + at, part.slice, rows);
     at += PackedBytes(rows, part.slice.count);
   }
   const auto* const rotary = std::get_if<RotaryJob>(part.job);
-  if (rotary != nullptr && !part.rows.whole_heads) CopyLanesApart(*rotary, part.slice);
+  if (rotary != nullptr && !part.rows->whole_heads) CopyLanesApart(*rotary, part.slice);
 }
 
 }  // namespace phasor::cuda

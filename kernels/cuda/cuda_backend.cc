@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <deque>
 #include <new>
 #include <utility>
 #include <vector>
@@ -52,18 +51,20 @@ HostMemory AllocateHost(int64_t bytes) {
 
 }  // namespace
 
-// Carries out one call of RunEach. Chunks are finished in the order in which they were sent, so the
-// finished rows of a job are always its first ones. Jobs in device memory have their own chunks,
-// because only chunks of host memory can be finished on the host. Threads: one thread at a time.
+// Carries out one call of RunEach. `rows` are those of the jobs' tensors, found while the device
+// was in use. Chunks are finished in the order in which they were sent, so the finished rows of a
+// job are always its first ones. Jobs in device memory have their own chunks, because only chunks
+// of host memory can be finished on the host. Threads: one thread at a time.
 class BatchRun {
  public:
   // If `use` is empty, the device is lost. Otherwise jobs in host memory go to the device if
   // `travel` is kYes.
-  BatchRun(CudaBackend& backend, absl::Span<const Job> jobs, const DeviceLife::Use& use,
-           Travel travel, absl::Span<JobResult> results)
+  BatchRun(CudaBackend& backend, absl::Span<const Job> jobs, absl::Span<const JobRows> rows,
+           const DeviceLife::Use& use, Travel travel, absl::Span<JobResult> results)
       : backend_(backend),
         jobs_(jobs),
-        has_device_(use),
+        rows_(rows),
+        has_device_(static_cast<bool>(use)),
         travel_(travel),
         results_(results),
         progress_(jobs.size()) {}
@@ -110,7 +111,7 @@ class BatchRun {
   bool Sort(size_t i) {
     const auto* const move = std::get_if<MoveJob>(&jobs_[i]);
     if (move == nullptr && RowsOf(jobs_[i]) == 0) return false;
-    const JobRows rows = RowsOfTensors(jobs_[i], &backend_.memory_);
+    const JobRows& rows = rows_[i];
     Progress& progress = progress_[i];
     progress.on_device = rows.place != Place::kHost;
     if (progress.on_device && (rows.place == Place::kGone || !has_device_)) {
@@ -154,7 +155,7 @@ class BatchRun {
     const int64_t rows = RowsOf(jobs_[i]);
     for (int64_t first = 0; first < rows && progress_[i].where == Where::kDevice;) {
       if (!MayBegin(jobs_[i])) return;
-      const int64_t added = next_.chunk.Add(jobs_[i], first);
+      const int64_t added = next_.chunk.Add(jobs_[i], rows_[i], first);
       if (added > 0) {
         next_.jobs.push_back(i);
         first += added;
@@ -197,8 +198,7 @@ class BatchRun {
       PHASOR_ASSIGN_OR_RETURN(flight.slot, backend_.slots_.Take(bytes, flights_.empty()));
     }
     int64_t launched = 0;
-    absl::Status sent = QueueTrip(flight.chunk.StageIn(*flight.slot), *backend_.driver_,
-                                  flight.slot->stream, &launched);
+    absl::Status sent = flight.chunk.Queue(*flight.slot, *backend_.driver_, &launched);
     flight.launched = launched > 0;
     counts_.launches += launched;
     return sent;
@@ -207,7 +207,7 @@ class BatchRun {
   // Waits for the oldest chunk in flight and takes its results.
   void Land() {
     Flight flight = std::move(flights_.front());
-    flights_.pop_front();
+    flights_.erase(flights_.begin());
     if (absl::Status done = backend_.driver_->Synchronize(flight.slot->stream); !done.ok()) {
       return Fail(flight, done);
     }
@@ -312,7 +312,7 @@ class BatchRun {
 
   // Runs a job in device memory on the other backend, on copies.
   void RunOnCopies(size_t i) {
-    const JobRows rows = RowsOfTensors(jobs_[i], &backend_.memory_);
+    const JobRows& rows = rows_[i];
     const auto room = backend_.TakeForCopies(HostCopies::BytesFor(jobs_[i], rows));
     if (!room.ok()) return FailJob(i, room.status(), /*intact=*/true);
     auto slot = backend_.slots_.Take(1, /*wait=*/true);
@@ -366,20 +366,19 @@ class BatchRun {
   }
 
   Flight NewFlight() const {
-    return {Chunk(backend_.options_.chunk_bytes, backend_.driver_->device().processors,
-                  &backend_.memory_),
-            {},
-            nullptr};
+    return {
+        Chunk(backend_.options_.chunk_bytes, backend_.driver_->device().processors), {}, nullptr};
   }
 
   CudaBackend& backend_;
   const absl::Span<const Job> jobs_;
+  const absl::Span<const JobRows> rows_;
   const bool has_device_;
   const Travel travel_;
   const absl::Span<JobResult> results_;
   std::vector<Progress> progress_;
   Flight next_ = NewFlight();
-  std::deque<Flight> flights_;
+  std::vector<Flight> flights_;
   CudaState counts_;
 };
 
@@ -414,19 +413,25 @@ absl::Status CudaBackend::Run(absl::Span<const Job> jobs) {
 }
 
 void CudaBackend::RunEach(absl::Span<const Job> jobs, absl::Span<JobResult> results) {
-  std::vector<Job> of_host;
+  DeviceLife::Use first = life_.EnterIfWorking();  // so that no address changes its meaning
+  std::vector<JobRows> rows;
+  rows.reserve(jobs.size());
+  int64_t of_host = -1;  // bytes that jobs in host memory write; -1: there are none
   for (const Job& job : jobs) {
-    if (RowsOfTensors(job, &memory_).place == Place::kHost) of_host.push_back(job);
+    rows.push_back(RowsOfTensors(job, &memory_));
+    if (rows.back().place == Place::kHost) {
+      of_host = std::max<int64_t>(of_host, 0) + BytesOf(job).written;
+    }
   }
   const Travel travel = ShouldTravel(of_host);
-  const DeviceLife::Use use = travel == Travel::kYes ? life_.Enter() : life_.EnterIfWorking();
-  BatchRun(*this, jobs, use, travel, results).Run();
+  // In a fresh context, memory of the old one is still gone.
+  const bool revives = !first && travel == Travel::kYes;
+  const DeviceLife::Use use = revives ? life_.Enter() : std::move(first);
+  BatchRun(*this, jobs, rows, use, travel, results).Run();
 }
 
-Travel CudaBackend::ShouldTravel(absl::Span<const Job> jobs) const {
-  int64_t bytes = 0;
-  for (const Job& job : jobs) bytes += BytesOf(job).written;
-  if (bytes < options_.least_bytes || jobs.empty()) return Travel::kTooSmall;
+Travel CudaBackend::ShouldTravel(int64_t written) const {
+  if (written < 0 || written < options_.least_bytes) return Travel::kTooSmall;
   return options_.host_tensors ? Travel::kYes : Travel::kSoonerOnHost;
 }
 

@@ -117,8 +117,8 @@ class CudaBackend final : public Backend, public DevicePort {
   // Two, so that the next batch is staged while one is on the device.
   static constexpr int kRuns = 2;
 
-  // Whether a batch in host memory goes to the device.
-  Travel ShouldTravel(absl::Span<const Job> jobs) const;
+  // Whether a batch in host memory goes to the device. `written`: its bytes; -1: it has no jobs.
+  Travel ShouldTravel(int64_t written) const;
   // Reserves memory for copies of a job's device tensors. RESOURCE_EXHAUSTED: more than one job may
   // have. Also the errors of the budget.
   absl::StatusOr<HostMemoryShare> TakeForCopies(int64_t bytes) const;

@@ -14,9 +14,11 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend/device_port.h"
 #include "kernels/cuda/launch_list.h"
-#include "kernels/cuda/trip.h"
 
 namespace phasor::cuda {
+
+// A queue of the device. Its work runs in order.
+using Stream = void*;
 
 // What is known about a device.
 struct DeviceInfo {

@@ -304,23 +304,34 @@ struct RotaryBody {
     return i < kPairs ? LaneOf<Element>(unit.first, i) : LaneOf<Element>(unit.second, i - kPairs);
   }
 
-  // The lanes of pair i are i and kPairs + i, or 2i and 2i + 1.
   static PHASOR_HD void Rotate(const Item& item, const Shared& shared, const Unit& unit) {
+    if (item.split_in && item.split_out) {
+      RotatePairs<true>(item, shared, unit);
+    } else {
+      RotatePairs<false>(item, shared, unit);
+    }
+  }
+
+  // The lanes of pair i are i and kPairs + i, or 2i and 2i + 1. kSplit: the former before and
+  // after, as in most models; else the item says.
+  template <bool kSplit>
+  static PHASOR_HD void RotatePairs(const Item& item, const Shared& shared, const Unit& unit) {
+    const bool split_in = kSplit || item.split_in, split_out = kSplit || item.split_out;
     T y1[kPairs], y2[kPairs];
     PHASOR_UNROLL
     for (int i = 0; i < kPairs; ++i) {
       const T sin = shared.sin[PlaceOf(unit.angles, i)], cos = shared.cos[PlaceOf(unit.angles, i)];
-      const T x1 = item.split_in ? LaneAt(unit, i) : LaneAt(unit, 2 * i);
-      const T x2 = item.split_in ? LaneAt(unit, kPairs + i) : LaneAt(unit, 2 * i + 1);
+      const T x1 = split_in ? LaneAt(unit, i) : LaneAt(unit, 2 * i);
+      const T x2 = split_in ? LaneAt(unit, kPairs + i) : LaneAt(unit, 2 * i + 1);
       y1[i] = std::fma(-x2, sin, x1 * cos);
       y2[i] = std::fma(x2, cos, x1 * sin);
     }
     T first[kPairs], second[kPairs];
     PHASOR_UNROLL
     for (int i = 0; i < kPairs; ++i) {
-      first[i] = item.split_out ? y1[i] : i % 2 == 0 ? y1[i / 2] : y2[i / 2];
+      first[i] = split_out ? y1[i] : i % 2 == 0 ? y1[i / 2] : y2[i / 2];
       const int k = kPairs + i;
-      second[i] = item.split_out ? y2[i] : k % 2 == 0 ? y1[k / 2] : y2[k / 2];
+      second[i] = split_out ? y2[i] : k % 2 == 0 ? y1[k / 2] : y2[k / 2];
     }
     Store(unit, Packed(unit, first), Packed(unit, second));
   }

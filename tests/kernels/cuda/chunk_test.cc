@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "kernels/cuda/kernels.h"
 #include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/fake_driver.h"
@@ -11,6 +13,8 @@
 namespace phasor::cuda {
 namespace {
 
+using testing::FakeDevice;
+using testing::FakeDriver;
 using testing::MakeHandPlan;
 using testing::RandomJob;
 using testing::Tensor;
@@ -20,9 +24,10 @@ TEST(ChunkTest, NeverOutgrowsItsCapacity) {
     for (uint64_t seed = 0; seed < 200; ++seed) {
       RandomJob random(seed, /*misaligned=*/true);
       if (!Supports(random.job())) continue;
+      const JobRows tensors = RowsOfTensors(random.job(), nullptr);
       for (int64_t first = 0; first < RowsOf(random.job());) {
         Chunk chunk(capacity, 1);
-        const int64_t rows = chunk.Add(random.job(), first);
+        const int64_t rows = chunk.Add(random.job(), tensors, first);
         ASSERT_LE(chunk.in_bytes(), capacity) << seed;
         ASSERT_LE(chunk.out_bytes(), capacity) << seed;
         if (rows == 0) {
@@ -53,7 +58,9 @@ TEST(ChunkTest, CountsPositionsOfEveryItem) {
                     {Dtype::kBFloat16, 1, memory.data(), {0, 64, 64}, out, {0, 32, 32}}};
   rotary.tensors[1].float8 = Float8::kE4M3;
   Chunk chunk(kCapacity, 1);
-  const int64_t rows = chunk.Add(Job(rotary), 0);
+  const Job job = rotary;
+  const JobRows tensors = RowsOfTensors(job, nullptr);
+  const int64_t rows = chunk.Add(job, tensors, 0);
   EXPECT_LT(rows, kTokens);
   EXPECT_GT(rows, 300);
   EXPECT_LE(chunk.in_bytes(), kCapacity);
@@ -71,10 +78,11 @@ TEST(ChunkTest, TakesJobsUntilItIsFull) {
   rotary.tensors = {
       {Dtype::kFloat32, 1, memory.data(), {0, 128, 128}, memory.data(), {0, 128, 128}}};
   const Job job = rotary;
+  const JobRows tensors = RowsOfTensors(job, nullptr);
   Chunk chunk(30 << 10, 1);
-  EXPECT_EQ(chunk.Add(job, 0), 100);
-  EXPECT_EQ(chunk.Add(job, 0), 100);
-  const int64_t rest = chunk.Add(job, 0);
+  EXPECT_EQ(chunk.Add(job, tensors, 0), 100);
+  EXPECT_EQ(chunk.Add(job, tensors, 0), 100);
+  const int64_t rest = chunk.Add(job, tensors, 0);
   EXPECT_GT(rest, 0);
   EXPECT_LT(rest, 100);
   EXPECT_EQ(chunk.parts().size(), 3u);
@@ -92,16 +100,16 @@ TEST(ChunkTest, StagesForWhereverTheDeviceIs) {
   rotary.tokens = 3;
   rotary.tensors = {{Dtype::kFloat32, 1, memory.data(), {0, 64, 64}, memory.data(), {0, 64, 64}}};
   const Job job = rotary;
+  const JobRows tensors = RowsOfTensors(job, nullptr);
   Chunk chunk(1 << 16, 1);
-  ASSERT_EQ(chunk.Add(job, 0), 3);
+  ASSERT_EQ(chunk.Add(job, tensors, 0), 3);
   alignas(256) std::byte in[4096];
   auto* const device_in = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
   auto* const device_out = reinterpret_cast<std::byte*>(uintptr_t{1} << 41);
   const auto launches = chunk.Stage(in, device_in, device_out);
   ASSERT_EQ(launches.size(), 1u);
-  EXPECT_EQ(chunk.sent_bytes(), 256) << "three rows of a tensor; the arena travels with the launch";
   const Batch& batch = launches[0].batch;
-  EXPECT_EQ(batch.arena - device_in, 256);
+  EXPECT_EQ(batch.arena - device_in, 256) << "after three rows of a tensor";
   EXPECT_EQ(batch.host - in, 256);
   ASSERT_LE(256 + batch.arena_bytes, chunk.in_bytes());
   RotaryItem item;
@@ -112,23 +120,71 @@ TEST(ChunkTest, StagesForWhereverTheDeviceIs) {
   EXPECT_TRUE(launches[0].kernel.wide);
 }
 
+// Rotations of 500 tokens in the host's memory, queued on a fake device.
+class QueueTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kTensorBytes = 500 * 64;
+
+  absl::Status Queue(const Positions& positions, int types = 1) {
+    const PositionSource source = *MakePositionSource(positions, 1, "positions");
+    RotaryJob rotary;
+    rotary.plan = plan_.get();
+    rotary.positions = &source;
+    rotary.tokens = 500;
+    for (int i = 0; i < types; ++i) {
+      std::byte* const x = memory_.data() + i * kTensorBytes;
+      const Dtype dtype = i == 0 ? Dtype::kFloat32 : Dtype::kBFloat16;
+      rotary.tensors.push_back({dtype, 1, x, {0, 64, 64}, x, {0, 64, 64}});
+    }
+    const Job job = rotary;
+    const JobRows rows = RowsOfTensors(job, nullptr);
+    Chunk chunk(1 << 20, 1);
+    EXPECT_EQ(chunk.Add(job, rows, 0), 500);
+    return chunk.Queue(*slot_, driver_, &launched_);
+  }
+
+  const std::shared_ptr<const Plan> plan_ = MakeHandPlan({.pairs = 8});
+  Tensor memory_{Dtype::kFloat32, 2 * 500 * 16};
+  const std::shared_ptr<FakeDevice> device_ = std::make_shared<FakeDevice>();
+  FakeDriver driver_{device_};
+  Slots slots_{&driver_, 1};
+  Slot* const slot_ = *slots_.Take(1 << 20, /*wait=*/true);
+  int64_t launched_ = -1;
+};
+
+TEST_F(QueueTest, ASmallArenaTravelsWithTheLaunch) {
+  memory_.Fill(1);
+  ASSERT_TRUE(Queue(AxisRange{IntegerRange{5, 1, 500}}).ok());
+  ASSERT_TRUE(driver_.Synchronize(slot_->stream).ok());
+  EXPECT_EQ(launched_, 1);
+  EXPECT_EQ(std::memcmp(slot_->device_in, memory_.data(), kTensorBytes), 0);
+  const std::byte untouched = slot_->device_in[slot_->capacity - 1];
+  for (int64_t at = AlignUp(kTensorBytes, 256); at < slot_->capacity; ++at) {
+    ASSERT_EQ(slot_->device_in[at], untouched) << at;
+  }
+  EXPECT_EQ(std::memcmp(slot_->host_out, slot_->device_out, kTensorBytes), 0);
+}
+
 // Positions that do not fit in the arguments of a launch are sent before it.
-TEST(ChunkTest, SendsALargeArena) {
-  const auto plan = MakeHandPlan({.pairs = 8});
-  RaggedPositions sequences;
-  sequences.lengths.assign(500, 1);
-  const PositionSource positions = *MakePositionSource(sequences, 1, "positions");
-  Tensor memory(Dtype::kFloat32, 500 * 16);
-  RotaryJob rotary;
-  rotary.plan = plan.get();
-  rotary.positions = &positions;
-  rotary.tokens = 500;
-  rotary.tensors = {{Dtype::kFloat32, 1, memory.data(), {0, 64, 64}, memory.data(), {0, 64, 64}}};
-  const Job job = rotary;
-  Chunk chunk(1 << 20, 1);
-  ASSERT_EQ(chunk.Add(job, 0), 500);
-  EXPECT_EQ(chunk.sent_bytes(), chunk.in_bytes());
-  EXPECT_GE(chunk.sent_bytes(), 500 * (64 + 16));
+TEST_F(QueueTest, ALargeArenaIsSentBeforeTheLaunch) {
+  ASSERT_TRUE(Queue(RaggedPositions{std::vector<int64_t>(500, 1)}).ok());
+  ASSERT_TRUE(driver_.Synchronize(slot_->stream).ok());
+  const int64_t begin = AlignUp(kTensorBytes, 256);
+  EXPECT_EQ(std::memcmp(slot_->device_in + begin, slot_->host_in + begin, 500 * 16), 0);
+}
+
+TEST_F(QueueTest, CountsWhatWasLaunchedBeforeAnError) {
+  for (const auto& [call, number, launched] :
+       {std::tuple("CopyToDevice", 0, 0), std::tuple("Run", 0, 0), std::tuple("Run", 2, 1),
+        std::tuple("CopyToHost", 0, 2)}) {
+    device_->FailWith(
+        [call = std::string(call), number = number](const std::string& name, int64_t n) {
+          return name == call && n == number ? absl::InternalError("refused") : absl::OkStatus();
+        });
+    EXPECT_EQ(Queue(AxisRange{IntegerRange{5, 1, 500}}, /*types=*/2).code(),
+              absl::StatusCode::kInternal);
+    EXPECT_EQ(launched_, launched) << call << " " << number;
+  }
 }
 
 TEST(ChunkTest, InPlaceIsWhatCannotRunTwice) {

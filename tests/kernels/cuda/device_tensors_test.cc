@@ -200,6 +200,27 @@ TEST(DeviceTensorsTest, OneLaunchAndNoTensorIsCopied) {
   EXPECT_EQ(f.backend.state().jobs_in_device_memory, 1);
 }
 
+TEST(DeviceTensorsTest, ALaterCallIsALaunchAndAWait) {
+  TensorsFixture f(1 << 20);
+  DeviceTurning turning(f, /*in_place=*/true);
+  const auto count = [&] {
+    std::vector<int64_t> counts;
+    for (const char* const call : {"Run", "Synchronize", "CreateStream", "Allocate",
+                                   "AllocatePinned", "CopyToDevice", "CopyToHost"}) {
+      counts.push_back(f.device->calls(call));
+    }
+    return counts;
+  };
+  ASSERT_TRUE(f.Run(turning.job()).status.ok());
+  std::vector<int64_t> want = count();
+  ++want[0];
+  ++want[1];
+  turning.Reset();
+  ASSERT_TRUE(f.Run(turning.job()).status.ok());
+  EXPECT_TRUE(turning.IsDone());
+  EXPECT_EQ(count(), want);
+}
+
 // Keys and values of 24 tokens go to pages of 4 slots; checks all of the device's memory.
 TEST(DeviceTensorsTest, KeysAndValuesGoToPagesOfTheDeviceWhereTheyLie) {
   constexpr int64_t kSlot = 2 * 64, kValues = 8192, kKeyPages = 16384, kValuePages = 32768;

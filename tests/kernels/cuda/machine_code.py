@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""machine_code.py OUT_DIR ARCHITECTURES NVCC FLAG...: checks the machine code of the GPU kernels.
+"""machine_code.py [--update] OUT_DIR ARCHITECTURES NVCC FLAG...: checks the machine code of the GPU kernels.
 
 Compiles kernels/cuda/launch.cu for each GPU architecture as the build does. No kernel may spill registers, use local memory
 or call a function. The kernels that are used most must leave room for enough blocks on a multiprocessor, move 16 bytes at
-once, have all loads of a thread in flight together, and stay below a number of instructions. Exit status 77: skipped, with
-the reason printed.
+once, have all loads of a thread in flight together, and stay below a number of instructions. What a thread of a plain
+rotation executes is compared with machine_code.json, for the architectures there; --update writes it. Exit status 77: skipped,
+with the reason printed.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -17,30 +19,34 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SKIP = 77
 KERNEL = re.compile(r"6KernelI(\w+?)EEvNS1_9Arguments")
-INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][\w.]*)([^;]*);")
+INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
 LABEL = re.compile(r"^(\.L_x_\d+):")
 LOAD, STORE = re.compile(r"LDG?\.E\.(ENL2\.)?(128|256)"), re.compile(r"STG?\.E\.(ENL2\.)?(128|256)")
 # Kernels for one plain item of wide units, by the template arguments of their bodies. A thread of a rotation has two units;
 # it reads each in two loads, and both before it waits for its block. `writes`: 16 bytes at once, unless it narrows to FLOAT8.
 # The code is there twice: for an item among the arguments, and for one in memory. `instructions` counts both, on
-# architectures that have the conversions: `since`. `unit` counts those of one unit, from the barrier to the end of the store.
+# architectures that have the conversions: `since`. `products`: multiplications that rotate a unit. `unit`: the most
+# instructions of a unit that is half split.
 BLOCKS_PER_PROCESSOR, THREADS, REGISTERS = 4, 256, 65536
 PLAIN_KERNELS = {
-    r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 1750, "unit": 70, "since": 75},
-    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 1750, "unit": 125, "since": 80},
-    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2150, "unit": 215, "since": 89},
+    r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 8, "unit": 60, "since": 75},
+    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 32, "unit": 110, "since": 80},
+    r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2450, "products": 32, "unit": 150, "since": 89},
     r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 5200, "since": 75},
 }
-# Which part of a multiprocessor executes an instruction; the first that matches.
+# Which part of a multiprocessor executes an instruction; the first that matches. `fma` also multiplies integers, and `alu`
+# also selects, compares and converts floats.
 PIPES = (
     ("memory", r"(LD|ST)[GS]?(\.|$)|LDC|LDGSTS|RED|ATOM|MEMBAR"),
     ("f64", r"D(ADD|MUL|FMA|SETP|MNMX)"),
-    ("special", r"MUFU|F2F\b|F2I|I2F"),
-    ("float", r"F(ADD|MUL|FMA|MNMX|SEL|SETP)|F2FP|H(ADD|MUL|FMA|SETP|MNMX)2"),
+    ("special", r"MUFU|F2F\b|F2I|I2F\b|S2R\b"),
+    ("fma", r"F(ADD|MUL|FMA)|H(ADD|MUL|FMA)2|IMAD|IDP"),
     ("control", r"BRA|BRX|BAR|EXIT|BSSY|BSYNC|NOP|CALL|RET|WARPSYNC|ACQBULK|DEPBAR|PREEXIT|YIELD"),
     ("uniform", r"U[A-Z]|R2UR|S2UR"),
-    ("integer", r""),
+    ("alu", r""),
 )
+LIMITS = pathlib.Path(__file__).with_suffix(".json")
+ROOM = 1.05  # of a limit, over the count that is written down
 # Kernels that move or compare keys, one for each code, with a barrier between any two steps. So many blocks must fit on a
 # multiprocessor, by registers and by shared memory, of which a block takes 1 KiB more than it uses: on multiprocessors with 64
 # and 100 KiB, and on larger ones.
@@ -50,18 +56,32 @@ SHARED_KIB = {75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
 
 
 def main():
-    out, architectures, nvcc, flags = pathlib.Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3], sys.argv[4:]
+    update = sys.argv[1] == "--update"
+    folder, architectures, nvcc, *flags = sys.argv[2 if update else 1 :]
     disassembler = find_disassembler(nvcc)
+    out = pathlib.Path(folder)
     out.mkdir(parents=True, exist_ok=True)
+    known = json.loads(LIMITS.read_text(encoding="utf-8"))
     problems = []
-    for architecture in architectures:
-        problems += [f"sm_{architecture}: {p}" for p in check(out, architecture, nvcc, flags, disassembler)]
+    for architecture in architectures.split(","):
+        counts = {}
+        problems += [f"sm_{architecture}: {p}" for p in check(out, architecture, nvcc, flags, disassembler, counts)]
+        if update and counts:
+            known[architecture] = counts
+        problems += [f"sm_{architecture}: {p}" for p in above(counts, known.get(architecture))]
+    if update:
+        write(known)
     for problem in problems:
         print(f"FAIL: {problem}")
     if not problems and disassembler is None:
         print("SKIP: no nvdisasm beside nvcc, on the path or in build/.venv: spills were looked for, instructions were not")
         return SKIP
     return 1 if problems else 0
+
+
+def write(counts):
+    rows = [f'"{a}": {{\n' + ",\n".join(f'  "{k}": {json.dumps(v)}' for k, v in sorted(counts[a].items())) + "\n}" for a in sorted(counts, key=int)]
+    LIMITS.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 
 
 def find_disassembler(nvcc):
@@ -73,7 +93,8 @@ def find_disassembler(nvcc):
     return next((f for f in found if os.access(f, os.X_OK)), None)
 
 
-def check(out, architecture, nvcc, flags, disassembler):
+def check(out, architecture, nvcc, flags, disassembler, counts):
+    """What is wrong with the code for an architecture. `counts`: gets those of the plain rotations."""
     cubin = out / f"sm_{architecture}.cubin"
     code = f"arch=compute_{architecture},code=sm_{architecture}"
     command = [nvcc, *flags, "-gencode", code, "-Xptxas", "-v", "-cubin", "-o", cubin, ROOT / "kernels/cuda/launch.cu"]
@@ -113,10 +134,13 @@ def check(out, architecture, nvcc, flags, disassembler):
         for pattern, want in PLAIN_KERNELS.items():
             if re.search(pattern, name):
                 plain += 1
-                if unit := unit_of([i[0] for i in lines if isinstance(i, tuple)]):
+                if "products" in want:
                     kind = re.search(r"scalar\d(B?F\d\d)ELb1ELb(\d)", name)
-                    print(f"sm_{architecture}: rotation in {kind[1]}{' to FLOAT8' * int(kind[2])}: {registers_of.get(name, 0)} registers, "
-                          f"{len(unit)} instructions for a unit: {by_pipe(unit)}")
+                    found = {"registers": registers_of.get(name, 0), **counts_of(lines, want)}
+                    counts[f"{kind[1]}{' to FLOAT8' * int(kind[2])}"] = found
+                    print(f"sm_{architecture}: rotation in {kind[1]}{' to FLOAT8' * int(kind[2])}: {found}")
+                    if int(architecture) >= want["since"] and found["unit"] > want["unit"]:
+                        problems.append(f"{name}: {found['unit']} instructions for a unit, at most {want['unit']}")
                 problems += [f"{name}: {p}" for p in not_fast(lines, registers_of.get(name, 0), want, int(architecture))]
     if plain != 7:
         problems.append(f"{plain} plain kernels found, not 7")
@@ -146,27 +170,80 @@ def not_fast(lines, registers, want, architecture):
         found.append("no store of 16 bytes")
     if architecture >= want["since"] and len(operations) > want["instructions"]:
         found.append(f"{len(operations)} instructions, at most {want['instructions']}")
-    unit = unit_of(operations)
-    if architecture >= want["since"] and len(unit) > want.get("unit", len(unit)):
-        found.append(f"{len(unit)} instructions for a unit, at most {want['unit']}")
     return found
 
 
-def unit_of(operations):
-    """The instructions of a thread's first unit in a plain rotation: from the barrier to where a thread with one unit ends."""
-    barrier = next((i for i, o in enumerate(operations) if o.startswith("BAR.")), len(operations))
-    end = next((i for i, o in enumerate(operations) if i > barrier and o == "EXIT"), barrier)
-    return operations[barrier + 1 : end + 1]
+def counts_of(lines, want):
+    """What a thread of a plain rotation executes: `before` its barrier, where it computes an angle and loads two units, at least
+    and at most; and for one unit after it, `unit` if half split and `unit_most` otherwise. Loops count once."""
+    barrier = next(i for i, o in enumerate(lines) if isinstance(o, tuple) and o[0].startswith("BAR."))
+    before = {"product": (re.compile("[FD]FMA"), 14 if want["products"] > 8 else 8), "load": (LOAD, want["loads"])}
+    unit = {"product": (re.compile("[FD](MUL|FMA)"), want["products"]), "store": (re.compile(r"STG?\.E"), 2)}
+    first, last = (path_of(lines, 0, lambda i: i == barrier, before, best) for best in (min, max))
+    short, most = (path_of(lines, barrier + 1, lambda i: lines[i][0] == "EXIT", unit, best) for best in (min, max))
+    return {"loads": sum(bool(LOAD.match(o)) for o in first), "before": len(first), "before_most": len(last),
+            "unit": len(short), "unit_most": len(most), "pipes": by_pipe(short)}
+
+
+def path_of(lines, begin, is_end, wanted, best):
+    """The operations on the shortest (best = min) or longest way from line `begin` to the first end, without going back, on which
+    operations of each wanted kind are executed at least so often."""
+    labels = {line: i for i, line in enumerate(lines) if isinstance(line, str)}
+    enough = tuple(times for _, times in wanted.values())
+    ways = {begin: {(0,) * len(wanted): (0, None)}}  # at each line: wanted operations so far -> length, and the line before
+    ended = []
+    for i in range(begin, len(lines)):
+        for seen, (length, way) in ways.pop(i, {}).items():
+            if isinstance(lines[i], tuple):
+                operation = lines[i][0]
+                seen = tuple(min(n + bool(kind.match(operation)), times) for n, (kind, times) in zip(seen, wanted.values()))
+                length, way = length + 1, (operation, way)
+                if is_end(i):
+                    ended += [(length, way)] if seen == enough else []
+                    continue
+            for following in ways_on(lines, labels, i):
+                known = ways.setdefault(following, {}).get(seen)
+                if following > i and (known is None or best(length, known[0]) == length):
+                    ways[following][seen] = (length, way)
+    _, way = best(ended, key=lambda one: one[0])
+    operations = []
+    while way is not None:
+        operations.append(way[0])
+        way = way[1]
+    return operations
+
+
+def ways_on(lines, labels, i):
+    """The lines that may be executed after line i."""
+    if isinstance(lines[i], str) or lines[i][0] not in ("BRA", "EXIT"):
+        return [i + 1]
+    operation, operands, conditional = lines[i]
+    target = [labels[re.search(r"\.L_x_\d+", operands)[0]]] if operation == "BRA" else []
+    return target + [i + 1] * conditional
 
 
 def by_pipe(operations):
-    """How many of the instructions each part of a multiprocessor executes, as text."""
+    """How many of the instructions each part of a multiprocessor executes."""
     pipes = [next(pipe for pipe, pattern in PIPES if re.match(pattern, o)) for o in operations]
-    return ", ".join(f"{pipes.count(pipe)} {pipe}" for pipe, _ in PIPES if pipe in pipes)
+    return {pipe: pipes.count(pipe) for pipe, _ in PIPES if pipe in pipes}
+
+
+def above(counts, known):
+    """The counts that are above those that are written down."""
+
+    def flat(found):
+        return {**{name: n for name, n in found.items() if name not in ("pipes", "loads")}, **found["pipes"]}
+
+    return [
+        f"rotation in {kind}: {name} is {n}, {flat(known[kind]).get(name, 0)} is written down"
+        for kind, found in (counts if known else {}).items()
+        for name, n in flat(found).items()
+        if n > ROOM * flat(known[kind]).get(name, 0) + 1
+    ]
 
 
 def kernels_of(text):
-    """Name of each kernel's body -> its lines: labels, and instructions as (operation, operands)."""
+    """Name of each kernel's body -> its lines: labels, and instructions as (operation, operands, whether conditional)."""
     kernels, lines = {}, None
     for line in text.splitlines():
         if line.startswith(".text."):
@@ -175,7 +252,7 @@ def kernels_of(text):
         elif lines is not None and (label := LABEL.match(line)):
             lines.append(label[1])
         elif lines is not None and (instruction := INSTRUCTION.search(line)):
-            lines.append((instruction[1], instruction[2]))
+            lines.append((instruction[2], instruction[3], instruction[1] is not None))
     return kernels
 
 
