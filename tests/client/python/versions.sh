@@ -39,7 +39,8 @@ for version in "${versions[@]}"; do
   cmake --preset release -B "$build" -DPHASOR_BUILD_TESTS=OFF -DPHASOR_BUILD_BENCHMARKS=OFF -DPHASOR_PYTHON=ON \
     -DPython_EXECUTABLE="$PWD/$build/venv/bin/python" >"$build/configure.log" || { cat "$build/configure.log"; exit 1; }
   cmake --build "$build" --target phasor_python
-  if PYTHONPATH=$PWD/$build/client/python PHASOR_PROGRAMS=$release/client/python/programs PYTHONDONTWRITEBYTECODE=1 \
+  if PYTHONPATH=$PWD/$build/client/python PHASOR_PROGRAMS=$release/client/python/programs \
+    PHASOR_FAKE_GPU=$release/tests/client/python PYTHONDONTWRITEBYTECODE=1 \
     "$build/venv/bin/python" -m pytest -c tests/client/python/pytest.ini tests/client/python; then
     tested+=("$version")
   else

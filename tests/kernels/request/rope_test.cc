@@ -57,6 +57,27 @@ TEST(PrepareRopeTest, TakesHeadDimFromTheTensorsWhenNothingStatesIt) {
   EXPECT_EQ(prepared->tensors[0].output_bytes, 5 * 2 * 96 * 4);
 }
 
+TEST(ReplacePositionsTest, ChecksThemAsPrepareRopeDoesAndChangesNothingElse) {
+  RopeRequest request = Rope({TensorOf({2, 5, 2, 96})}, 5);
+  auto prepared = *Prepare(request);
+  request.positions = PositionTensor{Dtype::kInt64, {2, 5}};
+  const auto wanted = *Prepare(request);
+  ASSERT_THAT(ReplacePositions(request.positions, "item.positions", prepared), IsOk());
+  EXPECT_EQ(prepared.positions.batch, wanted.positions.batch);
+  EXPECT_EQ(prepared.positions.count(), 10);
+  EXPECT_EQ(prepared.positions_bytes, wanted.positions_bytes);
+  EXPECT_EQ(prepared.tensors[0].output_bytes, wanted.tensors[0].output_bytes);
+  for (const Positions& bad :
+       {Positions(IntegerRange{0, 1, 4}), Positions(PositionTensor{Dtype::kInt64, {3, 5}}),
+        Positions(PositionTensor{Dtype::kBFloat16, {2, 5}})}) {
+    request.positions = bad;
+    const absl::Status status = ReplacePositions(bad, "item.positions", prepared);
+    EXPECT_THAT(status, StatusIs(kInvalid, StartsWith("item.positions")));
+    EXPECT_EQ(status, Prepare(request).status());
+    EXPECT_EQ(prepared.positions.count(), 10);
+  }
+}
+
 TEST(PrepareRopeTest, HoldsTensorsToAStatedHeadDim) {
   RopeRequest request = Rope({TensorOf({5, 2, 128}), TensorOf({5, 2, 64})}, 5);
   request.spec = PresetSpec("llama-3");
