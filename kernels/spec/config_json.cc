@@ -289,6 +289,7 @@ class ConfigReader {
       if (kind().theta_keys.empty() && !own_dictionary_) PHASOR_RETURN_IF_ERROR(CheckOneBase());
     }
     if (layer_.theta.has_value()) theta = layer_.theta;
+    if (theta.has_value()) PHASOR_RETURN_IF_ERROR(CheckAttentionBase(*theta));
     if (!theta.has_value() && !user_.rope_theta.has_value()) {
       return Invalid("rope_theta", "not set; must be given where the model_type is not known");
     }
@@ -324,6 +325,21 @@ class ConfigReader {
     return Invalid("rope_theta", *said, ", but ", kind().name, " layers have ", kind().theta,
                    " in transformers ", ConfigModelsVersion(),
                    "; must be beside the spec's own rope_theta for them");
+  }
+
+  // DBRX's files give the base in attn_config. transformers does not read it there.
+  absl::Status CheckAttentionBase(double theta) const {
+    const Json* const attention = in_.Find("attn_config");
+    if (attention == nullptr || !attention->is_object() || user_.rope_theta.has_value()) {
+      return absl::OkStatus();
+    }
+    std::optional<double> said;
+    PHASOR_RETURN_IF_ERROR(
+        JsonObject(*attention, in_.PathOf("attn_config")).Read("rope_theta", &said));
+    if (said.value_or(theta) == theta) return absl::OkStatus();
+    return Invalid("attn_config.rope_theta", *said, ", but transformers ", ConfigModelsVersion(),
+                   " does not read it there and has ", theta,
+                   "; must be beside the spec's own rope_theta");
   }
 
   absl::Status ReadHeads() {

@@ -104,6 +104,21 @@ def live_conformance():
     return "; ".join(sums)
 
 
+def rotary_classes():
+    """`./dev conformance` prints a row for every rotary class that transformers' source has, none unaccounted for"""
+    path = ROOT / "build/conformance/conformance.txt"
+    if not path.exists():
+        raise Skip("./dev conformance has not run here")
+    lines = path.read_text().splitlines()
+    total = [line for line in lines if " rotary classes, a row for each: " in line]
+    if not total or not total[0].endswith("unaccounted 0"):
+        raise Fail(total[0] if total else "no sum of them")
+    rows = sum(line.startswith("class ") for line in lines)
+    if f": {rows} rotary classes," not in total[0]:
+        raise Fail(f"{rows} rows; {total[0]}")
+    return total[0]
+
+
 def mutations():
     """Files with one key changed are read as upstream computes or refused, for every key of every class"""
     path = ROOT / "build/conformance/conformance.txt"
@@ -280,6 +295,7 @@ CHECKS = [
     of_tests("Every layer of a model in one answer", r"(model_layers|config_section|model_details|convert_model)_test"),
     right_from_the_file_alone,
     live_conformance,
+    rotary_classes,
     mutations,
     whole_models,
     published_configurations,

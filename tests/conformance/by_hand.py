@@ -21,6 +21,7 @@ CONFORMER = {"position_embeddings_type": "rotary"}
 
 # What a class needs beside its defaults, where these contradict each other or do not rotate.
 NEEDED = {
+    "dbrx": {"attn_config": {"clip_qkv": 8, "rope_theta": None}},
     "esm": {"position_embedding_type": "rotary"},
     "exaone4": {"sliding_window": 4096},
     "glm4_moe": {"head_dim": 128},
@@ -45,25 +46,11 @@ NEEDED = {
 # Pairings of models whose attention layer does not run alone.
 READ = {
     "clvp_encoder": ("HALF_SPLIT", "the layer makes its own table"),
-    "dbrx": ("HALF_SPLIT", "its attention has a configuration of its own"),
-    "esm": ("HALF_SPLIT", "the rotation is a method"),
-    "evolla": ("HALF_SPLIT", "it has several attention layers"),
-    "flint": ("HALF_SPLIT", "the rotation is a kernel"),
-    "idefics": ("HALF_SPLIT", "the layer takes sizes instead of a configuration"),
-    "kyutai_speech_to_text": ("HALF_SPLIT", "the rotation is a method"),
-    "longcat_flash": ("INTERLEAVED>HALF_SPLIT", "the layer is DeepSeek V3's"),
-    "mistral_large4_text": ("INTERLEAVED>HALF_SPLIT", "the layer scales rotated lanes"),
-    "moonshine_streaming": ("INTERLEAVED", "the layer takes sizes instead of a configuration"),
-    "moshi": ("HALF_SPLIT", "the rotation is a method"),
-    "muse_glimmer_assistant": ("HALF_SPLIT", "the layer takes two sequences"),
-    "neucodec": ("HALF_SPLIT", "the layer takes another shape"),
-    "recurrent_gemma": ("HALF_SPLIT", "the rotation is a method"),
+    "neucodec": ("HALF_SPLIT", "the layer turns every head by its number, whatever the token"),
     "seamless_m4t": ("HALF_SPLIT", "a method rotates the states before they are projected"),
     "wav2vec2-bert": ("HALF_SPLIT", "a method rotates the states before they are projected"),
     "wav2vec2-conformer": ("HALF_SPLIT", "a method rotates the states before they are projected"),
-    "xcodec2": ("HALF_SPLIT", "the layer takes another shape"),
-    "zamba2": ("HALF_SPLIT", "the layer rotates where use_mem_rope is true"),
-    "zaya": ("HALF_SPLIT", "the layer takes other arguments"),
+    "xcodec2": ("HALF_SPLIT", "the layer turns every head by its number, whatever the token"),
 }
 
 INTERLEAVED = {"pairing": "INTERLEAVED"}
@@ -80,6 +67,7 @@ ROFORMER |= {"hidden": 768, "hidden_keys": ["hidden_size"], "heads": 12, "heads_
 
 EXAONE4 = {"observed": "source: its configuration is renamed exaone4", "pairing": "HALF_SPLIT", "layers": 32, "still": ["full_attention"]}
 EXAONE4 |= {"layer_pattern": [*["sliding_attention"] * 3, "full_attention"], "theta": 10000.0, "theta_keys": ["rope_theta"]}
+EXAONE4 |= {"parity": ["FLOAT32_POW", "FLOAT32", "MODEL", "MODEL"]}
 EXAONE4 |= {"hidden": 4096, "hidden_keys": ["hidden_size"], "heads": 32, "heads_keys": ["num_attention_heads"], "head_dim_keys": ["head_dim"]}
 
 # The first layer, and then every sixth.
@@ -93,10 +81,10 @@ V4 |= {"partial": 0.125, "last_lanes": True}
 V4_MAIN = {"name": "main", "layer_types": ["sliding_attention"], "theta": 10000.0, "theta_keys": ["rope_theta"], "scales": False} | V4
 V4_COMPRESS = {"name": "compress", "layer_types": [SPARSE, HEAVY], "theta": 160000.0, "theta_keys": ["compress_rope_theta"]} | V4
 V4_COMPRESS |= {"yarn_attention_factor": 1.0}
-DEEPSEEK_V4 = INTERLEAVED | {"observed": "source: its attention takes the tables of both kinds", "layers": 43}
+DEEPSEEK_V4 = INTERLEAVED | {"layers": 43}
 DEEPSEEK_V4 |= {"first_layers": [HEAVY, HEAVY], "layer_pattern": [HEAVY, SPARSE], "kinds": [V4_MAIN, V4_COMPRESS]}
 DEEPSEEK_V4 |= {"layer_codes": {"key": "compress_ratios", "numbers": [0, 4, 128], "kinds": ["sliding_attention", SPARSE, HEAVY]}}
-DEEPSEEK_V4 |= {"flat_scaling_only": True, "parity": ["FLOAT32_POW", "FLOAT32", "MODEL", "FLOAT32"]}
+DEEPSEEK_V4 |= {"flat_scaling_only": True}
 
 ROTARY_CONFORMER = {"switch": {"key": "position_embeddings_type", "value": "rotary"}, "still": []}
 
@@ -120,9 +108,9 @@ BY_HAND = {
     "hunyuan_v1_dense": {"ntk_alpha": True},
     "hunyuan_v1_moe": {"ntk_alpha": True},
     "kimi_k2": KIMI,
-    "longcat_flash": {"latent": [128, 64]},
+    "longcat_flash": {"latent": [128, 64], "partial": 0},
     "mimo_v2_flash": MIMO,
-    "mistral_large4_text": {"latent": [64, 64], "no_rope_interval": 4},
+    "mistral_large4_text": {"latent": [64, 64], "no_rope_interval": 4, "partial": 0},
     "glm4v_text": {"partial": 0},
     "glm_image_text": {"partial": 0},
     "granite_swa": {"layer_lists": ["layer_rope_theta"]},
@@ -140,26 +128,38 @@ BY_HAND = {
     "zamba2": {"switch": {"key": "use_mem_rope", "value": True}, "still": []},
 }
 
-# What to do for a model_type that is not read from its file. HINTED: one thing beside the file makes it
+# What to do for a model_type that is not read from its file (hf_towers.py compares it). HINTED: one thing beside the file makes it
 # right. REMEDIES: Phasor refuses the file, and the spec must say all. NO_ROTATION: why there is nothing.
 HINTED = {
     "clvp_encoder": "`pairing` HALF_SPLIT, `rope_theta` 10000, and `rotary_dim`: the larger of 32 and projection_dim / (2 num_attention_heads)",
     "qwen3_omni_moe": "`sub_config` `thinker_config.text_config`, or another part",
 }
 NEIGHBOURS = "`pairing` INTERLEAVED, `axes` 2, `axis_rule` AXIAL, and the head_dim and rope_theta of its class; positions are columns and rows"
+SCALED = ", in global layers times window_size / the grid's width"
 CENTRES = "preset `dinov3` with its head_dim and `max_period` (its rope_theta); positions are the centres of patches in [-1, 1]"
 OF_EACH_KIND = "a spec for each kind of layers, with the values of its rope_parameters"
+COMPASS = OF_EACH_KIND + " (`axes` 3, `axis_rule` MROPE_INTERLEAVED, [24, 20, 20] without an mrope_section)"
+DOTS = OF_EACH_KIND + " for the lanes that turn (`pairing` INTERLEAVED, `pairing_out` HALF_SPLIT)"
 REMEDIES = {
-    "cohere_compass_text": OF_EACH_KIND,
+    "cohere_compass_text": COMPASS,
     "dinov3_vit": CENTRES,
-    "dots3_note_text": OF_EACH_KIND,
+    "dots3_note_text": DOTS,
     "edgetam_video": NEIGHBOURS,
     "efficientloftr": "`pairing` INTERLEAVED, `axes` 2, `axis_rule` FREQUENCY_MAJOR, `head_dim`: its hidden_size; positions are rows and columns, from 1",
     "eomt_dinov3": CENTRES,
     "llama4_vision_model": NEIGHBOURS + ", from 1",
     "sam2_video": NEIGHBOURS,
     "sam3_tracker_video": NEIGHBOURS,
-    "sam3_vit_model": NEIGHBOURS,
+    "sam3_vit_model": NEIGHBOURS + SCALED,
     "sapiens2": CENTRES,
 }
 NO_ROTATION = {"hunyuan_vl_text": "the sections of the two lanes of a pair do not agree"}
+
+# Classes of transformers that say rotary or rope and that no model_type above has.
+OTHER_CLASSES = {
+    r"(edgetam_video|sam2_video|sam3|sam3_tracker_video)\.\w+RoPE(Self|Cross)?Attention": "an attention layer, which takes the tables of another class",
+    r"esmfold2\.EsmFold2RotaryEmbedding": "a part without a model_type: `axes` 4, `axis_rule` AXIAL, `axes_dim`, `axes_theta`; positions are x, y, z and a number",
+    r"evolla\.EvollaSaProtRotaryEmbedding": "a part without a model_type: preset esm-2",
+    r"musicflamingo\.MusicFlamingoRotaryEmbedding": "no rotation of attention: turns features of sound by times in seconds",
+    r"vjepa2\.VJEPA2RopeAttention": "no rotation: the lanes of a pair turn by different angles",
+}

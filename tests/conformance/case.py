@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+import multiprocessing
 import pathlib
 from typing import Callable
 
@@ -41,6 +42,12 @@ class Case:
     output: str = ""
     # Relative error of upstream's frequencies.
     tolerance: float = 2.0**-21
+
+
+def of_each(function, names):
+    """function(name) for every name, in their order, computed on all cores."""
+    with multiprocessing.get_context("fork").Pool() as pool:
+        yield from pool.imap(function, names)
 
 
 def preset_case(name, positions, compute, arithmetic, given=None, rotate=None, upstream=None, **more):

@@ -13,20 +13,29 @@ import sys
 
 import torch
 
-from case import GOLDEN, record, write
+from case import GOLDEN, of_each, record, write
 from walk import Trace
 
-FAMILIES = ("rope", "multi_axis", "sinusoid", "timestep", "tables", "diffusers_rope", "diffusers_lines", "diffusers_times", "timm_cases")
+FAMILIES = ("rope", "multi_axis", "sinusoid", "timestep", "tables", "diffusers_rope", "diffusers_lines", "diffusers_times", "timm_cases", "hf_towers")
+
+
+def of_family(family):
+    """Its cases as they are kept, and what ran for them."""
+    trace = Trace()
+    return [record(trace.watched(case)) for case in importlib.import_module(family).cases()], trace.ran
 
 
 def generate(out, families=FAMILIES):
     """Returns what of the upstream packages ran."""
     torch.set_num_threads(1)
     trace = Trace()
-    for family in families:
-        records = [record(trace.watched(case)) for case in importlib.import_module(family).cases()]
+    for family in families:  # once, not in every process
+        importlib.import_module(family)
+    for family, (records, ran) in zip(families, of_each(of_family, families), strict=True):
         write(out / f"{family}.json", records)
         print(f"{family}: {len(records)} cases, upstream and formula agree", file=sys.stderr)
+        for code, cases in ran.items():
+            trace.ran[code] |= cases
     return trace
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""layer_cases.py FILE: what every layer of small models of transformers rotates by, for models_test.cc.
+"""layer_cases.py: what every layer of small models of transformers rotates by, for models_test.cc.
 
 Models whose layers are not all alike are made whole, with seven layers and random weights, and run. For
 each layer this keeps the angle of a unit of position of some pairs, or null where the layer does not
@@ -8,8 +8,6 @@ rotate. Every key that says something about single layers gets a file with anoth
 
 import importlib
 import inspect
-import json
-import pathlib
 import re
 import sys
 
@@ -17,9 +15,8 @@ import torch
 import transformers
 
 from by_hand import NEEDED
-from case import float32, sample, write
-from models import TABLE
-from upstream import PROBE, ROTATED, ROTATION, Capture, config_classes, configuration, matrices, pairs_of, survey
+from case import float32, sample
+from upstream import PROBE, ROTATED, ROTATION, Capture, config_classes, configuration, matrices, pairs_of, table_rows
 
 LAYERS = 7
 SMALL = {"num_hidden_layers": LAYERS, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64}
@@ -135,24 +132,19 @@ def layer_of(seen):
     return {"pairs": len(pairs), "pair": chosen, "angle": [float32(pairs[j].angle[0]) for j in chosen], "amplitude": float32(amplitude)}
 
 
-def cases():
-    rows = {row["model_type"]: row for row in json.loads(TABLE.read_text())["models"] if "unread" not in row and row.keys() & set(PER_LAYER)}
-    for name in sorted(survey()):
-        cls = config_classes()[name]
-        row = rows.get(cls.model_type)
-        if row is None:
-            continue
-        for tag, given in files(row, cls):
-            fields = small(cls, given)
-            case = {"name": f"{cls.model_type} {tag}".strip(), "config": {"model_type": cls.model_type} | fields}
-            try:
-                case["layers"] = [layer_of(seen) for seen in run(cls, fields)]
-            except Exception as error:  # noqa: BLE001  # named, so that the sum is true
-                case["failure"] = f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"
-            print(case["name"], case.get("failure", ""), file=sys.stderr, flush=True)
-            yield case
+def case_of(cls, tag, given):
+    fields = small(cls, given)
+    case = {"name": f"{cls.model_type} {tag}".strip(), "config": {"model_type": cls.model_type} | fields}
+    try:
+        case["layers"] = [layer_of(seen) for seen in run(cls, fields)]
+    except Exception as error:  # noqa: BLE001  # named, so that the sum is true
+        case["failure"] = f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"
+    print(case["name"], case.get("failure", ""), file=sys.stderr, flush=True)
+    return case
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    write(pathlib.Path(sys.argv[1]), list(cases()))
+def cases_of(name):
+    cls = config_classes()[name]
+    row = table_rows().get(cls.model_type, {"unread": ""})
+    told = "unread" not in row and row.keys() & set(PER_LAYER)
+    return [case_of(cls, tag, given) for tag, given in files(row, cls)] if told else []

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""model_cases.py FILE [--all]: computes configurations of every model_type with transformers, for
-models_test.cc.
+"""model_cases.py: computes configurations of every model_type with transformers, for models_test.cc.
 
 Per model_type and kind of layers: the file that says nothing, run through the model's attention
-layer; the file that transformers saves; and, with --all, one file per key that a class might read,
+layer; the file that transformers saves; and, live only, one file per key that a class might read,
 with a changed value, and files that say several things at once. What frequencies do not show
 (widths before the lanes that rotate, pairings, axes) goes through the attention layer too. A case
 has what upstream computes: the angle of a unit of position of some pairs, and of the first a
@@ -11,16 +10,14 @@ rotated head.
 """
 
 import json
-import pathlib
 import random
 import sys
 
 import torch
 
-from by_hand import NEEDED
-from case import float32, input_lanes, sample, write
-from models import BASE, BASES, HEADS, HIDDEN, LINEAR, PARTIAL, TABLE, THETA, WIDTH, Model, widths
-from upstream import observe, survey
+from case import float32, input_lanes, sample
+from models import BASE, BASES, HEADS, HIDDEN, LINEAR, PARTIAL, THETA, WIDTH, Model, widths
+from upstream import config_classes, observe, table_rows
 
 MOST_PAIRS, MOST_LANES = 12, 24
 SEVERAL = 30  # files of several keys for each class
@@ -140,33 +137,30 @@ def keys_of_layers(model, row):
         yield {"rope_interleave": False}, "rope_interleave"
 
 
-def cases(everything):
-    rows = {row["model_type"]: row for row in json.loads(TABLE.read_text())["models"] if "unread" not in row}
-    for name in sorted(survey()):
-        model = Model(name)
-        row = rows.get(model.cls.model_type)
-        if row is None or not model.cls.model_type:
-            continue
-        print(model.cls.model_type, file=sys.stderr, flush=True)
-        if row["observed"] == "attention layer":
-            yield from live(model, row, name, {}, "")
-        else:
-            yield from frequencies_of(model, row, {}, "silent")
-        if everything and row["observed"] == "attention layer":
-            for fields, tag in keys_of_layers(model, row):
-                yield from live(model, row, name, fields, tag)
-        if row.get("axes"):
-            continue
-        if row.get("axis_rule") and not everything:
-            continue
-        saved = {k: v for k, v in model.config({}).to_diff_dict().items() if "Infinity" not in json.dumps(v, default=str)}
-        saved = json.loads(json.dumps(saved, default=str))
-        yield from frequencies_of(model, row, {k: v for k, v in saved.items() if k not in ("model_type", "transformers_version")}, "saved")
-        if everything:
-            for fields, tag in (*keys_of(model), *files_of_several_keys(model, row)):
-                yield from frequencies_of(model, row, fields, tag)
+def cases_of(name, row, everything):
+    model = Model(name)
+    print(model.cls.model_type, file=sys.stderr, flush=True)
+    if row["observed"] == "attention layer":
+        yield from live(model, row, name, {}, "")
+    else:
+        yield from frequencies_of(model, row, {}, "silent")
+    if everything and row["observed"] == "attention layer":
+        for fields, tag in keys_of_layers(model, row):
+            yield from live(model, row, name, fields, tag)
+    if row.get("axes") or (row.get("axis_rule") and not everything):
+        return
+    saved = {k: v for k, v in model.config({}).to_diff_dict().items() if "Infinity" not in json.dumps(v, default=str)}
+    saved = json.loads(json.dumps(saved, default=str))
+    yield from frequencies_of(model, row, {k: v for k, v in saved.items() if k not in ("model_type", "transformers_version")}, "saved")
+    if everything:
+        for fields, tag in (*keys_of(model), *files_of_several_keys(model, row)):
+            yield from frequencies_of(model, row, fields, tag)
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    write(pathlib.Path(sys.argv[1]), list(cases("--all" in sys.argv)))
+def stored_cases(name, everything=False):
+    row = table_rows().get(config_classes()[name].model_type, {"unread": ""})
+    return [] if "unread" in row else list(cases_of(name, row, everything))
+
+
+def all_cases(name):
+    return stored_cases(name, everything=True)

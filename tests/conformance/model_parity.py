@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""model_parity.py FILE: what the attention layers of transformers' models rotate to in bfloat16,
+"""model_parity.py: what the attention layers of transformers' models rotate to in bfloat16,
 float16 and float32, for model_parity_test.cc.
 
 Every attention layer that runs alone is made in that type, with zero weights. What it passes to its
@@ -7,16 +7,14 @@ rotation is replaced by numbers that all three types hold exactly. Two of the po
 the model's context.
 """
 
-import json
-import pathlib
 import sys
 
 import torch
 
 import upstream
-from case import sample, write
-from models import TABLE, Model, axis_names
-from upstream import ROTATED, attend, attribute, frequencies, kinds_of, probe, rotary_module, survey, token
+from case import sample
+from models import Model, axis_names
+from upstream import ROTATED, attending, attribute, config_classes, frequencies, kinds_of, probe, rotary_module, survey, table_rows, token
 
 TYPES = {"BFLOAT16": torch.bfloat16, "FLOAT16": torch.float16, "FLOAT32": torch.float32}
 TOKENS = (0, 4)  # of the probe: beyond the context, and twice as far
@@ -32,20 +30,12 @@ def lanes_of(width):
 
 def captured(model, config, kind, dtype):
     """What the layer gave to its rotation; what fails raises."""
-    failure = RuntimeError("no attention layer rotates")
-    for attention_module, attention in survey()[type(config).__name__].attention:
-        if attention_module != model.module:
-            continue
-        rotary = rotary_module(model.module, model.rotary, config)
-        at, tables = probe(rotary, kind, dtype)
-        listed = list(attribute(config, "layer_types") or [])
-        try:
-            seen = attend(model.module, attention, config, listed.index(kind) if kind in listed else 0, at, tables, kind, dtype)
-            if seen.function is not None:
-                return seen, at, rotary
-        except Exception as error:  # noqa: BLE001  # another class may be the right one
-            failure = error
-    raise failure
+    rotary = rotary_module(model.module, model.rotary, config)
+    at, tables = probe(rotary, kind, dtype)
+    seen = attending(model.module, survey()[type(config).__name__], config, kind, at, tables, dtype)
+    if seen.function is None:
+        raise RuntimeError("no attention layer rotates")
+    return seen, at, rotary
 
 
 def place(seen):
@@ -54,7 +44,7 @@ def place(seen):
     if seen.query is None or seen.query.shape[-1] == width:
         return width, 0
     query, part = token(seen.query, STILL), token(seen.rotated, STILL)
-    return len(query), next(i for i in range(len(query) - width, -1, -1) if torch.equal(query[i : i + width], part))
+    return len(query), next((i for i in range(len(query) - width, -1, -1) if torch.equal(query[i : i + width], part)), len(query) - width)
 
 
 def rotated(seen, begin):
@@ -71,7 +61,7 @@ def numbers(values, dtype):
     return [float(f"{v:.9g}") for v in values.to(dtype).double().tolist()]
 
 
-def cases_of(name, row):
+def cases_of_row(name, row):
     model = Model(name)
     config = model.config({})
     context = attribute(config, "max_position_embeddings")
@@ -89,25 +79,19 @@ def cases_of(name, row):
                 out = {"name": f"{row['model_type']} {kind or ''}".strip(), "config": {"model_type": row["model_type"]} | model.needed, "kind": kind or ""}
                 if tag == "BFLOAT16":  # the same for all types
                     out |= {"inv_freq": numbers(torch.tensor(frequencies(rotary)[f"{kind}_inv_freq" if kind else "inv_freq"]), torch.float32)}
-                out |= {"dtype": tag, "head_dim": head, "positions": [[upstream.PROBE[t][a] for a in order] for t in TOKENS],}
+                out |= {"dtype": tag, "head_dim": head, "positions": [[upstream.PROBE[t][a] for a in order] for t in TOKENS]}
                 yield out | {"lanes": [begin + i for i in lanes], "rotated": [numbers(r[lanes], dtype) for r in rotated(seen, begin)]}
     finally:
         upstream.PROBE = near
 
 
-def cases():
-    rows = {row["model_type"]: row for row in json.loads(TABLE.read_text())["models"]}
-    for name in sorted(survey()):
-        row = rows.get(Model(name).cls.model_type, {})
-        if row.get("observed") != "attention layer":
-            continue
-        try:
-            yield from cases_of(name, row)
-        except Exception as error:  # noqa: BLE001  # named, so that the sum is true
-            yield {"name": row["model_type"], "failure": f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"}
-        print(row["model_type"], file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    write(pathlib.Path(sys.argv[1]), list(cases()))
+def cases_of(name):
+    row, found = table_rows().get(config_classes()[name].model_type, {}), []
+    if row.get("observed") != "attention layer":
+        return found
+    try:
+        found += cases_of_row(name, row)
+    except Exception as error:  # noqa: BLE001  # named, so that the sum is true
+        found.append({"name": row["model_type"], "failure": f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"})
+    print(row["model_type"], file=sys.stderr, flush=True)
+    return found

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""models.py [--update]: makes kernels/spec/models.json, what a config.json leaves to the model's code.
+"""models.py: makes kernels/spec/models.json, what a config.json leaves to the model's code.
 
 Every row is observed. upstream.py shows which lanes the model's attention layer pairs. Trying keys
 shows which of them change the frequencies of its rotary embedding, each alone and beside a
-rope_scaling. --update writes the table; without it, what differs from the stored table is listed.
+rope_scaling.
 """
 
 import itertools
@@ -11,14 +11,13 @@ import json
 import pathlib
 import sys
 
-import torch
 import transformers
 
 from by_hand import AXES, BY_HAND, NEEDED, NO_ROTATION, READ, REMEDIES
+from case import of_each
 from rounding import rounding
-from upstream import attribute, config_classes, configuration, frequencies, kinds_of, observe, rotary_module, rotates, survey
+from upstream import TABLE, attribute, config_classes, configuration, frequencies, kinds_of, observe, rotary_module, rotates, survey, table_rows
 
-TABLE = pathlib.Path(__file__).parents[2] / "kernels" / "spec" / "models.json"
 THETA = ("rope_theta", "rotary_emb_base", "rotary_embedding_base", "rope_local_base_freq", "global_rope_theta", "local_rope_theta", "swa_rope_theta", "compress_rope_theta")
 PARTIAL = ("partial_rotary_factor", "rotary_pct", "rotary_dim")
 WIDTH = ("head_dim", "global_head_dim", "swa_head_dim", "kv_channels", "attention_head_dim")
@@ -267,7 +266,7 @@ def row_of(name):
         if model.integer("qk_rope_head_dim") and kind in model.changed({"qk_rope_head_dim": model.integer("qk_rope_head_dim") + 16}):
             fields |= {"latent": [begin, head - begin]}
         found.append(({"name": kind} if kind else {}) | fields)
-    if seen and not row.get("dealt") and (steps := rounding(name, model.needed, found, seen)):
+    if seen and (steps := rounding(name, model.needed, found, seen)):
         row["parity"] = steps
     return row | ({"kinds": found} if found[0].get("name") else found[0])
 
@@ -287,16 +286,17 @@ def parts(known):
     return dict(sorted(found.items()))
 
 
+def row_or_failure(name):
+    try:
+        row = row_of(name)
+    except Exception as error:  # noqa: BLE001  # listed for a person
+        row = {"model_type": config_classes()[name].model_type, "class": name, "unread": repr(error)}
+    print(row["model_type"], row.get("unread", row.get("observed"))[:120], file=sys.stderr, flush=True)
+    return row
+
+
 def table():
-    rows = {}
-    for name in sorted(survey()):
-        try:
-            row = row_of(name)
-        except Exception as error:  # noqa: BLE001  # listed for a person
-            row = {"model_type": config_classes()[name].model_type, "class": name, "unread": repr(error)}
-        if row["model_type"]:
-            rows[row["model_type"]] = row
-            print(row["model_type"], row.get("unread", row.get("observed"))[:120], file=sys.stderr, flush=True)
+    rows = {row["model_type"]: row for row in of_each(row_or_failure, sorted(survey())) if row["model_type"]}
     for name, row in BY_HAND.items():
         before = rows.get(name, {"model_type": name})
         rows[name] = {k: v for k, v in before.items() if k != "unread" or "observed" not in row} | row
@@ -321,14 +321,19 @@ def differences(found, stored):
             yield f"{name}: {'gone' if name not in new else 'new' if name not in old else 'changed'}: {json.dumps(new.get(name))}"
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
+def main(write_table):
+    """Prints what transformers' code says now against the table; returns these lines."""
     found = table()
     stored = json.loads(TABLE.read_text()) if TABLE.exists() else {"models": []}
-    for line in differences(found, stored):
+    lines = list(differences(found, stored))
+    if not lines and written(found) != TABLE.read_text():
+        lines = ["the order of rows, the parts or the version changed"]
+    for line in lines:
         print(line)
     for row in found["models"]:
         if "unread" in row and row["model_type"] not in found["parts"]:
             print(f"needs a person: {row['model_type']} ({row['class']}): {row['unread'][:200]}")
-    if "--update" in sys.argv:
+    if write_table:
         TABLE.write_text(written(found))
+        table_rows.cache_clear()
+    return lines

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""published.py FILE: computes published configurations with transformers.
+"""published.py: computes published configurations with transformers.
 
 configs/published.json has facts of well-known models: the keys of their config.json that concern
 rotation, each with the public copy that it was read from. This adds what transformers' own rotary
@@ -10,13 +10,10 @@ the amplitude. published_test.cc compares. A model for which transformers has no
 """
 
 import json
-import pathlib
-import sys
 
-import torch
 from transformers import CONFIG_MAPPING
 
-from case import ROOT, float32, sample, write
+from case import ROOT, float32, sample
 from upstream import attribute, frequencies, kinds_of, rotary_module, survey
 
 PUBLISHED = ROOT / "configs" / "published.json"
@@ -57,8 +54,3 @@ def computed(model):
         return facts | {"kinds": numbers(model["config"])}
     except Exception as error:  # noqa: BLE001  # whatever it raises: transformers cannot run the file
         return facts | {"unknown": f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"}
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    write(pathlib.Path(sys.argv[1]), [computed(model) for model in json.loads(PUBLISHED.read_text())])

@@ -9,7 +9,7 @@ STEPS, in both types; and the frequencies those of 1 / pow(theta, j / n) in floa
 import torch
 
 import upstream
-from upstream import attend, attribute, config_classes, configuration, frequencies, kinds_of, probe, rotary_module, survey, token
+from upstream import attending, config_classes, configuration, frequencies, probe, rotary_module, survey, token
 
 # The types of sines and cosines, and of products and sums; None: the model's.
 STEPS = {("MODEL", "MODEL"): (None, None), ("MODEL", "FLOAT32"): (None, torch.float32), ("FLOAT32", "FLOAT32"): (torch.float32, torch.float32)}
@@ -31,16 +31,12 @@ def captured(name, config, kind, dtype):
         for module, rotary_name in user.rotary:
             rotary = rotary_module(module, rotary_name, config)
             at, tables = probe(rotary, kind, dtype)
-            listed = list(attribute(config, "layer_types") or [])
-            index = listed.index(kind) if kind in listed else 0
-            for attention_module, attention in user.attention:
-                try:
-                    if attention_module == module:
-                        seen = attend(module, attention, config, index, at, tables, kind, dtype)
-                        if seen.function is not None:
-                            return seen, rotary
-                except Exception:  # noqa: BLE001  # another class may be the right one
-                    continue
+            try:
+                seen = attending(module, user, config, kind, at, tables, dtype)
+            except RuntimeError:
+                continue
+            if seen.function is not None:
+                return seen, rotary
     finally:
         upstream.PROBE = near
     return None

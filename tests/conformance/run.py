@@ -20,8 +20,8 @@ import sys
 
 import numpy as np
 
+import live_models
 import walk
-from by_hand import HINTED, NO_ROTATION, REMEDIES
 from case import GOLDEN
 from generate import generate
 
@@ -71,87 +71,9 @@ def cell(results):
     return "PASS", max((d for _, d in results), key=lambda d: float(d.split()[0]))
 
 
-def update_models():
-    """Returns the exit status."""
-    here = pathlib.Path(__file__).parent
-    steps = [[here / "models.py", "--update"], [here.parent / "repo" / "models_page.py", "--fix"]]
-    steps.append([here / "model_cases.py", here / "configs" / "models.json"])
-    steps.append([here / "layer_cases.py", here / "configs" / "layers.json"])
-    steps.append([here / "model_parity.py", here / "configs" / "model_parity.json"])
-    return max(subprocess.run([sys.executable, *step]).returncode for step in steps)
-
-
-def models(build):
-    """Prints what transformers' code says now against the table, and how every key of every class is read."""
-    here = pathlib.Path(__file__).parent
-    changed = subprocess.run([sys.executable, here / "models.py"], text=True, capture_output=True)
-    failures = [f"models.json: {line}" for line in changed.stdout.splitlines() if not line.startswith("needs a person")]
-    print("\n" + changed.stdout, end="")
-    cases = pathlib.Path("build/conformance/models.json")
-    subprocess.run([sys.executable, here / "model_cases.py", cases, "--all"], capture_output=True, check=True)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("LD_")} | {"PHASOR_MODEL_CASES": str(cases.resolve())}
-    test = subprocess.run([build / "tests/conformance/conformance_models_test", "--gtest_brief=1"], env=environment, text=True, capture_output=True)
-    print(test.stderr, end="")
-    if test.returncode or changed.returncode:
-        print(changed.stderr[-2000:], test.stdout[-4000:])
-        failures.append("conformance_models_test failed")
-    return failures
-
-
-def model_parity(build):
-    """Runs the models' attention layers again in bf16, f16 and f32, and prints what differs."""
-    live = pathlib.Path("build/conformance/model_parity.json")
-    subprocess.run([sys.executable, pathlib.Path(__file__).with_name("model_parity.py"), live], capture_output=True, check=True)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("LD_")} | {"PHASOR_MODEL_PARITY": str(live.resolve())}
-    test = subprocess.run([build / "tests/conformance/conformance_model_parity_test", "--gtest_brief=1"], env=environment, text=True, capture_output=True)
-    print(test.stderr, end="")
-    return [f"conformance_model_parity_test failed: {test.stdout[-4000:]}"] if test.returncode else []
-
-
-def sums(data, wrong):
-    """One line about transformers: what became of every model_type that has a rotation. `wrong`: tests of them that failed."""
-    own = [row for row in data["models"] if "unread" not in row or row["model_type"] not in data["parts"]]
-    left = [row["model_type"] for row in own if "unread" in row]
-    found = len({row["model_type"] for row in own} | data["parts"].keys())
-    hinted, refused, none = (sorted(set(left) & of.keys()) for of in (HINTED, REMEDIES, NO_ROTATION))
-    unaccounted = sorted(set(left) - {*hinted, *refused, *none})
-    right = found - len(left)
-    print(
-        f"transformers {data['transformers']}: {found} model_types: {right} right from the file alone ({100 * right / found:.1f} %), "
-        f"{len(hinted)} right with a hint, {len(none)} no rotation, wrong {wrong}, {len(refused)} refused with a remedy, unaccounted {len(unaccounted)}"
-    )
-    failures = [f"{name}: found in transformers' source; add what to do instead to by_hand.py" for name in unaccounted]
-    return failures + (["less than 95 % of transformers' model_types are read from the file alone"] if right < 0.95 * found else [])
-
-
-def again(script, key):
-    """Runs a script that writes configs/NAME.json. Returns what is stored, and the names of what upstream computes otherwise now."""
-    here, name = pathlib.Path(__file__).parent, script.replace("layer_cases", "layers") + ".json"
-    live = pathlib.Path("build/conformance") / name
-    subprocess.run([sys.executable, here / f"{script}.py", live], capture_output=True, check=True)
-    stored, fresh = (json.loads(path.read_text()) for path in (here / "configs" / name, live))
-    changed = [new["name"] for new, old in zip(fresh, stored, strict=True) if new.get(key) != old.get(key)]
-    return stored, [f"{name}: {case}: upstream computes other numbers" for case in changed]
-
-
-def published():
-    """What transformers computes now for the published configurations against what is stored."""
-    stored, failures = again("published", "kinds")
-    print(f"{len(stored)} published configurations, {sum('kinds' in old for old in stored)} of classes that transformers has")
-    return failures
-
-
-def layers():
-    """What every layer of whole models rotates by now against what is stored."""
-    stored, failures = again("layer_cases", "layers")
-    kept = [case["layers"] for case in stored if "layers" in case]
-    print(f"{len(kept)} whole models of {len(kept[0])} layers; {len(stored) - len(kept)} files that transformers does not run so")
-    return failures
-
-
 def main():
     if "--update-models" in sys.argv:
-        sys.exit(update_models())
+        sys.exit(live_models.update())
     build = pathlib.Path(sys.argv[1]).resolve()
     live = pathlib.Path("build/conformance/golden")
     shutil.rmtree(live, ignore_errors=True)
@@ -185,10 +107,7 @@ def main():
     bias = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bias.py")], text=True, capture_output=True)
     print(f"\n{bias.stdout}{bias.stderr if bias.returncode else ''}", end="")
     failures += ["bias"] if bias.returncode else []
-    of_models = models(build) + layers() + model_parity(build) + published()
-    failures += of_models
-    print()
-    failures += sums(json.loads((pathlib.Path(__file__).parents[2] / "kernels/spec/models.json").read_text()), len(of_models))
+    failures += live_models.report(build)
     failures += walk.report(trace, "--update" in sys.argv)
     listed = subprocess.run([build / "client/cli/phasor", "presets", "--json"], env=environment, text=True, capture_output=True, check=True)
     presets = {preset["name"] for preset in json.loads(listed.stdout)}

@@ -21,8 +21,9 @@ export LD_LIBRARY_PATH=$PWD/$stubs${libraries:+:$libraries}
 if [[ -f $stubs/functions.so ]]; then export LD_PRELOAD=$PWD/$stubs/functions.so; fi
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 TRANSFORMERS_VERBOSITY=error PYTHONWARNINGS=ignore
 export PYTORCH_JIT=0 # walk.py notes which functions run, and compiled ones are not noted
-rc=0
 mkdir -p build/conformance
+if [[ ${2:-} == --update-models ]]; then exec "$venv/bin/python" tests/conformance/run.py "$@"; fi
+rc=0
 "$venv/bin/python" tests/conformance/run.py "$@" | tee build/conformance/conformance.txt || rc=$?
 "$venv/bin/python" tests/conformance/moves.py "$1" | tee build/conformance/moves.txt || rc=$?
 env -u LD_PRELOAD -u LD_LIBRARY_PATH "$venv/bin/python" tests/conformance/llama_states.py "$1" |

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import pathlib
 import re
@@ -24,6 +25,7 @@ from transformers import PreTrainedConfig
 
 from by_hand import ADOPTED
 
+TABLE = pathlib.Path(__file__).parents[2] / "kernels" / "spec" / "models.json"
 SOURCES = pathlib.Path(transformers.models.__file__).parent
 ROTATION = re.compile(r"^(apply_.*(rot|rope)|rotate_queries_or_keys)")
 ROTARY = re.compile(r"Rotary|RopePosition")
@@ -34,6 +36,12 @@ PROBE = ((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 3, 5), (0, 0, 0), (0, 0
 
 def package(path):
     return f"transformers.models.{path.parent.name}.{path.stem}"
+
+
+@functools.cache
+def table_rows():
+    """model_type -> its row of models.json, as this process found it."""
+    return {row["model_type"]: row for row in json.loads(TABLE.read_text())["models"]}
 
 
 @functools.cache
@@ -62,6 +70,10 @@ def rotary_calls(init):
             yield called, [c for a in first for c in names.get(ast.unparse(a).removeprefix("self."), [])]
 
 
+def called_by(functions):
+    return set(re.findall(r"\b(\w+)\(", " ".join(ast.unparse(f) for f in functions)))
+
+
 @dataclasses.dataclass
 class Users:
     rotary: list = dataclasses.field(default_factory=list)  # (module, class)
@@ -87,8 +99,7 @@ def survey():
             if ROTARY.search(cls.name):
                 found += [("rotary", c, cls.name) for c in configs]
             found += [("rotary", c, called) for called, cs in rotary_calls(init) for c in cs if c in known]
-            called = set(re.findall(r"\b(\w+)\(", " ".join(ast.unparse(m) for m in methods.values())))
-            if "ttention" in cls.name and any(ROTATION.match(name) for name in called):
+            if re.search("ttention|MLA$", cls.name) and any(ROTATION.match(name) for name in called_by(methods.values())):
                 found += [("attention", c, cls.name) for c in configs]
                 unannotated[package(path)].append(cls.name)
             for kind, config, name in found:
@@ -194,7 +205,8 @@ def pattern(width):
 
 def constructed(cls, config, layer, dtype):
     known = {"config": config, "layer_idx": layer, "layer_type": (attribute(config, "layer_types") or [None] * 999)[layer], "is_causal": True, "kv_in_dim": 64}
-    known |= {"num_heads": attribute(config, "num_attention_heads")}
+    heads = attribute(config, "num_attention_heads")
+    known |= {"num_heads": heads, "num_key_value_heads": attribute(config, "num_key_value_heads") or heads}
     given = {}
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         if name in known and (name in ("config", "layer_idx") or parameter.default is inspect.Parameter.empty):
@@ -203,17 +215,28 @@ def constructed(cls, config, layer, dtype):
             given[name] = getattr(config, name)
     with torch.device("meta"):
         layer = cls(**given)
-    return with_zeros(layer, dtype)
+    own = {name: type(child)(config) for name, child in layer.named_children() if ROTARY.search(type(child).__name__)}
+    layer = with_zeros(layer, dtype)
+    for name, child in own.items():
+        setattr(layer, name, child)
+    return layer
 
 
-def call(layer, at, tables, flat, dtype):
+class Tables(tuple):
+    """Cosines and sines, also for layers that take those of every kind by name."""
+
+    def __getitem__(self, key):
+        return self if isinstance(key, str) else tuple.__getitem__(self, key)
+
+
+def call(layer, at, tables, flat, mask, dtype):
     width = next((m.in_features for m in layer.modules() if isinstance(m, torch.nn.Linear)), None)
     x = torch.zeros(TOKENS, width, dtype=dtype) if flat else torch.zeros(1, TOKENS, width, dtype=dtype)
-    known = dict.fromkeys(("hidden_states", "hidden_state", "x", "query", "key", "value", "context_hidden_states", "encoder_hidden_states"), x)
+    known = dict.fromkeys(("hidden_states", "hidden_state", "x", "query", "key", "value", "encoder_hidden_states"), x)
     known |= {"position_embeddings": tables, "position_ids": at, "cu_seqlens": torch.tensor([0, TOKENS], dtype=torch.int32), "shared_kv_states": {}}
-    known |= {"attention_mask": torch.zeros(1, 1, TOKENS, TOKENS), "merged_attention_mask": None, "alibi": None, "layer_idx": 0}
+    known |= {"attention_mask": mask, "merged_attention_mask": None, "alibi": None, "layer_idx": 0, "context_hidden_states": x[:, :0]}
     if isinstance(tables, tuple):
-        known |= {"cos": tables[0], "sin": tables[1]}
+        known |= {"position_embeddings": Tables(tables), "cos": tables[0], "sin": tables[1]}
     takes = inspect.signature(layer.forward).parameters
     layer(**{name: value for name, value in known.items() if name in takes})
 
@@ -260,9 +283,9 @@ def attend(module, name, config, index, at, tables, kind, dtype=torch.float32):
     linear = torch.nn.functional.linear
     torch.nn.functional.linear = lambda x, weight, bias=None: zeros_of(x.dtype, (*x.shape[:-1], weight.shape[0])).clone()
     try:
-        for flat in (False, True):
+        for flat, mask in itertools.product((False, True), (torch.zeros(1, 1, TOKENS, TOKENS), None)):
             try:
-                call(layer, at, tables, flat, dtype)
+                call(layer, at, tables, flat, mask, dtype)
             except Reached:
                 pass
             except Exception as error:  # noqa: BLE001  # another layer may take other arguments
@@ -346,11 +369,37 @@ def observed(seen, at):
     if seen.query is not None and seen.query.shape[-1] != width:
         query, part = token(seen.query, 0), token(seen.rotated, 0)
         head = len(query)
-        begin = next(i for i in range(head - width, -1, -1) if torch.equal(query[i : i + width], part))
+        # A layer that scales its query afterwards has latent heads, whose last lanes turn.
+        begin = next((i for i in range(head - width, -1, -1) if torch.equal(query[i : i + width], part)), head - width)
     pairs = pairs_of(maps, axes)
     first = pairs[0]
     amplitude = float(torch.hypot(maps[0, first.out[0], first.lanes[0]], maps[0, first.out[1], first.lanes[0]]))
     return Observed(head, begin, pairs, amplitude, maps, axes)
+
+
+def layers_of(config, kind):
+    """Layers of that kind; where the rotary embedding has one kind only, the first layer of each."""
+    listed = list(attribute(config, "layer_types") or [])
+    return [listed.index(kind)] if kind in listed else list(dict.fromkeys([0, *map(listed.index, listed)]))
+
+
+def attending(module, user, config, kind, at, tables, dtype=torch.float32, index=None):
+    """The rotation of a layer of that kind, or of one layer; without a function where none rotates. Raises
+    what fails if no layer runs."""
+    failures, still = [], None
+    for attention in [name for of, name in user.attention if of == module]:
+        for layer in layers_of(config, kind) if index is None else [index]:
+            try:
+                seen = attend(module, attention, config, layer, at, tables, kind, dtype)
+            except Exception as error:  # noqa: BLE001  # another class may be the right one
+                failures.append(f"{attention}: {error!r}")
+                continue
+            if seen.function is not None:
+                return seen
+            still = seen
+    if still is None:
+        raise RuntimeError("; ".join(failures))
+    return still
 
 
 def rotates(name, fields, index):
@@ -359,12 +408,10 @@ def rotates(name, fields, index):
     for module, rotary_name in user.rotary:
         rotary = rotary_module(module, rotary_name, config)
         at, tables = probe(rotary, kinds_of(rotary)[0])
-        for attention_module, attention in user.attention:
-            try:
-                if attention_module == module:
-                    return attend(module, attention, config, index, at, tables, None).function is not None
-            except Exception:  # noqa: BLE001  # another class may be the right one
-                continue
+        try:
+            return attending(module, user, config, None, at, tables, index=index).function is not None
+        except RuntimeError:
+            continue
     return None
 
 
@@ -377,20 +424,12 @@ def observe(name, fields):
         found = {}
         for kind in kinds_of(rotary):
             at, tables = probe(rotary, kind)
-            listed = list(attribute(config, "layer_types") or [])
-            index = listed.index(kind) if kind in listed else 0
-            for attention_module, attention in user.attention:
-                if attention_module != module:
-                    continue
-                try:
-                    seen = attend(module, attention, config, index, at, tables, kind)
-                except Exception as error:  # noqa: BLE001
-                    failures.append(f"{attention}: {error!r}")
-                    continue
-                if seen.function is not None or kind not in found:
-                    found[kind] = observed(seen, at) if seen.function is not None else None
-                if seen.function is not None:
-                    break
+            try:
+                seen = attending(module, user, config, kind, at, tables)
+            except RuntimeError as error:
+                failures.append(str(error))
+                continue
+            found[kind] = observed(seen, at) if seen.function is not None else None
         if found:
             return found
     raise RuntimeError(f"{name}: " + "; ".join(failures))

@@ -75,7 +75,7 @@ def table(data):
         lines.append(f"| `{row['model_type']}` | {pairs} | {base(row)} | {axes(row)} | {reads(row)} | {rounding(row)} | {row['observed']} |")
     unread = [row for row in data["models"] if "unread" in row and row["model_type"] not in data["parts"]]
     lines += ["", f"Of transformers {data['transformers']}: {len(rows)} model_types with a rotary embedding of their own,", f"{len(data['parts'])} composite ones with such a part."]
-    lines += ["", "Not read from their files. What to give instead was read from their sources and is not compared yet:", ""]
+    lines += ["", "Not read from their files. The specs to give instead are compared with transformers' classes in tests/conformance/hf_towers.py:", ""]
     instead = {}
     for row in unread:
         instead.setdefault(what_instead(row["model_type"]), []).append(row["model_type"])

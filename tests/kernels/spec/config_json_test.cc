@@ -324,6 +324,18 @@ TEST(ConfigJsonTest, AnotherBaseOfOlmo3sSlidingLayersIsTheCallersToSay) {
   EXPECT_EQ(Read(user).rope_scaling, RopeScaling());
 }
 
+// DBRX as published. Its models have that base; transformers 5 computes with another.
+TEST(ConfigJsonTest, ABaseInDbrxsAttentionIsTheCallersToSay) {
+  const std::string dbrx = R"({"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "attn_config":
+      {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": )";
+  Spec spec = Config(dbrx + "500000}}");
+  ExpectRefused(spec, "attn_config.rope_theta: 500000, but transformers");
+  spec.rope_theta = 500000;
+  EXPECT_THAT(ResolveSpec(spec), IsOk());
+  EXPECT_EQ(Read(spec).head_dim, 128);
+  EXPECT_EQ(Read(Config(dbrx + "10000}}")).rope_theta, 10000);
+}
+
 TEST(ConfigJsonTest, ModelsWithTwoRotationsReadNoFlatRopeParameters) {
   for (const char* type : {"olmo3", "gemma3_text", "gemma3n_text", "gemma4_text", "modernbert"}) {
     const std::string text = R"({"model_type": ")" + std::string(type) +
