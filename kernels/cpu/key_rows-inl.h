@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "kernels/cpu/lane_codes-inl.h"
+#include "kernels/cpu/q8_blocks-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/math/hadamard.h"
 #include "kernels/math/key_blocks.h"
@@ -24,21 +25,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
-
-// key_blocks::LoadFloat16 and StoreFloat16.
-HWY_INLINE float LoadFloat16(const std::byte* p) {
-  const hn::Rebind<hwy::float16_t, Df> df16;
-  const hn::Rebind<uint16_t, Df> d16;
-  uint16_t bits;
-  std::memcpy(&bits, p, sizeof bits);
-  return hn::GetLane(hn::PromoteTo(Df(), hn::BitCast(df16, hn::Set(d16, bits))));
-}
-HWY_INLINE void StoreFloat16(float value, std::byte* p) {
-  const hn::Rebind<hwy::float16_t, Df> df16;
-  const hn::Rebind<uint16_t, Df> d16;
-  const uint16_t bits = hn::GetLane(hn::BitCast(d16, hn::DemoteTo(df16, hn::Set(Df(), value))));
-  std::memcpy(p, &bits, sizeof bits);
-}
 
 // lanes[i] = value of x[i], times the scale if kScaled.
 template <typename E, bool kScaled>
@@ -76,24 +62,7 @@ HWY_INLINE void EncodeLanes(const float* in, float scale, int64_t count, std::by
   std::memcpy(x + i, buffer, static_cast<size_t>(count - i) * sizeof(typename E::T));
 }
 
-// key_blocks::LargestMagnitude.
-HWY_INLINE float LargestMagnitude(const float* x, int64_t count) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto largest = hn::Zero(d);
-  int64_t i = 0;
-  // Max returns its second argument for a NaN.
-  for (; i + lanes <= count; i += lanes) largest = hn::Max(hn::Abs(hn::LoadU(d, x + i)), largest);
-  const float rest = key_blocks::LargestMagnitude(x + i, count - i);
-  const float found = hn::GetLane(hn::MaxOfLanes(d, largest));
-  return rest > found ? rest : found;
-}
-
 // Blocks of 32 lanes. Every target's vector divides half a block. ---------------------------------
-
-// Four blocks of Q8_0 at a time: their scales share a vector.
-constexpr int64_t kFourBlocks = 4 * key_blocks::kLanes;
-using D4 = hn::FixedTag<float, 4>;
 
 template <KeyCode kCode>
 HWY_INLINE std::byte* BlockOf(std::byte* blocks, int64_t b) {
@@ -102,103 +71,6 @@ HWY_INLINE std::byte* BlockOf(std::byte* blocks, int64_t b) {
 template <KeyCode kCode>
 HWY_INLINE const std::byte* BlockOf(const std::byte* blocks, int64_t b) {
   return blocks + b * UnitBytes(kCode);
-}
-
-// The largest magnitude of each of four blocks; NaNs do not count.
-HWY_INLINE hn::Vec<D4> LargestMagnitudes(const float* x) {
-  const Df d;
-  const hn::Repartition<uint64_t, Df> d64;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto largest = [&](int64_t block) HWY_ATTR {
-    auto found = hn::Zero(d);
-    for (int64_t i = 0; i < key_blocks::kLanes; i += lanes) {
-      // Max returns its second argument for a NaN.
-      found = hn::Max(hn::Abs(hn::LoadU(d, x + block * key_blocks::kLanes + i)), found);
-    }
-    return found;
-  };
-  const auto larger = [&](auto dw, Vf a, Vf b) HWY_ATTR {
-    const auto v = hn::BitCast(dw, a), w = hn::BitCast(dw, b);
-    return hn::Max(hn::BitCast(d, hn::InterleaveLower(dw, v, w)),
-                   hn::BitCast(d, hn::InterleaveUpper(dw, v, w)));
-  };
-  // Lane b of every four belongs to block b.
-  auto four = larger(d64, larger(d, largest(0), largest(1)), larger(d, largest(2), largest(3)));
-#if HWY_ARCH_X86
-  if (lanes > 8) four = hn::Max(four, hn::ConcatLowerUpper(d, four, four));
-  four = hn::Max(four, hn::SwapAdjacentBlocks(four));
-#endif
-  HWY_ALIGN float all[hn::MaxLanes(d)];
-  hn::Store(four, d, all);
-  return hn::Load(D4(), all);
-}
-
-HWY_INLINE void DecodeFourBlocksQ8(const std::byte* blocks, float* x) {
-  const Df d;
-  const D4 d4;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  uint64_t halves = 0;
-  for (int64_t b = 0; b < 4; ++b) {
-    uint16_t half;
-    std::memcpy(&half, BlockOf<KeyCode::kQ8_0>(blocks, b), sizeof half);
-    halves |= uint64_t{half} << (16 * b);
-  }
-  HWY_ALIGN float scales[4];
-  const auto f16 =
-      hn::BitCast(hn::Rebind<hwy::float16_t, D4>(),
-                  hn::Set(hn::Repartition<uint64_t, hn::Rebind<uint16_t, D4>>(), halves));
-  hn::Store(hn::PromoteTo(d4, f16), d4, scales);
-  for (int64_t b = 0; b < 4; ++b) {
-    const auto* codes = reinterpret_cast<const int8_t*>(BlockOf<KeyCode::kQ8_0>(blocks, b) + 2);
-    const auto scale = hn::Set(d, scales[b]);
-    for (int64_t i = 0; i < key_blocks::kLanes; i += lanes) {
-      hn::StoreU(hn::Mul(I8::Load(codes + i), scale), d, x + b * key_blocks::kLanes + i);
-    }
-  }
-}
-
-// Returns false, and writes nothing, if the inverse of a scale is infinite.
-HWY_INLINE bool EncodeFourBlocksQ8(const float* x, std::byte* blocks) {
-  const Df d;
-  const D4 d4;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto scale = hn::Div(LargestMagnitudes(x), hn::Set(d4, 127.0f));
-  const auto inverse = hn::IfThenElseZero(hn::Ne(scale, hn::Zero(d4)),  // key_blocks::InverseOf
-                                          hn::Div(hn::Set(d4, 1.0f), scale));
-  if (!hn::AllFalse(d4, hn::IsInf(inverse))) return false;
-  HWY_ALIGN float inverses[4];
-  HWY_ALIGN uint16_t halves[4];
-  hn::Store(inverse, d4, inverses);
-  const hn::Rebind<hwy::float16_t, D4> df16;
-  const hn::Rebind<uint16_t, D4> d16;
-  hn::Store(hn::BitCast(d16, hn::DemoteTo(df16, scale)), d16, halves);
-  for (int64_t b = 0; b < 4; ++b) {
-    std::byte* const block = BlockOf<KeyCode::kQ8_0>(blocks, b);
-    std::memcpy(block, &halves[b], sizeof halves[b]);
-    auto* codes = reinterpret_cast<int8_t*>(block + 2);
-    const auto factor = hn::Set(d, inverses[b]);
-    const float* const in = x + b * key_blocks::kLanes;
-    const auto lane = [&](int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, in + i), factor); };
-    for (int64_t i = 0; i < key_blocks::kLanes; i += 2 * lanes) {
-      I8::StoreTwo(lane(i), lane(i + lanes), codes + i);
-    }
-  }
-  return true;
-}
-
-// One block, of those that are left.
-HWY_INLINE void DecodeBlockQ8(const std::byte* block, float* x) {
-  DecodeLanes<I8, true>(block + 2, LoadFloat16(block), key_blocks::kLanes, x);
-}
-HWY_INLINE void EncodeBlockQ8(const float* x, std::byte* block) {
-  const float scale = LargestMagnitude(x, key_blocks::kLanes) / 127.0f;
-  StoreFloat16(scale, block);
-  const Df d;
-  const auto factor = hn::Set(d, key_blocks::InverseOf(scale));
-  auto* codes = reinterpret_cast<int8_t*>(block + 2);
-  for (int64_t i = 0; i < key_blocks::kLanes; i += static_cast<int64_t>(hn::Lanes(d))) {
-    I8::Store(hn::Mul(hn::LoadU(d, x + i), factor), codes + i);
-  }
 }
 
 // The codes of lanes i, ..., of the half blocks that share the bytes at `nibbles`.
@@ -256,8 +128,8 @@ HWY_INLINE void DecodeBlock(const std::byte* block, float* x) {
   constexpr int64_t kNibbles = kFifth + (kBits == 5 ? 4 : 0);
   const Df df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const auto d = hn::Set(df, LoadFloat16(block));
-  const auto smallest = hn::Set(df, kCentred ? 0 : LoadFloat16(block + 2));
+  const auto d = LoadFloat16(block);
+  const auto smallest = kCentred ? hn::Zero(df) : LoadFloat16(block + 2);
   const auto half = hn::Set(df, static_cast<float>(1 << (kBits - 1)));
   uint32_t fifth = 0;
   if constexpr (kBits == 5) std::memcpy(&fifth, block + kFifth, sizeof fifth);
@@ -360,21 +232,24 @@ HWY_INLINE void EncodeKeyBlock(const float* x, std::byte* block) {
 // The blocks of a window.
 template <KeyCode kCode>
 HWY_INLINE void DecodeKeyBlocks(KeyWindow window, const std::byte* row, float* lanes) {
-  int64_t i = window.begin;
-  const auto block = [&] { return BlockOf<kCode>(row, i / key_blocks::kLanes); };
-  if constexpr (kCode == KeyCode::kQ8_0) {
-    for (; i + kFourBlocks <= window.end; i += kFourBlocks) DecodeFourBlocksQ8(block(), lanes + i);
+  for (int64_t i = window.begin; i < window.end; i += key_blocks::kLanes) {
+    DecodeKeyBlock<kCode>(BlockOf<kCode>(row, i / key_blocks::kLanes), lanes + i);
   }
-  for (; i < window.end; i += key_blocks::kLanes) DecodeKeyBlock<kCode>(block(), lanes + i);
 }
 template <KeyCode kCode>
 HWY_INLINE void EncodeKeyBlocks(KeyWindow window, const float* lanes, std::byte* row) {
   int64_t i = window.begin;
   const auto block = [&] { return BlockOf<kCode>(row, i / key_blocks::kLanes); };
+#if HWY_ARCH_X86
   if constexpr (kCode == KeyCode::kQ8_0) {
-    while (i + kFourBlocks <= window.end && EncodeFourBlocksQ8(lanes + i, block()))
-      i += kFourBlocks;
+    for (; i + 4 * key_blocks::kLanes <= window.end; i += 4 * key_blocks::kLanes) {
+      FourBlocksQ8 four;
+      four.Load(lanes + i);
+      four.FindScales();
+      four.Store(block(), block() + 2 * FourBlocksQ8::kBytes);
+    }
   }
+#endif
   for (; i < window.end; i += key_blocks::kLanes) EncodeKeyBlock<kCode>(lanes + i, block());
 }
 

@@ -20,23 +20,6 @@ namespace HWY_NAMESPACE {
 
 using D8 = hn::Rebind<int8_t, Df>;
 using Du8 = hn::Rebind<uint8_t, Df>;
-using Du16 = hn::Repartition<uint16_t, Df>;  // two vectors of lanes
-using Vu16 = hn::Vec<Du16>;
-
-// The lower halves of two vectors of words, and the upper ones.
-HWY_INLINE Vu16 LowerHalves(Vu32 first, Vu32 second) {
-  const Du16 d16;
-  return hn::ConcatEven(d16, hn::BitCast(d16, second), hn::BitCast(d16, first));
-}
-HWY_INLINE Vu16 UpperHalves(Vu32 first, Vu32 second) {
-  const Du16 d16;
-  return hn::ConcatOdd(d16, hn::BitCast(d16, second), hn::BitCast(d16, first));
-}
-// Stores the lower bytes of 16-bit words.
-HWY_INLINE void StoreLowerBytes(Vu16 v, void* p) {
-  const hn::Rebind<uint8_t, Du16> d8;
-  hn::StoreU(hn::TruncateTo(d8, v), d8, static_cast<uint8_t*>(p));
-}
 
 // One struct per code of a lane: loads and stores Lanes(Df) lanes, at any alignment.
 struct I8 {
@@ -48,18 +31,35 @@ struct I8 {
   static HWY_INLINE void Store(Vf v, T* p) {
     hn::StoreU(hn::DemoteTo(D8(), hn::ConvertTo(Di32(), Shifted(v))), D8(), p);
   }
-  // The same for two vectors of numbers between -128 and 128.
-  static HWY_INLINE void StoreTwo(Vf first, Vf second, T* p) {
-    const auto code = [](Vf v) HWY_ATTR {  // in the lower byte
-      return hn::BitCast(Du32(), hn::Add(hn::Trunc(Shifted(v)), hn::Set(Df(), 0x1.8p23f)));
+#if HWY_ARCH_X86
+  // The same for the lanes of a block of Q8_0, which are numbers between -128 and 128.
+  static HWY_INLINE void StoreBlock(const Vf* v, T* p) {
+    const auto code = [&](int i) HWY_ATTR {
+      const auto magnitude = hn::Set(Df(), kBelowHalf);
+      const auto shifted = hn::Add(v[i], hn::CopySignToAbs(magnitude, v[i])).raw;
+#if HWY_TARGET <= HWY_AVX3
+      return _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(shifted));
+#else
+      return _mm256_cvttps_epi32(shifted);
+#endif
     };
-    StoreLowerBytes(LowerHalves(code(first), code(second)), p);
+#if HWY_TARGET <= HWY_AVX3
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), code(0));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), code(1));
+#else
+    const auto words = _mm256_packs_epi16(_mm256_packs_epi32(code(0), code(1)),
+                                          _mm256_packs_epi32(code(2), code(3)));
+    const auto order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(words, order));
+#endif
   }
+#endif
 
  private:
+  static constexpr float kBelowHalf = 0x1.fffffep-2f;
   static HWY_INLINE Vf Shifted(Vf v) {
     const Df d;
-    const auto shifted = hn::Add(v, hn::CopySign(hn::Set(d, 0x1.fffffep-2f), v));
+    const auto shifted = hn::Add(v, hn::CopySign(hn::Set(d, kBelowHalf), v));
     return hn::IfThenElseZero(hn::Eq(v, v), shifted);
   }
 };
@@ -68,74 +68,98 @@ template <Float8 kType>
 struct F8 {
   using T = uint8_t;
   static HWY_INLINE Vf Load(const T* p) {
-    const hn::Rebind<int16_t, Df> di16;
-    const auto codes = hn::LoadU(D8(), reinterpret_cast<const int8_t*>(p));
-    const auto value = Value(hn::PromoteTo(di16, codes));
+    const auto codes = hn::PromoteTo(Dhalf(), hn::LoadU(Du8(), p));
+    const auto value = Units(hn::ShiftLeft<8>(codes));
     return kType == Float8::kE5M2 ? value : hn::Mul(value, hn::Set(Df(), kUnit));
   }
   static HWY_INLINE void Store(Vf v, T* p) { StoreFloat8(v, FormatOf(kType), p); }
 
-  // The same for two vectors of lanes in units of kUnit. A rotation commutes with a power of two.
-  static HWY_INLINE void LoadTwo(const T* p, Vf& first, Vf& second) {
-    const hn::Repartition<int16_t, Df> di16;
-    const hn::Half<decltype(di16)> dhalf;
-    const hn::Rebind<int8_t, decltype(di16)> d8;
-    const auto codes = hn::PromoteTo(di16, hn::LoadU(d8, reinterpret_cast<const int8_t*>(p)));
-    const auto bits = Bits(codes);
-    first = FromFloat16(hn::LowerHalf(dhalf, bits));
-    second = FromFloat16(hn::UpperHalf(dhalf, bits));
+  // The even and the odd ones of two vectors of lanes, in units of kUnit. A rotation commutes with
+  // a power of two.
+  static HWY_INLINE void LoadEvenOdd(const T* p, Vf& even, Vf& odd) {
+    const Dhalf d;
+    const auto codes = hn::LoadU(d, reinterpret_cast<const uint16_t*>(p));
+    even = Units(hn::ShiftLeft<8>(codes));
+    odd = Units(hn::And(codes, hn::Set(d, uint16_t{0xFF00})));
   }
   // NaNs must have the upper bit of their payload, as all results of arithmetic do.
-  static HWY_INLINE void StoreTwo(Vf first, Vf second, T* p) {
-    const Du16 d16;
-    const Du32 du;
-    const auto low = hn::Set(d16, uint16_t{0x7F});
-    const auto upper = UpperHalves(hn::BitCast(du, first), hn::BitCast(du, second));
-    const auto number =
-        hn::Lt(hn::And(upper, hn::Set(d16, uint16_t{0x7FFF})), hn::Set(d16, uint16_t{0x7F81}));
-    const auto sign = hn::AndNot(low, hn::ShiftRight<8>(upper));
-    const auto code = hn::Or(hn::And(LowerHalves(Place(first), Place(second)), low), sign);
-    StoreLowerBytes(hn::IfThenElse(number, code, low), p);
+  template <bool kStream>
+  static HWY_INLINE void StoreEvenOdd(Vf even, Vf odd, T* p) {
+    const D8 d8;
+    Vhalf even_half, odd_half;
+    const auto e = Rounded(even, even_half), o = Rounded(odd, odd_half);
+    const auto bytes = [](Vhalf in_low, Vhalf in_high) HWY_ATTR {
+      return hn::BitCast(D8(),
+                         hn::IfVecThenElse(hn::Set(Dhalf(), uint16_t{0x00FF}), in_low, in_high));
+    };
+    const auto sign = hn::Set(d8, uint8_t{0x80});
+    auto magnitude = bytes(hn::ShiftRight<kCut>(e), hn::ShiftLeft<8 - kCut>(o));
+    auto signs = magnitude;
+    if constexpr (kType == Float8::kE5M2) {
+      magnitude = hn::AndNot(sign, magnitude);
+    } else {
+      signs = bytes(hn::ShiftRight<8>(even_half), odd_half);
+    }
+    // Above infinity are NaNs only.
+    const auto is_nan = hn::Gt(magnitude, hn::Set(d8, uint8_t{0x7C00 >> kCut}));
+    const auto finite = hn::Min(magnitude, hn::Set(d8, kLargest));
+    const auto nan = hn::Set(d8, uint8_t{0x7F});
+    const auto code = hn::IfThenElse(is_nan, nan, hn::OrAnd(finite, sign, signs));
+    if constexpr (kStream) {
+      hn::Stream(code, d8, p);
+    } else {
+      hn::StoreU(code, d8, p);
+    }
   }
 
  private:
+  static constexpr Float8Format kFormat = FormatOf(kType);
   static constexpr float kUnit = kType == Float8::kE5M2 ? 1 : 256;
+  // In these units a code is what is left of a float16 without its lowest bits, subnormals
+  // included: float16 and FLOAT8 have their smallest normal numbers at the same bits.
+  static constexpr int kCut = kType == Float8::kE5M2 ? 8 : 7;
+  static constexpr uint8_t kLargest = kType == Float8::kE5M2 ? 0x7B : 0x7E;
+  using Dhalf = hn::Rebind<uint16_t, Df>;
+  using Vhalf = hn::Vec<Dhalf>;
+  using D8 = hn::Repartition<uint8_t, Dhalf>;
 
-  // The bits of the float16 numbers that are codes / kUnit.
-  template <class V>
-  static HWY_INLINE V Bits(V codes) {
-    const hn::DFromV<V> d;
-    if constexpr (kType == Float8::kE5M2) return hn::ShiftLeft<8>(codes);
-    const auto bits = hn::And(hn::ShiftLeft<7>(codes), hn::Set(d, static_cast<int16_t>(0xBF80)));
-    const auto exponent_and_more = hn::Set(d, int16_t{0x3F80});
-    const auto nan = hn::Eq(hn::And(bits, exponent_and_more), exponent_and_more);
-    return hn::IfThenElse(nan, hn::Set(d, int16_t{0x7E00}), bits);
-  }
-  template <class V>
-  static HWY_INLINE Vf FromFloat16(V bits) {
+  // The values of codes in the upper bytes of words, whose lower bytes are zero.
+  static HWY_INLINE Vf Units(Vhalf codes) {
+    const Dhalf d;
+    auto bits = codes;
+    if constexpr (kType == Float8::kE4M3) {
+      const auto magnitude = hn::Set(d, uint16_t{0x3F80});
+      bits = hn::BitCast(d, hn::ShiftRight<1>(hn::BitCast(hn::RebindToSigned<Dhalf>(), codes)));
+      const auto is_nan = hn::Eq(hn::And(bits, magnitude), magnitude);
+      bits = hn::IfThenElse(is_nan, hn::Set(d, uint16_t{0x7E00}),
+                            hn::And(bits, hn::Set(d, uint16_t{0xBF80})));
+    }
     return hn::PromoteTo(Df(), hn::BitCast(hn::Rebind<hwy::float16_t, Df>(), bits));
   }
-  template <class V>
-  static HWY_INLINE Vf Value(V codes) {
-    return FromFloat16(Bits(codes));
-  }
-  // The code of a magnitude in the lowest 7 bits, as StoreFloat8 finds it. The power of two has
-  // there what StoreFloat8 subtracts from the binade's place.
-  static HWY_INLINE Vu32 Place(Vf v) {
-    constexpr Float8Format kFormat = FormatOf(kType);
-    constexpr uint32_t kLess = kType == Float8::kE5M2 ? 0 : 8 << 23;  // 2^-8
-    constexpr uint32_t kMinNormal = kFormat.min_normal - kLess;
-    constexpr uint32_t kLargest = kFormat.largest - kLess;
-    constexpr uint32_t kPlace = (0u - (kMinNormal >> kFormat.shift)) & 0x7Fu;
-    static_assert(kPlace % 2 == 0, "or ties would round to odd");
-    const Df d;
+
+  // Cuts v off to float16 (`half`), and rounds that to nearest even before its lowest kCut bits. A
+  // tie is one only if the f32 has no bits below it.
+  static HWY_INLINE Vhalf Rounded(Vf v, Vhalf& half) {
+    const Dhalf d;
     const Du32 du;
-    const auto magnitude = hn::Min(hn::Abs(v), hn::BitCast(d, hn::Set(du, kLargest)));
-    const auto normal = hn::Max(magnitude, hn::BitCast(d, hn::Set(du, kMinNormal)));
-    const auto binade = hn::And(hn::BitCast(du, normal), hn::Set(du, 0x7F800000u));
-    const auto power = hn::Add(binade, hn::Set(du, (kFormat.shift << 23) + kPlace));
-    const auto units = hn::BitCast(du, hn::Add(magnitude, hn::BitCast(d, power)));
-    return hn::Add(units, hn::ShiftRight<static_cast<int>(kFormat.shift)>(binade));
+    constexpr uint16_t kHalf = 1u << (kCut - 1);
+    const auto bits = hn::BitCast(du, v);
+    const auto down = hn::Set(d, uint16_t{kHalf - 1});
+#if HWY_TARGET <= HWY_AVX3
+    half = Vhalf{_mm512_cvtps_ph(v.raw, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+    const auto below = hn::TestBit(bits, hn::Set(du, (1u << (kFormat.shift - 1)) - 1));
+    const auto odd = hn::TestBit(half, hn::Set(d, uint16_t{1u << kCut}));
+    const decltype(odd) up{static_cast<decltype(odd.raw)>(odd.raw | below.raw)};
+    return hn::IfThenElse(up, hn::Add(half, hn::Set(d, kHalf)), hn::Add(half, down));
+#else
+    // Sets the bit above those that are cut off if one of them is set.
+    const auto cut = hn::Set(du, (1u << (kFormat.shift - 2)) - 1);
+    const auto sticky = hn::Or(bits, hn::Add(hn::And(bits, cut), cut));
+    const auto kept = hn::BitCast(Df(), hn::AndNot(cut, sticky));
+    half = hn::BitCast(d, hn::DemoteTo(hn::Rebind<hwy::float16_t, Df>(), kept));
+    const auto odd = hn::And(hn::ShiftRight<kCut>(half), hn::Set(d, uint16_t{1}));
+    return hn::Add(hn::Add(half, down), odd);
+#endif
   }
 };
 

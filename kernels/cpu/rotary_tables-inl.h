@@ -76,7 +76,10 @@ HWY_INLINE Needs NeedsOf(const RotaryArgs& args) {
     const bool half_split = args.pairing_in != Pairing::kInterleaved;
     needs.f64 |= dtype == Dtype::kFloat64;
     needs.f32 |= dtype != Dtype::kFloat64;
-    needs.split |= same && half_split && dtype == Dtype::kBFloat16 && !float8;
+    const KeyRows* const rows = args.tensors[i].rows;
+    const bool float8_rows = rows != nullptr && (rows->form->code == KeyCode::kFloat8E4M3 ||
+                                                 rows->form->code == KeyCode::kFloat8E5M2);
+    needs.split |= same && half_split && ((dtype == Dtype::kBFloat16 && !float8) || float8_rows);
     needs.interleaved |=
         same && !half_split && (dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16 || float8);
   }

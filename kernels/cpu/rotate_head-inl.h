@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/ops/rotary.h"
@@ -54,10 +55,10 @@ HWY_INLINE void RotatePair(V x1, V x2, V c, V s, V& y1, V& y2) {
   y2 = hn::MulAdd(x2, c, hn::Mul(x1, s));
 }
 
-// Whether E loads and stores two vectors at once.
+// Whether E has codes so narrow that their even and odd lanes are loaded and stored together.
 template <typename E>
-concept InTwos = requires(const typename E::T* x, Vf& v) {
-  E::LoadTwo(x, v, v);
+concept InEvenOdd = requires(const typename E::T* x, Vf& v) {
+  E::LoadEvenOdd(x, v, v);
 };
 
 // Rotates lanes x1[j], x2[j] by pair j of the natural tables, from pair `begin` on. D is the
@@ -69,18 +70,6 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   using Lane = typename E::T;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = begin;
-  if constexpr (InTwos<E>) {
-    for (; j + 2 * lanes <= pairs; j += 2 * lanes) {
-      Vf first1, first2, second1, second2;
-      E::LoadTwo(x1 + j, first1, second1);
-      E::LoadTwo(x2 + j, first2, second2);
-      RotatePair(first1, first2, hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), first1, first2);
-      RotatePair(second1, second2, hn::LoadU(d, cos + j + lanes), hn::LoadU(d, sin + j + lanes),
-                 second1, second2);
-      E::StoreTwo(first1, second1, y1 + j);
-      E::StoreTwo(first2, second2, y2 + j);
-    }
-  }
   for (; j + lanes <= pairs; j += lanes) {
     decltype(hn::Zero(d)) a, b;
     RotatePair(E::Load(x1 + j), E::Load(x2 + j), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a,
@@ -102,38 +91,30 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   std::memcpy(y2 + j, second, bytes);
 }
 
-// The same for bfloat16, with two lanes per 32-bit word. The tables are those of all pairs; x1 and
-// x2 have pairs [first, first + pairs). The tables of words begin at even pairs.
-template <bool kStream>
-HWY_INLINE void RotateHalfSplitBF16(const Trig32& trig, int64_t half, int64_t first, int64_t pairs,
-                                    const uint16_t* x1, const uint16_t* x2, uint16_t* y1,
-                                    uint16_t* y2) {
+// The same for even and odd lanes. The tables are those of all pairs; x1 and x2 have pairs
+// [first, first + pairs). The split tables begin at even pairs.
+template <typename E, bool kStream>
+HWY_INLINE void RotateHalfSplitEvenOdd(const Trig32& trig, int64_t half, int64_t first,
+                                       int64_t pairs, const typename E::T* x1,
+                                       const typename E::T* x2, typename E::T* y1,
+                                       typename E::T* y2) {
   const Df df;
-  const Du32 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const auto upper = hn::Set(du, 0xFFFF0000u);
   const float* const cos = trig.cos_split + first / 2;
   const float* const sin = trig.sin_split + first / 2;
-  const int64_t words = first % 2 == 0 ? pairs : 0;
+  const int64_t even_pairs = first % 2 == 0 ? pairs : 0;
   int64_t j = 0;
-  for (; j + 2 * lanes <= words; j += 2 * lanes) {
-    const auto w1 = hn::LoadU(du, reinterpret_cast<const uint32_t*>(x1 + j));
-    const auto w2 = hn::LoadU(du, reinterpret_cast<const uint32_t*>(x2 + j));
+  for (; j + 2 * lanes <= even_pairs; j += 2 * lanes) {
     Vf even1, even2, odd1, odd2;
-    RotatePair(hn::BitCast(df, hn::ShiftLeft<16>(w1)), hn::BitCast(df, hn::ShiftLeft<16>(w2)),
-               hn::LoadU(df, cos + j / 2), hn::LoadU(df, sin + j / 2), even1, even2);
-    RotatePair(hn::BitCast(df, hn::And(w1, upper)), hn::BitCast(df, hn::And(w2, upper)),
-               hn::LoadU(df, cos + half + j / 2), hn::LoadU(df, sin + half + j / 2), odd1, odd2);
-    const auto r1 = PackBFloat16(even1, odd1), r2 = PackBFloat16(even2, odd2);
-    if constexpr (kStream) {
-      hn::Stream(r1, du, reinterpret_cast<uint32_t*>(y1 + j));
-      hn::Stream(r2, du, reinterpret_cast<uint32_t*>(y2 + j));
-    } else {
-      hn::StoreU(r1, du, reinterpret_cast<uint32_t*>(y1 + j));
-      hn::StoreU(r2, du, reinterpret_cast<uint32_t*>(y2 + j));
-    }
+    E::LoadEvenOdd(x1 + j, even1, odd1);
+    E::LoadEvenOdd(x2 + j, even2, odd2);
+    RotatePair(even1, even2, hn::LoadU(df, cos + j / 2), hn::LoadU(df, sin + j / 2), even1, even2);
+    RotatePair(odd1, odd2, hn::LoadU(df, cos + half + j / 2), hn::LoadU(df, sin + half + j / 2),
+               odd1, odd2);
+    E::template StoreEvenOdd<kStream>(even1, odd1, y1 + j);
+    E::template StoreEvenOdd<kStream>(even2, odd2, y2 + j);
   }
-  RotateHalfSplit<BF16>(df, j, pairs, trig.cos + first, trig.sin + first, x1, x2, y1, y2);
+  RotateHalfSplit<E>(df, j, pairs, trig.cos + first, trig.sin + first, x1, x2, y1, y2);
 }
 
 // E with non-temporal stores to aligned memory.
@@ -152,6 +133,13 @@ struct Streamed<F16> : F16 {
   }
 };
 
+// Rotates a vector of neighbouring lanes from lane i on.
+HWY_INLINE Vf RotateNeighbours(const Trig32& trig, int64_t i, Vf v) {
+  const Df d;
+  const auto product = hn::Mul(hn::DupEven(v), hn::LoadU(d, trig.cos_sin + i));
+  return hn::MulAdd(hn::DupOdd(v), hn::LoadU(d, trig.neg_cos + i), product);
+}
+
 // Rotates neighbouring lanes x[2j], x[2j + 1].
 template <typename E>
 HWY_INLINE void RotateInterleaved(const Trig32& trig, int64_t pairs, const typename E::T* x,
@@ -159,57 +147,39 @@ HWY_INLINE void RotateInterleaved(const Trig32& trig, int64_t pairs, const typen
   using Lane = typename E::T;
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto rotate = [&](Vf v, int64_t i) HWY_ATTR {
-    const auto product = hn::Mul(hn::DupEven(v), hn::LoadU(d, trig.cos_sin + i));
-    return hn::MulAdd(hn::DupOdd(v), hn::LoadU(d, trig.neg_cos + i), product);
-  };
   int64_t i = 0;
-  if constexpr (InTwos<E>) {
-    for (; i + 2 * lanes <= 2 * pairs; i += 2 * lanes) {
-      Vf first, second;
-      E::LoadTwo(x + i, first, second);
-      E::StoreTwo(rotate(first, i), rotate(second, i + lanes), y + i);
-    }
-  }
-  for (; i + lanes <= 2 * pairs; i += lanes) E::Store(rotate(E::Load(x + i), i), y + i);
+  for (; i + lanes <= 2 * pairs; i += lanes)
+    E::Store(RotateNeighbours(trig, i, E::Load(x + i)), y + i);
   if (i == 2 * pairs) return;
   HWY_ALIGN Lane buffer[hn::MaxLanes(d)] = {};
   const size_t bytes = static_cast<size_t>(2 * pairs - i) * sizeof(Lane);
   std::memcpy(buffer, x + i, bytes);
-  E::Store(rotate(E::Load(buffer), i), buffer);
+  E::Store(RotateNeighbours(trig, i, E::Load(buffer)), buffer);
   std::memcpy(y + i, buffer, bytes);
 }
 
-template <bool kStream>
-HWY_INLINE void RotateInterleavedBF16(const Trig32& trig, int64_t pairs, const uint16_t* x,
-                                      uint16_t* y) {
+template <typename E, bool kStream>
+HWY_INLINE void RotateInterleavedEvenOdd(const Trig32& trig, int64_t pairs, const typename E::T* x,
+                                         typename E::T* y) {
+  using Lane = typename E::T;
   const Df df;
-  const Du32 du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const auto upper = hn::Set(du, 0xFFFF0000u);
-  const auto rotate = [&](Vu32 w, int64_t j) HWY_ATTR {
-    Vf y1, y2;
-    RotatePair(hn::BitCast(df, hn::ShiftLeft<16>(w)), hn::BitCast(df, hn::And(w, upper)),
-               hn::LoadU(df, trig.cos + j), hn::LoadU(df, trig.sin + j), y1, y2);
-    return PackBFloat16(y1, y2);
+  const auto rotate = [&](const Lane* in, int64_t j, auto stream, Lane* out) HWY_ATTR {
+    Vf x1, x2, y1, y2;
+    E::LoadEvenOdd(in, x1, x2);
+    RotatePair(x1, x2, hn::LoadU(df, trig.cos + j), hn::LoadU(df, trig.sin + j), y1, y2);
+    E::template StoreEvenOdd<stream()>(y1, y2, out);
   };
-  const auto* words = reinterpret_cast<const uint32_t*>(x);
-  auto* out = reinterpret_cast<uint32_t*>(y);
   int64_t j = 0;
   for (; j + lanes <= pairs; j += lanes) {
-    const auto r = rotate(hn::LoadU(du, words + j), j);
-    if constexpr (kStream) {
-      hn::Stream(r, du, out + j);
-    } else {
-      hn::StoreU(r, du, out + j);
-    }
+    rotate(x + 2 * j, j, std::bool_constant<kStream>(), y + 2 * j);
   }
   if (j == pairs) return;
-  HWY_ALIGN uint32_t buffer[hn::MaxLanes(Du32())] = {};
-  const size_t bytes = static_cast<size_t>(pairs - j) * sizeof(uint32_t);
-  std::memcpy(buffer, words + j, bytes);
-  hn::Store(rotate(hn::Load(du, buffer), j), du, buffer);
-  std::memcpy(out + j, buffer, bytes);
+  HWY_ALIGN Lane buffer[2 * hn::MaxLanes(Df())] = {};
+  const size_t bytes = static_cast<size_t>(2 * (pairs - j)) * sizeof(Lane);
+  std::memcpy(buffer, x + 2 * j, bytes);
+  rotate(buffer, j, std::false_type(), buffer);
+  std::memcpy(y + 2 * j, buffer, bytes);
 }
 
 HWY_INLINE void RotateInterleaved64(const Trig64& trig, int64_t pairs, const double* x, double* y) {

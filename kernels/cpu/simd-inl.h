@@ -252,6 +252,22 @@ struct BF16 {
     const auto bits = hn::BitCast(Di32(), hn::ShiftRight<16>(RoundToBFloat16(v)));
     hn::StoreU(hn::DemoteTo(dh, bits), dh, p);
   }
+  // The even and the odd ones of two vectors of lanes.
+  static HWY_INLINE void LoadEvenOdd(const T* p, Vf& even, Vf& odd) {
+    const Du32 du;
+    const auto words = hn::LoadU(du, reinterpret_cast<const uint32_t*>(p));
+    even = hn::BitCast(Df(), hn::ShiftLeft<16>(words));
+    odd = hn::BitCast(Df(), hn::And(words, hn::Set(du, 0xFFFF0000u)));
+  }
+  template <bool kStream>
+  static HWY_INLINE void StoreEvenOdd(Vf even, Vf odd, T* p) {
+    const auto words = PackBFloat16(even, odd);
+    if constexpr (kStream) {
+      hn::Stream(words, Du32(), reinterpret_cast<uint32_t*>(p));
+    } else {
+      hn::StoreU(words, Du32(), reinterpret_cast<uint32_t*>(p));
+    }
+  }
   // Stores two vectors, one behind the other.
   static HWY_INLINE void StoreTwo(Vf first, Vf second, T* p) {
     const Df d;

@@ -42,20 +42,20 @@ Spec HalfSplit(double theta = kBase) {
 }
 
 // A layout of 6 pages of 4 slots and 3 heads that fits the code and the name.
-KeyLayout LayoutOf(KeyCode code, std::string_view name = "nhd") {
+KeyLayout LayoutOf(KeyCode code, std::string_view name = "nhd", int64_t head_dim = kHeadDim) {
   KeyLayout layout{.name = std::string(name),
                    .code = code,
                    .pages = 6,
                    .page_size = 4,
                    .heads = 3,
-                   .head_dim = kHeadDim};
+                   .head_dim = head_dim};
   if (name == "vllm-per-token-head") return layout;
   if (code == KeyCode::kInt8) {
-    layout.row_bytes = kHeadDim + 4;  // each row with its scale behind it
-    layout.head_bytes = kHeadDim + 4;
-    layout.slot_bytes = 3 * (kHeadDim + 4);
-    layout.page_bytes = 12 * (kHeadDim + 4);
-    layout.scales = KeyScales{kHeadDim, *layout.page_bytes, *layout.slot_bytes, *layout.head_bytes};
+    layout.row_bytes = head_dim + 4;  // each row with its scale behind it
+    layout.head_bytes = head_dim + 4;
+    layout.slot_bytes = 3 * (head_dim + 4);
+    layout.page_bytes = 12 * (head_dim + 4);
+    layout.scales = KeyScales{head_dim, *layout.page_bytes, *layout.slot_bytes, *layout.head_bytes};
   }
   return layout;
 }
@@ -74,8 +74,7 @@ MoveRequest RequestFor(const KeyLayout& layout, int64_t pool_bytes) {
 }
 constexpr int64_t kSlotsOfTokens[] = {22, 23, 4, 5, 6, 7, 12};
 
-// More than any layout here needs for two layers.
-constexpr int64_t kPoolBytes = 256 << 10;
+constexpr int64_t kPoolBytes = 256 << 10;  // two layers of any layout here need less
 
 TEST(MoveTest, EveryCodeMovesAsExactlyAsItStores) {
   for (const KeyCode code : kKeyCodes) {
@@ -167,6 +166,16 @@ TEST(MoveTest, ACopyHasTheBytesOfAMoveAndKeepsItsSources) {
   }
 }
 
+void ExpectEqualBytes(const MoveRequest& request, const Pool& pool, std::string_view what) {
+  std::optional<Pool> first;
+  for (const auto& [name, backend] : testing::AllBackends()) {
+    std::vector<Pool> moved = {pool};
+    ASSERT_THAT(RunMove(request, *backend, &moved), IsOk()) << name;
+    if (!first.has_value()) first = moved[0];
+    EXPECT_EQ(moved[0], *first) << name << ' ' << what;
+  }
+}
+
 TEST(MoveTest, EveryBackendGivesTheSameBytes) {
   for (const KeyCode code : kKeyCodes) {
     for (const int64_t hadamard : {int64_t{0}, int64_t{64}}) {
@@ -174,37 +183,29 @@ TEST(MoveTest, EveryBackendGivesTheSameBytes) {
       layout.hadamard = hadamard;
       Pool pool(kPoolBytes, std::byte{0x5A});
       FillRows(ResolveKeyLayout(layout, "layout")->keys, 0, 10, &pool);
-      MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
+      MoveRequest request = RequestFor(layout, kPoolBytes);
       request.groups[0].runs[0].from = 5000000000;
-      std::optional<Pool> first;
-      for (const auto& [name, backend] : testing::AllBackends()) {
-        std::vector<Pool> moved = {pool};
-        ASSERT_THAT(RunMove(request, *backend, &moved), IsOk()) << name;
-        if (!first.has_value()) first = moved[0];
-        EXPECT_EQ(moved[0], *first) << name << ' ' << Name(code) << ' ' << hadamard;
-      }
+      ExpectEqualBytes(request, pool, StrCat(Name(code), " Hadamard ", hadamard));
     }
   }
 }
 
 // NaNs, infinities, scales of all sizes and, with the small amplitude, scales without an inverse.
 TEST(MoveTest, EveryBackendGivesTheSameBytesForAnyBytes) {
+  Pool pool(kPoolBytes);
+  std::mt19937 random(11);
+  for (std::byte& byte : pool) byte = std::byte(random());
   for (const KeyCode code : kKeyCodes) {
     if (UnitBytes(code) > 1 && !IsBlockCode(code)) continue;  // payloads of NaNs may differ
-    for (const double amplitude : {1.0, 1e-37}) {
-      const KeyLayout layout = LayoutOf(code);
-      Pool pool(kPoolBytes);
-      std::mt19937 random(11);
-      for (std::byte& byte : pool) byte = std::byte(random());
-      MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
-      request.specs[0].spec.attention_factor = amplitude;
-      request.specs[0].from_spec = HalfSplit();
-      std::optional<Pool> first;
-      for (const auto& [name, backend] : testing::AllBackends()) {
-        std::vector<Pool> moved = {pool};
-        ASSERT_THAT(RunMove(request, *backend, &moved), IsOk()) << name;
-        if (!first.has_value()) first = moved[0];
-        EXPECT_EQ(moved[0], *first) << name << ' ' << Name(code) << ' ' << amplitude;
+    for (const char* const preset : {"rope-half-split", "rope-interleaved"}) {
+      for (const int64_t head_dim : {64, 128, 256}) {
+        for (const double amplitude : {1.0, 1e-37}) {
+          MoveRequest request = RequestFor(LayoutOf(code, "nhd", head_dim), kPoolBytes);
+          request.specs[0].spec.preset = preset;
+          request.specs[0].from_spec = request.specs[0].spec;
+          request.specs[0].spec.attention_factor = amplitude;
+          ExpectEqualBytes(request, pool, StrCat(Name(code), preset, head_dim, " ", amplitude));
+        }
       }
     }
   }
