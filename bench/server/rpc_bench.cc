@@ -128,7 +128,9 @@ void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   bench.report->Add(CostRow(row, phasor_us, echo_us));
   row.name = "rpc_encode_ours";
   row.baseline = "limit";
-  bench.report->Add(CostRow(row, phasor_us - echo_us, 3, 1.0));
+  const double ours_us = std::max(phasor_us - echo_us, 0.01);  // noise may make the echo slower
+  const bool has_target = in_flight == 16;
+  bench.report->Add(CostRow(row, ours_us, 3, has_target ? std::optional(1.0) : std::nullopt));
 }
 
 void BenchRope(Bench& bench, Clients& clients, const Load& of) {
