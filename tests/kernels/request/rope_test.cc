@@ -62,7 +62,7 @@ TEST(ReplacePositionsTest, ChecksThemAsPrepareRopeDoesAndChangesNothingElse) {
   auto prepared = *Prepare(request);
   request.positions = PositionTensor{Dtype::kInt64, {2, 5}};
   const auto wanted = *Prepare(request);
-  ASSERT_THAT(ReplacePositions(request.positions, "item.positions", prepared), IsOk());
+  ASSERT_THAT(ReplacePositions(request.positions, "item.positions", &prepared), IsOk());
   EXPECT_EQ(prepared.positions.batch, wanted.positions.batch);
   EXPECT_EQ(prepared.positions.count(), 10);
   EXPECT_EQ(prepared.positions_bytes, wanted.positions_bytes);
@@ -71,7 +71,7 @@ TEST(ReplacePositionsTest, ChecksThemAsPrepareRopeDoesAndChangesNothingElse) {
        {Positions(IntegerRange{0, 1, 4}), Positions(PositionTensor{Dtype::kInt64, {3, 5}}),
         Positions(PositionTensor{Dtype::kBFloat16, {2, 5}})}) {
     request.positions = bad;
-    const absl::Status status = ReplacePositions(bad, "item.positions", prepared);
+    const absl::Status status = ReplacePositions(bad, "item.positions", &prepared);
     EXPECT_THAT(status, StatusIs(kInvalid, StartsWith("item.positions")));
     EXPECT_EQ(status, Prepare(request).status());
     EXPECT_EQ(prepared.positions.count(), 10);
