@@ -67,10 +67,18 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
   }
 }
 
+// So many blocks of a body with steps fit on a multiprocessor by its shared memory. A limit on
+// registers for more of them would only spill.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ % 100 != 0 || __CUDA_ARCH__ >= 1200)
+constexpr int kBlocksWithSteps = 3;
+#else
+constexpr int kBlocksWithSteps = kBlocksPerProcessor;
+#endif
+
 template <typename Body>
-__global__ void __launch_bounds__(kThreads, HasSteps<Body> || (Body::kOften && HasPhases<Body>)
-                                                ? kBlocksPerProcessor
-                                                : 2)
+__global__ void __launch_bounds__(kThreads, HasSteps<Body>                   ? kBlocksWithSteps
+                                            : Body::kOften&& HasPhases<Body> ? kBlocksPerProcessor
+                                                                             : 2)
     Kernel(const __grid_constant__ Arguments<Body> arguments) {
   static_assert(sizeof(arguments) <= 4096, "more needs a newer driver");
   const std::byte* const arena = arguments.arena != nullptr ? arguments.arena : arguments.inlined;
