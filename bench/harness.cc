@@ -2,6 +2,8 @@
 // Parses the command line, times candidates in rounds, prints rows and writes them as JSON.
 #include "bench/harness.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -200,11 +202,12 @@ void Die(std::string_view message) {
   std::exit(1);
 }
 
-Memory::Memory(int64_t bytes)
-    : bytes_(bytes),
-      data_(static_cast<std::byte*>(
-          std::aligned_alloc(4096, (static_cast<size_t>(bytes) + 4095) / 4096 * 4096))) {
+Memory::Memory(int64_t bytes, Pages pages) : bytes_(bytes) {
+  const size_t page = pages == Pages::kHuge ? size_t{2} << 20 : 4096;
+  const size_t whole = (static_cast<size_t>(bytes) + page - 1) / page * page;
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(page, whole)));
   if (data_ == nullptr) Die("no memory");
+  if (pages == Pages::kHuge) madvise(data_.get(), whole, MADV_HUGEPAGE);  // a hint
   std::memset(data_.get(), 0x3F, static_cast<size_t>(bytes));
 }
 

@@ -94,10 +94,13 @@ class Report {
 // Prints the message and exits, because the times of wrong results mean nothing.
 [[noreturn]] void Die(std::string_view message);
 
-// Page-aligned memory whose pages are mapped. Owns it.
+enum class Pages { kOrdinary, kHuge };
+
+// Page-aligned memory whose pages are mapped. Owns it. Huge pages are used as far as the system
+// has them.
 class Memory {
  public:
-  explicit Memory(int64_t bytes);
+  explicit Memory(int64_t bytes, Pages pages = Pages::kOrdinary);
   std::byte* data() const { return data_.get(); }
   int64_t size() const { return bytes_; }
 

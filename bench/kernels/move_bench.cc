@@ -31,6 +31,7 @@ struct Case {
   int64_t tokens = 0;
   int64_t hadamard = 0;
   double target = 0;
+  Pages memory = Pages::kHuge;  // of the pool, and of what memcpy reads and writes
 
   int64_t pages() const { return (tokens + kPageSize - 1) / kPageSize; }
 };
@@ -124,10 +125,10 @@ void Check(Case c, Backend& backend) {
 void BenchMove(const Arguments& arguments, Report* report, Backend& backend,
                cpu::ThreadPool* copiers, const Case& c) {
   Check(c, backend);
-  const Memory pool(PoolBytes(c));
+  const Memory pool(PoolBytes(c), c.memory);
   Fill(c.code, pool);
   const PreparedMove move = Prepare(RequestOf(c, pool.size()));
-  const Memory from(move.moved_bytes), to(move.moved_bytes);
+  const Memory from(move.moved_bytes, c.memory), to(move.moved_bytes, c.memory);
   const auto copy = [&] {
     const int64_t pieces = copiers->threads();
     copiers->ParallelFor(pieces, [&](int64_t i) {
@@ -140,7 +141,8 @@ void BenchMove(const Arguments& arguments, Report* report, Backend& backend,
   const double bytes = 2.0 * static_cast<double>(move.moved_bytes);
   Row row{.name = c.mode == MoveMode::kMove ? "move_in_place" : "move_copy",
           .shape = absl::StrCat("T=", c.tokens, " L=", kLayers, " H=", kHeads, " ", c.layout,
-                                c.hadamard > 0 ? " Hadamard" : ""),
+                                c.hadamard > 0 ? " Hadamard" : "",
+                                c.memory == Pages::kHuge ? "" : ", pages of 4 KiB"),
           .dtype = std::string(Name(c.code)),
           .threads = backend.threads(),
           .unit = "GB/s",
@@ -210,6 +212,9 @@ int Main(int argc, char** argv) {
       const bool byte = code == KeyCode::kFloat8E4M3 || code == KeyCode::kFloat8E5M2;
       const double target = wide ? 0.9 : byte || code == KeyCode::kQ8_0 ? 0.5 : 0;
       cases.push_back({.code = code, .mode = mode, .tokens = tokens, .target = target});
+      if (target == 0) continue;
+      cases.push_back(cases.back());
+      cases.back().memory = Pages::kOrdinary;
     }
     cases.push_back(
         {.code = KeyCode::kInt8, .layout = "vllm-per-token-head", .mode = mode, .tokens = tokens});
@@ -220,9 +225,10 @@ int Main(int argc, char** argv) {
   }
   for (const Case& c : cases) {
     BenchMove(arguments, &report, **all, &copy_all, c);
-    if (c.layout == "nhd")
-      BenchMove(arguments, &report, **one, &copy_one,
-                {c.code, c.layout, c.mode, c.tokens, c.hadamard});
+    if (c.layout != "nhd") continue;
+    Case untargeted = c;
+    untargeted.target = 0;
+    BenchMove(arguments, &report, **one, &copy_one, untargeted);
   }
   for (const int64_t run_tokens : {1, 4, 16}) {
     BenchCalls(arguments, &report, **all, run_tokens,

@@ -61,6 +61,12 @@ concept InEvenOdd = requires(const typename E::T* x, Vf& v) {
   E::LoadEvenOdd(x, v, v);
 };
 
+// Whether E stores two vectors faster at once.
+template <typename E>
+concept StoresTwo = requires(Vf v, typename E::T* p) {
+  E::StoreTwo(v, v, p);
+};
+
 // Rotates lanes x1[j], x2[j] by pair j of the natural tables, from pair `begin` on. D is the
 // vector, E the element, T the type of the tables.
 template <typename E, class D, typename T>
@@ -70,10 +76,22 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   using Lane = typename E::T;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = begin;
+  const auto rotate = [&](int64_t i, auto& a, auto& b) HWY_ATTR {
+    RotatePair(E::Load(x1 + i), E::Load(x2 + i), hn::LoadU(d, cos + i), hn::LoadU(d, sin + i), a,
+               b);
+  };
+  if constexpr (StoresTwo<E>) {
+    for (; j + 2 * lanes <= pairs; j += 2 * lanes) {
+      Vf a, b, a_next, b_next;
+      rotate(j, a, b);
+      rotate(j + lanes, a_next, b_next);
+      E::StoreTwo(a, a_next, y1 + j);
+      E::StoreTwo(b, b_next, y2 + j);
+    }
+  }
   for (; j + lanes <= pairs; j += lanes) {
     decltype(hn::Zero(d)) a, b;
-    RotatePair(E::Load(x1 + j), E::Load(x2 + j), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a,
-               b);
+    rotate(j, a, b);
     E::Store(a, y1 + j);
     E::Store(b, y2 + j);
   }
@@ -130,6 +148,15 @@ struct Streamed<F16> : F16 {
     const hn::Rebind<uint16_t, Df> dh;
     const hn::Rebind<hwy::float16_t, Df> df16;
     hn::Stream(hn::BitCast(dh, hn::DemoteTo(df16, v)), dh, p);
+  }
+  // Stores two vectors, one behind the other, so that a whole line is written at once.
+  static HWY_INLINE void StoreTwo(Vf first, Vf second, uint16_t* p) {
+    const hn::Rebind<uint16_t, Df> dh;
+    const hn::Twice<decltype(dh)> dw;
+    const hn::Rebind<hwy::float16_t, Df> df16;
+    hn::Stream(hn::Combine(dw, hn::BitCast(dh, hn::DemoteTo(df16, second)),
+                           hn::BitCast(dh, hn::DemoteTo(df16, first))),
+               dw, p);
   }
 };
 

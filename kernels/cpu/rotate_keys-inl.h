@@ -160,9 +160,6 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
   const int64_t second = halves ? bytes / 2 : 2 * kBytes;
   ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
     const Trig32 trig = RowTrig32(scratch, row);
-    if (rows.ahead != nullptr && rows.x != rows.y) {  // blocks are too short to bypass the caches
-      for (int64_t h = 0; h < rows.heads; ++h) Fetch(rows.y + h * rows.y_bytes + begin, bytes);
-    }
     FourBlocksQ8 last;
     std::byte* last_y = nullptr;
     for (int64_t h = 0; h < rows.heads; ++h) {
