@@ -76,7 +76,8 @@ def quiet_without_a_terminal():
     return "a load of 1.5 s, no carriage return"
 
 
-RESULTS = ROOT / "bench/results/2026-11-23-epyc-2-cores-fleet"
+TRACING = ROOT / "bench/results/2026-11-23-epyc-2-cores-fleet"
+STEADY = ROOT / "bench/results/2026-11-25-epyc-2-cores-fleet"
 
 
 def with_confidence(ratios, deviation):
@@ -87,8 +88,7 @@ def with_confidence(ratios, deviation):
 
 def predicted_processor_time():
     """figures of the fleet: processor time within 15 % of what docs/capacity.md predicts, for each number of replicas and each way, with 95 % confidence"""
-    files = [json.loads((RESULTS / name).read_text(encoding="utf-8"))["rows"] for name in ("fleet.json", "fleet-steady.json")]
-    rows = [r for file in files for r in file if r["scenario"] == "steady"]
+    rows = json.loads((STEADY / "fleet-steady.json").read_text(encoding="utf-8"))["rows"]
 
     def ratios(key):
         return {value: [r["measured_of_predicted"] for r in rows if r[key] == value] for value in sorted({r[key] for r in rows})}
@@ -122,7 +122,7 @@ def first_answer():
 
 def traced_calls():
     """figures of tracing every call, 10,000 calls or more a collector, which is dead, slow or restarts: none failed, p99 within 5 %"""
-    rows = {r["collector"]: r for r in json.loads((RESULTS / "tracing.json").read_text(encoding="utf-8"))["rows"]}
+    rows = {r["collector"]: r for r in json.loads((TRACING / "tracing.json").read_text(encoding="utf-8"))["rows"]}
     said = []
     for kind in ("dead", "slow", "restarts"):
         row = rows[kind]
