@@ -10,9 +10,9 @@ if ! cmp -s bench/peers/requirements.txt "$stamp"; then
   echo "installing the peers into $venv (about 1.5 GB, ggml is compiled)" >&2
   python3 -m venv "$venv"
   complete=yes
-  while read -r package; do
-    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "$package" </dev/null ||
-      { complete=no && echo "WARNING: $package cannot be installed: what needs it will be SKIPPED" >&2; }
+  while read -r requirement; do
+    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "$requirement" </dev/null ||
+      { complete=no && echo "WARNING: $requirement cannot be installed: what needs it will be SKIPPED" >&2; }
   done < <(grep -v '^#' bench/peers/requirements.txt)
   "$venv/bin/python" bench/peers/cuda_stubs.py "$stubs"
   if [[ $complete == yes ]]; then cp bench/peers/requirements.txt "$stamp"; fi
