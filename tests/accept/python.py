@@ -62,6 +62,8 @@ CHECKS = [
     of_test("torch: same bytes, gradcheck, compile; transformers and diffusers, near and at a million", r"python\.torch"),
     of_test("the package is typed (mypy --strict)", r"python\.types"),
     of_full("the wheel of the source distribution needs no library but C's and C++'s, exports its entry point only, and passes the same tests in an empty environment outside the repository, beside grpcio in either order of import", r"python\.wheel"),
+    of_full("no use after free under AddressSanitizer, with storms of the garbage collector", r"python\.asan"),
+    of_full("arrays of jax, and phasor.jax under jit, vmap and grad", r"python\.jax"),
     of_full("the tests pass with each Python of 3.10 to 3.13 that is installed", r"python\.versions"),
     of_test("Triton's client and plain stubs still work", r"oip\.clients"),
     interrupted,
