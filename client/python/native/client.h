@@ -11,6 +11,7 @@
 
 #include "client/connection.h"
 #include "client/options.h"
+#include "client/python/native/borrowed.h"
 #include "client/python/native/completions.h"
 #include "client/python/native/device_memory.h"
 #include "client/python/native/waiting.h"
