@@ -4,6 +4,9 @@
 # Abseil name only shared objects, but their dependency lists are complete, so static linking works.
 include_guard(GLOBAL)
 
+set(PHASOR_PIC_LIBRARIES "" CACHE PATH
+  "Archives that replace those of the system, of deploy/pic-libraries.sh: the Python module then needs no shared gRPC")
+
 function(phasor_prefer_static_libraries)
   get_property(imported DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTY IMPORTED_TARGETS)
   foreach(target IN LISTS imported)
@@ -22,8 +25,8 @@ function(phasor_prefer_static_libraries)
   endforeach()
 endfunction()
 
-# Replaces /path/libx.so* by /path/libx.a, and -lx by libx.a, if the archive exists. Leaves the C
-# library.
+# Replaces /path/libx.so* by /path/libx.a, and -lx by libx.a, if the archive exists, or by that of
+# PHASOR_PIC_LIBRARIES. Leaves the C library.
 function(phasor_archives_of libraries result)
   set(archives)
   foreach(library IN LISTS libraries)
@@ -33,6 +36,10 @@ function(phasor_archives_of libraries result)
       find_library(PHASOR_ARCHIVE_${name} lib${name}.a)
       mark_as_advanced(PHASOR_ARCHIVE_${name})
       set(archive "${PHASOR_ARCHIVE_${name}}")
+    endif()
+    get_filename_component(file "${archive}" NAME)
+    if(PHASOR_PIC_LIBRARIES AND file MATCHES "\\.a$" AND EXISTS "${PHASOR_PIC_LIBRARIES}/${file}")
+      set(archive "${PHASOR_PIC_LIBRARIES}/${file}")
     endif()
     if(IS_ABSOLUTE "${archive}" AND EXISTS "${archive}")
       set(library "${archive}")

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# package.sh BUILD_DIR [--wheel]: makes the Debian packages of a release build (deploy/package.cmake),
+# package.sh BUILD_DIR [--wheel [--shared]]: makes the Debian packages of a release build (deploy/package.cmake),
 # and a tarball of its programs that runs from any folder of any Linux with glibc 2.36 or newer; with
-# --wheel, also the wheel of the Python package, which compiles for some minutes. Prints their paths.
+# --wheel, also the wheel of the Python package and its source distribution, which compiles for some
+# minutes (deploy/wheel.sh, also for --shared). Prints their paths.
 set -eu
 build=$(realpath "$1")
 cd "$(dirname "$0")/.."
@@ -25,5 +26,5 @@ cp LICENSE README.md deploy/systemd/phasor.service deploy/systemd/phasor.sysuser
 tar -C "$out" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -c "$name" |
   gzip -9n >"$out/$name.tar.gz"
 rm -rf "${out:?}/$name"
-[ "${2:-}" != --wheel ] || deploy/wheel.sh "$out" >&2
+[ "${2:-}" != --wheel ] || deploy/wheel.sh "$out" ${3:+"$3"} >&2
 ls "$out"/*

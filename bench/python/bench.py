@@ -168,15 +168,18 @@ def in_flight(report, server, rounds, round_seconds):
 
     client = phasor.Client(server.target)
     with asyncio.Runner() as runner, concurrent.futures.ThreadPoolExecutor(calls) as pool:
-        asynchronous = phasor.AsyncClient(server.target)
+        joining, single = phasor.AsyncClient(server.target), phasor.AsyncClient(server.target, join_bytes=0)
         candidates = {
-            "async": lambda: runner.run(together(asynchronous)),
+            "async": lambda: runner.run(together(joining)),
+            "single": lambda: runner.run(together(single)),
             "threads": lambda: list(pool.map(lambda _: client.apply_rope(q, positions=1, spec=SPEC), range(calls))),
         }
         times = harness.median_seconds(candidates, rounds, round_seconds)
-        asynchronous.close()
+        joining.close()
+        single.close()
     row = {"name": "py_async", "shape": f"{calls} in flight, 1 x 1 x 128", "dtype": "float32", "threads": 1, "cache": "hot"}
     report.add(row, times["async"] / calls, "64 threads, Client", times["threads"] / calls, 2)
+    report.add(row | {"name": "py_async_single"}, times["single"] / calls, "64 threads, Client", times["threads"] / calls)
 
 
 def main():

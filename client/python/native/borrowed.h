@@ -37,6 +37,11 @@ class Borrowed {
 
   // Needs the interpreter lock.
   void Keep(nb::object object) { objects_.push_back(object.release().ptr()); }
+  // Takes the references of another call, too.
+  void Take(Borrowed other) {
+    objects_.insert(objects_.end(), other.objects_.begin(), other.objects_.end());
+    other.objects_.clear();
+  }
 
   // Registers the memory of `array`, which begins at `address` on a GPU, and waits for the work of
   // `stream`. Not set: no server can be given it. Needs the interpreter lock. Raises

@@ -3,6 +3,8 @@
 #include "client/python/native/client.h"
 
 #include <atomic>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -64,6 +66,14 @@ nb::object OutputsOf(nb::tuple call) {
   const nb::object pages = call[kRopePages];
   if (pages.is_none()) return call[kRopeOutputs];
   return nb::make_tuple(pages[1], pages[2]);
+}
+
+// The error of a batch's item as that of a single call: "items[3].positions" is "item.positions".
+absl::Status OfSingle(const absl::Status& status, size_t i) {
+  const std::string path = StrCat("items[", i, "]");
+  const std::string message(status.message());
+  if (!message.starts_with(path)) return status;
+  return absl::Status(status.code(), "item" + message.substr(path.size()));
 }
 
 // What Python said when a progress function raised.
@@ -243,6 +253,62 @@ CancelToken NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::objec
                     },
                     std::move(*borrowed));
               });
+  return cancel;
+}
+
+std::unique_ptr<PreparedRope> NativeClient::PrepareRope(nb::tuple call, int64_t max_bytes) {
+  auto rope = std::make_unique<PreparedRope>(PreparedRope{{}, Borrow()});
+  rope->call = ToRopeCall(call, rope->borrowed);
+  for (const RopeTensor& tensor : rope->call.tensors) {
+    if (tensor.input.device.memory != nullptr || tensor.input.bytes > max_bytes) return nullptr;
+    max_bytes -= tensor.input.bytes;
+  }
+  return rope;
+}
+
+CancelToken NativeClient::StartRopes(nb::list ropes, Timeout timeout, Completions& completions,
+                                     nb::object token) {
+  auto borrowed = std::make_unique<Borrowed>();
+  std::vector<RopeCall> calls;
+  for (nb::handle each : ropes) {
+    auto& rope = nb::cast<PreparedRope&>(each);
+    calls.push_back(std::move(rope.call));
+    borrowed->Take(std::move(rope.borrowed));
+  }
+  CallContext context = Context(timeout);
+  CancelToken cancel;
+  context.cancel = cancel;
+  PyObject* const key = token.ptr();
+  borrowed->Keep(std::move(token));
+  using Results = std::vector<absl::StatusOr<RunInfo>>;
+  auto answer = [completions, key, borrowed = std::move(borrowed)](Results results) mutable {
+    auto make = [results = std::move(results)] {
+      nb::list objects;
+      for (const auto& result : results) objects.append(ToObject(result));
+      return nb::object(std::move(objects));
+    };
+    completions.Add(key, std::move(make), std::move(*borrowed));
+  };
+  const std::shared_ptr<Connection> use = connection();
+  nb::gil_scoped_release release;
+  if (calls.size() == 1) {
+    use->ApplyRoPE(std::move(calls[0]), std::move(context),
+                   [answer = std::move(answer)](absl::StatusOr<RunInfo> result) mutable {
+                     answer({std::move(result)});
+                   });
+    return cancel;
+  }
+  const size_t count = calls.size();
+  use->BatchApplyRoPE(std::move(calls), std::move(context),
+                      [count, answer = std::move(answer)](absl::StatusOr<Results> results) mutable {
+                        if (!results.ok()) return answer(Results(count, results.status()));
+                        for (size_t i = 0; i < count; ++i) {
+                          if (absl::Status status = (*results)[i].status(); !status.ok()) {
+                            (*results)[i] = OfSingle(status, i);
+                          }
+                        }
+                        answer(*std::move(results));
+                      });
   return cancel;
 }
 

@@ -11,11 +11,18 @@
 
 #include "client/connection.h"
 #include "client/options.h"
+#include "client/python/native/borrowed.h"
 #include "client/python/native/completions.h"
 #include "client/python/native/device_memory.h"
 #include "client/python/native/waiting.h"
 
 namespace phasor::python {
+
+// A rotation whose arguments were read.
+struct PreparedRope {
+  RopeCall call;
+  Borrowed borrowed;
+};
 
 // A client of one target. All functions need the interpreter lock and give it up while they wait.
 // `timeout` is in seconds; None is the client's. Errors are raised as exceptions of phasor.
@@ -43,6 +50,14 @@ class NativeClient {
                         nb::object token);
   CancelToken EncodeAsync(nb::tuple call, Timeout timeout, nb::object like,
                           Completions& completions, nb::object token);
+  // The rotation, if its tensors are in host memory and have at most `max_bytes` in all; else
+  // nullptr.
+  std::unique_ptr<PreparedRope> PrepareRope(nb::tuple call, int64_t max_bytes);
+  // Sends rotations in one message, and takes them from the list's elements. Each has its own
+  // result, also its own paths in errors: `completions` gets `token` and a list of None and
+  // exceptions.
+  CancelToken StartRopes(nb::list ropes, Timeout timeout, Completions& completions,
+                         nb::object token);
   // Lists of results and exceptions, in the order of the calls.
   nb::list RopeBatch(nb::list calls, Timeout timeout);
   nb::list EncodeBatch(nb::list calls, nb::list likes, Timeout timeout);

@@ -3,6 +3,7 @@
 // users, and hold what programs see.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <string>
 #include <string_view>
@@ -78,6 +79,9 @@ void BindClient(nb::module_& m) {
            arg("token"))
       .def("encode_async", &NativeClient::EncodeAsync, arg("call"), timeout, arg("like").none(),
            arg("completions"), arg("token"))
+      .def("prepare_rope", &NativeClient::PrepareRope, arg("call"), arg("max_bytes"))
+      .def("start_ropes", &NativeClient::StartRopes, arg("ropes"), timeout, arg("completions"),
+           arg("token"))
       .def("rope_batch", &NativeClient::RopeBatch, arg("calls"), timeout)
       .def("encode_batch", &NativeClient::EncodeBatch, arg("calls"), arg("likes"), timeout)
       .def("rope_in_chunks", &NativeClient::RopeInChunks, arg("call"), arg("chunk_bytes"),
@@ -134,6 +138,7 @@ NB_MODULE(_native, m) {
   m.def("grid", &MakeGrid);
   m.def("ragged", &MakeRagged);
   nb::class_<NativeDeviceMemory>(m, "DeviceMemory");
+  nb::class_<PreparedRope>(m, "PreparedRope");
   nb::class_<CancelToken>(m, "CancelToken").def("cancel", &CancelToken::Cancel);
   nb::class_<Completions>(m, "Completions")
       .def(nb::init<>())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ from ._stream import Answer, Stream
 
 _T = TypeVar("_T")
 
+_JOINED = 64  # rotations in one message
+
 
 class _Loop:
     """The calls in flight of one event loop. An eventfd says that some are done."""
@@ -23,16 +26,63 @@ class _Loop:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = weakref.ref(loop)
         self.completions = native.Completions()
+        self.turns: dict[AsyncClient, list[_Rotation]] = {}  # what began in this turn of the loop
         loop.add_reader(self.completions.fd(), self.drain)
 
     def drain(self) -> None:
-        for future, result in self.completions.drain():
-            if future.done():  # its task was cancelled
+        for token, result in self.completions.drain():
+            if isinstance(token, _Message):
+                token.settle(result)
+            elif token.done():  # its task was cancelled
                 continue
-            if isinstance(result, _errors.Error):
-                future.set_exception(result)
+            elif isinstance(result, _errors.Error):
+                token.set_exception(result)
             else:
-                future.set_result(result)
+                token.set_result(result)
+
+
+class _Rotation:
+    """A small rotation, which travels with others."""
+
+    __slots__ = ("call", "future", "message", "rope", "timeout")
+
+    def __init__(self, call: tuple[Any, ...], rope: Any, timeout: float | None, future: asyncio.Future[None]) -> None:
+        self.call, self.rope, self.timeout, self.future = call, rope, timeout, future
+        self.message: _Message | None = None
+
+
+class _Message:
+    """Rotations that travel together. Cancelled when nobody waits for any of them."""
+
+    def __init__(self, client: AsyncClient, state: _Loop, rotations: list[_Rotation]) -> None:
+        self.client, self.state, self.rotations = client, state, rotations
+        self.connection = client._client._native()
+        self.waiting = len(rotations)
+        ropes = []
+        for each in rotations:
+            ropes.append(each.rope)
+            each.rope, each.message = None, self
+        self.token = self.connection.start_ropes(ropes, rotations[0].timeout, state.completions, self)
+
+    def drop(self) -> None:
+        """Nobody waits for one of the rotations any more."""
+        self.waiting -= 1
+        if self.waiting == 0:
+            self.token.cancel()
+
+    def settle(self, errors: list[_errors.Error | None]) -> None:
+        waiting = [(each, error) for each, error in zip(self.rotations, errors, strict=True) if not each.future.done()]
+        if len(errors) > 1 and all(isinstance(error, (_errors.PermissionDenied, _errors.Unimplemented)) for error in errors):
+            self.client._join_bytes = 0  # this server may allow single calls only
+            for each, _ in waiting:
+                each.rope = self.connection.prepare_rope(each.call, sys.maxsize)
+                _Message(self.client, self.state, [each])
+            return
+        for each, error in waiting:
+            if error is None:
+                each.future.set_result(None)
+            else:
+                each.future.set_exception(error)
 
 
 _loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = weakref.WeakKeyDictionary()
@@ -110,10 +160,15 @@ class AsyncClient:
     event loop that they are done. The other calls run in asyncio's threads. Cancelling a task
     cancels its call; the arrays of a cancelled call may be read until the connection has let go of
     them, and are not written. "inproc:" computes before a coroutine first waits.
+
+    Rotations to new arrays that begin in the same turn of the event loop and have at most `join_bytes`
+    each travel in one message, up to 64. Each has its own result, error and timeout; to the server they
+    are one call of BatchApplyRoPE. 0: each travels by itself.
     """
 
-    def __init__(self, target: str = "inproc:", **options: Any) -> None:
+    def __init__(self, target: str = "inproc:", *, join_bytes: int = 16 << 10, **options: Any) -> None:
         self._client = Client(target, **options)
+        self._join_bytes = 0 if target == "inproc:" else join_bytes
         self._last: _Loop | None = None  # of the last call
 
     def _loop(self, loop: asyncio.AbstractEventLoop) -> _Loop:
@@ -123,20 +178,62 @@ class AsyncClient:
         self._last = state
         return state
 
+    def _state(self, loop: asyncio.AbstractEventLoop) -> _Loop:
+        state = self._last
+        return state if state is not None and state.loop() is loop else self._loop(loop)
+
     async def _wait(self, start: Callable[..., Any], *arguments: Any) -> Any:
         """The result of a call that `start` begins, which gets `arguments`, where to say that it is done,
         and for whom, and returns what cancels it."""
         loop = asyncio.get_running_loop()
-        state = self._last
-        if state is None or state.loop() is not loop:
-            state = self._loop(loop)
         future = loop.create_future()
-        cancel = start(*arguments, state.completions, future)
+        cancel = start(*arguments, self._state(loop).completions, future)
         try:
             return await future
         except asyncio.CancelledError:
             cancel.cancel()
             raise
+
+    async def _rope(self, call: tuple[Any, ...], new: bool, timeout: float | None) -> Any:
+        """Makes a rotation and gives its result. `new`: nobody else has its outputs."""
+        connection = self._client._native()
+        rope = connection.prepare_rope(call, self._join_bytes) if new and self._join_bytes else None
+        if rope is None:
+            await self._wait(connection.rope_async, call, timeout)
+        else:
+            await self._join(call, rope, timeout)
+        return _calls.results(call)
+
+    async def _join(self, call: tuple[Any, ...], rope: Any, timeout: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        state = self._state(loop)
+        rotation = _Rotation(call, rope, timeout, loop.create_future())
+        turn = state.turns.get(self)
+        if turn is None:
+            turn = state.turns[self] = []
+            loop.call_soon(self._send, state)
+        turn.append(rotation)
+        try:
+            await rotation.future
+        except asyncio.CancelledError:
+            if rotation.message is not None:
+                rotation.message.drop()
+            raise
+
+    def _send(self, state: _Loop) -> None:
+        """Sends what began in the turn of the loop that is over."""
+        groups: dict[float | None, list[_Rotation]] = {}
+        for each in state.turns.pop(self):
+            if not each.future.done():  # its task was cancelled
+                groups.setdefault(each.timeout, []).append(each)
+        for group in groups.values():
+            for start in range(0, len(group), _JOINED):
+                some = group[start : start + _JOINED]
+                try:
+                    _Message(self, state, some)
+                except Exception as error:  # the client was closed meanwhile
+                    for each in some:
+                        each.future.set_exception(error)
 
     async def apply_rope(
         self,
@@ -157,8 +254,7 @@ class AsyncClient:
         """As Client.apply_rope."""
         pins = pins or self._client._pins
         call = _calls.rope(tensors, positions, spec, preset, config, layout, inverse, inplace, out, out_dtype, inv_scale, pins)
-        await self._wait(self._client._native().rope_async, call, timeout)
-        return _calls.results(call)
+        return await self._rope(call, not inplace and out is None, timeout)
 
     async def apply_rope_(self, *tensors: Any, **kwargs: Any) -> None:
         """As Client.apply_rope_."""
@@ -167,8 +263,7 @@ class AsyncClient:
     async def move_keys(self, *keys: Any, from_positions: Any, positions: Any, spec: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """As Client.move_keys."""
         call = _calls.move(keys, from_positions, positions, spec, **{"pins": self._client._pins, **kwargs})
-        await self._wait(self._client._native().rope_async, call, timeout)
-        return _calls.results(call)
+        return await self._rope(call, not kwargs.get("inplace") and kwargs.get("out") is None, timeout)
 
     async def write_paged(self, keys: Any, values: Any, *, timeout: float | None = None, **kwargs: Any) -> None:
         """As Client.write_paged."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import _errors, _functions
+from . import _errors, _functions, _spec
 from . import torch as ours
 
 # A replacement must agree with the module at these positions, where f32 angles are good.
@@ -208,7 +208,7 @@ def verify(model: torch.nn.Module, positions: Sequence[int] = _FAR) -> Report:
             spec, _, axes = each.replacement._table(layer_type)
             places = list(positions) if axes == 1 else [[position] * axes for position in positions]
             form = each.replacement._form.replace("complex", "cos_sin")
-            exact = torch.from_numpy(_functions.encode(ours._parsed(spec), places, form=form, dtype="float64"))
+            exact = torch.from_numpy(_functions.encode(_spec.parsed(spec), places, form=form, dtype="float64"))
             tables = _tables(each.module, positions, layer_type)
             parts = (tables[0].real, tables[0].imag) if len(tables) == 1 else tables
             for i, position in enumerate(positions):

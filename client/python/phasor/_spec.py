@@ -189,6 +189,29 @@ def to_spec(spec: SpecLike | None, preset: str | None = None, config: Any = None
     raise TypeError(f"spec: {type(spec).__name__}; must be a Spec, the name of a preset, or a dict of fields")
 
 
+@functools.lru_cache(maxsize=256)
+def parsed(text: str) -> Spec:
+    """The spec of a text, for operators that take a spec as text."""
+    return Spec._from_json(text)
+
+
+@functools.lru_cache(maxsize=256)
+def transposed(text: str, head_dim: int) -> str:
+    """The spec whose inverse is the transpose of a rotation: the same angles, but an amplitude that
+    multiplies both ways (docs/conventions.md, "Inverse and gradient")."""
+    spec = parsed(text)
+    if spec._fingerprint is None and "encoder" not in spec.to_dict():
+        spec = spec.replace(head_dim=head_dim)
+    resolved = spec.resolve()
+    if resolved.attention_factor == 1.0 and "xpos" not in resolved.spec.to_dict():
+        return text
+    fields = resolved.spec.to_dict()
+    fields["attention_factor"] = fields["attention_factor"] / resolved.attention_factor**2
+    if "xpos" in fields:
+        fields["xpos"] = {**fields["xpos"], "inverse": not fields["xpos"].get("inverse", False)}
+    return Spec(**fields)._json
+
+
 @dataclasses.dataclass(frozen=True)
 class Preset:
     """A named spec. `required_fields` are those that a call must set beside it."""

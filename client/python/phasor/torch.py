@@ -8,7 +8,6 @@ the client has a server for them.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -26,15 +25,10 @@ __all__ = [
 ]
 
 
-@functools.lru_cache(maxsize=256)
-def _parsed(text: str) -> _spec.Spec:
-    return _spec.Spec._from_json(text)
-
-
 @torch.library.custom_op("phasor::apply_rope", mutates_args=(), device_types=("cpu", "cuda"))
 def _apply_rope(x: torch.Tensor, positions: torch.Tensor, spec: str, layout: str, inverse: bool) -> torch.Tensor:
     rotated: torch.Tensor = _functions.apply_rope(
-        x.detach(), positions=positions, spec=_parsed(spec), layout=layout, inverse=inverse
+        x.detach(), positions=positions, spec=_spec.parsed(spec), layout=layout, inverse=inverse
     )
     return rotated
 
@@ -52,28 +46,11 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
 def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     (positions,) = ctx.saved_tensors
     width = gradient.shape[-1]
-    back = _apply_rope(gradient, positions, _transposed(ctx.spec, width), ctx.layout, not ctx.inverse)
+    back = _apply_rope(gradient, positions, _spec.transposed(ctx.spec, width), ctx.layout, not ctx.inverse)
     return back, None, None, None, None
 
 
 _apply_rope.register_autograd(_backward, setup_context=_setup)
-
-
-@functools.lru_cache(maxsize=256)
-def _transposed(text: str, head_dim: int) -> str:
-    """The spec whose inverse is the transpose of a rotation: the same angles, but an amplitude that
-    multiplies both ways (docs/conventions.md, "Inverse and gradient")."""
-    spec = _parsed(text)
-    if spec._fingerprint is None and "encoder" not in spec.to_dict():
-        spec = spec.replace(head_dim=head_dim)
-    resolved = spec.resolve()
-    if resolved.attention_factor == 1.0 and "xpos" not in resolved.spec.to_dict():
-        return text
-    fields = resolved.spec.to_dict()
-    fields["attention_factor"] = fields["attention_factor"] / resolved.attention_factor**2
-    if "xpos" in fields:
-        fields["xpos"] = {**fields["xpos"], "inverse": not fields["xpos"].get("inverse", False)}
-    return _spec.Spec(**fields)._json
 
 
 def _as_positions(positions: Any) -> torch.Tensor:
@@ -108,7 +85,7 @@ def _cos_sin(positions: torch.Tensor, spec: str, form: str, width: int, dtype: t
     """positions: [..., axes]. Gives [..., 2, width], but [..., width, 2] for the form "complex"."""
     axes = positions.shape[-1]
     rows = positions.reshape(-1, axes) if axes > 1 else positions.reshape(-1)
-    table: torch.Tensor = _functions.encode(_parsed(spec), rows, form=form, dtype=dtype, like=positions)
+    table: torch.Tensor = _functions.encode(_spec.parsed(spec), rows, form=form, dtype=dtype, like=positions)
     return table.reshape(_rows(positions, form, width))
 
 
@@ -176,7 +153,7 @@ class RotaryEmbedding(torch.nn.Module):
 
 @torch.library.custom_op("phasor::encode", mutates_args=(), device_types="cpu")
 def _encode(positions: torch.Tensor, spec: str, width: int) -> torch.Tensor:
-    rows: torch.Tensor = _functions.encode(_parsed(spec), positions.detach(), dtype="float32", like=positions)
+    rows: torch.Tensor = _functions.encode(_spec.parsed(spec), positions.detach(), dtype="float32", like=positions)
     return rows
 
 

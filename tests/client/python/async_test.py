@@ -2,13 +2,19 @@
 """AsyncClient: many calls in flight, cancellation, errors, several loops."""
 
 import asyncio
+import contextlib
+import gc
+import hashlib
+import json
 import socket
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
 import phasor
+from phasor.testing import Server
 
 LLAMA = phasor.Spec("llama-3")
 
@@ -29,6 +35,101 @@ def test_calls_in_flight_get_their_own_results(target):
 
     for i, y in enumerate(asyncio.run(main())):
         assert y.tobytes() == phasor.apply_rope(x(i), positions=range(i, i + 5), spec=LLAMA).tobytes()
+
+
+def test_rotations_of_one_turn_have_their_own_results_and_errors(phasor_server):
+    rotations = {i: {"positions": range(i, i + 5), "spec": LLAMA} for i in range(100)}
+    rotations[30]["positions"] = range(4)
+    rotations[31]["spec"] = "no-such-preset"
+    rotations[32]["pins"] = phasor.Pins(backend="cuda")
+    rotations[34]["timeout"] = 5
+    move = {"from_positions": range(5), "positions": range(33, 38), "spec": LLAMA}
+
+    async def main(**options):
+        async with phasor.AsyncClient(phasor_server.target, **options) as client:
+            calls = [client.apply_rope(x(i), **rotations[i]) for i in rotations]
+            return await asyncio.gather(*calls, client.move_keys(x(), **move), return_exceptions=True)
+
+    together, alone = asyncio.run(main()), asyncio.run(main(join_bytes=0))
+    for i, (a, b) in enumerate(zip(together, alone, strict=True)):
+        if i in (30, 31, 32):
+            assert isinstance(a, phasor.Error) and type(a) is type(b) and str(a) == str(b), "the error of a call by itself"
+        else:
+            wanted = phasor.apply_rope(x(i), **rotations[i]) if i < 100 else phasor.move_keys(x(), **move)
+            assert a.tobytes() == wanted.tobytes() == b.tobytes()
+
+
+@contextlib.contextmanager
+def server_that_allows(folder, *methods):
+    """A server and a token's file; the token may call these methods only."""
+    token = "0123456789abcdef" * 4
+    (folder / "token").write_text(token)
+    (folder / "tokens").write_text(f"me sha256:{hashlib.sha256(token.encode()).hexdigest()}\n")
+    methods = [f"phasor.v1.PositionEmbeddingService/{method}" for method in methods]
+    (folder / "policy").write_text(json.dumps({"identities": [{"identity": "token:me", "methods": methods}]}))
+    with Server("--tokens-file", str(folder / "tokens"), "--policy-file", str(folder / "policy")) as server:
+        yield server.target, str(folder / "token")
+
+
+async def rotate_many(target, token, tasks, rounds=1, **options):
+    async with phasor.AsyncClient(target, token_file=token, **options) as client:
+        for _ in range(rounds):
+            calls = (client.apply_rope(x(i), positions=range(i, i + 5), spec=LLAMA) for i in range(tasks))
+            for i, y in enumerate(await asyncio.gather(*calls)):
+                assert y.tobytes() == phasor.apply_rope(x(i), positions=range(i, i + 5), spec=LLAMA).tobytes()
+
+
+def test_only_one_message_of_several_is_a_batch(tmp_path):
+    with server_that_allows(tmp_path, "BatchApplyRoPE") as (target, token):
+        asyncio.run(rotate_many(target, token, 100))
+        with pytest.raises(phasor.PermissionDenied):
+            asyncio.run(rotate_many(target, token, 100, join_bytes=0))
+        with pytest.raises(phasor.PermissionDenied):
+            asyncio.run(rotate_many(target, token, 100, join_bytes=x().nbytes - 1))
+        with pytest.raises(phasor.PermissionDenied):
+            asyncio.run(rotate_many(target, token, 1))
+
+
+def test_a_server_that_allows_no_batches_gets_single_calls(tmp_path):
+    with server_that_allows(tmp_path, "ApplyRoPE") as (target, token):
+        asyncio.run(rotate_many(target, token, 100, rounds=3))
+
+
+def test_a_cancelled_rotation_does_not_end_the_others_of_its_message(phasor_server):
+    async def main():
+        async with phasor.AsyncClient(phasor_server.target) as client:
+            tasks = [asyncio.create_task(client.apply_rope(x(i), positions=range(5), spec=LLAMA)) for i in range(8)]
+            gone = asyncio.create_task(client.apply_rope(x(9), positions=range(5), spec=LLAMA))
+            await asyncio.wait([gone], timeout=0)  # all have begun
+            assert gone.cancel()
+            *others, ended = await asyncio.gather(*tasks, gone, return_exceptions=True)
+            assert isinstance(ended, asyncio.CancelledError)
+            for i, y in enumerate(others):
+                assert y.tobytes() == phasor.apply_rope(x(i), positions=range(5), spec=LLAMA).tobytes()
+
+    asyncio.run(main())
+
+
+def test_a_message_is_cancelled_when_nobody_waits_for_it():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        async def main():
+            client = phasor.AsyncClient(f"127.0.0.1:{silent.getsockname()[1]}", timeout=600)
+            values = [x(i) for i in range(8)]
+            tasks = [asyncio.create_task(client.apply_rope(each, positions=range(5), spec=LLAMA)) for each in values]
+            gone = [weakref.ref(each) for each in values]
+            values.clear()
+            await asyncio.wait(tasks, timeout=0.05)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            del task
+            tasks.clear()
+            while any(each() is not None for each in gone):  # until the connection has let go of the arrays
+                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.02)
+                gc.collect()
+
+        asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_every_call_has_a_coroutine(target):

@@ -267,6 +267,77 @@ def test_what_cannot_be_is_refused_before_anything_is_done(cuda, memory, client,
     assert np.array_equal(x.host, phasor.apply_rope(before, **call))
 
 
+@pytest.fixture
+def cupy(monkeypatch, memories):
+    """As cupy with arrays in the second allocation, as far as the package looks at it."""
+
+    class Device:
+        current = 0
+
+        def __enter__(self):
+            Device.current += 1
+
+        def __exit__(self, *_):
+            Device.current -= 1
+
+    class ndarray(OnGpu):  # noqa: N801 as cupy's
+        device = Device()
+
+        def copy(self):
+            copied = empty(self.shape, self.dtype)
+            copied.host[...] = self.host
+            return copied
+
+        def __getitem__(self, index):
+            return ndarray(self.host[index], self.stream, self.read_only, self)
+
+    taken = [0]
+
+    def empty(shape, dtype):
+        taken[0] += 8192
+        return ndarray(np.ndarray(shape, dtype, memories[1].map, taken[0]))
+
+    ndarray.__module__ = "cupy"
+    module = types.ModuleType("cupy")
+    module.ndarray, module.Device, module.empty = ndarray, Device, empty
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+def test_results_of_cupy_are_new_arrays_on_the_gpu(cuda, cupy, client, rng):
+    made, empty = [], cupy.empty
+
+    def on_device(shape, dtype):
+        made.append(cupy.Device.current)
+        return empty(shape, dtype)
+
+    cupy.empty = on_device
+    for dtype in ("float32", "float16", ml_dtypes.bfloat16):
+        x = empty((7, 3, 16), np.dtype(dtype))
+        before = x.fill(rng)
+        wanted = phasor.apply_rope(before, positions=range(7), spec=HALF)
+        y = client.apply_rope(x, positions=range(7), spec=HALF)
+        assert type(y) is cupy.ndarray and y.host.tobytes() == wanted.tobytes() and x.host.tobytes() == before.tobytes()
+        assert made.pop() == 1, "made on the device of the input"
+        assert cuda.fake_cuda_synchronized() == 7, "the stream that the array named"
+        client.apply_rope_(x, positions=range(7), spec=HALF)
+        assert x.host.tobytes() == wanted.tobytes()
+        while cuda.fake_cuda_synchronized() >= 0:
+            pass
+    # A view whose last dimension is not contiguous: a dense copy on the GPU is read; it is not written.
+    x = empty((16, 7, 16), np.dtype("float32"))
+    before = x.fill(rng).transpose(2, 1, 0)
+    turned = cupy.ndarray(x.host.transpose(2, 1, 0), base=x)
+    y = client.apply_rope(turned, positions=range(16), spec=HALF)
+    assert np.array_equal(y.host, phasor.apply_rope(before, positions=range(16), spec=HALF))
+    with pytest.raises(phasor.InvalidArgument, match="not contiguous"):
+        client.apply_rope_(turned, positions=range(16), spec=HALF)
+    y8 = client.apply_rope(empty((7, 3, 16), np.dtype("float16")), positions=range(7), spec=HALF, out_dtype="float8_e4m3")
+    assert type(y8) is cupy.ndarray and y8.dtype == ml_dtypes.float8_e4m3fn
+    with pytest.raises(TypeError, match="nothing copies"):
+        phasor.apply_rope(x, positions=range(16), spec=HALF)
+
+
 def test_without_a_driver_it_is_said():
     code = """
 import numpy as np, phasor
