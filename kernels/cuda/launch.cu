@@ -67,9 +67,9 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
   }
 }
 
-// So many blocks of a body with steps fit on a multiprocessor by its shared memory. A limit on
-// registers for more of them would only spill.
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ % 100 != 0 || __CUDA_ARCH__ >= 1200)
+// So many blocks of a body with steps are wanted on a multiprocessor: as many as its shared memory
+// has room for, and on sm_100 one fewer, because with the registers of four the kernels spill.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ % 100 != 0 || __CUDA_ARCH__ >= 1000)
 constexpr int kBlocksWithSteps = 3;
 #else
 constexpr int kBlocksWithSteps = kBlocksPerProcessor;
