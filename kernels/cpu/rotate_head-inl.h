@@ -61,10 +61,11 @@ concept InEvenOdd = requires(const typename E::T* x, Vf& v) {
   E::LoadEvenOdd(x, v, v);
 };
 
-// Whether E stores two vectors faster at once.
+// Whether a vector of E is less than a line that is written past the caches, and two are stored at
+// once.
 template <typename E>
-concept StoresTwo = requires(Vf v, typename E::T* p) {
-  E::StoreTwo(v, v, p);
+concept StreamsTwo = requires(Vf v, typename E::T* p) {
+  E::StreamTwo(v, v, p);
 };
 
 // Rotates lanes x1[j], x2[j] by pair j of the natural tables, from pair `begin` on. D is the
@@ -76,22 +77,22 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   using Lane = typename E::T;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = begin;
-  const auto rotate = [&](int64_t i, auto& a, auto& b) HWY_ATTR {
-    RotatePair(E::Load(x1 + i), E::Load(x2 + i), hn::LoadU(d, cos + i), hn::LoadU(d, sin + i), a,
-               b);
-  };
-  if constexpr (StoresTwo<E>) {
+  if constexpr (StreamsTwo<E>) {
     for (; j + 2 * lanes <= pairs; j += 2 * lanes) {
-      Vf a, b, a_next, b_next;
-      rotate(j, a, b);
-      rotate(j + lanes, a_next, b_next);
-      E::StoreTwo(a, a_next, y1 + j);
-      E::StoreTwo(b, b_next, y2 + j);
+      Vf a[2], b[2];
+      for (int k = 0; k < 2; ++k) {
+        const int64_t i = j + k * lanes;
+        RotatePair(E::Load(x1 + i), E::Load(x2 + i), hn::LoadU(d, cos + i), hn::LoadU(d, sin + i),
+                   a[k], b[k]);
+      }
+      E::StreamTwo(a[0], a[1], y1 + j);
+      E::StreamTwo(b[0], b[1], y2 + j);
     }
   }
   for (; j + lanes <= pairs; j += lanes) {
     decltype(hn::Zero(d)) a, b;
-    rotate(j, a, b);
+    RotatePair(E::Load(x1 + j), E::Load(x2 + j), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a,
+               b);
     E::Store(a, y1 + j);
     E::Store(b, y2 + j);
   }
@@ -149,8 +150,8 @@ struct Streamed<F16> : F16 {
     const hn::Rebind<hwy::float16_t, Df> df16;
     hn::Stream(hn::BitCast(dh, hn::DemoteTo(df16, v)), dh, p);
   }
-  // Stores two vectors, one behind the other, so that a whole line is written at once.
-  static HWY_INLINE void StoreTwo(Vf first, Vf second, uint16_t* p) {
+  // One behind the other.
+  static HWY_INLINE void StreamTwo(Vf first, Vf second, uint16_t* p) {
     const hn::Rebind<uint16_t, Df> dh;
     const hn::Twice<decltype(dh)> dw;
     const hn::Rebind<hwy::float16_t, Df> df16;
