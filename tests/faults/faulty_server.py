@@ -82,6 +82,7 @@ class Bench:
     def faulty(self, fault=None):
         """(environment of a process with the shim, its fault)"""
         control = self.folder / "fault"
+        control.unlink(missing_ok=True)  # a process that runs keeps the one that it has mapped
         control.write_bytes(bytes(fault or Fault(every=1)))
         with open(control, "r+b") as file:
             fault = Fault.from_buffer(mmap.mmap(file.fileno(), ctypes.sizeof(Fault)))
