@@ -29,7 +29,7 @@ LOAD, STORE = re.compile(r"LDG?\.E\.(ENL2\.)?(128|256)"), re.compile(r"STG?\.E\.
 # instructions of a unit that is half split.
 BLOCKS_PER_PROCESSOR, THREADS, REGISTERS = 4, 256, 65536
 PLAIN_KERNELS = {
-    r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 8, "unit": 64, "since": 75},
+    r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 8, "unit": 60, "since": 75},
     r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 32, "unit": 110, "since": 80},
     r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2450, "products": 32, "unit": 150, "since": 89},
     r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 5200, "since": 75},
@@ -45,6 +45,8 @@ PIPES = (
     ("uniform", r"U[A-Z]|R2UR|S2UR"),
     ("alu", r""),
 )
+# There the compiler puts four NOPs before each operation in float64, which few units compute.
+SLOW_UNITS = {("F64", "120"): 64}
 LIMITS = pathlib.Path(__file__).with_suffix(".json")
 ROOM = 1.05  # of a limit, over the count that is written down
 # Kernels that move or compare keys, one for each code, with a barrier between any two steps. So many blocks must fit on a
@@ -139,8 +141,9 @@ def check(out, architecture, nvcc, flags, disassembler, counts):
                     found = {"registers": registers_of.get(name, 0), **counts_of(lines, want)}
                     counts[f"{kind[1]}{' to FLOAT8' * int(kind[2])}"] = found
                     print(f"sm_{architecture}: rotation in {kind[1]}{' to FLOAT8' * int(kind[2])}: {found}")
-                    if int(architecture) >= want["since"] and found["unit"] > want["unit"]:
-                        problems.append(f"{name}: {found['unit']} instructions for a unit, at most {want['unit']}")
+                    most = SLOW_UNITS.get((kind[1], architecture), want["unit"])
+                    if int(architecture) >= want["since"] and found["unit"] > most:
+                        problems.append(f"{name}: {found['unit']} instructions for a unit, at most {most}")
                 problems += [f"{name}: {p}" for p in not_fast(lines, registers_of.get(name, 0), want, int(architecture))]
     if plain != 7:
         problems.append(f"{plain} plain kernels found, not 7")
