@@ -59,8 +59,8 @@ class _Message:
         self.connection = client._client._native()
         self.waiting = len(rotations)
         ropes = []
-        for each in rotations:
-            ropes.append(each.rope)
+        for each in rotations:  # what was sent once is read again
+            ropes.append(each.rope or self.connection.prepare_rope(each.call, sys.maxsize))
             each.rope, each.message = None, self
         self.token = self.connection.start_ropes(ropes, rotations[0].timeout, state.completions, self)
 
@@ -75,8 +75,7 @@ class _Message:
         if len(errors) > 1 and all(isinstance(error, (_errors.PermissionDenied, _errors.Unimplemented)) for error in errors):
             self.client._join_bytes = 0  # this server may allow single calls only
             for each, _ in waiting:
-                each.rope = self.connection.prepare_rope(each.call, sys.maxsize)
-                _Message(self.client, self.state, [each])
+                self.client._start(self.state, [each])
             return
         for each, error in waiting:
             if error is None:
@@ -167,6 +166,8 @@ class AsyncClient:
     """
 
     def __init__(self, target: str = "inproc:", *, join_bytes: int = 16 << 10, **options: Any) -> None:
+        if join_bytes < 0:
+            raise _errors.InvalidArgument(f"join_bytes: {join_bytes}; must be at least 0")
         self._client = Client(target, **options)
         self._join_bytes = 0 if target == "inproc:" else join_bytes
         self._last: _Loop | None = None  # of the last call
@@ -228,12 +229,14 @@ class AsyncClient:
                 groups.setdefault(each.timeout, []).append(each)
         for group in groups.values():
             for start in range(0, len(group), _JOINED):
-                some = group[start : start + _JOINED]
-                try:
-                    _Message(self, state, some)
-                except Exception as error:  # the client was closed meanwhile
-                    for each in some:
-                        each.future.set_exception(error)
+                self._start(state, group[start : start + _JOINED])
+
+    def _start(self, state: _Loop, rotations: list[_Rotation]) -> None:
+        try:
+            _Message(self, state, rotations)
+        except Exception as error:  # the client was closed meanwhile
+            for each in rotations:
+                each.future.set_exception(error)
 
     async def apply_rope(
         self,

@@ -95,6 +95,19 @@ def test_a_server_that_allows_no_batches_gets_single_calls(tmp_path):
         asyncio.run(rotate_many(target, token, 100, rounds=3))
 
 
+def test_a_client_that_is_closed_before_a_turn_ends_says_so(phasor_server):
+    async def main():
+        client = phasor.AsyncClient(phasor_server.target)
+        tasks = [asyncio.create_task(client.apply_rope(x(i), positions=range(5), spec=LLAMA)) for i in range(3)]
+        asyncio.get_running_loop().call_soon(client.close)  # after they began, before they are sent
+        for error in await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60):
+            assert isinstance(error, phasor.FailedPrecondition) and "closed" in str(error)
+
+    asyncio.run(main())
+    with pytest.raises(phasor.InvalidArgument, match="join_bytes: -1; must be at least 0"):
+        phasor.AsyncClient(phasor_server.target, join_bytes=-1)
+
+
 def test_a_cancelled_rotation_does_not_end_the_others_of_its_message(phasor_server):
     async def main():
         async with phasor.AsyncClient(phasor_server.target) as client:

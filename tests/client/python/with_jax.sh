@@ -6,12 +6,13 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
 venv=build/.venv-jax
-wanted=(jax==0.10.2 pytest==9.2.0 mpmath==1.4.1 ml_dtypes==0.6.0)
-if [[ ${wanted[*]} != "$(cat $venv/wanted 2>/dev/null)" ]]; then
+wanted=$(grep -E '^(jax|ml_dtypes|mpmath|numpy|pytest)==' client/python/requirements.txt tests/client/python/jax.txt --no-filename)
+if [[ $wanted != "$(cat $venv/wanted 2>/dev/null)" ]]; then
   rm -rf $venv
   build/.venv/bin/python -m venv $venv
-  $venv/bin/pip install -q --disable-pip-version-check "${wanted[@]}" </dev/null || { echo "SKIP: jax cannot be installed (offline?)"; exit 77; }
-  echo "${wanted[*]}" >$venv/wanted
+  # shellcheck disable=SC2086  # one argument per package
+  $venv/bin/pip install -q --disable-pip-version-check $wanted </dev/null || { echo "SKIP: jax cannot be installed (offline?)"; exit 77; }
+  echo "$wanted" >$venv/wanted
 fi
 export JAX_PLATFORMS=cpu PHASOR_PYTHON_EXECUTABLE=$venv/bin/python
 exec tests/client/python/run.sh "$1" -m pytest -c tests/client/python/pytest.ini \
