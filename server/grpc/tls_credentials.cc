@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/crypto.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +23,10 @@ namespace phasor::rpc {
 namespace {
 
 constexpr unsigned kWatchSeconds = 1;  // the minimum that gRPC accepts
+
+// Before anything uses OpenSSL: it stays usable until the process ends. Threads of gRPC may outlive
+// main(), and OpenSSL's exit handler would leak or take away what they hold.
+[[maybe_unused]] const int kOpenSslStays = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
 
 bool WriteAll(int fd, const std::string& text) {
   size_t written = 0;

@@ -5,8 +5,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/crypto.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -76,6 +79,18 @@ TEST_F(TlsCredentialsTest, TakesNewCertificatesAndKeepsTheOldOneOfABadFile) {
 TEST_F(TlsCredentialsTest, DoesNotBeginWithABadFile) {
   dir_.Write("cert", "x");
   EXPECT_THAT(TlsCredentials::Load(paths_), StatusIs(testing::kInvalid, HasSubstr("tls-cert: ")));
+}
+
+// Exit handlers run last registered first: OpenSSL's would be registered after this one.
+void EndByWhetherOpenSslIsUsable() {
+  std::atexit([] { _exit(OPENSSL_init_crypto(0, nullptr) == 1 ? 7 : 8); });
+  OPENSSL_init_crypto(0, nullptr);
+  std::exit(9);
+}
+
+TEST(OpenSslTest, IsUsableAfterMain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(EndByWhetherOpenSslIsUsable(), ::testing::ExitedWithCode(7), "");
 }
 
 }  // namespace
