@@ -22,12 +22,12 @@ grpc::ByteBuffer ToByteBuffer(const std::string& bytes) {
 }
 
 template <typename Message>
-Message Parse(grpc::ByteBuffer bytes) {
+Message Parse(grpc::ByteBuffer bytes, int tensors = 1) {
   Message message;
   if (!grpc::SerializationTraits<Message>::Deserialize(&bytes, &message).ok()) {
     Die("the answer does not parse");
   }
-  if (message.raw_size() != 1) Die("the answer has not one tensor");
+  if (message.raw_size() != tensors) Die("the answer has another number of tensors");
   return message;
 }
 
@@ -41,6 +41,19 @@ const std::byte* Bytes(const std::string& raw, int64_t size) {
 grpc::ByteBuffer EncodeMessage(const EncodeCase& test_case) {
   v1::EncodeRequest message;
   *message.mutable_item() = ToWire(RequestOf(test_case));
+  return ToByteBuffer(message.SerializeAsString());
+}
+
+grpc::ByteBuffer StreamEncodeMessage(const EncodeCase& test_case) {
+  v1::StreamEncodeRequest message;
+  message.set_id(1);
+  *message.mutable_item() = ToWire(RequestOf(test_case));
+  return ToByteBuffer(message.SerializeAsString());
+}
+
+grpc::ByteBuffer BatchEncodeMessage(const EncodeCase& test_case, int items) {
+  v1::BatchEncodeRequest message;
+  for (int i = 0; i < items; ++i) *message.add_items() = ToWire(RequestOf(test_case));
   return ToByteBuffer(message.SerializeAsString());
 }
 
@@ -68,6 +81,18 @@ grpc::ByteBuffer RopeMessage(const RopeCase& test_case, const Memory& x) {
 void CheckEncodeAnswer(const EncodeCase& test_case, grpc::ByteBuffer answer) {
   const auto message = Parse<v1::EncodeResponse>(std::move(answer));
   CheckEncode(test_case, Bytes(message.raw(0), test_case.bytes()), false);
+}
+
+void CheckStreamEncodeAnswer(const EncodeCase& test_case, grpc::ByteBuffer answer) {
+  const auto message = Parse<v1::StreamEncodeResponse>(std::move(answer));
+  CheckEncode(test_case, Bytes(message.raw(0), test_case.bytes()), false);
+}
+
+void CheckBatchEncodeAnswer(const EncodeCase& test_case, int items, grpc::ByteBuffer answer) {
+  const auto message = Parse<v1::BatchEncodeResponse>(std::move(answer), items);
+  for (const std::string& raw : message.raw()) {
+    CheckEncode(test_case, Bytes(raw, test_case.bytes()), false);
+  }
 }
 
 void CheckRopeAnswer(const RopeCase& test_case, const Memory& x, grpc::ByteBuffer answer,

@@ -11,6 +11,9 @@
 namespace phasor::bench {
 
 grpc::ByteBuffer EncodeMessage(const EncodeCase& test_case);
+// The same as one message of a stream, and `items` times in one batch.
+grpc::ByteBuffer StreamEncodeMessage(const EncodeCase& test_case);
+grpc::ByteBuffer BatchEncodeMessage(const EncodeCase& test_case, int items);
 
 // A case with one tensor (no k) at positions 0, 1, ... The message refers to `x`, which must
 // outlive it and the calls that send it.
@@ -19,6 +22,8 @@ grpc::ByteBuffer RopeMessage(const RopeCase& test_case, const Memory& x);
 
 // Die unless the answer is what the reference backend computes.
 void CheckEncodeAnswer(const EncodeCase& test_case, grpc::ByteBuffer answer);
+void CheckStreamEncodeAnswer(const EncodeCase& test_case, grpc::ByteBuffer answer);
+void CheckBatchEncodeAnswer(const EncodeCase& test_case, int items, grpc::ByteBuffer answer);
 void CheckRopeAnswer(const RopeCase& test_case, const Memory& x, grpc::ByteBuffer answer,
                      bool sample);
 

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -63,16 +64,54 @@ grpc::ByteBuffer RawClient::Run(const std::string& method, const grpc::ByteBuffe
   }
   Slot* last = nullptr;
   for (int finished = 0; finished < calls; ++finished) {
-    void* tag = nullptr;
-    bool ok = false;
-    if (!queue_.Next(&tag, &ok)) Die("the completion queue has ended");
-    last = static_cast<Slot*>(tag);
+    last = static_cast<Slot*>(NextTag(method));
     if (!last->status.ok()) Die(absl::StrCat(method, ": ", last->status.error_message()));
     if (started == calls) continue;
     last->Start(*this, method, request);
     ++started;
   }
   return std::move(last->response);
+}
+
+grpc::ByteBuffer RawClient::RunStream(const std::string& method, const grpc::ByteBuffer& message,
+                                      int messages, int in_flight) {
+  enum Tag : intptr_t { kOther = 1, kRead, kWrite };
+  const auto tag = [](Tag t) { return reinterpret_cast<void*>(t); };
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  const auto stream = stub_.PrepareCall(&context, method, &queue_);
+  stream->StartCall(tag(kOther));
+  NextTag(method);
+  grpc::ByteBuffer answer;
+  stream->Read(&answer, tag(kRead));
+  int written = 0, read = 0;
+  bool writing = false;
+  while (read < messages) {
+    if (!writing && written < std::min(messages, read + in_flight)) {
+      stream->Write(message, tag(kWrite));
+      writing = true;
+      ++written;
+    }
+    if (NextTag(method) == tag(kWrite)) {
+      writing = false;
+    } else if (++read < messages) {
+      stream->Read(&answer, tag(kRead));
+    }
+  }
+  grpc::Status status;
+  stream->WritesDone(tag(kOther));
+  NextTag(method);
+  stream->Finish(&status, tag(kOther));
+  NextTag(method);
+  if (!status.ok()) Die(absl::StrCat(method, ": ", status.error_message()));
+  return answer;
+}
+
+void* RawClient::NextTag(const std::string& method) {
+  void* tag = nullptr;
+  bool ok = false;
+  if (!queue_.Next(&tag, &ok) || !ok) Die(absl::StrCat(method, ": an operation failed"));
+  return tag;
 }
 
 }  // namespace phasor::bench

@@ -14,6 +14,8 @@
 namespace phasor::bench {
 
 inline constexpr char kEncodeMethod[] = "/phasor.v1.PositionEmbeddingService/Encode";
+inline constexpr char kBatchEncodeMethod[] = "/phasor.v1.PositionEmbeddingService/BatchEncode";
+inline constexpr char kStreamEncodeMethod[] = "/phasor.v1.PositionEmbeddingService/StreamEncode";
 inline constexpr char kRopeMethod[] = "/phasor.v1.PositionEmbeddingService/ApplyRoPE";
 
 // The size of HTTP/2 frames of every client and server here: phasor-server's default.
@@ -31,8 +33,15 @@ class RawClient {
   grpc::ByteBuffer Run(const std::string& method, const grpc::ByteBuffer& request, int calls = 1,
                        int in_flight = 1);
 
+  // Sends `message` `messages` times on one stream, with at most `in_flight` answers missing.
+  // Returns the last answer.
+  grpc::ByteBuffer RunStream(const std::string& method, const grpc::ByteBuffer& message,
+                             int messages, int in_flight);
+
  private:
   struct Slot;
+  // The next tag of the queue. Dies if its operation failed.
+  void* NextTag(const std::string& method);
 
   grpc::GenericStub stub_;
   grpc::CompletionQueue queue_;

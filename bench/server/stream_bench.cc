@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_stream: compares rotations as items of one stream with the same rotations as calls, and a
-// long tensor in chunks with one call. The server is another process, reached over a Unix socket.
+// bench_stream: compares rotations as items of one stream with the same rotations as calls, a long
+// tensor in chunks with one call, and tiny items of a stream and of batches with calls. The server
+// is another process, reached over a Unix socket.
 #include <cstring>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "bench/harness.h"
 #include "bench/server/client_calls.h"
 #include "bench/server/messages.h"
+#include "bench/server/raw_client.h"
 #include "bench/server/servers.h"
 #include "kernels/backends.h"
 
@@ -102,6 +104,34 @@ void BenchChunks(Bench& bench, int64_t mib) {
               rate(seconds[0]), rate(seconds[1]), 1));
 }
 
+// 64 bytes of Encode at a time: as calls, as messages of a stream, and in batches.
+void BenchTinyItems(Bench& bench, const ChildServer& server) {
+  const EncodeCase test_case{"timestep-sin-cos", 1, 16, Dtype::kFloat32, 500};
+  constexpr int kInFlight = 64, kBatch = 64;
+  const int items = bench.arguments.quick ? 640 : 12800;
+  const grpc::ByteBuffer call = EncodeMessage(test_case), message = StreamEncodeMessage(test_case),
+                         batch = BatchEncodeMessage(test_case, kBatch);
+  RawClient client(server.unix_socket());
+  CheckEncodeAnswer(test_case, client.Run(kEncodeMethod, call));
+  CheckStreamEncodeAnswer(test_case, client.RunStream(kStreamEncodeMethod, message, 1, 1));
+  CheckBatchEncodeAnswer(test_case, kBatch, client.Run(kBatchEncodeMethod, batch));
+  const auto seconds = MedianSeconds(
+      bench.arguments,
+      {Candidate{[&] { client.Run(kEncodeMethod, call, items, kInFlight); }, Cache::kAny},
+       Candidate{[&] { client.RunStream(kStreamEncodeMethod, message, items, kInFlight); },
+                 Cache::kAny},
+       Candidate{[&] { client.Run(kBatchEncodeMethod, batch, items / kBatch, 4); }, Cache::kAny}});
+  const auto row = [](std::string name, std::string shape) {
+    Row of = RowOf(std::move(name), std::move(shape), "calls, 64 in flight");
+    of.unit = "items/s";
+    return of;
+  };
+  const auto rate = [&](size_t i) { return items / seconds[i]; };
+  bench.report->Add(RateRow(row("stream_encode", "64 B items, 64 in flight"), rate(1), rate(0), 3));
+  bench.report->Add(
+      RateRow(row("batch_encode", "64 items of 64 B, 4 batches in flight"), rate(2), rate(0), 15));
+}
+
 int Main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (argc == 5 && mode == "--serve") return Serve(argv[2], argv[3], std::atoll(argv[4]));
@@ -111,6 +141,7 @@ int Main(int argc, char** argv) {
   const auto backend = MakeBackend({.threads = 1});
   Report report("bench_stream", arguments, backend.ok() ? (*backend)->target() : "?");
   Bench bench{arguments, &report, ConnectTo(server.unix_socket()), ConnectTo("inproc:")};
+  BenchTinyItems(bench, server);
   for (const int64_t kib : {16, 256, 1024, 4096}) BenchItems(bench, kib);
   for (const int64_t mib : {64, 256}) BenchChunks(bench, mib);
   return report.Finish();

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <new>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "kernels/cpu/move.h"
 #include "kernels/cpu/rotary_args.h"
 #include "kernels/cpu/table_jobs.h"
@@ -61,6 +61,7 @@ struct Piece {
   int64_t first;
   int64_t count;
 };
+using Pieces = absl::InlinedVector<Piece, 4>;
 
 // The last-level cache of one core. sysconf would add up the caches of a whole AMD socket.
 int64_t LastLevelCacheBytes() {
@@ -84,7 +85,7 @@ class CpuBackend final : public Backend {
   int threads() const override { return pool_.threads(); }
 
   absl::Status Run(absl::Span<const Job> jobs) override {
-    std::vector<Piece> pieces;
+    Pieces pieces;
     for (const Job& job : jobs) {
       if (const auto* rotary = std::get_if<RotaryJob>(&job)) GatherWhole(*rotary);
       Split(job, &pieces);
@@ -119,7 +120,7 @@ class CpuBackend final : public Backend {
     return bytes;
   }
 
-  void Split(const Job& job, std::vector<Piece>* pieces) const {
+  void Split(const Job& job, Pieces* pieces) const {
     const int64_t rows = Rows(job);
     if (rows == 0) return;
     const int64_t row_bytes = std::max<int64_t>(RowBytes(job), 1);

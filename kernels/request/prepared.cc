@@ -50,7 +50,7 @@ Slots NoSlots() {
 }
 
 Slots SlotsOfKind(const PreparedEncode& encode) {
-  Slots slots = NoSlots();
+  Slots slots;  // most have no input and one output
   AddPositions(encode.positions, encode.positions_bytes, Role::kPositions, &slots);
   AddOutput(encode.add_to, encode.add_to_bytes, encode.output_bytes, /*on_device=*/true, &slots);
   return slots;

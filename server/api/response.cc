@@ -28,7 +28,7 @@ absl::InlinedVector<OutputRange, 4> RangesOf(absl::Span<const engine::Item> item
                                              const engine::Result& result) {
   absl::InlinedVector<OutputRange, 4> ranges;
   for (size_t i = 0; i < result.items.size(); ++i) {
-    const std::vector<OutputRange>& outputs = result.items[i].outputs;
+    const absl::Span<const OutputRange> outputs = result.items[i].outputs;
     for (size_t k = 0; k < outputs.size(); ++k) {
       const engine::Output& output = items[i].outputs[k];
       const bool in_header = output.slot.role == Role::kReport;

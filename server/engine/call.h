@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -82,11 +83,11 @@ struct OutputRange {
 struct ItemResult {
   absl::Status status;  // a unary call has one item, whose status is the call's
   // One range per output; without bytes if the output has memory of its own. Empty on failure.
-  std::vector<OutputRange> outputs;
+  absl::InlinedVector<OutputRange, 1> outputs;
   std::string_view backend = {};  // the backend that computed the item
 };
 struct Result {
-  std::vector<ItemResult> items;
+  absl::InlinedVector<ItemResult, 1> items;
   BufferRef buffer;  // all outputs; the response may share it until it is sent
 };
 

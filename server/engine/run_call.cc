@@ -48,7 +48,7 @@ bool NeedsNoScratch(const Item& item, const InputSlot& slot) {
 
 // Places the outputs that are part of the result one after another, and returns where the last one
 // ends: at most the call's cost plus padding.
-int64_t PlaceOutputs(const Call& call, std::vector<ItemResult>* results) {
+int64_t PlaceOutputs(const Call& call, absl::InlinedVector<ItemResult, 1>* results) {
   int64_t end = 0;
   results->resize(call.items.size());
   for (size_t i = 0; i < call.items.size(); ++i) {
@@ -202,6 +202,8 @@ std::string PathOf(const Call& call, size_t i) {
   return call.batch ? absl::StrCat("items[", i, "]") : "item";
 }
 
+using Jobs = absl::InlinedVector<Job, 1>;
+
 // A call that runs together with others.
 class StagedCall {
  public:
@@ -211,7 +213,7 @@ class StagedCall {
   }
 
   // The jobs of the backend; none if staging failed.
-  std::vector<Job>& jobs() { return jobs_; }
+  Jobs& jobs() { return jobs_; }
 
   size_t job_count() const { return job_items_.size(); }
 
@@ -273,7 +275,7 @@ class StagedCall {
   absl::Status status_;
   Result result_;
   std::optional<Stager> stager_;
-  std::vector<Job> jobs_;
+  Jobs jobs_;
   absl::InlinedVector<size_t, 1> job_items_;             // the item of each job
   absl::InlinedVector<std::unique_ptr<Stop>, 1> stops_;  // of each job; nullptr: it runs to its end
 };
@@ -299,12 +301,12 @@ Results RunCalls(absl::Span<Call* const> calls, Backend& backend, BufferPool& po
   absl::InlinedVector<StagedCall, 1> staged;
   staged.reserve(calls.size());
   for (Call* const call : calls) staged.emplace_back(call, &backend, &pool, &clock);
-  std::vector<Job> jobs = std::move(staged[0].jobs());
+  Jobs jobs = std::move(staged[0].jobs());
   for (size_t i = 1; i < staged.size(); ++i) {
     std::move(staged[i].jobs().begin(), staged[i].jobs().end(), std::back_inserter(jobs));
   }
   const Tick gathered = Now();
-  std::vector<JobResult> ran(jobs.size());
+  absl::InlinedVector<JobResult, 1> ran(jobs.size());
   if (!jobs.empty()) backend.RunEach(jobs, absl::MakeSpan(ran));
   const Tick computed = Now();
   if (facts != nullptr) {

@@ -79,14 +79,16 @@ OpenCalls::Call::~Call() {
 }
 
 void OpenCalls::Call::AnswerBegins(int64_t bytes) {
-  const absl::Duration timeout = calls_.limits_.answer_timeout;
-  if (timeout == absl::ZeroDuration()) return;
-  const absl::Duration time = timeout + static_cast<double>(bytes) / (1 << 20) * kAnswerTimePerMiB;
-  due_.store(absl::ToUnixNanos(absl::Now() + time), std::memory_order_relaxed);
+  if (calls_.answer_ns_ == 0) return;
+  static const int64_t kByteNs = absl::ToInt64Nanoseconds(kAnswerTimePerMiB) >> 20;
+  due_.store(absl::GetCurrentTimeNanos() + calls_.answer_ns_ + bytes * kByteNs,
+             std::memory_order_relaxed);
 }
 
 OpenCalls::OpenCalls(const OpenCallLimits& limits, std::function<void(int64_t)> ended)
-    : limits_(limits), ended_(std::move(ended)) {
+    : limits_(limits),
+      answer_ns_(std::min(absl::ToInt64Nanoseconds(limits.answer_timeout), INT64_MAX / 4)),
+      ended_(std::move(ended)) {
   if (limits_.answer_timeout > absl::ZeroDuration()) watch_ = std::thread([this] { Watch(); });
 }
 
@@ -127,7 +129,7 @@ void OpenCalls::Watch() {
 }
 
 void OpenCalls::EndOverdue() {
-  const int64_t now = absl::ToUnixNanos(absl::Now());
+  const int64_t now = absl::GetCurrentTimeNanos();
   std::vector<grpc_call*> overdue;
   {
     absl::MutexLock lock(&mu_);

@@ -82,6 +82,7 @@ class OpenCalls {
   void EndOverdue();
 
   const OpenCallLimits limits_;
+  const int64_t answer_ns_;  // limits_.answer_timeout
   const std::function<void(int64_t)> ended_;
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

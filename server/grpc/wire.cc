@@ -2,6 +2,10 @@
 // Takes messages over from gRPC, walks their slices, and copies small messages.
 #include "server/grpc/wire.h"
 
+#include <iterator>
+#include <utility>
+#include <vector>
+
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 
@@ -12,10 +16,19 @@ absl::Status Unreadable() {
   return absl::InvalidArgumentError("request: cannot be read; must be an uncompressed message");
 }
 
+using Slices = absl::InlinedVector<grpc::Slice, 1>;
+
 // The slices of a message. One without a buffer has no bytes.
-absl::Status DumpSlices(const grpc::ByteBuffer& message, std::vector<grpc::Slice>* slices) {
+absl::Status DumpSlices(const grpc::ByteBuffer& message, Slices* slices) {
   if (!message.Valid()) return absl::OkStatus();
-  return message.Dump(slices).ok() ? absl::OkStatus() : Unreadable();
+  if (grpc::Slice only; message.TrySingleSlice(&only).ok()) {
+    slices->push_back(std::move(only));
+    return absl::OkStatus();
+  }
+  std::vector<grpc::Slice> all;
+  if (!message.Dump(&all).ok()) return Unreadable();
+  slices->assign(std::make_move_iterator(all.begin()), std::make_move_iterator(all.end()));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -39,7 +52,8 @@ absl::StatusOr<WalkedMessage> ReceivedMessage::Walk(const WalkLimits& limits) co
 }
 
 void ReceivedMessage::Release() {
-  std::vector<grpc::Slice>().swap(slices_);
+  slices_.clear();
+  slices_.shrink_to_fit();
   message_.Clear();
 }
 
@@ -49,7 +63,7 @@ absl::StatusOr<std::string> CopyMessage(const grpc::ByteBuffer& message, int64_t
     return absl::ResourceExhaustedError(
         absl::StrCat("request: ", size, " bytes; must be at most ", max_bytes));
   }
-  std::vector<grpc::Slice> slices;
+  Slices slices;
   if (absl::Status status = DumpSlices(message, &slices); !status.ok()) return status;
   std::string bytes;
   bytes.reserve(size);

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/raw_message.h"
@@ -43,7 +43,7 @@ class ReceivedMessage {
   // 1.51 needs when memory returns to a quota that others wait for. Destroying a slice does not,
   // and would crash.
   grpc::ByteBuffer message_;
-  std::vector<grpc::Slice> slices_;  // destroyed first
+  absl::InlinedVector<grpc::Slice, 1> slices_;  // destroyed first
   int64_t size_ = 0;
 };
 

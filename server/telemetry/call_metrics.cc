@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts calls. Series are cached here, because the library finds a series by its labels with an
-// allocation and a hash of strings. The lock is held for one look-up.
+// allocation and a hash of strings. Once a series is made, counting takes no lock.
 #include "server/telemetry/call_metrics.h"
 
 #include <algorithm>
@@ -30,6 +30,12 @@ auto& Register(Builder builder, const char* name, const char* help,
 
 }  // namespace
 
+CallMetrics::Series::Series(prometheus::Histogram* seconds, prometheus::Histogram* sent,
+                            prometheus::Histogram* received)
+    : duration(seconds, SecondsBuckets()),
+      sent_bytes(sent, BytesBuckets()),
+      received_bytes(received, BytesBuckets()) {}
+
 CallMetrics::CallMetrics(prometheus::Registry* registry, absl::Span<const std::string> methods)
     : started_(Register(prometheus::BuildCounter(), "grpc_server_call_started_total",
                         "Calls that have begun", registry)),
@@ -41,25 +47,17 @@ CallMetrics::CallMetrics(prometheus::Registry* registry, absl::Span<const std::s
       received_bytes_(Register(
           prometheus::BuildHistogram(), "grpc_server_call_rcvd_total_compressed_message_size_bytes",
           "Bytes of a call's requests; of methods that carry tensors", registry)) {
-  absl::MutexLock lock(&mu_);
   for (const std::string& name : methods) methods_[name].label = name;
 }
 
-void CallMetrics::Started(std::string_view method) {
-  prometheus::Counter* started;
-  {
-    absl::MutexLock lock(&mu_);
-    started = MethodOf(method).started;
-  }
-  started->Increment();
-}
+void CallMetrics::Started(std::string_view method) { StartedOf(MethodOf(method)).Increment(); }
 
 void CallMetrics::Ended(const rpc::CallRecord& call) {
-  const Series series = SeriesOf(call.method, call.code);
-  series.duration->Observe(absl::ToDoubleSeconds(call.duration));
-  series.sent_bytes->Observe(static_cast<double>(call.sent_bytes));
+  Series& series = SeriesOf(MethodOf(call.method), call.code);
+  series.duration.Observe(absl::ToDoubleSeconds(call.duration));
+  series.sent_bytes.Observe(static_cast<double>(call.sent_bytes));
   if (call.received_bytes.has_value()) {
-    series.received_bytes->Observe(static_cast<double>(*call.received_bytes));
+    series.received_bytes.Observe(static_cast<double>(*call.received_bytes));
   }
   // Only then, because reading the metadata costs every call.
   if (exemplars_wanted_.load(std::memory_order_relaxed)) Remember(call);
@@ -72,9 +70,9 @@ void CallMetrics::Remember(const rpc::CallRecord& call) {
   const prometheus::Histogram::BucketBoundaries bounds = SecondsBuckets();
   const double seconds = absl::ToDoubleSeconds(call.duration);
   const size_t bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin();
+  const std::string& label = MethodOf(call.method).label;
   absl::MutexLock lock(&mu_);
-  std::vector<Exemplar>& of_series =
-      exemplars_[{MethodOf(call.method).label, rpc::CodeName(call.code)}];
+  std::vector<Exemplar>& of_series = exemplars_[{label, rpc::CodeName(call.code)}];
   of_series.resize(bounds.size() + 1);
   of_series[bucket] = {std::move(id), seconds, absl::Now()};
 }
@@ -94,26 +92,43 @@ Exemplar CallMetrics::ExemplarOf(const prometheus::MetricFamily& family,
                                                                      : found->second[bucket];
 }
 
-CallMetrics::Method& CallMetrics::MethodOf(std::string_view name) {
-  const auto known = methods_.find(absl::string_view(name.data(), name.size()));
-  Method& method = known == methods_.end() ? other_ : known->second;
-  if (method.started == nullptr) method.started = &started_.Add({{"grpc_method", method.label}});
-  return method;
+void CallMetrics::Flush() {
+  absl::MutexLock lock(&mu_);
+  for (ShardedCounter& counter : counters_) counter.Flush();
+  for (Series& series : series_) {
+    series.duration.Flush();
+    series.sent_bytes.Flush();
+    series.received_bytes.Flush();
+  }
 }
 
-CallMetrics::Series CallMetrics::SeriesOf(std::string_view name, int code) {
-  const size_t index = static_cast<size_t>(code) < kCodes ? static_cast<size_t>(code) : 2;
+CallMetrics::Method& CallMetrics::MethodOf(std::string_view name) {
+  const auto known = methods_.find(absl::string_view(name.data(), name.size()));
+  return known == methods_.end() ? other_ : known->second;
+}
+
+ShardedCounter& CallMetrics::StartedOf(Method& method) {
+  if (auto* const made = method.started.load(std::memory_order_acquire)) return *made;
   absl::MutexLock lock(&mu_);
-  Method& method = MethodOf(name);
-  std::unique_ptr<Series>& series = method.series[index];
-  if (series == nullptr) {
-    const prometheus::Labels labels = {{"grpc_method", method.label},
-                                       {"grpc_status", rpc::CodeName(static_cast<int>(index))}};
-    series = std::make_unique<Series>(Series{&duration_.Add(labels, SecondsBuckets()),
-                                             &sent_bytes_.Add(labels, BytesBuckets()),
-                                             &received_bytes_.Add(labels, BytesBuckets())});
-  }
-  return *series;
+  if (auto* const made = method.started.load(std::memory_order_relaxed)) return *made;
+  ShardedCounter& counter = counters_.emplace_back(&started_.Add({{"grpc_method", method.label}}));
+  method.started.store(&counter, std::memory_order_release);
+  return counter;
+}
+
+CallMetrics::Series& CallMetrics::SeriesOf(Method& method, int code) {
+  const size_t index = static_cast<size_t>(code) < kCodes ? static_cast<size_t>(code) : 2;
+  std::atomic<Series*>& known = method.series[index];
+  if (Series* const made = known.load(std::memory_order_acquire)) return *made;
+  absl::MutexLock lock(&mu_);
+  if (Series* const made = known.load(std::memory_order_relaxed)) return *made;
+  const prometheus::Labels labels = {{"grpc_method", method.label},
+                                     {"grpc_status", rpc::CodeName(static_cast<int>(index))}};
+  Series& series = series_.emplace_back(&duration_.Add(labels, SecondsBuckets()),
+                                        &sent_bytes_.Add(labels, BytesBuckets()),
+                                        &received_bytes_.Add(labels, BytesBuckets()));
+  known.store(&series, std::memory_order_release);
+  return series;
 }
 
 }  // namespace phasor::telemetry

@@ -10,19 +10,20 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "server/grpc/call_observer.h"
 #include "server/telemetry/open_metrics.h"
+#include "server/telemetry/shards.h"
 
 namespace phasor::telemetry {
 
@@ -39,6 +40,9 @@ class CallMetrics final : public rpc::CallObserver {
   void Started(std::string_view method) override;
   void Ended(const rpc::CallRecord& call) override;
 
+  // Moves what was counted to the registry.
+  void Flush();
+
   // From the first call of this on, remembers a trace for each bucket of the durations: the last
   // call whose caller samples its trace. Finds it.
   Exemplar ExemplarOf(const prometheus::MetricFamily& family,
@@ -49,21 +53,23 @@ class CallMetrics final : public rpc::CallObserver {
 
   // The series of one method and code. Each is made when it is first needed.
   struct Series {
-    prometheus::Histogram* duration;
-    prometheus::Histogram* sent_bytes;
-    prometheus::Histogram* received_bytes;
+    Series(prometheus::Histogram* seconds, prometheus::Histogram* sent,
+           prometheus::Histogram* received);
+    ShardedHistogram duration, sent_bytes, received_bytes;
   };
+  // nullptr: not made yet.
   struct Method {
     std::string label;
-    prometheus::Counter* started = nullptr;  // nullptr until the first call
-    std::array<std::unique_ptr<Series>, kCodes> series;
+    std::atomic<ShardedCounter*> started = nullptr;
+    std::array<std::atomic<Series*>, kCodes> series = {};
   };
 
   // Remembers the call's trace, if its caller samples it.
   void Remember(const rpc::CallRecord& call);
 
-  Method& MethodOf(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Series SeriesOf(std::string_view name, int code);
+  Method& MethodOf(std::string_view name);
+  ShardedCounter& StartedOf(Method& method);
+  Series& SeriesOf(Method& method, int code);
 
   prometheus::Family<prometheus::Counter>& started_;
   prometheus::Family<prometheus::Histogram>& duration_;
@@ -74,8 +80,10 @@ class CallMetrics final : public rpc::CallObserver {
   // By method and code, as their labels say.
   std::map<std::pair<std::string, std::string>, std::vector<Exemplar>> exemplars_
       ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<std::string, Method> methods_ ABSL_GUARDED_BY(mu_);  // by name; fixed
-  Method other_ ABSL_GUARDED_BY(mu_) = {kOther};
+  std::deque<ShardedCounter> counters_ ABSL_GUARDED_BY(mu_);  // in no order
+  std::deque<Series> series_ ABSL_GUARDED_BY(mu_);
+  absl::node_hash_map<std::string, Method> methods_;  // by name; fixed after construction
+  Method other_ = {kOther};
 };
 
 }  // namespace phasor::telemetry

@@ -9,10 +9,11 @@
 namespace phasor::telemetry {
 namespace {
 
-prometheus::Histogram& Make(prometheus::Registry* registry, const std::string& name,
-                            const std::string& help,
-                            const prometheus::Histogram::BucketBoundaries& buckets) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry).Add({}, buckets);
+ShardedHistogram Make(prometheus::Registry* registry, const std::string& name,
+                      const std::string& help,
+                      const prometheus::Histogram::BucketBoundaries& buckets) {
+  auto& family = prometheus::BuildHistogram().Name(name).Help(help).Register(*registry);
+  return {&family.Add({}, buckets), buckets};
 }
 
 }  // namespace
@@ -36,6 +37,13 @@ void EngineMetrics::Ran(const engine::RunReport& run) {
   run_calls_.Observe(static_cast<double>(run.calls));
   run_items_.Observe(static_cast<double>(run.jobs));
   run_bytes_.Observe(static_cast<double>(run.bytes));
+}
+
+void EngineMetrics::Flush() {
+  for (ShardedHistogram* const histogram :
+       {&queue_, &gather_, &compute_, &run_calls_, &run_items_, &run_bytes_}) {
+    histogram->Flush();
+  }
 }
 
 }  // namespace phasor::telemetry

@@ -3,10 +3,10 @@
 #ifndef PHASOR_SERVER_TELEMETRY_ENGINE_METRICS_H_
 #define PHASOR_SERVER_TELEMETRY_ENGINE_METRICS_H_
 
-#include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
 #include "server/engine/observer.h"
+#include "server/telemetry/shards.h"
 
 namespace phasor::telemetry {
 
@@ -19,13 +19,16 @@ class EngineMetrics final : public engine::Observer {
   void Taken(absl::Duration queued) override;
   void Ran(const engine::RunReport& run) override;
 
+  // Moves what was counted to the registry.
+  void Flush();
+
  private:
-  prometheus::Histogram& queue_;
-  prometheus::Histogram& gather_;
-  prometheus::Histogram& compute_;
-  prometheus::Histogram& run_calls_;
-  prometheus::Histogram& run_items_;
-  prometheus::Histogram& run_bytes_;
+  ShardedHistogram queue_;
+  ShardedHistogram gather_;
+  ShardedHistogram compute_;
+  ShardedHistogram run_calls_;
+  ShardedHistogram run_items_;
+  ShardedHistogram run_bytes_;
 };
 
 }  // namespace phasor::telemetry

@@ -24,6 +24,12 @@ class Metrics::Impl {
  public:
   explicit Impl(absl::Span<const std::string> methods) : calls(&registry, methods) {}
 
+  std::vector<prometheus::MetricFamily> Collect() {
+    engine.Flush();
+    calls.Flush();
+    return registry.Collect();
+  }
+
   prometheus::Registry registry;
   EngineMetrics engine{&registry};
   CallMetrics calls;
@@ -55,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(const std::vector<std:
   options.path = "/metrics";
   options.page = [counted = metrics.impl_, snapshot = std::move(snapshot),
                   gpus = std::make_shared<GpuReader>()](std::string_view accept) {
-    std::vector<prometheus::MetricFamily> families = counted->registry.Collect();
+    std::vector<prometheus::MetricFamily> families = counted->Collect();
     MoveTo(&families, FamiliesOf(snapshot()));
     MoveTo(&families, ProcessFamilies());
     MoveTo(&families, FamiliesOf(gpus->Read()));

@@ -31,7 +31,8 @@ struct Seen {
 };
 
 // "family method code" -> what its histogram holds, or its counter.
-std::map<std::string, Seen> Read(const prometheus::Registry& registry) {
+std::map<std::string, Seen> Read(const prometheus::Registry& registry, CallMetrics& metrics) {
+  metrics.Flush();
   std::map<std::string, Seen> seen;
   for (const prometheus::MetricFamily& family : registry.Collect()) {
     for (const prometheus::ClientMetric& metric : family.metric) {
@@ -58,8 +59,9 @@ TEST(CallMetricsTest, CallsOfManyThreadsAreAllCountedUnderTheirMethodAndCode) {
       }
     });
   }
+  Read(registry, metrics);  // while they count
   for (std::thread& thread : threads) thread.join();
-  std::map<std::string, Seen> seen = Read(registry);
+  std::map<std::string, Seen> seen = Read(registry, metrics);
   constexpr uint64_t kOfEach = kThreads * kCalls / 2;
   EXPECT_EQ(seen["grpc_server_call_started_total a.Service/One"].count, kOfEach);
   const Seen ok = seen["grpc_server_call_duration_seconds a.Service/One OK"];
@@ -83,7 +85,7 @@ TEST(CallMetricsTest, CallsOfMethodsThatThereAreNotAreOneSeriesHoweverManyNamesT
     End(&metrics, *name, 12, 0, std::nullopt);
   }
   metrics.Started(kMethods[0]);
-  std::map<std::string, Seen> seen = Read(registry);
+  std::map<std::string, Seen> seen = Read(registry, metrics);
   EXPECT_EQ(seen["grpc_server_call_started_total other"].count, kNames);
   EXPECT_EQ(seen["grpc_server_call_duration_seconds other UNIMPLEMENTED"].count, kNames);
   EXPECT_EQ(seen["grpc_server_call_started_total a.Service/One"].count, 1u);
@@ -94,7 +96,7 @@ TEST(CallMetricsTest, RequestsThatNobodyMeasuresAreNotCountedAsEmpty) {
   prometheus::Registry registry;
   CallMetrics metrics(&registry, kMethods);
   End(&metrics, kMethods[0], 0, 10, std::nullopt);
-  std::map<std::string, Seen> seen = Read(registry);
+  std::map<std::string, Seen> seen = Read(registry, metrics);
   EXPECT_EQ(
       seen["grpc_server_call_rcvd_total_compressed_message_size_bytes a.Service/One OK"].count, 0u);
   EXPECT_EQ(
@@ -106,7 +108,8 @@ TEST(CallMetricsTest, ACodeThatGrpcDoesNotNameIsUnknown) {
   CallMetrics metrics(&registry, kMethods);
   End(&metrics, kMethods[0], 99, 0, 0);
   End(&metrics, kMethods[0], -1, 0, 0);
-  EXPECT_EQ(Read(registry)["grpc_server_call_duration_seconds a.Service/One UNKNOWN"].count, 2u);
+  EXPECT_EQ(
+      Read(registry, metrics)["grpc_server_call_duration_seconds a.Service/One UNKNOWN"].count, 2u);
 }
 
 TEST(CallMetricsTest, ABucketHasTheLastSampledTraceOnceOneHasBeenAskedFor) {
@@ -123,6 +126,7 @@ TEST(CallMetricsTest, ABucketHasTheLastSampledTraceOnceOneHasBeenAskedFor) {
   // Trace ids in the page, by bucket.
   const auto traces = [&] {
     std::map<size_t, std::string> found;
+    metrics.Flush();
     for (const prometheus::MetricFamily& family : registry.Collect()) {
       for (const prometheus::ClientMetric& metric : family.metric) {
         for (size_t bucket = 0; bucket < metric.histogram.bucket.size(); ++bucket) {
