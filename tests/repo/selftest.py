@@ -164,6 +164,11 @@ class DocsTest(unittest.TestCase):
         tree["docs/a.md"] = "[x](../kernels/plan.h#top) `kernels/` `kernels/{plan}.h` [y](https://example.org) `a/b`"
         self.assertEqual(docs.violations(tree), [])
 
+    def test_the_index_lists_every_decision_by_its_title(self):
+        tree = {"docs/adr/0007-a.md": "# 7. A b\n\nStatus: accepted\n", docs.INDEX: "- [7. A b](0007-a.md)\n"}
+        self.assertEqual(docs.violations(tree), [])
+        self.assertIn("[7. A c]", docs.violations(tree | {"docs/adr/0007-a.md": "# 7. A c\n"})[0])
+
 
 class PresetsTest(unittest.TestCase):
     def test_the_list_of_presets_is_the_data(self):
