@@ -6,9 +6,10 @@ import pathlib
 import tempfile
 import unittest
 
-import docs
-import headers
 import containers
+import docs
+import figures
+import headers
 import layering
 import models_page
 import presets
@@ -185,6 +186,17 @@ class PresetsTest(unittest.TestCase):
         self.assertEqual(presets.violations(tree), [])
         tree[presets.DOCUMENT] = row.replace("**no**", "yes") + row + "| `gone` | | | | yes |\n" + presets.copies(tree)
         self.assertEqual(len(presets.violations(tree)), 3)
+
+
+class FiguresTest(unittest.TestCase):
+    def test_sentences_have_the_counts_of_the_data(self):
+        tree = {f"{figures.CONFIGS}{name}.json": "[]" for name in ("golden", "published", "layers")}
+        tree |= {figures.PRESETS: '[{"verified": true}, {"verified": false}]'}
+        pages = {}
+        for document, sentence in figures.sentences(tree):
+            pages[document] = pages.get(document, "") + sentence.replace(" ", "\n") + "\n"
+        self.assertEqual(figures.violations(tree | pages), [])
+        self.assertEqual(len(figures.violations(tree | pages | {figures.PRESETS: "[]"})), 2)
 
 
 class ResultsTest(unittest.TestCase):
