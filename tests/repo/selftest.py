@@ -68,7 +68,6 @@ class LayeringTest(unittest.TestCase):
         self.accepts("kernels/base/json.h", "<nlohmann/json.hpp>")
         self.accepts("kernels/cpu/encode.cc", '"hwy/highway.h"')
         self.accepts("kernels/plan/frequencies.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
-        self.accepts("kernels/plan/parity/elementary.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
 
     def test_public_client_headers_show_no_generated_code(self):
         self.refuses("client/client.h", '"client/grpc/grpc_connection.h"')
