@@ -22,7 +22,7 @@ using testing::FillRows;
 using testing::IsOk;
 using testing::Pool;
 
-constexpr int64_t kHeadDim = 128;
+constexpr int64_t kLanes = 128;
 
 std::unique_ptr<Backend> BackendOf(int threads) {
   return cpu::MakeCpuBackend({cpu::RunnableTargets().front(), threads});
@@ -30,12 +30,12 @@ std::unique_ptr<Backend> BackendOf(int threads) {
 
 // 640 tokens of 8 layers, so that there are dozens of pieces. Pool 1 has the slots' positions.
 MoveRequest LongMove() {
-  constexpr int64_t kPages = 40, kLayerBytes = kPages * 16 * 8 * kHeadDim * 2;
+  constexpr int64_t kPages = 40, kLayerBytes = kPages * 16 * 8 * kLanes * 2;
   MoveRequest request;
   request.mode = MoveMode::kMove;
   request.pools = {8 * kLayerBytes, kPages * 16 * 4};
   request.layouts = {
-      {.name = "nhd", .pages = kPages, .page_size = 16, .heads = 8, .head_dim = kHeadDim}};
+      {.name = "nhd", .pages = kPages, .page_size = 16, .heads = 8, .head_dim = kLanes}};
   Spec spec;
   spec.preset = "rope-half-split";
   request.specs = {{.spec = std::move(spec)}};
