@@ -59,9 +59,6 @@ set(PHASOR_NVCC_FLAGS -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec
 # One PTX for the newest architecture beside machine code for each, for GPUs that come later.
 function(phasor_cuda_object source result)
   set(flags ${PHASOR_NVCC_FLAGS} ${PHASOR_NVCC_COMPRESS})
-  if(PHASOR_WERROR)
-    list(APPEND flags -Werror all-warnings)
-  endif()
   set(launcher)
   if(PHASOR_CCACHE AND PROJECT_IS_TOP_LEVEL)
     set(launcher ${PHASOR_CCACHE})

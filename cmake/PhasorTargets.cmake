@@ -12,9 +12,6 @@ target_compile_features(phasor_build_options INTERFACE cxx_std_20)
 target_compile_options(phasor_build_options INTERFACE
   -ffp-contract=off -fno-fast-math -Wall -Wextra -Wshadow -Wno-missing-field-initializers
   -Werror=return-type -Werror=switch -Werror=unused-result)
-if(PHASOR_WERROR)
-  target_compile_options(phasor_build_options INTERFACE -Werror)
-endif()
 if(PHASOR_SANITIZE)
   # GCC's warning is wrong about every std::optional that a sanitizer looks at. The vptr check opens a
   # pipe to see whether memory can be read: it reports errors that are none once a test has used up

@@ -4,9 +4,7 @@
 // process.
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <utility>
 
 #include "bench/cuda/device.h"
 #include "bench/cuda/staged_jobs.h"

@@ -10,6 +10,7 @@ if ! compgen -G "$package/phasor/_native*.so" >/dev/null; then
   echo "SKIP: the Python package is not built (offline? no python3-dev?): no rows beside LMCache and ggml" >&2
   exit 0
 fi
-source bench/peers/environment.sh
+source tests/support/venv.sh
+make_venv build/.venv-peers bench/peers/requirements.txt each
 load_stubs
 PYTHONPATH=$package exec "$venv/bin/python" bench/peers/moves.py "$@"

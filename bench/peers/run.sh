@@ -3,7 +3,8 @@
 # run.sh OUT.json [--quick]: compares the kernels with numpy, onnxruntime, PyTorch and ggml.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-source bench/peers/environment.sh
+source tests/support/venv.sh
+make_venv build/.venv-peers bench/peers/requirements.txt each
 
 # A separate build with PHASOR_STATIC off, because Debian's static libraries of Abseil cannot be
 # linked into a shared library.

@@ -4,7 +4,6 @@
 // process.
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 

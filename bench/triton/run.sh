@@ -5,28 +5,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-venv=build/.venv-triton
-stubs=$venv/cuda-stubs
-stamp=$venv/requirements.txt
-
-wanted() { cat bench/triton/requirements.txt <(sed -n '/^# torch/,$p' bench/peers/requirements.txt); }
-
+source tests/support/venv.sh
+wanted=build/triton-requirements.txt
+cat bench/triton/requirements.txt <(sed -n '/^# torch/,$p' bench/peers/requirements.txt) >$wanted
+cmp -s $wanted build/.venv-triton/requirements.txt || rm -rf build/.venv-triton
 # Triton's Python backend brings its own interpreter, which uses this interpreter's standard
 # library. That only works with Debian's Python 3.11; a newer release of 3.11 does not fit.
-python=/usr/bin/python3
-[[ -x $python ]] || python=python3
+[[ ! -x /usr/bin/python3 ]] || venv_python=/usr/bin/python3
+make_venv build/.venv-triton $wanted each
 
-if ! cmp -s <(wanted) "$stamp"; then
-  echo "installing Triton and PyTorch into $venv (about 1.5 GB)" >&2
-  rm -rf "$venv"
-  $python -m venv "$venv"
-  complete=yes
-  while read -r package; do
-    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "$package" </dev/null ||
-      { complete=no && echo "WARNING: $package cannot be installed: what needs it will be SKIPPED" >&2; }
-  done < <(wanted | grep -v '^#')
-  "$venv/bin/python" bench/peers/cuda_stubs.py "$stubs"
-  if [[ $complete == yes ]]; then wanted >"$stamp"; fi
-fi
-
-exec "$venv/bin/python" bench/triton/compare.py build/release/server/phasor-server "$PWD/$stubs" "$@"
+exec "$venv/bin/python" bench/triton/compare.py build/release/server/phasor-server "$PWD/$venv/cuda-stubs" "$@"

@@ -41,7 +41,7 @@ def navigation(found):
     api = sorted(name for name in found if name.startswith("reference/phasor."))
     cpp = sorted(name for name in found if name.startswith("reference/cpp/"))
     nav.append({"Reference": [{"Protocol": ["reference/protocol.md", *api]}, {"C++ client": ["reference/cpp.md", *cpp]}]})
-    nav.append({"Decisions": sorted(name for name in found if name.startswith("docs/adr/") and not name.endswith("index.md"))})
+    nav.append({"Decisions": sorted((name for name in found if name.startswith("docs/adr/")), key=lambda name: (name != "docs/adr/README.md", name))})
     nav.append({"Change it": [page for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/adding-an-op.md") for page in take(name)]})
     nav.append({"More": left})
     return nav

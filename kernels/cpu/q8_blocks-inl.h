@@ -75,7 +75,8 @@ HWY_NOINLINE void EncodeBlockQ8(const float* x, std::byte* block) {
 
 #if HWY_ARCH_X86
 
-// Four blocks in registers: two from `first` on, and two from `second` on.
+// Four blocks in registers: two from `first` on, and two from `second` on. GCC keeps all vectors in
+// memory unless it is told to unroll the loops over them.
 struct FourBlocksQ8 {
   static constexpr int kBytes = 34;
   static constexpr int kOfBlock = key_blocks::kLanes / static_cast<int>(hn::MaxLanes(Df()));
@@ -86,6 +87,7 @@ struct FourBlocksQ8 {
   hn::Vec<D4> scale, inverse;
 
   HWY_INLINE void Decode(const std::byte* first, const std::byte* second) {
+#pragma GCC unroll 4
     for (int b = 0; b < 4; ++b) {
       const std::byte* const block = (b < 2 ? first : second) + b % 2 * kBytes;
       const auto* codes = reinterpret_cast<const int8_t*>(block + 2);
@@ -115,6 +117,7 @@ struct FourBlocksQ8 {
     const auto finite = hn::And(hn::Lt(scale, infinity), hn::Lt(inverse, infinity));
     if (HWY_UNLIKELY(!hn::AllTrue(d4, finite))) {
       HWY_ALIGN float x[4 * key_blocks::kLanes];
+#pragma GCC unroll 16
       for (int i = 0; i < kVectors; ++i) hn::Store(v[i], d, x + i * LanesOf());
       return EncodeOneByOne(x, first, second);
     }
@@ -124,6 +127,7 @@ struct FourBlocksQ8 {
     const hn::Rebind<hwy::float16_t, D4> df16;
     const hn::Rebind<uint16_t, D4> d16;
     hn::Store(hn::BitCast(d16, hn::DemoteTo(df16, scale)), d16, halves);
+#pragma GCC unroll 4
     for (int b = 0; b < 4; ++b) {
       std::byte* const block = (b < 2 ? first : second) + b % 2 * kBytes;
       std::memcpy(block, &halves[b], sizeof halves[b]);

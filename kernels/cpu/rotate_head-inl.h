@@ -57,8 +57,14 @@ HWY_INLINE void RotatePair(V x1, V x2, V c, V s, V& y1, V& y2) {
 
 // Whether E has codes so narrow that their even and odd lanes are loaded and stored together.
 template <typename E>
-concept InEvenOdd = requires(const typename E::T* x, Vf& v) {
-  E::LoadEvenOdd(x, v, v);
+concept InEvenOdd = requires(const E& element, const typename E::T* x, Vf& v) {
+  element.LoadEvenOdd(x, v, v);
+};
+
+// Whether the loops of E are shorter where all lanes are numbers, not NaNs.
+template <typename E>
+concept HasNumbers = requires {
+  typename E::Numbers;
 };
 
 // Whether a vector of E is less than a line that is written past the caches, and two are stored at
@@ -68,13 +74,14 @@ concept StreamsTwo = requires(Vf v, typename E::T* p) {
   E::StreamTwo(v, v, p);
 };
 
-// Rotates lanes x1[j], x2[j] by pair j of the natural tables, from pair `begin` on. D is the
-// vector, E the element, T the type of the tables.
+// Rotates lanes x1[j], x2[j] by pair j of the natural tables, vector by vector from pair `begin`
+// on, and returns the first pair of what is less than a vector. D is the vector, E the element, T
+// the type of the tables.
 template <typename E, class D, typename T>
-HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos, const T* sin,
-                                const typename E::T* x1, const typename E::T* x2, typename E::T* y1,
-                                typename E::T* y2) {
-  using Lane = typename E::T;
+HWY_INLINE int64_t RotateHalfSplitVectors(D d, int64_t begin, int64_t pairs, const T* cos,
+                                          const T* sin, const typename E::T* x1,
+                                          const typename E::T* x2, typename E::T* y1,
+                                          typename E::T* y2) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = begin;
   if constexpr (StreamsTwo<E>) {
@@ -91,49 +98,40 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t begin, int64_t pairs, const T* cos,
   }
   for (; j + lanes <= pairs; j += lanes) {
     decltype(hn::Zero(d)) a, b;
-    RotatePair(E::Load(x1 + j), E::Load(x2 + j), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a,
-               b);
+    RotatePair(Opaque(E::Load(x1 + j)), Opaque(E::Load(x2 + j)), Opaque(hn::LoadU(d, cos + j)),
+               Opaque(hn::LoadU(d, sin + j)), a, b);
     E::Store(a, y1 + j);
     E::Store(b, y2 + j);
   }
-  if (j == pairs) return;
-  HWY_ALIGN Lane buffer[2 * hn::MaxLanes(d)] = {};
-  Lane* second = buffer + hn::MaxLanes(d);
-  const size_t bytes = static_cast<size_t>(pairs - j) * sizeof(Lane);
-  std::memcpy(buffer, x1 + j, bytes);
-  std::memcpy(second, x2 + j, bytes);
-  decltype(hn::Zero(d)) a, b;
-  RotatePair(E::Load(buffer), E::Load(second), hn::LoadU(d, cos + j), hn::LoadU(d, sin + j), a, b);
-  E::Store(a, buffer);
-  E::Store(b, second);
-  std::memcpy(y1 + j, buffer, bytes);
-  std::memcpy(y2 + j, second, bytes);
+  return j;
 }
 
-// The same for even and odd lanes. The tables are those of all pairs; x1 and x2 have pairs
-// [first, first + pairs). The split tables begin at even pairs.
-template <typename E, bool kStream>
-HWY_INLINE void RotateHalfSplitEvenOdd(const Trig32& trig, int64_t half, int64_t first,
-                                       int64_t pairs, const typename E::T* x1,
-                                       const typename E::T* x2, typename E::T* y1,
-                                       typename E::T* y2) {
-  const Df df;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  const float* const cos = trig.cos_split + first / 2;
-  const float* const sin = trig.sin_split + first / 2;
-  const int64_t even_pairs = first % 2 == 0 ? pairs : 0;
-  int64_t j = 0;
-  for (; j + 2 * lanes <= even_pairs; j += 2 * lanes) {
-    Vf even1, even2, odd1, odd2;
-    E::LoadEvenOdd(x1 + j, even1, odd1);
-    E::LoadEvenOdd(x2 + j, even2, odd2);
-    RotatePair(even1, even2, hn::LoadU(df, cos + j / 2), hn::LoadU(df, sin + j / 2), even1, even2);
-    RotatePair(odd1, odd2, hn::LoadU(df, cos + half + j / 2), hn::LoadU(df, sin + half + j / 2),
-               odd1, odd2);
-    E::template StoreEvenOdd<kStream>(even1, odd1, y1 + j);
-    E::template StoreEvenOdd<kStream>(even2, odd2, y2 + j);
-  }
-  RotateHalfSplit<E>(df, j, pairs, trig.cos + first, trig.sin + first, x1, x2, y1, y2);
+// The rest, from pair `begin` on.
+template <typename E, class D, typename T>
+HWY_INLINE void RotateHalfSplitRest(D d, int64_t begin, int64_t pairs, const T* cos, const T* sin,
+                                    const typename E::T* x1, const typename E::T* x2,
+                                    typename E::T* y1, typename E::T* y2) {
+  using Lane = typename E::T;
+  HWY_ALIGN Lane buffer[2 * hn::MaxLanes(d)] = {};
+  Lane* second = buffer + hn::MaxLanes(d);
+  const size_t bytes = static_cast<size_t>(pairs - begin) * sizeof(Lane);
+  std::memcpy(buffer, x1 + begin, bytes);
+  std::memcpy(second, x2 + begin, bytes);
+  decltype(hn::Zero(d)) a, b;
+  RotatePair(E::Load(buffer), E::Load(second), hn::LoadU(d, cos + begin), hn::LoadU(d, sin + begin),
+             a, b);
+  E::Store(a, buffer);
+  E::Store(b, second);
+  std::memcpy(y1 + begin, buffer, bytes);
+  std::memcpy(y2 + begin, second, bytes);
+}
+
+template <typename E, class D, typename T>
+HWY_INLINE void RotateHalfSplit(D d, int64_t pairs, const T* cos, const T* sin,
+                                const typename E::T* x1, const typename E::T* x2, typename E::T* y1,
+                                typename E::T* y2) {
+  const int64_t done = RotateHalfSplitVectors<E>(d, 0, pairs, cos, sin, x1, x2, y1, y2);
+  if (done < pairs) RotateHalfSplitRest<E>(d, done, pairs, cos, sin, x1, x2, y1, y2);
 }
 
 // E with non-temporal stores to aligned memory.
@@ -191,12 +189,13 @@ HWY_INLINE void RotateInterleavedEvenOdd(const Trig32& trig, int64_t pairs, cons
                                          typename E::T* y) {
   using Lane = typename E::T;
   const Df df;
+  const E element;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
   const auto rotate = [&](const Lane* in, int64_t j, auto stream, Lane* out) HWY_ATTR {
     Vf x1, x2, y1, y2;
-    E::LoadEvenOdd(in, x1, x2);
+    element.LoadEvenOdd(in, x1, x2);
     RotatePair(x1, x2, hn::LoadU(df, trig.cos + j), hn::LoadU(df, trig.sin + j), y1, y2);
-    E::template StoreEvenOdd<stream()>(y1, y2, out);
+    element.template StoreEvenOdd<stream()>(y1, y2, out);
   };
   int64_t j = 0;
   for (; j + lanes <= pairs; j += lanes) {
@@ -298,7 +297,7 @@ HWY_INLINE void RotateRow(const RotaryArgs& args, const Trig32& trig, float* row
     return RotateInterleaved<F32>(trig, args.pairs, row, row);
   ForEachHalfSplit(args, [&](int64_t first, int64_t n) HWY_ATTR {
     float* const x = row + 2 * first;
-    RotateHalfSplit<F32>(Df(), 0, n, trig.cos + first, trig.sin + first, x, x + n, x, x + n);
+    RotateHalfSplit<F32>(Df(), n, trig.cos + first, trig.sin + first, x, x + n, x, x + n);
   });
 }
 

@@ -46,6 +46,16 @@ using Vd = hn::Vec<Dd>;
 using Vu32 = hn::Vec<Du32>;
 using Vu64 = hn::Vec<Du64>;
 
+// The same vector, of which the compiler does not know how it came about. It would make constants
+// anew in every step of a loop, and load a vector again for each of its uses.
+template <class V>
+HWY_INLINE V Opaque(V v) {
+#if HWY_ARCH_X86
+  __asm__("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
 // Phases ------------------------------------------------------------------------------------------
 
 // phases[i] = add + low64(n * fraction[i]), with the same n and `add` for all; with kMore, plus the
@@ -219,20 +229,64 @@ HWY_INLINE Vu32 RoundToBFloat16(Vf v) {
   return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
 }
 
-// The same for two vectors: `low` in the lower half of each word, `high` in the upper one. A number
+// The same for two vectors, whose upper halves (`kept`) and lower ones (`cut`) are words. A number
 // rounds up if the half that is cut off exceeds 2^15, or equals it and the other half is odd: if
 // the cut half with that bit in its lowest place exceeds 2^15.
+using Du16 = hn::Repartition<uint16_t, Df>;
+HWY_INLINE Vu32 RoundHalves(hn::Vec<Du16> kept, hn::Vec<Du16> cut) {
+  const Du16 d;
+  const auto one = hn::Set(d, uint16_t{1});
+  const auto up = hn::Gt(hn::Or(cut, hn::And(kept, one)), hn::Set(d, uint16_t{0x8000}));
+#if HWY_TARGET <= HWY_AVX3
+  return hn::BitCast(Du32(), hn::IfThenElse(up, hn::Add(kept, one), kept));
+#else
+  return hn::BitCast(Du32(), hn::Sub(kept, hn::VecFromMask(d, up)));
+#endif
+}
+
+#if HWY_TARGET <= HWY_AVX3
+// Rounds a and b. Word i of the result is from the lane whose lower half is word places[i] of both
+// together.
+HWY_INLINE Vu32 RoundWords(Vf a, Vf b, const uint16_t* places) {
+  const Du16 d;
+  const auto low = hn::Load(d, places);
+  const auto high = hn::Or(low, hn::Set(d, uint16_t{1}));
+  const auto words = [&](hn::Vec<Du16> which) HWY_ATTR {
+    return hn::Vec<Du16>{_mm512_permutex2var_epi16(_mm512_castps_si512(a.raw), which.raw,
+                                                   _mm512_castps_si512(b.raw))};
+  };
+  return RoundHalves(words(high), words(low));
+}
+#endif
+
+// Rounds two vectors: `low` in the lower half of each word, `high` in the upper one.
 HWY_INLINE Vu32 PackBFloat16(Vf low, Vf high) {
+#if HWY_TARGET <= HWY_AVX3
+  HWY_ALIGN static constexpr uint16_t kPlaces[32] = {0,  32, 2,  34, 4,  36, 6,  38, 8,  40, 10,
+                                                     42, 12, 44, 14, 46, 16, 48, 18, 50, 20, 52,
+                                                     22, 54, 24, 56, 26, 58, 28, 60, 30, 62};
+  return RoundWords(low, high, kPlaces);
+#else
   const Du32 du;
-  const hn::Repartition<uint16_t, Df> d16;
+  const Du16 d16;
   const auto low_bits = hn::BitCast(du, low), high_bits = hn::BitCast(du, high);
-  const auto kept =
-      hn::OddEven(hn::BitCast(d16, high_bits), hn::BitCast(d16, hn::ShiftRight<16>(low_bits)));
-  const auto cut =
-      hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(high_bits)), hn::BitCast(d16, low_bits));
-  const auto sticky = hn::Or(cut, hn::And(kept, hn::Set(d16, uint16_t{1})));
-  const auto up = hn::Gt(sticky, hn::Set(d16, uint16_t{0x8000}));
-  return hn::BitCast(du, hn::Sub(kept, hn::VecFromMask(d16, up)));
+  return RoundHalves(
+      hn::OddEven(hn::BitCast(d16, high_bits), hn::BitCast(d16, hn::ShiftRight<16>(low_bits))),
+      hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(high_bits)), hn::BitCast(d16, low_bits)));
+#endif
+}
+
+// Rounds two vectors, one behind the other.
+HWY_INLINE Vu32 ConcatBFloat16(Vf first, Vf second) {
+#if HWY_TARGET <= HWY_AVX3
+  HWY_ALIGN static constexpr uint16_t kPlaces[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
+                                                     22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42,
+                                                     44, 46, 48, 50, 52, 54, 56, 58, 60, 62};
+  return RoundWords(first, second, kPlaces);
+#else
+  const Df d;
+  return PackBFloat16(hn::ConcatEven(d, second, first), hn::ConcatOdd(d, second, first));
+#endif
 }
 
 // Each struct loads and stores Lanes(Df) elements as f32 (F64: Lanes(Dd) as f64), at any alignment.
@@ -255,7 +309,7 @@ struct BF16 {
   // The even and the odd ones of two vectors of lanes.
   static HWY_INLINE void LoadEvenOdd(const T* p, Vf& even, Vf& odd) {
     const Du32 du;
-    const auto words = hn::LoadU(du, reinterpret_cast<const uint32_t*>(p));
+    const auto words = Opaque(hn::LoadU(du, reinterpret_cast<const uint32_t*>(p)));
     even = hn::BitCast(Df(), hn::ShiftLeft<16>(words));
     odd = hn::BitCast(Df(), hn::And(words, hn::Set(du, 0xFFFF0000u)));
   }
@@ -270,10 +324,7 @@ struct BF16 {
   }
   // Stores two vectors, one behind the other.
   static HWY_INLINE void StoreTwo(Vf first, Vf second, T* p) {
-    const Df d;
-    const auto words =
-        PackBFloat16(hn::ConcatEven(d, second, first), hn::ConcatOdd(d, second, first));
-    hn::StoreU(words, Du32(), reinterpret_cast<uint32_t*>(p));
+    hn::StoreU(ConcatBFloat16(first, second), Du32(), reinterpret_cast<uint32_t*>(p));
   }
 };
 struct F16 {

@@ -31,7 +31,7 @@ def gate_on_llama():
 
 CHECKS = [
     of_test("truth in 320 bits: every code, named layout, mode and family of specs costs what exact moves cost, once and eight times", r"(asan/)?move_truth_test"),
-    of_test("every code, layout and mode against rotations in double precision; eight moves stay within their table", r"(asan/)?cpu_move_test"),
+    of_test("every code, layout and mode against rotations in double precision; eight moves stay within their table", r"(asan/)?cpu_move(_stop)?_test"),
     of_test("every named layout has the distances of the shape that its engines use", r"(asan/)?key_layouts_test"),
     of_test("block codes have gguf's bytes", r"(asan/)?key_rows_test"),
     of_test("10,000 random requests, right and hostile: refused, or only what they name changes; scalar and SIMD give the same bytes", r"(asan/)?move_random_test"),

@@ -4,21 +4,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-venv=build/.venv-conformance
-stubs=$venv/cuda-stubs
-stamp=$venv/requirements.txt
-
-if ! cmp -s tests/conformance/requirements.txt "$stamp"; then
-  echo "installing the upstream packages into $venv (about 1 GB)" >&2
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r tests/conformance/requirements.txt </dev/null
-  "$venv/bin/python" bench/peers/cuda_stubs.py "$stubs"
-  cp tests/conformance/requirements.txt "$stamp"
-fi
-
-libraries=$(find "$PWD/$venv" -path '*/nvidia/*' -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)
-export LD_LIBRARY_PATH=$PWD/$stubs${libraries:+:$libraries}
-if [[ -f $stubs/functions.so ]]; then export LD_PRELOAD=$PWD/$stubs/functions.so; fi
+source tests/support/venv.sh
+make_venv build/.venv-conformance tests/conformance/requirements.txt
+load_stubs
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 TRANSFORMERS_VERBOSITY=error PYTHONWARNINGS=ignore
 export PYTORCH_JIT=0 # walk.py notes which functions run, and compiled ones are not noted
 mkdir -p build/conformance

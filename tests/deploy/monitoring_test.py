@@ -36,6 +36,12 @@ class AlertsTest(unittest.TestCase):
         links = re.findall(r"runbook: docs/runbooks\.md#(\S+)", ALERTS)
         self.assertEqual(links, [name.lower() for name in alerts()])
 
+    def test_runbooks_name_panels_of_the_dashboard(self):
+        panels = {panel["title"] for panel in DASHBOARD["panels"]}
+        named = {" ".join(name.split()) for name in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", text("docs/runbooks.md"))}
+        self.assertGreater(len(named), 4)
+        self.assertEqual(named - panels, set())
+
     def test_every_alert_has_a_case_that_fires_and_one_that_does_not(self):
         cases = re.findall(r"alertname: (\w+)", text("deploy/prometheus/alerts_test.yml"))
         self.assertEqual(cases, [name for name in alerts() for _ in range(2)])

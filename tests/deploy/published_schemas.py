@@ -11,7 +11,6 @@ import kubernetes_validate.utils
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-CORE = "core:definitions"
 # Names of KServe's SDK that differ from "io.k8s.api.core.v1." and the rest of the name.
 CORE_NAMES = {
     "V1ObjectMeta": "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",

@@ -3,8 +3,6 @@
 // is a new version: increase it in kernels/spec/spec.h, then replace the hashes.
 #include <gtest/gtest.h>
 
-#include <iostream>
-
 #include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"

@@ -6,21 +6,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-venv=build/.venv-oip
-stamp=$venv/requirements.txt
-
+source tests/support/venv.sh
 # Several tests come here at once.
-exec 9>"$venv.lock"
+exec 9>build/.venv-oip.lock
 flock 9
-if ! cmp -s tests/oip/requirements.txt "$stamp"; then
-  echo "installing tritonclient into $venv" >&2
-  if ! { python3 -m venv "$venv" &&
-    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r tests/oip/requirements.txt </dev/null; }; then
-    echo "SKIP: tests/oip/requirements.txt cannot be installed (offline?): no Python client has been run"
-    exit 77
-  fi
-  cp tests/oip/requirements.txt "$stamp"
-fi
+make_venv build/.venv-oip tests/oip/requirements.txt ||
+  { echo "SKIP: tests/oip/requirements.txt cannot be installed (offline?): no Python client has been run" && exit 77; }
 exec 9>&-
 
 PHASOR_BUILD=$(realpath "$1")

@@ -6,6 +6,7 @@ import sys
 import allowlist
 import containers
 import docs
+import figures
 import layering
 import presets
 import results
@@ -15,6 +16,7 @@ import tree
 RULES = {
     "containers": containers.violations,
     "docs": docs.violations,
+    "figures": figures.violations,
     "flags": rules.forbidden_flags,
     "guards": rules.include_guards,
     "grpc-servers": rules.bare_grpc_servers,

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that documents name only existing files, in links and in paths in `code`."""
+"""Checks that documents name only existing files, in links and in paths in `code`, and that the index
+of the decisions lists all of them."""
 
 import os
 import re
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 CODE = re.compile(r"`([^`\n]+)`")
+INDEX = "docs/adr/README.md"
 # Folders that a document may name a path in. build/ is made, not kept.
 FOLDERS = ("proto", "kernels", "server", "client", "deploy", "tests", "bench", "cmake", "docs", ".ci")
 PATH = re.compile(rf"^(?:\./)?((?:{'|'.join(re.escape(f) for f in FOLDERS)})/[\w./*{{}},+-]*|[A-Z][\w]*\.md|Dockerfile|CMake\w+\.\w+)$")
@@ -21,7 +23,15 @@ def violations(tree):
                 for target in _targets(document, line):
                     if target not in tree and target.rstrip("/") not in folders:
                         found.append(f"{document}:{number}: names {target}, which does not exist")
-    return found
+    return found + [f"{INDEX}: lacks the line {line}" for line in _decisions(tree) if line not in (tree.get(INDEX) or "").split("\n")]
+
+
+def _decisions(tree):
+    """A line of the index for each decision: its number and title, as its page has them."""
+    for path, text in tree.items():
+        if re.match(r"docs/adr/\d+-", path):
+            title = text.split("\n")[0].removeprefix("# ")
+            yield f"- [{title}]({os.path.basename(path)})"
 
 
 def _targets(document, line):

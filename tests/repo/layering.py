@@ -74,11 +74,11 @@ EXTERNAL = {
     ),
     "Highway": (r"hwy/", ["kernels/cpu"]),
     "CUDA": (r"(cuda|cub|nvrtc|cooperative_groups|thrust)", ["kernels/cuda"]),
-    "Boost": (r"boost/", ["kernels/math", "kernels/plan", "kernels/plan/parity"]),
+    "Boost": (r"boost/", ["kernels/math", "kernels/plan"]),
     "nlohmann-json": (r"nlohmann/", ["kernels/base", "kernels/tensor", "server/base", "client/cli"]),
     "prometheus-cpp": (r"prometheus/", ["server/telemetry"]),
     "nanobind": (r"nanobind/", ["client/python/native"]),
-    "CLI11": (r"CLI/", ["server", "server/config", "client/cli"]),
+    "CLI11": (r"CLI/", ["client/cli"]),
     "GoogleTest": (r"(gtest|gmock)/", ["client/testing"]),
     "Google Benchmark": (r"benchmark/", []),
 }

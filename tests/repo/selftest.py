@@ -6,9 +6,10 @@ import pathlib
 import tempfile
 import unittest
 
-import docs
-import headers
 import containers
+import docs
+import figures
+import headers
 import layering
 import models_page
 import presets
@@ -67,7 +68,6 @@ class LayeringTest(unittest.TestCase):
         self.accepts("kernels/base/json.h", "<nlohmann/json.hpp>")
         self.accepts("kernels/cpu/encode.cc", '"hwy/highway.h"')
         self.accepts("kernels/plan/frequencies.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
-        self.accepts("kernels/plan/parity/elementary.cc", "<boost/multiprecision/cpp_bin_float.hpp>")
 
     def test_public_client_headers_show_no_generated_code(self):
         self.refuses("client/client.h", '"client/grpc/grpc_connection.h"')
@@ -164,6 +164,11 @@ class DocsTest(unittest.TestCase):
         tree["docs/a.md"] = "[x](../kernels/plan.h#top) `kernels/` `kernels/{plan}.h` [y](https://example.org) `a/b`"
         self.assertEqual(docs.violations(tree), [])
 
+    def test_the_index_lists_every_decision_by_its_title(self):
+        tree = {"docs/adr/0007-a.md": "# 7. A b\n\nStatus: accepted\n", docs.INDEX: "- [7. A b](0007-a.md)\n"}
+        self.assertEqual(docs.violations(tree), [])
+        self.assertIn("[7. A c]", docs.violations(tree | {"docs/adr/0007-a.md": "# 7. A c\n"})[0])
+
 
 class PresetsTest(unittest.TestCase):
     def test_the_list_of_presets_is_the_data(self):
@@ -180,6 +185,17 @@ class PresetsTest(unittest.TestCase):
         self.assertEqual(presets.violations(tree), [])
         tree[presets.DOCUMENT] = row.replace("**no**", "yes") + row + "| `gone` | | | | yes |\n" + presets.copies(tree)
         self.assertEqual(len(presets.violations(tree)), 3)
+
+
+class FiguresTest(unittest.TestCase):
+    def test_sentences_have_the_counts_of_the_data(self):
+        tree = {f"{figures.CONFIGS}{name}.json": "[]" for name in ("golden", "published", "layers")}
+        tree |= {figures.PRESETS: '[{"verified": true}, {"verified": false}]'}
+        pages = {}
+        for document, sentence in figures.sentences(tree):
+            pages[document] = pages.get(document, "") + sentence.replace(" ", "\n") + "\n"
+        self.assertEqual(figures.violations(tree | pages), [])
+        self.assertEqual(len(figures.violations(tree | pages | {figures.PRESETS: "[]"})), 2)
 
 
 class ResultsTest(unittest.TestCase):

@@ -5,16 +5,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-venv=build/.venv-soak
-if ! cmp -s tests/soak/requirements.txt "$venv/requirements.txt"; then
-  echo "installing tests/soak/requirements.txt into $venv" >&2
-  if ! { python3 -m venv "$venv" &&
-    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r tests/soak/requirements.txt </dev/null; }; then
-    echo "SKIP: tests/soak/requirements.txt cannot be installed (offline?)"
-    exit 77
-  fi
-  cp tests/soak/requirements.txt "$venv/requirements.txt"
-fi
+source tests/support/venv.sh
+make_venv build/.venv-soak tests/soak/requirements.txt ||
+  { echo "SKIP: tests/soak/requirements.txt cannot be installed (offline?)" && exit 77; }
 generated=build/soak/generated
 mkdir -p "$generated"
 # shellcheck disable=SC2046  # one argument per file

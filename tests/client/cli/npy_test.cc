@@ -2,7 +2,6 @@
 // Tests reading and writing .npy files.
 #include "client/cli/npy.h"
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>

@@ -11,11 +11,8 @@ if [[ ! -x $venv/bin/python ]] || ! cmp -s tests/conformance/requirements.txt $v
   exit 77
 fi
 
-# PyTorch's wheel is that for CUDA: see bench/peers/cuda_stubs.py.
-stubs=$PWD/$venv/cuda-stubs
-libraries=$(find "$PWD/$venv" -path '*/nvidia/*' -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)
-export LD_LIBRARY_PATH=$stubs${libraries:+:$libraries}
-if [[ -f $stubs/functions.so ]]; then export LD_PRELOAD=$stubs/functions.so; fi
+source tests/support/venv.sh
+load_stubs
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 TRANSFORMERS_VERBOSITY=error PHASOR_PYTHON_EXECUTABLE=$venv/bin/python
 
 build=$1

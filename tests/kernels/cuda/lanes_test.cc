@@ -7,7 +7,6 @@
 #include <array>
 #include <cstring>
 #include <random>
-#include <vector>
 
 namespace phasor::cuda {
 namespace {

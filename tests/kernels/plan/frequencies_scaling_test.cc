@@ -9,7 +9,6 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "kernels/plan/frequencies.h"
 #include "kernels/spec/fields.h"

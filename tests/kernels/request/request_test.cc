@@ -6,8 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 

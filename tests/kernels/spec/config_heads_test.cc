@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "tests/kernels/spec/configurations.h"
 #include "tests/support/status_matchers.h"
 

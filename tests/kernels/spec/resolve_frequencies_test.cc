@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-
 #include "kernels/spec/spec.h"
 #include "tests/support/specs.h"
 

@@ -5,7 +5,6 @@
 #include <malloc.h>
 
 #include <cmath>
-#include <limits>
 #include <set>
 #include <string>
 #include <vector>

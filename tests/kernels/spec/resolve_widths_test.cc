@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "kernels/spec/spec.h"
 #include "tests/support/specs.h"
