@@ -24,10 +24,13 @@ RUN mkdir -p /cuda/lib \
 # hadolint ignore=DL3006
 FROM ${BUILD_BASE} AS cuda-wheels
 COPY deploy/cuda-wheels.txt /tmp/wheels.txt
+# The secret, if it is given, has the certificates that pip trusts: behind a proxy with its own.
 # hadolint ignore=DL3008
-RUN apt-get update \
+RUN --mount=type=secret,id=certificates \
+    apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3-pip \
  && rm -rf /var/lib/apt/lists/* \
+ && if [ -e /run/secrets/certificates ]; then export PIP_CERT=/run/secrets/certificates; fi \
  && pip install --no-cache-dir --break-system-packages --target /wheels -r /tmp/wheels.txt \
  && mv /wheels/nvidia/cu13 /cuda
 

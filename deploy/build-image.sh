@@ -4,7 +4,8 @@
 # Dockerfile with docker or podman if an engine answers. Otherwise (root only) uses buildah in a
 # chroot, over a base made by debootstrap. PHASOR_IMAGE_BASE names another base image.
 # PHASOR_IMAGE_SOURCE is the address of the sources (default: git's origin). PHASOR_IMAGE_ENGINE
-# forces docker, podman or buildah. Exit status 77: nothing here can build images.
+# forces docker, podman or buildah. PIP_CERT, pip's own variable, names a file of certificates that
+# pip trusts in the build too. Exit status 77: nothing here can build images.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,6 +29,8 @@ source=${PHASOR_IMAGE_SOURCE:-$(git remote get-url origin 2>/dev/null || echo un
 build_args=(--target "$target" --tag "$tag" --file Dockerfile --build-arg "CUDA=$cuda"
   --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SOURCE=$source"
   --build-arg "CREATED=$(date --utc --date "@$epoch" +%Y-%m-%dT%H:%M:%SZ)" --build-arg "SOURCE_DATE_EPOCH=$epoch")
+
+[[ -z ${PIP_CERT:-} ]] || build_args+=(--secret "id=certificates,src=$PIP_CERT")
 
 skip() { echo "SKIP: $*" >&2; exit 77; }
 say() { printf '==> %s\n' "$*" >&2; }
@@ -79,7 +82,8 @@ case ${PHASOR_IMAGE_ENGINE:=$(engine)} in
   buildah) build_with_buildah ;;
   *)
     say "building target $target with $PHASOR_IMAGE_ENGINE"
-    "$PHASOR_IMAGE_ENGINE" build --build-arg "BASE=${PHASOR_IMAGE_BASE:-debian:bookworm-slim}" "${build_args[@]}" .
+    # Docker 20.10, Debian's, has BuildKit but does not use it by itself.
+    DOCKER_BUILDKIT=1 "$PHASOR_IMAGE_ENGINE" build --build-arg "BASE=${PHASOR_IMAGE_BASE:-debian:bookworm-slim}" "${build_args[@]}" .
     ;;
 esac
 say "built $tag"

@@ -144,6 +144,7 @@ CHECKS = [
     of_test("every expression of the dashboard has data in a Prometheus that scrapes the server", r"deploy\.dashboard"),
     of_test("image: read-only, uid 65532, serves, drains; time of the start and sizes printed", r"deploy\.image"),
     of_full("the same on Debian", r"deploy\.image_on_debian"),
+    of_full("the same with kernels for seven GPUs, all compiled from the Dockerfile by the compiler of PyPI; it serves on the CPU", r"deploy\.image_with_cuda"),
     of_test("image: bill of materials, valid, and as an independent tool reads it and the database of packages", r"deploy\.sbom"),
     of_full("Debian package: installed into a bare Debian 12, its unit started and called, upgraded while a load loses no call, given other addresses, purged; tarball and client library", r"deploy\.package"),
     first_answer,
@@ -176,6 +177,7 @@ CHECKS = [
     of_test("a real Prometheus reads OpenMetrics, and its exemplars have the trace ids of sampled calls", r"deploy\.dashboard|server_telemetry_test"),
     of_test("phasor top", r"cli_top_command_test"),
     cannot("the chart in a cluster, images pulled from a registry, Grafana itself", "needs a machine with a Kubernetes cluster, a registry and Grafana"),
+    cannot("the image with kernels for GPUs by the compiler of NVIDIA's image (--cuda image)", "needs a machine with docker or podman that can pull it"),
     cannot("the image with kernels for GPUs on a GPU", "needs a machine with an NVIDIA GPU, a container engine and NVIDIA's container toolkit"),
 ]
 

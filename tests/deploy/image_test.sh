@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# image_test.sh BUILD_DIR bare|bookworm: makes an image from the built binary, on a base with only
-# the C library or on Debian. Checks its size, user, labels and bill of materials, and that its
-# server starts as `docker run` starts it, on a read-only root without privileges, answers and drains.
-# Exit status 77: nothing here can build images.
+# image_test.sh BUILD_DIR bare|bookworm|cuda: makes an image from the built binary, on a base with only
+# the C library or on Debian; or, from the sources, the image with kernels for GPUs. Checks its size,
+# user, labels and bill of materials, and that its server starts as `docker run` starts it, on a
+# read-only root without privileges, answers on the CPU and drains. Exit status 77: nothing here can
+# build images.
 set -euo pipefail
 build=$(realpath "$1")
-base=localhost/phasor-base:$2
+kind=$2
+base=localhost/phasor-base:${kind/cuda/bookworm}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 max_mib=20 # without kernels for GPUs and the run time of CUDA
 patience_ms=120000 # only reached when something hangs
-tag=phasor:test
+tag=phasor:test-$kind
 work=$(mktemp -d)
 container=
 root= # the image's root filesystem, mounted
@@ -24,6 +26,7 @@ fail() {
 }
 skip() { echo "SKIP: $*" >&2; exit 77; }
 pass() { echo "PASS: $*"; }
+measured() { echo "MEASURED $*"; } # `./dev accept` quotes it
 cleanup() {
   [[ -z $server ]] || kill "$server" 2>/dev/null || true
   [[ -z $container ]] || deploy/buildah.sh rm "$container" >/dev/null || true
@@ -72,7 +75,7 @@ stop_server() {
   server=
 }
 
-inspect() { deploy/buildah.sh inspect --type image --format "$1" $tag; }
+inspect() { deploy/buildah.sh inspect --type image --format "$1" "$tag"; }
 label() { inspect "{{index .OCIv1.Config.Labels \"org.opencontainers.image.$1\"}}"; }
 
 check_configuration() {
@@ -94,6 +97,9 @@ check_configuration() {
   grep -q "$(sha256sum <"$root/usr/local/bin/phasor" | cut -d' ' -f1)" "$documents/sbom.spdx.json" ||
     fail "the bill of materials is of another binary"
   [[ -s $documents/LICENSE && -s $documents/copyright/grpc.gz ]] || fail "the image lacks licences"
+  local cuda=
+  ! grep -q '"cuda-cudart"' "$documents/sbom.spdx.json" || cuda=yes
+  [[ $cuda == "${kernels:+yes}" ]] || fail "kernels for GPUs: ${kernels:-none}, CUDA in the bill of materials: ${cuda:-no}"
   pass "entry point, user, address, labels, health check, bill of materials"
 }
 
@@ -111,9 +117,10 @@ check_running() {
   local encoded
   encoded=$(beside /usr/local/bin/phasor encode --server 127.0.0.1:50051 \
     --preset timestep-sin-cos --dim 128 --positions 10) || fail "encode failed"
-  [[ $encoded == *-0.54402* ]] || fail "sin(10) is missing in: $encoded"
+  [[ $encoded == *-0.54402*"backend cpu"* ]] || fail "sin(10) of the CPU is missing in: $encoded"
   check_confinement "/proc/$server"
-  pass "SERVING $took_ms ms after its start and answers, read-only, as uid 65532, without capabilities"
+  measured "SERVING $took_ms ms after its start"
+  pass "answers, read-only, as uid 65532, without capabilities"
   stop_server
   pass "ends with status 0 on SIGTERM"
 }
@@ -132,26 +139,40 @@ make_bare_base() {
     deploy/buildah.sh build --quiet --tag localhost/phasor-base:bare --file - "$work" >/dev/null
 }
 
+# check_size ROOT: the size of what the image adds to its base, and what it is about. Sets `kernels`, their size in hex.
+check_size() {
+  local binary=$1/usr/local/bin/phasor kib cpu_kib
+  kib=$(cd "$1" && du -sck usr/local usr/share/phasor usr/share/doc/phasor | tail -n 1 | cut -f1)
+  kernels=$(readelf -SW "$binary" | awk '{for (i = 1; i < NF; i++) if ($i == ".nv_fatbin") print $(i + 4)}')
+  cpu_kib=$kib
+  if [[ -n $kernels ]]; then
+    ((kib <= 40 * 1024)) || fail "$kib KiB over the base, at most 40 MiB with kernels for GPUs"
+    # What the image without them would be, about, so that it does not grow unseen where there is always a compiler.
+    cpu_kib=$((kib - 16#$kernels / 1024 - 1024))
+  fi
+  ((cpu_kib <= max_mib * 1024)) || fail "$cpu_kib KiB over the base, at most $max_mib MiB without CUDA"
+  measured "$kib KiB over the base: the binary $(du -k "$binary" | cut -f1), kernels for GPUs $((16#${kernels:-0} / 1024)) of that"
+  readelf -d "$binary" | grep -qE "\(RPATH\) .*\[/usr/local/lib\]" || fail "the binary does not look for its libraries in /usr/local/lib"
+}
+
 # --- the test -------------------------------------------------------------------------------------
 
-deploy/stage-image.sh "$build" build/image/stage
-binary=build/image/stage/usr/local/bin/phasor
-kib=$(du -sk build/image/stage | cut -f1)
-kernels=$(readelf -SW $binary | awk '{for (i = 1; i < NF; i++) if ($i == ".nv_fatbin") print $(i + 4)}')
-if [[ -n $kernels ]]; then
-  ((kib <= 40 * 1024)) || fail "$kib KiB over the base, at most 40 MiB with kernels for GPUs"
-  # What the image without them would be, about, so that it does not grow unseen where there is always a compiler.
-  cpu_kib=$((kib - 16#$kernels / 1024 - 1024))
+if [[ $kind == cuda ]]; then
+  python3 -m pip download -q --no-deps -d "$work" "$(grep crt deploy/cuda-wheels.txt)" </dev/null >"$work/log" 2>&1 ||
+    skip "no CUDA compiler from PyPI: needs a machine that reaches it"
+  PHASOR_IMAGE_ENGINE=buildah deploy/build-image.sh --target runtime --tag "$tag" --cuda wheels
 else
-  cpu_kib=$kib
+  deploy/stage-image.sh "$build" build/image/stage
+  binary=build/image/stage/usr/local/bin/phasor
+  check_size build/image/stage
+  [[ $kind != bare ]] || make_bare_base
+  PHASOR_IMAGE_BASE=$base PHASOR_IMAGE_ENGINE=buildah deploy/build-image.sh --target prebuilt --tag "$tag"
 fi
-((cpu_kib <= max_mib * 1024)) || fail "$cpu_kib KiB over the base, at most $max_mib MiB without CUDA"
-pass "$kib KiB over the base: the binary $(du -k $binary | cut -f1), kernels for GPUs $((16#${kernels:-0} / 1024)) of that"
-readelf -d $binary | grep -qE "\(RPATH\) .*\[/usr/local/lib\]" || fail "the binary does not look for its libraries in /usr/local/lib"
-
-[[ $base != *:bare ]] || make_bare_base
-PHASOR_IMAGE_BASE=$base PHASOR_IMAGE_ENGINE=buildah deploy/build-image.sh --target prebuilt --tag $tag
-container=$(deploy/buildah.sh from --pull-never $tag)
+container=$(deploy/buildah.sh from --pull-never "$tag")
 root=$(deploy/buildah.sh mount "$container")
+if [[ $kind == cuda ]]; then
+  check_size "$root"
+  [[ -n $kernels ]] || fail "the image has no kernels for GPUs"
+fi
 check_configuration
 check_running
