@@ -64,12 +64,18 @@ TEST(AbuseTest, ABombOfZerosIsNotUnpacked) {
   v1::ApplyRoPERequest request;
   request.add_raw(std::string(256 * kMiB, '\0'));  // 256 KiB on the wire
   for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    const auto stub = PositionEmbeddingService::NewStub(NewChannel(server.address()));
+    // Else the client compresses, for seconds, before it sends its settings, and the server's
+    // handshake_timeout ends the connection.
+    grpc::ClientContext first;
+    testing::SetTestDeadline(&first);
+    v1::EncodeResponse encoded;
+    ASSERT_TRUE(stub->Encode(&first, testing::EncodeRequestOf(1), &encoded).ok());
     grpc::ClientContext context;
     testing::SetTestDeadline(&context);
     context.set_compression_algorithm(algorithm);
     v1::ApplyRoPEResponse response;
-    const grpc::Status status = PositionEmbeddingService::NewStub(NewChannel(server.address()))
-                                    ->ApplyRoPE(&context, request, &response);
+    const grpc::Status status = stub->ApplyRoPE(&context, request, &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
     ExpectServes(server, "after");
   }
