@@ -46,8 +46,7 @@ using v1::PositionEmbeddingService;
 constexpr int64_t kMiB = 1 << 20;
 // That a call over a new connection is answered. Prints how soon: the target is 5 s.
 void ExpectServes(const Replica& server, const char* when) {
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   const absl::Time begun = absl::Now();
   v1::EncodeResponse response;
   const grpc::Status status = PositionEmbeddingService::NewStub(NewChannel(server.address()))
@@ -67,12 +66,10 @@ TEST(AbuseTest, ABombOfZerosIsNotUnpacked) {
     const auto stub = PositionEmbeddingService::NewStub(NewChannel(server.address()));
     // Else the client compresses, for seconds, before it sends its settings, and the server's
     // handshake_timeout ends the connection.
-    grpc::ClientContext first;
-    testing::SetTestDeadline(&first);
+    testing::TestContext first;
     v1::EncodeResponse encoded;
     ASSERT_TRUE(stub->Encode(&first, testing::EncodeRequestOf(1), &encoded).ok());
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     context.set_compression_algorithm(algorithm);
     v1::ApplyRoPEResponse response;
     const grpc::Status status = stub->ApplyRoPE(&context, request, &response);
@@ -94,8 +91,7 @@ TEST(AbuseTest, TheAdminListenerUnpacksNothingEither) {
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(std::string(256 * kMiB, 'x'));  // 256 KiB on the wire
   for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     context.set_compression_algorithm(algorithm);
     const grpc::Status status = stub->Check(&context, request, &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
@@ -113,8 +109,7 @@ TEST(AbuseTest, WatchesKeepNoNames) {
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReader<grpc::health::v1::HealthCheckResponse>>> watches;
   for (int i = 0; i < 40; ++i) {
-    contexts.push_back(std::make_unique<grpc::ClientContext>());
-    testing::SetTestDeadline(contexts.back().get());
+    contexts.push_back(std::make_unique<testing::TestContext>());
     watches.push_back(stub->Watch(contexts.back().get(), request));
     grpc::health::v1::HealthCheckResponse response;
     EXPECT_FALSE(watches.back()->Read(&response));
@@ -149,8 +144,7 @@ TEST(AbuseTest, ManyKeysAndManyParametersAreRefusedByName) {
     EXPECT_THAT(status.error_message(), ::testing::StartsWith(message));
   };
   for (int i = 0; i < 10; ++i) {
-    grpc::ClientContext encodes, resolves, infers;
-    for (auto* const context : {&encodes, &resolves, &infers}) testing::SetTestDeadline(context);
+    testing::TestContext encodes, resolves, infers;
     v1::EncodeResponse encoded;
     expect_refused(phasor->Encode(&encodes, encode, &encoded),
                    "item.spec.config_json: more than 65536 values; must be at most as many");
@@ -173,8 +167,7 @@ TEST(AbuseTest, PlansOfManySpecsStayWithinTheirMemory) {
   for (int i = 0; i < 300; ++i) {
     v1::EncodeRequest request = testing::EncodeRequestOf(1);
     request.mutable_item()->mutable_spec()->set_dim(65536 - 2 * i);
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     v1::EncodeResponse response;
     const grpc::Status status = stub->Encode(&context, request, &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
@@ -223,8 +216,7 @@ TEST(AbuseTest, SlowLorisesAreShownTheDoor) {
     }
   }
   const auto stub = PositionEmbeddingService::NewStub(NewChannel(server.address()));
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   const auto stream = stub->StreamEncode(&context);
 
   ExpectServes(server, "meanwhile");

@@ -85,8 +85,7 @@ class AccessMatrixTest : public SecureServerTest {
   // Any method with an empty message, streams too: what they answer is no matter, only whether they
   // refuse.
   grpc::Status Call(grpc::GenericStub& stub, const std::string& method, const std::string& token) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
     const grpc::Slice nothing;
     const grpc::ByteBuffer request(&nothing, 1);
@@ -173,8 +172,7 @@ TEST_F(AccessMatrixTest, HealthIsOpenAndReflectionIsOff) {
   UseTokens({"any"});
   Start();
   const auto channel = testing::NewChannel(Target());
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   grpc::health::v1::HealthCheckResponse response;
   EXPECT_TRUE(grpc::health::v1::Health::NewStub(channel)->Check(&context, {}, &response).ok());
   EXPECT_EQ(testing::ReflectionCall(channel).Status().error_code(), Code::UNIMPLEMENTED);
@@ -224,8 +222,7 @@ TEST_F(AccessMatrixTest, AnIdentityHasNoMoreBytesInFlightThanItMay) {
   Start();
   const auto stub = v1::PositionEmbeddingService::NewStub(testing::NewChannel(Target()));
   const auto encode = [&](const std::string& name, int64_t rows) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     context.AddMetadata("authorization", "Bearer " + TokenOf(name));
     v1::EncodeResponse response;
     return stub->Encode(&context, testing::EncodeRequestOf(rows), &response);
@@ -240,8 +237,7 @@ TEST_F(AccessMatrixTest, AnIdentityHasNoMoreBytesInFlightThanItMay) {
   EXPECT_TRUE(encode("large", 5000).ok());
 
   // Its streams count too: the item is refused, and the stream goes on.
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   context.AddMetadata("authorization", "Bearer " + TokenOf("small"));
   EXPECT_TRUE(Eventually([&] { return encode("small", 4500).ok(); })) << "nothing is held";
   // Fits only once those are given back, and leaves room for the stream's.
@@ -268,8 +264,7 @@ TEST_F(AccessMatrixTest, AnIdentityHoldsNoMoreRegionsThanItMay) {
   const testing::SharedMemory memory("abc");
   const auto stub = inference::GRPCInferenceService::NewStub(testing::NewChannel(Target()));
   const auto add = [&](const std::string& token, const std::string& region) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     context.AddMetadata("authorization", "Bearer " + TokenOf(token));
     inference::SystemSharedMemoryRegisterRequest request;
     request.set_name(region);

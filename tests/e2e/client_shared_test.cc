@@ -217,8 +217,7 @@ class SharedRequestTest : public ClientSharedTest {
     change(request);
     const auto stub =
         v1::PositionEmbeddingService::NewStub(testing::NewChannel(server_->listeners()[0]));
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     v1::ApplyRoPEResponse response;
     return stub->ApplyRoPE(&context, request, &response);
   }
@@ -296,8 +295,7 @@ TEST_F(SharedRequestTest, ACancellationStormRotatesNothingByHalf) {
       for (int i = next++; i < kCalls; i = next++) {
         tensor->mutable_tensor()->mutable_region()->set_offset_bytes(i * kBytes);
         *tensor->mutable_destination() = tensor->tensor();
-        grpc::ClientContext context;
-        testing::SetTestDeadline(&context);
+        testing::TestContext context;
         v1::ApplyRoPEResponse response;
         absl::Notification done;
         stub->async()->ApplyRoPE(&context, &mine, &response, [&](const grpc::Status& status) {

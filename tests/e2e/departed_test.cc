@@ -39,8 +39,7 @@ class DepartedTest : public ::testing::Test {
   std::string address() const { return server_->listeners()[0]; }
 
   grpc::Status Register(const std::shared_ptr<grpc::Channel>& channel, const std::string& name) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     v1::RegisterRequest request;
     request.mutable_region()->set_name(name);
     request.mutable_region()->set_size_bytes(1);
@@ -50,8 +49,7 @@ class DepartedTest : public ::testing::Test {
   }
   grpc::Status RegisterForEverybody(const std::shared_ptr<grpc::Channel>& channel,
                                     const std::string& name) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     inference::SystemSharedMemoryRegisterRequest request;
     request.set_name(name);
     request.set_key(memory_.key());
@@ -61,8 +59,7 @@ class DepartedTest : public ::testing::Test {
         &context, request, &response);
   }
   bool HasForEverybody(const std::string& name) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     inference::SystemSharedMemoryStatusRequest request;
     request.set_name(name);
     inference::SystemSharedMemoryStatusResponse response;

@@ -21,8 +21,8 @@ namespace phasor {
 namespace {
 
 using testing::NewChannel;
-using testing::SetTestDeadline;
 using testing::StartServer;
+using testing::TestContext;
 using testing::TestOptions;
 using v1::PositionEmbeddingService;
 
@@ -34,8 +34,7 @@ class Caller {
 
   // One call; false when it was refused.
   bool Call() {
-    grpc::ClientContext context;
-    SetTestDeadline(&context);
+    TestContext context;
     v1::ApplyRoPEResponse response;
     const grpc::Status status =
         PositionEmbeddingService::NewStub(channel_)->ApplyRoPE(&context, request_, &response);
@@ -117,8 +116,7 @@ TEST_F(DrainTest, CallThatTakesTooLongIsCancelledAndReported) {
   backend_.Hold();
   const auto channel = NewChannel(address());
   std::thread in_flight([&channel] {
-    grpc::ClientContext context;
-    SetTestDeadline(&context);
+    TestContext context;
     v1::ApplyRoPEResponse response;
     EXPECT_FALSE(PositionEmbeddingService::NewStub(channel)
                      ->ApplyRoPE(&context, testing::RopeRequestOf(1000), &response)

@@ -185,8 +185,7 @@ grpc::Status EncodeOverTls(const std::string& address, const std::string& root) 
   arguments.SetSslTargetNameOverride("localhost");
   const auto channel =
       grpc::CreateCustomChannel(address, grpc::SslCredentials({.pem_root_certs = root}), arguments);
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   context.AddMetadata("authorization", "Bearer secret-of-the-caller");
   v1::EncodeResponse response;
   return PositionEmbeddingService::NewStub(channel)->Encode(&context, testing::EncodeRequestOf(2),
@@ -207,8 +206,7 @@ TEST_F(EnvoyTest, TlsEndsThereAndNoSecretIsLogged) {
   const grpc::Status status = EncodeOverTls(envoy_->address("tls"), envoy_->Certificate());
   ASSERT_TRUE(status.ok()) << status.error_message();
 
-  grpc::ClientContext plain;
-  testing::SetTestDeadline(&plain);
+  testing::TestContext plain;
   v1::EncodeResponse response;
   EXPECT_EQ(PositionEmbeddingService::NewStub(testing::NewChannel(envoy_->address("tls")))
                 ->Encode(&plain, testing::EncodeRequestOf(2), &response)
@@ -249,8 +247,7 @@ TEST_F(EnvoyTest, AMessageThatTricklesInIsEnded) {
   StartEnvoy("5s");
   const auto stub =
       PositionEmbeddingService::NewStub(testing::NewChannel(envoy_->address("loopback")));
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   const auto stream = stub->StreamEncode(&context);
   v1::StreamEncodeRequest item;
   *item.mutable_item() = testing::EncodeOf(1);
@@ -280,8 +277,7 @@ TEST_F(EnvoyTest, SharedMemoryAndReflectionStayBehindIt) {
   const auto channel = testing::NewChannel(envoy_->address("loopback"));
   grpc::GenericStub stub(channel);
   const auto code_of = [&](const std::string& method) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     grpc::CompletionQueue queue;
     const grpc::Slice nothing;
     const auto call =

@@ -23,8 +23,8 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 using ::testing::HasSubstr;
 using testing::NewChannel;
-using testing::SetTestDeadline;
 using testing::StartServer;
+using testing::TestContext;
 using testing::TestOptions;
 using v1::PositionEmbeddingService;
 
@@ -35,9 +35,8 @@ class HardeningTest : public ::testing::Test {
 
   static grpc::Status Encode(const std::shared_ptr<grpc::Channel>& channel, int64_t count = 1,
                              grpc::ClientContext* context = nullptr) {
-    grpc::ClientContext own;
+    TestContext own;
     if (context == nullptr) context = &own;
-    SetTestDeadline(context);
     v1::EncodeResponse response;
     return PositionEmbeddingService::NewStub(channel)->Encode(
         context, testing::EncodeRequestOf(count), &response);
@@ -49,11 +48,11 @@ class HardeningTest : public ::testing::Test {
 
 TEST_F(HardeningTest, LargeMetadataIsRefused) {
   Start();
-  grpc::ClientContext context;
+  TestContext context;
   context.AddMetadata("x-large", std::string(9 << 10, 'x'));
   const grpc::Status status = Encode(NewChannel(address()), 1, &context);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
-  grpc::ClientContext small;
+  TestContext small;
   small.AddMetadata("x-small", std::string(4 << 10, 'x'));
   // gRPC may close the connection of the refused call.
   EXPECT_TRUE(Encode(NewChannel(address()), 1, &small).ok());
@@ -65,8 +64,7 @@ TEST_F(HardeningTest, OversizeRequestIsResourceExhaustedAndTheConnectionLives) {
   const auto channel = NewChannel(address());
   v1::ApplyRoPERequest request;
   request.add_raw(std::string(2 << 20, 'x'));
-  grpc::ClientContext context;
-  SetTestDeadline(&context);
+  TestContext context;
   v1::ApplyRoPEResponse response;
   const grpc::Status status =
       PositionEmbeddingService::NewStub(channel)->ApplyRoPE(&context, request, &response);
@@ -101,13 +99,11 @@ TEST_F(HardeningTest, AConnectionRunsOnlyItsShareOfCalls) {
   std::vector<std::unique_ptr<grpc::ClientReader<HealthCheckResponse>>> watches;
   HealthCheckResponse response;
   for (int i = 0; i < 2; ++i) {
-    contexts.push_back(std::make_unique<grpc::ClientContext>());
-    SetTestDeadline(contexts.back().get());
+    contexts.push_back(std::make_unique<TestContext>());
     watches.push_back(stub->Watch(contexts.back().get(), HealthCheckRequest()));
     ASSERT_TRUE(watches.back()->Read(&response));
   }
-  grpc::ClientContext third;
-  SetTestDeadline(&third, std::chrono::milliseconds(300));
+  TestContext third(std::chrono::milliseconds(300));
   EXPECT_EQ(stub->Check(&third, HealthCheckRequest(), &response).error_code(),
             grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_TRUE(Encode(NewChannel(address())).ok());  // another connection is not affected

@@ -35,8 +35,8 @@ using grpc::health::v1::HealthCheckResponse;
 using ::testing::HasSubstr;
 using testing::NewChannel;
 using ::testing::Not;
-using testing::SetTestDeadline;
 using testing::StartServer;
+using testing::TestContext;
 using testing::TestOptions;
 using v1::PositionEmbeddingService;
 
@@ -77,8 +77,7 @@ class MetricsTest : public ::testing::Test {
   }
 
   grpc::Status Encode(const v1::EncodeRequest& request) {
-    grpc::ClientContext context;
-    SetTestDeadline(&context);
+    TestContext context;
     v1::EncodeResponse response;
     const grpc::Status status =
         PositionEmbeddingService::NewStub(channel_)->Encode(&context, request, &response);
@@ -140,8 +139,7 @@ TEST_F(MetricsTest, CallsOfMethodsThatThereAreNotShareOneSeries) {
   constexpr int kPaths = 1000;
   for (int i = 0; i < kPaths; ++i) {
     const std::string path = "/" + std::string(200, 'x') + "/" + std::to_string(i);
-    grpc::ClientContext context;
-    SetTestDeadline(&context);
+    TestContext context;
     v1::EncodeResponse response;
     const grpc::internal::RpcMethod method(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
     EXPECT_EQ(grpc::internal::BlockingUnaryCall(channel_.get(), method, &context,
@@ -159,8 +157,7 @@ TEST_F(MetricsTest, CallsOfMethodsThatThereAreNotShareOneSeries) {
 
 TEST_F(MetricsTest, CallsOfGrpcsOwnServicesHaveTheirNames) {
   Start();
-  grpc::ClientContext context;
-  SetTestDeadline(&context);
+  TestContext context;
   HealthCheckResponse response;
   ASSERT_TRUE(Health::NewStub(channel_)->Check(&context, HealthCheckRequest(), &response).ok());
   EXPECT_TRUE(testing::ReflectionCall(channel_).Status().ok());
@@ -230,8 +227,7 @@ TEST_F(MetricsTest, AServerWithoutADeviceCountsNone) {
 TEST_F(MetricsTest, AStreamThatItsCallerLeavesIsCountedOnce) {
   Start();
   {
-    grpc::ClientContext context;
-    SetTestDeadline(&context);
+    TestContext context;
     const auto stream = PositionEmbeddingService::NewStub(channel_)->StreamEncode(&context);
     v1::StreamEncodeRequest request;
     request.set_id(1);
@@ -320,13 +316,11 @@ TEST_F(MetricsTest, AnAddressInUseIsToldAtStart) {
 TEST_F(MetricsTest, TheAdminListenerTellsHealthAndNothingElse) {
   Start();
   const auto admin = NewChannel(server_->admin_listeners()[0]);
-  grpc::ClientContext health;
-  SetTestDeadline(&health);
+  TestContext health;
   HealthCheckResponse response;
   ASSERT_TRUE(Health::NewStub(admin)->Check(&health, HealthCheckRequest(), &response).ok());
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
-  grpc::ClientContext encode;
-  SetTestDeadline(&encode);
+  TestContext encode;
   v1::EncodeResponse encoded;
   EXPECT_EQ(PositionEmbeddingService::NewStub(admin)
                 ->Encode(&encode, testing::EncodeRequestOf(1), &encoded)
@@ -337,8 +331,7 @@ TEST_F(MetricsTest, TheAdminListenerTellsHealthAndNothingElse) {
 TEST_F(MetricsTest, HealthEverywhereTellsOfAMainListenerThatTakesNoConnections) {
   Start();
   const auto health_of = [](const std::shared_ptr<grpc::Channel>& channel) {
-    grpc::ClientContext context;
-    SetTestDeadline(&context);
+    TestContext context;
     HealthCheckResponse response;
     EXPECT_TRUE(Health::NewStub(channel)->Check(&context, HealthCheckRequest(), &response).ok());
     return response.status();
@@ -349,8 +342,7 @@ TEST_F(MetricsTest, HealthEverywhereTellsOfAMainListenerThatTakesNoConnections) 
   EXPECT_EQ(health_of(channel_), HealthCheckResponse::SERVING);  // and stays connected
   EXPECT_EQ(health_of(admin), HealthCheckResponse::SERVING);
   EXPECT_EQ(testing::RunShell(ask).status, 0);
-  grpc::ClientContext watching;
-  SetTestDeadline(&watching);
+  TestContext watching;
   const auto watch = Health::NewStub(admin)->Watch(&watching, HealthCheckRequest());
   HealthCheckResponse seen;
   ASSERT_TRUE(watch->Read(&seen));

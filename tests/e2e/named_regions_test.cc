@@ -45,8 +45,7 @@ struct Owner {  // has a connection of its own
 
   grpc::Status Register(const std::string& name, const std::string& key, int64_t bytes,
                         int64_t offset = 0, bool read_only = false, int64_t ttl_ms = 0) const {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     v1::RegisterRequest request;
     request.mutable_region()->set_name(name);
     request.mutable_region()->set_size_bytes(bytes);
@@ -58,8 +57,7 @@ struct Owner {  // has a connection of its own
     return memory->Register(&context, request, &response);
   }
   grpc::Status Unregister(const std::string& name) const {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     v1::UnregisterRequest request;
     request.set_name(name);
     v1::UnregisterResponse response;
@@ -67,8 +65,7 @@ struct Owner {  // has a connection of its own
   }
   // Names of its regions.
   std::vector<std::string> List() const {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     v1::ListResponse response;
     EXPECT_TRUE(memory->List(&context, {}, &response).ok());
     std::vector<std::string> names;
@@ -81,8 +78,7 @@ struct Owner {  // has a connection of its own
     int64_t offset = 0;
   };
   grpc::Status Invert(const Place& in, const Place& out, std::string* answer = nullptr) const {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     v1::ApplyRoPERequest request;
     *request.mutable_item() = testing::RopeOf(kTokens);
     request.mutable_item()->mutable_tensors()->RemoveLast();
@@ -113,11 +109,6 @@ struct Owner {  // has a connection of its own
 
 class NamedRegionsTest : public ::testing::Test {
  protected:
-  static ServerOptions Options() {
-    ServerOptions options = testing::TestOptions();
-    options.shared_memory = true;
-    return options;
-  }
   void Start(const ServerOptions& options) {
     auto backend = std::make_unique<FakeBackend>();
     backend_ = backend.get();
@@ -125,7 +116,7 @@ class NamedRegionsTest : public ::testing::Test {
     ASSERT_NE(server_, nullptr);
     me_ = std::make_unique<Owner>(Address());
   }
-  void SetUp() override { Start(Options()); }
+  void SetUp() override { Start(testing::SharedMemoryOptions()); }
   void TearDown() override {
     if (backend_ != nullptr) backend_->Release();
   }
@@ -176,8 +167,7 @@ TEST_F(NamedRegionsTest, ItemsOfABatchFailAlone) {
     *tensor.mutable_destination() = tensor.tensor();
     *request.add_items() = std::move(item);
   }
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   v1::BatchApplyRoPEResponse response;
   const grpc::Status status = me_->embedding->BatchApplyRoPE(&context, request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
@@ -193,8 +183,7 @@ TEST_F(NamedRegionsTest, ItemsOfABatchFailAlone) {
 TEST_F(NamedRegionsTest, StreamsUseRegionsToo) {
   const SharedMemory memory(std::string(kBytes, 's'));
   ASSERT_TRUE(me_->Register("s", memory.key(), kBytes).ok());
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   const auto stream = me_->embedding->StreamApplyRoPE(&context);
   v1::StreamApplyRoPERequest request;
   v1::StreamApplyRoPEResponse response;
@@ -244,8 +233,7 @@ TEST_F(NamedRegionsTest, StridedOutputsAreRefused) {
   for (const int64_t stride : {32, 8, 1}) tensor.mutable_tensor()->add_strides(stride);
   tensor.mutable_tensor()->mutable_region()->set_region("r");
   *tensor.mutable_destination() = tensor.tensor();
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   v1::ApplyRoPEResponse response;
   const grpc::Status status = me_->embedding->ApplyRoPE(&context, request, &response);
   EXPECT_EQ(status.error_code(), Code::INVALID_ARGUMENT);
@@ -395,8 +383,7 @@ TEST_F(NamedRegionsTest, WhoeverGivesUpWaitingLeavesNothing) {
   backend_->Hold();
   std::thread call([&] { EXPECT_TRUE(me_->Invert({"r"}, {"r"}).ok()); });
   backend_->WaitForRuns(1);
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context, std::chrono::milliseconds(50));
+  testing::TestContext context(std::chrono::milliseconds(50));
   v1::UnregisterRequest request;
   request.set_name("r");
   v1::UnregisterResponse response;
@@ -408,7 +395,7 @@ TEST_F(NamedRegionsTest, WhoeverGivesUpWaitingLeavesNothing) {
 }
 
 TEST_F(NamedRegionsTest, OwnersHoldNoMoreThanTheyMay) {
-  ServerOptions options = Options();
+  ServerOptions options = testing::SharedMemoryOptions();
   options.max_regions = 2;
   options.max_region_bytes = 3000;
   server_.reset();

@@ -47,8 +47,7 @@ class OpenCallsTest : public ::testing::Test {
 
   // Of `bytes` in a call of its own.
   grpc::StatusCode Encode(int64_t bytes) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     v1::EncodeResponse response;
     return PositionEmbeddingService::NewStub(NewChannel(server_->listeners()[0]))
         ->Encode(&context, testing::EncodeRequestOf(bytes / 32), &response)
@@ -136,8 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(OpenCallsTest, CallsWhoseAnswersAreTakenAreNotEnded) {
   options_.answer_timeout = absl::Seconds(2);
   Start();
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   const auto stub = PositionEmbeddingService::NewStub(NewChannel(server_->listeners()[0]));
   const auto stream = stub->StreamEncode(&context);
   v1::StreamEncodeRequest request;

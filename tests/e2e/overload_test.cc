@@ -71,13 +71,12 @@ class Load {
 
  private:
   struct Call {
-    grpc::ClientContext context;
+    testing::TestContext context;
     v1::ApplyRoPEResponse response;
   };
 
   void Start() {
     auto call = std::make_shared<Call>();
-    testing::SetTestDeadline(&call->context);
     stub_.async()->ApplyRoPE(&call->context, &request_, &call->response,
                              [this, call, start = absl::Now()](grpc::Status status) {
                                const absl::Time end = absl::Now();

@@ -36,8 +36,7 @@ using v1::PositionEmbeddingService;
 
 TEST(ServerProcessTest, ServesUntilSigtermAndExitsZero) {
   ServerProcess server;
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   v1::EncodeResponse response;
   EXPECT_TRUE(PositionEmbeddingService::NewStub(testing::NewChannel(server.address()))
                   ->Encode(&context, testing::EncodeRequestOf(2), &response)
@@ -59,8 +58,7 @@ TEST(ServerProcessTest, ExitIsSoonWhileClientsStayConnected) {
     for (int i = 0; i < 32; ++i) {
       callers.emplace_back([&channel] {
         for (int call = 0; call < 3; ++call) {
-          grpc::ClientContext context;
-          testing::SetTestDeadline(&context);
+          testing::TestContext context;
           v1::EncodeResponse response;
           EXPECT_TRUE(PositionEmbeddingService::NewStub(channel)
                           ->Encode(&context, testing::EncodeRequestOf(20000), &response)
@@ -174,8 +172,7 @@ TEST(ServerProcessTest, CompressedMessageIsRefusedBeforeItIsInflated) {
   ASSERT_GT(before, 0);
   v1::ApplyRoPERequest request;
   request.add_raw(std::string(128 << 20, '\0'));  // 128 KiB compressed
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   v1::ApplyRoPEResponse response;
   EXPECT_EQ(stub->ApplyRoPE(&context, request, &response).error_code(),
             grpc::StatusCode::UNIMPLEMENTED);

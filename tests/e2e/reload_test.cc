@@ -47,8 +47,7 @@ class ReloadedProcessTest : public ::testing::Test {
     v1::EncodeRequest request = testing::EncodeRequestOf(3);
     request.mutable_item()->mutable_spec()->Clear();
     request.mutable_item()->mutable_spec()->set_encoder(encoder);
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     return stub.Encode(&context, request, response);
   }
 

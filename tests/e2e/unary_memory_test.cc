@@ -41,8 +41,7 @@ grpc::ByteBuffer RequestOf(int64_t first, const std::string& payload) {
 
 // The last token of the answer.
 std::string LastToken(grpc::GenericStub* stub, const grpc::ByteBuffer& request) {
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   grpc::ByteBuffer answer;
   absl::Notification done;
   stub->UnaryCall(&context, "/phasor.v1.PositionEmbeddingService/ApplyRoPE", {}, &request, &answer,

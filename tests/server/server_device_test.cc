@@ -45,20 +45,9 @@ class ServerDeviceTest : public ::testing::Test {
         server_(testing::StartServer(Options(device_fault), backend_.Take())) {}
 
   static ServerOptions Options(const std::string& device_fault) {
-    ServerOptions options = testing::TestOptions();
-    options.shared_memory = true;
+    ServerOptions options = testing::SharedMemoryOptions();
     options.device_fault = device_fault;
     return options;
-  }
-
-  template <typename Stub, typename Request, typename Response>
-  static grpc::Status Call(Stub& stub,
-                           grpc::Status (Stub::*call)(grpc::ClientContext*, const Request&,
-                                                      Response*),
-                           const Request& request, Response* response) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
-    return (stub.*call)(&context, request, response);
   }
 
   v1::RegisterRequest RegionOf(const std::string& name) {
@@ -73,27 +62,28 @@ class ServerDeviceTest : public ::testing::Test {
   }
   grpc::Status Register(const v1::RegisterRequest& request) {
     v1::RegisterResponse response;
-    return Call(*regions_, &Regions::Register, request, &response);
+    return testing::Call(*regions_, &Regions::Register, request, &response);
   }
   grpc::Status Unregister(const std::string& name) {
     v1::UnregisterRequest request;
     request.set_name(name);
     v1::UnregisterResponse response;
-    return Call(*regions_, &Regions::Unregister, request, &response);
+    return testing::Call(*regions_, &Regions::Unregister, request, &response);
   }
   v1::ListResponse List() {
     v1::ListResponse response;
-    EXPECT_TRUE(Call(*regions_, &Regions::List, v1::ListRequest(), &response).ok());
+    EXPECT_TRUE(testing::Call(*regions_, &Regions::List, v1::ListRequest(), &response).ok());
     return response;
   }
   grpc::Status Apply(const v1::ApplyRoPERequest& request) {
     response_.Clear();
-    return Call(*positions_, &Positions::ApplyRoPE, request, &response_);
+    return testing::Call(*positions_, &Positions::ApplyRoPE, request, &response_);
   }
   v1::Device Device() {
     v1::GetServerInfoResponse info;
     EXPECT_TRUE(
-        Call(*positions_, &Positions::GetServerInfo, v1::GetServerInfoRequest(), &info).ok());
+        testing::Call(*positions_, &Positions::GetServerInfo, v1::GetServerInfoRequest(), &info)
+            .ok());
     return info.device();
   }
   HealthCheckResponse::ServingStatus Health(const std::string& service) {
@@ -101,7 +91,8 @@ class ServerDeviceTest : public ::testing::Test {
     grpc::health::v1::HealthCheckRequest request;
     request.set_service(service);
     HealthCheckResponse response;
-    EXPECT_TRUE(Call(*stub, &grpc::health::v1::Health::Stub::Check, request, &response).ok());
+    EXPECT_TRUE(
+        testing::Call(*stub, &grpc::health::v1::Health::Stub::Check, request, &response).ok());
     return response.status();
   }
 
@@ -224,7 +215,7 @@ TEST_F(ServerDeviceTest, ARegionIsItsOwnersAndEndsWithItsName) {
   const auto other =
       v1::PositionEmbeddingService::NewStub(testing::NewChannel(server_->listeners()[0]));
   v1::ApplyRoPEResponse response;
-  EXPECT_EQ(Call(*other, &Positions::ApplyRoPE, Fused("qkv"), &response).error_code(),
+  EXPECT_EQ(testing::Call(*other, &Positions::ApplyRoPE, Fused("qkv"), &response).error_code(),
             Code::NOT_FOUND);
   EXPECT_EQ(Unregister("other").error_code(), Code::NOT_FOUND);
   ASSERT_TRUE(Unregister("qkv").ok());
@@ -308,7 +299,8 @@ TEST_F(ServerDeviceTest, OneItemOfABatchIsAbortedAndNoOther) {
     return call == "Synchronize" ? absl::InternalError("fault") : absl::OkStatus();
   });
   v1::BatchApplyRoPEResponse answer;
-  const grpc::Status status = Call(*positions_, &Positions::BatchApplyRoPE, batch, &answer);
+  const grpc::Status status =
+      testing::Call(*positions_, &Positions::BatchApplyRoPE, batch, &answer);
   ASSERT_TRUE(status.ok()) << status.error_message();
   device_.FailWith(nullptr);
   ASSERT_EQ(answer.results_size(), 2);
@@ -322,8 +314,7 @@ TEST_F(ServerDeviceTest, OneItemOfABatchIsAbortedAndNoOther) {
 TEST_F(ServerDeviceTest, ItemsOfStreamsAreRotatedWhereTheyLie) {
   ASSERT_TRUE(Register(RegionOf("qkv")).ok());
   Fill();
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context);
+  testing::TestContext context;
   const auto stream = positions_->StreamApplyRoPE(&context);
   v1::StreamApplyRoPERequest request;
   request.set_id(7);

@@ -35,8 +35,7 @@ class ServerDevicesTest : public ::testing::Test {
     for (size_t i = 0; i < gpus_.size(); ++i) exports_.push_back(gpus_.device(i).Export(4096));
   }
   static ServerOptions Options(const std::string& device_fault) {
-    ServerOptions options = testing::TestOptions();
-    options.shared_memory = true;
+    ServerOptions options = testing::SharedMemoryOptions();
     options.device_fault = device_fault;
     return options;
   }
@@ -48,15 +47,6 @@ class ServerDevicesTest : public ::testing::Test {
             .life = {.retry = retry, .now = [] { return cuda::DeviceLifeOptions::Tick(); }}};
   }
 
-  template <typename Stub, typename Request, typename Response>
-  static grpc::Status Call(Stub& stub,
-                           grpc::Status (Stub::*call)(grpc::ClientContext*, const Request&,
-                                                      Response*),
-                           const Request& request, Response* response) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
-    return (stub.*call)(&context, request, response);
-  }
   // `uuid`: empty: that of the device.
   grpc::Status Register(const std::string& name, size_t device, const std::string& uuid = "") {
     v1::RegisterRequest request;
@@ -67,7 +57,7 @@ class ServerDevicesTest : public ::testing::Test {
     cuda.set_device_uuid(uuid.empty() ? gpus_.cuda(device).device_uuid() : uuid);
     const auto stub = v1::SharedMemoryService::NewStub(channel_);
     v1::RegisterResponse response;
-    return Call(*stub, &v1::SharedMemoryService::Stub::Register, request, &response);
+    return testing::Call(*stub, &v1::SharedMemoryService::Stub::Register, request, &response);
   }
   // q and k in place in a region each.
   static v1::ApplyRoPERequest RopeIn(const std::string& q, const std::string& k) {
@@ -84,12 +74,13 @@ class ServerDevicesTest : public ::testing::Test {
   }
   grpc::Status Apply(const v1::ApplyRoPERequest& request) {
     response_.Clear();
-    return Call(*positions_, &Positions::ApplyRoPE, request, &response_);
+    return testing::Call(*positions_, &Positions::ApplyRoPE, request, &response_);
   }
   v1::GetServerInfoResponse Info() {
     v1::GetServerInfoResponse info;
     EXPECT_TRUE(
-        Call(*positions_, &Positions::GetServerInfo, v1::GetServerInfoRequest(), &info).ok());
+        testing::Call(*positions_, &Positions::GetServerInfo, v1::GetServerInfoRequest(), &info)
+            .ok());
     return info;
   }
   bool IsServing(const std::string& service) {
@@ -97,7 +88,8 @@ class ServerDevicesTest : public ::testing::Test {
     grpc::health::v1::HealthCheckRequest request;
     request.set_service(service);
     HealthCheckResponse response;
-    EXPECT_TRUE(Call(*stub, &grpc::health::v1::Health::Stub::Check, request, &response).ok());
+    EXPECT_TRUE(
+        testing::Call(*stub, &grpc::health::v1::Health::Stub::Check, request, &response).ok());
     return response.status() == HealthCheckResponse::SERVING;
   }
 
@@ -144,7 +136,7 @@ TEST_F(ServerDevicesTest, RegionsOfTwoDevicesInAnItemAreRefusedByField) {
   *batch.add_items() = RopeIn("one", "one").item();
   *batch.add_items() = RopeIn("three", "three").item();
   v1::BatchApplyRoPEResponse answer;
-  EXPECT_TRUE(Call(*positions_, &Positions::BatchApplyRoPE, batch, &answer).ok());
+  EXPECT_TRUE(testing::Call(*positions_, &Positions::BatchApplyRoPE, batch, &answer).ok());
   for (const auto& result : answer.results()) EXPECT_EQ(result.status().code(), 0);
   EXPECT_EQ(gpus_.cuda(1).device_counts().jobs, 1);
   EXPECT_EQ(gpus_.cuda(3).device_counts().jobs, 1);
@@ -171,7 +163,7 @@ TEST_F(ServerDevicesTest, KeysAreMovedOnTheDeviceOfTheirRegions) {
     return wire;
   };
   const auto call = [&](const v1::MoveKeysRequest& request, v1::MoveKeysResponse* response) {
-    return Call(*positions_, &Positions::MoveKeys, request, response);
+    return testing::Call(*positions_, &Positions::MoveKeys, request, response);
   };
   v1::MoveKeysRequest inline_pools = move_in("", "");
   std::string keys(2048, '\0');
@@ -222,10 +214,10 @@ TEST_F(ServerDevicesTest, AHalfDoneMoveIsAbortedAndItsRegionDirty) {
   gpus_.device(2).FailWith([](const std::string& call, int64_t) {
     return call == "Synchronize" ? absl::InternalError("broken") : absl::OkStatus();
   });
-  grpc::Status status = Call(*positions_, &Positions::MoveKeys, wire, &response);
+  grpc::Status status = testing::Call(*positions_, &Positions::MoveKeys, wire, &response);
   EXPECT_EQ(status.error_code(), Code::ABORTED) << status.error_message();
   gpus_.device(2).FailWith(nullptr);
-  status = Call(*positions_, &Positions::MoveKeys, wire, &response);
+  status = testing::Call(*positions_, &Positions::MoveKeys, wire, &response);
   EXPECT_EQ(status.error_code(), Code::FAILED_PRECONDITION) << status.error_message();
   EXPECT_THAT(status.error_message(), AllOf(HasSubstr("item.pools[0].device"), HasSubstr("dirty")));
 }

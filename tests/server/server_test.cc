@@ -27,15 +27,14 @@ using grpc::health::v1::HealthCheckResponse;
 
 using ::testing::HasSubstr;
 using testing::NewChannel;
-using testing::SetTestDeadline;
 using testing::StartServer;
+using testing::TestContext;
 using testing::TestOptions;
 using v1::PositionEmbeddingService;
 
 grpc::Status CallEncode(const std::shared_ptr<grpc::Channel>& channel, int64_t count,
                         v1::EncodeResponse* response) {
-  grpc::ClientContext context;
-  SetTestDeadline(&context);
+  TestContext context;
   return PositionEmbeddingService::NewStub(channel)->Encode(
       &context, testing::EncodeRequestOf(count), response);
 }
@@ -94,8 +93,7 @@ TEST(ServerTest, ServesOnTcpAndOnAUnixSocket) {
 
 TEST(ServerTest, TellsItsListeners) {
   const auto server = StartServer();
-  grpc::ClientContext context;
-  SetTestDeadline(&context);
+  TestContext context;
   v1::GetServerInfoResponse info;
   const auto stub = PositionEmbeddingService::NewStub(NewChannel(server->listeners()[0]));
   ASSERT_TRUE(stub->GetServerInfo(&context, {}, &info).ok());
@@ -106,8 +104,7 @@ TEST(ServerTest, HealthOfServerAndServiceIsServing) {
   const auto server = StartServer();
   const auto stub = Health::NewStub(NewChannel(server->listeners()[0]));
   for (const std::string service : {"", "phasor.v1.PositionEmbeddingService"}) {
-    grpc::ClientContext context;
-    SetTestDeadline(&context);
+    TestContext context;
     HealthCheckRequest request;
     request.set_service(service);
     HealthCheckResponse response;
@@ -119,8 +116,7 @@ TEST(ServerTest, HealthOfServerAndServiceIsServing) {
 TEST(ServerTest, WatchSeesTheShutdownAndDoesNotDelayIt) {
   const auto server = StartServer();
   const auto stub = Health::NewStub(NewChannel(server->listeners()[0]));
-  grpc::ClientContext context;
-  SetTestDeadline(&context);
+  TestContext context;
   const auto reader = stub->Watch(&context, HealthCheckRequest());
   HealthCheckResponse response;
   ASSERT_TRUE(reader->Read(&response));
@@ -137,8 +133,7 @@ TEST(ServerTest, ServesDuringTheDrainDelayWhileHealthSaysNot) {
   const auto server = StartServer(options);
   const std::string address = server->listeners()[0];
   const auto health = Health::NewStub(NewChannel(address));
-  grpc::ClientContext context;
-  SetTestDeadline(&context);
+  TestContext context;
   const auto reader = health->Watch(&context, HealthCheckRequest());
   HealthCheckResponse response;
   ASSERT_TRUE(reader->Read(&response));

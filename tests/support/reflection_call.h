@@ -20,7 +20,6 @@ namespace phasor::testing {
 class ReflectionCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   explicit ReflectionCall(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {
-    SetTestDeadline(&context_);
     stub_.PrepareBidiStreamingCall(
         &context_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", {}, this);
     const grpc::Slice slice(std::string("\x3a\x01*"));
@@ -52,7 +51,7 @@ class ReflectionCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, gr
 
  private:
   grpc::GenericStub stub_;
-  grpc::ClientContext context_;
+  TestContext context_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
   grpc::Status status_;

@@ -27,18 +27,19 @@ inline ServerOptions TestOptions() {
   return options;
 }
 
-inline std::unique_ptr<Server> StartServer(const ServerOptions& options = TestOptions()) {
-  SetLogLevel(LogLevel::kWarn);
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
-  EXPECT_TRUE(server.ok()) << server.status();
-  return server.ok() ? *std::move(server) : nullptr;
+// The same with shared memory that clients name.
+inline ServerOptions SharedMemoryOptions() {
+  ServerOptions options = TestOptions();
+  options.shared_memory = true;
+  return options;
 }
 
-// The same on a backend of the test's, which the server owns.
-inline std::unique_ptr<Server> StartServer(const ServerOptions& options,
-                                           std::unique_ptr<Backend> backend) {
+// On `backend`, which the server then owns, or on that of the options.
+inline std::unique_ptr<Server> StartServer(const ServerOptions& options = TestOptions(),
+                                           std::unique_ptr<Backend> backend = nullptr) {
   SetLogLevel(LogLevel::kWarn);
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options, std::move(backend));
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      backend == nullptr ? Server::Start(options) : Server::Start(options, std::move(backend));
   EXPECT_TRUE(server.ok()) << server.status();
   return server.ok() ? *std::move(server) : nullptr;
 }
@@ -51,10 +52,20 @@ inline std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// Makes `context` give up after a time that is only reached when something hangs.
-inline void SetTestDeadline(grpc::ClientContext* context,
-                            std::chrono::milliseconds time = std::chrono::seconds(60)) {
-  context->set_deadline(std::chrono::system_clock::now() + time);
+// The context of a call that gives up after a time that is only reached when something hangs.
+struct TestContext : grpc::ClientContext {
+  explicit TestContext(std::chrono::milliseconds time = std::chrono::seconds(60)) {
+    set_deadline(std::chrono::system_clock::now() + time);
+  }
+};
+
+// Calls method `call` of `stub`.
+template <typename Stub, typename Request, typename Response>
+grpc::Status Call(Stub& stub,
+                  grpc::Status (Stub::*call)(grpc::ClientContext*, const Request&, Response*),
+                  const Request& request, Response* response) {
+  TestContext context;
+  return (stub.*call)(&context, request, response);
 }
 
 }  // namespace phasor::testing

@@ -66,8 +66,7 @@ class OpenCallsTest : public ::testing::TestWithParam<Wire> {
     return Health::NewStub(grpc::CreateCustomChannel(address_, credentials, arguments));
   }
   static grpc::Status Check(Health::Stub* stub, const std::string& metadata = "") {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     if (!metadata.empty()) context.AddMetadata("x-text", metadata);
     HealthCheckResponse response;
     return stub->Check(&context, {}, &response);

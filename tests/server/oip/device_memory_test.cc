@@ -27,16 +27,10 @@ class OipDeviceMemoryTest : public ::testing::Test {
  protected:
   using S = inference::GRPCInferenceService::Stub;
 
-  static ServerOptions Options() {
-    ServerOptions options = testing::TestOptions();
-    options.shared_memory = true;
-    return options;
-  }
   template <typename Request, typename Response>
   grpc::Status Call(grpc::Status (S::*call)(grpc::ClientContext*, const Request&, Response*),
                     const Request& request, Response* response) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
+    testing::TestContext context;
     const grpc::Status status = (*stub_.*call)(&context, request, response);
     dirty_.clear();
     for (const auto& [key, value] : context.GetServerTrailingMetadata()) {
@@ -94,7 +88,8 @@ class OipDeviceMemoryTest : public ::testing::Test {
   testing::DeviceBackend backend_;
   testing::FakeDevice& device_ = backend_.device();
   std::shared_ptr<testing::FakeExport> memory_ = device_.Export(8192);
-  const std::unique_ptr<Server> server_ = testing::StartServer(Options(), backend_.Take());
+  const std::unique_ptr<Server> server_ =
+      testing::StartServer(testing::SharedMemoryOptions(), backend_.Take());
   const std::unique_ptr<S> stub_ =
       inference::GRPCInferenceService::NewStub(testing::NewChannel(server_->listeners()[0]));
   inference::ModelInferResponse response_;

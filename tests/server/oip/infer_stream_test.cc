@@ -18,14 +18,12 @@ using Stream =
 
 class InferStreamTest : public ::testing::Test {
  protected:
-  InferStreamTest() { testing::SetTestDeadline(&context_); }
-
   std::unique_ptr<Stream> Open() { return stub_->ModelStreamInfer(&context_); }
 
   const std::unique_ptr<Server> server_ = testing::StartServer();
   const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_ =
       inference::GRPCInferenceService::NewStub(testing::NewChannel(server_->listeners()[0]));
-  grpc::ClientContext context_;
+  testing::TestContext context_;
 };
 
 TEST_F(InferStreamTest, AnswersComeInOrderWithTheirIds) {

@@ -216,12 +216,6 @@ std::vector<Twins> AllTwins() {
 
 class SameBytesTest : public ::testing::Test {
  protected:
-  static ServerOptions Options() {
-    ServerOptions options = testing::TestOptions();
-    options.shared_memory = true;
-    return options;
-  }
-
   // Every request once through our own API; `through` says how the twin is sent.
   void CompareAll(const std::function<Blobs(const inference::ModelInferRequest&)>& through) {
     const std::vector<Twins> all = AllTwins();
@@ -317,7 +311,7 @@ class SameBytesTest : public ::testing::Test {
   }
 
   static constexpr char kRegion[] = "all";
-  const std::unique_ptr<Server> server_ = testing::StartServer(Options());
+  const std::unique_ptr<Server> server_ = testing::StartServer(testing::SharedMemoryOptions());
   const std::shared_ptr<grpc::Channel> channel_ = testing::NewChannel(server_->listeners()[0]);
   const std::unique_ptr<InferStub> infer_ = inference::GRPCInferenceService::NewStub(channel_);
   const std::unique_ptr<OwnStub> own_ = v1::PositionEmbeddingService::NewStub(channel_);
@@ -336,8 +330,7 @@ TEST_F(SameBytesTest, EveryModelAndTypeInPlace) {
 }
 
 TEST_F(SameBytesTest, EveryModelAndTypeOnAStream) {
-  grpc::ClientContext context;
-  testing::SetTestDeadline(&context, std::chrono::minutes(5));
+  testing::TestContext context(std::chrono::minutes(5));
   const auto stream = infer_->ModelStreamInfer(&context);
   CompareAll([&](const auto& request) {
     inference::ModelStreamInferResponse response;

@@ -25,30 +25,15 @@ using Code = grpc::StatusCode;
 
 class InferenceServiceTest : public ::testing::Test {
  protected:
-  static ServerOptions Options() {
-    ServerOptions options = testing::TestOptions();
-    options.shared_memory = true;
-    return options;
-  }
-
-  // Calls method `call` of `stub`.
-  template <typename Stub, typename Request, typename Response>
-  grpc::Status Call(Stub& stub,
-                    grpc::Status (Stub::*call)(grpc::ClientContext*, const Request&, Response*),
-                    const Request& request, Response* response) {
-    grpc::ClientContext context;
-    testing::SetTestDeadline(&context);
-    return (stub.*call)(&context, request, response);
-  }
   template <typename Request, typename Response>
   grpc::Status Call(grpc::Status (inference::GRPCInferenceService::Stub::*call)(
                         grpc::ClientContext*, const Request&, Response*),
                     const Request& request, Response* response) {
-    return Call(*stub_, call, request, response);
+    return testing::Call(*stub_, call, request, response);
   }
 
   using S = inference::GRPCInferenceService::Stub;
-  const std::unique_ptr<Server> server_ = testing::StartServer(Options());
+  const std::unique_ptr<Server> server_ = testing::StartServer(testing::SharedMemoryOptions());
   const std::shared_ptr<grpc::Channel> channel_ = testing::NewChannel(server_->listeners()[0]);
   const std::unique_ptr<S> stub_ = inference::GRPCInferenceService::NewStub(channel_);
 };
@@ -131,7 +116,7 @@ TEST_F(InferenceServiceTest, TheSameTensorsGiveTheBytesOfOurOwnApi) {
 }
 
 TEST_F(InferenceServiceTest, EncodersAreModelsAndFollowAReload) {
-  ServerOptions options = Options();
+  ServerOptions options = testing::SharedMemoryOptions();
   Spec spec;
   spec.preset = "transformer";
   spec.dim = 8;
@@ -206,7 +191,7 @@ TEST_F(InferenceServiceTest, RegionsAreRegisteredListedAndForgotten) {
   // Somebody else's "all" are not ours.
   const auto other =
       inference::GRPCInferenceService::NewStub(testing::NewChannel(server_->listeners()[0]));
-  ASSERT_TRUE(Call(*other, &S::SystemSharedMemoryUnregister, drop, &dropped).ok());
+  ASSERT_TRUE(testing::Call(*other, &S::SystemSharedMemoryUnregister, drop, &dropped).ok());
   ASSERT_TRUE(Call(&S::SystemSharedMemoryStatus, look, &seen).ok());
   EXPECT_EQ(seen.regions_size(), 1);
   ASSERT_TRUE(Call(&S::SystemSharedMemoryUnregister, drop, &dropped).ok());
