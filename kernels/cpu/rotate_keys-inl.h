@@ -148,23 +148,46 @@ void RotateBlockKeys(const RotaryArgs& args, const Scratch& scratch,
 }
 
 #if HWY_ARCH_X86
+// Writes bytes past the caches, whole lines at a time. x is as far from the start of a line as y.
+HWY_INLINE void StreamBytes(const std::byte* x, int64_t bytes, std::byte* y) {
+  constexpr uintptr_t kLineBytes = 64;
+  const hn::FixedTag<uint8_t, 32> d;  // all targets here have these
+  const auto line = [&](uintptr_t end) { return end / kLineBytes * kLineBytes; };
+  const auto begin = reinterpret_cast<uintptr_t>(y);
+  const auto first = static_cast<int64_t>(line(begin + kLineBytes - 1) - begin);
+  const auto last = static_cast<int64_t>(line(begin + static_cast<uintptr_t>(bytes)) - begin);
+  if (first > 0) std::memcpy(y, x, static_cast<size_t>(first));
+  for (int64_t i = first; i < last; i += 32) {
+    hn::Stream(hn::Load(d, reinterpret_cast<const uint8_t*>(x + i)), d,
+               reinterpret_cast<uint8_t*>(y + i));
+  }
+  if (last < bytes) std::memcpy(y + last, x + last, static_cast<size_t>(bytes - last));
+}
+
 // Rotates Q8_0 four blocks at a time, without a detour through f32 rows. While four are divided by
-// their scales, the next four are read and rotated.
+// their scales, the next four are read and rotated. Blocks end within lines, so that tokens are put
+// together before they are written past the caches.
 HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scratch,
-                                     const RotaryArgs::Tensor& tensor) {
+                                     const RotaryArgs::Tensor& tensor, bool& streamed) {
+  constexpr int64_t kTokenBytes = 8 << 10;
   constexpr int64_t kBytes = FourBlocksQ8::kBytes;
   const bool halves = args.pairing_in == Pairing::kHalfSplit;
   const int64_t begin = args.rotary_begin / key_blocks::kLanes * kBytes;
   const int64_t bytes = 2 * args.pairs / key_blocks::kLanes * kBytes;
   const int64_t step = (halves ? 2 : 4) * kBytes;
   const int64_t second = halves ? bytes / 2 : 2 * kBytes;
+  const bool stream = args.stream && tensor.y_head_bytes == bytes && args.frequency_heads == 1 &&
+                      tensor.heads * bytes <= kTokenBytes;
+  streamed |= stream;
+  HWY_ALIGN std::byte token[kTokenBytes + 64];
   ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
     const Trig32 trig = RowTrig32(scratch, row);
+    std::byte* const out = stream ? token + reinterpret_cast<uintptr_t>(rows.y) % 64 : rows.y;
     FourBlocksQ8 last;
     std::byte* last_y = nullptr;
     for (int64_t h = 0; h < rows.heads; ++h) {
       const std::byte* x = rows.x + h * rows.x_bytes + begin;
-      std::byte* y = rows.y + h * rows.y_bytes + begin;
+      std::byte* y = out + h * rows.y_bytes + begin;
       if (rows.ahead != nullptr) Fetch(rows.ahead + h * rows.x_bytes + begin, bytes);
       for (int64_t first = 0; first < args.pairs; first += kPairsQ8, x += step, y += step) {
         FourBlocksQ8 next;
@@ -177,17 +200,18 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
       }
     }
     if (last_y != nullptr) last.Store(last_y, last_y + second);
+    if (stream) StreamBytes(out, rows.heads * bytes, rows.y);
   });
 }
 #endif
 
-void RotateQ8Keys(const RotaryArgs& args, const Scratch& scratch,
-                  const RotaryArgs::Tensor& tensor) {
+void RotateQ8Keys(const RotaryArgs& args, const Scratch& scratch, const RotaryArgs::Tensor& tensor,
+                  bool& streamed) {
 #if HWY_ARCH_X86
   if (tensor.rows->form->hadamard == 0 && args.pairing_in == args.pairing_out &&
       args.pairing_in != Pairing::kBlockHalfSplit && args.rotary_begin % key_blocks::kLanes == 0 &&
       args.pairs % kPairsQ8 == 0) {
-    return RotateFourBlocksOf(args, scratch, tensor);
+    return RotateFourBlocksOf(args, scratch, tensor, streamed);
   }
 #endif
   RotateBlockKeys<KeyCode::kQ8_0>(args, scratch, tensor);
@@ -210,7 +234,7 @@ void RotateRows(const RotaryArgs& args, const Scratch& scratch, const RotaryArgs
     case KeyCode::kInt8:
       return RotateLaneKeys<I8>(args, scratch, tensor, streamed);
     case KeyCode::kQ8_0:
-      return RotateQ8Keys(args, scratch, tensor);
+      return RotateQ8Keys(args, scratch, tensor, streamed);
     case KeyCode::kQ4_0:
       return RotateBlockKeys<KeyCode::kQ4_0>(args, scratch, tensor);
     case KeyCode::kQ4_1:

@@ -234,7 +234,7 @@ HWY_INLINE const std::byte* TokenAhead(const RotaryArgs& args, const RotaryArgs:
                                        int64_t t) {
   constexpr int64_t kAheadBytes = 4 << 10;
   if (!args.fetch || tensor.x_offsets == nullptr) return nullptr;
-  const int64_t token_bytes = tensor.heads * tensor.x_head_bytes;
+  const int64_t token_bytes = tensor.heads * HWY_MIN(tensor.x_head_bytes, tensor.x_token_bytes);
   const int64_t ahead = t + HWY_MAX(kAheadBytes / HWY_MAX(token_bytes, 1), 1);
   if (ahead < args.tokens) return TokenOf(tensor, ahead);
   const bool last = &tensor + 1 == args.tensors + args.tensor_count;
@@ -242,7 +242,7 @@ HWY_INLINE const std::byte* TokenAhead(const RotaryArgs& args, const RotaryArgs:
 }
 
 // Calls rotate(rows, row) for every token that is written, with the heads that share the tables of
-// `row`: all of them, unless heads have their own frequencies or are outermost in memory.
+// `row`: all of them, unless heads have their own frequencies or are outermost in a whole tensor.
 template <typename Rotate>
 HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                            const Rotate& rotate) {
@@ -256,7 +256,8 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
                     tensor.y_head_bytes, ahead},
            args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
   };
-  if (tensor.x_head_bytes > tensor.x_token_bytes) {
+  // Pages keep the heads of a token near one another, so that tables are read once for all heads.
+  if (tensor.x_offsets == nullptr && tensor.x_head_bytes > tensor.x_token_bytes) {
     for (int64_t h = 0; h < tensor.heads; ++h) {
       for (int64_t t = 0; t < args.tokens; ++t) call(t, h, 1);
     }

@@ -164,13 +164,18 @@ TEST(MoveTest, ACopyHasTheBytesOfAMoveAndKeepsItsSources) {
   }
 }
 
-void ExpectEqualBytes(const MoveRequest& request, const Pool& pool, std::string_view what) {
-  std::optional<Pool> first;
-  for (const auto& [name, backend] : testing::AllBackends()) {
-    std::vector<Pool> moved = {pool};
-    ASSERT_THAT(RunMove(request, *backend, &moved), IsOk()) << name;
-    if (!first.has_value()) first = moved[0];
-    EXPECT_EQ(moved[0], *first) << name << ' ' << what;
+// In place, and as copies to other pages.
+void ExpectEqualBytes(MoveRequest request, const Pool& pool, std::string_view what) {
+  for (const MoveMode mode : {MoveMode::kMove, MoveMode::kCopyOnWrite}) {
+    request.mode = mode;
+    if (mode == MoveMode::kCopyOnWrite) request.groups[0].runs[0].to_block_table = {0, 2, 4};
+    std::optional<Pool> first;
+    for (const auto& [name, backend] : testing::AllBackends()) {
+      std::vector<Pool> moved = {pool};
+      ASSERT_THAT(RunMove(request, *backend, &moved), IsOk()) << name;
+      if (!first.has_value()) first = moved[0];
+      EXPECT_EQ(moved[0], *first) << name << ' ' << what << ", mode " << static_cast<int>(mode);
+    }
   }
 }
 
