@@ -418,10 +418,7 @@ class Engine::Impl {
       AdmittedCall& admitted = batch.calls[i];
       if (result.ok()) {
         // The output keeps its part of the byte budget until the response is sent.
-        Permit output = admitted.permit.Split(result->buffer->size());
-        const auto metered = std::make_shared<std::pair<BufferRef, Permit>>(
-            std::move(result->buffer), std::move(output));
-        result->buffer = BufferRef(metered, metered->first.get());
+        result->buffer->Keep(admitted.permit.Split(result->buffer->size()));
       }
       Answer(std::move(admitted), std::move(result));
     }
