@@ -191,6 +191,9 @@ class GrpcServer final : public Server {
     parts.quota = &quota_;
     parts.observers = {metrics_.call_observer(), &request_log_};
     if (tracer_ != nullptr) parts.observers.push_back(tracer_.get());
+    parts.finished = {
+        absl::StrCat(v1::PositionEmbeddingService::service_full_name(), "/"),
+        absl::StrCat(inference::GRPCInferenceService::service_full_name(), "/ModelInfer")};
     parts.method_names = security_->access() != nullptr;
     parts.contexts = std::move(contexts);
     parts.tls = security_->credentials();

@@ -80,8 +80,8 @@ absl::StatusOr<PreparedEncode> PrepareLookup(const EncodeRequest& request,
   out.output = {request.output_dtype, {out.positions.count(), out.table->columns}, {}};
   PHASOR_ASSIGN_OR_RETURN(out.output_bytes, DenseBytes(out.output, positions_path));
   PHASOR_RETURN_IF_ERROR(PrepareAddTo(request, path, out));
-  out.fingerprint = FingerprintOf(*out.table);
-  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.fingerprint, path));
+  out.table_fingerprint = FingerprintOf(*out.table);
+  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.table_fingerprint, path));
   if (out.positions.kind != PositionSource::Kind::kTensor) {
     PHASOR_RETURN_IF_ERROR(CheckLookupPositions(out, path));
   }

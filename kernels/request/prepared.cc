@@ -298,9 +298,12 @@ const std::string& FingerprintOf(const Prepared& prepared) {
   static const auto* const kNone = new std::string;
   return std::visit(
       Overloaded{
+          [](const PreparedEncode& encode) -> const std::string& {
+            return encode.plan == nullptr ? encode.table_fingerprint : encode.plan->fingerprint;
+          },
           [](const PreparedRope& rope) -> const std::string& { return rope.plan->fingerprint; },
           [](const PreparedMove&) -> const std::string& { return *kNone; },
-          [](const auto& kind) -> const std::string& { return kind.fingerprint; }},
+          [](const PreparedBias& bias) -> const std::string& { return bias.fingerprint; }},
       prepared);
 }
 

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/backend/batch.h"
@@ -83,7 +84,7 @@ struct OutputSlot {
 // slot, a range of positions has none.
 struct Slots {
   std::vector<InputSlot> inputs;
-  std::vector<OutputSlot> outputs;
+  absl::InlinedVector<OutputSlot, 1> outputs;
 };
 Slots SlotsOf(const Prepared& prepared);
 

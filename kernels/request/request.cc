@@ -141,8 +141,7 @@ absl::StatusOr<PreparedEncode> PrepareEncode(const EncodeRequest& request, PlanP
   SetOutput(request, out);
   PHASOR_RETURN_IF_ERROR(SetOutputBytes(positions_path, out));
   PHASOR_RETURN_IF_ERROR(PrepareAddTo(request, path, out));
-  out.fingerprint = out.plan->fingerprint;
-  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.fingerprint, path));
+  PHASOR_RETURN_IF_ERROR(CheckPins(request.pins, out.plan->fingerprint, path));
   return out;
 }
 
@@ -159,7 +158,7 @@ PreparedEncode SliceTokens(const PreparedEncode& prepared, int64_t first, int64_
   slice.table = prepared.table;
   slice.out_of_range = prepared.out_of_range;
   slice.layout = prepared.layout;
-  slice.fingerprint = prepared.fingerprint;
+  slice.table_fingerprint = prepared.table_fingerprint;
   slice.output = prepared.output;
   slice.add_to = prepared.add_to;
   slice.embedding_scale = prepared.embedding_scale;

@@ -97,7 +97,7 @@ struct PreparedEncode {
   std::shared_ptr<const Table> table;  // nullptr: the plan's encoding
   OutOfRange out_of_range = OutOfRange::kStrict;
   std::shared_ptr<const RowLayout> layout;  // of the plan's rows
-  std::string fingerprint;                  // of the plan or the table
+  std::string table_fingerprint;            // the plan has its own
   PositionSource positions;                 // without data
   int64_t positions_bytes = 0;              // payload of a position tensor, else 0
   TensorDesc output;                        // dense; [positions, dim] unless a rotary table

@@ -67,7 +67,7 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::Byt
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const auto message = make();
   if (message.ok()) *response = WriteMessage(*message);
-  FinishCall(context, reactor, message.status());
+  FinishCall(context, reactor, message.status(), response->Length());
   return reactor;
 }
 

@@ -103,7 +103,7 @@ class TensorCall final : public engine::Call {
       grpc::ByteBuffer response = method_.respond(items, *result);
       response_->Swap(&response);  // assigning would copy the list of slices
     }
-    FinishCall(context_, reactor_, status);
+    FinishCall(context_, reactor_, status, response_->Length());
   }
 
  private:

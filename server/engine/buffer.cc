@@ -184,7 +184,10 @@ class LargeBuffer final : public Buffer {
       : shelf_(std::move(shelf)), block_(block), size_(size) {}
   LargeBuffer(const LargeBuffer&) = delete;
   LargeBuffer& operator=(const LargeBuffer&) = delete;
-  ~LargeBuffer() override { shelf_->Return(block_); }
+  ~LargeBuffer() override {
+    permit_ = Permit();  // the shelf asks for the room that is left
+    shelf_->Return(block_);
+  }
   std::byte* data() override { return block_.data; }
   int64_t size() const override { return size_; }
 

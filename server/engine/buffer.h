@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
+
+#include "server/base/admission.h"
 
 namespace phasor::engine {
 
@@ -18,6 +21,11 @@ class Buffer {
   virtual ~Buffer() = default;
   virtual std::byte* data() = 0;
   virtual int64_t size() const = 0;
+  // Returns the permit to its budget when this is destroyed.
+  void Keep(Permit permit) { permit_ = std::move(permit); }
+
+ protected:
+  Permit permit_;
 };
 // The last reference returns the memory to its pool, also after the pool was destroyed.
 using BufferRef = std::shared_ptr<Buffer>;

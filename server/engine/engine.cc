@@ -418,10 +418,7 @@ class Engine::Impl {
       AdmittedCall& admitted = batch.calls[i];
       if (result.ok()) {
         // The output keeps its part of the byte budget until the response is sent.
-        Permit output = admitted.permit.Split(result->buffer->size());
-        const auto metered = std::make_shared<std::pair<BufferRef, Permit>>(
-            std::move(result->buffer), std::move(output));
-        result->buffer = BufferRef(metered, metered->first.get());
+        result->buffer->Keep(admitted.permit.Split(result->buffer->size()));
       }
       Answer(std::move(admitted), std::move(result));
     }
@@ -452,21 +449,23 @@ class Engine::Impl {
   ReadGate gate_;
   BufferPool pool_;
 
-  std::atomic<int64_t> inline_ = 0;
+  // What every small call writes, in one cache line: others may write it meanwhile.
+  alignas(64) std::atomic<int64_t> inline_ = 0;
+  std::atomic<int64_t> jobs_ = 0;
+  Mutex mu_;
+  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // admitted and not yet answered
+
   std::atomic<int64_t> queued_ = 0;
   std::atomic<int64_t> refused_ = 0;
   std::atomic<int64_t> expired_ = 0;
   std::atomic<int64_t> cancelled_ = 0;
-  std::atomic<int64_t> jobs_ = 0;
 
-  Mutex mu_;
   CondVar queue_changed_;                     // for workers
   CondVar watch_changed_;                     // for the deadline thread
   CondVar all_left_;                          // for Drain
   CallQueue queue_ ABSL_GUARDED_BY(mu_);      // calls that run alone
   CallQueue gathering_ ABSL_GUARDED_BY(mu_);  // calls that run together
   CallQueue waiting_ ABSL_GUARDED_BY(mu_);    // their permits count held bytes
-  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;    // admitted and not yet answered
   int64_t runs_ ABSL_GUARDED_BY(mu_) = 0;     // running batches of gathered calls
   bool gathered_last_ ABSL_GUARDED_BY(mu_) = false;
   std::chrono::steady_clock::time_point trim_after_ ABSL_GUARDED_BY(mu_) = {};

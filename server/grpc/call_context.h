@@ -8,12 +8,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <typeinfo>
 
 #include "server/base/admission.h"
 #include "server/engine/phases.h"
 #include "server/grpc/call_observer.h"
+#include "server/grpc/observed_call.h"
 #include "server/grpc/open_calls.h"
 #include "server/net/connections.h"
 #include "server/security/rules.h"
@@ -47,6 +49,7 @@ class CallContext final : public grpc::CallbackServerContext {
   absl::Status refusal;     // from OpenCalls, which has already ended the call
   OpenCalls::Call* open_call = nullptr;    // lives as long as this; nullptr: calls are not counted
   std::shared_ptr<StreamObserver> stream;  // hears of messages; nullptr: nobody does
+  std::optional<ObservedCall> observed;    // of a call without an interceptor
   security::Decision decision;
   Permit until_sent;      // destroyed when the answer has been sent
   engine::Phases phases;  // written by the thread that answers

@@ -6,6 +6,7 @@
 #include <grpcpp/support/server_interceptor.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/grpc/call_observer.h"
@@ -14,9 +15,10 @@
 namespace phasor::rpc {
 
 // For ServerBuilder::experimental().SetInterceptorCreators. `calls` and `observers` must outlive
-// the server.
+// the server. `finished`: how the names of unary methods begin that always end by FinishCall. Their
+// calls need no interceptor if CallCounter makes their contexts.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallInterceptors(
-    OpenCalls* calls, std::vector<CallObserver*> observers);
+    OpenCalls* calls, std::vector<CallObserver*> observers, std::vector<std::string> finished = {});
 
 }  // namespace phasor::rpc
 

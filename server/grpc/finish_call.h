@@ -5,13 +5,16 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <cstddef>
+
 #include "absl/status/status.h"
 
 namespace phasor::rpc {
 
-// Ends a call with `status`. With UNAVAILABLE, trailing metadata says when to retry.
+// Ends a call with `status`, and with an answer of `sent_bytes` bytes if that is OK. With
+// UNAVAILABLE, trailing metadata says when to retry.
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
-                const absl::Status& status);
+                const absl::Status& status, size_t sent_bytes = 0);
 
 // If Refusal (server/grpc/access.h) refuses the call, returns a reactor that has ended it;
 // otherwise nullptr.

@@ -160,7 +160,8 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
   builder.SetResourceQuota(*parts.quota);
   builder.SetOption(std::make_unique<PluginFilter>(std::move(parts.plugin)));
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-  creators.push_back(rpc::MakeCallInterceptors(limited.calls.get(), std::move(parts.observers)));
+  creators.push_back(rpc::MakeCallInterceptors(limited.calls.get(), std::move(parts.observers),
+                                               std::move(parts.finished)));
   if (parts.method_names) creators.push_back(std::make_unique<rpc::MethodNames>());
   builder.experimental().SetInterceptorCreators(std::move(creators));
   if (parts.contexts != nullptr) builder.SetContextAllocator(std::move(parts.contexts));

@@ -37,6 +37,7 @@ struct GrpcServerParts {
   grpc::ResourceQuota* quota = nullptr;
   std::vector<rpc::CallObserver*> observers;
   std::unique_ptr<grpc::ContextAllocator> contexts;  // may be nullptr
+  std::vector<std::string> finished;                 // as of MakeCallInterceptors
   bool method_names = false;  // whether rpc::MethodNames tells `contexts` the methods
   std::shared_ptr<grpc::ServerCredentials> tls;  // for TCP; nullptr: plaintext
 };

@@ -94,7 +94,7 @@ OpenCalls::OpenCalls(const OpenCallLimits& limits, std::function<void(int64_t)> 
 
 OpenCalls::~OpenCalls() {
   {
-    absl::MutexLock lock(&mu_);
+    absl::MutexLock lock(&stop_mu_);
     stopping_ = true;
   }
   if (watch_.joinable()) watch_.join();
@@ -118,11 +118,11 @@ void OpenCalls::Remove(Call* call) {
 void OpenCalls::Watch() {
   // So an overdue call is ended at most a quarter of the timeout late.
   const absl::Duration interval = limits_.answer_timeout / 4;
-  const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopping_; };
+  const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(stop_mu_) { return stopping_; };
   while (true) {
     {
-      absl::MutexLock lock(&mu_);
-      if (mu_.AwaitWithTimeout(absl::Condition(&woken), interval)) return;
+      absl::MutexLock lock(&stop_mu_);
+      if (stop_mu_.AwaitWithTimeout(absl::Condition(&woken), interval)) return;
     }
     EndOverdue();
   }

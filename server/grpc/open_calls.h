@@ -84,8 +84,11 @@ class OpenCalls {
   const OpenCallLimits limits_;
   const int64_t answer_ns_;  // limits_.answer_timeout
   const std::function<void(int64_t)> ended_;
+  // The watch waits with a mutex of its own: as long as a thread waits for a condition of a mutex,
+  // whoever unlocks it evaluates the condition.
+  absl::Mutex stop_mu_;
+  bool stopping_ ABSL_GUARDED_BY(stop_mu_) = false;
   absl::Mutex mu_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_set<Call*> calls_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<const grpc_auth_context*, int> of_connection_ ABSL_GUARDED_BY(mu_);
   std::thread watch_;

@@ -135,7 +135,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelInfer(Context* context,
                rpc::KeepUntilSent(context, std::move(answer.quota_permit));
                rpc::CallCounter::NotePhases(context, answer.phases);
                if (answer.status.ok()) *response = std::move(answer.response);
-               rpc::FinishCall(context, reactor, answer.status);
+               rpc::FinishCall(context, reactor, answer.status, response->Length());
              });
   return reactor;
 }

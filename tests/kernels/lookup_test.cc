@@ -187,10 +187,10 @@ TEST(LookupTest, FingerprintIsThatOfTheTablesBytes) {
   const auto floats = PrepareEncode(Request(positions), NoPlans, "item", &source);
   ASSERT_THAT(doubles, IsOk());
   ASSERT_THAT(floats, IsOk());
-  EXPECT_EQ(doubles->fingerprint, Prepare(Request(positions))->fingerprint);
-  EXPECT_NE(doubles->fingerprint, floats->fingerprint);
+  EXPECT_EQ(doubles->table_fingerprint, Prepare(Request(positions))->table_fingerprint);
+  EXPECT_NE(doubles->table_fingerprint, floats->table_fingerprint);
   EncodeRequest pinned = Request(positions);
-  pinned.pins.spec_fingerprint = floats->fingerprint;
+  pinned.pins.spec_fingerprint = floats->table_fingerprint;
   EXPECT_THAT(Prepare(pinned), StatusIs(absl::StatusCode::kFailedPrecondition,
                                         HasSubstr("item.pins.spec_fingerprint")));
 }

@@ -14,7 +14,7 @@ UNTESTED_SOURCES = {
     "kernels/cuda/launch.cu": "wraps the bodies that tests/kernels/cuda/items_test.cc runs; cuda_driver_test.cc launches it",
     "server/admin_server.cc": "tests/e2e/metrics_test.cc calls one",
     "server/grpc/grpc_server.cc": "every test of a server goes through it; tests/e2e/tls_test.cc has both kinds of sockets",
-    "server/grpc/call_interceptor.cc": "needs a gRPC server: tests/e2e/metrics_test.cc compares what it counts",
+    "server/grpc/observed_call.cc": "tests/server/grpc/call_interceptor_test.cc reads what it reports in both ways",
     "server/grpc/finish_call.cc": "needs a gRPC server: tests/server/api/tensor_call_test.cc reads what it adds",
     "server/telemetry/families.cc": "tests/server/telemetry/snapshot_families_test.cc reads what it makes",
     "server/telemetry/metrics.cc": "tests/e2e/metrics_test.cc scrapes it",
