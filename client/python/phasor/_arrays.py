@@ -160,6 +160,8 @@ def position_array(positions: Any) -> np.ndarray[Any, Any]:
         raise TypeError("positions: on a GPU, and nothing copies them to the host unasked; pass positions.cpu()")
     if kind_of(positions) == TORCH:
         torch = sys.modules["torch"]
+        if positions.dtype == torch.bool or positions.is_complex():
+            raise TypeError(f"positions: {positions.dtype}; must be integers or real numbers")
         wanted = torch.float64 if positions.is_floating_point() else torch.int64
         if positions.dtype == getattr(torch, "uint64", None):
             wanted = torch.uint64
