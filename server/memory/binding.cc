@@ -204,7 +204,8 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
   const auto own = std::find_if(ranges_.begin() + static_cast<std::ptrdiff_t>(item_begin_),
                                 ranges_.end(), [&](const Range& other) {
                                   return !other.output && other.space == range.space &&
-                                         other.begin == range.begin && other.end == range.end;
+                                         other.span.begin == range.span.begin &&
+                                         other.span.end == range.span.end;
                                 });
   if (own != ranges_.end()) {
     own->output = true;
@@ -218,39 +219,12 @@ Binding::Range Binding::RangeOf(const SharedTensor& tensor, const Place& place, 
                                 bool output) const {
   const int64_t begin =
       place.named != nullptr ? tensor.offset : reinterpret_cast<int64_t>(place.data);
-  Range range{place.named.get(),    begin, begin + bytes, output, items_, tensor.path,
-              SizeOf(tensor.dtype), {}};
-  for (size_t i = 0; i < std::min(tensor.strides.size(), tensor.shape.size()); ++i) {
-    if (tensor.shape[i] <= 1) continue;  // its stride is not used and may be any number
-    range.steps.emplace_back(tensor.shape[i], tensor.strides[i] * range.element_bytes);
-  }
-  return range;
+  return {place.named.get(), SpanOf(tensor.dtype, tensor.shape, tensor.strides, begin, bytes),
+          output, items_, tensor.path};
 }
 
 void Binding::Add(Range range) {
-  if (range.begin < range.end) ranges_.push_back(std::move(range));
-}
-
-// Whether the two tensors alternate in rows of one length: all elements of `a` lie in one part of
-// their row, and all elements of `b` in another.
-bool Binding::Interleave(const Range& a, const Range& b) {
-  // Bytes from the first to the last element of a row, for rows that are `row` bytes apart.
-  const auto width = [](const Range& range, int64_t row) {
-    int64_t bytes = range.element_bytes;
-    for (const auto& [extent, step] : range.steps) {
-      if (step % row != 0) bytes += (extent - 1) * step;
-    }
-    return bytes;
-  };
-  for (const auto& [extent, row] : a.steps) {
-    if (row < 1 || b.steps.empty()) continue;
-    const int64_t a_width = width(a, row);
-    const int64_t b_width = width(b, row);
-    // Bytes from `a` to `b` within a row.
-    const int64_t between = ((b.begin - a.begin) % row + row) % row;
-    if (between >= a_width && b_width <= row - between) return true;
-  }
-  return false;
+  if (range.span.begin < range.span.end) ranges_.push_back(std::move(range));
 }
 
 absl::Status Binding::Overlap(const Range& a, const Range& b) {
@@ -272,9 +246,8 @@ absl::Status Binding::CheckItem() const {
     for (size_t j = item_begin_; j < i; ++j) {
       const Range& a = ranges_[j];
       const Range& b = ranges_[i];
-      const bool apart =
-          a.space != b.space || a.end <= b.begin || b.end <= a.begin || !(a.output || b.output);
-      if (!apart && !Interleave(a, b)) return Overlap(a, b);
+      if (a.space != b.space || !(a.output || b.output)) continue;
+      if (!Apart(a.span, b.span)) return Overlap(a, b);
     }
   }
   return absl::OkStatus();
@@ -289,16 +262,17 @@ absl::Status Binding::CheckItems() {
       return first != nullptr && first->item == range.item ? second : first;
     }
     void Add(const Range& range) {
-      if (first == nullptr || first->end < range.end) {
+      if (first == nullptr || first->span.end < range.span.end) {
         if (first != nullptr && first->item != range.item) second = first;
         first = &range;
-      } else if (first->item != range.item && (second == nullptr || second->end < range.end)) {
+      } else if (first->item != range.item &&
+                 (second == nullptr || second->span.end < range.span.end)) {
         second = &range;
       }
     }
   };
   std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) {
-    return std::tie(a.space, a.begin) < std::tie(b.space, b.begin);
+    return std::tie(a.space, a.span.begin) < std::tie(b.space, b.span.begin);
   });
   const void* space = nullptr;
   Farthest inputs, outputs;  // of earlier ranges in the same space
@@ -307,7 +281,7 @@ absl::Status Binding::CheckItems() {
     space = range.space;
     for (const Range* before :
          {outputs.OfOthers(range), range.output ? inputs.OfOthers(range) : nullptr}) {
-      if (before != nullptr && before->end > range.begin) return Overlap(*before, range);
+      if (before != nullptr && before->span.end > range.span.begin) return Overlap(*before, range);
     }
     (range.output ? outputs : inputs).Add(range);
   }

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/tensor/span.h"
 #include "kernels/tensor/tensor_desc.h"
 #include "server/engine/call.h"
 #include "server/memory/device_region_store.h"
@@ -110,14 +111,10 @@ class Binding {
   // The bytes that a tensor spans, in one address space.
   struct Range {
     const void* space;  // nullptr: addresses; otherwise the named region of the offsets
-    int64_t begin;
-    int64_t end;
+    ByteSpan span;
     bool output;
     size_t item;
     std::string path;
-    int64_t element_bytes;
-    // Extent and byte stride of each dimension larger than 1; empty: dense.
-    std::vector<std::pair<int64_t, int64_t>> steps;
   };
 
   absl::StatusOr<Place> Find(const SharedTensor& tensor, int64_t bytes, bool write) const;
@@ -131,7 +128,6 @@ class Binding {
   void Add(Range range);
   absl::Status CheckItem() const;
   absl::Status CheckItems();
-  static bool Interleave(const Range& a, const Range& b);
   static absl::Status Overlap(const Range& a, const Range& b);
   Transfers& transfers();
 

@@ -114,6 +114,7 @@ RawArray FromNumpy(nb::handle object, ArgName path, Borrowed& borrowed) {
   if (!raw.dtype.has_value() && nb::cast<bool>(object.attr("dtype").attr("hasobject"))) {
     RaiseDtype(object, path);  // its bytes are pointers
   }
+  if (array->itemsize == 0) RaiseDtype(object, path);  // strides cannot be divided by it
   if ((array->flags & kNotSwapped) == 0) {
     RaiseInvalid(StrCat(path.Text(), ".dtype"),
                  "bytes in another order than this machine's; convert it");

@@ -9,6 +9,7 @@
 
 #include "client/python/native/arrays.h"
 #include "client/python/native/helpers.h"
+#include "client/python/native/overlap.h"
 #include "client/python/native/positions.h"
 #include "kernels/base/text.h"
 
@@ -17,7 +18,38 @@ namespace {
 
 std::optional<float> ToScale(nb::handle scale) {
   if (scale.is_none()) return std::nullopt;
-  return nb::cast<float>(scale);
+  return ValueOf<float>(scale, "inv_scale");
+}
+
+// No output may overlap a tensor beside its own input.
+void CheckOverlaps(const std::vector<RopeTensor>& tensors) {
+  const auto input = [&](size_t i) {
+    return NamedTensor(tensors[i].input, {"tensors", static_cast<int>(i)});
+  };
+  const auto output = [&](size_t i) {
+    const bool in_place = tensors[i].output.data == tensors[i].input.data;
+    return NamedTensor(tensors[i].output, {in_place ? "tensors" : "out", static_cast<int>(i)});
+  };
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    CheckOwnInput(output(i), input(i));
+    for (size_t j = 0; j < i; ++j) {
+      CheckApart(output(i), output(j));
+      CheckApart(output(i), input(j));
+      CheckApart(output(j), input(i));
+    }
+  }
+}
+
+void CheckOverlaps(const RopeTensor& keys, const PagedWrite& write) {
+  const NamedTensor key_cache(keys.output, "key_cache");
+  const NamedTensor value_cache(write.values.output, "value_cache");
+  CheckApart(value_cache, key_cache);
+  for (const NamedTensor& input :
+       {NamedTensor(keys.input, "keys"), NamedTensor(write.values.input, "values"),
+        NamedTensor(write.slot_mapping, "slot_mapping")}) {
+    CheckApart(key_cache, input);
+    CheckApart(value_cache, input);
+  }
 }
 
 void AddTensors(nb::handle inputs, nb::handle outputs, nb::handle scales, Borrowed& borrowed,
@@ -37,6 +69,7 @@ void AddTensors(nb::handle inputs, nb::handle outputs, nb::handle scales, Borrow
     }
     if (!scales.is_none()) tensor.inv_scale = ToScale(scales[i]);
   }
+  CheckOverlaps(call.tensors);
 }
 
 PagedWrite ToPages(nb::handle pages, Borrowed& borrowed, RopeCall& call) {
@@ -46,6 +79,7 @@ PagedWrite ToPages(nb::handle pages, Borrowed& borrowed, RopeCall& call) {
                             ImportTensor(pages[2], "value_cache", Access::kWrite, borrowed));
   write.values.inv_scale = ToScale(pages[4]);
   write.slot_mapping = Import(pages[3], "slot_mapping", Access::kRead, borrowed);
+  CheckOverlaps(call.tensors[0], write);
   return write;
 }
 
@@ -84,18 +118,18 @@ void JoinBatch(std::optional<MutableTensorView>& view, EncodeOutput form, std::s
 
 BiasSpec ToBiasSpec(nb::handle preset, nb::handle family, nb::dict fields) {
   BiasSpec spec;
-  spec.preset = nb::cast<std::string>(preset);
+  spec.preset = ValueOf<std::string>(preset, "kind");
   const int code = nb::cast<int>(family);
   if (code >= 0) spec.family = static_cast<BiasFamily>(code);
   const auto set = [&](const char* name, auto& field) {
     using T = std::decay_t<decltype(*field)>;
-    if (fields.contains(name)) field = nb::cast<T>(fields[name]);
+    if (fields.contains(name)) field = ValueOf<T>(fields[name], name);
   };
   set("num_buckets", spec.num_buckets);
   set("max_distance", spec.max_distance);
   set("bidirectional", spec.bidirectional);
   if (fields.contains("window")) {
-    for (nb::handle n : fields["window"]) spec.window.push_back(nb::cast<int64_t>(n));
+    for (nb::handle n : fields["window"]) spec.window.push_back(ValueOf<int64_t>(n, "window"));
   }
   return spec;
 }
@@ -104,9 +138,9 @@ BiasSpec ToBiasSpec(nb::handle preset, nb::handle family, nb::dict fields) {
 
 Pins ToPins(nb::handle pins) {
   if (pins.is_none()) return {};
-  return {.spec_fingerprint = nb::cast<std::string>(pins[0]),
-          .numerics_version = nb::cast<uint32_t>(pins[1]),
-          .backend = nb::cast<std::string>(pins[2])};
+  return {.spec_fingerprint = ValueOf<std::string>(pins[0], "pins.fingerprint"),
+          .numerics_version = ValueOf<uint32_t>(pins[1], "pins.numerics_version"),
+          .backend = ValueOf<std::string>(pins[2], "pins.backend")};
 }
 
 RopeCall ToRopeCall(nb::tuple arguments, Borrowed& borrowed) {
@@ -139,11 +173,14 @@ EncodeCall ToEncodeCall(nb::tuple arguments, Borrowed& borrowed) {
   auto add_to = ImportOptional(arguments[4], "add_to", Access::kRead, borrowed);
   JoinBatch(add_to, call.form, "add_to");
   if (add_to.has_value()) call.add_to = *add_to;
-  call.embedding_scale = nb::cast<double>(arguments[5]);
+  call.embedding_scale = ValueOf<double>(arguments[5], "scale");
   call.output = ImportOptional(arguments[kEncodeOutput], "out", Access::kWrite, borrowed);
   JoinBatch(call.output, call.form, "out");
-  if (!arguments[7].is_none()) call.table = nb::cast<std::string>(arguments[7]);
-  call.out_of_range = nb::cast<bool>(arguments[8]) ? OutOfRange::kClip : OutOfRange::kStrict;
+  if (call.output.has_value() && call.add_to.has_value()) {
+    CheckOwnInput({*call.output, "out"}, {*call.add_to, "add_to"});
+  }
+  if (!arguments[7].is_none()) call.table = ValueOf<std::string>(arguments[7], "table");
+  call.out_of_range = ValueOf<bool>(arguments[8], "clip") ? OutOfRange::kClip : OutOfRange::kStrict;
   call.pins = ToPins(arguments[9]);
   return call;
 }
@@ -151,7 +188,7 @@ EncodeCall ToEncodeCall(nb::tuple arguments, Borrowed& borrowed) {
 BiasCall ToBiasCall(nb::tuple arguments, Borrowed& borrowed) {
   BiasCall call;
   call.spec = ToBiasSpec(arguments[0], arguments[1], nb::cast<nb::dict>(arguments[2]));
-  call.heads = nb::cast<int64_t>(arguments[3]);
+  call.heads = ValueOf<int64_t>(arguments[3], "heads");
   call.query_positions = ImportOptionalPositions(arguments[4], "queries", borrowed);
   call.key_positions = ImportOptionalPositions(arguments[5], "keys", borrowed);
   const nb::object table = arguments[6];
@@ -163,6 +200,11 @@ BiasCall ToBiasCall(nb::tuple arguments, Borrowed& borrowed) {
   call.output_dtype = static_cast<Dtype>(nb::cast<int>(arguments[7]));
   call.add_to = ImportOptional(arguments[8], "add_to", Access::kRead, borrowed);
   call.output = ImportOptional(arguments[9], "out", Access::kWrite, borrowed);
+  if (call.output.has_value()) {
+    const NamedTensor output(*call.output, "out");
+    if (call.add_to.has_value()) CheckOwnInput(output, {*call.add_to, "add_to"});
+    if (call.table_values.has_value()) CheckApart(output, {*call.table_values, "table"});
+  }
   call.pins = ToPins(arguments[10]);
   return call;
 }

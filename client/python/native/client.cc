@@ -134,7 +134,7 @@ std::shared_ptr<Connection> NativeClient::connection() const {
 
 CallContext NativeClient::Context(Timeout timeout) const {
   Borrowed::DropWaiting();
-  const absl::Duration time = timeout.has_value() ? absl::Seconds(*timeout) : timeout_;
+  const absl::Duration time = timeout.has_value() ? ToDuration(*timeout) : timeout_;
   return {.deadline = absl::Now() + time};
 }
 

@@ -34,4 +34,9 @@ void RaiseInvalid(std::string_view path, std::string_view message) {
   Raise(InvalidAt(path, message));
 }
 
+void RaiseType(nb::handle value, std::string_view name, std::string_view wanted) {
+  const char* const type = Py_TYPE(value.ptr())->tp_name;
+  throw nb::type_error(StrCat(name, ": ", type, "; must be ", wanted).c_str());
+}
+
 }  // namespace phasor::python

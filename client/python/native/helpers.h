@@ -8,9 +8,11 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/base/text.h"
 
 namespace phasor::python {
 
@@ -40,6 +42,22 @@ nb::object Call(PyObject* function, nb::handle argument);
 [[noreturn]] void Raise(const absl::Status& status);
 nb::object ToException(const absl::Status& status);
 [[noreturn]] void RaiseInvalid(std::string_view path, std::string_view message);
+
+// Throws a TypeError that has the type of `value`.
+[[noreturn]] void RaiseType(nb::handle value, std::string_view name, std::string_view wanted);
+
+// A number, bool or text of Python. Raises TypeError if it is none, or an integer of more bits.
+template <typename T>
+T ValueOf(nb::handle value, std::string_view name) {
+  T result;
+  if (nb::try_cast(value, result)) return result;
+  if constexpr (std::is_same_v<T, bool>) RaiseType(value, name, "a bool");
+  if constexpr (std::is_floating_point_v<T>) RaiseType(value, name, "a number");
+  if constexpr (std::is_integral_v<T>) {
+    RaiseType(value, name, StrCat("an integer of ", sizeof(T) * 8, " bits"));
+  }
+  RaiseType(value, name, "a str");
+}
 
 template <typename T>
 T ValueOrRaise(absl::StatusOr<T> value) {

@@ -89,7 +89,8 @@ AxisRange Axis(nb::handle axis, std::string_view path) {
     throw nb::type_error(
         StrCat(path, ": must be a range, a count, or (start, step, count)").c_str());
   }
-  return RealRange{nb::cast<double>(axis[0]), nb::cast<double>(axis[1]), Integer(axis[2], path)};
+  return RealRange{ValueOf<double>(axis[0], path), ValueOf<double>(axis[1], path),
+                   Integer(axis[2], path)};
 }
 
 }  // namespace

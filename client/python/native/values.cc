@@ -4,9 +4,11 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
+#include "client/python/native/helpers.h"
 #include "kernels/base/dtype.h"
 #include "kernels/spec/spec_json.h"
 
@@ -26,15 +28,15 @@ nb::tuple ToTuple(const PairDetail& pair) {
                         nb::make_tuple(OrNone(pair.first_lane_out), OrNone(pair.second_lane_out)));
 }
 
-std::string Optional(nb::handle value) {
-  return value.is_none() ? std::string() : nb::cast<std::string>(value);
+std::string Optional(nb::handle value, const char* name) {
+  return value.is_none() ? std::string() : ValueOf<std::string>(value, name);
 }
 
 TlsOptions ToTls(nb::handle tls) {
-  return {.ca_file = Optional(tls.attr("ca_file")),
-          .cert_file = Optional(tls.attr("cert_file")),
-          .key_file = Optional(tls.attr("key_file")),
-          .server_name = Optional(tls.attr("server_name"))};
+  return {.ca_file = Optional(tls.attr("ca_file"), "tls.ca_file"),
+          .cert_file = Optional(tls.attr("cert_file"), "tls.cert_file"),
+          .key_file = Optional(tls.attr("key_file"), "tls.key_file"),
+          .server_name = Optional(tls.attr("server_name"), "tls.server_name")};
 }
 
 }  // namespace
@@ -117,18 +119,21 @@ nb::dict ToDict(const TableInfo& table) {
   return dict;
 }
 
+absl::Duration ToDuration(double seconds) { return absl::Seconds(std::max(-1.0, seconds)); }
+
 ClientOptions ToClientOptions(nb::dict options) {
   ClientOptions result;
-  result.timeout = absl::Seconds(nb::cast<double>(options["timeout"]));
-  result.max_attempts = nb::cast<int>(options["max_attempts"]);
-  result.channels = nb::cast<int>(options["channels"]);
-  result.inproc_threads = nb::cast<int>(options["threads"]);
-  result.inproc_backend = nb::cast<std::string>(options["backend"]);
-  result.staging_bytes = nb::cast<int64_t>(options["staging_bytes"]);
+  result.timeout = ToDuration(ValueOf<double>(options["timeout"], "timeout"));
+  result.max_attempts = ValueOf<int>(options["max_attempts"], "max_attempts");
+  result.channels = ValueOf<int>(options["channels"], "channels");
+  result.inproc_threads = ValueOf<int>(options["threads"], "threads");
+  result.inproc_backend = ValueOf<std::string>(options["backend"], "backend");
+  result.staging_bytes = ValueOf<int64_t>(options["staging_bytes"], "staging_bytes");
   if (!options["tls"].is_none()) result.tls = ToTls(options["tls"]);
-  result.token = Optional(options["token"]);
-  result.token_file = Optional(options["token_file"]);
-  result.token_over_plaintext = nb::cast<bool>(options["token_over_plaintext"]);
+  result.token = Optional(options["token"], "token");
+  result.token_file = Optional(options["token_file"], "token_file");
+  result.token_over_plaintext =
+      ValueOf<bool>(options["token_over_plaintext"], "token_over_plaintext");
   return result;
 }
 

@@ -18,7 +18,10 @@ nb::dict ToDict(const SpecDetails& details);
 nb::list ToList(const ModelDetails& model);
 nb::dict ToDict(const TableInfo& table);
 
-// The options of _client.py. Raises KeyError: an option is missing.
+// A time that is over at once for NaN and minus infinity, which absl would take for endless.
+absl::Duration ToDuration(double seconds);
+
+// The options of _client.py. Raises KeyError: an option is missing. Raises TypeError with its name.
 ClientOptions ToClientOptions(nb::dict options);
 
 }  // namespace phasor::python

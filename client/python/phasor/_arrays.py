@@ -160,11 +160,16 @@ def position_array(positions: Any) -> np.ndarray[Any, Any]:
         raise TypeError("positions: on a GPU, and nothing copies them to the host unasked; pass positions.cpu()")
     if kind_of(positions) == TORCH:
         torch = sys.modules["torch"]
+        if positions.dtype == torch.bool or positions.is_complex():
+            raise TypeError(f"positions: {positions.dtype}; must be integers or real numbers")
         wanted = torch.float64 if positions.is_floating_point() else torch.int64
         if positions.dtype == getattr(torch, "uint64", None):
             wanted = torch.uint64
         positions = positions.detach().to(wanted).numpy()
-    array = np.asarray(positions)
+    try:
+        array = np.asarray(positions)
+    except ValueError as error:
+        raise _errors.InvalidArgument("positions: lists of different lengths; pad them, or pass a Ragged") from error
     if array.ndim == 0:
         array = array.reshape(1)
     if array.dtype.kind in "iu":
@@ -190,9 +195,12 @@ def cuda_array(array: Any) -> tuple[Any, ...]:
     if values.get("mask") is not None:
         raise _errors.InvalidArgument("tensors: an array with a mask; pass one without")
     dtype = array.dtype if hasattr(array, "dtype") else np.dtype(values["typestr"])
+    item_bytes = np.dtype(values["typestr"]).itemsize
+    if item_bytes == 0:
+        raise _errors.InvalidArgument(f"tensors: elements of no bytes ({dtype}); pass an array of numbers")
     address, read_only = values["data"]
     code = DTYPES[dtype] if dtype in DTYPES else find_dtype(dtype)
-    return (address, code, np.dtype(values["typestr"]).itemsize, values["shape"], values.get("strides"), not read_only, values.get("stream"))
+    return (address, code, item_bytes, values["shape"], values.get("strides"), not read_only, values.get("stream"))
 
 
 def torch_stream(tensor: Any) -> int:

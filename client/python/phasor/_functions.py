@@ -77,7 +77,7 @@ def apply_rope(
         spec, preset, config: what to compute; exactly one of them. A str is a preset.
         inverse: rotates back.
         inplace: writes the results over the tensors and returns them.
-        out: where to write instead, an array per tensor.
+        out: where to write instead, an array per tensor, which overlaps no other of the call.
         out_dtype: "float8_e4m3" or "float8_e5m2", for 16-bit tensors: results are multiplied by
             inv_scale (a number, or one per tensor), rounded to nearest even and saturated.
 

@@ -53,6 +53,12 @@ def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ..
 _apply_rope.register_autograd(_backward, setup_context=_setup)
 
 
+@torch.compiler.assume_constant_result
+def _text_of(spec: Any, preset: str | None, config: Any) -> str:
+    """The text of a spec. torch.compile calls it once, and does not trace it."""
+    return _spec.to_spec(spec, preset, config)._json
+
+
 def _as_positions(positions: Any) -> torch.Tensor:
     if isinstance(positions, torch.Tensor):
         return positions
@@ -76,7 +82,11 @@ def apply_rope(
     the transposed rotation, of any order. torch.compile(fullgraph=True) takes it.
     """
     _calls._layout(layout)
-    result: torch.Tensor = _apply_rope(x, _as_positions(positions), _spec.to_spec(spec, preset, config)._json, layout, inverse)
+    if isinstance(spec, _spec.Spec) and preset is None and config is None:
+        text = spec._json
+    else:
+        text = _text_of(spec, preset, config)
+    result: torch.Tensor = _apply_rope(x, _as_positions(positions), text, layout, inverse)
     return result
 
 

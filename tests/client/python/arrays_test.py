@@ -123,6 +123,7 @@ def test_read_only_and_swapped_arrays_are_refused(rng):
         (np.zeros((7, 3, 16), np.int32), phasor.InvalidArgument),
         (np.zeros((7, 3, 16), np.complex64), phasor.InvalidArgument),
         (np.zeros((7, 3, 16), object), phasor.InvalidArgument),
+        (np.zeros((7, 3, 16), np.dtype([])), phasor.InvalidArgument),
         ([[1.0]], TypeError),
         ("text", TypeError),
         (None, TypeError),
@@ -149,6 +150,46 @@ def test_out_is_written_and_returned(rng, client):
     assert truth.bytes_of(rows) == truth.bytes_of(phasor.encode({"preset": "transformer", "dim": 8}, range(7)))
     with pytest.raises(phasor.InvalidArgument, match="out: 1 arrays; must be one per tensor"):
         client.apply_rope(x, x, positions=range(7), spec=HALF, out=[out])
+
+
+def test_an_output_overlaps_nothing_but_its_own_input(rng, client):
+    x = tensor(rng, shape=(8, 3, 16))
+    wanted = phasor.apply_rope(x[:7], positions=range(7), spec=HALF)
+    for source, out in ((x[:7], x[1:]), (x[:7, :2], x[:7, 1:])):
+        with pytest.raises(phasor.InvalidArgument, match=r"out\[0\]: overlaps tensors\[0\]"):
+            client.apply_rope(source, positions=range(7), spec=HALF, out=out)
+    with pytest.raises(phasor.InvalidArgument, match=r"tensors\[1\]: overlaps tensors\[0\]"):
+        client.apply_rope_(x[:7], x[:7, :2], positions=range(7), spec=HALF)
+    with pytest.raises(phasor.InvalidArgument, match="out: overlaps add_to"):
+        client.encode({"preset": "transformer", "dim": 16}, range(7), add_to=x[:7, 0], out=x[1:, 0])
+    client.apply_rope(x[:7], positions=range(7), spec=HALF, out=x[:7])
+    assert truth.bytes_of(x[:7]) == truth.bytes_of(wanted)
+
+
+def test_parts_of_a_fused_buffer_are_rotated_together(rng, client):
+    fused = tensor(rng, shape=(7, 9, 16))
+    wanted = phasor.apply_rope(fused.copy(), positions=range(7), spec=HALF)
+    client.apply_rope_(fused[:, :6], fused[:, 6:8], positions=range(7), spec=HALF)
+    client.apply_rope(fused[:, 8:], positions=range(7), spec=HALF, out=fused[:, 8:])
+    assert truth.bytes_of(fused) == truth.bytes_of(wanted)
+
+
+@pytest.mark.parametrize(
+    ("named", "call"),
+    [
+        ("scale", lambda: phasor.encode({"preset": "transformer", "dim": 8}, [1], add_to=np.ones((1, 8), np.float32), scale="1")),
+        ("heads", lambda: phasor.attention_bias("alibi", heads=1.5, queries=[1], keys=[1])),
+        ("window", lambda: phasor.attention_bias("swin", heads=1, window=["a", 2], table=np.ones((9, 1), np.float32))),
+        ("threads", lambda: phasor.Client(threads="2").health()),
+        ("max_attempts", lambda: phasor.Client(max_attempts=1 << 40).health()),
+        ("token_file", lambda: phasor.Client(token_file=3).health()),
+        ("inv_scale", lambda: phasor.apply_rope(np.ones((1, 1, 16), np.float16), positions=1, spec=HALF, out_dtype="float8_e5m2", inv_scale=("1",))),
+        (r"axes\[1\]", lambda: phasor.Grid(1, ("a", 1, 2))),
+    ],
+)
+def test_values_of_another_type_are_refused_by_name(named, call):
+    with pytest.raises(TypeError, match=named):
+        call()
 
 
 def test_buffers_of_the_standard_library_are_arrays(rng):

@@ -261,6 +261,14 @@ def test_targets_that_are_wrong_or_away():
         phasor.Client(channels=0).health()
 
 
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("-inf")])
+def test_a_timeout_that_is_over_or_no_number_does_not_wait(client, q, timeout):
+    with pytest.raises(TimeoutError):
+        client.apply_rope(q, positions=range(6), spec=LLAMA, timeout=timeout)
+    with pytest.raises(ValueError, match="timeout"):
+        phasor.Client(timeout=timeout).health()
+
+
 def test_every_status_has_a_class_that_is_its_built_in():
     import phasor._errors as errors
 

@@ -162,6 +162,23 @@ def test_compiled_without_a_graph_break():
         torch.testing.assert_close(got, wanted, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64], ids=str)
+def test_positions_that_are_no_real_numbers_are_refused(dtype):
+    with pytest.raises(TypeError, match="positions: torch"):
+        phasor.apply_rope(tensor(shape=(7, 2, 128)), positions=torch.ones(7, dtype=dtype), spec=LLAMA)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", [{"spec": "llama-3"}, {"preset": "llama-3"}, {"spec": {"preset": "llama-3", "rope_theta": 10000.0}}], ids=str)
+def test_compiled_with_a_spec_by_name_or_fields(what):
+    def model(x):
+        return phasor.torch.apply_rope(x, range(7), **what)
+
+    x = tensor(shape=(7, 2, 128))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), model(x))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_the_rotary_module_of_transformers(dtype):
     llama = pytest.importorskip("transformers.models.llama.modeling_llama", reason="transformers is not installed here")
