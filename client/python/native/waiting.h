@@ -13,7 +13,10 @@
 #include <thread>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/connection.h"
 #include "client/options.h"
 #include "client/python/native/borrowed.h"
@@ -29,11 +32,12 @@ bool OnMainThread();
 void SetMainThread(uintptr_t thread);
 
 // How often a waiting main thread looks for signals, and how long it waits for a call that it
-// cancelled.
+// cancelled, and for one whose deadline has passed.
 inline constexpr std::chrono::milliseconds kSignalPoll{20};
 inline constexpr std::chrono::milliseconds kCancelPatience{40};
+inline constexpr absl::Duration kDeadlinePatience = absl::Milliseconds(500);
 
-// The answer to one call, and what the call borrows. It outlives a wait that Ctrl-C ended.
+// The answer to one call, and what the call borrows. It outlives a wait that ended without answer.
 template <typename T>
 struct Pending {
   std::mutex mutex;
@@ -66,8 +70,11 @@ absl::StatusOr<T> Block(CallContext context, Start start) {
 
 // Waits for the answer on the main thread and runs signal handlers meanwhile. If one raises, the
 // call is cancelled, and the exception leaves this function, at the latest after kCancelPatience.
+// Without an answer soon after the deadline, returns nullopt: gRPC keeps a call as long as a server
+// that has stopped takes no bytes of it.
 template <typename T>
-absl::StatusOr<T> WaitWithSignals(Pending<T>& pending, CancelToken& cancel) {
+std::optional<absl::StatusOr<T>> WaitWithSignals(Pending<T>& pending, CancelToken& cancel,
+                                                 absl::Time deadline) {
   bool done = false;
   while (true) {
     {
@@ -75,7 +82,10 @@ absl::StatusOr<T> WaitWithSignals(Pending<T>& pending, CancelToken& cancel) {
       done = pending.WaitFor(kSignalPoll);
     }
     if (done) return *std::move(pending.answer);
-    if (PyErr_CheckSignals() == 0) continue;
+    if (PyErr_CheckSignals() == 0) {
+      if (absl::Now() < deadline + kDeadlinePatience) continue;
+      return std::nullopt;
+    }
     cancel.Cancel();
     {
       nb::gil_scoped_release release;
@@ -95,6 +105,7 @@ absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, 
   }
   CancelToken cancel;
   context.cancel = cancel;
+  const absl::Time deadline = context.deadline;
   auto pending = std::make_shared<Pending<T>>();
   pending->borrowed = std::move(borrowed);
   {
@@ -102,9 +113,13 @@ absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, 
     start(std::move(context),
           Done<T>([pending](absl::StatusOr<T> value) { pending->Set(std::move(value)); }));
   }
-  auto answer = WaitWithSignals(*pending, cancel);
+  auto answer = WaitWithSignals(*pending, cancel, deadline);
+  if (!answer.has_value()) {
+    return absl::DeadlineExceededError(
+        "timeout: passed while the server took no bytes of the call");
+  }
   const Borrowed done = std::move(pending->borrowed);  // dropped here, not on the last thread
-  return answer;
+  return *std::move(answer);
 }
 
 // Runs `work`, which blocks, without the interpreter lock: on the main thread, in a thread of its
@@ -121,7 +136,7 @@ absl::StatusOr<T> RunBlocking(CancelToken cancel, std::function<absl::StatusOr<T
     work = nullptr;  // drop what it borrows before the caller goes on
     pending->Set(std::move(result));
   }).detach();
-  return WaitWithSignals(*pending, cancel);
+  return *WaitWithSignals(*pending, cancel, absl::InfiniteFuture());
 }
 
 }  // namespace phasor::python

@@ -272,3 +272,18 @@ def test_deadlines_hold(silent_server):
     with pytest.raises((phasor.DeadlineExceeded, phasor.Unavailable)):
         phasor.Client(silent_server, max_attempts=1).health(timeout=0.2)
     assert time.monotonic() - started < 60  # guards against hanging
+
+
+def test_deadlines_hold_when_a_server_takes_no_bytes():
+    with testing.Server() as server:
+        client = phasor.Client(server.target, max_attempts=1, staging_bytes=0)
+        x = np.zeros((4096, 8, 128), np.float32)  # more than a socket holds
+        client.apply_rope(x[:1], positions=0, spec=LLAMA)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            with pytest.raises(phasor.DeadlineExceeded):
+                client.apply_rope(x, positions=range(len(x)), spec=LLAMA, timeout=0.5)
+            assert time.monotonic() - started < 60  # guards against hanging
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
