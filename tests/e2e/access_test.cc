@@ -10,13 +10,13 @@
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "kernels/base/sha256.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "server/telemetry/snapshot.h"
 #include "tests/e2e/secure_server.h"
+#include "tests/support/empty_call.h"
 #include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -87,17 +87,7 @@ class AccessMatrixTest : public SecureServerTest {
   grpc::Status Call(grpc::GenericStub& stub, const std::string& method, const std::string& token) {
     testing::TestContext context;
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
-    const grpc::Slice nothing;
-    const grpc::ByteBuffer request(&nothing, 1);
-    grpc::ByteBuffer response;
-    grpc::Status result;
-    absl::Notification done;
-    stub.UnaryCall(&context, "/" + method, {}, &request, &response, [&](grpc::Status status) {
-      result = std::move(status);
-      done.Notify();
-    });
-    done.WaitForNotification();
-    return result;
+    return testing::CallEmpty(stub, method, &context);
   }
 };
 

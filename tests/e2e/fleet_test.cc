@@ -23,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "client/client.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "tests/support/empty_call.h"
 #include "tests/support/envoy_proxy.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"
@@ -278,27 +279,16 @@ TEST_F(EnvoyTest, SharedMemoryAndReflectionStayBehindIt) {
   grpc::GenericStub stub(channel);
   const auto code_of = [&](const std::string& method) {
     testing::TestContext context;
-    grpc::CompletionQueue queue;
-    const grpc::Slice nothing;
-    const auto call =
-        stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&nothing, 1), &queue);
-    call->StartCall();
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    call->Finish(&response, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
-    return status.error_code();
+    return testing::CallEmpty(stub, method, &context).error_code();
   };
   using enum grpc::StatusCode;
-  EXPECT_EQ(code_of("/phasor.v1.SharedMemoryService/RegisterRegion"), PERMISSION_DENIED);
-  EXPECT_EQ(code_of("/inference.GRPCInferenceService/SystemSharedMemoryRegister"),
+  EXPECT_EQ(code_of("phasor.v1.SharedMemoryService/RegisterRegion"), PERMISSION_DENIED);
+  EXPECT_EQ(code_of("inference.GRPCInferenceService/SystemSharedMemoryRegister"),
             PERMISSION_DENIED);
-  EXPECT_EQ(code_of("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
+  EXPECT_EQ(code_of("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
             UNIMPLEMENTED);
-  EXPECT_EQ(code_of("/phasor.v1.PositionEmbeddingService/ListPresets"), OK);
-  EXPECT_EQ(code_of("/inference.GRPCInferenceService/ServerLive"), OK);
+  EXPECT_EQ(code_of("phasor.v1.PositionEmbeddingService/ListPresets"), OK);
+  EXPECT_EQ(code_of("inference.GRPCInferenceService/ServerLive"), OK);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "server/grpc/access.h"
 #include "server/grpc/health_service.h"
+#include "tests/support/empty_call.h"
 
 namespace phasor::rpc {
 namespace {
@@ -53,21 +54,8 @@ TEST(CallCounterTest, UnknownMethodsAreUnimplementedAndNotCounted) {
   grpc::GenericStub stub(server->InProcessChannel({}));
   for (int i = 0; i < 20; ++i) {
     grpc::ClientContext context;
-    const grpc::Slice nothing;
-    const grpc::ByteBuffer request(&nothing, 1);
-    grpc::ByteBuffer response;
-    grpc::CompletionQueue queue;
-    const auto call = stub.PrepareUnaryCall(&context, "/no.Service/Method", request, &queue);
-    call->StartCall();
-    grpc::Status status;
-    call->Finish(&response, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    ASSERT_TRUE(queue.Next(&tag, &ok));
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-    queue.Shutdown();
-    while (queue.Next(&tag, &ok)) {
-    }
+    EXPECT_EQ(testing::CallEmpty(stub, "no.Service/Method", &context).error_code(),
+              grpc::StatusCode::UNIMPLEMENTED);
   }
   calls->StartDraining();
   EXPECT_TRUE(calls->WaitForEarlyCalls(absl::InfinitePast()));

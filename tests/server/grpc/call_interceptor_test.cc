@@ -16,6 +16,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/finish_call.h"
+#include "tests/support/empty_call.h"
 #include "tests/support/eventually.h"
 
 namespace phasor::rpc {
@@ -87,18 +88,7 @@ class CallInterceptorTest : public ::testing::TestWithParam<bool> {
     grpc::GenericStub stub(server_->InProcessChannel({}));
     grpc::ClientContext context;
     context.AddMetadata("traceparent", trace);
-    const grpc::Slice nothing;
-    grpc::CompletionQueue queue;
-    const auto call = stub.PrepareUnaryCall(&context, std::string("/") + kMethod,
-                                            grpc::ByteBuffer(&nothing, 1), &queue);
-    call->StartCall();
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    call->Finish(&response, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
-    return status;
+    return testing::CallEmpty(stub, kMethod, &context);
   }
 
   absl::Status status_;
