@@ -41,18 +41,15 @@ CUDA_LICENSE = "LicenseRef-NVIDIA-CUDA-Toolkit-EULA"
 
 def main(build, binary, out):
     out.mkdir(parents=True, exist_ok=True)
-    archives = linked_archives(build)
-    packages = debian_packages(archives | compiled_in_headers(build) | shipped_libraries(build))
+    packages = debian_packages(linked_archives(build, TARGET) | compiled_in_headers(build) | shipped_libraries(build / TARGET))
     if has_cuda_runtime(build):
         packages.append(cuda_runtime(cache(build)))
     document = describe(cache(build)["CMAKE_PROJECT_VERSION"], binary, packages)
     (out / "sbom.spdx.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     shutil.copy(ROOT / "LICENSE", out / "LICENSE")
     (out / "copyright").mkdir(exist_ok=True)
-    for package in packages:
-        if "copyright" in package and package["license"] not in TEXT_NOT_ASKED_FOR:
-            text = gzip.compress(package["copyright"].read_bytes(), mtime=0)
-            (out / "copyright" / f"{package['name']}.gz").write_bytes(text)
+    for name, text in copyright_texts(packages).items():
+        (out / "copyright" / f"{name}.gz").write_bytes(gzip.compress(text, mtime=0))
 
 
 # --- what is in the binary ------------------------------------------------------------------------
@@ -64,9 +61,9 @@ def ninja(build, *arguments):
     ).stdout
 
 
-def linked_archives(build):
+def linked_archives(build, target):
     """Archives from outside the project that the binary was linked with."""
-    link = ninja(build, "commands", TARGET).splitlines()[-1]
+    link = ninja(build, "commands", target).splitlines()[-1]
     archives = {pathlib.Path(word) for word in link.split() if word.startswith("/") and word.endswith(".a")}
     return {archive for archive in archives if not archive.is_relative_to(build.resolve())}
 
@@ -82,9 +79,9 @@ def compiled_in_headers(build):
     return headers
 
 
-def shipped_libraries(build):
+def shipped_libraries(binary):
     """Shared libraries that the image carries beside the binary, as patterns: Debian moved folders under some."""
-    listed = subprocess.run(["ldd", build / TARGET], check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(["ldd", binary], check=True, capture_output=True, text=True).stdout
     found = (pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed))
     return {pathlib.Path("*") / path.resolve().name for path in found if not IN_THE_BASE_LIBRARIES.match(path.name)}
 
@@ -112,6 +109,15 @@ def debian_packages(files):
                 "supplier": "Organization: Debian",
             } | ({"copyright": copyright_file} if copyright_file.exists() else {})
     return [packages[name] for name in sorted(packages)]
+
+
+def copyright_texts(packages):
+    """By the name of the package, where its licence asks for the text beside a binary."""
+    return {
+        package["name"]: package["copyright"].read_bytes()
+        for package in packages
+        if "copyright" in package and package["license"] not in TEXT_NOT_ASKED_FOR
+    }
 
 
 def has_cuda_runtime(build):

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# versions.sh BUILD [VERSION...]: builds the Python package for other versions of Python (3.10, 3.11, 3.12 and 3.13 unless
-# some are named) and runs its tests with each, against the programs of BUILD. Versions that build/.venv has, and those that
-# are not installed, are left out and named. Interpreters come from the PATH or pyenv. Exit status 77: there is none.
+# versions.sh BUILD [VERSION...]: `pip install .` with other versions of Python (3.10, 3.11, 3.12 and 3.13 unless some are
+# named), as users do, and the tests of the package with each; the fake GPU is that of BUILD. Versions that build/.venv has,
+# and those that are not installed, are left out and named. Interpreters come from the PATH or pyenv. Exit status 77: there
+# is none.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
@@ -32,16 +33,12 @@ for version in "${versions[@]}"; do
     missing+=("$version")
     continue
   fi
-  build=build/python-$version
-  "$python" -m venv "$build/venv"
-  # The newest of each that this Python has, except for what the module is made with.
-  "$build/venv/bin/pip" install -q "$(grep '^nanobind==' client/python/requirements.txt)" ml_dtypes mpmath numpy pytest </dev/null
-  cmake --preset release -B "$build" -DPHASOR_BUILD_TESTS=OFF -DPHASOR_BUILD_BENCHMARKS=OFF -DPHASOR_PYTHON=ON \
-    -DPython_EXECUTABLE="$PWD/$build/venv/bin/python" >"$build/configure.log" || { cat "$build/configure.log"; exit 1; }
-  cmake --build "$build" --target phasor_python
-  if PYTHONPATH=$PWD/$build/client/python PHASOR_PROGRAMS=$release/client/python/programs \
-    PHASOR_FAKE_GPU=$release/tests/client/python PYTHONDONTWRITEBYTECODE=1 \
-    "$build/venv/bin/python" -m pytest -c tests/client/python/pytest.ini tests/client/python; then
+  venv=build/python-$version
+  rm -rf "$venv"
+  "$python" -m venv "$venv"
+  "$venv/bin/pip" install -q ml_dtypes mpmath numpy pytest . </dev/null # the newest of each that this Python has
+  if PHASOR_FAKE_GPU=$release/tests/client/python PYTHONDONTWRITEBYTECODE=1 \
+    "$venv/bin/python" -m pytest -c tests/client/python/pytest.ini tests/client/python; then
     tested+=("$version")
   else
     failed+=("$version")

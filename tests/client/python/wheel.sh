@@ -29,6 +29,9 @@ echo "first answer:"
 time venv/bin/python -c 'import phasor; print(phasor.encode({"preset": "timestep-sin-cos", "dim": 4}, 10), phasor.__file__)'
 venv/bin/phasor encode --preset transformer --dim 4 --positions 2
 venv/bin/phasor-server --version
+for package in abseil c-ares grpc nanobind openssl protobuf re2 zlib; do
+  ls venv/lib/python3*/site-packages/phasor_rope-*.dist-info/licenses/others/"$package.txt" || fail "no licence of $package"
+done
 
 # Other libraries of a process see the module's entry point only, and it needs the C and C++ libraries only.
 module=$(venv/bin/python -c 'import phasor._native as n; print(n.__file__)')
