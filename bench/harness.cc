@@ -88,8 +88,8 @@ Arguments ParseArguments(int argc, char** argv) {
   return arguments;
 }
 
-std::vector<double> MedianSeconds(const Arguments& arguments,
-                                  absl::Span<const Candidate> candidates) {
+std::vector<std::vector<double>> RoundSeconds(const Arguments& arguments,
+                                              absl::Span<const Candidate> candidates) {
   std::vector<int> repeats;
   for (const Candidate& candidate : candidates) {
     const double once = SecondsPerRun(candidate, 1);  // the first run also touches the memory
@@ -107,8 +107,15 @@ std::vector<double> MedianSeconds(const Arguments& arguments,
       passed += seconds[i].back() * repeats[i];
     }
   }
+  return seconds;
+}
+
+std::vector<double> MedianSeconds(const Arguments& arguments,
+                                  absl::Span<const Candidate> candidates) {
   std::vector<double> medians;
-  for (std::vector<double>& s : seconds) medians.push_back(Median(std::move(s)));
+  for (std::vector<double>& rounds : RoundSeconds(arguments, candidates)) {
+    medians.push_back(Median(std::move(rounds)));
+  }
   return medians;
 }
 

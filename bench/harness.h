@@ -28,8 +28,9 @@ struct Arguments {
   bool all = false;       // every size, where a benchmark shows fewer by default
   // A row stops after the round in which it has taken this long, but not before the third.
   double row_seconds = std::numeric_limits<double>::infinity();
+  int full_rounds = 15;
 
-  int rounds() const { return quick ? 2 : 15; }
+  int rounds() const { return quick ? 2 : full_rounds; }
   double round_seconds() const { return quick ? 0 : 0.005; }
 };
 // Prints the usage and exits on any other argument.
@@ -47,8 +48,11 @@ struct Candidate {
   Cache cache = Cache::kWarm;
 };
 
-// The median seconds of one run of each candidate. A round times each candidate once; a warm
-// candidate repeats its run until the round is long enough for the clock.
+// The seconds of one run of each candidate, by candidate and round. A round times each candidate
+// once; a warm candidate repeats its run until the round is long enough for the clock.
+std::vector<std::vector<double>> RoundSeconds(const Arguments& arguments,
+                                              absl::Span<const Candidate> candidates);
+// The medians over the rounds.
 std::vector<double> MedianSeconds(const Arguments& arguments,
                                   absl::Span<const Candidate> candidates);
 
