@@ -125,6 +125,18 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+double MedianRatio(absl::Span<const double> a, absl::Span<const double> b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
+  return Median(std::move(ratios));
+}
+
+double MedianDifference(absl::Span<const double> a, absl::Span<const double> b) {
+  std::vector<double> differences;
+  for (size_t i = 0; i < a.size(); ++i) differences.push_back(a[i] - b[i]);
+  return Median(std::move(differences));
+}
+
 Row RateRow(Row row, double value, double baseline_value, std::optional<double> target) {
   row.value = value;
   row.baseline_value = baseline_value;

@@ -58,6 +58,10 @@ std::vector<double> MedianSeconds(const Arguments& arguments,
 
 // The middle value, or the mean of the two middle ones. `values` must not be empty.
 double Median(std::vector<double> values);
+// The median over pairs of rounds of a quotient or a difference. Neighbours on the machine move
+// both rounds of a pair alike.
+double MedianRatio(absl::Span<const double> a, absl::Span<const double> b);
+double MedianDifference(absl::Span<const double> a, absl::Span<const double> b);
 
 // One line of the report.
 struct Row {

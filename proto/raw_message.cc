@@ -287,37 +287,6 @@ void AppendFieldPrefix(uint32_t field, size_t bytes, std::string* out) {
   AppendVarint(bytes, out);
 }
 
-void FieldWriter::Number(uint64_t value) {
-  if (value < 0x80) return message_.push_back(static_cast<char>(value));
-  AppendVarint(value, &message_);
-}
-
-void FieldWriter::Varint(uint32_t field, uint64_t value) {
-  Number(TagOf(field, kVarint));
-  Number(value);
-}
-
-void FieldWriter::Bytes(uint32_t field, std::string_view value) {
-  Number(TagOf(field, kLength));
-  Number(value.size());
-  message_.append(value);
-}
-
-void FieldWriter::Message(uint32_t field, absl::FunctionRef<void()> write) {
-  Number(TagOf(field, kLength));
-  const size_t begin = message_.size();
-  message_.push_back(0);  // the length of most messages has one byte
-  write();
-  const size_t bytes = message_.size() - begin - 1;
-  if (bytes < 0x80) {
-    message_[begin] = static_cast<char>(bytes);
-    return;
-  }
-  std::string length;
-  AppendVarint(bytes, &length);
-  message_.replace(begin, 1, length);
-}
-
 int64_t FieldBytes(uint32_t field, size_t bytes) {
   return static_cast<int64_t>(CodedOutputStream::VarintSize32(TagOf(field, kLength)) +
                               CodedOutputStream::VarintSize64(bytes) + bytes);

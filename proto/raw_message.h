@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/tensor/pieces.h"
@@ -66,25 +65,6 @@ std::optional<PlainField> TakePlainField(std::string_view* message);
 void AppendFieldPrefix(uint32_t field, size_t bytes, std::string* out);
 // The length of such a field: tag, length and value.
 int64_t FieldBytes(uint32_t field, size_t bytes);
-
-// Writes fields to the end of a serialized message, byte by byte as protobuf does, whose
-// serializer would need a message in memory first. Borrows the message. Threads: one.
-class FieldWriter {
- public:
-  explicit FieldWriter(std::string* message) : message_(*message) {}
-
-  // Writes a number without a tag, as in packed lists.
-  void Number(uint64_t value);
-  void Varint(uint32_t field, uint64_t value);
-  void Bytes(uint32_t field, std::string_view value);
-  // Fields that are serialized already.
-  void Append(std::string_view fields) { message_.append(fields); }
-  // A message whose fields `write` writes with this writer.
-  void Message(uint32_t field, absl::FunctionRef<void()> write);
-
- private:
-  std::string& message_;
-};
 
 // A part of a message to send: text that the part owns, followed by an entry that it borrows.
 // Either may be empty.

@@ -33,6 +33,7 @@
 #include "proto/convert.h"
 #include "server/api/service.h"
 #include "server/base/clock.h"
+#include "server/base/process.h"
 #include "server/engine/plan_cache.h"
 #include "server/grpc/call_context.h"
 #include "server/memory/device_region_store.h"
@@ -381,6 +382,7 @@ int Main(int argc, char** argv) {
   }
   const auto found = absl::c_find_if(Workloads(), wanted);
   if (found == Workloads().end()) Die("usage: bench_instructions [NAME [N]]");
+  ChooseLockOrderChecks();  // as the server does
   if (argc == 3) {
     Time(found->make(), std::atoi(argv[2]));
     return 0;

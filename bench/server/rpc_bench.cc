@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -102,14 +101,6 @@ std::string LoadShape(const std::string& size, int in_flight, const Clients& cli
   return absl::StrCat(size, ", ", in_flight, " in flight, ", clients.transport);
 }
 
-// The median over pairs of rounds. Neighbours on the machine move both rounds of a pair alike.
-template <typename Of>
-double MedianOfPairs(const std::vector<double>& a, const std::vector<double>& b, Of of) {
-  std::vector<double> values;
-  for (size_t i = 0; i < a.size(); ++i) values.push_back(of(a[i], b[i]));
-  return Median(std::move(values));
-}
-
 void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   const int calls = bench.arguments.quick ? 200 : 3000;
   const grpc::ByteBuffer request = EncodeMessage(kSmallEncode);
@@ -135,7 +126,7 @@ void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   row.unit = "calls/s";
   row.baseline = "echo";
   row = RateRow(row, calls / Median(seconds[0]), calls / Median(seconds[1]));
-  row.ratio = MedianOfPairs(seconds[1], seconds[0], std::divides<>());
+  row.ratio = MedianRatio(seconds[1], seconds[0]);
   row.target = has_target ? std::optional(0.85) : std::nullopt;
   bench.report->Add(row);
   row.name = "rpc_encode_cpu";
@@ -143,7 +134,7 @@ void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   bench.report->Add(CostRow(row, Median(phasor_us), Median(echo_us)));
   row.name = "rpc_encode_ours";
   row.baseline = "limit";
-  const double ours_us = MedianOfPairs(phasor_us, echo_us, std::minus<>());
+  const double ours_us = MedianDifference(phasor_us, echo_us);
   // Noise may make the echo slower.
   bench.report->Add(
       CostRow(row, std::max(ours_us, 0.01), 3, has_target ? std::optional(1.0) : std::nullopt));
@@ -193,6 +184,8 @@ void BenchCalls(Bench& bench) {
   Clients local{"Unix socket", local_to(phasor), local_to(echo), local_to(protobuf)};
   for (Clients* clients : {&tcp, &local}) {
     for (const int in_flight : {1, 16, 64}) BenchSmallEncode(bench, *clients, in_flight);
+  }
+  for (Clients* clients : {&tcp, &local}) {
     for (const Load& load : LoadsOf(bench.arguments)) BenchRope(bench, *clients, load);
   }
 }

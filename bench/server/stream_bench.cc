@@ -115,21 +115,21 @@ void BenchTinyItems(Bench& bench, const ChildServer& server) {
   CheckEncodeAnswer(test_case, client.Run(kEncodeMethod, call));
   CheckStreamEncodeAnswer(test_case, client.RunStream(kStreamEncodeMethod, message, 1, 1));
   CheckBatchEncodeAnswer(test_case, kBatch, client.Run(kBatchEncodeMethod, batch));
-  const auto seconds = MedianSeconds(
+  const auto seconds = RoundSeconds(
       bench.arguments,
       {Candidate{[&] { client.Run(kEncodeMethod, call, items, kInFlight); }, Cache::kAny},
        Candidate{[&] { client.RunStream(kStreamEncodeMethod, message, items, kInFlight); },
                  Cache::kAny},
        Candidate{[&] { client.Run(kBatchEncodeMethod, batch, items / kBatch, 4); }, Cache::kAny}});
-  const auto row = [](std::string name, std::string shape) {
-    Row of = RowOf(std::move(name), std::move(shape), "calls, 64 in flight");
-    of.unit = "items/s";
-    return of;
+  const auto add = [&](size_t i, std::string name, std::string shape, double target) {
+    Row row = RowOf(std::move(name), std::move(shape), "calls, 64 in flight");
+    row.unit = "items/s";
+    row = RateRow(row, items / Median(seconds[i]), items / Median(seconds[0]), target);
+    row.ratio = MedianRatio(seconds[0], seconds[i]);
+    bench.report->Add(row);
   };
-  const auto rate = [&](size_t i) { return items / seconds[i]; };
-  bench.report->Add(RateRow(row("stream_encode", "64 B items, 64 in flight"), rate(1), rate(0), 3));
-  bench.report->Add(
-      RateRow(row("batch_encode", "64 items of 64 B, 4 batches in flight"), rate(2), rate(0), 15));
+  add(1, "stream_encode", "64 B items, 64 in flight", 3);
+  add(2, "batch_encode", "64 items of 64 B, 4 batches in flight", 15);
 }
 
 int Main(int argc, char** argv) {

@@ -66,15 +66,15 @@ absl::Status SetPositions(const PositionList& positions, PositionSource& source,
   return CheckPositionValues(source, path);
 }
 
-// Where the result of a call goes: to the caller's tensor, or to memory of the result.
-template <typename Call, typename Prepared>
-absl::StatusOr<std::byte*> PlaceOf(const Call& call, const Prepared& prepared,
-                                   std::string_view path, EncodeResult* result) {
+// Where the result of a call goes: to the caller's tensor, or to `bytes` of memory of the result.
+template <typename Call>
+absl::StatusOr<std::byte*> PlaceOf(const Call& call, int64_t bytes, std::string_view path,
+                                   EncodeResult* result) {
   if (call.output.has_value()) {
-    PHASOR_RETURN_IF_ERROR(CheckOutput(*call.output, prepared.output, StrCat(path, ".output")));
+    PHASOR_RETURN_IF_ERROR(CheckOutput(*call.output, result->output, StrCat(path, ".output")));
     return call.output->data;
   }
-  PHASOR_ASSIGN_OR_RETURN(result->bytes, Bytes::Allocate(prepared.output_bytes));
+  PHASOR_ASSIGN_OR_RETURN(result->bytes, Bytes::Allocate(bytes));
   return result->bytes.data();
 }
 
@@ -278,8 +278,10 @@ absl::StatusOr<EncodeResult> InprocConnection::RunEncode(const EncodeCall& call,
   PHASOR_RETURN_IF_ERROR(
       SetPositions(call.positions, prepared.positions, StrCat(path, ".positions")));
 
-  EncodeResult result{.output = prepared.output, .info = Info(*prepared.plan)};
-  PHASOR_ASSIGN_OR_RETURN(std::byte * output, PlaceOf(call, prepared, path, &result));
+  const absl::Span<const int64_t> shape = prepared.output.shape;
+  EncodeResult result{.output = {prepared.output.dtype, {shape.begin(), shape.end()}, {}},
+                      .info = Info(*prepared.plan)};
+  PHASOR_ASSIGN_OR_RETURN(std::byte * output, PlaceOf(call, prepared.output_bytes, path, &result));
   if (prepared.output_bytes == 0) return result;
   const bool strided = call.output.has_value() && !IsDense(call.output->desc);
   Bytes dense;  // used if the caller's rows are not dense
@@ -404,7 +406,8 @@ absl::StatusOr<EncodeResult> InprocConnection::RunBias(const BiasCall& call,
   EncodeResult result{
       .output = prepared.output,
       .info = {prepared.fingerprint, kNumericsVersion, std::string(backend_->name())}};
-  PHASOR_ASSIGN_OR_RETURN(std::byte* const output, PlaceOf(call, prepared, path, &result));
+  PHASOR_ASSIGN_OR_RETURN(std::byte* const output,
+                          PlaceOf(call, prepared.output_bytes, path, &result));
   PHASOR_RETURN_IF_ERROR(CheckBiasPositions(prepared, path));
   if (prepared.output_bytes == 0) return result;
   const BiasJob job =

@@ -77,7 +77,7 @@ absl::StatusOr<PreparedEncode> PrepareLookup(const EncodeRequest& request,
   PHASOR_RETURN_IF_ERROR(CheckIntegerPositions(request.positions, positions_path));
   PHASOR_ASSIGN_OR_RETURN(out.positions, MakePositionSource(request.positions, 1, positions_path));
   out.positions_bytes = out.positions.data_bytes;
-  out.output = {request.output_dtype, {out.positions.count(), out.table->columns}, {}};
+  out.output = {request.output_dtype, {out.positions.count(), out.table->columns}};
   PHASOR_ASSIGN_OR_RETURN(out.output_bytes, DenseBytes(out.output, positions_path));
   PHASOR_RETURN_IF_ERROR(PrepareAddTo(request, path, out));
   out.table_fingerprint = FingerprintOf(*out.table);

@@ -65,7 +65,7 @@ absl::Status SetOutputBytes(std::string_view path, PreparedEncode& out) {
 
 // Sets layout and shape of the output, which CheckOutput has checked.
 void SetOutput(const EncodeRequest& request, PreparedEncode& out) {
-  out.output = {request.output_dtype, {out.positions.count()}, {}};
+  out.output = {request.output_dtype, {out.positions.count()}};
   const Plan& plan = *out.plan;
   if (request.output == EncodeOutput::kEmbedding) {
     out.layout = std::shared_ptr<const RowLayout>(out.plan, &plan.layout);
@@ -110,7 +110,7 @@ absl::Status PrepareAddTo(const EncodeRequest& request, std::string_view path,
     return Invalid(add_path, ".dtype: ", Name(add_to.dtype), "; must be the output's ",
                    Name(out.output.dtype));
   }
-  if (add_to.shape != out.output.shape) {
+  if (absl::MakeConstSpan(add_to.shape) != absl::MakeConstSpan(out.output.shape)) {
     return Invalid(add_path, ".shape: ", ShapeText(add_to.shape),
                    "; must be [positions, dim] = ", ShapeText(out.output.shape));
   }

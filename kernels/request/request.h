@@ -100,7 +100,7 @@ struct PreparedEncode {
   std::string table_fingerprint;            // the plan has its own
   PositionSource positions;                 // without data
   int64_t positions_bytes = 0;              // payload of a position tensor, else 0
-  TensorDesc output;                        // dense; [positions, dim] unless a rotary table
+  DenseDesc output;                         // [positions, dim] unless a rotary table
   int64_t output_bytes = 0;
   std::optional<TensorDesc> add_to;
   int64_t add_to_bytes = 0;  // spanned by shape and strides; 0: nothing to add

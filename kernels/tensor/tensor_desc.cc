@@ -59,24 +59,40 @@ absl::StatusOr<int64_t> SpannedElements(const TensorDesc& tensor, std::string_vi
   return spanned;
 }
 
-}  // namespace
-
-absl::Status CheckExtents(const TensorDesc& tensor, std::string_view path) {
-  for (size_t i = 0; i < tensor.shape.size(); ++i) {
-    if (tensor.shape[i] >= 0 && tensor.shape[i] <= kMaxExtent) continue;
-    return Invalid(path, ".shape[", i, "]: ", tensor.shape[i],
-                   " is out of range; must be in [0, 2^40]");
+absl::Status CheckShape(absl::Span<const int64_t> shape, std::string_view path) {
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] >= 0 && shape[i] <= kMaxExtent) continue;
+    return Invalid(path, ".shape[", i, "]: ", shape[i], " is out of range; must be in [0, 2^40]");
   }
   return absl::OkStatus();
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
+bool IsEmptyShape(absl::Span<const int64_t> shape) {
+  return std::find(shape.begin(), shape.end(), 0) != shape.end();
+}
+
+absl::StatusOr<int64_t> DenseBytesOf(Dtype dtype, absl::Span<const int64_t> shape,
+                                     std::string_view path) {
+  PHASOR_RETURN_IF_ERROR(CheckShape(shape, path));
+  if (IsEmptyShape(shape)) return 0;
+  int64_t bytes = SizeOf(dtype);
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMaxBytes) return TooLarge(path);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+absl::Status CheckExtents(const TensorDesc& tensor, std::string_view path) {
+  return CheckShape(tensor.shape, path);
+}
+
+std::string ShapeText(absl::Span<const int64_t> shape) {
   return StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-bool IsEmpty(const TensorDesc& tensor) {
-  return std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
-}
+bool IsEmpty(const TensorDesc& tensor) { return IsEmptyShape(tensor.shape); }
 
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
@@ -100,13 +116,11 @@ absl::Status CheckComputeDtype(Dtype dtype, std::string_view path) {
 }
 
 absl::StatusOr<int64_t> DenseBytes(const TensorDesc& tensor, std::string_view path) {
-  PHASOR_RETURN_IF_ERROR(CheckExtents(tensor, path));
-  if (IsEmpty(tensor)) return 0;
-  int64_t bytes = SizeOf(tensor.dtype);
-  for (const int64_t extent : tensor.shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMaxBytes) return TooLarge(path);
-  }
-  return bytes;
+  return DenseBytesOf(tensor.dtype, tensor.shape, path);
+}
+
+absl::StatusOr<int64_t> DenseBytes(const DenseDesc& tensor, std::string_view path) {
+  return DenseBytesOf(tensor.dtype, tensor.shape, path);
 }
 
 absl::StatusOr<int64_t> SpannedBytes(const TensorDesc& tensor, std::string_view path) {

@@ -13,6 +13,7 @@
 #include "proto/convert.h"
 #include "proto/convert_move.h"
 #include "proto/enums.h"
+#include "proto/field_writer.h"
 #include "proto/grpc_status.h"
 #include "proto/raw_message.h"
 #include "server/api/message_room.h"
@@ -166,18 +167,14 @@ constexpr size_t kHeaderBytes = 240;
 
 grpc::ByteBuffer MakeUnary(ResultWriter write, absl::Span<const engine::Item> items,
                            const engine::Result& result) {
-  std::string header;
-  header.reserve(kHeaderBytes);
-  FieldWriter out(&header);
+  FieldWriter out(kHeaderBytes);
   out.Message(v1::EncodeResponse::kResultFieldNumber,
               [&] { write(nullptr, &items[0], &result, 0, &out); });
-  return Join(std::move(header), items, result);
+  return Join(std::move(out).Finish(), items, result);
 }
 
 grpc::ByteBuffer MakeStream(ResultWriter write, const StreamAnswer& answer) {
-  std::string header;
-  header.reserve(kHeaderBytes);
-  FieldWriter out(&header);
+  FieldWriter out(kHeaderBytes);
   WriteVarint(v1::StreamEncodeResponse::kIdFieldNumber, static_cast<uint64_t>(answer.id), &out);
   out.Message(v1::StreamEncodeResponse::kResultFieldNumber,
               [&] { write(&answer.status, answer.item, answer.result, 0, &out); });
@@ -185,20 +182,18 @@ grpc::ByteBuffer MakeStream(ResultWriter write, const StreamAnswer& answer) {
     out.Bytes(v1::StreamEncodeResponse::kChunkFieldNumber, answer.chunk->SerializeAsString());
   }
   const bool empty = !answer.status.ok() || answer.result == nullptr;
-  if (empty) return Join(std::move(header), {}, engine::Result());
-  return Join(std::move(header), {answer.item, 1}, *answer.result);
+  if (empty) return Join(std::move(out).Finish(), {}, engine::Result());
+  return Join(std::move(out).Finish(), {answer.item, 1}, *answer.result);
 }
 
 grpc::ByteBuffer MakeBatch(ResultWriter write, absl::Span<const engine::Item> items,
                            const engine::Result& result) {
-  std::string header;
-  header.reserve(items.size() * (kHeaderBytes / 2));
-  FieldWriter out(&header);
+  FieldWriter out(items.size() * (kHeaderBytes / 2));
   for (size_t i = 0; i < items.size(); ++i) {
     out.Message(v1::BatchEncodeResponse::kResultsFieldNumber,
                 [&] { write(&result.items[i].status, &items[i], &result, i, &out); });
   }
-  return Join(std::move(header), items, result);
+  return Join(std::move(out).Finish(), items, result);
 }
 
 }  // namespace
@@ -215,12 +210,10 @@ grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
 
 grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result) {
-  std::string header;
-  header.reserve(kHeaderBytes);
-  FieldWriter out(&header);
+  FieldWriter out(kHeaderBytes);
   WriteOutput(items[0], 0, v1::AttentionBiasResponse::kOutputFieldNumber, &out);
   WriteInfo(items[0], result.items[0].backend, v1::AttentionBiasResponse::kInfoFieldNumber, &out);
-  return Join(std::move(header), items, result);
+  return Join(std::move(out).Finish(), items, result);
 }
 
 grpc::ByteBuffer MakeMoveKeysResponse(absl::Span<const engine::Item> items,

@@ -4,7 +4,7 @@
 
 namespace phasor::engine {
 
-Item::Item(Prepared request) : prepared(std::move(request)) {
+Item::Item(Prepared&& request) : prepared(std::move(request)) {
   Slots slots = SlotsOf(prepared);
   inputs.reserve(slots.inputs.size());
   for (const InputSlot& slot : slots.inputs) inputs.push_back({slot});

@@ -59,7 +59,7 @@ struct Output {
 struct Item {
   Item() = default;
   // An item whose inputs have no bytes yet, and whose outputs are part of the result.
-  explicit Item(Prepared request);
+  explicit Item(Prepared&& request);
   // An item of a batch that has failed already. It keeps its index.
   explicit Item(absl::Status failed) : status(std::move(failed)) {}
 
@@ -72,7 +72,7 @@ struct Item {
   absl::Status status;  // if not OK, nothing below is set
   Prepared prepared;
   std::vector<Input> inputs;
-  std::vector<Output> outputs;
+  absl::InlinedVector<Output, 2> outputs;  // most items have one or two
 };
 
 // The bytes of one output in the result's buffer.

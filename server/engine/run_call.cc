@@ -6,11 +6,13 @@
 #include "server/engine/run_call.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -77,7 +79,7 @@ class Stager {
 
   // `ranges`: the places of the outputs in the result. `item` must not have failed.
   absl::StatusOr<Job> StageItem(Item& item, absl::Span<const OutputRange> ranges,
-                                const std::string& path) {
+                                std::string_view path) {
     PHASOR_RETURN_IF_ERROR(StageNumbers(item, path));
     absl::InlinedVector<OutputMemory, 4> outputs;
     for (size_t i = 0; i < item.outputs.size(); ++i) {
@@ -99,7 +101,7 @@ class Stager {
  private:
   // Reads and checks the positions and slots. If others may write them, copies them first, so that
   // the values used are the values checked.
-  absl::Status StageNumbers(Item& item, const std::string& path) {
+  absl::Status StageNumbers(Item& item, std::string_view path) {
     for (const Input& input : item.inputs) {
       if (input.slot.reading != Reading::kNumbers) continue;
       const std::byte* data = nullptr;
@@ -198,9 +200,19 @@ absl::Status HalfDone(const Item& item, const JobResult& result, const Stop* sto
                    result.status.message()));
 }
 
-std::string PathOf(const Call& call, size_t i) {
-  return call.batch ? absl::StrCat("items[", i, "]") : "item";
-}
+// The path of an item for errors; most items need none, so it is written in place.
+class ItemPath {
+ public:
+  std::string_view Of(const Call& call, size_t i) {
+    if (!call.batch) return "item";
+    char* const end = std::to_chars(text_.data() + 6, text_.end() - 1, i).ptr;
+    *end = ']';
+    return {text_.data(), static_cast<size_t>(end + 1 - text_.data())};
+  }
+
+ private:
+  std::array<char, 32> text_ = {'i', 't', 'e', 'm', 's', '['};
+};
 
 using Jobs = absl::InlinedVector<Job, 1>;
 
@@ -242,6 +254,7 @@ class StagedCall {
 
     stager_.emplace(&pool_, &backend_, result_.buffer->data());
     jobs_.reserve(call_.items.size());
+    ItemPath path;
     for (size_t i = 0; i < call_.items.size(); ++i) {
       ItemResult& item_result = result_.items[i];
       if (!call_.items[i].status.ok()) {
@@ -249,7 +262,7 @@ class StagedCall {
         continue;
       }
       absl::StatusOr<Job> job =
-          stager_->StageItem(call_.items[i], item_result.outputs, PathOf(call_, i));
+          stager_->StageItem(call_.items[i], item_result.outputs, path.Of(call_, i));
       if (!job.ok()) {
         item_result.status = std::move(job).status();
         item_result.outputs.clear();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "proto/field_writer.h"
 #include "proto/raw_message.h"
 
 namespace phasor::rpc {
@@ -42,12 +43,12 @@ grpc::ByteBuffer WriteMessage(std::string header, uint32_t raw_field,
     bytes += output.bytes;
   }
   if (bytes <= kCopiedResponseBytes) {
-    header.reserve(static_cast<size_t>(bytes) + entries.size() * kMostPrefixBytes);
-    FieldWriter out(&header);
+    FieldWriter out(static_cast<size_t>(bytes) + entries.size() * kMostPrefixBytes,
+                    std::move(header));
     for (const absl::Span<const std::byte> entry : entries) {
       out.Bytes(raw_field, {reinterpret_cast<const char*>(entry.data()), entry.size()});
     }
-    const grpc::Slice slice(header);
+    const grpc::Slice slice(std::move(out).Finish());
     return grpc::ByteBuffer(&slice, 1);
   }
   absl::InlinedVector<grpc::Slice, 4> slices;

@@ -369,28 +369,5 @@ TEST(TakePlainFieldTest, LeavesOtherFormsToTheParser) {
   }
 }
 
-TEST(FieldWriterTest, WritesWhatProtobufWrites) {
-  for (const size_t bytes : {0, 3, 100, 118, 119, 120, 121, 127, 128, 200, 20000}) {
-    v1::RegionRef region;
-    region.set_region(std::string(bytes, 'r'));
-    region.set_offset_bytes(int64_t{1} << 40);
-    v1::TensorSpec tensor;
-    tensor.set_dtype(v1::DTYPE_BFLOAT16);
-    for (const int64_t extent : {1, 127, 128, 1 << 20}) tensor.add_shape(extent);
-    *tensor.mutable_region() = region;
-    std::string written;
-    FieldWriter out(&written);
-    out.Varint(1, v1::DTYPE_BFLOAT16);
-    out.Message(2, [&] {
-      for (const int64_t extent : tensor.shape()) out.Number(static_cast<uint64_t>(extent));
-    });
-    out.Message(4, [&] {
-      if (bytes > 0) out.Bytes(1, region.region());
-      out.Varint(2, static_cast<uint64_t>(region.offset_bytes()));
-    });
-    EXPECT_EQ(written, tensor.SerializeAsString()) << bytes;
-  }
-}
-
 }  // namespace
 }  // namespace phasor

@@ -198,7 +198,7 @@ absl::Status SizesFromShape(absl::Span<const int64_t> shape, std::string_view pa
   const bool complete = layout->pages > 0 && layout->page_size > 0 && layout->heads > 0;
   const std::string_view shown = layout->name.empty() ? "dense" : std::string_view(layout->name);
   const std::vector<Extent> extents = Pair(order, shape);
-  const std::string said = ShapeText({shape.begin(), shape.end()});
+  const std::string said = ShapeText(shape);
   if (extents.empty()) {
     if (complete) return absl::OkStatus();
     return InvalidAt(path, "shape ", said, " is not that of layout ", shown, " (", order,

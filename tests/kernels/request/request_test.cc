@@ -13,6 +13,7 @@ namespace phasor {
 namespace {
 
 using testing::Encoding;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::kInvalid;
@@ -44,7 +45,7 @@ TEST(PrepareEncodeTest, ComputesTheSizeOfTheOutput) {
   request.output_dtype = Dtype::kBFloat16;
   const auto prepared = Prepare(request);
   ASSERT_THAT(prepared, IsOk());
-  EXPECT_EQ(prepared->output.shape, (std::vector<int64_t>{10, 6}));
+  EXPECT_THAT(prepared->output.shape, ElementsAre(10, 6));
   EXPECT_EQ(prepared->output_bytes, 10 * 6 * 2);
   EXPECT_EQ(prepared->positions_bytes, 0);
   EXPECT_EQ(prepared->add_to_bytes, 0);
@@ -55,7 +56,7 @@ TEST(PrepareEncodeTest, FlattensABatchOfPositions) {
   request.positions = PositionTensor{Dtype::kFloat64, {3, 5}};
   const auto prepared = Prepare(request);
   ASSERT_THAT(prepared, IsOk());
-  EXPECT_EQ(prepared->output.shape, (std::vector<int64_t>{15, 6}));
+  EXPECT_THAT(prepared->output.shape, ElementsAre(15, 6));
   EXPECT_EQ(prepared->positions_bytes, 120);
 }
 
@@ -166,11 +167,11 @@ EncodeRequest TableOf(EncodeOutput output, int64_t count) {
 
 TEST(PrepareTableTest, HasTheShapeOfItsLayout) {
   const auto shape = [](EncodeOutput output) { return Prepare(TableOf(output, 7))->output.shape; };
-  EXPECT_EQ(shape(EncodeOutput::kCosSin), (std::vector<int64_t>{7, 2, 3}));
-  EXPECT_EQ(shape(EncodeOutput::kSinCosDuplicated), (std::vector<int64_t>{7, 2, 6}));
-  EXPECT_EQ(shape(EncodeOutput::kComplex), (std::vector<int64_t>{7, 3, 2}));
-  EXPECT_EQ(shape(EncodeOutput::kMatrix2x2), (std::vector<int64_t>{7, 3, 2, 2}));
-  EXPECT_EQ(shape(EncodeOutput::kSin), (std::vector<int64_t>{7, 3}));
+  EXPECT_THAT(shape(EncodeOutput::kCosSin), ElementsAre(7, 2, 3));
+  EXPECT_THAT(shape(EncodeOutput::kSinCosDuplicated), ElementsAre(7, 2, 6));
+  EXPECT_THAT(shape(EncodeOutput::kComplex), ElementsAre(7, 3, 2));
+  EXPECT_THAT(shape(EncodeOutput::kMatrix2x2), ElementsAre(7, 3, 2, 2));
+  EXPECT_THAT(shape(EncodeOutput::kSin), ElementsAre(7, 3));
 }
 
 TEST(PrepareTableTest, MakesAJobOfItsLayout) {
@@ -227,7 +228,7 @@ TEST(SliceEncodeTest, HasTheRowsOfItsTokens) {
   request.embedding_scale = 3;
   const PreparedEncode slice =
       SliceTokens(PrepareEncode(request, CompilePlan, "item").value(), 4, 6);
-  EXPECT_EQ(slice.output.shape, (std::vector<int64_t>{6, 8}));
+  EXPECT_THAT(slice.output.shape, ElementsAre(6, 8));
   EXPECT_EQ(slice.output_bytes, 6 * 8 * 4);
   EXPECT_EQ(slice.add_to->shape, (std::vector<int64_t>{6, 8}));
   EXPECT_EQ(slice.add_to_bytes, 6 * 8 * 4);

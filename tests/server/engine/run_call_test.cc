@@ -90,7 +90,7 @@ PreparedEncode TwoRows() {
   encode.layout = std::shared_ptr<const RowLayout>(plan, &plan->layout);
   encode.positions.tokens = 2;
   encode.positions.grid[0].count = 2;
-  encode.output = {Dtype::kFloat32, {2, 4}, {}};
+  encode.output = {Dtype::kFloat32, {2, 4}};
   encode.output_bytes = 32;
   return encode;
 }
@@ -98,7 +98,7 @@ PreparedEncode TwoRows() {
 // The same, added to as many bytes.
 PreparedEncode TwoRowsAdded() {
   PreparedEncode encode = TwoRows();
-  encode.add_to = encode.output;
+  encode.add_to = {Dtype::kFloat32, {2, 4}, {}};
   encode.add_to_bytes = 32;
   return encode;
 }
