@@ -12,8 +12,8 @@
 namespace phasor {
 namespace {
 
-using testing::Encoding;
 using ::testing::ElementsAre;
+using testing::Encoding;
 using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::kInvalid;
