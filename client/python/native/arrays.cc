@@ -116,6 +116,7 @@ RawArray FromNumpy(nb::handle object, ArgName path, Borrowed& borrowed) {
   }
   if (array->itemsize == 0) RaiseDtype(object, path);  // strides cannot be divided by it
   if ((array->flags & kNotSwapped) == 0) {
+    if (nb::cast<bool>(object.attr("dtype").attr("isnative"))) RaiseDtype(object, path);  // fields
     RaiseInvalid(StrCat(path.Text(), ".dtype"),
                  "bytes in another order than this machine's; convert it");
   }

@@ -24,8 +24,14 @@ class Pins:
     numerics_version: int = 0
     backend: str = ""
 
-    def _values(self) -> tuple[str, int, str]:
-        return (self.fingerprint, self.numerics_version, self.backend)
+
+def pinned(pins: Any) -> tuple[str, int, str] | None:
+    """The values of Pins, as the native module takes them."""
+    if pins is None:
+        return None
+    if not isinstance(pins, Pins):
+        raise TypeError(f"pins: a {type(pins).__name__}; must be phasor.Pins")
+    return (pins.fingerprint, pins.numerics_version, pins.backend)
 
 
 def _layout(layout: str) -> int:
@@ -95,7 +101,7 @@ def rope(
         None,
         _scales(inv_scale, len(tensors)),
         None,
-        None if pins is None else pins._values(),
+        pinned(pins),
     )
 
 
@@ -123,7 +129,7 @@ def move(
         None if from_spec is None else _spec.to_spec(from_spec)._native,
         None,
         None,
-        None if pins is None else pins._values(),
+        pinned(pins),
     )
 
 
@@ -151,7 +157,7 @@ def paged(
         None,
         (key_scale,),
         (values, key_cache, value_cache, slot_mapping, value_scale),
-        None if pins is None else pins._values(),
+        pinned(pins),
     )
 
 
@@ -208,7 +214,7 @@ def encode(
         out,
         table,
         clip,
-        None if pins is None else pins._values(),
+        pinned(pins),
     )
     return call, kind
 
@@ -234,4 +240,4 @@ def bias(
         raise TypeError(f"attention_bias: unknown argument {sorted(unknown)[0]!r}")
     family = BIAS_FAMILIES.get(kind, -1)
     call = ("" if family >= 0 else kind, family, fields, heads, queries, keys, table, code, add_to, out)
-    return (*call, None if pins is None else pins._values()), _like(like, add_to, queries, keys, table)
+    return (*call, pinned(pins)), _like(like, add_to, queries, keys, table)

@@ -284,5 +284,5 @@ def call(
         _list(KeyGroup)(groups, "groups"),
         _one_of(_MODES)(mode, "mode"),
         _or_none(_number)(tolerance, "tolerance"),
-        None if pins is None else pins._values(),
+        _calls.pinned(pins),
     )

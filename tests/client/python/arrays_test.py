@@ -134,6 +134,11 @@ def test_what_is_no_tensor_is_refused_by_name(bad, error):
         phasor.apply_rope(bad, positions=range(7), spec=HALF)
 
 
+def test_arrays_of_records_are_refused_by_their_type():
+    with pytest.raises(phasor.InvalidArgument, match=r"dtype: \[\('a', '<f4'\).* is no type of Phasor"):
+        phasor.apply_rope(np.zeros((7, 3, 16), [("a", "f4"), ("b", "f4")]), positions=range(7), spec=HALF)
+
+
 def test_several_tensors_share_positions_and_have_results_in_order(rng, client):
     q, k = tensor(rng, shape=(7, 8, 16)), tensor(rng, "bfloat16", shape=(7, 2, 16))
     q2, k2 = client.apply_rope(q, k, positions=range(7), spec=HALF)

@@ -231,6 +231,11 @@ def test_pins_refuse_other_arithmetic(client, q):
     client.apply_rope(q, positions=range(6), spec=LLAMA, pins=pinned)
     with pytest.raises(phasor.FailedPrecondition, match="fingerprint"):
         client.apply_rope(q, positions=range(6), spec="llama-2", pins=pinned)
+    for wrong in ("x", 3, {"backend": "cpu"}):
+        with pytest.raises(TypeError, match="^pins: a .*; must be phasor.Pins"):
+            client.apply_rope(q, positions=range(6), spec=LLAMA, pins=wrong)
+        with pytest.raises(TypeError, match="^pins: a"):
+            client.encode({"preset": "timestep-sin-cos", "dim": 4}, 3, pins=wrong)
 
 
 # --- errors ---
