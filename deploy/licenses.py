@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """licenses.py BUILD_DIR OUT TARGET...: writes OUT/PACKAGE.txt, the copyright and the licences of each package whose code
-is in the built TARGETs, for the wheel. Run it with the Python that has nanobind. Without dpkg it writes nanobind's only,
-and says so."""
+is in the built TARGETs, for the wheel. Run it with the Python that has nanobind. If the libraries are not Debian's, it
+writes nanobind's only, and says so."""
 
 import importlib.metadata
 import pathlib
@@ -14,10 +14,10 @@ import sbom
 
 def main(build, out, targets):
     texts = nanobind_and_its_map()
-    if shutil.which("dpkg-query"):
+    try:
         texts |= sbom.copyright_texts(sbom.debian_packages(files_of(build, targets)))
-    else:
-        print("licenses.py: no dpkg here, so the licences of gRPC and others are not in the wheel", file=sys.stderr)
+    except (FileNotFoundError, LookupError) as error:  # no dpkg, or files that it does not know
+        print(f"licenses.py: the licences of gRPC and others are not in the wheel: {error}", file=sys.stderr)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     for name, text in texts.items():

@@ -41,7 +41,10 @@ CUDA_LICENSE = "LicenseRef-NVIDIA-CUDA-Toolkit-EULA"
 
 def main(build, binary, out):
     out.mkdir(parents=True, exist_ok=True)
-    packages = debian_packages(linked_archives(build, TARGET) | compiled_in_headers(build) | shipped_libraries(build / TARGET))
+    try:
+        packages = debian_packages(linked_archives(build, TARGET) | compiled_in_headers(build) | shipped_libraries(build / TARGET))
+    except LookupError as error:
+        sys.exit(f"sbom: {error}")
     if has_cuda_runtime(build):
         packages.append(cuda_runtime(cache(build)))
     document = describe(cache(build)["CMAKE_PROJECT_VERSION"], binary, packages)
@@ -87,11 +90,12 @@ def shipped_libraries(binary):
 
 
 def debian_packages(files):
-    """The source packages that own the files; files of CUDA, which no package owns, are left out."""
+    """The source packages that own the files; files of CUDA, which no package owns, are left out. LookupError: no package
+    owns one of the others."""
     files = sorted(str(file) for file in files if not of_cuda(file))
     owned = subprocess.run(["dpkg", "-S", *files], check=False, capture_output=True, text=True)
     if owned.returncode != 0:
-        sys.exit(f"sbom: no package owns a file that is part of the binary:\n{owned.stderr}")
+        raise LookupError(f"no package owns a file that is part of the binary:\n{owned.stderr}")
     owners = sorted({line.split(": ")[0].split(", ")[0] for line in owned.stdout.splitlines()})
     shown = subprocess.run(
         ["dpkg-query", "--show", "--showformat=${source:Package}\t${source:Version}\t${Package}\n", *owners],
