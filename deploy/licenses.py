@@ -7,6 +7,7 @@ writes nanobind's only, and says so."""
 import importlib.metadata
 import pathlib
 import shutil
+import subprocess
 import sys
 
 import sbom
@@ -16,7 +17,8 @@ def main(build, out, targets):
     texts = nanobind_and_its_map()
     try:
         texts |= sbom.copyright_texts(sbom.debian_packages(files_of(build, targets)))
-    except (FileNotFoundError, LookupError) as error:  # no dpkg, or files that it does not know
+    # No ninja, another generator, no dpkg, or files that it does not know.
+    except (FileNotFoundError, subprocess.CalledProcessError, LookupError) as error:
         print(f"licenses.py: the licences of gRPC and others are not in the wheel: {error}", file=sys.stderr)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
