@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/internal/cycleclock.h"
 #include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 #include "kernels/base/status_macros.h"
@@ -25,6 +26,13 @@ namespace {
 constexpr unsigned kWatchSeconds = 1;  // between looks at certificates; gRPC's minimum
 constexpr absl::Duration kTokenAge = absl::Seconds(1);
 constexpr size_t kMaxTokenBytes = 4096;
+
+// When threads first queue for a mutex, Abseil looks for a file that says how fast the processor
+// is, and leaves its error in errno. gRPC takes a mutex between connect() and reading errno, so a
+// connection could end with "No such file or directory". Looks for the file now, once.
+void KeepErrnoOfConnections() {
+  [[maybe_unused]] static const double known = absl::base_internal::CycleClock::Frequency();
+}
 
 absl::StatusOr<std::string> ReadText(std::string_view option, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -149,6 +157,7 @@ absl::StatusOr<ChannelSecurity> ChannelSecurity::Make(const ClientOptions& optio
 
 std::shared_ptr<grpc::Channel> ChannelSecurity::Connect(const std::string& target,
                                                         grpc::ChannelArguments arguments) const {
+  KeepErrnoOfConnections();
   if (!server_name_.empty()) arguments.SetSslTargetNameOverride(server_name_);
   const auto credentials = tls_ == nullptr ? grpc::InsecureChannelCredentials() : tls_;
   if (token_ == nullptr) return grpc::CreateCustomChannel(target, credentials, arguments);

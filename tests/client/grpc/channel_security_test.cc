@@ -6,6 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <thread>
+
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -54,6 +58,32 @@ TEST(ChannelSecurityTest, WhatAHeaderCannotCarryIsNoTokenAndIsNotRepeated) {
   }
   EXPECT_THAT(TokenSource::Make({.token = std::string(4097, 'x')}),
               StatusIs(kInvalid, HasSubstr("not a token")));
+}
+
+// Alone in its process, because Abseil looks for the file once.
+TEST(ConnectErrnoTest, ThreadsThatQueueForAMutexLeaveIt) {
+  const absl::StatusOr<ChannelSecurity> security = Far({});
+  ASSERT_THAT(security, IsOk());
+  security->Connect("127.0.0.1:1", {});
+  absl::Mutex mutex;
+  int waiting = 0;
+  bool end = false;
+  const auto wait = [&] {
+    absl::MutexLock lock(&mutex);
+    ++waiting;
+    errno = 0;
+    mutex.Await(absl::Condition(&end));
+    EXPECT_NE(errno, ENOENT);
+  };
+  std::thread first(wait), second(wait);
+  const auto both = [&] { return waiting == 2; };
+  errno = 0;
+  mutex.LockWhen(absl::Condition(&both));
+  EXPECT_NE(errno, ENOENT);
+  end = true;
+  mutex.Unlock();
+  first.join();
+  second.join();
 }
 
 TEST(TokenSourceTest, AFileIsReadAgainAndABadOneIsNotTaken) {
