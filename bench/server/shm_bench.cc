@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_shm: compares rotations in memory that the server maps with the same rotations in this
 // process; a call with no tokens with one that travels; and rotations of ordinary memory that the
-// client stages in shared memory with the same rotations sent in messages.
+// client stages in shared memory with the same rotations sent in messages, and with messages that
+// come back as they are.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "bench/harness.h"
 #include "bench/server/client_calls.h"
 #include "bench/server/messages.h"
+#include "bench/server/raw_client.h"
 #include "bench/server/servers.h"
 #include "kernels/backends.h"
 
@@ -28,6 +31,7 @@ struct Bench {
   Client shared;
   Client staged;
   Client inproc;
+  RawClient echo;
 };
 
 SharedMemory SharedOf(const Client& client, int64_t bytes) {
@@ -88,8 +92,9 @@ void BenchEmpty(Bench& bench) {
       CostRow(std::move(row), seconds[0] / calls * 1e6, seconds[1] / calls * 1e6, 1 / 1.15));
 }
 
-// Compares a client that stages automatically with one that may not, both over the Unix socket.
-// Below its threshold the client does not stage, so both rows are alike there.
+// Compares a client that stages automatically with one that may not, and with one that sends the
+// same bytes to a server that sends them back, all over Unix sockets. Below its threshold the
+// client does not stage, so that the first two are alike there.
 void BenchStaged(Bench& bench, int64_t payload) {
   const RopeCase test_case = RopeOf(payload);
   const Memory x(payload), other(payload);
@@ -112,8 +117,11 @@ void BenchStaged(Bench& bench, int64_t payload) {
                      },
                      Cache::kAny};
   };
-  const auto seconds =
-      MedianSeconds(bench.arguments, {many(bench.staged, staged), many(bench.shared, inline_call)});
+  const grpc::ByteBuffer request = RopeMessage(test_case, x);
+  const auto echo = [&] { bench.echo.Run(kRopeMethod, request, calls); };
+  const auto seconds = MedianSeconds(
+      bench.arguments,
+      {many(bench.staged, staged), many(bench.shared, inline_call), Candidate{echo, Cache::kAny}});
   const double run_payloads = static_cast<double>(payload) * calls;
   const auto rate = [&](double s) { return run_payloads / s / 1e9; };
   const std::string size =
@@ -124,7 +132,10 @@ void BenchStaged(Bench& bench, int64_t payload) {
           .threads = Cores(),
           .unit = "GB/s",
           .baseline = "sent inline"};
-  bench.report->Add(RateRow(std::move(row), rate(seconds[0]), rate(seconds[1])));
+  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[1])));
+  row.baseline = "echo";
+  const std::optional<double> target = payload >= 16 * kMebi ? std::optional(2.0) : std::nullopt;
+  bench.report->Add(RateRow(std::move(row), rate(seconds[0]), rate(seconds[2]), target));
 }
 
 int Main(int argc, char** argv) {
@@ -133,10 +144,15 @@ int Main(int argc, char** argv) {
   const Arguments arguments = ParseArguments(argc, argv);
   const TemporaryDirectory directory;
   const ChildServer server("phasor", directory.path());
+  const ChildServer echo("echo", directory.path());
   const auto backend = MakeBackend({.threads = 1});
   Report report("bench_shm", arguments, backend.ok() ? (*backend)->target() : "?");
-  Bench bench{arguments, &report, ConnectTo(server.unix_socket()),
-              ConnectTo(server.unix_socket(), Cores(), int64_t{1} << 30), ConnectTo("inproc:")};
+  Bench bench{arguments,
+              &report,
+              ConnectTo(server.unix_socket()),
+              ConnectTo(server.unix_socket(), Cores(), int64_t{1} << 30),
+              ConnectTo("inproc:"),
+              RawClient(echo.unix_socket())};
   BenchEmpty(bench);
   for (const int64_t mib : {1, 16, 64, 256}) BenchRope(bench, mib);
   for (const int64_t kib : {64, 256, 1024, 4096, 16384, 65536, 262144}) {
