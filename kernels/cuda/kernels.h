@@ -14,6 +14,7 @@
 #include "kernels/cuda/keys.h"
 #include "kernels/cuda/lookup.h"
 #include "kernels/cuda/rotary.h"
+#include "kernels/cuda/rotate_keys.h"
 #include "kernels/math/element.h"
 
 namespace phasor::cuda {
@@ -60,6 +61,10 @@ template <typename F>
 void VisitBody(const KernelId& id, F&& f) {
   if (id.op == Op::kCopyKeys) return f(CopyKeysBody{});
   if (id.op == Op::kSlotPositions) return f(SlotPositionsBody{});
+  if (id.op == Op::kMoveKeys && id.wide) {
+    return VisitKeyElement(id.code,
+                           [&]<typename Element>(Element) { f(RotateKeysBody<Element>{}); });
+  }
   if (id.op == Op::kMoveKeys) return VisitKeysBody<MoveKeysBody>(id.code, f);
   if (id.op == Op::kCompareKeys) return VisitKeysBody<CompareKeysBody>(id.code, f);
   if (id.op == Op::kBias && id.dtype == Dtype::kInt32) return f(BiasIndexBody<int32_t>{});

@@ -168,20 +168,35 @@ inline constexpr int kKeyAngles = 1024;
 // The widest window of a head: half the angles, so that a block can have angles of two tokens.
 inline constexpr int kMostKeyLanes = 1024;
 
-// Moves the window of heads (kernels/ops/key_form.h). Lanes are those of the window.
-struct MoveKeysItem : KeyItem {
-  ItemPositions positions, from_positions;
+// The positions of tokens: whole numbers.
+struct KeyPositions {
+  InArena<int64_t> values;  // [tokens, axes]
+  int32_t axes = 1;
+};
+
+PHASOR_HD Position PositionOf(const KeyPositions& p, const std::byte* arena, int64_t row,
+                              int axis) {
+  return {p.values.In(arena)[row * p.axes + axis], 0};
+}
+
+// How the heads of an item turn.
+struct TurnedKeysItem : KeyItem {
+  KeyPositions positions, from_positions;
   ItemTurns turns, from_turns;
   bool delta = true;
   bool inverse = false;
   double amplitude = 1;
   bool split_in = true;  // HALF_SPLIT, else INTERLEAVED
   bool split_out = true;
-  bool scaled = false;      // rows have scales
   bool own_angles = false;  // each head of a block has angles of its own, else each token
+  SmallDivisor pairs;       // > 0
+  int64_t head_pairs = 0;   // frequencies from one head to the next; 0: heads share them
+};
+
+// Moves the window of heads (kernels/ops/key_form.h). Lanes are those of the window.
+struct MoveKeysItem : TurnedKeysItem {
+  bool scaled = false;  // rows have scales
   int32_t rotary_begin = 0;
-  SmallDivisor pairs;      // > 0
-  int64_t head_pairs = 0;  // frequencies from one head to the next; 0: heads share them
   SmallDivisor lanes;
   SmallDivisor groups;      // of lanes that are stored together
   SmallDivisor head_words;  // of the window

@@ -42,6 +42,8 @@ TEST(LanesTest, AreTheElementsOfMemory) {
   ExpectRoundTrip<scalar::F16, 8>();
   ExpectRoundTrip<scalar::BF16, 1>();
   ExpectRoundTrip<scalar::BF16, 8>();
+  ExpectRoundTrip<Float8Element<Float8::kE4M3>, 16>();
+  ExpectRoundTrip<Float8Element<Float8::kE5M2>, 16>();
 }
 
 TEST(LanesTest, Float8LanesAreScaledAndRoundedOneByOne) {
