@@ -115,17 +115,17 @@ PHASOR_HD uint32_t PackFloat8(float low, float high, Float8 type) {
 
 // Byte i of a word.
 PHASOR_HD float WidenFloat8(uint32_t word, int i, Float8 type) {
+  const uint32_t byte = word >> (8 * i) & 0xFFu;
+  if (type == Float8::kE5M2) return WidenFloat16(byte << 8);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-  const auto pair = static_cast<uint16_t>(word >> (i / 2 * 16));
   uint32_t both;
-  if (type == Float8::kE4M3) {
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(pair));
-  } else {
-    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(both) : "h"(pair));
-  }
+  const auto pair = static_cast<uint16_t>(word >> (i / 2 * 16));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(pair));
   return WidenFloat16(both >> (i % 2 * 16));
 #else
-  return FloatFromFloat8(static_cast<uint8_t>(word >> (8 * i)), type);
+  // The exponent is 120 too low; subnormals keep all of their bits.
+  const uint32_t bits = (byte & 0x80u) << 24 | (byte & 0x7Fu) << 20;
+  return FloatFromBits((byte & 0x7Fu) == 0x7Fu ? 0x7FC00000u : bits) * 0x1p120f;
 #endif
 }
 
