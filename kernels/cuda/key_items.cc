@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/compare_keys.h"
 #include "kernels/cuda/keys.h"
+#include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/rotate_keys.h"
 #include "kernels/math/hadamard.h"
 
@@ -269,9 +270,8 @@ class PlaneItems {
 
   // Whether a kernel that has each lane in a register does the move.
   bool MovesInRegisters(const MoveKeysItem& item) const {
-    bool has_code = false;
-    VisitKeyElement(from_.code, [&](auto) { has_code = true; });
-    return has_code && !item.scaled && item.hadamard_bits == 0 && from_.dense() && to_.dense() &&
+    const bool is_float = from_.code <= KeyCode::kFloat8E5M2;
+    return is_float && !item.scaled && item.hadamard_bits == 0 && from_.dense() && to_.dense() &&
            item.width == kVectorBytes &&
            item.pairs.value * UnitBytes(from_.code) % kVectorBytes == 0;
   }
@@ -307,9 +307,8 @@ class PlaneItems {
     if (moves) {
       SetTurns(tokens, item);
       const KeyWindow window = WindowOf(lead_, from_);
-      const int64_t unit = phasor::UnitLanes(from_.code);
-      item.changed = Small((window.end - window.begin) / unit);
-      item.first_changed = static_cast<int32_t>(window.begin / unit);
+      item.first_changed = static_cast<int32_t>(window.begin);
+      item.end_changed = static_cast<int32_t>(window.end);
     }
     item.value_scale = from_.scale;
     std::vector<int64_t> results;
@@ -327,13 +326,13 @@ class PlaneItems {
     SetWords(bytes, {}, item);
     item.scaled = from_.scaled_rows;
     item.lanes = Small(lanes);
-    item.groups = Small(lanes / phasor::UnitLanes(from_.code));
+    item.runs = Small(AlignUp(lanes, RunLanes(from_.code)) / RunLanes(from_.code));
     item.head_words = Small(bytes.bytes() / item.width);
     item.first_word = bytes.begin / item.width;
     if (lead_.plan != nullptr) {
       item.rotary_begin = static_cast<int32_t>(lead_.plan->spec.rotary_begin - window.begin);
     }
-    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), kWidest));
+    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), 2 * kWidest));
     if (from_.hadamard == 0) return;
     item.hadamard_bits = std::countr_zero(static_cast<uint64_t>(from_.hadamard));
     item.hadamard_factor = HadamardFactor(from_.hadamard);
@@ -363,12 +362,12 @@ class PlaneItems {
   // Blocks of as many heads as fit, and fewer if the device would not have enough blocks.
   void SetMoveGrid(int64_t rows, MoveKeysItem& item) const {
     const int64_t angle_rows = kKeyAngles / item.pairs.value;
-    int64_t most = std::min({int64_t{kKeyLanes / item.lanes.value},
+    int64_t most = std::min({int64_t{kKeyLanes / (item.runs.value * RunLanes(from_.code))},
                              int64_t{kKeyBytes / item.row_bytes}, int64_t{kThreads}});
     if (item.own_angles) most = std::min(most, angle_rows);
     const int64_t share = rows * heads() / (int64_t{kBlocksPerProcessor} * maker_.processors);
     most = std::clamp<int64_t>(share, 1, most);
-    item.parts = Small(std::min<int64_t>(kThreads / most, item.lanes.value));
+    item.quads = Small((item.pairs.value + 3) / 4);
     GridShape shape{.rows = rows,
                     .units = static_cast<int32_t>(heads()),
                     .processors = maker_.processors,

@@ -25,29 +25,10 @@ PHASOR_HD int32_t HeadOf(const RotateKeysItem& item, int32_t plane_head) {
   return plane_head - Quotient(plane_head, item.heads) * item.heads.value;
 }
 
-// Calls f(Element{}) with the element of a code, if keys of it can move through registers.
-template <typename F>
-constexpr void VisitKeyElement(KeyCode code, F&& f) {
-  switch (code) {
-    case KeyCode::kFloat32:
-      return f(scalar::F32{});
-    case KeyCode::kFloat16:
-      return f(scalar::F16{});
-    case KeyCode::kBFloat16:
-      return f(scalar::BF16{});
-    case KeyCode::kFloat8E4M3:
-      return f(Float8Element<Float8::kE4M3>{});
-    case KeyCode::kFloat8E5M2:
-      return f(Float8Element<Float8::kE5M2>{});
-    default:
-      return;
-  }
-}
-
-template <typename Element>
-struct RotateKeysBody : RotaryBody<Element, true, false, false> {
+template <KeyCode kCode>
+struct RotateKeysBody : RotaryBody<KeyElement<kCode>, true, false, false> {
   using Item = RotateKeysItem;
-  using Base = RotaryBody<Element, true, false, false>;
+  using Base = RotaryBody<KeyElement<kCode>, true, false, false>;
   static constexpr bool kOften = true;  // see launch.cu
 
   static PHASOR_HD void Load(const Item& item, const std::byte* arena, int64_t block, int thread,

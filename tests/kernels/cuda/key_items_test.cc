@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/keys.h"
+#include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/rotate_keys.h"
 #include "tests/kernels/cuda/random_moves.h"
 #include "tests/support/host_grid.h"
