@@ -32,9 +32,9 @@ PLAIN_KERNELS = {
     r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 8, "unit": 60, "since": 75},
     r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 32, "unit": 110, "since": 80},
     r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2450, "products": 32, "unit": 150, "since": 89},
-    r"RotateKeysBodyINS_6scalar\dF32E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 3000, "products": 16, "unit": 60, "since": 75},
-    r"RotateKeysBodyINS_6scalar\d(F16|BF16)E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 3400, "products": 32, "unit": 110, "since": 80},
-    r"RotateKeysBodyINS0_13Float8Element": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 4400, "products": 64, "unit": 190, "since": 89},
+    r"RotateKeysBodyILNS_7KeyCodeE0E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 3000, "products": 16, "unit": 60, "since": 75},
+    r"RotateKeysBodyILNS_7KeyCodeE[12]E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 3400, "products": 32, "unit": 110, "since": 80},
+    r"RotateKeysBodyILNS_7KeyCodeE[34]E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 4400, "products": 64, "unit": 190, "since": 89},
     r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 5200, "since": 75},
 }
 # Which part of a multiprocessor executes an instruction; the first that matches. `fma` also multiplies integers, and `alu`
@@ -155,8 +155,8 @@ def check(out, architecture, nvcc, flags, disassembler, counts):
 
 def kind_of(name):
     """What a rotation reads, and what it writes if that is another type; or the code of the keys that it moves."""
-    if keys := re.search(r"RotateKeysBody.*?(BF16|F\d\d|Float8E\d)E", name):
-        return "keys in " + {"Float8E1": "E4M3", "Float8E2": "E5M2"}.get(keys[1], keys[1])
+    if keys := re.search(r"RotateKeysBodyILNS_7KeyCodeE(\d)E", name):
+        return "keys in " + ("F32", "F16", "BF16", "E4M3", "E5M2")[int(keys[1])]
     kind = re.search(r"scalar\d(B?F\d\d)ELb1ELb(\d)", name)
     return kind[1] + " to FLOAT8" * int(kind[2])
 
@@ -232,7 +232,7 @@ def ways_on(lines, labels, i):
         return [i + 1]
     operation, operands, conditional = lines[i]
     target = [] if operation == "EXIT" else [labels[re.search(r"\.L_x_\d+", operands)[0]]]
-    return target + [i + 1] * conditional
+    return target + [i + 1] * (conditional or operation.startswith("BRA.U"))
 
 
 def by_pipe(operations):
