@@ -365,12 +365,6 @@ ItemTurns MakeTurns(const Plan& plan, Arena& arena) {
   return turns;
 }
 
-UnitLanes UnitLanesOf(int64_t rotary_begin, int64_t pairs, bool split, int64_t vector,
-                      int64_t size) {
-  const auto bytes = [size](int64_t lanes) { return static_cast<int32_t>(lanes * size); };
-  return {bytes(rotary_begin), bytes(split ? vector : 2 * vector), bytes(split ? pairs : vector)};
-}
-
 KernelId EncodeKernel(const EncodeJob& job) {
   return {Op::kEncode, job.dtype, false, IsPlain(*job.plan)};
 }

@@ -76,10 +76,6 @@ struct ItemMaker {
 // How far the pairs of a plan turn. Its tables are put into the arena.
 ItemTurns MakeTurns(const Plan& plan, Arena& arena);
 
-// The lanes of rotating units of `vector` pairs, in elements of `size` bytes.
-UnitLanes UnitLanesOf(int64_t rotary_begin, int64_t pairs, bool split, int64_t vector,
-                      int64_t size);
-
 KernelId EncodeKernel(const EncodeJob& job);
 EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice slice,
                           const RowBuffers& buffers, ItemMaker maker);

@@ -45,6 +45,13 @@ struct UnitLanes {
   int32_t second = 0;  // from the first lanes of a unit to its second
 };
 
+// The lanes of units of `vector` pairs, in elements of `size` bytes.
+inline UnitLanes UnitLanesOf(int64_t rotary_begin, int64_t pairs, bool split, int64_t vector,
+                             int64_t size) {
+  const auto bytes = [size](int64_t lanes) { return static_cast<int32_t>(lanes * size); };
+  return {bytes(rotary_begin), bytes(split ? vector : 2 * vector), bytes(split ? pairs : vector)};
+}
+
 // One tensor of an item. Pointers are addresses on the device.
 struct RotaryView {
   const std::byte* x = nullptr;
