@@ -75,10 +75,18 @@ constexpr int kBlocksWithSteps = 3;
 constexpr int kBlocksWithSteps = kBlocksPerProcessor;
 #endif
 
+// The same of any body: three of those whose threads hold 32 lanes, which need more registers.
 template <typename Body>
-__global__ void __launch_bounds__(kThreads, HasSteps<Body>                   ? kBlocksWithSteps
-                                            : Body::kOften&& HasPhases<Body> ? kBlocksPerProcessor
-                                                                             : 2)
+constexpr int WantedBlocks() {
+  if constexpr (HasSteps<Body>) return kBlocksWithSteps;
+  if constexpr (HasPhases<Body> && Body::kOften) {
+    return sizeof(typename Body::Shared) > 16384 ? 3 : kBlocksPerProcessor;
+  }
+  return 2;
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(kThreads, WantedBlocks<Body>())
     Kernel(const __grid_constant__ Arguments<Body> arguments) {
   static_assert(sizeof(arguments) <= 4096, "more needs a newer driver");
   const std::byte* const arena = arguments.arena != nullptr ? arguments.arena : arguments.inlined;
