@@ -75,12 +75,19 @@ constexpr int kBlocksWithSteps = 3;
 constexpr int kBlocksWithSteps = kBlocksPerProcessor;
 #endif
 
-// The same of any body: three of those whose threads hold 32 lanes, which need more registers.
+// Of a body whose threads hold 32 lanes, which needs more registers, and more yet without
+// instructions that convert to FLOAT8.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+constexpr int kBlocksOf32Lanes = 2;
+#else
+constexpr int kBlocksOf32Lanes = 3;
+#endif
+
 template <typename Body>
 constexpr int WantedBlocks() {
   if constexpr (HasSteps<Body>) return kBlocksWithSteps;
   if constexpr (HasPhases<Body> && Body::kOften) {
-    return sizeof(typename Body::Shared) > 16384 ? 3 : kBlocksPerProcessor;
+    return sizeof(typename Body::Shared) > 16384 ? kBlocksOf32Lanes : kBlocksPerProcessor;
   }
   return 2;
 }

@@ -34,7 +34,7 @@ PLAIN_KERNELS = {
     r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2450, "products": 32, "unit": 150, "since": 89},
     r"RotateKeysBodyILNS_7KeyCodeE0E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 3600, "products": 16, "unit": 60, "since": 75},
     r"RotateKeysBodyILNS_7KeyCodeE[12]E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 4000, "products": 32, "unit": 110, "since": 80},
-    r"RotateKeysBodyILNS_7KeyCodeE[34]E": {"blocks": 3, "loads": 4, "writes": True, "instructions": 5600, "products": 64, "unit": 210, "since": 89},
+    r"RotateKeysBodyILNS_7KeyCodeE[34]E": {"blocks": 2, "loads": 4, "writes": True, "instructions": 5600, "products": 64, "unit": 210, "since": 89},
     r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 5200, "since": 75},
 }
 # Which part of a multiprocessor executes an instruction; the first that matches. `fma` also multiplies integers, and `alu`
