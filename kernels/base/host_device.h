@@ -9,11 +9,14 @@
 #define PHASOR_HD inline
 #endif
 
-// Put PHASOR_UNROLL before a loop whose arrays should live in a GPU's registers.
+// Put PHASOR_UNROLL before a loop whose arrays should live in a GPU's registers, and PHASOR_ROLLED
+// before one that rarely goes round twice.
 #ifdef __CUDA_ARCH__
 #define PHASOR_UNROLL _Pragma("unroll")
+#define PHASOR_ROLLED _Pragma("unroll 1")
 #else
 #define PHASOR_UNROLL
+#define PHASOR_ROLLED
 #endif
 
 #endif  // PHASOR_KERNELS_BASE_HOST_DEVICE_H_

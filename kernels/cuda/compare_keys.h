@@ -13,16 +13,16 @@
 #include <cstring>
 
 #include "kernels/base/host_device.h"
-#include "kernels/cuda/keys.h"
+#include "kernels/cuda/move_keys.h"
 #include "kernels/ops/key_difference.h"
 
 namespace phasor::cuda {
 
 // Compares rows with what a move of others would give. The window is all lanes.
 struct CompareKeysItem : MoveKeysItem {
-  bool moves = true;     // false: rows are compared as they are
-  SmallDivisor changed;  // groups that a move writes, from first_changed on
-  int32_t first_changed = 0;
+  bool moves = true;          // false: rows are compared as they are
+  int32_t first_changed = 0;  // the lanes that a move writes
+  int32_t end_changed = 0;
   double value_scale = 1;    // of all lanes
   InArena<int64_t> results;  // [tokens]: bytes from `out` to a token's RowDifferences
   std::byte* out = nullptr;
@@ -46,8 +46,10 @@ struct CompareKeysBody : MoveKeysBody<kCode> {
     const int moved = StepsToMoved(item), bits = item.hadamard_bits;
     if (step < moved) {
       if (item.moves) {
-        return Move::template Encoded<false>(at, step, item.changed, item.first_changed, shared);
+        return Move::template Encoded<false>(at, step, item.first_changed, item.end_changed,
+                                             shared);
       }
+      if (step == 0) Move::FindUnits(at, shared);
       if (step == 1) Move::template Load<true>(at, shared);
       return;
     }
@@ -69,10 +71,11 @@ struct CompareKeysBody : MoveKeysBody<kCode> {
 
   static PHASOR_HD void Sum(const Item& item, const typename Move::Block& at,
                             const Shared& shared) {
+    const KeyPlaces places = Move::PlacesOf(item, true);
     for (int32_t unit = at.thread; unit < at.units.count; unit += kThreads) {
       RowDifference row;
       for (int32_t i = 0; i < item.lanes.value; ++i) {
-        const int32_t place = Move::PlaceOf(item, unit, i, true);
+        const int32_t place = places.At(unit, i);
         row.Add(static_cast<double>(shared.lanes[place]) * item.value_scale,
                 static_cast<double>(shared.found[place]) * item.value_scale);
       }

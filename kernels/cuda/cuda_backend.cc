@@ -15,7 +15,7 @@
 #include "kernels/cuda/chunk.h"
 #include "kernels/cuda/host_copies.h"
 #include "kernels/cuda/job_rows.h"
-#include "kernels/cuda/keys.h"
+#include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/move_rows.h"
 #include "kernels/cuda/run_on_host.h"
 

@@ -258,16 +258,12 @@ bool HasPlainStrides(Slice slice, absl::Span<const RotaryView> views, int64_t to
          });
 }
 
-// The lanes of rotating units of `vector` pairs, in elements of `size` bytes.
-UnitLanes UnitLanesOf(const RotaryItem& item, bool split, int64_t vector, int64_t size) {
-  const auto bytes = [size](int64_t lanes) { return static_cast<int32_t>(lanes * size); };
-  return {bytes(item.rotary_begin), bytes(split ? vector : 2 * vector),
-          bytes(split ? item.pairs : vector)};
-}
-
 void SetViews(absl::Span<const RotaryView> views, const KernelId& kernel, RotaryItem& item) {
   const int64_t size = SizeOf(kernel.dtype), vector = kernel.wide ? kVectorBytes / size : 1;
-  item.x_lanes = UnitLanesOf(item, item.split_in, vector, size);
+  const auto lanes = [&](bool split, int64_t element) {
+    return UnitLanesOf(item.rotary_begin, item.pairs, split, vector, element);
+  };
+  item.x_lanes = lanes(item.split_in, size);
   item.view_count = static_cast<int32_t>(views.size());
   for (size_t i = 0; i < views.size(); ++i) {
     RotaryView& view = item.views[i];
@@ -275,8 +271,7 @@ void SetViews(absl::Span<const RotaryView> views, const KernelId& kernel, Rotary
     const ViewStrides &x = view.x_strides, &y = view.y_strides;
     view.same_strides =
         view.y_offsets.empty() && x.batch == y.batch && x.token == y.token && x.head == y.head;
-    view.y_lanes = UnitLanesOf(item, view.rotates ? item.split_out : item.split_in, vector,
-                               kernel.float8 ? 1 : size);
+    view.y_lanes = lanes(view.rotates ? item.split_out : item.split_in, kernel.float8 ? 1 : size);
   }
 }
 

@@ -25,7 +25,7 @@ enum class Op : uint8_t {
 struct KernelId {
   Op op = Op::kEncode;
   Dtype dtype = Dtype::kFloat32;     // of what is written; for FLOAT8 rotations, of what is read
-  bool wide = false;                 // rotary: aligned units of kVectorBytes
+  bool wide = false;                 // rotary, kMoveKeys: aligned units of kVectorBytes
   bool plain = false;                // see EncodeBody and RotaryBody
   bool float8 = false;               // rotary: writes FLOAT8 from FLOAT16 or BFLOAT16
   KeyCode code = KeyCode::kFloat32;  // kMoveKeys, kCompareKeys

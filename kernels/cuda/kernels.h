@@ -13,7 +13,9 @@
 #include "kernels/cuda/kernel_id.h"
 #include "kernels/cuda/keys.h"
 #include "kernels/cuda/lookup.h"
+#include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/rotary.h"
+#include "kernels/cuda/rotate_keys.h"
 #include "kernels/math/element.h"
 
 namespace phasor::cuda {
@@ -26,9 +28,9 @@ void VisitRotaryBody(const KernelId& id, F&& f) {
                   : f(RotaryBody<Element, true, kFloat8, false>{});
 }
 
-// Calls f(Body{}) with the body for keys of a code.
+// Calls f(Body{}) with the body for keys of a code that is a float.
 template <template <KeyCode> typename Body, typename F>
-void VisitKeysBody(KeyCode code, F&& f) {
+void VisitFloatKeysBody(KeyCode code, F&& f) {
   switch (code) {
     case KeyCode::kFloat32:
       return f(Body<KeyCode::kFloat32>{});
@@ -40,6 +42,15 @@ void VisitKeysBody(KeyCode code, F&& f) {
       return f(Body<KeyCode::kFloat8E4M3>{});
     case KeyCode::kFloat8E5M2:
       return f(Body<KeyCode::kFloat8E5M2>{});
+    default:
+      return;  // no item asks for it
+  }
+}
+
+// Calls f(Body{}) with the body for keys of a code.
+template <template <KeyCode> typename Body, typename F>
+void VisitKeysBody(KeyCode code, F&& f) {
+  switch (code) {
     case KeyCode::kInt8:
       return f(Body<KeyCode::kInt8>{});
     case KeyCode::kQ8_0:
@@ -52,6 +63,8 @@ void VisitKeysBody(KeyCode code, F&& f) {
       return f(Body<KeyCode::kQ5_0>{});
     case KeyCode::kQ5_1:
       return f(Body<KeyCode::kQ5_1>{});
+    default:
+      return VisitFloatKeysBody<Body>(code, f);
   }
 }
 
@@ -60,6 +73,7 @@ template <typename F>
 void VisitBody(const KernelId& id, F&& f) {
   if (id.op == Op::kCopyKeys) return f(CopyKeysBody{});
   if (id.op == Op::kSlotPositions) return f(SlotPositionsBody{});
+  if (id.op == Op::kMoveKeys && id.wide) return VisitFloatKeysBody<RotateKeysBody>(id.code, f);
   if (id.op == Op::kMoveKeys) return VisitKeysBody<MoveKeysBody>(id.code, f);
   if (id.op == Op::kCompareKeys) return VisitKeysBody<CompareKeysBody>(id.code, f);
   if (id.op == Op::kBias && id.dtype == Dtype::kInt32) return f(BiasIndexBody<int32_t>{});

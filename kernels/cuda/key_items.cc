@@ -12,6 +12,8 @@
 
 #include "kernels/cuda/compare_keys.h"
 #include "kernels/cuda/keys.h"
+#include "kernels/cuda/move_keys.h"
+#include "kernels/cuda/rotate_keys.h"
 #include "kernels/math/hadamard.h"
 
 namespace phasor::cuda {
@@ -243,8 +245,8 @@ class PlaneItems {
     AddWords({0, sizeof(float)}, {}, tokens, item);
   }
 
-  ItemPositions PositionsOf(const std::vector<int64_t>& values, const Plan& plan,
-                            const std::vector<int64_t>& tokens) {
+  KeyPositions PositionsOf(const std::vector<int64_t>& values, const Plan& plan,
+                           const std::vector<int64_t>& tokens) {
     std::vector<int64_t> positions;
     for (const int64_t t : tokens) {
       for (int axis = 0; axis < plan.spec.axes; ++axis) {
@@ -252,38 +254,61 @@ class PlaneItems {
         positions.push_back(values[static_cast<size_t>(t * tokens_.axes + own)]);
       }
     }
-    ItemPositions out;
-    out.kind = PositionKind::kTensor;
-    out.axes = plan.spec.axes;
-    out.period = Small(std::ssize(tokens));
-    out.data = {PutAll(maker_.arena, positions).at};
-    return out;
+    return {PutAll(maker_.arena, positions), plan.spec.axes};
   }
 
   void AddMove(const KeyItem& rows, const std::vector<int64_t>& tokens) {
     if (heads() == 0) return;
     const KeyWindow window = WindowOf(lead_, from_);
-    MoveKeysItem item{rows};
+    MoveKeysItem item{{rows}};
+    SetTurns(tokens, item);
     SetLanes(window, item);
-    SetTurns(tokens, window, item);
+    if (MovesInRegisters(item)) return AddRotation(item, window.begin, std::ssize(tokens));
     SetMoveGrid(std::ssize(tokens), item);
     list_.Add({.op = Op::kMoveKeys, .code = from_.code}, item);
+  }
+
+  // Whether a kernel that has each lane in a register does the move.
+  bool MovesInRegisters(const MoveKeysItem& item) const {
+    const bool is_float = from_.code <= KeyCode::kFloat8E5M2;
+    return is_float && !item.scaled && item.hadamard_bits == 0 && from_.dense() && to_.dense() &&
+           item.width == kVectorBytes &&
+           item.pairs.value * UnitBytes(from_.code) % kVectorBytes == 0;
+  }
+
+  void AddRotation(const TurnedKeysItem& turned, int64_t rotary_begin, int64_t rows) {
+    RotateKeysItem item{turned};
+    const int64_t size = UnitBytes(from_.code), vector = kVectorBytes / size;
+    const int64_t pairs = item.pairs.value, units = pairs / vector;
+    item.x_lanes = UnitLanesOf(rotary_begin, pairs, item.split_in, vector, size);
+    item.y_lanes = UnitLanesOf(rotary_begin, pairs, item.split_out, vector, size);
+    item.head_units = item.pair_units = Small(units);
+    GridShape shape{.rows = rows,
+                    .units = static_cast<int32_t>(heads() * units),
+                    .processors = maker_.processors,
+                    .together = static_cast<int32_t>(units)};
+    if (item.own_angles) {
+      shape.most_units = kAngleUnits;
+    } else {
+      shape.most_rows = static_cast<int32_t>(kAngleUnits / units);
+    }
+    item.grid = MakeItemGrid(shape);
+    list_.Add({.op = Op::kMoveKeys, .wide = true, .code = from_.code}, item);
   }
 
   // Compares tokens, after a move of theirs or as they are.
   void AddCompare(const std::vector<int64_t>& tokens, bool moves) {
     if (tokens.empty() || heads() == 0) return;
-    CompareKeysItem item{{RowsFor(tokens)}};
+    CompareKeysItem item{{{RowsFor(tokens)}}};
     const KeyWindow all{0, from_.head_dim};
     SetLanes(all, item);
     item.moves = moves;
     item.pairs = Small(1);
     if (moves) {
-      SetTurns(tokens, all, item);
+      SetTurns(tokens, item);
       const KeyWindow window = WindowOf(lead_, from_);
-      const int64_t unit = phasor::UnitLanes(from_.code);
-      item.changed = Small((window.end - window.begin) / unit);
-      item.first_changed = static_cast<int32_t>(window.begin / unit);
+      item.first_changed = static_cast<int32_t>(window.begin);
+      item.end_changed = static_cast<int32_t>(window.end);
     }
     item.value_scale = from_.scale;
     std::vector<int64_t> results;
@@ -301,17 +326,20 @@ class PlaneItems {
     SetWords(bytes, {}, item);
     item.scaled = from_.scaled_rows;
     item.lanes = Small(lanes);
-    item.groups = Small(lanes / phasor::UnitLanes(from_.code));
+    item.runs = Small(AlignUp(lanes, RunLanes(from_.code)) / RunLanes(from_.code));
     item.head_words = Small(bytes.bytes() / item.width);
     item.first_word = bytes.begin / item.width;
-    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), kWidest));
+    if (lead_.plan != nullptr) {
+      item.rotary_begin = static_cast<int32_t>(lead_.plan->spec.rotary_begin - window.begin);
+    }
+    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), 2 * kWidest));
     if (from_.hadamard == 0) return;
     item.hadamard_bits = std::countr_zero(static_cast<uint64_t>(from_.hadamard));
     item.hadamard_factor = HadamardFactor(from_.hadamard);
   }
 
   // How they turn.
-  void SetTurns(const std::vector<int64_t>& tokens, KeyWindow window, MoveKeysItem& item) {
+  void SetTurns(const std::vector<int64_t>& tokens, TurnedKeysItem& item) {
     const Plan &plan = *lead_.plan, &from_plan = *lead_.from_plan;
     item.positions = PositionsOf(tokens_.to_positions, plan, tokens);
     item.from_positions = PositionsOf(tokens_.from_positions, from_plan, tokens);
@@ -321,7 +349,6 @@ class PlaneItems {
     item.split_in = from_plan.spec.pairing_out == Pairing::kHalfSplit;
     item.split_out = plan.spec.pairing_out == Pairing::kHalfSplit;
     item.own_angles = plan.heads > 1;
-    item.rotary_begin = static_cast<int32_t>(plan.spec.rotary_begin - window.begin);
     item.pairs = Small(plan.spec.rotary_dim / 2);
     if (item.own_angles) item.head_pairs = plan.head_pairs();
   }
@@ -335,12 +362,12 @@ class PlaneItems {
   // Blocks of as many heads as fit, and fewer if the device would not have enough blocks.
   void SetMoveGrid(int64_t rows, MoveKeysItem& item) const {
     const int64_t angle_rows = kKeyAngles / item.pairs.value;
-    int64_t most = std::min({int64_t{kKeyLanes / item.lanes.value},
+    int64_t most = std::min({int64_t{kKeyLanes / (item.runs.value * RunLanes(from_.code))},
                              int64_t{kKeyBytes / item.row_bytes}, int64_t{kThreads}});
     if (item.own_angles) most = std::min(most, angle_rows);
     const int64_t share = rows * heads() / (int64_t{kBlocksPerProcessor} * maker_.processors);
     most = std::clamp<int64_t>(share, 1, most);
-    item.parts = Small(std::min<int64_t>(kThreads / most, item.lanes.value));
+    item.quads = Small((item.pairs.value + 3) / 4);
     GridShape shape{.rows = rows,
                     .units = static_cast<int32_t>(heads()),
                     .processors = maker_.processors,

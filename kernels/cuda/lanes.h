@@ -50,6 +50,24 @@ PHASOR_HD void StoreWords(const Words<kBytes>& words, std::byte* p) {
   std::memcpy(__builtin_assume_aligned(p, kBytes), &words, kBytes);
 }
 
+// An 8-bit float without a scale, as an element (kernels/math/element.h).
+template <Float8 kType>
+struct Float8Element {
+  using Math = float;
+  static constexpr int64_t kBytes = 1;
+  static PHASOR_HD float Load(const std::byte* p) {
+    return FloatFromFloat8(static_cast<uint8_t>(*p), kType);
+  }
+  static PHASOR_HD void Store(float v, std::byte* p) {
+    *p = static_cast<std::byte>(Float8FromFloat(v, kType));
+  }
+  static PHASOR_HD SinCos<float> Trig(uint64_t phase) { return SinCos32(phase); }
+};
+template <typename Element>
+inline constexpr Float8 kFloat8Of = Float8::kNone;
+template <Float8 kType>
+inline constexpr Float8 kFloat8Of<Float8Element<kType>> = kType;
+
 PHASOR_HD float WidenFloat16(uint32_t bits) {
 #ifdef __CUDA_ARCH__
   float value;
@@ -95,6 +113,22 @@ PHASOR_HD uint32_t PackFloat8(float low, float high, Float8 type) {
 #endif
 }
 
+// Byte i of a word.
+PHASOR_HD float WidenFloat8(uint32_t word, int i, Float8 type) {
+  const uint32_t byte = word >> (8 * i) & 0xFFu;
+  if (type == Float8::kE5M2) return WidenFloat16(byte << 8);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint32_t both;
+  const auto pair = static_cast<uint16_t>(word >> (i / 2 * 16));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(pair));
+  return WidenFloat16(both >> (i % 2 * 16));
+#else
+  // The exponent is 120 too low; subnormals keep all of their bits.
+  const uint32_t bits = (byte & 0x80u) << 24 | (byte & 0x7Fu) << 20;
+  return FloatFromBits((byte & 0x7Fu) == 0x7Fu ? 0x7FC00000u : bits) * 0x1p120f;
+#endif
+}
+
 // Element i of the lanes.
 template <typename Element, int kBytes>
 PHASOR_HD typename Element::Math LaneOf(const Words<kBytes>& words, int i) {
@@ -106,34 +140,14 @@ PHASOR_HD typename Element::Math LaneOf(const Words<kBytes>& words, int i) {
     return value;
   } else if constexpr (std::is_same_v<Element, scalar::F32>) {
     return FloatFromBits(words.word[i]);
+  } else if constexpr (kFloat8Of<Element> != Float8::kNone) {
+    return WidenFloat8(words.word[i / 4], i % 4, kFloat8Of<Element>);
   } else if constexpr (std::is_same_v<Element, scalar::F16>) {
     return WidenFloat16(uint32_t{words.word[i / 2]} >> (i % 2 * 16));
   } else {
     const uint32_t word = words.word[i / 2];
     return FloatFromBits(i % 2 == 0 ? word << 16 : word & 0xFFFF0000u);
   }
-}
-
-// Rounds kCount values to the lanes of an element.
-template <typename Element, int kCount>
-PHASOR_HD Words<kCount* static_cast<int>(Element::kBytes)> PackLanes(
-    const typename Element::Math (&values)[kCount]) {
-  Words<kCount* static_cast<int>(Element::kBytes)> words;
-  if constexpr (std::is_same_v<Element, scalar::F64>) {
-    std::memcpy(&words, values, sizeof words);
-  } else if constexpr (std::is_same_v<Element, scalar::F32>) {
-    PHASOR_UNROLL
-    for (int i = 0; i < kCount; ++i) words.word[i] = BitsFromFloat(values[i]);
-  } else {
-    constexpr bool kIsFloat16 = std::is_same_v<Element, scalar::F16>;
-    PHASOR_UNROLL
-    for (int i = 0; i < (kCount + 1) / 2; ++i) {
-      const float low = values[2 * i], high = kCount == 1 ? 0.0f : values[2 * i + 1];
-      const uint32_t word = kIsFloat16 ? PackFloat16(low, high) : PackBFloat16(low, high);
-      words.word[i] = static_cast<typename decltype(words)::Word>(word);
-    }
-  }
-  return words;
 }
 
 // Rounds kCount values times `inv_scale` to 8-bit floats.
@@ -148,6 +162,30 @@ PHASOR_HD Words<kCount> PackFloat8Lanes(const float (&values)[kCount], float inv
     for (int i = 0; i < kCount; i += 2) {
       const uint32_t pair = PackFloat8(values[i] * inv_scale, values[i + 1] * inv_scale, type);
       words.word[i / 4] |= pair << (i % 4 * 8);
+    }
+  }
+  return words;
+}
+
+// Rounds kCount values to the lanes of an element.
+template <typename Element, int kCount>
+PHASOR_HD Words<kCount* static_cast<int>(Element::kBytes)> PackLanes(
+    const typename Element::Math (&values)[kCount]) {
+  Words<kCount* static_cast<int>(Element::kBytes)> words;
+  if constexpr (std::is_same_v<Element, scalar::F64>) {
+    std::memcpy(&words, values, sizeof words);
+  } else if constexpr (kFloat8Of<Element> != Float8::kNone) {
+    words = PackFloat8Lanes(values, 1.0f, kFloat8Of<Element>);
+  } else if constexpr (std::is_same_v<Element, scalar::F32>) {
+    PHASOR_UNROLL
+    for (int i = 0; i < kCount; ++i) words.word[i] = BitsFromFloat(values[i]);
+  } else {
+    constexpr bool kIsFloat16 = std::is_same_v<Element, scalar::F16>;
+    PHASOR_UNROLL
+    for (int i = 0; i < (kCount + 1) / 2; ++i) {
+      const float low = values[2 * i], high = kCount == 1 ? 0.0f : values[2 * i + 1];
+      const uint32_t word = kIsFloat16 ? PackFloat16(low, high) : PackBFloat16(low, high);
+      words.word[i] = static_cast<typename decltype(words)::Word>(word);
     }
   }
   return words;

@@ -75,10 +75,25 @@ constexpr int kBlocksWithSteps = 3;
 constexpr int kBlocksWithSteps = kBlocksPerProcessor;
 #endif
 
+// Of a body whose threads hold 32 lanes, which needs more registers, and more yet without
+// instructions that convert to FLOAT8.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+constexpr int kBlocksOf32Lanes = 2;
+#else
+constexpr int kBlocksOf32Lanes = 3;
+#endif
+
 template <typename Body>
-__global__ void __launch_bounds__(kThreads, HasSteps<Body>                   ? kBlocksWithSteps
-                                            : Body::kOften&& HasPhases<Body> ? kBlocksPerProcessor
-                                                                             : 2)
+constexpr int WantedBlocks() {
+  if constexpr (HasSteps<Body>) return kBlocksWithSteps;
+  if constexpr (HasPhases<Body> && Body::kOften) {
+    return sizeof(typename Body::Shared) > 16384 ? kBlocksOf32Lanes : kBlocksPerProcessor;
+  }
+  return 2;
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(kThreads, WantedBlocks<Body>())
     Kernel(const __grid_constant__ Arguments<Body> arguments) {
   static_assert(sizeof(arguments) <= 4096, "more needs a newer driver");
   const std::byte* const arena = arguments.arena != nullptr ? arguments.arena : arguments.inlined;

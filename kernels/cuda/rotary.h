@@ -45,6 +45,13 @@ struct UnitLanes {
   int32_t second = 0;  // from the first lanes of a unit to its second
 };
 
+// The lanes of units of `vector` pairs, in elements of `size` bytes.
+inline UnitLanes UnitLanesOf(int64_t rotary_begin, int64_t pairs, bool split, int64_t vector,
+                             int64_t size) {
+  const auto bytes = [size](int64_t lanes) { return static_cast<int32_t>(lanes * size); };
+  return {bytes(rotary_begin), bytes(split ? vector : 2 * vector), bytes(split ? pairs : vector)};
+}
+
 // One tensor of an item. Pointers are addresses on the device.
 struct RotaryView {
   const std::byte* x = nullptr;
@@ -90,6 +97,21 @@ struct RotaryItem {
   RotaryView views[kMostViews];
 };
 
+// A head of a view.
+struct HeadAt {
+  const RotaryView& view;
+  int32_t head;
+};
+
+PHASOR_HD HeadAt FindHead(const RotaryItem& item, int32_t head) {
+  int i = 0;
+  while (head >= item.views[i].heads) head -= item.views[i++].heads;
+  return {item.views[i], head};
+}
+
+// Which of a plan's heads head number `head` of a row is.
+PHASOR_HD int32_t HeadOf(const RotaryItem& item, int32_t head) { return FindHead(item, head).head; }
+
 // The most units of a block with angles of their own, and the most units of pairs in its rows
 // otherwise.
 inline constexpr int kAngleUnits = kThreads;
@@ -98,6 +120,9 @@ inline constexpr int kAngleUnits = kThreads;
 // else Elements. kPlain, for the most frequent rotations: the phase of a pair is one product, of
 // its frequency and a position that is a whole number on one axis; rows are of one batch entry;
 // strides are below 2^32.
+//
+// Other items than RotaryItem may rotate: their bodies derive from this one, load their own units,
+// and say of which head a unit is (HeadOf).
 template <typename Element, bool kWide, bool kFloat8, bool kPlain>
 struct RotaryBody {
   using Item = RotaryItem;
@@ -145,6 +170,7 @@ struct RotaryBody {
     }
   }
 
+  template <typename Item>
   static PHASOR_HD void Angles(const Item& item, const std::byte* arena, int64_t block, int thread,
                                Shared& shared) {
     const BlockUnits units = UnitsOf(item.grid, block);
@@ -159,6 +185,7 @@ struct RotaryBody {
     }
   }
 
+  template <typename Item>
   static PHASOR_HD void Finish(const Item& item, const Shared& shared, const State& state) {
     PHASOR_UNROLL
     for (int step = 0; step < kSteps; ++step) {
@@ -172,21 +199,10 @@ struct RotaryBody {
     }
   }
 
- private:
-  // A head of a view.
-  struct HeadAt {
-    const RotaryView& view;
-    int32_t head;
-  };
-
+ protected:
+  template <typename Item>
   static PHASOR_HD int32_t RowsOf(const Item& item, const BlockUnits& units) {
     return Quotient(units.first + units.count - 1, item.grid.units) + 1;
-  }
-
-  static PHASOR_HD HeadAt FindHead(const Item& item, int32_t head) {
-    int i = 0;
-    while (head >= item.views[i].heads) head -= item.views[i++].heads;
-    return {item.views[i], head};
   }
 
   static PHASOR_HD void LoadUnit(const Item& item, const std::byte* arena, const BlockUnits& units,
@@ -212,11 +228,7 @@ struct RotaryBody {
     unit.inv_scale = view.inv_scale;
     if (part < item.pair_units.value) {
       LoadPairs(item.x_lanes, view.y_lanes, x, y, part, unit);
-      if (view.rotates) {
-        unit.angles = item.own_angles
-                          ? i
-                          : static_cast<int32_t>(at.row - units.row) * item.pair_units.value + part;
-      }
+      if (view.rotates) unit.angles = AnglesOf(item, units, i, at.row, part);
     } else if (view.x != view.y) {
       LoadApart(item, x, y, part - item.pair_units.value, unit);
     }
@@ -269,7 +281,16 @@ struct RotaryBody {
     return (pair / kPart * kAngleUnits + at) * kPart + pair % kPart;
   }
 
+  // Where the angles of unit i of a block are, which is part `part` of a head.
+  template <typename Item>
+  static PHASOR_HD int32_t AnglesOf(const Item& item, const BlockUnits& units, int32_t i,
+                                    int64_t row, int32_t part) {
+    if (item.own_angles) return i;
+    return static_cast<int32_t>(row - units.row) * item.pair_units.value + part;
+  }
+
   // The sine and cosine of a pair of unit `at`. False: the unit does not rotate.
+  template <typename Item>
   static PHASOR_HD bool AngleOf(const Item& item, const std::byte* arena, const BlockUnits& units,
                                 int32_t at, int pair, SinCos<T>& v) {
     int64_t row, j;
@@ -279,7 +300,7 @@ struct RotaryBody {
       const int32_t part = unit.unit - head_of_all * item.head_units.value;
       if (part >= item.pair_units.value) return false;
       row = unit.row;
-      j = FindHead(item, head_of_all).head * item.head_pairs + part * kPairs + pair;
+      j = HeadOf(item, head_of_all) * item.head_pairs + part * kPairs + pair;
     } else {
       const int32_t r = Quotient(at, item.pair_units);
       row = units.row + r;
@@ -289,6 +310,7 @@ struct RotaryBody {
     return true;
   }
 
+  template <typename Item>
   static PHASOR_HD SinCos<T> Trig(const Item& item, const std::byte* arena, int64_t row,
                                   int64_t pair) {
     if constexpr (kPlain) {
@@ -304,6 +326,7 @@ struct RotaryBody {
     return i < kPairs ? LaneOf<Element>(unit.first, i) : LaneOf<Element>(unit.second, i - kPairs);
   }
 
+  template <typename Item>
   static PHASOR_HD void Rotate(const Item& item, const Shared& shared, const Unit& unit) {
     if (item.split_in && item.split_out) {
       RotatePairs<true>(item, shared, unit);
@@ -314,7 +337,7 @@ struct RotaryBody {
 
   // The lanes of pair i are i and kPairs + i, or 2i and 2i + 1. kSplit: the former before and
   // after, as in most models; else the item says.
-  template <bool kSplit>
+  template <bool kSplit, typename Item>
   static PHASOR_HD void RotatePairs(const Item& item, const Shared& shared, const Unit& unit) {
     const bool split_in = kSplit || item.split_in, split_out = kSplit || item.split_out;
     T y1[kPairs], y2[kPairs];

@@ -39,8 +39,9 @@ PHASOR_HD uint64_t OffsetOf(const ItemTurns& turns, const std::byte* arena, int6
   return turns.offset.empty() ? 0 : turns.offset.In(arena)[j];
 }
 
-// The phase of pair j at a row, with any axes and layers.
-PHASOR_HD uint64_t PhaseOfRow(const ItemTurns& turns, const ItemPositions& positions,
+// The phase of pair j at a row, with any axes and layers. Positions have a PositionOf.
+template <typename Positions>
+PHASOR_HD uint64_t PhaseOfRow(const ItemTurns& turns, const Positions& positions,
                               const std::byte* arena, int64_t j, int64_t row) {
   uint64_t phase = OffsetOf(turns, arena, j);
   for (int32_t layer = 0; layer < turns.layers; ++layer) {
@@ -52,7 +53,8 @@ PHASOR_HD uint64_t PhaseOfRow(const ItemTurns& turns, const ItemPositions& posit
 }
 
 // log2 of the xPos amplitude of pair j at a row, times 2^64.
-PHASOR_HD Exponent ExponentOfRow(const ItemTurns& turns, const ItemPositions& positions,
+template <typename Positions>
+PHASOR_HD Exponent ExponentOfRow(const ItemTurns& turns, const Positions& positions,
                                  const std::byte* arena, int64_t j, int64_t row) {
   if (turns.xpos_rate.empty()) return 0;
   return XposExponent(PositionOf(positions, arena, row, 0), turns.xpos_center,

@@ -42,9 +42,15 @@ PHASOR_HD uint8_t CodeOf(float v, float largest) {
 
 // v to the nearest integer in [-128, 127], halves away from zero; NaN gives 0.
 PHASOR_HD int8_t Int8Of(float v) {
-  const float rounded = std::round(v);
-  if (!(rounded > -128.0f)) return rounded <= -128.0f ? int8_t{-128} : int8_t{0};
-  return static_cast<int8_t>(rounded < 127.0f ? rounded : 127.0f);
+  // The largest float below 1/2 carries halves, and nothing less, to the next integer.
+  const float beyond = v + std::copysign(0x1.fffffep-2f, v);
+#ifdef __CUDA_ARCH__
+  const int whole = __float2int_rz(beyond);  // saturates; NaN gives 0
+  return static_cast<int8_t>(whole < -128 ? -128 : whole > 127 ? 127 : whole);
+#else
+  if (!(beyond > -128.0f)) return beyond <= -128.0f ? int8_t{-128} : int8_t{0};
+  return static_cast<int8_t>(beyond < 127.0f ? beyond : 127.0f);
+#endif
 }
 
 PHASOR_HD float LargestMagnitude(const float* x, int64_t count) {

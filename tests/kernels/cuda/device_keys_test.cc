@@ -195,7 +195,7 @@ TEST(DeviceKeysTest, ADeviceThatIsLostInTheMiddleOfAMoveAborts) {
 TEST(DeviceKeysTest, WhatNoKernelDoesIsRefusedAndChangesNothing) {
   KeysFixture f;
   int refused = 0;
-  for (uint64_t seed = 0; seed < 100; ++seed) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
     RandomMove random(seed);
     if (Supports(random.job())) continue;
     const std::vector<Tensor> before = random.Now();

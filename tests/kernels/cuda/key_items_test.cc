@@ -7,9 +7,11 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/keys.h"
+#include "kernels/cuda/move_keys.h"
+#include "kernels/cuda/rotate_keys.h"
 #include "tests/kernels/cuda/random_moves.h"
 #include "tests/support/host_grid.h"
 
@@ -39,9 +41,37 @@ void ExpectSameBytes(const std::vector<Tensor>& want, const std::vector<Tensor>&
   }
 }
 
+// How a move is done: the code, whether through registers, and the pairings.
+using Way = std::tuple<KeyCode, bool, bool, bool>;
+
+template <typename Item>
+void AddWays(const Launch& launch, std::map<Way, int>* ways) {
+  const auto* const items = reinterpret_cast<const Item*>(launch.batch.host + launch.batch.items);
+  for (int32_t i = 0; i < launch.batch.count; ++i) {
+    ++(*ways)[{launch.kernel.code, launch.kernel.wide, items[i].split_in, items[i].split_out}];
+  }
+}
+
+std::map<Way, int> WaysOf(const Job& job, int processors = 1) {
+  std::vector<std::max_align_t> memory(1 << 16);
+  Arena arena(reinterpret_cast<std::byte*>(memory.data()), std::ssize(memory) * 16);
+  LaunchList list;
+  testing::AddWhereTheyLie(job, int64_t{1} << 40, list, arena, processors);
+  std::map<Way, int> ways;
+  for (const Launch& launch : list.Finish(arena, nullptr)) {
+    if (launch.kernel.op != Op::kMoveKeys) continue;
+    launch.kernel.wide ? AddWays<RotateKeysItem>(launch, &ways)
+                       : AddWays<MoveKeysItem>(launch, &ways);
+  }
+  return ways;
+}
+
+bool IsFloat(KeyCode code) { return code <= KeyCode::kFloat8E5M2; }
+
 TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
   int changed = 0, supported = 0;
   std::map<KeyCode, int> codes;
+  std::map<Way, int> ways[2];  // of copies, and of moves in place
   for (uint64_t seed = 0; seed < 600; ++seed) {
     RandomMove random(seed);
     if (!Supports(random.job())) continue;  // misaligned lanes that are apart in two ways
@@ -55,6 +85,7 @@ TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
     for (const MovePlane& plane : *random.move().planes) {
       codes[(*random.move().forms)[plane.form].code] += plane.plan != nullptr;
     }
+    for (const auto& [way, items] : WaysOf(random.job())) ways[random.in_place()][way] += items;
     for (const auto& [most_rows, processors] :
          {std::pair(int64_t{1} << 40, 1), std::pair(int64_t{3}, 1),
           std::pair(int64_t{1} << 40, 132)}) {
@@ -67,6 +98,18 @@ TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
   EXPECT_GT(supported, 480);
   EXPECT_GT(changed, 1000);
   for (const KeyCode code : kKeyCodes) EXPECT_GT(codes[code], 40) << Name(code);
+  std::map<KeyCode, int> by_code;
+  std::map<std::tuple<bool, bool, bool, bool>, int> by_way;
+  for (const bool in_place : {false, true}) {
+    for (const auto& [way, items] : ways[in_place]) {
+      const auto& [code, registers, split_in, split_out] = way;
+      if (registers) by_code[code] += items;
+      by_way[{in_place, registers, split_in, split_out}] += items;
+    }
+  }
+  for (const KeyCode code : kKeyCodes) EXPECT_EQ(by_code[code] > 5, IsFloat(code)) << Name(code);
+  EXPECT_EQ(by_way.size(), 16u);
+  for (const auto& [way, items] : by_way) EXPECT_GT(items, 5);
 }
 
 TEST(KeyItemsTest, LayersThatShareASpecAreOneLaunch) {
@@ -126,6 +169,21 @@ TEST(KeyItemsTest, PositionsOfSlotsAreWrittenLast) {
 
 class LimitsTest : public ::testing::Test {
  protected:
+  // Of a move of one token in place, `at` bytes into a pool.
+  bool MovesThroughRegisters(const KeyForm& form, int64_t pairs, int64_t at) {
+    const auto plan = testing::MakeHandPlan({.pairs = pairs, .tail = form.head_dim - 2 * pairs});
+    const std::vector<KeyForm> forms = {form};
+    const std::vector<MoveTokens> groups = {
+        {.from_slots = {0}, .to_slots = {0}, .from_positions = {0}, .to_positions = {9}}};
+    MovePlane plane{.plan = plan.get(), .from_plan = plan.get()};
+    plane.offset = plane.to_offset = at;
+    const std::vector<MovePlane> planes = {plane};
+    MoveJob move{.mode = MoveMode::kMove, .forms = &forms, .groups = &groups, .planes = &planes};
+    move.pools = {pool_};
+    const auto ways = WaysOf(move);
+    EXPECT_EQ(ways.size(), 1u);
+    return std::get<1>(ways.begin()->first);
+  }
   bool SupportsWith(const KeyForm& form, int64_t pairs, MoveMode mode = MoveMode::kMove) {
     const auto plan = testing::MakeHandPlan({.pairs = pairs, .tail = form.head_dim - 2 * pairs});
     const std::vector<KeyForm> forms = {form};
@@ -144,6 +202,37 @@ class LimitsTest : public ::testing::Test {
   }
   alignas(16) std::byte pool_[16];
 };
+
+// Everything else takes steps through shared memory.
+TEST_F(LimitsTest, DenseAlignedFloatsMoveThroughRegisters) {
+  const auto takes_registers = [&](const KeyForm& form, int64_t pairs = 32, int64_t at = 0) {
+    return MovesThroughRegisters(form, pairs, at);
+  };
+  for (const KeyCode code : kKeyCodes) {
+    EXPECT_EQ(takes_registers(Dense(code, 64)), IsFloat(code)) << Name(code);
+  }
+  const KeyForm bf16 = Dense(KeyCode::kBFloat16, 64);
+  EXPECT_TRUE(takes_registers(bf16, 8));
+  EXPECT_FALSE(takes_registers(bf16, 4));
+  EXPECT_FALSE(takes_registers(Dense(KeyCode::kFloat8E4M3, 64), 8));
+  EXPECT_TRUE(takes_registers(bf16, 32, 16));
+  EXPECT_FALSE(takes_registers(bf16, 32, 8));
+  KeyForm form = bf16;
+  form.hadamard = 32;
+  EXPECT_FALSE(takes_registers(form));
+  form = bf16;
+  form.group_lanes = 8;
+  form.group_bytes = 32;
+  EXPECT_FALSE(takes_registers(form));
+  form = bf16;
+  form.heads = 2;
+  EXPECT_TRUE(takes_registers(form));
+  form.head_bytes += 8;
+  EXPECT_FALSE(takes_registers(form));
+  form = Dense(KeyCode::kFloat8E5M2, 64);
+  form.scaled_rows = true;
+  EXPECT_FALSE(takes_registers(form));
+}
 
 TEST_F(LimitsTest, RefusesWhatNoKernelDoes) {
   const KeyForm form = Dense(KeyCode::kFloat32, 2048);

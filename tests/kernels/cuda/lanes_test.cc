@@ -42,6 +42,20 @@ TEST(LanesTest, AreTheElementsOfMemory) {
   ExpectRoundTrip<scalar::F16, 8>();
   ExpectRoundTrip<scalar::BF16, 1>();
   ExpectRoundTrip<scalar::BF16, 8>();
+  ExpectRoundTrip<Float8Element<Float8::kE4M3>, 16>();
+  ExpectRoundTrip<Float8Element<Float8::kE5M2>, 16>();
+}
+
+TEST(LanesTest, EveryByteIsItsFloat8) {
+  for (const Float8 type : {Float8::kE4M3, Float8::kE5M2}) {
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      const float want = FloatFromFloat8(static_cast<uint8_t>(byte), type);
+      for (int i = 0; i < 4; ++i) {
+        const float got = WidenFloat8(byte << (8 * i), i, type);
+        EXPECT_TRUE(got != got ? want != want : BitsFromFloat(got) == BitsFromFloat(want)) << byte;
+      }
+    }
+  }
 }
 
 TEST(LanesTest, Float8LanesAreScaledAndRoundedOneByOne) {

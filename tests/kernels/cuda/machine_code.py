@@ -32,6 +32,9 @@ PLAIN_KERNELS = {
     r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 8, "unit": 60, "since": 75},
     r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 32, "unit": 110, "since": 80},
     r"RotaryBodyINS_6scalar\d(F16|BF16)ELb1ELb1ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": False, "instructions": 2450, "products": 32, "unit": 150, "since": 89},
+    r"RotateKeysBodyILNS_7KeyCodeE0E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 3600, "products": 16, "unit": 60, "since": 75},
+    r"RotateKeysBodyILNS_7KeyCodeE[12]E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 4000, "products": 32, "unit": 110, "since": 80},
+    r"RotateKeysBodyILNS_7KeyCodeE[34]E": {"blocks": 2, "loads": 4, "writes": True, "instructions": 5600, "products": 64, "unit": 210, "since": 89},
     r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 5200, "since": 75},
 }
 # Which part of a multiprocessor executes an instruction; the first that matches. `fma` also multiplies integers, and `alu`
@@ -137,18 +140,25 @@ def check(out, architecture, nvcc, flags, disassembler, counts):
             if re.search(pattern, name):
                 plain += 1
                 if "products" in want:
-                    kind = re.search(r"scalar\d(B?F\d\d)ELb1ELb(\d)", name)
-                    found = {"registers": registers_of.get(name, 0), **counts_of(lines, want)}
-                    counts[f"{kind[1]}{' to FLOAT8' * int(kind[2])}"] = found
-                    print(f"sm_{architecture}: rotation in {kind[1]}{' to FLOAT8' * int(kind[2])}: {found}")
-                    most = SLOW_UNITS.get((kind[1], architecture), want["unit"])
+                    kind = kind_of(name)
+                    found = counts[kind] = {"registers": registers_of.get(name, 0), **counts_of(lines, want)}
+                    print(f"sm_{architecture}: rotation in {kind}: {found}")
+                    most = SLOW_UNITS.get((kind, architecture), want["unit"])
                     if int(architecture) >= want["since"] and found["unit"] > most:
                         problems.append(f"{name}: {found['unit']} instructions for a unit, at most {most}")
                 problems += [f"{name}: {p}" for p in not_fast(lines, registers_of.get(name, 0), want, int(architecture))]
-    if plain != 7:
-        problems.append(f"{plain} plain kernels found, not 7")
+    if plain != 12:
+        problems.append(f"{plain} plain kernels found, not 12")
     print(f"{said}, {plain} plain kernels, no calls, no local memory", flush=True)
     return problems
+
+
+def kind_of(name):
+    """What a rotation reads, and what it writes if that is another type; or the code of the keys that it moves."""
+    if keys := re.search(r"RotateKeysBodyILNS_7KeyCodeE(\d)E", name):
+        return "keys in " + ("F32", "F16", "BF16", "E4M3", "E5M2")[int(keys[1])]
+    kind = re.search(r"scalar\d(B?F\d\d)ELb1ELb(\d)", name)
+    return kind[1] + " to FLOAT8" * int(kind[2])
 
 
 def not_resident(registers, shared, kind, architecture):
@@ -218,11 +228,11 @@ def path_of(lines, begin, is_end, wanted, best):
 
 def ways_on(lines, labels, i):
     """The lines that may be executed after line i."""
-    if isinstance(lines[i], str) or lines[i][0] not in ("BRA", "EXIT"):
+    if isinstance(lines[i], str) or not re.match(r"(BRA|EXIT|CALL\.REL)\b", lines[i][0]):
         return [i + 1]
     operation, operands, conditional = lines[i]
-    target = [labels[re.search(r"\.L_x_\d+", operands)[0]]] if operation == "BRA" else []
-    return target + [i + 1] * conditional
+    target = [] if operation == "EXIT" else [labels[re.search(r"\.L_x_\d+", operands)[0]]]
+    return target + [i + 1] * (conditional or operation.startswith("BRA.U"))
 
 
 def by_pipe(operations):

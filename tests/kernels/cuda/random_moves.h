@@ -26,6 +26,7 @@ class RandomMove {
   explicit RandomMove(uint64_t seed, bool compares = false) : choose_(seed) {
     move_.mode = choose_.Coin() && !compares ? MoveMode::kMove : MoveMode::kCopyOnWrite;
     copies_ = move_.mode == MoveMode::kCopyOnWrite;
+    aligned_ = choose_.Coin();
     heads_ = choose_.Between(1, 4);
     head_dim_ = choose_.Of({32, 64, 96, 128, 256});
     MakePlans();
@@ -87,6 +88,13 @@ class RandomMove {
 
  private:
   static constexpr int64_t kPages = 6, kPageSize = 4;
+
+  // One of the numbers of bytes; in every other move, made a multiple of 16.
+  template <size_t N>
+  int64_t Some(const int64_t (&bytes)[N]) {
+    const int64_t some = choose_.Of(bytes);
+    return aligned_ ? some / 16 * 16 : some;
+  }
 
   void MakePlans() {
     const Pairing pairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
@@ -161,8 +169,8 @@ class RandomMove {
     const bool scale_inside = dense && form.scaled_rows && choose_.Coin();
     form.bytes_from = form.lanes_bytes() + (scale_inside ? 4 : 0);
     if (dense && choose_.Between(0, 3) == 0) {
-      form.bytes_before = choose_.Of({2, 16, 64, 5});
-      form.bytes_from += choose_.Of({0, 16, 3});
+      form.bytes_before = Some({2, 16, 64, 5});
+      form.bytes_from += Some({0, 16, 3});
     }
     for (int i = 0; i < 2; ++i) {
       Lay(form, dense ? choose_.Between(0, 1) : choose_.Between(2, 4), scale_inside);
@@ -173,7 +181,7 @@ class RandomMove {
   // Rows of heads in a slot; slots in a head; groups of lanes; lane by lane; both.
   void Lay(KeyForm& form, int64_t kind, bool scale_inside) {
     const int64_t unit = UnitBytes(form.code), row = form.bytes_before + form.bytes_from;
-    const int64_t padding = choose_.Of({0, 0, 1, 8, 16, 32});
+    const int64_t padding = Some({0, 0, 1, 8, 16, 32});
     form.group_lanes = form.head_dim;
     form.lane_bytes = unit;
     form.group_bytes = 0;
@@ -198,7 +206,7 @@ class RandomMove {
         form.group_bytes = form.page_size * form.group_lanes * unit;
       }
     }
-    form.page_bytes += choose_.Of({0, 0, 4, 64, 576});
+    form.page_bytes += Some({0, 0, 4, 64, 576});
     if (!form.scaled_rows) return;
     form.scales = {form.lanes_bytes(), form.page_bytes, form.slot_bytes, form.head_bytes};
     if (scale_inside) return;
@@ -209,7 +217,7 @@ class RandomMove {
 
   // Makes a pool with rows of a form; returns where its first lane is.
   int64_t MakePool(const KeyForm& form) {
-    const int64_t first = form.bytes_before + choose_.Of({0, 0, 0, 16, 2, 1}) + 64;
+    const int64_t first = form.bytes_before + Some({0, 0, 0, 16, 2, 1}) + 64;
     const int64_t rows = form.pages * form.page_bytes + form.bytes_from;
     const int64_t scales = form.scales.offset + form.pages * form.page_size * form.heads * 8;
     Pool bytes(static_cast<size_t>(first + rows + (form.scaled_rows ? scales : 0)));
@@ -241,6 +249,7 @@ class RandomMove {
 
   Chooser choose_;
   bool copies_ = false;
+  bool aligned_ = false;
   int64_t heads_ = 1;
   int64_t head_dim_ = 0;
   int axes_ = 1;
