@@ -185,7 +185,6 @@ struct MoveKeysBody {
   static PHASOR_HD void ForEach(const Block& at, SmallDivisor each, const Work& work) {
     const int32_t count = at.units.count * each.value;
     PHASOR_ROLLED
-    PHASOR_ROLLED
     for (int32_t i = at.thread; i < count; i += kThreads) {
       const int32_t unit = Quotient(i, each);
       work(unit, i - unit * each.value);
