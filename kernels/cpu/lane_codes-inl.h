@@ -32,35 +32,25 @@ struct I8 {
     hn::StoreU(hn::DemoteTo(D8(), hn::ConvertTo(Di32(), Shifted(v))), D8(), p);
   }
 #if HWY_ARCH_X86
-  // Int8Of of half of each lane, for the lanes of two blocks of Q8_0, which are numbers between
-  // -256 and 256; with AVX-512 also NaNs. Cut off to a whole number t, half a lane is rounded by
-  // (t + 1 + (t < 0 ? -1 : 0)) >> 1, which is an average of 16-bit lanes.
-  static HWY_INLINE void StoreBlocks(const Vf* v, T* first, T* second) {
+  // The same for the lanes of a block of Q8_0, which are numbers between -128 and 128.
+  static HWY_INLINE void StoreBlock(const Vf* v, T* p) {
+    const auto code = [&](int i) HWY_ATTR {
+      const auto magnitude = hn::Set(Df(), kBelowHalf);
+      const auto shifted = hn::Add(v[i], hn::CopySignToAbs(magnitude, v[i])).raw;
 #if HWY_TARGET <= HWY_AVX3
-    const auto even = hn::ShiftLeft<1>(hn::Iota(hn::Repartition<uint16_t, Df>(), 0)).raw;
-    const auto low_halves = [&](int i) HWY_ATTR {
-      const auto a = _mm512_cvttps_epi32(v[i].raw), b = _mm512_cvttps_epi32(v[i + 1].raw);
-      return _mm512_permutex2var_epi16(a, even, b);
-    };
-    const auto half = [](__m512i t)
-                          HWY_ATTR { return _mm512_avg_epu16(t, _mm512_srai_epi16(t, 15)); };
-    const auto bytes = _mm512_packs_epi16(half(low_halves(0)), half(low_halves(2)));
-    const auto codes = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), bytes);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(first), _mm512_castsi512_si256(codes));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(second), _mm512_extracti64x4_epi64(codes, 1));
+      return _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(shifted));
 #else
-    const auto store = [](const Vf* x, T* p) HWY_ATTR {
-      const auto half = [&](int i) HWY_ATTR {
-        const auto a = _mm256_cvttps_epi32(x[i].raw), b = _mm256_cvttps_epi32(x[i + 1].raw);
-        const auto t = _mm256_packs_epi32(a, b);
-        return _mm256_avg_epu16(t, _mm256_srai_epi16(t, 15));
-      };
-      const auto codes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(half(0), half(2)),
-                                                     _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), codes);
+      return _mm256_cvttps_epi32(shifted);
+#endif
     };
-    store(v, first);
-    store(v + 4, second);
+#if HWY_TARGET <= HWY_AVX3
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), code(0));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), code(1));
+#else
+    const auto words = _mm256_packs_epi16(_mm256_packs_epi32(code(0), code(1)),
+                                          _mm256_packs_epi32(code(2), code(3)));
+    const auto order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(words, order));
 #endif
   }
 #endif

@@ -84,16 +84,14 @@ struct FourBlocksQ8 {
   using D4 = hn::FixedTag<float, 4>;
 
   Vf v[kVectors];
-  hn::Vec<D4> scale, double_inverse;
+  hn::Vec<D4> scale, inverse;
 
   HWY_INLINE void Decode(const std::byte* first, const std::byte* second) {
-    HWY_ALIGN float scales[4];
-    LoadScales(first, second, scales);
 #pragma GCC unroll 4
     for (int b = 0; b < 4; ++b) {
       const std::byte* const block = (b < 2 ? first : second) + b % 2 * kBytes;
       const auto* codes = reinterpret_cast<const int8_t*>(block + 2);
-      const auto factor = hn::Set(Df(), scales[b]);
+      const auto factor = LoadFloat16(block);
       for (int i = 0; i < kOfBlock; ++i) {
         v[b * kOfBlock + i] = hn::Mul(I8::Load(codes + i * LanesOf()), factor);
       }
@@ -109,91 +107,57 @@ struct FourBlocksQ8 {
   HWY_INLINE void FindScales() {
     const D4 d4;
     scale = hn::Div(LargestMagnitudes(), hn::Set(d4, 127.0f));
-    double_inverse = hn::IfThenElseZero(hn::Ne(scale, hn::Zero(d4)),  // key_blocks::InverseOf
-                                        hn::Div(hn::Set(d4, 2.0f), scale));
+    inverse = hn::IfThenElseZero(hn::Ne(scale, hn::Zero(d4)),  // key_blocks::InverseOf
+                                 hn::Div(hn::Set(d4, 1.0f), scale));
   }
   HWY_INLINE void Store(std::byte* first, std::byte* second) const {
     const Df d;
     const D4 d4;
     const auto infinity = hn::Set(d4, std::numeric_limits<float>::infinity());
-    const auto finite = hn::And(hn::Lt(scale, infinity), hn::Lt(double_inverse, infinity));
+    const auto finite = hn::And(hn::Lt(scale, infinity), hn::Lt(inverse, infinity));
     if (HWY_UNLIKELY(!hn::AllTrue(d4, finite))) {
       HWY_ALIGN float x[4 * key_blocks::kLanes];
 #pragma GCC unroll 16
       for (int i = 0; i < kVectors; ++i) hn::Store(v[i], d, x + i * LanesOf());
       return EncodeOneByOne(x, first, second);
     }
-    HWY_ALIGN float factors[4];
+    HWY_ALIGN float inverses[4];
     HWY_ALIGN uint16_t halves[4];
-    hn::Store(double_inverse, d4, factors);
-    KeepInMemory(factors);
+    hn::Store(inverse, d4, inverses);
     const hn::Rebind<hwy::float16_t, D4> df16;
     const hn::Rebind<uint16_t, D4> d16;
     hn::Store(hn::BitCast(d16, hn::DemoteTo(df16, scale)), d16, halves);
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      std::byte* const blocks = half == 0 ? first : second;
-      Vf scaled[2 * kOfBlock];
-#pragma GCC unroll 2
-      for (int b = 0; b < 2; ++b) {
-        std::memcpy(blocks + b * kBytes, &halves[2 * half + b], sizeof halves[0]);
-        const auto factor = hn::Set(d, factors[2 * half + b]);
-        for (int i = 0; i < kOfBlock; ++i) {
-          scaled[b * kOfBlock + i] = hn::Mul(v[(2 * half + b) * kOfBlock + i], factor);
-        }
-      }
-      I8::StoreBlocks(scaled, reinterpret_cast<int8_t*>(blocks + 2),
-                      reinterpret_cast<int8_t*>(blocks + kBytes + 2));
+#pragma GCC unroll 4
+    for (int b = 0; b < 4; ++b) {
+      std::byte* const block = (b < 2 ? first : second) + b % 2 * kBytes;
+      std::memcpy(block, &halves[b], sizeof halves[b]);
+      const auto factor = hn::Set(d, inverses[b]);
+      Vf scaled[kOfBlock];
+      for (int i = 0; i < kOfBlock; ++i) scaled[i] = hn::Mul(v[b * kOfBlock + i], factor);
+      I8::StoreBlock(scaled, reinterpret_cast<int8_t*>(block + 2));
     }
   }
 
  private:
-  // The scales of the blocks, in one conversion.
-  static HWY_INLINE void LoadScales(const std::byte* first, const std::byte* second,
-                                    float (&scales)[4]) {
-    uint64_t all = 0;
-#pragma GCC unroll 4
-    for (int b = 0; b < 4; ++b) {
-      uint16_t bits;
-      std::memcpy(&bits, (b < 2 ? first : second) + b % 2 * kBytes, sizeof bits);
-      all |= uint64_t{bits} << (16 * b);
-    }
-    const hn::Rebind<hwy::float16_t, D4> d16;
-    const auto halves = hn::BitCast(d16, hn::Set(hn::FixedTag<uint64_t, 1>(), all));
-    hn::Store(hn::PromoteTo(D4(), halves), D4(), scales);
-    KeepInMemory(scales);
-  }
-
-  // Broadcasts of memory take no instruction of their own. GCC would shuffle registers instead.
-  static HWY_INLINE void KeepInMemory(float (&x)[4]) { asm("" : "+m"(x)); }
-
   static constexpr int LanesOf() { return static_cast<int>(hn::MaxLanes(Df())); }
 
-  // For blocks with infinities, with most NaNs, or with scales whose inverse is infinite.
+  // For blocks with NaNs, infinities or scales whose inverse is infinite.
   static HWY_NOINLINE void EncodeOneByOne(const float* x, std::byte* first, std::byte* second) {
     for (int b = 0; b < 4; ++b) {
       EncodeBlockQ8(x + b * key_blocks::kLanes, (b < 2 ? first : second) + b % 2 * kBytes);
     }
   }
 
-  // The largest magnitude of each block. Magnitudes are in the order of their bits, so that an
-  // infinity or a NaN is larger than numbers. AVX-512 leaves out a NaN if the other half of the
-  // block has none in the same lane.
+  // The largest magnitude of each block; infinity or a NaN if it has one. Magnitudes are in the
+  // order of their bits.
   HWY_INLINE hn::Vec<D4> LargestMagnitudes() const {
     const Du32 d;
     const auto largest = [&](int block) HWY_ATTR {
-#if HWY_TARGET <= HWY_AVX3
-      constexpr int kLargerMagnitude = 0b1011;
-      const auto halves = v + block * kOfBlock;
-      const Vf found{_mm512_range_ps(halves[0].raw, halves[1].raw, kLargerMagnitude)};
-      return hn::BitCast(d, found);
-#else
       auto found = hn::BitCast(d, hn::Abs(v[block * kOfBlock]));
       for (int i = 1; i < kOfBlock; ++i) {
         found = hn::Max(found, hn::BitCast(d, hn::Abs(v[block * kOfBlock + i])));
       }
       return found;
-#endif
     };
     const auto larger = [&](auto dw, Vu32 a, Vu32 b) HWY_ATTR {
       const auto x = hn::BitCast(dw, a), y = hn::BitCast(dw, b);

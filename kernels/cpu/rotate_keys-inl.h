@@ -166,8 +166,7 @@ HWY_INLINE void StreamBytes(const std::byte* x, int64_t bytes, std::byte* y) {
 
 // Rotates Q8_0 four blocks at a time, without a detour through f32 rows. While four are divided by
 // their scales, the next four are read and rotated. Blocks end within lines, so that tokens are put
-// together before they are written past the caches. One is written while the next is put together:
-// the processor waits where it reads what it has just stored.
+// together before they are written past the caches.
 HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scratch,
                                      const RotaryArgs::Tensor& tensor, bool& streamed) {
   constexpr int64_t kTokenBytes = 8 << 10;
@@ -180,14 +179,7 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
   const bool stream = args.stream && tensor.y_head_bytes == bytes && args.frequency_heads == 1 &&
                       tensor.heads * bytes <= kTokenBytes;
   streamed |= stream;
-  HWY_ALIGN std::byte tokens[2][kTokenBytes + 64];
-  std::byte* token = tokens[0];
-  const std::byte* before = nullptr;
-  std::byte* before_y = nullptr;
-  const auto write_before = [&] HWY_ATTR {
-    if (before != nullptr) StreamBytes(before, tensor.heads * bytes, before_y);
-    before = nullptr;
-  };
+  HWY_ALIGN std::byte token[kTokenBytes + 64];
   ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
     const Trig32 trig = RowTrig32(scratch, row);
     std::byte* const out = stream ? token + reinterpret_cast<uintptr_t>(rows.y) % 64 : rows.y;
@@ -197,7 +189,6 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
       const std::byte* x = rows.x + h * rows.x_bytes + begin;
       std::byte* y = out + h * rows.y_bytes + begin;
       if (rows.ahead != nullptr) Fetch(rows.ahead + h * rows.x_bytes + begin, bytes);
-      if (h == 2) write_before();
       for (int64_t first = 0; first < args.pairs; first += kPairsQ8, x += step, y += step) {
         FourBlocksQ8 next;
         next.Decode(x, x + second);
@@ -209,13 +200,8 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
       }
     }
     if (last_y != nullptr) last.Store(last_y, last_y + second);
-    if (!stream) return;
-    write_before();
-    before = out;
-    before_y = rows.y;
-    token = token == tokens[0] ? tokens[1] : tokens[0];
+    if (stream) StreamBytes(out, rows.heads * bytes, rows.y);
   });
-  write_before();
 }
 #endif
 
