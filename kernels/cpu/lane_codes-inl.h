@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/math/key_blocks.h"
 
 #if !PHASOR_SCALAR_TARGET
 
@@ -27,7 +28,7 @@ struct I8 {
   static HWY_INLINE Vf Load(const T* p) {
     return hn::ConvertTo(Df(), hn::PromoteTo(Di32(), hn::LoadU(D8(), p)));
   }
-  // key_blocks::Int8Of. Adding the number below 1/2 and cutting off rounds halves away from zero.
+  // key_blocks::Int8Of.
   static HWY_INLINE void Store(Vf v, T* p) {
     hn::StoreU(hn::DemoteTo(D8(), hn::ConvertTo(Di32(), Shifted(v))), D8(), p);
   }
@@ -35,7 +36,7 @@ struct I8 {
   // The same for the lanes of a block of Q8_0, which are numbers between -128 and 128.
   static HWY_INLINE void StoreBlock(const Vf* v, T* p) {
     const auto code = [&](int i) HWY_ATTR {
-      const auto magnitude = hn::Set(Df(), kBelowHalf);
+      const auto magnitude = hn::Set(Df(), key_blocks::kBelowHalf);
       const auto shifted = hn::Add(v[i], hn::CopySignToAbs(magnitude, v[i])).raw;
 #if HWY_TARGET <= HWY_AVX3
       return _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(shifted));
@@ -56,10 +57,9 @@ struct I8 {
 #endif
 
  private:
-  static constexpr float kBelowHalf = 0x1.fffffep-2f;
   static HWY_INLINE Vf Shifted(Vf v) {
     const Df d;
-    const auto shifted = hn::Add(v, hn::CopySign(hn::Set(d, kBelowHalf), v));
+    const auto shifted = hn::Add(v, hn::CopySign(hn::Set(d, key_blocks::kBelowHalf), v));
     return hn::IfThenElseZero(hn::Eq(v, v), shifted);
   }
 };

@@ -58,7 +58,7 @@ struct KeyUnit {
   KeyPlane plane;
 };
 
-// What the items of both kernels have.
+// What all items of rows have.
 struct KeyItem {
   ItemGrid grid;
   InArena<KeyPlane> planes;

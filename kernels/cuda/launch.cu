@@ -75,19 +75,19 @@ constexpr int kBlocksWithSteps = 3;
 constexpr int kBlocksWithSteps = kBlocksPerProcessor;
 #endif
 
-// Of a body whose threads hold 32 lanes, which needs more registers, and more yet without
-// instructions that convert to FLOAT8.
+// So many of a body whose threads hold 16 pairs at once. That needs more registers, and more yet
+// without instructions that convert to FLOAT8.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-constexpr int kBlocksOf32Lanes = 2;
+constexpr int kBlocksOf16Pairs = 2;
 #else
-constexpr int kBlocksOf32Lanes = 3;
+constexpr int kBlocksOf16Pairs = 3;
 #endif
 
 template <typename Body>
 constexpr int WantedBlocks() {
   if constexpr (HasSteps<Body>) return kBlocksWithSteps;
   if constexpr (HasPhases<Body> && Body::kOften) {
-    return sizeof(typename Body::Shared) > 16384 ? kBlocksOf32Lanes : kBlocksPerProcessor;
+    return Body::kPairs == 16 ? kBlocksOf16Pairs : kBlocksPerProcessor;
   }
   return 2;
 }

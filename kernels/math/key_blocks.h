@@ -40,10 +40,13 @@ PHASOR_HD uint8_t CodeOf(float v, float largest) {
   return static_cast<uint8_t>(v < largest ? v : largest);
 }
 
+// The largest float below 1/2. Added to a magnitude, it carries halves, and nothing less, to the
+// next integer.
+inline constexpr float kBelowHalf = 0x1.fffffep-2f;
+
 // v to the nearest integer in [-128, 127], halves away from zero; NaN gives 0.
 PHASOR_HD int8_t Int8Of(float v) {
-  // The largest float below 1/2 carries halves, and nothing less, to the next integer.
-  const float beyond = v + std::copysign(0x1.fffffep-2f, v);
+  const float beyond = v + std::copysign(kBelowHalf, v);
 #ifdef __CUDA_ARCH__
   const int whole = __float2int_rz(beyond);  // saturates; NaN gives 0
   return static_cast<int8_t>(whole < -128 ? -128 : whole > 127 ? 127 : whole);
