@@ -16,6 +16,7 @@ enum class Op : uint8_t {
   kLookup,
   kBias,
   kMoveKeys,
+  kRotateScaledKeys,
   kCompareKeys,
   kCopyKeys,
   kSlotPositions
@@ -28,7 +29,7 @@ struct KernelId {
   bool wide = false;                 // rotary, kMoveKeys: aligned units of kVectorBytes
   bool plain = false;                // see EncodeBody and RotaryBody
   bool float8 = false;               // rotary: writes FLOAT8 from FLOAT16 or BFLOAT16
-  KeyCode code = KeyCode::kFloat32;  // kMoveKeys, kCompareKeys
+  KeyCode code = KeyCode::kFloat32;  // kMoveKeys, kRotateScaledKeys, kCompareKeys
 
   friend bool operator==(const KernelId&, const KernelId&) = default;
 };

@@ -16,6 +16,7 @@
 #include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/rotary.h"
 #include "kernels/cuda/rotate_keys.h"
+#include "kernels/cuda/rotate_scaled_keys.h"
 #include "kernels/math/element.h"
 
 namespace phasor::cuda {
@@ -68,12 +69,30 @@ void VisitKeysBody(KeyCode code, F&& f) {
   }
 }
 
+// Calls f(Body{}) with the body for keys of a code that may have a scale in or beside each row.
+template <typename F>
+void VisitScaledKeysBody(KeyCode code, F&& f) {
+  switch (code) {
+    case KeyCode::kFloat8E4M3:
+      return f(RotateScaledKeysBody<KeyCode::kFloat8E4M3>{});
+    case KeyCode::kFloat8E5M2:
+      return f(RotateScaledKeysBody<KeyCode::kFloat8E5M2>{});
+    case KeyCode::kInt8:
+      return f(RotateScaledKeysBody<KeyCode::kInt8>{});
+    case KeyCode::kQ8_0:
+      return f(RotateScaledKeysBody<KeyCode::kQ8_0>{});
+    default:
+      return;  // no item asks for it
+  }
+}
+
 // Calls f(Body{}) with the body of `id`.
 template <typename F>
 void VisitBody(const KernelId& id, F&& f) {
   if (id.op == Op::kCopyKeys) return f(CopyKeysBody{});
   if (id.op == Op::kSlotPositions) return f(SlotPositionsBody{});
   if (id.op == Op::kMoveKeys && id.wide) return VisitFloatKeysBody<RotateKeysBody>(id.code, f);
+  if (id.op == Op::kRotateScaledKeys) return VisitScaledKeysBody(id.code, f);
   if (id.op == Op::kMoveKeys) return VisitKeysBody<MoveKeysBody>(id.code, f);
   if (id.op == Op::kCompareKeys) return VisitKeysBody<CompareKeysBody>(id.code, f);
   if (id.op == Op::kBias && id.dtype == Dtype::kInt32) return f(BiasIndexBody<int32_t>{});
@@ -92,6 +111,7 @@ void VisitBody(const KernelId& id, F&& f) {
       case Op::kBias:
         return f(BiasBody<Element>{});
       case Op::kMoveKeys:
+      case Op::kRotateScaledKeys:
       case Op::kCompareKeys:
       case Op::kCopyKeys:
       case Op::kSlotPositions:
@@ -106,7 +126,15 @@ concept HasPhases = requires {
   typename Body::State;
 };
 
-// Whether they work in any number of steps, as those that move keys do.
+// Whether there is a phase between Load and Finish, and one after it.
+template <typename Body>
+concept HasTurn = HasPhases<Body> && requires {
+  &Body::Turn;
+};
+template <typename Body>
+concept HasRowsToWrite = HasTurn<Body> && Body::kQ8;
+
+// Whether they work in any number of steps, as those that move other keys do.
 template <typename Body>
 concept HasSteps = requires(const typename Body::Item& item) {
   Body::StepsOf(item);

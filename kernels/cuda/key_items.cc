@@ -14,6 +14,7 @@
 #include "kernels/cuda/keys.h"
 #include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/rotate_keys.h"
+#include "kernels/cuda/rotate_scaled_keys.h"
 #include "kernels/math/hadamard.h"
 
 namespace phasor::cuda {
@@ -228,21 +229,27 @@ class PlaneItems {
   // Copies the scales of rows, as rows of one number.
   void AddScales(const KeyItem& rows, const std::vector<int64_t>& tokens) {
     CopyKeysItem item{rows};
+    const int64_t width = ScaleWidth();
+    for (KeySide* side : {&item.from, &item.to}) {
+      side->rows = side->scales;
+      side->head_bytes = side->scale_head_bytes;
+      side->words = {};
+      side->words.group.value = 0;
+      side->words.step = width;
+    }
+    item.width = static_cast<int32_t>(width);
+    AddWords({0, sizeof(float)}, {}, tokens, item);
+  }
+
+  // The widest words in which scales of rows can be copied.
+  int64_t ScaleWidth() const {
     uint64_t bits = plane_bits_ | sizeof(float);
     for (const KeyForm* form : {&from_, &to_}) {
       const KeyScales& scales = form->scales;
       bits |= static_cast<uint64_t>(scales.offset | scales.page_bytes | scales.slot_bytes |
                                     scales.head_bytes);
     }
-    for (KeySide* side : {&item.from, &item.to}) {
-      side->rows = side->scales;
-      side->head_bytes = side->scale_head_bytes;
-      side->words = {};
-      side->words.group.value = 0;
-      side->words.step = WidthOf(bits);
-    }
-    item.width = static_cast<int32_t>(WidthOf(bits));
-    AddWords({0, sizeof(float)}, {}, tokens, item);
+    return WidthOf(bits);
   }
 
   KeyPositions PositionsOf(const std::vector<int64_t>& values, const Plan& plan,
@@ -263,8 +270,10 @@ class PlaneItems {
     MoveKeysItem item{{rows}};
     SetTurns(tokens, item);
     SetLanes(window, item);
-    if (MovesInRegisters(item)) return AddRotation(item, window.begin, std::ssize(tokens));
-    SetMoveGrid(std::ssize(tokens), item);
+    const int64_t count = std::ssize(tokens);
+    if (MovesInRegisters(item)) return AddRotation(item, window.begin, count);
+    if (RotatesWithScales(item)) return AddScaledRotation(item, window.begin, count);
+    SetMoveGrid(count, item);
     list_.Add({.op = Op::kMoveKeys, .code = from_.code}, item);
   }
 
@@ -279,21 +288,59 @@ class PlaneItems {
   void AddRotation(const TurnedKeysItem& turned, int64_t rotary_begin, int64_t rows) {
     RotateKeysItem item{turned};
     const int64_t size = UnitBytes(from_.code), vector = kVectorBytes / size;
-    const int64_t pairs = item.pairs.value, units = pairs / vector;
+    const int64_t pairs = item.pairs.value;
     item.x_lanes = UnitLanesOf(rotary_begin, pairs, item.split_in, vector, size);
     item.y_lanes = UnitLanesOf(rotary_begin, pairs, item.split_out, vector, size);
+    SetUnits(pairs / vector, kUnitsPerBlock, rows, item);
+    list_.Add({.op = Op::kMoveKeys, .wide = true, .code = from_.code}, item);
+  }
+
+  // Whether a kernel that has each lane of rows with scales in a register does the move.
+  bool RotatesWithScales(const MoveKeysItem& item) const {
+    if (item.hadamard_bits != 0 || !from_.dense() || !to_.dense()) return false;
+    const int32_t pairs = item.pairs.value;
+    if (item.lanes.value != 2 * pairs) return false;
+    if (item.scaled) return item.width >= kRunLanes && pairs % kRunLanes == 0;
+    // Half split, a block has first or second lanes alone.
+    const int block_pairs = item.split_in || item.split_out ? 32 : 16;
+    return from_.code == KeyCode::kQ8_0 && item.width > 1 && pairs % block_pairs == 0;
+  }
+
+  void AddScaledRotation(const MoveKeysItem& turned, int64_t begin, int64_t rows) {
+    RotateScaledKeysItem item{{turned}};
+    item.head_words = turned.head_words;
+    item.head_stride = turned.row_bytes;
+    const int64_t units = item.pairs.value / kRunLanes;
+    const auto lanes = [&](bool split) {
+      UnitLanes each = UnitLanesOf(begin, item.pairs.value, split, kRunLanes, 1);
+      if (from_.code != KeyCode::kQ8_0) return each;
+      const int64_t block = UnitBytes(from_.code);
+      each.begin = static_cast<int32_t>(begin / key_blocks::kLanes * block);
+      each.step = static_cast<int32_t>(block);
+      if (split) each.second = static_cast<int32_t>(item.pairs.value / key_blocks::kLanes * block);
+      return each;
+    };
+    item.x_lanes = lanes(item.split_in);
+    item.y_lanes = lanes(item.split_out);
+    const int64_t fit = kScaledBytes / item.head_stride * units;
+    SetUnits(units, std::min(fit, int64_t{kScaledUnits}), rows, item);
+    list_.Add({.op = Op::kRotateScaledKeys, .code = from_.code}, item);
+  }
+
+  // The grid of heads of `units` units, in blocks of at most `most`.
+  void SetUnits(int64_t units, int64_t most, int64_t rows, RotateKeysItem& item) const {
     item.head_units = item.pair_units = Small(units);
     GridShape shape{.rows = rows,
                     .units = static_cast<int32_t>(heads() * units),
                     .processors = maker_.processors,
+                    .most_units = static_cast<int32_t>(most),
                     .together = static_cast<int32_t>(units)};
     if (item.own_angles) {
-      shape.most_units = kAngleUnits;
+      shape.most_units = std::min(shape.most_units, kAngleUnits);
     } else {
       shape.most_rows = static_cast<int32_t>(kAngleUnits / units);
     }
     item.grid = MakeItemGrid(shape);
-    list_.Add({.op = Op::kMoveKeys, .wide = true, .code = from_.code}, item);
   }
 
   // Compares tokens, after a move of theirs or as they are.

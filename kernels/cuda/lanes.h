@@ -6,6 +6,7 @@
 #ifndef PHASOR_KERNELS_CUDA_LANES_H_
 #define PHASOR_KERNELS_CUDA_LANES_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "kernels/base/host_device.h"
 #include "kernels/math/convert.h"
 #include "kernels/math/element.h"
+#include "kernels/math/key_blocks.h"
 
 namespace phasor::cuda {
 
@@ -127,6 +129,56 @@ PHASOR_HD float WidenFloat8(uint32_t word, int i, Float8 type) {
   const uint32_t bits = (byte & 0x80u) << 24 | (byte & 0x7Fu) << 20;
   return FloatFromBits((byte & 0x7Fu) == 0x7Fu ? 0x7FC00000u : bits) * 0x1p120f;
 #endif
+}
+
+// Byte i of a word, as a signed integer.
+PHASOR_HD float WidenInt8(uint32_t word, int i) {
+#ifdef __CUDA_ARCH__
+  // The byte plus 128 becomes the lowest bits of 2^23.
+  const uint32_t bits =
+      __byte_perm(word ^ 0x80808080u, 0x4B000000u, 0x7540u | static_cast<uint32_t>(i));
+  return FloatFromBits(bits) - (0x1p23f + 128.0f);
+#else
+  return static_cast<float>(static_cast<int8_t>(word >> (8 * i)));
+#endif
+}
+
+// Rounds kCount values as key_blocks::Int8Of does.
+template <int kCount>
+PHASOR_HD Words<kCount> PackInt8Lanes(const float (&values)[kCount]) {
+  Words<kCount> words = {};
+  PHASOR_UNROLL
+  for (int i = 0; i < kCount; i += 4) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 720
+    int whole[4];
+    PHASOR_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      const float v = values[i + k];
+      whole[k] = __float2int_rz(v + std::copysign(key_blocks::kBelowHalf, v));
+    }
+    uint32_t high;
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0;" : "=r"(high) : "r"(whole[3]), "r"(whole[2]));
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+        : "=r"(words.word[i / 4])
+        : "r"(whole[1]), "r"(whole[0]), "r"(high));
+#else
+    for (int k = 0; k < 4; ++k) {
+      words.word[i / 4] |= uint32_t{static_cast<uint8_t>(key_blocks::Int8Of(values[i + k]))}
+                           << (8 * k);
+    }
+#endif
+  }
+  return words;
+}
+
+// Stores codes where they are aligned to 2 bytes.
+template <int kCount>
+PHASOR_HD void StoreInt8Pairs(const Words<kCount>& codes, std::byte* p) {
+  PHASOR_UNROLL
+  for (int k = 0; k < kCount; k += 2) {
+    const auto pair = static_cast<uint16_t>(codes.word[k / 4] >> (k % 4 * 8));
+    std::memcpy(__builtin_assume_aligned(p + k, 2), &pair, 2);
+  }
 }
 
 // Element i of the lanes.

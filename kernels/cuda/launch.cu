@@ -52,7 +52,15 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
     WaitForEarlierKernels();
     Body::Load(item, arena, block, thread, state);
     __syncthreads();
+    if constexpr (HasTurn<Body>) {
+      Body::Turn(item, shared, state);
+      __syncthreads();
+    }
     Body::Finish(item, shared, state);
+    if constexpr (HasRowsToWrite<Body>) {
+      __syncthreads();
+      Body::WriteRows(item, block, thread, shared);
+    }
   } else if constexpr (HasSteps<Body>) {
     __shared__ typename Body::Shared shared;
     const int steps = Body::StepsOf(item);

@@ -285,12 +285,10 @@ struct MoveKeysBody {
       const std::byte* const stored = row + ByteOf(run);
       float x[kRun];
       if constexpr (kQ8) {
-        const float d = key_blocks::LoadFloat16(row + (run >> 2) * kUnitBytes);
+        const float d = WidenFloat16(LoadAligned<uint16_t>(row + (run >> 2) * kUnitBytes));
         PHASOR_UNROLL
-        for (int k = 0; k < kRun; k += 2) {
-          const auto both = LoadAligned<uint16_t>(stored + k);
-          x[k] = static_cast<float>(static_cast<int8_t>(both)) * d;
-          x[k + 1] = static_cast<float>(static_cast<int8_t>(both >> 8)) * d;
+        for (int k = 0; k < kRun; ++k) {
+          x[k] = WidenInt8(LoadAligned<uint16_t>(stored + k / 2 * 2), k % 2) * d;
         }
       } else if constexpr (kBlocks) {
         DecodeKeyBlock(kCode, stored, x);
@@ -299,7 +297,7 @@ struct MoveKeysBody {
         PHASOR_UNROLL
         for (int k = 0; k < kRun; ++k) {
           if constexpr (std::is_void_v<Element>) {
-            x[k] = static_cast<float>(static_cast<int8_t>(words.word[k / 4] >> (k % 4 * 8)));
+            x[k] = WidenInt8(words.word[k / 4], k % 4);
           } else {
             x[k] = LaneOf<Element>(words, k);
           }
@@ -401,11 +399,8 @@ struct MoveKeysBody {
       if constexpr (kQ8) {
         const float id = shared.scale[(unit * runs + run) >> 2];
         PHASOR_UNROLL
-        for (int k = 0; k < kRun; k += 2) {
-          const uint32_t low = static_cast<uint8_t>(key_blocks::Int8Of(x[k] * id));
-          const uint32_t high = static_cast<uint8_t>(key_blocks::Int8Of(x[k + 1] * id));
-          StoreAligned(static_cast<uint16_t>(low | high << 8), stored + k);
-        }
+        for (int k = 0; k < kRun; ++k) x[k] *= id;
+        StoreInt8Pairs(PackInt8Lanes(x), stored);
       } else if constexpr (kBlocks) {
         EncodeKeyBlock(kCode, x, stored);
       } else {
@@ -415,11 +410,7 @@ struct MoveKeysBody {
           for (int k = 0; k < kRun; ++k) x[k] = QuotientOf(x[k], shared.scale[unit]);
         }
         if constexpr (std::is_void_v<Element>) {
-          PHASOR_UNROLL
-          for (int k = 0; k < kRun; ++k) {
-            words.word[k / 4] |= uint32_t{static_cast<uint8_t>(key_blocks::Int8Of(x[k]))}
-                                 << (k % 4 * 8);
-          }
+          words = PackInt8Lanes(x);
         } else {
           words = PackLanes<Element>(x);
         }

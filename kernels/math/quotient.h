@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Division in f32, rounded once. A GPU's own f32 division calls a function for operands at the ends
-// of the range, and kernels call none, so on a GPU it is computed in f64 from an approximate
-// reciprocal. Threads: pure functions.
+// of the range, and kernels call none. So kernels divide in f32 where no step leaves the range, and
+// else in f64. Both begin with an approximate reciprocal. Threads: pure functions.
 #ifndef PHASOR_KERNELS_MATH_QUOTIENT_H_
 #define PHASOR_KERNELS_MATH_QUOTIENT_H_
 
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/base/host_device.h"
+#include "kernels/math/convert.h"
 
 namespace phasor {
 
@@ -32,9 +34,40 @@ PHASOR_HD float QuotientFrom(double seed, float a, float b) {
   return static_cast<float>(std::fma(rest, reciprocal, quotient));
 }
 
+// Whether the magnitude of x is in [2^-60, 2^60).
+PHASOR_HD bool IsInMiddle(float x) {
+  const uint32_t magnitude = BitsFromFloat(x) & 0x7FFFFFFFu;
+  return magnitude - (67u << 23) < (120u << 23);
+}
+
+// Whether MiddleQuotientFrom divides by b. The reciprocal of a b whose mantissa is all ones is so
+// near to a tie that a step of Newton's may not find it.
+PHASOR_HD bool IsMiddleDivisor(float b) {
+  return IsInMiddle(b) && (BitsFromFloat(b) & 0x7FFFFFu) != 0x7FFFFFu;
+}
+
+// rn32(a / b) for a in the middle and such a b, from `seed`, which is 1 / b with an error of at
+// most 1 ulp. One step of Newton's gives the nearest reciprocal, and two corrections the quotient:
+// rests are exact, because nothing underflows (Markstein, Computation of elementary functions on
+// the IBM RISC System/6000, 1990).
+PHASOR_HD float MiddleQuotientFrom(float seed, float a, float b) {
+  const float reciprocal = std::fma(seed, std::fma(-b, seed, 1.0f), seed);
+  float quotient = a * reciprocal;
+  PHASOR_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    quotient = std::fma(std::fma(-b, quotient, a), reciprocal, quotient);
+  }
+  return quotient;
+}
+
 // rn32(a / b). b must be neither 0 nor NaN.
 PHASOR_HD float QuotientOf(float a, float b) {
 #ifdef __CUDA_ARCH__
+  if (IsInMiddle(a) && IsMiddleDivisor(b)) {
+    float middle_seed;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(middle_seed) : "f"(b));
+    return MiddleQuotientFrom(middle_seed, a, b);
+  }
   double seed;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(seed) : "d"(static_cast<double>(b)));
   return QuotientFrom(seed, a, b);

@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/rotate_keys.h"
+#include "kernels/cuda/rotate_scaled_keys.h"
 #include "tests/kernels/cuda/random_moves.h"
 #include "tests/support/host_grid.h"
 
@@ -41,14 +42,17 @@ void ExpectSameBytes(const std::vector<Tensor>& want, const std::vector<Tensor>&
   }
 }
 
-// How a move is done: the code, whether through registers, and the pairings.
-using Way = std::tuple<KeyCode, bool, bool, bool>;
+// Where lanes are while they rotate.
+enum class Through { kRegisters, kScaledRegisters, kSharedMemory };
+
+// How a move is done: the code, and the pairings.
+using Way = std::tuple<KeyCode, Through, bool, bool>;
 
 template <typename Item>
-void AddWays(const Launch& launch, std::map<Way, int>* ways) {
+void AddWays(const Launch& launch, Through through, std::map<Way, int>* ways) {
   const auto* const items = reinterpret_cast<const Item*>(launch.batch.host + launch.batch.items);
   for (int32_t i = 0; i < launch.batch.count; ++i) {
-    ++(*ways)[{launch.kernel.code, launch.kernel.wide, items[i].split_in, items[i].split_out}];
+    ++(*ways)[{launch.kernel.code, through, items[i].split_in, items[i].split_out}];
   }
 }
 
@@ -59,14 +63,20 @@ std::map<Way, int> WaysOf(const Job& job, int processors = 1) {
   testing::AddWhereTheyLie(job, int64_t{1} << 40, list, arena, processors);
   std::map<Way, int> ways;
   for (const Launch& launch : list.Finish(arena, nullptr)) {
-    if (launch.kernel.op != Op::kMoveKeys) continue;
-    launch.kernel.wide ? AddWays<RotateKeysItem>(launch, &ways)
-                       : AddWays<MoveKeysItem>(launch, &ways);
+    const KernelId& id = launch.kernel;
+    if (id.op == Op::kRotateScaledKeys) {
+      AddWays<RotateScaledKeysItem>(launch, Through::kScaledRegisters, &ways);
+    } else if (id.op == Op::kMoveKeys && id.wide) {
+      AddWays<RotateKeysItem>(launch, Through::kRegisters, &ways);
+    } else if (id.op == Op::kMoveKeys) {
+      AddWays<MoveKeysItem>(launch, Through::kSharedMemory, &ways);
+    }
   }
   return ways;
 }
 
 bool IsFloat(KeyCode code) { return code <= KeyCode::kFloat8E5M2; }
+bool MayHaveScales(KeyCode code) { return code >= KeyCode::kFloat8E4M3 && code <= KeyCode::kQ8_0; }
 
 TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
   int changed = 0, supported = 0;
@@ -98,18 +108,22 @@ TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
   EXPECT_GT(supported, 480);
   EXPECT_GT(changed, 1000);
   for (const KeyCode code : kKeyCodes) EXPECT_GT(codes[code], 40) << Name(code);
-  std::map<KeyCode, int> by_code;
-  std::map<std::tuple<bool, bool, bool, bool>, int> by_way;
+  std::map<std::pair<KeyCode, Through>, int> by_code;
+  std::map<std::tuple<bool, Through, bool, bool>, int> by_way;
   for (const bool in_place : {false, true}) {
     for (const auto& [way, items] : ways[in_place]) {
-      const auto& [code, registers, split_in, split_out] = way;
-      if (registers) by_code[code] += items;
-      by_way[{in_place, registers, split_in, split_out}] += items;
+      const auto& [code, through, split_in, split_out] = way;
+      by_code[{code, through}] += items;
+      by_way[{in_place, through, split_in, split_out}] += items;
     }
   }
-  for (const KeyCode code : kKeyCodes) EXPECT_EQ(by_code[code] > 5, IsFloat(code)) << Name(code);
-  EXPECT_EQ(by_way.size(), 16u);
-  for (const auto& [way, items] : by_way) EXPECT_GT(items, 5);
+  for (const KeyCode code : kKeyCodes) {
+    const auto count = [&](Through through) { return by_code[{code, through}]; };
+    EXPECT_EQ(count(Through::kRegisters) > 5, IsFloat(code)) << Name(code);
+    EXPECT_EQ(count(Through::kScaledRegisters) > 1, MayHaveScales(code)) << Name(code);
+    EXPECT_GT(count(Through::kSharedMemory), 5) << Name(code);
+  }
+  EXPECT_EQ(by_way.size(), 24u);
 }
 
 TEST(KeyItemsTest, LayersThatShareASpecAreOneLaunch) {
@@ -170,8 +184,12 @@ TEST(KeyItemsTest, PositionsOfSlotsAreWrittenLast) {
 class LimitsTest : public ::testing::Test {
  protected:
   // Of a move of one token in place, `at` bytes into a pool.
-  bool MovesThroughRegisters(const KeyForm& form, int64_t pairs, int64_t at) {
-    const auto plan = testing::MakeHandPlan({.pairs = pairs, .tail = form.head_dim - 2 * pairs});
+  Through WayOf(const KeyForm& form, int64_t pairs, int64_t at = 0,
+                Pairing pairing = Pairing::kHalfSplit) {
+    const auto plan = testing::MakeHandPlan({.pairs = pairs,
+                                             .tail = form.head_dim - 2 * pairs,
+                                             .pairing = pairing,
+                                             .pairing_out = pairing});
     const std::vector<KeyForm> forms = {form};
     const std::vector<MoveTokens> groups = {
         {.from_slots = {0}, .to_slots = {0}, .from_positions = {0}, .to_positions = {9}}};
@@ -203,10 +221,9 @@ class LimitsTest : public ::testing::Test {
   alignas(16) std::byte pool_[16];
 };
 
-// Everything else takes steps through shared memory.
 TEST_F(LimitsTest, DenseAlignedFloatsMoveThroughRegisters) {
   const auto takes_registers = [&](const KeyForm& form, int64_t pairs = 32, int64_t at = 0) {
-    return MovesThroughRegisters(form, pairs, at);
+    return WayOf(form, pairs, at) == Through::kRegisters;
   };
   for (const KeyCode code : kKeyCodes) {
     EXPECT_EQ(takes_registers(Dense(code, 64)), IsFloat(code)) << Name(code);
@@ -232,6 +249,37 @@ TEST_F(LimitsTest, DenseAlignedFloatsMoveThroughRegisters) {
   form = Dense(KeyCode::kFloat8E5M2, 64);
   form.scaled_rows = true;
   EXPECT_FALSE(takes_registers(form));
+}
+
+TEST_F(LimitsTest, RowsWithScalesThatRotateWhollyMoveThroughRegisters) {
+  const auto takes_registers = [&](const KeyForm& form, int64_t pairs, int64_t at = 0,
+                                   Pairing pairing = Pairing::kHalfSplit) {
+    return WayOf(form, pairs, at, pairing) == Through::kScaledRegisters;
+  };
+  const KeyForm q8 = Dense(KeyCode::kQ8_0, 128);
+  EXPECT_TRUE(takes_registers(q8, 64));
+  EXPECT_TRUE(takes_registers(q8, 32));
+  EXPECT_FALSE(takes_registers(q8, 48));  // a block has first and second lanes
+  EXPECT_TRUE(takes_registers(q8, 48, 0, Pairing::kInterleaved));
+  EXPECT_FALSE(takes_registers(q8, 40, 0, Pairing::kInterleaved));
+  EXPECT_TRUE(takes_registers(q8, 64, 2));
+  EXPECT_FALSE(takes_registers(q8, 64, 1));
+  KeyForm form = q8;
+  form.hadamard = 64;
+  EXPECT_FALSE(takes_registers(form, 64));
+  for (const KeyCode code : {KeyCode::kInt8, KeyCode::kFloat8E4M3, KeyCode::kFloat8E5M2}) {
+    form = Dense(code, 64);
+    EXPECT_FALSE(takes_registers(form, 32)) << Name(code);
+    form.scaled_rows = true;
+    EXPECT_TRUE(takes_registers(form, 32)) << Name(code);
+    EXPECT_FALSE(takes_registers(form, 16)) << Name(code);
+    EXPECT_FALSE(takes_registers(form, 32, 8)) << Name(code);
+    form.scales.offset = 2;
+    EXPECT_FALSE(takes_registers(form, 32)) << Name(code);
+    form = Dense(code, 48);
+    form.scaled_rows = true;
+    EXPECT_FALSE(takes_registers(form, 24)) << Name(code);
+  }
 }
 
 TEST_F(LimitsTest, RefusesWhatNoKernelDoes) {

@@ -99,7 +99,7 @@ class RandomMove {
   void MakePlans() {
     const Pairing pairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
     HandPlan want;
-    want.pairs = choose_.Of({4, 7, 8, 16, 32, 48, 64, 128});
+    want.pairs = choose_.Coin() ? choose_.Of({4, 7, 8, 16, 32, 48}) : 128;
     want.pairs = std::min(want.pairs, head_dim_ / 2);
     const int64_t rest = head_dim_ - 2 * want.pairs;
     want.rotary_begin = choose_.Coin() ? rest : choose_.Between(0, rest / 8) * 8;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "kernels/math/convert.h"
 
@@ -28,6 +29,13 @@ void ExpectQuotient(float a, float b, std::mt19937_64& random) {
     ASSERT_EQ(BitsFromFloat(got), BitsFromFloat(want)) << a << " / " << b << ": " << got;
   }
   ASSERT_EQ(BitsFromFloat(QuotientOf(1.0f, b)), BitsFromFloat(1.0f / b));
+  if (!IsInMiddle(a) || !IsMiddleDivisor(b)) return;
+  const float nearest = 1 / b;
+  for (const float seed :
+       {nearest, std::nextafter(nearest, INFINITY), std::nextafter(nearest, -INFINITY)}) {
+    ASSERT_EQ(BitsFromFloat(MiddleQuotientFrom(seed, a, b)), BitsFromFloat(want))
+        << a << " / " << b << " from " << seed;
+  }
 }
 
 TEST(QuotientTest, OfAnyBitsIsThatOfIeee) {
@@ -55,6 +63,39 @@ TEST(QuotientTest, NearTiesIsThatOfIeee) {
     if (side == 1) a = std::nextafter(a, INFINITY);
     if (side == 2) a = std::nextafter(a, -INFINITY);
     ExpectQuotient(random() % 2 == 0 ? a : -a, b, random);
+  }
+}
+
+// The quotients of Q8_0: by 127, and reciprocals.
+TEST(QuotientTest, OfEveryMantissaIsThatOfIeee) {
+  for (uint32_t bits = 0x3F800000; bits < 0x40000000 && !::testing::Test::HasFatalFailure();
+       ++bits) {
+    const float x = FloatFromBits(bits);
+    for (const auto& [a, b] : {std::pair(x, 127.0f), std::pair(1.0f, x)}) {
+      if (!IsMiddleDivisor(b)) continue;
+      const float nearest = 1 / b;
+      for (const int ulps : {-1, 0, 1}) {
+        const float seed = FloatFromBits(BitsFromFloat(nearest) + static_cast<uint32_t>(ulps));
+        ASSERT_EQ(MiddleQuotientFrom(seed, a, b), a / b) << a << " / " << b << " from " << seed;
+      }
+    }
+  }
+}
+
+TEST(QuotientTest, TheMiddleEndsBeforeAnyStepLeavesTheRange) {
+  for (const float inside : {0x1p-60f, -0x1p-60f, 1.0f, 0x1.fffffep59f})
+    EXPECT_TRUE(IsInMiddle(inside));
+  for (const float outside :
+       {0.0f, -0.0f, 0x1.fffffep-61f, 0x1p60f, -0x1p60f, INFINITY, NAN, -NAN}) {
+    EXPECT_FALSE(IsInMiddle(outside));
+  }
+  EXPECT_TRUE(IsMiddleDivisor(0x1.fffffcp59f));
+  EXPECT_FALSE(IsMiddleDivisor(0x1.fffffep0f));
+  EXPECT_FALSE(IsMiddleDivisor(0x1p60f));
+  std::mt19937_64 random(4);
+  for (const float a : {0x1p-60f, 0x1.000002p-60f, 0x1.fffffep59f}) {
+    for (const float b : {0x1p-60f, 0x1.000002p-60f, 0x1.8p-60f, 0x1.fffffcp59f})
+      ExpectQuotient(a, b, random);
   }
 }
 
