@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/base/host_device.h"
@@ -162,6 +163,32 @@ struct EncodeBody {
     }
   }
 
+  // The phases of a thread's pairs at a row, plus kAdded, and what they grow by: in a range from
+  // row to row, otherwise if the position grows by 1.
+  struct Phases {
+    uint64_t at[kPairs];
+    uint64_t growth[kPairs];
+  };
+  static constexpr uint64_t kAdded = std::is_same_v<T, float> ? kSinCosOffset : 0;
+
+  // `growth` is that of the position.
+  static PHASOR_HD void Start(const WideRows& wide, const std::byte* arena, WideRows::Order order,
+                              int64_t column, uint64_t position, uint64_t growth, Phases& phases) {
+    constexpr int kTogether = kPairs > 2 ? 2 : 1;  // neighbours in any order: a load
+    PHASOR_UNROLL
+    for (int i = 0; i < kPairs; i += kTogether) {
+      const void* const at = wide.fraction.In(arena) + PairOf(wide, order, column, i);
+      Words<8 * kTogether> words;
+      std::memcpy(&words, __builtin_assume_aligned(at, sizeof words), sizeof words);
+      PHASOR_UNROLL
+      for (int j = 0; j < kTogether; ++j) {
+        const uint64_t fraction = words.word[2 * j] | uint64_t{words.word[2 * j + 1]} << 32;
+        phases.at[i + j] = position * fraction + kAdded;
+        phases.growth[i + j] = growth * fraction;
+      }
+    }
+  }
+
   // In a range, each phase grows by the same number from row to row. Sums of integers are exact, so
   // the bits are those of RunRows.
   static PHASOR_HD void RunInOrder(const EncodeItem& item, const std::byte* arena,
@@ -169,16 +196,11 @@ struct EncodeBody {
     const WideRows& wide = item.wide;
     const ItemPositions& positions = item.positions;
     const bool range = positions.kind == PositionKind::kRange;
-    const auto first = static_cast<uint64_t>(WholeAt(positions, arena, work.first));
-    const uint64_t growth =
-        range ? static_cast<uint64_t>(positions.range.step.whole) * work.step : 1;
-    uint64_t phase[kPairs], grows[kPairs];
-    PHASOR_UNROLL
-    for (int i = 0; i < kPairs; ++i) {
-      const uint64_t fraction = wide.fraction.In(arena)[PairOf(wide, order, work.column, i)];
-      phase[i] = first * fraction + kAdded;
-      grows[i] = growth * fraction;
-    }
+    const auto step = static_cast<uint64_t>(positions.range.step.whole);
+    Phases phases;
+    Start(wide, arena, order, work.column,
+          static_cast<uint64_t>(WholeAt(positions, arena, work.first)),
+          range ? step * static_cast<uint64_t>(work.step) : 1, phases);
     const T amplitude = static_cast<T>(item.amplitude), bias = static_cast<T>(item.cos_bias);
     const bool changed = amplitude != 1 || bias != 0;
     std::byte* out = item.out + work.first * item.out_row_bytes + work.column * kBytes + wide.first;
@@ -186,7 +208,7 @@ struct EncodeBody {
     for (int32_t row = work.first;;) {
       SinCos<T> v[kPairs];
       PHASOR_UNROLL
-      for (int i = 0; i < kPairs; ++i) v[i] = TrigOf(phase[i]);
+      for (int i = 0; i < kPairs; ++i) v[i] = TrigOf(phases.at[i]);
       if (changed) {
         PHASOR_UNROLL
         for (int i = 0; i < kPairs; ++i) v[i] = Changed(v[i], amplitude, bias);
@@ -197,17 +219,18 @@ struct EncodeBody {
       row += work.step;
       if (range) {
         PHASOR_UNROLL
-        for (int i = 0; i < kPairs; ++i) phase[i] += grows[i];
+        for (int i = 0; i < kPairs; ++i) phases.at[i] += phases.growth[i];
       } else {
         const auto position = static_cast<uint64_t>(WholeAt(positions, arena, row));
         PHASOR_UNROLL
-        for (int i = 0; i < kPairs; ++i) phase[i] = position * grows[i] + kAdded;
+        for (int i = 0; i < kPairs; ++i) {
+          phases.at[i] = position * phases.growth[i] + kAdded;
+        }
       }
     }
   }
 
-  // Phases of RunWhole are kept with kAdded.
-  static constexpr uint64_t kAdded = std::is_same_v<T, float> ? kSinCosOffset : 0;
+  // The sine and cosine of a phase plus kAdded.
   static PHASOR_HD SinCos<T> TrigOf(uint64_t phase) {
     if constexpr (std::is_same_v<T, float>) {
       return OffsetSinCos32(phase);
