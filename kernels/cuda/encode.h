@@ -11,6 +11,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "kernels/base/host_device.h"
 #include "kernels/cuda/aligned.h"
@@ -19,28 +21,37 @@
 #include "kernels/cuda/lanes.h"
 #include "kernels/cuda/positions.h"
 #include "kernels/cuda/row_program.h"
+#include "kernels/cuda/trig.h"
 #include "kernels/cuda/turns.h"
 #include "kernels/math/element.h"
 
 namespace phasor::cuda {
 
-// Rows of sines and cosines only, side by side or in two runs. A unit writes two vectors, each
-// beside those of its neighbours: the second one is half a row after the first.
+// Rows of sines and cosines only. A unit writes two vectors, each beside those of its neighbours.
 struct WideRows {
+  enum class Order : uint8_t {
+    kInRuns,  // the first vector is of sines, the second of cosines
+    kSinCos,  // side by side: sine and cosine of a pair are neighbours
+    kCosSin,
+  };
   bool used = false;
-  bool side_by_side = false;  // sine and cosine of a pair are neighbours
-  bool sin_first = true;
+  Order order = Order::kInRuns;
+  int64_t first = 0;  // bytes from a row's begin to the first vector of unit 0
+  int64_t second = 0;
   int64_t pairs = 0;  // a multiple of the elements in kVectorBytes
+  // [pairs]: the fractions of the frequencies, if positions are whole numbers; empty otherwise.
+  InArena<uint64_t> fraction;
 };
 
 // How blocks cover wide rows: `lanes` rows side by side, each by as many threads as it has units.
-// Rows of more than kThreads units are cut into parts.
+// Long rows are cut into parts.
 struct WideGrid {
   int64_t rows = 0;
   int32_t block_rows = 1;
   SmallDivisor parts;       // of a row
   SmallDivisor part_units;  // of each part but the last
   int32_t units = 1;        // of a row
+  int32_t lanes = 1;
 };
 
 // What a kernel computes for one job's slice. `out` and `add_to` are addresses on the device.
@@ -52,15 +63,18 @@ struct EncodeItem {
   double cos_bias = 0;
   double embedding_scale = 1;
   WideRows wide;
-  bool stepped = false;  // positions are a range of whole numbers
   WideGrid wide_grid;
   InArena<int64_t> unit_begin;  // [units + 1]: first step of each unit
   InArena<RowStep> steps;
   std::byte* out = nullptr;
   int64_t out_row_bytes = 0;
+  int64_t out_lanes_bytes = 0;        // of as many rows as wide_grid.lanes
   const std::byte* add_to = nullptr;  // nullptr: nothing to add
   int64_t add_to_row_bytes = 0;
 };
+
+// So many blocks are resident on a multiprocessor. Eight pairs need more registers than four.
+constexpr int ResidentBlocks(int64_t element_bytes) { return element_bytes == 2 ? 3 : 4; }
 
 // kPlain: one axis and layer, no offsets, no xPos.
 template <typename Element, bool kPlain>
@@ -70,6 +84,7 @@ struct EncodeBody {
   using T = typename Element::Math;
   static constexpr int kBytes = static_cast<int>(Element::kBytes);
   static constexpr int kPairs = kVectorBytes / kBytes;
+  static constexpr int kResident = kPlain ? ResidentBlocks(kBytes) : 2;
 
   static PHASOR_HD void Run(const EncodeItem& item, const std::byte* arena, int64_t block,
                             int thread) {
@@ -90,97 +105,154 @@ struct EncodeBody {
     const int32_t tile = Quotient(static_cast<int32_t>(block), grid.parts);
     const int32_t part = static_cast<int32_t>(block) - tile * grid.parts.value;
     const int32_t lane = Quotient(thread, grid.part_units);
-    const int32_t lanes = Quotient(kThreads, grid.part_units);
     const int32_t unit = (part - lane) * grid.part_units.value + thread;
-    if (lane >= lanes || unit >= grid.units) return;
     const int64_t first = int64_t{tile} * grid.block_rows;
     const int64_t end = grid.rows - first < grid.block_rows ? grid.rows : first + grid.block_rows;
-    const WideWork work{first + lane, end, lanes, unit * int64_t{kPairs}};
-    if (kPlain && item.stepped) {
-      RunSteps(item, arena, work);
-    } else {
-      RunRows(item, arena, work);
+    if (lane >= grid.lanes || unit >= grid.units || first + lane >= end) return;
+    const WideWork work{static_cast<int32_t>(first) + lane, static_cast<int32_t>(end), grid.lanes,
+                        unit * int64_t{kPairs}};
+    if constexpr (kPlain) {
+      if (!item.wide.fraction.empty()) return RunWhole(item, arena, work);
     }
+    RunRows(item, arena, work);
   }
 
   // What a thread computes: the pairs of columns [column, column + kPairs) and of those half a row
   // later, of rows first, first + step, ... before end.
   struct WideWork {
-    int64_t first;
-    int64_t end;
+    int32_t first;
+    int32_t end;
     int32_t step;
     int64_t column;
   };
 
   // Pair i of a thread. Side by side, each half of a row has pairs of its own.
-  static PHASOR_HD int64_t PairOf(const WideRows& wide, int64_t column, int i) {
-    if (!wide.side_by_side) return column + i;
+  static PHASOR_HD int64_t PairOf(const WideRows& wide, WideRows::Order order, int64_t column,
+                                  int i) {
+    if (order == WideRows::Order::kInRuns) return column + i;
     return column / 2 + (i < kPairs / 2 ? i : wide.pairs / 2 + i - kPairs / 2);
   }
 
   static PHASOR_HD void RunRows(const EncodeItem& item, const std::byte* arena,
                                 const WideWork& work) {
+    const WideRows& wide = item.wide;
     for (int64_t row = work.first; row < work.end; row += work.step) {
       const Position position = OnOneAxis(item, arena, row);
       SinCos<T> v[kPairs];
       PHASOR_UNROLL
       for (int i = 0; i < kPairs; ++i) {
-        v[i] = Components(item, arena, row, position, PairOf(item.wide, work.column, i));
+        const int64_t pair = PairOf(wide, wide.order, work.column, i);
+        v[i] = Components(item, arena, row, position, pair);
       }
-      StoreWide(item.wide, v, item.out + row * item.out_row_bytes + work.column * kBytes);
+      std::byte* const out = item.out + row * item.out_row_bytes + work.column * kBytes;
+      StoreWide(wide.order, v, out + wide.first, out + wide.second);
     }
   }
 
-  // The same for positions in equal steps of whole numbers: from row to row, each phase grows by
-  // the same number. Sums of integers are exact, so the bits are those of RunRows.
-  static PHASOR_HD void RunSteps(const EncodeItem& item, const std::byte* arena,
+  // The same for positions that are whole numbers, with code of its own for each order.
+  static PHASOR_HD void RunWhole(const EncodeItem& item, const std::byte* arena,
                                  const WideWork& work) {
-    const AxisSteps& range = item.positions.range;
-    const auto step = static_cast<uint64_t>(range.step.whole);
-    const uint64_t position = static_cast<uint64_t>(range.start.whole) +
-                              step * static_cast<uint64_t>(item.positions.first + work.first);
-    uint64_t phase[kPairs], growth[kPairs];
-    PHASOR_UNROLL
-    for (int i = 0; i < kPairs; ++i) {
-      const int64_t pair = PairOf(item.wide, work.column, i);
-      const uint64_t frequency = item.turns.frequency.In(arena)[pair].fraction;
-      phase[i] = position * frequency;
-      growth[i] = step * static_cast<uint64_t>(work.step) * frequency;
+    using enum WideRows::Order;
+    switch (item.wide.order) {
+      case kInRuns:
+        return RunInOrder(item, arena, work, kInRuns);
+      case kSinCos:
+        return RunInOrder(item, arena, work, kSinCos);
+      case kCosSin:
+        return RunInOrder(item, arena, work, kCosSin);
     }
-    const WideRows wide = item.wide;
+  }
+
+  // The phases of a thread's pairs at a row, plus kAdded, and what they grow by: in a range from
+  // row to row, otherwise if the position grows by 1.
+  struct Phases {
+    uint64_t at[kPairs];
+    uint64_t growth[kPairs];
+  };
+  static constexpr uint64_t kAdded = std::is_same_v<T, float> ? kSinCosOffset : 0;
+
+  // `growth` is that of the position.
+  static PHASOR_HD void Start(const WideRows& wide, const std::byte* arena, WideRows::Order order,
+                              int64_t column, uint64_t position, uint64_t growth, Phases& phases) {
+    constexpr int kTogether = kPairs > 2 ? 2 : 1;  // neighbours in any order: a load
+    PHASOR_UNROLL
+    for (int i = 0; i < kPairs; i += kTogether) {
+      const void* const at = wide.fraction.In(arena) + PairOf(wide, order, column, i);
+      Words<8 * kTogether> words;
+      std::memcpy(&words, __builtin_assume_aligned(at, sizeof words), sizeof words);
+      PHASOR_UNROLL
+      for (int j = 0; j < kTogether; ++j) {
+        const uint64_t fraction = words.word[2 * j] | uint64_t{words.word[2 * j + 1]} << 32;
+        phases.at[i + j] = position * fraction + kAdded;
+        phases.growth[i + j] = growth * fraction;
+      }
+    }
+  }
+
+  // In a range, each phase grows by the same number from row to row. Sums of integers are exact, so
+  // the bits are those of RunRows.
+  static PHASOR_HD void RunInOrder(const EncodeItem& item, const std::byte* arena,
+                                   const WideWork& work, WideRows::Order order) {
+    const WideRows& wide = item.wide;
+    const ItemPositions& positions = item.positions;
+    const bool range = positions.kind == PositionKind::kRange;
+    const auto step = static_cast<uint64_t>(positions.range.step.whole);
+    Phases phases;
+    Start(wide, arena, order, work.column,
+          static_cast<uint64_t>(WholeAt(positions, arena, work.first)),
+          range ? step * static_cast<uint64_t>(work.step) : 1, phases);
     const T amplitude = static_cast<T>(item.amplitude), bias = static_cast<T>(item.cos_bias);
     const bool changed = amplitude != 1 || bias != 0;
-    const int64_t row_bytes = item.out_row_bytes * work.step;
-    std::byte* out = item.out + work.first * item.out_row_bytes + work.column * kBytes;
-    for (auto rows = static_cast<int32_t>(work.end - work.first); rows > 0; rows -= work.step) {
+    std::byte* out = item.out + work.first * item.out_row_bytes + work.column * kBytes + wide.first;
+    const int64_t apart = wide.second - wide.first;
+    for (int32_t row = work.first;;) {
       SinCos<T> v[kPairs];
       PHASOR_UNROLL
-      for (int i = 0; i < kPairs; ++i) {
-        v[i] = Element::Trig(phase[i]);
-        phase[i] += growth[i];
-      }
+      for (int i = 0; i < kPairs; ++i) v[i] = TrigOf(phases.at[i]);
       if (changed) {
         PHASOR_UNROLL
         for (int i = 0; i < kPairs; ++i) v[i] = Changed(v[i], amplitude, bias);
       }
-      StoreWide(wide, v, out);
-      out += row_bytes;
+      StoreWide(order, v, out, out + apart);
+      out += item.out_lanes_bytes;
+      if (work.end - row <= work.step) return;
+      row += work.step;
+      if (range) {
+        PHASOR_UNROLL
+        for (int i = 0; i < kPairs; ++i) phases.at[i] += phases.growth[i];
+      } else {
+        const auto position = static_cast<uint64_t>(WholeAt(positions, arena, row));
+        PHASOR_UNROLL
+        for (int i = 0; i < kPairs; ++i) {
+          phases.at[i] = position * phases.growth[i] + kAdded;
+        }
+      }
+    }
+  }
+
+  // The sine and cosine of a phase plus kAdded.
+  static PHASOR_HD SinCos<T> TrigOf(uint64_t phase) {
+    if constexpr (std::is_same_v<T, float>) {
+      return OffsetSinCos32(phase);
+    } else {
+      return Element::Trig(phase);
     }
   }
 
   // Writes the two vectors of a unit.
-  static PHASOR_HD void StoreWide(const WideRows& wide, const SinCos<T> (&v)[kPairs],
-                                  std::byte* out) {
+  static PHASOR_HD void StoreWide(WideRows::Order order, const SinCos<T> (&v)[kPairs],
+                                  std::byte* first, std::byte* second) {
+    const bool runs = order == WideRows::Order::kInRuns;
     T low[kPairs], high[kPairs];
     PHASOR_UNROLL
     for (int i = 0; i < kPairs; ++i) {
       const SinCos<T> a = v[i / 2], b = v[kPairs / 2 + i / 2];  // side by side
-      const bool sin = wide.sin_first == (i % 2 == 0);
-      low[i] = wide.side_by_side ? (sin ? a.sin : a.cos) : wide.sin_first ? v[i].sin : v[i].cos;
-      high[i] = wide.side_by_side ? (sin ? b.sin : b.cos) : wide.sin_first ? v[i].cos : v[i].sin;
+      const bool sin = (order == WideRows::Order::kSinCos) == (i % 2 == 0);
+      low[i] = runs ? v[i].sin : sin ? a.sin : a.cos;
+      high[i] = runs ? v[i].cos : sin ? b.sin : b.cos;
     }
-    StoreWords(PackLanes<Element>(low), out);
-    StoreWords(PackLanes<Element>(high), out + wide.pairs * kBytes);
+    StoreWords(PackLanes<Element>(low), first);
+    StoreWords(PackLanes<Element>(high), second);
   }
 
   static PHASOR_HD void RunUnit(const EncodeItem& item, const std::byte* arena, int64_t row,

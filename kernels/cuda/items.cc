@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/job_rows.h"
 #include "kernels/cuda/key_items.h"
+#include "kernels/cuda/wide_rows.h"
 #include "kernels/tensor/integer_positions.h"
 
 namespace phasor::cuda {
@@ -19,9 +20,6 @@ constexpr int64_t kMostUnits = int64_t{1} << 24;
 
 // The rows of an item are numbered in 32 bits.
 constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
-
-// The most rows of an encoding that a thread computes.
-constexpr int64_t kMostLaneRows = 8;
 
 template <typename T>
 absl::Span<const T> SpanOf(const std::vector<T>& values) {
@@ -162,40 +160,11 @@ BiasKind KindOf(BiasFamily family) {
 
 // Encode ---------------------------------------------------------------------------------------
 
-// `used` is false if columns are zero or added to, or if kVectorBytes cannot be stored at once.
-WideRows WideRowsOf(const EncodeJob& job, const RowBuffers& buffers) {
-  const RowLayout& layout = LayoutOf(job);
-  WideRows wide;
-  if (layout.blocks.size() != 1 || buffers.add_to != nullptr) return wide;
-  const EncodeBlock& block = layout.blocks[0];
-  const int64_t begin = std::min(block.sin_begin, block.cos_begin);
-  const int64_t apart = std::max(block.sin_begin, block.cos_begin) - begin;
-  const bool side_by_side = block.stride == 2 && apart == 1;
-  const bool in_runs = block.stride == 1 && apart == block.pairs;
-  if (begin != 0 || block.first_pair != 0 || layout.width != 2 * block.pairs) return wide;
-  if ((!side_by_side && !in_runs) || block.accumulate || block.negate_sin) return wide;
-  const auto out = static_cast<int64_t>(reinterpret_cast<uintptr_t>(buffers.out));
-  const int64_t run_bytes = block.pairs * SizeOf(job.dtype);
-  wide.used = (run_bytes | out | buffers.out_row_bytes) % kVectorBytes == 0;
-  wide.side_by_side = side_by_side;
-  wide.sin_first = block.sin_begin == 0;
-  wide.pairs = block.pairs;
-  return wide;
-}
-
-// Threads of a block compute one unit each, side by side, of rows below one another.
-void SetWideGrid(int64_t units, int64_t rows, int processors, EncodeItem& item) {
-  const int64_t side = std::min<int64_t>(units, kThreads);
-  const int64_t lanes = kThreads / side;
-  const int64_t wave = int64_t{kBlocksPerProcessor} * processors * kThreads;
-  const int64_t lane_rows = std::clamp<int64_t>(rows * units / wave, 1, kMostLaneRows);
-  WideGrid& grid = item.wide_grid;
-  grid.rows = rows;
-  grid.block_rows = static_cast<int32_t>(lanes * lane_rows);
-  grid.parts = MakeSmallDivisor(static_cast<int32_t>((units + side - 1) / side));
-  grid.part_units = MakeSmallDivisor(static_cast<int32_t>(side));
-  grid.units = static_cast<int32_t>(units);
-  item.grid.blocks = (rows + grid.block_rows - 1) / grid.block_rows * grid.parts.value;
+InArena<uint64_t> PutFractions(const Plan& plan, Arena& arena) {
+  std::vector<uint64_t> fraction;
+  fraction.reserve(plan.frequency.size());
+  for (const Frequency& frequency : plan.frequency) fraction.push_back(frequency.fraction);
+  return arena.Put(SpanOf(fraction));
 }
 
 ItemGrid GridOf(int64_t rows, int64_t units, ItemMaker maker) {
@@ -375,21 +344,25 @@ EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice
   EncodeItem item;
   item.wide = WideRowsOf(job, buffers);
   if (item.wide.used) {
-    SetWideGrid(item.wide.pairs * SizeOf(job.dtype) / kVectorBytes, slice.count, maker.processors,
-                item);
+    item.wide_grid =
+        MakeWideGrid(item.wide.pairs, slice.count, SizeOf(job.dtype), maker.processors);
+    item.grid.blocks = BlocksOf(item.wide_grid);
+    if (IsPlain(*job.plan) && AreWhole(*job.positions)) {
+      item.wide.fraction = PutFractions(*job.plan, arena);
+    }
   } else {
     item.grid = GridOf(slice.count, program.units(), maker);
+    item.unit_begin = arena.Put(SpanOf(program.unit_begin));
+    item.steps = arena.Put(SpanOf(program.steps));
   }
   item.positions = MakePositions(*job.positions, slice, arena);
-  item.stepped = job.positions->kind == PositionSource::Kind::kGrid && AreWhole(*job.positions);
   item.turns = MakeTurns(*job.plan, arena);
   item.amplitude = job.plan->amplitude;
   item.cos_bias = LayoutOf(job).cos_bias;
   item.embedding_scale = job.embedding_scale;
-  item.unit_begin = arena.Put(SpanOf(program.unit_begin));
-  item.steps = arena.Put(SpanOf(program.steps));
   item.out = buffers.out;
   item.out_row_bytes = buffers.out_row_bytes;
+  item.out_lanes_bytes = buffers.out_row_bytes * item.wide_grid.lanes;
   item.add_to = buffers.add_to;
   item.add_to_row_bytes = buffers.add_to_row_bytes;
   return item;

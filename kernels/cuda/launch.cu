@@ -97,6 +97,7 @@ constexpr int WantedBlocks() {
   if constexpr (HasPhases<Body> && Body::kOften) {
     return Body::kPairs == 16 ? kBlocksOf16Pairs : kBlocksPerProcessor;
   }
+  if constexpr (requires { Body::kResident; }) return Body::kResident;
   return 2;
 }
 

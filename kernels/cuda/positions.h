@@ -76,11 +76,9 @@ PHASOR_HD Position GridPosition(const ItemPositions& p, const std::byte* arena, 
   return PositionAlong(steps.start, steps.step, i - Quotient(i, steps.count) * steps.count.value);
 }
 
-// The position of a row, if they are a range of whole numbers or a tensor of integers with one
+// Position i of a period, if they are a range of whole numbers or a tensor of integers with one
 // axis: a few instructions for the kernels that are used most.
-PHASOR_HD int64_t WholePosition(const ItemPositions& p, const std::byte* arena, int64_t row) {
-  const auto r = static_cast<int32_t>(row);
-  const int64_t i = r - Quotient(r, p.period) * p.period.value;
+PHASOR_HD int64_t WholeAt(const ItemPositions& p, const std::byte* arena, int64_t i) {
   if (p.kind == PositionKind::kRange) {
     return static_cast<int64_t>(static_cast<uint64_t>(p.range.start.whole) +
                                 static_cast<uint64_t>(p.range.step.whole) *
@@ -89,6 +87,12 @@ PHASOR_HD int64_t WholePosition(const ItemPositions& p, const std::byte* arena, 
   const std::byte* const data = p.data.In(arena);
   if (p.dtype == Dtype::kInt32) return LoadAligned<int32_t>(data + i * 4);
   return LoadAligned<int64_t>(data + i * 8);
+}
+
+// The same of a row.
+PHASOR_HD int64_t WholePosition(const ItemPositions& p, const std::byte* arena, int64_t row) {
+  const auto r = static_cast<int32_t>(row);
+  return WholeAt(p, arena, r - Quotient(r, p.period) * p.period.value);
 }
 
 // The position of a row on an axis.

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/request/request.h"
@@ -170,6 +172,56 @@ TEST(ItemsTest, AlignedRowsOfSinesAndCosinesGoWide) {
     }
     const RowLayout twice = TableLayout(EncodeOutput::kSinCosRepeated, PairsOf(*plan));
     EXPECT_FALSE(GoesWide(*plan, twice, dtype, 0, 64)) << "two blocks";
+  }
+}
+
+// Encodes rows of sines and cosines on the host's grid, so many that threads have several, and
+// compares.
+void ExpectWideRows(const PositionSource& positions, const RowLayout& layout, Dtype dtype) {
+  const auto plan = MakeHandPlan({.pairs = 16});
+  if (layout.cos_bias != 0) plan->amplitude = 0.75;
+  Tensor want(dtype, positions.count() * 32), got(dtype, positions.count() * 32);
+  EncodeJob job;
+  job.plan = plan.get();
+  job.layout = &layout;
+  job.positions = &positions;
+  job.dtype = dtype;
+  job.out_row_bytes = 32 * SizeOf(dtype);
+  job.out = want.data();
+  RunReference(job);
+  job.out = got.data();
+  testing::RunOnHostGrid({job});
+  EXPECT_TRUE(got.GuardsIntact() && SameBits(want, got)) << static_cast<int>(dtype);
+}
+
+TEST(ItemsTest, WideRowsOfAnyPositionsHaveTheReferencesBytes) {
+  constexpr int64_t kRows = 2500;
+  std::mt19937_64 random(1);
+  std::vector<int64_t> numbers(kRows);
+  for (int64_t& number : numbers) number = static_cast<int64_t>(random()) >> (random() % 64);
+  const auto from = [&](Dtype dtype) {
+    PositionSource source = *MakePositionSource(PositionTensor{dtype, {kRows}}, 1, "positions");
+    source.data = reinterpret_cast<const std::byte*>(numbers.data());
+    return source;
+  };
+  const PositionSource sources[] = {
+      *MakePositionSource(AxisRange{IntegerRange{-700, 3, kRows}}, 1, "positions"),
+      *MakePositionSource(AxisRange{IntegerRange{int64_t{1} << 40, -(int64_t{1} << 33), kRows}}, 1,
+                          "positions"),
+      *MakePositionSource(AxisRange{RealRange{-3.5, 0.75, kRows}}, 1, "positions"),
+      from(Dtype::kInt32), from(Dtype::kInt64)};
+  const TablePairs pairs = PairsOf(*MakeHandPlan({.pairs = 16}));
+  RowLayout sine_first = TableLayout(EncodeOutput::kComplex, pairs);
+  std::swap(sine_first.blocks[0].sin_begin, sine_first.blocks[0].cos_begin);
+  RowLayout changed = TableLayout(EncodeOutput::kSinCos, pairs);
+  changed.cos_bias = 0.25;
+  const RowLayout layouts[] = {TableLayout(EncodeOutput::kSinCos, pairs),
+                               TableLayout(EncodeOutput::kCosSin, pairs),
+                               TableLayout(EncodeOutput::kComplex, pairs), sine_first, changed};
+  for (const PositionSource& source : sources) {
+    for (const RowLayout& layout : layouts) {
+      for (const Dtype dtype : testing::kAllComputeDtypes) ExpectWideRows(source, layout, dtype);
+    }
   }
 }
 

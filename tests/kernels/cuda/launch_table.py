@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""launch_table.py [--fix] CXX: how launches of the plain rotation fill a device, and how near to a copy that should bring it.
+"""launch_table.py [--fix] CXX: how launches of the plain rotation fill a device, and how near to a copy that should bring it;
+and what a row of Encode executes.
 
 Compiles kernels/cuda/grid.h into a program that prints the blocks of each launch, and takes what a thread executes from
 machine_code.json. Compares the tables of docs/cuda.md with what it finds (--fix writes them), the predictions with the ratios
@@ -127,8 +128,17 @@ def tables(grids, counts):
         cells = [span(*predicted(card, tokens, grids[tokens, processors], counts)) for tokens in TOKENS]
         return [f"{card}, {processors}", f"{in_flight(grids[FULL, processors], processors) / 1e6 / needed:.0f} times", *cells]
 
+    def encoding(architecture, kind):
+        c = counts[architecture]["encoding in " + kind]
+        pipes = ", ".join(f"{n} {pipe}" for pipe, n in c["pipes"].items() if pipe not in ("control", "uniform"))
+        return [kind, f"sm_{architecture}", c["registers"], c["row"], pipes, f"{c['row'] / ISSUE:.0f}", f"{c['pipes']['alu'] / ALU:.0f}"]
+
     reached = measured()
     return {
+        "encode": table(
+            ["32 bytes of", "code for", "registers", "instructions", "of these, by pipe", "cycles to begin them", "of alu alone"],
+            (encoding(a, kind) for kind in ("F32", "BF16") for a in ("80", "90", "120")),
+        ),
         "code": table(["rotation in", "registers", "loads", "before the barrier", "a unit", "of these, by pipe"], map(code, KINDS)),
         "launches": table(["tokens", *(f"{p} multiprocessors" for p in PROCESSORS)], ([t, *(launch(t, p) for p in PROCESSORS)] for t in TOKENS)),
         "ratios": table(

@@ -4,8 +4,8 @@
 Compiles kernels/cuda/launch.cu for each GPU architecture as the build does. No kernel may spill registers, use local memory
 or call a function. The kernels that are used most must leave room for enough blocks on a multiprocessor, move 16 bytes at
 once, have all loads of a thread in flight together, and stay below a number of instructions. What a thread of a plain
-rotation executes is compared with machine_code.json, for the architectures there; --update writes it. Exit status 77: skipped,
-with the reason printed.
+rotation or encoding executes is compared with machine_code.json, for the architectures there; --update writes it. Exit status
+77: skipped, with the reason printed.
 """
 
 import json
@@ -26,7 +26,8 @@ LOAD, STORE = re.compile(r"LDG?\.E\.(ENL2\.)?(128|256)"), re.compile(r"STG?\.E\.
 # it reads each in two loads, and both before it waits for its block. `writes`: 16 bytes at once, unless it narrows to FLOAT8.
 # The code is there twice: for an item among the arguments, and for one in memory. `instructions` counts both, on
 # architectures that have the conversions: `since`. `products`: multiplications that rotate a unit. `unit`: the most
-# instructions of a unit that is half split.
+# instructions of a unit that is half split. `row`: the most instructions for the `pairs` that a thread of Encode has in a row,
+# which are 32 bytes, at positions in a range.
 BLOCKS_PER_PROCESSOR, THREADS, REGISTERS = 4, 256, 65536
 PLAIN_KERNELS = {
     r"RotaryBodyINS_6scalar\d(F32|F64)ELb1ELb0ELb1E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 2000, "products": 8, "unit": 60, "since": 75},
@@ -35,8 +36,10 @@ PLAIN_KERNELS = {
     r"RotateKeysBodyILNS_7KeyCodeE0E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 3600, "products": 16, "unit": 60, "since": 75},
     r"RotateKeysBodyILNS_7KeyCodeE[12]E": {"blocks": BLOCKS_PER_PROCESSOR, "loads": 4, "writes": True, "instructions": 4000, "products": 32, "unit": 110, "since": 80},
     r"RotateKeysBodyILNS_7KeyCodeE[34]E": {"blocks": 2, "loads": 4, "writes": True, "instructions": 5600, "products": 64, "unit": 210, "since": 89},
-    r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 2, "loads": 0, "writes": True, "instructions": 5200, "since": 75},
+    r"EncodeBodyINS_6scalar\dF32ELb1E": {"blocks": 4, "loads": 0, "writes": True, "instructions": 7000, "pairs": 4, "row": 145, "since": 80},
+    r"EncodeBodyINS_6scalar\d(F16|BF16)ELb1E": {"blocks": 3, "loads": 0, "writes": True, "instructions": 8800, "pairs": 8, "row": 280, "since": 80},
 }
+PAIR_PRODUCTS = 17  # multiplications of floats for a sine and a cosine
 # Which part of a multiprocessor executes an instruction; the first that matches. `fma` also multiplies integers, and `alu`
 # also selects, compares and converts floats.
 PIPES = (
@@ -139,24 +142,27 @@ def check(out, architecture, nvcc, flags, disassembler, counts):
         for pattern, want in PLAIN_KERNELS.items():
             if re.search(pattern, name):
                 plain += 1
-                if "products" in want:
-                    kind = kind_of(name)
-                    found = counts[kind] = {"registers": registers_of.get(name, 0), **counts_of(lines, want)}
-                    print(f"sm_{architecture}: rotation in {kind}: {found}")
-                    most = SLOW_UNITS.get((kind, architecture), want["unit"])
-                    if int(architecture) >= want["since"] and found["unit"] > most:
-                        problems.append(f"{name}: {found['unit']} instructions for a unit, at most {most}")
+                kind = kind_of(name)
+                found = {"registers": registers_of.get(name, 0), **(counts_of(lines, want) if "products" in want else row_of(lines, want))}
+                counts[kind] = found
+                print(f"sm_{architecture}: {kind}: {found}")
+                what = "unit" if "products" in want else "row"
+                most = SLOW_UNITS.get((kind, architecture), want[what])
+                if int(architecture) >= want["since"] and not 0 < found[what] <= most:
+                    problems.append(f"{name}: {found[what]} instructions for a {what}, at most {most}")
                 problems += [f"{name}: {p}" for p in not_fast(lines, registers_of.get(name, 0), want, int(architecture))]
-    if plain != 12:
-        problems.append(f"{plain} plain kernels found, not 12")
+    if plain != 14:
+        problems.append(f"{plain} plain kernels found, not 14")
     print(f"{said}, {plain} plain kernels, no calls, no local memory", flush=True)
     return problems
 
 
 def kind_of(name):
-    """What a rotation reads, and what it writes if that is another type; or the code of the keys that it moves."""
+    """What a rotation reads, and what it writes if that is another type; or the code of the keys that it moves; or an encoding."""
     if keys := re.search(r"RotateKeysBodyILNS_7KeyCodeE(\d)E", name):
         return "keys in " + ("F32", "F16", "BF16", "E4M3", "E5M2")[int(keys[1])]
+    if encoding := re.search(r"EncodeBodyINS_6scalar\d(B?F\d\d)ELb1E", name):
+        return "encoding in " + encoding[1]
     kind = re.search(r"scalar\d(B?F\d\d)ELb1ELb(\d)", name)
     return kind[1] + " to FLOAT8" * int(kind[2])
 
@@ -198,14 +204,28 @@ def counts_of(lines, want):
             "unit": len(short), "unit_most": len(most), "pipes": by_pipe(short)}
 
 
-def path_of(lines, begin, is_end, wanted, best):
+def row_of(lines, want):
+    """What a thread of Encode executes for its pairs of a row: the shortest way round a loop that computes and stores them."""
+    wanted = {"product": (re.compile("F(MUL|FMA)"), PAIR_PRODUCTS * want["pairs"]), "store": (STORE, 2)}
+    labels = {line: i for i, line in enumerate(lines) if isinstance(line, str)}
+    rows = []
+    for end, line in enumerate(lines):
+        target = re.search(r"\.L_x_\d+", line[1]) if isinstance(line, tuple) and line[0].startswith("BRA") else None
+        begin = labels.get(target[0], end) if target else end
+        if sum(isinstance(i, tuple) and bool(STORE.match(i[0])) for i in lines[begin:end]) >= 2:
+            rows.append(path_of(lines, begin, lambda i, end=end: i == end, wanted, min, end + 1))
+    row = min(filter(None, rows), key=len, default=[])
+    return {"row": len(row), "pipes": by_pipe(row)}
+
+
+def path_of(lines, begin, is_end, wanted, best, until=None):
     """The operations on the shortest (best = min) or longest way from line `begin` to the first end, without going back, on which
-    operations of each wanted kind are executed at least so often."""
+    operations of each wanted kind are executed at least so often. Empty if there is none."""
     labels = {line: i for i, line in enumerate(lines) if isinstance(line, str)}
     enough = tuple(times for _, times in wanted.values())
     ways = {begin: {(0,) * len(wanted): (0, None)}}  # at each line: wanted operations so far -> length, and the line before
     ended = []
-    for i in range(begin, len(lines)):
+    for i in range(begin, until or len(lines)):
         for seen, (length, way) in ways.pop(i, {}).items():
             if isinstance(lines[i], tuple):
                 operation = lines[i][0]
@@ -218,7 +238,7 @@ def path_of(lines, begin, is_end, wanted, best):
                 known = ways.setdefault(following, {}).get(seen)
                 if following > i and (known is None or best(length, known[0]) == length):
                     ways[following][seen] = (length, way)
-    _, way = best(ended, key=lambda one: one[0])
+    _, way = best(ended, key=lambda one: one[0], default=(0, None))
     operations = []
     while way is not None:
         operations.append(way[0])
@@ -248,7 +268,7 @@ def above(counts, known):
         return {**{name: n for name, n in found.items() if name not in ("pipes", "loads")}, **found["pipes"]}
 
     return [
-        f"rotation in {kind}: {name} is {n}, {flat(known[kind]).get(name, 0)} is written down"
+        f"{kind}: {name} is {n}, {flat(known[kind]).get(name, 0)} is written down"
         for kind, found in (counts if known else {}).items()
         for name, n in flat(found).items()
         if n > ROOM * flat(known[kind]).get(name, 0) + 1
