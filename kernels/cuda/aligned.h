@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Access to aligned memory in one instruction. A GPU reads memory that may be misaligned byte by
-// byte. Threads: pure functions.
+// byte. At a misaligned address it faults, and the host, which would forgive it, ends the process.
+// Threads: pure functions.
 #ifndef PHASOR_KERNELS_CUDA_ALIGNED_H_
 #define PHASOR_KERNELS_CUDA_ALIGNED_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/base/dtype.h"
@@ -13,23 +16,32 @@
 
 namespace phasor::cuda {
 
+// p, which must be aligned to kBytes.
+template <size_t kBytes, typename Byte>
+PHASOR_HD Byte* Aligned(Byte* p) {
+#ifndef __CUDA_ARCH__
+  if (reinterpret_cast<uintptr_t>(p) % kBytes != 0) std::abort();
+#endif
+  return static_cast<Byte*>(__builtin_assume_aligned(p, kBytes));
+}
+
 template <typename T>
 PHASOR_HD T LoadAligned(const std::byte* p) {
   T value;
-  std::memcpy(&value, __builtin_assume_aligned(p, sizeof value), sizeof value);
+  std::memcpy(&value, Aligned<sizeof value>(p), sizeof value);
   return value;
 }
 
 template <typename T>
-PHASOR_HD void StoreAligned(T value, std::byte* p) {
-  std::memcpy(__builtin_assume_aligned(p, sizeof value), &value, sizeof value);
+PHASOR_HD void StoreAligned(const T& value, std::byte* p) {
+  std::memcpy(Aligned<sizeof value>(p), &value, sizeof value);
 }
 
 // One element, converted as kernels/math/element.h does.
 template <typename Element>
 PHASOR_HD typename Element::Math LoadElement(const std::byte* p) {
   alignas(Element::kBytes) std::byte bytes[Element::kBytes];
-  std::memcpy(bytes, __builtin_assume_aligned(p, Element::kBytes), Element::kBytes);
+  std::memcpy(bytes, Aligned<Element::kBytes>(p), Element::kBytes);
   return Element::Load(bytes);
 }
 
@@ -37,7 +49,7 @@ template <typename Element>
 PHASOR_HD void StoreElement(typename Element::Math value, std::byte* p) {
   alignas(Element::kBytes) std::byte bytes[Element::kBytes];
   Element::Store(value, bytes);
-  std::memcpy(__builtin_assume_aligned(p, Element::kBytes), bytes, Element::kBytes);
+  std::memcpy(Aligned<Element::kBytes>(p), bytes, Element::kBytes);
 }
 
 // Element i of an array of a compute dtype, rounded to T.

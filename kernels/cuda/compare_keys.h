@@ -82,7 +82,7 @@ struct CompareKeysBody : MoveKeysBody<kCode> {
       const KeyUnit key = Move::Find(at, unit);
       std::byte* const out = item.out + item.results.In(at.arena)[key.row] + key.plane.result +
                              key.head * static_cast<int64_t>(sizeof row);
-      std::memcpy(__builtin_assume_aligned(out, alignof(RowDifference)), &row, sizeof row);
+      std::memcpy(Aligned<alignof(RowDifference)>(out), &row, sizeof row);
     }
   }
 };

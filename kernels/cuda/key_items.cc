@@ -300,7 +300,9 @@ class PlaneItems {
     if (item.hadamard_bits != 0 || !from_.dense() || !to_.dense()) return false;
     const int32_t pairs = item.pairs.value;
     if (item.lanes.value != 2 * pairs) return false;
-    if (item.scaled) return item.width >= kRunLanes && pairs % kRunLanes == 0;
+    if (item.scaled) {
+      return item.width >= kRunLanes && pairs % kRunLanes == 0 && ScaleWidth() == sizeof(float);
+    }
     // Half split, a block has first or second lanes alone.
     const int block_pairs = item.split_in || item.split_out ? 32 : 16;
     return from_.code == KeyCode::kQ8_0 && item.width > 1 && pairs % block_pairs == 0;

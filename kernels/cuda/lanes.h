@@ -14,6 +14,7 @@
 
 #include "kernels/base/dtype.h"
 #include "kernels/base/host_device.h"
+#include "kernels/cuda/aligned.h"
 #include "kernels/math/convert.h"
 #include "kernels/math/element.h"
 #include "kernels/math/key_blocks.h"
@@ -42,14 +43,14 @@ template <int kBytes>
 PHASOR_HD Words<kBytes> LoadWords(const std::byte* p) {
   Words<kBytes> words;
   AssumeGlobal(p);
-  std::memcpy(&words, __builtin_assume_aligned(p, kBytes), kBytes);
+  std::memcpy(&words, Aligned<kBytes>(p), kBytes);
   return words;
 }
 
 template <int kBytes>
 PHASOR_HD void StoreWords(const Words<kBytes>& words, std::byte* p) {
   AssumeGlobal(p);
-  std::memcpy(__builtin_assume_aligned(p, kBytes), &words, kBytes);
+  std::memcpy(Aligned<kBytes>(p), &words, kBytes);
 }
 
 // An 8-bit float without a scale, as an element (kernels/math/element.h).
@@ -177,7 +178,7 @@ PHASOR_HD void StoreInt8Pairs(const Words<kCount>& codes, std::byte* p) {
   PHASOR_UNROLL
   for (int k = 0; k < kCount; k += 2) {
     const auto pair = static_cast<uint16_t>(codes.word[k / 4] >> (k % 4 * 8));
-    std::memcpy(__builtin_assume_aligned(p + k, 2), &pair, 2);
+    std::memcpy(Aligned<2>(p + k), &pair, 2);
   }
 }
 

@@ -55,8 +55,8 @@ struct LookupBody {
     const int64_t from = table_row * item.columns + column;
     std::byte* const out = item.out + row * item.out_row_bytes + column * kBytes;
     if (item.copy) {
-      std::memcpy(__builtin_assume_aligned(out, kBytes),
-                  __builtin_assume_aligned(item.table.In(arena) + from * kBytes, kBytes), kBytes);
+      std::memcpy(Aligned<kBytes>(out), Aligned<kBytes>(item.table.In(arena) + from * kBytes),
+                  kBytes);
       return;
     }
     T value = LoadAs<T>(item.table_dtype, item.table.In(arena), from);
