@@ -126,13 +126,13 @@ concept HasPhases = requires {
   typename Body::State;
 };
 
-// Whether there is a phase between Load and Finish, and one after it.
+// Whether a phase comes between Load and Finish, and whether rows pass through shared memory.
 template <typename Body>
 concept HasTurn = HasPhases<Body> && requires {
   &Body::Turn;
 };
 template <typename Body>
-concept HasRowsToWrite = HasTurn<Body> && Body::kQ8;
+concept HasRows = HasTurn<Body> && Body::kQ8;
 
 // Whether they work in any number of steps, as those that move other keys do.
 template <typename Body>

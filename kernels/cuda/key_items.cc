@@ -324,7 +324,7 @@ class PlaneItems {
     };
     item.x_lanes = lanes(item.split_in);
     item.y_lanes = lanes(item.split_out);
-    const int64_t fit = kScaledBytes / item.head_stride * units;
+    const int64_t fit = kRowBytes / item.head_stride * units;
     SetUnits(units, std::min(fit, int64_t{kScaledUnits}), rows, item);
     list_.Add({.op = Op::kRotateScaledKeys, .code = from_.code}, item);
   }

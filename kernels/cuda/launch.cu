@@ -50,6 +50,10 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
     typename Body::State state;
     Body::Angles(item, arena, block, thread, shared);
     WaitForEarlierKernels();
+    if constexpr (HasRows<Body>) {
+      __syncthreads();
+      Body::ReadRows(item, block, thread, shared);
+    }
     Body::Load(item, arena, block, thread, state);
     __syncthreads();
     if constexpr (HasTurn<Body>) {
@@ -57,7 +61,7 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
       __syncthreads();
     }
     Body::Finish(item, shared, state);
-    if constexpr (HasRowsToWrite<Body>) {
+    if constexpr (HasRows<Body>) {
       __syncthreads();
       Body::WriteRows(item, block, thread, shared);
     }
@@ -93,6 +97,7 @@ constexpr int kBlocksOf16Pairs = 3;
 
 template <typename Body>
 constexpr int WantedBlocks() {
+  if constexpr (HasRows<Body>) return kBlocksPerProcessor;
   if constexpr (HasSteps<Body>) return kBlocksWithSteps;
   if constexpr (HasPhases<Body> && Body::kOften) {
     return Body::kPairs == 16 ? kBlocksOf16Pairs : kBlocksPerProcessor;

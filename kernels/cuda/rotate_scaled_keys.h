@@ -3,10 +3,11 @@
 // row. As in rotate_keys.h, but no thread can encode before all threads that share a scale with it
 // have rotated. So phases follow Load, with a barrier before each:
 //
-//   Turn       every thread decodes and rotates its unit, and notes the largest magnitudes
-//   Finish     every thread finds the new scales and encodes; rows with one scale are written
-//   WriteRows  of Q8_0, whose units are not aligned: Finish puts them into memory that the block
-//              shares
+//   Turn    every thread decodes and rotates its unit, and notes the largest magnitudes
+//   Finish  every thread finds the new scales and encodes
+//
+// Units of Q8_0 are not aligned. So its rows pass through memory that the block shares: ReadRows
+// comes before Turn, and WriteRows after Finish.
 //
 // For dense rows without a Hadamard transform in which all lanes that share a scale rotate.
 // Contract: kernels/ops/key_rows.h and kernels/ops/rotary.h. Threads: blocks of one launch write
@@ -33,9 +34,10 @@ namespace phasor::cuda {
 using ScaledKeysBase = RotaryBody<Float8Element<Float8::kE4M3>, true, false, false>;
 inline constexpr int kRunLanes = ScaledKeysBase::kPairs;
 
-// The most units of a block, and bytes of its rows of Q8_0, with gaps between heads.
+// The most units of a block, and the most heads and bytes of its rows of Q8_0, with gaps between.
 inline constexpr int kScaledUnits = kThreads;
-inline constexpr int kScaledBytes = 10240;
+inline constexpr int kRowHeads = 160;
+inline constexpr int kRowBytes = 10240;
 
 // Of Q8_0, `step` of lanes is from one block to the next.
 struct RotateScaledKeysItem : RotateKeysItem {
@@ -52,58 +54,73 @@ struct RotateScaledKeysBody : ScaledKeysBase {
   static constexpr float kLimit = LargestCode(kCode);
 
   struct Rows {
-    alignas(16) std::byte bytes[kScaledBytes];
-    std::byte* out[kScaledUnits];  // of each head, where its rotating lanes go
+    alignas(kVectorBytes) std::byte bytes[kRowBytes];
+    const std::byte* in[kRowHeads];  // the rotating lanes of each head
+    std::byte* out[kRowHeads];       // where they go
   };
   struct NoRows {};
   struct Shared : ScaledKeysBase::Shared, std::conditional_t<kQ8, Rows, NoRows> {
     float largest[2][kScaledUnits];  // of both runs of each unit of the block
   };
 
-  // A run as it is stored. Codes of Q8_0 are aligned to 2 bytes.
-  struct Run {
-    std::conditional_t<kQ8, Words<2>, Words<kRunLanes>> codes[kQ8 ? kRunLanes / 2 : 1];
-    Words<kQ8 ? 2 : 4> scale;
-  };
   // What a thread keeps: its unit.
   struct State {
-    Run first, second;
-    float y[2][kRunLanes];           // both runs after Turn
-    std::byte* row = nullptr;        // where the head goes; nullptr: there is no unit
-    std::byte* row_scale = nullptr;  // not of Q8_0
-    int32_t index = 0;               // in the block
-    int32_t part = 0;                // in the head
+    float y[2][kRunLanes];  // both runs after Turn
+    int32_t index = -1;     // in the block; -1: there is no unit
+    int32_t head = 0;       // in the block
+    int32_t part = 0;       // in the head
     int32_t angles = 0;
+    // Of rows with one scale.
+    Words<kRunLanes> x[2];
+    Words<4> scale;
+    std::byte* row = nullptr;
+    std::byte* row_scale = nullptr;
   };
+
+  static PHASOR_HD void Angles(const Item& item, const std::byte* arena, int64_t block, int thread,
+                               Shared& shared) {
+    ScaledKeysBase::Angles(item, arena, block, thread, shared);
+    if constexpr (kQ8) FindHead(item, arena, block, thread, shared);
+  }
+
+  static PHASOR_HD void ReadRows(const Item& item, int64_t block, int thread, Shared& shared) {
+    ForWords(item, block, thread, [&](auto word, int32_t head, int32_t at) {
+      word = LoadWords<sizeof word>(shared.in[head] + at);
+      StoreAligned(word, shared.bytes + head * item.head_stride + at);
+    });
+  }
+
+  static PHASOR_HD void WriteRows(const Item& item, int64_t block, int thread,
+                                  const Shared& shared) {
+    ForWords(item, block, thread, [&](auto word, int32_t head, int32_t at) {
+      word = LoadAligned<decltype(word)>(shared.bytes + head * item.head_stride + at);
+      StoreWords(word, shared.out[head] + at);
+    });
+  }
 
   static PHASOR_HD void Load(const Item& item, const std::byte* arena, int64_t block, int thread,
                              State& state) {
     const BlockUnits units = UnitsOf(item.grid, block);
-    state.row = nullptr;
+    state.index = -1;
     if (thread >= units.count) return;
     const UnitAt at = UnitOf(item.grid, units, thread);
-    const int32_t plane_head = Quotient(at.unit, item.head_units);
     state.index = thread;
-    state.part = at.unit - plane_head * item.head_units.value;
+    state.head = Quotient(thread, item.head_units);
+    state.part = thread - state.head * item.head_units.value;
     state.angles = AnglesOf(item, units, thread, at.row, state.part);
-    const KeyUnit key = KeyUnitOf(item, arena, at.row, plane_head);
-    const Places from = PlacesOf(item.x_lanes, item.split_in, state.part);
-    const std::byte* const x = key.plane.x + key.x;
-    LoadCodes(x + from.first, state.first);
-    LoadCodes(x + from.second, state.second);
-    state.row = key.plane.y + key.y;
-    if constexpr (kQ8) {
-      state.first.scale = LoadWords<2>(x + from.first_block);
-      state.second.scale = LoadWords<2>(x + from.second_block);
-    } else {
-      const Words<4> scale = LoadWords<4>(key.plane.x + ScaleOf(item.from, arena, key));
-      state.first.scale = state.second.scale = scale;
+    if constexpr (!kQ8) {
+      const KeyUnit key = KeyUnitOf(item, arena, at.row, Quotient(at.unit, item.head_units));
+      const std::byte* const x = key.plane.x + key.x + FirstOf(item.x_lanes, state.part);
+      state.x[0] = LoadWords<kRunLanes>(x);
+      state.x[1] = LoadWords<kRunLanes>(x + item.x_lanes.second);
+      state.scale = LoadWords<4>(key.plane.x + ScaleOf(item.from, arena, key));
+      state.row = key.plane.y + key.y;
       state.row_scale = key.plane.y + ScaleOf(item.to, arena, key);
     }
   }
 
   static PHASOR_HD void Turn(const Item& item, Shared& shared, State& state) {
-    if (state.row == nullptr) return;
+    if (state.index < 0) return;
     if (item.split_in && item.split_out) {
       Rotate<true>(item, shared, state);
     } else {
@@ -121,7 +138,7 @@ struct RotateScaledKeysBody : ScaledKeysBase {
   }
 
   static PHASOR_HD void Finish(const Item& item, Shared& shared, const State& state) {
-    if (state.row == nullptr) return;
+    if (state.index < 0) return;
     if constexpr (kQ8) {
       FinishBlocks(item, shared, state);
     } else {
@@ -129,26 +146,32 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     }
   }
 
-  static PHASOR_HD void WriteRows(const Item& item, int64_t block, int thread,
-                                  const Shared& shared) {
+ private:
+  // Finds the rows of one head of the block.
+  static PHASOR_HD void FindHead(const Item& item, const std::byte* arena, int64_t block,
+                                 int32_t head, Shared& shared) {
+    const BlockUnits units = UnitsOf(item.grid, block);
+    const int32_t unit = head * item.head_units.value;
+    if (unit >= units.count) return;
+    const UnitAt at = UnitOf(item.grid, units, unit);
+    const KeyUnit key = KeyUnitOf(item, arena, at.row, Quotient(at.unit, item.head_units));
+    shared.in[head] = key.plane.x + key.x + item.x_lanes.begin;
+    shared.out[head] = key.plane.y + key.y + item.y_lanes.begin;
+  }
+
+  // Calls work(Words{}, head of the block, byte) for every word of its rows of Q8_0.
+  template <typename Work>
+  static PHASOR_HD void ForWords(const Item& item, int64_t block, int thread, const Work& work) {
     const int32_t heads = Quotient(UnitsOf(item.grid, block).count, item.head_units);
     const int32_t count = heads * item.head_words.value;
     VisitWidth(item.width, [&](auto word) {
       PHASOR_ROLLED
       for (int32_t i = thread; i < count; i += kThreads) {
         const int32_t head = Quotient(i, item.head_words);
-        const int32_t at = (i - head * item.head_words.value) * static_cast<int32_t>(sizeof word);
-        word = LoadAligned<decltype(word)>(shared.bytes + head * item.head_stride + at);
-        StoreWords(word, shared.out[head] + at);
+        const int32_t in_head = i - head * item.head_words.value;
+        work(word, head, in_head * static_cast<int32_t>(sizeof word));
       }
     });
-  }
-
- private:
-  static PHASOR_HD void LoadCodes(const std::byte* p, Run& run) {
-    constexpr int kBytes = sizeof run.codes[0];
-    PHASOR_UNROLL
-    for (int i = 0; i < kRunLanes / kBytes; ++i) run.codes[i] = LoadWords<kBytes>(p + i * kBytes);
   }
 
   static PHASOR_HD int64_t ScaleOf(const KeySide& side, const std::byte* arena,
@@ -156,46 +179,69 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     return side.scales.In(arena)[key.row] + key.head * side.scale_head_bytes;
   }
 
-  // Bytes from the begin of a head to the runs of a unit, and of Q8_0 to their blocks.
-  struct Places {
-    int32_t first, second;
-    int32_t first_block, second_block;
-  };
-  static PHASOR_HD Places PlacesOf(const UnitLanes& lanes, bool split, int32_t part) {
-    if constexpr (!kQ8) {
-      const int32_t first = lanes.begin + part * lanes.step;
-      return {first, first + lanes.second, 0, 0};
-    }
-    // Half split, a block has the first or the second runs of two units, else both of one.
-    const int32_t block = lanes.begin + (split ? part >> 1 : part) * lanes.step;
-    const int32_t first = block + 2 + (split ? (part & 1) * kRunLanes : 0);
-    return {first, first + lanes.second, block, split ? block + lanes.second : block};
+  // Bytes from the begin of a row with one scale to the first run of a unit.
+  static PHASOR_HD int32_t FirstOf(const UnitLanes& lanes, int32_t part) {
+    return lanes.begin + part * lanes.step;
   }
 
-  static PHASOR_HD float Lane(const Run& run, int i) {
+  // Bytes from the first rotating block of Q8_0 to those that have the runs of a unit, and from a
+  // block to its run. Half split, a block has the first or the second runs of two units, else both
+  // of one.
+  struct Blocks {
+    int32_t first, second;
+    int32_t first_run, second_run;
+  };
+  static PHASOR_HD Blocks BlocksOf(const UnitLanes& lanes, bool split, int32_t part) {
+    if (!split) return {part * lanes.step, part * lanes.step, 2, 2 + kRunLanes};
+    const int32_t block = (part >> 1) * lanes.step, run = 2 + (part & 1) * kRunLanes;
+    return {block, block + lanes.second, run, run};
+  }
+
+  // The lanes of both runs of a unit.
+  static PHASOR_HD void Decode(const Item& item, const Shared& shared, const State& state,
+                               float (&x)[2][kRunLanes]) {
     if constexpr (kQ8) {
-      return WidenInt8(run.codes[i / 2].word[0], i % 2) * WidenFloat16(run.scale.word[0]);
-    } else if constexpr (std::is_void_v<Element>) {
-      return WidenInt8(run.codes[0].word[i / 4], i % 4) * FloatFromBits(run.scale.word[0]);
+      const std::byte* const row = shared.bytes + state.head * item.head_stride;
+      const Blocks from = BlocksOf(item.x_lanes, item.split_in, state.part);
+      DecodeRun(row + from.first, from.first_run, x[0]);
+      DecodeRun(row + from.second, from.second_run, x[1]);
     } else {
-      return LaneOf<Element>(run.codes[0], i) * FloatFromBits(run.scale.word[0]);
+      PHASOR_UNROLL
+      for (int i = 0; i < 2 * kRunLanes; ++i) {
+        const Words<kRunLanes>& run = state.x[i / kRunLanes];
+        float lane;
+        if constexpr (std::is_void_v<Element>) {
+          lane = WidenInt8(run.word[i % kRunLanes / 4], i % 4);
+        } else {
+          lane = LaneOf<Element>(run, i % kRunLanes);
+        }
+        x[i / kRunLanes][i % kRunLanes] = lane * FloatFromBits(state.scale.word[0]);
+      }
     }
   }
-  static PHASOR_HD float Lane(const State& state, int i) {
-    return i < kRunLanes ? Lane(state.first, i) : Lane(state.second, i - kRunLanes);
+
+  // The lanes of a run of a block of Q8_0.
+  static PHASOR_HD void DecodeRun(const std::byte* block, int32_t run, float (&x)[kRunLanes]) {
+    const float d = WidenFloat16(LoadAligned<uint16_t>(block));
+    PHASOR_UNROLL
+    for (int i = 0; i < kRunLanes; ++i) {
+      x[i] = WidenInt8(LoadAligned<uint16_t>(block + run + i / 2 * 2), i % 2) * d;
+    }
   }
 
   // kSplit: half split before and after; else the item says.
   template <bool kSplit>
   static PHASOR_HD void Rotate(const Item& item, const Shared& shared, State& state) {
     const bool split_in = kSplit || item.split_in, split_out = kSplit || item.split_out;
-    float y1[kRunLanes], y2[kRunLanes];
+    float x[2][kRunLanes], y1[kRunLanes], y2[kRunLanes];
+    Decode(item, shared, state, x);
     PHASOR_UNROLL
     for (int i = 0; i < kRunLanes; ++i) {
       const int place = PlaceOf(state.angles, i);
       const float sin = shared.sin[place], cos = shared.cos[place];
-      const float x1 = split_in ? Lane(state, i) : Lane(state, 2 * i);
-      const float x2 = split_in ? Lane(state, kRunLanes + i) : Lane(state, 2 * i + 1);
+      const int even = 2 * i % kRunLanes, run = 2 * i / kRunLanes;
+      const float x1 = split_in ? x[0][i] : x[run][even];
+      const float x2 = split_in ? x[1][i] : x[run][even + 1];
       y1[i] = std::fma(-x2, sin, x1 * cos);
       y2[i] = std::fma(x2, cos, x1 * sin);
     }
@@ -208,31 +254,28 @@ struct RotateScaledKeysBody : ScaledKeysBase {
   }
 
   static PHASOR_HD void FinishBlocks(const Item& item, Shared& shared, const State& state) {
-    const Places to = PlacesOf(item.y_lanes, item.split_out, state.part);
-    const int32_t head = Quotient(state.index, item.head_units);
-    std::byte* const row = shared.bytes + head * item.head_stride - item.y_lanes.begin;
-    if (state.part == 0) shared.out[head] = state.row + item.y_lanes.begin;
-    const float(&largest)[2][kScaledUnits] = shared.largest;
-    float first = largest[0][state.index], second = largest[1][state.index];
+    const Blocks to = BlocksOf(item.y_lanes, item.split_out, state.part);
+    std::byte* const row = shared.bytes + state.head * item.head_stride;
+    float first = shared.largest[0][state.index], second = shared.largest[1][state.index];
     if (item.split_out) {
-      first = std::fmax(first, largest[0][state.index ^ 1]);
-      second = std::fmax(second, largest[1][state.index ^ 1]);
+      first = std::fmax(first, shared.largest[0][state.index ^ 1]);
+      second = std::fmax(second, shared.largest[1][state.index ^ 1]);
     } else {
       first = second = std::fmax(first, second);
     }
-    EncodeRun(state.y[0], first, row + to.first, row + to.first_block);
-    EncodeRun(state.y[1], second, row + to.second, row + to.second_block);
+    EncodeRun(state.y[0], first, row + to.first, to.first_run);
+    EncodeRun(state.y[1], second, row + to.second, to.second_run);
   }
 
   // Encodes a run of a block of Q8_0. All threads of a block find the same d.
-  static PHASOR_HD void EncodeRun(const float (&y)[kRunLanes], float largest, std::byte* codes,
-                                  std::byte* block) {
+  static PHASOR_HD void EncodeRun(const float (&y)[kRunLanes], float largest, std::byte* block,
+                                  int32_t run) {
     const float d = QuotientOf(largest, kLimit), inverse = key_blocks::InverseOf(d);
     float scaled[kRunLanes];
     PHASOR_UNROLL
     for (int i = 0; i < kRunLanes; ++i) scaled[i] = y[i] * inverse;
-    StoreInt8Pairs(PackInt8Lanes(scaled), codes);
-    if (codes == block + 2) StoreAligned(static_cast<uint16_t>(PackFloat16(d, 0)), block);
+    StoreInt8Pairs(PackInt8Lanes(scaled), block + run);
+    if (run == 2) StoreAligned(static_cast<uint16_t>(PackFloat16(d, 0)), block);
   }
 
   static PHASOR_HD void FinishRow(const Item& item, const Shared& shared, const State& state) {
@@ -243,9 +286,9 @@ struct RotateScaledKeysBody : ScaledKeysBase {
       largest = std::fmax(largest, std::fmax(shared.largest[0][i], shared.largest[1][i]));
     }
     const float scale = RowScaleOf(largest, kLimit);
-    const Places to = PlacesOf(item.y_lanes, item.split_out, state.part);
-    StoreWords(Scaled(state.y[0], scale), state.row + to.first);
-    StoreWords(Scaled(state.y[1], scale), state.row + to.second);
+    std::byte* const out = state.row + FirstOf(item.y_lanes, state.part);
+    StoreWords(Scaled(state.y[0], scale), out);
+    StoreWords(Scaled(state.y[1], scale), out + item.y_lanes.second);
     if (state.part == 0) StoreWords(Words<4>{{BitsFromFloat(scale)}}, state.row_scale);
   }
 
@@ -255,7 +298,7 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     for (int i = 0; i < kRunLanes; ++i) scaled[i] = QuotientOf(y[i], scale);
     if constexpr (std::is_void_v<Element>) {
       return PackInt8Lanes(scaled);
-    } else if constexpr (!kQ8) {
+    } else {
       return PackLanes<Element>(scaled);
     }
   }

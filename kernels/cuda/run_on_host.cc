@@ -19,12 +19,15 @@ void RunBlock(const typename Body::Item& item, const std::byte* arena, int64_t b
     };
     static thread_local const auto memory = std::make_unique<Memory>();
     for (int t = 0; t < kThreads; ++t) Body::Angles(item, arena, block, t, memory->shared);
+    if constexpr (HasRows<Body>) {
+      for (int t = 0; t < kThreads; ++t) Body::ReadRows(item, block, t, memory->shared);
+    }
     for (int t = 0; t < kThreads; ++t) Body::Load(item, arena, block, t, memory->states[t]);
     if constexpr (HasTurn<Body>) {
       for (int t = 0; t < kThreads; ++t) Body::Turn(item, memory->shared, memory->states[t]);
     }
     for (int t = 0; t < kThreads; ++t) Body::Finish(item, memory->shared, memory->states[t]);
-    if constexpr (HasRowsToWrite<Body>) {
+    if constexpr (HasRows<Body>) {
       for (int t = 0; t < kThreads; ++t) Body::WriteRows(item, block, t, memory->shared);
     }
   } else if constexpr (HasSteps<Body>) {
