@@ -37,6 +37,28 @@ PHASOR_HD void StoreAligned(const T& value, std::byte* p) {
   std::memcpy(Aligned<sizeof value>(p), &value, sizeof value);
 }
 
+// Begins to copy kBytes of global memory to shared memory. They are there after the thread has
+// called FinishCopies.
+template <size_t kBytes>
+PHASOR_HD void BeginCopy(const std::byte* from, std::byte* to) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (kBytes >= 4) {
+    const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared),
+                 "l"(__cvta_generic_to_global(from)), "n"(kBytes)
+                 : "memory");
+    return;
+  }
+#endif
+  std::memcpy(Aligned<kBytes>(to), Aligned<kBytes>(from), kBytes);
+}
+
+PHASOR_HD void FinishCopies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // One element, converted as kernels/math/element.h does.
 template <typename Element>
 PHASOR_HD typename Element::Math LoadElement(const std::byte* p) {

@@ -310,23 +310,30 @@ class PlaneItems {
 
   void AddScaledRotation(const MoveKeysItem& turned, int64_t begin, int64_t rows) {
     RotateScaledKeysItem item{{turned}};
-    item.head_words = turned.head_words;
-    item.head_stride = turned.row_bytes;
+    item.x_lanes = ScaledLanesOf(begin, item.pairs.value, item.split_in);
+    item.y_lanes = ScaledLanesOf(begin, item.pairs.value, item.split_out);
     const int64_t units = item.pairs.value / kRunLanes;
-    const auto lanes = [&](bool split) {
-      UnitLanes each = UnitLanesOf(begin, item.pairs.value, split, kRunLanes, 1);
-      if (from_.code != KeyCode::kQ8_0) return each;
-      const int64_t block = UnitBytes(from_.code);
-      each.begin = static_cast<int32_t>(begin / key_blocks::kLanes * block);
-      each.step = static_cast<int32_t>(block);
-      if (split) each.second = static_cast<int32_t>(item.pairs.value / key_blocks::kLanes * block);
-      return each;
-    };
-    item.x_lanes = lanes(item.split_in);
-    item.y_lanes = lanes(item.split_out);
-    const int64_t fit = kRowBytes / item.head_stride * units;
-    SetUnits(units, std::min(fit, int64_t{kScaledUnits}), rows, item);
+    int64_t most = kScaledUnits;
+    if (from_.code == KeyCode::kQ8_0) {
+      item.head_words = turned.head_words;
+      // An odd number of words of 8 bytes or more, so that heads begin in different banks.
+      const int64_t word = std::max(item.width, 8);
+      const int64_t words = (turned.head_words.value * item.width + word - 1) / word;
+      item.head_stride = static_cast<int32_t>(((words + 1) | 1) * word);
+      most = std::min(most, kRowBytes / item.head_stride * units);
+    }
+    SetUnits(units, most, rows, item);
     list_.Add({.op = Op::kRotateScaledKeys, .code = from_.code}, item);
+  }
+
+  UnitLanes ScaledLanesOf(int64_t begin, int64_t pairs, bool split) const {
+    UnitLanes lanes = UnitLanesOf(begin, pairs, split, kRunLanes, 1);
+    if (from_.code != KeyCode::kQ8_0) return lanes;
+    const int64_t block = UnitBytes(from_.code);
+    lanes.begin = static_cast<int32_t>(begin / key_blocks::kLanes * block);
+    lanes.step = static_cast<int32_t>(block);
+    if (split) lanes.second = static_cast<int32_t>(pairs / key_blocks::kLanes * block);
+    return lanes;
   }
 
   // The grid of heads of `units` units, in blocks of at most `most`.

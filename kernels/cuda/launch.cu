@@ -48,12 +48,14 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
   if constexpr (HasPhases<Body>) {
     __shared__ typename Body::Shared shared;
     typename Body::State state;
-    Body::Angles(item, arena, block, thread, shared);
-    WaitForEarlierKernels();
     if constexpr (HasRows<Body>) {
+      Body::FindRows(item, arena, block, thread, shared);
+      WaitForEarlierKernels();
       __syncthreads();
-      Body::ReadRows(item, block, thread, shared);
+      Body::ReadRows(item, thread, shared);
     }
+    Body::Angles(item, arena, block, thread, shared);
+    if constexpr (!HasRows<Body>) WaitForEarlierKernels();
     Body::Load(item, arena, block, thread, state);
     __syncthreads();
     if constexpr (HasTurn<Body>) {
@@ -63,7 +65,7 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
     Body::Finish(item, shared, state);
     if constexpr (HasRows<Body>) {
       __syncthreads();
-      Body::WriteRows(item, block, thread, shared);
+      Body::WriteRows(item, thread, shared);
     }
   } else if constexpr (HasSteps<Body>) {
     __shared__ typename Body::Shared shared;

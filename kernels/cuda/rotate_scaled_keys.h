@@ -6,8 +6,9 @@
 //   Turn    every thread decodes and rotates its unit, and notes the largest magnitudes
 //   Finish  every thread finds the new scales and encodes
 //
-// Units of Q8_0 are not aligned. So its rows pass through memory that the block shares: ReadRows
-// comes before Turn, and WriteRows after Finish.
+// Units of Q8_0 are not aligned. So its rows pass through memory that the block shares. FindRows
+// and ReadRows come before Angles, so that rows are on their way while angles are computed, and
+// WriteRows comes after Finish.
 //
 // For dense rows without a Hadamard transform in which all lanes that share a scale rotate.
 // Contract: kernels/ops/key_rows.h and kernels/ops/rotary.h. Threads: blocks of one launch write
@@ -34,10 +35,11 @@ namespace phasor::cuda {
 using ScaledKeysBase = RotaryBody<Float8Element<Float8::kE4M3>, true, false, false>;
 inline constexpr int kRunLanes = ScaledKeysBase::kPairs;
 
-// The most units of a block, and the most heads and bytes of its rows of Q8_0, with gaps between.
+// The most units of a block, and the most bytes and heads of its rows of Q8_0, with gaps between. A
+// head has at least one block of 34 bytes, and gaps make them 56.
 inline constexpr int kScaledUnits = kThreads;
-inline constexpr int kRowHeads = 160;
 inline constexpr int kRowBytes = 10240;
+inline constexpr int kRowHeads = kRowBytes / 56;
 
 // Of Q8_0, `step` of lanes is from one block to the next.
 struct RotateScaledKeysItem : RotateKeysItem {
@@ -57,6 +59,7 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     alignas(kVectorBytes) std::byte bytes[kRowBytes];
     const std::byte* in[kRowHeads];  // the rotating lanes of each head
     std::byte* out[kRowHeads];       // where they go
+    int32_t heads;
   };
   struct NoRows {};
   struct Shared : ScaledKeysBase::Shared, std::conditional_t<kQ8, Rows, NoRows> {
@@ -77,22 +80,27 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     std::byte* row_scale = nullptr;
   };
 
-  static PHASOR_HD void Angles(const Item& item, const std::byte* arena, int64_t block, int thread,
-                               Shared& shared) {
-    ScaledKeysBase::Angles(item, arena, block, thread, shared);
-    if constexpr (kQ8) FindHead(item, arena, block, thread, shared);
+  // Finds where the head is read and written that has the number of the thread in the block.
+  static PHASOR_HD void FindRows(const Item& item, const std::byte* arena, int64_t block,
+                                 int thread, Shared& shared) {
+    const BlockUnits units = UnitsOf(item.grid, block);
+    if (thread == 0) shared.heads = Quotient(units.count, item.head_units);
+    const int32_t unit = thread * item.head_units.value;
+    if (unit >= units.count) return;
+    const UnitAt at = UnitOf(item.grid, units, unit);
+    const KeyUnit key = KeyUnitOf(item, arena, at.row, Quotient(at.unit, item.head_units));
+    shared.in[thread] = key.plane.x + key.x + item.x_lanes.begin;
+    shared.out[thread] = key.plane.y + key.y + item.y_lanes.begin;
   }
 
-  static PHASOR_HD void ReadRows(const Item& item, int64_t block, int thread, Shared& shared) {
-    ForWords(item, block, thread, [&](auto word, int32_t head, int32_t at) {
-      word = LoadWords<sizeof word>(shared.in[head] + at);
-      StoreAligned(word, shared.bytes + head * item.head_stride + at);
+  static PHASOR_HD void ReadRows(const Item& item, int thread, Shared& shared) {
+    ForWords(item, thread, shared.heads, [&](auto word, int32_t head, int32_t at) {
+      BeginCopy<sizeof word>(shared.in[head] + at, shared.bytes + head * item.head_stride + at);
     });
   }
 
-  static PHASOR_HD void WriteRows(const Item& item, int64_t block, int thread,
-                                  const Shared& shared) {
-    ForWords(item, block, thread, [&](auto word, int32_t head, int32_t at) {
+  static PHASOR_HD void WriteRows(const Item& item, int thread, const Shared& shared) {
+    ForWords(item, thread, shared.heads, [&](auto word, int32_t head, int32_t at) {
       word = LoadAligned<decltype(word)>(shared.bytes + head * item.head_stride + at);
       StoreWords(word, shared.out[head] + at);
     });
@@ -108,7 +116,9 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     state.head = Quotient(thread, item.head_units);
     state.part = thread - state.head * item.head_units.value;
     state.angles = AnglesOf(item, units, thread, at.row, state.part);
-    if constexpr (!kQ8) {
+    if constexpr (kQ8) {
+      FinishCopies();
+    } else {
       const KeyUnit key = KeyUnitOf(item, arena, at.row, Quotient(at.unit, item.head_units));
       const std::byte* const x = key.plane.x + key.x + FirstOf(item.x_lanes, state.part);
       state.x[0] = LoadWords<kRunLanes>(x);
@@ -147,22 +157,9 @@ struct RotateScaledKeysBody : ScaledKeysBase {
   }
 
  private:
-  // Finds the rows of one head of the block.
-  static PHASOR_HD void FindHead(const Item& item, const std::byte* arena, int64_t block,
-                                 int32_t head, Shared& shared) {
-    const BlockUnits units = UnitsOf(item.grid, block);
-    const int32_t unit = head * item.head_units.value;
-    if (unit >= units.count) return;
-    const UnitAt at = UnitOf(item.grid, units, unit);
-    const KeyUnit key = KeyUnitOf(item, arena, at.row, Quotient(at.unit, item.head_units));
-    shared.in[head] = key.plane.x + key.x + item.x_lanes.begin;
-    shared.out[head] = key.plane.y + key.y + item.y_lanes.begin;
-  }
-
-  // Calls work(Words{}, head of the block, byte) for every word of its rows of Q8_0.
+  // Calls work(Words{}, head of the block, byte) for every word of the rotating lanes of heads.
   template <typename Work>
-  static PHASOR_HD void ForWords(const Item& item, int64_t block, int thread, const Work& work) {
-    const int32_t heads = Quotient(UnitsOf(item.grid, block).count, item.head_units);
+  static PHASOR_HD void ForWords(const Item& item, int thread, int32_t heads, const Work& work) {
     const int32_t count = heads * item.head_words.value;
     VisitWidth(item.width, [&](auto word) {
       PHASOR_ROLLED

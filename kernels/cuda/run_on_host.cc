@@ -18,17 +18,18 @@ void RunBlock(const typename Body::Item& item, const std::byte* arena, int64_t b
       typename Body::State states[kThreads];
     };
     static thread_local const auto memory = std::make_unique<Memory>();
-    for (int t = 0; t < kThreads; ++t) Body::Angles(item, arena, block, t, memory->shared);
     if constexpr (HasRows<Body>) {
-      for (int t = 0; t < kThreads; ++t) Body::ReadRows(item, block, t, memory->shared);
+      for (int t = 0; t < kThreads; ++t) Body::FindRows(item, arena, block, t, memory->shared);
+      for (int t = 0; t < kThreads; ++t) Body::ReadRows(item, t, memory->shared);
     }
+    for (int t = 0; t < kThreads; ++t) Body::Angles(item, arena, block, t, memory->shared);
     for (int t = 0; t < kThreads; ++t) Body::Load(item, arena, block, t, memory->states[t]);
     if constexpr (HasTurn<Body>) {
       for (int t = 0; t < kThreads; ++t) Body::Turn(item, memory->shared, memory->states[t]);
     }
     for (int t = 0; t < kThreads; ++t) Body::Finish(item, memory->shared, memory->states[t]);
     if constexpr (HasRows<Body>) {
-      for (int t = 0; t < kThreads; ++t) Body::WriteRows(item, block, t, memory->shared);
+      for (int t = 0; t < kThreads; ++t) Body::WriteRows(item, t, memory->shared);
     }
   } else if constexpr (HasSteps<Body>) {
     static thread_local const auto shared = std::make_unique<typename Body::Shared>();

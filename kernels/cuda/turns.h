@@ -43,6 +43,9 @@ PHASOR_HD uint64_t OffsetOf(const ItemTurns& turns, const std::byte* arena, int6
 template <typename Positions>
 PHASOR_HD uint64_t PhaseOfRow(const ItemTurns& turns, const Positions& positions,
                               const std::byte* arena, int64_t j, int64_t row) {
+  if (turns.layers == 1 && turns.axis.empty() && turns.offset.empty()) {  // most models
+    return PhaseAt(turns.frequency.In(arena)[j], PositionOf(positions, arena, row, 0));
+  }
   uint64_t phase = OffsetOf(turns, arena, j);
   for (int32_t layer = 0; layer < turns.layers; ++layer) {
     const int64_t i = layer * turns.pairs + j;
