@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorts the tokens of a slice into those that turn and those that are copied, and describes the
-// bytes of their rows.
+// Sorts the tokens of a slice into those that turn and those that are copied, and chooses kernels.
 #include "kernels/cuda/key_items.h"
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/compare_keys.h"
+#include "kernels/cuda/key_bytes.h"
 #include "kernels/cuda/keys.h"
 #include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/rotate_keys.h"
@@ -22,7 +22,6 @@ namespace {
 
 // The most words of a token in one item, so that units are numbered in 32 bits.
 constexpr int64_t kMostTokenWords = int64_t{1} << 24;
-constexpr int64_t kWidest = 16;
 
 template <typename T>
 InArena<T> PutAll(Arena& arena, const std::vector<T>& values) {
@@ -30,68 +29,6 @@ InArena<T> PutAll(Arena& arena, const std::vector<T>& values) {
 }
 
 SmallDivisor Small(int64_t value) { return MakeSmallDivisor(static_cast<int32_t>(value)); }
-
-// The widest word that divides everything whose bits are set.
-int64_t WidthOf(uint64_t bits) { return int64_t{1} << std::countr_zero(bits | uint64_t{kWidest}); }
-
-uint64_t BitsOf(const void* p) { return reinterpret_cast<uintptr_t>(p); }
-
-// Lanes that have others between them.
-bool IsStrided(const KeyForm& form) { return form.lane_bytes != UnitBytes(form.code); }
-bool HasGroups(const KeyForm& form) { return form.group_lanes < form.head_dim; }
-
-// The bits of the distances between rows.
-uint64_t RowBits(const KeyForm& form) {
-  return static_cast<uint64_t>((form.pages > 1 ? form.page_bytes : 0) |
-                               (form.page_size > 1 ? form.slot_bytes : 0) |
-                               (form.heads > 1 ? form.head_bytes : 0));
-}
-
-// The bits of the lengths of contiguous lanes, and of the distances between them.
-uint64_t LaneBits(const KeyForm& form) {
-  if (form.dense()) return 0;
-  const int64_t unit = UnitBytes(form.code);
-  const int64_t lanes = IsStrided(form) ? unit | form.lane_bytes : form.group_lanes * unit;
-  return static_cast<uint64_t>(lanes | (HasGroups(form) ? form.group_bytes : 0));
-}
-
-KeyWords WordsOf(const KeyForm& form, int64_t width) {
-  KeyWords words;
-  words.group.value = 0;
-  words.step = width;
-  if (form.dense()) return words;
-  const int64_t unit = UnitBytes(form.code);
-  if (!IsStrided(form)) {
-    words.group = Small(form.group_lanes * unit / width);
-    words.group_bytes = form.group_bytes;
-  } else if (width < unit) {
-    words.group = Small(unit / width);
-    words.group_bytes = form.lane_bytes;
-  } else {
-    if (HasGroups(form)) words.group = Small(form.group_lanes);
-    words.group_bytes = form.group_bytes;
-    words.step = form.lane_bytes;
-  }
-  return words;
-}
-
-// Bytes of a dense row, from its first lane on.
-struct ByteRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t bytes() const { return end - begin; }
-};
-
-ByteRange BytesOfLanes(const KeyForm& form, KeyWindow lanes) {
-  const int64_t unit = phasor::UnitLanes(form.code), bytes = UnitBytes(form.code);
-  return {lanes.begin / unit * bytes, lanes.end / unit * bytes};
-}
-
-// All that a copy takes of a row.
-ByteRange WholeRow(const KeyForm& from, const KeyForm& to) {
-  if (!from.dense() || !to.dense()) return {0, from.head_dim * UnitBytes(from.code)};
-  return {-std::min(from.bytes_before, to.bytes_before), std::min(from.bytes_from, to.bytes_from)};
-}
 
 KeyWindow WindowOf(const MovePlane& plane, const KeyForm& form) {
   const ResolvedSpec& spec = plane.plan->spec;
@@ -388,7 +325,7 @@ class PlaneItems {
     if (lead_.plan != nullptr) {
       item.rotary_begin = static_cast<int32_t>(lead_.plan->spec.rotary_begin - window.begin);
     }
-    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), 2 * kWidest));
+    item.row_bytes = static_cast<int32_t>(AlignUp(bytes.bytes(), 2 * kWidestWord));
     if (from_.hadamard == 0) return;
     item.hadamard_bits = std::countr_zero(static_cast<uint64_t>(from_.hadamard));
     item.hadamard_factor = HadamardFactor(from_.hadamard);

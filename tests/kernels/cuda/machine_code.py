@@ -55,11 +55,13 @@ PIPES = (
 SLOW_UNITS = {("F64", "120"): 64}
 LIMITS = pathlib.Path(__file__).with_suffix(".json")
 ROOM = 1.05  # of a limit, over the count that is written down
-# Kernels that move or compare keys, one for each code, with a barrier between any two steps. So many blocks must fit on a
-# multiprocessor, by registers and by shared memory, of which a block takes 1 KiB more than it uses: on multiprocessors with 64
-# and 100 KiB, and on larger ones. sm_100 has room for four, whose registers are too few for compilers.
-MOVE_KERNEL, MOVE_KERNELS = re.compile(r"(Move|Compare)KeysBodyILNS_7KeyCodeE\d+E"), 22
-MOVE_BLOCKS = {"Move": {64: 2, 100: 3}, "Compare": {64: 1, 100: 2}}
+# Kernels that move or compare keys through shared memory, one for each code, and those that rotate keys with scales. So many
+# blocks must fit on a multiprocessor, by registers and by shared memory, of which a block takes 1 KiB more than it uses: on
+# multiprocessors with 64 and 100 KiB, and on larger ones. sm_100 has room for four, whose registers are too few for compilers.
+# A thread that rotates keys with scales has 32 lanes, and before sm_89 no instruction converts them to FLOAT8.
+MOVE_KERNEL, MOVE_KERNELS = re.compile(r"(Move|Compare|RotateScaled)KeysBodyILNS_7KeyCodeE\d+E"), 26
+MOVE_BLOCKS = {"Move": {64: 2, 100: 3}, "Compare": {64: 1, 100: 2}, "RotateScaled": {64: 1, 100: 2, 164: 2, 228: 3}}
+MOVES_16 = {"Move": 2, "Compare": 1, "RotateScaled": 0}  # must load 16 bytes at once; must store them, too
 SHARED_KIB = {75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
 
 
@@ -137,7 +139,7 @@ def check(out, architecture, nvcc, flags, disassembler, counts):
         problems += [f"{name}: {p}" for p in forbidden(lines)]
         if (found := MOVE_KERNEL.search(name)):
             operations = [i[0] for i in lines if isinstance(i, tuple)]
-            for what, moves_16 in (("load", LOAD), ("store", STORE))[: 2 if found[1] == "Move" else 1]:
+            for what, moves_16 in (("load", LOAD), ("store", STORE))[: MOVES_16[found[1]]]:
                 problems += [] if any(map(moves_16.match, operations)) else [f"{name}: no {what} of 16 bytes"]
         for pattern, want in PLAIN_KERNELS.items():
             if re.search(pattern, name):
