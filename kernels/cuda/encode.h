@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "kernels/base/host_device.h"
@@ -177,9 +176,8 @@ struct EncodeBody {
     constexpr int kTogether = kPairs > 2 ? 2 : 1;  // neighbours in any order: a load
     PHASOR_UNROLL
     for (int i = 0; i < kPairs; i += kTogether) {
-      const void* const at = wide.fraction.In(arena) + PairOf(wide, order, column, i);
-      Words<8 * kTogether> words;
-      std::memcpy(&words, __builtin_assume_aligned(at, sizeof words), sizeof words);
+      const uint64_t* const at = wide.fraction.In(arena) + PairOf(wide, order, column, i);
+      const auto words = LoadAligned<Words<8 * kTogether>>(reinterpret_cast<const std::byte*>(at));
       PHASOR_UNROLL
       for (int j = 0; j < kTogether; ++j) {
         const uint64_t fraction = words.word[2 * j] | uint64_t{words.word[2 * j + 1]} << 32;
