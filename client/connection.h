@@ -4,7 +4,6 @@
 #ifndef PHASOR_CLIENT_CONNECTION_H_
 #define PHASOR_CLIENT_CONNECTION_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -2,7 +2,6 @@
 // Converts the messages of Encode and ApplyRoPE to requests of the kernels, and back.
 #include "proto/convert.h"
 
-#include <cstdint>
 #include <string>
 #include <utility>
 

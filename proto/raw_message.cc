@@ -8,7 +8,6 @@
 #include <google/protobuf/io/coded_stream.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 

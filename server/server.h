@@ -4,7 +4,6 @@
 #ifndef PHASOR_SERVER_SERVER_H_
 #define PHASOR_SERVER_SERVER_H_
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

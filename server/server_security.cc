@@ -2,8 +2,6 @@
 // Loads certificates, tokens and policy, and reloads them when their files change.
 #include "server/server_security.h"
 
-#include <utility>
-
 #include "kernels/base/status_macros.h"
 #include "server/base/log.h"
 

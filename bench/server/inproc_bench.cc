@@ -2,7 +2,6 @@
 // bench_inproc: compares a call of the client in process with the backend's own run of the same
 // prepared request.
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

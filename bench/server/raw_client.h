@@ -8,7 +8,6 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 
-#include <cstdint>
 #include <string>
 
 namespace phasor::bench {

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <memory>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <iostream>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"

@@ -3,7 +3,6 @@
 #ifndef PHASOR_CLIENT_CLI_BENCH_REPORT_H_
 #define PHASOR_CLIENT_CLI_BENCH_REPORT_H_
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>

@@ -3,9 +3,7 @@
 // "phasor: <code>: <message>"; 2 for a command line that cannot be parsed.
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "client/cli/commands.h"
 

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -4,7 +4,6 @@
 #define PHASOR_CLIENT_CLI_MOVE_COMMAND_H_
 
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"

@@ -3,7 +3,6 @@
 #include "client/cli/spec_flags.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <iterator>

@@ -2,7 +2,6 @@
 // The subcommands `bias` and `tables`: their flags and how they run.
 #include "client/cli/table_commands.h"
 
-#include <optional>
 #include <string>
 
 #include "client/cli/npy.h"

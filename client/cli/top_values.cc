@@ -6,7 +6,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "kernels/base/text.h"

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <utility>
 
 #include "client/device_memory.h"
 #include "kernels/base/invalid.h"

@@ -4,7 +4,6 @@
 #define PHASOR_KERNELS_BACKEND_BACKEND_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 

@@ -8,8 +8,6 @@
 #define PHASOR_KERNELS_CPU_LANE_CODES_INL_H_
 #endif
 
-#include <cstring>
-
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/math/key_blocks.h"
 

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <deque>
-#include <utility>
 #include <vector>
 
 #include "kernels/cpu/rotary_args.h"

@@ -3,7 +3,6 @@
 #include "kernels/cuda/device_memory.h"
 
 #include <iterator>
-#include <utility>
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"

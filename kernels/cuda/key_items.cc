@@ -6,7 +6,6 @@
 #include <bit>
 #include <map>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "kernels/cuda/compare_keys.h"

@@ -3,8 +3,6 @@
 #ifndef PHASOR_KERNELS_CUDA_KEY_ITEMS_H_
 #define PHASOR_KERNELS_CUDA_KEY_ITEMS_H_
 
-#include <cstdint>
-
 #include "kernels/backend/batch.h"
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/launch_list.h"

@@ -15,7 +15,6 @@
 #ifndef PHASOR_KERNELS_CUDA_ROTARY_H_
 #define PHASOR_KERNELS_CUDA_ROTARY_H_
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,6 @@
 // Collects the terms of every column and groups columns into units.
 #include "kernels/cuda/row_program.h"
 
-#include <algorithm>
 #include <map>
 
 namespace phasor::cuda {

@@ -4,7 +4,6 @@
 #ifndef PHASOR_KERNELS_OPS_KEY_FORM_H_
 #define PHASOR_KERNELS_OPS_KEY_FORM_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 

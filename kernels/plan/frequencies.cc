@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <boost/math/constants/constants.hpp>
-#include <utility>
 
 #include "kernels/plan/frequencies_real.h"
 #include "kernels/spec/ladders.h"

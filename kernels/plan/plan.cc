@@ -7,8 +7,6 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <optional>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "kernels/base/status_macros.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/request/key_layouts.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/request/move_specs.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>

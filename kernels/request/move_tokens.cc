@@ -2,7 +2,6 @@
 #include "kernels/request/move_tokens.h"
 
 #include <algorithm>
-#include <string>
 
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"

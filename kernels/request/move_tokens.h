@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/request/move_keys.h"

@@ -4,9 +4,7 @@
 #include "kernels/request/request.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "kernels/base/invalid.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prepares rotation requests and cuts out runs of their tokens. See kernels/request/request.h for
 // the declarations.
-#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"

@@ -6,8 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "kernels/base/json.h"

@@ -4,7 +4,6 @@
 #ifndef PHASOR_KERNELS_SPEC_CONFIG_JSON_H_
 #define PHASOR_KERNELS_SPEC_CONFIG_JSON_H_
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -7,8 +7,6 @@
 #ifndef PHASOR_KERNELS_SPEC_FIELDS_H_
 #define PHASOR_KERNELS_SPEC_FIELDS_H_
 
-#include <string_view>
-
 #include "kernels/spec/spec.h"
 
 namespace phasor {

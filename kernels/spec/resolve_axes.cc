@@ -2,7 +2,6 @@
 // Resolves the number of axes and which axis turns which pair.
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 

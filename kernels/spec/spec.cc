@@ -3,7 +3,6 @@
 #include "kernels/spec/spec.h"
 
 #include <type_traits>
-#include <utility>
 
 #include "kernels/spec/fields.h"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "kernels/base/invalid.h"

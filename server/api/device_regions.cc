@@ -2,7 +2,6 @@
 // Checks the CUDA IPC handle and the device UUID of a message, then registers the region.
 #include "server/api/device_regions.h"
 
-#include <string>
 #include <utility>
 
 #include "kernels/base/invalid.h"

@@ -6,7 +6,6 @@
 #define PHASOR_SERVER_API_REQUEST_VIEW_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>

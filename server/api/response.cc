@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "phasor/v1/position_embedding_service.pb.h"

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"

@@ -3,7 +3,6 @@
 // methods without tensors itself.
 #include "server/api/service.h"
 
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -2,9 +2,6 @@
 // Converts messages of SharedMemoryService and sends each to the store of its kind of memory.
 #include "server/api/shared_memory_service.h"
 
-#include <string>
-#include <utility>
-
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"

@@ -8,7 +8,6 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <cstdint>
-#include <string>
 #include <unordered_set>
 
 #include "absl/base/thread_annotations.h"

@@ -7,8 +7,6 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/raw_message.h"

@@ -5,7 +5,6 @@
 // memory.
 #include "server/engine/run_call.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>

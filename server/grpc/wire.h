@@ -6,7 +6,6 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 

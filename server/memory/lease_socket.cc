@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"

@@ -12,7 +12,6 @@
 #define PHASOR_SERVER_MEMORY_LEASE_SOCKET_H_
 
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <string_view>

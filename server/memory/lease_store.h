@@ -4,10 +4,8 @@
 #ifndef PHASOR_SERVER_MEMORY_LEASE_STORE_H_
 #define PHASOR_SERVER_MEMORY_LEASE_STORE_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "absl/base/thread_annotations.h"

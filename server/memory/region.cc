@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <limits>
 #include <system_error>
 #include <utility>
 

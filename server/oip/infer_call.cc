@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "inference/grpc_service.pb.h"

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <string>
 #include <utility>
 
 #include "proto/grpc_status.h"

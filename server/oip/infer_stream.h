@@ -5,7 +5,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <memory>
 #include <set>
 
 #include "absl/base/thread_annotations.h"

@@ -3,10 +3,8 @@
 // statistics, shared memory.
 #include "server/oip/service.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <string>
 #include <utility>
 

@@ -11,7 +11,6 @@
 
 #include <ctime>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -5,7 +5,6 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"

@@ -4,7 +4,6 @@
 #include "server/trace/trace_options.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"

@@ -4,7 +4,6 @@
 #define PHASOR_TESTS_CONFORMANCE_MEASURE_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/base/dtype.h"

@@ -6,8 +6,6 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <thread>
 #include <vector>
 
 #include "grpc/health/v1/health.grpc.pb.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests GPU memory end to end: what is refused, and what happens when it or the server ends.
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>

@@ -2,7 +2,6 @@
 // Moves of keys in GPU memory, over TCP and a Unix socket: bytes, slot positions and differences
 // must equal those of calls in process. The GPU is a fake; this has not run on hardware.
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"

@@ -2,8 +2,6 @@
 // Tests GPU memory end to end, over TCP and a Unix socket: the bytes must equal those of calls in
 // process. The GPU is a fake; this has not run on hardware.
 #include <cstring>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 

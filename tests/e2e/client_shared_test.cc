@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <memory>
 #include <numeric>
 #include <random>
 #include <thread>

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include <cstdio>
 #include <cstring>
 #include <string>
 #include <thread>

@@ -8,7 +8,6 @@
 #include <sys/prctl.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <utility>

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 
 #include "google/protobuf/descriptor.h"
 #include "kernels/spec/fields.h"

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 namespace phasor::testing {
 namespace {

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "grpc/health/v1/health.grpc.pb.h"

@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"

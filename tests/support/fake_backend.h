@@ -4,7 +4,6 @@
 #define PHASOR_TESTS_SUPPORT_FAKE_BACKEND_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <string>

@@ -4,7 +4,6 @@
 #ifndef PHASOR_TESTS_SUPPORT_HOST_GRID_H_
 #define PHASOR_TESTS_SUPPORT_HOST_GRID_H_
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>

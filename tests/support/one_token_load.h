@@ -5,8 +5,6 @@
 #ifndef PHASOR_TESTS_SUPPORT_ONE_TOKEN_LOAD_H_
 #define PHASOR_TESTS_SUPPORT_ONE_TOKEN_LOAD_H_
 
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>

@@ -4,7 +4,6 @@
 #ifndef PHASOR_CLIENT_CLI_CACHE_DUMP_H_
 #define PHASOR_CLIENT_CLI_CACHE_DUMP_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>

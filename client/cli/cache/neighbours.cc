@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/cache/neighbours.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <set>

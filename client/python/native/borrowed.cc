@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "client/python/native/device_memory.h"

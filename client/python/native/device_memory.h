@@ -3,8 +3,6 @@
 #ifndef PHASOR_CLIENT_PYTHON_NATIVE_DEVICE_MEMORY_H_
 #define PHASOR_CLIENT_PYTHON_NATIVE_DEVICE_MEMORY_H_
 
-#include <utility>
-
 #include "client/device_memory.h"
 
 namespace phasor::python {

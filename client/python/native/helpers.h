@@ -6,7 +6,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <string>
 #include <string_view>
 #include <type_traits>
 

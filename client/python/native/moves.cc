@@ -5,7 +5,6 @@
 #include <nanobind/ndarray.h>
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "client/python/native/arrays.h"

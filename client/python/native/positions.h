@@ -6,7 +6,6 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
-#include <string_view>
 
 #include "client/position_list.h"
 #include "client/python/native/borrowed.h"

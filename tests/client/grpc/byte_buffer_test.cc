@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/grpc/byte_buffer.h"
 
-#include <numeric>
 #include <string>
 #include <vector>
 

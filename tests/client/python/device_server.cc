@@ -7,7 +7,6 @@
 
 #include <cstdio>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "absl/strings/escaping.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcuda.so.1 for tests: the functions that the Python package calls, about memory that a test
 // says is on a GPU. It has one device and one context, which must be current where CUDA wants that.
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>

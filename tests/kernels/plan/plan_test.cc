@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "kernels/spec/presets.h"
 #include "tests/support/direct.h"
 #include "tests/support/specs.h"

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "kernels/spec/spec.h"
 #include "tests/support/specs.h"
 

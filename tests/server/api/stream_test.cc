@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>

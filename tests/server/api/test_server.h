@@ -9,7 +9,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "server/api/service.h"

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <cerrno>
 #include <cstring>
 #include <thread>
 #include <vector>

@@ -8,7 +8,6 @@
 
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/server/oip/requests.h"
