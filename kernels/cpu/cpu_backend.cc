@@ -77,7 +77,7 @@ class CpuBackend final : public Backend {
       : options_(options),
         encode_(GetEncode(options.target)),
         rotary_(GetRotary(options.target)),
-        stream_bytes_(options.stream_bytes > 0 ? options.stream_bytes : LastLevelCacheBytes()),
+        stream_bytes_(options.stream_bytes > 0 ? options.stream_bytes : LastLevelCacheBytes() / 2),
         pool_(options.threads) {}
 
   std::string_view name() const override { return options_.name; }

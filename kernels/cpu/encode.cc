@@ -29,9 +29,11 @@ void EncodeRows(const EncodeArgs& args) { reference::Encode(args); }
 // non-temporal stores fill pages better; more rows compute the phases of a first row less often.
 constexpr int64_t kSteppingTile = 64;
 
-// out = scale * add_to + row for rows [first, first + count), in the element type.
+// out = scale * add_to + row for rows [first, first + count), in the element type. `stream` is for
+// 16-bit floats only: whether to write past the caches.
 template <typename E>
-HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t count, Rows32 rows) {
+HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t count, bool stream,
+                               Rows32 rows) {
   using T = typename E::T;
   const Df df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -44,9 +46,11 @@ HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t co
             ? nullptr
             : reinterpret_cast<const T*>(args.add_to + (first + t) * args.add_to_row_bytes);
     int64_t c = 0;
-    if constexpr (std::is_same_v<E, BF16>) {
+    if constexpr (sizeof(T) == 2) {
+      const Du16 d16;
       for (; add == nullptr && c + 2 * lanes <= args.layout->width; c += 2 * lanes) {
-        E::StoreTwo(hn::LoadU(df, row + c), hn::LoadU(df, row + c + lanes), out + c);
+        const auto two = E::Concat(hn::LoadU(df, row + c), hn::LoadU(df, row + c + lanes));
+        stream ? hn::Stream(two, d16, out + c) : hn::StoreU(two, d16, out + c);
       }
     }
     for (; c + lanes <= args.layout->width; c += lanes) {
@@ -175,27 +179,39 @@ void StepPhases(const EncodeArgs& args, const Position* step, uint64_t* steps) {
   }
 }
 
-void FinishTile(const EncodeArgs& args, int64_t first, int64_t count, Rows32 rows) {
+void FinishTile(const EncodeArgs& args, int64_t first, int64_t count, bool stream, Rows32 rows) {
   switch (args.dtype) {
     case Dtype::kFloat32:
-      return FinishRows32<F32>(args, first, count, rows);
+      return FinishRows32<F32>(args, first, count, stream, rows);
     case Dtype::kFloat16:
-      return FinishRows32<F16>(args, first, count, rows);
+      return FinishRows32<F16>(args, first, count, stream, rows);
     default:
-      return FinishRows32<BF16>(args, first, count, rows);
+      return FinishRows32<BF16>(args, first, count, stream, rows);
   }
+}
+
+// Whether rows of 16-bit floats can be written past the caches: all begin at a vector boundary.
+bool CanStream16(const EncodeArgs& args) {
+  const uintptr_t vector_bytes = hn::Lanes(Df()) * sizeof(float);
+  const uintptr_t bits =
+      reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
+  return args.add_to == nullptr && (bits & (vector_bytes - 1)) == 0;
 }
 
 void EncodeRows(const EncodeArgs& args) {
   const EncodeScratch scratch = CarveEncode(args);
   const bool direct = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
                       args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
-  const bool stream = direct && args.stream && CanStream(args);
+  const bool half_width = args.dtype == Dtype::kFloat16 || args.dtype == Dtype::kBFloat16;
+  const bool stream =
+      args.stream && ((direct && CanStream(args)) || (half_width && CanStream16(args)));
   Position step[kMaxAxes];
   const bool constant_step = ConstantStep(args, step);
   if (constant_step) StepPhases(args, step, scratch.steps);
   const bool stepping = constant_step && args.dtype != Dtype::kFloat64 && CanStep(args);
-  const int64_t tile = stepping && direct ? kSteppingTile : EncodeTile(*args.table);
+  const int64_t tile = !stepping ? EncodeTile(*args.table)
+                       : direct  ? kSteppingTile
+                                 : EncodeRowsAtOnce(*args.table);
   for (int64_t first = 0, count; first < args.rows; first += count) {
     count = HWY_MIN(tile, args.rows - first);
     if (stepping) {
@@ -216,7 +232,7 @@ void EncodeRows(const EncodeArgs& args) {
     } else {
       const Rows32 rows{reinterpret_cast<float*>(scratch.rows), args.layout->width};
       EmitRows32(args, scratch, stepping, first, count, false, rows);
-      FinishTile(args, first, count, rows);
+      FinishTile(args, first, count, stream, rows);
     }
   }
   if (stream) hwy::FlushStream();

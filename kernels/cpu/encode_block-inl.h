@@ -27,7 +27,7 @@ enum class Emit { kStore, kStream, kAccumulate };
 struct EncodeScratch {
   uint64_t* phases;      // [tile, entries], then slack; kSinCosOffset is added. Stepping: one row
   uint64_t* steps;       // [entries]
-  double* rows;          // [tile, width] as float, or [width] as double; then slack
+  double* rows;          // [EncodeRowsAtOnce, width] as float, or [width] as double; then slack
   double* sin;           // [entries], f64 only
   double* cos;           // [entries], f64 only
   double* amplitudes;    // [entries], xPos only
@@ -42,7 +42,7 @@ HWY_INLINE EncodeScratch CarveEncode(const EncodeArgs& args) {
   auto* phases = reinterpret_cast<uint64_t*>(args.scratch);
   uint64_t* steps = phases + tile * entries + kLaneSlack;
   auto* rows = reinterpret_cast<double*>(steps + row);
-  double* sin = rows + EncodeRowsWords(tile, args.layout->width);
+  double* sin = rows + EncodeRowsWords(*args.table, args.layout->width);
   double* amplitudes = sin + 2 * row;
   return {
       phases, steps, rows, sin, sin + row, amplitudes, reinterpret_cast<float*>(amplitudes + row),

@@ -150,12 +150,7 @@ struct Streamed<F16> : F16 {
   }
   // One behind the other.
   static HWY_INLINE void StreamTwo(Vf first, Vf second, uint16_t* p) {
-    const hn::Rebind<uint16_t, Df> dh;
-    const hn::Twice<decltype(dh)> dw;
-    const hn::Rebind<hwy::float16_t, Df> df16;
-    hn::Stream(hn::Combine(dw, hn::BitCast(dh, hn::DemoteTo(df16, second)),
-                           hn::BitCast(dh, hn::DemoteTo(df16, first))),
-               dw, p);
+    hn::Stream(Concat(first, second), Du16(), p);
   }
 };
 

@@ -322,9 +322,9 @@ struct BF16 {
       hn::StoreU(words, Du32(), reinterpret_cast<uint32_t*>(p));
     }
   }
-  // Stores two vectors, one behind the other.
-  static HWY_INLINE void StoreTwo(Vf first, Vf second, T* p) {
-    hn::StoreU(ConcatBFloat16(first, second), Du32(), reinterpret_cast<uint32_t*>(p));
+  // Two vectors, one behind the other.
+  static HWY_INLINE hn::Vec<Du16> Concat(Vf first, Vf second) {
+    return hn::BitCast(Du16(), ConcatBFloat16(first, second));
   }
 };
 struct F16 {
@@ -338,6 +338,13 @@ struct F16 {
     const hn::Rebind<uint16_t, Df> dh;
     const hn::Rebind<hwy::float16_t, Df> df16;
     hn::StoreU(hn::BitCast(dh, hn::DemoteTo(df16, v)), dh, p);
+  }
+  // Two vectors, one behind the other.
+  static HWY_INLINE hn::Vec<Du16> Concat(Vf first, Vf second) {
+    const hn::Rebind<uint16_t, Df> dh;
+    const hn::Rebind<hwy::float16_t, Df> df16;
+    return hn::Combine(Du16(), hn::BitCast(dh, hn::DemoteTo(df16, second)),
+                       hn::BitCast(dh, hn::DemoteTo(df16, first)));
   }
 };
 struct F64 {

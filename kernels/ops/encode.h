@@ -65,9 +65,16 @@ inline int64_t EncodeTile(const PhaseTable& table) {
   return tile < 1 ? 1 : (tile > 64 ? 64 : tile);
 }
 
-// 8-byte words for the rows in scratch: `tile` rows of f32 or one row of f64, in whole cache lines.
-inline int64_t EncodeRowsWords(int64_t tile, int64_t width) {
-  return ((tile > 2 ? tile : 2) * width / 2 + kLaneSlack + 15) / 8 * 8;
+// Rows in scratch at once. A few at least: if phases advance by a constant step, only those of the
+// first row are computed.
+inline int64_t EncodeRowsAtOnce(const PhaseTable& table) {
+  const int64_t tile = EncodeTile(table);
+  return tile < 8 ? 8 : tile;
+}
+
+// 8-byte words for the rows in scratch, of f32 or one row of f64, in whole cache lines.
+inline int64_t EncodeRowsWords(const PhaseTable& table, int64_t width) {
+  return (EncodeRowsAtOnce(table) * width / 2 + kLaneSlack + 15) / 8 * 8;
 }
 
 // Bytes for: phases of a tile, phases of a step, rows, sines and cosines in f64, and the amplitudes
@@ -75,7 +82,7 @@ inline int64_t EncodeRowsWords(int64_t tile, int64_t width) {
 inline int64_t EncodeScratchBytes(const PhaseTable& table, int64_t width) {
   const int64_t entries = table.entries() + kLaneSlack;
   const int64_t tile = EncodeTile(table);
-  return 8 * (tile * table.entries() + kLaneSlack + entries + EncodeRowsWords(tile, width) +
+  return 8 * (tile * table.entries() + kLaneSlack + entries + EncodeRowsWords(table, width) +
               2 * entries + 2 * entries);
 }
 
