@@ -228,17 +228,34 @@ HWY_INLINE const std::byte* TokenOf(const RotaryArgs::Tensor& tensor, int64_t t)
   return tensor.x + (tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t]);
 }
 
+struct Token {
+  const RotaryArgs::Tensor* tensor;  // nullptr: none
+  int64_t index;
+};
+
 // The token that is read some KiB after token t, of this tensor or of the one that is rotated next.
 // Only tokens at offsets of their own gain by being fetched: the processor finds no pattern there.
-HWY_INLINE const std::byte* TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
-                                       int64_t t) {
+HWY_INLINE Token TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor, int64_t t) {
   constexpr int64_t kAheadBytes = 4 << 10;
-  if (!args.fetch || tensor.x_offsets == nullptr) return nullptr;
+  if (!args.fetch || tensor.x_offsets == nullptr) return {nullptr, 0};
   const int64_t token_bytes = tensor.heads * HWY_MIN(tensor.x_head_bytes, tensor.x_token_bytes);
   const int64_t ahead = t + HWY_MAX(kAheadBytes / HWY_MAX(token_bytes, 1), 1);
-  if (ahead < args.tokens) return TokenOf(tensor, ahead);
+  if (ahead < args.tokens) return {&tensor, ahead};
   const bool last = &tensor + 1 == args.tensors + args.tensor_count;
-  return last ? nullptr : TokenOf((&tensor)[1], HWY_MIN(ahead, 2 * args.tokens - 1) - args.tokens);
+  if (last) return {nullptr, 0};
+  return {&tensor + 1, HWY_MIN(ahead, 2 * args.tokens - 1) - args.tokens};
+}
+
+// Fetches a line of the page that a token is written to, if the token before ends in another one:
+// stores past the caches do not wait for the page's translation then.
+HWY_INLINE void FetchPage(const RotaryArgs::Tensor& tensor, int64_t t) {
+  constexpr uintptr_t kPageBytes = 4096;
+  const int64_t bytes = tensor.heads * HWY_MIN(tensor.y_head_bytes, tensor.y_token_bytes);
+  const auto end = [&](int64_t i) HWY_ATTR { return tensor.y + tensor.y_offsets[i] + bytes - 1; };
+  const auto page = [&](int64_t i)
+                        HWY_ATTR { return reinterpret_cast<uintptr_t>(end(i)) / kPageBytes; };
+  if (tensor.y_offsets[t] < 0 || (t > 0 && page(t) == page(t - 1))) return;
+  __builtin_prefetch(end(t), /*rw=*/1, /*locality=*/2);
 }
 
 // Calls rotate(rows, row) for every token that is written, with the heads that share the tables of
@@ -250,10 +267,17 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
     const int64_t y_offset =
         tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
     if (y_offset < 0) return;
-    const std::byte* const ahead = heads == 1 ? nullptr : TokenAhead(args, tensor, t);
+    const std::byte* x_ahead = nullptr;
+    if (heads > 1) {
+      const Token ahead = TokenAhead(args, tensor, t);
+      if (ahead.tensor != nullptr) {
+        x_ahead = TokenOf(*ahead.tensor, ahead.index);
+        if (args.stream) FetchPage(*ahead.tensor, ahead.index);
+      }
+    }
     rotate(HeadRows{TokenOf(tensor, t) + h * tensor.x_head_bytes,
                     tensor.y + y_offset + h * tensor.y_head_bytes, heads, tensor.x_head_bytes,
-                    tensor.y_head_bytes, ahead},
+                    tensor.y_head_bytes, x_ahead},
            args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
   };
   // Pages keep the heads of a token near one another, so that tables are read once for all heads.
