@@ -24,8 +24,9 @@ namespace {
 constexpr int64_t kPayload = int64_t{256} << 20;
 constexpr int64_t kTokens = kPayload / testing::kLargeTokenBytes;
 constexpr int kCalls = 5;
-// Payloads. gRPC 1.51 needs 2.20 to 2.25, gRPC 1.83 between 2.28 and 2.82 (docs/newer-grpc.md).
-constexpr double kMost = PHASOR_GRPC_AT_LEAST(1, 83) ? 3.0 : 2.4;
+// Payloads; one more copy makes 3. gRPC 1.51 needs 2.10 to 2.25, and 2.44 once beside other tests,
+// gRPC 1.83 between 2.28 and 2.82 (docs/newer-grpc.md).
+constexpr double kMost = PHASOR_GRPC_AT_LEAST(1, 83) ? 3.0 : 2.7;
 
 // Refers to `payload`, which is not copied.
 grpc::ByteBuffer RequestOf(int64_t first, const std::string& payload) {
