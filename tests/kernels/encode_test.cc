@@ -57,6 +57,10 @@ std::vector<Spec> Layouts() {
       specs.push_back(spec);
     }
   }
+  // So wide that fewer rows are computed at once.
+  for (Arrangement arrangement : {Arrangement::kInterleaved, Arrangement::kConcatenated}) {
+    specs.push_back(Sinusoid(600, arrangement, TrigOrder::kSinCos));
+  }
   Spec padded = Sinusoid(37, Arrangement::kConcatenated, TrigOrder::kCosSin);
   padded.pad_back = 1;
   specs.push_back(padded);
