@@ -145,7 +145,7 @@ def main():
     if len(arguments) != 2:
         sys.exit("usage: peers.py SHIM OUT.json [--quick]")
     quick = "--quick" in sys.argv
-    settings = {"rounds": 2 if quick else 15, "round_seconds": 0 if quick else 0.01}
+    settings = {"rounds": 2 if quick else 15, "round_seconds": 0 if quick else 0.05}
     phasor = Phasor(os.path.abspath(arguments[0]))
     backends = {threads: phasor.backend(threads) for threads in sorted({1, os.cpu_count()})}
     report = Report(phasor.target(backends[1]), quick, "bench_peers", arguments[1])

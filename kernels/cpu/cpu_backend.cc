@@ -215,7 +215,9 @@ class CpuBackend final : public Backend {
     args.amplitude = AmplitudeOf(job);
     args.pairing_in = PairingIn(job);
     args.pairing_out = PairingOut(job);
-    args.stream = RowBytes(job) * job.batch * job.tokens > stream_bytes_;
+    // A rotation to another place reads as much as it writes; one in place never bypasses the
+    // caches.
+    args.stream = 2 * RowBytes(job) * job.batch * job.tokens > stream_bytes_;
     args.scratch = ThreadScratch().Get(RotaryScratchBytes(args));
     PositionRoom<64 * kMaxAxes> positions, from_positions;
     args.positions = positions.data();

@@ -29,8 +29,8 @@ void EncodeRows(const EncodeArgs& args) { reference::Encode(args); }
 // non-temporal stores fill pages better; more rows compute the phases of a first row less often.
 constexpr int64_t kSteppingTile = 64;
 
-// out = scale * add_to + row for rows [first, first + count), in the element type. `stream` is for
-// 16-bit floats only: whether to write past the caches.
+// out = scale * add_to + row for rows [first, first + count), in the element type. `stream`,
+// without add_to only: whether to write past the caches.
 template <typename E>
 HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t count, bool stream,
                                Rows32 rows) {
@@ -50,13 +50,17 @@ HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t co
       const Du16 d16;
       for (; add == nullptr && c + 2 * lanes <= args.layout->width; c += 2 * lanes) {
         const auto two = E::Concat(hn::LoadU(df, row + c), hn::LoadU(df, row + c + lanes));
-        stream ? hn::Stream(two, d16, out + c) : hn::StoreU(two, d16, out + c);
+        stream ? StreamTo(two, d16, out + c) : hn::StoreU(two, d16, out + c);
       }
     }
     for (; c + lanes <= args.layout->width; c += lanes) {
       auto v = hn::LoadU(df, row + c);
       if (add != nullptr) v = hn::MulAdd(scale, E::Load(add + c), v);
-      E::Store(v, out + c);
+      if constexpr (sizeof(T) == 4) {
+        stream ? StreamTo(v, df, out + c) : E::Store(v, out + c);
+      } else {
+        E::Store(v, out + c);
+      }
     }
     if (c == args.layout->width) continue;
     HWY_ALIGN T tail[hn::MaxLanes(Df())] = {};
@@ -190,21 +194,20 @@ void FinishTile(const EncodeArgs& args, int64_t first, int64_t count, bool strea
   }
 }
 
-// Whether rows of 16-bit floats can be written past the caches: all begin at a vector boundary.
-bool CanStream16(const EncodeArgs& args) {
-  const uintptr_t vector_bytes = hn::Lanes(Df()) * sizeof(float);
+// Whether rows can be written past the caches, each as a whole.
+bool CanStreamRows(const EncodeArgs& args) {
   const uintptr_t bits =
       reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
-  return args.add_to == nullptr && (bits & (vector_bytes - 1)) == 0;
+  return args.add_to == nullptr && args.dtype != Dtype::kFloat64 && CanStreamAt(bits);
 }
 
 void EncodeRows(const EncodeArgs& args) {
   const EncodeScratch scratch = CarveEncode(args);
-  const bool direct = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
-                      args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
-  const bool half_width = args.dtype == Dtype::kFloat16 || args.dtype == Dtype::kBFloat16;
-  const bool stream =
-      args.stream && ((direct && CanStream(args)) || (half_width && CanStream16(args)));
+  const bool columns = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
+                       args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
+  const bool stream_columns = args.stream && columns && CanStreamColumns(args);
+  const bool stream_rows = args.stream && !stream_columns && CanStreamRows(args);
+  const bool direct = columns && !stream_rows;
   Position step[kMaxAxes];
   const bool constant_step = ConstantStep(args, step);
   if (constant_step) StepPhases(args, step, scratch.steps);
@@ -227,15 +230,15 @@ void EncodeRows(const EncodeArgs& args) {
       }
     } else if (direct) {
       auto* out = reinterpret_cast<float*>(args.out + first * args.out_row_bytes);
-      EmitRows32(args, scratch, stepping, first, count, stream,
+      EmitRows32(args, scratch, stepping, first, count, stream_columns,
                  {out, args.out_row_bytes / static_cast<int64_t>(sizeof(float))});
     } else {
       const Rows32 rows{reinterpret_cast<float*>(scratch.rows), args.layout->width};
       EmitRows32(args, scratch, stepping, first, count, false, rows);
-      FinishTile(args, first, count, stream, rows);
+      FinishTile(args, first, count, stream_rows, rows);
     }
   }
-  if (stream) hwy::FlushStream();
+  if (stream_columns || stream_rows) hwy::FlushStream();
 }
 
 #endif  // PHASOR_SCALAR_TARGET

@@ -63,7 +63,7 @@ template <Emit kEmit>
 HWY_INLINE void PutVector(Vf v, float* p) {
   const Df d;
   if constexpr (kEmit == Emit::kStream) {
-    hn::Stream(v, d, p);
+    StreamTo(v, d, p);
   } else if constexpr (kEmit == Emit::kAccumulate) {
     hn::StoreU(hn::Add(hn::LoadU(d, p), v), d, p);
   } else {
@@ -305,8 +305,9 @@ HWY_INLINE bool CanStep(const EncodeArgs& args) {
       [&](const EncodeBlock& block) { return LayoutOf(args, block) == Layout::kAny; });
 }
 
-// Whether f32 rows can be written with non-temporal stores of full vectors.
-HWY_INLINE bool CanStream(const EncodeArgs& args) {
+// Whether columns of f32 rows can be written past the caches. Vectors must not cross lines: a line
+// that two columns share goes to memory in pieces, which takes more than twice as long.
+HWY_INLINE bool CanStreamColumns(const EncodeArgs& args) {
   const uintptr_t vector_bytes = hn::Lanes(Df()) * sizeof(float);
   uintptr_t bits =
       reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);

@@ -119,7 +119,7 @@ class F8 {
       code = hn::IfThenElse(hn::Gt(magnitude, infinity_), hn::Set(d8, uint8_t{0x7F}), code);
     }
     if constexpr (kStream) {
-      hn::Stream(code, d8, p);
+      StreamTo(code, d8, p);
     } else {
       hn::StoreU(code, d8, p);
     }

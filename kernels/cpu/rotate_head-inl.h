@@ -134,23 +134,23 @@ HWY_INLINE void RotateHalfSplit(D d, int64_t pairs, const T* cos, const T* sin,
   if (done < pairs) RotateHalfSplitRest<E>(d, done, pairs, cos, sin, x1, x2, y1, y2);
 }
 
-// E with non-temporal stores to aligned memory.
+// E with stores past the caches.
 template <typename E>
 struct Streamed : E {};
 template <>
 struct Streamed<F32> : F32 {
-  static HWY_INLINE void Store(Vf v, float* p) { hn::Stream(v, Df(), p); }
+  static HWY_INLINE void Store(Vf v, float* p) { StreamTo(v, Df(), p); }
 };
 template <>
 struct Streamed<F16> : F16 {
   static HWY_INLINE void Store(Vf v, uint16_t* p) {
     const hn::Rebind<uint16_t, Df> dh;
     const hn::Rebind<hwy::float16_t, Df> df16;
-    hn::Stream(hn::BitCast(dh, hn::DemoteTo(df16, v)), dh, p);
+    StreamTo(hn::BitCast(dh, hn::DemoteTo(df16, v)), dh, p);
   }
   // One behind the other.
   static HWY_INLINE void StreamTwo(Vf first, Vf second, uint16_t* p) {
-    hn::Stream(Concat(first, second), Du16(), p);
+    StreamTo(Concat(first, second), Du16(), p);
   }
 };
 

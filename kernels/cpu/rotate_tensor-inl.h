@@ -206,13 +206,11 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
   }
 }
 
-// Whether non-temporal stores of full vectors are possible: the lanes of every head must start on a
-// vector boundary.
+// Whether the lanes of every head can be written past the caches.
 HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                           int64_t lane_bytes) {
   const int64_t begin = args.rotary_begin * lane_bytes;
   const int64_t half = args.pairs * lane_bytes;
-  const int64_t vector_bytes = static_cast<int64_t>(hn::Lanes(Df()) * sizeof(float));
   auto bits = reinterpret_cast<uintptr_t>(tensor.y) |
               static_cast<uintptr_t>(tensor.y_token_bytes | tensor.y_head_bytes | begin | half);
   if (args.pairing_in == Pairing::kBlockHalfSplit) {
@@ -221,7 +219,7 @@ HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tens
   for (int64_t t = 0; t < args.tokens && tensor.y_offsets != nullptr; ++t) {
     if (tensor.y_offsets[t] > 0) bits |= static_cast<uintptr_t>(tensor.y_offsets[t]);
   }
-  return (bits & static_cast<uintptr_t>(vector_bytes - 1)) == 0;
+  return CanStreamAt(bits);
 }
 
 HWY_INLINE const std::byte* TokenOf(const RotaryArgs::Tensor& tensor, int64_t t) {
@@ -246,16 +244,24 @@ HWY_INLINE Token TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& te
   return {&tensor + 1, HWY_MIN(ahead, 2 * args.tokens - 1) - args.tokens};
 }
 
-// Fetches a line of the page that a token is written to, if the token before ends in another one:
-// stores past the caches do not wait for the page's translation then.
-HWY_INLINE void FetchPage(const RotaryArgs::Tensor& tensor, int64_t t) {
-  constexpr uintptr_t kPageBytes = 4096;
+// Fetches a line of each page that a token is written to, but not of the page where the token
+// before ends: stores past the caches do not wait for the pages' translations then.
+HWY_INLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
+  constexpr int64_t kPageBytes = 4096;
+  if (tensor.y_offsets != nullptr && tensor.y_offsets[t] < 0) return;
   const int64_t bytes = tensor.heads * HWY_MIN(tensor.y_head_bytes, tensor.y_token_bytes);
-  const auto end = [&](int64_t i) HWY_ATTR { return tensor.y + tensor.y_offsets[i] + bytes - 1; };
-  const auto page = [&](int64_t i)
-                        HWY_ATTR { return reinterpret_cast<uintptr_t>(end(i)) / kPageBytes; };
-  if (tensor.y_offsets[t] < 0 || (t > 0 && page(t) == page(t - 1))) return;
-  __builtin_prefetch(end(t), /*rw=*/1, /*locality=*/2);
+  const auto begin = [&](int64_t i) HWY_ATTR {
+    return reinterpret_cast<uintptr_t>(tensor.y) +
+           static_cast<uintptr_t>(tensor.y_offsets == nullptr ? i * tensor.y_token_bytes
+                                                              : tensor.y_offsets[i]);
+  };
+  const auto page = [&](int64_t i, int64_t byte)
+                        HWY_ATTR { return (begin(i) + static_cast<uintptr_t>(byte)) / kPageBytes; };
+  const uintptr_t before = t > 0 ? page(t - 1, bytes - 1) : 0;
+  for (int64_t i = bytes - 1; i >= 0 && page(t, i) != before; i -= kPageBytes) {
+    __builtin_prefetch(reinterpret_cast<const void*>(begin(t) + static_cast<uintptr_t>(i)),
+                       /*rw=*/1, /*locality=*/2);
+  }
 }
 
 // Calls rotate(rows, row) for every token that is written, with the heads that share the tables of
@@ -272,8 +278,13 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
       const Token ahead = TokenAhead(args, tensor, t);
       if (ahead.tensor != nullptr) {
         x_ahead = TokenOf(*ahead.tensor, ahead.index);
-        if (args.stream) FetchPage(*ahead.tensor, ahead.index);
+        if (args.stream) FetchPages(*ahead.tensor, ahead.index);
       }
+    }
+    // The last token's next one is another tile's, or nobody's, which does no harm.
+    const bool has_next = tensor.y_offsets == nullptr || t + 1 < args.tokens;
+    if (args.stream && tensor.x_offsets == nullptr && heads == tensor.heads && has_next) {
+      FetchPages(tensor, t + 1);
     }
     rotate(HeadRows{TokenOf(tensor, t) + h * tensor.x_head_bytes,
                     tensor.y + y_offset + h * tensor.y_head_bytes, heads, tensor.x_head_bytes,

@@ -56,6 +56,29 @@ HWY_INLINE V Opaque(V v) {
   return v;
 }
 
+// Stores past the caches -------------------------------------------------------------------------
+
+// Where vectors that are written past the caches may begin. NumPy's arrays begin at such places.
+constexpr uintptr_t kStreamBytes = 16;
+
+HWY_INLINE bool CanStreamAt(uintptr_t bits) { return bits % kStreamBytes == 0; }
+
+// Writes a vector past the caches: in one store if p is a multiple of its size, else in two or
+// four.
+template <class D>
+HWY_INLINE void StreamTo(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
+  constexpr uintptr_t kBytes = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>);
+  if constexpr (kBytes <= kStreamBytes) {
+    hn::Stream(v, d, p);
+  } else if (reinterpret_cast<uintptr_t>(p) % kBytes == 0) {
+    hn::Stream(v, d, p);
+  } else {
+    const hn::Half<D> half;
+    StreamTo(hn::LowerHalf(half, v), half, p);
+    StreamTo(hn::UpperHalf(half, v), half, p + hn::Lanes(half));
+  }
+}
+
 // Phases ------------------------------------------------------------------------------------------
 
 // phases[i] = add + low64(n * fraction[i]), with the same n and `add` for all; with kMore, plus the
@@ -317,7 +340,7 @@ struct BF16 {
   static HWY_INLINE void StoreEvenOdd(Vf even, Vf odd, T* p) {
     const auto words = PackBFloat16(even, odd);
     if constexpr (kStream) {
-      hn::Stream(words, Du32(), reinterpret_cast<uint32_t*>(p));
+      StreamTo(words, Du32(), reinterpret_cast<uint32_t*>(p));
     } else {
       hn::StoreU(words, Du32(), reinterpret_cast<uint32_t*>(p));
     }

@@ -55,7 +55,8 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> wor
     const std::lock_guard<std::mutex> lock(mutex_);
     calls_.push_back(call);
   }
-  changed_.notify_all();
+  const int64_t wanted = std::min(count - 1, static_cast<int64_t>(helpers_.size()));
+  for (int64_t i = 0; i < wanted; ++i) changed_.notify_one();
   call->Run();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
