@@ -4,8 +4,31 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+
+#include "hwy/cache_control.h"
 
 namespace phasor::cpu {
+namespace {
+
+// How long a thread without work looks for some before it sleeps. A processor that sleeps may take
+// longer to wake than a small rotation lasts, above all in a virtual machine.
+constexpr std::chrono::microseconds kLookingFor{50};
+
+// Looks that long whether `found` is true, and gives way to threads that have work.
+template <typename Found>
+void LookFor(const Found& found) {
+  const auto end = std::chrono::steady_clock::now() + kLookingFor;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (found()) return;
+      hwy::Pause();
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+}
+
+}  // namespace
 
 // One ParallelFor. Threads claim pieces by counting up. Only a thread that has claimed a piece
 // touches `work`, and the caller stays until all claimed pieces are done.
@@ -17,18 +40,19 @@ struct ThreadPool::Call {
     int64_t ran = 0;
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count; ++ran) work(i);
     if (ran == 0) return;
+    if (done.fetch_add(ran, std::memory_order_acq_rel) + ran < count) return;
     const std::lock_guard<std::mutex> lock(mutex);
-    done += ran;
-    if (done == count) finished.notify_all();
+    finished.notify_all();
   }
+  bool Done() const { return done.load(std::memory_order_acquire) == count; }
   bool Exhausted() const { return next.load(std::memory_order_relaxed) >= count; }
 
   const int64_t count;
   const absl::FunctionRef<void(int64_t)> work;
   std::atomic<int64_t> next{0};
+  std::atomic<int64_t> done{0};
   std::mutex mutex;
   std::condition_variable finished;
-  int64_t done ABSL_GUARDED_BY(mutex) = 0;
 };
 
 ThreadPool::ThreadPool(int threads) {
@@ -54,6 +78,7 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> wor
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     calls_.push_back(call);
+    waiting_ = calls_.size();
   }
   const int64_t wanted = std::min(count - 1, static_cast<int64_t>(helpers_.size()));
   for (int64_t i = 0; i < wanted; ++i) changed_.notify_one();
@@ -62,14 +87,17 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> wor
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto it = std::find(calls_.begin(), calls_.end(), call);
     if (it != calls_.end()) calls_.erase(it);
+    waiting_ = calls_.size();
   }
+  LookFor([&call] { return call->Done(); });
   std::unique_lock<std::mutex> lock(call->mutex);
-  call->finished.wait(lock, [&call] { return call->done == call->count; });
+  call->finished.wait(lock, [&call] { return call->Done(); });
 }
 
 void ThreadPool::Help() {
   for (;;) {
     std::shared_ptr<Call> call;
+    LookFor([this] { return waiting_.load(std::memory_order_relaxed) > 0; });
     {
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait(lock, [this] { return stopping_ || !calls_.empty(); });
@@ -77,6 +105,7 @@ void ThreadPool::Help() {
       call = calls_.front();
       if (call->Exhausted()) {
         calls_.pop_front();
+        waiting_ = calls_.size();
         continue;
       }
     }

@@ -3,7 +3,9 @@
 #ifndef PHASOR_KERNELS_CPU_THREAD_POOL_H_
 #define PHASOR_KERNELS_CPU_THREAD_POOL_H_
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -42,6 +44,7 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<size_t> waiting_{0};  // the size of calls_
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> helpers_;
 };
