@@ -72,10 +72,9 @@ endfunction()
 # are optimised and checked in full. Under -fsanitize, undefined behaviour is looked for in the
 # libraries only.
 add_library(phasor_test_options INTERFACE)
+target_compile_options(phasor_test_options INTERFACE -O0)
 if(PHASOR_SANITIZE)
-  target_compile_options(phasor_test_options INTERFACE -O0 -fno-sanitize=undefined)
-else()
-  target_compile_options(phasor_test_options INTERFACE -O1)
+  target_compile_options(phasor_test_options INTERFACE -fno-sanitize=undefined)
 endif()
 
 # A test's program. LABELS default to "unit". TIMEOUT in seconds, 300 unless given: ten times what an
