@@ -245,8 +245,9 @@ HWY_INLINE Token TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& te
 }
 
 // Fetches a line of each page that a token is written to, but not of the page where the token
-// before ends: stores past the caches do not wait for the pages' translations then.
-HWY_INLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
+// before ends: stores past the caches do not wait for the pages' translations then. Not inlined:
+// sixty loops would each have it.
+HWY_NOINLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
   constexpr int64_t kPageBytes = 4096;
   if (tensor.y_offsets != nullptr && tensor.y_offsets[t] < 0) return;
   const int64_t bytes = tensor.heads * HWY_MIN(tensor.y_head_bytes, tensor.y_token_bytes);
@@ -262,6 +263,14 @@ HWY_INLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
     __builtin_prefetch(reinterpret_cast<const void*>(begin(t) + static_cast<uintptr_t>(i)),
                        /*rw=*/1, /*locality=*/2);
   }
+}
+
+// Fetches the pages of the token after token t, if ForEachRow fetches no later one. The last
+// token's next one is another tile's, or nobody's, which does no harm.
+HWY_NOINLINE void FetchNextPages(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
+                                 int64_t t) {
+  const bool has_next = tensor.y_offsets == nullptr || t + 1 < args.tokens;
+  if (tensor.x_offsets == nullptr && has_next) FetchPages(tensor, t + 1);
 }
 
 // Calls rotate(rows, row) for every token that is written, with the heads that share the tables of
@@ -281,11 +290,7 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
         if (args.stream) FetchPages(*ahead.tensor, ahead.index);
       }
     }
-    // The last token's next one is another tile's, or nobody's, which does no harm.
-    const bool has_next = tensor.y_offsets == nullptr || t + 1 < args.tokens;
-    if (args.stream && tensor.x_offsets == nullptr && heads == tensor.heads && has_next) {
-      FetchPages(tensor, t + 1);
-    }
+    if (args.stream && heads == tensor.heads) FetchNextPages(args, tensor, t);
     rotate(HeadRows{TokenOf(tensor, t) + h * tensor.x_head_bytes,
                     tensor.y + y_offset + h * tensor.y_head_bytes, heads, tensor.x_head_bytes,
                     tensor.y_head_bytes, x_ahead},

@@ -63,19 +63,26 @@ constexpr uintptr_t kStreamBytes = 16;
 
 HWY_INLINE bool CanStreamAt(uintptr_t bits) { return bits % kStreamBytes == 0; }
 
-// Writes a vector past the caches: in one store if p is a multiple of its size, else in two or
-// four.
+// Writes a vector past the caches, in pieces of kStreamBytes.
 template <class D>
-HWY_INLINE void StreamTo(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
-  constexpr uintptr_t kBytes = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>);
-  if constexpr (kBytes <= kStreamBytes) {
-    hn::Stream(v, d, p);
-  } else if (reinterpret_cast<uintptr_t>(p) % kBytes == 0) {
+HWY_INLINE void StreamPieces(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) <= kStreamBytes) {
     hn::Stream(v, d, p);
   } else {
     const hn::Half<D> half;
-    StreamTo(hn::LowerHalf(half, v), half, p);
-    StreamTo(hn::UpperHalf(half, v), half, p + hn::Lanes(half));
+    StreamPieces(hn::LowerHalf(half, v), half, p);
+    StreamPieces(hn::UpperHalf(half, v), half, p + hn::Lanes(half));
+  }
+}
+
+// Writes a vector past the caches: at once if p is a multiple of its size, else in pieces.
+template <class D>
+HWY_INLINE void StreamTo(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
+  constexpr uintptr_t kBytes = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>);
+  if (reinterpret_cast<uintptr_t>(p) % kBytes == 0) {
+    hn::Stream(v, d, p);
+  } else {
+    StreamPieces(v, d, p);
   }
 }
 
