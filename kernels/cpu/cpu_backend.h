@@ -14,8 +14,9 @@ namespace phasor::cpu {
 struct CpuBackendOptions {
   Target target = Target::kScalar;
   int threads = 1;  // >= 1, the caller's included
-  // Outputs of jobs that read and write more than this many bytes bypass the caches; 0: half of the
-  // last-level cache, which cores share.
+  // Outputs of jobs of more than this many bytes bypass the caches; 0: half of the last-level
+  // cache, which cores share. A rotation counts what it reads and writes, other jobs what they
+  // write.
   int64_t stream_bytes = 0;
   std::string_view name = "cpu";
 };

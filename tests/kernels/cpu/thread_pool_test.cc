@@ -5,11 +5,19 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
 namespace phasor::cpu {
 namespace {
+
+// Keeps this thread busy for longer than threads of the pool look for work before they sleep.
+void BeBusy() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
 
 TEST(ThreadPoolTest, RunsEveryPieceExactlyOnce) {
   for (int threads : {1, 2, 4}) {
@@ -53,6 +61,22 @@ TEST(ThreadPoolTest, HelpersShareTheWorkOfABlockedCaller) {
     while (ran < 2) std::this_thread::yield();
   });
   EXPECT_EQ(ran, 2);
+}
+
+TEST(ThreadPoolTest, WakesHelpersAndCallersThatSleep) {
+  ThreadPool pool(2);
+  const auto caller = std::this_thread::get_id();
+  for (int round = 0; round < 20; ++round) {
+    BeBusy();  // the helper sleeps now
+    std::atomic<int> begun = 0, ended = 0;
+    pool.ParallelFor(2, [&](int64_t) {
+      ++begun;
+      while (begun < 2) std::this_thread::yield();
+      if (std::this_thread::get_id() != caller) BeBusy();  // the caller sleeps meanwhile
+      ++ended;
+    });
+    EXPECT_EQ(ended, 2);
+  }
 }
 
 }  // namespace
