@@ -63,29 +63,25 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       const std::shared_ptr<Stream> stream = weak.lock();
       return stream == nullptr || stream->EndIfIdle();
     });
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     if (absl::Status refusal = Refusal(context_); !refusal.ok()) end_ = std::move(refusal);
     if (draining && !end_.has_value()) end_ = Draining();
     quota_ = CallerQuota(*context_);
     observer_ = CallCounter::ObserverOf(context_);
-    Continue();
   }
 
   void Drain() {
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     draining_ = true;
-    Continue();
   }
 
   bool waits() const override { return waits_.load(std::memory_order_relaxed); }
 
   void Read(Permit room) override {
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     asked_ = false;
     if (taking_) return;  // all answers were sent, so a read has begun
     if (room.bytes() > 0) room_ = std::move(room);
-    Continue();
-    if (!taking_) room_.reset();
   }
 
  private:
@@ -95,13 +91,13 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   void OnReadDone(bool ok) override {
     {
-      absl::MutexLock lock(&mu_);
+      Turn turn(this);
       if (finished_) return;
       if (!ok) {
         taking_ = false;
         room_.reset();
         if (!end_.has_value()) end_ = absl::OkStatus();
-        return Continue();
+        return;
       }
       ++owed_messages_;
       room_.reset();
@@ -114,19 +110,17 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   void OnWriteDone(bool ok) override {
     timer_->Touch();
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     CallCounter::NoteAnswerTaken(context_);
     writing_ = false;
     Settle(answers_.front().cost_bytes);
     answers_.pop_front();
     if (!ok) Abandon();
-    Continue();
   }
 
   void OnCancel() override {
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     Abandon();
-    Continue();
   }
 
   void OnDone() override {
@@ -155,19 +149,17 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   // The message being taken has its share of the byte budget or is answered; read the next one.
   void Taken() {
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     taking_ = false;
-    Continue();
   }
 
   void Answer(grpc::ByteBuffer answer, int64_t cost_bytes, Permit quota_permit) {
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     if (abandoned_) {
       Settle(cost_bytes);
     } else {
       answers_.push_back({std::move(answer), cost_bytes, std::move(quota_permit)});
     }
-    Continue();
   }
 
   // The item failed: later runs with its id are refused.
@@ -204,13 +196,12 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   }
 
   bool EndIfIdle() {
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     if (end_.has_value()) return true;
     if (owed_messages_ > 0) return false;  // OpenCalls ends it if the caller takes no answers
     end_ = absl::DeadlineExceededError(
         absl::StrCat("stream: nothing received for ", absl::FormatDuration(options_.idle_timeout),
                      "; send earlier, or ask for a larger --stream-idle-timeout"));
-    Continue();
     return true;
   }
 
@@ -229,13 +220,15 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     return !asked_;
   }
 
-  // Starts the operations that are due: write, finish, read.
-  void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (finished_) return;
+  // Starts what is due of finishing and reading. Returns the answer that is to be written now, or
+  // nullptr.
+  const grpc::ByteBuffer* Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (finished_) return nullptr;
+    const grpc::ByteBuffer* answer = nullptr;
     if (!writing_ && !answers_.empty()) {
       writing_ = true;
+      answer = &answers_.front().message;
       CallCounter::NoteAnswer(context_, static_cast<int64_t>(answers_.front().message.Length()));
-      StartWrite(&answers_.front().message);
     }
     if (draining_ && !end_.has_value() && owed_messages_ == 0 && open_.empty()) end_ = Draining();
     if (end_.has_value() && owed_messages_ == 0) {
@@ -244,7 +237,8 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       if (absl::IsUnavailable(*end_)) {
         context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
       }
-      return Finish(ToGrpcStatus(*end_));
+      Finish(ToGrpcStatus(*end_));
+      return nullptr;
     }
     const bool wants = WantsToRead();
     const bool reads = wants && MayRead();
@@ -253,7 +247,31 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       taking_ = true;
       StartRead(&incoming_);
     }
+    if (!taking_) room_.reset();
+    return answer;
   }
+
+  // Holds the lock and, at its end, starts what is due. A write starts without the lock, because it
+  // may send, and meanwhile another thread takes the next message. Until it is done the stream owes
+  // that answer, so it lives. If more answers wait, gRPC may send this one together with the next.
+  class ABSL_SCOPED_LOCKABLE Turn {
+   public:
+    explicit Turn(Stream* stream) ABSL_EXCLUSIVE_LOCK_FUNCTION(stream->mu_) : stream_(*stream) {
+      stream_.mu_.Lock();
+    }
+    ~Turn() ABSL_UNLOCK_FUNCTION() {
+      const grpc::ByteBuffer* const answer = stream_.Continue();
+      grpc::WriteOptions options;
+      if (stream_.answers_.size() > 1) options.set_buffer_hint();
+      stream_.mu_.Unlock();
+      if (answer != nullptr) stream_.StartWrite(answer, options);
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Stream& stream_;
+  };
 
   StreamSet& set_;
   const StreamMethod& method_;
@@ -438,11 +456,10 @@ absl::Status Stream::Open(int64_t id, ChunkedItem item, Call* call) {
 }
 
 void Stream::Break(const absl::Status& status) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   taking_ = false;
   Settle(0);
   if (!end_.has_value()) end_ = status;
-  Continue();
 }
 
 void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
