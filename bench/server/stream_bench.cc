@@ -20,7 +20,6 @@ namespace {
 
 constexpr int64_t kKibi = 1 << 10;
 constexpr int kItems = 64;  // of a run
-constexpr int kBehind = 4;  // the most items that are not answered yet
 
 struct Bench {
   const Arguments arguments;
@@ -29,17 +28,18 @@ struct Bench {
   Client here;
 };
 
-// Rotates each of `calls` once, as items of `stream`.
-void RotateAll(RopeStream& stream, const std::vector<RopeCall>& calls) {
+// Rotates each of `calls` once, as items of `stream`, of which at most `in_flight` are not
+// answered.
+void RotateAll(RopeStream& stream, const std::vector<RopeCall>& calls, size_t in_flight) {
   const auto read = [&] {
     const auto answer = stream.Read();
     if (!answer.has_value() || !answer->result.ok()) Die("a stream's item failed");
   };
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (i >= kBehind) read();
+    if (i >= in_flight) read();
     if (!stream.Write(static_cast<int64_t>(i), calls[i]).ok()) Die("a stream ended");
   }
-  for (size_t i = 0; i < std::min<size_t>(kBehind, calls.size()); ++i) read();
+  for (size_t i = 0; i < std::min(in_flight, calls.size()); ++i) read();
 }
 
 // Dies unless `memory` holds what this process computes from the same bytes.
@@ -61,24 +61,24 @@ Row RowOf(std::string name, std::string shape, std::string baseline) {
           .baseline = std::move(baseline)};
 }
 
-void BenchItems(Bench& bench, int64_t kib) {
+void BenchItems(Bench& bench, int64_t kib, size_t in_flight) {
   const RopeCase test_case = RopeOf(kib * kKibi);
   const Memory x(test_case.q_bytes());
   FillNormal(test_case.dtype, x);
   const std::vector<RopeCall> calls(kItems, CallOf(test_case, x.data()));
   const auto stream = bench.server.StreamApplyRoPE();
-  RotateAll(*stream, {calls[0]});
+  RotateAll(*stream, {calls[0]}, 1);
   Check(bench, test_case, x);
   const auto one_by_one = [&] {
     for (const RopeCall& call : calls) Rotate(bench.server, call);
   };
-  const auto seconds =
-      MedianSeconds(bench.arguments, {Candidate{[&] { RotateAll(*stream, calls); }, Cache::kAny},
-                                      Candidate{one_by_one, Cache::kAny}});
+  const auto seconds = MedianSeconds(
+      bench.arguments, {Candidate{[&] { RotateAll(*stream, calls, in_flight); }, Cache::kAny},
+                        Candidate{one_by_one, Cache::kAny}});
   if (const absl::Status end = stream->Finish(); !end.ok()) Die(end.ToString());
   const auto rate = [&](double s) { return static_cast<double>(x.size()) * kItems / s / 1e9; };
   bench.report->Add(
-      RateRow(RowOf("stream_rope", absl::StrCat(kib, " KiB items, ", kBehind, " in flight"),
+      RateRow(RowOf("stream_rope", absl::StrCat(kib, " KiB items, ", in_flight, " in flight"),
                     "calls one by one"),
               rate(seconds[0]), rate(seconds[1]), 1));
 }
@@ -142,7 +142,8 @@ int Main(int argc, char** argv) {
   Report report("bench_stream", arguments, backend.ok() ? (*backend)->target() : "?");
   Bench bench{arguments, &report, ConnectTo(server.unix_socket()), ConnectTo("inproc:")};
   BenchTinyItems(bench, server);
-  for (const int64_t kib : {16, 256, 1024, 4096}) BenchItems(bench, kib);
+  for (const int64_t kib : {16, 256, 1024, 4096}) BenchItems(bench, kib, 4);
+  BenchItems(bench, 16, 32);
   for (const int64_t mib : {64, 256}) BenchChunks(bench, mib);
   return report.Finish();
 }

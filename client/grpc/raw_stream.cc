@@ -8,6 +8,7 @@
 #include <grpcpp/support/client_callback.h>
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <utility>
 
@@ -16,6 +17,35 @@
 #include "proto/grpc_status.h"
 
 namespace phasor::client_internal {
+namespace {
+
+// Messages that wait: for gRPC to send them, or for the caller to read them.
+class Queue {
+ public:
+  size_t size() const { return messages_.size(); }
+  // Whether no more should be added. One message fits, however large.
+  bool full() const { return bytes_ >= kMostBytes; }
+  grpc::ByteBuffer* front() { return &messages_.front(); }
+  // Takes what `message` holds.
+  void Push(grpc::ByteBuffer* message) {
+    bytes_ += message->Length();
+    messages_.emplace_back().Swap(message);
+  }
+  grpc::ByteBuffer Pop() {
+    grpc::ByteBuffer message;
+    message.Swap(&messages_.front());
+    messages_.pop_front();
+    bytes_ -= message.Length();
+    return message;
+  }
+
+ private:
+  static constexpr size_t kMostBytes = 64 << 10;
+  std::deque<grpc::ByteBuffer> messages_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
 
 // Shared with the hook that cancels it. gRPC uses it until OnDone, for which the destructor of
 // RawStream waits.
@@ -29,9 +59,11 @@ class RawStream::Reactor final
       SetUp(context, context_.get());
     } else {
       context_->TryCancel();
+      writes_ended_ = true;
     }
     stub_.PrepareBidiStreamingCall(context_.get(), method, {}, this);
     AddHold();  // operations start outside of reactions
+    StartRead(&incoming_);
     StartCall();
   }
 
@@ -42,32 +74,39 @@ class RawStream::Reactor final
   }
 
   bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw) {
-    std::unique_lock lock(mutex_);
-    if (writes_ended_) return false;
-    outgoing_ = WriteRawMessage(header, raw, loan_);
-    writing_ = true;
-    StartWrite(&outgoing_);
-    changed_.wait(lock, [this] { return !writing_; });
-    outgoing_.Clear();
-    return !writes_ended_;
+    grpc::ByteBuffer message = WriteRawMessage(header, raw, loan_);
+    const grpc::ByteBuffer* first = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !outgoing_.full() || writes_ended_; });
+      if (writes_ended_ || reads_ended_) return false;
+      outgoing_.Push(&message);
+      if (outgoing_.size() > 1) return true;  // OnWriteDone starts it
+      first = outgoing_.front();
+    }
+    StartWrite(first);
+    return true;
   }
 
   bool Read(grpc::ByteBuffer* message) {
-    std::unique_lock lock(mutex_);
-    if (reads_ended_) return false;
-    reading_ = true;
-    StartRead(&incoming_);
-    changed_.wait(lock, [this] { return !reading_; });
-    message->Swap(&incoming_);
-    incoming_.Clear();
-    return !reads_ended_;
+    bool due = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return received_.size() > 0 || reads_ended_; });
+      if (received_.size() == 0) return false;
+      *message = received_.Pop();
+      due = TakeTurnToRead();
+    }
+    if (due) StartRead(&incoming_);
+    return true;
   }
 
   void WritesDone() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !writing_; });
-    if (writes_ended_) return;
-    writes_ended_ = true;
+    {
+      std::lock_guard lock(mutex_);
+      if (std::exchange(writes_ended_, true)) return;
+      if (outgoing_.size() > 0) return;  // OnWriteDone says so
+    }
     StartWritesDone();
   }
 
@@ -98,22 +137,47 @@ class RawStream::Reactor final
 
  private:
   void OnWriteDone(bool ok) override {
-    std::lock_guard lock(mutex_);
-    writing_ = false;
-    if (!ok) writes_ended_ = true;
-    changed_.notify_all();
+    const grpc::ByteBuffer* next = nullptr;
+    grpc::WriteOptions options;
+    bool last = false;
+    {
+      std::lock_guard lock(mutex_);
+      outgoing_.Pop();
+      last = ok && writes_ended_ && outgoing_.size() == 0;
+      if (!ok) {
+        writes_ended_ = true;
+        outgoing_ = {};
+      }
+      if (outgoing_.size() > 0) next = outgoing_.front();
+      if (outgoing_.size() > 1) options.set_buffer_hint();  // to be sent with the one after it
+      changed_.notify_all();
+    }
+    if (next != nullptr) StartWrite(next, options);
+    if (last) StartWritesDone();
   }
   void OnReadDone(bool ok) override {
-    std::lock_guard lock(mutex_);
-    reading_ = false;
-    if (!ok) reads_ended_ = true;
-    changed_.notify_all();
+    bool due = false;
+    {
+      std::lock_guard lock(mutex_);
+      reading_ = false;
+      reads_ended_ = !ok;
+      if (ok) received_.Push(&incoming_);
+      due = TakeTurnToRead();
+      changed_.notify_all();
+    }
+    if (due) StartRead(&incoming_);
   }
   void OnDone(const grpc::Status& status) override {
     std::lock_guard lock(mutex_);
     done_ = true;
     status_ = refused_.ok() ? FromGrpcStatus(status) : refused_;
     changed_.notify_all();
+  }
+
+  // Whether the caller is to start a read now.
+  bool TakeTurnToRead() {
+    if (reading_ || reads_ended_ || received_.full()) return false;
+    return reading_ = true;
   }
 
   grpc::GenericStub stub_;
@@ -124,11 +188,11 @@ class RawStream::Reactor final
   Loan loan_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  grpc::ByteBuffer outgoing_;
-  grpc::ByteBuffer incoming_;
+  grpc::ByteBuffer incoming_;  // used only by gRPC and OnReadDone
   // Guarded by mutex_.
-  bool writing_ = false;
-  bool reading_ = false;
+  Queue outgoing_;  // the first message is being written
+  Queue received_;
+  bool reading_ = true;
   bool writes_ended_ = false;
   bool reads_ended_ = false;
   bool released_ = false;

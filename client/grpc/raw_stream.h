@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bidirectional stream of raw messages whose operations block.
+// A bidirectional stream of raw messages whose operations block. Messages wait in two queues, so
+// that many small ones pass between threads, and to the socket, at once.
 #ifndef PHASOR_CLIENT_GRPC_RAW_STREAM_H_
 #define PHASOR_CLIENT_GRPC_RAW_STREAM_H_
 
@@ -27,11 +28,13 @@ class RawStream {
   RawStream(const RawStream&) = delete;
   RawStream& operator=(const RawStream&) = delete;
 
-  // Sends a message and blocks until the transport has taken it; `raw` stays lent until the server
-  // has answered it or the stream is gone. False: the stream has ended.
+  // Queues a message and blocks while 64 KiB wait before it; `raw` stays lent until the server has
+  // answered it or the stream is gone. False: the stream has ended.
   bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw);
-  // Blocks until there is a message. False: there are no more.
+  // Blocks until there is a message. False: there are no more. Up to 64 KiB, or one message, are
+  // received before they are asked for.
   bool Read(grpc::ByteBuffer* message);
+  // No more messages follow those that were queued.
   void WritesDone();
   void Cancel();
   // WritesDone, reads to the end, and says how it ended. Call from the reading thread when no other

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -23,6 +24,16 @@ std::string Header(int64_t id) {
 
 absl::Span<const std::byte> BytesOf(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+// The id of the next answer; -1: there is none.
+int64_t ReadId(RawStream& stream) {
+  grpc::ByteBuffer bytes;
+  if (!stream.Read(&bytes)) return -1;
+  const auto message = ReadRawMessage(bytes);
+  v1::StreamApplyRoPEResponse response;
+  if (!message.ok() || !response.ParseFromString(message->header)) return -1;
+  return response.id();
 }
 
 TEST(RawStreamTest, MessagesComeBackWithTheirBytes) {
@@ -48,6 +59,37 @@ TEST(RawStreamTest, MessagesComeBackWithTheirBytes) {
   }
   EXPECT_TRUE(stream.Finish().ok());
   EXPECT_FALSE(stream.Write(Header(9), {}));
+}
+
+// This server takes its next message when its last answer was read.
+TEST(RawStreamTest, SmallMessagesAreSentInOrderAndAnswersNeedNotBeReadMeanwhile) {
+  constexpr int64_t kMessages = 1000;
+  StreamService service;
+  RawStream stream(service.channel(), kMethod, {});
+  for (int64_t id = 0; id < kMessages; ++id) ASSERT_TRUE(stream.Write(Header(id), {}));
+  stream.WritesDone();
+  for (int64_t id = 0; id < kMessages; ++id) ASSERT_EQ(ReadId(stream), id);
+  EXPECT_EQ(ReadId(stream), -1);
+  EXPECT_TRUE(stream.Finish().ok());
+}
+
+TEST(RawStreamTest, AWriterWaitsWhileMuchIsQueued) {
+  constexpr int64_t kMessages = 200;
+  StreamService service;
+  RawStream stream(service.channel(), kMethod, {});
+  const std::string payload(40 << 10, 'x');
+  std::atomic<int64_t> written = 0;
+  std::thread writer([&] {
+    const absl::Span<const std::byte> raw[] = {BytesOf(payload)};
+    for (int64_t id = 0; id < kMessages; ++id, ++written)
+      EXPECT_TRUE(stream.Write(Header(id), raw));
+  });
+  for (int64_t id = 0; id < kMessages; ++id) {
+    EXPECT_LE(written - id, 16);  // two in each queue, a few with gRPC and the server
+    ASSERT_EQ(ReadId(stream), id);
+  }
+  writer.join();
+  EXPECT_TRUE(stream.Finish().ok());
 }
 
 TEST(RawStreamTest, FinishDropsWhatWasNotRead) {
