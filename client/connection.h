@@ -238,6 +238,9 @@ struct CallContext {
   // Whether the caller waits for `done`. If so, the connection may do all its work on the caller's
   // thread, including the waits between attempts.
   bool caller_waits = false;
+  // Where set, a thread that waits for a stream to the server asks it every 20 ms. True cancels the
+  // stream.
+  std::function<bool()> interrupted = nullptr;
 };
 
 template <typename T>

@@ -7,8 +7,10 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/client_callback.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -18,6 +20,8 @@
 
 namespace phasor::client_internal {
 namespace {
+
+constexpr std::chrono::milliseconds kAskInterval{20};
 
 // Messages that wait: for gRPC to send them, or for the caller to read them.
 class Queue {
@@ -54,7 +58,9 @@ class RawStream::Reactor final
  public:
   Reactor(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
           const CallContext& context)
-      : stub_(channel), refused_(CheckMetadata(context.metadata)) {
+      : stub_(channel),
+        refused_(CheckMetadata(context.metadata)),
+        interrupted_(context.interrupted) {
     if (refused_.ok()) {
       SetUp(context, context_.get());
     } else {
@@ -78,7 +84,7 @@ class RawStream::Reactor final
     const grpc::ByteBuffer* first = nullptr;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return !outgoing_.full() || writes_ended_; });
+      WaitUntil([this] { return !outgoing_.full() || writes_ended_; }, lock);
       if (writes_ended_ || reads_ended_) return false;
       outgoing_.Push(&message);
       if (outgoing_.size() > 1) return true;  // OnWriteDone starts it
@@ -92,7 +98,7 @@ class RawStream::Reactor final
     bool due = false;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return received_.size() > 0 || reads_ended_; });
+      WaitUntil([this] { return received_.size() > 0 || reads_ended_; }, lock);
       if (received_.size() == 0) return false;
       *message = received_.Pop();
       due = TakeTurnToRead();
@@ -174,6 +180,20 @@ class RawStream::Reactor final
     changed_.notify_all();
   }
 
+  // The condition must come true soon after the stream is cancelled.
+  template <typename Condition>
+  void WaitUntil(Condition condition, std::unique_lock<std::mutex>& lock) {
+    if (!interrupted_) return changed_.wait(lock, condition);
+    bool interrupted = false;
+    while (!changed_.wait_for(lock, kAskInterval, condition)) {
+      if (interrupted) continue;
+      lock.unlock();
+      interrupted = interrupted_();
+      if (interrupted) Cancel();
+      lock.lock();
+    }
+  }
+
   // Whether the caller is to start a read now.
   bool TakeTurnToRead() {
     if (reading_ || reads_ended_ || received_.full()) return false;
@@ -181,7 +201,8 @@ class RawStream::Reactor final
   }
 
   grpc::GenericStub stub_;
-  const absl::Status refused_;  // not OK: the call is cancelled before it begins
+  const absl::Status refused_;               // not OK: the call is cancelled before it begins
+  const std::function<bool()> interrupted_;  // of the context
   std::mutex context_mutex_;
   std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
   CancelToken::Registration cancel_;

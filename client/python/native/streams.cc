@@ -4,25 +4,63 @@
 
 #include <optional>
 #include <utility>
+#include <variant>
 
+#include "client/common/calls.h"
 #include "client/python/native/arrays.h"
 #include "client/python/native/calls.h"
 
 namespace phasor::python {
 namespace {
 
-// Statuses travel through RunBlocking as values.
-absl::StatusOr<bool> ToValue(const absl::Status& status) {
-  if (!status.ok()) return status;
-  return true;
+// Makes a call of a stream without the interpreter lock. Raises what Ctrl-C or another signal
+// raised meanwhile; the stream is then cancelled.
+template <typename Function>
+auto WithoutLock(Function function) {
+  auto result = [&] {
+    nb::gil_scoped_release release;
+    return function();
+  }();
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return result;
+}
+
+// Whether a signal handler has raised an exception. Only the main thread runs handlers.
+bool Interrupted() {
+  if (!OnMainThread()) return false;
+  nb::gil_scoped_acquire acquire;
+  return PyErr_CheckSignals() != 0;
+}
+
+// Calls of which a stream may have many without an answer.
+constexpr int64_t kSmallBytes = 256 << 10;
+constexpr int64_t kSmallRows = 16;
+
+bool IsSmall(const RopeCall& call) {
+  int64_t bytes = 0;
+  for (const RopeTensor& tensor : call.tensors) bytes += tensor.input.bytes;
+  return bytes <= kSmallBytes;
+}
+
+bool IsSmall(const EncodeCall& call) {
+  const Positions& positions = call.positions.value();
+  if (const auto* const range = std::get_if<AxisRange>(&positions)) {
+    return std::visit([](const auto& r) { return r.count <= kSmallRows; }, *range);
+  }
+  const auto* const tensor = std::get_if<PositionTensor>(&positions);
+  return tensor != nullptr &&
+         client_internal::ElementCount({tensor->dtype, tensor->shape, {}}) <= kSmallRows;
 }
 
 }  // namespace
 
 NativeStream::NativeStream(NativeClient& client, Of of, NativeClient::Timeout timeout)
-    : client_(nb::find(client)), state_(std::make_shared<State>()) {
+    : client_(nb::find(client)),
+      in_process_(client.in_process()),
+      state_(std::make_shared<State>()) {
   CallContext context = client.Context(timeout);
   context.cancel = cancel_;
+  context.interrupted = &Interrupted;
   const std::shared_ptr<Connection> connection = client.connection();
   nb::gil_scoped_release release;
   if (of == Of::kRope) state_->rope = connection->StreamApplyRoPE(std::move(context));
@@ -41,31 +79,31 @@ NativeStream::State::~State() {
   }
 }
 
-void NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
+bool NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
   auto borrowed = std::make_shared<Borrowed>(nb::cast<NativeClient&>(client_).Borrow());
   borrowed->Keep(call);
-  std::function<absl::StatusOr<bool>()> write;
-  PositionList positions;
+  RopeCall rope;
+  EncodeCall encode;
+  bool small = false;
   if (state_->rope != nullptr) {
-    write = [state = state_, id, rope = ToRopeCall(call, *borrowed)] {
-      return ToValue(state->rope->Write(id, rope));
-    };
+    rope = ToRopeCall(call, *borrowed);
+    small = IsSmall(rope);
   } else {
-    EncodeCall encode = ToEncodeCall(call, *borrowed);
-    positions = encode.positions;
-    write = [state = state_, id, encode = std::move(encode)] {
-      return ToValue(state->encode->Write(id, encode));
-    };
+    encode = ToEncodeCall(call, *borrowed);
+    small = IsSmall(encode);
   }
   {
     std::lock_guard lock(state_->mutex);
     state_->borrowed[id] = borrowed;
   }
-  calls_[id] = {call, like, std::move(positions), nullptr};
-  const auto written = RunBlocking<bool>(cancel_, std::move(write));
-  if (written.ok()) return;
+  calls_[id] = {call, like, encode.positions, nullptr};
+  const absl::Status written = WithoutLock([&] {
+    return state_->rope != nullptr ? state_->rope->Write(id, std::move(rope))
+                                   : state_->encode->Write(id, std::move(encode));
+  });
+  if (written.ok()) return small;
   Take(id);
-  Raise(written.status());
+  Raise(written);
 }
 
 NativeStream::Held NativeStream::Take(int64_t id) {
@@ -76,11 +114,19 @@ NativeStream::Held NativeStream::Take(int64_t id) {
   return held;
 }
 
+// A stream of this process computes the answer here: on the main thread, in a thread of its own, so
+// that Ctrl-C need not wait.
+template <typename Stream>
+auto NativeStream::ReadFrom(Stream State::*stream) {
+  using Answer = decltype(((*state_).*stream)->Read());
+  const auto read = [state = state_, stream] { return ((*state).*stream)->Read(); };
+  if (!in_process_) return WithoutLock(read);
+  return ValueOrRaise(RunBlocking<Answer>(cancel_, read));
+}
+
 nb::object NativeStream::Read() {
   if (state_->rope != nullptr) {
-    using Answer = std::optional<StreamAnswer<RunInfo>>;
-    auto answer = ValueOrRaise(RunBlocking<Answer>(
-        cancel_, [state = state_]() -> absl::StatusOr<Answer> { return state->rope->Read(); }));
+    const auto answer = ReadFrom(&State::rope);
     if (!answer.has_value()) return nb::none();
     const Held held = Take(answer->id);
     if (!answer->result.ok()) {
@@ -89,9 +135,7 @@ nb::object NativeStream::Read() {
     MarkWritten(held.call[kRopeOutputs]);
     return nb::make_tuple(answer->id, nb::none());
   }
-  using Answer = std::optional<StreamAnswer<EncodeResult>>;
-  auto answer = ValueOrRaise(RunBlocking<Answer>(
-      cancel_, [state = state_]() -> absl::StatusOr<Answer> { return state->encode->Read(); }));
+  auto answer = ReadFrom(&State::encode);
   if (!answer.has_value()) return nb::none();
   const Held held = Take(answer->id);
   if (!answer->result.ok()) {
@@ -107,16 +151,16 @@ nb::object NativeStream::Read() {
 }
 
 void NativeStream::WritesDone() {
-  ValueOrRaise(RunBlocking<bool>(cancel_, [state = state_]() -> absl::StatusOr<bool> {
-    state->rope != nullptr ? state->rope->WritesDone() : state->encode->WritesDone();
+  WithoutLock([&] {
+    state_->rope != nullptr ? state_->rope->WritesDone() : state_->encode->WritesDone();
     return true;
-  }));
+  });
 }
 
 void NativeStream::Finish() {
-  ValueOrRaise(RunBlocking<bool>(cancel_, [state = state_] {
-    return ToValue(state->rope != nullptr ? state->rope->Finish() : state->encode->Finish());
-  }));
+  const absl::Status ended = WithoutLock(
+      [&] { return state_->rope != nullptr ? state_->rope->Finish() : state_->encode->Finish(); });
+  if (!ended.ok()) Raise(ended);
 }
 
 }  // namespace phasor::python

@@ -20,8 +20,9 @@ class NativeStream {
   enum class Of { kRope, kEncode };
   NativeStream(NativeClient& client, Of of, NativeClient::Timeout timeout);
 
-  // `call` is a tuple of calls.h, `like` as in NativeClient::Encode.
-  void Write(int64_t id, nb::tuple call, nb::object like);
+  // `call` is a tuple of calls.h, `like` as in NativeClient::Encode. Returns whether it is small,
+  // so that many of them may wait for their answers.
+  bool Write(int64_t id, nb::tuple call, nb::object like);
   // (id, result or exception), or None at the end of the stream.
   nb::object Read();
   void WritesDone();
@@ -45,8 +46,11 @@ class NativeStream {
     std::map<int64_t, std::shared_ptr<Borrowed>> borrowed;
   };
   Held Take(int64_t id);
+  template <typename Stream>
+  auto ReadFrom(Stream State::*stream);
 
   const nb::object client_;
+  const bool in_process_;
   CancelToken cancel_;
   std::shared_ptr<State> state_;
   std::map<int64_t, Held> calls_;  // without an answer; with the interpreter lock

@@ -13,8 +13,9 @@ from ._core import native
 if TYPE_CHECKING:
     from ._client import Client
 
-# Calls without an answer. Each side stops when the other does not read, so a stream reads before
-# it writes more.
+# The most calls without an answer: if each is small, and otherwise. Each side stops when the other
+# does not read, so a stream reads before it writes more.
+_SMALL_WINDOW = 32
 _WINDOW = 8
 
 
@@ -47,8 +48,8 @@ class Stream:
                 answer.result()
 
     Calls return a number that their Answer has as `id`. Answers come in the order in which calls get
-    done. A stream that has 8 calls without an answer waits for one before it sends the next. Nothing
-    is retried. One thread at a time. Leaving the block early cancels the stream.
+    done. A stream that has 8 calls without an answer (32 of up to 256 KiB or 16 positions) waits for
+    one before it sends the next. Nothing is retried. One thread at a time. Leaving the block early cancels the stream.
     """
 
     def __init__(self, client: Client, timeout: float | None) -> None:
@@ -58,6 +59,7 @@ class Stream:
         self._kind = ""
         self._next = 0
         self._calls: dict[int, tuple[Any, ...]] = {}
+        self._large: set[int] = set()  # of _calls, those that are not small
         self._answers: collections.deque[Answer] = collections.deque()
         self._written = False
 
@@ -82,15 +84,17 @@ class Stream:
             raise _errors.InvalidArgument("stream: has rotations or encodings, not both; open another stream")
         if self._written:
             raise _errors.FailedPrecondition("stream: its answers were read to the end; open another stream")
-        while len(self._calls) >= _WINDOW and self._read():
+        while len(self._calls) >= (_WINDOW if self._large else _SMALL_WINDOW) and self._read():
             pass
         number, self._next = self._next, self._next + 1
         try:
-            self._native.write(number, call, like)
+            small = self._native.write(number, call, like)
         except _errors.FailedPrecondition:
             self._native.finish()  # raises why the stream has ended
             raise
         self._calls[number] = call
+        if not small:
+            self._large.add(number)
         return number
 
     def _read(self) -> bool:
@@ -99,6 +103,7 @@ class Stream:
             return False
         number, value = answer
         call = self._calls.pop(number)
+        self._large.discard(number)
         error = value if isinstance(value, _errors.Error) else None
         if error is None and self._kind == "rope":
             value = _calls.results(call)

@@ -134,7 +134,7 @@ def test_a_batch_that_raises_makes_no_call(client, q):
 def test_streams_answer_more_calls_than_either_side_holds(client, q):
     wanted = {}
     with client.stream(timeout=60) as stream:
-        for step in range(30):
+        for step in range(100):
             spec = LLAMA if step != 7 else phasor.Spec("rope-half-split", head_dim=64)
             wanted[stream.apply_rope(q, positions=range(step, step + 6), spec=spec)] = step
         for answer in stream:

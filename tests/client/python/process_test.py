@@ -44,6 +44,7 @@ CALLS = {
     "encode": "client.encode('llama-3', range(4), form='cos_sin')",
     "health": "client.health()",
     "stream": "s = client.stream(); s.apply_rope(np.zeros((4, 1, 128), 'f4'), positions=range(4), spec='llama-3'); next(iter(s))",
+    "stream_write": "s = client.stream(); [s.apply_rope(np.zeros((512, 8, 128), 'f4'), positions=range(512), spec='llama-3') for _ in range(8)]",
     "large": "client.apply_rope_large(np.zeros((4, 1, 128), 'f4'), positions=range(4), spec='llama-3')",
     "tables": "client.tables['x'] = np.zeros((4, 8), 'f4')",
 }
