@@ -20,7 +20,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "kernels/base/status_macros.h"
 #include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
@@ -95,7 +94,6 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       if (finished_) return;
       if (!ok) {
         taking_ = false;
-        room_.reset();
         if (!end_.has_value()) end_ = absl::OkStatus();
         return;
       }
@@ -266,8 +264,6 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       stream_.mu_.Unlock();
       if (answer != nullptr) stream_.StartWrite(answer, options);
     }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
 
    private:
     Stream& stream_;
@@ -499,16 +495,6 @@ void StreamSet::Drain() {
   absl::MutexLock lock(&mu_);
   draining_ = true;
   for (Stream* stream : streams_) stream->Drain();
-}
-
-int64_t StreamSet::size() {
-  absl::MutexLock lock(&mu_);
-  return static_cast<int64_t>(streams_.size());
-}
-
-void StreamSet::Remove(Stream* stream) {
-  absl::MutexLock lock(&mu_);
-  streams_.erase(stream);
 }
 
 }  // namespace phasor::rpc

@@ -61,11 +61,17 @@ class StreamSet {
   // began are done.
   void Drain();
 
-  int64_t size();
+  int64_t size() {
+    absl::MutexLock lock(&mu_);
+    return static_cast<int64_t>(streams_.size());
+  }
 
  private:
   friend class Stream;
-  void Remove(Stream* stream);
+  void Remove(Stream* stream) {
+    absl::MutexLock lock(&mu_);
+    streams_.erase(stream);
+  }
 
   absl::Mutex mu_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "client/common/calls.h"
 #include "client/python/native/arrays.h"
 #include "client/python/native/calls.h"
 
@@ -48,8 +47,10 @@ bool IsSmall(const EncodeCall& call) {
     return std::visit([](const auto& r) { return r.count <= kSmallRows; }, *range);
   }
   const auto* const tensor = std::get_if<PositionTensor>(&positions);
-  return tensor != nullptr &&
-         client_internal::ElementCount({tensor->dtype, tensor->shape, {}}) <= kSmallRows;
+  if (tensor == nullptr) return false;
+  int64_t rows = 1;
+  for (const int64_t extent : tensor->shape) rows *= extent;
+  return rows <= kSmallRows;
 }
 
 }  // namespace
