@@ -77,26 +77,22 @@ if(PHASOR_SANITIZE)
   target_compile_options(phasor_test_options INTERFACE -fno-sanitize=undefined)
 endif()
 
-# A test's program. LABELS default to "unit". TIMEOUT in seconds, 300 unless given: ten times what an
-# idle machine needs. CTest runs it under its name; or, with BY_SOURCE, the suites of each source by
-# themselves, named PREFIX and the source: X_test.cc is PREFIX + X_test.
+# A test's program. LABELS default to "unit". CTest runs it under its name; or, with BY_SOURCE, the
+# suites of each source by themselves, named PREFIX and the source: X_test.cc is PREFIX + X_test.
 function(phasor_test name)
-  cmake_parse_arguments(ARG "BY_SOURCE" "TIMEOUT;PREFIX" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "BY_SOURCE" "PREFIX" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT PHASOR_BUILD_TESTS OR NOT ARG_SRCS)
     return()
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
-  endif()
   phasor_binary(${name} SRCS ${ARG_SRCS} DEPS GTest::gmock GTest::gtest_main ${ARG_DEPS} phasor_test_options)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${PHASOR_UNITY_TESTS})
   # A prefix tells the builds apart when `./dev test` runs several of them in one CTest run.
   if(NOT ARG_BY_SOURCE)
     add_test(NAME ${PHASOR_TEST_PREFIX}${name} COMMAND ${name})
-    set_tests_properties(${PHASOR_TEST_PREFIX}${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    set_tests_properties(${PHASOR_TEST_PREFIX}${name} PROPERTIES LABELS "${ARG_LABELS}")
     return()
   endif()
   foreach(source IN LISTS ARG_SRCS)
@@ -104,7 +100,7 @@ function(phasor_test name)
     get_filename_component(test ${source} NAME_WE)
     set(test ${PHASOR_TEST_PREFIX}${ARG_PREFIX}${test})
     add_test(NAME ${test} COMMAND ${name} --gtest_filter=${filter})
-    set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}"
       FAIL_REGULAR_EXPRESSION "Running 0 tests from")
   endforeach()
 endfunction()

@@ -145,6 +145,16 @@ TEST(RawStreamTest, DeadlineTokenAndCancelEndABlockedRead) {
   canceller.join();
 }
 
+TEST(RawStreamTest, ACallerThatWaitsMayInterruptTheStream) {
+  StreamService service;
+  int asked = 0;
+  RawStream stream(service.channel(), kMethod, {.interrupted = [&] { return ++asked == 3; }});
+  grpc::ByteBuffer bytes;
+  EXPECT_FALSE(stream.Read(&bytes));
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(stream.Finish().code(), absl::StatusCode::kCancelled);
+}
+
 TEST(RawStreamTest, ADestroyedStreamIsCancelledAndReturnsWhatItWasLent) {
   StreamService service;
   auto large = std::make_unique<std::string>(8 << 20, 'x');
