@@ -59,7 +59,7 @@ class FakeServer : private grpc::CallbackGenericService {
     builder.SetMaxReceiveMessageSize(-1);
     builder.RegisterCallbackGenericService(this);
     server_ = builder.BuildAndStart();
-    target_ = "127.0.0.1:" + std::to_string(port);
+    target_ = address.starts_with("unix:") ? address : "127.0.0.1:" + std::to_string(port);
   }
   ~FakeServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
 

@@ -14,10 +14,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/grpc/fake_server.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor::client_internal {
 namespace {
 
+using ::phasor::testing::TempDir;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -219,11 +221,8 @@ TEST_P(GrpcChannelTest, CancelledTokensStopCallsAtOnce) {
 }
 
 TEST_P(GrpcChannelTest, NobodyThereIsUnavailable) {
-  std::string target;
-  {
-    target = FakeServer([](const auto&) { return FakeServer::Reply{}; }).target();
-  }
-  GrpcChannel channel(*GrpcTarget(target), {}, &timer_);
+  const TempDir dir;
+  GrpcChannel channel(*GrpcTarget("unix:" + dir.path() + "/socket"), {}, &timer_);
   EXPECT_EQ(Call(channel, "abc", {.deadline = absl::Now() + absl::Seconds(30)}).code(),
             absl::StatusCode::kUnavailable);
   EXPECT_GE(timer_.waited, kReconnectWait) << "before it gives up";
@@ -231,7 +230,8 @@ TEST_P(GrpcChannelTest, NobodyThereIsUnavailable) {
 }
 
 TEST_P(GrpcChannelTest, ARetryWaitsForAServerThatIsReplaced) {
-  const std::string target = FakeServer([](const auto&) { return FakeServer::Reply{}; }).target();
+  const TempDir dir;
+  const std::string target = "unix:" + dir.path() + "/socket";  // no other process can listen there
   StartingTimer timer(target);
   GrpcChannel channel(*GrpcTarget(target), {.max_attempts = 2}, &timer);
   const absl::Status status = Call(channel, "abc", {.deadline = absl::Now() + absl::Seconds(30)});
