@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # PHASOR_CUDA=AUTO|ON|OFF, resolved once: PHASOR_HAS_CUDA says what came of it.
-# phasor_cuda_object(SOURCE RESULT): compiles a .cu file with nvcc; RESULT becomes the object file's path.
+# phasor_cuda_object(SOURCE RESULT): compiles a .cu file with nvcc; RESULT becomes the object file's path. The folder
+# RESULT.kept gets the machine code, for tests.
 # phasor_cuda_bundle(LIBRARY OBJECTS ...): adds object files and the CUDA runtime to a library as one object file.
 #
 # nvcc sees plain headers only, so it is run for those files alone and CMake's own CUDA language,
@@ -72,7 +73,7 @@ function(phasor_cuda_object source result)
   get_filename_component(folder "${object}" DIRECTORY)
   file(MAKE_DIRECTORY "${folder}")
   add_custom_command(OUTPUT "${object}"
-    COMMAND ${launcher} "${PHASOR_NVCC}" ${flags} -MD -MF "${object}.d"
+    COMMAND "${PROJECT_SOURCE_DIR}/cmake/nvcc.sh" "${object}.kept" ${launcher} "${PHASOR_NVCC}" ${flags} -MD -MF "${object}.d"
             -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
     DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d" VERBATIM
     COMMENT "Building CUDA object ${source}.o for ${PHASOR_CUDA_ARCHITECTURES}")

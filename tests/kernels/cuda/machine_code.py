@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""machine_code.py [--update] OUT_DIR ARCHITECTURES NVCC FLAG...: checks the machine code of the GPU kernels.
+"""machine_code.py [--update] KEPT OUT_DIR ARCHITECTURES NVCC FLAG...: checks the machine code of the GPU kernels.
 
-Compiles kernels/cuda/launch.cu for each GPU architecture as the build does. No kernel may spill registers, use local memory
-or call a function. The kernels that are used most must leave room for enough blocks on a multiprocessor, move 16 bytes at
-once, have all loads of a thread in flight together, and stay below a number of instructions. What a thread of a plain
-rotation or encoding executes is compared with machine_code.json, for the architectures there; --update writes it. Exit status
-77: skipped, with the reason printed.
+Reads the machine code that the build has kept in the folder KEPT (cmake/nvcc.sh), and compiles kernels/cuda/launch.cu as the
+build does for architectures that are not there. No kernel may spill registers, use local memory or call a function. The
+kernels that are used most must leave room for enough blocks on a multiprocessor, move 16 bytes at once, have all loads of a
+thread in flight together, and stay below a number of instructions. What a thread of a plain rotation or encoding executes is
+compared with machine_code.json, for the architectures there; --update writes it. Exit status 77: skipped, with the reason
+printed.
 """
 
 import json
@@ -67,7 +68,7 @@ SHARED_KIB = {75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
 
 def main():
     update = sys.argv[1] == "--update"
-    folder, architectures, nvcc, *flags = sys.argv[2 if update else 1 :]
+    kept, folder, architectures, nvcc, *flags = sys.argv[2 if update else 1 :]
     disassembler = find_disassembler(nvcc)
     out = pathlib.Path(folder)
     out.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,8 @@ def main():
     problems = []
     for architecture in architectures.split(","):
         counts = {}
-        problems += [f"sm_{architecture}: {p}" for p in check(out, architecture, nvcc, flags, disassembler, counts)]
+        code = kept_code(pathlib.Path(kept), architecture) or compiled(out, architecture, nvcc, flags)
+        problems += [f"sm_{architecture}: {p}" for p in check(code, architecture, disassembler, counts)]
         if update and counts:
             known[architecture] = counts
         problems += [f"sm_{architecture}: {p}" for p in above(counts, known.get(architecture))]
@@ -103,19 +105,34 @@ def find_disassembler(nvcc):
     return next((f for f in found if os.access(f, os.X_OK)), None)
 
 
-def check(out, architecture, nvcc, flags, disassembler, counts):
-    """What is wrong with the code for an architecture. `counts`: gets those of the plain rotations."""
+def kept_code(kept, architecture):
+    """The machine code that the build has made for an architecture and what ptxas said of it, or None."""
+    cubin = next(kept.glob(f"*_{architecture}.cubin"), None)
+    if cubin is None:
+        return None
+    said = re.split(r"(?=ptxas info\s+: Compiling entry function )", (kept / "ptxas.log").read_text(encoding="utf-8"))
+    return cubin, "".join(part for part in said if f"for 'sm_{architecture}'" in part)
+
+
+def compiled(out, architecture, nvcc, flags):
+    """The machine code for an architecture and what ptxas said of it; no path where it does not compile."""
     cubin = out / f"sm_{architecture}.cubin"
     code = f"arch=compute_{architecture},code=sm_{architecture}"
     command = [nvcc, *flags, "-gencode", code, "-Xptxas", "-v", "-cubin", "-o", cubin, ROOT / "kernels/cuda/launch.cu"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return ["does not compile: " + (done.stdout + done.stderr)[-800:]]
-    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
+    return (cubin, done.stderr) if done.returncode == 0 else (None, done.stdout + done.stderr)
+
+
+def check(code, architecture, disassembler, counts):
+    """What is wrong with the code for an architecture. `counts`: gets those of the plain rotations."""
+    cubin, ptxas = code
+    if cubin is None:
+        return ["does not compile: " + ptxas[-800:]]
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", ptxas)
     problems = [] if spills else ["ptxas said nothing of registers"]
     problems += [f"a kernel has a stack frame or spills: {s}" for s in spills if s != ("0", "0", "0")]
-    names = re.findall(r"Compiling entry function '([^']*)'", done.stderr)
-    used = re.findall(r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?", done.stderr)
+    names = re.findall(r"Compiling entry function '([^']*)'", ptxas)
+    used = re.findall(r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?", ptxas)
     registers = [int(r) for r, _ in used]
     said = f"sm_{architecture}: {len(spills)} kernels, {min(registers)} to {max(registers)} registers, no spills"
     moves = [(name, int(r), int(s or 0)) for name, (r, s) in zip(names, used) if MOVE_KERNEL.search(name)]
