@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kernels/base/text.h"
 
@@ -48,6 +50,14 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
+  // A server's gRPC resets a call whose message does not fit the memory that the byte budget
+  // leaves. The error names neither.
+  if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+      absl::StrContains(status.error_message(), "RST_STREAM")) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "request: the server has no room for its bytes (", status.error_message(),
+        "); send fewer tokens in one call, or raise the server's --max-inflight-bytes"));
+  }
   return StatusFromWire(status.error_code(), status.error_message());
 }
 

@@ -18,6 +18,16 @@ TEST(GrpcStatusTest, AllSeventeenCodesSurviveTheRoundTrip) {
   }
 }
 
+TEST(GrpcStatusTest, ACallThatGrpcResetForMemorySaysWhatToDo) {
+  const absl::Status status = FromGrpcStatus(
+      {grpc::StatusCode::RESOURCE_EXHAUSTED, "Received RST_STREAM with error code 11"});
+  EXPECT_EQ(status,
+            absl::ResourceExhaustedError(
+                "request: the server has no room for its bytes (Received RST_STREAM with error "
+                "code 11); send fewer tokens in one call, or raise the server's "
+                "--max-inflight-bytes"));
+}
+
 TEST(GrpcStatusTest, UndefinedCodeBecomesUnknown) {
   EXPECT_EQ(StatusFromWire(17, "x").code(), absl::StatusCode::kUnknown);
   EXPECT_EQ(StatusFromWire(-1, "x").code(), absl::StatusCode::kUnknown);
