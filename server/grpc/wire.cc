@@ -18,9 +18,12 @@ absl::Status Unreadable() {
 
 using Slices = absl::InlinedVector<grpc::Slice, 1>;
 
-// The slices of a message. One without a buffer has no bytes.
+// The slices of a message. gRPC starts a call without a message where the caller, or a limit of
+// gRPC, ended the call before the message was here whole.
 absl::Status DumpSlices(const grpc::ByteBuffer& message, Slices* slices) {
-  if (!message.Valid()) return absl::OkStatus();
+  if (!message.Valid()) {
+    return absl::CancelledError("request: the call ended before the message had arrived");
+  }
   if (grpc::Slice only; message.TrySingleSlice(&only).ok()) {
     slices->push_back(std::move(only));
     return absl::OkStatus();

@@ -57,11 +57,19 @@ TEST(ReceivedMessageTest, WalksAcrossSlicesOfAnySize) {
 }
 
 TEST(ReceivedMessageTest, BufferWithoutBytesIsAnEmptyMessage) {
-  grpc::ByteBuffer null_buffer;
+  grpc::ByteBuffer no_bytes(nullptr, 0);
   ReceivedMessage message;
-  ASSERT_THAT(message.Take(&null_buffer), IsOk());
+  ASSERT_THAT(message.Take(&no_bytes), IsOk());
   EXPECT_EQ(message.size(), 0);
   EXPECT_THAT(message.Walk({}), IsOk());
+}
+
+// What gRPC hands over where the call ended while its message was on the way.
+TEST(ReceivedMessageTest, NoBufferIsNoMessage) {
+  grpc::ByteBuffer none;
+  ReceivedMessage message;
+  EXPECT_THAT(message.Take(&none), StatusIs(absl::StatusCode::kCancelled, HasSubstr("request: ")));
+  EXPECT_THAT(CopyMessage(none, 4), StatusIs(absl::StatusCode::kCancelled, HasSubstr("request: ")));
 }
 
 TEST(CopyMessageTest, JoinsSlicesUpToTheLimit) {
@@ -75,7 +83,7 @@ TEST(CopyMessageTest, JoinsSlicesUpToTheLimit) {
 }
 
 TEST(CopyMessageTest, BufferWithoutBytesIsEmpty) {
-  const auto bytes = CopyMessage(grpc::ByteBuffer(), 4);
+  const auto bytes = CopyMessage(grpc::ByteBuffer(nullptr, 0), 4);
   ASSERT_THAT(bytes, IsOk());
   EXPECT_EQ(*bytes, "");
 }
